@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# wideep_folder(<name> [DEPS <folder or library>...])
+#
+# One call per folder of src/. Makes, from the files beside it:
+#   wideep_<name>    library of *.cc (and of the sub-folders' *.cc)
+#   <name>_test      GoogleTest program of *_test.cc, each test registered with ctest
+#   <name>_bench     Google Benchmark program of *_bench.cc
+#   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on
+function(wideep_folder name)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  set(tests ${all})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  set(benches ${all})
+  list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
+  set(fuzzers ${all})
+  list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
+  set(sources ${all})
+  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+
+  set(deps)
+  foreach(dep IN LISTS ARG_DEPS)
+    if(EXISTS ${PROJECT_SOURCE_DIR}/src/${dep})
+      list(APPEND deps wideep_${dep})
+    else()
+      list(APPEND deps ${dep})
+    endif()
+  endforeach()
+
+  add_library(wideep_${name} STATIC ${sources})
+  target_include_directories(wideep_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src
+                                                   ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(wideep_${name} PUBLIC ${deps})
+
+  if(tests)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE wideep_${name} GTest::gmock GTest::gtest_main)
+    target_compile_definitions(${name}_test PRIVATE
+      WIDEEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    include(GoogleTest)
+    gtest_discover_tests(${name}_test TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
+                         PROPERTIES TIMEOUT 300)
+  endif()
+  if(benches)
+    add_executable(${name}_bench ${benches})
+    target_link_libraries(${name}_bench PRIVATE wideep_${name} benchmark::benchmark_main)
+  endif()
+  if(WIDEEP_FUZZ)
+    foreach(fuzzer IN LISTS fuzzers)
+      get_filename_component(stem ${fuzzer} NAME_WE)
+      add_executable(${stem} ${fuzzer})
+      target_link_libraries(${stem} PRIVATE wideep_${name} -fsanitize=fuzzer)
+    endforeach()
+  endif()
+endfunction()

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# Language level, warnings, sanitizers and build helpers shared by every target.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# -ffp-contract=off: a*b+c is two roundings unless the source says fma, on every compiler and at
+# every call site. The promise of equal bits rests on it.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror
+                    -ffp-contract=off -fno-math-errno -g1)
+
+if(WIDEEP_SANITIZE)
+  add_compile_options(-fsanitize=${WIDEEP_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${WIDEEP_SANITIZE})
+endif()

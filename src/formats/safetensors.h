@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The safetensors container: named tensors in one file, read by mapping it.
+//
+//   8 bytes   header length n, little endian
+//   n bytes   JSON: {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, ...,
+//             "__metadata__": {"key": "value"}}
+//   the rest  tensor data; offsets count from here
+//
+// The reader trusts nothing: header length and JSON, dtype, shape × dtype = bytes, offsets in range,
+// no overlap, no hole, no duplicate name. A violation is one line naming file, tensor, expected and
+// found.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "wideep/status.h"
+
+namespace wideep::formats {
+
+// A tensor inside a mapped file: valid as long as the SafetensorsFile lives.
+struct TensorEntry {
+  Dtype dtype = Dtype::kF32;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;  // row-major, little endian; not necessarily aligned
+
+  int64_t num_elements() const;
+};
+
+class SafetensorsFile {
+ public:
+  // Maps the file read-only and checks its header.
+  // Errors (invalid input): file missing or unreadable, or any violation of the format.
+  static Result<SafetensorsFile> open(const std::string& path);
+
+  // The same checks on bytes in memory; `bytes` must outlive the object. `name` is used in errors.
+  static Result<SafetensorsFile> parse(std::span<const std::byte> bytes, const std::string& name);
+
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+  ~SafetensorsFile();
+
+  const std::string& path() const { return path_; }
+  const std::map<std::string, TensorEntry>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  // nullptr when there is no tensor of that name.
+  const TensorEntry* find(const std::string& name) const;
+
+ private:
+  struct Mapping;
+  SafetensorsFile();
+
+  std::string path_;
+  std::unique_ptr<Mapping> mapping_;  // null when parsed from memory
+  std::map<std::string, TensorEntry> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// A tensor to be written; the bytes must hold exactly shape × dtype.
+struct TensorToWrite {
+  std::string name;
+  Dtype dtype = Dtype::kF32;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+// Writes `path` whole or not at all: a temporary file beside it, flushed, then renamed. Tensor data
+// begins 8-byte aligned. Errors (failed): disk full or not writable; nothing is left behind.
+Status write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
+                         const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace wideep::formats

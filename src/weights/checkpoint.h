@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tensors of a Hugging Face model directory: model.safetensors, or the shards that
+// model.safetensors.index.json names.
+//
+// Thread safety: immutable after open.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "formats/safetensors.h"
+#include "wideep/status.h"
+
+namespace wideep::weights {
+
+class Checkpoint {
+ public:
+  // Errors (invalid input): directory or file missing, a broken shard, an index that names a tensor
+  // its shard does not have, a tensor in two shards.
+  static Result<Checkpoint> open(const std::string& model_dir);
+
+  // The tensor, whose shape must be `shape` and dtype one of F32, BF16, F16.
+  // Errors (invalid input) name file and tensor: missing, or another shape or dtype.
+  Result<const formats::TensorEntry*> tensor(const std::string& name,
+                                             const std::vector<int64_t>& shape) const;
+
+  bool has(const std::string& name) const { return tensors_.contains(name); }
+  std::vector<std::string> names() const;
+  uint64_t total_bytes() const;  // of all tensors
+
+ private:
+  std::string model_dir_;
+  std::vector<formats::SafetensorsFile> shards_;
+  struct Location {
+    size_t shard;
+    const formats::TensorEntry* entry;
+  };
+  std::map<std::string, Location> tensors_;
+};
+
+// One tensor's elements as float32, whatever its stored dtype (F32, BF16, F16).
+// REQUIRES: out holds entry.num_elements().
+void to_float32(const formats::TensorEntry& entry, float* out);
+
+}  // namespace wideep::weights

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The subcommands of `wideep`, one file each. Each function adds its subcommand to `app`; when the
+// user chose it, CLI11 calls it back during parsing and it stores how the run ended in *status
+// (main turns that into one line on stderr and the exit code).
+//
+// Results for people go to stdout, everything else to stderr (base/log.h); --json prints only JSON.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "wideep/status.h"
+
+namespace wideep::tools {
+
+void add_generate_command(CLI::App& app, Status* status);
+void add_balance_report_command(CLI::App& balance, Status* status);   // wideep balance report
+void add_balance_plan_command(CLI::App& balance, Status* status);     // wideep balance plan
+void add_balance_picture_command(CLI::App& balance, Status* status);  // wideep balance picture
+void add_doctor_command(CLI::App& app, Status* status);
+
+}  // namespace wideep::tools

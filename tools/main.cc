@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "commands.h"
+
+namespace {
+
+// In option names '-' and '_' are equal: everything is spelt with '-' before parsing.
+std::string normalize_option(std::string argument) {
+  if (!argument.starts_with("--")) return argument;
+  const size_t end = std::min(argument.find('='), argument.size());
+  std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+  return argument;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace wideep;
+  CLI::App app("Serves Mixture-of-Experts language models with wide expert parallelism", "wideep");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", WIDEEP_VERSION);
+
+  Status status;
+  tools::add_generate_command(app, &status);
+  CLI::App* balance = app.add_subcommand("balance", "Measure and plan the placement of experts");
+  balance->require_subcommand(1);
+  tools::add_balance_report_command(*balance, &status);
+  tools::add_balance_plan_command(*balance, &status);
+  tools::add_balance_picture_command(*balance, &status);
+  tools::add_doctor_command(app, &status);
+
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i) arguments.push_back(normalize_option(argv[i]));
+  try {
+    app.parse(arguments);  // CLI11 takes them last first
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    log::error("{} (see --help)", error.what());
+    return invalid_input("").exit_code();
+  }
+  if (!status.ok()) log::error("{}", status.message());
+  return status.exit_code();
+}
