@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a layer's experts live: the placement (slot → expert) and the same read the other way, the
+// routing table (expert → slots).
+//
+// A rank owns a contiguous run of slots: global slot s is local slot s % slots_per_rank of rank
+// s / slots_per_rank. Every expert has at least one slot; an expert with r slots has r replicas.
+// Two replicas of one expert may share a rank (TRT's planner does that too when it has no better
+// place).
+//
+// Thread safety: plain values; all functions are pure.
+//
+//   WIDEEP_TRY_ASSIGN(Placement placement, default_placement(256, 36, 288));
+//   RoutingTable table = make_routing_table(placement);
+//   int rank = placement.rank_of_slot(table.replicas(7)[0]);
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "wideep/status.h"
+
+namespace wideep::balance {
+
+// The placement of one MoE layer. As made by wideep's readers and planners it is valid (see
+// check_placement); code that fills the fields itself calls check_placement before using it.
+struct Placement {
+  int num_experts = 0;                  // E
+  int ep_size = 1;                      // R, the number of ranks
+  std::vector<int32_t> slot_to_expert;  // [S], S ≥ E and S % R == 0; values in [0, E)
+
+  int num_slots() const { return static_cast<int>(slot_to_expert.size()); }
+  int slots_per_rank() const { return num_slots() / ep_size; }
+  int rank_of_slot(int slot) const { return slot / slots_per_rank(); }
+  // The experts of a rank's slots, in slot order; [slots_per_rank].
+  std::span<const int32_t> experts_of_rank(int rank) const;
+
+  bool operator==(const Placement&) const = default;
+};
+
+// The placements of all MoE layers of a model: what moe_load_balancer.yaml says.
+struct ModelPlacement {
+  int num_slots = 0;
+  int layer_updates_per_iter = 0;   // 0: the placement never changes; > 0: online balancing
+  std::map<int, Placement> layers;  // by the model's layer index; all share E, S and R
+
+  bool operator==(const ModelPlacement&) const = default;
+};
+
+// Expert → its replicas. [E + 1] offsets into [S] global slot ids, ascending within an expert.
+struct RoutingTable {
+  std::vector<int32_t> replica_start;  // [E + 1]
+  std::vector<int32_t> slot_ids;       // [S]
+
+  int num_experts() const { return static_cast<int>(replica_start.size()) - 1; }
+  int num_replicas(int expert) const;
+  std::span<const int32_t> replicas(int expert) const;
+
+  bool operator==(const RoutingTable&) const = default;
+};
+
+// Can `num_slots` slots on `ep_size` ranks hold `num_experts` experts? All positive, S ≥ E, R ≤ S
+// and S % R == 0. Errors (invalid input) say which number to change and to what.
+Status check_slot_counts(int num_experts, int ep_size, int num_slots);
+
+// The slot counts, every id in [0, E), and at least one slot for every expert.
+// Errors (invalid input) name the slot or the expert.
+Status check_placement(const Placement& placement);
+
+// REQUIRES: check_placement(placement).ok().
+RoutingTable make_routing_table(const Placement& placement);
+
+// Expert e on slot e: no redundancy, S = E.
+// Errors (invalid input): E % ep_size != 0, with the smallest num_slots that would work (the ranks
+// then hold unequal numbers of experts only through replicas, which default_placement gives).
+Result<Placement> linear_placement(int num_experts, int ep_size);
+
+// What TRT assumes when initial_global_assignments is absent: local slot i of rank r holds expert
+// (r·E/R + i) % E. With S = E this is the linear placement.
+// Errors (invalid input): as check_slot_counts.
+Result<Placement> default_placement(int num_experts, int ep_size, int num_slots);
+
+}  // namespace wideep::balance
