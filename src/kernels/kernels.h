@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One table of kernels per instruction set, best first, and the choice between them.
+//
+// Every kernel is row invariant: what it computes for a row depends on that row and the weights
+// only. No kernel allocates, locks or logs. All are safe to call from any thread on disjoint
+// outputs.
+//
+//   WIDEEP_TRY_ASSIGN(const Kernels* kernels, select_kernels(std::getenv("WIDEEP_ISA")));
+//   kernels->rms_norm(x, weight, eps, hidden, y);
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "kernels/attention.h"
+#include "kernels/matmul.h"
+#include "wideep/status.h"
+
+namespace wideep::kernels {
+
+struct Kernels {
+  std::string_view isa;          // "avx512", "avx2", "ref"
+  std::string_view description;  // for people
+  bool (*supported)();           // by the processor we run on
+
+  // See matmul.h and attention.h.
+  void (*matmul)(const MatmulArgs& args);
+  void (*attention)(const AttentionArgs& args);
+
+  // y[i] = x[i] / sqrt(mean(x²) + eps) · weight[i], i < n. y may be x.
+  void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* y);
+
+  // y[i] = gate[i] / (1 + exp(−gate[i])) · up[i], i < n. y may be gate or up.
+  void (*silu_mul)(const float* gate, const float* up, int n, float* y);
+
+  // y[i] = fma(scale, x[i], y[i]), i < n, with x float or Bf16.
+  void (*add_scaled)(Dtype x_dtype, const void* x, float scale, int n, float* y);
+
+  // Float32 to bf16 (nearest even), i < n.
+  void (*to_bf16)(const float* x, int n, Bf16* y);
+};
+
+// All tables compiled in, best first; "ref" is last and runs everywhere.
+const std::vector<const Kernels*>& all_kernels();
+
+// The table named `isa`, or the best one this processor supports when isa is null or empty.
+// Errors (invalid input): no such table, or the processor lacks its instructions; lists the
+// choices.
+Result<const Kernels*> select_kernels(const char* isa);
+
+}  // namespace wideep::kernels

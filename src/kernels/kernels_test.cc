@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every table this processor can run is held against "ref" on random shapes, and each kernel's row
+// invariance is checked bit by bit.
+#include "kernels/kernels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace wideep::kernels {
+namespace {
+
+std::vector<float> random_floats(size_t count, std::mt19937& rng, float scale = 1.0f) {
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(rng);
+  return values;
+}
+
+std::vector<Bf16> rounded(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+class EveryIsa : public testing::TestWithParam<const Kernels*> {
+ protected:
+  void SetUp() override {
+    if (!GetParam()->supported()) GTEST_SKIP() << "this processor cannot run " << GetParam()->isa;
+  }
+  const Kernels& kernels() const { return *GetParam(); }
+  const Kernels& ref() const { return *all_kernels().back(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryIsa, testing::ValuesIn(all_kernels()),
+                         [](const auto& info) { return std::string(info.param->isa); });
+
+struct Product {
+  int m, n, k;
+  std::vector<float> x, w;
+  std::vector<Bf16> x_bf16;
+  AlignedBytes bytes;
+  MatmulArgs args;
+
+  Product(Dtype dtype, int m_, int n_, int k_, std::mt19937& rng)
+      : m(m_),
+        n(n_),
+        k(k_),
+        x(random_floats(size_t(m) * k, rng)),
+        w(random_floats(size_t(n) * k, rng)),
+        x_bf16(rounded(x)),
+        bytes(packed_bytes(dtype, n, k)) {
+    args.m = m;
+    args.x = dtype == Dtype::kBf16 ? static_cast<const void*>(x_bf16.data()) : x.data();
+    args.x_stride = k;
+    args.w = pack_matrix(dtype, n, k, w.data(), bytes.data());
+    args.last_panel = args.w.num_panels();
+    args.y_stride = n;
+  }
+  std::vector<float> run(const Kernels& kernels) {
+    std::vector<float> y(size_t(m) * n, NAN);
+    args.y = y.data();
+    kernels.matmul(args);
+    return y;
+  }
+};
+
+// A chain of k fused steps in another order differs by at most k ulps of the sum of magnitudes;
+// vdpbf16ps flushes subnormals and rounds twice a pair, hence the 2.
+TEST_P(EveryIsa, MatmulAgreesWithRef) {
+  std::mt19937 rng(1);
+  for (int round = 0; round < 60; ++round) {
+    const Dtype dtype = round % 2 ? Dtype::kBf16 : Dtype::kF32;
+    Product product(dtype, 1 + rng() % 20, 1 + rng() % 150, 1 + rng() % 200, rng);
+    const auto y = product.run(kernels()), expected = product.run(ref());
+    for (int i = 0; i < product.m; ++i) {
+      for (int j = 0; j < product.n; ++j) {
+        double magnitude = 0.0;
+        for (int k = 0; k < product.k; ++k) {
+          magnitude +=
+              std::abs(double(product.x[i * product.k + k]) * product.w[j * product.k + k]);
+        }
+        const double tolerance = 2.0 * (product.k + 1) * magnitude * 0x1p-24;
+        ASSERT_NEAR(y[i * product.n + j], expected[i * product.n + j], tolerance)
+            << "m " << product.m << " n " << product.n << " k " << product.k << " at " << i << ","
+            << j;
+      }
+    }
+  }
+}
+
+TEST_P(EveryIsa, Float32MatmulIsEqualBitForBitToRef) {
+  std::mt19937 rng(2);
+  Product product(Dtype::kF32, 13, 77, 131, rng);
+  EXPECT_EQ(product.run(kernels()), product.run(ref()));
+}
+
+TEST_P(EveryIsa, MatmulRowsDoNotDependOnTheirNeighbours) {
+  std::mt19937 rng(3);
+  for (Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
+    Product product(dtype, 23, 100, 75, rng);
+    const auto together = product.run(kernels());
+    std::vector<float> alone(together.size(), NAN);
+    for (int row = 0; row < product.m; ++row) {
+      for (int panel = 0; panel < product.args.w.num_panels(); ++panel) {
+        MatmulArgs one = product.args;
+        one.m = 1;
+        one.x = static_cast<const std::byte*>(one.x) + row * one.x_stride * dtype_bytes(dtype);
+        one.first_panel = panel;
+        one.last_panel = panel + 1;
+        one.y = alone.data() + row * one.y_stride;
+        kernels().matmul(one);
+      }
+    }
+    EXPECT_EQ(alone, together);
+  }
+}
+
+// One query over a random paged cache. MLA form when value_dim shares the key rows.
+struct Query {
+  AttentionArgs args;
+  std::vector<float> q, out;
+  std::vector<AlignedBytes> key_storage, value_storage;
+  std::vector<const std::byte*> keys, values;
+
+  Query(Dtype dtype, int heads, int kv_heads, int key_dim, int value_dim, bool shared,
+        int positions, std::mt19937& rng)
+      : q(random_floats(size_t(heads) * key_dim, rng)), out(size_t(heads) * value_dim, NAN) {
+    args = {.num_heads = heads,
+            .num_kv_heads = kv_heads,
+            .key_dim = key_dim,
+            .value_dim = value_dim,
+            .scale = 1.0f / std::sqrt(float(key_dim)),
+            .num_positions = positions,
+            .q = q.data(),
+            .cache_dtype = dtype};
+    args.key_stride = size_t(kv_heads) * key_dim;
+    args.value_stride = shared ? args.key_stride : size_t(kv_heads) * value_dim;
+    for (int page = 0; page * kPageTokens < positions; ++page) {
+      keys.push_back(fill(key_storage, dtype, args.key_stride, rng));
+      if (!shared) values.push_back(fill(value_storage, dtype, args.value_stride, rng));
+    }
+    args.key_pages = keys.data();
+    args.value_pages = shared ? keys.data() : values.data();
+    args.out = out.data();
+  }
+  static const std::byte* fill(std::vector<AlignedBytes>& storage, Dtype dtype, size_t stride,
+                               std::mt19937& rng) {
+    const auto values = random_floats(stride * kPageTokens, rng);
+    AlignedBytes page(values.size() * dtype_bytes(dtype));
+    if (dtype == Dtype::kF32) {
+      std::memcpy(page.data(), values.data(), page.size());
+    } else {
+      std::memcpy(page.data(), rounded(values).data(), page.size());
+    }
+    storage.push_back(std::move(page));
+    return storage.back().data();
+  }
+};
+
+TEST_P(EveryIsa, AttentionAgreesWithRef) {
+  std::mt19937 rng(4);
+  for (int round = 0; round < 60; ++round) {
+    const bool mla = round % 3 == 0;
+    const int kv_heads = mla ? 1 : 1 + rng() % 3;
+    const int value_dim = 1 + rng() % 70;
+    const int key_dim = mla ? value_dim + rng() % 20 : 1 + rng() % 70;
+    Query query(round % 2 ? Dtype::kBf16 : Dtype::kF32, kv_heads * (1 + rng() % 4), kv_heads,
+                key_dim, value_dim, mla, 1 + rng() % 300, rng);
+    ref().attention(query.args);
+    const auto expected = query.out;
+    kernels().attention(query.args);
+    // Values are of order 1 and weights sum to 1: a few dozen float32 roundings of exponentials.
+    for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(query.out[i], expected[i], 1e-5);
+  }
+}
+
+TEST_P(EveryIsa, AttentionSurvivesHugeScores) {
+  std::mt19937 rng(5);
+  Query query(Dtype::kF32, 2, 1, 16, 16, false, 130, rng);
+  query.args.scale = 1e4f;
+  ref().attention(query.args);
+  const auto expected = query.out;
+  kernels().attention(query.args);
+  for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(query.out[i], expected[i], 1e-4);
+}
+
+TEST_P(EveryIsa, RowOperationsAgreeWithRef) {
+  std::mt19937 rng(6);
+  for (int n : {1, 15, 16, 17, 64, 250}) {
+    const auto x = random_floats(n, rng, 3.0f), other = random_floats(n, rng, 3.0f);
+    std::vector<float> y(n), expected(n);
+    kernels().rms_norm(x.data(), other.data(), 1e-6f, n, y.data());
+    ref().rms_norm(x.data(), other.data(), 1e-6f, n, expected.data());
+    for (int i = 0; i < n; ++i) ASSERT_NEAR(y[i], expected[i], 1e-5 * std::abs(expected[i]) + 1e-7);
+
+    kernels().silu_mul(x.data(), other.data(), n, y.data());
+    ref().silu_mul(x.data(), other.data(), n, expected.data());
+    for (int i = 0; i < n; ++i) ASSERT_NEAR(y[i], expected[i], 1e-6 * std::abs(expected[i]) + 1e-7);
+
+    for (Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
+      const auto halves = rounded(x);
+      const void* source =
+          dtype == Dtype::kF32 ? static_cast<const void*>(x.data()) : halves.data();
+      y = expected = other;
+      kernels().add_scaled(dtype, source, 0.7f, n, y.data());
+      ref().add_scaled(dtype, source, 0.7f, n, expected.data());
+      EXPECT_EQ(y, expected);
+    }
+  }
+}
+
+TEST_P(EveryIsa, SiluOfExtremesIsFinite) {
+  const std::vector<float> gate = {-1e30f, -200.f, -88.f, 0.f, 88.f, 200.f, 1e30f};
+  const std::vector<float> up(gate.size(), 1.0f);
+  std::vector<float> y(gate.size());
+  kernels().silu_mul(gate.data(), up.data(), int(gate.size()), y.data());
+  EXPECT_NEAR(y[0], 0.0f, 1e-5 * 1e-30 + 1e-7);
+  EXPECT_NEAR(y[1], 0.0f, 1e-5);
+  EXPECT_EQ(y[3], 0.0f);
+  EXPECT_FLOAT_EQ(y[5], 200.0f);
+  EXPECT_FLOAT_EQ(y[6], 1e30f);
+}
+
+TEST_P(EveryIsa, Bf16RoundsAsTheScalarConversion) {
+  std::mt19937 rng(7);
+  const auto x = random_floats(1000, rng, 100.0f);
+  std::vector<Bf16> y(x.size());
+  kernels().to_bf16(x.data(), int(x.size()), y.data());
+  for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i].bits, Bf16(x[i]).bits);
+}
+
+TEST(SelectKernels, BestFirstByDefault) {
+  const auto best = select_kernels(nullptr);
+  ASSERT_TRUE(best.ok());
+  for (const Kernels* table : all_kernels()) {
+    if (table->supported()) {
+      EXPECT_EQ((*best)->isa, table->isa);
+      break;
+    }
+  }
+}
+
+TEST(SelectKernels, TheNamedOneIsTheOneThatRuns) {
+  for (const Kernels* table : all_kernels()) {
+    if (!table->supported()) continue;
+    const auto chosen = select_kernels(std::string(table->isa).c_str());
+    ASSERT_TRUE(chosen.ok());
+    EXPECT_EQ(*chosen, table);
+  }
+}
+
+TEST(SelectKernels, AMissingOneIsAnErrorThatListsTheChoices) {
+  const auto chosen = select_kernels("sse9");
+  ASSERT_FALSE(chosen.ok());
+  EXPECT_EQ(chosen.status().code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(chosen.status().message(), testing::HasSubstr("WIDEEP_ISA=sse9"));
+  EXPECT_THAT(chosen.status().message(), testing::HasSubstr("ref"));
+}
+
+}  // namespace
+}  // namespace wideep::kernels

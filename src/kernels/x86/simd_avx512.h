@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sixteen float32 lanes as one AVX-512 register. Included inside the region that avx512.cc opens;
+// the same names as simd_avx2.h, so that body.h is written once.
+#pragma once
+
+using F32x16 = __m512;
+
+inline F32x16 zero() { return _mm512_setzero_ps(); }
+inline F32x16 set1(float x) { return _mm512_set1_ps(x); }
+inline F32x16 load(const float* p) { return _mm512_loadu_ps(p); }
+inline void store(float* p, F32x16 v) { _mm512_storeu_ps(p, v); }
+inline F32x16 add(F32x16 a, F32x16 b) { return _mm512_add_ps(a, b); }
+inline F32x16 sub(F32x16 a, F32x16 b) { return _mm512_sub_ps(a, b); }
+inline F32x16 mul(F32x16 a, F32x16 b) { return _mm512_mul_ps(a, b); }
+inline F32x16 div(F32x16 a, F32x16 b) { return _mm512_div_ps(a, b); }
+inline F32x16 max(F32x16 a, F32x16 b) { return _mm512_max_ps(a, b); }
+inline F32x16 min(F32x16 a, F32x16 b) { return _mm512_min_ps(a, b); }
+inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fmadd_ps(a, b, c); }
+
+// The upper 8 lanes onto the lower 8, then pairs in a fixed tree: the same order as avx2's.
+inline float reduce_add(F32x16 v) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+inline F32x16 load(const Bf16* p) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
+// v · 2ⁿ for whole n.
+inline F32x16 scale_by_power_of_two(F32x16 v, F32x16 n) { return _mm512_scalef_ps(v, n); }
+inline F32x16 round_to_nearest(F32x16 v) {
+  return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+// Rows of x by panels of w: 6 × 4 keeps 24 accumulators, 4 weights and 1 broadcast in 32 registers.
+inline constexpr int kTileRows = 6;
+inline constexpr int kTilePanels = 4;
+
+// acc + the pair x[0]·w[0] + x[1]·w[1] of each column, in vdpbf16ps' own rounding.
+inline F32x16 multiply_pair(const Bf16* x, const Bf16* w, F32x16 acc) {
+  int32_t pair;
+  std::memcpy(&pair, x, sizeof(pair));
+  const __m512i both = _mm512_set1_epi32(pair);
+  const __m512i weights = _mm512_loadu_si512(w);
+  return _mm512_dpbf16_ps(acc, (__m512bh)both, (__m512bh)weights);
+}
