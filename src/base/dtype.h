@@ -57,4 +57,21 @@ struct Bf16 {
 };
 static_assert(sizeof(Bf16) == 2);
 
+// IEEE half to float32, exactly. Built from integer steps and one subtraction of normal numbers, so
+// that the flush-to-zero mode that kernels may set cannot eat subnormal halves.
+constexpr float float_from_f16(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t magnitude = static_cast<uint32_t>(half & 0x7fffu) << 13;
+  uint32_t bits = magnitude + (112u << 23);  // the exponent's bias is 15 there and 127 here
+  if (magnitude >= (31u << 23)) {
+    bits = magnitude + (224u << 23);  // infinity and NaN: 31 becomes 255
+  } else if (magnitude < (1u << 23)) {
+    // Subnormal: as the fraction of 2^-14 × 1.fraction, less that one.
+    const uint32_t one = 113u << 23;
+    bits =
+        std::bit_cast<uint32_t>(std::bit_cast<float>(one | magnitude) - std::bit_cast<float>(one));
+  }
+  return std::bit_cast<float>(sign | bits);
+}
+
 }  // namespace wideep

@@ -7,42 +7,25 @@
 //   int64_t hidden = root.integer("hidden_size", {.min = 1, .max = 1 << 20});
 //   bool tied = root.boolean_or("tie_word_embeddings", false);
 //   WIDEEP_TRY(document.status());    // the first complaint of any access above
+//
+// integer() takes integral values however written (10000.0, 1e4); number() takes integers as well.
+// A null counts as absent. Views are valid as long as their document. Not thread safe: accessors
+// share the document's complaint.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "formats/complaint.h"
+#include "formats/files.h"
+#include "formats/range.h"
 #include "wideep/status.h"
 
 namespace wideep::formats {
-
-struct IntegerRange {
-  int64_t min = std::numeric_limits<int64_t>::min();
-  int64_t max = std::numeric_limits<int64_t>::max();
-};
-
-struct NumberRange {
-  double min = std::numeric_limits<double>::lowest();
-  double max = std::numeric_limits<double>::max();
-};
-
-// Collects the first complaint of a document; shared by all views into it.
-class Complaint {
- public:
-  explicit Complaint(std::string file) : file_(std::move(file)) {}
-  // Keeps the first: later ones are usually consequences of it.
-  void say(std::string_view key, std::string_view what);
-  const Status& status() const { return status_; }
-
- private:
-  std::string file_;
-  Status status_;
-};
 
 // One JSON object of a document, with the dotted path that leads to it ("rope_scaling").
 // After a complaint accessors return 0, false, "" or their default.
@@ -67,12 +50,13 @@ class JsonObject {
                                    IntegerRange range = {}) const;
   JsonObject object(std::string_view key) const;  // complains when absent or no object
 
-  // Complains about a key of this object with a message of the caller's.
+  // Complains about a key of this object with a message of the caller's. No effect after the first.
   void complain(std::string_view key, std::string_view what) const;
   const nlohmann::json& raw() const { return *value_; }
 
  private:
   const nlohmann::json* find(std::string_view key) const;
+  const nlohmann::json* require(std::string_view key, const std::string& expected) const;
   std::string path_of(std::string_view key) const;
 
   const nlohmann::json* value_;
@@ -85,6 +69,7 @@ class JsonDocument {
   // Errors (invalid input): missing or unreadable file, not JSON (with line and column), or a root
   // that is no object.
   static Result<JsonDocument> read(const std::string& path);
+  // The same of text in memory; `name` stands for the file in messages.
   static Result<JsonDocument> parse(std::string_view text, const std::string& name);
 
   JsonObject root() const { return {value_.get(), "", complaint_.get()}; }
@@ -94,11 +79,5 @@ class JsonDocument {
   std::unique_ptr<nlohmann::json> value_;
   std::unique_ptr<Complaint> complaint_;
 };
-
-// The whole file as bytes. Errors (invalid input) name the path and the reason.
-Result<std::string> read_file(const std::string& path);
-
-// Writes `path` whole or not at all (temporary file, flush, rename).
-Status write_file(const std::string& path, std::string_view content);
 
 }  // namespace wideep::formats

@@ -7,9 +7,9 @@
 //             "__metadata__": {"key": "value"}}
 //   the rest  tensor data; offsets count from here
 //
-// The reader trusts nothing: header length and JSON, dtype, shape × dtype = bytes, offsets in range,
-// no overlap, no hole, no duplicate name. A violation is one line naming file, tensor, expected and
-// found.
+// The reader trusts nothing: header length and JSON, dtype, shape × dtype = bytes, offsets in
+// range, no overlap, no hole, no duplicate name. A violation is one line naming file, tensor,
+// expected and found.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,10 @@ struct TensorToWrite {
 };
 
 // Writes `path` whole or not at all: a temporary file beside it, flushed, then renamed. Tensor data
-// begins 8-byte aligned. Errors (failed): disk full or not writable; nothing is left behind.
+// begins 8-byte aligned. Tensors with the largest elements come first, then by name: every tensor
+// is aligned to its elements and equal content gives equal bytes, whatever the order of `tensors`.
+// Errors (failed): disk full or not writable; nothing is left behind. Errors (invalid input): a
+// name twice or not UTF-8, a negative dimension, bytes that are not shape × dtype.
 Status write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
                          const std::map<std::string, std::string>& metadata = {});
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tensors of a Hugging Face model directory: model.safetensors, or the shards that
-// model.safetensors.index.json names.
+// model.safetensors.index.json names (the single file wins when both are there). Files are mapped,
+// not read: opening is quick, pages come in as tensors are touched.
 //
 // Thread safety: immutable after open.
 #pragma once
@@ -31,6 +32,8 @@ class Checkpoint {
   uint64_t total_bytes() const;  // of all tensors
 
  private:
+  Status missing(const std::string& name) const;
+
   std::string model_dir_;
   std::vector<formats::SafetensorsFile> shards_;
   struct Location {
@@ -41,7 +44,7 @@ class Checkpoint {
 };
 
 // One tensor's elements as float32, whatever its stored dtype (F32, BF16, F16).
-// REQUIRES: out holds entry.num_elements().
+// REQUIRES: one of these dtypes; out holds entry.num_elements().
 void to_float32(const formats::TensorEntry& entry, float* out);
 
 }  // namespace wideep::weights

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// "Did you mean ...?": the known word nearest to one that is not known.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace wideep::base {
+
+// The least number of inserted, removed or replaced bytes that turns a into b; any value above
+// `limit` is returned as limit + 1 (and found sooner).
+size_t edit_distance(std::string_view a, std::string_view b, size_t limit);
+
+// The candidate with the least edit distance to `word`, the first of equals; none when even that
+// differs in more than a third of the word.
+std::optional<std::string> closest_word(std::string_view word,
+                                        const std::vector<std::string>& candidates);
+
+// "; did you mean 'tensor_parallel_size'?", or "" when no candidate is close.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace wideep::base

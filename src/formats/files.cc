@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/try.h"
+
+namespace wideep::formats {
+namespace {
+
+// Settings, tokenizers and histories: the largest known are some tens of MiB.
+constexpr size_t kMaxFileBytes = size_t{1} << 30;
+constexpr size_t kReadBytes = size_t{1} << 16;
+
+std::string reason(int error) { return std::system_category().message(error); }
+
+Status unreadable(const std::string& path, int error) {
+  return invalid_input(fmt::format("{}: cannot be read: {}", path, reason(error)));
+}
+
+Status unwritable(const std::string& path, int error) {
+  const char* advice =
+      error == ENOSPC || error == EDQUOT ? "; free some space or choose another place" : "";
+  return failed(fmt::format("{}: cannot be written: {}{}", path, reason(error), advice));
+}
+
+Status read_to_end(int fd, const std::string& path, std::string& content) {
+  while (true) {
+    const size_t done = content.size();
+    if (done > kMaxFileBytes) {
+      return invalid_input(fmt::format("{}: too large: expected at most 1 GiB", path));
+    }
+    content.resize(done + std::max(kReadBytes, done / 2));
+    const ssize_t got = ::read(fd, content.data() + done, content.size() - done);
+    const int error = errno;
+    content.resize(done + (got > 0 ? static_cast<size_t>(got) : 0));
+    if (got == 0) return {};
+    if (got < 0 && error != EINTR) return unreadable(path, error);
+  }
+}
+
+// Distinct per process and call, so that concurrent writers do not share a temporary file.
+std::string temporary_name(const std::string& path) {
+  static std::atomic<uint64_t> next{0};
+  return fmt::format("{}.{}-{}.tmp", path, ::getpid(), next.fetch_add(1));
+}
+
+// Makes a rename in the file's directory survive a power failure. A directory that cannot be opened
+// or flushed (some network file systems) does not make the file wrong: no error.
+void flush_directory_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const int fd = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return unreadable(path, errno);
+  std::string content;
+  const Status status = read_to_end(fd, path, content);
+  ::close(fd);
+  WIDEEP_TRY(status);
+  return content;
+}
+
+Status write_file(const std::string& path, std::string_view content) {
+  WIDEEP_TRY_ASSIGN(AtomicFile file, AtomicFile::create(path));
+  WIDEEP_TRY(file.append(content));
+  return file.commit();
+}
+
+Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  const std::string temporary = temporary_name(path);
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) return unwritable(path, errno);
+  return AtomicFile(path, temporary, fd);
+}
+
+AtomicFile::AtomicFile(std::string path, std::string temporary, int fd)
+    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Status AtomicFile::append(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) return unwritable(path_, errno);
+    if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+Status AtomicFile::commit() {
+  if (::fsync(fd_) != 0) return unwritable(path_, errno);
+  if (::close(std::exchange(fd_, -1)) != 0) return unwritable(path_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return unwritable(path_, errno);
+  temporary_.clear();
+  flush_directory_of(path_);
+  return {};
+}
+
+}  // namespace wideep::formats

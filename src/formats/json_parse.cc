@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/json_parse.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "base/printable.h"
+
+namespace wideep::formats {
+namespace {
+
+using nlohmann::json;
+
+// Reads characters for nlohmann's lexer and leaves in *cursor how far it got: the lexer itself
+// tells a position only with its own errors.
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, const char** cursor) : at_(at), cursor_(cursor) {}
+
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    *cursor_ = ++at_;
+    return *this;
+  }
+  bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
+  bool operator!=(const CountingIterator& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  const char** cursor_;
+};
+
+// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." without the
+// part before the reason.
+std::string reason_of(std::string_view text) {
+  const auto skip_past = [&text](std::string_view mark) {
+    const size_t at = text.find(mark);
+    if (at != text.npos) text.remove_prefix(at + mark.size());
+  };
+  if (text.starts_with("[json.exception")) skip_past("] ");
+  if (text.starts_with("parse error")) skip_past(": ");
+  return base::printable(text, 200);
+}
+
+// Builds the value from the parser's events; unlike nlohmann's own builder it refuses a second
+// value for a key and bounds the depth. Its member functions are those of nlohmann::json_sax.
+class Builder {
+ public:
+  json& root() { return root_; }
+  const std::string& error() const { return error_; }
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(int64_t value) { return add(value); }
+  bool number_unsigned(uint64_t value) { return add(value); }
+  bool number_float(double value, const std::string&) { return add(value); }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(json::binary_t& value) { return add(std::move(value)); }
+  bool start_object(size_t) { return open(json::object()); }
+  bool end_object() { return close(); }
+  bool start_array(size_t) { return open(json::array()); }
+  bool end_array() { return close(); }
+
+  bool key(std::string& name) {
+    auto [position, inserted] = open_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
+    if (!inserted) return refuse(fmt::format("key '{}' appears twice", base::printable(name)));
+    member_ = &position->second;
+    return true;
+  }
+
+  bool parse_error(size_t, const std::string&, const json::exception& error) {
+    return refuse(reason_of(error.what()));
+  }
+
+ private:
+  bool add(json value) {
+    place(std::move(value));
+    return true;
+  }
+
+  json* place(json value) {
+    json* target = &root_;
+    if (!open_.empty() && open_.back()->is_array()) {
+      target = &open_.back()->get_ref<json::array_t&>().emplace_back();
+    } else if (!open_.empty()) {
+      target = member_;
+    }
+    *target = std::move(value);
+    return target;
+  }
+
+  bool open(json empty) {
+    if (open_.size() == kMaxJsonDepth) {
+      return refuse(fmt::format("nested deeper than {} levels", kMaxJsonDepth));
+    }
+    // The pointers stay good: a container gets no sibling before it is closed.
+    open_.push_back(place(std::move(empty)));
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  bool refuse(std::string error) {
+    error_ = std::move(error);
+    return false;
+  }
+
+  json root_;
+  std::vector<json*> open_;  // from the root to the innermost object or array being read
+  json* member_ = nullptr;   // where the value of the last key goes
+  std::string error_;
+};
+
+Status error_at(std::string_view text, size_t end, const std::string& name, std::string_view what) {
+  const std::string_view before = text.substr(0, end == 0 ? 0 : end - 1);
+  const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+  const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  return invalid_input(
+      fmt::format("{}:{}:{}: {}", name, line, before.size() - line_start + 1, what));
+}
+
+}  // namespace
+
+Result<json> parse_json(std::string_view text, const std::string& name) {
+  // nlohmann's lexer takes a zero byte for the end of the text and would ignore what follows.
+  if (const size_t zero = text.find('\0'); zero != text.npos) {
+    return error_at(text, zero + 1, name, "not JSON: a zero byte");
+  }
+  const char* cursor = text.data();
+  Builder builder;
+  const bool ok = json::sax_parse(CountingIterator(text.data(), &cursor),
+                                  CountingIterator(text.data() + text.size(), &cursor), &builder);
+  if (ok) return std::move(builder.root());
+  return error_at(text, static_cast<size_t>(cursor - text.data()), name,
+                  "not valid JSON: " + builder.error());
+}
+
+std::string describe(const json& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return fmt::format("a list of {}", value.size());
+  if (value.is_string()) {
+    return fmt::format("'{}'", base::printable(value.get_ref<const std::string&>(), 60));
+  }
+  return value.dump();
+}
+
+}  // namespace wideep::formats

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/shape.h"
+
+#include <fmt/format.h>
+
+namespace wideep::formats {
+
+std::optional<int64_t> num_bytes(const std::vector<int64_t>& shape, Dtype dtype) {
+  int64_t product = 1;
+  for (const int64_t dimension : shape) {
+    if (dimension < 0 || __builtin_mul_overflow(product, dimension, &product)) return std::nullopt;
+  }
+  const auto element_bytes = static_cast<int64_t>(dtype_bytes(dtype));
+  if (__builtin_mul_overflow(product, element_bytes, &product)) return std::nullopt;
+  return product;
+}
+
+std::string describe(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+}  // namespace wideep::formats

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/yaml.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <optional>
+#include <utility>
+
+#include "base/printable.h"
+#include "base/spelling.h"
+#include "base/try.h"
+#include "formats/yaml_parse.h"
+#include "formats/yaml_scalar.h"
+
+namespace wideep::formats {
+namespace {
+
+int line_of(const YAML::Node& node) { return node.Mark().line + 1; }
+
+std::string describe(const YAML::Node& node) {
+  if (node.IsMap()) return "a map";
+  if (node.IsSequence()) return fmt::format("a list of {}", node.size());
+  if (node.IsNull()) return "nothing";
+  return fmt::format("'{}'", base::printable(node.Scalar(), 60));
+}
+
+std::string expected_found(const std::string& expected, const YAML::Node& found) {
+  return fmt::format("expected {}, found {}", expected, describe(found));
+}
+
+std::string join(const std::set<std::string, std::less<>>& words) {
+  return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+}  // namespace
+
+YamlMap::YamlMap(std::shared_ptr<const YAML::Node> node, std::string path, Complaint* complaint)
+    : node_(std::move(node)), path_(std::move(path)), complaint_(complaint) {}
+
+// The value of the key, marked as known; none when it is absent or null.
+std::optional<YAML::Node> YamlMap::find(std::string_view key) const {
+  known_.emplace(key);
+  if (!node_->IsMap()) return std::nullopt;
+  for (const auto& member : *node_) {
+    if (member.first.Scalar() != key) continue;
+    return member.second.IsNull() ? std::nullopt : std::optional<YAML::Node>(member.second);
+  }
+  return std::nullopt;
+}
+
+std::optional<YAML::Node> YamlMap::require(std::string_view key, const std::string& expected) {
+  const std::optional<YAML::Node> value = find(key);
+  if (!value && complaint_->status().ok()) {
+    complain(key, fmt::format("missing; expected {}{}", expected, base::did_you_mean(key, keys())));
+  }
+  return value;
+}
+
+bool YamlMap::has(std::string_view key) const { return find(key).has_value(); }
+
+bool YamlMap::is_map(std::string_view key) const {
+  const std::optional<YAML::Node> value = find(key);
+  return value && value->IsMap();
+}
+
+std::vector<std::string> YamlMap::keys() const {
+  std::vector<std::string> keys;
+  if (!node_->IsMap()) return keys;
+  for (const auto& member : *node_) keys.push_back(member.first.Scalar());
+  return keys;
+}
+
+std::string YamlMap::path_of(std::string_view key) const {
+  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+}
+
+// The line of the key itself, or that of the map when it has no such key.
+void YamlMap::complain(std::string_view key, std::string_view what) {
+  int line = line_of(*node_);
+  if (node_->IsMap()) {
+    for (const auto& member : *node_) {
+      if (member.first.Scalar() == key) line = line_of(member.first);
+    }
+  }
+  complaint_->say(line, path_of(key), what);
+}
+
+int64_t YamlMap::integer(std::string_view key, IntegerRange range) {
+  return require(key, formats::describe(range)) ? integer_or(key, 0, range) : 0;
+}
+
+int64_t YamlMap::integer_or(std::string_view key, int64_t fallback, IntegerRange range) {
+  const std::optional<YAML::Node> value = find(key);
+  if (!value) return fallback;
+  const std::optional<int64_t> integer = yaml_integer(*value);
+  if (integer && range.contains(*integer)) return *integer;
+  complain(key, expected_found(formats::describe(range), *value));
+  return fallback;
+}
+
+bool YamlMap::boolean_or(std::string_view key, bool fallback) {
+  const std::optional<YAML::Node> value = find(key);
+  if (!value) return fallback;
+  const std::optional<bool> boolean = yaml_boolean(*value);
+  if (!boolean) complain(key, expected_found("true or false", *value));
+  return boolean.value_or(fallback);
+}
+
+double YamlMap::number_or(std::string_view key, double fallback, NumberRange range) {
+  const std::optional<YAML::Node> value = find(key);
+  if (!value) return fallback;
+  const std::optional<double> number = yaml_number(*value);
+  if (number && range.contains(*number)) return *number;
+  complain(key, expected_found(formats::describe(range), *value));
+  return fallback;
+}
+
+std::string YamlMap::string_or(std::string_view key, std::string fallback) {
+  const std::optional<YAML::Node> value = find(key);
+  if (!value) return fallback;
+  if (value->IsScalar()) return value->Scalar();
+  complain(key, expected_found("a string", *value));
+  return fallback;
+}
+
+std::vector<int64_t> YamlMap::integers(std::string_view key, IntegerRange range) {
+  const std::optional<YAML::Node> value = require(key, "a list of integers");
+  if (!value) return {};
+  if (!value->IsSequence()) {
+    complain(key, expected_found("a list of integers", *value));
+    return {};
+  }
+  std::vector<int64_t> integers;
+  for (const YAML::Node& element : *value) {
+    const std::optional<int64_t> integer = yaml_integer(element);
+    if (!integer || !range.contains(*integer)) {
+      complaint_->say(line_of(element), fmt::format("{}[{}]", path_of(key), integers.size()),
+                      expected_found(formats::describe(range), element));
+      return {};
+    }
+    integers.push_back(*integer);
+  }
+  return integers;
+}
+
+YamlMap YamlMap::map(std::string_view key) {
+  std::optional<YAML::Node> value = require(key, "a map");
+  if (value && !value->IsMap()) {
+    complain(key, expected_found("a map", *value));
+    value.reset();
+  }
+  const YAML::Node node = value ? *value : YAML::Node(YAML::NodeType::Map);
+  return {std::make_shared<const YAML::Node>(node), path_of(key), complaint_};
+}
+
+void YamlMap::refuse_unknown_keys() {
+  for (const std::string& key : keys()) {
+    if (known_.contains(key)) continue;
+    complain(key,
+             fmt::format("unknown key{}; known keys: {}",
+                         base::did_you_mean(key, {known_.begin(), known_.end()}), join(known_)));
+    return;
+  }
+}
+
+Result<YamlDocument> YamlDocument::read(const std::string& path) {
+  WIDEEP_TRY_ASSIGN(const std::string text, read_file(path));
+  return parse(text, path);
+}
+
+Result<YamlDocument> YamlDocument::parse(const std::string& text, const std::string& name) {
+  WIDEEP_TRY_ASSIGN(const YAML::Node node, parse_yaml(text, name));
+  if (!node.IsMap() && !node.IsNull()) {
+    return invalid_input(
+        fmt::format("{}:{}: {}", name, line_of(node), expected_found("a map", node)));
+  }
+  YamlDocument document;
+  document.node_ = std::make_shared<const YAML::Node>(node);
+  document.complaint_ = std::make_unique<Complaint>(name);
+  return document;
+}
+
+YamlMap YamlDocument::root() const { return {node_, "", complaint_.get()}; }
+
+}  // namespace wideep::formats

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/yaml_parse.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <set>
+#include <vector>
+
+#include "base/printable.h"
+#include "base/try.h"
+
+namespace wideep::formats {
+namespace {
+
+Status error_at(const std::string& name, const YAML::Mark& mark, std::string_view what) {
+  return invalid_input(fmt::format("{}:{}: {}", name, mark.line + 1, what));
+}
+
+// Walks the whole tree once, each alias as if its target were written out.
+class TreeCheck {
+ public:
+  explicit TreeCheck(const std::string& name) : name_(name) {}
+
+  Status check(const YAML::Node& node, int depth = 1) {
+    if (++num_nodes_ > kMaxYamlNodes) {
+      return error_at(name_, node.Mark(),
+                      fmt::format("more than {} values after expanding aliases", kMaxYamlNodes));
+    }
+    if (depth > kMaxYamlDepth) {
+      return error_at(name_, node.Mark(),
+                      fmt::format("nested deeper than {} levels (or an alias "
+                                  "inside its own anchor)",
+                                  kMaxYamlDepth));
+    }
+    if (node.IsMap()) return check_map(node, depth);
+    if (!node.IsSequence()) return {};
+    for (const YAML::Node& element : node) WIDEEP_TRY(check(element, depth + 1));
+    return {};
+  }
+
+ private:
+  Status check_map(const YAML::Node& node, int depth) {
+    std::set<std::string> keys;
+    for (const auto& member : node) {
+      const YAML::Node& key = member.first;
+      if (!key.IsScalar()) return error_at(name_, key.Mark(), "a key must be a plain word");
+      if (!keys.insert(key.Scalar()).second) {
+        return error_at(name_, key.Mark(),
+                        fmt::format("key '{}' appears twice", base::printable(key.Scalar())));
+      }
+      WIDEEP_TRY(check(member.second, depth + 1));
+    }
+    return {};
+  }
+
+  const std::string& name_;
+  int64_t num_nodes_ = 0;
+};
+
+Result<std::vector<YAML::Node>> load(const std::string& text, const std::string& name) {
+  try {
+    return YAML::LoadAll(text);
+  } catch (const YAML::Exception& error) {
+    return error_at(name, error.mark, "not valid YAML: " + base::printable(error.msg));
+  } catch (const std::exception& error) {
+    return invalid_input(fmt::format("{}: not valid YAML: {}", name, error.what()));
+  }
+}
+
+}  // namespace
+
+Result<YAML::Node> parse_yaml(const std::string& text, const std::string& name) {
+  if (text.size() > kMaxYamlBytes) {
+    return invalid_input(
+        fmt::format("{}: too large for a settings file: expected at most {} bytes, "
+                    "found {}",
+                    name, kMaxYamlBytes, text.size()));
+  }
+  WIDEEP_TRY_ASSIGN(const std::vector<YAML::Node> documents, load(text, name));
+  if (documents.empty()) return YAML::Node();
+  if (documents.size() > 1) {
+    return error_at(name, documents[1].Mark(),
+                    fmt::format("expected one YAML document, found {}", documents.size()));
+  }
+  WIDEEP_TRY(TreeCheck(name).check(documents[0]));
+  return documents[0];
+}
+
+}  // namespace wideep::formats

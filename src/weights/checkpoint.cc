@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/printable.h"
+#include "base/spelling.h"
+#include "base/try.h"
+#include "formats/json.h"
+#include "formats/shape.h"
+
+namespace wideep::weights {
+namespace {
+
+using formats::SafetensorsFile;
+using formats::TensorEntry;
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+Status check_directory(const std::string& model_dir) {
+  std::error_code error;
+  if (std::filesystem::is_directory(model_dir, error)) return {};
+  return invalid_input(fmt::format("{}: expected a model directory, found {}", model_dir,
+                                   exists(model_dir) ? "a file" : "nothing"));
+}
+
+// A shard's name in the index must stay inside the directory.
+bool is_plain_file_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\0", 2)) == name.npos;
+}
+
+using WeightMap = std::map<std::string, std::string>;  // tensor to file name
+
+Result<WeightMap> read_index(const std::string& path) {
+  WIDEEP_TRY_ASSIGN(const formats::JsonDocument document, formats::JsonDocument::read(path));
+  const formats::JsonObject weight_map = document.root().object("weight_map");
+  WeightMap files;
+  for (const std::string& tensor : weight_map.keys()) {
+    const std::string file = weight_map.string(tensor);
+    if (!is_plain_file_name(file)) {
+      weight_map.complain(tensor, fmt::format("expected the name of a file beside the index, found "
+                                              "'{}'",
+                                              base::printable(file)));
+    }
+    files[tensor] = file;
+  }
+  WIDEEP_TRY(document.status());
+  if (files.empty()) return invalid_input(path + ": weight_map: expected tensors, found none");
+  return files;
+}
+
+Status check_index(const WeightMap& files, const std::string& index,
+                   const std::map<std::string, const SafetensorsFile*>& shards) {
+  for (const auto& [tensor, file] : files) {
+    if (shards.at(file)->find(tensor) != nullptr) continue;
+    return invalid_input(fmt::format("{}: tensor '{}': expected it in {}, which does not hold it",
+                                     index, base::printable(tensor), shards.at(file)->path()));
+  }
+  return {};
+}
+
+Result<std::vector<SafetensorsFile>> open_shards(const std::string& model_dir,
+                                                 const std::string& index) {
+  WIDEEP_TRY_ASSIGN(const WeightMap files, read_index(index));
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : files) names.insert(file);
+  std::vector<SafetensorsFile> shards;
+  shards.reserve(names.size());  // by_name points into it
+  std::map<std::string, const SafetensorsFile*> by_name;
+  for (const std::string& name : names) {
+    auto shard = SafetensorsFile::open(fmt::format("{}/{}", model_dir, name));
+    if (!shard.ok()) return shard.status().at(index);
+    by_name[name] = &shards.emplace_back(std::move(*shard));
+  }
+  WIDEEP_TRY(check_index(files, index, by_name));
+  return shards;
+}
+
+Result<std::vector<SafetensorsFile>> open_files(const std::string& model_dir) {
+  WIDEEP_TRY(check_directory(model_dir));
+  const std::string single = fmt::format("{}/{}", model_dir, kSingleFile);
+  if (exists(single)) {
+    WIDEEP_TRY_ASSIGN(SafetensorsFile file, SafetensorsFile::open(single));
+    std::vector<SafetensorsFile> files;
+    files.push_back(std::move(file));
+    return files;
+  }
+  const std::string index = fmt::format("{}/{}", model_dir, kIndexFile);
+  if (exists(index)) return open_shards(model_dir, index);
+  return invalid_input(
+      fmt::format("{}: expected {} or {}, found neither", model_dir, kSingleFile, kIndexFile));
+}
+
+bool is_supported(Dtype dtype) {
+  return dtype == Dtype::kF32 || dtype == Dtype::kBf16 || dtype == Dtype::kF16;
+}
+
+// `bytes` may lie at any address: every element is copied out before it is used.
+template <typename Stored, typename Convert>
+void convert_elements(const std::byte* bytes, int64_t num_elements, float* out, Convert convert) {
+  for (int64_t i = 0; i < num_elements; ++i) {
+    Stored stored;
+    std::memcpy(&stored, bytes + static_cast<size_t>(i) * sizeof(Stored), sizeof(Stored));
+    out[i] = convert(stored);
+  }
+}
+
+}  // namespace
+
+Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
+  Checkpoint checkpoint;
+  checkpoint.model_dir_ = model_dir;
+  WIDEEP_TRY_ASSIGN(checkpoint.shards_, open_files(model_dir));
+  for (size_t shard = 0; shard < checkpoint.shards_.size(); ++shard) {
+    const SafetensorsFile& file = checkpoint.shards_[shard];
+    for (const auto& [name, entry] : file.tensors()) {
+      const auto [found, inserted] = checkpoint.tensors_.emplace(name, Location{shard, &entry});
+      if (inserted) continue;
+      return invalid_input(fmt::format("{}: tensor '{}': expected it once, found it in {} as well",
+                                       file.path(), base::printable(name),
+                                       checkpoint.shards_[found->second.shard].path()));
+    }
+  }
+  return checkpoint;
+}
+
+Result<const TensorEntry*> Checkpoint::tensor(const std::string& name,
+                                              const std::vector<int64_t>& shape) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) return missing(name);
+  const auto& [shard, entry] = found->second;
+  const std::string where =
+      fmt::format("{}: tensor '{}'", shards_[shard].path(), base::printable(name));
+  if (entry->shape != shape) {
+    return invalid_input(fmt::format("{}: expected shape {}, found {}", where,
+                                     formats::describe(shape), formats::describe(entry->shape)));
+  }
+  if (!is_supported(entry->dtype)) {
+    return invalid_input(fmt::format("{}: expected dtype F32, BF16 or F16, found {}", where,
+                                     dtype_name(entry->dtype)));
+  }
+  return entry;
+}
+
+Status Checkpoint::missing(const std::string& name) const {
+  return invalid_input(
+      fmt::format("{}: tensor '{}' is not among the {} tensors of the checkpoint{}", model_dir_,
+                  base::printable(name), tensors_.size(), base::did_you_mean(name, names())));
+}
+
+std::vector<std::string> Checkpoint::names() const {
+  std::vector<std::string> names;
+  names.reserve(tensors_.size());
+  for (const auto& [name, location] : tensors_) names.push_back(name);
+  return names;
+}
+
+uint64_t Checkpoint::total_bytes() const {
+  uint64_t total = 0;
+  for (const auto& [name, location] : tensors_) total += location.entry->bytes.size();
+  return total;
+}
+
+void to_float32(const TensorEntry& entry, float* out) {
+  const std::byte* bytes = entry.bytes.data();
+  const int64_t num_elements = entry.num_elements();
+  switch (entry.dtype) {
+    case Dtype::kF32:
+      if (num_elements > 0) std::memcpy(out, bytes, entry.bytes.size());
+      return;
+    case Dtype::kBf16:
+      convert_elements<Bf16>(bytes, num_elements, out, [](Bf16 x) { return float(x); });
+      return;
+    case Dtype::kF16:
+      convert_elements<uint16_t>(bytes, num_elements, out, float_from_f16);
+      return;
+    default:
+      WIDEEP_CHECK(is_supported(entry.dtype));
+  }
+}
+
+}  // namespace wideep::weights
