@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/rank_processes.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <vector>
+
+#include "base/try.h"
+
+namespace wideep::transport {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kInterruptGrace{700};
+constexpr std::chrono::milliseconds kTerminateGrace{10'000};
+constexpr std::chrono::milliseconds kFailureGrace{2'000};
+constexpr std::chrono::milliseconds kLastGrace{200};  // between failing the ranks and killing them
+
+// A message on the pipe: its length in 4 bytes, then its bytes.
+using Length = uint32_t;
+
+struct Rank {
+  pid_t pid = -1;
+  int pipe = -1;  // read end; −1 after its end was read
+  bool alive = false;
+  std::string inbox;  // bytes of a message that has not arrived whole
+};
+
+sigset_t handled_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+  return set;
+}
+
+// Blocks the handled signals while it lives and delivers them through a descriptor instead.
+class SignalQueue {
+ public:
+  SignalQueue() {
+    const sigset_t set = handled_signals();
+    ::sigprocmask(SIG_BLOCK, &set, &before_);
+    fd_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+  }
+  ~SignalQueue() {
+    ::close(fd_);
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  int fd() const { return fd_; }
+  const sigset_t& mask_before() const { return before_; }
+  // 0 when none is pending.
+  int next() const {
+    signalfd_siginfo info{};
+    return ::read(fd_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
+  }
+
+ private:
+  sigset_t before_{};
+  int fd_ = -1;
+};
+
+// ---- in the rank
+// ---------------------------------------------------------------------------------
+
+[[noreturn]] void run_rank(const std::shared_ptr<SharedMemory>& memory, int rank,
+                           const GroupOptions& options, const MessagePipe& pipe,
+                           const std::function<Status(Endpoint&, const MessagePipe&)>& body) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::signal(SIGINT, SIG_IGN);   // a terminal's Ctrl-C reaches every process: the parent decides
+  ::signal(SIGPIPE, SIG_IGN);  // a parent that is gone is an error of send()
+  Endpoint endpoint(memory, rank, options.timeout);
+  Status status;
+  try {
+    status = body(endpoint, pipe);
+  } catch (const std::exception& error) {
+    status = failed(fmt::format("rank {}: {}", rank, error.what()));
+  }
+  if (!status.ok()) memory->fail(status);
+  ::_exit(status.exit_code());  // no destructors of the parent's objects
+}
+
+// ---- in the parent
+// -------------------------------------------------------------------------------
+
+class Supervisor {
+ public:
+  Supervisor(std::shared_ptr<SharedMemory> memory,
+             const std::function<void(int, std::string_view)>& on_message)
+      : memory_(std::move(memory)), on_message_(on_message), ranks_(memory_->num_ranks()) {}
+
+  ~Supervisor() {
+    for (Rank& rank : ranks_) {
+      if (rank.pipe >= 0) ::close(rank.pipe);
+    }
+  }
+
+  Status fork_all(const GroupOptions& options,
+                  const std::function<Status(Endpoint&, const MessagePipe&)>& body);
+  Status run();
+
+ private:
+  Status fork_one(int index, const GroupOptions& options,
+                  const std::function<Status(Endpoint&, const MessagePipe&)>& body);
+  bool finished() const;
+  void wait_for_events();
+  void handle_signals();
+  void reap();
+  void ask_to_stop(int signal);
+  void enforce_deadlines();
+  void read_pipe(int index);
+  void deliver(int index);
+  void kill_all();
+
+  SignalQueue signals_;
+  std::shared_ptr<SharedMemory> memory_;
+  const std::function<void(int, std::string_view)>& on_message_;
+  std::vector<Rank> ranks_;
+  bool interrupted_ = false;
+  std::optional<Clock::time_point> fail_at_;  // make the ranks fail, if any is left
+  std::optional<Clock::time_point> kill_at_;
+};
+
+Status Supervisor::fork_all(const GroupOptions& options,
+                            const std::function<Status(Endpoint&, const MessagePipe&)>& body) {
+  std::fflush(nullptr);  // else each rank would print what is still buffered
+  for (int index = 0; index < options.num_ranks; ++index) {
+    if (Status status = fork_one(index, options, body); !status.ok()) {
+      kill_all();
+      return status;
+    }
+  }
+  return {};
+}
+
+Status Supervisor::fork_one(int index, const GroupOptions& options,
+                            const std::function<Status(Endpoint&, const MessagePipe&)>& body) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return failed(fmt::format("pipe: {}", std::strerror(errno)));
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    ::close(ends[0]);
+    ::close(ends[1]);
+    return failed(fmt::format("cannot fork rank {}: {}", index, std::strerror(errno)));
+  }
+  if (pid == 0) {
+    ::sigprocmask(SIG_SETMASK, &signals_.mask_before(), nullptr);
+    for (const Rank& earlier : ranks_) {
+      if (earlier.pipe >= 0) ::close(earlier.pipe);
+    }
+    ::close(ends[0]);
+    if (::getppid() != parent) ::_exit(1);  // it died before PR_SET_PDEATHSIG took hold
+    run_rank(memory_, index, options, MessagePipe(ends[1]), body);
+  }
+  ::close(ends[1]);
+  ranks_[index].pid = pid;
+  ranks_[index].pipe = ends[0];
+  ranks_[index].alive = true;
+  return {};
+}
+
+Status Supervisor::run() {
+  while (!finished()) {
+    wait_for_events();
+    handle_signals();
+    for (int index = 0; index < static_cast<int>(ranks_.size()); ++index) read_pipe(index);
+    enforce_deadlines();
+  }
+  if (Status failure = memory_->failure(); !failure.ok()) return failure;
+  return interrupted_ ? interrupted("interrupted") : Status();
+}
+
+bool Supervisor::finished() const {
+  for (const Rank& rank : ranks_) {
+    if (rank.alive || rank.pipe >= 0) return false;
+  }
+  return true;
+}
+
+void Supervisor::wait_for_events() {
+  std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
+  for (const Rank& rank : ranks_) {
+    if (rank.pipe >= 0) fds.push_back({rank.pipe, POLLIN, 0});
+  }
+  ::poll(fds.data(), fds.size(), 50);
+}
+
+void Supervisor::handle_signals() {
+  while (const int signal = signals_.next()) {
+    if (signal == SIGCHLD) {
+      reap();
+    } else {
+      ask_to_stop(signal);
+    }
+  }
+}
+
+void Supervisor::reap() {
+  for (size_t index = 0; index < ranks_.size(); ++index) {
+    Rank& rank = ranks_[index];
+    int how = 0;
+    if (!rank.alive || ::waitpid(rank.pid, &how, WNOHANG) != rank.pid) continue;
+    rank.alive = false;
+    if (WIFEXITED(how) && WEXITSTATUS(how) == 0) continue;
+    // A rank that failed by itself has already said why; this keeps the first message.
+    memory_->fail(failed(WIFSIGNALED(how)
+                             ? fmt::format("rank {} (process {}) was ended by signal {} ({})",
+                                           index, rank.pid, WTERMSIG(how), strsignal(WTERMSIG(how)))
+                             : fmt::format("rank {} (process {}) ended with exit code {}", index,
+                                           rank.pid, WEXITSTATUS(how))));
+    if (!kill_at_) kill_at_ = Clock::now() + kFailureGrace;
+  }
+}
+
+void Supervisor::ask_to_stop(int signal) {
+  memory_->control().stop_requested.store(1);
+  const auto grace = signal == SIGTERM && !interrupted_ ? kTerminateGrace : kInterruptGrace;
+  interrupted_ = true;
+  fail_at_ = Clock::now() + grace;
+}
+
+void Supervisor::enforce_deadlines() {
+  const auto now = Clock::now();
+  if (fail_at_ && now >= *fail_at_) {
+    memory_->fail(interrupted("interrupted before the current iteration ended"));
+    fail_at_.reset();
+    kill_at_ = now + kLastGrace;
+  }
+  if (kill_at_ && now >= *kill_at_) kill_all();
+}
+
+void Supervisor::read_pipe(int index) {
+  Rank& rank = ranks_[index];
+  pollfd ready{rank.pipe, POLLIN, 0};
+  char buffer[64 * 1024];
+  while (rank.pipe >= 0 && ::poll(&ready, 1, 0) > 0) {
+    const ssize_t bytes = ::read(rank.pipe, buffer, sizeof(buffer));
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) {
+      ::close(rank.pipe);
+      rank.pipe = -1;
+      return;
+    }
+    rank.inbox.append(buffer, static_cast<size_t>(bytes));
+    deliver(index);
+  }
+}
+
+void Supervisor::deliver(int index) {
+  std::string& inbox = ranks_[index].inbox;
+  size_t at = 0;
+  for (Length length = 0; inbox.size() - at >= sizeof(length); at += sizeof(length) + length) {
+    std::memcpy(&length, inbox.data() + at, sizeof(length));
+    if (inbox.size() - at - sizeof(length) < length) break;
+    on_message_(index, std::string_view(inbox).substr(at + sizeof(length), length));
+  }
+  inbox.erase(0, at);
+}
+
+void Supervisor::kill_all() {
+  for (Rank& rank : ranks_) {
+    if (rank.alive) ::kill(rank.pid, SIGKILL);
+  }
+}
+
+}  // namespace
+
+Status MessagePipe::send(std::string_view message) const {
+  const Length length = static_cast<Length>(message.size());
+  std::string bytes(reinterpret_cast<const char*>(&length), sizeof(length));
+  bytes += message;
+  for (size_t at = 0; at < bytes.size();) {
+    const ssize_t written = ::write(fd_, bytes.data() + at, bytes.size() - at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return failed(fmt::format("message to parent: {}", std::strerror(errno)));
+    at += static_cast<size_t>(written);
+  }
+  return {};
+}
+
+Status run_rank_processes(const GroupOptions& options,
+                          const std::function<Status(Endpoint&, const MessagePipe&)>& body,
+                          const std::function<void(int, std::string_view)>& on_message) {
+  WIDEEP_TRY_ASSIGN(auto memory, SharedMemory::create(options.num_ranks, options.segment_bytes));
+  Supervisor supervisor(memory, on_message);
+  const Status started = supervisor.fork_all(options, body);
+  const Status ended = supervisor.run();  // also reaps what a failed start left
+  return started.ok() ? ended : started;
+}
+
+}  // namespace wideep::transport

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks as threads of one process: for tests, sanitizers and embedding.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "transport/endpoint.h"
+
+namespace wideep::transport {
+
+struct GroupOptions {
+  int num_ranks = 1;
+  size_t segment_bytes = 0;
+  std::chrono::milliseconds timeout{30'000};
+};
+
+// Runs body(endpoint) once per rank, each in its own thread, and returns their statuses in rank
+// order. A rank that fails makes the others' waits fail with the same message.
+Result<std::vector<Status>> run_rank_threads(const GroupOptions& options,
+                                             const std::function<Status(Endpoint&)>& body);
+
+}  // namespace wideep::transport

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory that every rank of a group sees: one segment per rank, all of one size, at the same offset
+// in each (symmetric), plus a page that controls the group.
+//
+// The memory is anonymous (a memfd): nothing appears in /dev/shm, and it is gone with the last
+// process that maps it, however that process ends.
+//
+// Invariants
+//  1. A flag is written by one rank only (its sender) and only grows, modulo 2³².
+//  2. Bytes written before a flag's store are visible to whoever saw that store (release/acquire).
+//  3. Once failure.code is not zero the group never runs again; every wait returns an error.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "wideep/status.h"
+
+namespace wideep::transport {
+
+// What a flag tells its reader. Every ordered pair of ranks has one flag per channel.
+enum class Channel : int { kAgree, kPrepare, kDispatch, kCombine, kCount };
+
+// On a cache line of its own: neighbours belong to other senders.
+struct alignas(64) Flag {
+  std::atomic<uint32_t> value{0};
+  std::atomic<uint32_t> sleeper{0};  // 1 while the reader sleeps on `value`
+};
+
+// The first failure of any rank, told to all.
+struct Failure {
+  static constexpr size_t kTextBytes = 512;
+  std::atomic<uint32_t> code{0};     // 0: none; else 1 + StatusCode, set after the text
+  std::atomic<uint32_t> claimed{0};  // who writes the text: the first to exchange 0 for 1
+  char text[kTextBytes] = {};
+};
+
+struct ControlPage {
+  Failure failure;
+  std::atomic<uint32_t> stop_requested{0};  // finish the iteration, then end
+};
+
+class SharedMemory {
+ public:
+  // Maps num_ranks segments of at least segment_bytes each, zero-filled. Made before the ranks are
+  // forked (or started as threads): they inherit it at the same address.
+  // Errors (failed): the kernel refuses the memory.
+  static Result<std::shared_ptr<SharedMemory>> create(int num_ranks, size_t segment_bytes);
+
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  int num_ranks() const { return num_ranks_; }
+  size_t segment_bytes() const { return segment_bytes_; }
+  size_t total_bytes() const { return total_bytes_; }
+
+  std::byte* segment(int rank) const;  // page aligned
+  Flag& flag(Channel channel, int from, int to) const;
+  // One word per rank that its flag of kAgree carries (see Endpoint::agree).
+  std::atomic<uint64_t>& agreed_word(int rank, uint32_t parity) const;
+  ControlPage& control() const { return *reinterpret_cast<ControlPage*>(base_); }
+
+  // Records the group's first failure; later ones are dropped. Any rank or the parent may call it.
+  void fail(const Status& status) const;
+  // Ok while nobody has failed.
+  Status failure() const;
+
+ private:
+  SharedMemory() = default;
+
+  std::byte* base_ = nullptr;
+  size_t total_bytes_ = 0;
+  size_t words_offset_ = 0;
+  size_t flags_offset_ = 0;
+  size_t segments_offset_ = 0;
+  size_t segment_bytes_ = 0;
+  int num_ranks_ = 0;
+};
+
+}  // namespace wideep::transport

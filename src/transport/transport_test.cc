@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The same bodies over ranks that are threads and ranks that are processes.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <random>
+
+#include "base/cpu_time.h"
+#include "base/try.h"
+#include "transport/rank_processes.h"
+
+namespace wideep::transport {
+namespace {
+
+using testing::HasSubstr;
+
+using Body = std::function<Status(Endpoint&)>;
+
+Status run_threads(const GroupOptions& options, const Body& body) {
+  WIDEEP_TRY_ASSIGN(const auto statuses, run_rank_threads(options, body));
+  for (const Status& status : statuses) WIDEEP_TRY(status);
+  return {};
+}
+
+Status run_processes(const GroupOptions& options, const Body& body) {
+  return run_rank_processes(
+      options, [&](Endpoint& endpoint, const MessagePipe&) { return body(endpoint); },
+      [](int, std::string_view) {});
+}
+
+struct BackEnd {
+  const char* name;
+  Status (*run)(const GroupOptions&, const Body&);
+};
+
+class EveryBackEnd : public testing::TestWithParam<BackEnd> {};
+
+INSTANTIATE_TEST_SUITE_P(Transport, EveryBackEnd,
+                         testing::Values(BackEnd{"threads", run_threads},
+                                         BackEnd{"processes", run_processes}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Each rank sends numbered blocks to all peers, whole blocks are seen after the flag, and buffers
+// are reused as soon as the answer flag allows.
+Status exchange_blocks(Endpoint& endpoint, int rounds) {
+  constexpr size_t kBlock = 500;
+  const int me = endpoint.rank();
+  for (uint32_t round = 1; round <= static_cast<uint32_t>(rounds); ++round) {
+    for (int peer = 0; peer < endpoint.num_ranks(); ++peer) {
+      std::memset(endpoint.segment(peer) + me * kBlock, int(me * 31 + round) & 0xff, kBlock);
+    }
+    endpoint.raise_all(Channel::kDispatch, round);
+    WIDEEP_TRY(endpoint.wait_all(Channel::kDispatch, round, {.what = "blocks"}));
+    for (int peer = 0; peer < endpoint.num_ranks(); ++peer) {
+      for (size_t i = 0; i < kBlock; ++i) {
+        const auto byte = static_cast<unsigned char>(endpoint.segment(me)[peer * kBlock + i]);
+        if (byte != ((peer * 31 + round) & 0xff)) return failed("a byte before its flag");
+      }
+    }
+    endpoint.raise_all(Channel::kCombine, round);
+    WIDEEP_TRY(endpoint.wait_all(Channel::kCombine, round, {.what = "readers"}));
+  }
+  return {};
+}
+
+TEST_P(EveryBackEnd, BytesAreThereWhenTheFlagIs) {
+  for (int ranks : {1, 2, 3, 8}) {
+    const Status status = GetParam().run({.num_ranks = ranks, .segment_bytes = 8 * 500},
+                                         [](Endpoint& e) { return exchange_blocks(e, 200); });
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+}
+
+TEST_P(EveryBackEnd, SixteenRanksShareTheCores) {
+  const Status status = GetParam().run({.num_ranks = 16, .segment_bytes = 16 * 500},
+                                       [](Endpoint& e) { return exchange_blocks(e, 50); });
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST_P(EveryBackEnd, AgreementGivesAllWordsToAll) {
+  const Status status =
+      GetParam().run({.num_ranks = 5, .segment_bytes = 64}, [](Endpoint& endpoint) -> Status {
+        std::mt19937 rng(endpoint.rank());
+        std::vector<uint64_t> words;
+        for (uint64_t n = 0; n < 300; ++n) {
+          if (rng() % 50 == 0) ::usleep(rng() % 2000);  // ranks drift apart by up to one round
+          WIDEEP_TRY(endpoint.agree(n * 100 + endpoint.rank(), {.what = "words"}, &words));
+          for (int rank = 0; rank < 5; ++rank) {
+            if (words[rank] != n * 100 + rank) return failed("a word of another round");
+          }
+        }
+        return Status();
+      });
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST_P(EveryBackEnd, ALatePeerIsADeadlineThatNamesEverything) {
+  const Status status = GetParam().run(
+      {.num_ranks = 3, .segment_bytes = 64, .timeout = std::chrono::milliseconds(200)},
+      [](Endpoint& endpoint) -> Status {
+        if (endpoint.rank() == 2) return {};  // never raises its flag
+        return endpoint.wait(Channel::kDispatch, 2, 1,
+                             {.what = "dispatched rows", .layer = 4, .iteration = 17});
+      });
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(status.message(), HasSubstr("waited 200 ms for dispatched rows from rank 2"));
+  EXPECT_THAT(status.message(), HasSubstr("layer 4, iteration 17"));
+}
+
+TEST_P(EveryBackEnd, OneFailureEndsEveryWaitAtOnce) {
+  const int64_t start = base::wall_ns();
+  const Status status =
+      GetParam().run({.num_ranks = 4, .segment_bytes = 64}, [](Endpoint& endpoint) -> Status {
+        if (endpoint.rank() == 1) return failed("rank 1: disk on fire");
+        return endpoint.wait(Channel::kDispatch, 1, 1, {.what = "rows"});
+      });
+  EXPECT_THAT(status.message(), HasSubstr("disk on fire"));
+  EXPECT_LT(base::wall_ns() - start, 3'000'000'000);
+}
+
+TEST(Endpoint, FlagsMayWrapAround) {
+  auto memory = SharedMemory::create(1, 64);
+  ASSERT_TRUE(memory.ok());
+  Endpoint endpoint(*memory, 0, std::chrono::milliseconds(50));
+  endpoint.raise(Channel::kDispatch, 0, 0xffffffffu);
+  EXPECT_TRUE(endpoint.wait(Channel::kDispatch, 0, 0xfffffffeu, {}).ok());
+  endpoint.raise(Channel::kDispatch, 0, 3u);  // past the wrap
+  EXPECT_TRUE(endpoint.wait(Channel::kDispatch, 0, 0xffffffffu, {}).ok());
+  EXPECT_TRUE(endpoint.wait(Channel::kDispatch, 0, 3u, {}).ok());
+  EXPECT_FALSE(endpoint.wait(Channel::kDispatch, 0, 4u, {}).ok());
+}
+
+TEST(SharedMemory, LeavesNothingInTheFileSystem) {
+  auto memory = SharedMemory::create(4, 1 << 20);
+  ASSERT_TRUE(memory.ok());
+  std::ifstream maps("/proc/self/maps");
+  int found = 0;
+  for (std::string line; std::getline(maps, line);) {
+    found += line.find("/memfd:wideep (deleted)") != std::string::npos;
+  }
+  EXPECT_GE(found, 1);
+}
+
+TEST(SharedMemory, TooMuchIsAnErrorWithTheFigure) {
+  const auto memory = SharedMemory::create(2, size_t{1} << 60);
+  ASSERT_FALSE(memory.ok());
+  EXPECT_THAT(memory.status().message(), HasSubstr("bytes"));
+}
+
+TEST(RankProcesses, MessagesArriveWholeAndInOrder) {
+  std::vector<std::vector<std::string>> received(3);
+  const Status status = run_rank_processes(
+      {.num_ranks = 3, .segment_bytes = 64},
+      [](Endpoint& endpoint, const MessagePipe& pipe) -> Status {
+        for (int i = 0; i < 100; ++i) {
+          WIDEEP_TRY(pipe.send(std::string(i * 1000, char('a' + endpoint.rank()))));
+        }
+        return {};
+      },
+      [&](int rank, std::string_view message) { received[rank].emplace_back(message); });
+  EXPECT_TRUE(status.ok()) << status.message();
+  for (int rank = 0; rank < 3; ++rank) {
+    ASSERT_EQ(received[rank].size(), 100u);
+    for (int i = 0; i < 100; ++i) {
+      ASSERT_EQ(received[rank][i], std::string(i * 1000, char('a' + rank)));
+    }
+  }
+}
+
+TEST(RankProcesses, AKilledRankIsNamedAndTheOthersEnd) {
+  const Status status = run_rank_processes(
+      {.num_ranks = 4, .segment_bytes = 64},
+      [](Endpoint& endpoint, const MessagePipe&) -> Status {
+        if (endpoint.rank() == 3) ::raise(SIGKILL);
+        return endpoint.wait(Channel::kDispatch, 3, 1, {.what = "rows"});
+      },
+      [](int, std::string_view) {});
+  EXPECT_EQ(status.code(), StatusCode::kFailed);
+  EXPECT_THAT(status.message(), HasSubstr("rank 3"));
+  EXPECT_THAT(status.message(), HasSubstr("signal 9"));
+}
+
+// In a process of its own, since signals are sent to it: returns its exit code.
+int interrupted_group(int signal, bool ranks_listen) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const pid_t self = ::getpid();
+    const Status status = run_rank_processes(
+        {.num_ranks = 3, .segment_bytes = 64},
+        [=](Endpoint& endpoint, const MessagePipe&) -> Status {
+          if (endpoint.rank() == 0) ::kill(self, signal);
+          while (!ranks_listen || endpoint.memory().control().stop_requested.load() == 0) {
+            ::usleep(1000);
+          }
+          return {};
+        },
+        [](int, std::string_view) {});
+    ::_exit(status.exit_code());
+  }
+  int how = 0;
+  ::waitpid(pid, &how, 0);
+  return WIFEXITED(how) ? WEXITSTATUS(how) : -1;
+}
+
+TEST(RankProcesses, InterruptStopsRanksThatListen) {
+  EXPECT_EQ(interrupted_group(SIGINT, true), 130);
+  EXPECT_EQ(interrupted_group(SIGTERM, true), 130);
+}
+
+TEST(RankProcesses, InterruptEndsDeafRanksWithinASecond) {
+  const int64_t start = base::wall_ns();
+  EXPECT_EQ(interrupted_group(SIGINT, false), 130);
+  EXPECT_LT(base::wall_ns() - start, 1'500'000'000);
+}
+
+// kill −9 of the parent: the ranks go too.
+TEST(RankProcesses, RanksDieWithTheirParent) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    ::close(ends[0]);
+    const Status status = run_rank_processes(
+        {.num_ranks = 2, .segment_bytes = 64},
+        [&](Endpoint&, const MessagePipe&) -> Status {
+          [[maybe_unused]] const ssize_t n = ::write(ends[1], "x", 1);
+          for (;;) ::pause();
+        },
+        [](int, std::string_view) {});
+    ::_exit(status.exit_code());
+  }
+  ::close(ends[1]);
+  char byte;
+  ASSERT_EQ(::read(ends[0], &byte, 1), 1);
+  ASSERT_EQ(::read(ends[0], &byte, 1), 1);
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  // The ranks hold the only write ends left: end of file means that they are gone.
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0);
+  ::close(ends[0]);
+}
+
+}  // namespace
+}  // namespace wideep::transport
