@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which rank each replica goes to: TRT's greedy (doPlacement), and the whole plan of a model.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "balance/placement.h"
+#include "balance/statistics.h"
+#include "wideep/status.h"
+
+namespace wideep::balance {
+
+// load: [E] tokens per expert, finite and ≥ 0; replicas: [E] counts ≥ 1 that sum to S, a multiple
+// of ep_size.
+//
+// Replicas by descending load, lower expert id first among equals, each to the least loaded rank
+// that has a slot free, lower rank first among equals; a rank's slots fill in that order. Nothing
+// keeps two replicas of an expert off one rank.
+Placement place_trt(std::span<const double> load, std::span<const int> replicas, int ep_size);
+
+// replicate_trt, then place_trt. Errors (invalid input): as check_slot_counts.
+Result<Placement> plan_layer_trt(std::span<const double> load, int ep_size, int num_slots);
+
+struct PlanShape {
+  int ep_size = 1;
+  int num_slots = 0;
+  int layer_updates_per_iter = 0;  // copied into the result
+};
+
+// Every layer of the statistics, balanced for its load summed over iterations and ranks.
+Result<ModelPlacement> plan_model_trt(const ExpertStatistics& statistics, const PlanShape& shape);
+
+}  // namespace wideep::balance

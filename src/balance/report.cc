@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+
+#include "base/try.h"
+
+namespace wideep::balance {
+namespace {
+
+LoadSummary& operator+=(LoadSummary& sum, const LoadSummary& other) {
+  sum.mean += other.mean;
+  sum.std += other.std;
+  sum.imbalance_ratio += other.imbalance_ratio;
+  return sum;
+}
+
+LoadSummary operator/(const LoadSummary& sum, int count) {
+  return {sum.mean / count, sum.std / count, sum.imbalance_ratio / count};
+}
+
+LoadSummary summarize_layer(const ExpertStatistics& statistics, int layer_idx,
+                            const Placement& placement, LoadBy by) {
+  LoadSummary sum;
+  for (int iteration = 0; iteration < statistics.num_iterations(); ++iteration) {
+    const std::vector<int64_t> load = statistics.iteration_load(iteration, layer_idx);
+    sum += summarize_loads(by == LoadBy::kRank ? rank_loads(placement, load)
+                                               : slot_loads(placement, load));
+  }
+  return sum / statistics.num_iterations();
+}
+
+std::string table_line(const std::string& label, const LoadSummary& summary) {
+  return fmt::format("{:<8}{:>15.3f}{:>15.3f}{:>17.6f}\n", label, summary.mean, summary.std,
+                     summary.imbalance_ratio);
+}
+
+}  // namespace
+
+std::vector<double> slot_loads(const Placement& placement, std::span<const int64_t> expert_load) {
+  std::vector<double> share(expert_load.size(), 0.0);  // first replicas, then tokens per replica
+  for (int32_t expert : placement.slot_to_expert) share[static_cast<size_t>(expert)] += 1.0;
+  for (size_t expert = 0; expert < share.size(); ++expert) {
+    share[expert] = static_cast<double>(expert_load[expert]) / share[expert];
+  }
+  std::vector<double> loads;
+  loads.reserve(placement.slot_to_expert.size());
+  for (int32_t expert : placement.slot_to_expert) {
+    loads.push_back(share[static_cast<size_t>(expert)]);
+  }
+  return loads;
+}
+
+std::vector<double> rank_loads(const Placement& placement, std::span<const int64_t> expert_load) {
+  const std::vector<double> slots = slot_loads(placement, expert_load);
+  std::vector<double> loads(static_cast<size_t>(placement.ep_size), 0.0);
+  for (int slot = 0; slot < placement.num_slots(); ++slot) {
+    loads[static_cast<size_t>(placement.rank_of_slot(slot))] += slots[static_cast<size_t>(slot)];
+  }
+  return loads;
+}
+
+LoadSummary summarize_loads(std::span<const double> loads) {
+  const auto count = static_cast<double>(loads.size());
+  LoadSummary summary;
+  summary.mean = std::accumulate(loads.begin(), loads.end(), 0.0) / count;
+  double squares = 0.0;
+  for (double load : loads) squares += (load - summary.mean) * (load - summary.mean);
+  if (loads.size() > 1) summary.std = std::sqrt(squares / (count - 1.0));
+  if (summary.mean > 0.0) {
+    summary.imbalance_ratio = *std::max_element(loads.begin(), loads.end()) / summary.mean - 1.0;
+  }
+  return summary;
+}
+
+Result<LoadReport> report_load(const ExpertStatistics& statistics, const ModelPlacement& placement,
+                               LoadBy by) {
+  LoadReport report;
+  for (int i = 0; i < statistics.num_layers(); ++i) {
+    const int layer = statistics.layers[static_cast<size_t>(i)];
+    const auto found = placement.layers.find(layer);
+    if (found == placement.layers.end()) {
+      return invalid_input(fmt::format("layer {}: statistics but no placement", layer));
+    }
+    if (found->second.num_experts != statistics.num_experts) {
+      return invalid_input(fmt::format("layer {}: expected a placement of {} experts, found {}",
+                                       layer, statistics.num_experts, found->second.num_experts));
+    }
+    report.rows.push_back({layer, summarize_layer(statistics, i, found->second, by)});
+    report.average += report.rows.back().summary;
+  }
+  if (!report.rows.empty()) report.average = report.average / static_cast<int>(report.rows.size());
+  return report;
+}
+
+Result<ModelPlacement> linear_model_placement(const ExpertStatistics& statistics, int ep_size) {
+  WIDEEP_TRY_ASSIGN(const Placement placement, linear_placement(statistics.num_experts, ep_size));
+  ModelPlacement model;
+  model.num_slots = placement.num_slots();
+  for (int layer : statistics.layers) model.layers[layer] = placement;
+  return model;
+}
+
+std::string load_table(const LoadReport& report) {
+  std::string table = fmt::format("Load statistics:\n{:<8}{:>15}{:>15}{:>17}\n", "layer", "mean",
+                                  "std", "imbalance-ratio");
+  for (const LoadReport::Row& row : report.rows) {
+    table += table_line(std::to_string(row.layer), row.summary);
+  }
+  return table + table_line("average", report.average);
+}
+
+}  // namespace wideep::balance

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/statistics_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/try.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+
+namespace wideep::balance {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::SafetensorsFile;
+using formats::TensorEntry;
+
+constexpr int kMaxExperts = 1 << 16;
+constexpr int kMaxTopK = 1 << 10;
+
+struct IterationLayer {
+  int iteration = 0;
+  int layer = 0;
+  auto operator<=>(const IterationLayer&) const = default;
+};
+
+// The tensors of one rank's file by what they count; the entries live as long as the file.
+using RankTensors = std::map<IterationLayer, const TensorEntry*>;
+
+std::optional<int> parse_index(std::string_view digits) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  if (!whole || value < 0 || value == std::numeric_limits<int>::max()) return {};  // + 1 must fit
+  return value;
+}
+
+// "17_3" → iteration 17, layer 3.
+std::optional<IterationLayer> parse_key(std::string_view key) {
+  const size_t separator = key.find('_');
+  if (separator == std::string_view::npos) return {};
+  const std::optional<int> iteration = parse_index(key.substr(0, separator));
+  const std::optional<int> layer = parse_index(key.substr(separator + 1));
+  if (!iteration || !layer) return {};
+  return IterationLayer{*iteration, *layer};
+}
+
+// "rank12.safetensors" → 12; nothing for other names, rank12_raw.safetensors among them.
+std::optional<int> parse_rank(std::string_view file_name) {
+  constexpr std::string_view kPrefix = "rank";
+  constexpr std::string_view kSuffix = ".safetensors";
+  if (!file_name.starts_with(kPrefix) || !file_name.ends_with(kSuffix)) return {};
+  file_name.remove_prefix(kPrefix.size());
+  file_name.remove_suffix(std::min(kSuffix.size(), file_name.size()));
+  return parse_index(file_name);
+}
+
+// How many ranks recorded: the files must be rank0 ... rank{n-1}.
+Result<int> count_rank_files(const std::string& directory) {
+  std::error_code error;
+  std::set<int> ranks;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    if (const auto rank = parse_rank(it->path().filename().string())) ranks.insert(*rank);
+  }
+  if (error) return invalid_input(fmt::format("{}: {}", directory, error.message()));
+  if (ranks.empty()) {
+    return invalid_input(fmt::format(
+        "{}: expected expert statistics (rank0.safetensors, ...), found no such file", directory));
+  }
+  int expected = 0;
+  for (int rank : ranks) {
+    if (rank != expected) {
+      return invalid_input(
+          fmt::format("{}: rank{}.safetensors is missing (highest found: rank{}), "
+                      "copy the files of all ranks",
+                      directory, expected, *ranks.rbegin()));
+    }
+    ++expected;
+  }
+  return expected;
+}
+
+Status check_tensor(const SafetensorsFile& file, const std::string& key, const TensorEntry& tensor,
+                    int num_experts) {
+  const bool is_row = tensor.shape.size() == 1 && tensor.shape[0] == num_experts;
+  if (tensor.dtype == Dtype::kI64 && is_row) return {};
+  return invalid_input(fmt::format(
+      "{}: tensor {}: expected I64 [{}] (num_experts of meta_info.json), found {} [{}]",
+      file.path(), key, num_experts, dtype_name(tensor.dtype), fmt::join(tensor.shape, ", ")));
+}
+
+Result<RankTensors> index_tensors(const SafetensorsFile& file, int num_experts) {
+  RankTensors tensors;
+  for (const auto& [name, tensor] : file.tensors()) {
+    const std::optional<IterationLayer> key = parse_key(name);
+    if (!key) {
+      return invalid_input(
+          fmt::format("{}: tensor {}: expected a name \"<iteration>_<layer>\"", file.path(), name));
+    }
+    WIDEEP_TRY(check_tensor(file, name, tensor, num_experts));
+    if (!tensors.emplace(*key, &tensor).second) {
+      return invalid_input(fmt::format("{}: tensor {}: iteration {} of layer {} occurs twice",
+                                       file.path(), name, key->iteration, key->layer));
+    }
+  }
+  if (tensors.empty()) {
+    return invalid_input(
+        fmt::format("{}: holds no statistics, expected tensors "
+                    "\"<iteration>_<layer>\"",
+                    file.path()));
+  }
+  return tensors;
+}
+
+// What rank 0's file spans; check_grid then asks every rank for exactly that.
+void take_extent(const RankTensors& tensors, ExpertStatistics* statistics) {
+  std::set<int> layers;
+  for (const auto& [key, tensor] : tensors) layers.insert(key.layer);
+  statistics->layers.assign(layers.begin(), layers.end());
+  statistics->iter_start = tensors.begin()->first.iteration;
+  statistics->iter_stop = tensors.rbegin()->first.iteration + 1;
+}
+
+Status wrong_key(const std::string& file, IterationLayer key, std::string_view what,
+                 const ExpertStatistics& extent) {
+  return invalid_input(fmt::format(
+      "{}: tensor {}_{} {}, expected every iteration from {} to {} for each of {} layers, the "
+      "same on all ranks",
+      file, key.iteration, key.layer, what, extent.iter_start, extent.iter_stop - 1,
+      extent.layers.size()));
+}
+
+// Both the grid iteration × layer and the map ascend: the first difference is where they part.
+Status check_grid(const RankTensors& tensors, const std::string& file,
+                  const ExpertStatistics& extent) {
+  auto next = tensors.begin();
+  for (int iteration = extent.iter_start; iteration < extent.iter_stop; ++iteration) {
+    for (int layer : extent.layers) {
+      const IterationLayer expected{iteration, layer};
+      if (next == tensors.end() || next->first > expected) {
+        return wrong_key(file, expected, "is missing", extent);
+      }
+      if (next->first < expected) return wrong_key(file, next->first, "is one too many", extent);
+      ++next;
+    }
+  }
+  if (next != tensors.end()) return wrong_key(file, next->first, "is one too many", extent);
+  return {};
+}
+
+Status copy_counts(const RankTensors& tensors, const std::string& file, int rank,
+                   ExpertStatistics* statistics) {
+  auto tensor = tensors.begin();
+  for (int iteration = 0; iteration < statistics->num_iterations(); ++iteration) {
+    for (int layer = 0; layer < statistics->num_layers(); ++layer, ++tensor) {
+      const std::span<int64_t> row = statistics->row(iteration, layer, rank);
+      std::memcpy(row.data(), tensor->second->bytes.data(), row.size_bytes());
+      const auto negative = std::find_if(row.begin(), row.end(), [](int64_t n) { return n < 0; });
+      if (negative != row.end()) {
+        return invalid_input(fmt::format(
+            "{}: tensor {}_{}: expert {}: expected a count ≥ 0, "
+            "found {}",
+            file, tensor->first.iteration, tensor->first.layer, negative - row.begin(), *negative));
+      }
+    }
+  }
+  return {};
+}
+
+Status read_rank(const std::string& directory, int rank, ExpertStatistics* statistics) {
+  const std::string path = fmt::format("{}/rank{}.safetensors", directory, rank);
+  WIDEEP_TRY_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
+  WIDEEP_TRY_ASSIGN(const RankTensors tensors, index_tensors(file, statistics->num_experts));
+  if (rank == 0) take_extent(tensors, statistics);
+  WIDEEP_TRY(check_grid(tensors, path, *statistics));
+  statistics->counts.resize(tensors.size() * static_cast<size_t>(statistics->ep_size) *
+                            static_cast<size_t>(statistics->num_experts));
+  return copy_counts(tensors, path, rank, statistics);
+}
+
+Status read_meta_info(const std::string& directory, ExpertStatistics* statistics) {
+  WIDEEP_TRY_ASSIGN(const formats::JsonDocument document,
+                    formats::JsonDocument::read(directory + "/meta_info.json"));
+  const formats::JsonObject root = document.root();
+  statistics->num_experts =
+      static_cast<int>(root.integer("num_experts", {.min = 1, .max = kMaxExperts}));
+  statistics->top_k =
+      static_cast<int>(root.integer("num_experts_per_token", {.min = 1, .max = kMaxTopK}));
+  return document.status();
+}
+
+}  // namespace
+
+Result<ExpertStatistics> read_statistics_directory(const std::string& directory) {
+  ExpertStatistics statistics;
+  WIDEEP_TRY_ASSIGN(statistics.ep_size, count_rank_files(directory));
+  WIDEEP_TRY(read_meta_info(directory, &statistics));
+  for (int rank = 0; rank < statistics.ep_size; ++rank) {
+    WIDEEP_TRY(read_rank(directory, rank, &statistics));
+  }
+  return statistics;
+}
+
+Result<ExpertStatistics> read_statistics(const std::string& path) {
+  std::error_code error;
+  const bool is_directory = fs::is_directory(path, error);
+  return is_directory ? read_statistics_directory(path) : read_logical_count(path);
+}
+
+}  // namespace wideep::balance
