@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ep/buffer_layout.h"
+
+#include <algorithm>
+
+namespace wideep::ep {
+namespace {
+
+size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+constexpr size_t kMessageAlignment = 16;
+constexpr size_t kSectionAlignment = 4096;
+
+}  // namespace
+
+BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
+  const size_t ranks = static_cast<size_t>(shape.ep_size);
+  const size_t tokens = static_cast<size_t>(shape.max_tokens);
+  max_entries_ = std::min(shape.top_k, shape.slots_per_rank);
+  row_bytes_ = round_up(shape.hidden * dtype_bytes(shape.row_dtype), kMessageAlignment);
+  slots_offset_ = row_bytes_;
+  message_bytes_ = row_bytes_ + round_up(shape.top_k * sizeof(int32_t), kMessageAlignment);
+
+  num_rows_offset_ = round_up(2 * ranks * shape.num_experts * sizeof(int32_t), kSectionAlignment);
+  messages_offset_ = num_rows_offset_ + round_up(ranks * sizeof(int32_t), kSectionAlignment);
+  results_offset_ = messages_offset_ + round_up(ranks * tokens * message_bytes_, kSectionAlignment);
+  segment_bytes_ = results_offset_ + ranks * tokens * max_entries_ * row_bytes_;
+}
+
+int32_t* BufferLayout::counts(std::byte* segment, uint32_t parity, int source) const {
+  const size_t set = (parity & 1) * static_cast<size_t>(shape_.ep_size) + source;
+  return reinterpret_cast<int32_t*>(segment) + set * shape_.num_experts;
+}
+
+int32_t* BufferLayout::num_rows(std::byte* segment, int source) const {
+  return reinterpret_cast<int32_t*>(segment + num_rows_offset_) + source;
+}
+
+std::byte* BufferLayout::message(std::byte* segment, int source, int row) const {
+  const size_t index = static_cast<size_t>(source) * shape_.max_tokens + row;
+  return segment + messages_offset_ + index * message_bytes_;
+}
+
+int32_t* BufferLayout::message_slots(std::byte* message) const {
+  return reinterpret_cast<int32_t*>(message + slots_offset_);
+}
+
+std::byte* BufferLayout::result(std::byte* segment, int source, int entry) const {
+  const size_t index =
+      static_cast<size_t>(source) * shape_.max_tokens * max_entries_ + static_cast<size_t>(entry);
+  return segment + results_offset_ + index * row_bytes_;
+}
+
+}  // namespace wideep::ep

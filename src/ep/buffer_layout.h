@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where everything lies in a rank's segment of symmetric memory. No offset is computed anywhere
+// else.
+//
+//   counts     [2][ep_size][num_experts] int32    tokens that each source routes to each expert;
+//   two
+//                                                 sets used in turn
+//   num_rows   [ep_size] int32                    messages each source has dispatched to this rank
+//   messages   [ep_size][max_tokens]              pushed by the sources (rank-major): a token
+//   travels
+//                                                 at most once per destination rank, as
+//                 hidden row      hidden × row dtype
+//                 local slots     [top_k] int32, in top-k order; −1 fills what is not used
+//                                               padded to 16 bytes
+//   results    [ep_size][max_tokens × entries]    pulled by the sources: one row of hidden × row
+//   dtype
+//                                                 per (token, expert), in the order of the messages
+//                                                 and within one in the order of its slots
+//
+// entries = min(top_k, slots_per_rank): the most slots of one rank that one token can need.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace wideep::ep {
+
+struct DispatchShape {
+  int ep_size = 1;
+  int num_experts = 0;
+  int slots_per_rank = 0;
+  int top_k = 0;
+  int hidden = 0;
+  int max_tokens = 0;              // per rank and layer call
+  Dtype row_dtype = Dtype::kBf16;  // of dispatched and returned rows: kBf16 or kF32
+};
+
+class BufferLayout {
+ public:
+  explicit BufferLayout(const DispatchShape& shape);
+
+  const DispatchShape& shape() const { return shape_; }
+  int max_entries() const { return max_entries_; }
+  size_t row_bytes() const { return row_bytes_; }
+  size_t segment_bytes() const { return segment_bytes_; }
+
+  // Each takes the base of the segment it looks into.
+  int32_t* counts(std::byte* segment, uint32_t parity, int source) const;  // [num_experts]
+  int32_t* num_rows(std::byte* segment, int source) const;
+  std::byte* message(std::byte* segment, int source, int row) const;  // begins with the hidden row
+  int32_t* message_slots(std::byte* message) const;                   // [top_k]
+  std::byte* result(std::byte* segment, int source, int entry) const;
+
+ private:
+  DispatchShape shape_;
+  int max_entries_;
+  size_t row_bytes_;
+  size_t slots_offset_;  // inside a message
+  size_t message_bytes_;
+  size_t num_rows_offset_;
+  size_t messages_offset_;
+  size_t results_offset_;
+  size_t segment_bytes_;
+};
+
+}  // namespace wideep::ep

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The all-to-all of expert parallelism over symmetric memory, one MoE layer at a time:
+//
+//   prepare    every rank tells every rank how many of its tokens each expert gets
+//   dispatch   every rank pushes its token rows to the ranks of their slots
+//   (experts)  every rank computes, for each received row and slot, one result row in its own
+//   segment combine    every rank pulls the result rows of its tokens, in top-k order
+//
+// All four are collective: a rank without tokens takes part with zero rows. Sizes are decided by
+// the data. A buffer is written again only after its readers are known to be done:
+//  - messages to rank d for call n + 1 are pushed after d's combine flag of call n, which d raises
+//  when
+//    it has computed (read) all its messages;
+//  - d's results of call n + 1 are written after every source's dispatch flag of n + 1, which a
+//  source
+//    raises when it has pulled its results of n;
+//  - counts alternate between two sets, for a rank may prepare n + 1 while a slower one still reads
+//  n.
+//
+// Thread safety: one thread per rank calls; the views may be used by many.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ep/buffer_layout.h"
+#include "transport/endpoint.h"
+#include "wideep/status.h"
+
+namespace wideep::ep {
+
+// A row this rank has received for one of its slots, and where its result belongs.
+struct ExpertRow {
+  const std::byte* hidden = nullptr;  // [hidden] of row dtype
+  std::byte* result = nullptr;        // [hidden] of row dtype
+};
+
+class DispatchCombine {
+ public:
+  // The endpoint's segments are at least layout.segment_bytes() long.
+  DispatchCombine(transport::Endpoint& endpoint, const BufferLayout& layout);
+
+  // Begins a call. counts: [num_experts] of this rank's tokens.
+  Status prepare(std::span<const int32_t> counts, const transport::Awaited& where);
+  // After prepare, until the next one: what `source` has counted, [num_experts].
+  std::span<const int32_t> counts_of(int source) const;
+
+  // rows: [num_tokens] rows of `row_bytes` used bytes each, stride row_stride bytes.
+  // slots: [num_tokens, top_k] global slot ids, those of one token distinct.
+  // REQUIRES: num_tokens <= max_tokens.
+  Status dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
+                  std::span<const int32_t> slots, const transport::Awaited& where);
+
+  // After dispatch: the received rows of one local slot, by source rank and the source's token
+  // order.
+  std::span<const ExpertRow> rows_of_slot(int local_slot) const;
+
+  // Tells the sources that all results are written, and waits for the results of my tokens.
+  Status combine(const transport::Awaited& where);
+  // After combine, until the next prepare: the result row for entry k of my token t.
+  const std::byte* result(int token, int k) const { return results_[token * top_k() + k]; }
+
+  // (token, expert) pairs that this rank has sent to each rank in the current call: [ep_size].
+  std::span<const int32_t> sent_entries() const { return sent_entries_; }
+
+ private:
+  int top_k() const { return layout_.shape().top_k; }
+  void push_token(const std::byte* row, const int32_t* slots, int token);
+  std::byte* open_message(int destination, const std::byte* row);
+  void group_received();
+
+  transport::Endpoint& endpoint_;
+  BufferLayout layout_;
+  uint32_t call_ = 0;  // counts prepare; the value of all three flags
+
+  // Source side, of the current call.
+  std::vector<int32_t> sent_rows_;         // [ep_size] messages
+  std::vector<int32_t> sent_entries_;      // [ep_size]
+  std::vector<const std::byte*> results_;  // [num_tokens, top_k]
+  std::vector<std::byte*> open_;           // [ep_size] this token's message, or null
+  std::vector<int32_t> open_entries_;      // [ep_size] entries in it
+
+  // Destination side, of the current call.
+  std::vector<int32_t> slot_start_;  // [slots_per_rank + 1] into rows_
+  std::vector<int32_t> slot_fill_;   // [slots_per_rank]
+  std::vector<ExpertRow> rows_;
+};
+
+}  // namespace wideep::ep
