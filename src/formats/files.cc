@@ -17,7 +17,7 @@ namespace wideep::formats {
 namespace {
 
 // Settings, tokenizers and histories: the largest known are some tens of MiB.
-constexpr size_t kMaxFileBytes = size_t{1} << 30;
+constexpr size_t kMaxFileBytes = size_t{256} << 20;
 constexpr size_t kReadBytes = size_t{1} << 16;
 
 std::string reason(int error) { return std::system_category().message(error); }
@@ -36,7 +36,7 @@ Status read_to_end(int fd, const std::string& path, std::string& content) {
   while (true) {
     const size_t done = content.size();
     if (done > kMaxFileBytes) {
-      return invalid_input(fmt::format("{}: too large: expected at most 1 GiB", path));
+      return invalid_input(fmt::format("{}: too large: expected at most 256 MiB", path));
     }
     content.resize(done + std::max(kReadBytes, done / 2));
     const ssize_t got = ::read(fd, content.data() + done, content.size() - done);

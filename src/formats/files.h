@@ -11,7 +11,7 @@
 namespace wideep::formats {
 
 // The whole file as bytes; pipes are read to their end.
-// Errors (invalid input) name the path and the reason; more than 1 GiB is one.
+// Errors (invalid input) name the path and the reason; more than 256 MiB is one.
 Result<std::string> read_file(const std::string& path);
 
 // Writes `path` whole or not at all: a temporary file beside it, flushed, then renamed over it.

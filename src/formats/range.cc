@@ -24,8 +24,8 @@ std::string describe(const IntegerRange& range) { return describe_as("an integer
 std::string describe(const NumberRange& range) { return describe_as("a number", range); }
 
 std::optional<int64_t> exact_integer(double value) {
-  // -2^63 and 2^63 are doubles; int64 holds the former and not the latter.
-  if (!(value >= -0x1p63 && value < 0x1p63) || std::trunc(value) != value) return std::nullopt;
+  // Beyond 2^53 doubles skip integers: what was written may be another integer than what was read.
+  if (!(std::abs(value) <= 0x1p53) || std::trunc(value) != value) return std::nullopt;
   return static_cast<int64_t>(value);
 }
 

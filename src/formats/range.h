@@ -29,7 +29,7 @@ struct NumberRange {
 std::string describe(const IntegerRange& range);
 std::string describe(const NumberRange& range);
 
-// The integer that `value` is (10000.0 is one), if it is one and an int64 holds it.
+// The integer that `value` is (10000.0 is one), if it is one of at most 2^53 in magnitude.
 std::optional<int64_t> exact_integer(double value);
 
 }  // namespace wideep::formats
