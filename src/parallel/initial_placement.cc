@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/initial_placement.h"
+
+#include <fmt/format.h>
+
+#include "base/try.h"
+
+namespace wideep::parallel {
+namespace {
+
+using balance::ModelPlacement;
+using balance::MoeShape;
+
+Result<ModelPlacement> linear(const ParallelConfig& config, const MoeShape& shape) {
+  const auto placement = balance::linear_placement(shape.num_experts, shape.ep_size);
+  if (!placement.ok()) return placement.status().at(config.name);
+  ModelPlacement model;
+  model.num_slots = placement->num_slots();
+  for (int layer : shape.moe_layers) model.layers[layer] = *placement;
+  return model;
+}
+
+}  // namespace
+
+Result<ModelPlacement> initial_placement(const ParallelConfig& config, const ModelExperts& model) {
+  const MoeShape shape{.moe_layers = model.moe_layers,
+                       .num_experts = model.num_experts,
+                       .ep_size = config.sizes.moe_ep};
+  const MoeConfig& moe = config.moe_config;
+  if (!moe.load_balancer && !moe.load_balancer_path) return linear(config, shape);
+
+  const std::string where =
+      moe.load_balancer_path.value_or(config.name + ": moe_config.load_balancer");
+  WIDEEP_TRY_ASSIGN(ModelPlacement placement,
+                    moe.load_balancer_path
+                        ? balance::read_balancer_yaml(*moe.load_balancer_path, shape)
+                        : balance::resolve_placement(*moe.load_balancer, shape, where));
+  if (placement.layer_updates_per_iter > 0) {
+    return invalid_input(
+        fmt::format("{}: layer_updates_per_iter: online balancing is not built yet: expected 0, "
+                    "found {}",
+                    where, placement.layer_updates_per_iter));
+  }
+  return placement;
+}
+
+}  // namespace wideep::parallel

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a configuration's load_balancer to the placement that serving begins with.
+//
+// Thread safety: pure functions of their arguments and the file.
+#pragma once
+
+#include <vector>
+
+#include "balance/placement.h"
+#include "parallel/parallel_config.h"
+#include "wideep/status.h"
+
+namespace wideep::parallel {
+
+// What the model brings to its placement.
+struct ModelExperts {
+  std::vector<int> moe_layers;  // layer indices that have experts, ascending
+  int num_experts = 0;          // E of each of them
+};
+
+// The placement of every MoE layer over moe_expert_parallel_size ranks: of the load balancer's file
+// or inline settings, or linear where there is none. Errors (invalid input): as
+// balance::read_balancer_yaml and balance::linear_placement; layer_updates_per_iter > 0, which is
+// not built yet.
+Result<balance::ModelPlacement> initial_placement(const ParallelConfig& config,
+                                                  const ModelExperts& model);
+
+}  // namespace wideep::parallel

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/mapping.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/try.h"
+
+namespace wideep::parallel {
+namespace {
+
+constexpr int kUnset = -1;
+
+Status check_size(const char* key, int size) {
+  if (size >= 1 && size <= kMaxRanks) return {};
+  return invalid_input(fmt::format("{}: expected 1 to {}, found {}", key, kMaxRanks, size));
+}
+
+// tp divided by what is set, for the size that is not; 1 where it does not divide, so that the
+// product differs from tp and is reported.
+int rest(int tp, int64_t product) {
+  return static_cast<int>(std::max<int64_t>(1, tp / std::max<int64_t>(1, product)));
+}
+
+void fill_unset(ParallelSizes* sizes) {
+  if (sizes->moe_cluster == kUnset) sizes->moe_cluster = 1;
+  if (sizes->moe_tp == kUnset && sizes->moe_ep == kUnset) sizes->moe_ep = 1;
+  if (sizes->moe_tp == kUnset)
+    sizes->moe_tp = rest(sizes->tp, int64_t{sizes->moe_ep} * sizes->moe_cluster);
+  if (sizes->moe_ep == kUnset)
+    sizes->moe_ep = rest(sizes->tp, int64_t{sizes->moe_tp} * sizes->moe_cluster);
+}
+
+Status check_products(const ParallelSizes& sizes) {
+  const int64_t world = int64_t{sizes.tp} * sizes.pp * sizes.cp;
+  if (world > kMaxRanks) {
+    return invalid_input(
+        fmt::format("tensor_parallel_size {} × pipeline_parallel_size {} × context_parallel_size "
+                    "{} = {}, expected at most {} ranks",
+                    sizes.tp, sizes.pp, sizes.cp, world, kMaxRanks));
+  }
+  const int64_t product = int64_t{sizes.moe_tp} * sizes.moe_ep * sizes.moe_cluster;
+  if (product != sizes.tp) {
+    return invalid_input(
+        fmt::format("moe_tensor_parallel_size {} × moe_expert_parallel_size {} × "
+                    "moe_cluster_parallel_size {} = {}, expected tensor_parallel_size {}",
+                    sizes.moe_tp, sizes.moe_ep, sizes.moe_cluster, product, sizes.tp));
+  }
+  if (sizes.moe_cluster > 1 && sizes.moe_ep > 1) {
+    return invalid_input(
+        fmt::format("moe_cluster_parallel_size {} needs moe_expert_parallel_size 1, found {}",
+                    sizes.moe_cluster, sizes.moe_ep));
+  }
+  return {};
+}
+
+int& along(Axis axis, Coordinates* coordinates) {
+  switch (axis) {
+    case Axis::kCp:
+      return coordinates->cp_rank;
+    case Axis::kPp:
+      return coordinates->pp_rank;
+    case Axis::kMoeTp:
+      return coordinates->moe_tp_rank;
+    case Axis::kMoeEp:
+      return coordinates->moe_ep_rank;
+    case Axis::kMoeCluster:
+      return coordinates->moe_cluster_rank;
+    case Axis::kTp:
+      break;
+  }
+  return coordinates->tp_rank;
+}
+
+// The coordinates that the ranks of a group share. The MoE axes divide tp: a group along tp crosses
+// all of them, a group along one of them crosses tp, and one across tp leaves them alone.
+Coordinates shared_coordinates(Axis axis, Coordinates coordinates) {
+  along(axis, &coordinates) = 0;
+  if (axis == Axis::kTp) {
+    coordinates.moe_tp_rank = coordinates.moe_ep_rank = coordinates.moe_cluster_rank = 0;
+  } else if (axis != Axis::kCp && axis != Axis::kPp) {
+    coordinates.tp_rank = 0;
+  }
+  return coordinates;
+}
+
+}  // namespace
+
+Result<Mapping> Mapping::create(ParallelSizes sizes) {
+  WIDEEP_TRY(check_size("tensor_parallel_size", sizes.tp));
+  WIDEEP_TRY(check_size("pipeline_parallel_size", sizes.pp));
+  WIDEEP_TRY(check_size("context_parallel_size", sizes.cp));
+  fill_unset(&sizes);
+  WIDEEP_TRY(check_size("moe_tensor_parallel_size", sizes.moe_tp));
+  WIDEEP_TRY(check_size("moe_expert_parallel_size", sizes.moe_ep));
+  WIDEEP_TRY(check_size("moe_cluster_parallel_size", sizes.moe_cluster));
+  WIDEEP_TRY(check_products(sizes));
+  return Mapping(sizes);
+}
+
+Coordinates Mapping::coordinates(int rank) const {
+  WIDEEP_CHECK(rank >= 0 && rank < world_size());
+  Coordinates c;
+  c.tp_rank = rank % sizes_.tp;
+  c.cp_rank = rank % (sizes_.tp * sizes_.cp) / sizes_.tp;
+  c.pp_rank = rank / (sizes_.tp * sizes_.cp);
+  c.moe_tp_rank = c.tp_rank / (sizes_.moe_ep * sizes_.moe_cluster);
+  c.moe_ep_rank = c.tp_rank % sizes_.moe_ep;
+  c.moe_cluster_rank = c.tp_rank % sizes_.moe_cluster;
+  return c;
+}
+
+std::vector<int> Mapping::group(Axis axis, int rank) const {
+  const Coordinates shared = shared_coordinates(axis, coordinates(rank));
+  std::vector<int> ranks;
+  for (int other = 0; other < world_size(); ++other) {
+    if (shared_coordinates(axis, coordinates(other)) == shared) ranks.push_back(other);
+  }
+  return ranks;
+}
+
+LayerRange Mapping::pp_layers(int pp_rank, int num_layers) const {
+  WIDEEP_CHECK(pp_rank >= 0 && pp_rank < sizes_.pp);
+  const int base = num_layers / sizes_.pp;
+  const int longer = num_layers % sizes_.pp;  // stages with one layer more
+  const auto first = [&](int stage) { return stage * base + std::min(stage, longer); };
+  return {first(pp_rank), first(pp_rank + 1)};
+}
+
+}  // namespace wideep::parallel

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/parallel_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/try.h"
+#include "formats/files.h"
+#include "formats/yaml.h"
+
+namespace wideep::parallel {
+namespace {
+
+using formats::IntegerRange;
+using formats::YamlMap;
+
+constexpr int64_t kMaxTokens = int64_t{1} << 32;
+constexpr IntegerRange kAtLeastOne{.min = 1, .max = kMaxTokens};
+constexpr IntegerRange kAtLeastZero{.min = 0, .max = kMaxTokens};
+
+constexpr std::array kMoeBackends = {"AUTO",   "CUTLASS",          "CUTEDSL", "WIDEEP",
+                                     "TRTLLM", "DEEPGEMM",         "VANILLA", "DENSEGEMM",
+                                     "TRITON", "MEGAMOE_DEEPGEMM", "MARLIN"};
+constexpr std::array kCpTypes = {"ULYSSES", "STAR", "HELIX"};
+
+std::string upper(std::string text) {
+  for (char& c : text) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  return text;
+}
+
+// One of the words, in any case; the first of them when the key is absent or wrong.
+template <size_t N>
+std::string take_word(YamlMap& map, const char* key, const std::array<const char*, N>& words) {
+  const std::string found = map.string_or(key, words[0]);
+  const std::string word = upper(found);
+  if (std::find(words.begin(), words.end(), word) != words.end()) return word;
+  map.complain(key, fmt::format("expected one of {}, found '{}'", fmt::join(words, ", "), found));
+  return words[0];
+}
+
+std::optional<int64_t> take_integer(YamlMap& map, const char* key, IntegerRange range) {
+  if (!map.has(key)) return {};
+  return map.integer(key, range);
+}
+
+std::optional<bool> take_boolean(YamlMap& map, const char* key) {
+  if (!map.has(key)) return {};
+  return map.boolean_or(key, false);
+}
+
+int take_size(YamlMap& map, const char* key) {
+  return static_cast<int>(map.integer_or(key, 1, {.min = 1, .max = kMaxRanks}));
+}
+
+// A size that may be left to wideep: absent or −1.
+int take_moe_size(YamlMap& map, const char* key) {
+  const int64_t size = map.integer_or(key, -1, {.min = -1, .max = kMaxRanks});
+  if (size == 0) map.complain(key, "expected at least 1, or -1 to have it filled in, found 0");
+  return static_cast<int>(size);
+}
+
+ParallelSizes take_sizes(YamlMap& root) {
+  return {.tp = take_size(root, "tensor_parallel_size"),
+          .pp = take_size(root, "pipeline_parallel_size"),
+          .cp = take_size(root, "context_parallel_size"),
+          .moe_tp = take_moe_size(root, "moe_tensor_parallel_size"),
+          .moe_ep = take_moe_size(root, "moe_expert_parallel_size"),
+          .moe_cluster = take_moe_size(root, "moe_cluster_parallel_size")};
+}
+
+AttentionDpConfig take_attention_dp(YamlMap map, std::vector<std::string>* notes) {
+  AttentionDpConfig config;
+  config.enable_balance = map.boolean_or("enable_balance", config.enable_balance);
+  config.timeout_iters = map.integer_or("timeout_iters", config.timeout_iters, kAtLeastZero);
+  config.batching_wait_iters =
+      map.integer_or("batching_wait_iters", config.batching_wait_iters, kAtLeastZero);
+  map.refuse_unknown_keys();
+  if (!config.enable_balance) {
+    notes->push_back("attention_dp_config has no effect while its enable_balance is false");
+  }
+  return config;
+}
+
+CpConfig take_cp(YamlMap map) {
+  CpConfig config;
+  config.cp_type = take_word(map, "cp_type", kCpTypes);
+  config.tokens_per_block = take_integer(map, "tokens_per_block", kAtLeastOne);
+  config.use_nccl_for_alltoall = take_boolean(map, "use_nccl_for_alltoall");
+  config.fifo_version = take_integer(map, "fifo_version", kAtLeastZero);
+  config.cp_anchor_size = take_integer(map, "cp_anchor_size", kAtLeastOne);
+  config.block_size = take_integer(map, "block_size", kAtLeastOne);
+  map.refuse_unknown_keys();
+  return config;
+}
+
+void take_load_balancer(YamlMap& moe, MoeConfig* config) {
+  constexpr const char* kKey = "load_balancer";
+  if (!moe.has(kKey)) return;
+  if (moe.is_map(kKey)) {
+    YamlMap inline_settings = moe.map(kKey);
+    config->load_balancer = balance::take_balancer_settings(inline_settings);
+    return;
+  }
+  config->load_balancer_path = moe.string_or(kKey, "");
+  if (config->load_balancer_path->empty()) {
+    moe.complain(kKey, "expected a path or a map, found an empty string");
+  }
+}
+
+MoeConfig take_moe(YamlMap map, std::vector<std::string>* notes) {
+  MoeConfig config;
+  if (map.has("backend")) {
+    notes->push_back("moe_config.backend has no effect: wideep chooses its kernels itself");
+  }
+  config.backend = take_word(map, "backend", kMoeBackends);
+  config.max_num_tokens = take_integer(map, "max_num_tokens", kAtLeastOne);
+  config.use_low_precision_moe_combine = map.boolean_or("use_low_precision_moe_combine", false);
+  if (map.has("disable_finalize_fusion")) {
+    notes->push_back(
+        "moe_config.disable_finalize_fusion has no effect: there is no fused finalize");
+  }
+  config.disable_finalize_fusion = map.boolean_or("disable_finalize_fusion", false);
+  take_load_balancer(map, &config);
+  map.refuse_unknown_keys();
+  return config;
+}
+
+KvCacheConfig take_kv_cache(YamlMap map, std::vector<std::string>* notes) {
+  KvCacheConfig config;
+  config.tokens_per_block =
+      map.integer_or("tokens_per_block", config.tokens_per_block, {.min = 1, .max = 1 << 16});
+  config.max_tokens = take_integer(map, "max_tokens", kAtLeastOne);
+  if (map.has("free_gpu_memory_fraction")) {
+    notes->push_back(
+        "kv_cache_config.free_gpu_memory_fraction has no effect: the cache lies in host memory, "
+        "set "
+        "max_tokens instead");
+  }
+  config.free_gpu_memory_fraction = map.number_or(
+      "free_gpu_memory_fraction", config.free_gpu_memory_fraction, {.min = 0.0, .max = 1.0});
+  if (map.has("enable_block_reuse")) {
+    notes->push_back(
+        "kv_cache_config.enable_block_reuse has no effect: no request reuses another's blocks");
+  }
+  config.enable_block_reuse = map.boolean_or("enable_block_reuse", config.enable_block_reuse);
+  map.refuse_unknown_keys();
+  return config;
+}
+
+void take_limits(YamlMap& root, ParallelConfig* config) {
+  config->max_batch_size = take_integer(root, "max_batch_size", kAtLeastOne);
+  config->max_num_tokens = take_integer(root, "max_num_tokens", kAtLeastOne);
+  config->max_seq_len = take_integer(root, "max_seq_len", kAtLeastOne);
+  config->enable_chunked_prefill = take_boolean(root, "enable_chunked_prefill");
+}
+
+ParallelConfig take_config(YamlMap& root) {
+  ParallelConfig config;
+  config.sizes = take_sizes(root);
+  config.enable_attention_dp = root.boolean_or("enable_attention_dp", false);
+  config.enable_lm_head_tp_in_adp = root.boolean_or("enable_lm_head_tp_in_adp", false);
+  if (root.has("attention_dp_config")) {
+    config.attention_dp_config = take_attention_dp(root.map("attention_dp_config"), &config.notes);
+  }
+  if (root.has("cp_config")) config.cp_config = take_cp(root.map("cp_config"));
+  if (root.has("moe_config")) {
+    config.moe_config = take_moe(root.map("moe_config"), &config.notes);
+  }
+  if (root.has("kv_cache_config")) {
+    config.kv_cache_config = take_kv_cache(root.map("kv_cache_config"), &config.notes);
+  }
+  take_limits(root, &config);
+  root.refuse_unknown_keys();
+  return config;
+}
+
+// Settings that contradict each other, or that the others leave without effect.
+Status check_consistent(const ParallelConfig& config) {
+  const ParallelSizes& sizes = config.sizes;
+  if (config.enable_lm_head_tp_in_adp && !config.enable_attention_dp) {
+    return invalid_input(
+        "enable_lm_head_tp_in_adp: true has no effect without enable_attention_dp: true; set both "
+        "or neither");
+  }
+  if (config.attention_dp_config && !config.enable_attention_dp) {
+    return invalid_input(
+        "attention_dp_config: has no effect without enable_attention_dp: true; set it or remove "
+        "attention_dp_config");
+  }
+  if (config.cp_config && sizes.cp == 1) {
+    return invalid_input(
+        "cp_config: has no effect with context_parallel_size 1; raise it or remove cp_config");
+  }
+  if (config.max_batch_size && config.max_num_tokens &&
+      *config.max_batch_size > *config.max_num_tokens) {
+    return invalid_input(fmt::format(
+        "max_batch_size {} is more than max_num_tokens {}: each request of a batch brings at least "
+        "one token",
+        *config.max_batch_size, *config.max_num_tokens));
+  }
+  const bool balanced = config.moe_config.load_balancer || config.moe_config.load_balancer_path;
+  if (balanced && sizes.moe_cluster > 1) {
+    return invalid_input(
+        fmt::format("moe_config.load_balancer: expected moe_cluster_parallel_size 1, found {}; "
+                    "clusters hold no replicas to balance",
+                    sizes.moe_cluster));
+  }
+  return {};
+}
+
+}  // namespace
+
+Mapping ParallelConfig::mapping() const {
+  Result<Mapping> mapping = Mapping::create(sizes);
+  WIDEEP_CHECK(mapping.ok());
+  return *std::move(mapping);
+}
+
+Result<ParallelConfig> parse_parallel_config(const std::string& text, const std::string& name) {
+  WIDEEP_TRY_ASSIGN(const formats::YamlDocument document, formats::YamlDocument::parse(text, name));
+  YamlMap root = document.root();
+  ParallelConfig config = take_config(root);
+  WIDEEP_TRY(document.status());
+  config.name = name;
+  const Result<Mapping> mapping = Mapping::create(config.sizes);
+  if (!mapping.ok()) return mapping.status().at(name);
+  config.sizes = mapping->sizes();
+  if (const Status status = check_consistent(config); !status.ok()) return status.at(name);
+  return config;
+}
+
+Result<ParallelConfig> read_parallel_config(const std::string& path) {
+  WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(path));
+  return parse_parallel_config(text, path);
+}
+
+Result<ParallelConfig> parallel_config_for_ranks(int num_ranks) {
+  if (num_ranks < 1 || num_ranks > kMaxRanks) {
+    return invalid_input(fmt::format("--ranks: expected 1 to {}, found {}", kMaxRanks, num_ranks));
+  }
+  ParallelConfig config;
+  config.name = "--ranks";
+  config.sizes.tp = config.sizes.moe_ep = num_ranks;
+  config.enable_attention_dp = true;
+  return config;
+}
+
+}  // namespace wideep::parallel

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The YAML that says how a model is spread over ranks, with TRT's keys:
+//
+//   tensor_parallel_size: 8
+//   enable_attention_dp: true         # each rank serves its own requests; experts are shared
+//   moe_expert_parallel_size: 8
+//   moe_config:
+//     load_balancer: ./moe_load_balancer.yaml     # or the file's keys inline
+//   max_num_tokens: 2048
+//
+// Reading is strict: an unknown key, a wrong type, sizes whose products contradict each other and
+// settings that could have no effect are errors of one line (file, key, expected, found). What is
+// well-formed but not built is refused by check_supported, by name. A key that is accepted although
+// wideep does nothing with it leaves a line in `notes` for the caller to print.
+//
+// Thread safety: plain values; pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "balance/balancer_yaml.h"
+#include "parallel/mapping.h"
+#include "wideep/status.h"
+
+namespace wideep::parallel {
+
+struct AttentionDpConfig {
+  bool enable_balance = false;
+  int64_t timeout_iters = 50;
+  int64_t batching_wait_iters = 10;
+};
+
+struct CpConfig {
+  std::string cp_type;  // ULYSSES, STAR or HELIX
+  std::optional<int64_t> tokens_per_block;
+  std::optional<bool> use_nccl_for_alltoall;
+  std::optional<int64_t> fifo_version;
+  std::optional<int64_t> cp_anchor_size;  // tokens
+  std::optional<int64_t> block_size;      // tokens
+};
+
+struct MoeConfig {
+  std::string backend = "AUTO";
+  std::optional<int64_t> max_num_tokens;  // rows that one pass over the experts takes at most
+  bool use_low_precision_moe_combine = false;
+  bool disable_finalize_fusion = false;
+  // At most one of the two: the path as written (relative to the working directory, as TRT takes
+  // it), or the inline form.
+  std::optional<std::string> load_balancer_path;
+  std::optional<balance::BalancerSettings> load_balancer;
+};
+
+struct KvCacheConfig {
+  int64_t tokens_per_block = 32;
+  std::optional<int64_t> max_tokens;  // of a rank's cache
+  double free_gpu_memory_fraction = 0.9;
+  bool enable_block_reuse = true;
+};
+
+struct ParallelConfig {
+  std::string name;  // file, or option, that messages begin with
+  ParallelSizes sizes{.tp = 1, .pp = 1, .cp = 1, .moe_tp = 1, .moe_ep = 1, .moe_cluster = 1};
+  bool enable_attention_dp = false;
+  bool enable_lm_head_tp_in_adp = false;
+  std::optional<AttentionDpConfig> attention_dp_config;
+  std::optional<CpConfig> cp_config;
+  MoeConfig moe_config;
+  KvCacheConfig kv_cache_config;
+  std::optional<int64_t> max_batch_size;  // requests of a rank in one iteration
+  std::optional<int64_t> max_num_tokens;  // tokens of a rank in one iteration
+  std::optional<int64_t> max_seq_len;     // prompt and output of one request
+  std::optional<bool> enable_chunked_prefill;
+  std::vector<std::string> notes;  // one line for each key that has no effect
+
+  // Never fails: reading has checked the sizes.
+  Mapping mapping() const;
+};
+
+// Errors (invalid input): as above.
+Result<ParallelConfig> read_parallel_config(const std::string& path);
+Result<ParallelConfig> parse_parallel_config(const std::string& text, const std::string& name);
+
+// What `--ranks N` means without a file: attention data parallel, experts spread over all N ranks.
+// Errors (invalid input): num_ranks outside 1 ... 65536.
+Result<ParallelConfig> parallel_config_for_ranks(int num_ranks);
+
+// Refuses by name what a configuration may ask for and wideep cannot do yet. It serves: one rank,
+// or enable_attention_dp with tensor_parallel_size = moe_expert_parallel_size and every other size
+// 1; a static placement.
+Status check_supported(const ParallelConfig& config);
+
+}  // namespace wideep::parallel
