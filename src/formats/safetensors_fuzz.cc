@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any bytes: either one line of complaint, or tensors that tile the file's data.
+#include "formats/safetensors.h"
+
+#include <cstdint>
+
+#include "base/check.h"
+#include "formats/shape.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
+  const auto file = wideep::formats::SafetensorsFile::parse(bytes, "fuzz");
+  if (!file.ok()) {
+    WIDEEP_CHECK_EQ(file.status().exit_code(), 2);
+    WIDEEP_CHECK_EQ(file.status().message().find('\n'), std::string::npos);
+    return 0;
+  }
+  size_t total = 0;
+  for (const auto& [name, entry] : file->tensors()) {
+    const auto expected = wideep::formats::num_bytes(entry.shape, entry.dtype);
+    WIDEEP_CHECK_EQ(expected.value_or(-1), static_cast<int64_t>(entry.bytes.size()));
+    if (!entry.bytes.empty()) WIDEEP_CHECK(entry.bytes.data() >= bytes.data() + 8);
+    total += entry.bytes.size();
+  }
+  WIDEEP_CHECK_LE(total + 8, size);
+  return 0;
+}
