@@ -34,22 +34,24 @@ struct RopeConfig {
   int64_t original_max_position_embeddings = 0;
   // True: dimension pairs are (0,1), (2,3), ... (DeepSeek's rope_interleave); false: (i, i + d/2).
   bool interleaved = false;
+
+  bool operator==(const RopeConfig&) const = default;
 };
 
 enum class RoutingMethod {
-  kRenormalize,       // top-k of logits, softmax over the k (≡ Qwen3 with norm_topk_prob)
-  kDefault,           // softmax over all, top-k, not renormalised (Qwen3 without norm_topk_prob)
-  kDeepseekV3,        // sigmoid, bias-corrected selection inside the best groups
+  kRenormalize,  // top-k of logits, softmax over the k (≡ Qwen3 with norm_topk_prob)
+  kDefault,      // softmax over all, top-k, not renormalised (Qwen3 without norm_topk_prob)
+  kDeepseekV3,   // sigmoid, bias-corrected selection inside the best groups
 };
 
 struct RoutingConfig {
   RoutingMethod method = RoutingMethod::kRenormalize;
   int num_experts = 0;  // E
   int top_k = 0;
-  int num_groups = 1;         // DeepSeek: n_group
-  int top_k_groups = 1;       // DeepSeek: topk_group
-  bool normalize = true;      // DeepSeek: norm_topk_prob
-  float scaling_factor = 1.f; // DeepSeek: routed_scaling_factor
+  int num_groups = 1;          // DeepSeek: n_group
+  int top_k_groups = 1;        // DeepSeek: topk_group
+  bool normalize = true;       // DeepSeek: norm_topk_prob
+  float scaling_factor = 1.f;  // DeepSeek: routed_scaling_factor
 };
 
 struct ModelConfig {
@@ -59,9 +61,10 @@ struct ModelConfig {
   int num_layers = 0;
   int max_position_embeddings = 0;
   float rms_norm_eps = 1e-6f;
+  float latent_norm_eps = 1e-6f;  // DeepSeek: q_a_layernorm and kv_a_layernorm; no key sets it
   bool tie_word_embeddings = false;
-  int bos_token_id = -1;               // −1: none
-  std::vector<int> eos_token_ids;      // config.json's, or generation_config.json's when present
+  int bos_token_id = -1;           // −1: none
+  std::vector<int> eos_token_ids;  // config.json's, or generation_config.json's when present
   RopeConfig rope;
 
   // Attention: grouped-query (Qwen3) ...
@@ -78,10 +81,10 @@ struct ModelConfig {
   // Feed-forward.
   int dense_intermediate_size = 0;
   int moe_intermediate_size = 0;
-  int num_shared_experts = 0;          // one gated MLP of num_shared_experts × moe_intermediate_size
+  int num_shared_experts = 0;  // one gated MLP of num_shared_experts × moe_intermediate_size
   RoutingConfig routing;
-  std::vector<bool> is_moe_layer;      // [num_layers]
-  int num_mtp_layers = 0;              // num_nextn_predict_layers: present in the file, not run here
+  std::vector<bool> is_moe_layer;  // [num_layers]
+  int num_mtp_layers = 0;          // num_nextn_predict_layers: present in the file, not run here
 
   bool is_mla() const { return architecture == Architecture::kDeepseekV3; }
   int num_moe_layers() const;
@@ -89,8 +92,13 @@ struct ModelConfig {
 
 // Reads `model_dir`/config.json (and generation_config.json for the end tokens, when there).
 // Errors (invalid input): missing file or key, a value out of range or contradictory, an
-// architecture or feature that wideep does not compute.
+// architecture or feature that wideep does not compute. The message is one line that names file and
+// key. Of an accepted config every size that the architecture has is positive; heads × head size
+// fits an int and the number of elements of all experts of a layer an int64; rotated head sizes are
+// even; is_moe_layer has num_layers entries.
 Result<ModelConfig> read_model_config(const std::string& model_dir);
+
+// The same of config.json's text alone; `name` stands for the file in messages.
 Result<ModelConfig> parse_model_config(const std::string& json, const std::string& name);
 
 }  // namespace wideep::model

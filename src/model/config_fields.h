@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parts of reading config.json: one function per group of keys. A reader fills its fields of
+// the config and leaves complaints with the document; a check compares fields that all were read
+// without complaint.
+#pragma once
+
+#include "formats/json.h"
+#include "model/config.h"
+
+namespace wideep::model {
+
+// Limits far above any published model, so that products of sizes do not overflow.
+inline constexpr int64_t kMaxHidden = 65536;
+inline constexpr int64_t kMaxIntermediate = 1 << 20;
+inline constexpr int64_t kMaxLayers = 1024;
+inline constexpr int64_t kMaxHeads = 4096;
+inline constexpr int64_t kMaxHeadDim = 4096;
+inline constexpr int64_t kMaxExperts = 4096;
+inline constexpr int64_t kMaxSharedExperts = 64;
+inline constexpr int64_t kMaxVocab = 1 << 24;
+inline constexpr int64_t kMaxPositions = 0x7fffffff;
+
+// An integer from 1 to `max`.
+inline int positive(const formats::JsonObject& object, std::string_view key, int64_t max) {
+  return static_cast<int>(object.integer(key, {.min = 1, .max = max}));
+}
+
+// Keys of config.architecture, and what must hold between them.
+void read_deepseek_v3(const formats::JsonObject& root, ModelConfig* config);
+void check_deepseek_v3(const formats::JsonObject& root, const ModelConfig& config);
+void read_qwen3_moe(const formats::JsonObject& root, ModelConfig* config);
+void check_qwen3_moe(const formats::JsonObject& root, const ModelConfig& config);
+
+// rope_theta and rope_scaling, or rope_parameters, or both when they agree.
+// REQUIRES: config has its architecture and max_position_embeddings.
+RopeConfig read_rope(const formats::JsonObject& root, const ModelConfig& config);
+
+// Complain about any other value than `only`; an absent key is fine.
+void require_word(const formats::JsonObject& root, std::string_view key, const std::string& only);
+void require_flag(const formats::JsonObject& root, std::string_view key, bool only);
+
+// Complains about a head size that cannot be split into pairs.
+void check_even(const formats::JsonObject& root, std::string_view key, int value);
+
+}  // namespace wideep::model

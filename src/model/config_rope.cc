@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rotary parameters as transformers reads them: rope_theta and rope_scaling (published
+// checkpoints), or both in rope_parameters (transformers 5).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/printable.h"
+#include "base/spelling.h"
+#include "model/config_fields.h"
+
+namespace wideep::model {
+namespace {
+
+using formats::JsonObject;
+using Scaling = RopeConfig::Scaling;
+
+// theta > 1: YaRN divides by its logarithm.
+constexpr formats::NumberRange kThetaRange = {.min = 2, .max = 1e12};
+constexpr formats::NumberRange kFactorRange = {.min = 1, .max = 1e6};
+constexpr formats::NumberRange kBetaRange = {.min = 1e-3, .max = 1e6};
+constexpr formats::NumberRange kScaleRange = {.min = 0, .max = 1e3};
+
+const std::vector<std::string>& known_keys() {
+  static const std::vector<std::string> keys = {
+      "attention_factor", "beta_fast", "beta_slow",
+      "factor",           "mscale",    "mscale_all_dim",
+      "rope_theta",       "rope_type", "original_max_position_embeddings",
+      "truncate",         "type",      "partial_rotary_factor"};
+  return keys;
+}
+
+void refuse_unknown_keys(const JsonObject& rope) {
+  for (const std::string& key : rope.keys()) {
+    if (std::find(known_keys().begin(), known_keys().end(), key) != known_keys().end()) continue;
+    rope.complain(key, "not a key of default, linear or yarn rotary parameters" +
+                           base::did_you_mean(key, known_keys()));
+  }
+}
+
+std::string scaling_name(const JsonObject& rope) {
+  const std::string type = rope.string_or("type", "default");
+  const std::string rope_type = rope.string_or("rope_type", type);
+  if (rope.has("type") && type != rope_type) {
+    rope.complain("type", fmt::format("expected rope_type's {}, found {}",
+                                      base::printable(rope_type), base::printable(type)));
+  }
+  return rope_type;
+}
+
+Scaling read_scaling(const JsonObject& rope) {
+  const std::string name = scaling_name(rope);
+  if (name == "default") return Scaling::kNone;
+  if (name == "linear") return Scaling::kLinear;
+  if (name == "yarn") return Scaling::kYarn;
+  rope.complain(
+      rope.has("rope_type") ? "rope_type" : "type",
+      fmt::format("{} is not supported; supported: default, linear, yarn", base::printable(name)));
+  return Scaling::kNone;
+}
+
+// How much YaRN sharpens attention (arXiv:2309.00071, section 3.4), weighted as DeepSeek does.
+double yarn_mscale(double factor, double weight) {
+  return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
+}
+
+double yarn_attention_factor(const JsonObject& rope, double factor) {
+  if (rope.has("attention_factor")) {
+    return rope.number("attention_factor", {.min = 1e-6, .max = 1e6});
+  }
+  const double mscale = rope.number_or("mscale", 0, kScaleRange);
+  const double all_dim = rope.number_or("mscale_all_dim", 0, kScaleRange);
+  if (mscale == 0 || all_dim == 0) return yarn_mscale(factor, 1.0);
+  return yarn_mscale(factor, mscale) / yarn_mscale(factor, all_dim);
+}
+
+// A length given outside rope_scaling has priority; without any, the longest context is meant.
+int64_t read_original_positions(const JsonObject& root, const JsonObject& rope, int64_t positions) {
+  constexpr std::string_view kKey = "original_max_position_embeddings";
+  const formats::IntegerRange range = {.min = 1, .max = kMaxPositions};
+  return root.integer_or(kKey, rope.integer_or(kKey, positions, range), range);
+}
+
+void read_yarn(const JsonObject& root, const JsonObject& rope, int64_t positions,
+               RopeConfig* config) {
+  config->original_max_position_embeddings = read_original_positions(root, rope, positions);
+  config->attention_factor = yarn_attention_factor(rope, config->factor);
+  config->beta_fast = rope.number_or("beta_fast", config->beta_fast, kBetaRange);
+  config->beta_slow = rope.number_or("beta_slow", config->beta_slow, kBetaRange);
+  if (config->beta_fast < config->beta_slow) {
+    rope.complain("beta_fast", fmt::format("expected at least beta_slow {}, found {}",
+                                           config->beta_slow, config->beta_fast));
+  }
+  config->truncate = rope.boolean_or("truncate", true);
+}
+
+// One of the two spellings; theta is left to the caller.
+RopeConfig read_scaled(const JsonObject& root, const JsonObject& rope, const ModelConfig& model) {
+  RopeConfig config;
+  config.scaling = read_scaling(rope);
+  refuse_unknown_keys(rope);
+  rope.number_or("partial_rotary_factor", 1, {.min = 1, .max = 1});
+  if (config.scaling == Scaling::kNone) return config;
+  config.factor = rope.number("factor", kFactorRange);
+  if (config.scaling == Scaling::kYarn) {
+    read_yarn(root, rope, model.max_position_embeddings, &config);
+  }
+  if (model.is_mla()) {
+    const double all_dim = rope.number_or("mscale_all_dim", 0, kScaleRange);
+    const double mscale = all_dim == 0 ? 1.0 : yarn_mscale(config.factor, all_dim);
+    config.softmax_scale_multiplier = mscale * mscale;
+  }
+  return config;
+}
+
+std::optional<RopeConfig> read_spelling(const JsonObject& root, std::string_view key,
+                                        const ModelConfig& model) {
+  if (!root.has(key)) return std::nullopt;
+  return read_scaled(root, root.object(key), model);
+}
+
+// Wherever theta is written, it is the same.
+double read_theta(const JsonObject& root) {
+  std::optional<double> theta;
+  const auto also = [&](const JsonObject& object) {
+    if (!object.has("rope_theta")) return;
+    const double found = object.number("rope_theta", kThetaRange);
+    if (theta && *theta != found) {
+      object.complain("rope_theta", fmt::format("found {} and, elsewhere in the file, {}; give one",
+                                                found, *theta));
+    }
+    theta = found;
+  };
+  also(root);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (root.has(key)) also(root.object(key));
+  }
+  return theta ? *theta : root.number("rope_theta", kThetaRange);
+}
+
+}  // namespace
+
+RopeConfig read_rope(const JsonObject& root, const ModelConfig& config) {
+  const std::optional<RopeConfig> classic = read_spelling(root, "rope_scaling", config);
+  const std::optional<RopeConfig> newer = read_spelling(root, "rope_parameters", config);
+  if (classic && newer && *classic != *newer) {
+    root.complain("rope_scaling", "contradicts rope_parameters; give one of them");
+  }
+  root.number_or("partial_rotary_factor", 1, {.min = 1, .max = 1});
+  RopeConfig rope = classic ? *classic : newer.value_or(RopeConfig{});
+  rope.theta = read_theta(root);
+  if (config.is_mla()) rope.interleaved = root.boolean_or("rope_interleave", true);
+  return rope;
+}
+
+}  // namespace wideep::model
