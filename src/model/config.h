@@ -70,7 +70,7 @@ struct ModelConfig {
   // Attention: grouped-query (Qwen3) ...
   int num_heads = 0;
   int num_kv_heads = 0;
-  int head_dim = 0;
+  int head_dim = 0;  // of a query; DeepSeek: qk_nope_head_dim + qk_rope_head_dim
   // ... or multi-head latent (DeepSeek), where q_lora_rank 0 means an unfactored query.
   int q_lora_rank = 0;
   int kv_lora_rank = 0;
