@@ -23,19 +23,18 @@ template <typename A, typename B>
 
 }  // namespace wideep::base
 
-#define WIDEEP_CHECK(condition)                                           \
-  do {                                                                    \
-    if (!(condition)) [[unlikely]]                                        \
-      ::wideep::base::check_failed(__FILE__, __LINE__, #condition);       \
+#define WIDEEP_CHECK(condition)                                     \
+  do {                                                              \
+    if (!(condition)) [[unlikely]]                                  \
+      ::wideep::base::check_failed(__FILE__, __LINE__, #condition); \
   } while (false)
 
-#define WIDEEP_CHECK_OP_(op, a, b)                                                          \
-  do {                                                                                      \
-    const auto& check_a = (a);                                                              \
-    const auto& check_b = (b);                                                              \
-    if (!(check_a op check_b)) [[unlikely]]                                                 \
-      ::wideep::base::compare_failed(__FILE__, __LINE__, #a " " #op " " #b, check_a,        \
-                                     check_b);                                              \
+#define WIDEEP_CHECK_OP_(op, a, b)                                                             \
+  do {                                                                                         \
+    const auto& check_a = (a);                                                                 \
+    const auto& check_b = (b);                                                                 \
+    if (!(check_a op check_b)) [[unlikely]]                                                    \
+      ::wideep::base::compare_failed(__FILE__, __LINE__, #a " " #op " " #b, check_a, check_b); \
   } while (false)
 
 #define WIDEEP_CHECK_EQ(a, b) WIDEEP_CHECK_OP_(==, a, b)

@@ -38,15 +38,15 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, const Body& body) {
     }
     start_.notify_all();
   }
-  run_chunks();
+  const int64_t own_ns = run_chunks();
   if (!alone) {
     std::unique_lock lock(mutex_);
     done_.wait(lock, [this] { return active_ == 0; });
   }
-  critical_cpu_ns_ += longest_ns_.load(std::memory_order_relaxed);
+  lag_cpu_ns_ += longest_ns_.load(std::memory_order_relaxed) - own_ns;
 }
 
-void ThreadPool::run_chunks() {
+int64_t ThreadPool::run_chunks() {
   const int64_t start_ns = thread_cpu_ns();
   for (;;) {
     const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
@@ -57,6 +57,7 @@ void ThreadPool::run_chunks() {
   int64_t longest = longest_ns_.load(std::memory_order_relaxed);
   while (used_ns > longest && !longest_ns_.compare_exchange_weak(longest, used_ns)) {
   }
+  return used_ns;
 }
 
 void ThreadPool::worker_loop() {

@@ -35,13 +35,13 @@ class ThreadPool {
   using Body = std::function<void(int64_t begin, int64_t end)>;
   void parallel_for(int64_t count, int64_t grain, const Body& body);
 
-  // Processor time on the critical path through everything run so far, in nanoseconds: for each
-  // parallel_for the longest of its threads' times. What the owner does outside is not in it.
-  int64_t critical_cpu_ns() const { return critical_cpu_ns_; }
+  // By how much the busiest thread of each parallel_for exceeded the owner, in nanoseconds of processor
+  // time, summed over all so far: the owner's own time plus this is the rank's critical path.
+  int64_t lag_cpu_ns() const { return lag_cpu_ns_; }
 
  private:
   void worker_loop();
-  void run_chunks();
+  int64_t run_chunks();  // returns the processor time it took
 
   // Set by the owner while all workers rest; read by the workers after they saw generation_ change.
   const Body* body_ = nullptr;
@@ -50,7 +50,7 @@ class ThreadPool {
 
   std::atomic<int64_t> next_{0};        // first row nobody has taken
   std::atomic<int64_t> longest_ns_{0};  // of this parallel_for
-  int64_t critical_cpu_ns_ = 0;         // owner only
+  int64_t lag_cpu_ns_ = 0;              // owner only
 
   std::mutex mutex_;
   std::condition_variable start_;

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "base/cpu_time.h"
@@ -35,16 +38,32 @@ TEST(ThreadPool, ResultsAreVisibleAfterReturn) {
   }
 }
 
-TEST(ThreadPool, CriticalTimeIsTheLongestChunkNotTheSum) {
+void burn(int64_t cpu_ns) {
+  const int64_t start = thread_cpu_ns();
+  while (thread_cpu_ns() - start < cpu_ns) {
+  }
+}
+
+TEST(ThreadPool, LagIsWhatTheBusiestThreadNeedsBeyondTheOwner) {
   ThreadPool pool(2);
+  std::atomic<bool> worker_took_one{false};
+  const auto owner = std::this_thread::get_id();
   pool.parallel_for(2, 1, [&](int64_t, int64_t) {
-    const int64_t start = thread_cpu_ns();
-    while (thread_cpu_ns() - start < 20'000'000) {
+    if (std::this_thread::get_id() != owner) {
+      worker_took_one = true;
+      burn(20'000'000);
+    } else {
+      while (!worker_took_one) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
-  // One thread may have taken both chunks (40 ms), never less than one of them.
-  EXPECT_GE(pool.critical_cpu_ns(), 20'000'000);
-  EXPECT_LT(pool.critical_cpu_ns(), 60'000'000);
+  EXPECT_GE(pool.lag_cpu_ns(), 10'000'000);
+  EXPECT_LT(pool.lag_cpu_ns(), 40'000'000);
+}
+
+TEST(ThreadPool, AloneThereIsNoLag) {
+  ThreadPool pool(1);
+  pool.parallel_for(2, 1, [&](int64_t, int64_t) { burn(1'000'000); });
+  EXPECT_EQ(pool.lag_cpu_ns(), 0);
 }
 
 }  // namespace

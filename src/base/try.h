@@ -8,11 +8,11 @@
 
 #include "wideep/status.h"
 
-#define WIDEEP_TRY(expression)                                              \
-  do {                                                                      \
-    if (::wideep::Status try_status = (expression); !try_status.ok()) {     \
-      return try_status;                                                    \
-    }                                                                       \
+#define WIDEEP_TRY(expression)                                          \
+  do {                                                                  \
+    if (::wideep::Status try_status = (expression); !try_status.ok()) { \
+      return try_status;                                                \
+    }                                                                   \
   } while (false)
 
 #define WIDEEP_TRY_ASSIGN(declaration, expression) \

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one iteration computes on one rank: prompt chunks and decode tokens side by side.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/kv_layout.h"
+
+namespace wideep::model {
+
+struct Batch {
+  std::vector<int32_t> ids;        // [num_tokens]
+  std::vector<int32_t> positions;  // [num_tokens], in the token's sequence
+  // [num_tokens] the pages of the token's sequence, which reach its position. Keys and values of
+  // all earlier positions are in them or in this batch before the token.
+  std::vector<const PageList*> pages;
+  std::vector<int32_t> logit_rows;  // tokens whose logits are wanted, ascending
+
+  int num_tokens() const { return static_cast<int>(ids.size()); }
+  void clear() {
+    ids.clear();
+    positions.clear();
+    pages.clear();
+    logit_rows.clear();
+  }
+};
+
+}  // namespace wideep::model

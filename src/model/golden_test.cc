@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The forward pass against Hugging Face's: tests/golden/README.md says what the files hold.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "formats/safetensors.h"
+#include "model/model.h"
+#include "transport/rank_threads.h"
+
+namespace wideep::model {
+namespace {
+
+const std::string kModels = WIDEEP_SOURCE_DIR "/tests/golden/models";
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
+    names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+template <typename T>
+std::vector<T> values(const formats::SafetensorsFile& file, const std::string& name) {
+  const auto* entry = file.find(name);
+  EXPECT_NE(entry, nullptr) << name;
+  std::vector<T> out(entry->num_elements());
+  std::memcpy(out.data(), entry->bytes.data(), entry->bytes.size());
+  return out;
+}
+
+struct Output {
+  std::vector<float> logits;     // [T, V]
+  std::vector<int32_t> experts;  // [moe layer][T, k]
+};
+
+// One rank, one prompt, all logits.
+Result<Output> run_model(const std::string& dir, const kernels::Kernels& kernels, Dtype dtype,
+                         const std::vector<int32_t>& ids) {
+  auto config = read_model_config(dir);
+  if (!config.ok()) return config.status();
+  auto checkpoint = weights::Checkpoint::open(dir);
+  if (!checkpoint.ok()) return checkpoint.status();
+  const weights::WeightLoader loader(*checkpoint, dtype);
+  auto model_weights = ModelWeights::load(*config, loader);
+  if (!model_weights.ok()) return model_weights.status();
+
+  const int num_experts = config->routing.num_experts;
+  balance::ModelPlacement placement;
+  placement.num_slots = num_experts;
+  for (int layer = 0; layer < config->num_layers; ++layer) {
+    if (config->is_moe_layer[layer]) {
+      placement.layers[layer] = *balance::linear_placement(num_experts, 1);
+    }
+  }
+  auto slots = ExpertSlots::load(*config, loader, placement, 0);
+  if (!slots.ok()) return slots.status();
+
+  const ep::BufferLayout layout({.ep_size = 1,
+                                 .num_experts = num_experts,
+                                 .slots_per_rank = num_experts,
+                                 .top_k = config->routing.top_k,
+                                 .hidden = config->hidden_size,
+                                 .max_tokens = static_cast<int>(ids.size()),
+                                 .row_dtype = dtype});
+  auto memory = transport::SharedMemory::create(1, layout.segment_bytes());
+  if (!memory.ok()) return memory.status();
+  transport::Endpoint endpoint(*memory, 0, std::chrono::milliseconds(1000));
+  base::ThreadPool pool(2);
+  MoeRunner moe(*config, placement, *slots, endpoint, layout);
+  Output output;
+  moe.set_observer([&](const MoeLayerRecord& record) {
+    output.experts.insert(output.experts.end(), record.experts.begin(), record.experts.end());
+  });
+  Model model(*config, *model_weights, Compute(kernels, pool), moe);
+
+  const KvLayout kv(*config, dtype);
+  std::vector<kernels::AlignedBytes> memory_of_pages;
+  PageList pages;
+  for (size_t at = 0; at < ids.size(); at += kernels::kPageTokens) {
+    memory_of_pages.emplace_back(kv.page_bytes());
+    pages.push_back(memory_of_pages.back().data());
+  }
+  Batch batch;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    batch.ids.push_back(ids[i]);
+    batch.positions.push_back(static_cast<int32_t>(i));
+    batch.pages.push_back(&pages);
+    batch.logit_rows.push_back(static_cast<int32_t>(i));
+  }
+  const Status status = model.forward(batch, kv, 0, &output.logits);
+  if (!status.ok()) return status;
+  return output;
+}
+
+double largest_magnitude(const std::vector<float>& values) {
+  double largest = 0.0;
+  for (float value : values) largest = std::max(largest, std::abs(double{value}));
+  return largest;
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(double{a[i]} - double{b[i]}));
+  }
+  return largest;
+}
+
+double root_mean_square_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::pow(double{a[i]} - double{b[i]}, 2);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+// golden top_k is [T, layer, k]; ours [layer][T, k].
+std::vector<int32_t> by_layer(const std::vector<int32_t>& golden, size_t tokens, size_t layers,
+                              size_t k) {
+  std::vector<int32_t> out;
+  for (size_t l = 0; l < layers; ++l) {
+    for (size_t t = 0; t < tokens; ++t) {
+      const auto row = golden.begin() + static_cast<std::ptrdiff_t>((t * layers + l) * k);
+      out.insert(out.end(), row, row + static_cast<std::ptrdiff_t>(k));
+    }
+  }
+  return out;
+}
+
+struct GoldenCase {
+  std::string model;
+  const kernels::Kernels* kernels;
+};
+
+class Golden : public testing::TestWithParam<GoldenCase> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().kernels->supported()) GTEST_SKIP() << "not supported by this processor";
+  }
+};
+
+std::vector<GoldenCase> golden_cases() {
+  std::vector<GoldenCase> all;
+  for (const std::string& name : model_names()) {
+    for (const kernels::Kernels* table : kernels::all_kernels()) all.push_back({name, table});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, Golden, testing::ValuesIn(golden_cases()), [](const auto& info) {
+  return fmt::format("{}_{}", info.param.model, info.param.kernels->isa);
+});
+
+TEST_P(Golden, Float32LogitsAndExpertsAreTransformers) {
+  const std::string dir = kModels + "/" + GetParam().model;
+  const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");
+  ASSERT_TRUE(golden.ok()) << golden.status().message();
+  for (int p = 0; p < 3; ++p) {
+    const auto ids = values<int32_t>(*golden, fmt::format("p{}.ids", p));
+    const auto output = run_model(dir, *GetParam().kernels, Dtype::kF32, ids);
+    ASSERT_TRUE(output.ok()) << output.status().message();
+    const auto expected = values<float>(*golden, fmt::format("p{}.logits_f32", p));
+    EXPECT_LE(largest_difference(output->logits, expected), 1e-4 * largest_magnitude(expected));
+    const auto& shape = golden->find(fmt::format("p{}.top_k", p))->shape;
+    EXPECT_EQ(output->experts, by_layer(values<int32_t>(*golden, fmt::format("p{}.top_k", p)),
+                                        shape[0], shape[1], shape[2]));
+  }
+}
+
+// The tolerance is what bfloat16 costs transformers itself on the same prompt: rounding weights'
+// inputs to 8 bits, in whatever order, may not move our logits further from the float32 ones (twice
+// as far for the single worst of thousands, as far on average).
+TEST_P(Golden, Bf16LogitsAreNoFurtherFromFloat32ThanTransformersAre) {
+  const std::string dir = kModels + "/" + GetParam().model;
+  const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");
+  ASSERT_TRUE(golden.ok()) << golden.status().message();
+  for (int p = 0; p < 3; ++p) {
+    const auto ids = values<int32_t>(*golden, fmt::format("p{}.ids", p));
+    const auto output = run_model(dir, *GetParam().kernels, Dtype::kBf16, ids);
+    ASSERT_TRUE(output.ok()) << output.status().message();
+    const auto exact = values<float>(*golden, fmt::format("p{}.logits_f32", p));
+    const auto theirs = values<float>(*golden, fmt::format("p{}.logits_bf16", p));
+    EXPECT_LE(largest_difference(output->logits, exact), 2 * largest_difference(theirs, exact));
+    EXPECT_LE(root_mean_square_difference(output->logits, exact),
+              root_mean_square_difference(theirs, exact));
+  }
+}
+
+}  // namespace
+}  // namespace wideep::model

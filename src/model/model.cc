@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/model.h"
+
+#include <cstring>
+
+#include "base/try.h"
+
+namespace wideep::model {
+
+// The forward pass of DeepSeek-V3 and Qwen3-MoE alike:
+//
+//   x = embedding(ids)
+//   per layer:  x += attention(rms_norm(x));  x += mlp_or_moe(rms_norm(x))
+//   logits = lm_head(rms_norm(x))
+Status Model::forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
+                      std::vector<float>* logits) {
+  embed(batch);
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    WIDEEP_TRY(forward_layer(batch, kv, layer, iteration));
+  }
+  head(batch, logits);
+  return {};
+}
+
+void Model::embed(const Batch& batch) {
+  const size_t hidden = config_.hidden_size;
+  x_.assign(batch.num_tokens() * hidden, 0.0f);
+  h_.resize(x_.size());
+  const size_t row_bytes = hidden * dtype_bytes(weights_.dtype);
+  for (int token = 0; token < batch.num_tokens(); ++token) {
+    compute_.kernels().add_scaled(weights_.dtype,
+                                  weights_.embedding.data() + batch.ids[token] * row_bytes, 1.0f,
+                                  config_.hidden_size, x_.data() + token * hidden);
+  }
+}
+
+Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, int64_t iteration) {
+  Layer& layer = weights_.layers[index];
+  const int num_tokens = batch.num_tokens(), hidden = config_.hidden_size;
+  const auto normalize = [&](const std::vector<float>& norm) {
+    compute_.rms_norm(x_.data(), hidden, norm.data(), config_.rms_norm_eps, num_tokens, hidden,
+                      h_.data(), hidden);
+  };
+  const auto add = [&](const float* y) {
+    compute_.kernels().add_scaled(Dtype::kF32, y, 1.0f, static_cast<int>(x_.size()), x_.data());
+  };
+
+  normalize(layer.attention_norm);
+  add(layer.attention->forward(compute_, batch, kv, h_.data()));
+
+  normalize(layer.mlp_norm);
+  if (layer.moe != nullptr) {
+    return moe_.forward(compute_, *layer.moe, index, iteration, num_tokens, h_.data(), x_.data());
+  }
+  mlp_out_.resize(x_.size());
+  mlp_forward(compute_, {layer.mlp_gate_up.packed, layer.mlp_down.packed},
+              compute_.cast(weights_.dtype, h_.data(), hidden, num_tokens, hidden, cast_),
+              mlp_out_.data(), hidden, mlp_scratch_);
+  add(mlp_out_.data());
+  return {};
+}
+
+// Only the rows whose logits are wanted.
+void Model::head(const Batch& batch, std::vector<float>* logits) {
+  const int hidden = config_.hidden_size;
+  const int num_rows = static_cast<int>(batch.logit_rows.size());
+  for (int i = 0; i < num_rows; ++i) {
+    const float* row = x_.data() + static_cast<size_t>(batch.logit_rows[i]) * hidden;
+    compute_.kernels().rms_norm(row, weights_.final_norm.data(), config_.rms_norm_eps, hidden,
+                                h_.data() + static_cast<size_t>(i) * hidden);
+  }
+  logits->resize(static_cast<size_t>(num_rows) * config_.vocab_size);
+  compute_.matmul(compute_.cast(weights_.dtype, h_.data(), hidden, num_rows, hidden, cast_),
+                  weights_.lm_head.packed, logits->data(), config_.vocab_size);
+}
+
+}  // namespace wideep::model

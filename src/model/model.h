@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A model on one rank: the weights that every rank has, and the forward pass over a batch.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/attention.h"
+#include "model/config.h"
+#include "model/moe.h"
+
+namespace wideep::model {
+
+// One layer. Either `mlp_*` (dense) or `moe` is there.
+struct Layer {
+  std::vector<float> attention_norm;  // [hidden]
+  std::unique_ptr<Attention> attention;
+  std::vector<float> mlp_norm;  // [hidden]
+  weights::Matrix mlp_gate_up;
+  weights::Matrix mlp_down;
+  std::unique_ptr<MoeWeights> moe;
+};
+
+// Everything but the routed experts. Attention keeps scratch memory, so a copy of this serves one
+// rank; ranks forked after loading share the weights' pages.
+class ModelWeights {
+ public:
+  // REQUIRES: config outlives the result.
+  static Result<ModelWeights> load(const ModelConfig& config, const weights::WeightLoader& loader);
+
+  Dtype dtype = Dtype::kBf16;        // of matrices, product inputs, cache and dispatched rows
+  std::vector<std::byte> embedding;  // [vocab, hidden] of dtype
+  std::vector<Layer> layers;
+  std::vector<float> final_norm;  // [hidden]
+  weights::Matrix lm_head;        // [vocab, hidden]
+};
+
+class Model {
+ public:
+  Model(const ModelConfig& config, ModelWeights& weights, Compute compute, MoeRunner& moe)
+      : config_(config), weights_(weights), compute_(compute), moe_(moe) {}
+
+  // One iteration of the forward pass: collective over the ranks of `moe`.
+  // logits: [batch.logit_rows, vocab], in the order of logit_rows.
+  Status forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
+                 std::vector<float>* logits);
+
+ private:
+  void embed(const Batch& batch);
+  Status forward_layer(const Batch& batch, const KvLayout& kv, int layer, int64_t iteration);
+  void head(const Batch& batch, std::vector<float>* logits);
+
+  const ModelConfig& config_;
+  ModelWeights& weights_;
+  Compute compute_;
+  MoeRunner& moe_;
+  std::vector<float> x_;  // [num_tokens, hidden] residual stream
+  std::vector<float> h_;  // [num_tokens, hidden] normalised
+  Scratch cast_;
+  MlpScratch mlp_scratch_;
+  std::vector<float> mlp_out_;
+};
+
+}  // namespace wideep::model

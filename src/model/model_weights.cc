@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Loading of everything but the routed experts, by the tensor names of Hugging Face checkpoints.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/try.h"
+#include "model/deepseek_v3.h"
+#include "model/model.h"
+#include "model/qwen3_moe.h"
+
+namespace wideep::model {
+namespace {
+
+using weights::Matrix;
+using weights::WeightLoader;
+
+std::vector<std::byte> to_bytes(Dtype dtype, const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() * dtype_bytes(dtype));
+  if (dtype == Dtype::kF32) {
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+  } else {
+    for (size_t i = 0; i < values.size(); ++i) {
+      reinterpret_cast<Bf16*>(bytes.data())[i] = Bf16(values[i]);
+    }
+  }
+  return bytes;
+}
+
+Status load_gated_mlp(const WeightLoader& loader, const std::string& prefix, int hidden,
+                      int intermediate, Matrix* gate_up, Matrix* down) {
+  WIDEEP_TRY_ASSIGN(*gate_up,
+                    loader.matrix({prefix + "gate_proj.weight", prefix + "up_proj.weight"},
+                                  intermediate, hidden));
+  WIDEEP_TRY_ASSIGN(*down, loader.matrix(prefix + "down_proj.weight", hidden, intermediate));
+  return {};
+}
+
+Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, const WeightLoader& loader,
+                                             const std::string& prefix) {
+  auto moe = std::make_unique<MoeWeights>();
+  const int num_experts = config.routing.num_experts;
+  WIDEEP_TRY_ASSIGN(const std::vector<float> router,
+                    loader.floats(prefix + "gate.weight", {num_experts, config.hidden_size}));
+  moe->router =
+      WeightLoader::pack_rows(Dtype::kF32, router.data(), num_experts, config.hidden_size);
+  if (config.routing.method == RoutingMethod::kDeepseekV3) {
+    WIDEEP_TRY_ASSIGN(moe->router_bias,
+                      loader.floats(prefix + "gate.e_score_correction_bias", {num_experts}));
+  }
+  if (config.num_shared_experts > 0) {
+    WIDEEP_TRY(load_gated_mlp(loader, prefix + "shared_experts.", config.hidden_size,
+                              config.num_shared_experts * config.moe_intermediate_size,
+                              &moe->shared_gate_up, &moe->shared_down));
+  }
+  return moe;
+}
+
+Result<std::unique_ptr<Attention>> load_attention(const ModelConfig& config, int layer,
+                                                  const WeightLoader& loader) {
+  switch (config.architecture) {
+    case Architecture::kDeepseekV3:
+      return LatentAttention::load(config, layer, loader);
+    case Architecture::kQwen3Moe:
+      return GroupedQueryAttention::load(config, layer, loader);
+  }
+  return failed("unreachable");
+}
+
+Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoader& loader) {
+  Layer layer;
+  const std::string prefix = fmt::format("model.layers.{}.", index);
+  const int hidden = config.hidden_size;
+  WIDEEP_TRY_ASSIGN(layer.attention_norm,
+                    loader.floats(prefix + "input_layernorm.weight", {hidden}));
+  WIDEEP_TRY_ASSIGN(layer.attention, load_attention(config, index, loader));
+  WIDEEP_TRY_ASSIGN(layer.mlp_norm,
+                    loader.floats(prefix + "post_attention_layernorm.weight", {hidden}));
+  if (config.is_moe_layer[index]) {
+    WIDEEP_TRY_ASSIGN(layer.moe, load_moe(config, loader, prefix + "mlp."));
+  } else {
+    WIDEEP_TRY(load_gated_mlp(loader, prefix + "mlp.", hidden, config.dense_intermediate_size,
+                              &layer.mlp_gate_up, &layer.mlp_down));
+  }
+  return layer;
+}
+
+}  // namespace
+
+Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightLoader& loader) {
+  ModelWeights model;
+  model.dtype = loader.dtype();
+  const int vocab = config.vocab_size, hidden = config.hidden_size;
+  WIDEEP_TRY_ASSIGN(const std::vector<float> embedding,
+                    loader.floats("model.embed_tokens.weight", {vocab, hidden}));
+  model.embedding = to_bytes(model.dtype, embedding);
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    WIDEEP_TRY_ASSIGN(Layer loaded, load_layer(config, layer, loader));
+    model.layers.push_back(std::move(loaded));
+  }
+  WIDEEP_TRY_ASSIGN(model.final_norm, loader.floats("model.norm.weight", {hidden}));
+  if (config.tie_word_embeddings) {
+    model.lm_head = WeightLoader::pack_rows(model.dtype, embedding.data(), vocab, hidden);
+  } else {
+    WIDEEP_TRY_ASSIGN(model.lm_head, loader.matrix("lm_head.weight", vocab, hidden));
+  }
+  return model;
+}
+
+}  // namespace wideep::model

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/moe.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/cpu_time.h"
+#include "base/try.h"
+#include "model/router.h"
+
+namespace wideep::model {
+namespace {
+
+// Rows of one expert that one thread computes at a time.
+constexpr int64_t kRowsPerTask = 64;
+
+}  // namespace
+
+MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
+                     const ExpertSlots& slots, transport::Endpoint& endpoint,
+                     const ep::BufferLayout& layout)
+    : config_(config),
+      slots_(slots),
+      endpoint_(endpoint),
+      row_dtype_(layout.shape().row_dtype),
+      exchange_(endpoint, layout) {
+  for (const auto& [layer, layer_placement] : placement.layers) {
+    tables_.emplace(layer, balance::make_routing_table(layer_placement));
+  }
+}
+
+Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, int layer,
+                          int64_t iteration, int num_tokens, const float* h, float* x) {
+  const int hidden = config_.hidden_size;
+  const transport::Awaited where{.layer = layer, .iteration = iteration};
+  route(compute, weights, num_tokens, h);
+  WIDEEP_TRY(exchange_.prepare(counts_, where));
+  chooser_.choose(tables_.at(layer), experts_, endpoint_.rank() + iteration, slot_ids_);
+
+  const Rows rows = compute.cast(row_dtype_, h, hidden, num_tokens, hidden, cast_);
+  WIDEEP_TRY(exchange_.dispatch(rows.data, rows.row_bytes(), num_tokens, slot_ids_, where));
+
+  const int64_t cpu_before = base::thread_cpu_ns() + compute.pool().lag_cpu_ns();
+  run_experts(compute, layer);
+  const int64_t experts_cpu_ns = base::thread_cpu_ns() + compute.pool().lag_cpu_ns() - cpu_before;
+
+  float* shared = nullptr;
+  if (weights.has_shared()) {
+    shared = shared_out_.get<float>(static_cast<size_t>(num_tokens) * hidden);
+    mlp_forward(compute, {weights.shared_gate_up.packed, weights.shared_down.packed}, rows, shared,
+                hidden, shared_scratch_);
+  }
+  WIDEEP_TRY(exchange_.combine(where));
+  reduce(compute, num_tokens, shared, x);
+  if (observer_) {
+    observer_({layer, experts_, counts_, exchange_.sent_entries(), experts_cpu_ns});
+  }
+  return {};
+}
+
+// Chosen experts and their weights, in float32 whatever the model's precision.
+void MoeRunner::route(const Compute& compute, const MoeWeights& weights, int num_tokens,
+                      const float* h) {
+  const RoutingConfig& routing = config_.routing;
+  const size_t entries = static_cast<size_t>(num_tokens) * routing.top_k;
+  experts_.resize(entries);
+  slot_ids_.resize(entries);
+  expert_weights_.resize(entries);
+  float* logits = logits_.get<float>(static_cast<size_t>(num_tokens) * routing.num_experts);
+  const size_t hidden = config_.hidden_size;
+  compute.matmul(
+      {reinterpret_cast<const std::byte*>(h), hidden, num_tokens, config_.hidden_size, Dtype::kF32},
+      weights.router.packed, logits, routing.num_experts);
+  const float* bias = weights.router_bias.empty() ? nullptr : weights.router_bias.data();
+  counts_.assign(routing.num_experts, 0);
+  for (int token = 0; token < num_tokens; ++token) {
+    select_experts(routing, logits + static_cast<size_t>(token) * routing.num_experts, bias,
+                   experts_.data() + token * routing.top_k,
+                   expert_weights_.data() + token * routing.top_k);
+  }
+  for (const int32_t expert : experts_) ++counts_[expert];
+}
+
+void MoeRunner::run_experts(const Compute& compute, int layer) {
+  struct Task {
+    int slot;
+    std::span<const ep::ExpertRow> rows;
+  };
+  thread_local std::vector<Task> tasks;
+  tasks.clear();
+  const int num_slots = tables_.at(layer).slot_ids.size() / endpoint_.num_ranks();
+  for (int slot = 0; slot < num_slots; ++slot) {
+    const auto rows = exchange_.rows_of_slot(slot);
+    for (size_t at = 0; at < rows.size(); at += kRowsPerTask) {
+      tasks.push_back({slot, rows.subspan(at, std::min<size_t>(kRowsPerTask, rows.size() - at))});
+    }
+  }
+  const std::vector<Task>& all = tasks;  // the workers' own thread_local is another
+  compute.pool().parallel_for(static_cast<int64_t>(all.size()), 1, [&](int64_t i, int64_t) {
+    run_rows(compute.kernels(), slots_.expert(layer, all[i].slot), all[i].rows);
+  });
+}
+
+// Gathers the rows, runs the expert, writes each result to its place in the row dtype.
+void MoeRunner::run_rows(const kernels::Kernels& kernels, const weights::GatedMlp& expert,
+                         std::span<const ep::ExpertRow> rows) {
+  thread_local MlpScratch scratch;
+  thread_local Scratch out_scratch;
+  const size_t hidden = config_.hidden_size, row_bytes = hidden * dtype_bytes(row_dtype_);
+  auto* input = scratch.input.get<std::byte>(rows.size() * row_bytes);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::memcpy(input + i * row_bytes, rows[i].hidden, row_bytes);
+  }
+  float* out = out_scratch.get<float>(rows.size() * hidden);
+  mlp_forward_alone(kernels, expert,
+                    {input, hidden, static_cast<int>(rows.size()), config_.hidden_size, row_dtype_},
+                    out, hidden, scratch);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (row_dtype_ == Dtype::kBf16) {
+      kernels.to_bf16(out + i * hidden, config_.hidden_size,
+                      reinterpret_cast<Bf16*>(rows[i].result));
+    } else {
+      std::memcpy(rows[i].result, out + i * hidden, row_bytes);
+    }
+  }
+}
+
+// x += shared + Σ_k weight_k · result_k, the sum in top-k order: the same order for every
+// placement.
+void MoeRunner::reduce(const Compute& compute, int num_tokens, const float* shared, float* x) {
+  const int hidden = config_.hidden_size, top_k = config_.routing.top_k;
+  compute.pool().parallel_for(num_tokens, 4, [&](int64_t begin, int64_t end) {
+    thread_local std::vector<float> sum;
+    for (int64_t token = begin; token < end; ++token) {
+      sum.assign(hidden, 0.0f);
+      for (int k = 0; k < top_k; ++k) {
+        compute.kernels().add_scaled(row_dtype_, exchange_.result(static_cast<int>(token), k),
+                                     expert_weights_[token * top_k + k], hidden, sum.data());
+      }
+      float* row = x + token * hidden;
+      if (shared != nullptr) {
+        compute.kernels().add_scaled(Dtype::kF32, shared + token * hidden, 1.0f, hidden,
+                                     sum.data());
+      }
+      compute.kernels().add_scaled(Dtype::kF32, sum.data(), 1.0f, hidden, row);
+    }
+  });
+}
+
+}  // namespace wideep::model

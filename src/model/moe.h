@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The expert half of a MoE layer over all ranks:
+//
+//   router → slot choice → dispatch → experts → combine, with the shared expert beside them
+//
+// Collective: every rank of the group runs every MoE layer of every iteration, with or without
+// tokens.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "ep/dispatch_combine.h"
+#include "ep/slot_choice.h"
+#include "model/expert_slots.h"
+#include "model/mlp.h"
+
+namespace wideep::model {
+
+// The weights of a MoE layer that every rank has.
+struct MoeWeights {
+  weights::Matrix router;          // [num_experts, hidden], always float32
+  std::vector<float> router_bias;  // [num_experts]; DeepSeek only
+  weights::Matrix shared_gate_up;  // empty without shared expert
+  weights::Matrix shared_down;
+  bool has_shared() const { return shared_down.packed.n > 0; }
+};
+
+// What one MoE layer of one iteration did on this rank, told to whoever observes it.
+struct MoeLayerRecord {
+  int layer = 0;
+  std::span<const int32_t> experts;       // [num_tokens, top_k] chosen experts, top-k order
+  std::span<const int32_t> counts;        // [num_experts] tokens of this rank per expert
+  std::span<const int32_t> sent_entries;  // [ep_size] (token, expert) pairs sent to each rank
+  int64_t experts_cpu_ns = 0;  // critical processor time of computing this rank's experts
+};
+using MoeObserver = std::function<void(const MoeLayerRecord&)>;
+
+// What the MoE layers of a rank share. One layer runs at a time.
+class MoeRunner {
+ public:
+  MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
+            const ExpertSlots& slots, transport::Endpoint& endpoint,
+            const ep::BufferLayout& layout);
+
+  void set_observer(MoeObserver observer) { observer_ = std::move(observer); }
+
+  // Adds the layer's output to x. h: [num_tokens, hidden], the normalised input; x, y alike.
+  Status forward(const Compute& compute, const MoeWeights& weights, int layer, int64_t iteration,
+                 int num_tokens, const float* h, float* x);
+
+ private:
+  void route(const Compute& compute, const MoeWeights& weights, int num_tokens, const float* h);
+  void run_experts(const Compute& compute, int layer);
+  void run_rows(const kernels::Kernels& kernels, const weights::GatedMlp& expert,
+                std::span<const ep::ExpertRow> rows);
+  void reduce(const Compute& compute, int num_tokens, const float* shared, float* x);
+
+  const ModelConfig& config_;
+  const ExpertSlots& slots_;
+  transport::Endpoint& endpoint_;
+  Dtype row_dtype_;
+  std::map<int, balance::RoutingTable> tables_;  // by layer
+  ep::SlotChooser chooser_;
+  ep::DispatchCombine exchange_;
+  MoeObserver observer_;
+
+  std::vector<int32_t> experts_, slot_ids_;  // [num_tokens, top_k]
+  std::vector<float> expert_weights_;        // [num_tokens, top_k]
+  std::vector<int32_t> counts_;              // [num_experts]
+  Scratch logits_, cast_, shared_out_;
+  MlpScratch shared_scratch_;
+};
+
+}  // namespace wideep::model

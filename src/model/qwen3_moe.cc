@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/qwen3_moe.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/try.h"
+
+namespace wideep::model {
+
+GroupedQueryAttention::GroupedQueryAttention(const ModelConfig& config, int layer)
+    : config_(config), rope_(config.rope, config.head_dim) {
+  core_ = {.layer = layer,
+           .num_heads = config.num_heads,
+           .num_kv_heads = config.num_kv_heads,
+           .key_dim = config.head_dim,
+           .value_dim = config.head_dim,
+           .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))};
+}
+
+Result<std::unique_ptr<Attention>> GroupedQueryAttention::load(
+    const ModelConfig& config, int layer, const weights::WeightLoader& loader) {
+  std::unique_ptr<GroupedQueryAttention> attention(new GroupedQueryAttention(config, layer));
+  const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
+  const int hidden = config.hidden_size, dim = config.head_dim;
+  const int q_width = config.num_heads * dim, kv_width = config.num_kv_heads * dim;
+  WIDEEP_TRY_ASSIGN(attention->q_, loader.matrix(prefix + "q_proj.weight", q_width, hidden));
+  WIDEEP_TRY_ASSIGN(attention->k_, loader.matrix(prefix + "k_proj.weight", kv_width, hidden));
+  WIDEEP_TRY_ASSIGN(attention->v_, loader.matrix(prefix + "v_proj.weight", kv_width, hidden));
+  WIDEEP_TRY_ASSIGN(attention->o_, loader.matrix(prefix + "o_proj.weight", hidden, q_width));
+  WIDEEP_TRY_ASSIGN(attention->q_norm_, loader.floats(prefix + "q_norm.weight", {dim}));
+  WIDEEP_TRY_ASSIGN(attention->k_norm_, loader.floats(prefix + "k_norm.weight", {dim}));
+  return std::unique_ptr<Attention>(std::move(attention));
+}
+
+void GroupedQueryAttention::normalize_and_rotate(const Compute& compute, const float* norm,
+                                                 const float* cos_sin, int num_heads,
+                                                 float* heads) const {
+  const int dim = config_.head_dim;
+  for (int head = 0; head < num_heads; ++head) {
+    float* x = heads + static_cast<size_t>(head) * dim;
+    compute.kernels().rms_norm(x, norm, config_.rms_norm_eps, dim, x);
+    rope_.rotate(cos_sin, x);
+  }
+}
+
+const float* GroupedQueryAttention::forward(const Compute& compute, const Batch& batch,
+                                            const KvLayout& kv, const float* h) {
+  const int num_tokens = batch.num_tokens(), hidden = config_.hidden_size;
+  const Dtype dtype = o_.packed.dtype;
+  const size_t q_width = q_.packed.n, kv_width = k_.packed.n;
+  const Rows rows = compute.cast(dtype, h, hidden, num_tokens, hidden, cast_);
+  float* q = query_.get<float>(num_tokens * q_width);
+  float* k = key_.get<float>(num_tokens * kv_width);
+  float* v = value_.get<float>(num_tokens * kv_width);
+  compute.matmul(rows, q_.packed, q, q_width);
+  compute.matmul(rows, k_.packed, k, kv_width);
+  compute.matmul(rows, v_.packed, v, kv_width);
+
+  float* cos_sin = angles_.get<float>(rope_.dim());
+  for (int token = 0; token < num_tokens; ++token) {
+    rope_.angles(batch.positions[token], cos_sin);
+    float* key = k + token * kv_width;
+    normalize_and_rotate(compute, q_norm_.data(), cos_sin, config_.num_heads, q + token * q_width);
+    normalize_and_rotate(compute, k_norm_.data(), cos_sin, config_.num_kv_heads, key);
+    const PageList& pages = *batch.pages[token];
+    const int position = batch.positions[token], width = static_cast<int>(kv_width);
+    store_row(compute, kv.dtype, key, width, kv.key(pages, core_.layer, position));
+    store_row(compute, kv.dtype, v + token * kv_width, width,
+              kv.value(pages, core_.layer, position));
+  }
+
+  float* heads = heads_.get<float>(num_tokens * q_width);
+  core_.forward(compute, batch, kv, q, heads);
+  float* out = out_.get<float>(static_cast<size_t>(num_tokens) * hidden);
+  compute.matmul(compute.cast(dtype, heads, q_width, num_tokens, static_cast<int>(q_width), cast_),
+                 o_.packed, out, hidden);
+  return out;
+}
+
+}  // namespace wideep::model

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Qwen3's grouped-query attention (arXiv:2505.09388): each head's query and key are normalised
+// before they are rotated.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "model/attention.h"
+#include "model/rope.h"
+#include "weights/weight_loader.h"
+
+namespace wideep::model {
+
+class GroupedQueryAttention : public Attention {
+ public:
+  static Result<std::unique_ptr<Attention>> load(const ModelConfig& config, int layer,
+                                                 const weights::WeightLoader& loader);
+
+  const float* forward(const Compute& compute, const Batch& batch, const KvLayout& kv,
+                       const float* h) override;
+
+ private:
+  GroupedQueryAttention(const ModelConfig& config, int layer);
+  void normalize_and_rotate(const Compute& compute, const float* norm, const float* cos_sin,
+                            int num_heads, float* heads) const;
+
+  const ModelConfig& config_;
+  Rope rope_;
+  CachedAttention core_;
+  weights::Matrix q_;          // [num_heads × head_dim, hidden]
+  weights::Matrix k_;          // [num_kv_heads × head_dim, hidden]
+  weights::Matrix v_;          // [num_kv_heads × head_dim, hidden]
+  weights::Matrix o_;          // [hidden, num_heads × head_dim]
+  std::vector<float> q_norm_;  // [head_dim]
+  std::vector<float> k_norm_;  // [head_dim]
+
+  Scratch cast_, query_, key_, value_, heads_, out_, angles_;
+};
+
+}  // namespace wideep::model

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace wideep::model {
+namespace {
+
+// The (fractional) dimension pair whose wave turns `rotations` times within the original context.
+double dimension_of_rotations(const RopeConfig& config, int dim, double rotations) {
+  const double wave = static_cast<double>(config.original_max_position_embeddings) /
+                      (rotations * 2.0 * std::numbers::pi);
+  return dim * std::log(wave) / (2.0 * std::log(config.theta));
+}
+
+// How much of pair i is left unscaled: 1 for fast waves, 0 for slow ones, linear in between.
+double unscaled_share(const RopeConfig& config, int dim, int i) {
+  double low = dimension_of_rotations(config, dim, config.beta_fast);
+  double high = dimension_of_rotations(config, dim, config.beta_slow);
+  if (config.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, dim - 1.0);
+  if (low == high) high += 0.001;  // as transformers: no division by zero
+  return 1.0 - std::clamp((i - low) / (high - low), 0.0, 1.0);
+}
+
+}  // namespace
+
+Rope::Rope(const RopeConfig& config, int rope_dim)
+    : attention_factor_(static_cast<float>(config.attention_factor)),
+      interleaved_(config.interleaved) {
+  for (int i = 0; i < rope_dim / 2; ++i) {
+    const double base = 1.0 / std::pow(config.theta, 2.0 * i / rope_dim);
+    double frequency = base;
+    if (config.scaling == RopeConfig::Scaling::kLinear) frequency = base / config.factor;
+    if (config.scaling == RopeConfig::Scaling::kYarn) {
+      const double share = unscaled_share(config, rope_dim, i);
+      frequency = base * share + base / config.factor * (1.0 - share);
+    }
+    inverse_frequencies_.push_back(static_cast<float>(frequency));
+  }
+}
+
+void Rope::angles(int position, float* cos_sin) const {
+  const size_t half = inverse_frequencies_.size();
+  for (size_t i = 0; i < half; ++i) {
+    const float angle = static_cast<float>(position) * inverse_frequencies_[i];
+    cos_sin[i] = std::cos(angle) * attention_factor_;
+    cos_sin[half + i] = std::sin(angle) * attention_factor_;
+  }
+}
+
+void Rope::rotate(const float* cos_sin, float* x) const {
+  const size_t half = inverse_frequencies_.size();
+  const size_t stride = interleaved_ ? 2 : 1;      // between the first elements of pairs
+  const size_t partner = interleaved_ ? 1 : half;  // from a pair's first element to its second
+  for (size_t i = 0; i < half; ++i) {
+    float& a = x[i * stride];
+    float& b = x[i * stride + partner];
+    const float c = cos_sin[i], s = cos_sin[half + i];
+    const float rotated = a * c - b * s;
+    b = b * c + a * s;
+    a = rotated;
+  }
+}
+
+}  // namespace wideep::model
