@@ -2,9 +2,11 @@
 #include "formats/yaml_parse.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 
 #include <exception>
 #include <set>
+#include <sstream>
 #include <vector>
 
 #include "base/printable.h"
@@ -58,9 +60,43 @@ class TreeCheck {
   int64_t num_nodes_ = 0;
 };
 
-Result<std::vector<YAML::Node>> load(const std::string& text, const std::string& name) {
+// Takes no notice of what the text says: only of where its documents begin.
+class DocumentMarks : public YAML::EventHandler {
+ public:
+  const std::vector<YAML::Mark>& marks() const { return marks_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { marks_.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  std::vector<YAML::Mark> marks_;
+};
+
+// YAML::Load ignores what follows the first document, and YAML::LoadAll never returns from text
+// such as "]": its parser finds one more empty document in it for ever. Two are enough to refuse.
+Status check_single_document(const std::string& text, const std::string& name) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentMarks documents;
+  if (!parser.HandleNextDocument(documents) || !parser.HandleNextDocument(documents)) return {};
+  return error_at(name, documents.marks().back(),
+                  "expected one YAML document, found more after it");
+}
+
+Result<YAML::Node> load(const std::string& text, const std::string& name) {
   try {
-    return YAML::LoadAll(text);
+    WIDEEP_TRY(check_single_document(text, name));
+    return YAML::Load(text);
   } catch (const YAML::Exception& error) {
     return error_at(name, error.mark, "not valid YAML: " + base::printable(error.msg));
   } catch (const std::exception& error) {
@@ -77,14 +113,9 @@ Result<YAML::Node> parse_yaml(const std::string& text, const std::string& name) 
                     "found {}",
                     name, kMaxYamlBytes, text.size()));
   }
-  WIDEEP_TRY_ASSIGN(const std::vector<YAML::Node> documents, load(text, name));
-  if (documents.empty()) return YAML::Node();
-  if (documents.size() > 1) {
-    return error_at(name, documents[1].Mark(),
-                    fmt::format("expected one YAML document, found {}", documents.size()));
-  }
-  WIDEEP_TRY(TreeCheck(name).check(documents[0]));
-  return documents[0];
+  WIDEEP_TRY_ASSIGN(YAML::Node root, load(text, name));
+  WIDEEP_TRY(TreeCheck(name).check(root));
+  return root;
 }
 
 }  // namespace wideep::formats

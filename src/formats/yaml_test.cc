@@ -210,7 +210,15 @@ TEST(YamlSyntax, RefusesOtherRootsAndKeys) {
   EXPECT_EQ(parse_error_of("\nword\n"), "c.yaml:2: expected a map, found 'word'");
   EXPECT_EQ(parse_error_of("a: 1\n[1, 2]: x\n"), "c.yaml:2: a key must be a plain word");
   EXPECT_THAT(parse_error_of("a: 1\n---\nb: 2\n"),
-              HasSubstr("expected one YAML document, found 2"));
+              HasSubstr("expected one YAML document, found more"));
+  EXPECT_TRUE(YamlDocument::parse("---\na: 1\n...\n# end\n", "c.yaml").ok());
+}
+
+// The parser finds endless empty documents in these.
+TEST(YamlSyntax, RefusesBracketsThatCloseNothing) {
+  for (const char* text : {"]", ",,]]", "}", "a: 1\n]"}) {
+    EXPECT_THAT(parse_error_of(text), HasSubstr("c.yaml:")) << text;
+  }
 }
 
 TEST(YamlSyntax, AliasesMeanTheirAnchors) {
