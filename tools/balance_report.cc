@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep balance report: how evenly recorded load falls on ranks or slots.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "balance/balancer_yaml.h"
+#include "balance/report.h"
+#include "base/try.h"
+#include "commands.h"
+#include "statistics_options.h"
+
+namespace wideep::tools {
+namespace {
+
+using balance::ExpertStatistics;
+using balance::LoadBy;
+using balance::LoadReport;
+using balance::LoadSummary;
+using balance::ModelPlacement;
+using nlohmann::ordered_json;
+
+struct ReportOptions {
+  StatisticsOptions statistics;
+  std::string project;  // moe_load_balancer.yaml; empty: the linear placement
+  bool per_expert = false;
+  bool json = false;
+};
+
+// Slots fall on no rank in particular when only they are asked for.
+Result<int> ranks_of_report(const ReportOptions& options, const ExpertStatistics& statistics) {
+  const bool any_will_do = options.per_expert && !options.statistics.ep_size;
+  return any_will_do ? Result<int>(1) : choose_ep_size(options.statistics, statistics);
+}
+
+Result<ModelPlacement> placement_of_report(const ReportOptions& options,
+                                           const ExpertStatistics& statistics, int ep_size) {
+  if (options.project.empty()) return balance::linear_model_placement(statistics, ep_size);
+  return balance::read_balancer_yaml(
+      options.project,
+      {.moe_layers = statistics.layers, .num_experts = statistics.num_experts, .ep_size = ep_size});
+}
+
+ordered_json to_json(const LoadSummary& summary) {
+  return {
+      {"mean", summary.mean}, {"std", summary.std}, {"imbalance_ratio", summary.imbalance_ratio}};
+}
+
+std::string json_text(const LoadReport& report, const ReportOptions& options,
+                      const ExpertStatistics& statistics, const ModelPlacement& placement) {
+  ordered_json root = {{"by", options.per_expert ? "slot" : "rank"},
+                       {"ep_size", placement.layers.begin()->second.ep_size},
+                       {"num_experts", statistics.num_experts},
+                       {"num_slots", placement.num_slots},
+                       {"iter_start", statistics.iter_start},
+                       {"iter_stop", statistics.iter_stop},
+                       {"layers", ordered_json::array()}};
+  if (options.per_expert && !options.statistics.ep_size) root.erase("ep_size");
+  for (const LoadReport::Row& row : report.rows) {
+    ordered_json line = {{"layer", row.layer}};
+    line.update(to_json(row.summary));
+    root["layers"].push_back(line);
+  }
+  root["average"] = to_json(report.average);
+  return root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+Status run(const ReportOptions& options) {
+  WIDEEP_TRY_ASSIGN(const ExpertStatistics statistics, read_statistics(options.statistics));
+  WIDEEP_TRY_ASSIGN(const int ep_size, ranks_of_report(options, statistics));
+  WIDEEP_TRY_ASSIGN(const ModelPlacement placement,
+                    placement_of_report(options, statistics, ep_size));
+  const LoadBy by = options.per_expert ? LoadBy::kSlot : LoadBy::kRank;
+  WIDEEP_TRY_ASSIGN(const LoadReport report, balance::report_load(statistics, placement, by));
+  const std::string text = options.json ? json_text(report, options, statistics, placement)
+                                        : balance::load_table(report);
+  std::fputs(text.c_str(), stdout);
+  return {};
+}
+
+}  // namespace
+
+void add_balance_report_command(CLI::App& balance, Status* status) {
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App* command = balance.add_subcommand(
+      "report", "Load of ranks: mean, standard deviation and imbalance ratio (max / mean - 1)");
+  add_statistics_options(*command, &options->statistics);
+  command->add_option("--project,--projection-eplb-config-path", options->project,
+                      "A moe_load_balancer.yaml: the load as its placement would have spread it "
+                      "(default: experts in order)");
+  command->add_flag("--per-expert", options->per_expert,
+                    "By expert, or with --project by slot, instead of by rank");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools
