@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/added_tokens.h"
+
+#include <unicode/uchar.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tokenizer/utf8.h"
+
+namespace wideep::tokenizer {
+namespace {
+
+bool is_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0; }
+
+// \w of Unicode Technical Standard 18, annex C: letters, marks, digits, connectors, joiners.
+bool is_word(char32_t code_point) {
+  const auto c = static_cast<UChar32>(code_point);
+  const uint32_t category = U_MASK(u_charType(c));
+  return u_hasBinaryProperty(c, UCHAR_ALPHABETIC) != 0 ||
+         (category & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0 ||
+         u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL) != 0;
+}
+
+size_t spaces_before(std::string_view text) {
+  size_t bytes = 0;
+  while (bytes < text.size()) {
+    const std::string_view left = text.substr(0, text.size() - bytes);
+    const char32_t last = last_code_point(left);
+    if (!is_space(last)) break;
+    bytes += last < 0x80 ? 1 : last < 0x800 ? 2 : 3;  // no white space lies beyond U+FFFF
+  }
+  return bytes;
+}
+
+size_t spaces_after(std::string_view text) {
+  size_t bytes = 0;
+  while (bytes < text.size() && is_space(first_code_point(text.substr(bytes)))) {
+    bytes += first_unit(text.substr(bytes)).bytes;
+  }
+  return bytes;
+}
+
+bool stands_alone(std::string_view before, std::string_view after) {
+  return (before.empty() || !is_word(last_code_point(before))) &&
+         (after.empty() || !is_word(first_code_point(after)));
+}
+
+}  // namespace
+
+AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens)
+    : tokens_(std::move(tokens)), nodes_(1) {
+  for (size_t i = 0; i < tokens_.size(); ++i) insert(static_cast<int32_t>(i));
+}
+
+void AddedTokenFinder::insert(int32_t token) {
+  const std::string& content = tokens_[static_cast<size_t>(token)].content;
+  starts_[static_cast<uint8_t>(content[0])] = true;
+  uint32_t at = 0;
+  for (const char byte : content) {
+    auto& children = nodes_[at].children;
+    const auto child = std::find_if(children.begin(), children.end(),
+                                    [byte](const auto& entry) { return entry.first == byte; });
+    if (child != children.end()) {
+      at = child->second;
+      continue;
+    }
+    at = static_cast<uint32_t>(nodes_.size());
+    children.emplace_back(byte, at);
+    nodes_.emplace_back();
+  }
+  if (nodes_[at].token < 0) nodes_[at].token = token;
+}
+
+const AddedToken* AddedTokenFinder::longest_at(std::string_view text) const {
+  int32_t longest = -1;
+  uint32_t at = 0;
+  for (const char byte : text) {
+    const auto& children = nodes_[at].children;
+    const auto child = std::find_if(children.begin(), children.end(),
+                                    [byte](const auto& entry) { return entry.first == byte; });
+    if (child == children.end()) break;
+    at = child->second;
+    if (nodes_[at].token >= 0) longest = nodes_[at].token;
+  }
+  return longest < 0 ? nullptr : &tokens_[static_cast<size_t>(longest)];
+}
+
+void AddedTokenFinder::split(std::string_view text, std::vector<Segment>* segments) const {
+  size_t done = 0;  // what is before it lies in a segment
+  size_t at = 0;
+  while (at < text.size()) {
+    const AddedToken* token =
+        starts_[static_cast<uint8_t>(text[at])] ? longest_at(text.substr(at)) : nullptr;
+    if (token == nullptr) {
+      ++at;
+      continue;
+    }
+    size_t start = at;
+    size_t stop = at + token->content.size();
+    at = stop;  // a match that single_word refuses is passed over whole, as are stripped spaces
+    const std::string_view before = text.substr(0, start);
+    const std::string_view after = text.substr(stop);
+    if (token->single_word && !stands_alone(before, after)) continue;
+    if (token->lstrip) start -= spaces_before(before);
+    if (token->rstrip) stop += spaces_after(after);
+    // Spaces may have gone to the token before already.
+    if (start > done) segments->push_back({Segment::kText, text.substr(done, start - done)});
+    segments->push_back({token->id, {}});
+    done = stop;
+  }
+  if (done < text.size()) segments->push_back({Segment::kText, text.substr(done)});
+}
+
+}  // namespace wideep::tokenizer

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Byte-pair encoding: a word of bytes becomes token ids by merging, again and again, the pair of
+// neighbours whose merge has the lowest rank, the leftmost of equals.
+// Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units".
+//
+// Thread safety: a Bpe is constant and may be shared; a BpeScratch belongs to one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/merge_table.h"
+
+namespace wideep::tokenizer {
+
+// Memory for one word; reused from one word to the next.
+class BpeScratch {
+  friend class Bpe;
+
+  // The tokens of the word so far: a doubly linked list over the word's byte positions.
+  struct Symbol {
+    int32_t id;
+    int32_t previous;  // -1: the first
+    int32_t next;      // -1: the last
+  };
+  // A merge that was possible when it was pushed. `order` is rank << 32 | position of the left
+  // symbol, so the least order is the one to do first.
+  struct Candidate {
+    uint64_t order;
+    int32_t merged;
+    bool operator<(const Candidate& other) const { return order > other.order; }  // a min-heap
+  };
+
+  std::vector<Symbol> symbols_;
+  std::vector<Candidate> heap_;
+};
+
+class Bpe {
+ public:
+  // byte_ids: the token of each single byte.
+  Bpe(const std::array<int32_t, 256>& byte_ids, MergeTable merges)
+      : byte_ids_(byte_ids), merges_(std::move(merges)) {}
+
+  // Appends the word's ids. O(n log n) in its bytes. REQUIRES: below 2^31 bytes.
+  void encode(std::string_view word, BpeScratch* scratch, std::vector<int32_t>* ids) const;
+
+ private:
+  void push_candidate(BpeScratch* scratch, int32_t left) const;
+  void fill(std::string_view word, BpeScratch* scratch) const;
+  void merge_all(BpeScratch* scratch) const;
+  bool is_current(const BpeScratch& scratch, const BpeScratch::Candidate& candidate) const;
+
+  std::array<int32_t, 256> byte_ids_;
+  MergeTable merges_;
+};
+
+}  // namespace wideep::tokenizer

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/model_reader.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "base/printable.h"
+#include "base/try.h"
+#include "formats/json_parse.h"
+#include "tokenizer/byte_level.h"
+
+namespace wideep::tokenizer {
+namespace {
+
+using nlohmann::json;
+
+// null, or the value with which the option does nothing.
+bool is_off(const Component& model, std::string_view key, const json& off) {
+  return !model.has(key) || model.raw().at(std::string(key)) == off;
+}
+
+void check_options(const Component& model) {
+  model.expect(model.type() == "BPE", "type", "'BPE'");
+  model.allow_keys({"type", "dropout", "unk_token", "continuing_subword_prefix",
+                    "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges", "vocab",
+                    "merges"});
+  model.expect(is_off(model, "dropout", 0), "dropout", "null");
+  model.expect(is_off(model, "continuing_subword_prefix", ""), "continuing_subword_prefix", "null");
+  model.expect(is_off(model, "end_of_word_suffix", ""), "end_of_word_suffix", "null");
+  // These three say what to do with bytes that have no token; read_byte_ids makes sure that there
+  // are none, so only their types are of interest.
+  model.object().string_or("unk_token", "");
+  model.object().boolean_or("fuse_unk", false);
+  model.object().boolean_or("byte_fallback", false);
+}
+
+void read_vocabulary(const Component& model, Vocabulary* vocabulary) {
+  const Component vocab = model.child("vocab");
+  for (const auto& [token, id] : vocab.raw().items()) {
+    if (!id.is_number_integer() || (id.is_number_unsigned() && id.get<uint64_t>() > INT64_MAX)) {
+      vocab.complain(fmt::format("token '{}' has id {}; expected an integer",
+                                 base::printable(token, 60), formats::describe(id)));
+      return;
+    }
+    const Status status = vocabulary->add(token, id.get<int64_t>(), Origin::kModel);
+    if (!status.ok()) {
+      vocab.complain(status.message());
+      return;
+    }
+  }
+}
+
+std::array<int32_t, 256> read_byte_ids(const Component& model, const Vocabulary& vocabulary) {
+  std::array<int32_t, 256> ids{};
+  for (size_t byte = 0; byte < ids.size(); ++byte) {
+    const std::string_view token = byte_level_char(static_cast<uint8_t>(byte));
+    const std::optional<int32_t> id = vocabulary.find(token);
+    if (!id) {
+      model.complain_at(
+          "vocab", fmt::format("no token for the byte 0x{:02X} ('{}'); a byte-level vocabulary "
+                               "has one for each of the 256 bytes",
+                               byte, token));
+      return ids;
+    }
+    ids[byte] = *id;
+  }
+  return ids;
+}
+
+struct TokenPair {
+  std::string left;
+  std::string right;
+};
+
+// "a b" or ["a", "b"].
+std::optional<TokenPair> token_pair(const json& merge) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+    return TokenPair{merge[0].get<std::string>(), merge[1].get<std::string>()};
+  }
+  if (!merge.is_string()) return std::nullopt;
+  const auto& text = merge.get_ref<const std::string&>();
+  const size_t space = text.find(' ');
+  if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
+    return std::nullopt;
+  }
+  return TokenPair{text.substr(0, space), text.substr(space + 1)};
+}
+
+// The first line of a merges.txt, which some files carry along.
+bool is_version_line(const json& merge) {
+  return merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version");
+}
+
+class MergeReader {
+ public:
+  MergeReader(const Component& model, const Vocabulary& vocabulary)
+      : model_(model), vocabulary_(vocabulary) {}
+
+  MergeTable read() {
+    const auto merges = model_.raw().find("merges");
+    if (merges == model_.raw().end() || !merges->is_array()) {
+      model_.complain_at("merges", "expected a list of merges");
+      return MergeTable(0);
+    }
+    MergeTable table(merges->size());
+    for (size_t i = 0; i < merges->size() && model_.ok(); ++i) {
+      if (!is_version_line((*merges)[i])) add((*merges)[i], i, &table);
+    }
+    return table;
+  }
+
+ private:
+  void add(const json& merge, size_t index, MergeTable* table) {
+    key_ = fmt::format("merges[{}]", index);
+    const std::optional<TokenPair> pair = token_pair(merge);
+    if (!pair) {
+      model_.complain_at(key_, fmt::format("expected two tokens, 'a b' or ['a', 'b']; found {}",
+                                           formats::describe(merge)));
+      return;
+    }
+    const int32_t left = id_of(pair->left);
+    const int32_t right = id_of(pair->right);
+    const int32_t merged = id_of(pair->left + pair->right);
+    table->set(left, right, {static_cast<int32_t>(index), merged});
+  }
+
+  int32_t id_of(const std::string& token) {
+    const std::optional<int32_t> id = vocabulary_.find(token);
+    if (!id) {
+      model_.complain_at(
+          key_, fmt::format("token '{}' is not in model.vocab", base::printable(token, 60)));
+    }
+    return id.value_or(0);
+  }
+
+  const Component& model_;
+  const Vocabulary& vocabulary_;
+  std::string key_;
+};
+
+}  // namespace
+
+Result<BpeModel> read_model(const Component& model) {
+  check_options(model);
+  Vocabulary vocabulary;
+  if (model.ok()) read_vocabulary(model, &vocabulary);
+  std::array<int32_t, 256> byte_ids{};
+  if (model.ok()) byte_ids = read_byte_ids(model, vocabulary);
+  MergeTable merges = MergeReader(model, vocabulary).read();
+  const bool ignore_merges = model.object().boolean_or("ignore_merges", false);
+  WIDEEP_TRY(model.status());
+  return BpeModel{std::move(vocabulary), Bpe(byte_ids, std::move(merges)), ignore_merges};
+}
+
+}  // namespace wideep::tokenizer

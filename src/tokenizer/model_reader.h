@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tokenizer/bpe.h"
+#include "tokenizer/component.h"
+#include "tokenizer/vocabulary.h"
+#include "wideep/status.h"
+
+namespace wideep::tokenizer {
+
+struct BpeModel {
+  Vocabulary vocabulary;
+  Bpe bpe;
+  bool ignore_merges;
+};
+
+// The "model" of a tokenizer.json: a byte-level BPE. Errors (invalid input) are complaints of the
+// component as well: another type, an option that changes the result (dropout, a prefix or suffix
+// of words), a byte without a token, a token or id that appears twice, a merge of tokens that the
+// vocabulary has not. Holes between ids are fine.
+Result<BpeModel> read_model(const Component& model);
+
+}  // namespace wideep::tokenizer

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/pattern.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+#include <string>
+
+#include "base/check.h"
+#include "base/printable.h"
+#include "base/try.h"
+#include "tokenizer/pattern_syntax.h"
+
+namespace wideep::tokenizer {
+namespace {
+
+// A match is linear in its length for the expressions that to_pcre2_syntax lets through; PCRE2's
+// default limit of ten million steps would only cut very long runs of white space short.
+constexpr uint32_t kMatchLimit = std::numeric_limits<uint32_t>::max();
+
+struct FreeCompileContext {
+  void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
+};
+
+struct MatchContext {
+  MatchContext() : context(pcre2_match_context_create(nullptr)) {
+    WIDEEP_CHECK(context != nullptr);
+    pcre2_set_match_limit(context, kMatchLimit);
+  }
+  MatchContext(const MatchContext&) = delete;
+  MatchContext& operator=(const MatchContext&) = delete;
+  ~MatchContext() { pcre2_match_context_free(context); }
+  pcre2_match_context* context;
+};
+
+pcre2_match_context* match_context() {
+  static const MatchContext instance;
+  return instance.context;
+}
+
+std::string pcre2_message(int error) {
+  std::array<PCRE2_UCHAR, 256> buffer{};
+  pcre2_get_error_message(error, buffer.data(), buffer.size());
+  return reinterpret_cast<const char*>(buffer.data());
+}
+
+}  // namespace
+
+MatchScratch::MatchScratch() : data_(pcre2_match_data_create(1, nullptr)) {
+  WIDEEP_CHECK(data_ != nullptr);
+}
+
+Result<Pattern> Pattern::from_regex(std::string_view regex) {
+  WIDEEP_TRY_ASSIGN(const std::string translated, to_pcre2_syntax(regex));
+  return compile(translated, PCRE2_UTF | PCRE2_UCP);
+}
+
+Result<Pattern> Pattern::from_literal(std::string_view literal) {
+  return compile(literal, PCRE2_UTF | PCRE2_LITERAL);
+}
+
+Result<Pattern> Pattern::compile(std::string_view pattern, uint32_t options) {
+  const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(
+      pcre2_compile_context_create(nullptr));
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);  // what '.' does not match, as in Oniguruma
+  int error = 0;
+  size_t offset = 0;
+  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options,
+                          &error, &offset, context.get()));
+  if (code == nullptr) {
+    return invalid_input(fmt::format("the pattern '{}' is wrong near its byte {}: {}",
+                                     base::printable(pattern, 200), offset, pcre2_message(error)));
+  }
+  uint32_t matches_empty = 0;
+  pcre2_pattern_info(code.get(), PCRE2_INFO_MATCHEMPTY, &matches_empty);
+  if (matches_empty != 0 || pattern.empty()) {
+    return invalid_input(
+        fmt::format("the pattern '{}' matches the empty text", base::printable(pattern, 200)));
+  }
+  const bool has_jit = pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE) == 0;
+  return Pattern(std::move(code), has_jit ? &pcre2_jit_match : &pcre2_match);
+}
+
+// Whether there is a match at or after `start`. A match that exceeds PCRE2's resources (see
+// kMatchLimit) counts as none: the pieces stay a partition of the text.
+bool Pattern::find(std::string_view text, size_t start, pcre2_match_data* data) const {
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  int found =
+      match_(code_.get(), subject, text.size(), start, PCRE2_NO_UTF_CHECK, data, match_context());
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter keeps its state on the heap
+    found = pcre2_match(code_.get(), subject, text.size(), start, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                        data, match_context());
+  }
+  return found > 0;
+}
+
+void Pattern::split(std::string_view text, MatchScratch* scratch,
+                    std::vector<std::string_view>* pieces) const {
+  size_t done = 0;
+  while (done < text.size() && find(text, done, scratch->get())) {
+    const size_t* bounds = pcre2_get_ovector_pointer(scratch->get());
+    if (bounds[0] > done) pieces->push_back(text.substr(done, bounds[0] - done));
+    pieces->push_back(text.substr(bounds[0], bounds[1] - bounds[0]));
+    done = bounds[1];
+  }
+  if (done < text.size()) pieces->push_back(text.substr(done));
+}
+
+}  // namespace wideep::tokenizer

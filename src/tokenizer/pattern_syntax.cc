@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/pattern_syntax.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/printable.h"
+#include "base/try.h"
+#include "tokenizer/unicode_newer.h"
+
+namespace wideep::tokenizer {
+namespace {
+
+// The general categories on which Oniguruma's and PCRE2's tables agree (see newer_categories()).
+constexpr std::array<std::string_view, 28> kCategories = {
+    "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd",
+    "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
+
+// Letters that, next to each other, also match one character when case is ignored: 'ss' and
+// U+00DF, 'fi' and U+FB01, 'st' and U+FB06, ... (CaseFolding.txt, status F, ASCII only).
+constexpr std::array<std::string_view, 5> kFoldingPairs = {"ss", "ff", "fi", "fl", "st"};
+
+bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+bool is_ascii_punctuation(char c) {
+  return c > ' ' && c < 0x7F && !is_ascii_letter(c) && !is_digit(c);
+}
+
+// "\x{A7CB}-\x{A7CD}...": the newer code points of a category, adjacent ranges joined.
+std::string newer_ranges(std::string_view category) {
+  std::vector<CategoryRange> ranges;
+  for (const CategoryRange& range : newer_categories()) {
+    if (!range.category.starts_with(category)) continue;
+    if (!ranges.empty() && ranges.back().last + 1 == range.first) {
+      ranges.back().last = range.last;
+    } else {
+      ranges.push_back(range);
+    }
+  }
+  std::string out;
+  for (const CategoryRange& range : ranges) {
+    out += fmt::format("\\x{{{:X}}}-\\x{{{:X}}}", static_cast<uint32_t>(range.first),
+                       static_cast<uint32_t>(range.last));
+  }
+  return out;
+}
+
+class Translator {
+ public:
+  explicit Translator(std::string_view regex) : regex_(regex) {}
+
+  Result<std::string> run() {
+    while (!done()) WIDEEP_TRY(element());
+    if (!groups_.empty()) return refuse("a group without ')'");
+    return std::move(out_);
+  }
+
+ private:
+  // What a quantifier would apply to.
+  enum class Last { kNothing, kCharacter, kGroup, kLookAhead };
+  struct Group {
+    bool ignores_case;  // what holds again after the group
+    bool look_ahead;
+  };
+
+  bool done() const { return at_ == regex_.size(); }
+  std::string_view rest() const { return regex_.substr(at_); }
+  bool next_is(std::string_view text) const { return rest().starts_with(text); }
+
+  bool take(std::string_view text) {
+    if (!next_is(text)) return false;
+    at_ += text.size();
+    return true;
+  }
+
+  Status refuse(std::string_view what) const {
+    return invalid_input(fmt::format("{} at byte {} of the pattern '{}' is not supported", what,
+                                     at_, base::printable(regex_, 200)));
+  }
+
+  Status element() {
+    switch (regex_[at_]) {
+      case '\\':
+        return escape_outside_class();
+      case '[':
+        return character_class();
+      case '(':
+        return open_group();
+      case ')':
+        return close_group();
+      case '|':
+        return alternative();
+      case '?':
+      case '*':
+      case '+':
+      case '{':
+        return quantifier();
+      case '^':
+      case '$':
+        return refuse(fmt::format("the anchor '{}'", regex_[at_]));
+      default:
+        return literal();
+    }
+  }
+
+  Status literal() {
+    const char c = regex_[at_];
+    WIDEEP_TRY(check_ignoring_case(c));
+    out_ += c;
+    ++at_;
+    last_ = Last::kCharacter;
+    return {};
+  }
+
+  // One byte of a literal, possibly inside (?i:..).
+  Status check_ignoring_case(char c) {
+    if (!ignores_case_) return {};
+    if (static_cast<unsigned char>(c) >= 0x80) return refuse("a character beyond ASCII in (?i:..)");
+    const std::array<char, 2> pair = {previous_letter_, lower(c)};
+    previous_letter_ = lower(c);
+    const std::string_view folded(pair.data(), pair.size());
+    if (std::find(kFoldingPairs.begin(), kFoldingPairs.end(), folded) != kFoldingPairs.end()) {
+      return refuse(fmt::format("the letter pair '{}' in (?i:..)", folded));
+    }
+    return {};
+  }
+
+  Status escape_outside_class() {
+    WIDEEP_TRY_ASSIGN(const Escape escape, read_escape());
+    last_ = Last::kCharacter;
+    if (escape.newer.empty()) {
+      out_ += escape.text;
+    } else {
+      out_ += fmt::format("[{}{}{}]", escape.negated ? "^" : "", escape.text, escape.newer);
+    }
+    return {};
+  }
+
+  struct Escape {
+    std::string text;        // the class or character, not negated when `newer` is set
+    std::string newer = {};  // ranges to add, for \p{..} and \P{..}
+    bool negated = false;
+    bool is_class = false;
+  };
+
+  Result<Escape> read_escape() {
+    if (take("\\s")) return Escape{.text = "\\p{White_Space}", .is_class = true};
+    if (take("\\S")) return Escape{.text = "\\P{White_Space}", .is_class = true};
+    if (next_is("\\p{") || next_is("\\P{")) return read_property();
+    const char c = rest().size() > 1 ? regex_[at_ + 1] : '\0';
+    if (!is_ascii_punctuation(c) && std::string_view("rntf").find(c) == std::string_view::npos) {
+      return refuse(fmt::format("the escape '{}'", base::printable(rest().substr(0, 2))));
+    }
+    WIDEEP_TRY(check_ignoring_case(c));
+    at_ += 2;
+    return Escape{.text = {'\\', c}};
+  }
+
+  Result<Escape> read_property() {
+    const size_t close = rest().find('}');
+    const std::string_view name = rest().substr(3, close == std::string_view::npos ? 0 : close - 3);
+    if (std::find(kCategories.begin(), kCategories.end(), name) == kCategories.end()) {
+      return refuse(fmt::format("the property '{}'", base::printable(rest().substr(0, close + 1))));
+    }
+    if (ignores_case_) return refuse("a property in (?i:..)");
+    Escape escape{.text = fmt::format("\\p{{{}}}", name),
+                  .newer = newer_ranges(name),
+                  .negated = regex_[at_ + 1] == 'P',
+                  .is_class = true};
+    if (escape.negated && escape.newer.empty()) escape.text[1] = 'P';
+    at_ += close + 1;
+    return escape;
+  }
+
+  Status character_class() {
+    ++at_;
+    out_ += '[';
+    if (take("^")) {
+      if (ignores_case_) return refuse("a negated class in (?i:..)");
+      out_ += '^';
+    }
+    if (next_is("]")) return refuse("an empty class or unescaped ']'");
+    bool after_class = false;  // the item before was \s or \p{..}, which cannot start a range
+    while (!done() && !next_is("]")) {
+      previous_letter_ = '\0';  // neighbours in a class are alternatives, no pair
+      WIDEEP_TRY(class_item(&after_class));
+    }
+    if (!take("]")) return refuse("a class without ']'");
+    out_ += ']';
+    last_ = Last::kCharacter;
+    previous_letter_ = '\0';
+    return {};
+  }
+
+  Status class_item(bool* after_class) {
+    if (next_is("[")) return refuse("a nested class or unescaped '['");
+    if (next_is("&&")) return refuse("the class operation '&&'");
+    if (next_is("-")) return class_hyphen(*after_class);
+    *after_class = false;
+    if (!next_is("\\")) return class_literal();
+    WIDEEP_TRY_ASSIGN(const Escape escape, read_escape());
+    if (escape.negated) return refuse("\\P{..} inside a class");
+    out_ += escape.text + escape.newer;
+    *after_class = escape.is_class;
+    return {};
+  }
+
+  Status class_literal() {
+    WIDEEP_TRY(check_ignoring_case(regex_[at_]));
+    out_ += regex_[at_++];
+    return {};
+  }
+
+  // '-' is itself at either end of a class and makes a range between two characters.
+  Status class_hyphen(bool after_class) {
+    const bool first = out_.ends_with("[") || out_.ends_with("[^");
+    const bool last = rest().size() > 1 && regex_[at_ + 1] == ']';
+    const bool before_class = next_is("-\\s") || next_is("-\\S") || next_is("-\\p") ||
+                              next_is("-\\P") || next_is("-[") || next_is("--");
+    if (!first && !last && (after_class || before_class)) {
+      return refuse("a '-' that makes no range of characters");
+    }
+    out_ += first || last ? "\\-" : "-";
+    ++at_;
+    return {};
+  }
+
+  Status open_group() {
+    const bool ignores_case = next_is("(?i:");
+    const bool look_ahead = next_is("(?=") || next_is("(?!");
+    if (!ignores_case && !look_ahead && !next_is("(?:") && (next_is("(?") || next_is("(*"))) {
+      return refuse(fmt::format("the group '{}'", base::printable(rest().substr(0, 4))));
+    }
+    groups_.push_back({ignores_case_, look_ahead});
+    ignores_case_ = ignores_case_ || ignores_case;
+    const size_t bytes = ignores_case ? 4 : next_is("(?") ? 3 : 1;
+    out_ += rest().substr(0, bytes);
+    at_ += bytes;
+    last_ = Last::kNothing;
+    previous_letter_ = '\0';
+    return {};
+  }
+
+  Status close_group() {
+    if (groups_.empty()) return refuse("an unescaped ')'");
+    ignores_case_ = groups_.back().ignores_case;
+    last_ = groups_.back().look_ahead ? Last::kLookAhead : Last::kGroup;
+    groups_.pop_back();
+    return copy_boundary(')');
+  }
+
+  Status alternative() {
+    last_ = Last::kNothing;
+    return copy_boundary('|');
+  }
+
+  Status copy_boundary(char c) {
+    out_ += c;
+    ++at_;
+    previous_letter_ = '\0';
+    return {};
+  }
+
+  Status quantifier() {
+    if (last_ == Last::kNothing || last_ == Last::kLookAhead) {
+      return refuse(fmt::format("the quantifier '{}' without a character before it", regex_[at_]));
+    }
+    if (last_ == Last::kGroup && regex_[at_] != '?') return refuse("a repeated group");
+    last_ = Last::kNothing;
+    previous_letter_ = '\0';
+    if (next_is("{")) return interval();
+    const size_t bytes = rest().size() > 1 && (regex_[at_ + 1] == '?' || regex_[at_ + 1] == '+');
+    out_ += rest().substr(0, 1 + bytes);
+    at_ += 1 + bytes;
+    return {};
+  }
+
+  // {n}, {n,} or {n,m} with nothing after it: Oniguruma reads "{n}?" and "{n,m}+" differently.
+  Status interval() {
+    size_t end = 1;
+    const auto digits = [this, &end] {
+      const size_t start = end;
+      while (end < rest().size() && is_digit(rest()[end])) ++end;
+      return end > start && end - start <= 4;
+    };
+    bool ok = digits();
+    if (ok && end < rest().size() && rest()[end] == ',') {
+      ++end;
+      ok = (end < rest().size() && rest()[end] == '}') || digits();
+    }
+    if (!ok || end >= rest().size() || rest()[end] != '}') return refuse("an unescaped '{'");
+    ++end;
+    if (rest().substr(end).starts_with("?") || rest().substr(end).starts_with("+")) {
+      return refuse("a lazy or possessive {n,m}");
+    }
+    out_ += rest().substr(0, end);
+    at_ += end;
+    return {};
+  }
+
+  std::string_view regex_;
+  size_t at_ = 0;
+  std::string out_;
+  std::vector<Group> groups_;
+  bool ignores_case_ = false;
+  Last last_ = Last::kNothing;
+  char previous_letter_ = '\0';  // lower case, only kept in (?i:..)
+};
+
+}  // namespace
+
+Result<std::string> to_pcre2_syntax(std::string_view regex) { return Translator(regex).run(); }
+
+}  // namespace wideep::tokenizer

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/pattern.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "formats/files.h"
+#include "formats/json_parse.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/pattern_syntax.h"
+#include "tokenizer/utf8.h"
+
+namespace wideep::tokenizer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> split(const Result<Pattern>& pattern, const std::string& text) {
+  EXPECT_TRUE(pattern.ok()) << pattern.status().message();
+  MatchScratch scratch;
+  std::vector<std::string_view> pieces;
+  if (pattern.ok()) pattern->split(text, &scratch, &pieces);
+  return {pieces.begin(), pieces.end()};
+}
+
+std::vector<std::string> split(std::string_view regex, const std::string& text) {
+  return split(Pattern::from_regex(regex), text);
+}
+
+TEST(PatternTest, IsolatesMatches) {
+  EXPECT_THAT(split("\\p{N}{1,3}", "in 2024!"), ElementsAre("in ", "202", "4", "!"));
+  EXPECT_THAT(split("b", "abba"), ElementsAre("a", "b", "b", "a"));
+  EXPECT_THAT(split("b", "xyz"), ElementsAre("xyz"));
+  EXPECT_THAT(split("b", ""), ElementsAre());
+  EXPECT_THAT(split(Pattern::from_literal("a.c"), "abca.c"), ElementsAre("abc", "a.c"));
+}
+
+TEST(PatternTest, LooksAheadNoFurtherThanThePiece) {
+  EXPECT_THAT(split("\\s+(?!\\S)|\\s+", "a   b  "), ElementsAre("a", "  ", " ", "b", "  "));
+}
+
+// The differences between Oniguruma and PCRE2 that are translated away.
+TEST(PatternTest, WhiteSpaceIsTheUnicodeProperty) {
+  EXPECT_THAT(split("\\s", "a\u180Eb"), ElementsAre("a\u180Eb"));  // PCRE2's own \s takes it
+  EXPECT_THAT(split("\\s", "a\u0085b\u000Bc\u3000"),
+              ElementsAre("a", "\u0085", "b", "\u000B", "c", "\u3000"));
+  EXPECT_THAT(split("[^\\s]+", "a\u2028b\u200Bc"), ElementsAre("a", "\u2028", "b\u200Bc"));
+}
+
+TEST(PatternTest, IgnoresCaseBeyondAscii) {
+  EXPECT_THAT(split("(?i:'s|'k)", "'S'\u017F'\u212A's"),
+              ElementsAre("'S", "'\u017F", "'\u212A", "'s"));
+  EXPECT_THAT(split("(?i:'s)|x", "'SXx"), ElementsAre("'S", "X", "x"));
+}
+
+std::vector<char32_t> matched_ranges(const Pattern& pattern) {
+  std::string text;
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (c < 0xD800 || c >= 0xE000) append_utf8(c, &text);
+  }
+  MatchScratch scratch;
+  std::vector<std::string_view> pieces;
+  pattern.split(text, &scratch, &pieces);
+  std::vector<char32_t> ranges;
+  for (const std::string_view piece : pieces) {
+    // Matches are single code points; so may be a gap, which does not match by itself.
+    std::vector<std::string_view> again;
+    if (piece.size() > 4 || piece.size() != first_unit(piece).bytes) continue;
+    pattern.split(std::string(piece) + "\x01", &scratch, &again);
+    if (again.size() != 2) continue;
+    const char32_t c = first_code_point(piece);
+    if (!ranges.empty() && ranges.back() + 1 == c) {
+      ranges.back() = c;
+    } else {
+      ranges.insert(ranges.end(), {c, c});
+    }
+  }
+  return ranges;
+}
+
+// Every code point in every category, against the library's tables.
+TEST(PatternTest, CategoriesAreOnigurumas) {
+  const auto text =
+      formats::read_file(WIDEEP_SOURCE_DIR "/tests/golden/tokenizers/categories.json");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  const auto categories = formats::parse_json(*text, "categories.json");
+  ASSERT_TRUE(categories.ok()) << categories.status().message();
+  ASSERT_EQ(categories->size(), 28u);
+  for (const auto& [name, expected] : categories->items()) {
+    const Result<Pattern> pattern = Pattern::from_regex("\\p{" + name + "}");
+    ASSERT_TRUE(pattern.ok()) << pattern.status().message();
+    const auto ranges = expected.get<std::vector<uint32_t>>();
+    EXPECT_EQ(matched_ranges(*pattern), std::vector<char32_t>(ranges.begin(), ranges.end()))
+        << name;
+  }
+}
+
+TEST(PatternTest, NegatedCategoryIsTheComplement) {
+  // U+16D40 is a letter of Unicode 16.
+  EXPECT_THAT(split("\\P{L}+", "ab12\U00016D40.c"),
+              ElementsAre("ab", "12", "\U00016D40", ".", "c"));
+  EXPECT_THAT(split("[^\\p{L}]+", "1\U00016D40."), ElementsAre("1", "\U00016D40", "."));
+}
+
+TEST(PatternTest, VeryLongRunsMatchWhole) {
+  const std::string spaces(3'000'000, ' ');
+  EXPECT_EQ(split("\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", spaces + "x").size(), 3u);
+  EXPECT_EQ(split("[^\\r\\n\\p{L}\\p{N}]?\\p{L}+", std::string(3'000'000, 'a')).size(), 1u);
+}
+
+struct Refusal {
+  const char* regex;
+  const char* reason;
+};
+
+class RefusedPatternTest : public testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedPatternTest, NamesTheReason) {
+  const Result<Pattern> pattern = Pattern::from_regex(GetParam().regex);
+  ASSERT_FALSE(pattern.ok());
+  EXPECT_EQ(pattern.status().code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(pattern.status().message(), HasSubstr(GetParam().reason));
+  EXPECT_EQ(pattern.status().message().find('\n'), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Patterns, RefusedPatternTest,
+    testing::Values(Refusal{"^a", "the anchor '^' at byte 0"}, Refusal{"a$", "the anchor '$'"},
+                    Refusal{"\\w+", "the escape '\\w'"}, Refusal{"\\d", "the escape '\\d'"},
+                    Refusal{"\\h", "the escape '\\h'"}, Refusal{"\\", "the escape '\\'"},
+                    Refusal{"(a)\\1", "the escape '\\1'"}, Refusal{"\\p{Han}", "'\\p{Han}'"},
+                    Refusal{"\\p{Mn}", "'\\p{Mn}'"}, Refusal{"\\p{^L}", "'\\p{^L}'"},
+                    Refusal{"\\p{L", "the property"}, Refusal{"[a&&b]", "'&&'"},
+                    Refusal{"[[:alpha:]]", "nested class"}, Refusal{"[]a]", "an empty class"},
+                    Refusal{"[a", "a class without ']'"}, Refusal{"[\\P{L}a]", "inside a class"},
+                    Refusal{"[\\p{L}-a]", "no range"}, Refusal{"[a-\\s]", "no range"},
+                    Refusal{"(a", "a group without ')'"}, Refusal{"a)", "an unescaped ')'"},
+                    Refusal{"(?<=a)b", "the group '(?<='"}, Refusal{"(?>a)", "the group '(?>a'"},
+                    Refusal{"(*FAIL)", "the group '(*FA'"}, Refusal{"(?i)a", "the group '(?i)'"},
+                    Refusal{"(?:ab)+", "a repeated group"}, Refusal{"(?!a)?b", "the quantifier"},
+                    Refusal{"*a", "the quantifier '*'"}, Refusal{"a**", "the quantifier '*'"},
+                    Refusal{"a{1,2}+", "possessive {n,m}"}, Refusal{"a{,2}", "an unescaped '{'"},
+                    Refusal{"a{", "an unescaped '{'"}, Refusal{"(?i:ss)", "the letter pair 'ss'"},
+                    Refusal{"(?i:a|Fi)", "the letter pair 'fi'"},
+                    Refusal{"(?i:\u00E4)", "beyond ASCII in (?i:..)"},
+                    Refusal{"(?i:\\p{Lu})", "a property in (?i:..)"},
+                    Refusal{"(?i:[^s])", "a negated class in (?i:..)"},
+                    Refusal{"a{3,1}", "is wrong near its byte"}, Refusal{"a*", "the empty text"},
+                    Refusal{"", "the empty text"}, Refusal{"a|", "the empty text"}));
+
+TEST(PatternTest, RefusesAnEmptyLiteral) {
+  const Result<Pattern> pattern = Pattern::from_literal("");
+  ASSERT_FALSE(pattern.ok());
+  EXPECT_THAT(pattern.status().message(), HasSubstr("the empty text"));
+}
+
+TEST(PatternSyntaxTest, TakesTheExpressionsInUse) {
+  const std::vector<std::string> regexes = {
+      // Llama 3 and Qwen; o200k (gpt-oss); cl100k with possessive quantifiers
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+      R"((?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}|\s+)",
+      R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[-a-z-]+|[^-]x)"};
+  for (const std::string& regex : regexes) {
+    const Result<Pattern> pattern = Pattern::from_regex(regex);
+    EXPECT_TRUE(pattern.ok()) << pattern.status().message();
+  }
+}
+
+TEST(NormalizerTest, ComposesByTheTablesOfUnicode9) {
+  EXPECT_EQ(to_nfc("e\u0301 \u212B"), "\u00E9 \u00C5");
+  EXPECT_EQ(to_nfc("\u1112\u1161\u11AB"), "\uD55C");
+  EXPECT_EQ(to_nfc("\u0958"), "\u0915\u093C");                        // a composition exclusion
+  EXPECT_EQ(to_nfc("a\u0301\u0316"), "\u00E1\u0316");                 // below moves out of the way
+  EXPECT_EQ(to_nfc("a\u0316\u1DFA"), "a\u0316\u1DFA");                // newer: stays where it is
+  EXPECT_EQ(to_nfc("\U00011935\U00011930"), "\U00011935\U00011930");  // newer: not composed
+}
+
+}  // namespace
+}  // namespace wideep::tokenizer

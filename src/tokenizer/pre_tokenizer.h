@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tokenizer/pattern.h"
+#include "wideep/status.h"
+
+namespace wideep::tokenizer {
+
+// Memory for one text; the pieces are views into it or into the text.
+class PreTokenizerScratch {
+  friend class PreTokenizer;
+  MatchScratch match_;
+  std::vector<std::string_view> pieces_;
+  std::vector<std::string_view> next_;
+  std::deque<std::string> prefixed_;  // pieces that got a space in front; a deque, so they stay put
+};
+
+// Cuts a text into the words that byte-pair encoding sees: one pattern after the other, each on
+// every piece that the one before left (a look-ahead does not see past the end of its piece).
+// Thread safety: constant after construction; a scratch belongs to one thread.
+class PreTokenizer {
+ public:
+  // GPT-2's pattern, which a ByteLevel pre-tokenizer applies when its use_regex is true.
+  static Result<Pattern> gpt2_pattern();
+
+  void add(Pattern pattern) { steps_.emplace_back(std::move(pattern)); }
+
+  // A space in front of each piece that does not start with one, before the pattern that is added
+  // next or, after the last pattern, before encoding.
+  void add_prefix_space() { steps_.emplace_back(std::nullopt); }
+
+  // The words of `text`, valid until the next call with this scratch; none is empty.
+  // REQUIRES: `text` is valid UTF-8 and outlives them.
+  const std::vector<std::string_view>& split(std::string_view text,
+                                             PreTokenizerScratch* scratch) const;
+
+ private:
+  std::vector<std::optional<Pattern>> steps_;  // without a pattern: put a space in front
+};
+
+}  // namespace wideep::tokenizer

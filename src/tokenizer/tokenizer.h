@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Text to token ids and back, as a Hugging Face tokenizer.json says.
+//
+//   WIDEEP_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::read("models/qwen3"));
+//   std::vector<int32_t> ids = tokenizer.encode("Hello, world");
+//   std::string text = tokenizer.decode(ids);
+//
+// Byte-level BPE with the steps that today's MoE checkpoints use (Qwen3, DeepSeek-V3, GLM, gpt-oss;
+// the readers' headers list them). The ids and texts are those of the `tokenizers` library, and a
+// file that asks for anything else is refused when read, naming the key. Only tokenizer.json
+// counts: tokenizer_config.json (add_bos_token and the like) is not looked at.
+//
+// The library takes Python strings. Bytes that are no UTF-8 become U+FFFD here, as with Python's
+// bytes.decode(errors="replace"), both in texts to encode and in decoded bytes.
+//
+// Thread safety: constant after reading; encode and decode may be called from any thread. Copies
+// are cheap and share their tables.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "wideep/status.h"
+
+namespace wideep::tokenizer {
+
+struct TokenizerParts;
+
+class Tokenizer {
+ public:
+  // Reads "<path>/tokenizer.json", or `path` itself where it is no directory.
+  // Errors: see parse; a missing or unreadable file is invalid input as well.
+  static Result<Tokenizer> read(const std::string& path);
+
+  // Reads the text of a tokenizer.json; `name` stands for the file in messages.
+  // Errors (invalid input), one line naming the key: not JSON, an unknown or unsupported setting,
+  // a vocabulary without all 256 bytes, tokens or ids that appear twice, merges of unknown tokens,
+  // ids of added tokens that the tokenizers library would not give them.
+  static Result<Tokenizer> parse(std::string_view text, const std::string& name);
+
+  // The ids of a text, any bytes. Added tokens in the text are recognised, special ones included.
+  // add_special_tokens: also put those around it that the file's TemplateProcessing names.
+  // REQUIRES: below 2 GiB.
+  std::vector<int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
+
+  // The text of ids: always valid UTF-8. Ids without a token are left out, as are special tokens
+  // unless skip_special_tokens is false.
+  std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
+
+  // The bytes that one id adds to a text, before UTF-8 is looked at; "" for an id without a token.
+  // Valid as long as a copy of the tokenizer lives.
+  std::string_view bytes(int32_t id) const;
+
+  std::optional<int32_t> token_to_id(std::string_view token) const;  // as written in the file
+  std::string_view id_to_token(int32_t id) const;                    // "" when there is none
+  bool is_special(int32_t id) const;
+
+  // The number of tokens, added ones included; and the greatest id + 1, which may be more (ids may
+  // have holes): a model needs that many rows in its embedding.
+  size_t vocab_size() const;
+  int32_t id_limit() const;
+
+ private:
+  explicit Tokenizer(std::shared_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
+
+  std::shared_ptr<const TokenizerParts> parts_;
+};
+
+}  // namespace wideep::tokenizer

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/tokenizer_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/printable.h"
+#include "base/try.h"
+#include "formats/json_parse.h"
+#include "tokenizer/component.h"
+#include "tokenizer/model_reader.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/pipeline_reader.h"
+
+namespace wideep::tokenizer {
+namespace {
+
+// The list "added_tokens". The tokenizers library does not believe the ids in it: a token that the
+// model has keeps the model's id, the others are numbered in their order, from the number of the
+// model's tokens on. Where the file says otherwise, the two readings of it would differ.
+class AddedTokenReader {
+ public:
+  AddedTokenReader(const Component& root, bool nfc, Vocabulary* vocabulary)
+      : root_(root),
+        nfc_(nfc),
+        vocabulary_(vocabulary),
+        num_model_tokens_(static_cast<int64_t>(vocabulary->size())) {}
+
+  std::vector<AddedToken> read() {
+    if (!root_.has("added_tokens")) return {};
+    for (const Component& entry : root_.children("added_tokens")) {
+      if (root_.ok()) read_token(entry);
+    }
+    return std::move(tokens_);
+  }
+
+ private:
+  void read_token(const Component& entry) {
+    const formats::JsonObject& object = entry.object();
+    entry.allow_keys({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+    AddedToken token{
+        .id = static_cast<int32_t>(object.integer("id", {.min = 0, .max = kMaxTokenId})),
+        .content = object.string("content"),
+        .single_word = object.boolean("single_word"),
+        .lstrip = object.boolean("lstrip"),
+        .rstrip = object.boolean("rstrip"),
+        .normalized = object.boolean("normalized"),
+        .special = object.boolean("special")};
+    if (entry.ok()) check_content(entry, token);
+    if (entry.ok()) number(entry, token);
+    if (!entry.ok()) return;
+    if (token.special) vocabulary_->mark_special(token.id);
+    tokens_.push_back(std::move(token));
+  }
+
+  void check_content(const Component& entry, const AddedToken& token) {
+    const std::string shown = base::printable(token.content, 60);
+    if (token.content.empty()) entry.complain_at("content", "empty");
+    for (const AddedToken& other : tokens_) {
+      if (other.content != token.content) continue;
+      entry.complain_at("content", fmt::format("token '{}' is added twice", shown));
+    }
+    if (token.normalized && nfc_ && to_nfc(token.content) != token.content) {
+      entry.complain_at("content",
+                        fmt::format("the normalizer changes '{}'; not supported with normalized: "
+                                    "true",
+                                    shown));
+    }
+  }
+
+  // Gives the token its id in the vocabulary, which has to be the one in the file.
+  void number(const Component& entry, const AddedToken& token) {
+    const std::optional<int32_t> in_model = vocabulary_->find(token.content);
+    const int64_t expected = in_model ? *in_model : next_id();
+    if (token.id != expected) {
+      entry.complain_at(
+          "id", fmt::format("token '{}' has id {}, expected {}: {}",
+                            base::printable(token.content, 60), token.id, expected,
+                            in_model ? "its id in model.vocab"
+                                     : "ids of added tokens follow those of model.vocab in their "
+                                       "order, without holes"));
+      return;
+    }
+    greatest_id_ = std::max<int64_t>(greatest_id_, token.id);
+    if (in_model) return;
+    const Status status = vocabulary_->add(token.content, token.id, Origin::kAdded);
+    if (!status.ok()) entry.complain_at("id", status.message());
+  }
+
+  int64_t next_id() const { return std::max(greatest_id_ + 1, num_model_tokens_); }
+
+  const Component& root_;
+  bool nfc_;
+  Vocabulary* vocabulary_;
+  int64_t num_model_tokens_;
+  int64_t greatest_id_ = -1;  // of the added tokens so far
+  std::vector<AddedToken> tokens_;
+};
+
+void check_root(const Component& root) {
+  root.allow_keys({"version", "truncation", "padding", "added_tokens", "normalizer",
+                   "pre_tokenizer", "post_processor", "decoder", "model"});
+  root.expect(root.object().string_or("version", "1.0") == "1.0", "version", "'1.0'");
+  root.expect(!root.has("truncation"), "truncation", "null");
+  root.expect(!root.has("padding"), "padding", "null");
+}
+
+// Special tokens first: of tokens that normalise to the same text, the first counts.
+AddedTokenFinder finder_of(const std::vector<AddedToken>& tokens, bool normalized) {
+  std::vector<AddedToken> selected;
+  for (const bool special : {true, false}) {
+    for (const AddedToken& token : tokens) {
+      if (token.normalized == normalized && token.special == special) selected.push_back(token);
+    }
+  }
+  return AddedTokenFinder(std::move(selected));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
+                                                         const std::string& name) {
+  WIDEEP_TRY_ASSIGN(const nlohmann::json json, formats::parse_json(text, name));
+  if (!json.is_object()) {
+    return invalid_input(
+        fmt::format("{}: expected an object, found {}", name, formats::describe(json)));
+  }
+  formats::Complaint complaint(name);
+  const Component root(&json, "", &complaint);
+  check_root(root);
+  WIDEEP_TRY(root.status());
+  WIDEEP_TRY_ASSIGN(BpeModel model, read_model(root.child("model")));
+  const bool nfc = read_normalizer(root);
+  WIDEEP_TRY(root.status());
+  const std::vector<AddedToken> added = AddedTokenReader(root, nfc, &model.vocabulary).read();
+  WIDEEP_TRY(root.status());
+  PreTokenizer pre_tokenizer = read_pre_tokenizer(root);
+  PostProcessor post_processor = read_post_processor(root, model.vocabulary);
+  check_decoder(root);
+  WIDEEP_TRY(root.status());
+  return std::make_shared<const TokenizerParts>(
+      TokenizerParts{.added_as_written = finder_of(added, false),
+                     .nfc = nfc,
+                     .added_normalized = finder_of(added, true),
+                     .pre_tokenizer = std::move(pre_tokenizer),
+                     .ignore_merges = model.ignore_merges,
+                     .bpe = std::move(model.bpe),
+                     .post_processor = std::move(post_processor),
+                     .vocabulary = std::move(model.vocabulary)});
+}
+
+}  // namespace wideep::tokenizer

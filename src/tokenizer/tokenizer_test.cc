@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "formats/files.h"
+#include "tokenizer/small_tokenizer.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace wideep::tokenizer {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Tokenizer small() {
+  Result<Tokenizer> tokenizer = Tokenizer::parse(small_tokenizer_json().dump(), "small");
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  return *tokenizer;
+}
+
+TEST(TokenizerTest, EncodesAndDecodes) {
+  const Tokenizer tokenizer = small();
+  EXPECT_THAT(tokenizer.encode("the thin<eos>"), ElementsAre(257, ' ', 256, 258, 264));
+  EXPECT_THAT(tokenizer.encode(""), ElementsAre());
+  const std::vector<int32_t> ids = {257, 264, 262, 265, 99999, -1};
+  EXPECT_EQ(tokenizer.decode(ids), "the the<think>");
+  EXPECT_EQ(tokenizer.decode(ids, false), "the<eos> the<think>");
+}
+
+TEST(TokenizerTest, KnowsItsTokens) {
+  const Tokenizer tokenizer = small();
+  EXPECT_EQ(tokenizer.vocab_size(), 266u);
+  EXPECT_EQ(tokenizer.id_limit(), 266);
+  EXPECT_EQ(tokenizer.token_to_id("Ġthe"), 262);
+  EXPECT_EQ(tokenizer.token_to_id("<eos>"), 264);
+  EXPECT_EQ(tokenizer.token_to_id("nothing"), std::nullopt);
+  EXPECT_EQ(tokenizer.id_to_token(262), "Ġthe");
+  EXPECT_EQ(tokenizer.bytes(262), " the");
+  EXPECT_EQ(tokenizer.id_to_token(266), "");
+  EXPECT_EQ(tokenizer.bytes(-5), "");
+  EXPECT_TRUE(tokenizer.is_special(264));
+  EXPECT_FALSE(tokenizer.is_special(265));
+}
+
+TEST(TokenizerTest, HolesBetweenIdsAreFine) {
+  json value = small_tokenizer_json();
+  value["model"]["vocab"]["unused"] = 1000;
+  value["added_tokens"][0]["id"] = 265;  // the library counts tokens, not ids
+  value["added_tokens"][1]["id"] = 266;
+  const Result<Tokenizer> tokenizer = Tokenizer::parse(value.dump(), "holes");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_EQ(tokenizer->vocab_size(), 267u);
+  EXPECT_EQ(tokenizer->id_limit(), 1001);
+  EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{265 + 100, 't'}), "t");
+}
+
+TEST(TokenizerTest, TakesAnAddedTokenOfTheModel) {
+  json value = small_tokenizer_json();
+  value["added_tokens"].push_back(value["added_tokens"][1]);
+  value["added_tokens"][2]["content"] = "in";
+  value["added_tokens"][2]["id"] = 258;
+  const Result<Tokenizer> tokenizer = Tokenizer::parse(value.dump(), "in");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_EQ(tokenizer->vocab_size(), 266u);
+}
+
+TEST(TokenizerTest, ThreadsMayShareOne) {
+  const Tokenizer tokenizer = small();
+  const std::string text = "the thinner <think> the 12 three's \u00E9";
+  const std::vector<int32_t> expected = tokenizer.encode(text);
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4);
+  for (int& mistakes : wrong) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        const Tokenizer copy = tokenizer;
+        mistakes += copy.encode(text) != expected || copy.decode(expected) != text;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(wrong, testing::Each(0));
+}
+
+TEST(StreamDecoderTest, KeepsBackUnfinishedCharacters) {
+  StreamDecoder decoder(small());
+  EXPECT_EQ(decoder.push('a'), "a");
+  EXPECT_EQ(decoder.push(0xE4), "");
+  EXPECT_EQ(decoder.push(0xB8), "");
+  EXPECT_EQ(decoder.push(264), "");  // a special token is left out, whatever stands before it
+  EXPECT_EQ(decoder.push(0xAD), "\u4E2D");
+  EXPECT_EQ(decoder.push(0xF0), "");
+  EXPECT_EQ(decoder.push('b'), "\uFFFDb");
+  EXPECT_EQ(decoder.push(0xF0), "");
+  EXPECT_EQ(decoder.push(0x9F), "");
+  EXPECT_EQ(decoder.flush(), "\uFFFD");
+  EXPECT_EQ(decoder.flush(), "");
+  EXPECT_EQ(decoder.push('c'), "c");
+}
+
+TEST(TokenizerReadTest, TakesAFolderOrAFile) {
+  const std::string folder = testing::TempDir();
+  ASSERT_TRUE(formats::write_file(folder + "/tokenizer.json", small_tokenizer_json().dump()).ok());
+  EXPECT_TRUE(Tokenizer::read(folder).ok());
+  EXPECT_TRUE(Tokenizer::read(folder + "/tokenizer.json").ok());
+}
+
+TEST(TokenizerReadTest, NamesAMissingFile) {
+  const Result<Tokenizer> tokenizer = Tokenizer::read("/nowhere/model");
+  ASSERT_FALSE(tokenizer.ok());
+  EXPECT_EQ(tokenizer.status().code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(tokenizer.status().message(), HasSubstr("/nowhere/model"));
+}
+
+void expect_refused(const std::string& text, const std::string& message) {
+  const Result<Tokenizer> tokenizer = Tokenizer::parse(text, "t.json");
+  ASSERT_FALSE(tokenizer.ok()) << message;
+  EXPECT_EQ(tokenizer.status().code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(tokenizer.status().message(), testing::StartsWith("t.json:"));
+  EXPECT_THAT(tokenizer.status().message(), HasSubstr(message));
+  EXPECT_EQ(tokenizer.status().message().find('\n'), std::string::npos);
+}
+
+TEST(TokenizerParseTest, RefusesTruncatedJson) {
+  const std::string text = small_tokenizer_json().dump();
+  for (size_t size = 0; size < text.size(); size += 97) {
+    expect_refused(text.substr(0, size), "not valid JSON");
+  }
+  expect_refused("[]", "expected an object");
+}
+
+// A change to a good file, and what its refusal says.
+struct Change {
+  const char* name;
+  std::function<void(json&)> apply;
+  const char* message;
+};
+
+// Sets the value at a JSON pointer.
+std::function<void(json&)> set(const char* pointer, json value) {
+  return [=](json& root) { root[json::json_pointer(pointer)] = value; };
+}
+
+std::function<void(json&)> erase(const char* parent, const char* key) {
+  return [=](json& root) { root[json::json_pointer(parent)].erase(key); };
+}
+
+class RefusedTokenizerTest : public testing::TestWithParam<Change> {};
+
+TEST_P(RefusedTokenizerTest, NamesKeyAndReason) {
+  json value = small_tokenizer_json();
+  GetParam().apply(value);
+  expect_refused(value.dump(), GetParam().message);
+}
+
+std::string change_name(const testing::TestParamInfo<Change>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(
+    Root, RefusedTokenizerTest,
+    testing::Values(
+        Change{"Key", set("/normaliser", nullptr), "normaliser: unknown key; did you mean"},
+        Change{"Version", set("/version", "2.0"), "version: '2.0' is not supported"},
+        Change{"Truncation", set("/truncation", json::object()), "truncation: an object is not"},
+        Change{"Padding", set("/padding", json::object()), "padding: an object is not"},
+        Change{"NoModel", erase("", "model"), "model: missing"}),
+    change_name);
+
+INSTANTIATE_TEST_SUITE_P(
+    Model, RefusedTokenizerTest,
+    testing::Values(
+        Change{"Type", set("/model/type", "Unigram"), "model.type: 'Unigram' is not supported"},
+        Change{"NoType", erase("/model", "type"), "model.type: missing"},
+        Change{"Key", set("/model/cache", 1), "model.cache: unknown key"},
+        Change{"Dropout", set("/model/dropout", 0.1), "model.dropout: 0.1 is not supported"},
+        Change{"Prefix", set("/model/continuing_subword_prefix", "##"), "'##' is not supported"},
+        Change{"Suffix", set("/model/end_of_word_suffix", "</w>"), "'</w>' is not supported"},
+        Change{"NoVocab", erase("/model", "vocab"), "model.vocab: missing"},
+        Change{"VocabList", set("/model/vocab", json::array()), "model.vocab: expected an object"},
+        Change{"NoByte", erase("/model/vocab", "A"), "no token for the byte 0x41 ('A')"},
+        Change{"NoMerges", erase("/model", "merges"), "model.merges: expected a list"},
+        Change{"IdText", set("/model/vocab/x", "1"), "token 'x' has id '1'; expected an integer"},
+        Change{"IdFraction", set("/model/vocab/x", 1.5), "token 'x' has id 1.5"},
+        Change{"IdNegative", set("/model/vocab/x", -1), "token 'x' has id -1; expected 0 to"},
+        Change{"IdHuge", set("/model/vocab/x", 1 << 24), "expected 0 to 16777215"},
+        Change{"IdBeyond", set("/model/vocab/x", ~uint64_t{0}), "expected an integer"},
+        Change{"IdTwice", set("/model/vocab/the", 'a'), "both have id 97"},
+        Change{"EmptyToken", [](json& root) { root["model"]["vocab"][""] = 999; }, "empty token"},
+        Change{"MergeOfNothing", set("/model/merges/2", "i Zzz"),
+               "model.merges[2]: token 'Zzz' is not in model.vocab"},
+        Change{"MergeToNothing", set("/model/merges/2", "e i"), "merges[2]: token 'ei' is not in"},
+        Change{"MergeOfThree", set("/model/merges/0", "a b c"), "merges[0]: expected two tokens"},
+        Change{"MergeNumber", set("/model/merges/1", 5), "merges[1]: expected two tokens"},
+        Change{"MergeList", set("/model/merges/1", json{"a", 1}), "merges[1]: expected two"}),
+    change_name);
+
+INSTANTIATE_TEST_SUITE_P(
+    AddedTokens, RefusedTokenizerTest,
+    testing::Values(
+        Change{"NoList", set("/added_tokens", 5), "added_tokens: expected a list of objects"},
+        Change{"NoObject", set("/added_tokens/0", "x"), "added_tokens[0]: expected an object"},
+        Change{"Key", set("/added_tokens/0/stripped", true), "added_tokens[0].stripped: unknown"},
+        Change{"NoFlag", erase("/added_tokens/0", "special"), "added_tokens[0].special: missing"},
+        Change{"Empty", set("/added_tokens/0/content", ""), "added_tokens[0].content: empty"},
+        Change{"Hole", set("/added_tokens/1/id", 300), "token '<think>' has id 300, expected 265"},
+        Change{"IdTwice", set("/added_tokens/1/id", 264), "has id 264, expected 265"},
+        Change{"IdRange", set("/added_tokens/1/id", -3), "added_tokens[1].id: expected"},
+        Change{"Twice", set("/added_tokens/1/content", "<eos>"), "'<eos>' is added twice"},
+        Change{"OtherId", set("/added_tokens/1/content", "in"),
+               "has id 265, expected 258: its id in model.vocab"},
+        Change{"IdTaken",
+               [](json& root) {
+                 root["model"]["vocab"]["unused"] = 265;
+                 root["added_tokens"][0]["id"] = 265;
+               },
+               "tokens 'unused' and '<eos>' both have id 265"},
+        Change{"Normalized",
+               [](json& root) {
+                 root["normalizer"] = {{"type", "NFC"}};
+                 root["added_tokens"][0]["normalized"] = true;
+                 root["added_tokens"][0]["content"] = "e\u0301";
+               },
+               "added_tokens[0].content: the normalizer changes"}),
+    change_name);
+
+json sequence(const char* list, json steps) { return {{"type", "Sequence"}, {list, steps}}; }
+
+json split_step(json pattern, const char* behavior = "Isolated", bool invert = false) {
+  return {{"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", invert}};
+}
+
+std::function<void(json&)> before_byte_level(json step) {
+  return [=](json& root) {
+    root["pre_tokenizer"] = sequence("pretokenizers", {step, root["pre_tokenizer"]});
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Steps, RefusedTokenizerTest,
+    testing::Values(
+        Change{"Normalizer", set("/normalizer", json{{"type", "NFKC"}}),
+               "normalizer.type: 'NFKC' is not supported; expected 'NFC'"},
+        Change{"NormalizerInside",
+               set("/normalizer", sequence("normalizers", json::array({{{"type", "Strip"}}}))),
+               "normalizer.normalizers[0].type: 'Strip'"},
+        Change{"NoPreTokenizer", set("/pre_tokenizer", nullptr), "pre_tokenizer: null is not"},
+        Change{"PreTokenizer", set("/pre_tokenizer/type", "Metaspace"),
+               "pre_tokenizer.type: 'Metaspace' is not supported"},
+        Change{"PreTokenizerFlag", erase("/pre_tokenizer", "add_prefix_space"),
+               "pre_tokenizer.add_prefix_space: missing"},
+        Change{"Digits", before_byte_level({{"type", "Digits"}}),
+               "pre_tokenizer.pretokenizers[0].type: 'Digits' is not supported"},
+        Change{"TwoByteLevels", before_byte_level(small_tokenizer_json()["pre_tokenizer"]),
+               "pretokenizers[0].type: 'ByteLevel' is not supported; expected 'Split' steps and"},
+        Change{"Behavior", before_byte_level(split_step({{"Regex", "a"}}, "Removed")),
+               "pretokenizers[0].behavior: 'Removed' is not supported; expected 'Isolated'"},
+        Change{"Invert", before_byte_level(split_step({{"Regex", "a"}}, "Isolated", true)),
+               "pretokenizers[0].invert: true is not supported"},
+        Change{"Pattern", before_byte_level(split_step({{"Regex", "\\w+"}})),
+               "pattern.Regex: the escape '\\w' at byte 0"},
+        Change{"NoPattern", before_byte_level(split_step(json::object())),
+               "pattern: expected one of the keys 'Regex' and 'String'"},
+        Change{"EmptyString", before_byte_level(split_step({{"String", ""}})),
+               "pattern.String: the pattern '' matches the empty text"},
+        Change{"PostProcessor", set("/post_processor", json{{"type", "BertProcessing"}}),
+               "post_processor.type: 'BertProcessing' is not supported"},
+        Change{"NoDecoder", set("/decoder", nullptr), "decoder: null is not supported"},
+        Change{"Decoder", set("/decoder/type", "Metaspace"), "decoder.type: 'Metaspace' is not"}),
+    change_name);
+
+json template_step(json single, json ids = {264}) {
+  return {{"type", "TemplateProcessing"},
+          {"single", single},
+          {"pair", json::array()},
+          {"special_tokens", {{"<eos>", {{"id", "<eos>"}, {"ids", ids}, {"tokens", {"<eos>"}}}}}}};
+}
+
+const json kText = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+const json kEos = {{"SpecialToken", {{"id", "<eos>"}, {"type_id", 0}}}};
+const json kBos = {{"SpecialToken", {{"id", "<bos>"}, {"type_id", 0}}}};
+
+TEST(TokenizerParseTest, PutsTheTemplateAround) {
+  json value = small_tokenizer_json();
+  value["post_processor"] = template_step({kEos, kText, kEos, kEos});
+  const Result<Tokenizer> tokenizer = Tokenizer::parse(value.dump(), "template");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_THAT(tokenizer->encode("x"), ElementsAre(264, 'x', 264, 264));
+  EXPECT_THAT(tokenizer->encode("x", false), ElementsAre('x'));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Template, RefusedTokenizerTest,
+    testing::Values(Change{"NoText", set("/post_processor", template_step(json::array({kEos}))),
+                           "post_processor.single: expected the sequence once, found it 0 times"},
+                    Change{"TextTwice", set("/post_processor", template_step({kText, kText})),
+                           "found it 2"},
+                    Change{"Unlisted", set("/post_processor", template_step({kBos, kText})),
+                           "post_processor.special_tokens.<bos>: missing"},
+                    Change{"NoSuchId", set("/post_processor", template_step({kEos, kText}, {5000})),
+                           "special_tokens.<eos>.ids: the tokenizer has no token with id 5000"},
+                    Change{"Text", set("/post_processor", template_step("$A <eos>")),
+                           "post_processor.single: expected a list of objects"}),
+    change_name);
+
+}  // namespace
+}  // namespace wideep::tokenizer

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Token <-> id, and the bytes that each token stands for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "wideep/status.h"
+
+namespace wideep::tokenizer {
+
+// The greatest id a tokenizer may have: tables are indexed by id, so a stray large id would cost
+// gigabytes. Sixteen million is fifty times the largest vocabulary in use.
+inline constexpr int32_t kMaxTokenId = (1 << 24) - 1;
+
+// Where a token comes from: words become tokens of the model only.
+enum class Origin { kModel, kAdded };
+
+// Ids may have holes. Thread safety: as a plain value.
+class Vocabulary {
+ public:
+  // Errors (invalid input): the token or the id is taken, the id is out of [0, kMaxTokenId], or the
+  // token is empty.
+  Status add(std::string_view token, int64_t id, Origin origin);
+
+  void mark_special(int32_t id) { entries_[static_cast<size_t>(id)].special = true; }
+
+  std::optional<int32_t> find(std::string_view token) const;
+  bool has(int64_t id) const;
+
+  // Of ids that the vocabulary has not: "", "" and false.
+  std::string_view token(int32_t id) const;
+  std::string_view bytes(int32_t id) const;
+  // Where the id comes from. REQUIRES: has(id).
+  Origin origin(int32_t id) const { return entry(id).origin; }
+  bool is_special(int32_t id) const { return has(id) && entry(id).special; }
+
+  size_t size() const { return ids_.size(); }
+  int32_t id_limit() const { return static_cast<int32_t>(entries_.size()); }
+
+ private:
+  struct Entry {
+    std::string token;  // as written in the file; empty: no such id
+    std::string bytes;
+    Origin origin = Origin::kModel;
+    bool special = false;
+  };
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
+  const Entry& entry(int32_t id) const { return entries_[static_cast<size_t>(id)]; }
+
+  std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> ids_;
+  std::vector<Entry> entries_;  // by id
+};
+
+}  // namespace wideep::tokenizer
