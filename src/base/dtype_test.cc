@@ -21,7 +21,9 @@ TEST(Bf16, RoundsToNearestEven) {
 TEST(Bf16, EveryValueSurvivesTheRoundTrip) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const float value = std::bit_cast<float>(bits << 16);
-    if (!std::isnan(value)) ASSERT_EQ(Bf16(value).bits, bits);
+    if (!std::isnan(value)) {
+      ASSERT_EQ(Bf16(value).bits, bits);
+    }
   }
 }
 

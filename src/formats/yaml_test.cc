@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/yaml.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/scratch_directory.h"
 #include "formats/yaml_parse.h"
@@ -229,10 +231,8 @@ TEST(YamlSyntax, AliasesMeanTheirAnchors) {
 TEST(YamlSyntax, BoundsTheExpansionOfAliases) {
   std::string text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 12; ++i) {
-    const std::string before = "*a" + std::to_string(i - 1);
-    text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + before;
-    for (int j = 1; j < 10; ++j) text += ", " + before;
-    text += "]\n";
+    const std::vector<std::string> ten(10, fmt::format("*a{}", i - 1));
+    text += fmt::format("a{}: &a{} [{}]\n", i, i, fmt::join(ten, ", "));
   }
   EXPECT_THAT(parse_error_of(text), HasSubstr("more than 4000000 values"));
 }
