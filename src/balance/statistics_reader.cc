@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 
+#include "base/printable.h"
 #include "base/try.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
@@ -102,8 +103,8 @@ Result<RankTensors> index_tensors(const SafetensorsFile& file, int num_experts) 
   for (const auto& [name, tensor] : file.tensors()) {
     const std::optional<IterationLayer> key = parse_key(name);
     if (!key) {
-      return invalid_input(
-          fmt::format("{}: tensor {}: expected a name \"<iteration>_<layer>\"", file.path(), name));
+      return invalid_input(fmt::format("{}: tensor {}: expected a name \"<iteration>_<layer>\"",
+                                       file.path(), base::printable(name)));
     }
     WIDEEP_TRY(check_tensor(file, name, tensor, num_experts));
     if (!tensors.emplace(*key, &tensor).second) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/printable.h"
 #include "base/try.h"
 #include "formats/files.h"
 #include "formats/yaml.h"
@@ -40,7 +41,8 @@ std::string take_word(YamlMap& map, const char* key, const std::array<const char
   const std::string found = map.string_or(key, words[0]);
   const std::string word = upper(found);
   if (std::find(words.begin(), words.end(), word) != words.end()) return word;
-  map.complain(key, fmt::format("expected one of {}, found '{}'", fmt::join(words, ", "), found));
+  map.complain(key, fmt::format("expected one of {}, found '{}'", fmt::join(words, ", "),
+                                base::printable(found, 60)));
   return words[0];
 }
 

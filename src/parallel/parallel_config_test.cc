@@ -142,6 +142,8 @@ TEST(ParallelConfig, RefusesWrongValues) {
               HasSubstr("expected at least 1, or -1"));
   EXPECT_THAT(complaint_of("enable_attention_dp: 3\n"), HasSubstr("enable_attention_dp"));
   EXPECT_THAT(complaint_of("moe_config: {backend: FAST}\n"), HasSubstr("found 'FAST'"));
+  EXPECT_THAT(complaint_of("moe_config: {backend: \"FAST\\nER\"}\n"),
+              HasSubstr("found 'FAST\\nER'"));
   EXPECT_THAT(complaint_of("moe_config: 7\n"), HasSubstr("moe_config: expected a map"));
   EXPECT_THAT(complaint_of("context_parallel_size: 2\ncp_config: {cp_type: RING}\n"),
               HasSubstr("expected one of ULYSSES, STAR, HELIX, found 'RING'"));
