@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -143,6 +144,21 @@ TEST_P(GoldenTest, DecodesStrayTokensAsTheLibrary) {
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, GoldenTest, testing::Values("qwen3", "deepseek_v3", "options"),
                          [](const auto& suite) { return suite.param; });
+
+// The repository's own small model: all texts come back (it has no normalizer).
+TEST(ReferenceTokenizerTest, KeepsEveryText) {
+  const std::string folder = WIDEEP_SOURCE_DIR "/models/reference";
+  if (!std::filesystem::exists(folder + "/tokenizer.json")) {
+    GTEST_SKIP() << "no " << folder << "/tokenizer.json in this checkout";
+  }
+  const Result<Tokenizer> tokenizer = Tokenizer::read(folder);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  for (const json& row : golden_cases().at("texts")) {
+    const std::string text = text_of(row);
+    const std::vector<int32_t> ids = tokenizer->encode(text, false);
+    EXPECT_EQ(tokenizer->decode(ids, false), replace_invalid_utf8(text));
+  }
+}
 
 }  // namespace
 }  // namespace wideep::tokenizer

@@ -6,10 +6,11 @@
 //   std::vector<int32_t> ids = tokenizer.encode("Hello, world");
 //   std::string text = tokenizer.decode(ids);
 //
-// Byte-level BPE with the steps that today's MoE checkpoints use (Qwen3, DeepSeek-V3, GLM, gpt-oss;
-// the readers' headers list them). The ids and texts are those of the `tokenizers` library, and a
-// file that asks for anything else is refused when read, naming the key. Only tokenizer.json
-// counts: tokenizer_config.json (add_bos_token and the like) is not looked at.
+// Byte-level BPE with the steps that Qwen3's and DeepSeek-V3's files use, and their near relatives
+// (model_reader.h, pipeline_reader.h and pattern_syntax.h list them). The ids and texts are those
+// of the `tokenizers` library, and a file that asks for anything else is refused when read, naming
+// the key. Only tokenizer.json counts: tokenizer_config.json (add_bos_token and the like) is not
+// looked at.
 //
 // The library takes Python strings. Bytes that are no UTF-8 become U+FFFD here, as with Python's
 // bytes.decode(errors="replace"), both in texts to encode and in decoded bytes.
