@@ -27,6 +27,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror
+                    -Wno-missing-field-initializers  # designated initialisers name what differs
                     -ffp-contract=off -fno-math-errno -g1)
 
 if(WIDEEP_SANITIZE)

@@ -35,8 +35,9 @@ class ThreadPool {
   using Body = std::function<void(int64_t begin, int64_t end)>;
   void parallel_for(int64_t count, int64_t grain, const Body& body);
 
-  // By how much the busiest thread of each parallel_for exceeded the owner, in nanoseconds of processor
-  // time, summed over all so far: the owner's own time plus this is the rank's critical path.
+  // By how much the busiest thread of each parallel_for exceeded the owner, in nanoseconds of
+  // processor time, summed over all so far: the owner's own time plus this is the rank's critical
+  // path.
   int64_t lag_cpu_ns() const { return lag_cpu_ns_; }
 
  private:

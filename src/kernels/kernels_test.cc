@@ -3,6 +3,7 @@
 // Every table this processor can run is held against "ref" on random shapes, and each kernel's row
 // invariance is checked bit by bit.
 #include "kernels/kernels.h"
+#include "base/aligned_bytes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +43,7 @@ struct Product {
   int m, n, k;
   std::vector<float> x, w;
   std::vector<Bf16> x_bf16;
-  AlignedBytes bytes;
+  base::AlignedBytes bytes;
   MatmulArgs args;
 
   Product(Dtype dtype, int m_, int n_, int k_, std::mt19937& rng)
@@ -123,7 +124,7 @@ TEST_P(EveryIsa, MatmulRowsDoNotDependOnTheirNeighbours) {
 struct Query {
   AttentionArgs args;
   std::vector<float> q, out;
-  std::vector<AlignedBytes> key_storage, value_storage;
+  std::vector<base::AlignedBytes> key_storage, value_storage;
   std::vector<const std::byte*> keys, values;
 
   Query(Dtype dtype, int heads, int kv_heads, int key_dim, int value_dim, bool shared,
@@ -147,10 +148,10 @@ struct Query {
     args.value_pages = shared ? keys.data() : values.data();
     args.out = out.data();
   }
-  static const std::byte* fill(std::vector<AlignedBytes>& storage, Dtype dtype, size_t stride,
+  static const std::byte* fill(std::vector<base::AlignedBytes>& storage, Dtype dtype, size_t stride,
                                std::mt19937& rng) {
     const auto values = random_floats(stride * kPageTokens, rng);
-    AlignedBytes page(values.size() * dtype_bytes(dtype));
+    base::AlignedBytes page(values.size() * dtype_bytes(dtype));
     if (dtype == Dtype::kF32) {
       std::memcpy(page.data(), values.data(), page.size());
     } else {

@@ -8,8 +8,6 @@
 namespace wideep::kernels {
 namespace {
 
-constexpr size_t kAlignment = 64;
-
 size_t bytes_of_panel(Dtype dtype, int k) {
   const size_t padded_k = dtype == Dtype::kBf16 ? (static_cast<size_t>(k) + 1) / 2 * 2 : k;
   return padded_k * kPanelWidth * dtype_bytes(dtype);
@@ -41,13 +39,6 @@ PackedMatrix pack_matrix(Dtype dtype, int n, int k, const float* rows, std::byte
     }
   }
   return packed;
-}
-
-AlignedBytes::AlignedBytes(size_t num_bytes) : size_(num_bytes) {
-  const size_t rounded = (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
-  data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
-  WIDEEP_CHECK(rounded == 0 || data_ != nullptr);
-  std::memset(data_.get(), 0, rounded);
 }
 
 }  // namespace wideep::kernels

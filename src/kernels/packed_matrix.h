@@ -13,8 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <span>
 
 #include "base/dtype.h"
@@ -40,31 +38,5 @@ size_t packed_bytes(Dtype dtype, int n, int k);
 // Packs rows of float32 [n, k] (row stride k) into `out`, rounding to bf16 where dtype says so.
 // REQUIRES: out is 64-byte aligned and packed_bytes(dtype, n, k) long.
 PackedMatrix pack_matrix(Dtype dtype, int n, int k, const float* rows, std::byte* out);
-
-// 64-byte aligned memory that starts zeroed.
-class AlignedBytes {
- public:
-  AlignedBytes() = default;
-  explicit AlignedBytes(size_t num_bytes);
-
-  std::byte* data() { return data_.get(); }
-  const std::byte* data() const { return data_.get(); }
-  size_t size() const { return size_; }
-  template <typename T>
-  T* as() {
-    return reinterpret_cast<T*>(data_.get());
-  }
-  template <typename T>
-  const T* as() const {
-    return reinterpret_cast<const T*>(data_.get());
-  }
-
- private:
-  struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
-  size_t size_ = 0;
-};
 
 }  // namespace wideep::kernels

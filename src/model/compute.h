@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "base/aligned_bytes.h"
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 
@@ -30,12 +31,12 @@ class Scratch {
   // At least `count` elements, contents undefined. Invalidates earlier pointers from this Scratch.
   template <typename T>
   T* get(size_t count) {
-    if (count * sizeof(T) > bytes_.size()) bytes_ = kernels::AlignedBytes(count * sizeof(T));
+    if (count * sizeof(T) > bytes_.size()) bytes_ = base::AlignedBytes(count * sizeof(T));
     return bytes_.as<T>();
   }
 
  private:
-  kernels::AlignedBytes bytes_;
+  base::AlignedBytes bytes_;
 };
 
 // x: [num_rows, width] float32, x_stride elements from row to row; on the calling thread.

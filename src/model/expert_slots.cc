@@ -14,7 +14,7 @@ Result<ExpertSlots> ExpertSlots::load(const ModelConfig& config,
   slots.shape_ = {loader.dtype(), config.hidden_size, config.moe_intermediate_size};
   for (const auto& [layer, layer_placement] : placement.layers) {
     for (const int32_t expert : layer_placement.experts_of_rank(rank)) {
-      kernels::AlignedBytes record(slots.shape_.record_bytes());
+      base::AlignedBytes record(slots.shape_.record_bytes());
       WIDEEP_TRY(weights::load_expert(loader, slots.shape_,
                                       fmt::format("model.layers.{}.mlp.experts.{}", layer, expert),
                                       record.data()));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "balance/placement.h"
+#include "base/aligned_bytes.h"
 #include "model/config.h"
 #include "weights/expert_record.h"
 
@@ -25,7 +26,7 @@ class ExpertSlots {
 
  private:
   weights::ExpertShape shape_;
-  std::map<int, std::vector<kernels::AlignedBytes>> layers_;
+  std::map<int, std::vector<base::AlignedBytes>> layers_;
 };
 
 }  // namespace wideep::model

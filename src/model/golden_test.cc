@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/aligned_bytes.h"
 #include "formats/safetensors.h"
 #include "model/model.h"
 #include "transport/rank_threads.h"
@@ -82,7 +83,7 @@ Result<Output> run_model(const std::string& dir, const kernels::Kernels& kernels
   Model model(*config, *model_weights, Compute(kernels, pool), moe);
 
   const KvLayout kv(*config, dtype);
-  std::vector<kernels::AlignedBytes> memory_of_pages;
+  std::vector<base::AlignedBytes> memory_of_pages;
   PageList pages;
   for (size_t at = 0; at < ids.size(); at += kernels::kPageTokens) {
     memory_of_pages.emplace_back(kv.page_bytes());

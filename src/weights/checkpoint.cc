@@ -169,6 +169,11 @@ std::vector<std::string> Checkpoint::names() const {
   return names;
 }
 
+uint64_t Checkpoint::tensor_bytes(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? 0 : found->second.entry->bytes.size();
+}
+
 uint64_t Checkpoint::total_bytes() const {
   uint64_t total = 0;
   for (const auto& [name, location] : tensors_) total += location.entry->bytes.size();

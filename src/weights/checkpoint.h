@@ -29,6 +29,8 @@ class Checkpoint {
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
   std::vector<std::string> names() const;
+  // 0 when there is no such tensor.
+  uint64_t tensor_bytes(const std::string& name) const;
   uint64_t total_bytes() const;  // of all tensors
 
  private:

@@ -39,7 +39,7 @@ Result<Matrix> WeightLoader::matrix(const std::vector<std::string>& names, int n
 }
 
 Matrix WeightLoader::pack_rows(Dtype dtype, const float* rows, int n, int k) {
-  Matrix matrix{kernels::AlignedBytes(kernels::packed_bytes(dtype, n, k)), {}};
+  Matrix matrix{base::AlignedBytes(kernels::packed_bytes(dtype, n, k)), {}};
   matrix.packed = kernels::pack_matrix(dtype, n, k, rows, matrix.bytes.data());
   return matrix;
 }

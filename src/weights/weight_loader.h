@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/aligned_bytes.h"
 #include "kernels/packed_matrix.h"
 #include "weights/checkpoint.h"
 #include "wideep/status.h"
@@ -19,7 +20,7 @@ namespace wideep::weights {
 
 // A packed matrix with its memory.
 struct Matrix {
-  kernels::AlignedBytes bytes;
+  base::AlignedBytes bytes;
   kernels::PackedMatrix packed;
 };
 

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "base/cpu_time.h"
+#include "base/try.h"
+
+namespace wideep::engine {
+namespace {
+
+// What a rank tells the others before each iteration.
+constexpr uint64_t kHasWork = 1;
+constexpr uint64_t kStopRequested = 2;
+
+}  // namespace
+
+Engine::Engine(const model::ModelConfig& config, const model::KvLayout& kv,
+               const SchedulerLimits& limits, model::Model& model, model::MoeRunner& moe,
+               model::Compute compute, transport::Endpoint& endpoint, EngineObserver observer)
+    : config_(config),
+      kv_(kv),
+      scheduler_(kv, limits),
+      model_(model),
+      compute_(compute),
+      endpoint_(endpoint),
+      observer_(std::move(observer)) {
+  moe.set_observer([this](const model::MoeLayerRecord& layer) { record_layer(layer); });
+}
+
+Status Engine::run() {
+  for (;;) {
+    WIDEEP_TRY_ASSIGN(const Next next, agree());
+    if (next == Next::kEnd) return {};
+    WIDEEP_TRY(step());
+    ++iteration_;
+  }
+}
+
+// Every rank sees the same words, so every rank decides the same.
+Result<Engine::Next> Engine::agree() {
+  uint64_t word = scheduler_.has_work() ? kHasWork : 0;
+  if (endpoint_.memory().control().stop_requested.load() != 0) word |= kStopRequested;
+  WIDEEP_TRY(endpoint_.agree(
+      word, {.what = "the start of the iteration", .layer = -1, .iteration = iteration_}, &words_));
+  uint64_t any = 0;
+  for (const uint64_t each : words_) any |= each;
+  return (any & kHasWork) == 0 || (any & kStopRequested) != 0 ? Next::kEnd : Next::kContinue;
+}
+
+Status Engine::step() {
+  const int64_t start_ns = base::wall_ns();
+  record_ = {.iteration = iteration_};
+  last_mark_cpu_ns_ = busy_cpu_ns();
+  const Scheduler::Step& step = scheduler_.schedule();
+  current_ = &step;
+  record_.prompt_tokens = step.prompt_tokens;
+  record_.generated_tokens = static_cast<int64_t>(step.sampled.size());
+  WIDEEP_TRY(model_.forward(step.batch, kv_, iteration_, &logits_));
+  WIDEEP_TRY(sample_rows(step));
+  record_.tail_cpu_ns = busy_cpu_ns() - last_mark_cpu_ns_;
+  record_.wall_ns = base::wall_ns() - start_ns;
+  return observer_.on_iteration ? observer_.on_iteration(record_) : Status();
+}
+
+void Engine::record_layer(const model::MoeLayerRecord& layer) {
+  const int64_t now = busy_cpu_ns();
+  LayerRecord record;
+  record.experts_cpu_ns = layer.experts_cpu_ns;
+  record.other_cpu_ns = now - last_mark_cpu_ns_ - layer.experts_cpu_ns;
+  record.sent.assign(layer.sent_entries.begin(), layer.sent_entries.end());
+  record.counts.assign(layer.counts.begin(), layer.counts.end());
+  record_.layers.push_back(std::move(record));
+  if (observer_.on_routing) {
+    observer_.on_routing({layer.layer, iteration_, layer.experts, layer.counts, current_->owners});
+  }
+  last_mark_cpu_ns_ = busy_cpu_ns();  // telling is not part of the next layer
+}
+
+Status Engine::sample_rows(const Scheduler::Step& step) {
+  const size_t vocab = config_.vocab_size;
+  for (size_t row = 0; row < step.sampled.size(); ++row) {
+    Sequence& sequence = *step.sampled[row];
+    const std::span<const float> logits(logits_.data() + row * vocab, vocab);
+    const Sampled sampled =
+        sample(logits, sequence.request.sampling, sequence.request.index, sequence.num_generated());
+    const FinishReason reason = append(sequence, sampled.token);
+    const int index = sequence.request.index;
+    if (reason != FinishReason::kNotFinished) scheduler_.finish(&sequence);
+    if (observer_.on_token) WIDEEP_TRY(observer_.on_token({index, sampled, reason, logits}));
+  }
+  return {};
+}
+
+FinishReason Engine::append(Sequence& sequence, int32_t token) const {
+  sequence.tokens.push_back(token);
+  const auto& ends = config_.eos_token_ids;
+  if (std::find(ends.begin(), ends.end(), token) != ends.end()) return FinishReason::kStop;
+  return sequence.num_generated() == sequence.request.max_tokens ? FinishReason::kLength
+                                                                 : FinishReason::kNotFinished;
+}
+
+// Processor time on this rank's critical path, waits left out.
+int64_t Engine::busy_cpu_ns() const {
+  return base::thread_cpu_ns() - endpoint_.waited_cpu_ns() + compute_.pool().lag_cpu_ns();
+}
+
+}  // namespace wideep::engine

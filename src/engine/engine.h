@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One rank's engine: the loop that turns requests into tokens.
+//
+//   schedule → agree with all ranks → forward (collective) → sample → tell
+//
+// All ranks of a group run the same iterations: a rank without work takes part with an empty batch,
+// for its slots are needed by the others. The loop ends when no rank has work, or when one was
+// asked to stop, after the same iteration on every rank.
+//
+// Thread safety: one thread per engine.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "engine/iteration_record.h"
+#include "engine/sampler.h"
+#include "engine/scheduler.h"
+#include "model/model.h"
+
+namespace wideep::engine {
+
+enum class FinishReason : uint8_t { kNotFinished, kStop, kLength };  // an end token; max_tokens
+
+struct TokenEvent {
+  int request_index = 0;
+  Sampled sampled;
+  FinishReason finish_reason = FinishReason::kNotFinished;
+  std::span<const float> logits;  // [vocab], that the token was sampled from
+};
+
+// The chosen experts of one MoE layer: token t of the batch belongs to request request_of[t].
+struct RoutingEvent {
+  int layer = 0;
+  int64_t iteration = 0;
+  std::span<const int32_t> experts;   // [num_tokens, top_k]
+  std::span<const int32_t> counts;    // [num_experts]
+  std::span<Sequence* const> owners;  // [num_tokens]
+};
+
+// Whom the engine tells; each may be empty. Called on the engine's thread. A status that is not ok
+// ends the run.
+struct EngineObserver {
+  std::function<Status(const TokenEvent&)> on_token;
+  std::function<void(const RoutingEvent&)> on_routing;
+  std::function<Status(const IterationRecord&)> on_iteration;
+};
+
+class Engine {
+ public:
+  Engine(const model::ModelConfig& config, const model::KvLayout& kv, const SchedulerLimits& limits,
+         model::Model& model, model::MoeRunner& moe, model::Compute compute,
+         transport::Endpoint& endpoint, EngineObserver observer);
+
+  // Errors (invalid input): as Scheduler::submit.
+  Status submit(Request request) { return scheduler_.submit(std::move(request)); }
+
+  // Runs until no rank of the group has work, or a stop was requested (the group's control page).
+  // Collective. Errors: a peer failed or did not answer in time, or an observer's.
+  Status run();
+
+  // Iterations that have run; the same on all ranks.
+  int64_t num_iterations() const { return iteration_; }
+
+ private:
+  enum class Next { kContinue, kEnd };
+  Result<Next> agree();
+  Status step();
+  void record_layer(const model::MoeLayerRecord& layer);
+  Status sample_rows(const Scheduler::Step& step);
+  FinishReason append(Sequence& sequence, int32_t token) const;
+  int64_t busy_cpu_ns() const;
+
+  const model::ModelConfig& config_;
+  const model::KvLayout& kv_;
+  Scheduler scheduler_;
+  model::Model& model_;
+  model::Compute compute_;
+  transport::Endpoint& endpoint_;
+  EngineObserver observer_;
+
+  int64_t iteration_ = 0;
+  const Scheduler::Step* current_ = nullptr;
+  IterationRecord record_;
+  int64_t last_mark_cpu_ns_ = 0;  // busy_cpu_ns at the end of the last recorded layer
+  std::vector<float> logits_;
+  std::vector<uint64_t> words_;
+};
+
+}  // namespace wideep::engine

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "base/cpu_time.h"
+#include "base/try.h"
+#include "engine/rank_run.h"
+#include "parallel/initial_placement.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace wideep::engine {
+namespace {
+
+constexpr int kDefaultMaxBatchSize = 64;
+constexpr int kDefaultMaxNumTokens = 512;
+
+std::vector<int> moe_layers(const model::ModelConfig& config) {
+  std::vector<int> layers;
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    if (config.is_moe_layer[layer]) layers.push_back(layer);
+  }
+  return layers;
+}
+
+Result<std::vector<Request>> make_requests(const GenerateOptions& options,
+                                           const model::ModelConfig& config,
+                                           const tokenizer::Tokenizer& tokenizer) {
+  if (options.prompts.empty()) return invalid_input("no prompt: give --prompt or --prompts");
+  const int limit =
+      static_cast<int>(options.parallel.max_seq_len.value_or(config.max_position_embeddings));
+  std::vector<Request> requests;
+  for (const std::string& prompt : options.prompts) {
+    const int index = static_cast<int>(requests.size());
+    Request request{.index = index,
+                    .prompt = tokenizer.encode(prompt),
+                    .max_tokens = options.max_tokens,
+                    .sampling = options.sampling};
+    const int length = static_cast<int>(request.prompt.size());
+    if (length == 0) return invalid_input(fmt::format("prompt {}: has no tokens", index));
+    if (length + options.max_tokens > limit) {
+      return invalid_input(fmt::format(
+          "prompt {}: {} tokens and {} to generate exceed the context of {} tokens; shorten it or "
+          "lower --max-tokens",
+          index, length, options.max_tokens, limit));
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+SchedulerLimits scheduler_limits(const GenerateOptions& options,
+                                 const std::vector<Request>& requests) {
+  SchedulerLimits limits;
+  limits.max_num_tokens =
+      static_cast<int>(options.parallel.max_num_tokens.value_or(kDefaultMaxNumTokens));
+  limits.max_batch_size = static_cast<int>(options.parallel.max_batch_size.value_or(
+      std::min(kDefaultMaxBatchSize, limits.max_num_tokens)));
+  limits.prefill_chunk = options.prefill_chunk;
+  if (const auto max_tokens = options.parallel.kv_cache_config.max_tokens) {
+    limits.max_pages = static_cast<int>(*max_tokens / kernels::kPageTokens);
+    return limits;
+  }
+  // As much as all requests of the fullest rank need at once.
+  const int ranks = options.parallel.sizes.moe_ep;
+  std::vector<int> pages(ranks);
+  for (const Request& request : requests) {
+    pages[request.index % ranks] +=
+        pages_for(static_cast<int>(request.prompt.size()) + request.max_tokens);
+  }
+  limits.max_pages = *std::max_element(pages.begin(), pages.end());
+  return limits;
+}
+
+int threads_per_rank(const GenerateOptions& options, int ranks) {
+  if (options.threads_per_rank > 0) return options.threads_per_rank;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks);
+}
+
+double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+// What runs and what it costs, before anything large is allocated.
+std::string plan_text(const RunSetup& setup) {
+  const model::ModelConfig& config = setup.config;
+  const int ranks = setup.dispatch.ep_size;
+  const weights::ExpertShape expert{setup.options.dtype, config.hidden_size,
+                                    config.moe_intermediate_size};
+  const uint64_t slot_bytes = static_cast<uint64_t>(expert.record_bytes()) *
+                              setup.dispatch.slots_per_rank * config.num_moe_layers();
+  const model::KvLayout kv(config, setup.options.dtype);
+  return fmt::format(
+      "model   {}: {} layers, {} of them MoE with {} experts, top {}; {} weights, kernels {}\n"
+      "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
+      "memory  per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache up to {:.1f} MiB",
+      std::filesystem::path(setup.options.model_dir).lexically_normal().string(), config.num_layers,
+      config.num_moe_layers(), config.routing.num_experts, config.routing.top_k,
+      dtype_name(setup.options.dtype), setup.kernels.isa, ranks, setup.threads_per_rank,
+      setup.threads_per_rank == 1 ? "" : "s", setup.dispatch.slots_per_rank,
+      setup.placement.num_slots, setup.placement.num_slots - config.routing.num_experts,
+      mebibytes(slot_bytes), mebibytes(ep::BufferLayout(setup.dispatch).segment_bytes()),
+      mebibytes(kv.page_bytes() * static_cast<uint64_t>(setup.limits.max_pages)));
+}
+
+// Checkpoint bytes that loading will read: dense once, each slot's expert once per layer.
+uint64_t bytes_to_load(const RunSetup& setup) {
+  const auto names = setup.checkpoint.names();
+  uint64_t bytes = 0;
+  const std::string mtp = fmt::format("model.layers.{}.", setup.config.num_layers);
+  for (const std::string& name : names) {
+    if (name.find(".mlp.experts.") == std::string::npos && !name.starts_with(mtp)) {
+      bytes += setup.checkpoint.tensor_bytes(name);
+    }
+  }
+  for (const auto& [layer, placement] : setup.placement.layers) {
+    for (const int32_t expert : placement.slot_to_expert) {
+      for (const char* part : {"gate", "up", "down"}) {
+        bytes += setup.checkpoint.tensor_bytes(
+            fmt::format("model.layers.{}.mlp.experts.{}.{}_proj.weight", layer, expert, part));
+      }
+    }
+  }
+  return bytes;
+}
+
+// The parent's side of a run: turns the ranks' messages into a report.
+class Collector {
+ public:
+  Collector(const RunSetup& setup, const tokenizer::Tokenizer& tokenizer,
+            const GenerateObserver& observer)
+      : setup_(setup),
+        observer_(observer),
+        loads_(setup.dispatch.ep_size, moe_layers(setup.config), setup.options.routing_log),
+        decoders_(setup.requests.size(), tokenizer::StreamDecoder(tokenizer)),
+        all_bytes_(bytes_to_load(setup)) {
+    report_.results.resize(setup.requests.size());
+    for (size_t i = 0; i < setup.requests.size(); ++i) {
+      report_.results[i].num_prompt_tokens = static_cast<int>(setup.requests[i].prompt.size());
+    }
+    request_counts_.resize(setup.requests.size());
+  }
+
+  void loaded(uint64_t bytes) {
+    loaded_bytes_ += bytes;
+    if (observer_.on_loading) observer_.on_loading(loaded_bytes_, all_bytes_);
+  }
+
+  void message(int rank, std::string_view bytes) {
+    read_message(bytes, {.on_loaded = [this](uint64_t count) { loaded(count); },
+                         .on_token = [this](const TokenMessage& m) { token(m); },
+                         .on_iteration = [&](IterationRecord r) { iteration(rank, std::move(r)); },
+                         .on_request_counts =
+                             [this](const RequestCountsMessage& m) {
+                               request_counts_[m.request_index] = m.counts;
+                             }});
+  }
+
+  GenerateReport take(Status ended) {
+    report_.ended = std::move(ended);
+    report_.isa = setup_.kernels.isa;
+    report_.load = loads_.totals();
+    if (first_ns_ > 0) report_.wall_seconds = static_cast<double>(last_ns_ - first_ns_) * 1e-9;
+    if (setup_.options.routing_log && !loads_.log().empty()) report_.routing_log = routing_log();
+    return std::move(report_);
+  }
+
+ private:
+  void token(const TokenMessage& message) {
+    PromptResult& result = report_.results[message.request_index];
+    const bool last = message.finish_reason != FinishReason::kNotFinished;
+    result.tokens.push_back(message.sampled.token);
+    result.log_probabilities.push_back(message.sampled.log_probability);
+    result.finish_reason = message.finish_reason;
+    result.digest = message.digest;
+    std::string text = decoders_[message.request_index].push(message.sampled.token);
+    if (last) text += decoders_[message.request_index].flush();
+    result.text += text;
+    if (observer_.on_text) observer_.on_text(message.request_index, text, last);
+  }
+
+  void iteration(int rank, IterationRecord record) {
+    const int64_t now = base::wall_ns();
+    if (first_ns_ == 0) {
+      first_ns_ = now - record.wall_ns;
+      report_.load_seconds = static_cast<double>(first_ns_ - created_ns_) * 1e-9;
+    }
+    last_ns_ = now;
+    loads_.add(rank, std::move(record));
+  }
+
+  balance::RoutingLog routing_log() const {
+    const model::RoutingConfig& routing = setup_.config.routing;
+    balance::RoutingLog log;
+    log.model = std::filesystem::path(setup_.options.model_dir).lexically_normal().filename();
+    log.ep_size = setup_.dispatch.ep_size;
+    log.num_experts = routing.num_experts;
+    log.num_slots = setup_.placement.num_slots;
+    log.top_k = routing.top_k;
+    log.layers = moe_layers(setup_.config);
+    log.tokens_per_second = report_.tokens_per_second();
+    log.critical_path_ms = report_.load.critical_path_experts_ms;
+    log.wall_ms = report_.wall_seconds * 1e3;
+    log.iterations = loads_.log();
+    for (size_t i = 0; i < setup_.requests.size(); ++i) {
+      log.requests.push_back(setup_.options.prompts[i].substr(0, 60));
+      auto& layers = log.request_counts.emplace_back(log.layers.size(),
+                                                     std::vector<int64_t>(routing.num_experts));
+      for (size_t j = 0; j < request_counts_[i].size(); ++j) {
+        layers[j / routing.num_experts][j % routing.num_experts] = request_counts_[i][j];
+      }
+    }
+    return log;
+  }
+
+  const RunSetup& setup_;
+  const GenerateObserver& observer_;
+  GenerateReport report_;
+  LoadCollector loads_;
+  std::vector<tokenizer::StreamDecoder> decoders_;
+  std::vector<std::vector<int64_t>> request_counts_;
+  uint64_t all_bytes_;
+  uint64_t loaded_bytes_ = 0;
+  int64_t created_ns_ = base::wall_ns();
+  int64_t first_ns_ = 0;
+  int64_t last_ns_ = 0;
+};
+
+ep::DispatchShape dispatch_shape(const GenerateOptions& options, const model::ModelConfig& config,
+                                 int num_slots, int max_tokens) {
+  const int ranks = options.parallel.sizes.moe_ep;
+  return {.ep_size = ranks,
+          .num_experts = config.routing.num_experts,
+          .slots_per_rank = num_slots / ranks,
+          .top_k = config.routing.top_k,
+          .hidden = config.hidden_size,
+          .max_tokens = max_tokens,
+          .row_dtype = options.dtype};
+}
+
+Result<GenerateReport> run(RunSetup& setup, const tokenizer::Tokenizer& tokenizer,
+                           const GenerateObserver& observer) {
+  if (observer.on_plan) observer.on_plan(plan_text(setup));
+  Collector collector(setup, tokenizer, observer);
+  const weights::WeightLoader loader(setup.checkpoint, setup.options.dtype,
+                                     [&](uint64_t bytes) { collector.loaded(bytes); });
+  WIDEEP_TRY_ASSIGN(setup.weights, model::ModelWeights::load(setup.config, loader));
+  const Status ended = transport::run_rank_processes(
+      {.num_ranks = setup.dispatch.ep_size,
+       .segment_bytes = ep::BufferLayout(setup.dispatch).segment_bytes(),
+       .timeout = setup.options.timeout},
+      [&](transport::Endpoint& endpoint, const transport::MessagePipe& pipe) {
+        return run_rank(setup, endpoint, pipe);
+      },
+      [&](int rank, std::string_view message) { collector.message(rank, message); });
+  GenerateReport report = collector.take(ended);
+  if (!ended.ok() && report.load.num_iterations == 0) return ended;
+  return report;
+}
+
+}  // namespace
+
+Result<GenerateReport> generate(const GenerateOptions& options, const GenerateObserver& observer) {
+  WIDEEP_TRY_ASSIGN(const kernels::Kernels* kernels,
+                    kernels::select_kernels(std::getenv("WIDEEP_ISA")));
+  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, model::read_model_config(options.model_dir));
+  WIDEEP_TRY_ASSIGN(const balance::ModelPlacement placement,
+                    parallel::initial_placement(options.parallel,
+                                                {moe_layers(config), config.routing.num_experts}));
+  WIDEEP_TRY_ASSIGN(const tokenizer::Tokenizer tokenizer,
+                    tokenizer::Tokenizer::read(options.model_dir));
+  if (tokenizer.id_limit() > config.vocab_size) {
+    return invalid_input(
+        fmt::format("{}/tokenizer.json: has token ids up to {}, but config.json: vocab_size is {}",
+                    options.model_dir, tokenizer.id_limit() - 1, config.vocab_size));
+  }
+  WIDEEP_TRY_ASSIGN(std::vector<Request> requests, make_requests(options, config, tokenizer));
+  WIDEEP_TRY_ASSIGN(const weights::Checkpoint checkpoint,
+                    weights::Checkpoint::open(options.model_dir));
+  if (options.statistics) {
+    WIDEEP_TRY(balance::prepare_statistics_directory(options.statistics->directory));
+  }
+
+  model::ModelWeights weights;
+  const SchedulerLimits limits = scheduler_limits(options, requests);
+  RunSetup setup{
+      .options = options,
+      .config = config,
+      .checkpoint = checkpoint,
+      .placement = placement,
+      .kernels = *kernels,
+      .weights = weights,
+      .requests = std::move(requests),
+      .dispatch = dispatch_shape(options, config, placement.num_slots, limits.max_num_tokens),
+      .limits = limits,
+      .threads_per_rank = threads_per_rank(options, options.parallel.sizes.moe_ep)};
+  return run(setup, tokenizer, observer);
+}
+
+}  // namespace wideep::engine

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `wideep generate` without its command line: prompts in, texts out, over ranks forked on this
+// machine.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "balance/routing_log.h"
+#include "engine/engine.h"
+#include "engine/load_collector.h"
+#include "engine/statistics_recorder.h"
+#include "parallel/parallel_config.h"
+#include "wideep/status.h"
+
+namespace wideep::engine {
+
+struct GenerateOptions {
+  std::string model_dir;
+  std::vector<std::string> prompts;
+  int max_tokens = 64;
+  SamplingParams sampling;
+  parallel::ParallelConfig parallel;  // has passed parallel::check_supported
+  int threads_per_rank = 0;           // 0: cores / ranks, at least 1
+  Dtype dtype = Dtype::kBf16;         // kBf16 or kF32
+  int prefill_chunk = 0;              // 0: max_num_tokens
+  bool logits_digest = false;
+  std::optional<StatisticsRequest> statistics;
+  bool routing_log = false;
+  std::chrono::milliseconds timeout{30'000};  // of any wait of a rank for another
+};
+
+struct PromptResult {
+  int num_prompt_tokens = 0;
+  std::vector<int32_t> tokens;
+  std::vector<float> log_probabilities;
+  std::string text;
+  FinishReason finish_reason = FinishReason::kNotFinished;  // not finished: the run ended before
+  std::string digest;  // SHA-256 over the float32 logits of each generated step, if asked for
+};
+
+struct GenerateReport {
+  std::vector<PromptResult> results;
+  std::string isa;
+  double load_seconds = 0.0;
+  double wall_seconds = 0.0;  // of the iterations
+  LoadTotals load;
+  std::optional<balance::RoutingLog> routing_log;
+  Status ended;  // ok, interrupted, or why the ranks failed after they had begun
+
+  double tokens_per_second() const {
+    return wall_seconds > 0 ? static_cast<double>(load.generated_tokens) / wall_seconds : 0.0;
+  }
+};
+
+// What the caller shows while it goes on; each may be empty. Called in the parent process.
+struct GenerateObserver {
+  std::function<void(const std::string&)> on_plan;  // lines: what runs, and what it costs
+  std::function<void(uint64_t done, uint64_t all)> on_loading;  // bytes of weights
+  std::function<void(int prompt, const std::string& text, bool last)> on_text;
+};
+
+// REQUIRES: the caller has started no other thread.
+// Errors: bad input and everything else that stops it before the first token; later ends are in
+// GenerateReport::ended, with what was generated until then.
+Result<GenerateReport> generate(const GenerateOptions& options, const GenerateObserver& observer);
+
+}  // namespace wideep::engine

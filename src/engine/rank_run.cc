@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/rank_run.h"
+
+#include <map>
+
+#include "base/log.h"
+#include "base/sha256.h"
+#include "base/try.h"
+#include "engine/wire.h"
+
+namespace wideep::engine {
+namespace {
+
+std::string message_of(MessageKind kind, std::string body) {
+  return static_cast<char>(kind) + std::move(body);
+}
+
+// What this rank reports about its requests and iterations.
+class Reporter {
+ public:
+  Reporter(const RunSetup& setup, int rank, const transport::MessagePipe& pipe)
+      : setup_(setup), pipe_(pipe) {
+    int index = 0;
+    for (const auto& [layer, placement] : setup.placement.layers) layer_index_[layer] = index++;
+    if (setup.options.statistics) {
+      recorder_.emplace(*setup.options.statistics, rank,
+                        balance::StatisticsShape{.num_experts = setup.config.routing.num_experts,
+                                                 .top_k = setup.config.routing.top_k});
+    }
+  }
+
+  EngineObserver observer() {
+    return {.on_token = [this](const TokenEvent& event) { return token(event); },
+            .on_routing = [this](const RoutingEvent& event) { routing(event); },
+            .on_iteration = [this](const IterationRecord& record) { return iteration(record); }};
+  }
+
+  // The engine has ended: what is still to be written or told.
+  Status finish(const Status& run) {
+    if (recorder_) {
+      const Status written = recorder_->finish(run.ok());
+      if (run.ok()) WIDEEP_TRY(written);
+    }
+    for (const auto& [index, counts] : request_counts_) {
+      WireWriter writer;
+      writer.put(index);
+      writer.put_all(counts);
+      WIDEEP_TRY(pipe_.send(message_of(MessageKind::kRequestCounts, writer.take())));
+    }
+    return run;
+  }
+
+ private:
+  Status token(const TokenEvent& event) {
+    std::string digest;
+    if (setup_.options.logits_digest) {
+      base::Sha256& sha = digests_[event.request_index];
+      sha.update(event.logits.data(), event.logits.size_bytes());
+      if (event.finish_reason != FinishReason::kNotFinished) digest = sha.hex();
+    }
+    WireWriter writer;
+    writer.put(event.request_index);
+    writer.put(event.sampled);
+    writer.put(event.finish_reason);
+    writer.put_text(digest);
+    return pipe_.send(message_of(MessageKind::kToken, writer.take()));
+  }
+
+  void routing(const RoutingEvent& event) {
+    if (recorder_ && recording_.ok()) {
+      recording_ = recorder_->add(event.iteration, event.layer, event.counts);
+    }
+    if (!setup_.options.routing_log) return;
+    const int num_experts = setup_.config.routing.num_experts, top_k = setup_.config.routing.top_k;
+    const size_t offset = static_cast<size_t>(layer_index_.at(event.layer)) * num_experts;
+    for (size_t token = 0; token < event.owners.size(); ++token) {
+      auto& counts = request_counts_[event.owners[token]->request.index];
+      counts.resize(layer_index_.size() * num_experts);
+      for (int k = 0; k < top_k; ++k) ++counts[offset + event.experts[token * top_k + k]];
+    }
+  }
+
+  Status iteration(IterationRecord record) {
+    WIDEEP_TRY(recording_);
+    if (!setup_.options.routing_log) {
+      for (LayerRecord& layer : record.layers) layer.counts.clear();
+    }
+    return pipe_.send(message_of(MessageKind::kIteration, encode(record)));
+  }
+
+  const RunSetup& setup_;
+  const transport::MessagePipe& pipe_;
+  std::map<int, int> layer_index_;  // model's layer index → position among MoE layers
+  std::optional<StatisticsRecorder> recorder_;
+  Status recording_;
+  std::map<int, base::Sha256> digests_;                 // by request index
+  std::map<int, std::vector<int64_t>> request_counts_;  // by request index, [MoE layers × experts]
+};
+
+Result<model::ExpertSlots> load_slots(const RunSetup& setup, int rank,
+                                      const transport::MessagePipe& pipe) {
+  const weights::WeightLoader loader(setup.checkpoint, setup.options.dtype, [&](uint64_t bytes) {
+    WireWriter writer;
+    writer.put(bytes);
+    // A parent that is gone ends this process by itself.
+    [[maybe_unused]] const Status sent = pipe.send(message_of(MessageKind::kLoaded, writer.take()));
+  });
+  return model::ExpertSlots::load(setup.config, loader, setup.placement, rank);
+}
+
+}  // namespace
+
+Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
+                const transport::MessagePipe& pipe) {
+  const int rank = endpoint.rank();
+  log::set_prefix(fmt::format("rank {}: ", rank));
+  WIDEEP_TRY_ASSIGN(const model::ExpertSlots slots, load_slots(setup, rank, pipe));
+
+  base::ThreadPool pool(setup.threads_per_rank);
+  const model::Compute compute(setup.kernels, pool);
+  model::MoeRunner moe(setup.config, setup.placement, slots, endpoint,
+                       ep::BufferLayout(setup.dispatch));
+  model::Model model(setup.config, setup.weights, compute, moe);
+  const model::KvLayout kv(setup.config, setup.options.dtype);
+  Reporter reporter(setup, rank, pipe);
+  Engine engine(setup.config, kv, setup.limits, model, moe, compute, endpoint, reporter.observer());
+  for (size_t i = static_cast<size_t>(rank); i < setup.requests.size();
+       i += static_cast<size_t>(endpoint.num_ranks())) {
+    WIDEEP_TRY(engine.submit(setup.requests[i]));
+  }
+  return reporter.finish(engine.run());
+}
+
+void read_message(std::string_view message, const MessageHandler& handler) {
+  WireReader reader(message.substr(1));
+  switch (static_cast<MessageKind>(message[0])) {
+    case MessageKind::kLoaded:
+      return handler.on_loaded(reader.get<uint64_t>());
+    case MessageKind::kToken: {
+      TokenMessage token;
+      token.request_index = reader.get<int>();
+      token.sampled = reader.get<Sampled>();
+      token.finish_reason = reader.get<FinishReason>();
+      token.digest = reader.get_text();
+      return handler.on_token(token);
+    }
+    case MessageKind::kIteration:
+      return handler.on_iteration(decode_iteration(message.substr(1)));
+    case MessageKind::kRequestCounts: {
+      const int index = reader.get<int>();
+      return handler.on_request_counts({index, reader.get_all<int64_t>()});
+    }
+  }
+}
+
+}  // namespace wideep::engine

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace wideep::engine {
+namespace {
+
+// SplitMix64 (Steele, Lea and Flood 2014): a well-mixed function of a counter.
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// Uniform in [0, 1).
+double uniform(uint64_t seed, int request_index, int step) {
+  const uint64_t bits =
+      mix(mix(mix(seed) ^ static_cast<uint64_t>(request_index)) ^ static_cast<uint64_t>(step));
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+double log_sum_exp(std::span<const float> logits, float largest) {
+  double sum = 0.0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  return largest + std::log(sum);
+}
+
+// Token ids by descending logit, ties to the lower id; only as many as may be sampled.
+std::vector<int32_t> candidates(std::span<const float> logits, int top_k) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const size_t count =
+      top_k > 0 ? std::min<size_t>(static_cast<size_t>(top_k), order.size()) : order.size();
+  std::partial_sort(
+      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+      [&](int32_t a, int32_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
+  order.resize(count);
+  return order;
+}
+
+// The smallest set of most likely candidates whose probability reaches top_p, and one of them
+// drawn.
+int32_t draw(std::span<const float> logits, const SamplingParams& params, double random) {
+  const std::vector<int32_t> order = candidates(logits, params.top_k);
+  std::vector<double> weights(order.size());
+  const double largest = logits[order[0]];
+  double total = 0.0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    total += weights[i] = std::exp((logits[order[i]] - largest) / params.temperature);
+  }
+  double kept = 0.0;
+  size_t count = 0;
+  while (count < order.size() && kept < params.top_p * total) kept += weights[count++];
+  double target = random * kept;
+  for (size_t i = 0; i + 1 < count; ++i) {
+    if (target < weights[i]) return order[i];
+    target -= weights[i];
+  }
+  return order[count - 1];
+}
+
+}  // namespace
+
+Sampled sample(std::span<const float> logits, const SamplingParams& params, int request_index,
+               int step) {
+  const auto best = std::max_element(logits.begin(), logits.end());  // the first of equals
+  Sampled sampled{static_cast<int32_t>(best - logits.begin()), 0.0f};
+  if (params.temperature > 0.0f) {
+    sampled.token = draw(logits, params, uniform(params.seed, request_index, step));
+  }
+  sampled.log_probability = static_cast<float>(logits[sampled.token] - log_sum_exp(logits, *best));
+  return sampled;
+}
+
+}  // namespace wideep::engine

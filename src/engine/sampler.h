@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From logits to a token.
+//
+// The result depends on the logits, the parameters, the request's index and the step only: not on
+// the rank, the batch, or what was sampled for others. Equal logits go to the lower token id.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/request.h"
+
+namespace wideep::engine {
+
+struct Sampled {
+  int32_t token = 0;
+  float log_probability = 0.0f;  // of the token under softmax(logits), before temperature and cuts
+};
+
+// logits: [vocab]. step: how many tokens the request has generated before.
+Sampled sample(std::span<const float> logits, const SamplingParams& params, int request_index,
+               int step);
+
+}  // namespace wideep::engine

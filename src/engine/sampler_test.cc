@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <vector>
+
+namespace wideep::engine {
+namespace {
+
+const std::vector<float> kLogits = {std::log(0.1f), std::log(0.4f), std::log(0.2f), std::log(0.3f)};
+
+std::map<int32_t, double> frequencies(const SamplingParams& params, int draws) {
+  std::map<int32_t, double> counts;
+  for (int step = 0; step < draws; ++step) {
+    counts[sample(kLogits, params, 0, step).token] += 1.0 / draws;
+  }
+  return counts;
+}
+
+TEST(Sampler, GreedyTakesTheLargestAndTheLowerIdOfEquals) {
+  EXPECT_EQ(sample(kLogits, {}, 0, 0).token, 1);
+  EXPECT_EQ(sample(std::vector<float>{1, 3, 3, 2}, {}, 0, 0).token, 1);
+}
+
+TEST(Sampler, LogProbabilityIsOfTheWholeSoftmax) {
+  EXPECT_NEAR(sample(kLogits, {}, 0, 0).log_probability, std::log(0.4), 1e-6);
+  EXPECT_NEAR(sample(kLogits, {.temperature = 2.0f, .top_k = 1}, 0, 0).log_probability,
+              std::log(0.4), 1e-6);
+}
+
+// 20,000 draws: the standard deviation of a share is below 0.0035; 0.015 is four of them.
+TEST(Sampler, SharesFollowTheProbabilities) {
+  const auto shares = frequencies({.temperature = 1.0f}, 20'000);
+  EXPECT_NEAR(shares.at(0), 0.1, 0.015);
+  EXPECT_NEAR(shares.at(1), 0.4, 0.015);
+  EXPECT_NEAR(shares.at(2), 0.2, 0.015);
+  EXPECT_NEAR(shares.at(3), 0.3, 0.015);
+}
+
+TEST(Sampler, TemperatureSharpens) {
+  const auto shares = frequencies({.temperature = 0.5f}, 20'000);
+  EXPECT_NEAR(shares.at(1), 0.16 / (0.01 + 0.16 + 0.04 + 0.09), 0.015);
+}
+
+TEST(Sampler, TopKAndTopPKeepTheMostLikely) {
+  const auto top2 = frequencies({.temperature = 1.0f, .top_k = 2}, 5'000);
+  EXPECT_EQ(top2.size(), 2u);
+  EXPECT_NEAR(top2.at(1), 4.0 / 7, 0.03);
+  const auto nucleus = frequencies({.temperature = 1.0f, .top_p = 0.65f}, 5'000);
+  EXPECT_EQ(nucleus.size(), 2u);  // 0.4 + 0.3 reach it
+  EXPECT_EQ(frequencies({.temperature = 1.0f, .top_p = 1e-6f}, 100).size(), 1u);
+}
+
+TEST(Sampler, SeedRequestAndStepAreAllThatMatters) {
+  const SamplingParams params{.temperature = 1.0f, .seed = 7};
+  EXPECT_EQ(sample(kLogits, params, 3, 5).token, sample(kLogits, params, 3, 5).token);
+  std::set<std::vector<int32_t>> sequences;
+  for (int request = 0; request < 4; ++request) {
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      std::vector<int32_t> tokens;
+      for (int step = 0; step < 30; ++step) {
+        tokens.push_back(sample(kLogits, {.temperature = 1.0f, .seed = seed}, request, step).token);
+      }
+      sequences.insert(tokens);
+    }
+  }
+  EXPECT_EQ(sequences.size(), 16u);
+}
+
+}  // namespace
+}  // namespace wideep::engine

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Plain values as bytes, between processes of one build on one machine: no versions, no byte order.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/check.h"
+
+namespace wideep::engine {
+
+class WireWriter {
+ public:
+  template <typename T>
+  void put(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  }
+  template <typename T>
+  void put_all(const std::vector<T>& values) {
+    put(static_cast<uint32_t>(values.size()));
+    bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  }
+  void put_text(std::string_view text) {
+    put(static_cast<uint32_t>(text.size()));
+    bytes_ += text;
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+class WireReader {
+ public:
+  explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
+
+  template <typename T>
+  T get() {
+    T value;
+    std::memcpy(&value, next(sizeof(T)), sizeof(T));
+    return value;
+  }
+  template <typename T>
+  std::vector<T> get_all() {
+    std::vector<T> values(get<uint32_t>());
+    const size_t num_bytes = values.size() * sizeof(T);
+    if (num_bytes > 0) std::memcpy(values.data(), next(num_bytes), num_bytes);
+    return values;
+  }
+  std::string get_text() {
+    const auto length = get<uint32_t>();
+    return std::string(next(length), length);
+  }
+
+ private:
+  const char* next(size_t count) {
+    WIDEEP_CHECK_LE(at_ + count, bytes_.size());
+    at_ += count;
+    return bytes_.data() + at_ - count;
+  }
+
+  std::string_view bytes_;
+  size_t at_ = 0;
+};
+
+}  // namespace wideep::engine
