@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep generate: prompts in, continuations out, over ranks forked on this machine.
+#include "engine/generate.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "commands.h"
+#include "formats/files.h"
+#include "generate_output.h"
+#include "prompts_file.h"
+
+namespace wideep::tools {
+namespace {
+
+struct Options {
+  engine::GenerateOptions engine;
+  std::vector<std::string> prompts;
+  std::string prompts_file;
+  std::optional<int> ranks;
+  std::string config;
+  std::string load_balancer;
+  std::optional<int> max_num_tokens;
+  std::optional<int> max_batch_size;
+  std::string statistics_path;
+  std::string statistics_range;
+  std::string routing_log;
+  std::string dtype = "bf16";
+  double timeout_seconds = 30.0;
+  bool json = false;
+};
+
+// The configuration file or --ranks, with the options that override single keys.
+Result<parallel::ParallelConfig> parallel_config(const Options& options) {
+  if (!options.config.empty() && options.ranks) {
+    return invalid_input(
+        "--ranks and --config both say how many ranks there are: give one of them");
+  }
+  auto read = options.config.empty()
+                  ? parallel::parallel_config_for_ranks(options.ranks.value_or(1))
+                  : parallel::read_parallel_config(options.config);
+  if (!read.ok()) return read.status();
+  parallel::ParallelConfig config = std::move(read).value();
+  if (!options.load_balancer.empty()) {
+    if (config.moe_config.load_balancer || config.moe_config.load_balancer_path) {
+      return invalid_input(
+          fmt::format("--load-balancer: {} already sets moe_config.load_balancer: give one of them",
+                      options.config));
+    }
+    config.moe_config.load_balancer_path = options.load_balancer;
+  }
+  if (options.max_num_tokens) config.max_num_tokens = *options.max_num_tokens;
+  if (options.max_batch_size) config.max_batch_size = *options.max_batch_size;
+  WIDEEP_TRY(parallel::check_supported(config));
+  for (const std::string& note : config.notes) log::info("{}", note);
+  return config;
+}
+
+// The options, or TRT's environment variables where an option is not given.
+Result<std::optional<engine::StatisticsRequest>> statistics_request(const Options& options) {
+  const auto or_environment = [](const std::string& option, const char* variable) {
+    const char* value = std::getenv(variable);
+    return option.empty() && value != nullptr ? std::string(value) : option;
+  };
+  const std::string path = or_environment(options.statistics_path, "EXPERT_STATISTIC_PATH");
+  const std::string range = or_environment(options.statistics_range, "EXPERT_STATISTIC_ITER_RANGE");
+  if (range.empty()) {
+    if (!path.empty()) {
+      return invalid_input(fmt::format(
+          "expert statistics to {}: no iterations given; add --expert-statistic-iter-range A-B (or "
+          "EXPERT_STATISTIC_ITER_RANGE)",
+          path));
+    }
+    return std::optional<engine::StatisticsRequest>();
+  }
+  WIDEEP_TRY_ASSIGN(const engine::IterationRange parsed,
+                    engine::IterationRange::parse(range, options.statistics_range.empty()
+                                                             ? "EXPERT_STATISTIC_ITER_RANGE"
+                                                             : "--expert-statistic-iter-range"));
+  return std::optional(engine::StatisticsRequest{path.empty() ? "expert_statistic" : path, parsed});
+}
+
+Status check_sampling(const engine::SamplingParams& sampling) {
+  if (!(sampling.temperature >= 0.0f) || std::isinf(sampling.temperature)) {
+    return invalid_input(
+        fmt::format("--temperature: expected 0 (greedy) or more, found {}", sampling.temperature));
+  }
+  if (!(sampling.top_p > 0.0f && sampling.top_p <= 1.0f)) {
+    return invalid_input(
+        fmt::format("--top-p: expected more than 0 and at most 1, found {}", sampling.top_p));
+  }
+  if (sampling.temperature == 0.0f && (sampling.top_k > 0 || sampling.top_p < 1.0f)) {
+    return invalid_input(
+        "--top-k and --top-p have no effect at --temperature 0 (greedy): set a temperature");
+  }
+  return {};
+}
+
+Result<engine::GenerateOptions> engine_options(const Options& options) {
+  engine::GenerateOptions result = options.engine;
+  result.prompts = options.prompts;
+  if (!options.prompts_file.empty()) {
+    WIDEEP_TRY_ASSIGN(const auto more, read_prompts(options.prompts_file));
+    result.prompts.insert(result.prompts.end(), more.begin(), more.end());
+  }
+  WIDEEP_TRY(check_sampling(result.sampling));
+  WIDEEP_TRY_ASSIGN(result.parallel, parallel_config(options));
+  WIDEEP_TRY_ASSIGN(result.statistics, statistics_request(options));
+  result.routing_log = !options.routing_log.empty();
+  result.dtype = options.dtype == "float32" ? Dtype::kF32 : Dtype::kBf16;
+  result.timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1e3));
+  return result;
+}
+
+Status run(const Options& options) {
+  WIDEEP_TRY_ASSIGN(const engine::GenerateOptions engine_options_, engine_options(options));
+  LoadingLine loading;
+  TextStream stream(engine_options_.prompts, options.json ? nullptr : stdout);
+  WIDEEP_TRY_ASSIGN(
+      const engine::GenerateReport report,
+      engine::generate(engine_options_,
+                       {.on_plan = [](const std::string& text) { log::info("{}", text); },
+                        .on_loading = [&](uint64_t done, uint64_t all) { loading.show(done, all); },
+                        .on_text =
+                            [&](int prompt, const std::string& text, bool last) {
+                              loading.end();
+                              stream.add(prompt, text, last);
+                            }}));
+  loading.end();
+  stream.end();
+  if (options.json) {
+    fmt::print("{}\n", report_json(engine_options_, report).dump(2));
+  } else {
+    fmt::print("{}", report_text(engine_options_, report));
+  }
+  if (report.routing_log) {
+    WIDEEP_TRY(balance::write_routing_log(options.routing_log, *report.routing_log));
+  }
+  return report.ended;
+}
+
+void add_what_options(CLI::App& command, Options& options) {
+  command.add_option("--model", options.engine.model_dir, "Model directory (Hugging Face layout)")
+      ->required();
+  command.add_option("--prompt", options.prompts, "A prompt; repeat for several");
+  command.add_option("--prompts", options.prompts_file,
+                     "Prompts, one JSON object a line: {\"prompt\": \"...\"}");
+  command.add_option("--max-tokens", options.engine.max_tokens, "Tokens to generate per prompt")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  command.add_option("--temperature", options.engine.sampling.temperature, "0: greedy")
+      ->capture_default_str();
+  command
+      .add_option("--top-k", options.engine.sampling.top_k,
+                  "Sample among the k most likely; 0: all")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--top-p", options.engine.sampling.top_p,
+                     "Sample among the most likely that together reach this probability");
+  command.add_option("--seed", options.engine.sampling.seed, "Of sampling");
+}
+
+void add_how_options(CLI::App& command, Options& options) {
+  command.add_option("--ranks", options.ranks, "Rank processes on this machine")
+      ->check(CLI::Range(1, 4096));
+  command
+      .add_option("--threads-per-rank", options.engine.threads_per_rank,
+                  "0: cores divided by ranks")
+      ->check(CLI::Range(0, 1024));
+  command.add_option("--config", options.config, "parallel_config.yaml, instead of --ranks");
+  command.add_option("--load-balancer", options.load_balancer, "moe_load_balancer.yaml");
+  command.add_option("--dtype", options.dtype, "Precision of weights, cache and dispatched rows")
+      ->check(CLI::IsMember({"bf16", "float32"}))
+      ->capture_default_str();
+  command
+      .add_option("--max-num-tokens", options.max_num_tokens, "Tokens of a rank in one iteration")
+      ->check(CLI::Range(1, 1 << 20));
+  command
+      .add_option("--max-batch-size", options.max_batch_size, "Requests of a rank in one iteration")
+      ->check(CLI::Range(1, 1 << 20));
+  command
+      .add_option("--prefill-chunk", options.engine.prefill_chunk,
+                  "Most prompt tokens of one request in an iteration; 0: --max-num-tokens")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--timeout", options.timeout_seconds,
+                  "Seconds that a rank waits for another before it gives up")
+      ->check(CLI::Range(0.01, 86400.0))
+      ->capture_default_str();
+}
+
+void add_output_options(CLI::App& command, Options& options) {
+  command.add_option("--expert-statistic-path", options.statistics_path,
+                     "Directory for expert statistics (also EXPERT_STATISTIC_PATH)");
+  command.add_option("--expert-statistic-iter-range", options.statistics_range,
+                     "Iterations to record, A-B without B (also EXPERT_STATISTIC_ITER_RANGE)");
+  command.add_option("--routing-log", options.routing_log,
+                     "File for `wideep balance picture`: who sent what where");
+  command.add_flag("--logits-digest", options.engine.logits_digest,
+                   "Print the SHA-256 of each prompt's logits: equal for every placement");
+  command.add_flag("--json", options.json, "Only JSON on stdout");
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app, Status* status) {
+  CLI::App* command = app.add_subcommand("generate", "Generate text with a MoE model over N ranks");
+  auto options = std::make_shared<Options>();
+  add_what_options(*command, *options);
+  add_how_options(*command, *options);
+  add_output_options(*command, *options);
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools

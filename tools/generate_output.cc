@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "generate_output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace wideep::tools {
+namespace {
+
+using engine::FinishReason;
+using engine::GenerateReport;
+using engine::LayerLoad;
+using nlohmann::ordered_json;
+
+const char* finish_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kNotFinished:
+      break;
+  }
+  return "not_finished";
+}
+
+// Per MoE layer the pairs each rank computed; more ranks than fit a line are summarised.
+std::string load_table(const std::vector<LayerLoad>& layers) {
+  constexpr size_t kMostColumns = 16;
+  std::string text = "(token, expert) pairs computed by each rank:\n  layer";
+  const size_t ranks = layers.empty() ? 0 : layers[0].received.size();
+  const bool all = ranks <= kMostColumns;
+  for (size_t rank = 0; all && rank < ranks; ++rank) text += fmt::format(" {:>8}", rank);
+  text += all ? "   imbalance\n" : "     mean      max   imbalance\n";
+  for (const LayerLoad& layer : layers) {
+    text += fmt::format("  {:5}", layer.layer);
+    int64_t sum = 0, most = 0;
+    for (const int64_t pairs : layer.received) {
+      if (all) text += fmt::format(" {:8}", pairs);
+      sum += pairs;
+      most = std::max(most, pairs);
+    }
+    if (!all) text += fmt::format(" {:8} {:8}", sum / static_cast<int64_t>(ranks), most);
+    text += fmt::format("   {:9.3f}\n", layer.imbalance_ratio);
+  }
+  return text;
+}
+
+ordered_json result_json(const GenerateReport& report, size_t index, const std::string& prompt) {
+  const engine::PromptResult& result = report.results[index];
+  ordered_json json = {{"index", index},
+                       {"prompt", prompt},
+                       {"text", result.text},
+                       {"num_prompt_tokens", result.num_prompt_tokens},
+                       {"tokens", result.tokens},
+                       {"log_probabilities", result.log_probabilities},
+                       {"finish_reason", finish_name(result.finish_reason)}};
+  if (!result.digest.empty()) json["logits_digest"] = result.digest;
+  return json;
+}
+
+}  // namespace
+
+// ---- while it runs
+// -------------------------------------------------------------------------------
+
+LoadingLine::LoadingLine() : terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+void LoadingLine::show(uint64_t done, uint64_t all) {
+  const int percent = all == 0 ? 100 : static_cast<int>(done * 100 / all);
+  if (!terminal_ || percent == last_percent_) return;
+  last_percent_ = percent;
+  fmt::print(stderr, "\rloading weights {:3} %", percent);
+}
+
+void LoadingLine::end() {
+  if (last_percent_ < 0) return;
+  last_percent_ = -1;
+  fmt::print(stderr, "\r                    \r");
+}
+
+TextStream::TextStream(const std::vector<std::string>& prompts, std::FILE* out)
+    : prompts_(prompts), out_(out), waiting_(prompts.size()) {}
+
+void TextStream::add(int prompt, const std::string& text, bool last) {
+  if (out_ == nullptr) return;
+  Waiting& waiting = waiting_[prompt];
+  waiting.text += text;
+  waiting.ended = last;
+  advance();
+}
+
+void TextStream::begin_line() {
+  fmt::print(out_, "--- prompt {} ---\n{}", current_, prompts_[current_]);
+  line_open_ = true;
+}
+
+void TextStream::advance() {
+  for (; current_ < waiting_.size(); ++current_) {
+    Waiting& waiting = waiting_[current_];
+    if (waiting.text.empty() && !waiting.ended) break;
+    if (!line_open_) begin_line();
+    fmt::print(out_, "{}", waiting.text);
+    waiting.text.clear();
+    if (!waiting.ended) break;
+    fmt::print(out_, "\n\n");
+    line_open_ = false;
+  }
+  std::fflush(out_);
+}
+
+void TextStream::end() {
+  if (out_ == nullptr) return;
+  for (Waiting& waiting : waiting_) {
+    if (!waiting.ended && !waiting.text.empty()) waiting.text += " [ended early]";
+    waiting.ended = true;
+  }
+  if (line_open_) advance();
+  for (; current_ < waiting_.size(); ++current_) {
+    if (waiting_[current_].text.empty()) continue;
+    begin_line();
+    fmt::print(out_, "{}\n\n", waiting_[current_].text);
+  }
+}
+
+// ---- afterwards
+// ----------------------------------------------------------------------------------
+
+std::string report_text(const engine::GenerateOptions& options, const GenerateReport& report) {
+  const engine::LoadTotals& load = report.load;
+  std::string text;
+  if (options.logits_digest) {
+    for (size_t i = 0; i < report.results.size(); ++i) {
+      if (!report.results[i].digest.empty()) {
+        text += fmt::format("digest {} {}\n", i, report.results[i].digest);
+      }
+    }
+  }
+  text += load_table(load.layers);
+  text += fmt::format(
+      "imbalance ratio     {:.3f}   (max − mean) / mean over ranks, mean over iterations and "
+      "layers\n"
+      "tokens              {} prompt + {} generated in {} iterations\n"
+      "wall time           {:.2f} s   {:.1f} tokens/s generated (weights loaded in {:.2f} s)\n"
+      "critical path       {:.0f} ms   slowest rank of every step; mean rank {:.0f} ms\n"
+      "  of it experts     {:.0f} ms   slowest rank of every layer; mean rank {:.0f} ms\n",
+      load.imbalance_ratio(), load.prompt_tokens, load.generated_tokens, load.num_iterations,
+      report.wall_seconds, report.tokens_per_second(), report.load_seconds, load.critical_path_ms,
+      load.mean_rank_ms, load.critical_path_experts_ms, load.mean_experts_ms);
+  return text;
+}
+
+ordered_json report_json(const engine::GenerateOptions& options, const GenerateReport& report) {
+  const engine::LoadTotals& load = report.load;
+  ordered_json json = {
+      {"model", options.model_dir}, {"ranks", options.parallel.sizes.moe_ep}, {"isa", report.isa}};
+  for (size_t i = 0; i < report.results.size(); ++i) {
+    json["results"].push_back(result_json(report, i, options.prompts[i]));
+  }
+  json["timings"] = {{"load_seconds", report.load_seconds},
+                     {"wall_seconds", report.wall_seconds},
+                     {"tokens_per_second", report.tokens_per_second()},
+                     {"critical_path_ms", load.critical_path_ms},
+                     {"mean_rank_ms", load.mean_rank_ms},
+                     {"critical_path_experts_ms", load.critical_path_experts_ms},
+                     {"mean_experts_ms", load.mean_experts_ms}};
+  json["load"] = {{"iterations", load.num_iterations},
+                  {"prompt_tokens", load.prompt_tokens},
+                  {"generated_tokens", load.generated_tokens},
+                  {"imbalance_ratio", load.imbalance_ratio()}};
+  for (const LayerLoad& layer : load.layers) {
+    json["load"]["layers"].push_back({{"layer", layer.layer},
+                                      {"received", layer.received},
+                                      {"imbalance_ratio", layer.imbalance_ratio}});
+  }
+  return json;
+}
+
+}  // namespace wideep::tools

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `wideep generate` shows: progress, texts as they come, the closing table, JSON.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/generate.h"
+
+namespace wideep::tools {
+
+// "loading weights 42 %" on stderr, rewritten in place; silent where stderr is no terminal.
+class LoadingLine {
+ public:
+  LoadingLine();
+  void show(uint64_t done, uint64_t all);
+  void end();  // clears the line; may be called again
+
+ private:
+  bool terminal_;
+  int last_percent_ = -1;
+};
+
+// Prints the continuations in the order of their prompts, each as it comes: the first that has not
+// ended goes out at once, the others wait for their turn.
+class TextStream {
+ public:
+  // out: null prints nothing.
+  TextStream(const std::vector<std::string>& prompts, std::FILE* out);
+  void add(int prompt, const std::string& text, bool last);
+  // Prints what is still waiting, of runs that ended early.
+  void end();
+
+ private:
+  void begin_line();
+  void advance();
+
+  struct Waiting {
+    std::string text;
+    bool ended = false;
+  };
+  const std::vector<std::string>& prompts_;
+  std::FILE* out_;
+  std::vector<Waiting> waiting_;
+  size_t current_ = 0;
+  bool line_open_ = false;
+};
+
+std::string report_text(const engine::GenerateOptions& options,
+                        const engine::GenerateReport& report);
+nlohmann::ordered_json report_json(const engine::GenerateOptions& options,
+                                   const engine::GenerateReport& report);
+
+}  // namespace wideep::tools

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "prompts_file.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "base/try.h"
+#include "formats/json.h"
+
+namespace wideep::tools {
+
+Result<std::vector<std::string>> read_prompts(const std::string& path) {
+  WIDEEP_TRY_ASSIGN(const std::string content, formats::read_file(path));
+  std::vector<std::string> prompts;
+  std::istringstream lines(content);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    WIDEEP_TRY_ASSIGN(const formats::JsonDocument document,
+                      formats::JsonDocument::parse(line, fmt::format("{} line {}", path, number)));
+    prompts.push_back(document.root().string("prompt"));
+    WIDEEP_TRY(document.status());
+  }
+  if (prompts.empty()) return invalid_input(fmt::format("{}: holds no prompt", path));
+  return prompts;
+}
+
+}  // namespace wideep::tools
