@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Promise 1: the logits of a request are the same bits for every number of ranks, placement,
+// replication, batch and chunking of the prefill. Each run compares the SHA-256 of every generated
+// step's logits with the run on one rank, one prompt at a time, without load balancer.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "base/scratch_directory.h"
+#include "engine/generate.h"
+#include "random_model.h"
+
+namespace wideep::tests {
+namespace {
+
+using balance::BalancerSettings;
+using engine::GenerateOptions;
+
+constexpr int kMaxTokens = 12;
+
+const std::vector<std::string> kPrompts = {
+    "The captain looked at the sea and said that",
+    "def fibonacci(n):\n    if n < 2:\n        return n\n    return",
+    "Question: Anna has 12 apples and gives 5 of them to Ben. How many apples does she have left, "
+    "and how many would she have if Ben gave half of his back to her?\nAnswer:",
+};
+
+// ---- placements
+// ----------------------------------------------------------------------------------
+
+struct ModelFacts {
+  std::string directory;
+  std::vector<int> moe_layers;
+  int num_experts = 0;
+};
+
+// Every expert once, then `redundant` more slots for the experts that `next` names; then shuffled
+// by `order`, so that anything can stand anywhere.
+template <typename Next, typename Order>
+BalancerSettings settings(const ModelFacts& model, int redundant, Next next, Order order) {
+  BalancerSettings result;
+  result.num_slots = model.num_experts + redundant;
+  result.initial_global_assignments.emplace();
+  for (const int layer : model.moe_layers) {
+    std::vector<int64_t> slots(model.num_experts);
+    for (int e = 0; e < model.num_experts; ++e) slots[e] = e;
+    for (int i = 0; i < redundant; ++i) slots.push_back(next(layer, i));
+    order(layer, slots);
+    (*result.initial_global_assignments)[layer] = slots;
+  }
+  return result;
+}
+
+using Placements = std::vector<std::pair<std::string, std::optional<BalancerSettings>>>;
+
+Placements placements(const ModelFacts& model) {
+  const auto keep = [](int, std::vector<int64_t>&) {};
+  const auto in_turn = [&](int layer, int i) { return (7 * i + layer) % model.num_experts; };
+  Placements all = {{"no balancer", std::nullopt}};
+  for (const int redundant : {0, 8, 32}) {
+    all.emplace_back(fmt::format("static, {} redundant", redundant),
+                     settings(model, redundant, in_turn, keep));
+  }
+  for (const uint32_t seed : {1u, 2u}) {
+    std::mt19937 rng(seed);
+    all.emplace_back(
+        fmt::format("random {}", seed),
+        settings(
+            model, 16, [&](int, int) { return static_cast<int64_t>(rng() % model.num_experts); },
+            [&](int, std::vector<int64_t>& slots) {
+              std::shuffle(slots.begin(), slots.end(), rng);
+            }));
+  }
+  // All 16 further slots hold the layer's expert 1, side by side: several on one rank.
+  all.emplace_back("replicas of one expert on the same rank",
+                   settings(model, 16, [](int, int) { return 1; }, keep));
+  return all;
+}
+
+// ---- runs
+// ----------------------------------------------------------------------------------------
+
+struct Variant {
+  const char* name;
+  int companions;  // further prompts in the batch, of other lengths
+  int max_num_tokens;
+  int max_batch_size;
+  int prefill_chunk;
+};
+
+constexpr Variant kVariants[] = {
+    {"together, whole prompts", 0, 512, 64, 0},
+    {"5 companions, chunks of 7", 5, 64, 64, 7},
+    {"3 companions, 2 requests at a time, chunks of 1", 3, 4, 2, 1},
+};
+
+GenerateOptions options_for(const ModelFacts& model, Dtype dtype, int ranks) {
+  GenerateOptions options;
+  options.model_dir = model.directory;
+  options.max_tokens = kMaxTokens;
+  options.dtype = dtype;
+  options.logits_digest = true;
+  options.parallel = parallel::parallel_config_for_ranks(ranks).value();
+  return options;
+}
+
+std::vector<std::string> digests(const GenerateOptions& options) {
+  const auto report = engine::generate(options, {});
+  EXPECT_TRUE(report.ok()) << report.status().message();
+  std::vector<std::string> result;
+  if (!report.ok()) return result;
+  EXPECT_TRUE(report->ended.ok()) << report->ended.message();
+  for (const auto& prompt : report->results) {
+    EXPECT_EQ(prompt.digest.size(), 64u);
+    result.push_back(prompt.digest);
+  }
+  return result;
+}
+
+std::vector<std::string> reference_digests(const ModelFacts& model, Dtype dtype) {
+  std::vector<std::string> result;
+  for (const std::string& prompt : kPrompts) {
+    GenerateOptions options = options_for(model, dtype, 1);
+    options.prompts = {prompt};
+    result.push_back(digests(options).at(0));
+  }
+  return result;
+}
+
+GenerateOptions with_variant(GenerateOptions options, const Variant& variant) {
+  for (int i = 0; i < variant.companions; ++i) {
+    options.prompts.push_back(std::string(1 + 23 * i, static_cast<char>('a' + i)));
+  }
+  // The prompts under test come last, so that their ranks and their places in the batch change too.
+  options.prompts.insert(options.prompts.end(), kPrompts.begin(), kPrompts.end());
+  options.parallel.max_num_tokens = variant.max_num_tokens;
+  options.parallel.max_batch_size = variant.max_batch_size;
+  options.prefill_chunk = variant.prefill_chunk;
+  return options;
+}
+
+// Runs the whole matrix and prints it.
+void expect_same_answers(const ModelFacts& model, Dtype dtype) {
+  const auto expected = reference_digests(model, dtype);
+  ASSERT_EQ(expected.size(), kPrompts.size());
+  EXPECT_NE(expected[0], expected[1]);
+  int compared = 0;
+  for (const auto& [name, settings] : placements(model)) {
+    std::string row = fmt::format("  {:<40}", name);
+    for (const int ranks : {1, 2, 4, 8}) {
+      for (const Variant& variant : kVariants) {
+        GenerateOptions options = with_variant(options_for(model, dtype, ranks), variant);
+        options.parallel.moe_config.load_balancer = settings;
+        auto found = digests(options);
+        found.erase(found.begin(), found.begin() + variant.companions);
+        ASSERT_EQ(found, expected) << name << ", EP " << ranks << ", " << variant.name;
+        compared += static_cast<int>(found.size());
+      }
+      row += fmt::format("  EP {} =", ranks);
+    }
+    fmt::print("{}\n", row);
+  }
+  fmt::print("  {} digests of {} steps each, all equal\n", compared, kMaxTokens);
+}
+
+ModelFacts random_model(const base::ScratchDirectory& directory, model::Architecture architecture) {
+  write_random_model(directory.path(), {.architecture = architecture});
+  const bool deepseek = architecture == model::Architecture::kDeepseekV3;
+  return {directory.path(), deepseek ? std::vector<int>{1, 2} : std::vector<int>{0, 1, 2}, 16};
+}
+
+TEST(SameAnswer, DeepseekV3Bf16) {
+  const base::ScratchDirectory directory;
+  expect_same_answers(random_model(directory, model::Architecture::kDeepseekV3), Dtype::kBf16);
+}
+
+TEST(SameAnswer, Qwen3MoeBf16) {
+  const base::ScratchDirectory directory;
+  expect_same_answers(random_model(directory, model::Architecture::kQwen3Moe), Dtype::kBf16);
+}
+
+TEST(SameAnswer, DeepseekV3Float32) {
+  const base::ScratchDirectory directory;
+  expect_same_answers(random_model(directory, model::Architecture::kDeepseekV3), Dtype::kF32);
+}
+
+TEST(SameAnswer, ReferenceModelBf16) {
+  const std::string directory = WIDEEP_SOURCE_DIR "/models/reference";
+  if (!std::filesystem::exists(directory + "/model.safetensors")) {
+    GTEST_SKIP() << "models/reference has no weights";
+  }
+  expect_same_answers({directory, {1, 2, 3, 4, 5, 6}, 32}, Dtype::kBf16);
+}
+
+}  // namespace
+}  // namespace wideep::tests
