@@ -20,6 +20,7 @@ import word_problems
 MAX_SOURCE_BYTES = 5_000_000   # no package may dominate its domain
 MIN_DOCUMENT, MAX_DOCUMENT = 200, 40_000   # characters; longer documents are cut
 PROBLEMS = 60_000
+ARITHMETIC = {"word_problems", "gsm8k"}
 LANGUAGES = {"de": "German", "fr": "French"}
 
 
@@ -168,7 +169,7 @@ def math_documents(gsm8k):
         yield held_out(text), "word_problems", text
     if not gsm8k:
         return
-    lines = [json.loads(line) for line in Path(gsm8k).read_text().splitlines()]
+    lines = [json.loads(line) for line in Path(gsm8k).read_text().rstrip("\n").split("\n")]
     shown = [f"Question: {row['question']}\nAnswer: " + re.sub(r"<<.*?>>", "", row["answer"]) for row in lines]
     for first in range(0, len(shown), 4):
         text = "\n\n".join(shown[first:first + 4])
@@ -189,11 +190,23 @@ def domain_documents(domain, raw, gsm8k):
             yield held_out(origin), source, text
 
 
+def without_addresses(text):
+    """No one's e-mail address belongs in a model; nor does the frame around every page of the office suite's help."""
+    text = re.sub(r"[<(]?[\w.+-]+@[\w-]+\.[\w.-]+[>)]?", "", text)
+    return re.sub(r"^LibreOffice [\d.]+ [^\n]*\n+(\s?[^\n]{1,24}\n+){1,3}?[^\n]*🔎[^\n]*\n+", "", text)
+
+
+def is_table(text):
+    """Mostly numbers, such as test vectors and lookup tables in source code."""
+    return len(re.findall(r"0x[0-9a-fA-F]+|\d+", text)) > 0.6 * len(re.findall(r"[A-Za-z_]{3,}", text))
+
+
 def capped(documents):
-    """Drops short and repeated documents; of a large source keeps those with the smallest hashes."""
+    """Drops tables, short and repeated documents; of a large source keeps those with the smallest hashes."""
     by_source, seen = {}, set()
     for held, source, text in documents:
-        if len(text) >= MIN_DOCUMENT and text not in seen:
+        text = without_addresses(text)
+        if len(text) >= MIN_DOCUMENT and text not in seen and (source in ARITHMETIC or not is_table(text)):
             seen.add(text)
             by_source.setdefault(source, []).append((key_of(text), held, text))
     for source, rows in by_source.items():
