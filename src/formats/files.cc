@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +49,31 @@ Status read_to_end(int fd, const std::string& path, std::string& content) {
   }
 }
 
+const char* kind_of(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFDIR:
+      return "a directory";
+    case S_IFLNK:
+      return "a symbolic link";
+    case S_IFIFO:
+      return "a pipe";
+    case S_IFSOCK:
+      return "a socket";
+    default:
+      return "a device";
+  }
+}
+
+// The rename would put a plain file in the place of whatever has this name: root could lose a
+// device like /dev/full, and a link would be replaced instead of followed.
+Status check_replaceable(const std::string& path) {
+  struct stat info{};
+  if (::lstat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return {};
+  return failed(
+      fmt::format("{}: cannot be written: expected a regular file or a new name, found {}", path,
+                  kind_of(info.st_mode)));
+}
+
 // Distinct per process and call, so that concurrent writers do not share a temporary file.
 std::string temporary_name(const std::string& path) {
   static std::atomic<uint64_t> next{0};
@@ -83,6 +109,7 @@ Status write_file(const std::string& path, std::string_view content) {
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
+  WIDEEP_TRY(check_replaceable(path));
   const std::string temporary = temporary_name(path);
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return unwritable(path, errno);

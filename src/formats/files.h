@@ -15,7 +15,8 @@ namespace wideep::formats {
 Result<std::string> read_file(const std::string& path);
 
 // Writes `path` whole or not at all: a temporary file beside it, flushed, then renamed over it.
-// Errors (failed): disk full, not writable, ...; nothing is left behind and an older file stays.
+// Errors (failed): disk full, not writable, the name of a directory, link, pipe or device, ...;
+// nothing is left behind and what was there stays.
 Status write_file(const std::string& path, std::string_view content);
 
 // The same in pieces. Not thread safe; two writers of one path do not disturb each other, the last

@@ -112,6 +112,29 @@ TEST(WriteFile, DoesNotReplaceADirectory) {
   EXPECT_EQ(scratch.num_files(), 1);
 }
 
+TEST(WriteFile, DoesNotReplaceAPipe) {
+  const ScratchDirectory scratch;
+  const std::string path = scratch.file("fifo");
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0) << std::strerror(errno);
+  const Status status = write_file(path, "x");
+  EXPECT_EQ(status.exit_code(), 1);
+  EXPECT_EQ(status.message(),
+            path + ": cannot be written: expected a regular file or a new name, found a pipe");
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
+  EXPECT_EQ(scratch.num_files(), 1);
+}
+
+TEST(WriteFile, DoesNotReplaceALink) {
+  const ScratchDirectory scratch;
+  std::ofstream(scratch.file("target")) << "old";
+  std::filesystem::create_symlink("target", scratch.file("link"));
+  const Status status = write_file(scratch.file("link"), "x");
+  EXPECT_EQ(status.exit_code(), 1);
+  EXPECT_THAT(status.message(), HasSubstr("found a symbolic link"));
+  EXPECT_TRUE(std::filesystem::is_symlink(scratch.file("link")));
+  EXPECT_EQ(content_of(scratch.file("target")), "old");
+}
+
 // Lets files of this process grow to `bytes` only while it lives.
 class FileSizeLimit {
  public:

@@ -68,7 +68,9 @@ void JsonObject::complain(std::string_view key, std::string_view what) const {
 const json* JsonObject::require(std::string_view key, const std::string& expected) const {
   const json* value = find(key);
   if (value == nullptr && complaint_->status().ok()) {
-    complain(key, fmt::format("missing; expected {}{}", expected, base::did_you_mean(key, keys())));
+    std::vector<std::string> others = keys();
+    std::erase(others, key);  // there, but null
+    complain(key, fmt::format("missing; expected {}{}", expected, base::did_you_mean(key, others)));
   }
   return value;
 }

@@ -140,6 +140,12 @@ TEST(Json, MissingKeySuggestsTheClosest) {
             "c.json: model_type: missing; expected a string");
 }
 
+TEST(Json, ANullKeyIsMissingAndNotSuggested) {
+  EXPECT_EQ(complaint_of(R"({"hidden_size": null})",
+                         [](JsonObject root) { root.integer("hidden_size", {.min = 1}); }),
+            "c.json: hidden_size: missing; expected an integer of at least 1");
+}
+
 TEST(Json, KeepsTheFirstComplaint) {
   EXPECT_THAT(complaint_of(R"({"a": 1})",
                            [](JsonObject root) {

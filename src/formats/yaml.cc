@@ -52,7 +52,9 @@ std::optional<YAML::Node> YamlMap::find(std::string_view key) const {
 std::optional<YAML::Node> YamlMap::require(std::string_view key, const std::string& expected) {
   const std::optional<YAML::Node> value = find(key);
   if (!value && complaint_->status().ok()) {
-    complain(key, fmt::format("missing; expected {}{}", expected, base::did_you_mean(key, keys())));
+    std::vector<std::string> others = keys();
+    std::erase(others, key);  // there, but null
+    complain(key, fmt::format("missing; expected {}{}", expected, base::did_you_mean(key, others)));
   }
   return value;
 }

@@ -176,6 +176,8 @@ TEST(Yaml, MissingKeysAreNamedWithTheirPath) {
   EXPECT_EQ(complaint_of("online:\n  windw: 3\n",
                          [](YamlMap& root) { root.map("online").integer("window"); }),
             "c.yaml:2: online.window: missing; expected an integer; did you mean 'windw'?");
+  EXPECT_EQ(complaint_of("window: ~\n", [](YamlMap& root) { root.integer("window"); }),
+            "c.yaml:1: window: missing; expected an integer");
   EXPECT_EQ(complaint_of("a: 1\n", [](YamlMap& root) { root.map("online").integer("window"); }),
             "c.yaml:1: online: missing; expected a map");
 }
