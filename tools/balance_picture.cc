@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep balance picture: one or two routing logs in, one HTML page out.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "balance/routing_log.h"
+#include "balance/routing_picture.h"
+#include "base/try.h"
+#include "commands.h"
+#include "formats/files.h"
+#include "report_page.h"
+
+namespace wideep::tools {
+namespace {
+
+using balance::Picture;
+using balance::PictureRun;
+
+struct PictureOptions {
+  std::string before;
+  std::string after;  // empty: only one run is drawn
+  std::string output;
+  std::string title;
+};
+
+Result<PictureRun> read_run(const std::string& path) {
+  PictureRun run;
+  run.file = std::filesystem::path(path).filename().string();
+  WIDEEP_TRY_ASSIGN(run.log, balance::read_routing_log(path));
+  return run;
+}
+
+Result<Picture> read_picture(const PictureOptions& options) {
+  Picture picture;
+  picture.title = options.title;
+  WIDEEP_TRY_ASSIGN(picture.before, read_run(options.before));
+  if (options.after.empty()) return picture;
+  WIDEEP_TRY_ASSIGN(picture.after, read_run(options.after));
+  WIDEEP_TRY(balance::check_comparable(picture.before, *picture.after));
+  return picture;
+}
+
+Status run(const PictureOptions& options) {
+  WIDEEP_TRY_ASSIGN(const Picture picture, read_picture(options));
+  const std::string page = balance::fill_page(report_page(), picture);
+  WIDEEP_TRY(formats::write_file(options.output, page));
+  std::fputs(fmt::format("{}wrote {}\n", balance::picture_summary(picture), options.output).c_str(),
+             stdout);
+  return {};
+}
+
+}  // namespace
+
+void add_balance_picture_command(CLI::App& balance, Status* status) {
+  auto options = std::make_shared<PictureOptions>();
+  CLI::App* command = balance.add_subcommand(
+      "picture", "Draw routing logs (wideep generate --routing-log) as one HTML page");
+  command->add_option("--before", options->before, "The routing log to draw")->required();
+  command->add_option("--after", options->after,
+                      "A second log of the same model and ranks, drawn beside the first");
+  command->add_option("--output,--output-path", options->output, "The HTML file to write")
+      ->required();
+  command->add_option("--title", options->title, "Headline (default: names the model)");
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools

@@ -1,0 +1,146 @@
+// One heat map as SVG.
+//
+// map: {rows, cols, value(row, col) (null: nothing was recorded),
+//       rowLabel(row), colLabel(col), rowTitle, colTitle,
+//       notes: {title, text(row)}             a column of text at the right, optional
+//       bars: {title, values: [cols], max, mean}   a strip of bars above, optional; mean: dashed line
+//       format(value)                          for numbers in cells}
+
+const kRowHeight = 30;
+const kTallest = 340;   // pixels that many rows share
+const kThinnest = 2.5;  // pixels of a row when even these do not suffice
+
+function heatLayout(map, width) {
+  const longest = maxOf(Array.from({length: map.rows}, (_, row) => map.rowLabel(row).length));
+  const left = 32 + longest * 6.6;
+  const right = map.notes ? 74 : 2;
+  const top = map.bars ? 62 : map.notes ? 20 : 4;
+  const cellHeight = Math.max(kThinnest, Math.min(kRowHeight, kTallest / map.rows));
+  const cellWidth = (width - left - right) / map.cols;
+  const plotWidth = cellWidth * map.cols;
+  const plotHeight = cellHeight * map.rows;
+  return {left, top, width, cellWidth, cellHeight, plotWidth, plotHeight, height: top + plotHeight + 42};
+}
+
+function heatMapSvg(map, max, width, label) {
+  const layout = heatLayout(map, width);
+  return `<svg viewBox="0 0 ${width} ${layout.height.toFixed(1)}" role="img" aria-label="${escapeText(label)}">` +
+      cellsSvg(map, layout, max) + cellTextSvg(map, layout, max) + rowAxisSvg(map, layout) + colAxisSvg(map, layout) +
+      (map.notes ? notesSvg(map, layout) : "") + (map.bars ? barsSvg(map, layout) : "") +
+      `<rect class="cursor" visibility="hidden" width="${layout.cellWidth}" height="${layout.cellHeight}"/></svg>`;
+}
+
+// All cells of one colour are one path: fast for many thousands.
+function cellsSvg(map, layout, max) {
+  const least = Math.min(layout.cellWidth, layout.cellHeight);
+  const gap = least >= 12 ? 1.5 : least >= 6 ? 0.75 : 0;
+  const overlap = gap === 0 ? 0.25 : 0;  // no hairlines between cells that touch
+  const w = (layout.cellWidth - gap + overlap).toFixed(2);
+  const h = (layout.cellHeight - gap + overlap).toFixed(2);
+  const paths = new Map();
+  for (let row = 0; row < map.rows; ++row) {
+    const y = (layout.top + row * layout.cellHeight).toFixed(2);
+    for (let col = 0; col < map.cols; ++col) {
+      const value = map.value(row, col);
+      if (value === null) continue;
+      const step = paletteStep(value, max);
+      const x = (layout.left + col * layout.cellWidth).toFixed(2);
+      paths.set(step, (paths.get(step) || "") + `M${x} ${y}h${w}v${h}h-${w}z`);
+    }
+  }
+  return [...paths].map(([step, d]) => `<path class="q${step}" d="${d}"/>`).join("");
+}
+
+function cellTextSvg(map, layout, max) {
+  if (layout.cellHeight < 15 || map.rows * map.cols > 900) return "";
+  const texts = [];
+  for (let row = 0; row < map.rows; ++row) {
+    for (let col = 0; col < map.cols; ++col) {
+      const value = map.value(row, col);
+      if (value === null) continue;
+      const text = map.format(value);
+      if (text.length * 6.2 + 6 > layout.cellWidth) return "";  // all or none
+      const x = layout.left + (col + 0.5) * layout.cellWidth;
+      const y = layout.top + (row + 0.5) * layout.cellHeight + 3.5;
+      const tone = paletteStep(value, max) / (kSteps - 1) > 0.46 ? "full" : "faint";
+      texts.push(`<text class="cell ${tone}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="middle">${text}</text>`);
+    }
+  }
+  return texts.join("");
+}
+
+// Label every 1st, 2nd, 5th, 10th, ... so that labels keep apart.
+function labelStride(cell, needed) {
+  for (let decade = 1; ; decade *= 10) {
+    for (const factor of [1, 2, 5]) {
+      if (cell * factor * decade >= needed) return factor * decade;
+    }
+  }
+}
+
+function rowAxisSvg(map, layout) {
+  const stride = labelStride(layout.cellHeight, 13);
+  let svg = `<text class="axis" text-anchor="middle" transform="translate(11 ${layout.top + layout.plotHeight / 2}) rotate(-90)">${escapeText(map.rowTitle)}</text>`;
+  for (let row = 0; row < map.rows; row += stride) {
+    const y = layout.top + (row + 0.5) * layout.cellHeight + 4;
+    svg += `<text x="${layout.left - 6}" y="${y.toFixed(1)}" text-anchor="end">${escapeText(map.rowLabel(row))}</text>`;
+  }
+  return svg;
+}
+
+function colAxisSvg(map, layout) {
+  const longest = maxOf(Array.from({length: map.cols}, (_, col) => map.colLabel(col).length));
+  const stride = labelStride(layout.cellWidth, longest * 6.6 + 8);
+  const bottom = layout.top + layout.plotHeight;
+  let svg = `<text class="axis" text-anchor="middle" x="${layout.left + layout.plotWidth / 2}" y="${bottom + 36}">${escapeText(map.colTitle)}</text>`;
+  for (let col = 0; col < map.cols; col += stride) {
+    const x = layout.left + (col + 0.5) * layout.cellWidth;
+    svg += `<text x="${x.toFixed(1)}" y="${bottom + 16}" text-anchor="middle">${escapeText(map.colLabel(col))}</text>`;
+  }
+  return svg;
+}
+
+function notesSvg(map, layout) {
+  const x = layout.left + layout.plotWidth + 72;
+  const stride = labelStride(layout.cellHeight, 13);
+  let svg = `<text x="${x}" y="${layout.top - 7}" text-anchor="end">${escapeText(map.notes.title)}</text>`;
+  for (let row = 0; row < map.rows; row += stride) {
+    const y = layout.top + (row + 0.5) * layout.cellHeight + 4;
+    svg += `<text class="strong" x="${x}" y="${y.toFixed(1)}" text-anchor="end">${escapeText(map.notes.text(row))}</text>`;
+  }
+  return svg;
+}
+
+function barsSvg(map, layout) {
+  const {title, values, max, mean} = map.bars;
+  const height = 36;
+  const base = layout.top - 6;
+  const gap = layout.cellWidth >= 6 ? 1.5 : 0;
+  const w = (layout.cellWidth - gap).toFixed(2);
+  let d = "";
+  values.forEach((value, col) => {
+    const h = (value / max * height).toFixed(2);
+    d += `M${(layout.left + col * layout.cellWidth).toFixed(2)} ${base}v-${h}h${w}v${h}z`;
+  });
+  let svg = `<path class="sum" d="${d}"/><text x="${layout.left}" y="${base - height - 6}">${escapeText(title)}</text>`;
+  if (mean) svg += `<path class="mean" d="M${layout.left} ${(base - mean / max * height).toFixed(1)}h${layout.plotWidth}"/>`;
+  return svg;
+}
+
+// The cell under the pointer, or null. layout: of the map that `svg` shows.
+function cellAt(svg, layout, map, event) {
+  const box = svg.getBoundingClientRect();
+  const scale = layout.width / box.width;
+  const col = Math.floor(((event.clientX - box.left) * scale - layout.left) / layout.cellWidth);
+  const row = Math.floor(((event.clientY - box.top) * scale - layout.top) / layout.cellHeight);
+  const inside = col >= 0 && col < map.cols && row >= 0 && row < map.rows;
+  return inside ? {row, col} : null;
+}
+
+function moveCursor(svg, layout, cell) {
+  const cursor = svg.querySelector(".cursor");
+  cursor.setAttribute("visibility", cell ? "visible" : "hidden");
+  if (!cell) return;
+  cursor.setAttribute("x", layout.left + cell.col * layout.cellWidth);
+  cursor.setAttribute("y", layout.top + cell.row * layout.cellHeight);
+}

@@ -1,0 +1,105 @@
+// The imbalance ratio of each layer, before and after, as dots on a line with the numbers beside.
+
+const kImbalanceKinds = [
+  {value: "average", text: "average over all iterations"},
+  {value: "weighted", text: "all iterations, weighted by tokens"},
+  {value: "prompt", text: "average over iterations with prompt tokens"},
+  {value: "generation", text: "average over iterations that only generate"},
+];
+
+// Kinds that a run has none of are not offered.
+function imbalanceKinds(runs) {
+  return kImbalanceKinds.filter(({value}) => runs.every((run) => run.summary.mean[value] !== null));
+}
+
+function imbalanceRows(runs, kind) {
+  const rows = runs[0].layers.map((layer, i) => ({
+    name: `layer ${layer}`,
+    values: runs.map((run) => run.summary.layers[i][kind]),
+    times: runs.map((run) => run.summary.layer_critical_path_ms[i]),
+  }));
+  const mean = {
+    name: "mean",
+    values: runs.map((run) => run.summary.mean[kind]),
+    times: runs.map((run) => sum(run.summary.layer_critical_path_ms) / run.layers.length),
+  };
+  return [...rows, mean];
+}
+
+// Columns of numbers at the right of the dots: title and text of each.
+function imbalanceColumns(runs) {
+  const two = runs.length === 2;
+  const columns = runs.map((run, i) => ({
+    title: two ? runName(runs, i).toLowerCase() : "ratio", group: "imbalance ratio",
+    text: (row) => formatRatio(row.values[i]), className: two ? runClass(i) : "",
+  }));
+  runs.forEach((run, i) => columns.push({
+    title: two ? runName(runs, i).toLowerCase() : "sum", group: "critical path of the experts",
+    text: (row) => formatTime(row.times[i]), className: two ? runClass(i) : "",
+  }));
+  return columns;
+}
+
+function imbalanceChartSvg(runs, kind) {
+  const rows = imbalanceRows(runs, kind);
+  const columns = imbalanceColumns(runs);
+  const step = rows.length > 26 ? 19 : 27;
+  const ticks = niceTicks(maxOf(rows.flatMap((row) => row.values)), 8);
+  const layout = {
+    left: 76, top: 44, step, columnWidth: 92, ticks,
+    plotWidth: kFullWidth - 76 - 20 - columns.length * 92, plotHeight: rows.length * step + 8,
+  };
+  layout.x = (value) => layout.left + value / ticks[ticks.length - 1] * layout.plotWidth;
+  const height = layout.top + layout.plotHeight + 44;
+  return `<svg viewBox="0 0 ${kFullWidth} ${height}" role="img" aria-label="Imbalance ratio of each layer">` +
+      imbalanceAxisSvg(layout) + imbalanceHeadSvg(columns, layout) +
+      rows.map((row, i) => imbalanceRowSvg(row, i, rows.length, columns, layout)).join("") + "</svg>";
+}
+
+function imbalanceAxisSvg({left, top, plotWidth, plotHeight, ticks, x}) {
+  const bottom = top + plotHeight;
+  const lines = ticks.map((tick) => `<path class="grid" d="M${x(tick).toFixed(1)} ${top}V${bottom}"/>` +
+      `<text x="${x(tick).toFixed(1)}" y="${bottom + 17}" text-anchor="middle">${trimZeros(tick.toFixed(3))}</text>`);
+  return lines.join("") + `<text class="axis" x="${left + plotWidth / 2}" y="${bottom + 38}" text-anchor="middle">` +
+      `imbalance ratio (max ÷ mean − 1 over ranks; 0 is even)</text>`;
+}
+
+function columnRight(index, {left, plotWidth, columnWidth}) {
+  return left + plotWidth + 20 + (index + 1) * columnWidth;
+}
+
+function imbalanceHeadSvg(columns, layout) {
+  return columns.map((column, i) => {
+    const x = columnRight(i, layout);
+    const first = i === 0 || columns[i - 1].group !== column.group;
+    const last = columns.map((each) => each.group).lastIndexOf(column.group);
+    return (first ? `<text x="${columnRight(last, layout)}" y="14" text-anchor="end">${column.group}</text>` : "") +
+        `<text class="strong" x="${x}" y="34" text-anchor="end">${column.title}</text>`;
+  }).join("");
+}
+
+function imbalanceRowSvg(row, index, count, columns, layout) {
+  const isMean = index === count - 1;
+  const y = layout.top + (index + 0.5) * layout.step + (isMean ? 8 : 0);
+  const xs = row.values.map(layout.x);
+  const from = xs.length === 2 ? xs[1] : layout.left;
+  const strong = isMean ? ' class="strong"' : "";
+  const rule = isMean ? `<path class="grid" d="M0 ${(y - layout.step / 2 - 4).toFixed(1)}H${kFullWidth}"/>` : "";
+  const numbers = columns.map((column, i) =>
+      `<text class="number${isMean ? " strong" : ""}" x="${columnRight(i, layout)}" y="${y + 4}" text-anchor="end">${column.text(row)}</text>`);
+  return `<g class="row">${rule}<rect class="hit" x="0" y="${y - layout.step / 2}" width="${layout.left - 2}" height="${layout.step}"/>` +
+      `<text${strong} x="${layout.left - 14}" y="${y + 4}" text-anchor="end">${row.name}</text>` +
+      `<path class="link" d="M${from.toFixed(1)} ${y}H${xs[0].toFixed(1)}"/>` +
+      xs.map((x, i) => dotSvg(x, y, i)).join("") + numbers.join("") + `<title>${imbalanceTip(row)}</title></g>`;
+}
+
+// A circle before, a diamond after: told apart without colours too.
+function dotSvg(x, y, index) {
+  if (index === 0) return `<circle class="before" cx="${x.toFixed(1)}" cy="${y}" r="6"/>`;
+  return `<path class="after" d="M${x.toFixed(1)} ${y - 7.5}l7.5 7.5l-7.5 7.5l-7.5 -7.5z"/>`;
+}
+
+function imbalanceTip(row) {
+  return `${row.name}: imbalance ratio ${row.values.map((value) => value.toFixed(4)).join(" → ")}, ` +
+      `critical path ${row.times.map(formatTime).join(" → ")}`;
+}
