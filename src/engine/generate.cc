@@ -28,6 +28,16 @@ std::vector<int> moe_layers(const model::ModelConfig& config) {
   return layers;
 }
 
+// Every request of a batch needs room for at least its next token.
+Status check_batch_size(const parallel::ParallelConfig& config) {
+  const int64_t tokens = config.max_num_tokens.value_or(kDefaultMaxNumTokens);
+  if (!config.max_batch_size || *config.max_batch_size <= tokens) return {};
+  return invalid_input(fmt::format(
+      "{}: max_batch_size: expected at most max_num_tokens ({}), found {}; lower one or raise the "
+      "other",
+      config.name, tokens, *config.max_batch_size));
+}
+
 Result<std::vector<Request>> make_requests(const GenerateOptions& options,
                                            const model::ModelConfig& config,
                                            const tokenizer::Tokenizer& tokenizer) {
@@ -266,6 +276,7 @@ Result<GenerateReport> run(RunSetup& setup, const tokenizer::Tokenizer& tokenize
 Result<GenerateReport> generate(const GenerateOptions& options, const GenerateObserver& observer) {
   WIDEEP_TRY_ASSIGN(const kernels::Kernels* kernels,
                     kernels::select_kernels(std::getenv("WIDEEP_ISA")));
+  WIDEEP_TRY(check_batch_size(options.parallel));
   WIDEEP_TRY_ASSIGN(const model::ModelConfig config, model::read_model_config(options.model_dir));
   WIDEEP_TRY_ASSIGN(const balance::ModelPlacement placement,
                     parallel::initial_placement(options.parallel,

@@ -137,6 +137,9 @@ KvCacheConfig take_kv_cache(YamlMap map, std::vector<std::string>* notes) {
   KvCacheConfig config;
   config.tokens_per_block =
       map.integer_or("tokens_per_block", config.tokens_per_block, {.min = 1, .max = 1 << 16});
+  if (map.has("tokens_per_block")) {
+    notes->push_back("kv_cache_config.tokens_per_block has no effect: a page holds 64 tokens");
+  }
   config.max_tokens = take_integer(map, "max_tokens", kAtLeastOne);
   if (map.has("free_gpu_memory_fraction")) {
     notes->push_back(

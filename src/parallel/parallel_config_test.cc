@@ -216,6 +216,11 @@ TEST(CheckSupported, RefusesByName) {
               HasSubstr("moe_cluster_parallel_size:"));
   EXPECT_THAT(unsupported(wide + "enable_lm_head_tp_in_adp: true"),
               HasSubstr("enable_lm_head_tp_in_adp:"));
+  EXPECT_THAT(unsupported(wide + "enable_chunked_prefill: false"),
+              HasSubstr("enable_chunked_prefill:"));
+  EXPECT_EQ(unsupported(wide + "enable_chunked_prefill: true"), "");
+  EXPECT_THAT(unsupported(wide + "moe_config: {max_num_tokens: 4096}"),
+              HasSubstr("moe_config.max_num_tokens:"));
   EXPECT_THAT(unsupported(wide + "attention_dp_config: {enable_balance: true}"),
               HasSubstr("attention_dp_config.enable_balance:"));
   EXPECT_THAT(unsupported(wide + "moe_config: {use_low_precision_moe_combine: true}"),
