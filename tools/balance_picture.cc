@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "commands.h"
 #include "formats/files.h"
+#include "output_file.h"
 #include "report_page.h"
 
 namespace wideep::tools {
@@ -45,6 +46,7 @@ Result<Picture> read_picture(const PictureOptions& options) {
 }
 
 Status run(const PictureOptions& options) {
+  WIDEEP_TRY(check_output_file(options.output));
   WIDEEP_TRY_ASSIGN(const Picture picture, read_picture(options));
   const std::string page = balance::fill_page(report_page(), picture);
   WIDEEP_TRY(formats::write_file(options.output, page));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "balance/report.h"
 #include "base/try.h"
 #include "commands.h"
+#include "output_file.h"
 #include "statistics_options.h"
 
 namespace wideep::tools {
@@ -103,18 +103,8 @@ std::string json_text(const Comparison& comparison, const PlanShape& shape,
   return root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-// The file is replaced by renaming: a device or pipe of that name would be lost.
-Status check_output(const std::string& path) {
-  std::error_code error;
-  const auto kind = std::filesystem::status(path, error).type();
-  using std::filesystem::file_type;
-  if (kind == file_type::regular || kind == file_type::not_found) return {};
-  return invalid_input(
-      fmt::format("--output: {}: expected a new or regular file, found another kind", path));
-}
-
 Status run(const PlanOptions& options) {
-  WIDEEP_TRY(check_output(options.output));
+  WIDEEP_TRY(check_output_file(options.output));
   WIDEEP_TRY_ASSIGN(const ExpertStatistics statistics, read_statistics(options.statistics));
   WIDEEP_TRY_ASSIGN(const int ep_size, choose_ep_size(options.statistics, statistics));
   const PlanShape shape{.ep_size = ep_size,

@@ -8,6 +8,7 @@
 
 const kRowHeight = 30;
 const kTallest = 340;   // pixels that many rows share
+const kShortest = 90;   // pixels that few rows share: room for the axis title
 const kThinnest = 2.5;  // pixels of a row when even these do not suffice
 
 function heatLayout(map, width) {
@@ -15,7 +16,7 @@ function heatLayout(map, width) {
   const left = 32 + longest * 6.6;
   const right = map.notes ? 74 : 2;
   const top = map.bars ? 62 : map.notes ? 20 : 4;
-  const cellHeight = Math.max(kThinnest, Math.min(kRowHeight, kTallest / map.rows));
+  const cellHeight = Math.max(kThinnest, Math.min(Math.max(kRowHeight, kShortest / map.rows), kTallest / map.rows));
   const cellWidth = (width - left - right) / map.cols;
   const plotWidth = cellWidth * map.cols;
   const plotHeight = cellHeight * map.rows;
@@ -62,7 +63,7 @@ function cellTextSvg(map, layout, max) {
       if (text.length * 6.2 + 6 > layout.cellWidth) return "";  // all or none
       const x = layout.left + (col + 0.5) * layout.cellWidth;
       const y = layout.top + (row + 0.5) * layout.cellHeight + 3.5;
-      const tone = paletteStep(value, max) / (kSteps - 1) > 0.46 ? "full" : "faint";
+      const tone = paletteTone(value, max);
       texts.push(`<text class="cell ${tone}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="middle">${text}</text>`);
     }
   }

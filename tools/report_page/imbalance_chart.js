@@ -26,18 +26,17 @@ function imbalanceRows(runs, kind) {
   return [...rows, mean];
 }
 
-// Columns of numbers at the right of the dots: title and text of each.
+// Columns of numbers at the right of the dots, titled, in titled groups.
 function imbalanceColumns(runs) {
-  const two = runs.length === 2;
-  const columns = runs.map((run, i) => ({
-    title: two ? runName(runs, i).toLowerCase() : "ratio", group: "imbalance ratio",
-    text: (row) => formatRatio(row.values[i]), className: two ? runClass(i) : "",
+  if (runs.length === 1) {
+    return [{title: "imbalance", group: "", text: (row) => formatRatio(row.values[0])},
+            {title: "critical path", group: "", text: (row) => formatTime(row.times[0])}];
+  }
+  const columns = (group, text) => runs.map((run, i) => ({
+    title: runName(runs, i).toLowerCase(), group, text: (row) => text(row, i),
   }));
-  runs.forEach((run, i) => columns.push({
-    title: two ? runName(runs, i).toLowerCase() : "sum", group: "critical path of the experts",
-    text: (row) => formatTime(row.times[i]), className: two ? runClass(i) : "",
-  }));
-  return columns;
+  return [...columns("imbalance ratio", (row, i) => formatRatio(row.values[i])),
+          ...columns("critical path of the experts", (row, i) => formatTime(row.times[i]))];
 }
 
 function imbalanceChartSvg(runs, kind) {

@@ -15,7 +15,7 @@ function addImbalance(runs) {
       parts.panels.className = "panels single";
       parts.panels.innerHTML = imbalanceChartSvg(runs, kind);
       parts.legend.innerHTML = runs.length < 2 ? "" : runs.map((_, i) =>
-          `<span class="name"><span class="dot ${runClass(i)}"></span>${runName(runs, i)}</span>`).join("&emsp;");
+          `<span class="name">${dotHtml(i)}${runName(runs, i)}</span>`).join("&emsp;");
     },
   });
 }

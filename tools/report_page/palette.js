@@ -3,6 +3,7 @@
 // reader sees. On a light page zero is pale and much is dark; on a dark page the other way round.
 
 const kSteps = 64;
+const kLegendStep = 4;  // pixels
 
 // Hue runs from yellow over green and blue to violet along with the lightness from pale to dark.
 function oklchOf(depth) {  // 0: pale, 1: dark
@@ -57,15 +58,21 @@ function paletteStep(value, max) {
   return Math.min(kSteps - 1, Math.max(0, Math.round(value / max * (kSteps - 1))));
 }
 
+// Which text reads well on the colour: the middle takes dark text in both schemes.
+function paletteTone(value, max) {
+  const t = value / max;
+  return t < 0.44 ? "faint" : t > 0.56 ? "full" : "middle";
+}
+
 // The colour bar with its numbers. ticks: from niceTicks; title: what is coloured, with its unit.
 function legendSvg(ticks, title) {
-  const width = 5 * kSteps;
+  const width = kLegendStep * kSteps;
   const max = ticks[ticks.length - 1];
   let svg = `<svg class="fixed" width="${width + 24}" height="44" viewBox="-12 0 ${width + 24} 44" ` +
       `role="img" aria-label="Colours from 0 to ${formatShort(max)} ${escapeText(title)}">`;
   svg += `<text x="0" y="10">${escapeText(title)}</text>`;
   for (let i = 0; i < kSteps; ++i) {
-    svg += `<rect class="q${i}" x="${5 * i}" y="15" width="5" height="11"/>`;
+    svg += `<rect class="q${i}" x="${kLegendStep * i}" y="15" width="${kLegendStep}" height="11"/>`;
   }
   svg += `<rect class="frame" x="0" y="15" width="${width}" height="11"/>`;
   for (const tick of ticks) {

@@ -13,7 +13,7 @@ function mostImbalancedLayer(run) {
 
 function layerOptions(run) {
   const worst = mostImbalancedLayer(run);
-  return run.layers.map((layer, i) => ({value: String(i), text: `${layer}${i === worst ? " (most imbalanced)" : ""}`}));
+  return run.layers.map((layer, i) => ({value: String(i), text: `${layer}${run.layers.length > 1 && i === worst ? " (most imbalanced)" : ""}`}));
 }
 
 function layerControl(run, extra = []) {
@@ -52,18 +52,21 @@ function batchText(iteration) {
   return `${formatCount(iteration.prompt_tokens)} prompt + ${formatCount(iteration.generated_tokens)} generated tokens`;
 }
 
-// The iteration with the most prompt tokens, of those that all runs recorded if there are any.
+// The iteration with the most prompt tokens (or, without any, with the most tokens), of those that
+// all runs recorded if there are any.
 function busiestPrefill(runs) {
   const shared = runs[0].iterations.filter((each) => runs.every((run) => findIteration(run, each.iteration)));
   const from = shared.length ? shared : runs[0].iterations;
-  return from[indexOfMax(from.map((each) => each.prompt_tokens))].iteration;
+  const prompts = from.map((each) => each.prompt_tokens);
+  const tokens = maxOf(prompts) > 0 ? prompts : from.map((each) => each.generated_tokens);
+  return from[indexOfMax(tokens)].iteration;
 }
 
 function iterationControl(runs) {
   const busiest = busiestPrefill(runs);
   const options = iterationNumbers(runs).map((number) => {
     const iteration = runs.map((run) => findIteration(run, number)).find((found) => found);
-    return {value: String(number), text: `${number}: ${batchText(iteration)}${number === busiest ? " (busiest prefill)" : ""}`};
+    return {value: String(number), text: `${number}: ${batchText(iteration)}${number === busiest ? ` (busiest${iteration.prompt_tokens > 0 ? " prefill" : ""})` : ""}`};
   });
   return {key: "iteration", label: "Iteration", options, value: String(busiest), steps: true};
 }
@@ -139,7 +142,7 @@ function sharesReadBetter(loads) {
 // loads: what the picture starts with, [step] of [rank or expert] or null.
 function scaleControl(loads) {
   return {key: "scale", label: "Colour", value: sharesReadBetter(loads) ? "share" : "pairs",
-          options: [{value: "share", text: "multiple of the even share"}, {value: "pairs", text: "number of pairs"}]};
+          options: [{value: "share", text: "multiple of even share"}, {value: "pairs", text: "number of pairs"}]};
 }
 
 function rankIterationPanel(runs, index, {loads, groups, layer, scale, busiest}) {
@@ -171,7 +174,7 @@ function addRankIteration(runs) {
       const busiest = maxOf(loads.flat().map((load) => (load ? sum(load) : 0)));
       drawHeatMaps(parts, {
         shown: runs.map((_, i) => rankIterationPanel(runs, i, {loads: loads[i], groups, layer: Number(layer), scale, busiest})),
-        unit: scale === "share" ? "pairs received ÷ mean of the iteration (1 = even)" : "pairs received",
+        unit: scale === "share" ? "pairs ÷ mean of the iteration (1 = even)" : "pairs received",
         where: (row, col) => `Rank ${row}, ${groupText(groups[col])}`,
         exact: (value, row, col, {map}) => pairsAndShare(map.pairsAt(row, col), map.meanAt(col)),
       });
@@ -277,7 +280,7 @@ function addExperts(runs, windowSize) {
     controls: [layerControl(runs[0]), {
       key: "sums", label: "Sum", value: "window",
       options: [{value: "window", text: windowSize === 1 ? "of each iteration" : `of each ${windowSize} iterations`},
-                {value: "running", text: "from the start up to there"}],
+                {value: "running", text: "since the start"}],
     }, scaleControl(windowCounts(shown[0].run, starts, mostImbalancedLayer(runs[0]), false))],
     draw: ({layer, sums, scale}, parts) => {
       const totals = shown.map(({run}) => windowCounts(run, starts, Number(layer), true).filter((each) => each).pop());

@@ -11,6 +11,11 @@ function runClass(index) {
   return index === 0 ? "before" : "after";
 }
 
+// The mark of a run, as in the charts.
+function dotHtml(index) {
+  return `<span class="dot ${runClass(index)}"></span>`;
+}
+
 // controls: [{key, label, options: [{value, text}], value, steps}]; steps: with buttons for the
 // neighbours. draw(chosen, parts) fills parts.legend and parts.panels.
 function addSection({title, hint, controls, draw}) {

@@ -27,7 +27,7 @@ function summaryRows() {
 }
 
 function summaryTableHtml(runs) {
-  const heads = runs.map((run, i) => `<th class="number"><span class="dot ${runClass(i)}"></span>${runName(runs, i)}</th>`);
+  const heads = runs.map((run, i) => `<th class="number">${runs.length === 2 ? dotHtml(i) : ""}${runName(runs, i)}</th>`);
   const change = runs.length === 2 ? '<th class="number">Change</th>' : "";
   const body = summaryRows().map((row) => summaryRowHtml(runs, row)).join("");
   return `<table><thead><tr><th></th>${heads.join("")}${change}</tr></thead><tbody>${body}</tbody></table>`;
