@@ -76,12 +76,13 @@ class SignalQueue {
 // ---------------------------------------------------------------------------------
 
 [[noreturn]] void run_rank(const std::shared_ptr<SharedMemory>& memory, int rank,
-                           const GroupOptions& options, const MessagePipe& pipe,
+                           const GroupOptions& options, int pipe_fd,
                            const std::function<Status(Endpoint&, const MessagePipe&)>& body) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::signal(SIGINT, SIG_IGN);   // a terminal's Ctrl-C reaches every process: the parent decides
   ::signal(SIGPIPE, SIG_IGN);  // a parent that is gone is an error of send()
   Endpoint endpoint(memory, rank, options.timeout);
+  MessagePipe pipe(pipe_fd);
   Status status;
   try {
     status = body(endpoint, pipe);
@@ -89,6 +90,7 @@ class SignalQueue {
     status = failed(fmt::format("rank {}: {}", rank, error.what()));
   }
   if (!status.ok()) memory->fail(status);
+  pipe.finish();
   ::_exit(status.exit_code());  // no destructors of the parent's objects
 }
 
@@ -163,7 +165,7 @@ Status Supervisor::fork_one(int index, const GroupOptions& options,
     }
     ::close(ends[0]);
     if (::getppid() != parent) ::_exit(1);  // it died before PR_SET_PDEATHSIG took hold
-    run_rank(memory_, index, options, MessagePipe(ends[1]), body);
+    run_rank(memory_, index, options, ends[1], body);
   }
   ::close(ends[1]);
   ranks_[index].pid = pid;
@@ -278,17 +280,55 @@ void Supervisor::kill_all() {
 
 }  // namespace
 
+MessagePipe::MessagePipe(int fd) : fd_(fd), writer_([this] { write_loop(); }) {}
+
+MessagePipe::~MessagePipe() { finish(); }
+
 Status MessagePipe::send(std::string_view message) const {
   const Length length = static_cast<Length>(message.size());
-  std::string bytes(reinterpret_cast<const char*>(&length), sizeof(length));
-  bytes += message;
+  {
+    std::lock_guard lock(mutex_);
+    if (broken_) return failed("the parent process no longer listens");
+    queued_.append(reinterpret_cast<const char*>(&length), sizeof(length));
+    queued_ += message;
+  }
+  changed_.notify_one();
+  return {};
+}
+
+void MessagePipe::finish() {
+  {
+    std::lock_guard lock(mutex_);
+    finishing_ = true;
+  }
+  changed_.notify_one();
+  if (writer_.joinable()) writer_.join();
+}
+
+void MessagePipe::write_loop() {
+  for (;;) {
+    std::string bytes;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return finishing_ || !queued_.empty(); });
+      if (queued_.empty()) return;
+      bytes.swap(queued_);
+    }
+    if (write_whole(bytes)) continue;
+    std::lock_guard lock(mutex_);
+    broken_ = true;
+    return;
+  }
+}
+
+bool MessagePipe::write_whole(const std::string& bytes) const {
   for (size_t at = 0; at < bytes.size();) {
     const ssize_t written = ::write(fd_, bytes.data() + at, bytes.size() - at);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return failed(fmt::format("message to parent: {}", std::strerror(errno)));
+    if (written <= 0) return false;
     at += static_cast<size_t>(written);
   }
-  return {};
+  return true;
 }
 
 Status run_rank_processes(const GroupOptions& options,

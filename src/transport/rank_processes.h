@@ -14,23 +14,46 @@
 //  behind.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "transport/rank_threads.h"
 
 namespace wideep::transport {
 
-// A rank's way to tell the parent something: whole messages, in order. Not thread safe.
+// A rank's way to tell the parent something: whole messages, in order. A thread of its own writes
+// them, so that a parent that is slow (its output paused, say) never makes a rank late for its
+// peers.
+//
+// Thread safety: send() from any thread.
 class MessagePipe {
  public:
-  explicit MessagePipe(int fd) : fd_(fd) {}
-  // Blocks while the parent is behind. Errors (failed): the parent is gone.
+  explicit MessagePipe(int fd);
+  ~MessagePipe();  // as finish()
+  MessagePipe(const MessagePipe&) = delete;
+  MessagePipe& operator=(const MessagePipe&) = delete;
+
+  // Queues the message; does not wait. Errors (failed): the parent no longer listens.
   Status send(std::string_view message) const;
 
+  // Waits until everything is written, or the parent no longer listens.
+  void finish();
+
  private:
+  void write_loop();
+  bool write_whole(const std::string& bytes) const;
+
   int fd_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable std::string queued_;  // guarded by mutex_
+  bool broken_ = false;         // guarded by mutex_
+  bool finishing_ = false;      // guarded by mutex_
+  std::thread writer_;          // last: it uses everything above
 };
 
 // Forks the ranks, calls body in each and on_message(rank, message) here, and returns when every

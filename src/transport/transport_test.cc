@@ -174,6 +174,28 @@ TEST(RankProcesses, MessagesArriveWholeAndInOrder) {
   }
 }
 
+// The parent stops reading (as when its own output is paused) for longer than the ranks' deadline;
+// the messages are more than the pipe holds.
+TEST(RankProcesses, ASlowParentMakesNoRankLate) {
+  int64_t received = 0;
+  const Status status = run_rank_processes(
+      {.num_ranks = 2, .segment_bytes = 64, .timeout = std::chrono::milliseconds(300)},
+      [](Endpoint& endpoint, const MessagePipe& pipe) -> Status {
+        std::vector<uint64_t> words;
+        for (int i = 0; i < 20; ++i) {
+          if (endpoint.rank() == 0) WIDEEP_TRY(pipe.send(std::string(20'000, 'x')));
+          WIDEEP_TRY(endpoint.agree(0, {.what = "next"}, &words));
+        }
+        return {};
+      },
+      [&](int, std::string_view message) {
+        if (received == 0) ::usleep(700'000);
+        received += static_cast<int64_t>(message.size());
+      });
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(received, 20 * 20'000);
+}
+
 TEST(RankProcesses, AKilledRankIsNamedAndTheOthersEnd) {
   const Status status = run_rank_processes(
       {.num_ranks = 4, .segment_bytes = 64},

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Each kernel on each instruction set, beside the limit it runs into: GFLOP/s as a share of the
+// peak that a register-only loop reaches on this core in this run, and GB/s of weights read.
+#include "kernels/kernels.h"
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/aligned_bytes.h"
+
+namespace wideep::kernels {
+namespace {
+
+struct Product {
+  base::AlignedBytes weights, x;
+  std::vector<float> y;
+  MatmulArgs args;
+
+  Product(Dtype dtype, int m, int n, int k)
+      : weights(packed_bytes(dtype, n, k)),
+        x(size_t(m) * k * dtype_bytes(dtype)),
+        y(size_t(m) * n) {
+    args = {.m = m,
+            .x = x.data(),
+            .x_stride = size_t(k),
+            .w = {dtype, n, k, weights.data()},
+            .last_panel = (n + kPanelWidth - 1) / kPanelWidth,
+            .y = y.data(),
+            .y_stride = size_t(n)};
+  }
+  double flops() const { return 2.0 * args.m * args.w.n * args.w.k; }
+};
+
+// A product whose operands stay in L1: as near to the peak as this instruction set's tile gets.
+double peak_flops(const Kernels& kernels, Dtype dtype) {
+  Product product(dtype, 12, 64, 128);
+  double best = 0.0;
+  for (int round = 0; round < 20; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    constexpr int kRepeats = 200;
+    for (int i = 0; i < kRepeats; ++i) kernels.matmul(product.args);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    best = std::max(best, kRepeats * product.flops() / seconds.count());
+  }
+  return best;
+}
+
+void bench_matmul(benchmark::State& state, const Kernels& kernels, Dtype dtype) {
+  const int m = static_cast<int>(state.range(0));
+  Product product(dtype, m, 2048, 2048);
+  for (auto _ : state) {
+    kernels.matmul(product.args);
+    benchmark::DoNotOptimize(product.y.data());
+  }
+  const double calls = static_cast<double>(state.iterations());
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(calls * product.flops() * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["of_L1_tile"] = benchmark::Counter(
+      calls * product.flops() / peak_flops(kernels, dtype), benchmark::Counter::kIsRate);
+  state.counters["weights_GB/s"] = benchmark::Counter(
+      calls * static_cast<double>(product.weights.size()) * 1e-9, benchmark::Counter::kIsRate);
+}
+
+void bench_attention(benchmark::State& state, const Kernels& kernels) {
+  const int positions = static_cast<int>(state.range(0));
+  constexpr int kHeads = 16, kKeyDim = 576,
+                kValueDim = 512;  // DeepSeek-V3's latent, 16 of 128 heads
+  std::vector<base::AlignedBytes> pages;
+  std::vector<const std::byte*> pointers;
+  for (int at = 0; at < positions; at += kPageTokens) {
+    pages.emplace_back(size_t(kPageTokens) * kKeyDim * sizeof(Bf16));
+    pointers.push_back(pages.back().data());
+  }
+  std::vector<float> q(kHeads * kKeyDim, 0.1f), out(kHeads * kValueDim);
+  const AttentionArgs args = {.num_heads = kHeads,
+                              .num_kv_heads = 1,
+                              .key_dim = kKeyDim,
+                              .value_dim = kValueDim,
+                              .num_positions = positions,
+                              .q = q.data(),
+                              .cache_dtype = Dtype::kBf16,
+                              .key_pages = pointers.data(),
+                              .value_pages = pointers.data(),
+                              .key_stride = kKeyDim,
+                              .value_stride = kKeyDim,
+                              .out = out.data()};
+  for (auto _ : state) {
+    kernels.attention(args);
+    benchmark::DoNotOptimize(out.data());
+  }
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * 2.0 * kHeads * positions *
+                             (kKeyDim + kValueDim) * 1e-9,
+                         benchmark::Counter::kIsRate);
+}
+
+const bool kRegistered = [] {
+  for (const Kernels* table : all_kernels()) {
+    if (!table->supported() || table->isa == "ref") continue;
+    const std::string isa(table->isa);
+    for (const auto& [dtype, name] :
+         {std::pair(Dtype::kBf16, "bf16"), std::pair(Dtype::kF32, "f32")}) {
+      benchmark::RegisterBenchmark(
+          ("matmul_2048x2048_" + std::string(name) + "/" + isa).c_str(),
+          [table, type = dtype](benchmark::State& state) { bench_matmul(state, *table, type); })
+          ->ArgName("rows")
+          ->Arg(1)
+          ->Arg(4)
+          ->Arg(16)
+          ->Arg(64)
+          ->Arg(256);
+    }
+    benchmark::RegisterBenchmark(
+        ("latent_attention/" + isa).c_str(),
+        [table](benchmark::State& state) { bench_attention(state, *table); })
+        ->ArgName("positions")
+        ->Arg(1024)
+        ->Arg(8192);
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace wideep::kernels
