@@ -30,8 +30,7 @@ const std::vector<std::string> kPrompts = {
     "and how many would she have if Ben gave half of his back to her?\nAnswer:",
 };
 
-// ---- placements
-// ----------------------------------------------------------------------------------
+// ---- placements ----
 
 struct ModelFacts {
   std::string directory;
@@ -82,8 +81,7 @@ Placements placements(const ModelFacts& model) {
   return all;
 }
 
-// ---- runs
-// ----------------------------------------------------------------------------------------
+// ---- runs ----
 
 struct Variant {
   const char* name;

@@ -61,8 +61,7 @@ ordered_json result_json(const GenerateReport& report, size_t index, const std::
 
 }  // namespace
 
-// ---- while it runs
-// -------------------------------------------------------------------------------
+// ---- while it runs ----
 
 LoadingLine::LoadingLine() : terminal_(::isatty(STDERR_FILENO) == 1) {}
 
@@ -123,8 +122,7 @@ void TextStream::end() {
   }
 }
 
-// ---- afterwards
-// ----------------------------------------------------------------------------------
+// ---- afterwards ----
 
 std::string report_text(const engine::GenerateOptions& options, const GenerateReport& report) {
   const engine::LoadTotals& load = report.load;

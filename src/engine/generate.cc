@@ -251,13 +251,15 @@ ep::DispatchShape dispatch_shape(const GenerateOptions& options, const model::Mo
           .row_dtype = options.dtype};
 }
 
-Result<GenerateReport> run(RunSetup& setup, const tokenizer::Tokenizer& tokenizer,
+// weights: where setup.weights points to.
+Result<GenerateReport> run(const RunSetup& setup, model::ModelWeights* weights,
+                           const tokenizer::Tokenizer& tokenizer,
                            const GenerateObserver& observer) {
   if (observer.on_plan) observer.on_plan(plan_text(setup));
   Collector collector(setup, tokenizer, observer);
   const weights::WeightLoader loader(setup.checkpoint, setup.options.dtype,
                                      [&](uint64_t bytes) { collector.loaded(bytes); });
-  WIDEEP_TRY_ASSIGN(setup.weights, model::ModelWeights::load(setup.config, loader));
+  WIDEEP_TRY_ASSIGN(*weights, model::ModelWeights::load(setup.config, loader));
   const Status ended = transport::run_rank_processes(
       {.num_ranks = setup.dispatch.ep_size,
        .segment_bytes = ep::BufferLayout(setup.dispatch).segment_bytes(),
@@ -297,7 +299,7 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
 
   model::ModelWeights weights;
   const SchedulerLimits limits = scheduler_limits(options, requests);
-  RunSetup setup{
+  const RunSetup setup{
       .options = options,
       .config = config,
       .checkpoint = checkpoint,
@@ -308,7 +310,7 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
       .dispatch = dispatch_shape(options, config, placement.num_slots, limits.max_num_tokens),
       .limits = limits,
       .threads_per_rank = threads_per_rank(options, options.parallel.sizes.moe_ep)};
-  return run(setup, tokenizer, observer);
+  return run(setup, &weights, tokenizer, observer);
 }
 
 }  // namespace wideep::engine

@@ -41,8 +41,7 @@ std::span<const int32_t> DispatchCombine::counts_of(int source) const {
           static_cast<size_t>(layout_.shape().num_experts)};
 }
 
-// ---- source side
-// ---------------------------------------------------------------------------------
+// ---- source side ----
 
 Status DispatchCombine::dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
                                  std::span<const int32_t> slots, const Awaited& where) {
@@ -90,8 +89,7 @@ std::byte* DispatchCombine::open_message(int destination, const std::byte* row) 
   return message;
 }
 
-// ---- destination side
-// ----------------------------------------------------------------------------
+// ---- destination side ----
 
 // Counting sort of all received entries by slot; stable, so that a slot's rows stand in source
 // order.

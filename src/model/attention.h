@@ -9,14 +9,23 @@
 
 namespace wideep::model {
 
+// Memory for the steps in between, shared by all layers of a rank.
+struct AttentionScratch {
+  Scratch cast, low_cast, angles;
+  Scratch query_low, query, key, value, kv_row;
+  Scratch latent_query, latent_out;
+  Scratch heads, out;
+};
+
+// The weights of one layer's attention; constant after loading, so that ranks can share them.
 class Attention {
  public:
   virtual ~Attention() = default;
 
   // h: [num_tokens, hidden], the normalised input. Writes the batch's keys and values into the
-  // cache and returns the output, [num_tokens, hidden], valid until the next call on any layer.
+  // cache and returns the output, [num_tokens, hidden], in `scratch`: valid until its next use.
   virtual const float* forward(const Compute& compute, const Batch& batch, const KvLayout& kv,
-                               const float* h) = 0;
+                               const float* h, AttentionScratch& scratch) const = 0;
 };
 
 // Attention of every token of the batch over the cached positions up to its own.

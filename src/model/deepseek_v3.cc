@@ -24,8 +24,7 @@ LatentAttention::LatentAttention(const ModelConfig& config, int layer)
            .value_in_key = true};
 }
 
-// ---- weights
-// -------------------------------------------------------------------------------------
+// ---- weights ----
 
 Result<std::unique_ptr<Attention>> LatentAttention::load(const ModelConfig& config, int layer,
                                                          const WeightLoader& loader) {
@@ -74,56 +73,57 @@ Status LatentAttention::load_latent(const WeightLoader& loader, const std::strin
   return {};
 }
 
-// ---- forward
-// -------------------------------------------------------------------------------------
+// ---- forward ----
 
 const float* LatentAttention::forward(const Compute& compute, const Batch& batch,
-                                      const KvLayout& kv, const float* h) {
+                                      const KvLayout& kv, const float* h,
+                                      AttentionScratch& scratch) const {
   const int num_tokens = batch.num_tokens();
   const int hidden = config_.hidden_size;
-  const Rows rows = compute.cast(o_.packed.dtype, h, hidden, num_tokens, hidden, cast_);
-  write_cache(compute, batch, kv, rows);
-  const float* q = latent_queries(compute, batch, queries(compute, rows));
-  float* latent =
-      latent_out_.get<float>(static_cast<size_t>(num_tokens) * core_.num_heads * core_.value_dim);
+  const Rows rows = compute.cast(o_.packed.dtype, h, hidden, num_tokens, hidden, scratch.cast);
+  write_cache(compute, batch, kv, rows, scratch);
+  const float* q = latent_queries(compute, batch, queries(compute, rows, scratch), scratch);
+  float* latent = scratch.latent_out.get<float>(static_cast<size_t>(num_tokens) * core_.num_heads *
+                                                core_.value_dim);
   core_.forward(compute, batch, kv, q, latent);
-  const float* heads = leave_latent(compute, num_tokens, latent);
+  const float* heads = leave_latent(compute, num_tokens, latent, scratch);
 
   const int width = config_.num_heads * config_.v_head_dim;
-  float* out = out_.get<float>(static_cast<size_t>(num_tokens) * hidden);
-  compute.matmul(compute.cast(o_.packed.dtype, heads, width, num_tokens, width, cast_), o_.packed,
-                 out, hidden);
+  float* out = scratch.out.get<float>(static_cast<size_t>(num_tokens) * hidden);
+  compute.matmul(compute.cast(o_.packed.dtype, heads, width, num_tokens, width, scratch.cast),
+                 o_.packed, out, hidden);
   return out;
 }
 
 // [num_tokens, num_heads × (nope + rope)], before rotation.
-const float* LatentAttention::queries(const Compute& compute, const Rows& h) {
+const float* LatentAttention::queries(const Compute& compute, const Rows& h,
+                                      AttentionScratch& scratch) const {
   const size_t width = q_b_.packed.n;
-  float* q = query_.get<float>(h.num_rows * width);
+  float* q = scratch.query.get<float>(h.num_rows * width);
   if (config_.q_lora_rank == 0) {
     compute.matmul(h, q_b_.packed, q, width);
     return q;
   }
   const int rank = config_.q_lora_rank;
-  float* low = query_low_.get<float>(static_cast<size_t>(h.num_rows) * rank);
+  float* low = scratch.query_low.get<float>(static_cast<size_t>(h.num_rows) * rank);
   compute.matmul(h, q_a_.packed, low, rank);
   compute.rms_norm(low, rank, q_a_norm_.data(), config_.latent_norm_eps, h.num_rows, rank, low,
                    rank);
-  compute.matmul(compute.cast(h.dtype, low, rank, h.num_rows, rank, low_cast_), q_b_.packed, q,
-                 width);
+  compute.matmul(compute.cast(h.dtype, low, rank, h.num_rows, rank, scratch.low_cast), q_b_.packed,
+                 q, width);
   return q;
 }
 
 // The cached row of a position: its normalised latent, then its rotated key.
 void LatentAttention::write_cache(const Compute& compute, const Batch& batch, const KvLayout& kv,
-                                  const Rows& h) {
+                                  const Rows& h, AttentionScratch& scratch) const {
   const int rank = config_.kv_lora_rank;
   const size_t width = kv.key_row;
-  float* rows = kv_row_.get<float>(h.num_rows * width);
+  float* rows = scratch.kv_row.get<float>(h.num_rows * width);
   compute.matmul(h, kv_a_.packed, rows, width);
   compute.rms_norm(rows, width, kv_a_norm_.data(), config_.latent_norm_eps, h.num_rows, rank, rows,
                    width);
-  float* angles = angles_.get<float>(static_cast<size_t>(h.num_rows) * rope_.dim());
+  float* angles = scratch.angles.get<float>(static_cast<size_t>(h.num_rows) * rope_.dim());
   for (int token = 0; token < h.num_rows; ++token) {
     float* cos_sin = angles + static_cast<size_t>(token) * rope_.dim();
     rope_.angles(batch.positions[token], cos_sin);
@@ -136,19 +136,19 @@ void LatentAttention::write_cache(const Compute& compute, const Batch& batch, co
 // [num_tokens, num_heads × (kv_lora_rank + rope)]: each head's query carried into the latent space,
 // beside its rotated part. Uses the angles that write_cache computed.
 const float* LatentAttention::latent_queries(const Compute& compute, const Batch& batch,
-                                             const float* q) {
+                                             const float* q, AttentionScratch& scratch) const {
   const int num_tokens = batch.num_tokens();
   const int nope = config_.qk_nope_head_dim, rope = config_.qk_rope_head_dim;
   const int rank = config_.kv_lora_rank;
   const size_t width = q_b_.packed.n, out_width = size_t(core_.num_heads) * core_.key_dim;
-  float* out = latent_query_.get<float>(num_tokens * out_width);
-  const float* angles = angles_.get<float>(0);
+  float* out = scratch.latent_query.get<float>(num_tokens * out_width);
+  const float* angles = scratch.angles.get<float>(0);
   compute.pool().parallel_for(core_.num_heads, 1, [&](int64_t head, int64_t) {
-    thread_local Scratch cast;
+    thread_local Scratch head_cast;
     const float* q_head = q + head * (nope + rope);
     float* out_head = out + head * core_.key_dim;
     const Rows rows =
-        cast_rows(compute.kernels(), o_.packed.dtype, q_head, width, num_tokens, nope, cast);
+        cast_rows(compute.kernels(), o_.packed.dtype, q_head, width, num_tokens, nope, head_cast);
     compute.kernels().matmul(matmul_args(rows, to_latent_[head].packed, out_head, out_width));
     for (int token = 0; token < num_tokens; ++token) {
       float* rotated = out_head + token * out_width + rank;
@@ -161,14 +161,14 @@ const float* LatentAttention::latent_queries(const Compute& compute, const Batch
 
 // [num_tokens, num_heads × v] from [num_tokens, num_heads × kv_lora_rank].
 const float* LatentAttention::leave_latent(const Compute& compute, int num_tokens,
-                                           const float* latent) {
+                                           const float* latent, AttentionScratch& scratch) const {
   const int rank = config_.kv_lora_rank, v = config_.v_head_dim;
   const size_t width = size_t(core_.num_heads) * rank, out_width = size_t(core_.num_heads) * v;
-  float* out = heads_out_.get<float>(num_tokens * out_width);
+  float* out = scratch.heads.get<float>(num_tokens * out_width);
   compute.pool().parallel_for(core_.num_heads, 1, [&](int64_t head, int64_t) {
-    thread_local Scratch cast;
+    thread_local Scratch head_cast;
     const Rows rows = cast_rows(compute.kernels(), o_.packed.dtype, latent + head * rank, width,
-                                num_tokens, rank, cast);
+                                num_tokens, rank, head_cast);
     compute.kernels().matmul(
         matmul_args(rows, from_latent_[head].packed, out + head * v, out_width));
   });

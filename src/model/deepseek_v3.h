@@ -21,17 +21,20 @@ class LatentAttention : public Attention {
                                                  const weights::WeightLoader& loader);
 
   const float* forward(const Compute& compute, const Batch& batch, const KvLayout& kv,
-                       const float* h) override;
+                       const float* h, AttentionScratch& scratch) const override;
 
  private:
   LatentAttention(const ModelConfig& config, int layer);
   Status load_query(const weights::WeightLoader& loader, const std::string& prefix);
   Status load_latent(const weights::WeightLoader& loader, const std::string& prefix);
 
-  const float* queries(const Compute& compute, const Rows& h);
-  void write_cache(const Compute& compute, const Batch& batch, const KvLayout& kv, const Rows& h);
-  const float* latent_queries(const Compute& compute, const Batch& batch, const float* q);
-  const float* leave_latent(const Compute& compute, int num_tokens, const float* latent);
+  const float* queries(const Compute& compute, const Rows& h, AttentionScratch& scratch) const;
+  void write_cache(const Compute& compute, const Batch& batch, const KvLayout& kv, const Rows& h,
+                   AttentionScratch& scratch) const;
+  const float* latent_queries(const Compute& compute, const Batch& batch, const float* q,
+                              AttentionScratch& scratch) const;
+  const float* leave_latent(const Compute& compute, int num_tokens, const float* latent,
+                            AttentionScratch& scratch) const;
 
   const ModelConfig& config_;
   Rope rope_;
@@ -48,9 +51,6 @@ class LatentAttention : public Attention {
   std::vector<weights::Matrix> to_latent_;    // [num_heads] of [kv_lora_rank, nope]
   std::vector<weights::Matrix> from_latent_;  // [num_heads] of [v, kv_lora_rank]
   weights::Matrix o_;                         // [hidden, num_heads × v]
-
-  Scratch cast_, low_cast_, query_low_, query_, kv_row_, latent_query_, latent_out_, heads_out_,
-      out_, angles_;
 };
 
 }  // namespace wideep::model

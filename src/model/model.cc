@@ -35,7 +35,7 @@ void Model::embed(const Batch& batch) {
 }
 
 Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, int64_t iteration) {
-  Layer& layer = weights_.layers[index];
+  const Layer& layer = weights_.layers[index];
   const int num_tokens = batch.num_tokens(), hidden = config_.hidden_size;
   const auto normalize = [&](const std::vector<float>& norm) {
     compute_.rms_norm(x_.data(), hidden, norm.data(), config_.rms_norm_eps, num_tokens, hidden,
@@ -46,7 +46,7 @@ Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, i
   };
 
   normalize(layer.attention_norm);
-  add(layer.attention->forward(compute_, batch, kv, h_.data()));
+  add(layer.attention->forward(compute_, batch, kv, h_.data(), attention_scratch_));
 
   normalize(layer.mlp_norm);
   if (layer.moe != nullptr) {

@@ -22,8 +22,8 @@ struct Layer {
   std::unique_ptr<MoeWeights> moe;
 };
 
-// Everything but the routed experts. Attention keeps scratch memory, so a copy of this serves one
-// rank; ranks forked after loading share the weights' pages.
+// Everything but the routed experts; constant after loading, so that the ranks of a machine share
+// it.
 class ModelWeights {
  public:
   // REQUIRES: config outlives the result.
@@ -38,7 +38,7 @@ class ModelWeights {
 
 class Model {
  public:
-  Model(const ModelConfig& config, ModelWeights& weights, Compute compute, MoeRunner& moe)
+  Model(const ModelConfig& config, const ModelWeights& weights, Compute compute, MoeRunner& moe)
       : config_(config), weights_(weights), compute_(compute), moe_(moe) {}
 
   // One iteration of the forward pass: collective over the ranks of `moe`.
@@ -52,12 +52,13 @@ class Model {
   void head(const Batch& batch, std::vector<float>* logits);
 
   const ModelConfig& config_;
-  ModelWeights& weights_;
+  const ModelWeights& weights_;
   Compute compute_;
   MoeRunner& moe_;
   std::vector<float> x_;  // [num_tokens, hidden] residual stream
   std::vector<float> h_;  // [num_tokens, hidden] normalised
   Scratch cast_;
+  AttentionScratch attention_scratch_;
   MlpScratch mlp_scratch_;
   std::vector<float> mlp_out_;
 };

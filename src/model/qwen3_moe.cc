@@ -46,19 +46,20 @@ void GroupedQueryAttention::normalize_and_rotate(const Compute& compute, const f
 }
 
 const float* GroupedQueryAttention::forward(const Compute& compute, const Batch& batch,
-                                            const KvLayout& kv, const float* h) {
+                                            const KvLayout& kv, const float* h,
+                                            AttentionScratch& scratch) const {
   const int num_tokens = batch.num_tokens(), hidden = config_.hidden_size;
   const Dtype dtype = o_.packed.dtype;
   const size_t q_width = q_.packed.n, kv_width = k_.packed.n;
-  const Rows rows = compute.cast(dtype, h, hidden, num_tokens, hidden, cast_);
-  float* q = query_.get<float>(num_tokens * q_width);
-  float* k = key_.get<float>(num_tokens * kv_width);
-  float* v = value_.get<float>(num_tokens * kv_width);
+  const Rows rows = compute.cast(dtype, h, hidden, num_tokens, hidden, scratch.cast);
+  float* q = scratch.query.get<float>(num_tokens * q_width);
+  float* k = scratch.key.get<float>(num_tokens * kv_width);
+  float* v = scratch.value.get<float>(num_tokens * kv_width);
   compute.matmul(rows, q_.packed, q, q_width);
   compute.matmul(rows, k_.packed, k, kv_width);
   compute.matmul(rows, v_.packed, v, kv_width);
 
-  float* cos_sin = angles_.get<float>(rope_.dim());
+  float* cos_sin = scratch.angles.get<float>(rope_.dim());
   for (int token = 0; token < num_tokens; ++token) {
     rope_.angles(batch.positions[token], cos_sin);
     float* key = k + token * kv_width;
@@ -71,11 +72,12 @@ const float* GroupedQueryAttention::forward(const Compute& compute, const Batch&
               kv.value(pages, core_.layer, position));
   }
 
-  float* heads = heads_.get<float>(num_tokens * q_width);
+  float* heads = scratch.heads.get<float>(num_tokens * q_width);
   core_.forward(compute, batch, kv, q, heads);
-  float* out = out_.get<float>(static_cast<size_t>(num_tokens) * hidden);
-  compute.matmul(compute.cast(dtype, heads, q_width, num_tokens, static_cast<int>(q_width), cast_),
-                 o_.packed, out, hidden);
+  float* out = scratch.out.get<float>(static_cast<size_t>(num_tokens) * hidden);
+  compute.matmul(
+      compute.cast(dtype, heads, q_width, num_tokens, static_cast<int>(q_width), scratch.cast),
+      o_.packed, out, hidden);
   return out;
 }
 

@@ -19,7 +19,7 @@ class GroupedQueryAttention : public Attention {
                                                  const weights::WeightLoader& loader);
 
   const float* forward(const Compute& compute, const Batch& batch, const KvLayout& kv,
-                       const float* h) override;
+                       const float* h, AttentionScratch& scratch) const override;
 
  private:
   GroupedQueryAttention(const ModelConfig& config, int layer);
@@ -35,8 +35,6 @@ class GroupedQueryAttention : public Attention {
   weights::Matrix o_;          // [hidden, num_heads × head_dim]
   std::vector<float> q_norm_;  // [head_dim]
   std::vector<float> k_norm_;  // [head_dim]
-
-  Scratch cast_, query_, key_, value_, heads_, out_, angles_;
 };
 
 }  // namespace wideep::model

@@ -72,8 +72,7 @@ class SignalQueue {
   int fd_ = -1;
 };
 
-// ---- in the rank
-// ---------------------------------------------------------------------------------
+// ---- in the rank ----
 
 [[noreturn]] void run_rank(const std::shared_ptr<SharedMemory>& memory, int rank,
                            const GroupOptions& options, int pipe_fd,
@@ -94,8 +93,7 @@ class SignalQueue {
   ::_exit(status.exit_code());  // no destructors of the parent's objects
 }
 
-// ---- in the parent
-// -------------------------------------------------------------------------------
+// ---- in the parent ----
 
 class Supervisor {
  public:

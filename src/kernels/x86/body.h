@@ -7,8 +7,7 @@
 // that an element's value never depends on where in a row the vectors happen to end.
 #pragma once
 
-// ---- exp
-// -----------------------------------------------------------------------------------------
+// ---- exp ----
 
 // eˣ for x in [−87, 88] (clamped), within 2 ulp: x = n·ln2 + r, |r| ≤ ln2/2, polynomial of degree 6
 // for eʳ with the Taylor coefficients 1/k! (remainder below r⁷/5040 ≈ 1.2e-7 of eʳ).
@@ -25,8 +24,7 @@ inline F32x16 exp(F32x16 x) {
   return scale_by_power_of_two(p, n);
 }
 
-// ---- tails
-// ---------------------------------------------------------------------------------------
+// ---- tails ----
 
 template <typename T>
 inline F32x16 load_first(const T* p, int n) {
@@ -59,8 +57,7 @@ inline void store_n(float* p, F32x16 v, int n) {
   }
 }
 
-// ---- matmul
-// --------------------------------------------------------------------------------------
+// ---- matmul ----
 
 // One k of one column panel: acc += x[k] · w[k].
 inline F32x16 multiply_one(const float* x, const float* w, F32x16 acc) {
@@ -155,8 +152,7 @@ inline void matmul(const MatmulArgs& args) {
   for (; panel < args.last_panel; ++panel) matmul_panels<1>(args, panel);
 }
 
-// ---- attention
-// -----------------------------------------------------------------------------------
+// ---- attention ----
 
 template <typename T>
 inline float dot(const float* a, const T* b, int n) {
@@ -241,8 +237,7 @@ inline void attention(const AttentionArgs& args) {
   }
 }
 
-// ---- row operations
-// ------------------------------------------------------------------------------
+// ---- row operations ----
 
 inline void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   const float scale = 1.0f / std::sqrt(dot(x, x, n) / static_cast<float>(n) + eps);
