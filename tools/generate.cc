@@ -18,6 +18,7 @@
 #include "commands.h"
 #include "formats/files.h"
 #include "generate_output.h"
+#include "parallel_options.h"
 #include "prompts_file.h"
 
 namespace wideep::tools {
@@ -27,44 +28,14 @@ struct Options {
   engine::GenerateOptions engine;
   std::vector<std::string> prompts;
   std::string prompts_file;
-  std::optional<int> ranks;
-  std::string config;
-  std::string load_balancer;
-  std::optional<int> max_num_tokens;
+  ParallelOptions parallel;
   std::optional<int> max_batch_size;
   std::string statistics_path;
   std::string statistics_range;
   std::string routing_log;
-  std::string dtype = "bf16";
   double timeout_seconds = 30.0;
   bool json = false;
 };
-
-// The configuration file or --ranks, with the options that override single keys.
-Result<parallel::ParallelConfig> parallel_config(const Options& options) {
-  if (!options.config.empty() && options.ranks) {
-    return invalid_input(
-        "--ranks and --config both say how many ranks there are: give one of them");
-  }
-  auto read = options.config.empty()
-                  ? parallel::parallel_config_for_ranks(options.ranks.value_or(1))
-                  : parallel::read_parallel_config(options.config);
-  if (!read.ok()) return read.status();
-  parallel::ParallelConfig config = std::move(read).value();
-  if (!options.load_balancer.empty()) {
-    if (config.moe_config.load_balancer || config.moe_config.load_balancer_path) {
-      return invalid_input(
-          fmt::format("--load-balancer: {} already sets moe_config.load_balancer: give one of them",
-                      options.config));
-    }
-    config.moe_config.load_balancer_path = options.load_balancer;
-  }
-  if (options.max_num_tokens) config.max_num_tokens = *options.max_num_tokens;
-  if (options.max_batch_size) config.max_batch_size = *options.max_batch_size;
-  WIDEEP_TRY(parallel::check_supported(config));
-  for (const std::string& note : config.notes) log::info("{}", note);
-  return config;
-}
 
 // The options, or TRT's environment variables where an option is not given.
 Result<std::optional<engine::StatisticsRequest>> statistics_request(const Options& options) {
@@ -114,10 +85,11 @@ Result<engine::GenerateOptions> engine_options(const Options& options) {
     result.prompts.insert(result.prompts.end(), more.begin(), more.end());
   }
   WIDEEP_TRY(check_sampling(result.sampling));
-  WIDEEP_TRY_ASSIGN(result.parallel, parallel_config(options));
+  WIDEEP_TRY_ASSIGN(result.parallel, read_parallel_options(options.parallel));
+  if (options.max_batch_size) result.parallel.max_batch_size = *options.max_batch_size;
   WIDEEP_TRY_ASSIGN(result.statistics, statistics_request(options));
   result.routing_log = !options.routing_log.empty();
-  result.dtype = options.dtype == "float32" ? Dtype::kF32 : Dtype::kBf16;
+  result.dtype = options.parallel.chosen_dtype();
   result.timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1e3));
   return result;
 }
@@ -170,20 +142,11 @@ void add_what_options(CLI::App& command, Options& options) {
 }
 
 void add_how_options(CLI::App& command, Options& options) {
-  command.add_option("--ranks", options.ranks, "Rank processes on this machine")
-      ->check(CLI::Range(1, 4096));
+  add_parallel_options(command, &options.parallel);
   command
       .add_option("--threads-per-rank", options.engine.threads_per_rank,
                   "0: cores divided by ranks")
       ->check(CLI::Range(0, 1024));
-  command.add_option("--config", options.config, "parallel_config.yaml, instead of --ranks");
-  command.add_option("--load-balancer", options.load_balancer, "moe_load_balancer.yaml");
-  command.add_option("--dtype", options.dtype, "Precision of weights, cache and dispatched rows")
-      ->check(CLI::IsMember({"bf16", "float32"}))
-      ->capture_default_str();
-  command
-      .add_option("--max-num-tokens", options.max_num_tokens, "Tokens of a rank in one iteration")
-      ->check(CLI::Range(1, 1 << 20));
   command
       .add_option("--max-batch-size", options.max_batch_size, "Requests of a rank in one iteration")
       ->check(CLI::Range(1, 1 << 20));

@@ -10,23 +10,13 @@
 
 #include "base/cpu_time.h"
 #include "base/try.h"
+#include "engine/memory_plan.h"
 #include "engine/rank_run.h"
 #include "parallel/initial_placement.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace wideep::engine {
 namespace {
-
-constexpr int kDefaultMaxBatchSize = 64;
-constexpr int kDefaultMaxNumTokens = 512;
-
-std::vector<int> moe_layers(const model::ModelConfig& config) {
-  std::vector<int> layers;
-  for (int layer = 0; layer < config.num_layers; ++layer) {
-    if (config.is_moe_layer[layer]) layers.push_back(layer);
-  }
-  return layers;
-}
 
 // Every request of a batch needs room for at least its next token.
 Status check_batch_size(const parallel::ParallelConfig& config) {
@@ -98,11 +88,7 @@ double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20)
 std::string plan_text(const RunSetup& setup) {
   const model::ModelConfig& config = setup.config;
   const int ranks = setup.dispatch.ep_size;
-  const weights::ExpertShape expert{setup.options.dtype, config.hidden_size,
-                                    config.moe_intermediate_size};
-  const uint64_t slot_bytes = static_cast<uint64_t>(expert.record_bytes()) *
-                              setup.dispatch.slots_per_rank * config.num_moe_layers();
-  const model::KvLayout kv(config, setup.options.dtype);
+  const MemoryPlan plan = plan_memory(config, setup.dispatch);
   return fmt::format(
       "model   {}: {} layers, {} of them MoE with {} experts, top {}; {} weights, kernels {}\n"
       "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
@@ -112,8 +98,8 @@ std::string plan_text(const RunSetup& setup) {
       dtype_name(setup.options.dtype), setup.kernels.isa, ranks, setup.threads_per_rank,
       setup.threads_per_rank == 1 ? "" : "s", setup.dispatch.slots_per_rank,
       setup.placement.num_slots, setup.placement.num_slots - config.routing.num_experts,
-      mebibytes(slot_bytes), mebibytes(ep::BufferLayout(setup.dispatch).segment_bytes()),
-      mebibytes(kv.page_bytes() * static_cast<uint64_t>(setup.limits.max_pages)));
+      mebibytes(plan.slots_per_rank), mebibytes(plan.symmetric_memory_per_rank),
+      mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages)));
 }
 
 // Checkpoint bytes that loading will read: dense once, each slot's expert once per layer.
@@ -239,18 +225,6 @@ class Collector {
   int64_t last_ns_ = 0;
 };
 
-ep::DispatchShape dispatch_shape(const GenerateOptions& options, const model::ModelConfig& config,
-                                 int num_slots, int max_tokens) {
-  const int ranks = options.parallel.sizes.moe_ep;
-  return {.ep_size = ranks,
-          .num_experts = config.routing.num_experts,
-          .slots_per_rank = num_slots / ranks,
-          .top_k = config.routing.top_k,
-          .hidden = config.hidden_size,
-          .max_tokens = max_tokens,
-          .row_dtype = options.dtype};
-}
-
 // weights: where setup.weights points to.
 Result<GenerateReport> run(const RunSetup& setup, model::ModelWeights* weights,
                            const tokenizer::Tokenizer& tokenizer,
@@ -307,7 +281,8 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
       .kernels = *kernels,
       .weights = weights,
       .requests = std::move(requests),
-      .dispatch = dispatch_shape(options, config, placement.num_slots, limits.max_num_tokens),
+      .dispatch = dispatch_shape(config, options.parallel.sizes.moe_ep, placement.num_slots,
+                                 limits.max_num_tokens, options.dtype),
       .limits = limits,
       .threads_per_rank = threads_per_rank(options, options.parallel.sizes.moe_ep)};
   return run(setup, &weights, tokenizer, observer);

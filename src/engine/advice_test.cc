@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/advice.h"
+
+#include <gmock/gmock.h>
+
+#include "model/config_testing.h"
+
+namespace wideep::engine {
+namespace {
+
+using base::Machine;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+Machine machine_of(int cores, uint64_t bytes) {
+  Machine machine;
+  machine.num_processors = cores;
+  for (int i = 0; i < cores; ++i) {
+    machine.topology.cores.push_back({i});
+    machine.allowed.push_back(i);
+  }
+  machine.topology.numa_node_bytes = {bytes};
+  machine.memory_bytes = machine.free_memory_bytes = bytes;
+  return machine;
+}
+
+auto says(const std::string& finding, const std::string& remedy) {
+  return AllOf(Field(&Advice::finding, HasSubstr(finding)),
+               Field(&Advice::remedy, HasSubstr(remedy)));
+}
+
+// ---- the machine ----
+
+TEST(MachineAdvice, AGoodMachineNeedsNone) {
+  EXPECT_THAT(machine_advice(machine_of(8, kGiB), 8, "avx512", "avx512"), IsEmpty());
+}
+
+TEST(MachineAdvice, MoreRanksThanCores) {
+  EXPECT_THAT(machine_advice(machine_of(2, kGiB), 8, "avx2", "avx2"),
+              ElementsAre(says("8 ranks share 2 cores: they take turns", "--ranks 2 or fewer")));
+  EXPECT_THAT(machine_advice(machine_of(1, kGiB), 2, "avx2", "avx2"),
+              ElementsAre(says("2 ranks share 1 core:", "--ranks 1 or fewer")));
+}
+
+TEST(MachineAdvice, AQuotaThatTheThreadsWouldExceed) {
+  Machine machine = machine_of(8, kGiB);
+  machine.control_group.cpus = 4.5;
+  EXPECT_THAT(machine_advice(machine, 2, "avx2", "avx2"),
+              ElementsAre(says("only 4.5 of the machine's 8 processors", "--threads-per-rank 2")));
+  EXPECT_THAT(machine_advice(machine, 4, "avx2", "avx2"),
+              ElementsAre(says("starts 2 threads", "--threads-per-rank 1")));
+}
+
+TEST(MachineAdvice, AffinityCountsLikeAQuota) {
+  Machine machine = machine_of(8, kGiB);
+  machine.allowed = {0, 1};
+  EXPECT_THAT(machine_advice(machine, 1, "avx2", "avx2"),
+              ElementsAre(says("only 2 of the machine's 8 processors", "--threads-per-rank 2")));
+}
+
+TEST(MachineAdvice, NumaAndReservedHugePages) {
+  Machine machine = machine_of(8, kGiB);
+  machine.topology.numa_node_bytes = {kGiB, kGiB};
+  machine.huge_pages.reserved = {{.page_bytes = 2 << 20, .num_pages = 512, .num_free = 512}};
+  EXPECT_THAT(machine_advice(machine, 1, "avx2", "avx2"),
+              ElementsAre(says("2 parts (NUMA nodes)", "numactl --interleave=all"),
+                          says("1.0 GiB are reserved as huge pages", "nr_hugepages")));
+}
+
+TEST(MachineAdvice, SlowKernels) {
+  const Machine machine = machine_of(1, kGiB);
+  EXPECT_THAT(machine_advice(machine, 1, "avx2", "avx512"),
+              ElementsAre(says("WIDEEP_ISA forces avx2", "unset WIDEEP_ISA")));
+  EXPECT_THAT(machine_advice(machine, 1, "ref", "ref"),
+              ElementsAre(says("plain loops run", "AVX2 or AVX-512")));
+}
+
+// ---- the model ----
+
+ModelRun golden_run() {
+  ModelRun run;
+  run.config = *model::read_model_config(model::golden_dir("qwen3_gqa"));
+  run.num_ranks = 2;
+  run.num_slots = run.config.routing.num_experts;
+  return run;
+}
+
+ModelFit fit_in(const ModelRun& run, uint64_t bytes) {
+  return judge_fit(run, machine_of(2, bytes));
+}
+
+TEST(ModelFit, AmpleMemory) {
+  const ModelFit fit = fit_in(golden_run(), kGiB);
+  EXPECT_TRUE(fit.fits());
+  EXPECT_FALSE(fit.advice.has_value());
+  EXPECT_EQ(fit.kv_tokens, (kGiB - fit.plan.bytes_without_cache()) / fit.plan.kv_page_bytes * 64);
+}
+
+TEST(ModelFit, ExactlyEnoughFitsAndOneByteLessDoesNot) {
+  const ModelRun run = golden_run();
+  const ModelFit exact = fit_in(run, run.bytes_needed());
+  EXPECT_TRUE(exact.fits());
+  EXPECT_EQ(exact.kv_tokens, 2u * 64);
+  EXPECT_THAT(*exact.advice, says("fills 100 % of the memory: room for 128 cached tokens", ""));
+  EXPECT_FALSE(fit_in(run, run.bytes_needed() - 1).fits());
+}
+
+TEST(ModelFit, NamesTheMildestStepThatHelps) {
+  ModelRun run = golden_run();
+  EXPECT_THAT(*fit_in(run, run.bytes_needed() - 1).advice,
+              says("the model does not fit: it needs", "it fits with --max-num-tokens 256"));
+  run.max_num_tokens = 32;
+  EXPECT_THAT(*fit_in(run, run.bytes_needed() - 1).advice, says("", "it fits with --ranks 1"));
+  run.kv_tokens_per_rank = 1000;
+  EXPECT_THAT(*fit_in(run, run.bytes_needed() - 1).advice,
+              says("", "it fits with a smaller kv_cache_config.max_tokens"));
+}
+
+TEST(ModelFit, RedundantSlotsAndPrecisionAreSteps) {
+  ModelRun run = golden_run();
+  run.num_ranks = 1;
+  run.max_num_tokens = 32;
+  run.num_slots += 4;
+  EXPECT_THAT(
+      *fit_in(run, run.bytes_needed() - 1).advice,
+      says("", "it fits with num_slots: " + std::to_string(run.config.routing.num_experts)));
+  run.num_slots -= 4;
+  run.dtype = Dtype::kF32;
+  EXPECT_THAT(*fit_in(run, run.bytes_needed() - 1).advice, says("", "it fits with --dtype bf16"));
+}
+
+TEST(ModelFit, SeveralStepsTogether) {
+  ModelRun run = golden_run();
+  run.dtype = Dtype::kF32;
+  ModelRun small = run;
+  small.dtype = Dtype::kBf16;
+  small.num_ranks = 1;
+  small.max_num_tokens = 32;
+  EXPECT_THAT(*fit_in(run, small.bytes_needed()).advice,
+              says("", "it fits with --max-num-tokens 32, --ranks 1, --dtype bf16"));
+}
+
+// What every step together cannot mend needs another machine, or a higher limit.
+TEST(ModelFit, MoreMemory) {
+  const ModelRun run = golden_run();
+  EXPECT_THAT(*fit_in(run, 1000).advice,
+              says("1000 B can be used", "use a machine with more than"));
+
+  Machine busy = machine_of(2, kGiB);
+  busy.free_memory_bytes = 1000;
+  EXPECT_THAT(*judge_fit(run, busy).advice, says("", "1000 B of 1.0 GiB are free"));
+
+  Machine limited = machine_of(2, kGiB);
+  limited.control_group.memory_free_bytes = 1000;
+  EXPECT_THAT(*judge_fit(run, limited).advice, says("", "raise the control group's"));
+}
+
+}  // namespace
+}  // namespace wideep::engine

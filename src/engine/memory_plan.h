@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How much memory serving a model takes, from its sizes alone: before anything is read or
+// allocated.
+//
+// The ranks of one machine are forked after the dense weights are loaded and share them; all else
+// each rank has for itself.
+//
+// Thread safety: plain values; pure functions.
+//
+//   const MemoryPlan plan = plan_memory(config, dispatch_shape(config, 8, num_slots, 512, dtype));
+//   const uint64_t bytes = plan.bytes_without_cache() + pages_of_all_ranks * plan.kv_page_bytes;
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ep/buffer_layout.h"
+#include "model/config.h"
+
+namespace wideep::engine {
+
+// Of a rank and iteration, where neither the configuration nor the command line says.
+inline constexpr int kDefaultMaxNumTokens = 512;
+inline constexpr int kDefaultMaxBatchSize = 64;
+
+// Indices of the layers that have experts, ascending.
+std::vector<int> moe_layers(const model::ModelConfig& config);
+
+// num_slots: of all ranks, a multiple of num_ranks. dtype: kBf16 or kF32, of weights, cache and
+// dispatched rows alike.
+ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
+                                 int max_num_tokens, Dtype dtype);
+
+struct MemoryPlan {
+  int num_ranks = 1;
+  uint64_t dense_weights = 0;              // bytes, like all below; once per machine
+  uint64_t slots_per_rank = 0;             // packed experts of all layers
+  uint64_t symmetric_memory_per_rank = 0;  // one segment: messages and results of dispatch
+  // Intermediate results of a full iteration, whose memory all layers share. An estimate: small
+  // things, logits and those of single threads are left out.
+  uint64_t working_memory_per_rank = 0;
+  uint64_t kv_page_bytes = 0;  // kernels::kPageTokens tokens of one sequence, all layers
+
+  uint64_t per_rank() const {
+    return slots_per_rank + symmetric_memory_per_rank + working_memory_per_rank;
+  }
+  // Of the whole machine, when every buffer is as full as it can get.
+  uint64_t bytes_without_cache() const {
+    return dense_weights + static_cast<uint64_t>(num_ranks) * per_rank();
+  }
+  uint64_t kv_bytes(uint64_t num_tokens) const;  // of one sequence
+};
+
+MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape);
+
+}  // namespace wideep::engine

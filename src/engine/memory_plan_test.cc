@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Planned against loaded and run: the golden models' files, and the heap.
+#include "engine/memory_plan.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "kernels/packed_matrix.h"
+#include "model/config_testing.h"
+#include "model/model.h"
+#include "transport/endpoint.h"
+#include "weights/checkpoint.h"
+
+namespace wideep::engine {
+namespace {
+
+const std::string kModels = WIDEEP_SOURCE_DIR "/tests/golden/models";
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
+    names.push_back(entry.path().filename());
+  }
+  return names;
+}
+
+class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, Dtype>> {
+ protected:
+  void SetUp() override {
+    auto config = model::read_model_config(dir_);
+    auto checkpoint = weights::Checkpoint::open(dir_);
+    ASSERT_TRUE(config.ok() && checkpoint.ok());
+    config_ = std::move(config).value();
+    checkpoint_.emplace(std::move(checkpoint).value());
+  }
+
+  MemoryPlan plan(int num_ranks = 1, int max_num_tokens = 16) const {
+    return plan_memory(config_, dispatch_shape(config_, num_ranks, config_.routing.num_experts,
+                                               max_num_tokens, dtype_));
+  }
+
+  const std::string dir_ = kModels + "/" + std::get<0>(GetParam());
+  const Dtype dtype_ = std::get<1>(GetParam());
+  model::ModelConfig config_;
+  std::optional<weights::Checkpoint> checkpoint_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Model, GoldenPlan,
+                         testing::Combine(testing::ValuesIn(model_names()),
+                                          testing::Values(Dtype::kF32, Dtype::kBf16)),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", std::get<0>(info.param),
+                                              dtype_name(std::get<1>(info.param)));
+                         });
+
+// What a tensor of the checkpoint becomes, from its own name and shape.
+uint64_t loaded_bytes(const std::string& name, const std::vector<int64_t>& shape, Dtype dtype,
+                      const model::ModelConfig& config) {
+  const auto packed = [&](Dtype type, int64_t n, int64_t k) {
+    return kernels::packed_bytes(type, static_cast<int>(n), static_cast<int>(k));
+  };
+  if (shape.size() == 1) return shape[0] * sizeof(float);
+  const int64_t n = shape[0], k = shape[1];
+  if (name == "model.embed_tokens.weight") {
+    const uint64_t embedding = n * k * dtype_bytes(dtype);
+    return embedding + (config.tie_word_embeddings ? packed(dtype, n, k) : 0);
+  }
+  if (name.ends_with("mlp.gate.weight")) return packed(Dtype::kF32, n, k);
+  if (name.ends_with("gate_proj.weight")) return packed(dtype, 2 * n, k);  // with up_proj
+  if (name.ends_with("up_proj.weight")) return 0;
+  if (name.ends_with("kv_b_proj.weight")) {
+    const int nope = config.qk_nope_head_dim, v = config.v_head_dim;
+    return n / (nope + v) * (packed(dtype, k, nope) + packed(dtype, v, k));
+  }
+  return packed(dtype, n, k);
+}
+
+TEST_P(GoldenPlan, WeightsAreThoseOfTheCheckpoint) {
+  const std::string mtp = fmt::format("model.layers.{}.", config_.num_layers);
+  uint64_t dense = 0, experts = 0;
+  const auto file = formats::SafetensorsFile::open(dir_ + "/model.safetensors");
+  ASSERT_TRUE(file.ok());
+  for (const std::string& name : checkpoint_->names()) {
+    if (name.starts_with(mtp)) continue;
+    const uint64_t bytes = loaded_bytes(name, file->find(name)->shape, dtype_, config_);
+    (name.find(".mlp.experts.") == std::string::npos ? dense : experts) += bytes;
+  }
+  EXPECT_EQ(plan().dense_weights, dense);
+  EXPECT_EQ(plan().slots_per_rank, experts);
+  EXPECT_EQ(plan(2).dense_weights, dense);
+  EXPECT_EQ(2 * plan(2).slots_per_rank, experts);
+}
+
+TEST_P(GoldenPlan, SlotsAreWhatLoadingAllocates) {
+  balance::ModelPlacement placement;
+  for (const int layer : moe_layers(config_)) {
+    placement.layers[layer] = *balance::linear_placement(config_.routing.num_experts, 2);
+  }
+  const weights::WeightLoader loader(*checkpoint_, dtype_);
+  const auto slots = model::ExpertSlots::load(config_, loader, placement, 1);
+  ASSERT_TRUE(slots.ok()) << slots.status().message();
+  EXPECT_EQ(plan(2).slots_per_rank, slots->total_bytes());
+}
+
+// Bytes in use on the heap; 0 under sanitizers, whose allocator does not tell.
+uint64_t heap_bytes() {
+  const struct mallinfo2 info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+TEST_P(GoldenPlan, DenseWeightsAreWhatLoadingAllocates) {
+  if (heap_bytes() == 0) GTEST_SKIP() << "the heap of this build cannot be measured";
+  const weights::WeightLoader loader(*checkpoint_, dtype_);
+  const uint64_t before = heap_bytes();
+  const auto loaded = model::ModelWeights::load(config_, loader);
+  const uint64_t allocated = heap_bytes() - before;
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  // These models' many small tensors make the heap's own bookkeeping visible: at most a header, the
+  // alignment and a vector's or object's own fields for each; less by what it had kept for reuse.
+  const auto bookkeeping = 320.0 * static_cast<double>(checkpoint_->names().size());
+  EXPECT_NEAR(static_cast<double>(allocated), static_cast<double>(plan().dense_weights),
+              bookkeeping);
+}
+
+// One rank's forward pass over `num_tokens` tokens, of objects made afresh; returns how much heap
+// they have taken when it is done.
+uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWeights& weights,
+                         const weights::WeightLoader& loader, int num_tokens) {
+  const int num_experts = config.routing.num_experts;
+  balance::ModelPlacement placement;
+  for (const int layer : moe_layers(config)) {
+    placement.layers[layer] = *balance::linear_placement(num_experts, 1);
+  }
+  const auto slots = model::ExpertSlots::load(config, loader, placement, 0);
+  const ep::BufferLayout layout(dispatch_shape(config, 1, num_experts, num_tokens, loader.dtype()));
+  const auto memory = transport::SharedMemory::create(1, layout.segment_bytes());
+  EXPECT_TRUE(slots.ok() && memory.ok());
+  transport::Endpoint endpoint(*memory, 0, std::chrono::milliseconds(1000));
+  base::ThreadPool pool(1);
+  const model::KvLayout kv(config, loader.dtype());
+  base::AlignedBytes page(kv.page_bytes());
+  const model::PageList pages = {page.data()};
+  model::Batch batch;
+  for (int i = 0; i < num_tokens; ++i) {
+    batch.ids.push_back(i);
+    batch.positions.push_back(i);
+    batch.pages.push_back(&pages);
+  }
+  std::vector<float> logits;
+  const uint64_t before = heap_bytes();
+  model::MoeRunner moe(config, placement, *slots, endpoint, layout);
+  model::Model model(config, weights, {*kernels::all_kernels().back(), pool}, moe);
+  EXPECT_TRUE(model.forward(batch, kv, 0, &logits).ok());
+  return heap_bytes() - before;
+}
+
+TEST_P(GoldenPlan, WorkingMemoryIsAboutWhatAForwardPassAllocates) {
+  if (heap_bytes() == 0) GTEST_SKIP() << "the heap of this build cannot be measured";
+  constexpr int kTokens = kernels::kPageTokens;
+  const weights::WeightLoader loader(*checkpoint_, dtype_);
+  const auto loaded = model::ModelWeights::load(config_, loader);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  heap_of_forward(config_, *loaded, loader, kTokens);  // memory of threads, kept for good
+  const auto allocated = static_cast<double>(heap_of_forward(config_, *loaded, loader, kTokens));
+  const auto planned = static_cast<double>(plan(1, kTokens).working_memory_per_rank);
+  EXPECT_GT(allocated, 0.9 * planned);
+  EXPECT_LT(allocated, 1.3 * planned);
+}
+
+TEST_P(GoldenPlan, CacheAndMessagesGrowWithWhatTheyHold) {
+  const model::KvLayout kv(config_, dtype_);
+  EXPECT_EQ(plan().kv_bytes(1), kv.page_bytes());
+  EXPECT_EQ(plan().kv_bytes(64), kv.page_bytes());
+  EXPECT_EQ(plan().kv_bytes(65), 2 * kv.page_bytes());
+  EXPECT_EQ(plan(1, 32).working_memory_per_rank, 2 * plan(1, 16).working_memory_per_rank);
+  const ep::DispatchShape shape =
+      dispatch_shape(config_, 2, config_.routing.num_experts, 16, dtype_);
+  EXPECT_EQ(plan(2, 16).symmetric_memory_per_rank, ep::BufferLayout(shape).segment_bytes());
+}
+
+TEST(MemoryPlan, RanksShareOnlyTheDenseWeights) {
+  const MemoryPlan plan{.num_ranks = 4,
+                        .dense_weights = 1000,
+                        .slots_per_rank = 100,
+                        .symmetric_memory_per_rank = 10,
+                        .working_memory_per_rank = 1};
+  EXPECT_EQ(plan.per_rank(), 111u);
+  EXPECT_EQ(plan.bytes_without_cache(), 1444u);
+}
+
+// Parameters as the models' cards state them, in billions.
+TEST(MemoryPlan, PublishedModels) {
+  const char* data = std::getenv("WIDEEP_DATA_DIR");
+  const std::string dir = data == nullptr ? "" : data + std::string("/model_configs/");
+  if (!std::filesystem::is_directory(dir)) {
+    GTEST_SKIP() << "WIDEEP_DATA_DIR/model_configs is not there";
+  }
+  struct Published {
+    const char* model;
+    double billions;
+  };
+  for (const auto& [name, billions] : {Published{"Qwen--Qwen3-30B-A3B", 30.5},
+                                       {"Qwen--Qwen3-235B-A22B", 235.0},
+                                       {"Qwen--Qwen3-Coder-480B-A35B-Instruct", 480.0},
+                                       {"deepseek-ai--DeepSeek-V3", 671.0}}) {
+    nlohmann::json json = model::read_json(dir + name + "_config.json");
+    json.erase("quantization_config");
+    const auto config = model::parse(json);
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    const MemoryPlan plan = plan_memory(
+        *config, dispatch_shape(*config, 1, config->routing.num_experts, 1, Dtype::kF32));
+    const uint64_t bytes = plan.dense_weights + plan.slots_per_rank;
+    EXPECT_NEAR(static_cast<double>(bytes) / sizeof(float) / 1e9, billions, 0.005 * billions)
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace wideep::engine

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep doctor: what this machine is, and whether a model would run on it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "base/try.h"
+#include "commands.h"
+#include "doctor_report.h"
+#include "parallel/initial_placement.h"
+#include "parallel_options.h"
+
+namespace wideep::tools {
+namespace {
+
+struct Options {
+  ParallelOptions parallel;
+  std::string model_dir;
+  bool json = false;
+};
+
+Result<engine::ModelRun> model_run(const Options& options,
+                                   const parallel::ParallelConfig& parallel) {
+  engine::ModelRun run;
+  WIDEEP_TRY_ASSIGN(run.config, model::read_model_config(options.model_dir));
+  WIDEEP_TRY_ASSIGN(const balance::ModelPlacement placement,
+                    parallel::initial_placement(parallel, {engine::moe_layers(run.config),
+                                                           run.config.routing.num_experts}));
+  run.num_ranks = parallel.sizes.moe_ep;
+  run.num_slots = placement.num_slots;
+  run.max_num_tokens =
+      static_cast<int>(parallel.max_num_tokens.value_or(engine::kDefaultMaxNumTokens));
+  run.dtype = options.parallel.chosen_dtype();
+  if (const auto tokens = parallel.kv_cache_config.max_tokens) run.kv_tokens_per_rank = *tokens;
+  return run;
+}
+
+// A model directory may be judged before its large files are there.
+std::optional<engine::Advice> missing_files(const std::string& model_dir) {
+  const std::filesystem::path dir = model_dir;
+  std::error_code absent;
+  const auto has = [&](const char* name) { return std::filesystem::exists(dir / name, absent); };
+  std::vector<std::string> missing;
+  if (!has("model.safetensors") && !has("model.safetensors.index.json")) {
+    missing.push_back("model.safetensors (or its index)");
+  }
+  if (!has("tokenizer.json")) missing.push_back("tokenizer.json");
+  if (missing.empty()) return {};
+  return engine::Advice{fmt::format("{} is not complete: no {}; the sizes follow from config.json",
+                                    model_dir, fmt::join(missing, ", no ")),
+                        "download the whole model before you run it"};
+}
+
+Status judge_model(const Options& options, const parallel::ParallelConfig& parallel,
+                   DoctorReport* report) {
+  WIDEEP_TRY_ASSIGN(report->run, model_run(options, parallel));
+  report->model_dir = options.model_dir;
+  report->fit = engine::judge_fit(*report->run, report->machine);
+  if (const auto missing = missing_files(options.model_dir)) report->warnings.push_back(*missing);
+  if (!report->fit->advice) return {};
+  if (report->fit->fits()) {
+    report->warnings.push_back(*report->fit->advice);
+    return {};
+  }
+  return failed(report->fit->advice->finding + "; " + report->fit->advice->remedy);
+}
+
+Status run(const Options& options) {
+  DoctorReport report;
+  WIDEEP_TRY_ASSIGN(report.chosen_kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
+  WIDEEP_TRY_ASSIGN(const kernels::Kernels* best, kernels::select_kernels(nullptr));
+  WIDEEP_TRY_ASSIGN(const parallel::ParallelConfig parallel,
+                    read_parallel_options(options.parallel));
+  report.machine = base::read_machine();
+  report.num_ranks = parallel.sizes.moe_ep;
+  report.warnings = engine::machine_advice(report.machine, report.num_ranks,
+                                           report.chosen_kernels->isa, best->isa);
+  if (!options.model_dir.empty()) report.outcome = judge_model(options, parallel, &report);
+  if (options.json) {
+    fmt::print("{}\n",
+               doctor_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print("{}", doctor_text(report));
+  }
+  return report.outcome;
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& app, Status* status) {
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Check this machine, and with --model whether a model would run on it");
+  auto options = std::make_shared<Options>();
+  command->add_option("--model", options->model_dir, "Model directory; config.json is enough");
+  add_parallel_options(*command, &options->parallel);
+  command->add_flag("--json", options->json, "Only JSON on stdout");
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools

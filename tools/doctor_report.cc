@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sstream>
+
+#include "base/byte_size.h"
+
+namespace wideep::tools {
+namespace {
+
+using base::byte_size;
+using base::Machine;
+using nlohmann::ordered_json;
+
+constexpr uint64_t kCacheExampleTokens = 1024;
+
+std::string line(std::string_view label, const std::string& text) {
+  return fmt::format("  {:<17} {}\n", label, text);
+}
+
+std::string count(uint64_t number, std::string_view thing) {
+  return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
+}
+
+// ---- machine ----
+
+std::string cores_text(const Machine& machine) {
+  const size_t cores = machine.topology.cores.size();
+  std::string text =
+      fmt::format("{}, {} of them usable", count(cores, "core"), machine.usable_cores());
+  if (machine.num_processors > static_cast<int>(cores)) {
+    text += fmt::format(" ({} hardware threads)", machine.num_processors);
+  }
+  if (machine.control_group.cpus) {
+    text += fmt::format("; limit of the container: {:.3g}", *machine.control_group.cpus);
+  }
+  return text;
+}
+
+std::string cache_text(const base::Topology& topology) {
+  std::vector<std::string> parts;
+  for (const auto& cache : topology.caches) {
+    parts.push_back(fmt::format("L{} {} per {}", cache.level, byte_size(cache.bytes),
+                                cache.num_cores <= 1 ? "core" : count(cache.num_cores, "core")));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string memory_text(const Machine& machine) {
+  std::string text = fmt::format("{}, {} of it free", byte_size(machine.memory_bytes),
+                                 byte_size(machine.free_memory_bytes));
+  const size_t nodes = machine.topology.numa_node_bytes.size();
+  if (nodes > 1) text += fmt::format("; in {} parts (NUMA nodes)", nodes);
+  return text;
+}
+
+std::string memory_limit_text(const base::ControlGroup& group) {
+  if (!group.memory_limit_bytes) return "none";
+  return fmt::format("{} by the container (control group), {} of it free",
+                     byte_size(*group.memory_limit_bytes), byte_size(*group.memory_free_bytes));
+}
+
+// wideep itself asks for no huge pages: only "always" gives it some.
+std::string huge_pages_text(const base::HugePages& pages) {
+  const std::string mode = pages.transparent.empty() ? "not in this kernel" : pages.transparent;
+  const char* effect = pages.transparent == "always" ? "wideep gets them" : "wideep gets none";
+  const std::string reserved =
+      pages.reserved.empty() ? "none" : byte_size(pages.reserved_bytes()) + ", not for wideep";
+  return fmt::format("transparent: {} ({}); reserved: {}", mode, effect, reserved);
+}
+
+std::string kernel_lines(const kernels::Kernels* chosen) {
+  std::string lines;
+  for (const kernels::Kernels* table : kernels::all_kernels()) {
+    const char* state = table == chosen ? "yes, chosen" : table->supported() ? "yes" : "no";
+    lines += line(lines.empty() ? "instruction sets" : "",
+                  fmt::format("{:<7} {:<12} {}", table->isa, state, table->description));
+  }
+  return lines;
+}
+
+std::string machine_lines(const DoctorReport& report) {
+  const Machine& machine = report.machine;
+  const std::string name = machine.processor.empty() ? "(unnamed)" : machine.processor;
+  return "Machine\n" + line("processor", name) + line("cores", cores_text(machine)) +
+         line("caches", cache_text(machine.topology)) + kernel_lines(report.chosen_kernels) +
+         line("memory", memory_text(machine)) +
+         line("memory limit", memory_limit_text(machine.control_group)) +
+         line("huge pages", huge_pages_text(machine.huge_pages)) +
+         line("/dev/shm", fmt::format("{}; wideep does not need it: its shared memory has no files",
+                                      byte_size(machine.dev_shm_bytes))) +
+         line("ranks", fmt::format("{} on {}", report.num_ranks,
+                                   count(machine.usable_cores(), "usable core")));
+}
+
+// ---- model ----
+
+std::string size_line(std::string_view label, const std::string& per_rank, uint64_t all,
+                      std::string_view what) {
+  const std::string row =
+      fmt::format("  {:<17} {:>12} {:>12}   {}", label, per_rank, byte_size(all), what);
+  return row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+}
+
+std::string shape_text(const engine::ModelRun& run) {
+  const model::RoutingConfig& routing = run.config.routing;
+  const int num_moe = run.config.num_moe_layers();
+  const std::string which = num_moe == run.config.num_layers ? "each" : std::to_string(num_moe);
+  return fmt::format("{} layers, {} with {} experts of which a token uses {}; {} numbers",
+                     run.config.num_layers, which, routing.num_experts, routing.top_k,
+                     dtype_name(run.dtype));
+}
+
+std::string slots_text(const engine::ModelRun& run) {
+  const int extra = run.num_slots - run.config.routing.num_experts;
+  const std::string all = fmt::format("{} places (slots) per layer", run.num_slots);
+  return extra == 0 ? all : fmt::format("{}, {} of them for copies", all, extra);
+}
+
+std::string memory_lines(const engine::ModelRun& run, const engine::ModelFit& fit) {
+  const engine::MemoryPlan& plan = fit.plan;
+  const auto ranks = static_cast<uint64_t>(run.num_ranks);
+  const auto each = [&](std::string_view label, uint64_t bytes, std::string_view what) {
+    return size_line(label, byte_size(bytes), ranks * bytes, what);
+  };
+  return size_line("dense weights", "shared", plan.dense_weights, "all but the experts; one copy") +
+         each("experts", plan.slots_per_rank, slots_text(run)) +
+         each("messages", plan.symmetric_memory_per_rank, "symmetric memory that all ranks see") +
+         each("working memory", plan.working_memory_per_rank,
+              fmt::format("about; for {} tokens at a time", run.max_num_tokens)) +
+         size_line("needed", "", fit.bytes_needed, "with the smallest KV cache") +
+         size_line("usable", "", fit.bytes_usable, fit.fits() ? "it fits" : "it does not fit");
+}
+
+std::string cache_text(const engine::ModelFit& fit) {
+  const std::string each = byte_size(fit.plan.kv_bytes(kCacheExampleTokens));
+  const std::string text = fmt::format("{} per {} tokens of context", each, kCacheExampleTokens);
+  return fit.fits() ? fmt::format("{}; room for {} tokens", text, fit.kv_tokens) : text;
+}
+
+std::string model_lines(const DoctorReport& report) {
+  const std::string ranks =
+      report.num_ranks == 1 ? "in all" : fmt::format("all {}", report.num_ranks);
+  return fmt::format("\nModel {}\n", report.model_dir) + line("shape", shape_text(*report.run)) +
+         fmt::format("  {:<17} {:>12} {:>12}\n", "memory", "each rank", ranks) +
+         memory_lines(*report.run, *report.fit) + line("KV cache", cache_text(*report.fit));
+}
+
+// ---- all ------------------------------------------------------------------------------------
+
+// The words of "<head><text>" in lines of at most kColumns, the later ones indented like the text.
+std::string wrapped(const std::string& head, const std::string& text) {
+  constexpr size_t kColumns = 100;
+  std::string lines = head;
+  size_t column = head.size();
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (column > head.size() && column + 1 + word.size() > kColumns) {
+      lines += "\n" + std::string(head.size(), ' ');
+      column = head.size();
+    }
+    if (column > head.size()) lines += ' ', ++column;
+    lines += word;
+    column += word.size();
+  }
+  return lines + "\n";
+}
+
+std::string advice_lines(const std::vector<engine::Advice>& warnings) {
+  std::string lines;
+  for (const engine::Advice& advice : warnings) {
+    lines += wrapped("warning: ", advice.finding) + wrapped("  advice: ", advice.remedy);
+  }
+  return lines;
+}
+
+std::string verdict(const DoctorReport& report) {
+  if (!report.outcome.ok()) return "";  // the program ends with it
+  return report.warnings.empty() ? "all fine\n"
+                                 : count(report.warnings.size(), "warning") + ", no error\n";
+}
+
+// ---- JSON ----
+
+template <typename T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+ordered_json kernels_json(const kernels::Kernels* chosen) {
+  ordered_json list = ordered_json::array();
+  for (const kernels::Kernels* table : kernels::all_kernels()) {
+    list.push_back(
+        {{"isa", table->isa}, {"supported", table->supported()}, {"chosen", table == chosen}});
+  }
+  return list;
+}
+
+ordered_json huge_pages_json(const base::HugePages& pages) {
+  ordered_json reserved = ordered_json::array();
+  for (const auto& pool : pages.reserved) {
+    reserved.push_back({{"page_bytes", pool.page_bytes},
+                        {"num_pages", pool.num_pages},
+                        {"num_free", pool.num_free}});
+  }
+  return {{"transparent", pages.transparent}, {"reserved", reserved}};
+}
+
+ordered_json machine_json(const Machine& machine, const kernels::Kernels* chosen) {
+  return {{"processor", machine.processor},
+          {"num_cores", machine.topology.cores.size()},
+          {"num_processors", machine.num_processors},
+          {"usable_cores", machine.usable_cores()},
+          {"numa_node_bytes", machine.topology.numa_node_bytes},
+          {"cpu_limit", or_null(machine.control_group.cpus)},
+          {"instruction_sets", kernels_json(chosen)},
+          {"memory_bytes", machine.memory_bytes},
+          {"free_memory_bytes", machine.free_memory_bytes},
+          {"memory_limit_bytes", or_null(machine.control_group.memory_limit_bytes)},
+          {"memory_limit_free_bytes", or_null(machine.control_group.memory_free_bytes)},
+          {"usable_memory_bytes", machine.usable_memory_bytes()},
+          {"huge_pages", huge_pages_json(machine.huge_pages)},
+          {"dev_shm_bytes", machine.dev_shm_bytes}};
+}
+
+ordered_json model_json(const DoctorReport& report) {
+  const engine::ModelFit& fit = *report.fit;
+  return {{"dir", report.model_dir},
+          {"num_slots", report.run->num_slots},
+          {"max_num_tokens", report.run->max_num_tokens},
+          {"dtype", dtype_name(report.run->dtype)},
+          {"fits", fit.fits()},
+          {"bytes_needed", fit.bytes_needed},
+          {"bytes_usable", fit.bytes_usable},
+          {"dense_weights_bytes", fit.plan.dense_weights},
+          {"slots_bytes_per_rank", fit.plan.slots_per_rank},
+          {"symmetric_memory_bytes_per_rank", fit.plan.symmetric_memory_per_rank},
+          {"working_memory_bytes_per_rank", fit.plan.working_memory_per_rank},
+          {"kv_cache_bytes_per_1024_tokens", fit.plan.kv_bytes(kCacheExampleTokens)},
+          {"kv_cache_tokens", fit.kv_tokens}};
+}
+
+ordered_json advice_json(const engine::Advice& advice) {
+  return {{"finding", advice.finding}, {"remedy", advice.remedy}};
+}
+
+}  // namespace
+
+std::string doctor_text(const DoctorReport& report) {
+  std::string text = machine_lines(report);
+  if (report.run) text += model_lines(report);
+  return text + "\n" + advice_lines(report.warnings) + verdict(report);
+}
+
+ordered_json doctor_json(const DoctorReport& report) {
+  ordered_json json = {{"machine", machine_json(report.machine, report.chosen_kernels)},
+                       {"ranks", report.num_ranks}};
+  if (report.run) json["model"] = model_json(report);
+  json["warnings"] = ordered_json::array();
+  for (const engine::Advice& advice : report.warnings) {
+    json["warnings"].push_back(advice_json(advice));
+  }
+  json["error"] = nullptr;
+  if (!report.outcome.ok()) json["error"] = report.outcome.message();
+  return json;
+}
+
+}  // namespace wideep::tools

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `wideep doctor` has found, and how it shows it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/machine.h"
+#include "engine/advice.h"
+#include "kernels/kernels.h"
+
+namespace wideep::tools {
+
+struct DoctorReport {
+  base::Machine machine;
+  const kernels::Kernels* chosen_kernels = nullptr;
+  int num_ranks = 1;
+
+  // With --model:
+  std::string model_dir;
+  std::optional<engine::ModelRun> run;
+  std::optional<engine::ModelFit> fit;
+  Status outcome;  // why the model cannot run as asked
+
+  std::vector<engine::Advice> warnings;
+};
+
+// Everything but the outcome, which the program ends with: about 30 lines of at most 100 columns.
+std::string doctor_text(const DoctorReport& report);
+nlohmann::ordered_json doctor_json(const DoctorReport& report);
+
+}  // namespace wideep::tools

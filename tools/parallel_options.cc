@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel_options.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/try.h"
+
+namespace wideep::tools {
+
+void add_parallel_options(CLI::App& command, ParallelOptions* options) {
+  command.add_option("--ranks", options->ranks, "Rank processes on this machine")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--config", options->config, "parallel_config.yaml, instead of --ranks");
+  command.add_option("--load-balancer", options->load_balancer, "moe_load_balancer.yaml");
+  command
+      .add_option("--max-num-tokens", options->max_num_tokens, "Tokens of a rank in one iteration")
+      ->check(CLI::Range(1, 1 << 20));
+  command.add_option("--dtype", options->dtype, "Precision of weights, cache and dispatched rows")
+      ->check(CLI::IsMember({"bf16", "float32"}))
+      ->capture_default_str();
+}
+
+Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options) {
+  if (!options.config.empty() && options.ranks) {
+    return invalid_input(
+        "--ranks and --config both say how many ranks there are: give one of them");
+  }
+  WIDEEP_TRY_ASSIGN(parallel::ParallelConfig config,
+                    options.config.empty()
+                        ? parallel::parallel_config_for_ranks(options.ranks.value_or(1))
+                        : parallel::read_parallel_config(options.config));
+  if (!options.load_balancer.empty()) {
+    if (config.moe_config.load_balancer || config.moe_config.load_balancer_path) {
+      return invalid_input(
+          fmt::format("--load-balancer: {} already sets moe_config.load_balancer: give one of them",
+                      options.config));
+    }
+    config.moe_config.load_balancer_path = options.load_balancer;
+  }
+  if (options.max_num_tokens) config.max_num_tokens = *options.max_num_tokens;
+  WIDEEP_TRY(parallel::check_supported(config));
+  for (const std::string& note : config.notes) log::info("{}", note);
+  return config;
+}
+
+}  // namespace wideep::tools

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options that say how a model is spread over ranks, shared by the commands that run or judge
+// one.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "base/dtype.h"
+#include "parallel/parallel_config.h"
+#include "wideep/status.h"
+
+namespace wideep::tools {
+
+struct ParallelOptions {
+  std::optional<int> ranks;
+  std::string config;
+  std::string load_balancer;
+  std::optional<int> max_num_tokens;
+  std::string dtype = "bf16";
+
+  Dtype chosen_dtype() const { return dtype == "float32" ? Dtype::kF32 : Dtype::kBf16; }
+};
+
+// Adds --ranks, --config, --load-balancer, --max-num-tokens and --dtype. `options` must outlive the
+// parsing.
+void add_parallel_options(CLI::App& command, ParallelOptions* options);
+
+// The configuration file, or what --ranks means (default: 1), with the options that override single
+// keys. Tells of keys without effect (log::info).
+// Errors (invalid input): as parallel::read_parallel_config and parallel::check_supported; two
+// options that say the same.
+Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options);
+
+}  // namespace wideep::tools
