@@ -6,7 +6,8 @@
 #   wideep_<name>    library of *.cc (and of the sub-folders' *.cc)
 #   <name>_test      GoogleTest program of *_test.cc, each test registered with ctest
 #   <name>_bench     Google Benchmark program of *_bench.cc
-#   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on
+#   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on; the ctest test
+#                    fuzz.<stem> runs it for WIDEEP_FUZZ_SECONDS from the seeds in tests/fuzz/<stem>
 function(wideep_folder name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
@@ -53,9 +54,28 @@ function(wideep_folder name)
   endif()
   if(WIDEEP_FUZZ)
     foreach(fuzzer IN LISTS fuzzers)
-      get_filename_component(stem ${fuzzer} NAME_WE)
-      add_executable(${stem} ${fuzzer})
-      target_link_libraries(${stem} PRIVATE wideep_${name} -fsanitize=fuzzer)
+      get_filename_component(program ${fuzzer} NAME_WE)
+      add_executable(${program} ${fuzzer})
+      target_link_libraries(${program} PRIVATE wideep_${name} -fsanitize=fuzzer)
+      wideep_fuzz_test(${program})
     endforeach()
   endif()
+endfunction()
+
+# New inputs that reach new code, and those that break it, stay in fuzz/ of the build directory.
+function(wideep_fuzz_test program)
+  string(REGEX REPLACE "_fuzz$" "" stem ${program})
+  set(found ${PROJECT_BINARY_DIR}/fuzz/${stem})
+  file(MAKE_DIRECTORY ${found})
+  set(seeds ${PROJECT_SOURCE_DIR}/tests/fuzz/${stem})
+  if(NOT EXISTS ${seeds})
+    set(seeds)
+  endif()
+  add_test(NAME fuzz.${stem}
+           COMMAND ${program} -max_total_time=${WIDEEP_FUZZ_SECONDS} -timeout=30
+                   -artifact_prefix=${found}- ${found} ${seeds})
+  if(NOT TARGET fuzzers)
+    add_custom_target(fuzzers)
+  endif()
+  add_dependencies(fuzzers ${program})
 endfunction()

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs every microbenchmark of the release build, each line for MIN_TIME seconds (default 0.1).
+# Arguments go to all of them: scripts/bench.sh --benchmark_filter=MatMul
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/build.sh release
+for program in $(find build -name '*_bench' -type f -executable | sort); do
+  printf '\n== %s\n' "$(basename "$program")"
+  "$program" --benchmark_min_time="${MIN_TIME:-0.1}" "$@" 2>/dev/null
+done

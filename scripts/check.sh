@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What a reader would object to before reading: format, clang-tidy, the order of the folders.
+# With arguments, clang-tidy reads these files only: scripts/check.sh src/base/log.cc
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/install_packages.sh
+cmake --preset release >/dev/null
+git ls-files '*.h' '*.cc' | xargs clang-format-19 --dry-run -Werror
+python3 scripts/check_folder_order.py
+
+files=("$@")
+[[ $# -gt 0 ]] || mapfile -t files < <(git ls-files '*.cc' ':!:*_fuzz.cc')
+printf '%s\n' "${files[@]}" | xargs --max-procs="$(nproc)" --max-args=4 clang-tidy-19 -p build --quiet
+echo "No complaint."

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs the Debian packages of scripts/packages.txt that are missing; says nothing when none is.
+set -euo pipefail
+
+list="$(dirname "$0")/packages.txt"
+
+names() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$list" | awk '{print $1}'; }
+
+installed() {
+  [[ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
+}
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "$0: not a Debian system: install the counterparts of these yourself: $(names | xargs)" >&2
+  exit 0
+fi
+
+missing=()
+for name in $(names); do
+  installed "$name" || missing+=("$name")
+done
+[[ ${#missing[@]} -eq 0 ]] && exit 0
+
+as_root=()
+if [[ $EUID -ne 0 ]]; then
+  if ! command -v sudo >/dev/null; then
+    echo "$0: neither root nor sudo here: install as root: ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+echo "Installing ${#missing[@]} packages: ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -qq --yes --no-install-recommends "${missing[@]}"
