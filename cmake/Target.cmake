@@ -45,7 +45,7 @@ function(wideep_folder name)
     target_compile_definitions(${name}_test PRIVATE
       WIDEEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     include(GoogleTest)
-    gtest_discover_tests(${name}_test TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
+    gtest_discover_tests(${name}_test TEST_PREFIX "${name}." NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST
                          PROPERTIES TIMEOUT 300)
   endif()
   if(benches)
