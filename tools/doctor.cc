@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -86,6 +87,7 @@ Status run(const Options& options) {
   } else {
     fmt::print("{}", doctor_text(report));
   }
+  std::fflush(stdout);  // before the error that the outcome may be
   return report.outcome;
 }
 

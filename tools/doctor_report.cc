@@ -252,7 +252,8 @@ ordered_json advice_json(const engine::Advice& advice) {
 std::string doctor_text(const DoctorReport& report) {
   std::string text = machine_lines(report);
   if (report.run) text += model_lines(report);
-  return text + "\n" + advice_lines(report.warnings) + verdict(report);
+  const std::string judgement = advice_lines(report.warnings) + verdict(report);
+  return judgement.empty() ? text : text + "\n" + judgement;
 }
 
 ordered_json doctor_json(const DoctorReport& report) {

@@ -53,9 +53,9 @@ class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, Dtype>>
 INSTANTIATE_TEST_SUITE_P(Model, GoldenPlan,
                          testing::Combine(testing::ValuesIn(model_names()),
                                           testing::Values(Dtype::kF32, Dtype::kBf16)),
-                         [](const auto& info) {
-                           return fmt::format("{}_{}", std::get<0>(info.param),
-                                              dtype_name(std::get<1>(info.param)));
+                         [](const auto& each) {
+                           return fmt::format("{}_{}", std::get<0>(each.param),
+                                              dtype_name(std::get<1>(each.param)));
                          });
 
 // What a tensor of the checkpoint becomes, from its own name and shape.
