@@ -81,12 +81,10 @@ Status run(const Options& options) {
   report.warnings = engine::machine_advice(report.machine, report.num_ranks,
                                            report.chosen_kernels->isa, best->isa);
   if (!options.model_dir.empty()) report.outcome = judge_model(options, parallel, &report);
-  if (options.json) {
-    fmt::print("{}\n",
-               doctor_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-  } else {
-    fmt::print("{}", doctor_text(report));
-  }
+  const auto replace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8
+  const std::string text =
+      options.json ? doctor_json(report).dump(2, ' ', false, replace) + "\n" : doctor_text(report);
+  std::fputs(text.c_str(), stdout);
   std::fflush(stdout);  // before the error that the outcome may be
   return report.outcome;
 }
