@@ -77,9 +77,6 @@ class SignalQueue {
 [[noreturn]] void run_rank(const std::shared_ptr<SharedMemory>& memory, int rank,
                            const GroupOptions& options, int pipe_fd,
                            const std::function<Status(Endpoint&, const MessagePipe&)>& body) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::signal(SIGINT, SIG_IGN);   // a terminal's Ctrl-C reaches every process: the parent decides
-  ::signal(SIGPIPE, SIG_IGN);  // a parent that is gone is an error of send()
   Endpoint endpoint(memory, rank, options.timeout);
   MessagePipe pipe(pipe_fd);
   Status status;
@@ -157,12 +154,15 @@ Status Supervisor::fork_one(int index, const GroupOptions& options,
     return failed(fmt::format("cannot fork rank {}: {}", index, std::strerror(errno)));
   }
   if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);  // it died before that took hold
+    ::signal(SIGINT, SIG_IGN);   // a terminal's Ctrl-C reaches every process: the parent decides
+    ::signal(SIGPIPE, SIG_IGN);  // a parent that is gone is an error of send()
     ::sigprocmask(SIG_SETMASK, &signals_.mask_before(), nullptr);
     for (const Rank& earlier : ranks_) {
       if (earlier.pipe >= 0) ::close(earlier.pipe);
     }
     ::close(ends[0]);
-    if (::getppid() != parent) ::_exit(1);  // it died before PR_SET_PDEATHSIG took hold
     run_rank(memory_, index, options, ends[1], body);
   }
   ::close(ends[1]);
