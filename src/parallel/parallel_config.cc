@@ -20,6 +20,8 @@ using formats::IntegerRange;
 using formats::YamlMap;
 
 constexpr int64_t kMaxTokens = int64_t{1} << 32;
+constexpr int64_t kMaxIterationTokens = int64_t{1} << 20;  // the buffers have a row for each
+constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // as in config.json
 constexpr IntegerRange kAtLeastOne{.min = 1, .max = kMaxTokens};
 constexpr IntegerRange kAtLeastZero{.min = 0, .max = kMaxTokens};
 
@@ -159,9 +161,10 @@ KvCacheConfig take_kv_cache(YamlMap map, std::vector<std::string>* notes) {
 }
 
 void take_limits(YamlMap& root, ParallelConfig* config) {
-  config->max_batch_size = take_integer(root, "max_batch_size", kAtLeastOne);
-  config->max_num_tokens = take_integer(root, "max_num_tokens", kAtLeastOne);
-  config->max_seq_len = take_integer(root, "max_seq_len", kAtLeastOne);
+  const IntegerRange iteration{.min = 1, .max = kMaxIterationTokens};
+  config->max_batch_size = take_integer(root, "max_batch_size", iteration);
+  config->max_num_tokens = take_integer(root, "max_num_tokens", iteration);
+  config->max_seq_len = take_integer(root, "max_seq_len", {.min = 1, .max = kMaxPositions});
   config->enable_chunked_prefill = take_boolean(root, "enable_chunked_prefill");
 }
 

@@ -148,6 +148,8 @@ TEST(ParallelConfig, RefusesWrongValues) {
   EXPECT_THAT(complaint_of("context_parallel_size: 2\ncp_config: {cp_type: RING}\n"),
               HasSubstr("expected one of ULYSSES, STAR, HELIX, found 'RING'"));
   EXPECT_THAT(complaint_of("max_num_tokens: 0\n"), HasSubstr("max_num_tokens"));
+  EXPECT_THAT(complaint_of("max_num_tokens: 4294967296\n"), HasSubstr("max_num_tokens"));
+  EXPECT_THAT(complaint_of("max_seq_len: 4294967296\n"), HasSubstr("max_seq_len"));
   EXPECT_THAT(complaint_of("kv_cache_config: {free_gpu_memory_fraction: 1.5}\n"),
               HasSubstr("kv_cache_config.free_gpu_memory_fraction"));
 }
