@@ -94,6 +94,16 @@ Result<engine::GenerateOptions> engine_options(const Options& options) {
   return result;
 }
 
+// Fewer iterations than were asked for are no error, but neither are they silent.
+void warn_of_missing_iterations(const engine::StatisticsRequest& request, int64_t ran) {
+  const auto& [first, last] = request.range;
+  if (last <= ran) return;
+  const std::string recorded =
+      first < ran ? fmt::format("{}-{} are recorded", first, ran) : "none is recorded";
+  log::warn("expert statistics of iterations {}-{}: the run had {} iterations, {}", first, last,
+            ran, recorded);
+}
+
 Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const engine::GenerateOptions engine_options_, engine_options(options));
   LoadingLine loading;
@@ -111,9 +121,14 @@ Status run(const Options& options) {
   loading.end();
   stream.end();
   if (options.json) {
-    fmt::print("{}\n", report_json(engine_options_, report).dump(2));
+    // A prompt may hold bytes that are no UTF-8, which JSON cannot.
+    const auto replace = nlohmann::json::error_handler_t::replace;
+    std::puts(report_json(engine_options_, report).dump(2, ' ', false, replace).c_str());
   } else {
-    fmt::print("{}", report_text(engine_options_, report));
+    std::fputs(report_text(engine_options_, report).c_str(), stdout);
+  }
+  if (engine_options_.statistics && report.ended.ok()) {
+    warn_of_missing_iterations(*engine_options_.statistics, report.load.num_iterations);
   }
   if (report.routing_log) {
     WIDEEP_TRY(balance::write_routing_log(options.routing_log, *report.routing_log));

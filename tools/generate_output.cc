@@ -89,8 +89,13 @@ void TextStream::add(int prompt, const std::string& text, bool last) {
   advance();
 }
 
+// A full disk shows in the stream's error indicator, which main() reads at the end.
+void TextStream::print(const std::string& text) const {
+  std::fwrite(text.data(), 1, text.size(), out_);
+}
+
 void TextStream::begin_line() {
-  fmt::print(out_, "--- prompt {} ---\n{}", current_, prompts_[current_]);
+  print(fmt::format("--- prompt {} ---\n{}", current_, prompts_[current_]));
   line_open_ = true;
 }
 
@@ -99,10 +104,10 @@ void TextStream::advance() {
     Waiting& waiting = waiting_[current_];
     if (waiting.text.empty() && !waiting.ended) break;
     if (!line_open_) begin_line();
-    fmt::print(out_, "{}", waiting.text);
+    print(waiting.text);
     waiting.text.clear();
     if (!waiting.ended) break;
-    fmt::print(out_, "\n\n");
+    print("\n\n");
     line_open_ = false;
   }
   std::fflush(out_);
@@ -118,7 +123,7 @@ void TextStream::end() {
   for (; current_ < waiting_.size(); ++current_) {
     if (waiting_[current_].text.empty()) continue;
     begin_line();
-    fmt::print(out_, "{}\n\n", waiting_[current_].text);
+    print(waiting_[current_].text + "\n\n");
   }
 }
 

@@ -36,6 +36,7 @@ class TextStream {
   void end();
 
  private:
+  void print(const std::string& text) const;
   void begin_line();
   void advance();
 

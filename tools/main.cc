@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,27 @@ std::string normalize_option(std::string argument) {
   const size_t end = std::min(argument.find('='), argument.size());
   std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
   return argument;
+}
+
+// CLI11 misses the subcommand before it sees that what stands in its place is none, and names what
+// it does not expect last first.
+std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (unknown.empty()) return error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    return fmt::format("not expected: {}", fmt::join(unknown, " "));
+  }
+  const bool misspelt =
+      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !unknown[0].starts_with("-");
+  return misspelt ? fmt::format("'{}' is no command", unknown[0]) : error.what();
+}
+
+// Output that was lost (a full disk) is a failure, not an empty answer.
+wideep::Status check_printed() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
+  return wideep::failed(
+      fmt::format("stdout: cannot be written: {}", std::strerror(errno != 0 ? errno : EIO)));
 }
 
 }  // namespace
@@ -40,9 +64,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    log::error("{} (see --help)", error.what());
+    log::error("{} (see --help)", what_is_wrong(app, error));
     return invalid_input("").exit_code();
   }
+  if (status.ok()) status = check_printed();
   if (!status.ok()) log::error("{}", status.message());
   return status.exit_code();
 }

@@ -32,8 +32,12 @@ Result<std::vector<Request>> make_requests(const GenerateOptions& options,
                                            const model::ModelConfig& config,
                                            const tokenizer::Tokenizer& tokenizer) {
   if (options.prompts.empty()) return invalid_input("no prompt: give --prompt or --prompts");
-  const int limit =
-      static_cast<int>(options.parallel.max_seq_len.value_or(config.max_position_embeddings));
+  const int64_t limit = options.parallel.max_seq_len.value_or(config.max_position_embeddings);
+  if (limit > config.max_position_embeddings) {
+    return invalid_input(fmt::format(
+        "{}: max_seq_len: expected at most the model's max_position_embeddings {}, found {}",
+        options.parallel.name, config.max_position_embeddings, limit));
+  }
   std::vector<Request> requests;
   for (const std::string& prompt : options.prompts) {
     const int index = static_cast<int>(requests.size());
@@ -52,6 +56,22 @@ Result<std::vector<Request>> make_requests(const GenerateOptions& options,
     requests.push_back(std::move(request));
   }
   return requests;
+}
+
+// A rank's scheduler would refuse it too, but after all ranks have loaded their weights.
+Status check_cache_size(const GenerateOptions& options, const std::vector<Request>& requests) {
+  const auto max_tokens = options.parallel.kv_cache_config.max_tokens;
+  if (!max_tokens) return {};
+  for (const Request& request : requests) {
+    const int length = static_cast<int>(request.prompt.size());
+    const int needed = pages_for(length + request.max_tokens) * kernels::kPageTokens;
+    if (needed <= *max_tokens) continue;
+    return invalid_input(fmt::format(
+        "prompt {}: {} tokens and {} to generate: expected kv_cache_config.max_tokens of at least "
+        "{} (whole pages of {} tokens), found {}",
+        request.index, length, request.max_tokens, needed, kernels::kPageTokens, *max_tokens));
+  }
+  return {};
 }
 
 SchedulerLimits scheduler_limits(const GenerateOptions& options,
@@ -265,6 +285,7 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
                     options.model_dir, tokenizer.id_limit() - 1, config.vocab_size));
   }
   WIDEEP_TRY_ASSIGN(std::vector<Request> requests, make_requests(options, config, tokenizer));
+  WIDEEP_TRY(check_cache_size(options, requests));
   WIDEEP_TRY_ASSIGN(const weights::Checkpoint checkpoint,
                     weights::Checkpoint::open(options.model_dir));
   if (options.statistics) {

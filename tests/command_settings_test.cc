@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep generate with options, placements and parallel configurations that cannot work.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "base/scratch_directory.h"
+#include "command.h"
+#include "command_model.h"
+#include "formats/files.h"
+
+namespace wideep::tests {
+namespace {
+
+struct Case {
+  std::string text;  // of the file
+  std::vector<std::string> parts;
+};
+
+std::string every_expert_but(int left_out, int num_slots) {
+  std::string list;
+  for (int slot = 0; slot < num_slots; ++slot) {
+    const int expert = slot % 16;
+    list += fmt::format("{}{}", slot == 0 ? "" : ", ", expert == left_out ? 0 : expert);
+  }
+  return "[" + list + "]";
+}
+
+class CommandSettings : public ::testing::Test {
+ protected:
+  CommandEnd run(const std::vector<std::string>& more) {
+    return run_command(generate(small_model(), more));
+  }
+
+  // With the text in a file that `option` names.
+  CommandEnd run_with_file(const std::string& option, const std::string& text,
+                           const std::vector<std::string>& more = {}) {
+    EXPECT_TRUE(formats::write_file(path_, text).ok());
+    std::vector<std::string> arguments = {option, path_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  }
+
+  void expect_config_refused(const Case& c) {
+    SCOPED_TRACE(c.text);
+    std::vector<std::string> parts = c.parts;
+    parts.push_back(path_);
+    expect_refused(run_with_file("--config", c.text), parts);
+  }
+
+  base::ScratchDirectory directory_;
+  std::string path_ = directory_.file("settings.yaml");
+};
+
+TEST_F(CommandSettings, PlacementFiles) {
+  const std::string whole = every_expert_but(-1, 16);
+  const std::vector<Case> cases = {
+      {fmt::format("num_slots: 16\ninitial_global_assignments: {{1: {}, 2: {}}}\n", whole,
+                   every_expert_but(13, 16)),
+       {"initial_global_assignments.2", "expert 13 has no slot", "16 experts"}},
+      {fmt::format("num_slots: 16\ninitial_global_assignments: {{1: {}, 2: [0, 1]}}\n", whole),
+       {"initial_global_assignments.2", "16 slots", "found 2"}},
+      {fmt::format("num_slots: 16\ninitial_global_assignments: {{1: {}}}\n", whole),
+       {"initial_global_assignments", "layer 2 is missing"}},
+      {fmt::format("num_slots: 16\ninitial_global_assignments: {{0: {0}, 1: {0}, 2: {0}}}\n",
+                   whole),
+       {"initial_global_assignments.0", "no MoE layer"}},
+      {"num_slots: 20\nnum_slot: 20\n", {"num_slot", "num_slots"}},
+      {"num_slots: 18\n", {"num_slots", "multiple of the 4 ranks", "found 18", "20"}},
+      {"num_slots: 12\n", {"num_slots", "16 experts", "found 12"}},
+      {"layer_updates_per_iter: 0\n", {"num_slots", "missing"}},
+      {"num_slots: 16\nlayer_updates_per_iter: 1\n",
+       {"layer_updates_per_iter", "not built yet", "found 1"}},
+      {"num_slots: [16\n", {":"}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    std::vector<std::string> parts = c.parts;
+    parts.push_back(path_);
+    expect_refused(run_with_file("--load-balancer", c.text, {"--ranks", "4"}), parts);
+  }
+}
+
+TEST_F(CommandSettings, MoreRanksThanSlots) {
+  expect_refused(run_with_file("--load-balancer", "num_slots: 16\n", {"--ranks", "32"}),
+                 {path_, "num_slots", "32 ranks", "16 slots"});
+  expect_refused(run({"--ranks", "32"}), {"--ranks", "16 experts", "32 ranks"});
+  expect_refused(run({"--ranks", "3"}), {"--ranks", "16 experts", "3 ranks", "num_slots: 18"});
+}
+
+TEST_F(CommandSettings, AbsentFiles) {
+  for (const char* option : {"--load-balancer", "--config", "--prompts"}) {
+    SCOPED_TRACE(option);
+    expect_refused(run({option, "/nonexistent/file"}), {"/nonexistent/file", "No such file"});
+  }
+}
+
+TEST_F(CommandSettings, FeaturesThatAreNotBuilt) {
+  const std::string dp =
+      "tensor_parallel_size: 4\nmoe_expert_parallel_size: 4\nenable_attention_dp: true\n";
+  const std::vector<Case> cases = {
+      {"pipeline_parallel_size: 2\n", {"pipeline_parallel_size", "not built yet", "found 2"}},
+      {"context_parallel_size: 2\n", {"context_parallel_size", "not built yet", "found 2"}},
+      {"tensor_parallel_size: 2\nenable_attention_dp: true\nmoe_cluster_parallel_size: 2\n",
+       {"moe_cluster_parallel_size", "not built yet"}},
+      {"tensor_parallel_size: 2\nenable_attention_dp: true\nmoe_tensor_parallel_size: 2\n",
+       {"moe_tensor_parallel_size", "not built yet"}},
+      {"tensor_parallel_size: 4\nmoe_expert_parallel_size: 4\n",
+       {"tensor_parallel_size", "enable_attention_dp"}},
+      {dp + "enable_lm_head_tp_in_adp: true\n", {"enable_lm_head_tp_in_adp", "not built yet"}},
+      {dp + "attention_dp_config: {enable_balance: true}\n",
+       {"attention_dp_config.enable_balance", "not built yet"}},
+      {dp + "moe_config: {use_low_precision_moe_combine: true}\n",
+       {"moe_config.use_low_precision_moe_combine", "not built yet"}},
+      {dp + "moe_config: {load_balancer: {num_slots: 16, layer_updates_per_iter: 2}}\n",
+       {"moe_config.load_balancer.layer_updates_per_iter", "not built yet"}},
+  };
+  for (const Case& c : cases) expect_config_refused(c);
+}
+
+TEST_F(CommandSettings, Contradictions) {
+  const std::vector<Case> cases = {
+      {"tensor_parallel_size: 4\nmoe_expert_parallel_size: 3\n",
+       {"moe_expert_parallel_size 3", "tensor_parallel_size 4"}},
+      {"cp_config: {cp_type: helix}\n", {"cp_config", "context_parallel_size"}},
+      {"max_batch_size: 9\nmax_num_tokens: 8\n", {"max_batch_size 9", "max_num_tokens 8"}},
+      {"tensor_parallel_sizes: 4\n", {"tensor_parallel_sizes", "tensor_parallel_size"}},
+      {"tensor_parallel_size: four\n", {"tensor_parallel_size", "'four'"}},
+  };
+  for (const Case& c : cases) expect_config_refused(c);
+  expect_refused(run_with_file("--config", "tensor_parallel_size: 1\n", {"--ranks", "4"}),
+                 {"--ranks", "--config"});
+  expect_refused(run_with_file("--config", "moe_config: {load_balancer: {num_slots: 16}}\n",
+                               {"--load-balancer", path_}),
+                 {"--load-balancer", "moe_config.load_balancer"});
+}
+
+TEST_F(CommandSettings, BatchLargerThanTokensOfAnIteration) {
+  expect_refused(run({"--max-num-tokens", "4", "--max-batch-size", "8"}),
+                 {"max_batch_size", "at most max_num_tokens (4)", "found 8"});
+  expect_refused(run_with_file("--config", "max_batch_size: 1024\n"),
+                 {"max_batch_size", "at most max_num_tokens (512)", "found 1024"});
+}
+
+TEST_F(CommandSettings, ContextLongerThanTheModels) {
+  expect_refused(run_with_file("--config", "max_seq_len: 4097\n"),
+                 {path_, "max_seq_len", "max_position_embeddings 4096", "found 4097"});
+  expect_refused(run_with_file("--config", "max_seq_len: 10\n"),
+                 {"prompt 0", "7 tokens and 4 to generate", "10 tokens"});
+}
+
+TEST_F(CommandSettings, SizesBeyondAllMemory) {
+  for (const char* key : {"max_num_tokens", "max_batch_size", "max_seq_len"}) {
+    SCOPED_TRACE(key);
+    expect_refused(run_with_file("--config", fmt::format("{}: 4294967296\n", key)),
+                   {path_, key, "found '4294967296'"});
+  }
+}
+
+TEST_F(CommandSettings, CacheSmallerThanARequest) {
+  const auto end = run_with_file("--config", "kv_cache_config: {max_tokens: 32}\n");
+  expect_refused(
+      end, {"prompt 0", "7 tokens and 4 to generate", "kv_cache_config.max_tokens", "found 32"});
+}
+
+TEST_F(CommandSettings, Options) {
+  struct OptionCase {
+    std::vector<std::string> arguments;
+    std::vector<std::string> parts;
+  };
+  const std::vector<OptionCase> cases = {
+      {{"--rank", "4"}, {"not expected: --rank 4"}},
+      {{"surplus"}, {"not expected: surplus"}},
+      {{"--max-tokens", "0"}, {"--max-tokens", "0 not in range"}},
+      {{"--max-tokens", "many"}, {"--max-tokens", "many"}},
+      {{"--ranks", "0"}, {"--ranks", "0 not in range"}},
+      {{"--dtype", "fp8"}, {"--dtype", "fp8", "bf16"}},
+      {{"--timeout", "0"}, {"--timeout", "0"}},
+      {{"--temperature", "-1"}, {"--temperature", "-1"}},
+      {{"--temperature", "nan"}, {"--temperature", "nan"}},
+      {{"--temperature", "1", "--top-p", "0"}, {"--top-p", "found 0"}},
+      {{"--temperature", "1", "--top-p", "1.5"}, {"--top-p", "found 1.5"}},
+      {{"--top-k", "5"}, {"--top-k", "--temperature"}},
+      {{"--top-p", "0.5"}, {"--top-p", "--temperature"}},
+      {{"--prompt", ""}, {"prompt 1", "no tokens"}},
+      {{"--prompt", std::string(4090, 'a'), "--max-tokens", "7"},
+       {"prompt 1", "4090 tokens", "7 to generate", "4096"}},
+  };
+  for (const OptionCase& c : cases) {
+    SCOPED_TRACE(c.arguments[0] + " " + c.arguments.back().substr(0, 20));
+    expect_refused(run(c.arguments), c.parts);
+  }
+}
+
+TEST_F(CommandSettings, NothingToDo) {
+  expect_refused(run_command({.arguments = {}}), {"subcommand"});
+  expect_refused(run_command({.arguments = {"generat"}}), {"'generat' is no command"});
+  expect_refused(run_command({.arguments = {"balance", "reprot"}}), {"'reprot' is no command"});
+  expect_refused(run_command({.arguments = {"generate"}}), {"--model"});
+  expect_refused(run_command({.arguments = {"generate", "--model", small_model()}}),
+                 {"--prompt", "--prompts"});
+}
+
+TEST_F(CommandSettings, PromptsFile) {
+  const std::vector<Case> cases = {
+      {"", {"no prompt"}},
+      {"\n  \n", {"no prompt"}},
+      {"{\"prompt\": \"a\"}\n\n{\"prompt\": 3}\n", {"line 3", "prompt", "found 3"}},
+      {"{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n", {"line 2", "prompt", "missing"}},
+      {"{\"prompt\": \"a\"\n", {"line 1"}},
+      {"just text\n", {"line 1"}},
+      {"[\"a\"]\n", {"line 1", "an object"}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    std::vector<std::string> parts = c.parts;
+    parts.push_back(path_);
+    expect_refused(run_with_file("--prompts", c.text), parts);
+  }
+}
+
+TEST_F(CommandSettings, UnknownInstructionSet) {
+  CommandOptions options = generate(small_model());
+  options.environment = {{"WIDEEP_ISA", "nonsense"}};
+  expect_refused(run_command(options), {"WIDEEP_ISA", "nonsense", "ref"});
+}
+
+TEST_F(CommandSettings, UnderscoresAreDashes) {
+  const auto text = [&](const std::string& option) {
+    const CommandEnd end = run({option, "--ranks=2"});
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    return end.out.substr(0, end.out.find("wall time"));
+  };
+  EXPECT_EQ(text("--max_num_tokens=5"), text("--max-num-tokens=5"));
+}
+
+}  // namespace
+}  // namespace wideep::tests
