@@ -31,7 +31,7 @@ if [[ $EUID -ne 0 ]]; then
   as_root=(sudo)
 fi
 
-echo "Installing ${#missing[@]} packages: ${missing[*]}"
+echo "Installing ${#missing[@]} Debian packages (minutes): ${missing[*]}"
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-  apt-get install -qq --yes --no-install-recommends "${missing[@]}"
+  apt-get install -qq --yes --no-install-recommends "${missing[@]}" >/dev/null
