@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors import safe_open
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
@@ -124,11 +125,24 @@ def report(bits, accepted, layers, samples):
     return "\n".join(rows + [f"\n**{d}**\n```\n{samples[d]}\n```" for d in DOMAINS])
 
 
+def card(folder, text):
+    """The model card: card.md with what the weights' file knows about itself, then the results."""
+    weights = folder / "model.safetensors"
+    with safe_open(weights, "pt") as file:
+        known = file.metadata()
+    facts = {"tokens": f"{int(known['tokens']) / 1e6:.1f} million", "steps": known["steps"], "megabytes": round(weights.stat().st_size / 1e6)}
+    head = (Path(__file__).parent / "card.md").read_text()
+    for name, value in facts.items():
+        head = head.replace("{" + name + "}", str(value))
+    (folder / "README.md").write_text(head + text + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True, help="folder of train.py, for the held-out text")
     parser.add_argument("--model", type=Path, required=True, help="folder of export.py")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
+    parser.add_argument("--card", action="store_true", help="also write the model card into the folder")
     args = parser.parse_args()
     torch.set_num_threads(1)
     tokenizer, model = Tokenizer.from_file(str(args.model / "tokenizer.json")), load(args.model)
@@ -136,7 +150,10 @@ def main():
     bits, accepted = {d: r[0] for d, r in results.items()}, {d: r[1] for d, r in results.items()}
     layers = routing({d: r[2] for d, r in results.items()})
     samples = {d: continuation(model, tokenizer, prompt) for d, prompt in PROMPTS.items()}
-    print(report(bits, accepted, layers, samples))
+    text = report(bits, accepted, layers, samples)
+    print(text)
+    if args.card:
+        card(args.model, text)
     if args.json:
         args.json.write_text(json.dumps({"bits_per_byte": bits, "draft_accepted": accepted, "routing": layers, "samples": samples}, indent=2, ensure_ascii=False))
 

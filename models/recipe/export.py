@@ -57,11 +57,11 @@ def tokenizer_config():
                                      for i, text in enumerate((BOS, EOS, PAD, "<｜User｜>", "<｜Assistant｜>"))}}
 
 
-def write_folder(state, tokenizer, out):
+def write_folder(state, training, tokenizer, out):
     """Writes to a sibling first, then renames file by file: readers never see half a file."""
     part = out.with_name(out.name + ".part")
     part.mkdir(parents=True, exist_ok=True)
-    save_file(hf_tensors(state), part / "model.safetensors", metadata={"format": "pt"})
+    save_file(hf_tensors(state), part / "model.safetensors", metadata={"format": "pt", **training})
     generation = {"_from_model_config": True, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2, "do_sample": False}
     for name, value in {"config.json": hf_config(Config()), "generation_config.json": generation, "tokenizer_config.json": tokenizer_config()}.items():
         (part / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
@@ -94,8 +94,9 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    state = torch.load(args.work / args.checkpoint, weights_only=True)["model"]
-    write_folder(state, args.work / "tokenizer.json", args.out)
+    checkpoint = torch.load(args.work / args.checkpoint, weights_only=True)
+    state, training = checkpoint["model"], {"steps": str(checkpoint["step"]), "tokens": str(checkpoint["tokens"])}
+    write_folder(state, training, args.work / "tokenizer.json", args.out)
     difference = compare(state, args.out)
     print(f"largest relative difference to transformers: {difference:.1e}")
     assert difference < 1e-4

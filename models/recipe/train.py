@@ -47,6 +47,7 @@ def parse():
     parser.add_argument("--balance", type=float, default=4e-3, help="step of the routers' bias")
     parser.add_argument("--decay-at", help="HH:MM, start of the fall of the learning rate")
     parser.add_argument("--stop-at", help="HH:MM, end of training")
+    parser.add_argument("--long-every", type=int, default=0, help=f"one step in so many has sequences of {LONG_LENGTH}; 0: none")
     parser.add_argument("--long-share", type=float, default=0.15, help=f"last part of the fall, with sequences of {LONG_LENGTH}")
     parser.add_argument("--max-steps", type=int, default=10**9)
     parser.add_argument("--resume", default="last.pt", help="checkpoint in --work to start from; stable.pt to train on after a fall")
@@ -89,8 +90,9 @@ class Schedule:
         """Balancing is strongest while the routers are still arbitrary, and ends with the learning rate."""
         return (3.0 if step < 5 * WARMUP else 1.0) * min(1.0, max(0.0, 1.0 - self.progress()))
 
-    def length(self):
-        if self.progress() > 1.0 - self.args.long_share:
+    def length(self, step):
+        every = self.args.long_every
+        if self.progress() > 1.0 - self.args.long_share or (every and step % every == 0):
             return LONG_LENGTH
         return self.args.fall_length if self.progress() > 0.0 else self.args.length
 
@@ -210,7 +212,7 @@ class Leader(Worker):
 
     def prepare_step(self):
         go_on = self.schedule.progress() < 1.0 and self.step < self.args.max_steps and os.getppid() == self.parent
-        control = [self.schedule.rate(self.step), self.schedule.length(), go_on]
+        control = [self.schedule.rate(self.step), self.schedule.length(self.step), go_on]
         self.shared.control.copy_(torch.tensor(control, dtype=torch.float64))
 
     def between_updates(self, go_on):
