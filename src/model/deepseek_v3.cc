@@ -79,6 +79,7 @@ const float* LatentAttention::forward(const Compute& compute, const Batch& batch
                                       const KvLayout& kv, const float* h,
                                       AttentionScratch& scratch) const {
   const int num_tokens = batch.num_tokens();
+  if (num_tokens == 0) return h;  // an idle rank: no rows, and scratch memory that may be null
   const int hidden = config_.hidden_size;
   const Rows rows = compute.cast(o_.packed.dtype, h, hidden, num_tokens, hidden, scratch.cast);
   write_cache(compute, batch, kv, rows, scratch);
