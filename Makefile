@@ -22,6 +22,7 @@ bench: ## run the microbenchmarks
 	@scripts/bench.sh
 
 format: ## format the sources
+	@scripts/install_packages.sh
 	@git ls-files '*.h' '*.cc' | xargs clang-format-19 -i
 
 check: ## check format, clang-tidy and the order of the folders

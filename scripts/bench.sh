@@ -8,5 +8,5 @@ cd "$(dirname "$0")/.."
 scripts/build.sh release
 for program in $(find build -name '*_bench' -type f -executable | sort); do
   printf '\n== %s\n' "$(basename "$program")"
-  "$program" --benchmark_min_time="${MIN_TIME:-0.1}" "$@" 2>/dev/null
+  "$program" --benchmark_min_time="${MIN_TIME:-0.1}" "$@"
 done
