@@ -34,20 +34,6 @@ std::optional<Advice> oversubscription(const Machine& machine, int num_ranks) {
                 fmt::format("use --ranks {} or fewer for speed", cores)};
 }
 
-// `wideep generate` counts the machine's processors, not those it may use.
-std::optional<Advice> too_many_threads(const Machine& machine, int num_ranks) {
-  const int threads = std::max(1, machine.num_processors / num_ranks);
-  double usable = static_cast<double>(machine.allowed.size());
-  if (machine.control_group.cpus) usable = std::min(usable, *machine.control_group.cpus);
-  const int fitting = std::max(1, static_cast<int>(usable) / num_ranks);
-  if (machine.allowed.empty() || threads <= fitting) return {};
-  return Advice{
-      fmt::format("only {:.3g} of the machine's {} processors may be used here (a container's "
-                  "limit, or taskset), but a rank starts {} threads by default: they take turns",
-                  usable, machine.num_processors, threads),
-      fmt::format("add --threads-per-rank {}", fitting)};
-}
-
 std::optional<Advice> numa(const Machine& machine) {
   const size_t nodes = machine.topology.numa_node_bytes.size();
   if (nodes < 2) return {};
@@ -189,9 +175,8 @@ Advice barely(const ModelFit& fit) {
 std::vector<Advice> machine_advice(const Machine& machine, int num_ranks, std::string_view isa,
                                    std::string_view best_isa) {
   std::vector<Advice> all;
-  for (auto& advice :
-       {slow_kernels(isa, best_isa), oversubscription(machine, num_ranks),
-        too_many_threads(machine, num_ranks), numa(machine), reserved_huge_pages(machine)}) {
+  for (auto& advice : {slow_kernels(isa, best_isa), oversubscription(machine, num_ranks),
+                       numa(machine), reserved_huge_pages(machine)}) {
     if (advice) all.push_back(*advice);
   }
   return all;

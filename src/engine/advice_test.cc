@@ -47,22 +47,6 @@ TEST(MachineAdvice, MoreRanksThanCores) {
               ElementsAre(says("2 ranks share 1 core:", "--ranks 1 or fewer")));
 }
 
-TEST(MachineAdvice, AQuotaThatTheThreadsWouldExceed) {
-  Machine machine = machine_of(8, kGiB);
-  machine.control_group.cpus = 4.5;
-  EXPECT_THAT(machine_advice(machine, 2, "avx2", "avx2"),
-              ElementsAre(says("only 4.5 of the machine's 8 processors", "--threads-per-rank 2")));
-  EXPECT_THAT(machine_advice(machine, 4, "avx2", "avx2"),
-              ElementsAre(says("starts 2 threads", "--threads-per-rank 1")));
-}
-
-TEST(MachineAdvice, AffinityCountsLikeAQuota) {
-  Machine machine = machine_of(8, kGiB);
-  machine.allowed = {0, 1};
-  EXPECT_THAT(machine_advice(machine, 1, "avx2", "avx2"),
-              ElementsAre(says("only 2 of the machine's 8 processors", "--threads-per-rank 2")));
-}
-
 TEST(MachineAdvice, NumaAndReservedHugePages) {
   Machine machine = machine_of(8, kGiB);
   machine.topology.numa_node_bytes = {kGiB, kGiB};

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 
 #include "base/cpu_time.h"
+#include "base/machine.h"
 #include "base/try.h"
 #include "engine/memory_plan.h"
 #include "engine/rank_run.h"
@@ -99,7 +99,7 @@ SchedulerLimits scheduler_limits(const GenerateOptions& options,
 
 int threads_per_rank(const GenerateOptions& options, int ranks) {
   if (options.threads_per_rank > 0) return options.threads_per_rank;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks);
+  return std::max(1, base::read_machine().usable_cores() / ranks);
 }
 
 double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }

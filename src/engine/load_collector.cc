@@ -35,7 +35,7 @@ double LoadTotals::imbalance_ratio() const {
   return layers.empty() ? 0.0 : sum / static_cast<double>(layers.size());
 }
 
-LoadCollector::LoadCollector(int ep_size, std::vector<int> moe_layers, bool keep_log)
+LoadCollector::LoadCollector(int ep_size, const std::vector<int>& moe_layers, bool keep_log)
     : ep_size_(ep_size), keep_log_(keep_log) {
   for (const int layer : moe_layers) {
     sums_.layers.push_back({layer, std::vector<int64_t>(ep_size), 0.0});

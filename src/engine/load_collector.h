@@ -38,7 +38,7 @@ struct LoadTotals {
 class LoadCollector {
  public:
   // keep_log: also keep every iteration for a routing log.
-  LoadCollector(int ep_size, std::vector<int> moe_layers, bool keep_log);
+  LoadCollector(int ep_size, const std::vector<int>& moe_layers, bool keep_log);
 
   void add(int rank, IterationRecord record);
 

@@ -17,7 +17,6 @@ namespace wideep::ep {
 namespace {
 
 using transport::Endpoint;
-using transport::GroupOptions;
 using transport::MessagePipe;
 
 enum class Routing { kRandom, kOneHot, kZeroOnSomeRanks, kAllZero };

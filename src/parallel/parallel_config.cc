@@ -41,7 +41,7 @@ std::string upper(std::string text) {
 template <size_t N>
 std::string take_word(YamlMap& map, const char* key, const std::array<const char*, N>& words) {
   const std::string found = map.string_or(key, words[0]);
-  const std::string word = upper(found);
+  std::string word = upper(found);
   if (std::find(words.begin(), words.end(), word) != words.end()) return word;
   map.complain(key, fmt::format("expected one of {}, found '{}'", fmt::join(words, ", "),
                                 base::printable(found, 60)));

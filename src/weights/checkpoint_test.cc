@@ -17,7 +17,6 @@ namespace wideep::weights {
 namespace {
 
 using base::ScratchDirectory;
-using formats::TensorEntry;
 using formats::write_file;
 using testing::AllOf;
 using testing::ElementsAre;

@@ -94,7 +94,7 @@ void to_bf16(const float* x, int n, Bf16* y) {
 }  // namespace
 
 const Kernels* ref_kernels() {
-  static constexpr Kernels table = {
+  static constexpr Kernels kTable = {
       .isa = "ref",
       .description = "plain C++ loops",
       .supported = [] { return true; },
@@ -105,7 +105,7 @@ const Kernels* ref_kernels() {
       .add_scaled = add_scaled,
       .to_bf16 = to_bf16,
   };
-  return &table;
+  return &kTable;
 }
 
 }  // namespace wideep::kernels

@@ -33,7 +33,7 @@ namespace {
 namespace wideep::kernels {
 
 const Kernels* avx2_kernels() {
-  static constexpr Kernels table = {
+  static constexpr Kernels kTable = {
       .isa = "avx2",
       .description = "AVX2 with FMA",
       .supported = [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); },
@@ -44,7 +44,7 @@ const Kernels* avx2_kernels() {
       .add_scaled = add_scaled,
       .to_bf16 = to_bf16,
   };
-  return &table;
+  return &kTable;
 }
 
 }  // namespace wideep::kernels

@@ -35,7 +35,7 @@ namespace {
 namespace wideep::kernels {
 
 const Kernels* avx512_kernels() {
-  static constexpr Kernels table = {
+  static constexpr Kernels kTable = {
       .isa = "avx512",
       .description = "AVX-512 with BF16",
       .supported =
@@ -51,7 +51,7 @@ const Kernels* avx512_kernels() {
       .add_scaled = add_scaled,
       .to_bf16 = to_bf16,
   };
-  return &table;
+  return &kTable;
 }
 
 }  // namespace wideep::kernels

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep doctor as a whole: what it prints, and how it ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "command.h"
+#include "command_model.h"
+
+namespace wideep::tests {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+CommandEnd doctor(const std::vector<std::string>& more,
+                  const std::vector<std::pair<std::string, std::string>>& environment = {}) {
+  CommandOptions options{.arguments = {"doctor"}, .environment = environment};
+  options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+  return run_command(options);
+}
+
+json doctor_json(std::vector<std::string> more, int exit_code = 0) {
+  more.emplace_back("--json");
+  const CommandEnd end = doctor(more);
+  EXPECT_EQ(end.exit_code, exit_code) << end.err;
+  return json::parse(end.out, nullptr, false);
+}
+
+// The machine is told of all the same; the one error comes last.
+void expect_verdict(const CommandEnd& end, int exit_code, const std::string& error) {
+  EXPECT_EQ(end.exit_code, exit_code);
+  ASSERT_EQ(end.error_lines().size(), 1u) << end.err;
+  EXPECT_THAT(end.error_lines()[0], HasSubstr(error));
+  EXPECT_THAT(end.out, AllOf(StartsWith("Machine\n"), Not(HasSubstr("all fine"))));
+}
+
+TEST(Doctor, TellsOfTheMachine) {
+  const CommandEnd end = doctor({});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, IsEmpty());
+  EXPECT_THAT(end.out, AllOf(HasSubstr("Machine\n  processor  "), HasSubstr("yes, chosen"),
+                             HasSubstr("wideep does not need it"), Not(HasSubstr("Model "))));
+}
+
+TEST(Doctor, FitsOnAScreen) {
+  const CommandEnd end = doctor({"--model", small_model(), "--ranks", "8"});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  std::istringstream lines(end.out);
+  int num_lines = 0;
+  for (std::string line; std::getline(lines, line); ++num_lines) {
+    if (line.starts_with("Model ")) continue;  // as long as the path
+    EXPECT_LE(line.size(), 100u) << line;
+    EXPECT_FALSE(line.ends_with(' ')) << line;
+  }
+  EXPECT_LE(num_lines, 36);
+}
+
+TEST(Doctor, MoreRanksThanAnyMachineHasCoresIsAWarning) {
+  const json report = doctor_json({"--ranks", "4096"});
+  EXPECT_EQ(report["ranks"], 4096);
+  EXPECT_EQ(report["error"], nullptr);
+  EXPECT_THAT(report["warnings"].dump(), HasSubstr("4096 ranks share"));
+}
+
+TEST(Doctor, AModelThatFits) {
+  const json report = doctor_json({"--model", small_model(), "--ranks", "2"});
+  EXPECT_EQ(report["model"]["fits"], true);
+  EXPECT_EQ(report["model"]["num_slots"], 16);
+  EXPECT_LE(report["model"]["bytes_needed"], report["model"]["bytes_usable"]);
+  const json wider = doctor_json(
+      {"--model", small_model(), "--ranks", "2", "--dtype", "float32", "--max-num-tokens", "1024"});
+  EXPECT_GT(wider["model"]["bytes_needed"], report["model"]["bytes_needed"]);
+}
+
+// Its experts alone take tens of terabytes.
+TEST(Doctor, AModelThatDoesNotFitEndsWithCode1) {
+  const ModelCopy copy;
+  copy.edit_config([](json& config) {
+    config["moe_intermediate_size"] = 1 << 20;
+    config["intermediate_size"] = 1 << 20;
+    config["hidden_size"] = 65536;
+    config["vocab_size"] = 1 << 24;
+  });
+  const CommandEnd end = doctor({"--model", copy.path()});
+  expect_verdict(end, 1, "the model does not fit: it needs");
+  EXPECT_THAT(end.err, HasSubstr("use a machine with more than"));
+  EXPECT_THAT(end.out, HasSubstr("it does not fit"));
+  const json report = doctor_json({"--model", copy.path()}, 1);
+  EXPECT_EQ(report["model"]["fits"], false);
+  EXPECT_THAT(report["error"].dump(), HasSubstr("does not fit"));
+}
+
+TEST(Doctor, AModelThatWideepDoesNotComputeIsBadInput) {
+  const ModelCopy copy;
+  copy.edit_config([](json& config) { config["quantization_config"] = {{"quant_method", "fp8"}}; });
+  expect_verdict(doctor({"--model", copy.path()}), 2,
+                 "quantization_config: quant_method fp8 is not supported; give a bf16 checkpoint");
+}
+
+TEST(Doctor, ConfigJsonAloneIsEnough) {
+  const ModelCopy copy;
+  copy.remove("model.safetensors");
+  const CommandEnd end = doctor({"--model", copy.path()});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, AllOf(HasSubstr("it fits"), HasSubstr("no model.safetensors"),
+                             HasSubstr("download the whole model")));
+}
+
+TEST(Doctor, BadOptions) {
+  expect_refused(doctor({"--ranks", "0"}), {"--ranks"});
+  expect_refused(doctor({"--ranks", "2", "--config", "x.yaml"}), {"--ranks and --config"});
+  expect_refused(doctor({}, {{"WIDEEP_ISA", "mmx"}}), {"WIDEEP_ISA=mmx", "choose one of"});
+}
+
+TEST(Doctor, AForcedInstructionSetIsShown) {
+  const CommandEnd end = doctor({"--json"}, {{"WIDEEP_ISA", "ref"}});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  for (const json& set : json::parse(end.out)["machine"]["instruction_sets"]) {
+    EXPECT_EQ(set["chosen"], set["isa"] == "ref");
+  }
+}
+
+}  // namespace
+}  // namespace wideep::tests
