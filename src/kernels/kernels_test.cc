@@ -37,7 +37,7 @@ class EveryIsa : public testing::TestWithParam<const Kernels*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryIsa, testing::ValuesIn(all_kernels()),
-                         [](const auto& info) { return std::string(info.param->isa); });
+                         [](const auto& test) { return std::string(test.param->isa); });
 
 struct Product {
   int m, n, k;

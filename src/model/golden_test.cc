@@ -155,8 +155,8 @@ std::vector<GoldenCase> golden_cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Model, Golden, testing::ValuesIn(golden_cases()), [](const auto& info) {
-  return fmt::format("{}_{}", info.param.model, info.param.kernels->isa);
+INSTANTIATE_TEST_SUITE_P(Model, Golden, testing::ValuesIn(golden_cases()), [](const auto& test) {
+  return fmt::format("{}_{}", test.param.model, test.param.kernels->isa);
 });
 
 TEST_P(Golden, Float32LogitsAndExpertsAreTransformers) {

@@ -45,7 +45,7 @@ class EveryBackEnd : public testing::TestWithParam<BackEnd> {};
 INSTANTIATE_TEST_SUITE_P(Transport, EveryBackEnd,
                          testing::Values(BackEnd{"threads", run_threads},
                                          BackEnd{"processes", run_processes}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& test) { return std::string(test.param.name); });
 
 // Each rank sends numbered blocks to all peers, whole blocks are seen after the flag, and buffers
 // are reused as soon as the answer flag allows.
