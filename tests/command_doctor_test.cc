@@ -122,7 +122,8 @@ TEST(Doctor, BadOptions) {
 TEST(Doctor, AForcedInstructionSetIsShown) {
   const CommandEnd end = doctor({"--json"}, {{"WIDEEP_ISA", "ref"}});
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  for (const json& set : json::parse(end.out)["machine"]["instruction_sets"]) {
+  const json document = json::parse(end.out);
+  for (const json& set : document["machine"]["instruction_sets"]) {
     EXPECT_EQ(set["chosen"], set["isa"] == "ref");
   }
 }
