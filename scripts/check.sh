@@ -14,5 +14,6 @@ files=("$@")
 [[ $# -gt 0 ]] || mapfile -t files < <(git ls-files '*.cc' ':!:*_fuzz.cc')
 printf '%s\n' "${files[@]}" |
   xargs --max-procs="$(nproc)" --max-args=1 clang-tidy-19 -p build --quiet 2>&1 |
-  { grep --invert-match --extended-regexp '^[0-9]+ warnings? generated\.$' || true; }
+  { grep --invert-match --extended-regexp \
+    '^\[[0-9]+/[0-9]+\] Processing|^[0-9]+ warnings? generated\.$' || true; }
 echo "No complaint."

@@ -26,7 +26,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 constexpr std::array kVariables = {
     "WIDEEP_ISA=", "EXPERT_STATISTIC_PATH=", "EXPERT_STATISTIC_ITER_RANGE="};
