@@ -13,6 +13,11 @@ run=("$wideep" generate --model "$model" --prompts demo/prompts.jsonl --max-toke
 ranks=8
 slots=40  # 25 % more than the model's 32 experts
 
+if [[ ! -f $model/model.safetensors ]]; then
+  echo "error: $model/model.safetensors: not there; train the model first: models/recipe/README.md" >&2
+  exit 2
+fi
+
 step() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 
 rm -rf "$out"
