@@ -23,7 +23,6 @@ using balance::ExpertStatistics;
 using balance::LoadBy;
 using balance::LoadReport;
 using balance::ModelPlacement;
-using balance::PlanShape;
 using nlohmann::ordered_json;
 
 struct PlanOptions {
@@ -64,12 +63,13 @@ Result<Comparison> compare(const ExpertStatistics& statistics, const ModelPlacem
   return comparison;
 }
 
-std::string table_text(const Comparison& comparison, const PlanShape& shape,
+std::string table_text(const Comparison& comparison, const ModelPlacement& plan,
                        const std::string& output) {
   std::string text = fmt::format(
       "Imbalance ratio of {} ranks, now ({} slots, experts in order) and planned ({} slots):\n"
       "{:<8}{:>12}{:>12}\n",
-      shape.ep_size, comparison.slots_now, shape.num_slots, "layer", "now", "planned");
+      plan.layers.begin()->second.ep_size, comparison.slots_now, plan.num_slots, "layer", "now",
+      "planned");
   for (size_t i = 0; i < comparison.now.rows.size(); ++i) {
     text += fmt::format("{:<8}{:>12.6f}{:>12.6f}\n", comparison.now.rows[i].layer,
                         comparison.now.rows[i].summary.imbalance_ratio,
@@ -85,13 +85,13 @@ ordered_json ratios(const balance::LoadSummary& now, const balance::LoadSummary&
           {"imbalance_ratio_planned", planned.imbalance_ratio}};
 }
 
-std::string json_text(const Comparison& comparison, const PlanShape& shape,
+std::string json_text(const Comparison& comparison, const ModelPlacement& plan,
                       const PlanOptions& options) {
   ordered_json root = {{"planner", options.planner},
-                       {"ep_size", shape.ep_size},
+                       {"ep_size", plan.layers.begin()->second.ep_size},
                        {"num_slots_now", comparison.slots_now},
-                       {"num_slots", shape.num_slots},
-                       {"layer_updates_per_iter", shape.layer_updates_per_iter},
+                       {"num_slots", plan.num_slots},
+                       {"layer_updates_per_iter", plan.layer_updates_per_iter},
                        {"output", options.output},
                        {"layers", ordered_json::array()}};
   for (size_t i = 0; i < comparison.now.rows.size(); ++i) {
@@ -107,14 +107,13 @@ Status run(const PlanOptions& options) {
   WIDEEP_TRY(check_output_file(options.output));
   WIDEEP_TRY_ASSIGN(const ExpertStatistics statistics, read_statistics(options.statistics));
   WIDEEP_TRY_ASSIGN(const int ep_size, choose_ep_size(options.statistics, statistics));
-  const PlanShape shape{.ep_size = ep_size,
-                        .num_slots = options.num_slots.value_or(statistics.num_experts),
-                        .layer_updates_per_iter = options.layer_updates_per_iter};
-  WIDEEP_TRY_ASSIGN(const ModelPlacement plan, balance::plan_model_trt(statistics, shape));
+  const int num_slots = options.num_slots.value_or(statistics.num_experts);
+  WIDEEP_TRY_ASSIGN(ModelPlacement plan, balance::plan_model_trt(statistics, ep_size, num_slots));
+  plan.layer_updates_per_iter = options.layer_updates_per_iter;
   WIDEEP_TRY_ASSIGN(const Comparison comparison, compare(statistics, plan, ep_size));
   WIDEEP_TRY(balance::write_balancer_yaml(options.output, plan));
-  const std::string text = options.json ? json_text(comparison, shape, options)
-                                        : table_text(comparison, shape, options.output);
+  const std::string text = options.json ? json_text(comparison, plan, options)
+                                        : table_text(comparison, plan, options.output);
   std::fputs(text.c_str(), stdout);
   return {};
 }

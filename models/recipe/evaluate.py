@@ -19,10 +19,10 @@ from sources import DOMAINS
 LENGTH, SEQUENCES = 512, 24   # per domain
 EP = 8                        # ranks of consecutive experts, for the imbalance
 PROMPTS = {
-    "prose": "And the king said to his servants, ",
-    "manual": "DESCRIPTION\nThe command prints ",
-    "german": "Wählen Sie im Menü ",
-    "french": "Ouvre une boîte de dialogue ",
+    "prose": "And the king said to his servants,",
+    "manual": "DESCRIPTION\nThis command prints the",
+    "german": "Wählen Sie im Menü",
+    "french": "Ouvre une boîte de dialogue",
     "python": "def read_file(self, path):\n",
     "c": "static int\nparse_header(const char *buf, size_t len)\n{\n",
     "math": "Question: Anna has 12 apples. At a shop Anna buys 7 more and then gives 5 to a friend. How many apples does Anna have now?\nAnswer:",

@@ -197,6 +197,7 @@ class Router(nn.Module):
         self.weight = nn.Parameter(torch.empty(c.n_routed_experts, c.hidden_size))
         self.register_buffer("e_score_correction_bias", torch.zeros(c.n_routed_experts))
         self.last_choice = None   # [tokens, k] of the latest forward, for balancing and statistics
+        self.last_scores = None   # [tokens, experts] likewise, for the separation of domains
 
     def choose(self, scores):
         c, n = self.c, scores.shape[0]
@@ -209,6 +210,7 @@ class Router(nn.Module):
         scores = F.linear(x.float(), self.weight).sigmoid()
         with torch.no_grad():
             self.last_choice = self.choose(scores)
+        self.last_scores = scores
         weights = scores.gather(1, self.last_choice)
         return self.last_choice, weights / (weights.sum(-1, keepdim=True) + 1e-20) * self.c.routed_scaling_factor
 

@@ -23,6 +23,7 @@ import torch.multiprocessing as mp
 import data
 import optim
 from model import Config, Model, TiedCrossEntropy, initialise
+from separation import Separation
 
 MTP_WEIGHT = 0.3
 WARMUP = 100
@@ -45,6 +46,7 @@ def parse():
     parser.add_argument("--muon-lr", type=float, default=5e-3)
     parser.add_argument("--adam-lr", type=float, default=3e-3)
     parser.add_argument("--balance", type=float, default=4e-3, help="step of the routers' bias")
+    parser.add_argument("--separate", type=float, default=0.05, help="weight of the loss that keeps domains apart; 0: none")
     parser.add_argument("--decay-at", help="HH:MM, start of the fall of the learning rate")
     parser.add_argument("--stop-at", help="HH:MM, end of training")
     parser.add_argument("--long-every", type=int, default=0, help=f"one step in so many has sequences of {LONG_LENGTH}; 0: none")
@@ -110,6 +112,7 @@ class Shared:
                       for _ in range(args.processes)]
         routers = self.model.routers()
         self.loads = torch.zeros(args.processes, len(routers), Config.n_routed_experts).share_memory_()
+        self.separation = Separation(args.processes, len(routers) - 1, len(data.DOMAINS), Config.n_routed_experts)
         self.losses = torch.zeros(args.processes, 2).share_memory_()
         self.control = torch.zeros(3, dtype=torch.float64).share_memory_()   # rate, sequence length, go on
         self.barrier = mp.get_context("fork").Barrier(args.processes)
@@ -161,7 +164,11 @@ class Worker:
         for grad in self.shared.grads[self.rank].values():
             grad.zero_()
         main, ahead = losses(self.model, batch.chunk(self.args.processes)[self.rank], (self.rank + self.step) % 2)
-        (main + MTP_WEIGHT * ahead).backward()
+        domains = [i % len(data.DOMAINS) for i in torch.arange(len(batch)).chunk(self.args.processes)[self.rank].tolist()]
+        routers = list(self.model.routers().values())[:-1]   # the prediction layer sees part of the sequences
+        apart = self.shared.separation.loss(routers, domains)
+        (main + MTP_WEIGHT * ahead + self.args.separate * apart).backward()
+        self.shared.separation.record(self.rank, routers, domains)
         self.shared.losses[self.rank] = torch.tensor([main.item(), ahead.item()])
         for i, router in enumerate(self.model.routers().values()):
             self.shared.loads[self.rank, i] = router.load()
@@ -228,6 +235,7 @@ class Leader(Worker):
     def after_update(self, rate):
         for load, router in zip(self.shared.loads.sum(0), self.model.routers().values()):
             router.balance(load, self.args.balance * self.schedule.balance(self.step))
+        self.shared.separation.update()
         self.sums, self.count = self.sums + self.shared.losses.mean(0), self.count + 1
         if self.step % 20 == 0:
             self.report(rate)
@@ -236,6 +244,7 @@ class Leader(Worker):
         now, loads, (main, ahead) = time.time(), self.shared.loads.sum(0), (self.sums / self.count).tolist()
         line = {"step": self.step, "tokens": self.tokens, "loss": round(main, 4), "mtp": round(ahead, 4), "rate": round(rate, 3),
                 "tok_s": round((self.tokens - self.reported_tokens) / (now - self.reported)),
+                "apart": [round(d, 2) for d in self.shared.separation.smallest()],
                 "worst_load": round((loads.amax(1) / loads.mean(1)).max().item(), 2), "time": time.strftime("%H:%M:%S")}
         print(json.dumps(line), flush=True)
         with (self.args.work / "log.jsonl").open("a") as log:

@@ -25,13 +25,9 @@ Placement place_trt(std::span<const double> load, std::span<const int> replicas,
 // replicate_trt, then place_trt. Errors (invalid input): as check_slot_counts.
 Result<Placement> plan_layer_trt(std::span<const double> load, int ep_size, int num_slots);
 
-struct PlanShape {
-  int ep_size = 1;
-  int num_slots = 0;
-  int layer_updates_per_iter = 0;  // copied into the result
-};
-
 // Every layer of the statistics, balanced for its load summed over iterations and ranks.
-Result<ModelPlacement> plan_model_trt(const ExpertStatistics& statistics, const PlanShape& shape);
+// Errors (invalid input): as check_slot_counts.
+Result<ModelPlacement> plan_model_trt(const ExpertStatistics& statistics, int ep_size,
+                                      int num_slots);
 
 }  // namespace wideep::balance

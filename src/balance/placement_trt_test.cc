@@ -102,11 +102,9 @@ TEST(PlanModelTrt, BalancesTheSumOverIterationsAndRanks) {
   statistics.iter_stop = 2;
   statistics.layers = {4};
   statistics.counts = {1, 20, 0, 0, 30, 5, 0, 40, 0, 0, 10, 5};  // sums to 1, 100, 10
-  const Result<ModelPlacement> plan =
-      plan_model_trt(statistics, {.ep_size = 2, .num_slots = 4, .layer_updates_per_iter = 3});
+  const Result<ModelPlacement> plan = plan_model_trt(statistics, 2, 4);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->num_slots, 4);
-  EXPECT_EQ(plan->layer_updates_per_iter, 3);
   EXPECT_THAT(plan->layers.at(4).slot_to_expert, ElementsAre(1, 2, 1, 0));
 }
 
@@ -124,8 +122,7 @@ TEST(PlanModelTrt, ReachesTheKnownImbalanceOnRealLoads) {
     const Result<ExpertStatistics> statistics = read_statistics(entry.path().string());
     ASSERT_TRUE(statistics.ok()) << statistics.status().message();
     EXPECT_EQ(statistics->num_layers(), 58);
-    const Result<ModelPlacement> plan =
-        plan_model_trt(*statistics, {.ep_size = 32, .num_slots = 288});
+    const Result<ModelPlacement> plan = plan_model_trt(*statistics, 32, 288);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     const Result<LoadReport> report = report_load(*statistics, *plan, LoadBy::kRank);
     ASSERT_TRUE(report.ok()) << report.status().message();
