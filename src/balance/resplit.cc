@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/resplit.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace wideep::balance {
+namespace {
+
+// How far above its level a rank load may be, relative: far above the rounding of sums over 1024
+// ranks.
+constexpr double kTolerance = 1e-12;
+
+size_t at(int32_t index) { return static_cast<size_t>(index); }
+
+}  // namespace
+
+Resplitter::Resplitter(const Placement& placement)
+    : graph_(make_replica_graph(placement)),
+      base_load_(at(graph_.num_ranks)),
+      spread_load_(graph_.spread.size()),
+      amount_(graph_.links.size()),
+      left_(graph_.spread.size()),
+      load_(at(graph_.num_ranks)),
+      from_link_(at(graph_.num_ranks)),
+      to_link_(at(graph_.num_ranks)),
+      rank_mark_(at(graph_.num_ranks), 0),
+      spread_mark_(graph_.spread.size(), 0) {
+  reached_.reserve(at(graph_.num_ranks));
+  bottleneck_.reserve(at(graph_.num_ranks));
+}
+
+double Resplitter::resplit(std::span<const double> expert_load, std::span<double> shares) {
+  WIDEEP_CHECK_EQ(shares.size(), graph_.constant_shares.size());
+  load_ranks(expert_load);
+  bottleneck_.clear();
+  double level = total_ / graph_.num_ranks;
+  if (!graph_.exact()) settle(level);
+  for (;;) {
+    const int hot_rank = graph_.exact() ? settle(level) : push_down(level);
+    if (hot_rank < 0) break;
+    search(hot_rank, 0.0);
+    set_bottleneck();
+    // The next level is higher; where rounding hides that, a little.
+    level = std::max(forced_mean(), level * (1.0 + kTolerance));
+  }
+  write_shares(shares);
+  return *std::max_element(load_.begin(), load_.end());
+}
+
+void Resplitter::load_ranks(std::span<const double> expert_load) {
+  total_ = 0.0;
+  for (size_t i = 0; i < spread_load_.size(); ++i) {
+    spread_load_[i] = expert_load[at(graph_.spread[i])];
+    total_ += spread_load_[i];
+  }
+  const int32_t* expert = graph_.rank_experts.values.data();
+  for (size_t rank = 0; rank < base_load_.size(); ++rank) {
+    const int32_t* const end =
+        graph_.rank_experts.values.data() + graph_.rank_experts.start[rank + 1];
+    double load = 0.0;
+    for (; expert != end; ++expert) load += expert_load[at(*expert)];
+    base_load_[rank] = load;
+    total_ += load;
+  }
+}
+
+// Chooses shares in one pass. Returns the first rank that cannot get down to the level, −1 if all
+// do; for a graph where one pass is not exact it goes on to the end and returns −1.
+int Resplitter::settle(double level) {
+  load_ = base_load_;
+  left_ = spread_load_;
+  std::fill(amount_.begin(), amount_.end(), 0.0);
+  start_extra_links();
+  for (const ReplicaGraph::Step& step : graph_.steps) {
+    if (!settle_step(step, level) && graph_.exact()) return step.rank;
+  }
+  for (size_t i = 0; i + 1 < graph_.cycle_start.size(); ++i) {
+    const int hot_rank =
+        settle_cycle(at(graph_.cycle_start[i]), at(graph_.cycle_start[i + 1]), level);
+    if (hot_rank >= 0) return hot_rank;
+  }
+  return -1;
+}
+
+void Resplitter::start_extra_links() {
+  for (int32_t link : graph_.extra_links) {
+    const ReplicaGraph::Link& ends = graph_.links[at(link)];
+    const double amount = spread_load_[at(ends.spread)] * graph_.equal[at(link)];
+    amount_[at(link)] = amount;
+    left_[at(ends.spread)] -= amount;
+    load_[at(ends.rank)] += amount;
+  }
+}
+
+// False: the rank, which gets no further chance to give load away, is above the level.
+bool Resplitter::settle_step(const ReplicaGraph::Step& step, double level) {
+  double& load = load_[at(step.rank)];
+  if (step.kind != ReplicaGraph::Step::kDone) {
+    double& left = left_[at(graph_.links[at(step.link)].spread)];
+    if (step.kind == ReplicaGraph::Step::kGive) {
+      amount_[at(step.link)] = left;
+      load += left;
+      left = 0.0;
+      return true;
+    }
+    const double taken = std::clamp(level - load, 0.0, left);
+    amount_[at(step.link)] = taken;
+    load += taken;
+    left -= taken;
+  }
+  return load <= level * (1.0 + kTolerance);
+}
+
+// With x = what an expert gives to its near rank, the next rank stays at or below the level when
+// its own expert gives it x' ≤ x + room, room = level − (peeled load of the next rank) − (load of
+// this expert). One lap from the largest possible x gives an upper bound of all x, which is a
+// fixed point wherever one exists; the second lap starts there.
+int Resplitter::settle_cycle(size_t begin, size_t end, double level) {
+  const double tolerance = level * kTolerance;
+  const auto left_of = [&](size_t i) {
+    return left_[at(graph_.links[at(graph_.cycles[i].near)].spread)];
+  };
+  double near = left_of(begin);
+  for (int lap = 0; lap < 2; ++lap) {
+    const double first_near = near;
+    for (size_t i = begin; i < end; ++i) {
+      const ReplicaGraph::CycleStep& step = graph_.cycles[i];
+      const size_t next = i + 1 == end ? begin : i + 1;
+      amount_[at(step.near)] = near;
+      amount_[at(step.far)] = left_of(i) - near;
+      near += level - load_[at(graph_.cycles[next].rank)] - left_of(i);
+      if (near < -tolerance && graph_.exact()) {
+        amount_[at(graph_.cycles[next].near)] = 0.0;
+        return graph_.cycles[next].rank;
+      }
+      near = std::clamp(near, 0.0, left_of(next));
+    }
+    if (lap == 1 && near < first_near - tolerance && graph_.exact()) {
+      return graph_.cycles[begin].rank;
+    }
+  }
+  finish_cycle(begin, end);
+  return -1;
+}
+
+// Load may be sent around the cycle without a change for any rank. settle_cycle sent as much as
+// possible to the near ranks; the middle of what is possible keeps all replicas in use.
+void Resplitter::finish_cycle(size_t begin, size_t end) {
+  double most = std::numeric_limits<double>::infinity();
+  for (size_t i = begin; i < end; ++i) {
+    most = std::min(most, amount_[at(graph_.cycles[i].near)]);
+  }
+  for (size_t i = begin; i < end; ++i) {
+    const ReplicaGraph::CycleStep& step = graph_.cycles[i];
+    double& near = amount_[at(step.near)];
+    double& far = amount_[at(step.far)];
+    near -= most / 2;
+    far += most / 2;
+    load_[at(step.rank)] += near;
+    load_[at(graph_.links[at(step.far)].rank)] += far;
+  }
+}
+
+// Moves load from ranks above the level to ranks below it. Returns a rank that stays above, −1 if
+// there is none.
+int Resplitter::push_down(double level) {
+  for (int rank = 0; rank < graph_.num_ranks; ++rank) {
+    while (load_[at(rank)] > level * (1.0 + kTolerance)) {
+      const int cold_rank = search(rank, level);
+      if (cold_rank < 0) return rank;
+      push_along_path(rank, cold_rank, level);
+    }
+  }
+  return -1;
+}
+
+bool Resplitter::reach(int32_t rank, int32_t from_link, int32_t to_link) {
+  if (rank_mark_[at(rank)] == search_) return false;
+  rank_mark_[at(rank)] = search_;
+  from_link_[at(rank)] = from_link;
+  to_link_[at(rank)] = to_link;
+  reached_.push_back(rank);
+  return true;
+}
+
+// The nearest rank below the level to which load of the hot rank can get; −1 if there is none:
+// then reached_ is a minimum cut.
+int Resplitter::search(int hot_rank, double level) {
+  if (++search_ == 0) {  // the counter went round: forget marks of old
+    std::fill(rank_mark_.begin(), rank_mark_.end(), 0);
+    std::fill(spread_mark_.begin(), spread_mark_.end(), 0);
+    search_ = 1;
+  }
+  reached_.clear();
+  reach(hot_rank, -1, -1);
+  for (size_t i = 0; i < reached_.size(); ++i) {
+    for (int32_t from : graph_.rank_links[reached_[i]]) {
+      const int32_t spread = graph_.links[at(from)].spread;
+      if (amount_[at(from)] <= 0.0 || spread_mark_[at(spread)] == search_) continue;
+      spread_mark_[at(spread)] = search_;
+      for (int32_t to = graph_.link_start[at(spread)]; to < graph_.link_start[at(spread) + 1];
+           ++to) {
+        const int32_t rank = graph_.links[at(to)].rank;
+        if (reach(rank, from, to) && load_[at(rank)] < level) return rank;
+      }
+    }
+  }
+  return -1;
+}
+
+void Resplitter::push_along_path(int hot_rank, int cold_rank, double level) {
+  const auto rank_before = [&](int rank) { return graph_.links[at(from_link_[at(rank)])].rank; };
+  const double lack = level - load_[at(cold_rank)];
+  double amount = std::min(load_[at(hot_rank)] - level, lack);
+  for (int rank = cold_rank; rank != hot_rank; rank = rank_before(rank)) {
+    amount = std::min(amount, amount_[at(from_link_[at(rank)])]);
+  }
+  for (int rank = cold_rank; rank != hot_rank; rank = rank_before(rank)) {
+    amount_[at(from_link_[at(rank)])] -= amount;
+    amount_[at(to_link_[at(rank)])] += amount;
+  }
+  load_[at(hot_rank)] -= amount;
+  // Exactly the level, so that no rounding is left to be filled.
+  load_[at(cold_rank)] = amount == lack ? level : load_[at(cold_rank)] + amount;
+}
+
+void Resplitter::set_bottleneck() {
+  bottleneck_.assign(reached_.begin(), reached_.end());
+  std::sort(bottleneck_.begin(), bottleneck_.end());
+}
+
+// forced(U) / |U| of the ranks reached.
+double Resplitter::forced_mean() const {
+  double forced = 0.0;
+  for (int32_t rank : reached_) forced += base_load_[at(rank)];
+  for (size_t spread = 0; spread < spread_load_.size(); ++spread) {
+    const auto first = graph_.links.begin() + graph_.link_start[spread];
+    const auto last = graph_.links.begin() + graph_.link_start[spread + 1];
+    const bool inside = std::all_of(first, last, [&](const ReplicaGraph::Link& link) {
+      return rank_mark_[at(link.rank)] == search_;
+    });
+    if (inside) forced += spread_load_[spread];
+  }
+  return forced / static_cast<double>(reached_.size());
+}
+
+void Resplitter::write_shares(std::span<double> shares) const {
+  std::copy(graph_.constant_shares.begin(), graph_.constant_shares.end(), shares.begin());
+  for (const ReplicaGraph::LinkSlot& slot : graph_.link_slots) {
+    const double load = spread_load_[at(graph_.links[at(slot.link)].spread)];
+    if (load < std::numeric_limits<double>::min()) continue;
+    shares[at(slot.slot)] = amount_[at(slot.link)] * slot.fraction / load;
+  }
+}
+
+Shares resplit(const Placement& placement, std::span<const double> expert_load) {
+  Shares shares(placement.slot_to_expert.size());
+  Resplitter(placement).resplit(expert_load, shares);
+  return shares;
+}
+
+}  // namespace wideep::balance
