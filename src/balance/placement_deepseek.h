@@ -5,8 +5,7 @@
 //
 // Hierarchical policy, when num_groups is a multiple of num_nodes:
 //   1. the groups, packed onto the nodes by their tokens, the same number of groups on each;
-//   2. within a node, each of its S / N − E / N spare slots to the expert whose replicas carry
-//   most;
+//   2. within a node, its spare slots, each to the expert whose replicas carry most;
 //   3. the replicas of the node, packed onto its ranks by their tokens.
 // Global policy otherwise: the same with one group and one node, groups and nodes forgotten.
 //

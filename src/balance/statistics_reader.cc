@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 
+#include "balance/statistics_csv.h"
 #include "base/printable.h"
 #include "base/try.h"
 #include "formats/json.h"
@@ -212,8 +213,8 @@ Result<ExpertStatistics> read_statistics_directory(const std::string& directory)
 
 Result<ExpertStatistics> read_statistics(const std::string& path) {
   std::error_code error;
-  const bool is_directory = fs::is_directory(path, error);
-  return is_directory ? read_statistics_directory(path) : read_logical_count(path);
+  if (fs::is_directory(path, error)) return read_statistics_directory(path);
+  return path.ends_with(".csv") ? read_statistics_csv(path) : read_logical_count(path);
 }
 
 }  // namespace wideep::balance

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading expert statistics, in two forms:
+// Reading expert statistics, in three forms:
 //
 // A directory as TRT records it:
 //   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}
@@ -10,6 +10,8 @@
 // A JSON file {"logical_count": [[tokens of expert 0, 1, ...] per layer of the model]}: one
 // iteration, one rank. A layer whose counts are all zero has no experts and is left out. Integral
 // floats (1024.0) are integers.
+//
+// A table of counts, one line for each layer of each iteration: see balance/statistics_csv.h.
 //
 // Errors (invalid input) name file, tensor or layer, expected and found: rank files that are
 // missing or hold different keys, iterations that are not contiguous, an iteration without one of
@@ -26,7 +28,7 @@
 
 namespace wideep::balance {
 
-// `path` a directory: the first form; a file: the second.
+// `path` a directory: the first form; a file that ends in .csv: the third; another: the second.
 Result<ExpertStatistics> read_statistics(const std::string& path);
 
 Result<ExpertStatistics> read_statistics_directory(const std::string& directory);
