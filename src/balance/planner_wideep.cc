@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/planner_wideep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "balance/search/ring.h"
+#include "balance/search/search.h"
+#include "base/check.h"
+#include "base/try.h"
+
+namespace wideep::balance {
+namespace {
+
+using search::Board;
+using search::Goal;
+using search::Search;
+
+class WideepPlanner : public LayerPlanner {
+ public:
+  WideepPlanner(const PlanShape& shape, const WideepOptions& options)
+      : shape_(shape),
+        goal_{static_cast<float>(options.tolerance), options.max_rounds},
+        search_(search::best_search()),
+        ring_(shape.num_experts, shape.ep_size, shape.slots_per_rank()),
+        rounds_(ring_),
+        greedy_(ring_) {}
+
+  void plan(std::span<const double> load, LayerPlan* plan) override {
+    WIDEEP_CHECK_EQ(load.size(), static_cast<size_t>(shape_.num_experts));
+    ring_.set_load(load);
+    search_.replicate(ring_, shape_.num_slots);
+    write(best_layout(), plan);
+  }
+
+ private:
+  // The ring if it is as good as any to within the tolerance; else the better of the two other
+  // starts.
+  const Board& best_layout() {
+    const float ring = ring_layout();
+    if (ring <= goal_.tolerance) return ring_;
+    copy_counts(ring_, &rounds_);
+    const float rounds = layout_in_rounds();
+    if (rounds <= goal_.tolerance) return ring <= rounds + goal_.tolerance ? ring_ : rounds_;
+    copy_counts(ring_, &greedy_);
+    const float greedy = layout_lightest_first();
+    if (ring <= std::min(rounds, greedy) + goal_.tolerance) return ring_;
+    return rounds <= greedy ? rounds_ : greedy_;
+  }
+
+  // Infinite where no ring is possible.
+  float ring_layout() {
+    const bool connects = shape_.num_slots - shape_.num_experts >= shape_.ep_size - 1;
+    ring_.clear_slots();
+    if (!connects || !search::lay_ring(ring_)) return std::numeric_limits<float>::infinity();
+    search_.fill(ring_);
+    return search_.improve(ring_, goal_);
+  }
+
+  float layout_in_rounds() {
+    rounds_.clear_slots();
+    search_.fill(rounds_);
+    search::separate_replicas(rounds_);
+    return search_.improve(rounds_, goal_);
+  }
+
+  float layout_lightest_first() {
+    greedy_.clear_slots();
+    search::fill_lightest_first(greedy_);
+    search::separate_replicas(greedy_);
+    return search_.improve(greedy_, goal_);
+  }
+
+  static void copy_counts(const Board& from, Board* to) {
+    to->load = from.load;
+    to->replicas = from.replicas;
+  }
+
+  void write(const Board& board, LayerPlan* plan) const {
+    const auto slots = static_cast<size_t>(shape_.num_slots);
+    const auto slots_per_rank = static_cast<size_t>(shape_.slots_per_rank());
+    plan->placement.num_experts = shape_.num_experts;
+    plan->placement.ep_size = shape_.ep_size;
+    plan->placement.slot_to_expert.resize(slots);
+    plan->shares.resize(slots);
+    size_t slot = 0;
+    for (int rank = 0; rank < shape_.ep_size; ++rank) {
+      const int32_t* experts = board.experts_of(rank);
+      for (size_t i = 0; i < slots_per_rank; ++i, ++slot) {
+        plan->placement.slot_to_expert[slot] = experts[i];
+        plan->shares[slot] = 1.0 / board.replicas[static_cast<size_t>(experts[i])];
+      }
+    }
+  }
+
+  PlanShape shape_;
+  Goal goal_;
+  const Search& search_;
+  Board ring_;
+  Board rounds_;
+  Board greedy_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<LayerPlanner>> make_wideep_planner(const PlanShape& shape,
+                                                          const WideepOptions& options) {
+  WIDEEP_TRY(check_plan_shape(shape));
+  if (shape.num_slots > shape.num_experts * shape.ep_size) {
+    return invalid_input(fmt::format(
+        "num_slots: {} slots for {} experts on {} ranks would put two replicas of an expert on one "
+        "rank, which helps nobody; expected at most {}",
+        shape.num_slots, shape.num_experts, shape.ep_size, shape.num_experts * shape.ep_size));
+  }
+  return std::unique_ptr<LayerPlanner>(std::make_unique<WideepPlanner>(shape, options));
+}
+
+}  // namespace wideep::balance

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/search/board.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+
+namespace wideep::balance::search {
+namespace {
+
+constexpr float kEmpty = std::numeric_limits<float>::infinity();
+constexpr double kGrain = 1e-6;  // of the mean
+
+uint32_t id_mask(int count) { return std::bit_ceil(static_cast<uint32_t>(count)) - 1; }
+size_t size(int count) { return static_cast<size_t>(count); }
+
+float replica_load(const Board& board, int expert) {
+  return board.load[size(expert)] / static_cast<float>(board.replicas[size(expert)]);
+}
+
+// Of the ranks with a free slot, lower index first among equals; those that hold the expert only
+// when there is no other.
+int lightest_rank(const Board& board, int expert) {
+  int best = -1;
+  bool best_holds = true;
+  for (int r = 0; r < board.num_ranks; ++r) {
+    if (board.filled[size(r)] == board.slots_per_rank) continue;
+    const bool holds = board.replicas[size(expert)] > 1 && board.holds(r, expert);
+    const bool lighter = best < 0 || board.rank_load[size(r)] < board.rank_load[size(best)];
+    if (best < 0 || holds < best_holds || (holds == best_holds && lighter)) {
+      best = r;
+      best_holds = holds;
+    }
+  }
+  return best;
+}
+
+// A slot of `rank` whose expert stands in an earlier slot of it too; -1: none.
+int repeated_slot(const Board& board, int rank) {
+  const int32_t* experts = board.experts_of(rank);
+  for (int i = 1; i < board.slots_per_rank; ++i) {
+    if (board.replicas[size(experts[i])] == 1) continue;
+    if (std::find(experts, experts + i, experts[i]) != experts + i) return i;
+  }
+  return -1;
+}
+
+void exchange(Board& board, int a, int slot_a, int b, int slot_b) {
+  float &load_a = board.slots_of(a)[slot_a], &load_b = board.slots_of(b)[slot_b];
+  const float moved = load_a - load_b;
+  std::swap(load_a, load_b);
+  std::swap(board.experts_of(a)[slot_a], board.experts_of(b)[slot_b]);
+  board.rank_load[size(a)] -= moved;
+  board.rank_load[size(b)] += moved;
+}
+
+// Gives the slot's expert to the first rank that lacks it and has one that `rank` lacks.
+bool send_away(Board& board, int rank, int slot) {
+  for (int other = 0; other < board.num_ranks; ++other) {
+    if (board.holds(other, board.experts_of(rank)[slot])) continue;
+    for (int i = 0; i < board.slots_per_rank; ++i) {
+      if (board.holds(rank, board.experts_of(other)[i])) continue;
+      exchange(board, rank, slot, other, i);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+int padded_for_sort(int count) {
+  return std::max(kLanes, static_cast<int>(std::bit_ceil(static_cast<uint32_t>(count))));
+}
+
+Board::Board(int experts, int ranks, int slots)
+    : num_experts(experts),
+      num_ranks(ranks),
+      slots_per_rank(slots),
+      row(padded(slots)),
+      load(size(padded_for_sort(experts)), 0.0f),
+      replicas(load.size(), 1),
+      slot_load(size(ranks) * size(row), kEmpty),
+      slot_expert(slot_load.size(), -1),
+      rank_load(size(padded_for_sort(ranks)), kEmpty),
+      filled(size(ranks), 0),
+      placed(size(experts), 0),
+      pinned(size(ranks), 0),
+      order(size(experts), 0),
+      experts_by_load(load.size(), 0),
+      ranks_by_load(rank_load.size(), 0),
+      expert_mask(id_mask(padded_for_sort(experts))),
+      rank_mask(id_mask(padded_for_sort(ranks))) {}
+
+bool Board::holds(int rank, int expert) const {
+  const int32_t* experts = experts_of(rank);
+  const int32_t* end = experts + filled[size(rank)];
+  return std::find(experts, end, expert) != end;
+}
+
+void Board::set_load(std::span<const double> tokens) {
+  const double sum = std::accumulate(tokens.begin(), tokens.end(), 0.0);
+  const double scale = sum > 0.0 ? static_cast<double>(tokens.size()) / sum : 0.0;
+  const double floor = sum > 0.0 ? kGrain : 1.0;
+  for (size_t e = 0; e < tokens.size(); ++e) {
+    load[e] = static_cast<float>(std::max(tokens[e] * scale, floor));
+  }
+}
+
+void Board::clear_slots() {
+  std::fill(slot_load.begin(), slot_load.end(), kEmpty);
+  std::fill_n(rank_load.begin(), num_ranks, 0.0f);
+  std::fill(filled.begin(), filled.end(), 0);
+  std::fill(placed.begin(), placed.end(), 0);
+  std::fill(pinned.begin(), pinned.end(), 0);
+}
+
+void Board::put(int rank, int expert) {
+  const float share = load[size(expert)] / static_cast<float>(replicas[size(expert)]);
+  const int slot = filled[size(rank)]++;
+  slots_of(rank)[slot] = share;
+  experts_of(rank)[slot] = expert;
+  rank_load[size(rank)] += share;
+}
+
+void fill_lightest_first(Board& board) {
+  std::iota(board.order.begin(), board.order.end(), 0);
+  std::sort(board.order.begin(), board.order.end(), [&](int32_t a, int32_t b) {
+    const float load_a = replica_load(board, a), load_b = replica_load(board, b);
+    return load_a != load_b ? load_a > load_b : a < b;
+  });
+  for (int32_t expert : board.order) {
+    for (int i = 0; i < board.replicas[size(expert)]; ++i) {
+      board.put(lightest_rank(board, expert), expert);
+    }
+  }
+}
+
+void separate_replicas(Board& board) {
+  for (int rank = 0; rank < board.num_ranks; ++rank) {
+    for (int slot = repeated_slot(board, rank); slot >= 0; slot = repeated_slot(board, rank)) {
+      if (!send_away(board, rank, slot)) break;
+    }
+  }
+}
+
+float Board::max_rank_load() const {
+  return *std::max_element(rank_load.begin(), rank_load.begin() + num_ranks);
+}
+
+}  // namespace wideep::balance::search

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The body of every Search table; included once per instruction set, inside an open target region
+// and an unnamed namespace. Vectors are the compilers' own (16 lanes of 4 bytes, whatever the width
+// of the registers), and no lane is ever reordered by the instruction set: equal input gives equal
+// plans everywhere.
+
+// Vectors are passed between inlined functions only, so that no calling convention is involved.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+#define WIDEEP_INLINE __attribute__((always_inline)) inline
+
+using Floats = float __attribute__((vector_size(64)));
+using Ints = int32_t __attribute__((vector_size(64)));
+using Keys = uint32_t __attribute__((vector_size(64)));
+
+constexpr Keys kLane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+constexpr Keys kNone = {};
+constexpr Keys kAll = ~kNone;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+template <typename V, typename T>
+WIDEEP_INLINE const V& vector_at(const T* p) {
+  return *reinterpret_cast<const V*>(p);
+}
+template <typename V, typename T>
+WIDEEP_INLINE V& vector_at(T* p) {
+  return *reinterpret_cast<V*>(p);
+}
+
+WIDEEP_INLINE Keys smaller(Keys a, Keys b) { return a < b ? a : b; }
+WIDEEP_INLINE Keys larger(Keys a, Keys b) { return a < b ? b : a; }
+WIDEEP_INLINE Floats absolute(Floats x) { return (Floats)((Keys)x & 0x7fffffffu); }
+
+// Lane i gets lane i ^ Distance.
+template <int Distance>
+WIDEEP_INLINE Keys partner(Keys v) {
+  if constexpr (Distance == 1) {
+    return __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+  } else if constexpr (Distance == 2) {
+    return __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+  } else if constexpr (Distance == 4) {
+    return __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+  } else {
+    return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  }
+}
+
+WIDEEP_INLINE uint32_t smallest_lane(Keys v) {
+  v = smaller(v, partner<8>(v));
+  v = smaller(v, partner<4>(v));
+  v = smaller(v, partner<2>(v));
+  return smaller(v, partner<1>(v))[0];
+}
+
+WIDEEP_INLINE float sum_of_lanes(Floats v) {
+  float sum = 0.0f;
+  for (int i = 0; i < kLanes; ++i) sum += v[i];
+  return sum;
+}
+
+// --- Sorting: Batcher's bitonic network on whole vectors --------------------------------------
+
+// Compares lanes `Distance` apart; lanes set in `descending` sort the other way round.
+template <int Distance>
+WIDEEP_INLINE Keys compare_lanes(Keys v, Keys descending) {
+  const Keys other = partner<Distance>(v);
+  const Keys upper = (Keys)((kLane & uint32_t{Distance}) != 0);
+  return (upper ^ descending) ? larger(v, other) : smaller(v, other);
+}
+
+WIDEEP_INLINE Keys merge_lanes(Keys v, Keys descending) {
+  v = compare_lanes<8>(v, descending);
+  v = compare_lanes<4>(v, descending);
+  v = compare_lanes<2>(v, descending);
+  return compare_lanes<1>(v, descending);
+}
+
+WIDEEP_INLINE Keys sort_lanes(Keys v, Keys descending) {
+  const Keys by2 = (Keys)((kLane & 2u) != 0), by4 = (Keys)((kLane & 4u) != 0);
+  const Keys by8 = (Keys)((kLane & 8u) != 0);
+  v = compare_lanes<1>(v, by2);
+  v = compare_lanes<2>(v, by4);
+  v = compare_lanes<1>(v, by4);
+  v = compare_lanes<4>(v, by8);
+  v = compare_lanes<2>(v, by8);
+  v = compare_lanes<1>(v, by8);
+  return merge_lanes(v, descending);
+}
+
+WIDEEP_INLINE void compare_vectors(Keys& low, Keys& high, bool descending) {
+  const Keys small = smaller(low, high), large = larger(low, high);
+  low = descending ? large : small;
+  high = descending ? small : large;
+}
+
+// Ascending; count is a power of two, at least kLanes.
+inline void sort_keys(uint32_t* keys, size_t count) {
+  Keys* v = &vector_at<Keys>(keys);
+  const size_t n = count / kLanes;
+  for (size_t i = 0; i < n; ++i) v[i] = sort_lanes(v[i], i & 1 ? kAll : kNone);
+  for (size_t block = 2; block <= n; block *= 2) {
+    for (size_t distance = block / 2; distance >= 1; distance /= 2) {
+      for (size_t i = 0; i < n; ++i) {
+        if ((i & distance) == 0) compare_vectors(v[i], v[i | distance], (i & block) != 0);
+      }
+    }
+    for (size_t i = 0; i < n; ++i) v[i] = merge_lanes(v[i], i & block ? kAll : kNone);
+  }
+}
+
+// Keys hold the leading bits of a positive float and an id below: they sort as the floats do.
+inline void sort_ranks(Board& board) {
+  for (size_t r = 0; r < board.rank_load.size(); r += kLanes) {
+    const Keys bits = vector_at<Keys>(&board.rank_load[r]);
+    vector_at<Keys>(&board.ranks_by_load[r]) =
+        (bits & ~board.rank_mask) | (kLane + static_cast<uint32_t>(r));
+  }
+  sort_keys(board.ranks_by_load.data(), board.ranks_by_load.size());
+}
+
+WIDEEP_INLINE Floats replica_loads(const Board& board, size_t e) {
+  const Floats replicas = __builtin_convertvector(vector_at<Ints>(&board.replicas[e]), Floats);
+  return vector_at<Floats>(&board.load[e]) / replicas;
+}
+
+// Heaviest replica first: the bits are inverted.
+inline void sort_experts(Board& board) {
+  for (size_t e = 0; e < board.load.size(); e += kLanes) {
+    const Keys bits = (Keys)replica_loads(board, e);
+    vector_at<Keys>(&board.experts_by_load[e]) =
+        (~bits & ~board.expert_mask) | (kLane + static_cast<uint32_t>(e));
+  }
+  sort_keys(board.experts_by_load.data(), board.experts_by_load.size());
+}
+
+// --- Replication ------------------------------------------------------------------------------
+
+// min(max(ceil(x), 1), most) for 0 ≤ x < 2^31.
+WIDEEP_INLINE Ints round_up(Floats x, int most) {
+  const Ints down = __builtin_convertvector(x, Ints);
+  const Ints up = down - (__builtin_convertvector(down, Floats) < x);  // true is -1
+  const Ints one = (Ints)kNone + 1, limit = (Ints)kNone + most;
+  const Ints raised = up < one ? one : up;
+  return raised > limit ? limit : raised;
+}
+
+// Replicas over all experts if none may carry more than `threshold`.
+inline int count_replicas(const Board& board, float threshold) {
+  const float inverse = 1.0f / threshold;
+  Ints sum = (Ints)kNone;
+  for (size_t e = 0; e < board.load.size(); e += kLanes) {
+    sum += round_up(vector_at<Floats>(&board.load[e]) * inverse, board.num_ranks);
+  }
+  int count = 0;
+  for (int i = 0; i < kLanes; ++i) count += sum[i];
+  return count - static_cast<int>(board.load.size()) + board.num_experts;
+}
+
+// The expert whose replicas carry most, lower id first among equals, of those not on every rank.
+inline size_t heaviest_replica(const Board& board) {
+  Floats most = (Floats)kNone - 1.0f;
+  Keys where = kNone;
+  for (size_t e = 0; e < board.load.size(); e += kLanes) {
+    const Ints full = vector_at<Ints>(&board.replicas[e]) >= board.num_ranks;
+    const Floats loads = full ? (Floats)kNone - 1.0f : replica_loads(board, e);
+    const Ints more = loads > most;
+    most = more ? loads : most;
+    where = (Keys)more ? kLane + static_cast<uint32_t>(e) : where;
+  }
+  size_t best = 0;
+  float best_load = -1.0f;
+  for (int i = 0; i < kLanes; ++i) {
+    if (most[i] > best_load || (most[i] == best_load && where[i] < best)) {
+      best = where[i];
+      best_load = most[i];
+    }
+  }
+  return best;
+}
+
+// The threshold search stops short of a tie; the greedy hands out what is left.
+inline void replicate(Board& board, int num_slots) {
+  constexpr int kHalvings = 20;
+  float high = *std::max_element(board.load.begin(), board.load.begin() + board.num_experts);
+  float low = static_cast<float>(board.total() / num_slots);
+  int count = board.num_experts;
+  for (int i = 0; i < kHalvings && count != num_slots; ++i) {
+    const float middle = 0.5f * (low + high);
+    const int needed = count_replicas(board, middle);
+    if (needed <= num_slots) {
+      high = middle;
+      count = needed;
+    } else {
+      low = middle;
+    }
+  }
+  const float inverse = 1.0f / high;
+  for (size_t e = 0; e < board.load.size(); e += kLanes) {
+    vector_at<Ints>(&board.replicas[e]) =
+        count == board.num_experts
+            ? (Ints)kNone + 1
+            : round_up(vector_at<Floats>(&board.load[e]) * inverse, board.num_ranks);
+  }
+  for (; count < num_slots; ++count) ++board.replicas[heaviest_replica(board)];
+}
+
+// --- Placement --------------------------------------------------------------------------------
+
+// Walks the replicas that are not on the board yet, heaviest first.
+class Waiting {
+ public:
+  explicit Waiting(Board& board) : board_(board) { skip_placed(); }
+  bool done() const { return position_ == static_cast<size_t>(board_.num_experts); }
+  int take() {
+    const int expert = current();
+    if (++taken_ == board_.replicas[static_cast<size_t>(expert)]) {
+      ++position_;
+      skip_placed();
+    }
+    return expert;
+  }
+
+ private:
+  int current() const {
+    return static_cast<int>(board_.experts_by_load[position_] & board_.expert_mask);
+  }
+  void skip_placed() {
+    taken_ = 0;
+    while (!done() && board_.placed[static_cast<size_t>(current())]) ++position_;
+  }
+
+  Board& board_;
+  size_t position_ = 0;
+  int taken_ = 0;
+};
+
+// The lightest of the ranks with the fewest slots in use; -1 when all have `level` of them.
+inline int emptiest_rank(const Board& board, int level) {
+  int best = -1;
+  for (int r = 0; r < board.num_ranks; ++r) {
+    const auto i = static_cast<size_t>(r);
+    if (board.filled[i] >= level) continue;
+    const auto b = static_cast<size_t>(best);
+    if (best < 0 || board.filled[i] < board.filled[b] ||
+        (board.filled[i] == board.filled[b] && board.rank_load[i] < board.rank_load[b])) {
+      best = r;
+    }
+  }
+  return best;
+}
+
+// One replica to every rank, the heaviest to the lightest rank.
+inline void fill_round(Board& board, Waiting& waiting) {
+  sort_ranks(board);
+  for (int i = 0; i < board.num_ranks && !waiting.done(); ++i) {
+    board.put(board.rank_at(i), waiting.take());
+  }
+}
+
+inline void fill(Board& board) {
+  sort_experts(board);
+  Waiting waiting(board);
+  const int level = *std::max_element(board.filled.begin(), board.filled.end());
+  for (int r = emptiest_rank(board, level); r >= 0 && !waiting.done();
+       r = emptiest_rank(board, level)) {
+    board.put(r, waiting.take());
+  }
+  while (!waiting.done()) fill_round(board, waiting);
+}
+
+// --- Swaps ------------------------------------------------------------------------------------
+
+struct Swap {
+  int hot_slot = -1;  // -1: none helps
+  int cold_slot = -1;
+};
+
+// The pair of slots whose exchange brings hot and cold rank closest together, if it closes at least
+// `least_gain` of the gap.
+WIDEEP_INLINE Swap find_swap(Board& board, int hot, int cold, float gap, float least_gain) {
+  const auto h = static_cast<size_t>(hot), c = static_cast<size_t>(cold);
+  const float* hot_loads = board.slots_of(hot);
+  const float* cold_loads = board.slots_of(cold);
+  const float half = 0.5f * gap;
+  Swap best;
+  float best_miss = half * (1.0f - least_gain);
+  for (int at = 0; at < board.row; at += kLanes) {
+    const Keys lane = kLane + static_cast<uint32_t>(at);
+    const Keys movable = (Keys)(lane >= static_cast<uint32_t>(board.pinned[c]));
+    const Floats wanted =
+        movable ? vector_at<Floats>(cold_loads + at) + half : (Floats)kNone + kInfinity;
+    Floats miss = (Floats)kNone + kInfinity;
+    Ints from = (Ints)kNone;
+    for (int i = board.pinned[h]; i < board.slots_per_rank; ++i) {
+      const Floats m = absolute(hot_loads[i] - wanted);
+      const Ints better = m < miss;
+      miss = better ? m : miss;
+      from = better ? (Ints)kNone + i : from;
+    }
+    const uint32_t key = smallest_lane(((Keys)miss & ~uint32_t{kLanes - 1}) | kLane);
+    const auto k = key & (kLanes - 1);
+    if (std::bit_cast<float>(key - k) < best_miss) {
+      best_miss = std::bit_cast<float>(key - k);
+      best = {from[k], at + static_cast<int>(k)};
+    }
+  }
+  return best;
+}
+
+// Exchanging them must not bring two replicas of an expert together.
+inline bool allowed(Board& board, int hot, int cold, Swap swap) {
+  const int32_t leaves = board.experts_of(hot)[swap.hot_slot];
+  const int32_t comes = board.experts_of(cold)[swap.cold_slot];
+  const bool repeats =
+      (board.replicas[static_cast<size_t>(leaves)] > 1 && board.holds(cold, leaves)) ||
+      (board.replicas[static_cast<size_t>(comes)] > 1 && board.holds(hot, comes));
+  return !repeats;
+}
+
+WIDEEP_INLINE bool swap_between(Board& board, int hot, int cold, float least_gap,
+                                float least_gain) {
+  const auto h = static_cast<size_t>(hot), c = static_cast<size_t>(cold);
+  const float gap = board.rank_load[h] - board.rank_load[c];
+  if (gap <= least_gap) return false;
+  const Swap swap = find_swap(board, hot, cold, gap, least_gain);
+  if (swap.hot_slot < 0 || !allowed(board, hot, cold, swap)) return false;
+  float &hot_load = board.slots_of(hot)[swap.hot_slot],
+        &cold_load = board.slots_of(cold)[swap.cold_slot];
+  const float moved = hot_load - cold_load;
+  std::swap(hot_load, cold_load);
+  std::swap(board.experts_of(hot)[swap.hot_slot], board.experts_of(cold)[swap.cold_slot]);
+  board.rank_load[h] -= moved;
+  board.rank_load[c] += moved;
+  return true;
+}
+
+// The hottest rank with the coldest, the second with the second, ... Returns how many swapped.
+inline int swap_in_pairs(Board& board, float limit, float least_gap, bool* hottest_cooled) {
+  int swaps = 0;
+  for (int i = 0; i < board.num_ranks / 2; ++i) {
+    const int hot = board.rank_at(board.num_ranks - 1 - i);
+    if (board.rank_load[static_cast<size_t>(hot)] <= limit) break;
+    swaps += swap_between(board, hot, board.rank_at(i), least_gap, 0.02f);
+    if (i == 0) *hottest_cooled = swaps > 0;
+  }
+  return swaps;
+}
+
+inline bool swap_hottest_with_any(Board& board) {
+  const int hot = board.rank_at(board.num_ranks - 1);
+  for (int i = 0; i < board.num_ranks - 1; ++i) {
+    if (swap_between(board, hot, board.rank_at(i), 0.0f, 1e-5f)) return true;
+  }
+  return false;
+}
+
+inline float improve(Board& board, const Goal& goal) {
+  const float mean = board.mean_rank_load();
+  const float limit = mean * (1.0f + goal.tolerance), least_gap = 0.5f * goal.tolerance * mean;
+  for (int round = 0; round < goal.max_rounds; ++round) {
+    sort_ranks(board);
+    if (board.rank_load[static_cast<size_t>(board.rank_at(board.num_ranks - 1))] <= limit) break;
+    bool hottest_cooled = false;
+    const int swaps = swap_in_pairs(board, limit, least_gap, &hottest_cooled);
+    if (!hottest_cooled && !swap_hottest_with_any(board) && swaps == 0) break;
+  }
+  return board.max_rank_load() / mean - 1.0f;
+}
+
+#undef WIDEEP_INLINE

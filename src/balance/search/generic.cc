@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/search/tables.h"
+
+namespace wideep::balance::search {
+namespace {
+#include "balance/search/body.h"
+}  // namespace
+
+const Search* generic_search() {
+  static constexpr Search kTable = {.isa = "ref",
+                                    .supported = [] { return true; },
+                                    .replicate = replicate,
+                                    .fill = fill,
+                                    .improve = improve};
+  return &kTable;
+}
+
+}  // namespace wideep::balance::search

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The inner loops of wideep's planner, one body compiled for several instruction sets. All give
+// the same result: the arithmetic of a lane does not depend on the width of the registers.
+//
+// Thread safety: pure functions of the board.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "balance/search/board.h"
+
+namespace wideep::balance::search {
+
+struct Goal {
+  float tolerance = 1e-3f;  // stop at this imbalance ratio
+  int max_rounds = 50;      // of swaps; a round pairs each rank with one other
+};
+
+struct Search {
+  std::string_view isa;
+  bool (*supported)();
+
+  // Replica counts that sum to num_slots, as few and as many as make the heaviest replica lightest
+  // (the greedy's result), none above num_ranks.
+  void (*replicate)(Board& board, int num_slots);
+  // Every replica not yet on the board to the ranks, heaviest first, in rounds: the next num_ranks
+  // of them one each, the heaviest to the lightest rank. Needs num_slots = slots in all.
+  void (*fill)(Board& board);
+  // Swaps pairs of slots between hot and cold ranks until the goal is met or nothing helps.
+  // Returns the imbalance ratio.
+  float (*improve)(Board& board, const Goal& goal);
+};
+
+// Best first. The last one runs everywhere.
+const std::vector<const Search*>& all_searches();
+// The best that this processor can run; WIDEEP_ISA chooses one by name, and an unknown name falls
+// back to the best (kernels::select_kernels reports it).
+const Search& best_search();
+
+}  // namespace wideep::balance::search
