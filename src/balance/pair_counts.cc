@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/pair_counts.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "base/try.h"
+
+namespace wideep::balance {
+namespace {
+
+constexpr int64_t kMaxCounts = int64_t{1} << 27;  // of 8 bytes: 1 GiB
+
+Result<PairCounts> empty_counts(const std::string& path, const TraceShape& shape) {
+  const int64_t matrix = int64_t{shape.num_experts} * shape.num_experts;
+  if (matrix > kMaxCounts / shape.num_layers) {
+    return invalid_input(fmt::format(
+        "{}: pairs of {} experts in {} layers exceed {} counts, expected fewer experts or layers",
+        path, shape.num_experts, shape.num_layers, kMaxCounts));
+  }
+  PairCounts pairs;
+  pairs.num_experts = shape.num_experts;
+  pairs.layers.resize(static_cast<size_t>(shape.num_layers));
+  std::iota(pairs.layers.begin(), pairs.layers.end(), shape.first_layer);
+  pairs.counts.resize(pairs.layers.size() * static_cast<size_t>(matrix));
+  return pairs;
+}
+
+}  // namespace
+
+std::span<const int64_t> PairCounts::row(int layer_idx, int expert) const {
+  const auto experts = static_cast<size_t>(num_experts);
+  const size_t row_idx = static_cast<size_t>(layer_idx) * experts + static_cast<size_t>(expert);
+  return std::span(counts).subspan(row_idx * experts, experts);
+}
+
+Result<PairCounts> count_pairs(const std::string& path, const TraceShape& shape) {
+  WIDEEP_TRY(check_trace_shape(shape).at(path));
+  WIDEEP_TRY_ASSIGN(PairCounts pairs, empty_counts(path, shape));
+  const auto experts = static_cast<size_t>(shape.num_experts);
+  WIDEEP_TRY_ASSIGN(pairs.num_tokens, visit_trace(path, shape, [&](const TokenChoice& choice) {
+                      int64_t* matrix = pairs.counts.data() +
+                                        static_cast<size_t>(choice.layer_idx) * experts * experts;
+                      for (uint16_t a : choice.experts) {
+                        for (uint16_t b : choice.experts) {
+                          if (a != b) ++matrix[a * experts + b];
+                        }
+                      }
+                    }));
+  return pairs;
+}
+
+}  // namespace wideep::balance
