@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "balance/search/ring.h"
 
+#include <algorithm>
 #include <numeric>
+#include <span>
 
 namespace wideep::balance::search {
 namespace {
@@ -35,18 +37,37 @@ bool put_replica(Board& board, int rank, int expert) {
   return true;
 }
 
+// Heaviest first.
+std::span<const int32_t> replicated_experts(Board& board) {
+  auto end = board.order.begin();
+  for (int expert = 0; expert < board.num_experts; ++expert) {
+    if (board.replicas[static_cast<size_t>(expert)] > 1) *end++ = expert;
+  }
+  std::sort(board.order.begin(), end, [&](int32_t a, int32_t b) {
+    const float load_a = board.load[static_cast<size_t>(a)];
+    const float load_b = board.load[static_cast<size_t>(b)];
+    return load_a != load_b ? load_a > load_b : a < b;
+  });
+  return {board.order.begin(), end};
+}
+
+bool lay_expert(Board& board, int expert, Walk& walk) {
+  for (int i = 0; i < board.replicas[static_cast<size_t>(expert)]; ++i) {
+    if (i > 0) walk.step();
+    if (!put_replica(board, walk.rank(), expert)) return false;
+  }
+  board.placed[static_cast<size_t>(expert)] = 1;
+  return true;
+}
+
 }  // namespace
 
 bool lay_ring(Board& board) {
   Walk walk(board.num_ranks);
-  for (int expert = 0; expert < board.num_experts; ++expert) {
-    const int replicas = board.replicas[static_cast<size_t>(expert)];
-    if (replicas == 1) continue;
-    for (int i = 0; i < replicas; ++i) {
-      if (i > 0) walk.step();
-      if (!put_replica(board, walk.rank(), expert)) return false;
-    }
-    board.placed[static_cast<size_t>(expert)] = 1;
+  const auto experts = replicated_experts(board);
+  for (size_t low = 0, high = experts.size(); low < high;) {
+    if (!lay_expert(board, experts[low++], walk)) return false;
+    if (low < high && !lay_expert(board, experts[--high], walk)) return false;
   }
   board.pinned = board.filled;
   return true;
