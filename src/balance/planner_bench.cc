@@ -78,7 +78,7 @@ void BM_Wideep(benchmark::State& state) {
   const PlanShape shape{.num_experts = 256,
                         .ep_size = static_cast<int>(state.range(0)),
                         .num_slots = static_cast<int>(state.range(1))};
-  const WideepOptions options{.tolerance = 1e-5 * static_cast<double>(state.range(2))};
+  const PlannerOptions options{.tolerance = 1e-5 * static_cast<double>(state.range(2))};
   const auto planner = make_wideep_planner(shape, options);
   plan_all(state,
            [&](const std::vector<double>& load, LayerPlan* plan) { (*planner)->plan(load, plan); });

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "balance/placement_exact.h"
+#include "balance/planner_nodes.h"
+#include "balance/resplit.h"
 #include "balance/search/ring.h"
 #include "balance/search/search.h"
 #include "base/check.h"
@@ -20,8 +23,9 @@ using search::Search;
 
 class WideepPlanner : public LayerPlanner {
  public:
-  WideepPlanner(const PlanShape& shape, const WideepOptions& options)
+  WideepPlanner(const PlanShape& shape, const PlannerOptions& options)
       : shape_(shape),
+        split_(options.split),
         goal_{static_cast<float>(options.tolerance), options.max_rounds},
         search_(search::best_search()),
         ring_(shape.num_experts, shape.ep_size, shape.slots_per_rank()),
@@ -33,6 +37,7 @@ class WideepPlanner : public LayerPlanner {
     ring_.set_load(load);
     search_.replicate(ring_, shape_.num_slots);
     write(best_layout(), plan);
+    if (split_ == Split::kWeighted) choose_shares(load, plan);
   }
 
  private:
@@ -78,6 +83,13 @@ class WideepPlanner : public LayerPlanner {
     to->replicas = from.replicas;
   }
 
+  void choose_shares(std::span<const double> load, LayerPlan* plan) const {
+    Resplitter resplitter(plan->placement);
+    resplitter.resplit(load, plan->shares);
+    const bool perfect = resplitter.bottleneck_ranks().empty();
+    if (!perfect && exact_placement_exists(shape_)) place_exact(load, shape_, plan);
+  }
+
   void write(const Board& board, LayerPlan* plan) const {
     const auto slots = static_cast<size_t>(shape_.num_slots);
     const auto slots_per_rank = static_cast<size_t>(shape_.slots_per_rank());
@@ -96,6 +108,7 @@ class WideepPlanner : public LayerPlanner {
   }
 
   PlanShape shape_;
+  Split split_;
   Goal goal_;
   const Search& search_;
   Board ring_;
@@ -106,7 +119,7 @@ class WideepPlanner : public LayerPlanner {
 }  // namespace
 
 Result<std::unique_ptr<LayerPlanner>> make_wideep_planner(const PlanShape& shape,
-                                                          const WideepOptions& options) {
+                                                          const PlannerOptions& options) {
   WIDEEP_TRY(check_plan_shape(shape));
   if (shape.num_slots > shape.num_experts * shape.ep_size) {
     return invalid_input(fmt::format(
@@ -114,6 +127,8 @@ Result<std::unique_ptr<LayerPlanner>> make_wideep_planner(const PlanShape& shape
         "rank, which helps nobody; expected at most {}",
         shape.num_slots, shape.num_experts, shape.ep_size, shape.num_experts * shape.ep_size));
   }
+  const bool hierarchical = shape.num_nodes > 1 && shape.num_groups > 1;
+  if (hierarchical) return make_node_planner(shape, options);
   return std::unique_ptr<LayerPlanner>(std::make_unique<WideepPlanner>(shape, options));
 }
 

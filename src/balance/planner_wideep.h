@@ -7,9 +7,14 @@
 //    the load later; only where that costs balance they are placed like the others.
 // 3. The other experts in rounds, heaviest to the lightest rank.
 // 4. Swaps between hot and cold ranks.
+// 5. Weighted split: the best shares for that placement; where they are not perfect and the shape
+//    allows it, the exact placement (placement_exact.h) instead.
 // Where that misses the tolerance, two other starts without a ring are improved too, one of them
 // the greedy of the other planners: the imbalance is never above theirs where they keep replicas
-// apart, or it is below twice the tolerance. Two replicas of an expert never share a rank.
+// apart, or it is below twice the tolerance.
+//
+// With groups and nodes, whole groups go to nodes first (as balanced as swaps get it), and each
+// node is planned for itself. Two replicas of an expert never share a rank.
 #pragma once
 
 #include <memory>
@@ -19,14 +24,9 @@
 
 namespace wideep::balance {
 
-struct WideepOptions {
-  double tolerance = 1e-3;  // imbalance ratio at which the search stops
-  int max_rounds = 100;     // of swaps, per layer
-};
-
 // Errors (invalid input): as check_plan_shape; more slots than num_experts · ep_size, which would
 // leave no choice but two replicas on one rank.
 Result<std::unique_ptr<LayerPlanner>> make_wideep_planner(const PlanShape& shape,
-                                                          const WideepOptions& options);
+                                                          const PlannerOptions& options);
 
 }  // namespace wideep::balance

@@ -80,7 +80,7 @@ TEST(WideepPlanner, IsValidAndNotWorseThanTheGreedyOnRandomShapes) {
     const Placement greedy = *plan_layer_trt(load, shape.ep_size, shape.num_slots);
     if (!replicas_apart(greedy)) continue;
     ++compared;
-    const double tolerance = 2 * WideepOptions{}.tolerance + 1e-5;
+    const double tolerance = 2 * PlannerOptions{}.tolerance + 1e-5;
     ASSERT_LE(imbalance(plan.placement, load), std::max(imbalance(greedy, load) + 1e-5, tolerance));
   }
   EXPECT_GT(compared, 500);

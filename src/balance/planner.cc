@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/planner.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "balance/placement_deepseek.h"
+#include "balance/placement_trt.h"
+#include "balance/planner_wideep.h"
+#include "balance/resplit.h"
+#include "base/check.h"
+#include "base/try.h"
+
+namespace wideep::balance {
+namespace {
+
+using PlanPlacement = Result<Placement> (*)(std::span<const double> load, const PlanShape& shape);
+
+// A planner that chooses the placement only.
+class PlacementPlanner : public LayerPlanner {
+ public:
+  PlacementPlanner(PlanPlacement place, const PlanShape& shape, Split split)
+      : place_(place), shape_(shape), split_(split) {}
+
+  void plan(std::span<const double> load, LayerPlan* plan) override {
+    Result<Placement> placement = place_(load, shape_);
+    WIDEEP_CHECK(placement.ok());  // the shape was checked when the planner was made
+    plan->placement = std::move(placement).value();
+    plan->shares =
+        split_ == Split::kEqual ? equal_shares(plan->placement) : resplit(plan->placement, load);
+  }
+
+ private:
+  PlanPlacement place_;
+  PlanShape shape_;
+  Split split_;
+};
+
+Result<Placement> place_as_trt(std::span<const double> load, const PlanShape& shape) {
+  return plan_layer_trt(load, shape.ep_size, shape.num_slots);
+}
+
+// Finds out what else the planner refuses about the shape.
+Result<std::unique_ptr<LayerPlanner>> make_placement_planner(PlanPlacement place,
+                                                             const PlanShape& shape,
+                                                             const PlannerOptions& options) {
+  WIDEEP_TRY(check_plan_shape(shape));
+  const std::vector<double> any_load(static_cast<size_t>(shape.num_experts), 1.0);
+  WIDEEP_TRY(place(any_load, shape).status());
+  return std::unique_ptr<LayerPlanner>(
+      std::make_unique<PlacementPlanner>(place, shape, options.split));
+}
+
+}  // namespace
+
+const std::vector<std::string>& planner_names() {
+  static const std::vector<std::string> names = {"wideep", "trt", "deepseek"};
+  return names;
+}
+
+Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const PlanShape& shape,
+                                                   const PlannerOptions& options) {
+  if (name == "wideep") return make_wideep_planner(shape, options);
+  if (name == "trt") return make_placement_planner(place_as_trt, shape, options);
+  if (name == "deepseek") return make_placement_planner(plan_layer_deepseek, shape, options);
+  return invalid_input(fmt::format("planner: expected one of {}, found \"{}\"",
+                                   fmt::join(planner_names(), ", "), name));
+}
+
+Result<PlannedModel> plan_model(std::string_view name, const ExpertStatistics& statistics,
+                                PlanShape shape, const PlannerOptions& options) {
+  shape.num_experts = statistics.num_experts;
+  WIDEEP_TRY_ASSIGN(const auto planner, make_planner(name, shape, options));
+  PlannedModel model;
+  model.placement.num_slots = shape.num_slots;
+  LayerPlan plan;
+  for (int i = 0; i < statistics.num_layers(); ++i) {
+    const std::vector<int64_t> tokens = statistics.layer_load(i);
+    planner->plan(std::vector<double>(tokens.begin(), tokens.end()), &plan);
+    const int layer = statistics.layers[static_cast<size_t>(i)];
+    model.placement.layers[layer] = plan.placement;
+    model.shares[layer] = plan.shares;
+  }
+  return model;
+}
+
+}  // namespace wideep::balance
