@@ -10,8 +10,7 @@
 namespace wideep::balance {
 namespace {
 
-// How far above its level a rank load may be, relative: far above the rounding of sums over 1024
-// ranks.
+// Relative to the level: far above the rounding of sums over 1024 ranks.
 constexpr double kTolerance = 1e-12;
 
 size_t at(int32_t index) { return static_cast<size_t>(index); }
@@ -37,19 +36,19 @@ double Resplitter::resplit(std::span<const double> expert_load, std::span<double
   WIDEEP_CHECK_EQ(shares.size(), graph_.constant_shares.size());
   load_ranks(expert_load);
   bottleneck_.clear();
-  double level = total_ / graph_.num_ranks;
-  if (!graph_.exact()) settle(level);
-  for (;;) {
-    const int hot_rank = graph_.exact() ? settle(level) : push_down(level);
-    if (hot_rank < 0) break;
-    search(hot_rank, 0.0);
-    set_bottleneck();
-    // The next level is higher; where rounding hides that, a little.
-    level = std::max(forced_mean(), level * (1.0 + kTolerance));
+  level_ = total_ / graph_.num_ranks;
+  if (graph_.exact()) {
+    for (int hot_rank = settle(); hot_rank >= 0; hot_rank = settle()) raise_level(hot_rank);
+  } else {
+    settle();
+    push_down();
   }
   write_shares(shares);
   return *std::max_element(load_.begin(), load_.end());
 }
+
+// How far above the level a rank load may be.
+double Resplitter::tolerance() const { return kTolerance * level_; }
 
 void Resplitter::load_ranks(std::span<const double> expert_load) {
   total_ = 0.0;
@@ -69,18 +68,17 @@ void Resplitter::load_ranks(std::span<const double> expert_load) {
 }
 
 // Chooses shares in one pass. Returns the first rank that cannot get down to the level, −1 if all
-// do; for a graph where one pass is not exact it goes on to the end and returns −1.
-int Resplitter::settle(double level) {
+// do. Where one pass is not exact it goes on to the end and returns −1.
+int Resplitter::settle() {
   load_ = base_load_;
   left_ = spread_load_;
   std::fill(amount_.begin(), amount_.end(), 0.0);
   start_extra_links();
   for (const ReplicaGraph::Step& step : graph_.steps) {
-    if (!settle_step(step, level) && graph_.exact()) return step.rank;
+    if (!settle_step(step) && graph_.exact()) return step.rank;
   }
   for (size_t i = 0; i + 1 < graph_.cycle_start.size(); ++i) {
-    const int hot_rank =
-        settle_cycle(at(graph_.cycle_start[i]), at(graph_.cycle_start[i + 1]), level);
+    const int hot_rank = settle_cycle(at(graph_.cycle_start[i]), at(graph_.cycle_start[i + 1]));
     if (hot_rank >= 0) return hot_rank;
   }
   return -1;
@@ -97,7 +95,7 @@ void Resplitter::start_extra_links() {
 }
 
 // False: the rank, which gets no further chance to give load away, is above the level.
-bool Resplitter::settle_step(const ReplicaGraph::Step& step, double level) {
+bool Resplitter::settle_step(const ReplicaGraph::Step& step) {
   double& load = load_[at(step.rank)];
   if (step.kind != ReplicaGraph::Step::kDone) {
     double& left = left_[at(graph_.links[at(step.link)].spread)];
@@ -107,42 +105,39 @@ bool Resplitter::settle_step(const ReplicaGraph::Step& step, double level) {
       left = 0.0;
       return true;
     }
-    const double taken = std::clamp(level - load, 0.0, left);
+    const double taken = std::clamp(level_ - load, 0.0, left);
     amount_[at(step.link)] = taken;
     load += taken;
     left -= taken;
   }
-  return load <= level * (1.0 + kTolerance);
+  return load <= level_ + tolerance();
 }
 
 // With x = what an expert gives to its near rank, the next rank stays at or below the level when
 // its own expert gives it x' ≤ x + room, room = level − (peeled load of the next rank) − (load of
 // this expert). One lap from the largest possible x gives an upper bound of all x, which is a
 // fixed point wherever one exists; the second lap starts there.
-int Resplitter::settle_cycle(size_t begin, size_t end, double level) {
-  const double tolerance = level * kTolerance;
+int Resplitter::settle_cycle(size_t begin, size_t end) {
   const auto left_of = [&](size_t i) {
     return left_[at(graph_.links[at(graph_.cycles[i].near)].spread)];
   };
-  double near = left_of(begin);
+  double near = left_of(begin), first_near = near;
   for (int lap = 0; lap < 2; ++lap) {
-    const double first_near = near;
+    first_near = near;
     for (size_t i = begin; i < end; ++i) {
       const ReplicaGraph::CycleStep& step = graph_.cycles[i];
-      const size_t next = i + 1 == end ? begin : i + 1;
+      const ReplicaGraph::CycleStep& next = graph_.cycles[i + 1 == end ? begin : i + 1];
       amount_[at(step.near)] = near;
       amount_[at(step.far)] = left_of(i) - near;
-      near += level - load_[at(graph_.cycles[next].rank)] - left_of(i);
-      if (near < -tolerance && graph_.exact()) {
-        amount_[at(graph_.cycles[next].near)] = 0.0;
-        return graph_.cycles[next].rank;
+      near += level_ - load_[at(next.rank)] - left_of(i);
+      if (near < -tolerance() && graph_.exact()) {
+        amount_[at(next.near)] = 0.0;  // nothing of that expert is on the next rank
+        return next.rank;
       }
-      near = std::clamp(near, 0.0, left_of(next));
-    }
-    if (lap == 1 && near < first_near - tolerance && graph_.exact()) {
-      return graph_.cycles[begin].rank;
+      near = std::clamp(near, 0.0, left_[at(graph_.links[at(next.near)].spread)]);
     }
   }
+  if (near < first_near - tolerance() && graph_.exact()) return graph_.cycles[begin].rank;
   finish_cycle(begin, end);
   return -1;
 }
@@ -165,17 +160,23 @@ void Resplitter::finish_cycle(size_t begin, size_t end) {
   }
 }
 
-// Moves load from ranks above the level to ranks below it. Returns a rank that stays above, −1 if
-// there is none.
-int Resplitter::push_down(double level) {
+// Moves load from ranks above the level to ranks below it; raises the level where that cannot be.
+void Resplitter::push_down() {
   for (int rank = 0; rank < graph_.num_ranks; ++rank) {
-    while (load_[at(rank)] > level * (1.0 + kTolerance)) {
-      const int cold_rank = search(rank, level);
-      if (cold_rank < 0) return rank;
-      push_along_path(rank, cold_rank, level);
+    while (load_[at(rank)] > level_ + tolerance()) {
+      const bool ended = search(rank, level_);
+      if (ended && load_[at(rank)] > level_ + tolerance()) raise_level_to_reached();
     }
   }
-  return -1;
+}
+
+void Resplitter::start_search() {
+  if (++search_ == 0) {  // the counter went round: forget marks of old
+    std::fill(rank_mark_.begin(), rank_mark_.end(), 0);
+    std::fill(spread_mark_.begin(), spread_mark_.end(), 0);
+    search_ = 1;
+  }
+  reached_.clear();
 }
 
 bool Resplitter::reach(int32_t rank, int32_t from_link, int32_t to_link) {
@@ -187,15 +188,11 @@ bool Resplitter::reach(int32_t rank, int32_t from_link, int32_t to_link) {
   return true;
 }
 
-// The nearest rank below the level to which load of the hot rank can get; −1 if there is none:
-// then reached_ is a minimum cut.
-int Resplitter::search(int hot_rank, double level) {
-  if (++search_ == 0) {  // the counter went round: forget marks of old
-    std::fill(rank_mark_.begin(), rank_mark_.end(), 0);
-    std::fill(spread_mark_.begin(), spread_mark_.end(), 0);
-    search_ = 1;
-  }
-  reached_.clear();
+// Visits the ranks that load of the hot rank can get to, nearest first, and fills those below the
+// level on the way. A path that was used stays usable until one of its links has nothing left.
+// True: all ranks that can be reached are in reached_, none of them below the level.
+bool Resplitter::search(int hot_rank, double fill_below) {
+  start_search();
   reach(hot_rank, -1, -1);
   for (size_t i = 0; i < reached_.size(); ++i) {
     for (int32_t from : graph_.rank_links[reached_[i]]) {
@@ -205,30 +202,42 @@ int Resplitter::search(int hot_rank, double level) {
       for (int32_t to = graph_.link_start[at(spread)]; to < graph_.link_start[at(spread) + 1];
            ++to) {
         const int32_t rank = graph_.links[at(to)].rank;
-        if (reach(rank, from, to) && load_[at(rank)] < level) return rank;
+        if (!reach(rank, from, to) || load_[at(rank)] >= fill_below) continue;
+        if (!push_along_path(hot_rank, rank)) return false;
       }
     }
   }
-  return -1;
+  return true;
 }
 
-void Resplitter::push_along_path(int hot_rank, int cold_rank, double level) {
+// False: a link of the path has nothing left, or the hot rank is down at the level.
+bool Resplitter::push_along_path(int hot_rank, int cold_rank) {
   const auto rank_before = [&](int rank) { return graph_.links[at(from_link_[at(rank)])].rank; };
-  const double lack = level - load_[at(cold_rank)];
-  double amount = std::min(load_[at(hot_rank)] - level, lack);
+  double most = load_[at(hot_rank)] - level_;
   for (int rank = cold_rank; rank != hot_rank; rank = rank_before(rank)) {
-    amount = std::min(amount, amount_[at(from_link_[at(rank)])]);
+    most = std::min(most, amount_[at(from_link_[at(rank)])]);
   }
+  const double lack = level_ - load_[at(cold_rank)];
+  const double amount = std::min(most, lack);
   for (int rank = cold_rank; rank != hot_rank; rank = rank_before(rank)) {
     amount_[at(from_link_[at(rank)])] -= amount;
     amount_[at(to_link_[at(rank)])] += amount;
   }
   load_[at(hot_rank)] -= amount;
   // Exactly the level, so that no rounding is left to be filled.
-  load_[at(cold_rank)] = amount == lack ? level : load_[at(cold_rank)] + amount;
+  load_[at(cold_rank)] = amount == lack ? level_ : load_[at(cold_rank)] + amount;
+  return amount < most;
 }
 
-void Resplitter::set_bottleneck() {
+void Resplitter::raise_level(int hot_rank) {
+  search(hot_rank, 0.0);
+  raise_level_to_reached();
+}
+
+// No load can leave the ranks reached: their mean is a level that cannot be avoided. Where rounding
+// hides that it is higher, some progress all the same.
+void Resplitter::raise_level_to_reached() {
+  level_ = std::max(forced_mean(), level_ + tolerance());
   bottleneck_.assign(reached_.begin(), reached_.end());
   std::sort(bottleneck_.begin(), bottleneck_.end());
 }

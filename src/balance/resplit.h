@@ -49,18 +49,20 @@ class Resplitter {
   std::span<const int> bottleneck_ranks() const { return bottleneck_; }
 
  private:
+  double tolerance() const;
   void load_ranks(std::span<const double> expert_load);
-  int balance(double level);
-  int settle(double level);
-  bool settle_step(const ReplicaGraph::Step& step, double level);
-  int settle_cycle(size_t begin, size_t end, double level);
+  int settle();
+  bool settle_step(const ReplicaGraph::Step& step);
+  int settle_cycle(size_t begin, size_t end);
   void finish_cycle(size_t begin, size_t end);
   void start_extra_links();
-  int push_down(double level);
-  int search(int hot_rank, double level);
+  void push_down();
+  void start_search();
+  bool search(int hot_rank, double fill_below);
   bool reach(int32_t rank, int32_t from_link, int32_t to_link);
-  void push_along_path(int hot_rank, int cold_rank, double level);
-  void set_bottleneck();
+  bool push_along_path(int hot_rank, int cold_rank);
+  void raise_level(int hot_rank);
+  void raise_level_to_reached();
   double forced_mean() const;
   void write_shares(std::span<double> shares) const;
 
@@ -70,6 +72,8 @@ class Resplitter {
   std::vector<double> base_load_;    // [R] load of the experts that are on one rank only
   std::vector<double> spread_load_;  // [spread]
   double total_ = 0.0;
+
+  double level_ = 0.0;  // the highest proven bound so far
 
   // The current shares:
   std::vector<double> amount_;  // [links] load of the expert that goes to the rank
