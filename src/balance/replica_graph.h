@@ -13,7 +13,7 @@
 // cycle (replicas laid around a ring of ranks); a component with more is peeled along a spanning
 // tree, its other links keep an equal share, and the result is only a good start.
 //
-// Thread safety: plain value.
+// Thread safety: plain values; one thread at a time per builder.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,15 @@
 
 namespace wideep::balance {
 
-// Lists of integers behind each other: list i is values[start[i] .. start[i + 1]).
-struct IntLists {
-  std::vector<int32_t> start;
-  std::vector<int32_t> values;
-
-  std::span<const int32_t> operator[](int i) const {
-    const auto first = static_cast<size_t>(start[static_cast<size_t>(i)]);
-    const auto last = static_cast<size_t>(start[static_cast<size_t>(i) + 1]);
-    return {values.data() + first, last - first};
-  }
-};
-
 struct ReplicaGraph {
   struct Link {
     int32_t spread;  // index of the spread expert
     int32_t rank;
+  };
+  struct LinkSlot {
+    int32_t slot;
+    int32_t link;
+    double fraction;  // of the link's share: 1 / replicas of the expert on this rank
   };
   struct Step {
     enum Kind : int32_t {
@@ -57,30 +50,74 @@ struct ReplicaGraph {
     int32_t near;  // link of the expert and this rank
     int32_t far;   // link of the expert and the next rank
   };
-  struct LinkSlot {
-    int32_t slot;
-    int32_t link;
-    double fraction;  // of the link's share: 1 / replicas of the expert on this rank
-  };
 
-  int num_ranks = 0;
-  std::vector<int32_t> spread;          // spread experts: expert ids, ascending
-  std::vector<Link> links;              // by spread expert, then by rank
-  std::vector<double> equal;            // [links] the link's part of its expert's replicas
-  std::vector<int32_t> link_start;      // [spread + 1] into links
-  IntLists rank_links;                  // rank → links
-  IntLists rank_experts;                // rank → experts that are nowhere else
+  int num_ranks() const { return static_cast<int>(rank_start.size()) - 1; }
+
+  // Nodes and links. xs_start[i] .. xs_start[i + 1] is the part of xs that belongs to i.
+  std::vector<int32_t> spread;        // spread experts: expert ids
+  std::vector<Link> links;            // by rank
+  std::vector<int32_t> rank_start;    // [R + 1] into links
+  std::vector<int32_t> spread_links;  // by spread expert: its links
+  std::vector<int32_t> spread_start;  // [spread + 1] into spread_links
+  std::vector<int32_t> alone;         // by rank: the experts that are nowhere else
+  std::vector<int32_t> alone_start;   // [R + 1] into alone
+
+  // Shares.
+  std::vector<double> equal;            // [links] replicas here / replicas of the expert
   std::vector<LinkSlot> link_slots;     // the slots of spread experts
   std::vector<double> constant_shares;  // [S] equal shares: final for all other slots
 
-  std::vector<Step> steps;        // peeling
-  std::vector<CycleStep> cycles;  // what is left, one cycle behind the other
-  std::vector<int32_t> cycle_start;
+  // The order.
+  std::vector<Step> steps;           // peeling
+  std::vector<CycleStep> cycles;     // what is left
+  std::vector<int32_t> cycle_start;  // [cycles + 1] into cycles
   std::vector<int32_t> extra_links;  // outside the spanning trees
   bool exact() const { return extra_links.empty(); }
 };
 
-// REQUIRES: check_placement(placement).ok().
-ReplicaGraph make_replica_graph(const Placement& placement);
+// Builds graphs one after the other; for placements of one size it allocates in the first only.
+class ReplicaGraphBuilder {
+ public:
+  // REQUIRES: check_placement(placement).ok().
+  void build(const Placement& placement, ReplicaGraph* graph);
+
+ private:
+  struct Expert {
+    int32_t num_replicas = 0;
+    int32_t first_rank = -1;
+    bool on_many_ranks = false;
+    int32_t spread = -1;     // index, once it has one
+    int32_t last_rank = -1;  // seen by add_slots
+    int32_t last_link = -1;
+  };
+
+  void count_replicas(const Placement& placement);
+  void add_slots(const Placement& placement);
+  void add_slot(int32_t expert, int32_t slot, int32_t rank);
+  void share_links();
+  void list_spread_links();
+
+  int32_t node_of(int32_t spread) const { return graph_->num_ranks() + spread; }
+  bool is_rank(int32_t node) const { return node < graph_->num_ranks(); }
+  template <typename Visit>
+  void for_links(int32_t node, Visit visit) const;
+  int32_t open_link(int32_t node) const;
+  void open_component(int32_t root);
+  void peel();
+  void close(int32_t leaf, int32_t link);
+  void walk_cycle(int32_t first_rank);
+
+  ReplicaGraph* graph_ = nullptr;
+  std::vector<Expert> experts_;
+  std::vector<int32_t> replicas_here_;  // by link
+  std::vector<int32_t> next_;           // by spread expert: where its next link goes
+
+  // Nodes: ranks are 0 .. R − 1, spread expert i is R + i.
+  std::vector<char> seen_;       // by node
+  std::vector<char> in_tree_;    // by link: in the spanning tree of its component
+  std::vector<char> open_;       // by link: not peeled yet
+  std::vector<int32_t> degree_;  // by node: open links
+  std::vector<int32_t> nodes_;   // of a component; then the leaves
+};
 
 }  // namespace wideep::balance

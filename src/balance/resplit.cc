@@ -17,26 +17,31 @@ size_t at(int32_t index) { return static_cast<size_t>(index); }
 
 }  // namespace
 
-Resplitter::Resplitter(const Placement& placement)
-    : graph_(make_replica_graph(placement)),
-      base_load_(at(graph_.num_ranks)),
-      spread_load_(graph_.spread.size()),
-      amount_(graph_.links.size()),
-      left_(graph_.spread.size()),
-      load_(at(graph_.num_ranks)),
-      from_link_(at(graph_.num_ranks)),
-      to_link_(at(graph_.num_ranks)),
-      rank_mark_(at(graph_.num_ranks), 0),
-      spread_mark_(graph_.spread.size(), 0) {
-  reached_.reserve(at(graph_.num_ranks));
-  bottleneck_.reserve(at(graph_.num_ranks));
+Resplitter::Resplitter(const Placement& placement) { reset(placement); }
+
+void Resplitter::reset(const Placement& placement) {
+  builder_.build(placement, &graph_);
+  const size_t num_ranks = at(graph_.num_ranks());
+  base_load_.resize(num_ranks);
+  spread_load_.resize(graph_.spread.size());
+  amount_.resize(graph_.links.size());
+  from_link_.resize(num_ranks);
+  to_link_.resize(num_ranks);
+  rank_mark_.assign(num_ranks, 0);
+  spread_mark_.assign(graph_.spread.size(), 0);
+  search_ = 0;
+  load_.reserve(num_ranks);
+  left_.reserve(graph_.spread.size());
+  reached_.reserve(num_ranks);
+  bottleneck_.reserve(num_ranks);
+  bottleneck_.clear();
 }
 
 double Resplitter::resplit(std::span<const double> expert_load, std::span<double> shares) {
   WIDEEP_CHECK_EQ(shares.size(), graph_.constant_shares.size());
   load_ranks(expert_load);
   bottleneck_.clear();
-  level_ = total_ / graph_.num_ranks;
+  level_ = total_ / graph_.num_ranks();
   if (graph_.exact()) {
     for (int hot_rank = settle(); hot_rank >= 0; hot_rank = settle()) raise_level(hot_rank);
   } else {
@@ -56,12 +61,11 @@ void Resplitter::load_ranks(std::span<const double> expert_load) {
     spread_load_[i] = expert_load[at(graph_.spread[i])];
     total_ += spread_load_[i];
   }
-  const int32_t* expert = graph_.rank_experts.values.data();
   for (size_t rank = 0; rank < base_load_.size(); ++rank) {
-    const int32_t* const end =
-        graph_.rank_experts.values.data() + graph_.rank_experts.start[rank + 1];
     double load = 0.0;
-    for (; expert != end; ++expert) load += expert_load[at(*expert)];
+    for (int32_t i = graph_.alone_start[rank]; i < graph_.alone_start[rank + 1]; ++i) {
+      load += expert_load[at(graph_.alone[at(i)])];
+    }
     base_load_[rank] = load;
     total_ += load;
   }
@@ -162,7 +166,7 @@ void Resplitter::finish_cycle(size_t begin, size_t end) {
 
 // Moves load from ranks above the level to ranks below it; raises the level where that cannot be.
 void Resplitter::push_down() {
-  for (int rank = 0; rank < graph_.num_ranks; ++rank) {
+  for (int rank = 0; rank < graph_.num_ranks(); ++rank) {
     while (load_[at(rank)] > level_ + tolerance()) {
       const bool ended = search(rank, level_);
       if (ended && load_[at(rank)] > level_ + tolerance()) raise_level_to_reached();
@@ -195,12 +199,14 @@ bool Resplitter::search(int hot_rank, double fill_below) {
   start_search();
   reach(hot_rank, -1, -1);
   for (size_t i = 0; i < reached_.size(); ++i) {
-    for (int32_t from : graph_.rank_links[reached_[i]]) {
-      const int32_t spread = graph_.links[at(from)].spread;
-      if (amount_[at(from)] <= 0.0 || spread_mark_[at(spread)] == search_) continue;
-      spread_mark_[at(spread)] = search_;
-      for (int32_t to = graph_.link_start[at(spread)]; to < graph_.link_start[at(spread) + 1];
-           ++to) {
+    const size_t from_rank = at(reached_[i]);
+    for (int32_t from = graph_.rank_start[from_rank]; from < graph_.rank_start[from_rank + 1];
+         ++from) {
+      const size_t spread = at(graph_.links[at(from)].spread);
+      if (amount_[at(from)] <= 0.0 || spread_mark_[spread] == search_) continue;
+      spread_mark_[spread] = search_;
+      for (int32_t k = graph_.spread_start[spread]; k < graph_.spread_start[spread + 1]; ++k) {
+        const int32_t to = graph_.spread_links[at(k)];
         const int32_t rank = graph_.links[at(to)].rank;
         if (!reach(rank, from, to) || load_[at(rank)] >= fill_below) continue;
         if (!push_along_path(hot_rank, rank)) return false;
@@ -247,10 +253,10 @@ double Resplitter::forced_mean() const {
   double forced = 0.0;
   for (int32_t rank : reached_) forced += base_load_[at(rank)];
   for (size_t spread = 0; spread < spread_load_.size(); ++spread) {
-    const auto first = graph_.links.begin() + graph_.link_start[spread];
-    const auto last = graph_.links.begin() + graph_.link_start[spread + 1];
-    const bool inside = std::all_of(first, last, [&](const ReplicaGraph::Link& link) {
-      return rank_mark_[at(link.rank)] == search_;
+    const auto first = graph_.spread_links.begin() + graph_.spread_start[spread];
+    const auto last = graph_.spread_links.begin() + graph_.spread_start[spread + 1];
+    const bool inside = std::all_of(first, last, [&](int32_t link) {
+      return rank_mark_[at(graph_.links[at(link)].rank)] == search_;
     });
     if (inside) forced += spread_load_[spread];
   }

@@ -34,8 +34,12 @@ namespace wideep::balance {
 // Thread safety: one thread at a time. Copies are independent.
 class Resplitter {
  public:
+  Resplitter() = default;  // reset() before use
   // REQUIRES: check_placement(placement).ok().
   explicit Resplitter(const Placement& placement);
+
+  // As new, for another placement; allocates nothing when it has the sizes of an earlier one.
+  void reset(const Placement& placement);
 
   // expert_load: [E], finite and ≥ 0, any unit. Writes shares: [S], ≥ 0, summing to 1 (within
   // 1e-12) over each expert's slots; replicas that share a rank get equal parts, and the replicas
@@ -67,6 +71,7 @@ class Resplitter {
   void write_shares(std::span<double> shares) const;
 
   ReplicaGraph graph_;
+  ReplicaGraphBuilder builder_;
 
   // Set by load_ranks():
   std::vector<double> base_load_;    // [R] load of the experts that are on one rank only

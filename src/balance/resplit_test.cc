@@ -180,6 +180,22 @@ TEST(Resplit, EqualPartsWithoutLoadAndOnOneRank) {
               ElementsAre(0.375, 0.375, 1, 0.25, 0.5, 0.5));
 }
 
+TEST(Resplit, ResetIsAsNew) {
+  std::mt19937 random(8);
+  Resplitter reused;
+  for (int round = 0; round < 300; ++round) {
+    const int ep_size = 1 + static_cast<int>(random() % 8);
+    const int num_experts = 1 + static_cast<int>(random() % static_cast<unsigned>(3 * ep_size));
+    const Placement placement = random_placement(num_experts, ep_size, 3, random);
+    const std::vector<double> load = random_load(num_experts, round % 4, random);
+    reused.reset(placement);
+    ASSERT_THAT(reused.bottleneck_ranks(), IsEmpty());
+    Shares shares(placement.slot_to_expert.size());
+    reused.resplit(load, shares);
+    ASSERT_EQ(shares, resplit(placement, load)) << "round " << round;
+  }
+}
+
 // Any cut gives a bound, so on sizes where not all can be tried, the one returned proves both.
 TEST(Resplit, IsProvenOptimalOnLargePlacements) {
   std::mt19937 random(7);
