@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
+#include <iterator>
 #include <numeric>
 
 #include "balance/packing_bound.h"
@@ -129,8 +128,8 @@ class EqualSplitProof {
     const int per_rank = shape_.slots_per_rank();
     if (static_cast<size_t>(per_rank) != others_ + 1) return false;
     for (double big : candidates_for_big(level)) {
-      for (int j = 1; j < per_rank;
-           j = j < std::min(3, per_rank - 1) ? j + 1 : std::max(j + 1, per_rank - 1)) {
+      // 1, 2, 3 and K − 1 light partners.
+      for (int j = 1; j < per_rank; j = j < 3 ? j + 1 : std::max(j + 1, per_rank - 1)) {
         if (broken({big, (level - big) / (per_rank - j), j, 1, 0})) return true;
       }
     }

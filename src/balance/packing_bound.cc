@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
-#include <numeric>
+#include <utility>
 
 #include "base/check.h"
 
