@@ -2,6 +2,7 @@
 # Language level, warnings, sanitizers and build helpers shared by every target.
 
 set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_C_STANDARD 11)  # the examples that show the C ABI
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
@@ -26,7 +27,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # gcc 12 warns of its own headers: intrinsics (GCC bug 105593), string concatenation (105651).
   add_compile_options(-Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict)
 endif()
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Werror
+                    $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
                     -Wno-missing-field-initializers  # designated initialisers name what differs
                     -ffp-contract=off -fno-math-errno -g1)
 

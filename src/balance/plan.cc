@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/try.h"
@@ -19,6 +20,20 @@ Status check_plan_shape(const PlanShape& shape) {
   if (shape.num_groups < 1 || shape.num_experts % shape.num_groups != 0) {
     return invalid_input(fmt::format("groups: expected a divisor of the {} experts, found {}",
                                      shape.num_experts, shape.num_groups));
+  }
+  return {};
+}
+
+Status check_load(std::span<const double> load, int num_experts) {
+  double sum = 0.0;
+  for (size_t i = 0; i < load.size(); ++i) {
+    sum += load[i];
+    if (load[i] >= 0.0 && std::isfinite(sum)) continue;
+    const auto experts = static_cast<size_t>(num_experts);
+    return invalid_input(
+        fmt::format("load of layer {}, expert {}: expected tokens that are not negative and have a "
+                    "finite sum, found {}",
+                    i / experts, i % experts, load[i]));
   }
   return {};
 }

@@ -37,6 +37,10 @@ struct PlanShape {
 // do not divide the experts.
 Status check_plan_shape(const PlanShape& shape);
 
+// What planners and re-split need of a load [layers, num_experts]: finite tokens, not negative, and
+// with a finite sum. Errors (invalid input) name layer and expert.
+Status check_load(std::span<const double> load, int num_experts);
+
 // The share of its expert's tokens that each slot receives, [S], ≥ 0; the shares of an expert's
 // slots sum to 1.
 using Shares = std::vector<double>;

@@ -83,10 +83,10 @@ class WideepPlanner : public LayerPlanner {
     to->replicas = from.replicas;
   }
 
-  void choose_shares(std::span<const double> load, LayerPlan* plan) const {
-    Resplitter resplitter(plan->placement);
-    resplitter.resplit(load, plan->shares);
-    const bool perfect = resplitter.bottleneck_ranks().empty();
+  void choose_shares(std::span<const double> load, LayerPlan* plan) {
+    resplitter_.reset(plan->placement);
+    resplitter_.resplit(load, plan->shares);
+    const bool perfect = resplitter_.bottleneck_ranks().empty();
     if (!perfect && exact_placement_exists(shape_)) place_exact(load, shape_, plan);
   }
 
@@ -114,6 +114,7 @@ class WideepPlanner : public LayerPlanner {
   Board ring_;
   Board rounds_;
   Board greedy_;
+  Resplitter resplitter_;
 };
 
 }  // namespace
