@@ -118,6 +118,17 @@ TEST_F(CommandSignals, TerminateEndsTheRun) {
   EXPECT_THAT(end.out, HasSubstr("[ended early]"));
 }
 
+// As `timeout` and service managers do it.
+TEST_F(CommandSignals, TerminateOfTheWholeGroup) {
+  Command command(long_run());
+  ASSERT_TRUE(begins_to_print(command)) << command.err();
+  ::kill(-command.pid(), SIGTERM);
+  const CommandEnd end = expect_end_within(command, 2s);
+  EXPECT_EQ(end.exit_code, 130);
+  EXPECT_THAT(end.error_lines(), SizeIs(1)) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("[ended early]"));
+}
+
 // A rank that does not answer any more, as under a debugger: the interrupt still ends the run.
 TEST_F(CommandSignals, InterruptWhileARankHangs) {
   Command command(long_run());

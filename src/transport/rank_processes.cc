@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -51,6 +52,10 @@ sigset_t handled_signals() {
 class SignalQueue {
  public:
   SignalQueue() {
+    // Whoever started us may ignore it, and then the kernel would reap the ranks before we can.
+    struct sigaction child{};
+    child.sa_handler = SIG_DFL;
+    ::sigaction(SIGCHLD, &child, &child_before_);
     const sigset_t set = handled_signals();
     ::sigprocmask(SIG_BLOCK, &set, &before_);
     fd_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -58,6 +63,7 @@ class SignalQueue {
   ~SignalQueue() {
     ::close(fd_);
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+    ::sigaction(SIGCHLD, &child_before_, nullptr);
   }
   int fd() const { return fd_; }
   const sigset_t& mask_before() const { return before_; }
@@ -68,6 +74,7 @@ class SignalQueue {
   }
 
  private:
+  struct sigaction child_before_{};
   sigset_t before_{};
   int fd_ = -1;
 };
@@ -156,7 +163,9 @@ Status Supervisor::fork_one(int index, const GroupOptions& options,
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);  // it died before that took hold
-    ::signal(SIGINT, SIG_IGN);   // a terminal's Ctrl-C reaches every process: the parent decides
+    // A terminal's Ctrl-C, `timeout` and service managers signal every process: the parent decides.
+    ::signal(SIGINT, SIG_IGN);
+    ::signal(SIGTERM, SIG_IGN);
     ::signal(SIGPIPE, SIG_IGN);  // a parent that is gone is an error of send()
     ::sigprocmask(SIG_SETMASK, &signals_.mask_before(), nullptr);
     for (const Rank& earlier : ranks_) {
@@ -227,9 +236,10 @@ void Supervisor::reap() {
 
 void Supervisor::ask_to_stop(int signal) {
   memory_->control().stop_requested.store(1);
-  const auto grace = signal == SIGTERM && !interrupted_ ? kTerminateGrace : kInterruptGrace;
+  const auto grace = signal == SIGTERM ? kTerminateGrace : kInterruptGrace;
   interrupted_ = true;
-  fail_at_ = Clock::now() + grace;
+  // Asking again never prolongs the grace. (`timeout` asks twice.)
+  fail_at_ = std::min(fail_at_.value_or(Clock::time_point::max()), Clock::now() + grace);
 }
 
 void Supervisor::enforce_deadlines() {

@@ -3,15 +3,14 @@
 // Ranks as processes forked from this one, on this machine, without MPI.
 //
 // The parent does no model work: it forks, passes on what the ranks say, and sees to their end.
-//  - SIGINT or SIGTERM: ranks are asked to stop after the current iteration
-//  (control().stop_requested);
-//    those still running after a grace period (0.7 s; 10 s for SIGTERM) are made to fail and then
-//    killed.
-//  - a rank that dies or fails: the others' waits fail with its message at once; any that lingers
-//  for
+//
+//  - SIGINT or SIGTERM to the parent: ranks are asked to stop after the current iteration
+//    (control().stop_requested). Those still running after a grace period (0.7 s; 10 s for SIGTERM)
+//    are made to fail, and then killed. The ranks themselves ignore both signals.
+//  - A rank dies or fails: the others' waits fail with its message at once. Any that lingers for
 //    2 s is killed.
-//  - the parent dies, however: the kernel kills the ranks (PR_SET_PDEATHSIG). Nothing is left
-//  behind.
+//  - The parent dies, however: the kernel kills the ranks (PR_SET_PDEATHSIG). Nothing is left
+//    behind.
 #pragma once
 
 #include <condition_variable>

@@ -242,6 +242,52 @@ TEST(RankProcesses, InterruptEndsDeafRanksWithinASecond) {
   EXPECT_LT(base::wall_ns() - start, 1'500'000'000);
 }
 
+// A nervous user: each further Ctrl-C comes before the grace of the one before is over.
+TEST(RankProcesses, InterruptingAgainDoesNotProlongTheGrace) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const pid_t self = ::getpid();
+    const Status status = run_rank_processes(
+        {.num_ranks = 2, .segment_bytes = 64},
+        [=](Endpoint& endpoint, const MessagePipe&) -> Status {
+          for (;; ::usleep(100'000)) {
+            if (endpoint.rank() == 0) ::kill(self, SIGINT);
+          }
+        },
+        [](int, std::string_view) {});
+    ::_exit(status.exit_code());
+  }
+  const int64_t start = base::wall_ns();
+  int how = 0;
+  bool ended = false;
+  while (!ended && base::wall_ns() - start < 5'000'000'000) {
+    ended = ::waitpid(pid, &how, WNOHANG) == pid;
+    ::usleep(1000);
+  }
+  if (!ended) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, &how, 0);
+  }
+  EXPECT_LT(base::wall_ns() - start, 1'500'000'000);
+  EXPECT_EQ(WIFEXITED(how) ? WEXITSTATUS(how) : -1, 130);
+}
+
+// Whoever starts wideep may leave it a SIGCHLD that is ignored.
+TEST(RankProcesses, EndWhereEndedChildrenAreIgnored) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::signal(SIGCHLD, SIG_IGN);
+    ::alarm(20);  // instead of a test that hangs
+    const Status status = run_rank_processes(
+        {.num_ranks = 2, .segment_bytes = 64},
+        [](Endpoint&, const MessagePipe&) { return Status(); }, [](int, std::string_view) {});
+    ::_exit(status.exit_code());
+  }
+  int how = 0;
+  ::waitpid(pid, &how, 0);
+  EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
+}
+
 // kill −9 of the parent: the ranks go too.
 TEST(RankProcesses, RanksDieWithTheirParent) {
   int ends[2];
