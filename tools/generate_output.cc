@@ -115,16 +115,14 @@ void TextStream::advance() {
 
 void TextStream::end() {
   if (out_ == nullptr) return;
-  for (Waiting& waiting : waiting_) {
-    if (!waiting.ended && !waiting.text.empty()) waiting.text += " [ended early]";
-    waiting.ended = true;
-  }
-  if (line_open_) advance();
   for (; current_ < waiting_.size(); ++current_) {
-    if (waiting_[current_].text.empty()) continue;
-    begin_line();
-    print(waiting_[current_].text + "\n\n");
+    const Waiting& waiting = waiting_[current_];
+    if (!line_open_ && waiting.text.empty() && !waiting.ended) continue;
+    if (!line_open_) begin_line();
+    print(waiting.text + (waiting.ended ? "\n\n" : " [ended early]\n\n"));
+    line_open_ = false;
   }
+  std::fflush(out_);
 }
 
 // ---- afterwards ----

@@ -32,7 +32,7 @@ class TextStream {
   // out: null prints nothing.
   TextStream(const std::vector<std::string>& prompts, std::FILE* out);
   void add(int prompt, const std::string& text, bool last);
-  // Prints what is still waiting, of runs that ended early.
+  // Prints what is still waiting, of runs that ended early, and marks what was cut short.
   void end();
 
  private:
