@@ -177,6 +177,8 @@ TEST_F(CommandSettings, Options) {
       {{"--timeout", "0"}, {"--timeout", "0"}},
       {{"--temperature", "-1"}, {"--temperature", "-1"}},
       {{"--temperature", "nan"}, {"--temperature", "nan"}},
+      {{"--temperature", "1", "--seed", "-1"}, {"--seed", "expected 0 or more", "-1"}},
+      {{"--prompt", "one", "two"}, {"not expected: two"}},
       {{"--temperature", "1", "--top-p", "0"}, {"--top-p", "found 0"}},
       {{"--temperature", "1", "--top-p", "1.5"}, {"--top-p", "found 1.5"}},
       {{"--top-k", "5"}, {"--top-k", "--temperature"}},

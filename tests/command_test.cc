@@ -183,6 +183,18 @@ TEST(Command, PromptsFromAFileFollowThoseFromOptions) {
   EXPECT_THAT(prompts, ElementsAre("The cat", "line one", "Ü\n"));
 }
 
+TEST(Command, APromptIsNeverTakenForAnOptionOrAList) {
+  for (const char* prompt : {"[1, 2, 3]", "--ranks", "a,b", "{}"}) {
+    CommandOptions options = generate(small_model(), {"--json", "--prompt", prompt});
+    const CommandEnd end = run_command(options);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    const json report = json::parse(end.out, nullptr, false);
+    ASSERT_TRUE(report.is_object()) << end.out;
+    ASSERT_EQ(report["results"].size(), 2u);
+    EXPECT_EQ(report["results"][1]["prompt"], prompt);
+  }
+}
+
 TEST(Command, ShardedCheckpointIsTheSameModel) {
   const ModelCopy model;
   json index;

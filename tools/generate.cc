@@ -136,10 +136,16 @@ Status run(const Options& options) {
   return report.ended;
 }
 
+// CLI11 would wrap a negative number around.
+std::string no_sign(const std::string& text) {
+  return text.starts_with('-') ? fmt::format("expected 0 or more, found {}", text) : "";
+}
+
 void add_what_options(CLI::App& command, Options& options) {
   command.add_option("--model", options.engine.model_dir, "Model directory (Hugging Face layout)")
       ->required();
-  command.add_option("--prompt", options.prompts, "A prompt; repeat for several");
+  command.add_option("--prompt", options.prompts, "A prompt; repeat for several")
+      ->allow_extra_args(false);  // else CLI11 would take "[a, b]" for a list of prompts
   command.add_option("--prompts", options.prompts_file,
                      "Prompts, one JSON object a line: {\"prompt\": \"...\"}");
   command.add_option("--max-tokens", options.engine.max_tokens, "Tokens to generate per prompt")
@@ -150,10 +156,10 @@ void add_what_options(CLI::App& command, Options& options) {
   command
       .add_option("--top-k", options.engine.sampling.top_k,
                   "Sample among the k most likely; 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 24));
   command.add_option("--top-p", options.engine.sampling.top_p,
                      "Sample among the most likely that together reach this probability");
-  command.add_option("--seed", options.engine.sampling.seed, "Of sampling");
+  command.add_option("--seed", options.engine.sampling.seed, "Of sampling")->check(no_sign);
 }
 
 void add_how_options(CLI::App& command, Options& options) {
@@ -168,7 +174,7 @@ void add_how_options(CLI::App& command, Options& options) {
   command
       .add_option("--prefill-chunk", options.engine.prefill_chunk,
                   "Most prompt tokens of one request in an iteration; 0: --max-num-tokens")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 20));
   command
       .add_option("--timeout", options.timeout_seconds,
                   "Seconds that a rank waits for another before it gives up")
