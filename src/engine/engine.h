@@ -60,9 +60,6 @@ class Engine {
   // Collective. Errors: a peer failed or did not answer in time, or an observer's.
   Status run();
 
-  // Iterations that have run; the same on all ranks.
-  int64_t num_iterations() const { return iteration_; }
-
  private:
   enum class Next { kContinue, kEnd };
   Result<Next> agree();
@@ -80,7 +77,7 @@ class Engine {
   transport::Endpoint& endpoint_;
   EngineObserver observer_;
 
-  int64_t iteration_ = 0;
+  int64_t iteration_ = 0;  // the same on all ranks
   const Scheduler::Step* current_ = nullptr;
   IterationRecord record_;
   int64_t last_mark_cpu_ns_ = 0;  // busy_cpu_ns at the end of the last recorded layer

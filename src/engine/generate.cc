@@ -14,9 +14,12 @@
 #include "engine/rank_run.h"
 #include "parallel/initial_placement.h"
 #include "tokenizer/stream_decoder.h"
+#include "tokenizer/utf8.h"
 
 namespace wideep::engine {
 namespace {
+
+constexpr int kLabelCharacters = 60;  // of a prompt, in the routing log
 
 // Every request of a batch needs room for at least its next token.
 Status check_batch_size(const parallel::ParallelConfig& config) {
@@ -100,6 +103,15 @@ SchedulerLimits scheduler_limits(const GenerateOptions& options,
 int threads_per_rank(const GenerateOptions& options, int ranks) {
   if (options.threads_per_rank > 0) return options.threads_per_rank;
   return std::max(1, base::read_machine().usable_cores() / ranks);
+}
+
+// The first `count` characters, none of them cut.
+std::string first_characters(std::string_view text, int count) {
+  size_t bytes = 0;
+  for (; count > 0 && bytes < text.size(); --count) {
+    bytes += tokenizer::first_unit(text.substr(bytes)).bytes;
+  }
+  return std::string(text.substr(0, bytes));
 }
 
 double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -222,7 +234,7 @@ class Collector {
     log.wall_ms = report_.wall_seconds * 1e3;
     log.iterations = loads_.log();
     for (size_t i = 0; i < setup_.requests.size(); ++i) {
-      log.requests.push_back(setup_.options.prompts[i].substr(0, 60));
+      log.requests.push_back(first_characters(setup_.options.prompts[i], kLabelCharacters));
       auto& layers = log.request_counts.emplace_back(log.layers.size(),
                                                      std::vector<int64_t>(routing.num_experts));
       for (size_t j = 0; j < request_counts_[i].size(); ++j) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/aligned_bytes.h"
+#include "base/check.h"
 #include "model/kv_layout.h"
 
 namespace wideep::engine {
@@ -15,13 +16,10 @@ class PagePool {
  public:
   PagePool(size_t page_bytes, int max_pages) : page_bytes_(page_bytes), max_pages_(max_pages) {}
 
-  int num_free() const {
-    return max_pages_ - static_cast<int>(memory_.size()) + static_cast<int>(free_.size());
-  }
-
-  // REQUIRES: num_free() >= 1.
+  // REQUIRES: fewer than max_pages are taken.
   std::byte* take() {
     if (free_.empty()) {
+      WIDEEP_CHECK_LT(memory_.size(), static_cast<size_t>(max_pages_));
       memory_.emplace_back(page_bytes_);
       return memory_.back().data();
     }

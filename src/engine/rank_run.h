@@ -18,8 +18,7 @@ struct RunSetup {
   const weights::Checkpoint& checkpoint;
   const balance::ModelPlacement& placement;
   const kernels::Kernels& kernels;
-  model::ModelWeights&
-      weights;  // dense part; each fork writes to its own copy of the scratch memory
+  const model::ModelWeights& weights;  // all but the experts: loaded before the fork, then shared
   std::vector<Request> requests;
   ep::DispatchShape dispatch;
   SchedulerLimits limits;
