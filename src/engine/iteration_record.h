@@ -5,8 +5,8 @@
 // Critical-path time: between two waits a group can only be as fast as its slowest rank. So the
 // time of an iteration on as many cores as there are ranks is
 //
-//   Σ over MoE layers (max over ranks of `other` + max over ranks of `experts`) + max over ranks of
-//   tail
+//   Σ over MoE layers (max over ranks of `other` + max over ranks of `experts`)
+//   + max over ranks of `tail`
 //
 // in thread CPU time, which does not grow when ranks share a core.
 #pragma once
@@ -25,8 +25,8 @@ struct LayerRecord {
                              // shared expert and reduction
   int64_t experts_cpu_ns = 0;  // computing the rows this rank received
   std::vector<int32_t> sent;   // [ep_size] (token, expert) pairs sent to each rank
-  std::vector<int32_t>
-      counts;  // [num_experts] tokens of this rank per expert; empty unless asked for
+  // [num_experts] tokens of this rank per expert; empty unless asked for
+  std::vector<int32_t> counts;
 };
 
 struct IterationRecord {

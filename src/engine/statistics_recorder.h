@@ -51,8 +51,7 @@ class StatisticsRecorder {
   IterationRange range_;
   balance::StatisticsWriter writer_;
   int64_t pending_iteration_ = -1;
-  std::vector<std::pair<int, std::vector<int64_t>>>
-      pending_;  // of pending_iteration_: layer, counts
+  std::vector<std::pair<int, std::vector<int64_t>>> pending_;  // its layers and their counts
   int64_t num_recorded_ = 0;
   bool written_ = false;
 };

@@ -3,20 +3,19 @@
 // Where everything lies in a rank's segment of symmetric memory. No offset is computed anywhere
 // else.
 //
-//   counts     [2][ep_size][num_experts] int32    tokens that each source routes to each expert;
-//   two
-//                                                 sets used in turn
-//   num_rows   [ep_size] int32                    messages each source has dispatched to this rank
-//   messages   [ep_size][max_tokens]              pushed by the sources (rank-major): a token
-//   travels
-//                                                 at most once per destination rank, as
-//                 hidden row      hidden × row dtype
-//                 local slots     [top_k] int32, in top-k order; −1 fills what is not used
-//                                               padded to 16 bytes
-//   results    [ep_size][max_tokens × entries]    pulled by the sources: one row of hidden × row
-//   dtype
-//                                                 per (token, expert), in the order of the messages
-//                                                 and within one in the order of its slots
+//   counts     [2][ep_size][num_experts] int32
+//                  tokens that each source routes to each expert; two sets used in turn
+//   num_rows   [ep_size] int32
+//                  messages that each source has dispatched to this rank
+//   messages   [ep_size][max_tokens]
+//                  pushed by the sources (rank-major): a token travels at most once per destination
+//                  rank, as
+//                    hidden row    hidden × row dtype
+//                    local slots   [top_k] int32, in top-k order; −1 fills what is not used
+//                    padding       to 16 bytes
+//   results    [ep_size][max_tokens × entries]
+//                  pulled by the sources: one row of hidden × row dtype per (token, expert), in the
+//                  order of the messages and within one in the order of its slots
 //
 // entries = min(top_k, slots_per_rank): the most slots of one rank that one token can need.
 #pragma once
@@ -43,7 +42,6 @@ class BufferLayout {
   explicit BufferLayout(const DispatchShape& shape);
 
   const DispatchShape& shape() const { return shape_; }
-  int max_entries() const { return max_entries_; }
   size_t row_bytes() const { return row_bytes_; }
   size_t segment_bytes() const { return segment_bytes_; }
 

@@ -4,19 +4,19 @@
 //
 //   prepare    every rank tells every rank how many of its tokens each expert gets
 //   dispatch   every rank pushes its token rows to the ranks of their slots
-//   (experts)  every rank computes, for each received row and slot, one result row in its own
-//   segment combine    every rank pulls the result rows of its tokens, in top-k order
+//   (experts)  every rank computes one result row per received row and slot, in its own segment
+//   combine    every rank pulls the result rows of its tokens, in top-k order
 //
-// All four are collective: a rank without tokens takes part with zero rows. Sizes are decided by
-// the data. A buffer is written again only after its readers are known to be done:
-//  - messages to rank d for call n + 1 are pushed after d's combine flag of call n, which d raises
-//  when
-//    it has computed (read) all its messages;
+// Prepare, dispatch and combine are collective: a rank without tokens takes part with zero rows.
+// Sizes are decided by the data. A buffer is written again only after its readers are known to be
+// done:
+//
+//  - Messages to rank d for call n + 1 are pushed after d's combine flag of call n, which d raises
+//    when it has computed (read) all its messages.
 //  - d's results of call n + 1 are written after every source's dispatch flag of n + 1, which a
-//  source
-//    raises when it has pulled its results of n;
-//  - counts alternate between two sets, for a rank may prepare n + 1 while a slower one still reads
-//  n.
+//    source raises when it has pulled its results of n.
+//  - Counts alternate between two sets, for a rank may prepare n + 1 while a slower one still reads
+//    those of n.
 //
 // Thread safety: one thread per rank calls; the views may be used by many.
 #pragma once

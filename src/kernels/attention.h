@@ -4,8 +4,8 @@
 // multi-head latent attention in its absorbed form (one shared key head whose value is the first
 // value_dim elements of the key: pass value_pages = key_pages).
 //
-//   out[h] = Σ_p softmax_p(scale · q[h] · key[p][g]) · value[p][g],   g = h / (num_heads /
-//   num_kv_heads)
+//   out[h] = Σ_p softmax_p(scale · q[h] · key[p][g]) · value[p][g]
+//   g      = h / (num_heads / num_kv_heads)
 //
 // Order: pages of kPageTokens absolute positions, each folded into a running (max, sum, output)
 // triple as in online softmax (arXiv:1805.02867). The result depends on the token's own query, its

@@ -3,12 +3,11 @@
 // What one page of the KV cache holds: kPageTokens consecutive positions of one sequence, for all
 // layers.
 //
-//   page:    [num_layers] layers
-//   layer:   keys   [kPageTokens, key_row]      key_row   = num_kv_heads × head_dim, or for MLA
-//                                                           kv_lora_rank + qk_rope_head_dim
-//            values [kPageTokens, value_row]    value_row = num_kv_heads × head_dim; none for MLA,
-//            whose
-//                                                           values are the first part of the keys
+//   page     [num_layers] layers
+//   layer    keys   [kPageTokens, key_row], then values [kPageTokens, value_row]
+//
+//   key_row    num_kv_heads × head_dim; for MLA kv_lora_rank + qk_rope_head_dim
+//   value_row  num_kv_heads × head_dim; for MLA none: its values are the first part of the keys
 #pragma once
 
 #include <cstddef>

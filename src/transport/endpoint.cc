@@ -71,7 +71,6 @@ Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& 
     }
   }
   if (!arrived) status = sleep_until(flag, peer, value, awaited);
-  waited_ns_ += base::wall_ns() - start_ns;
   waited_cpu_ns_ += base::thread_cpu_ns() - start_cpu_ns;
   return status;
 }

@@ -37,8 +37,6 @@ class Endpoint {
   int num_ranks() const { return memory_->num_ranks(); }
   SharedMemory& memory() const { return *memory_; }
   std::byte* segment(int rank) const { return memory_->segment(rank); }
-  // How long a wait spins before it sleeps; none when ranks outnumber cores.
-  void set_spin(std::chrono::nanoseconds spin) { spin_ = spin; }
 
   // Raises my flag of `channel` at `peer` to `value`: everything I wrote before is visible to
   // whoever sees it. REQUIRES: value is later than every earlier one on this flag.
@@ -52,8 +50,7 @@ class Endpoint {
   // Gives every rank the words of all ranks: collective, once per iteration. words is [num_ranks].
   Status agree(uint64_t word, const Awaited& awaited, std::vector<uint64_t>* words);
 
-  // Time this rank has spent in waits, and the processor time of those waits.
-  int64_t waited_ns() const { return waited_ns_; }
+  // The processor time that this rank has spent in waits.
   int64_t waited_cpu_ns() const { return waited_cpu_ns_; }
 
  private:
@@ -63,9 +60,8 @@ class Endpoint {
   std::shared_ptr<SharedMemory> memory_;
   int rank_;
   std::chrono::milliseconds timeout_;
-  std::chrono::nanoseconds spin_{20'000};
+  std::chrono::nanoseconds spin_{20'000};  // before a wait sleeps; 0 when ranks outnumber cores
   uint32_t agreements_ = 0;
-  int64_t waited_ns_ = 0;
   int64_t waited_cpu_ns_ = 0;
 };
 

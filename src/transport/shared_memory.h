@@ -56,7 +56,6 @@ class SharedMemory {
 
   int num_ranks() const { return num_ranks_; }
   size_t segment_bytes() const { return segment_bytes_; }
-  size_t total_bytes() const { return total_bytes_; }
 
   std::byte* segment(int rank) const;  // page aligned
   Flag& flag(Channel channel, int from, int to) const;
