@@ -48,7 +48,12 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(int num_ranks, size_t
   memory->flags_offset_ = memory->words_offset_ + round_to_page(ranks * 2 * sizeof(uint64_t));
   memory->segments_offset_ =
       memory->flags_offset_ + round_to_page(kNumChannels * ranks * ranks * sizeof(Flag));
-  memory->total_bytes_ = memory->segments_offset_ + ranks * memory->segment_bytes_;
+  if (__builtin_mul_overflow(ranks, memory->segment_bytes_, &memory->total_bytes_) ||
+      __builtin_add_overflow(memory->total_bytes_, memory->segments_offset_,
+                             &memory->total_bytes_)) {
+    return failed(fmt::format("shared memory: cannot map {} segments of {} bytes", ranks,
+                              memory->segment_bytes_));
+  }
   auto base = map_anonymous_file(memory->total_bytes_);
   if (!base.ok()) return base.status();
   memory->base_ = *base;
