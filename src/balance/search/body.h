@@ -336,9 +336,10 @@ WIDEEP_INLINE bool swap_between(Board& board, int hot, int cold, float least_gap
 }
 
 // The hottest rank with the coldest, the second with the second, ... Returns how many swapped.
-inline int swap_in_pairs(Board& board, float limit, float least_gap, bool* hottest_cooled) {
+inline int swap_in_pairs(Board& board, float limit, float least_gap, int max_swaps,
+                         bool* hottest_cooled) {
   int swaps = 0;
-  for (int i = 0; i < board.num_ranks / 2; ++i) {
+  for (int i = 0; i < board.num_ranks / 2 && swaps < max_swaps; ++i) {
     const int hot = board.rank_at(board.num_ranks - 1 - i);
     if (board.rank_load[static_cast<size_t>(hot)] <= limit) break;
     swaps += swap_between(board, hot, board.rank_at(i), least_gap, 0.02f);
@@ -358,12 +359,15 @@ inline bool swap_hottest_with_any(Board& board) {
 inline float improve(Board& board, const Goal& goal) {
   const float mean = board.mean_rank_load();
   const float limit = mean * (1.0f + goal.tolerance), least_gap = 0.5f * goal.tolerance * mean;
-  for (int round = 0; round < goal.max_rounds; ++round) {
+  int swaps_left = goal.max_swaps;
+  for (int round = 0; round < goal.max_rounds && swaps_left > 0; ++round) {
     sort_ranks(board);
     if (board.rank_load[static_cast<size_t>(board.rank_at(board.num_ranks - 1))] <= limit) break;
     bool hottest_cooled = false;
-    const int swaps = swap_in_pairs(board, limit, least_gap, &hottest_cooled);
-    if (!hottest_cooled && !swap_hottest_with_any(board) && swaps == 0) break;
+    int swaps = swap_in_pairs(board, limit, least_gap, swaps_left, &hottest_cooled);
+    if (!hottest_cooled && swaps < swaps_left) swaps += swap_hottest_with_any(board);
+    if (swaps == 0) break;
+    swaps_left -= swaps;
   }
   return board.max_rank_load() / mean - 1.0f;
 }

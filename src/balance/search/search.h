@@ -6,6 +6,7 @@
 // Thread safety: pure functions of the board.
 #pragma once
 
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace wideep::balance::search {
 struct Goal {
   float tolerance = 1e-3f;  // stop at this imbalance ratio
   int max_rounds = 50;      // of swaps; a round pairs each rank with one other
+  int max_swaps = std::numeric_limits<int>::max();
 };
 
 struct Search {
@@ -28,8 +30,8 @@ struct Search {
   // Every replica not yet on the board to the ranks, heaviest first, in rounds: the next num_ranks
   // of them one each, the heaviest to the lightest rank. Needs num_slots = slots in all.
   void (*fill)(Board& board);
-  // Swaps pairs of slots between hot and cold ranks until the goal is met or nothing helps.
-  // Returns the imbalance ratio.
+  // Swaps pairs of slots between hot and cold ranks until the goal is met, a limit is reached
+  // or nothing helps. Returns the imbalance ratio.
   float (*improve)(Board& board, const Goal& goal);
 };
 

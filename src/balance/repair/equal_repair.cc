@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/repair/equal_repair.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "balance/moves.h"
+
+namespace wideep::balance {
+namespace {
+
+// A step that gains less is not worth its moves.
+constexpr float kLeastGain = 1e-5f;
+constexpr int kMaxRounds = 100;
+
+size_t at(int i) { return static_cast<size_t>(i); }
+
+}  // namespace
+
+EqualRepair::EqualRepair(int num_experts, int num_ranks, int slots_per_rank)
+    : board_(num_experts, num_ranks, slots_per_rank), search_(search::best_search()) {}
+
+void EqualRepair::run(std::span<const double> load, const Placement& from, double tolerance,
+                      int max_moves, Placement* to) {
+  goal_ = {static_cast<float>(tolerance), kMaxRounds, 0};
+  best_ = from;
+  trial_ = from;
+  board_.set_load(load);
+  fill_board(best_);
+  best_imbalance_ = imbalance();
+  bool helps = max_moves > 0;
+  while (helps && best_imbalance_ > goal_.tolerance) {
+    const int budget = max_moves - count_moves(from, best_);
+    helps = swap(budget) || add_replica(budget);
+  }
+  *to = best_;
+}
+
+// Both need the best placement on the board, and leave it there.
+bool EqualRepair::swap(int budget) {
+  goal_.max_swaps = budget / 2;
+  search_.improve(board_, goal_);
+  read_board(&trial_);
+  return keep_if_better();
+}
+
+bool EqualRepair::add_replica(int budget) {
+  if (budget < 1) return false;
+  const int32_t expert = heaviest_expert(hottest_rank());
+  const int slot = slot_to_spare(expert);
+  if (slot < 0) return false;
+  trial_ = best_;
+  trial_.slot_to_expert[at(slot)] = expert;
+  fill_board(trial_);
+  goal_.max_swaps = (budget - 1) / 2;
+  search_.improve(board_, goal_);
+  read_board(&trial_);
+  return keep_if_better();
+}
+
+bool EqualRepair::keep_if_better() {
+  const float reached = imbalance();
+  if (reached < best_imbalance_ - kLeastGain) {
+    std::swap(best_, trial_);
+    best_imbalance_ = reached;
+    return true;
+  }
+  fill_board(best_);
+  return false;
+}
+
+void EqualRepair::fill_board(const Placement& placement) {
+  std::fill(board_.replicas.begin(), board_.replicas.end(), 0);
+  for (int32_t expert : placement.slot_to_expert) ++board_.replicas[at(expert)];
+  board_.clear_slots();
+  int slot = 0;
+  for (int rank = 0; rank < placement.ep_size; ++rank) {
+    for (int i = 0; i < placement.slots_per_rank(); ++i, ++slot) {
+      board_.put(rank, placement.slot_to_expert[at(slot)]);
+    }
+  }
+}
+
+void EqualRepair::read_board(Placement* placement) const {
+  auto to = placement->slot_to_expert.begin();
+  for (int rank = 0; rank < board_.num_ranks; ++rank) {
+    to = std::copy_n(board_.experts_of(rank), board_.slots_per_rank, to);
+  }
+}
+
+float EqualRepair::imbalance() const {
+  return board_.max_rank_load() / board_.mean_rank_load() - 1.0f;
+}
+
+int EqualRepair::hottest_rank() const {
+  const auto first = board_.rank_load.begin();
+  return static_cast<int>(std::max_element(first, first + board_.num_ranks) - first);
+}
+
+int32_t EqualRepair::heaviest_expert(int rank) const {
+  const int32_t* experts = board_.experts_of(rank);
+  const auto part = [&](int32_t e) {
+    return board_.load[at(e)] / static_cast<float>(board_.replicas[at(e)]);
+  };
+  return *std::max_element(experts, experts + board_.slots_per_rank,
+                           [&](int32_t a, int32_t b) { return part(a) < part(b); });
+}
+
+// The slot whose expert's other replicas stay lightest without it, on a rank without `expert`;
+// −1: none.
+int EqualRepair::slot_to_spare(int32_t expert) const {
+  int best = -1;
+  float least = std::numeric_limits<float>::infinity();
+  for (int slot = 0; slot < best_.num_slots(); ++slot) {
+    const int32_t other = best_.slot_to_expert[at(slot)];
+    const int32_t replicas = board_.replicas[at(other)];
+    if (replicas < 2 || other == expert) continue;
+    const float part = board_.load[at(other)] / static_cast<float>(replicas - 1);
+    if (part >= least || board_.holds(best_.rank_of_slot(slot), expert)) continue;
+    least = part;
+    best = slot;
+  }
+  return best;
+}
+
+}  // namespace wideep::balance

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Repair for engines that split an expert's load equally among its replicas.
+//
+// The placement is put on the planner's board (search/board.h) as it is, and its ranks above the
+// tolerance swap with cold ones: two moves for each. Where swaps end above the tolerance, the
+// replica counts no longer fit the load: a slot of an expert that can spare it becomes a replica of
+// the heaviest on the hottest rank (one move), and the swaps go on.
+//
+// Thread safety: none. Deterministic. Allocates on the first run only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "balance/placement.h"
+#include "balance/search/search.h"
+
+namespace wideep::balance {
+
+class EqualRepair {
+ public:
+  EqualRepair(int num_experts, int num_ranks, int slots_per_rank);
+
+  // Writes a placement within max_moves of `from` whose maximum rank load is lower, or `from`.
+  // Loads are float32 here: within 1e-5 of the tolerance it may stop early or late.
+  void run(std::span<const double> load, const Placement& from, double tolerance, int max_moves,
+           Placement* to);
+
+ private:
+  bool swap(int budget);
+  bool add_replica(int budget);
+  bool keep_if_better();
+  void fill_board(const Placement& placement);
+  void read_board(Placement* placement) const;
+  float imbalance() const;
+  int hottest_rank() const;
+  int32_t heaviest_expert(int rank) const;
+  int slot_to_spare(int32_t expert) const;
+
+  search::Board board_;
+  const search::Search& search_;
+  search::Goal goal_;
+
+  Placement best_;
+  float best_imbalance_ = 0.0f;
+  Placement trial_;
+};
+
+}  // namespace wideep::balance

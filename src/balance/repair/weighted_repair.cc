@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/repair/weighted_repair.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "balance/moves.h"
+
+namespace wideep::balance {
+namespace {
+
+constexpr int kHalvings = 6;
+constexpr double kSlack = 1e-9;  // of a level: two that differ by less are the same
+
+}  // namespace
+
+WeightedRepair::WeightedRepair(int num_experts, int num_ranks, int slots_per_rank)
+    : flow_(num_experts, num_ranks, slots_per_rank), search_(num_ranks, slots_per_rank) {}
+
+void WeightedRepair::run(std::span<const double> load, const Placement& from, double from_level,
+                         double level, int max_moves, LayerPlan* to) {
+  load_ = load;
+  from_ = &from;
+  max_moves_ = max_moves;
+  best_.placement = from;
+  best_.shares.resize(from.slot_to_expert.size());
+  trial_ = best_;
+  best_level_ = from_level;
+  best_moves_ = 0;
+  if (!try_level(level)) halve(level);
+  if (best_moves_ > 0) *to = best_;
+}
+
+// False: not reached, though what was may still be the best so far.
+bool WeightedRepair::try_level(double level) {
+  flow_.assign(from_->slot_to_expert, load_);
+  const bool reached = search_.lower(flow_, level, max_moves_);
+  std::copy(flow_.slot_to_expert().begin(), flow_.slot_to_expert().end(),
+            trial_.placement.slot_to_expert.begin());
+  resplitter_.reset(trial_.placement);
+  const double trial_level = resplitter_.resplit(load_, trial_.shares);
+  const int moves = count_moves(*from_, trial_.placement);
+  const bool lower = trial_level < best_level_ * (1.0 - kSlack);
+  const bool as_low = trial_level <= best_level_ * (1.0 + kSlack);
+  if (lower || (as_low && moves < best_moves_)) {
+    std::swap(trial_, best_);
+    best_level_ = trial_level;
+    best_moves_ = moves;
+  }
+  return reached;
+}
+
+// The last trial asks for no more than what was reached: often with fewer moves.
+void WeightedRepair::halve(double low) {
+  for (int i = 0; i < kHalvings && low < best_level_ * (1.0 - kSlack); ++i) {
+    const double middle = 0.5 * (low + best_level_);
+    if (!try_level(middle)) low = middle;
+  }
+  if (best_moves_ > 0) try_level(best_level_);
+}
+
+}  // namespace wideep::balance

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Repair for engines that split by shares: the fewest moves after which some shares keep every rank
+// at or below a level. CutSearch looks for them; this chooses the level.
+//
+// The level asked for is tried first. Where the moves allowed, or any moves, do not get there, the
+// lowest level between it and that of the old placement is looked for by halving: a lower maximum
+// is always an improvement, and moves that do not lower it are not made.
+//
+// Thread safety: none. Deterministic.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "balance/planner.h"
+#include "balance/repair/cut_search.h"
+#include "balance/repair/share_flow.h"
+#include "balance/resplit.h"
+
+namespace wideep::balance {
+
+class WeightedRepair {
+ public:
+  WeightedRepair(int num_experts, int num_ranks, int slots_per_rank);
+
+  // from_level: the maximum rank load of the best shares for `from`; level: the one to reach, less.
+  // If it gets below from_level, writes a placement within max_moves of `from` and its best shares.
+  void run(std::span<const double> load, const Placement& from, double from_level, double level,
+           int max_moves, LayerPlan* to);
+
+ private:
+  bool try_level(double level);
+  void halve(double low);
+
+  ShareFlow flow_;
+  CutSearch search_;
+  Resplitter resplitter_;
+
+  // Of the present run:
+  std::span<const double> load_;
+  const Placement* from_ = nullptr;
+  int max_moves_ = 0;
+  LayerPlan trial_;
+  LayerPlan best_;
+  double best_level_ = 0.0;
+  int best_moves_ = 0;
+};
+
+}  // namespace wideep::balance
