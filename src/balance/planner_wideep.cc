@@ -30,7 +30,8 @@ class WideepPlanner : public LayerPlanner {
         search_(search::best_search()),
         ring_(shape.num_experts, shape.ep_size, shape.slots_per_rank()),
         rounds_(ring_),
-        greedy_(ring_) {}
+        greedy_(ring_),
+        pairs_(ring_) {}
 
   void plan(std::span<const double> load, LayerPlan* plan) override {
     WIDEEP_CHECK_EQ(load.size(), static_cast<size_t>(shape_.num_experts));
@@ -65,6 +66,7 @@ class WideepPlanner : public LayerPlanner {
   }
 
   float layout_in_rounds() {
+    if (shape_.slots_per_rank() == 2) search_.choose_pairs(rounds_, pairs_);
     rounds_.clear_slots();
     search_.fill(rounds_);
     search::separate_replicas(rounds_);
@@ -114,6 +116,7 @@ class WideepPlanner : public LayerPlanner {
   Board ring_;
   Board rounds_;
   Board greedy_;
+  search::PairSearch pairs_;
   Resplitter resplitter_;
 };
 

@@ -6,7 +6,8 @@
 // 2. The replicated experts on a ring of ranks (search/ring.h), so that shares alone can follow
 //    the load later; only where that costs balance they are placed like the others.
 // 3. The other experts in rounds, heaviest to the lightest rank.
-// 4. Swaps between hot and cold ranks.
+// 4. Swaps between hot and cold ranks. With two slots per rank, first a search over the replica
+//    counts (search/pairs.h).
 // 5. Weighted split: the best shares for that placement; where they are not perfect and the shape
 //    allows it, the exact placement (placement_exact.h) instead.
 // Where that misses the tolerance, two other starts without a ring are improved too, one of them

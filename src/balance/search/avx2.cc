@@ -12,6 +12,8 @@
 namespace wideep::balance::search {
 namespace {
 #include "balance/search/body.h"
+//
+#include "balance/search/pairs_body.h"
 }  // namespace
 }  // namespace wideep::balance::search
 
@@ -28,7 +30,8 @@ const Search* avx2_search() {
                                     .supported = [] { return __builtin_cpu_supports("avx2") != 0; },
                                     .replicate = replicate,
                                     .fill = fill,
-                                    .improve = improve};
+                                    .improve = improve,
+                                    .choose_pairs = choose_pairs};
   return &kTable;
 }
 

@@ -14,6 +14,8 @@
 namespace wideep::balance::search {
 namespace {
 #include "balance/search/body.h"
+//
+#include "balance/search/pairs_body.h"
 }  // namespace
 }  // namespace wideep::balance::search
 
@@ -36,7 +38,8 @@ const Search* avx512_search() {
                                         },
                                     .replicate = replicate,
                                     .fill = fill,
-                                    .improve = improve};
+                                    .improve = improve,
+                                    .choose_pairs = choose_pairs};
   return &kTable;
 }
 

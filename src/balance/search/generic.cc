@@ -4,6 +4,8 @@
 namespace wideep::balance::search {
 namespace {
 #include "balance/search/body.h"
+//
+#include "balance/search/pairs_body.h"
 }  // namespace
 
 const Search* generic_search() {
@@ -11,7 +13,8 @@ const Search* generic_search() {
                                     .supported = [] { return true; },
                                     .replicate = replicate,
                                     .fill = fill,
-                                    .improve = improve};
+                                    .improve = improve,
+                                    .choose_pairs = choose_pairs};
   return &kTable;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "balance/search/board.h"
+#include "balance/search/pairs.h"
 
 namespace wideep::balance::search {
 
@@ -33,6 +34,9 @@ struct Search {
   // Swaps pairs of slots between hot and cold ranks until the goal is met, a limit is reached
   // or nothing helps. Returns the imbalance ratio.
   float (*improve)(Board& board, const Goal& goal);
+  // For two slots per rank: starts from the replica counts and changes them so that the fold
+  // (which fill() then makes) is more even. Keeps their sum.
+  void (*choose_pairs)(Board& board, PairSearch& pairs);
 };
 
 // Best first. The last one runs everywhere.

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/search/pairs.h"
+
+namespace wideep::balance::search {
+
+PairSearch::PairSearch(const Board& board) : surplus(kGrid, 0) {
+  const auto experts = static_cast<size_t>(board.num_experts);
+  const auto most = static_cast<size_t>(board.num_ranks) + 2;
+  step_at.reserve(experts * most);
+  step_by.reserve(experts * most);
+  by_load.resize(experts);
+  counts.resize(experts);
+  generous.reserve(4 * experts);
+  replicas.reserve(static_cast<size_t>(board.num_ranks * board.slots_per_rank));
+}
+
+}  // namespace wideep::balance::search
