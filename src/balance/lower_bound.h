@@ -20,9 +20,9 @@
 //            crowding  φ = [v ≥ θ], c = m, where (m + 1)·θ + light(K − m − 1) > L: no m + 1 such
 //                      replicas fit a rank.
 //            pairing   φ = j·[v ≥ θ] − [v ≤ (L − θ) / (K − j)], c = 0, where two replicas ≥ θ do
-//            not
-//                      fit a rank: with fewer than j replicas that small, the other K − j would
-//                      weigh more than L − θ. For K = 2: each heavy replica needs a light partner.
+//                      not fit a rank: with fewer than j replicas that small, the other K − j
+//                      would weigh more than L − θ. For K = 2: each heavy replica needs a light
+//                      partner.
 //   X = 0    packing_bound.
 //
 // Weighted split. 0 when X ≥ R − 1: then every load can be balanced perfectly. Else:
