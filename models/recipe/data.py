@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Token streams per domain: made once from the text, read in order, resumable by position."""
 
 import json

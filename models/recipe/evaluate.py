@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures an exported model on held-out text: bits per byte, expert shares per domain, and greedy continuations."""
 
 import argparse

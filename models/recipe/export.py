@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes a checkpoint of train.py as a Hugging Face model folder (deepseek_v3, bfloat16)."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns the files of a package into plain text. Every extractor maps bytes to a list of documents."""
 
 import gettext

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Downloads the packages of sources.py and writes text/<domain>.<train|heldout>.jsonl. Needs apt (Debian 12).
 
 One line per document: {"source": package, "text": ...}. A document is held out when a hash of its origin says so; the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A compact DeepSeek-V3: multi-head latent attention, sigmoid router with group-limited top-k, one multi-token-prediction layer.
 
 Module names are those of the Hugging Face checkpoint; only the routed experts are stacked here (export.py splits them).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Muon for the matrices, AdamW for the rest. All state is allocated at once, so that processes can share it."""
 
 import torch

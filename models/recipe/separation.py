@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps the domains apart in the routers: where two domains use the experts of a layer too much alike, their shares are
 pushed apart.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the text is made of: Debian packages by domain, which files of each, and under which licence.
 
 A row is (package, regular expression on the path inside the package, extractor of extract.py, licence).

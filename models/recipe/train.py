@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains the reference model from nothing: data, tokenizer, tokens, weights. Run it again to resume.
 
 The learning rate warms up, stays, and falls to zero between --decay-at and --stop-at (clock times of today). The

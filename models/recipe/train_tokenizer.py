@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains the byte-level BPE tokenizer, with the structure of DeepSeek-V3's tokenizer.json, on equal shares of every domain."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arithmetic word problems with worked answers, made from templates with a fixed seed.
 
 Every answer is computed, never typed, so it is right. Format as in the GSM8K lines of fetch_data.py:
