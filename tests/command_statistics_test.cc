@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -24,6 +25,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using namespace std::chrono_literals;
 
 std::vector<int64_t> counts(const formats::SafetensorsFile& file, const std::string& name) {
@@ -81,6 +83,7 @@ class CommandStatistics : public ::testing::Test {
     EXPECT_THAT(end.error_lines()[0], HasSubstr(why));
   }
 
+  std::unique_ptr<Command> start_long_run(const ModelCopy& model);
   void expect_written_after(int signal);
 
   base::ScratchDirectory directory_;
@@ -180,18 +183,24 @@ TEST_F(CommandStatistics, FullDisk) {
   EXPECT_TRUE(std::filesystem::is_empty(path_));
 }
 
-void CommandStatistics::expect_written_after(int signal) {
-  const ModelCopy model;
+// Far from its end, and inside the range "3-1000000".
+std::unique_ptr<Command> CommandStatistics::start_long_run(const ModelCopy& model) {
   model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
   CommandOptions options = recording("3-1000000", {"--max-tokens", "100000"});
   options.arguments[2] = model.path();
-  Command command(options);
-  ASSERT_TRUE(wait_until([&] { return command.out().size() > 60; }, 10s * kSlowdown))
-      << command.err();
-  command.send(signal);
-  const CommandEnd end = command.wait();
+  auto command = std::make_unique<Command>(options);
+  EXPECT_TRUE(wait_until([&] { return command->out().size() > 60; }, 10s * kSlowdown))
+      << command->err();
+  return command;
+}
+
+void CommandStatistics::expect_written_after(int signal) {
+  const ModelCopy model;
+  const auto command = start_long_run(model);
+  command->send(signal);
+  const CommandEnd end = command->wait();
   EXPECT_EQ(end.exit_code, 130) << end.err;
-  EXPECT_THAT(command.ranks(), IsEmpty());
+  EXPECT_THAT(command->ranks(), IsEmpty());
   const json read = report();
   EXPECT_EQ(read["iter_start"], 3);
   EXPECT_GT(read["iter_stop"], 10);
@@ -200,6 +209,19 @@ void CommandStatistics::expect_written_after(int signal) {
 
 TEST_F(CommandStatistics, AreWrittenWhenInterrupted) { expect_written_after(SIGINT); }
 TEST_F(CommandStatistics, AreWrittenWhenTerminated) { expect_written_after(SIGTERM); }
+
+// The others' files look like those of a run with fewer ranks.
+TEST_F(CommandStatistics, ARankThatDiedIsSaid) {
+  const ModelCopy model;
+  const auto command = start_long_run(model);
+  ASSERT_THAT(command->ranks(), SizeIs(4));
+  ::kill(command->ranks()[3], SIGKILL);
+  const CommandEnd end = command->wait();
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.err, HasSubstr("a file of each of the 4 ranks"));
+  EXPECT_TRUE(std::filesystem::exists(path_ + "/rank0.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(path_ + "/rank3.safetensors"));
+}
 
 }  // namespace
 }  // namespace wideep::tests

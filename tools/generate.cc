@@ -104,6 +104,16 @@ void warn_of_missing_iterations(const engine::StatisticsRequest& request, int64_
             ran, recorded);
 }
 
+// Readers take the number of files for the number of ranks.
+void warn_of_missing_ranks(const engine::GenerateOptions& options,
+                           const engine::GenerateReport& report) {
+  if (report.ended.ok() || report.ended.code() == StatusCode::kInterrupted) return;
+  log::warn(
+      "expert statistics in {}: a rank that died has written none; use them only if there is a "
+      "file of each of the {} ranks",
+      options.statistics->directory, options.parallel.sizes.moe_ep);
+}
+
 Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const engine::GenerateOptions engine_options_, engine_options(options));
   LoadingLine loading;
@@ -130,6 +140,7 @@ Status run(const Options& options) {
   if (engine_options_.statistics && report.ended.ok()) {
     warn_of_missing_iterations(*engine_options_.statistics, report.load.num_iterations);
   }
+  if (engine_options_.statistics) warn_of_missing_ranks(engine_options_, report);
   if (report.routing_log) {
     WIDEEP_TRY(balance::write_routing_log(options.routing_log, *report.routing_log));
   }

@@ -40,6 +40,7 @@ class Reporter {
     if (recorder_) {
       const Status written = recorder_->finish(run.ok());
       if (run.ok()) WIDEEP_TRY(written);
+      if (!written.ok()) log::warn("{}", written.message());  // the run's failure is the error
     }
     for (const auto& [index, counts] : request_counts_) {
       WireWriter writer;
