@@ -52,7 +52,8 @@ class Repairer {
   // placement and shares: within max_moves; replicas that stay keep their slots; no rank gets a
   // second replica of an expert. `to` may be `&from`.
   //
-  // Deterministic. Depends on the arguments only; allocates on the first call only.
+  // Deterministic. Depends on the arguments only. Allocates on the first call, and later only for a
+  // placement with more links between ranks than any before (replica_graph.h).
   virtual RepairReport repair(std::span<const double> load, const LayerPlan& from,
                               LayerPlan* to) = 0;
 };

@@ -22,18 +22,28 @@ EqualRepair::EqualRepair(int num_experts, int num_ranks, int slots_per_rank)
 
 void EqualRepair::run(std::span<const double> load, const Placement& from, double tolerance,
                       int max_moves, Placement* to) {
-  goal_ = {static_cast<float>(tolerance), kMaxRounds, 0};
+  board_.set_load(load);
+  approach(from, static_cast<float>(tolerance), max_moves);
+  *to = best_;
+  const float reached = best_imbalance_;
+  if (reached <= static_cast<float>(tolerance)) return;
+  const int moves = count_moves(from, best_);
+  approach(from, reached, max_moves);
+  if (best_imbalance_ <= reached && count_moves(from, best_) < moves) *to = best_;
+}
+
+// Sets best_.
+void EqualRepair::approach(const Placement& from, float tolerance, int max_moves) {
+  goal_ = {tolerance, kMaxRounds, 0};
   best_ = from;
   trial_ = from;
-  board_.set_load(load);
   fill_board(best_);
   best_imbalance_ = imbalance();
   bool helps = max_moves > 0;
-  while (helps && best_imbalance_ > goal_.tolerance) {
+  while (helps && best_imbalance_ > tolerance) {
     const int budget = max_moves - count_moves(from, best_);
     helps = swap(budget) || add_replica(budget);
   }
-  *to = best_;
 }
 
 // Both need the best placement on the board, and leave it there.

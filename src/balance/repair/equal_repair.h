@@ -5,7 +5,8 @@
 // The placement is put on the planner's board (search/board.h) as it is, and its ranks above the
 // tolerance swap with cold ones: two moves for each. Where swaps end above the tolerance, the
 // replica counts no longer fit the load: a slot of an expert that can spare it becomes a replica of
-// the heaviest on the hottest rank (one move), and the swaps go on.
+// the heaviest on the hottest rank (one move), and the swaps go on. A tolerance that stays out of
+// reach costs moves for nothing, so then what was reached is asked for from the start.
 //
 // Thread safety: none. Deterministic. Allocates on the first run only.
 #pragma once
@@ -29,6 +30,7 @@ class EqualRepair {
            Placement* to);
 
  private:
+  void approach(const Placement& from, float tolerance, int max_moves);
   bool swap(int budget);
   bool add_replica(int budget);
   bool keep_if_better();
