@@ -190,18 +190,39 @@ TEST(Repair, ReachesTheToleranceWithFewMovesFromARing) {
   const PlanShape shape{.num_experts = 128, .ep_size = 16, .num_slots = 144};
   const Totals mild = repair_drifts(shape, Split::kWeighted, 0.1, 100);
   EXPECT_LE(mild.worst, 0.01 + 1e-9);
-  EXPECT_LE(mild.moves, 25);
+  EXPECT_LE(mild.moves, 5);
   const Totals strong = repair_drifts(shape, Split::kWeighted, 0.4, 100);
   EXPECT_LE(strong.worst, 0.01 + 1e-9);
   EXPECT_LT(strong.resplit_enough, 20);
-  EXPECT_LE(strong.moves, 350);
+  EXPECT_LE(strong.moves, 230);
 }
 
 TEST(Repair, ReachesTheToleranceWithEqualSplit) {
   const PlanShape shape{.num_experts = 128, .ep_size = 16, .num_slots = 144};
   const Totals mild = repair_drifts(shape, Split::kEqual, 0.1, 100);
   EXPECT_LE(mild.worst, 0.01 + 1e-4);
-  EXPECT_LE(mild.moves, 1700);  // of 14400
+  EXPECT_LE(mild.moves, 1450);  // of 14400
+}
+
+TEST(Repair, LeavesAloneWhatNoMoveCanHelp) {
+  const std::vector<LayerPlan> plans = {
+      {{4, 1, {3, 1, 0, 2}}, {}},        // one rank
+      {{3, 3, {1, 0, 2}}, {}},           // one slot per rank
+      {{2, 2, {0, 1, 1, 0}}, {}},        // every expert everywhere
+      {{4, 2, {0, 1, 2, 3, 0, 1}}, {}},  // no load: below
+  };
+  for (Split split : {Split::kWeighted, Split::kEqual}) {
+    for (const LayerPlan& from : plans) {
+      std::vector<double> load(static_cast<size_t>(from.placement.num_experts), 0.0);
+      if (from.placement.num_slots() != 6) load[0] = 7.0;
+      LayerPlan to;
+      const auto repairer = repairer_for(shape_of(from.placement), {.split = split});
+      const RepairReport report = repairer->repair(load, from, &to);
+      EXPECT_EQ(report.moves, 0);
+      EXPECT_EQ(to.placement, from.placement);
+      EXPECT_EQ(report.imbalance_after, report.imbalance_resplit);
+    }
+  }
 }
 
 TEST(Repair, OneReplicaAcrossTheCut) {
@@ -261,8 +282,8 @@ TEST(Repair, FindsTheOneMoveThatSuffices) {
     ++possible;
     found += report.moves == 1;
   }
-  EXPECT_GT(possible, 20);
-  EXPECT_GE(found, possible * 95 / 100) << "of " << possible;
+  EXPECT_GT(possible, 50);
+  EXPECT_GE(found, possible * 97 / 100) << "of " << possible;
 }
 
 TEST(Repair, AgainInPlaceAndBetweenOthersGivesTheSame) {
