@@ -209,6 +209,7 @@ TEST_F(CommandSettings, PromptsFile) {
       {"{\"prompt\": \"a\"}\n\n{\"prompt\": 3}\n", {"line 3", "prompt", "found 3"}},
       {"{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n", {"line 2", "prompt", "missing"}},
       {"{\"prompt\": \"a\"\n", {"line 1"}},
+      {"{\"prompt\": \"a\", \"max_tokens\": 3}\n", {"line 1", "max_tokens", "not known"}},
       {"just text\n", {"line 1"}},
       {"[\"a\"]\n", {"line 1", "an object"}},
   };

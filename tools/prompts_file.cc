@@ -9,6 +9,17 @@
 #include "formats/json.h"
 
 namespace wideep::tools {
+namespace {
+
+// Options of a single prompt are not built yet: none may be given and ignored.
+void refuse_other_keys(const formats::JsonObject& line) {
+  for (const std::string& key : line.keys()) {
+    if (key == "prompt" || key == "id" || key == "domain") continue;
+    line.complain(key, "not known; expected prompt, and as labels id or domain");
+  }
+}
+
+}  // namespace
 
 Result<std::vector<std::string>> read_prompts(const std::string& path) {
   WIDEEP_TRY_ASSIGN(const std::string content, formats::read_file(path));
@@ -21,6 +32,7 @@ Result<std::vector<std::string>> read_prompts(const std::string& path) {
     WIDEEP_TRY_ASSIGN(const formats::JsonDocument document,
                       formats::JsonDocument::parse(line, fmt::format("{} line {}", path, number)));
     prompts.push_back(document.root().string("prompt"));
+    refuse_other_keys(document.root());
     WIDEEP_TRY(document.status());
   }
   if (prompts.empty()) return invalid_input(fmt::format("{}: holds no prompt", path));

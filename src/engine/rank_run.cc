@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/rank_run.h"
 
+#include <algorithm>
+#include <chrono>
 #include <map>
 
 #include "base/log.h"
@@ -109,6 +111,18 @@ Result<model::ExpertSlots> load_slots(const RunSetup& setup, int rank,
   return model::ExpertSlots::load(setup.config, loader, setup.placement, rank);
 }
 
+// Reading weights takes as long as the disk takes, and on some ranks longer than on others: more
+// than an iteration may. A rank that fails or dies still ends this wait at once.
+Status wait_for_weights(transport::Endpoint& endpoint) {
+  constexpr std::chrono::hours kLoadingTimeout{2};
+  const std::chrono::milliseconds timeout = endpoint.timeout();
+  endpoint.set_timeout(std::max<std::chrono::milliseconds>(timeout, kLoadingTimeout));
+  std::vector<uint64_t> words;
+  WIDEEP_TRY(endpoint.agree(0, {.what = "its weights"}, &words));
+  endpoint.set_timeout(timeout);
+  return {};
+}
+
 }  // namespace
 
 Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
@@ -116,6 +130,7 @@ Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
   const int rank = endpoint.rank();
   log::set_prefix(fmt::format("rank {}: ", rank));
   WIDEEP_TRY_ASSIGN(const model::ExpertSlots slots, load_slots(setup, rank, pipe));
+  WIDEEP_TRY(wait_for_weights(endpoint));
 
   base::ThreadPool pool(setup.threads_per_rank);
   const model::Compute compute(setup.kernels, pool);

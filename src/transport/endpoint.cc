@@ -19,6 +19,9 @@ namespace {
 
 // How often a sleeping wait looks whether the group has failed.
 constexpr std::chrono::milliseconds kLookInterval{20};
+// What one look may take of the deadline: time in which the whole group was stopped (Ctrl-Z, a
+// suspended machine) is not time in which the peer was late.
+constexpr std::chrono::milliseconds kMostPerLook{200};
 
 // Flags may run ahead of their reader and wrap around.
 bool reached(uint32_t flag, uint32_t value) { return static_cast<int32_t>(flag - value) >= 0; }
@@ -76,15 +79,19 @@ Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& 
 }
 
 Status Endpoint::sleep_until(Flag& flag, int peer, uint32_t value, const Awaited& awaited) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  using Clock = std::chrono::steady_clock;
+  Clock::duration left = timeout_;
+  Clock::time_point looked = Clock::now();
   Status status;
   flag.sleeper.store(1);
   for (;;) {
     const uint32_t seen = flag.value.load();
     if (reached(seen, value)) break;
     if (status = memory_->failure(); !status.ok()) break;
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (left <= std::chrono::nanoseconds(0)) {
+    const Clock::time_point now = Clock::now();
+    left -= std::min<Clock::duration>(now - looked, kMostPerLook);
+    looked = now;
+    if (left <= Clock::duration::zero()) {
       status = timed_out(peer, awaited);
       memory_->fail(status);
       break;

@@ -33,6 +33,9 @@ class Endpoint {
   // `timeout` bounds every single wait.
   Endpoint(std::shared_ptr<SharedMemory> memory, int rank, std::chrono::milliseconds timeout);
 
+  std::chrono::milliseconds timeout() const { return timeout_; }
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+
   int rank() const { return rank_; }
   int num_ranks() const { return memory_->num_ranks(); }
   SharedMemory& memory() const { return *memory_; }
