@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "balance/routing_summary.h"
+#include "formats/page.h"
 
 namespace wideep::balance {
 namespace {
@@ -145,19 +146,6 @@ std::string title_of(const Picture& picture) {
   return "Expert load" + (model.empty() ? "" : " of " + model);
 }
 
-std::string replace_all(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
-}
-
-std::string escape_html(std::string text) {
-  text = replace_all(std::move(text), "&", "&amp;");
-  text = replace_all(std::move(text), "<", "&lt;");
-  return replace_all(std::move(text), "\"", "&quot;");
-}
-
 Status different(const PictureRun& before, const PictureRun& after, const char* key,
                  const auto& expected, const auto& found) {
   return invalid_input(
@@ -214,27 +202,13 @@ std::string picture_data(const Picture& picture) {
   runs.push_back(run_json(picture.before, window));
   if (picture.after) runs.push_back(run_json(*picture.after, window));
   const ordered_json root = {{"title", title_of(picture)}, {"window", window}, {"runs", runs}};
-  // '<' occurs only inside strings, where JSON may spell it so; it keeps </script> and <!-- out.
-  return replace_all(root.dump(-1, ' ', false, ordered_json::error_handler_t::replace), "<",
-                     "\\u003c");
+  return formats::script_json(root);
 }
 
 std::string fill_page(std::string_view page, const Picture& picture) {
-  const std::map<std::string_view, std::string> values = {
-      {"TITLE", escape_html(title_of(picture))},
-      {"SUMMARY", escape_html(picture_summary(picture))},
-      {"DATA", picture_data(picture)}};
-  std::string text;
-  // One pass: a value that looks like a mark stays as it is.
-  while (true) {
-    const size_t begin = page.find('@');
-    text += page.substr(0, begin);
-    if (begin == page.npos) return text;
-    page.remove_prefix(begin + 1);
-    const auto value = values.find(page.substr(0, page.find('@')));
-    text += value == values.end() ? "@" : value->second;
-    if (value != values.end()) page.remove_prefix(value->first.size() + 1);
-  }
+  return formats::fill_marks(page, {{"TITLE", formats::escape_html(title_of(picture))},
+                                    {"SUMMARY", formats::escape_html(picture_summary(picture))},
+                                    {"DATA", picture_data(picture)}});
 }
 
 }  // namespace wideep::balance
