@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/assessment.h"
+
+#include <algorithm>
+#include <set>
+
+#include "balance/lower_bound.h"
+#include "balance/resplit.h"
+#include "base/check.h"
+
+namespace wideep::balance {
+namespace {
+
+double imbalance_of(const Placement& placement, std::span<const double> load,
+                    std::span<const double> shares) {
+  return imbalance_ratio(rank_loads(placement, load, shares));
+}
+
+void judge_held_out(const Placement& placement, const Shares& shares, std::span<const double> load,
+                    Figures* figures) {
+  figures->imbalance_held_out = imbalance_of(placement, load, shares);
+  figures->imbalance_held_out_resplit = imbalance_of(placement, load, resplit(placement, load));
+}
+
+Figures judge_layer(const Measure& measure, size_t idx, const PlannedModel& plan) {
+  const int layer = measure.load->layers[idx];
+  const std::vector<double>& load = measure.load->load[idx];
+  const Placement& before = measure.before->layers.at(layer);
+  const Placement& placement = plan.placement.layers.at(layer);
+  Figures figures;
+  figures.imbalance_now = imbalance_of(before, load, equal_shares(before));
+  figures.imbalance_equal = imbalance_of(placement, load, equal_shares(placement));
+  figures.imbalance_weighted = imbalance_of(placement, load, resplit(placement, load));
+  figures.lower_bound = measure.bounds[idx];
+  figures.moves = count_new_pairs(before, placement);
+  if (measure.held_out != nullptr) {
+    judge_held_out(placement, plan.shares.at(layer), measure.held_out->load[idx], &figures);
+  }
+  return figures;
+}
+
+Figures mean_of(std::span<const Figures> layers) {
+  Figures mean;
+  const double weight = 1.0 / static_cast<double>(layers.size());
+  const auto add = [weight](std::optional<double>* sum, const std::optional<double>& value) {
+    if (value) *sum = sum->value_or(0.0) + weight * *value;
+  };
+  for (const Figures& layer : layers) {
+    mean.imbalance_now += weight * layer.imbalance_now;
+    mean.imbalance_equal += weight * layer.imbalance_equal;
+    mean.imbalance_weighted += weight * layer.imbalance_weighted;
+    mean.lower_bound += weight * layer.lower_bound;
+    mean.moves += weight * layer.moves;
+    add(&mean.imbalance_held_out, layer.imbalance_held_out);
+    add(&mean.imbalance_held_out_resplit, layer.imbalance_held_out_resplit);
+  }
+  return mean;
+}
+
+std::set<int32_t> distinct_experts(const Placement& placement, int rank) {
+  const auto experts = placement.experts_of_rank(rank);
+  return {experts.begin(), experts.end()};
+}
+
+}  // namespace
+
+ModelLoad model_load(const ExpertStatistics& statistics) {
+  ModelLoad load{.num_experts = statistics.num_experts, .layers = statistics.layers, .load = {}};
+  for (int i = 0; i < statistics.num_layers(); ++i) {
+    const std::vector<int64_t> tokens = statistics.layer_load(i);
+    load.load.emplace_back(tokens.begin(), tokens.end());
+  }
+  return load;
+}
+
+ModelPlacement default_model_placement(const ModelLoad& load, int ep_size) {
+  ModelPlacement model;
+  model.num_slots = (load.num_experts + ep_size - 1) / ep_size * ep_size;
+  const Result<Placement> placement = default_placement(load.num_experts, ep_size, model.num_slots);
+  WIDEEP_CHECK(placement.ok());
+  for (int layer : load.layers) model.layers[layer] = *placement;
+  return model;
+}
+
+int count_new_pairs(const Placement& before, const Placement& after) {
+  int moves = 0;
+  for (int rank = 0; rank < after.ep_size; ++rank) {
+    const std::set<int32_t> had = distinct_experts(before, rank);
+    for (int32_t expert : distinct_experts(after, rank)) moves += had.contains(expert) ? 0 : 1;
+  }
+  return moves;
+}
+
+bool doubles_on_a_rank(const Placement& placement) {
+  for (int rank = 0; rank < placement.ep_size; ++rank) {
+    const auto distinct = static_cast<int>(distinct_experts(placement, rank).size());
+    if (distinct < placement.slots_per_rank()) return true;
+  }
+  return false;
+}
+
+std::vector<double> lower_bounds(const ModelLoad& load, const PlanShape& shape, Split split) {
+  std::vector<double> bounds;
+  for (const auto& layer : load.load) bounds.push_back(imbalance_lower_bound(layer, shape, split));
+  return bounds;
+}
+
+PlanShape heeded_shape(std::string_view planner, PlanShape shape) {
+  if (planner == "trt") shape.num_nodes = shape.num_groups = 1;
+  return shape;
+}
+
+Assessment assess(const Measure& measure, const PlannedModel& plan) {
+  WIDEEP_CHECK(measure.bounds.size() == measure.load->layers.size());
+  Assessment assessment;
+  for (size_t i = 0; i < measure.load->layers.size(); ++i) {
+    assessment.layers.push_back(judge_layer(measure, i, plan));
+  }
+  assessment.mean = mean_of(assessment.layers);
+  return assessment;
+}
+
+}  // namespace wideep::balance

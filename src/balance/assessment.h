@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a plan is worth: its imbalance on the load it was made for and on later load, beside what
+// was there before it, the proven lower bound, and the weights that have to move.
+//
+// All ratios are of a layer's load summed over iterations and ranks, which is what planners see
+// and what the bound holds for. (report.h averages over iterations.)
+//
+// Thread safety: plain values; pure functions.
+//
+//   const ModelLoad load = model_load(statistics);
+//   const std::vector<double> bounds = lower_bounds(load, shape, Split::kEqual);
+//   const Assessment result = assess({.load = &load, .before = &linear, .bounds = bounds}, plan);
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "balance/placement.h"
+#include "balance/plan.h"
+#include "balance/planner.h"
+#include "balance/statistics.h"
+
+namespace wideep::balance {
+
+struct ModelLoad {
+  int num_experts = 0;
+  std::vector<int> layers;                // the model's layer indices, ascending
+  std::vector<std::vector<double>> load;  // [layer][E] tokens
+};
+
+// Each layer's load summed over iterations and ranks.
+ModelLoad model_load(const ExpertStatistics& statistics);
+
+// What an engine without a plan runs: experts in order; where they do not divide among the ranks,
+// TRT's default on the next multiple. REQUIRES: ep_size ≥ 1.
+ModelPlacement default_model_placement(const ModelLoad& load, int ep_size);
+
+// (rank, expert) pairs of `after` that are not in `before`: experts whose weights must be copied to
+// a rank. As count_moves (moves.h) where no rank holds an expert twice, but the two may have
+// different numbers of slots. REQUIRES: the same ranks and experts.
+int count_new_pairs(const Placement& before, const Placement& after);
+
+// Does a rank hold two replicas of one expert?
+bool doubles_on_a_rank(const Placement& placement);
+
+// imbalance_lower_bound (lower_bound.h) of each layer.
+std::vector<double> lower_bounds(const ModelLoad& load, const PlanShape& shape, Split split);
+
+// The shape as far as a planner heeds it: trt knows neither nodes nor groups.
+PlanShape heeded_shape(std::string_view planner, PlanShape shape);
+
+// What plans of a model are held against. The pointees must outlive the calls.
+struct Measure {
+  const ModelLoad* load = nullptr;
+  const ModelLoad* held_out = nullptr;  // null: none
+  const ModelPlacement* before = nullptr;
+  std::span<const double> bounds;  // [layer]
+};
+
+struct Figures {
+  double imbalance_now = 0;       // of the placement before, equal split
+  double imbalance_equal = 0;     // of the plan, equal split
+  double imbalance_weighted = 0;  // of the plan, with the best shares for its placement
+  double lower_bound = 0;
+  double moves = 0;
+  // On held-out load, where there is any: with the plan's own shares, and with shares computed from
+  // the held-out load itself, as by an engine that counts before it dispatches.
+  std::optional<double> imbalance_held_out;
+  std::optional<double> imbalance_held_out_resplit;
+
+  // With the split that the plan was made for.
+  double imbalance(Split split) const {
+    return split == Split::kEqual ? imbalance_equal : imbalance_weighted;
+  }
+};
+
+struct Assessment {
+  std::vector<Figures> layers;
+  Figures mean;  // over the layers
+};
+
+// REQUIRES: plan, before and held_out have every layer of the load.
+Assessment assess(const Measure& measure, const PlannedModel& plan);
+
+}  // namespace wideep::balance

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/assessment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace wideep::balance {
+namespace {
+
+using ::testing::ElementsAre;
+
+ModelLoad one_layer(std::vector<double> load) {
+  return {.num_experts = static_cast<int>(load.size()), .layers = {3}, .load = {std::move(load)}};
+}
+
+TEST(CountNewPairs, CountsExpertsThatARankLacked) {
+  const Placement before{4, 2, {0, 1, 2, 3}};
+  EXPECT_EQ(count_new_pairs(before, before), 0);
+  EXPECT_EQ(count_new_pairs(before, {4, 2, {1, 0, 3, 2}}), 0);  // only places within ranks
+  EXPECT_EQ(count_new_pairs(before, {4, 2, {2, 1, 0, 3}}), 2);
+  EXPECT_EQ(count_new_pairs(before, {4, 2, {0, 1, 2, 2, 3, 0}}), 2);  // 2 to rank 0, 0 to rank 1
+  EXPECT_EQ(count_new_pairs(before, {4, 2, {0, 1, 1, 2, 3, 3}}), 0);  // doubles need no copy
+}
+
+TEST(DoublesOnARank, FindsThem) {
+  EXPECT_FALSE(doubles_on_a_rank({3, 2, {0, 1, 1, 2}}));
+  EXPECT_TRUE(doubles_on_a_rank({2, 2, {0, 1, 1, 1}}));
+}
+
+TEST(ModelLoad, SumsIterationsAndRanks) {
+  const ExpertStatistics statistics{.num_experts = 2,
+                                    .ep_size = 2,
+                                    .iter_stop = 2,
+                                    .layers = {5},
+                                    .counts = {1, 2, 10, 20, 100, 200, 1000, 2000}};
+  const ModelLoad load = model_load(statistics);
+  EXPECT_THAT(load.layers, ElementsAre(5));
+  EXPECT_THAT(load.load, ElementsAre(ElementsAre(1111.0, 2222.0)));
+}
+
+TEST(DefaultModelPlacement, RoundsTheSlotsUp) {
+  const ModelPlacement placement = default_model_placement(one_layer({1, 1, 1, 1, 1}), 2);
+  EXPECT_EQ(placement.num_slots, 6);
+  EXPECT_EQ(placement.layers.at(3).ep_size, 2);
+}
+
+// Rank loads 40 and 20 of mean 30 before. The plan splits expert 0: {0, 1}, {0, 2} carry 15 + 10
+// and 15 + 20, or 20 + 10 and 10 + 20 with shares 2/3 and 1/3.
+TEST(Assess, ComputesEveryFigure) {
+  const ModelLoad load = one_layer({30, 10, 20});
+  const ModelLoad later = one_layer({30, 20, 10});
+  ModelPlacement before;
+  before.layers[3] = {3, 2, {0, 1, 2, 2}};
+  PlannedModel plan;
+  plan.placement.layers[3] = {3, 2, {0, 1, 0, 2}};
+  plan.shares[3] = {2.0 / 3, 1, 1.0 / 3, 1};
+  const std::vector<double> bounds = {0.0};
+  const Assessment result =
+      assess({.load = &load, .held_out = &later, .before = &before, .bounds = bounds}, plan);
+  ASSERT_EQ(result.layers.size(), 1u);
+  for (const Figures& figures : {result.layers[0], result.mean}) {
+    EXPECT_NEAR(figures.imbalance_now, 1.0 / 3, 1e-12);
+    EXPECT_NEAR(figures.imbalance_equal, 1.0 / 6, 1e-12);
+    EXPECT_NEAR(figures.imbalance_weighted, 0.0, 1e-9);
+    EXPECT_NEAR(figures.imbalance(Split::kEqual), 1.0 / 6, 1e-12);
+    EXPECT_EQ(figures.moves, 1);
+    EXPECT_NEAR(*figures.imbalance_held_out, 1.0 / 3, 1e-12);  // 20 + 20 of 30
+    EXPECT_NEAR(*figures.imbalance_held_out_resplit, 0.0, 1e-9);
+  }
+}
+
+TEST(Assess, HeldOutFiguresOnlyWhereThereIsHeldOutLoad) {
+  const ModelLoad load = one_layer({1, 1});
+  const ModelPlacement before = default_model_placement(load, 2);
+  PlannedModel plan{before, {{3, {1, 1}}}};
+  const std::vector<double> bounds = {0.0};
+  const Assessment result = assess({.load = &load, .before = &before, .bounds = bounds}, plan);
+  EXPECT_FALSE(result.layers[0].imbalance_held_out);
+  EXPECT_FALSE(result.mean.imbalance_held_out_resplit);
+}
+
+TEST(HeededShape, TrtForgetsNodesAndGroups) {
+  const PlanShape shape{
+      .num_experts = 8, .ep_size = 4, .num_slots = 8, .num_nodes = 2, .num_groups = 4};
+  EXPECT_EQ(heeded_shape("deepseek", shape), shape);
+  EXPECT_EQ(heeded_shape("trt", shape).num_nodes, 1);
+  EXPECT_EQ(heeded_shape("trt", shape).num_groups, 1);
+}
+
+}  // namespace
+}  // namespace wideep::balance
