@@ -27,6 +27,7 @@ using formats::TensorEntry;
 
 constexpr int kMaxExperts = 1 << 16;
 constexpr int kMaxTopK = 1 << 10;
+constexpr int64_t kMaxTotal = int64_t{1} << 53;  // a double counts no further
 
 struct IterationLayer {
   int iteration = 0;
@@ -199,6 +200,23 @@ Status read_meta_info(const std::string& directory, ExpertStatistics* statistics
   return document.status();
 }
 
+// Sums must fit, and without any token there is nothing to balance.
+Status check_total(const std::string& directory, const ExpertStatistics& statistics) {
+  int64_t total = 0;
+  for (const int64_t tokens : statistics.counts) {
+    if (tokens > kMaxTotal - total) {
+      return invalid_input(
+          fmt::format("{}: the counts of all ranks and iterations exceed 2^53, expected a smaller "
+                      "sum; use fewer iterations",
+                      directory));
+    }
+    total += tokens;
+  }
+  if (total > 0) return {};
+  return invalid_input(
+      fmt::format("{}: every count is 0, expected at least one layer with tokens", directory));
+}
+
 }  // namespace
 
 Result<ExpertStatistics> read_statistics_directory(const std::string& directory) {
@@ -208,6 +226,7 @@ Result<ExpertStatistics> read_statistics_directory(const std::string& directory)
   for (int rank = 0; rank < statistics.ep_size; ++rank) {
     WIDEEP_TRY(read_rank(directory, rank, &statistics));
   }
+  WIDEEP_TRY(check_total(directory, statistics));
   return statistics;
 }
 

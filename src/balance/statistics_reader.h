@@ -15,7 +15,7 @@
 //
 // Errors (invalid input) name file, tensor or layer, expected and found: rank files that are
 // missing or hold different keys, iterations that are not contiguous, an iteration without one of
-// the layers, another dtype or shape, negative counts.
+// the layers, another dtype or shape, negative counts, a sum above 2^53, or no token at all.
 //
 // Thread safety: pure functions of the files.
 #pragma once
