@@ -1,121 +1,182 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep balance plan: recorded load in, moe_load_balancer.yaml out.
+// wideep balance plan: recorded load in, moe_load_balancer.yaml and shares out.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
+#include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 
 #include "balance/balancer_yaml.h"
-#include "balance/placement_trt.h"
-#include "balance/report.h"
+#include "balance/shares_file.h"
+#include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
 #include "output_file.h"
-#include "statistics_options.h"
+#include "plan_output.h"
+#include "planning.h"
 
 namespace wideep::tools {
 namespace {
 
-using balance::ExpertStatistics;
-using balance::LoadBy;
-using balance::LoadReport;
 using balance::ModelPlacement;
-using nlohmann::ordered_json;
+using balance::Split;
 
 struct PlanOptions {
-  StatisticsOptions statistics;
-  std::optional<int> num_slots;
-  std::string planner = "trt";
+  PlanningOptions planning;
+  std::string planner = "wideep";
+  Split split = Split::kEqual;
+  std::string from;  // moe_load_balancer.yaml to repair; empty: a new plan
+  std::optional<int> max_moves;
   int layer_updates_per_iter = 0;
   std::string output;
+  std::string shares;
   bool json = false;
 };
 
-// Imbalance by rank on the same statistics without and with the plan.
-struct Comparison {
-  int slots_now = 0;
-  LoadReport now;
-  LoadReport planned;
-};
-
-// What runs without a plan: experts in order; where they do not divide among the ranks, TRT's
-// default on the next multiple.
-Result<ModelPlacement> placement_now(const ExpertStatistics& statistics, int ep_size) {
-  const int slots = (statistics.num_experts + ep_size - 1) / ep_size * ep_size;
-  WIDEEP_TRY_ASSIGN(const balance::Placement placement,
-                    balance::default_placement(statistics.num_experts, ep_size, slots));
-  ModelPlacement now;
-  now.num_slots = slots;
-  for (int layer : statistics.layers) now.layers[layer] = placement;
-  return now;
+Status no_effect(const char* option, const std::string& planner) {
+  return invalid_input(
+      fmt::format("{}: has no effect on planner {}, leave it out", option, planner));
 }
 
-Result<Comparison> compare(const ExpertStatistics& statistics, const ModelPlacement& plan,
-                           int ep_size) {
-  WIDEEP_TRY_ASSIGN(const ModelPlacement now, placement_now(statistics, ep_size));
-  Comparison comparison;
-  comparison.slots_now = now.num_slots;
-  WIDEEP_TRY_ASSIGN(comparison.now, balance::report_load(statistics, now, LoadBy::kRank));
-  WIDEEP_TRY_ASSIGN(comparison.planned, balance::report_load(statistics, plan, LoadBy::kRank));
-  return comparison;
-}
-
-std::string table_text(const Comparison& comparison, const ModelPlacement& plan,
-                       const std::string& output) {
-  std::string text = fmt::format(
-      "Imbalance ratio of {} ranks, now ({} slots, experts in order) and planned ({} slots):\n"
-      "{:<8}{:>12}{:>12}\n",
-      plan.layers.begin()->second.ep_size, comparison.slots_now, plan.num_slots, "layer", "now",
-      "planned");
-  for (size_t i = 0; i < comparison.now.rows.size(); ++i) {
-    text += fmt::format("{:<8}{:>12.6f}{:>12.6f}\n", comparison.now.rows[i].layer,
-                        comparison.now.rows[i].summary.imbalance_ratio,
-                        comparison.planned.rows[i].summary.imbalance_ratio);
+Status check_effects(const PlanOptions& options) {
+  if (options.planner != "wideep" && options.planning.tolerance) {
+    return no_effect("--tolerance", options.planner);
   }
-  return text + fmt::format("{:<8}{:>12.6f}{:>12.6f}\nwrote {}\n", "average",
-                            comparison.now.average.imbalance_ratio,
-                            comparison.planned.average.imbalance_ratio, output);
-}
-
-ordered_json ratios(const balance::LoadSummary& now, const balance::LoadSummary& planned) {
-  return {{"imbalance_ratio_now", now.imbalance_ratio},
-          {"imbalance_ratio_planned", planned.imbalance_ratio}};
-}
-
-std::string json_text(const Comparison& comparison, const ModelPlacement& plan,
-                      const PlanOptions& options) {
-  ordered_json root = {{"planner", options.planner},
-                       {"ep_size", plan.layers.begin()->second.ep_size},
-                       {"num_slots_now", comparison.slots_now},
-                       {"num_slots", plan.num_slots},
-                       {"layer_updates_per_iter", plan.layer_updates_per_iter},
-                       {"output", options.output},
-                       {"layers", ordered_json::array()}};
-  for (size_t i = 0; i < comparison.now.rows.size(); ++i) {
-    ordered_json line = {{"layer", comparison.now.rows[i].layer}};
-    line.update(ratios(comparison.now.rows[i].summary, comparison.planned.rows[i].summary));
-    root["layers"].push_back(line);
+  if (options.planner == "trt" && options.planning.nodes) return no_effect("--nodes", "trt");
+  if (options.planner != "wideep" && !options.from.empty()) {
+    return no_effect("--from", options.planner);
   }
-  root["average"] = ratios(comparison.now.average, comparison.planned.average);
-  return root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  if (options.max_moves && options.from.empty()) {
+    return invalid_input("--max-moves: has no effect on a new plan, give --from too");
+  }
+  return {};
+}
+
+Status check_files(const PlanOptions& options) {
+  WIDEEP_TRY(check_output_file(options.output));
+  if (options.shares.empty()) return {};
+  WIDEEP_TRY(check_output_file(options.shares, "--shares"));
+  return check_different_files(options.output, "--output", options.shares, "--shares");
+}
+
+// The placement that is there before: --from, whose slots a repair keeps, or experts in order.
+Result<ModelPlacement> read_before(const PlanOptions& options, PlanningInput* input) {
+  if (options.from.empty()) {
+    return balance::default_model_placement(input->load, input->shape.ep_size);
+  }
+  WIDEEP_TRY_ASSIGN(ModelPlacement from, balance::read_balancer_yaml(
+                                             options.from, {.moe_layers = input->load.layers,
+                                                            .num_experts = input->load.num_experts,
+                                                            .ep_size = input->shape.ep_size}));
+  if (const auto slots = options.planning.num_slots; slots && *slots != from.num_slots) {
+    return invalid_input(fmt::format("--num-slots: expected the {} slots of --from {}, found {}",
+                                     from.num_slots, options.from, *slots));
+  }
+  input->shape.num_slots = from.num_slots;
+  return from;
+}
+
+Result<TimedPlan> make_plan(const PlanOptions& options, const PlanningInput& input,
+                            base::Progress* progress) {
+  balance::PlannerOptions planner_options = options.planning.planner_options();
+  planner_options.split = options.split;
+  return plan_layers(options.planner, input.load, input.shape, planner_options, progress);
+}
+
+Result<TimedPlan> repair_plan(const PlanOptions& options, const PlanningInput& input,
+                              const ModelPlacement& before, base::Progress* progress) {
+  balance::RepairOptions repair_options;
+  repair_options.split = options.split;
+  if (options.planning.tolerance) repair_options.tolerance = *options.planning.tolerance;
+  if (options.max_moves) repair_options.max_moves = *options.max_moves;
+  return repair_layers(before, input.load, input.shape, repair_options, progress);
+}
+
+Result<TimedPlan> plan_or_repair(const PlanOptions& options, const PlanningInput& input,
+                                 const ModelPlacement& before) {
+  base::Progress progress("planning", static_cast<int64_t>(input.load.layers.size()), "layers");
+  WIDEEP_TRY_ASSIGN(TimedPlan plan, options.from.empty()
+                                        ? make_plan(options, input, &progress)
+                                        : repair_plan(options, input, before, &progress));
+  plan.model.placement.layer_updates_per_iter = options.layer_updates_per_iter;
+  return plan;
+}
+
+// What the plan is worth, beside what is there before.
+balance::Assessment judge(const PlanningInput& input, const PlanOptions& options,
+                          const ModelPlacement& before, const TimedPlan& plan) {
+  const std::vector<double> bounds = balance::lower_bounds(
+      input.load, balance::heeded_shape(options.planner, input.shape), options.split);
+  return balance::assess({.load = &input.load,
+                          .held_out = input.held_out ? &*input.held_out : nullptr,
+                          .before = &before,
+                          .bounds = bounds},
+                         plan.model);
+}
+
+void warn_of_doubles(const PlanOptions& options, const TimedPlan& plan) {
+  if (const int doubled = plan.num_doubled_layers(); doubled > 0) {
+    log::warn("planner {} puts two replicas of an expert on one rank in {} of {} layers",
+              options.planner, doubled, plan.model.placement.layers.size());
+  }
+}
+
+Status write_files(const PlanOptions& options, const TimedPlan& plan) {
+  WIDEEP_TRY(balance::write_balancer_yaml(options.output, plan.model.placement));
+  return options.shares.empty() ? Status()
+                                : balance::write_shares(options.shares, plan.model.shares);
 }
 
 Status run(const PlanOptions& options) {
-  WIDEEP_TRY(check_output_file(options.output));
-  WIDEEP_TRY_ASSIGN(const ExpertStatistics statistics, read_statistics(options.statistics));
-  WIDEEP_TRY_ASSIGN(const int ep_size, choose_ep_size(options.statistics, statistics));
-  const int num_slots = options.num_slots.value_or(statistics.num_experts);
-  WIDEEP_TRY_ASSIGN(ModelPlacement plan, balance::plan_model_trt(statistics, ep_size, num_slots));
-  plan.layer_updates_per_iter = options.layer_updates_per_iter;
-  WIDEEP_TRY_ASSIGN(const Comparison comparison, compare(statistics, plan, ep_size));
-  WIDEEP_TRY(balance::write_balancer_yaml(options.output, plan));
-  const std::string text = options.json ? json_text(comparison, plan, options)
-                                        : table_text(comparison, plan, options.output);
-  std::fputs(text.c_str(), stdout);
+  WIDEEP_TRY(check_effects(options));
+  WIDEEP_TRY(check_files(options));
+  WIDEEP_TRY_ASSIGN(PlanningInput input, read_planning_input(options.planning));
+  WIDEEP_TRY_ASSIGN(const ModelPlacement before, read_before(options, &input));
+  WIDEEP_TRY_ASSIGN(TimedPlan plan, plan_or_repair(options, input, before));
+  const balance::Assessment assessment = judge(input, options, before, plan);
+  WIDEEP_TRY(write_files(options, plan));
+  warn_of_doubles(options, plan);
+  const PlanResult result{.planner = options.planner,
+                          .split = options.split,
+                          .from = options.from,
+                          .num_slots_before = before.num_slots,
+                          .plan = std::move(plan),
+                          .assessment = assessment,
+                          .output = options.output,
+                          .shares = options.shares};
+  std::fputs((options.json ? plan_json(input, result) : plan_table(input, result)).c_str(), stdout);
   return {};
+}
+
+void add_options(CLI::App& command, PlanOptions* options) {
+  add_planning_options(command, &options->planning);
+  command
+      .add_option("--planner", options->planner,
+                  "wideep: nearest to the bound, never two replicas of an expert on one rank "
+                  "(default); trt: TensorRT-LLM's greedy; deepseek: DeepSeek's EPLB")
+      ->check(CLI::IsMember(balance::planner_names()));
+  command
+      .add_option("--split", options->split,
+                  "How the engine divides an expert's tokens among its replicas: equal (default), "
+                  "or weighted by the shares of --shares")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Split>{{"equal", Split::kEqual}, {"weighted", Split::kWeighted}}));
+  command.add_option("--from", options->from,
+                     "A moe_load_balancer.yaml to repair with few moves, instead of a new plan");
+  command
+      .add_option("--max-moves", options->max_moves,
+                  "Of a repair: the most experts to move in a layer (default: as many as it takes)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--layer-updates-per-iter", options->layer_updates_per_iter,
+                  "Written into the file; 0: the placement stays as planned")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--output,--output-path", options->output, "The file to write")->required();
+  command.add_option("--shares", options->shares,
+                     "A JSON file to write: {layer: [share of its expert's tokens per slot]}");
+  command.add_flag("--json", options->json, "Print JSON");
 }
 
 }  // namespace
@@ -124,17 +185,7 @@ void add_balance_plan_command(CLI::App& balance, Status* status) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* command = balance.add_subcommand(
       "plan", "Plan a placement for recorded load and write it as moe_load_balancer.yaml");
-  add_statistics_options(*command, &options->statistics);
-  command->add_option("--num-slots", options->num_slots,
-                      "Slots over all ranks, a multiple of --ep-size (default: one per expert)");
-  command->add_option("--planner", options->planner, "trt: TensorRT-LLM's greedy")
-      ->check(CLI::IsMember({"trt"}));
-  command
-      ->add_option("--layer-updates-per-iter", options->layer_updates_per_iter,
-                   "Written into the file; 0: the placement stays as planned")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--output,--output-path", options->output, "The file to write")->required();
-  command->add_flag("--json", options->json, "Print JSON");
+  add_options(*command, options.get());
   command->callback([options, status] { *status = run(*options); });
 }
 

@@ -16,6 +16,8 @@ namespace wideep::tools {
 void add_generate_command(CLI::App& app, Status* status);
 void add_balance_report_command(CLI::App& balance, Status* status);   // wideep balance report
 void add_balance_plan_command(CLI::App& balance, Status* status);     // wideep balance plan
+void add_balance_resplit_command(CLI::App& balance, Status* status);  // wideep balance resplit
+void add_balance_compare_command(CLI::App& balance, Status* status);  // wideep balance compare
 void add_balance_picture_command(CLI::App& balance, Status* status);  // wideep balance picture
 void add_doctor_command(CLI::App& app, Status* status);
 

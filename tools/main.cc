@@ -54,6 +54,8 @@ int main(int argc, char** argv) {
   balance->require_subcommand(1);
   tools::add_balance_report_command(*balance, &status);
   tools::add_balance_plan_command(*balance, &status);
+  tools::add_balance_resplit_command(*balance, &status);
+  tools::add_balance_compare_command(*balance, &status);
   tools::add_balance_picture_command(*balance, &status);
   tools::add_doctor_command(app, &status);
 

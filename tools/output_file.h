@@ -2,13 +2,19 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "wideep/status.h"
 
 namespace wideep::tools {
 
 // Results are written by renaming a new file over `path`: a device or pipe of that name would be
-// lost. Errors (invalid input): path exists and is no regular file.
-Status check_output_file(const std::string& path);
+// lost. option: names it in the message.
+// Errors (invalid input): path exists and is no regular file.
+Status check_output_file(const std::string& path, std::string_view option = "--output");
+
+// Errors (invalid input): both options name one file, so that the second would replace the first.
+Status check_different_files(const std::string& first, std::string_view first_option,
+                             const std::string& second, std::string_view second_option);
 
 }  // namespace wideep::tools

@@ -3,35 +3,128 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "balance/statistics_reader.h"
+#include "balance/token_trace.h"
+#include "balance/windows.h"
+#include "base/log.h"
 #include "base/try.h"
 
 namespace wideep::tools {
+namespace {
 
-void add_statistics_options(CLI::App& command, StatisticsOptions* options) {
-  command
-      .add_option(
-          "--stats,--expert-statistic-path", options->path,
-          "Recorded expert statistics: a directory (meta_info.json, rank*.safetensors) or a "
-          "JSON file {\"logical_count\": [[...], ...]}")
-      ->required();
-  command.add_option("--iter-start", options->iter_start, "First iteration to use (default: all)");
-  command.add_option("--iter-stop", options->iter_stop, "One past the last iteration to use");
-  command.add_option("--ep-size", options->ep_size,
-                     "Number of ranks (default: as many as recorded)");
+using balance::ExpertStatistics;
+
+bool is_trace(const std::string& path) { return path.ends_with(".u8") || path.ends_with(".u16"); }
+
+void add_trace_options(CLI::App& command, TraceOptions* trace) {
+  command.add_option("--trace-layers", trace->layers, "Of a trace: its number of MoE layers");
+  command.add_option("--trace-top-k", trace->top_k, "Of a trace: experts per token and layer");
+  command.add_option("--num-experts", trace->num_experts, "Of a trace: experts of a layer");
+  command.add_option("--trace-first-layer", trace->first_layer,
+                     "Of a trace: the model's index of its first layer (default: 0)");
+  command.add_option("--trace-window", trace->window,
+                     "Of a trace: tokens that count as one iteration (default: all)");
 }
 
-Result<balance::ExpertStatistics> read_statistics(const StatisticsOptions& options) {
-  WIDEEP_TRY_ASSIGN(balance::ExpertStatistics statistics, balance::read_statistics(options.path));
+Status check_window(const std::string& path, std::optional<int> window) {
+  if (!window || *window > 0) return {};
+  return invalid_input(
+      fmt::format("{}: --trace-window: expected at least 1 token, found {}", path, *window));
+}
+
+Result<ExpertStatistics> read_trace(const std::string& path, const TraceOptions& trace) {
+  if (!trace.layers || !trace.top_k || !trace.num_experts) {
+    return invalid_input(fmt::format(
+        "{}: a trace does not say its shape, give --trace-layers, --trace-top-k and --num-experts",
+        path));
+  }
+  WIDEEP_TRY(check_window(path, trace.window));
+  WIDEEP_TRY_ASSIGN(balance::TraceStatistics read,
+                    balance::read_trace(path, {.num_layers = *trace.layers,
+                                               .top_k = *trace.top_k,
+                                               .num_experts = *trace.num_experts,
+                                               .first_layer = trace.first_layer.value_or(0),
+                                               .window_tokens = trace.window.value_or(0)}));
+  if (read.num_dropped_tokens > 0) {
+    log::warn("{}: the last {} of {} tokens are less than half a window and left out", path,
+              read.num_dropped_tokens, read.num_tokens);
+  }
+  return std::move(read.statistics);
+}
+
+Result<ExpertStatistics> read_file(const std::string& path, const TraceOptions& trace) {
+  return is_trace(path) ? read_trace(path, trace) : balance::read_statistics(path);
+}
+
+// The shape of a trace has no effect on other files. --holdout may name the trace.
+Status check_trace_options(const StatisticsOptions& options, const std::string& holdout) {
+  if (!options.trace.any() || is_trace(options.path) || is_trace(holdout)) return {};
+  return invalid_input(fmt::format(
+      "{}: --trace-... and --num-experts describe a trace, expected a file that ends in .u8 or "
+      ".u16; leave them out",
+      options.path));
+}
+
+Result<ExpertStatistics> read_selected(const StatisticsOptions& options) {
+  WIDEEP_TRY_ASSIGN(ExpertStatistics statistics, read_file(options.path, options.trace));
   if (!options.iter_start && !options.iter_stop) return statistics;
-  Result<balance::ExpertStatistics> selected =
+  Result<ExpertStatistics> selected =
       balance::select_iterations(statistics, options.iter_start, options.iter_stop);
   if (!selected.ok()) return selected.status().at(options.path);
   return selected;
 }
 
-Result<int> choose_ep_size(const StatisticsOptions& options,
-                           const balance::ExpertStatistics& statistics) {
+std::optional<double> parse_number(const std::string& text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return {};
+  return value;
+}
+
+}  // namespace
+
+void add_statistics_options(CLI::App& command, StatisticsOptions* options) {
+  command
+      .add_option(
+          "--stats,--expert-statistic-path", options->path,
+          "Recorded expert statistics: a directory (meta_info.json, rank*.safetensors), a JSON "
+          "file {\"logical_count\": [[...], ...]}, a table FILE.csv (layer,e0,e1,...), or a "
+          "per-token trace FILE.u8 or FILE.u16")
+      ->required();
+  command.add_option("--iter-start", options->iter_start, "First iteration to use (default: all)");
+  command.add_option("--iter-stop", options->iter_stop, "One past the last iteration to use");
+  command.add_option("--ep-size", options->ep_size,
+                     "Number of ranks (default: as many as recorded)");
+  add_trace_options(command, &options->trace);
+}
+
+Result<ExpertStatistics> read_statistics(const StatisticsOptions& options) {
+  WIDEEP_TRY(check_trace_options(options, ""));
+  return read_selected(options);
+}
+
+Result<SplitStatistics> read_split_statistics(const StatisticsOptions& options,
+                                              const std::string& holdout) {
+  WIDEEP_TRY(check_trace_options(options, holdout));
+  SplitStatistics split;
+  WIDEEP_TRY_ASSIGN(split.planned_on, read_selected(options));
+  if (holdout.empty()) return split;
+  if (const std::optional<double> fraction = parse_number(holdout)) {
+    Result<balance::HeldOut> cut = balance::hold_out_last(split.planned_on, *fraction);
+    if (!cut.ok()) return cut.status().at(options.path + ": --holdout");
+    return SplitStatistics{std::move(cut->earlier), std::move(cut->later)};
+  }
+  Result<ExpertStatistics> later = read_file(holdout, options.trace);
+  if (!later.ok()) return later.status().at("--holdout");
+  WIDEEP_TRY(balance::check_same_experts(split.planned_on, *later).at("--holdout: " + holdout));
+  split.held_out = std::move(later).value();
+  return split;
+}
+
+Result<int> choose_ep_size(const StatisticsOptions& options, const ExpertStatistics& statistics) {
   if (options.ep_size && *options.ep_size < 1) {
     return invalid_input(
         fmt::format("--ep-size: expected at least 1 rank, found {}", *options.ep_size));

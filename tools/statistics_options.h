@@ -12,18 +12,41 @@
 
 namespace wideep::tools {
 
+// What a per-token trace does not say about itself.
+struct TraceOptions {
+  std::optional<int> layers;
+  std::optional<int> top_k;
+  std::optional<int> num_experts;
+  std::optional<int> first_layer;
+  std::optional<int> window;
+
+  bool any() const { return layers || top_k || num_experts || first_layer || window; }
+};
+
 struct StatisticsOptions {
-  std::string path;  // directory or JSON file
+  std::string path;  // directory or file
   std::optional<int> iter_start;
   std::optional<int> iter_stop;
   std::optional<int> ep_size;
+  TraceOptions trace;
 };
 
-// Adds --stats, --iter-start, --iter-stop and --ep-size (and TRT's name of the first).
-// `options` must outlive the parsing.
+// Adds --stats, --iter-start, --iter-stop and --ep-size (and TRT's name of the first), and the
+// shape of a trace. `options` must outlive the parsing.
 void add_statistics_options(CLI::App& command, StatisticsOptions* options);
 
 Result<balance::ExpertStatistics> read_statistics(const StatisticsOptions& options);
+
+// Statistics to plan on and, where they are asked for, later ones to judge the plan on.
+struct SplitStatistics {
+  balance::ExpertStatistics planned_on;
+  std::optional<balance::ExpertStatistics> held_out;
+};
+
+// holdout: "" for none, a fraction of the iterations, or a second file of statistics (all of its
+// iterations; a trace has the shape of the first). Errors name --holdout.
+Result<SplitStatistics> read_split_statistics(const StatisticsOptions& options,
+                                              const std::string& holdout);
 
 // The ranks to balance for: --ep-size, else the ranks that recorded.
 // Errors (invalid input): not positive, or not given and only one rank recorded.

@@ -62,17 +62,4 @@ Result<Placement> plan_layer_trt(std::span<const double> load, int ep_size, int 
   return place_trt(load, replicate_trt(load, num_slots), ep_size);
 }
 
-Result<ModelPlacement> plan_model_trt(const ExpertStatistics& statistics, int ep_size,
-                                      int num_slots) {
-  ModelPlacement plan;
-  plan.num_slots = num_slots;
-  for (int i = 0; i < statistics.num_layers(); ++i) {
-    const std::vector<int64_t> tokens = statistics.layer_load(i);
-    const std::vector<double> load(tokens.begin(), tokens.end());
-    WIDEEP_TRY_ASSIGN(plan.layers[statistics.layers[static_cast<size_t>(i)]],
-                      plan_layer_trt(load, ep_size, num_slots));
-  }
-  return plan;
-}
-
 }  // namespace wideep::balance

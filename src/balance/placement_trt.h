@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which rank each replica goes to: TRT's greedy (doPlacement), and the whole plan of a model.
+// Which rank each replica goes to: TRT's greedy (doPlacement). Planner `trt` of planner.h.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "balance/placement.h"
-#include "balance/statistics.h"
 #include "wideep/status.h"
 
 namespace wideep::balance {
@@ -24,10 +23,5 @@ Placement place_trt(std::span<const double> load, std::span<const int> replicas,
 
 // replicate_trt, then place_trt. Errors (invalid input): as check_slot_counts.
 Result<Placement> plan_layer_trt(std::span<const double> load, int ep_size, int num_slots);
-
-// Every layer of the statistics, balanced for its load summed over iterations and ranks.
-// Errors (invalid input): as check_slot_counts.
-Result<ModelPlacement> plan_model_trt(const ExpertStatistics& statistics, int ep_size,
-                                      int num_slots);
 
 }  // namespace wideep::balance

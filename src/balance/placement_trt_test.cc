@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <random>
 
+#include "balance/planner.h"
 #include "balance/replication.h"
 #include "balance/report.h"
 #include "balance/statistics_reader.h"
@@ -95,22 +96,23 @@ TEST(PlaceTrt, AgreesWithTheObviousVersion) {
   }
 }
 
-TEST(PlanModelTrt, BalancesTheSumOverIterationsAndRanks) {
+TEST(PlanModelAsTrt, BalancesTheSumOverIterationsAndRanks) {
   ExpertStatistics statistics;
   statistics.num_experts = 3;
   statistics.ep_size = 2;
   statistics.iter_stop = 2;
   statistics.layers = {4};
   statistics.counts = {1, 20, 0, 0, 30, 5, 0, 40, 0, 0, 10, 5};  // sums to 1, 100, 10
-  const Result<ModelPlacement> plan = plan_model_trt(statistics, 2, 4);
+  const Result<PlannedModel> plan =
+      plan_model("trt", statistics, {.ep_size = 2, .num_slots = 4}, {});
   ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan->num_slots, 4);
-  EXPECT_THAT(plan->layers.at(4).slot_to_expert, ElementsAre(1, 2, 1, 0));
+  EXPECT_EQ(plan->placement.num_slots, 4);
+  EXPECT_THAT(plan->placement.layers.at(4).slot_to_expert, ElementsAre(1, 2, 1, 0));
 }
 
 // The mean over eight recorded workloads of DeepSeek-V3 is known from other implementations of this
 // greedy: 0.71 %.
-TEST(PlanModelTrt, ReachesTheKnownImbalanceOnRealLoads) {
+TEST(PlanModelAsTrt, ReachesTheKnownImbalanceOnRealLoads) {
   const char* data = std::getenv("WIDEEP_DATA_DIR");
   if (data == nullptr) GTEST_SKIP() << "WIDEEP_DATA_DIR is not set: no recorded loads to plan for";
   const std::string folder = std::string(data) + "/expert_load_deepseek_v3";
@@ -122,9 +124,10 @@ TEST(PlanModelTrt, ReachesTheKnownImbalanceOnRealLoads) {
     const Result<ExpertStatistics> statistics = read_statistics(entry.path().string());
     ASSERT_TRUE(statistics.ok()) << statistics.status().message();
     EXPECT_EQ(statistics->num_layers(), 58);
-    const Result<ModelPlacement> plan = plan_model_trt(*statistics, 32, 288);
+    const Result<PlannedModel> plan =
+        plan_model("trt", *statistics, {.ep_size = 32, .num_slots = 288}, {});
     ASSERT_TRUE(plan.ok()) << plan.status().message();
-    const Result<LoadReport> report = report_load(*statistics, *plan, LoadBy::kRank);
+    const Result<LoadReport> report = report_load(*statistics, plan->placement, LoadBy::kRank);
     ASSERT_TRUE(report.ok()) << report.status().message();
     RecordProperty(entry.path().stem().string(), std::to_string(report->average.imbalance_ratio));
     sum += report->average.imbalance_ratio;

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DINPUT=<page.html> -DOUTPUT=<file.cc> -P embed.cmake
+# cmake -DINPUT=<page.html> -DFUNCTION=<name> -DOUTPUT=<file.cc> -P embed.cmake
 #
-# Puts the files named by "@FILE <name>@" into the page and writes the page as a C++ source.
+# Puts the files named by "@FILE <name>@" into the page and writes the page as a C++ source, which
+# defines the function that <name>.h declares.
 get_filename_component(directory ${INPUT} DIRECTORY)
 file(READ ${INPUT} page)
-string(REGEX MATCHALL "@FILE [a-z_.]+@" marks "${page}")
+string(REGEX MATCHALL "@FILE [a-z_./]+@" marks "${page}")
 foreach(mark IN LISTS marks)
   string(REGEX REPLACE "@FILE (.*)@" "\\1" name "${mark}")
   file(READ ${directory}/${name} content)
@@ -14,8 +15,8 @@ endforeach()
 # As numbers: string literals have a maximum length, bytes in an array have none.
 string(HEX "${page}" bytes)
 string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
-file(WRITE ${OUTPUT} "// Made of tools/report_page/ by embed.cmake.
-#include \"report_page.h\"
+file(WRITE ${OUTPUT} "// Made of tools/${FUNCTION}/ by embed.cmake.
+#include \"${FUNCTION}.h\"
 
 namespace wideep::tools {
 namespace {
@@ -24,7 +25,7 @@ const unsigned char kPage[] = {${bytes}};
 
 }  // namespace
 
-std::string_view report_page() {
+std::string_view ${FUNCTION}() {
   return {reinterpret_cast<const char*>(kPage), sizeof(kPage)};
 }
 

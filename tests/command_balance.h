@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests of `wideep balance ...`: made-up statistics in every form it reads, and the command run
+// on them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/scratch_directory.h"
+#include "command.h"
+
+namespace wideep::tests {
+
+// 16 experts, MoE layers 1 and 2, skewed as routers skew.
+class CommandBalance : public ::testing::Test {
+ protected:
+  static constexpr int kExperts = 16;
+
+  std::string file(const std::string& name) const { return directory_.file(name); }
+  std::string write(const std::string& name, const std::string& content) const;  // → its path
+  std::string read(const std::string& name) const;
+
+  // Tokens of each expert in a layer and iteration.
+  static std::vector<int64_t> load(int layer, int iteration);
+
+  // Each returns the path to give to --stats.
+  std::string logical_count(int iteration = 0) const;  // one iteration
+  std::string csv(int num_iterations = 8) const;
+  std::string recorded(int num_iterations = 4) const;  // a directory, recorded by 2 ranks
+  std::string trace() const;                           // 4,000 tokens, 2 layers, top 2: TraceArgs
+  static std::vector<std::string> trace_shape();
+
+  // Runs wideep balance `arguments`.
+  static CommandEnd balance(const std::vector<std::string>& arguments);
+  // ... which must succeed without a word on stderr, and print JSON.
+  static nlohmann::json balance_json(std::vector<std::string> arguments);
+
+  // wideep balance plan on 4 ranks with `slots` slots, writing plan.yaml.
+  std::vector<std::string> plan(const std::string& stats, int slots,
+                                const std::vector<std::string>& more = {}) const;
+
+ private:
+  base::ScratchDirectory directory_;
+};
+
+}  // namespace wideep::tests

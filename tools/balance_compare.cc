@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep balance compare: all planners on the same statistics, in one table.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "commands.h"
+#include "compare_output.h"
+#include "engine/memory_plan.h"
+#include "formats/files.h"
+#include "model/config.h"
+#include "output_file.h"
+#include "planning.h"
+#include "weights/expert_record.h"
+
+namespace wideep::tools {
+namespace {
+
+using balance::Split;
+
+constexpr int kRepetitions = 5;  // of which the median time counts
+constexpr std::array kSplits = {Split::kEqual, Split::kWeighted};
+
+struct CompareOptions {
+  PlanningOptions planning;
+  std::optional<double> bytes_per_expert;
+  std::string model_dir;
+  std::string html;
+  bool json = false;
+};
+
+// What one move copies. Errors: the model, or a model that the statistics are not of.
+Result<double> bytes_of_model(const std::string& model_dir, const balance::ModelLoad& load) {
+  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, model::read_model_config(model_dir));
+  if (config.routing.num_experts != load.num_experts) {
+    return invalid_input(
+        fmt::format("--model: {}: expected {} experts as in the statistics, found {}", model_dir,
+                    load.num_experts, config.routing.num_experts));
+  }
+  const std::vector<int> layers = engine::moe_layers(config);
+  for (const int layer : load.layers) {
+    if (!std::binary_search(layers.begin(), layers.end(), layer)) {
+      return invalid_input(
+          fmt::format("--model: {}: layer {} of the statistics is no MoE layer of the model",
+                      model_dir, layer));
+    }
+  }
+  return static_cast<double>(
+      weights::ExpertShape{Dtype::kBf16, config.hidden_size, config.moe_intermediate_size}
+          .record_bytes());
+}
+
+Result<std::optional<double>> choose_bytes(const CompareOptions& options,
+                                           const balance::ModelLoad& load) {
+  const std::optional<double> given = options.bytes_per_expert;
+  if (given && !(*given > 0.0 && *given < 1e15)) {
+    return invalid_input(
+        fmt::format("--model-bytes-per-expert: expected more than 0 bytes, found {}", *given));
+  }
+  if (options.model_dir.empty()) return given;
+  WIDEEP_TRY_ASSIGN(const double bytes, bytes_of_model(options.model_dir, load));
+  return std::optional<double>(bytes);
+}
+
+Result<TimedPlan> plan_repeatedly(const std::string& planner, const PlanningInput& input,
+                                  const balance::PlannerOptions& options,
+                                  base::Progress* progress) {
+  std::array<double, kRepetitions> seconds;
+  TimedPlan plan;
+  for (double& time : seconds) {
+    WIDEEP_TRY_ASSIGN(plan, plan_layers(planner, input.load, input.shape, options, progress));
+    time = plan.seconds;
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kRepetitions / 2, seconds.end());
+  plan.seconds = seconds[kRepetitions / 2];
+  return plan;
+}
+
+Result<ComparedPlan> compare_one(const std::string& planner, Split split,
+                                 balance::PlannerOptions options, const Comparison& comparison,
+                                 base::Progress* progress) {
+  options.split = split;
+  ComparedPlan result{.planner = planner, .split = split, .plan = {}, .assessment = {}};
+  const PlanningInput& input = comparison.input;
+  WIDEEP_TRY_ASSIGN(result.plan, plan_repeatedly(planner, input, options, progress));
+  const auto bounds =
+      balance::lower_bounds(input.load, balance::heeded_shape(planner, input.shape), split);
+  result.assessment = balance::assess({.load = &input.load,
+                                       .held_out = input.held_out ? &*input.held_out : nullptr,
+                                       .before = &comparison.before,
+                                       .bounds = bounds},
+                                      result.plan.model);
+  return result;
+}
+
+// A planner that cannot serve the shape is left out with its reason.
+std::vector<std::string> compare_all(const CompareOptions& options, Comparison* comparison) {
+  const auto& names = balance::planner_names();
+  const size_t plans = names.size() * kSplits.size() * kRepetitions;
+  base::Progress progress(
+      "planning", static_cast<int64_t>(plans * comparison->input.load.layers.size()), "layers");
+  std::vector<std::string> refusals;
+  for (const std::string& name : names) {
+    for (const Split split : kSplits) {
+      Result<ComparedPlan> plan =
+          compare_one(name, split, options.planning.planner_options(), *comparison, &progress);
+      if (plan.ok()) {
+        comparison->plans.push_back(std::move(plan).value());
+      } else if (split == kSplits[0]) {
+        refusals.push_back(fmt::format("planner {}: {}", name, plan.status().message()));
+      }
+    }
+  }
+  return refusals;
+}
+
+void warn_of_doubles(const Comparison& comparison) {
+  for (const ComparedPlan& each : comparison.plans) {
+    const int doubled = each.plan.num_doubled_layers();
+    if (doubled == 0 || each.split != kSplits[0]) continue;
+    log::warn("planner {} puts two replicas of an expert on one rank in {} of {} layers",
+              each.planner, doubled, comparison.input.load.layers.size());
+  }
+}
+
+Status write_page(const std::string& path, const Comparison& comparison) {
+  if (path.empty()) return {};
+  WIDEEP_TRY(formats::write_file(path, compare_html(comparison)));
+  log::info("wrote {}", path);
+  return {};
+}
+
+Status run(const CompareOptions& options) {
+  if (!options.html.empty()) WIDEEP_TRY(check_output_file(options.html, "--html"));
+  Comparison comparison;
+  comparison.file = options.planning.statistics.path;
+  WIDEEP_TRY_ASSIGN(comparison.input, read_planning_input(options.planning));
+  WIDEEP_TRY(balance::check_plan_shape(comparison.input.shape));
+  WIDEEP_TRY_ASSIGN(comparison.bytes_per_expert, choose_bytes(options, comparison.input.load));
+  comparison.before =
+      balance::default_model_placement(comparison.input.load, comparison.input.shape.ep_size);
+  const std::vector<std::string> refusals = compare_all(options, &comparison);
+  if (comparison.plans.empty()) return invalid_input(refusals.at(0));
+  for (const std::string& refusal : refusals) log::warn("left out: {}", refusal);
+  warn_of_doubles(comparison);
+  WIDEEP_TRY(write_page(options.html, comparison));
+  std::fputs((options.json ? compare_json(comparison) : compare_table(comparison)).c_str(), stdout);
+  return {};
+}
+
+}  // namespace
+
+void add_balance_compare_command(CLI::App& balance, Status* status) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App* command = balance.add_subcommand(
+      "compare", "All planners on the same statistics: balance, bound, moves and time");
+  add_planning_options(*command, &options->planning);
+  CLI::Option* bytes =
+      command->add_option("--model-bytes-per-expert", options->bytes_per_expert,
+                          "Bytes of one expert's weights in one layer: what a move copies");
+  command
+      ->add_option("--model", options->model_dir,
+                   "A model directory, whose config.json says how large an expert is in bf16")
+      ->excludes(bytes);
+  command->add_option("--html", options->html, "A page to write that draws the comparison");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools

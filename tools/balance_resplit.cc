@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep balance resplit: the best shares for a placement that stays as it is.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "balance/assessment.h"
+#include "balance/balancer_yaml.h"
+#include "balance/resplit.h"
+#include "balance/shares_file.h"
+#include "base/try.h"
+#include "commands.h"
+#include "output_file.h"
+#include "plan_output.h"
+#include "statistics_options.h"
+
+namespace wideep::tools {
+namespace {
+
+using balance::ModelLoad;
+using balance::Placement;
+using nlohmann::ordered_json;
+
+struct ResplitOptions {
+  StatisticsOptions statistics;
+  std::string placement;
+  std::string shares;
+  bool json = false;
+};
+
+struct Ratios {
+  double equal = 0;
+  double weighted = 0;
+};
+
+struct ResplitResult {
+  std::vector<Ratios> layers;
+  Ratios mean;
+  std::map<int, balance::Shares> shares;
+};
+
+double imbalance(const Placement& placement, const std::vector<double>& load,
+                 const balance::Shares& shares) {
+  return balance::imbalance_ratio(balance::rank_loads(placement, load, shares));
+}
+
+ResplitResult resplit_model(const ModelLoad& load, const balance::ModelPlacement& model) {
+  ResplitResult result;
+  const auto count = static_cast<double>(load.layers.size());
+  for (size_t i = 0; i < load.layers.size(); ++i) {
+    const Placement& placement = model.layers.at(load.layers[i]);
+    balance::Shares& shares = result.shares[load.layers[i]];
+    shares = balance::resplit(placement, load.load[i]);
+    const Ratios ratios{imbalance(placement, load.load[i], balance::equal_shares(placement)),
+                        imbalance(placement, load.load[i], shares)};
+    result.mean.equal += ratios.equal / count;
+    result.mean.weighted += ratios.weighted / count;
+    result.layers.push_back(ratios);
+  }
+  return result;
+}
+
+ordered_json ratios_json(const Ratios& ratios) {
+  return {{"imbalance_equal", ratios.equal}, {"imbalance_weighted", ratios.weighted}};
+}
+
+std::string resplit_json(const ResplitOptions& options, const ModelLoad& load,
+                         const balance::ModelPlacement& placement, const ResplitResult& result) {
+  ordered_json root = {{"placement", options.placement},
+                       {"ep_size", placement.layers.begin()->second.ep_size},
+                       {"num_slots", placement.num_slots},
+                       {"shares", options.shares},
+                       {"layers", ordered_json::array()}};
+  for (size_t i = 0; i < load.layers.size(); ++i) {
+    ordered_json line = {{"layer", load.layers[i]}};
+    line.update(ratios_json(result.layers[i]));
+    root["layers"].push_back(line);
+  }
+  root["mean"] = ratios_json(result.mean);
+  return json_text(root);
+}
+
+std::string resplit_table(const ResplitOptions& options, const ModelLoad& load,
+                          const balance::ModelPlacement& placement, const ResplitResult& result) {
+  std::string text = fmt::format(
+      "Imbalance ratio of {} ranks (max / mean - 1) with equal and with the best shares, no expert "
+      "moved:\n{:<8}{:>12}{:>12}\n",
+      placement.layers.begin()->second.ep_size, "layer", "equal", "weighted");
+  for (size_t i = 0; i < load.layers.size(); ++i) {
+    text += fmt::format("{:<8}{:>12.6f}{:>12.6f}\n", load.layers[i], result.layers[i].equal,
+                        result.layers[i].weighted);
+  }
+  return text + fmt::format("{:<8}{:>12.6f}{:>12.6f}\nwrote {}\n", "mean", result.mean.equal,
+                            result.mean.weighted, options.shares);
+}
+
+Status run(const ResplitOptions& options) {
+  WIDEEP_TRY(check_output_file(options.shares, "--shares"));
+  WIDEEP_TRY(check_different_files(options.placement, "--placement", options.shares, "--shares"));
+  WIDEEP_TRY_ASSIGN(const balance::ExpertStatistics statistics,
+                    read_statistics(options.statistics));
+  WIDEEP_TRY_ASSIGN(const int ep_size, choose_ep_size(options.statistics, statistics));
+  WIDEEP_TRY_ASSIGN(
+      const balance::ModelPlacement placement,
+      balance::read_balancer_yaml(options.placement, {.moe_layers = statistics.layers,
+                                                      .num_experts = statistics.num_experts,
+                                                      .ep_size = ep_size}));
+  const ModelLoad load = balance::model_load(statistics);
+  const ResplitResult result = resplit_model(load, placement);
+  WIDEEP_TRY(balance::write_shares(options.shares, result.shares));
+  std::fputs((options.json ? resplit_json(options, load, placement, result)
+                           : resplit_table(options, load, placement, result))
+                 .c_str(),
+             stdout);
+  return {};
+}
+
+}  // namespace
+
+void add_balance_resplit_command(CLI::App& balance, Status* status) {
+  auto options = std::make_shared<ResplitOptions>();
+  CLI::App* command = balance.add_subcommand(
+      "resplit", "The shares that balance a placement best for new load; no weights move");
+  add_statistics_options(*command, &options->statistics);
+  command->add_option("--placement", options->placement, "The moe_load_balancer.yaml that stays")
+      ->required();
+  command
+      ->add_option("--shares", options->shares,
+                   "The JSON file to write: {layer: [share of its expert's tokens per slot]}")
+      ->required();
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools

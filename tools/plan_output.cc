@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_output.h"
+
+#include <fmt/format.h>
+
+namespace wideep::tools {
+namespace {
+
+using balance::Figures;
+using nlohmann::ordered_json;
+
+std::string head_line(bool held_out) {
+  return fmt::format("{:<8}{:>12}{:>12}{:>12}{}{:>10}\n", "layer", "now", "planned", "bound",
+                     held_out ? fmt::format("{:>12}{:>12}", "held-out", "re-split") : "", "moves");
+}
+
+std::string line_of(const std::string& label, const Figures& figures, balance::Split split) {
+  std::string line = fmt::format("{:<8}{:>12.6f}{:>12.6f}{:>12.6f}", label, figures.imbalance_now,
+                                 figures.imbalance(split), figures.lower_bound);
+  if (figures.imbalance_held_out) {
+    line += fmt::format("{:>12.6f}{:>12.6f}", *figures.imbalance_held_out,
+                        *figures.imbalance_held_out_resplit);
+  }
+  return line + fmt::format("{:>10.6g}\n", figures.moves);
+}
+
+std::string what_is_shown(const PlanningInput& input, const PlanResult& result) {
+  std::string text = fmt::format(
+      "Imbalance ratio (max / mean - 1) of {} ranks over the load of {}\n"
+      "now:      {} slots, {}\n"
+      "planned:  {} slots, {} split\n",
+      input.shape.ep_size, count_of(input.num_iterations, "iteration"), result.num_slots_before,
+      result.from.empty() ? "experts in order" : result.from, input.shape.num_slots,
+      split_name(result.split));
+  if (!input.held_out) return text;
+  return text + fmt::format(
+                    "held-out: the plan on {} held out\n"
+                    "re-split: the same with shares computed from that load\n",
+                    count_of(input.num_held_out_iterations, "iteration"));
+}
+
+std::string summary_line(const PlanResult& result) {
+  const Figures& mean = result.assessment.mean;
+  const double imbalance = mean.imbalance(result.split);
+  const auto layers = static_cast<double>(result.assessment.layers.size());
+  return fmt::format(
+      "planner {}: mean imbalance {:.6f}, lower bound {:.6f}, gap {:.6f}; {:.0f} moves; planned in "
+      "{}\n",
+      result.planner, imbalance, mean.lower_bound, imbalance - mean.lower_bound,
+      mean.moves * layers, duration_text(result.plan.seconds));
+}
+
+}  // namespace
+
+std::string plan_table(const PlanningInput& input, const PlanResult& result) {
+  std::string text = what_is_shown(input, result) +
+                     head_line(result.assessment.mean.imbalance_held_out.has_value());
+  for (size_t i = 0; i < input.load.layers.size(); ++i) {
+    text +=
+        line_of(fmt::format("{}", input.load.layers[i]), result.assessment.layers[i], result.split);
+  }
+  text += line_of("mean", result.assessment.mean, result.split) + summary_line(result);
+  text += fmt::format("wrote {}\n", result.output);
+  return result.shares.empty() ? text : text + fmt::format("wrote {}\n", result.shares);
+}
+
+ordered_json to_json(const Figures& figures) {
+  ordered_json json = {{"imbalance_now", figures.imbalance_now},
+                       {"imbalance_equal", figures.imbalance_equal},
+                       {"imbalance_weighted", figures.imbalance_weighted}};
+  if (figures.imbalance_held_out) {
+    json["imbalance_held_out"] = *figures.imbalance_held_out;
+    json["imbalance_held_out_resplit"] = *figures.imbalance_held_out_resplit;
+  }
+  json["lower_bound"] = figures.lower_bound;
+  json["moves"] = figures.moves;
+  return json;
+}
+
+std::string json_text(const ordered_json& root) {
+  return root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string plan_json(const PlanningInput& input, const PlanResult& result) {
+  ordered_json root = {
+      {"planner", result.planner},
+      {"split", split_name(result.split)},
+      {"ep_size", input.shape.ep_size},
+      {"num_slots_now", result.num_slots_before},
+      {"num_slots", input.shape.num_slots},
+      {"layer_updates_per_iter", result.plan.model.placement.layer_updates_per_iter},
+      {"plan_seconds", result.plan.seconds},
+      {"output", result.output}};
+  if (!result.from.empty()) root["from"] = result.from;
+  if (!result.shares.empty()) root["shares"] = result.shares;
+  root["layers"] = ordered_json::array();
+  for (size_t i = 0; i < input.load.layers.size(); ++i) {
+    ordered_json line = {{"layer", input.load.layers[i]}};
+    line.update(to_json(result.assessment.layers[i]));
+    line["moves"] = static_cast<int>(result.assessment.layers[i].moves);
+    root["layers"].push_back(line);
+  }
+  root["mean"] = to_json(result.assessment.mean);
+  return json_text(root);
+}
+
+}  // namespace wideep::tools

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `wideep balance plan` says of a plan.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "balance/assessment.h"
+#include "planning.h"
+
+namespace wideep::tools {
+
+struct PlanResult {
+  std::string planner;
+  balance::Split split = balance::Split::kEqual;
+  std::string from;  // the placement file that was repaired; empty: a new plan
+  int num_slots_before = 0;
+  TimedPlan plan;
+  balance::Assessment assessment;
+  std::string output;  // file
+  std::string shares;  // file; empty: not written
+};
+
+// A line for each layer, their mean, and the mean's gap to its lower bound.
+std::string plan_table(const PlanningInput& input, const PlanResult& result);
+
+std::string plan_json(const PlanningInput& input, const PlanResult& result);
+
+// The keys "imbalance_now" ... "moves" of one layer or mean.
+nlohmann::ordered_json to_json(const balance::Figures& figures);
+
+// JSON text as every command prints it.
+std::string json_text(const nlohmann::ordered_json& root);
+
+}  // namespace wideep::tools

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "base/try.h"
+
+namespace wideep::tools {
+namespace {
+
+using balance::ModelLoad;
+using balance::PlannerOptions;
+using balance::PlanShape;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Calls plan_layer(index, &plan) for every layer and times nothing else.
+TimedPlan time_layers(const ModelLoad& load, int num_slots, base::Progress* progress,
+                      const std::function<void(size_t, balance::LayerPlan*)>& plan_layer) {
+  TimedPlan plan;
+  plan.model.placement.num_slots = num_slots;
+  for (size_t i = 0; i < load.layers.size(); ++i) {
+    balance::LayerPlan layer;
+    const Clock::time_point start = Clock::now();
+    plan_layer(i, &layer);
+    plan.seconds += seconds_since(start);
+    plan.model.placement.layers[load.layers[i]] = std::move(layer.placement);
+    plan.model.shares[load.layers[i]] = std::move(layer.shares);
+    progress->step();
+  }
+  return plan;
+}
+
+Status check_numbers(const PlanningOptions& options) {
+  if (options.tolerance && !(*options.tolerance >= 0.0)) {
+    return invalid_input(fmt::format(
+        "--tolerance: expected an imbalance ratio of at least 0, found {}", *options.tolerance));
+  }
+  if (options.groups && !options.nodes) {
+    return invalid_input("--groups: has no effect on one node, give --nodes too");
+  }
+  if (options.nodes.value_or(1) > 1 && !options.groups) {
+    return invalid_input(
+        "--nodes: has no effect without groups to keep on them, give --groups too");
+  }
+  return {};
+}
+
+}  // namespace
+
+PlannerOptions PlanningOptions::planner_options() const {
+  PlannerOptions result;
+  if (tolerance) result.tolerance = *tolerance;
+  return result;
+}
+
+void add_planning_options(CLI::App& command, PlanningOptions* options) {
+  add_statistics_options(command, &options->statistics);
+  command.add_option("--num-slots", options->num_slots,
+                     "Slots over all ranks, a multiple of --ep-size (default: one per expert)");
+  command.add_option("--nodes", options->nodes,
+                     "Nodes that the ranks are on, a divisor of --ep-size (default: 1)");
+  command.add_option("--groups", options->groups,
+                     "The router's expert groups: each stays on one node (default: 1)");
+  command.add_option(
+      "--tolerance", options->tolerance,
+      fmt::format("Of planner wideep: the imbalance ratio at which its search stops (default: {})",
+                  PlannerOptions().tolerance));
+  command.add_option("--holdout", options->holdout,
+                     "Judge plans on load that they were not made for: the last FRACTION of the "
+                     "iterations, or a second FILE of statistics");
+}
+
+Result<PlanningInput> read_planning_input(const PlanningOptions& options) {
+  WIDEEP_TRY(check_numbers(options));
+  WIDEEP_TRY_ASSIGN(const SplitStatistics split,
+                    read_split_statistics(options.statistics, options.holdout));
+  PlanningInput input;
+  input.shape.num_experts = split.planned_on.num_experts;
+  WIDEEP_TRY_ASSIGN(input.shape.ep_size, choose_ep_size(options.statistics, split.planned_on));
+  input.shape.num_slots = options.num_slots.value_or(input.shape.num_experts);
+  input.shape.num_nodes = options.nodes.value_or(1);
+  input.shape.num_groups = options.groups.value_or(1);
+  input.load = balance::model_load(split.planned_on);
+  input.num_iterations = split.planned_on.num_iterations();
+  if (split.held_out) {
+    input.held_out = balance::model_load(*split.held_out);
+    input.num_held_out_iterations = split.held_out->num_iterations();
+  }
+  return input;
+}
+
+int TimedPlan::num_doubled_layers() const {
+  const auto& layers = model.placement.layers;
+  return static_cast<int>(std::count_if(layers.begin(), layers.end(), [](const auto& layer) {
+    return balance::doubles_on_a_rank(layer.second);
+  }));
+}
+
+Result<TimedPlan> plan_layers(const std::string& planner_name, const ModelLoad& load,
+                              const PlanShape& shape, const PlannerOptions& options,
+                              base::Progress* progress) {
+  WIDEEP_TRY_ASSIGN(const auto planner, balance::make_planner(planner_name, shape, options));
+  return time_layers(load, shape.num_slots, progress, [&](size_t i, balance::LayerPlan* layer) {
+    planner->plan(load.load[i], layer);
+  });
+}
+
+Result<TimedPlan> repair_layers(const balance::ModelPlacement& from, const ModelLoad& load,
+                                const PlanShape& shape, const balance::RepairOptions& options,
+                                base::Progress* progress) {
+  WIDEEP_TRY_ASSIGN(const auto repairer, balance::make_repairer(shape, options));
+  return time_layers(load, shape.num_slots, progress, [&](size_t i, balance::LayerPlan* layer) {
+    layer->placement = from.layers.at(load.layers[i]);
+    repairer->repair(load.load[i], *layer, layer);
+  });
+}
+
+std::string split_name(balance::Split split) {
+  return split == balance::Split::kEqual ? "equal" : "weighted";
+}
+
+std::string count_of(int count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string duration_text(double seconds) {
+  return seconds < 1.0 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
+}
+
+}  // namespace wideep::tools

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `wideep balance plan` and `wideep balance compare` share: options, their numbers checked,
+// and the planning itself, timed and with progress.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "balance/assessment.h"
+#include "balance/repair.h"
+#include "base/progress.h"
+#include "statistics_options.h"
+#include "wideep/status.h"
+
+namespace wideep::tools {
+
+struct PlanningOptions {
+  StatisticsOptions statistics;
+  std::optional<int> num_slots;
+  std::optional<int> nodes;
+  std::optional<int> groups;
+  std::optional<double> tolerance;
+  std::string holdout;  // empty: nothing is held out
+
+  // Without the split, which each command chooses.
+  balance::PlannerOptions planner_options() const;
+};
+
+// Adds the statistics options and --num-slots, --nodes, --groups, --tolerance and --holdout.
+// `options` must outlive the parsing.
+void add_planning_options(CLI::App& command, PlanningOptions* options);
+
+struct PlanningInput {
+  balance::ModelLoad load;
+  int num_iterations = 0;
+  std::optional<balance::ModelLoad> held_out;
+  int num_held_out_iterations = 0;
+  balance::PlanShape shape;
+};
+
+// The shape is as asked for: planners check it. Errors (invalid input): of the statistics; a
+// tolerance below 0; groups without nodes or nodes without groups, which would have no effect.
+Result<PlanningInput> read_planning_input(const PlanningOptions& options);
+
+struct TimedPlan {
+  balance::PlannedModel model;
+  double seconds = 0;  // of planning all layers, nothing else
+
+  // Layers in which a rank holds two replicas of one expert.
+  int num_doubled_layers() const;
+};
+
+// All layers by one planner. Errors: as balance::make_planner.
+Result<TimedPlan> plan_layers(const std::string& planner, const balance::ModelLoad& load,
+                              const balance::PlanShape& shape,
+                              const balance::PlannerOptions& options, base::Progress* progress);
+
+// All layers by repair of `from`, which has them all. Errors: as balance::make_repairer.
+Result<TimedPlan> repair_layers(const balance::ModelPlacement& from, const balance::ModelLoad& load,
+                                const balance::PlanShape& shape,
+                                const balance::RepairOptions& options, base::Progress* progress);
+
+std::string split_name(balance::Split split);  // "equal", "weighted"
+
+// "1 iteration", "12 iterations"
+std::string count_of(int count, const std::string& noun);
+
+// "0.45 ms", "1.20 s"
+std::string duration_text(double seconds);
+
+}  // namespace wideep::tools
