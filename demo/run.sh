@@ -25,14 +25,14 @@ mkdir -p "$out"
 
 step "1. Generate over $ranks ranks, 4 experts on each, and record which experts the tokens use"
 "${run[@]}" --ranks $ranks --routing-log "$out/before.json" \
-  --expert-statistic-path "$out/statistics" --expert-statistic-iter-range 0-100000 >"$out/before.txt"
+  --expert-statistic-path "$out/statistics" --expert-statistic-iter-range 0-40 >"$out/before.txt"
 sed -n '1,/^--- prompt 1 /p' "$out/before.txt" | sed '$d'
 echo "(... the other continuations are in $out/before.txt)"
 
 step "2. How unevenly? (tokens per rank and iteration)"
 "$wideep" balance report --stats "$out/statistics" --ep-size $ranks
 
-step "3. Plan a placement with $slots slots: replicate the hot experts, spread the rest"
+step "3. Plan a placement with $slots slots: replicate the hot experts, spread the rest (all iterations together)"
 "$wideep" balance plan --stats "$out/statistics" --ep-size $ranks --num-slots $slots \
   --output "$out/moe_load_balancer.yaml"
 
