@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     log::error("{} (see --help)", what_is_wrong(app, error));
     return invalid_input("").exit_code();
+  } catch (const std::bad_alloc&) {
+    status = failed("out of memory; wideep doctor --model DIR --ranks N says what a run needs");
   }
   if (status.ok()) status = check_printed();
   if (!status.ok()) log::error("{}", status.message());
