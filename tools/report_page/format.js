@@ -58,7 +58,8 @@ function formatMany(count, noun) {
 // How a value changed, in words; `goal` ("lower" or "higher") says which way is better.
 function formatChange(before, after, goal) {
   if (before === null || after === null) return {text: "–", quality: "same"};
-  if (before === after || Math.abs(after - before) < 0.005 * Math.max(before, after)) {
+  // The times of one run vary by more than 3 %.
+  if (before === after || Math.abs(after - before) < 0.03 * Math.max(before, after)) {
     return {text: "same", quality: "same"};
   }
   const direction = after < before ? "lower" : "higher";
