@@ -104,13 +104,13 @@ void warn_of_missing_iterations(const engine::StatisticsRequest& request, int64_
             ran, recorded);
 }
 
-// Readers take the number of files for the number of ranks.
 void warn_of_missing_ranks(const engine::GenerateOptions& options,
                            const engine::GenerateReport& report) {
   if (report.ended.ok() || report.ended.code() == StatusCode::kInterrupted) return;
   log::warn(
-      "expert statistics in {}: a rank that died has written none; use them only if there is a "
-      "file of each of the {} ranks",
+      "expert statistics in {}: a rank that died has written none; they can be read only if there "
+      "is "
+      "a file of each of the {} ranks",
       options.statistics->directory, options.parallel.sizes.moe_ep);
 }
 

@@ -197,7 +197,14 @@ Status read_meta_info(const std::string& directory, ExpertStatistics* statistics
       static_cast<int>(root.integer("num_experts", {.min = 1, .max = kMaxExperts}));
   statistics->top_k =
       static_cast<int>(root.integer("num_experts_per_token", {.min = 1, .max = kMaxTopK}));
-  return document.status();
+  // Ours says it, TRT's does not.
+  const int64_t ranks = root.integer_or("ep_size", statistics->ep_size, {.min = 1});
+  WIDEEP_TRY(document.status());
+  if (ranks == statistics->ep_size) return {};
+  return invalid_input(fmt::format(
+      "{}: recorded by {} ranks (meta_info.json: ep_size), expected as many files, found "
+      "{} (rank0 to rank{}); copy the files of all ranks",
+      directory, ranks, statistics->ep_size, statistics->ep_size - 1));
 }
 
 // Sums must fit, and without any token there is nothing to balance.

@@ -3,7 +3,7 @@
 // Reading expert statistics, in three forms:
 //
 // A directory as TRT records it:
-//   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}
+//   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; ours adds "ep_size"
 //   rank{r}.safetensors     "{iteration}_{layer}" → int64 [num_experts], one file per rank
 //   rank{r}_raw.safetensors and other files are not read
 //

@@ -56,7 +56,7 @@ Status StatisticsWriter::write() const {
                     directory_));
   }
   WIDEEP_TRY(write_counts());
-  return rank_ == 0 ? write_meta_info() : Status();
+  return write_meta_info();
 }
 
 Status StatisticsWriter::write_counts() const {
@@ -73,9 +73,10 @@ Status StatisticsWriter::write_counts() const {
 }
 
 Status StatisticsWriter::write_meta_info() const {
-  return formats::write_file(directory_ + "/meta_info.json",
-                             fmt::format("{{\"num_experts\": {}, \"num_experts_per_token\": {}}}\n",
-                                         shape_.num_experts, shape_.top_k));
+  return formats::write_file(
+      directory_ + "/meta_info.json",
+      fmt::format("{{\"num_experts\": {}, \"num_experts_per_token\": {}, \"ep_size\": {}}}\n",
+                  shape_.num_experts, shape_.top_k, shape_.ep_size));
 }
 
 }  // namespace wideep::balance

@@ -4,13 +4,13 @@
 //
 // Before the first iteration one process calls prepare_statistics_directory; then every rank keeps
 // a StatisticsWriter of its own, adds each MoE layer's counts of the recorded iterations, and
-// writes once at the end. Rank 0 also writes meta_info.json.
+// writes once at the end. Each also writes meta_info.json, the same one, so that the death of a
+// rank does not take it away; beside TRT's keys it says how many ranks there were.
 //
 // Thread safety: one thread per writer.
 //
-//   StatisticsWriter writer("expert_statistic", rank, {.num_experts = 256, .top_k = 8});
-//   writer.add(iteration, layer, tokens_per_expert);
-//   WIDEEP_TRY(writer.write());
+//   StatisticsWriter writer("expert_statistic", rank, {.num_experts = 256, .top_k = 8, .ep_size =
+//   32}); writer.add(iteration, layer, tokens_per_expert); WIDEEP_TRY(writer.write());
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,7 @@ Status prepare_statistics_directory(const std::string& directory);
 struct StatisticsShape {
   int num_experts = 0;  // E
   int top_k = 0;        // num_experts_per_token
+  int ep_size = 0;      // R, the ranks that record
 };
 
 class StatisticsWriter {

@@ -28,7 +28,7 @@ TEST(StatisticsWriter, WritesWhatTheReaderReads) {
   const std::string path = fresh_directory("round/trip");
   ASSERT_TRUE(prepare_statistics_directory(path).ok());
   for (int rank = 0; rank < 2; ++rank) {
-    StatisticsWriter writer(path, rank, {.num_experts = 3, .top_k = 2});
+    StatisticsWriter writer(path, rank, {.num_experts = 3, .top_k = 2, .ep_size = 2});
     for (int iteration = 20; iteration < 22; ++iteration) {
       const std::vector<int64_t> row = {rank, iteration, 1};
       writer.add(iteration, 7, row);
@@ -44,7 +44,11 @@ TEST(StatisticsWriter, WritesWhatTheReaderReads) {
   EXPECT_THAT(statistics->layers, ElementsAre(7));
   EXPECT_THAT(statistics->counts, ElementsAre(100, 20, 1, 101, 20, 1, 0, 21, 1, 1, 21, 1));
   EXPECT_EQ(*formats::read_file(path + "/meta_info.json"),
-            "{\"num_experts\": 3, \"num_experts_per_token\": 2}\n");
+            "{\"num_experts\": 3, \"num_experts_per_token\": 2, \"ep_size\": 2}\n");
+  fs::remove(path + "/rank1.safetensors");  // its rank died
+  EXPECT_THAT(read_statistics(path).status().message(),
+              HasSubstr("recorded by 2 ranks (meta_info.json: ep_size), expected as many files, "
+                        "found 1"));
   fs::remove_all(path);
 }
 

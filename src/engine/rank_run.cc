@@ -27,7 +27,8 @@ class Reporter {
     if (setup.options.statistics) {
       recorder_.emplace(*setup.options.statistics, rank,
                         balance::StatisticsShape{.num_experts = setup.config.routing.num_experts,
-                                                 .top_k = setup.config.routing.top_k});
+                                                 .top_k = setup.config.routing.top_k,
+                                                 .ep_size = setup.options.parallel.sizes.moe_ep});
     }
   }
 
