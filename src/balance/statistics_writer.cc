@@ -73,10 +73,12 @@ Status StatisticsWriter::write_counts() const {
 }
 
 Status StatisticsWriter::write_meta_info() const {
+  const std::string ranks =
+      shape_.ep_size == 0 ? "" : fmt::format(", \"ep_size\": {}", shape_.ep_size);
   return formats::write_file(
       directory_ + "/meta_info.json",
-      fmt::format("{{\"num_experts\": {}, \"num_experts_per_token\": {}, \"ep_size\": {}}}\n",
-                  shape_.num_experts, shape_.top_k, shape_.ep_size));
+      fmt::format("{{\"num_experts\": {}, \"num_experts_per_token\": {}{}}}\n", shape_.num_experts,
+                  shape_.top_k, ranks));
 }
 
 }  // namespace wideep::balance

@@ -32,7 +32,7 @@ Status prepare_statistics_directory(const std::string& directory);
 struct StatisticsShape {
   int num_experts = 0;  // E
   int top_k = 0;        // num_experts_per_token
-  int ep_size = 0;      // R, the ranks that record
+  int ep_size = 0;      // R, the ranks that record; 0: left out of meta_info.json, as TRT does
 };
 
 class StatisticsWriter {
