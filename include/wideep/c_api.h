@@ -20,6 +20,8 @@
 
 #include <stdint.h>
 
+/* NOLINTBEGIN(readability-identifier-naming): C has no namespaces */
+
 #if defined(__GNUC__)
 #define WIDEEP_EXPORT __attribute__((visibility("default")))
 #else
@@ -88,5 +90,7 @@ WIDEEP_EXPORT int wideep_imbalance_lower_bound(const wideep_plan_shape* shape, c
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
+
+/* NOLINTEND(readability-identifier-naming) */
 
 #endif /* WIDEEP_C_API_H_ */

@@ -42,14 +42,15 @@ class WideepPlanner : public LayerPlanner {
   }
 
  private:
-  // The ring if it is as good as any to within the tolerance; else the better of the two other
-  // starts.
+  // The ring if it is good, or as good as any to within the tolerance; else the better of the two
+  // other starts.
   const Board& best_layout() {
+    const float enough = 2 * goal_.tolerance;  // other starts cost more than they could still gain
     const float ring = ring_layout();
-    if (ring <= goal_.tolerance) return ring_;
+    if (ring <= enough) return ring_;
     copy_counts(ring_, &rounds_);
     const float rounds = layout_in_rounds();
-    if (rounds <= goal_.tolerance) return ring <= rounds + goal_.tolerance ? ring_ : rounds_;
+    if (rounds <= enough) return ring <= rounds + goal_.tolerance ? ring_ : rounds_;
     copy_counts(ring_, &greedy_);
     const float greedy = layout_lightest_first();
     if (ring <= std::min(rounds, greedy) + goal_.tolerance) return ring_;
