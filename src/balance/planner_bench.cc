@@ -74,7 +74,7 @@ void plan_all(benchmark::State& state, Plan plan_layer) {
       layers / 58, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
-void BM_Wideep(benchmark::State& state) {
+void bench_wideep(benchmark::State& state) {
   const PlanShape shape{.num_experts = 256,
                         .ep_size = static_cast<int>(state.range(0)),
                         .num_slots = static_cast<int>(state.range(1))};
@@ -83,7 +83,7 @@ void BM_Wideep(benchmark::State& state) {
   plan_all(state,
            [&](const std::vector<double>& load, LayerPlan* plan) { (*planner)->plan(load, plan); });
 }
-BENCHMARK(BM_Wideep)
+BENCHMARK(bench_wideep)
     ->ArgNames({"R", "S", "tol_1e-5"})
     ->Args({32, 288, 500})
     ->Args({32, 288, 100})
@@ -95,14 +95,14 @@ BENCHMARK(BM_Wideep)
     ->Args({144, 288, 100});
 
 // A straightforward heap implementation: the yardstick of this machine.
-void BM_Trt(benchmark::State& state) {
+void bench_trt(benchmark::State& state) {
   plan_all(state, [&](const std::vector<double>& load, LayerPlan* plan) {
     plan->placement =
         *plan_layer_trt(load, static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
     plan->shares = equal_shares(plan->placement);
   });
 }
-BENCHMARK(BM_Trt)->ArgNames({"R", "S"})->Args({32, 288})->Args({144, 288});
+BENCHMARK(bench_trt)->ArgNames({"R", "S"})->Args({32, 288})->Args({144, 288});
 
 }  // namespace
 }  // namespace wideep::balance

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DINPUT=<page.html> -DFUNCTION=<name> -DOUTPUT=<file.cc> -P embed.cmake
+# cmake -DINPUT=<page.html> -DFUNCTION=<name> -DOUTPUT=<file.cc> -P embed_page.cmake
 #
 # Puts the files named by "@FILE <name>@" into the page and writes the page as a C++ source, which
 # defines the function that <name>.h declares.
@@ -15,7 +15,7 @@ endforeach()
 # As numbers: string literals have a maximum length, bytes in an array have none.
 string(HEX "${page}" bytes)
 string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
-file(WRITE ${OUTPUT} "// Made of tools/${FUNCTION}/ by embed.cmake.
+file(WRITE ${OUTPUT} "// Made of tools/${FUNCTION}/ by embed_page.cmake.
 #include \"${FUNCTION}.h\"
 
 namespace wideep::tools {
