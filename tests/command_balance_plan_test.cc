@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "balance/balancer_yaml.h"
-#include "balance/plan.h"
 #include "command_balance.h"
+#include "wideep/balancer.h"
 
 namespace wideep::tests {
 namespace {

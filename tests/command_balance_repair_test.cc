@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "balance/balancer_yaml.h"
-#include "balance/plan.h"
 #include "command_balance.h"
+#include "wideep/balancer.h"
 
 namespace wideep::tests {
 namespace {

@@ -9,9 +9,10 @@
 #include <string>
 
 #include "balance/assessment.h"
-#include "balance/repair.h"
+#include "balance/plan_model.h"
 #include "base/progress.h"
 #include "statistics_options.h"
+#include "wideep/balancer.h"
 #include "wideep/status.h"
 
 namespace wideep::tools {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <set>
 
-#include "balance/lower_bound.h"
 #include "balance/resplit.h"
 #include "base/check.h"
+#include "wideep/balancer.h"
 
 namespace wideep::balance {
 namespace {

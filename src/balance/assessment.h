@@ -18,10 +18,10 @@
 #include <string_view>
 #include <vector>
 
-#include "balance/placement.h"
-#include "balance/plan.h"
-#include "balance/planner.h"
+#include "balance/plan_model.h"
 #include "balance/statistics.h"
+#include "wideep/balancer.h"
+#include "wideep/placement.h"
 
 namespace wideep::balance {
 
@@ -46,7 +46,7 @@ int count_new_pairs(const Placement& before, const Placement& after);
 // Does a rank hold two replicas of one expert?
 bool doubles_on_a_rank(const Placement& placement);
 
-// imbalance_lower_bound (lower_bound.h) of each layer.
+// imbalance_lower_bound (wideep/balancer.h) of each layer.
 std::vector<double> lower_bounds(const ModelLoad& load, const PlanShape& shape, Split split);
 
 // The shape as far as a planner heeds it: trt knows neither nodes nor groups.

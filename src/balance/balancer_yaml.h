@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "balance/placement.h"
 #include "formats/yaml.h"
+#include "wideep/placement.h"
 #include "wideep/status.h"
 
 namespace wideep::balance {

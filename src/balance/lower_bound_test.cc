@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "balance/lower_bound.h"
+#include "wideep/balancer.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 // Thread safety: pure functions.
 #pragma once
 
-#include "balance/planner.h"
+#include "wideep/balancer.h"
 
 namespace wideep::balance {
 

@@ -27,8 +27,8 @@
 
 #include <span>
 
-#include "balance/placement.h"
-#include "balance/plan.h"
+#include "wideep/balancer.h"
+#include "wideep/placement.h"
 #include "wideep/status.h"
 
 namespace wideep::balance {

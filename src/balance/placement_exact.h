@@ -15,7 +15,7 @@
 
 #include <span>
 
-#include "balance/planner.h"
+#include "wideep/balancer.h"
 
 namespace wideep::balance {
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "balance/placement.h"
+#include "wideep/placement.h"
 #include "wideep/status.h"
 
 namespace wideep::balance {

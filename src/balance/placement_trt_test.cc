@@ -8,10 +8,11 @@
 #include <filesystem>
 #include <random>
 
-#include "balance/planner.h"
+#include "balance/plan_model.h"
 #include "balance/replication.h"
 #include "balance/report.h"
 #include "balance/statistics_reader.h"
+#include "wideep/balancer.h"
 
 namespace wideep::balance {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "balance/plan.h"
+#include "wideep/balancer.h"
 
 #include <fmt/format.h>
 

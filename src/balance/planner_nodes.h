@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "balance/planner.h"
+#include "wideep/balancer.h"
 #include "wideep/status.h"
 
 namespace wideep::balance {

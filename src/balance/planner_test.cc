@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "balance/planner.h"
+#include "balance/plan_model.h"
+#include "wideep/balancer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 //
 // Recorded loads where WIDEEP_DATA_DIR has them: planned for one workload, repaired for another,
 // all pairs whose mean total variation is near the one asked for. Else lognormal loads and drift.
-#include "balance/repair.h"
+#include "wideep/balancer.h"
 
 #include <benchmark/benchmark.h>
 

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "balance/placement.h"
 #include "balance/statistics.h"
+#include "wideep/placement.h"
 #include "wideep/status.h"
 
 namespace wideep::balance {

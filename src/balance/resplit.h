@@ -23,9 +23,9 @@
 #include <span>
 #include <vector>
 
-#include "balance/placement.h"
-#include "balance/plan.h"
 #include "balance/replica_graph.h"
+#include "wideep/balancer.h"
+#include "wideep/placement.h"
 
 namespace wideep::balance {
 
@@ -95,8 +95,5 @@ class Resplitter {
 
   std::vector<int> bottleneck_;
 };
-
-// Once, for a placement that is not asked again.
-Shares resplit(const Placement& placement, std::span<const double> expert_load);
 
 }  // namespace wideep::balance

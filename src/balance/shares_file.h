@@ -14,7 +14,7 @@
 #include <map>
 #include <string>
 
-#include "balance/plan.h"
+#include "wideep/balancer.h"
 #include "wideep/status.h"
 
 namespace wideep::balance {

@@ -11,10 +11,9 @@
 #include <string>
 #include <utility>
 
-#include "balance/lower_bound.h"
-#include "balance/planner.h"
 #include "balance/resplit.h"
 #include "base/try.h"
+#include "wideep/balancer.h"
 #include "wideep/status.h"
 
 using wideep::invalid_input;

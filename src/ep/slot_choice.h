@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "balance/placement.h"
+#include "wideep/placement.h"
 
 namespace wideep::ep {
 

@@ -6,10 +6,10 @@
 #include <map>
 #include <vector>
 
-#include "balance/placement.h"
 #include "base/aligned_bytes.h"
 #include "model/config.h"
 #include "weights/expert_record.h"
+#include "wideep/placement.h"
 
 namespace wideep::model {
 

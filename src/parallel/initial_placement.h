@@ -7,8 +7,8 @@
 
 #include <vector>
 
-#include "balance/placement.h"
 #include "parallel/parallel_config.h"
+#include "wideep/placement.h"
 #include "wideep/status.h"
 
 namespace wideep::parallel {

@@ -15,8 +15,8 @@
 #include <span>
 #include <vector>
 
-#include "balance/placement.h"
 #include "balance/search/search.h"
+#include "wideep/placement.h"
 
 namespace wideep::balance {
 

@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "balance/plan.h"
+#include "wideep/balancer.h"
 
 namespace wideep::balance {
 

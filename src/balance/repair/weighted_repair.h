@@ -14,10 +14,10 @@
 #include <span>
 #include <vector>
 
-#include "balance/planner.h"
 #include "balance/repair/cut_search.h"
 #include "balance/repair/share_flow.h"
 #include "balance/resplit.h"
+#include "wideep/balancer.h"
 
 namespace wideep::balance {
 

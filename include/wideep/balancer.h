@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The expert balancer as a library: load in; placements, shares and repairs out.
+//
+//   const PlanShape shape{.num_experts = 256, .ep_size = 32, .num_slots = 288};
+//   auto planner = make_planner("wideep", shape, {.split = Split::kWeighted});
+//   LayerPlan plan;
+//   planner.value()->plan(load, &plan);                           // where the experts go
+//   plan.shares = resplit(plan.placement, later_load);            // no weights move
+//   auto repairer = make_repairer(shape, {.tolerance = 0.01});
+//   repairer.value()->repair(much_later_load, plan, &plan);       // as few moves as it takes
+//
+// A planner is made for a shape and a policy; plan() is deterministic, allocates only on its first
+// call, and keeps nothing else between calls. So do repairers.
+//
+// Thread safety: values are plain and functions pure; one thread at a time per planner or repairer.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "wideep/placement.h"
+#include "wideep/status.h"
+
+namespace wideep::balance {
+
+// How an engine divides an expert's tokens among its r replicas.
+enum class Split {
+  kEqual,     // load / r each: TRT, vLLM, DeepSeek
+  kWeighted,  // by shares that the planner chooses
+};
+
+// The numbers a placement has to fit. Every rank has S / R slots; node n of N owns the ranks
+// [n·R/N, (n + 1)·R/N); group g of G owns the experts [g·E/G, (g + 1)·E/G).
+struct PlanShape {
+  int num_experts = 0;  // E
+  int ep_size = 1;      // R
+  int num_slots = 0;    // S, a multiple of R, ≥ E
+  int num_nodes = 1;    // N, divides R
+  int num_groups = 1;   // G, divides E; a multiple of N when experts stay with their group's node
+
+  int slots_per_rank() const { return num_slots / ep_size; }
+  bool operator==(const PlanShape&) const = default;
+};
+
+// Errors (invalid input): as check_slot_counts; nodes that do not divide the ranks or groups that
+// do not divide the experts.
+Status check_plan_shape(const PlanShape& shape);
+
+// What planners and re-split need of a load [layers, num_experts]: finite tokens, not negative, and
+// with a finite sum. Errors (invalid input) name layer and expert.
+Status check_load(std::span<const double> load, int num_experts);
+
+// The share of its expert's tokens that each slot receives, [S], ≥ 0; the shares of an expert's
+// slots sum to 1.
+using Shares = std::vector<double>;
+
+// 1 / r for a slot whose expert has r replicas.
+Shares equal_shares(const Placement& placement);
+
+// Tokens of each rank, [R], for expert_load [E] split by shares [S].
+std::vector<double> rank_loads(const Placement& placement, std::span<const double> expert_load,
+                               std::span<const double> shares);
+
+// max / mean − 1 of rank loads; 0 where there is no load at all.
+double imbalance_ratio(std::span<const double> loads);
+
+// How balanced can any placement be? max rank load / mean − 1 of every valid placement (no rank
+// holds two replicas of an expert) is at least this; ≥ 0. load: [E], finite and ≥ 0. The proofs
+// stand in src/balance/lower_bound.cc. REQUIRES: check_plan_shape(shape).ok().
+double imbalance_lower_bound(std::span<const double> load, const PlanShape& shape, Split split);
+
+// The shares that minimise the maximum rank load of a placement that stays as it is: no weights
+// move, so an engine can do this every iteration. load: [E], finite and ≥ 0.
+// REQUIRES: check_placement(placement).ok().
+Shares resplit(const Placement& placement, std::span<const double> expert_load);
+
+struct LayerPlan {
+  Placement placement;
+  Shares shares;  // for the planner's Split
+};
+
+struct PlannerOptions {
+  Split split = Split::kEqual;
+  // Of planner wideep: the imbalance ratio at which the search stops, and its longest duration.
+  double tolerance = 1e-3;
+  int max_rounds = 100;  // of swaps, per layer
+};
+
+class LayerPlanner {
+ public:
+  virtual ~LayerPlanner() = default;
+
+  // load: [E] tokens per expert, finite and ≥ 0. Any unit: only ratios matter.
+  virtual void plan(std::span<const double> load, LayerPlan* plan) = 0;
+};
+
+// The planners by name:
+//   wideep    balance first, replicas on a ring, never two of an expert on one rank
+//             (planner_wideep.h); with kWeighted exact where exact_placement_exists
+//   trt       TensorRT-LLM's greedy (placement_trt.h)
+//   deepseek  DeepSeek's, hierarchical where groups divide among nodes (placement_deepseek.h)
+// trt and deepseek may put two replicas of an expert on one rank. With kWeighted they get the best
+// shares for their placement (resplit.h).
+const std::vector<std::string>& planner_names();
+
+// Errors (invalid input): an unknown name; a shape that the planner cannot serve.
+Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const PlanShape& shape,
+                                                   const PlannerOptions& options);
+
+struct RepairOptions {
+  Split split = Split::kWeighted;
+  double tolerance = 0.01;  // imbalance ratio at which to stop
+  int max_moves = std::numeric_limits<int>::max();
+  int64_t bytes_per_expert = 0;  // weights of one expert of the layer
+};
+
+// Imbalance ratios for the new load (plan.h), and what the repair costs.
+struct RepairReport {
+  double imbalance_before = 0.0;   // the old placement with its old shares
+  double imbalance_resplit = 0.0;  // ... with the best shares; equal split: as before
+  double imbalance_after = 0.0;    // ≤ imbalance_resplit
+  int moves = 0;
+  int64_t bytes = 0;  // moves · bytes_per_expert
+};
+
+class Repairer {
+ public:
+  virtual ~Repairer() = default;
+
+  // load: [E], finite and ≥ 0, any unit. from: a valid placement of the shape (check_placement) by
+  // any planner; its shares may be absent (equal then), and kEqual ignores them. `to` gets a
+  // placement and shares: within max_moves; replicas that stay keep their slots; no rank gets a
+  // second replica of an expert. `to` may be `&from`.
+  //
+  // Deterministic. Depends on the arguments only. Allocates on the first call, and later only for a
+  // placement with more links between ranks than any before (replica_graph.h).
+  virtual RepairReport repair(std::span<const double> load, const LayerPlan& from,
+                              LayerPlan* to) = 0;
+};
+
+// Errors (invalid input): as check_plan_shape; a tolerance or max_moves below 0; groups kept on
+// nodes (num_nodes and num_groups both above 1), which repair would tear apart.
+Result<std::unique_ptr<Repairer>> make_repairer(const PlanShape& shape,
+                                                const RepairOptions& options);
+
+}  // namespace wideep::balance
