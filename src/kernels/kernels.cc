@@ -7,12 +7,43 @@
 
 namespace wideep::kernels {
 
+namespace {
+
+#define WIDEEP_KERNELS_OF(isa)                                                   \
+  .matmul = isa::matmul, .attention = isa::attention, .rms_norm = isa::rms_norm, \
+  .silu_mul = isa::silu_mul, .add_scaled = isa::add_scaled, .to_bf16 = isa::to_bf16
+
+constexpr Kernels kRef = {.isa = "ref",
+                          .description = "plain C++ loops",
+                          .supported = [] { return true; },
+                          WIDEEP_KERNELS_OF(ref)};
+#if defined(__x86_64__)
+constexpr Kernels kAvx2 = {
+    .isa = "avx2",
+    .description = "AVX2 with FMA",
+    .supported = [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); },
+    WIDEEP_KERNELS_OF(avx2)};
+constexpr Kernels kAvx512 = {
+    .isa = "avx512",
+    .description = "AVX-512 with BF16 and VNNI",
+    .supported =
+        [] {
+          return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                 __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+        },
+    WIDEEP_KERNELS_OF(avx512)};
+#endif
+#undef WIDEEP_KERNELS_OF
+
+}  // namespace
+
 const std::vector<const Kernels*>& all_kernels() {
   static const std::vector<const Kernels*> tables = {
 #if defined(__x86_64__)
-      avx512_kernels(), avx2_kernels(),
+      &kAvx512, &kAvx2,
 #endif
-      ref_kernels()};
+      &kRef};
   return tables;
 }
 

@@ -1,14 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where each instruction set's table is defined; used by kernels.cc alone.
+// The kernels of each instruction set, gathered into tables by kernels.cc alone.
 #pragma once
 
 #include "kernels/kernels.h"
 
 namespace wideep::kernels {
 
-const Kernels* ref_kernels();
-const Kernels* avx2_kernels();    // AVX2 + FMA + F16C
-const Kernels* avx512_kernels();  // AVX-512 F, BW, VL, DQ and BF16
+#define WIDEEP_DECLARE_KERNELS(isa)                                               \
+  namespace isa {                                                                 \
+  void matmul(const MatmulArgs& args);                                            \
+  void attention(const AttentionArgs& args);                                      \
+  void rms_norm(const float* x, const float* weight, float eps, int n, float* y); \
+  void silu_mul(const float* gate, const float* up, int n, float* y);             \
+  void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y);    \
+  void to_bf16(const float* x, int n, Bf16* y);                                   \
+  }
+
+WIDEEP_DECLARE_KERNELS(ref)
+#if defined(__x86_64__)
+WIDEEP_DECLARE_KERNELS(avx2)
+WIDEEP_DECLARE_KERNELS(avx512)
+#endif
+#undef WIDEEP_DECLARE_KERNELS
 
 }  // namespace wideep::kernels

@@ -6,7 +6,7 @@
 
 #include "kernels/tables.h"
 
-namespace wideep::kernels {
+namespace wideep::kernels::ref {
 namespace {
 
 float element(Dtype dtype, const void* data, size_t index) {
@@ -23,6 +23,8 @@ float packed_element(const PackedMatrix& w, int row, int k) {
   return element(w.dtype, panel, index);
 }
 
+}  // namespace
+
 void matmul(const MatmulArgs& args) {
   const int last = std::min(args.last_panel * kPanelWidth, args.w.n);
   for (int row = 0; row < args.m; ++row) {
@@ -37,6 +39,8 @@ void matmul(const MatmulArgs& args) {
   }
 }
 
+namespace {
+
 // One cached element: position p, key/value head g, dimension d.
 float cached(const AttentionArgs& args, const std::byte* const* pages, size_t stride, int dim,
              int p, int g, int d) {
@@ -44,6 +48,8 @@ float cached(const AttentionArgs& args, const std::byte* const* pages, size_t st
                        static_cast<size_t>(g) * dim + static_cast<size_t>(d);
   return element(args.cache_dtype, pages[p / kPageTokens], index);
 }
+
+}  // namespace
 
 void attention(const AttentionArgs& args) {
   std::vector<double> probability(args.num_positions);
@@ -91,21 +97,4 @@ void to_bf16(const float* x, int n, Bf16* y) {
   for (int i = 0; i < n; ++i) y[i] = Bf16(x[i]);
 }
 
-}  // namespace
-
-const Kernels* ref_kernels() {
-  static constexpr Kernels kTable = {
-      .isa = "ref",
-      .description = "plain C++ loops",
-      .supported = [] { return true; },
-      .matmul = matmul,
-      .attention = attention,
-      .rms_norm = rms_norm,
-      .silu_mul = silu_mul,
-      .add_scaled = add_scaled,
-      .to_bf16 = to_bf16,
-  };
-  return &kTable;
-}
-
-}  // namespace wideep::kernels
+}  // namespace wideep::kernels::ref
