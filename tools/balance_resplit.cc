@@ -9,13 +9,13 @@
 
 #include "balance/assessment.h"
 #include "balance/balancer_yaml.h"
-#include "balance/resplit.h"
 #include "balance/shares_file.h"
 #include "base/try.h"
 #include "commands.h"
 #include "output_file.h"
 #include "plan_output.h"
 #include "statistics_options.h"
+#include "wideep/balancer.h"
 
 namespace wideep::tools {
 namespace {

@@ -6,7 +6,8 @@
 //   auto planner = make_planner("wideep", shape, {.split = Split::kWeighted});
 //   LayerPlan plan;
 //   planner.value()->plan(load, &plan);                           // where the experts go
-//   plan.shares = resplit(plan.placement, later_load);            // no weights move
+//   Resplitter resplitter(plan.placement);
+//   resplitter.resplit(later_load, plan.shares);                  // no weights move
 //   auto repairer = make_repairer(shape, {.tolerance = 0.01});
 //   repairer.value()->repair(much_later_load, plan, &plan);       // as few moves as it takes
 //
@@ -80,6 +81,41 @@ double imbalance_lower_bound(std::span<const double> load, const PlanShape& shap
 // REQUIRES: check_placement(placement).ok().
 Shares resplit(const Placement& placement, std::span<const double> expert_load);
 
+// The same with the structure of one placement and work space at hand: resplit() allocates nothing.
+//
+//   Resplitter resplitter(placement);
+//   const double max_load = resplitter.resplit(expert_load, shares);  // each iteration
+//
+// Thread safety: one thread at a time. A Resplitter that was moved from can only be assigned to or
+// destroyed.
+class Resplitter {
+ public:
+  Resplitter();  // reset() before use
+  // REQUIRES: check_placement(placement).ok().
+  explicit Resplitter(const Placement& placement);
+  ~Resplitter();
+  Resplitter(Resplitter&&) noexcept;
+  Resplitter& operator=(Resplitter&&) noexcept;
+
+  // As new, for another placement; allocates nothing when it has the sizes of an earlier one.
+  void reset(const Placement& placement);
+
+  // expert_load: [E], finite and ≥ 0, any unit. Writes shares: [S], ≥ 0, summing to 1 (within
+  // 1e-12) over each expert's slots; replicas that share a rank get equal parts, and the replicas
+  // of an expert without load too. Returns the maximum rank load under these shares, the least
+  // possible within 1e-11 relative. Depends on the arguments only, never on earlier calls.
+  double resplit(std::span<const double> expert_load, std::span<double> shares);
+
+  // After resplit(): the ranks U, ascending, whose experts have no replica elsewhere and whose mean
+  // load is the maximum. To get below it, an expert of U must get a replica outside or leave.
+  // Empty when the ranks are perfectly balanced.
+  std::span<const int> bottleneck_ranks() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 struct LayerPlan {
   Placement placement;
   Shares shares;  // for the planner's Split
@@ -106,7 +142,7 @@ class LayerPlanner {
 //   trt       TensorRT-LLM's greedy (placement_trt.h)
 //   deepseek  DeepSeek's, hierarchical where groups divide among nodes (placement_deepseek.h)
 // trt and deepseek may put two replicas of an expert on one rank. With kWeighted they get the best
-// shares for their placement (resplit.h).
+// shares for their placement.
 const std::vector<std::string>& planner_names();
 
 // Errors (invalid input): an unknown name; a shape that the planner cannot serve.

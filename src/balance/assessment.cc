@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <set>
 
-#include "balance/resplit.h"
 #include "base/check.h"
 #include "wideep/balancer.h"
 

@@ -12,7 +12,6 @@
 #include <random>
 
 #include "balance/placement_trt.h"
-#include "balance/resplit.h"
 #include "balance/statistics_reader.h"
 
 namespace wideep::balance {

@@ -9,7 +9,6 @@
 #include "balance/placement_deepseek.h"
 #include "balance/placement_trt.h"
 #include "balance/planner_wideep.h"
-#include "balance/resplit.h"
 #include "base/check.h"
 #include "base/try.h"
 

@@ -8,11 +8,11 @@
 
 #include "balance/placement_exact.h"
 #include "balance/planner_nodes.h"
-#include "balance/resplit.h"
 #include "balance/search/ring.h"
 #include "balance/search/search.h"
 #include "base/check.h"
 #include "base/try.h"
+#include "wideep/balancer.h"
 
 namespace wideep::balance {
 namespace {

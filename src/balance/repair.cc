@@ -9,7 +9,6 @@
 #include "balance/moves.h"
 #include "balance/repair/equal_repair.h"
 #include "balance/repair/weighted_repair.h"
-#include "balance/resplit.h"
 #include "base/check.h"
 #include "base/try.h"
 

@@ -13,7 +13,6 @@
 #include "balance/moves.h"
 #include "balance/placement_trt.h"
 #include "balance/planner_wideep.h"
-#include "balance/resplit.h"
 
 namespace wideep::balance {
 namespace {

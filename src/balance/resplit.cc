@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "balance/resplit.h"
+#include "wideep/balancer.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <vector>
 
+#include "balance/replica_graph.h"
 #include "base/check.h"
 
 namespace wideep::balance {
@@ -17,9 +21,68 @@ size_t at(int32_t index) { return static_cast<size_t>(index); }
 
 }  // namespace
 
-Resplitter::Resplitter(const Placement& placement) { reset(placement); }
+// The minimum is L* = max over sets U of ranks of forced(U) / |U|, where forced(U) is the load of
+// the experts whose replicas all lie in U: that load cannot leave U (so no shares do better), and
+// by max-flow min-cut some shares do as well. The sets of the form "all ranks" give the mean
+// T = total / R.
+//
+// Algorithm: Newton's method on the level L, from L = T. At each level the shares are chosen such
+// that no rank exceeds L: in one pass over the graph where that is exact (see replica_graph.h), and
+// along augmenting paths from hot to cold ranks where it is not. If a rank r cannot get down to L,
+// the ranks that its load can still reach are a minimum cut U, its mean forced(U) / |U| > L is the
+// next level, and U says why (bottleneck_ranks). The levels grow along sets of shrinking size, so
+// they end at L*, usually after one to three.
+class Resplitter::Impl {
+ public:
+  void reset(const Placement& placement);
+  double resplit(std::span<const double> expert_load, std::span<double> shares);
+  std::span<const int> bottleneck_ranks() const { return bottleneck_; }
 
-void Resplitter::reset(const Placement& placement) {
+ private:
+  double tolerance() const;
+  void load_ranks(std::span<const double> expert_load);
+  int settle();
+  bool settle_step(const ReplicaGraph::Step& step);
+  int settle_cycle(size_t begin, size_t end);
+  void finish_cycle(size_t begin, size_t end);
+  void start_extra_links();
+  void push_down();
+  void start_search();
+  bool search(int hot_rank, double fill_below);
+  bool reach(int32_t rank, int32_t from_link, int32_t to_link);
+  bool push_along_path(int hot_rank, int cold_rank);
+  void raise_level(int hot_rank);
+  void raise_level_to_reached();
+  double forced_mean() const;
+  void write_shares(std::span<double> shares) const;
+
+  ReplicaGraph graph_;
+  ReplicaGraphBuilder builder_;
+
+  // Set by load_ranks():
+  std::vector<double> base_load_;    // [R] load of the experts that are on one rank only
+  std::vector<double> spread_load_;  // [spread]
+  double total_ = 0.0;
+
+  double level_ = 0.0;  // the highest proven bound so far
+
+  // The current shares:
+  std::vector<double> amount_;  // [links] load of the expert that goes to the rank
+  std::vector<double> left_;    // [spread] load that has no rank yet
+  std::vector<double> load_;    // [R]
+
+  // Search from a hot rank, breadth first:
+  std::vector<int32_t> reached_;       // ranks, in the order of the search
+  std::vector<int32_t> from_link_;     // [R] link by which load leaves the rank before
+  std::vector<int32_t> to_link_;       // [R] link by which it arrives
+  std::vector<uint32_t> rank_mark_;    // [R] == search_: reached
+  std::vector<uint32_t> spread_mark_;  // [spread]
+  uint32_t search_ = 0;
+
+  std::vector<int> bottleneck_;
+};
+
+void Resplitter::Impl::reset(const Placement& placement) {
   builder_.build(placement, &graph_);
   const size_t num_ranks = at(graph_.num_ranks());
   base_load_.resize(num_ranks);
@@ -37,7 +100,7 @@ void Resplitter::reset(const Placement& placement) {
   bottleneck_.clear();
 }
 
-double Resplitter::resplit(std::span<const double> expert_load, std::span<double> shares) {
+double Resplitter::Impl::resplit(std::span<const double> expert_load, std::span<double> shares) {
   WIDEEP_CHECK_EQ(shares.size(), graph_.constant_shares.size());
   load_ranks(expert_load);
   bottleneck_.clear();
@@ -53,9 +116,9 @@ double Resplitter::resplit(std::span<const double> expert_load, std::span<double
 }
 
 // How far above the level a rank load may be.
-double Resplitter::tolerance() const { return kTolerance * level_; }
+double Resplitter::Impl::tolerance() const { return kTolerance * level_; }
 
-void Resplitter::load_ranks(std::span<const double> expert_load) {
+void Resplitter::Impl::load_ranks(std::span<const double> expert_load) {
   total_ = 0.0;
   for (size_t i = 0; i < spread_load_.size(); ++i) {
     spread_load_[i] = expert_load[at(graph_.spread[i])];
@@ -73,7 +136,7 @@ void Resplitter::load_ranks(std::span<const double> expert_load) {
 
 // Chooses shares in one pass. Returns the first rank that cannot get down to the level, −1 if all
 // do. Where one pass is not exact it goes on to the end and returns −1.
-int Resplitter::settle() {
+int Resplitter::Impl::settle() {
   load_ = base_load_;
   left_ = spread_load_;
   std::fill(amount_.begin(), amount_.end(), 0.0);
@@ -88,7 +151,7 @@ int Resplitter::settle() {
   return -1;
 }
 
-void Resplitter::start_extra_links() {
+void Resplitter::Impl::start_extra_links() {
   for (int32_t link : graph_.extra_links) {
     const ReplicaGraph::Link& ends = graph_.links[at(link)];
     const double amount = spread_load_[at(ends.spread)] * graph_.equal[at(link)];
@@ -99,7 +162,7 @@ void Resplitter::start_extra_links() {
 }
 
 // False: the rank, which gets no further chance to give load away, is above the level.
-bool Resplitter::settle_step(const ReplicaGraph::Step& step) {
+bool Resplitter::Impl::settle_step(const ReplicaGraph::Step& step) {
   double& load = load_[at(step.rank)];
   if (step.kind != ReplicaGraph::Step::kDone) {
     double& left = left_[at(graph_.links[at(step.link)].spread)];
@@ -121,7 +184,7 @@ bool Resplitter::settle_step(const ReplicaGraph::Step& step) {
 // its own expert gives it x' ≤ x + room, room = level − (peeled load of the next rank) − (load of
 // this expert). One lap from the largest possible x gives an upper bound of all x, which is a
 // fixed point wherever one exists; the second lap starts there.
-int Resplitter::settle_cycle(size_t begin, size_t end) {
+int Resplitter::Impl::settle_cycle(size_t begin, size_t end) {
   const auto left_of = [&](size_t i) {
     return left_[at(graph_.links[at(graph_.cycles[i].near)].spread)];
   };
@@ -148,7 +211,7 @@ int Resplitter::settle_cycle(size_t begin, size_t end) {
 
 // Load may be sent around the cycle without a change for any rank. settle_cycle sent as much as
 // possible to the near ranks; the middle of what is possible keeps all replicas in use.
-void Resplitter::finish_cycle(size_t begin, size_t end) {
+void Resplitter::Impl::finish_cycle(size_t begin, size_t end) {
   double most = std::numeric_limits<double>::infinity();
   for (size_t i = begin; i < end; ++i) {
     most = std::min(most, amount_[at(graph_.cycles[i].near)]);
@@ -165,7 +228,7 @@ void Resplitter::finish_cycle(size_t begin, size_t end) {
 }
 
 // Moves load from ranks above the level to ranks below it; raises the level where that cannot be.
-void Resplitter::push_down() {
+void Resplitter::Impl::push_down() {
   for (int rank = 0; rank < graph_.num_ranks(); ++rank) {
     while (load_[at(rank)] > level_ + tolerance()) {
       const bool ended = search(rank, level_);
@@ -174,7 +237,7 @@ void Resplitter::push_down() {
   }
 }
 
-void Resplitter::start_search() {
+void Resplitter::Impl::start_search() {
   if (++search_ == 0) {  // the counter went round: forget marks of old
     std::fill(rank_mark_.begin(), rank_mark_.end(), 0);
     std::fill(spread_mark_.begin(), spread_mark_.end(), 0);
@@ -183,7 +246,7 @@ void Resplitter::start_search() {
   reached_.clear();
 }
 
-bool Resplitter::reach(int32_t rank, int32_t from_link, int32_t to_link) {
+bool Resplitter::Impl::reach(int32_t rank, int32_t from_link, int32_t to_link) {
   if (rank_mark_[at(rank)] == search_) return false;
   rank_mark_[at(rank)] = search_;
   from_link_[at(rank)] = from_link;
@@ -195,7 +258,7 @@ bool Resplitter::reach(int32_t rank, int32_t from_link, int32_t to_link) {
 // Visits the ranks that load of the hot rank can get to, nearest first, and fills those below the
 // level on the way. A path that was used stays usable until one of its links has nothing left.
 // True: all ranks that can be reached are in reached_, none of them below the level.
-bool Resplitter::search(int hot_rank, double fill_below) {
+bool Resplitter::Impl::search(int hot_rank, double fill_below) {
   start_search();
   reach(hot_rank, -1, -1);
   for (size_t i = 0; i < reached_.size(); ++i) {
@@ -217,7 +280,7 @@ bool Resplitter::search(int hot_rank, double fill_below) {
 }
 
 // False: a link of the path has nothing left, or the hot rank is down at the level.
-bool Resplitter::push_along_path(int hot_rank, int cold_rank) {
+bool Resplitter::Impl::push_along_path(int hot_rank, int cold_rank) {
   const auto rank_before = [&](int rank) { return graph_.links[at(from_link_[at(rank)])].rank; };
   double most = load_[at(hot_rank)] - level_;
   for (int rank = cold_rank; rank != hot_rank; rank = rank_before(rank)) {
@@ -235,21 +298,21 @@ bool Resplitter::push_along_path(int hot_rank, int cold_rank) {
   return amount < most;
 }
 
-void Resplitter::raise_level(int hot_rank) {
+void Resplitter::Impl::raise_level(int hot_rank) {
   search(hot_rank, 0.0);
   raise_level_to_reached();
 }
 
 // No load can leave the ranks reached: their mean is a level that cannot be avoided. Where rounding
 // hides that it is higher, some progress all the same.
-void Resplitter::raise_level_to_reached() {
+void Resplitter::Impl::raise_level_to_reached() {
   level_ = std::max(forced_mean(), level_ + tolerance());
   bottleneck_.assign(reached_.begin(), reached_.end());
   std::sort(bottleneck_.begin(), bottleneck_.end());
 }
 
 // forced(U) / |U| of the ranks reached.
-double Resplitter::forced_mean() const {
+double Resplitter::Impl::forced_mean() const {
   double forced = 0.0;
   for (int32_t rank : reached_) forced += base_load_[at(rank)];
   for (size_t spread = 0; spread < spread_load_.size(); ++spread) {
@@ -263,7 +326,7 @@ double Resplitter::forced_mean() const {
   return forced / static_cast<double>(reached_.size());
 }
 
-void Resplitter::write_shares(std::span<double> shares) const {
+void Resplitter::Impl::write_shares(std::span<double> shares) const {
   std::copy(graph_.constant_shares.begin(), graph_.constant_shares.end(), shares.begin());
   for (const ReplicaGraph::LinkSlot& slot : graph_.link_slots) {
     const double load = spread_load_[at(graph_.links[at(slot.link)].spread)];
@@ -271,6 +334,22 @@ void Resplitter::write_shares(std::span<double> shares) const {
     shares[at(slot.slot)] = amount_[at(slot.link)] * slot.fraction / load;
   }
 }
+
+Resplitter::Resplitter() : impl_(std::make_unique<Impl>()) {}
+
+Resplitter::Resplitter(const Placement& placement) : Resplitter() { reset(placement); }
+
+Resplitter::~Resplitter() = default;
+Resplitter::Resplitter(Resplitter&&) noexcept = default;
+Resplitter& Resplitter::operator=(Resplitter&&) noexcept = default;
+
+void Resplitter::reset(const Placement& placement) { impl_->reset(placement); }
+
+double Resplitter::resplit(std::span<const double> expert_load, std::span<double> shares) {
+  return impl_->resplit(expert_load, shares);
+}
+
+std::span<const int> Resplitter::bottleneck_ranks() const { return impl_->bottleneck_ranks(); }
 
 Shares resplit(const Placement& placement, std::span<const double> expert_load) {
   Shares shares(placement.slot_to_expert.size());

@@ -5,7 +5,7 @@
 //          pass where S − E = R, augmenting paths where more laps are laid
 //   trt    TRT's placement, which connects ranks at random
 // Counters: the imbalance left, in percent of the mean, and the layers with any.
-#include "balance/resplit.h"
+#include "wideep/balancer.h"
 
 #include <benchmark/benchmark.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "balance/resplit.h"
+#include "wideep/balancer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

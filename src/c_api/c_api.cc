@@ -11,7 +11,6 @@
 #include <string>
 #include <utility>
 
-#include "balance/resplit.h"
 #include "base/try.h"
 #include "wideep/balancer.h"
 #include "wideep/status.h"

@@ -2,7 +2,7 @@
 //
 // The best shares of a placement that changes slot by slot: what repair.h searches with.
 //
-// Resplitter (resplit.h) prepares a fixed placement for many loads. Here the load is fixed and the
+// Resplitter (balancer.h) prepares a fixed placement for many loads. Here the load is fixed and the
 // placement changes, and an answer is wanted after each change: the flow of tokens from experts to
 // ranks is kept, and after a change only what no longer fits is sent along new paths.
 //

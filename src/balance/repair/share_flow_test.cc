@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "balance/resplit.h"
+#include "wideep/balancer.h"
 
 namespace wideep::balance {
 namespace {

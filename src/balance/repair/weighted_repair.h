@@ -16,7 +16,6 @@
 
 #include "balance/repair/cut_search.h"
 #include "balance/repair/share_flow.h"
-#include "balance/resplit.h"
 #include "wideep/balancer.h"
 
 namespace wideep::balance {
