@@ -17,6 +17,7 @@
 // Thread safety: values are plain and functions pure; one thread at a time per planner or repairer.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -128,12 +129,27 @@ struct PlannerOptions {
   int max_rounds = 100;  // of swaps, per layer
 };
 
+// What a planner is told of a layer. Made of the tokens alone from whatever a span can be made of:
+// planner->plan(tokens, &plan), planner->plan({tokens, pair_counts}, &plan). Spans: what they show
+// must outlive the call.
+struct LayerLoad {
+  template <typename Tokens>
+    requires std::convertible_to<Tokens, std::span<const double>>
+  LayerLoad(const Tokens& tokens_of_experts, std::span<const int64_t> pairs = {})
+      : tokens(tokens_of_experts), pair_counts(pairs) {}
+
+  // [E] of each expert, finite and ≥ 0. Any unit: only ratios matter.
+  std::span<const double> tokens;
+  // [E, E] tokens that chose both experts: symmetric, ≥ 0, the diagonal is ignored; empty where it
+  // is not known.
+  std::span<const int64_t> pair_counts;
+};
+
 class LayerPlanner {
  public:
   virtual ~LayerPlanner() = default;
 
-  // load: [E] tokens per expert, finite and ≥ 0. Any unit: only ratios matter.
-  virtual void plan(std::span<const double> load, LayerPlan* plan) = 0;
+  virtual void plan(const LayerLoad& load, LayerPlan* plan) = 0;
 };
 
 // The planners by name:

@@ -23,12 +23,12 @@ class PlacementPlanner : public LayerPlanner {
   PlacementPlanner(PlanPlacement place, const PlanShape& shape, Split split)
       : place_(place), shape_(shape), split_(split) {}
 
-  void plan(std::span<const double> load, LayerPlan* plan) override {
-    Result<Placement> placement = place_(load, shape_);
+  void plan(const LayerLoad& load, LayerPlan* plan) override {
+    Result<Placement> placement = place_(load.tokens, shape_);
     WIDEEP_CHECK(placement.ok());  // the shape was checked when the planner was made
     plan->placement = std::move(placement).value();
-    plan->shares =
-        split_ == Split::kEqual ? equal_shares(plan->placement) : resplit(plan->placement, load);
+    plan->shares = split_ == Split::kEqual ? equal_shares(plan->placement)
+                                           : resplit(plan->placement, load.tokens);
   }
 
  private:

@@ -32,13 +32,15 @@ class NodePlanner : public LayerPlanner {
 
   // Even nodes are the aim, but what counts is the hottest rank, and that depends on which experts
   // share a node: so two ways to spread the groups are planned, and the better one is kept.
-  void plan(std::span<const double> load, LayerPlan* plan) override {
-    sum_groups(load);
+  void plan(const LayerLoad& load, LayerPlan* plan) override {
+    sum_groups(load.tokens);
     search::fill_lightest_first(groups_);
-    plan_nodes(load, plan);
+    plan_nodes(load.tokens, plan);
     search_.improve(groups_, {.tolerance = 1e-4f, .max_rounds = 100});
-    plan_nodes(load, &other_);
-    if (max_rank_load(other_, load) < max_rank_load(*plan, load)) std::swap(*plan, other_);
+    plan_nodes(load.tokens, &other_);
+    if (max_rank_load(other_, load.tokens) < max_rank_load(*plan, load.tokens)) {
+      std::swap(*plan, other_);
+    }
   }
 
  private:

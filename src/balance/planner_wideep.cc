@@ -33,12 +33,12 @@ class WideepPlanner : public LayerPlanner {
         greedy_(ring_),
         pairs_(ring_) {}
 
-  void plan(std::span<const double> load, LayerPlan* plan) override {
-    WIDEEP_CHECK_EQ(load.size(), static_cast<size_t>(shape_.num_experts));
-    ring_.set_load(load);
+  void plan(const LayerLoad& load, LayerPlan* plan) override {
+    WIDEEP_CHECK_EQ(load.tokens.size(), static_cast<size_t>(shape_.num_experts));
+    ring_.set_load(load.tokens);
     search_.replicate(ring_, shape_.num_slots);
     write(best_layout(), plan);
-    if (split_ == Split::kWeighted) choose_shares(load, plan);
+    if (split_ == Split::kWeighted) choose_shares(load.tokens, plan);
   }
 
  private:
