@@ -37,8 +37,9 @@ enum class Split {
   kWeighted,  // by shares that the planner chooses
 };
 
-// The numbers a placement has to fit. Every rank has S / R slots; node n of N owns the ranks
-// [n·R/N, (n + 1)·R/N); group g of G owns the experts [g·E/G, (g + 1)·E/G).
+// The numbers a placement has to fit. Every rank has K = S / R slots; node n of N owns the ranks
+// [n·R/N, (n + 1)·R/N); group g of G owns the experts [g·E/G, (g + 1)·E/G). Ranks that are dead, or
+// have memory for fewer experts, use only their first rank_slots[r] slots.
 struct PlanShape {
   int num_experts = 0;  // E
   int ep_size = 1;      // R
@@ -46,12 +47,21 @@ struct PlanShape {
   int num_nodes = 1;    // N, divides R
   int num_groups = 1;   // G, divides E; a multiple of N when experts stay with their group's node
 
+  std::vector<int> rank_slots = {};  // [R] usable slots, 0 … K, 0: dead; empty: all K
+
   int slots_per_rank() const { return num_slots / ep_size; }
+  int usable_slots_of(int rank) const {
+    return rank_slots.empty() ? slots_per_rank() : rank_slots[static_cast<size_t>(rank)];
+  }
+  int num_usable_slots() const;
+  int num_live_ranks() const;     // those with a usable slot
+  bool all_slots_usable() const;  // on every rank
   bool operator==(const PlanShape&) const = default;
 };
 
 // Errors (invalid input): as check_slot_counts; nodes that do not divide the ranks or groups that
-// do not divide the experts.
+// do not divide the experts; rank_slots of another length or outside 0 … K, fewer usable slots than
+// experts, and unusable slots together with groups kept on nodes.
 Status check_plan_shape(const PlanShape& shape);
 
 // What planners and re-split need of a load [layers, num_experts]: finite tokens, not negative, and
@@ -59,7 +69,7 @@ Status check_plan_shape(const PlanShape& shape);
 Status check_load(std::span<const double> load, int num_experts);
 
 // The share of its expert's tokens that each slot receives, [S], ≥ 0; the shares of an expert's
-// slots sum to 1.
+// slots sum to 1. 0 for an unused slot.
 using Shares = std::vector<double>;
 
 // 1 / r for a slot whose expert has r replicas.
@@ -71,6 +81,11 @@ std::vector<double> rank_loads(const Placement& placement, std::span<const doubl
 
 // max / mean − 1 of rank loads; 0 where there is no load at all.
 double imbalance_ratio(std::span<const double> loads);
+
+// The same of a placement's rank loads, over the ranks that hold an expert: dead ranks do not lower
+// the mean. Allocates nothing.
+double imbalance_ratio(const Placement& placement, std::span<const double> expert_load,
+                       std::span<const double> shares);
 
 // How balanced can any placement be? max rank load / mean − 1 of every valid placement (no rank
 // holds two replicas of an expert) is at least this; ≥ 0. load: [E], finite and ≥ 0. The proofs
@@ -157,6 +172,9 @@ class LayerPlanner {
 //             (planner_wideep.h); with kWeighted exact where exact_placement_exists
 //   trt       TensorRT-LLM's greedy (placement_trt.h)
 //   deepseek  DeepSeek's, hierarchical where groups divide among nodes (placement_deepseek.h)
+// All serve shapes with dead ranks, as if the live ones were alone. Unequal memory (live ranks with
+// different numbers of usable slots) is for wideep only (planner_memory.h).
+//
 // trt and deepseek may put two replicas of an expert on one rank. With kWeighted they get the best
 // shares for their placement.
 const std::vector<std::string>& planner_names();
@@ -168,17 +186,20 @@ Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const 
 struct RepairOptions {
   Split split = Split::kWeighted;
   double tolerance = 0.01;  // imbalance ratio at which to stop
+  // Moves that cannot be avoided (RepairReport::forced_moves) are made all the same.
   int max_moves = std::numeric_limits<int>::max();
   int64_t bytes_per_expert = 0;  // weights of one expert of the layer
 };
 
 // Imbalance ratios for the new load (plan.h), and what the repair costs.
 struct RepairReport {
-  double imbalance_before = 0.0;   // the old placement with its old shares
-  double imbalance_resplit = 0.0;  // ... with the best shares; equal split: as before
-  double imbalance_after = 0.0;    // ≤ imbalance_resplit
-  int moves = 0;
-  int64_t bytes = 0;  // moves · bytes_per_expert
+  double imbalance_before = 0.0;   // the old placement with its old shares, dead ranks included
+  double imbalance_resplit = 0.0;  // what is left of it, after the forced moves, with the best
+                                   // shares (equal split: equal ones)
+  double imbalance_after = 0.0;  // ≤ imbalance_resplit
+  int moves = 0;                 // all, ≤ max(max_moves, forced_moves)
+  int forced_moves = 0;          // of experts that lost their last usable slot
+  int64_t bytes = 0;             // moves · bytes_per_expert
 };
 
 class Repairer {
@@ -190,13 +211,19 @@ class Repairer {
   // placement and shares: within max_moves; replicas that stay keep their slots; no rank gets a
   // second replica of an expert. `to` may be `&from`.
   //
+  // Recovery: `from` may be the placement before ranks died or memory shrank. What it has in slots
+  // that the shape's rank_slots do not allow is lost; experts that have no other replica (or none
+  // in `from` at all) move first (repair/rehome.h), and then repair goes on. Usable slots that
+  // `from` leaves unused, as of a rank that is back, are filled where that helps.
+  //
   // Deterministic. Depends on the arguments only. Allocates on the first call, and later only for a
   // placement with more links between ranks than any before (replica_graph.h).
   virtual RepairReport repair(std::span<const double> load, const LayerPlan& from,
                               LayerPlan* to) = 0;
 };
 
-// Errors (invalid input): as check_plan_shape; a tolerance or max_moves below 0; groups kept on
+// Errors (invalid input): as check_plan_shape, which says too when experts do not fit the usable
+// slots; a tolerance or max_moves below 0; groups kept on
 // nodes (num_nodes and num_groups both above 1), which repair would tear apart.
 Result<std::unique_ptr<Repairer>> make_repairer(const PlanShape& shape,
                                                 const RepairOptions& options);

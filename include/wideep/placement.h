@@ -5,6 +5,7 @@
 //
 // A rank owns a contiguous run of slots: global slot s is local slot s % slots_per_rank of rank
 // s / slots_per_rank. Every expert has at least one slot; an expert with r slots has r replicas.
+// A slot may be unused: all slots of a dead rank are, and the last ones of a rank with less memory.
 // Two replicas of one expert may share a rank (TRT's planner does that too when it has no better
 // place).
 //
@@ -24,12 +25,15 @@
 
 namespace wideep::balance {
 
+// In Placement::slot_to_expert: the slot holds nothing.
+inline constexpr int32_t kUnusedSlot = -1;
+
 // The placement of one MoE layer. As made by wideep's readers and planners it is valid (see
 // check_placement); code that fills the fields itself calls check_placement before using it.
 struct Placement {
   int num_experts = 0;                  // E
   int ep_size = 1;                      // R, the number of ranks
-  std::vector<int32_t> slot_to_expert;  // [S], S ≥ E and S % R == 0; values in [0, E)
+  std::vector<int32_t> slot_to_expert;  // [S], S ≥ E and S % R == 0; in [0, E) or kUnusedSlot
 
   int num_slots() const { return static_cast<int>(slot_to_expert.size()); }
   int slots_per_rank() const { return num_slots() / ep_size; }
@@ -49,10 +53,11 @@ struct ModelPlacement {
   bool operator==(const ModelPlacement&) const = default;
 };
 
-// Expert → its replicas. [E + 1] offsets into [S] global slot ids, ascending within an expert.
+// Expert → its replicas. [E + 1] offsets into the global ids of the slots in use, ascending within
+// an expert.
 struct RoutingTable {
   std::vector<int32_t> replica_start;  // [E + 1]
-  std::vector<int32_t> slot_ids;       // [S]
+  std::vector<int32_t> slot_ids;       // [S − unused slots]
 
   int num_experts() const { return static_cast<int>(replica_start.size()) - 1; }
   int num_replicas(int expert) const;
@@ -65,12 +70,18 @@ struct RoutingTable {
 // and S % R == 0. Errors (invalid input) say which number to change and to what.
 Status check_slot_counts(int num_experts, int ep_size, int num_slots);
 
-// The slot counts, every id in [0, E), and at least one slot for every expert.
+// The slot counts, every id in [0, E) or kUnusedSlot, and at least one slot for every expert.
 // Errors (invalid input) name the slot or the expert.
 Status check_placement(const Placement& placement);
 
 // REQUIRES: check_placement(placement).ok().
 RoutingTable make_routing_table(const Placement& placement);
+
+// What is left of a placement when ranks die: their slots are unused, nothing moves. TRT's
+// reconfigureMaskOnly. REQUIRES: check_placement(placement).ok().
+// Errors (invalid input): a rank that does not exist; an expert that would lose its last replica
+// (a Repairer, wideep/balancer.h, gives it a new one).
+Result<Placement> mask_ranks(Placement placement, std::span<const int> dead_ranks);
 
 // Expert e on slot e: no redundancy, S = E.
 // Errors (invalid input): E % ep_size != 0, with the smallest num_slots that would work (the ranks

@@ -12,7 +12,7 @@ namespace {
 
 double imbalance_of(const Placement& placement, std::span<const double> load,
                     std::span<const double> shares) {
-  return imbalance_ratio(rank_loads(placement, load, shares));
+  return imbalance_ratio(placement, load, shares);
 }
 
 void judge_held_out(const Placement& placement, const Shares& shares, std::span<const double> load,
@@ -58,7 +58,9 @@ Figures mean_of(std::span<const Figures> layers) {
 
 std::set<int32_t> distinct_experts(const Placement& placement, int rank) {
   const auto experts = placement.experts_of_rank(rank);
-  return {experts.begin(), experts.end()};
+  std::set<int32_t> distinct(experts.begin(), experts.end());
+  distinct.erase(kUnusedSlot);
+  return distinct;
 }
 
 }  // namespace
@@ -92,8 +94,10 @@ int count_new_pairs(const Placement& before, const Placement& after) {
 
 bool doubles_on_a_rank(const Placement& placement) {
   for (int rank = 0; rank < placement.ep_size; ++rank) {
-    const auto distinct = static_cast<int>(distinct_experts(placement, rank).size());
-    if (distinct < placement.slots_per_rank()) return true;
+    const auto experts = placement.experts_of_rank(rank);
+    const auto unused =
+        static_cast<size_t>(std::count(experts.begin(), experts.end(), kUnusedSlot));
+    if (distinct_experts(placement, rank).size() < experts.size() - unused) return true;
   }
   return false;
 }

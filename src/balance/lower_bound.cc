@@ -37,12 +37,22 @@
 //
 // Groups that stay on one node (N > 1, G a multiple of N): the loads of groups packed into nodes,
 // by packing_bound; with equal split also the extra replicas that the groups need, X / N per node.
+//
+// Dead ranks are no ranks: R, S and X are of the live ones. Unequal memory, K_r slots on rank r:
+//   phantoms  Give every slot that is missing to K = max K_r, on its rank, to an expert of its own
+//             that has no load. Each placement becomes one of equal ranks with the same rank loads,
+//             so what no placement of the E + (R·K − Σ K_r) experts on R·K slots reaches is not
+//             reached with unequal memory.
+//   memory    The j ranks with least memory carry at most the k = K_1 + … + K_j heaviest experts,
+//             whole, so the other R − j carry the rest: L ≥ (Σ w − the k heaviest) / (R − j).
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <numeric>
 
+#include "balance/live_ranks.h"
 #include "balance/packing_bound.h"
 #include "base/check.h"
 #include "wideep/balancer.h"
@@ -317,10 +327,8 @@ double largest_impossible_level(std::span<const double> load, const PlanShape& s
   return largest_impossible(WeightedSplitProof(load, shape), mean);
 }
 
-}  // namespace
-
-double imbalance_lower_bound(std::span<const double> load, const PlanShape& shape, Split split) {
-  WIDEEP_CHECK_EQ(load.size(), static_cast<size_t>(shape.num_experts));
+// Every slot usable.
+double bound_of_equal_ranks(std::span<const double> load, const PlanShape& shape, Split split) {
   const double total = std::accumulate(load.begin(), load.end(), 0.0);
   if (total <= 0.0) return 0.0;
   const double mean = total / shape.ep_size;
@@ -331,6 +339,44 @@ double imbalance_lower_bound(std::span<const double> load, const PlanShape& shap
     bound = std::max(bound, node);
   }
   return std::max(0.0, bound * (1.0 - kMargin) - 1.0);
+}
+
+double phantom_bound(std::span<const double> load, const PlanShape& shape, Split split) {
+  const int missing = shape.num_slots - shape.num_usable_slots();
+  std::vector<double> padded(load.begin(), load.end());
+  padded.resize(padded.size() + static_cast<size_t>(missing), 0.0);
+  return bound_of_equal_ranks(padded,
+                              {.num_experts = shape.num_experts + missing,
+                               .ep_size = shape.ep_size,
+                               .num_slots = shape.num_slots},
+                              split);
+}
+
+double memory_bound(std::span<const double> load, const PlanShape& shape) {
+  std::vector<double> left(load.begin(), load.end());
+  std::sort(left.begin(), left.end());
+  std::vector<int> slots = shape.rank_slots;
+  std::sort(slots.begin(), slots.end(), std::greater<>());
+  const double total = std::accumulate(left.begin(), left.end(), 0.0);
+  double level = 0.0;
+  while (!slots.empty() && total > 0.0) {
+    const double rest = std::accumulate(left.begin(), left.end(), 0.0);
+    level = std::max(level, rest / static_cast<double>(slots.size()));
+    const auto carried = static_cast<size_t>(slots.back());
+    left.resize(left.size() - std::min(left.size(), carried));
+    slots.pop_back();
+  }
+  return total > 0.0 ? level * (1.0 - kMargin) * shape.ep_size / total - 1.0 : 0.0;
+}
+
+}  // namespace
+
+double imbalance_lower_bound(std::span<const double> load, const PlanShape& shape, Split split) {
+  WIDEEP_CHECK_EQ(load.size(), static_cast<size_t>(shape.num_experts));
+  if (shape.rank_slots.empty()) return bound_of_equal_ranks(load, shape, split);
+  const PlanShape live = LiveRanks(shape).shape();
+  if (live.rank_slots.empty()) return bound_of_equal_ranks(load, live, split);
+  return std::max(phantom_bound(load, live, split), memory_bound(load, live));
 }
 
 }  // namespace wideep::balance

@@ -28,6 +28,7 @@ size_t loose_slot(const Placement& from, const Placement& to, int32_t expert, si
 // did before in all?
 bool is_new(const Placement& from, const Placement& to, size_t slot, size_t begin, size_t count) {
   const int32_t expert = to.slot_to_expert[slot];
+  if (expert == kUnusedSlot) return false;
   int surplus = 1;
   for (size_t i = begin; i < begin + count; ++i) {
     if (from.slot_to_expert[i] == to.slot_to_expert[i]) continue;

@@ -6,7 +6,8 @@
 // counted with repetition. Which of its slots a rank uses for an expert makes no difference to that
 // count, but only an expert that keeps its slot stays where it is in memory: align_slots.
 //
-// Both placements have the same E, R and S.
+// Both placements have the same E, R and S. An unused slot costs nothing, and stays where it is
+// too.
 //
 // Thread safety: pure functions.
 #pragma once

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/try.h"
 
@@ -16,7 +18,9 @@ int64_t round_up(int64_t value, int64_t multiple) {
 // The experts that hold no slot although every id is in range.
 Status check_every_expert_placed(const Placement& placement) {
   std::vector<bool> placed(static_cast<size_t>(placement.num_experts), false);
-  for (int32_t expert : placement.slot_to_expert) placed[static_cast<size_t>(expert)] = true;
+  for (int32_t expert : placement.slot_to_expert) {
+    if (expert != kUnusedSlot) placed[static_cast<size_t>(expert)] = true;
+  }
   for (int expert = 0; expert < placement.num_experts; ++expert) {
     if (!placed[static_cast<size_t>(expert)]) {
       return invalid_input(fmt::format(
@@ -75,9 +79,10 @@ Status check_placement(const Placement& placement) {
   WIDEEP_TRY(check_slot_counts(placement.num_experts, placement.ep_size, placement.num_slots()));
   for (int slot = 0; slot < placement.num_slots(); ++slot) {
     const int32_t expert = placement.slot_to_expert[static_cast<size_t>(slot)];
-    if (expert < 0 || expert >= placement.num_experts) {
-      return invalid_input(fmt::format("slot {}: expected an expert id from 0 to {}, found {}",
-                                       slot, placement.num_experts - 1, expert));
+    if (expert != kUnusedSlot && (expert < 0 || expert >= placement.num_experts)) {
+      return invalid_input(fmt::format(
+          "slot {}: expected an expert id from 0 to {}, or {} for an unused slot, found {}", slot,
+          placement.num_experts - 1, kUnusedSlot, expert));
     }
   }
   return check_every_expert_placed(placement);
@@ -88,18 +93,34 @@ RoutingTable make_routing_table(const Placement& placement) {
   RoutingTable table;
   table.replica_start.assign(static_cast<size_t>(placement.num_experts) + 1, 0);
   for (int32_t expert : placement.slot_to_expert) {
-    ++table.replica_start[static_cast<size_t>(expert) + 1];
+    if (expert != kUnusedSlot) ++table.replica_start[static_cast<size_t>(expert) + 1];
   }
   for (size_t i = 1; i < table.replica_start.size(); ++i) {
     table.replica_start[i] += table.replica_start[i - 1];
   }
   std::vector<int32_t> next(table.replica_start.begin(), table.replica_start.end() - 1);
-  table.slot_ids.resize(placement.slot_to_expert.size());
+  table.slot_ids.resize(static_cast<size_t>(table.replica_start.back()));
   for (size_t slot = 0; slot < placement.slot_to_expert.size(); ++slot) {
-    const auto expert = static_cast<size_t>(placement.slot_to_expert[slot]);
-    table.slot_ids[static_cast<size_t>(next[expert]++)] = static_cast<int32_t>(slot);
+    const int32_t expert = placement.slot_to_expert[slot];
+    if (expert == kUnusedSlot) continue;
+    int32_t& position = next[static_cast<size_t>(expert)];
+    table.slot_ids[static_cast<size_t>(position++)] = static_cast<int32_t>(slot);
   }
   return table;
+}
+
+Result<Placement> mask_ranks(Placement placement, std::span<const int> dead_ranks) {
+  const int count = placement.slots_per_rank();
+  for (int rank : dead_ranks) {
+    if (rank < 0 || rank >= placement.ep_size) {
+      return invalid_input(fmt::format("dead ranks: expected ranks from 0 to {}, found {}",
+                                       placement.ep_size - 1, rank));
+    }
+    std::fill_n(placement.slot_to_expert.begin() + rank * count, count, kUnusedSlot);
+  }
+  const Status placed = check_every_expert_placed(placement);
+  if (!placed.ok()) return placed.at("without the dead ranks");
+  return placement;
 }
 
 Result<Placement> linear_placement(int num_experts, int ep_size) {

@@ -41,12 +41,36 @@ TEST(RoutingTable, AllowsTwoReplicasOnOneRank) {
 TEST(CheckPlacement, NamesTheBadSlot) {
   const Status status = check_placement({4, 2, {0, 1, 2, 4}});
   EXPECT_EQ(status.code(), StatusCode::kInvalidInput);
-  EXPECT_EQ(status.message(), "slot 3: expected an expert id from 0 to 3, found 4");
-  EXPECT_THAT(check_placement({4, 2, {0, 1, -1, 3}}).message(), HasSubstr("slot 2"));
+  EXPECT_EQ(status.message(),
+            "slot 3: expected an expert id from 0 to 3, or -1 for an unused slot, found 4");
+  EXPECT_THAT(check_placement({4, 2, {0, 1, -2, 3}}).message(), HasSubstr("slot 2"));
 }
 
 TEST(CheckPlacement, NamesTheExpertWithoutSlot) {
   EXPECT_THAT(check_placement({4, 2, {0, 1, 3, 3}}).message(), HasSubstr("expert 2 has no slot"));
+  EXPECT_THAT(check_placement({4, 2, {0, 1, -1, 3}}).message(), HasSubstr("expert 2 has no slot"));
+}
+
+// TRT's unit test of reconfigureMaskOnly.
+TEST(MaskRanks, LeavesTheOtherReplicas) {
+  const Placement placement{4, 4, {0, 1, 0, 2, 1, 3, 2, 3}};
+  const Result<Placement> masked = mask_ranks(placement, std::vector{2});
+  ASSERT_TRUE(masked.ok());
+  EXPECT_THAT(masked->slot_to_expert, ElementsAre(0, 1, 0, 2, -1, -1, 2, 3));
+  EXPECT_TRUE(check_placement(*masked).ok());
+  const RoutingTable table = make_routing_table(*masked);
+  EXPECT_THAT(table.replica_start, ElementsAre(0, 2, 3, 5, 6));
+  EXPECT_THAT(table.slot_ids, ElementsAre(0, 2, 1, 3, 6, 7));
+  EXPECT_EQ(*mask_ranks(*masked, std::vector{2}), *masked);
+}
+
+TEST(MaskRanks, RefusesToLoseAnExpert) {
+  const Placement placement{4, 4, {0, 1, 0, 2, 1, 3, 2, 3}};
+  EXPECT_THAT(mask_ranks(placement, std::vector{2, 3}).status().message(),
+              HasSubstr("without the dead ranks: expert 3 has no slot"));
+  EXPECT_THAT(mask_ranks(placement, std::vector{4}).status().message(),
+              HasSubstr("expected ranks from 0 to 3, found 4"));
+  EXPECT_FALSE(mask_ranks(placement, std::vector{-1}).ok());
 }
 
 TEST(CheckSlotCounts, SaysWhichNumberToChange) {

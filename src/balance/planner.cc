@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "balance/placement_deepseek.h"
 #include "balance/placement_trt.h"
+#include "balance/planner_masked.h"
+#include "balance/planner_memory.h"
 #include "balance/planner_wideep.h"
 #include "base/check.h"
 #include "base/try.h"
@@ -52,6 +55,27 @@ Result<std::unique_ptr<LayerPlanner>> make_placement_planner(PlanPlacement place
       std::make_unique<PlacementPlanner>(place, shape, options.split));
 }
 
+// Live ranks with unequal memory.
+Result<std::unique_ptr<LayerPlanner>> make_unequal_planner(std::string_view name,
+                                                           const PlanShape& shape,
+                                                           const PlannerOptions& options) {
+  if (name == "wideep") return make_memory_planner(shape, options);
+  return invalid_input(fmt::format(
+      "rank_slots: planner {} needs equally many usable slots on each, found {} to {}; use planner "
+      "wideep",
+      name, *std::min_element(shape.rank_slots.begin(), shape.rank_slots.end()),
+      *std::max_element(shape.rank_slots.begin(), shape.rank_slots.end())));
+}
+
+// Every slot usable.
+Result<std::unique_ptr<LayerPlanner>> make_full_planner(std::string_view name,
+                                                        const PlanShape& shape,
+                                                        const PlannerOptions& options) {
+  if (name == "wideep") return make_wideep_planner(shape, options);
+  if (name == "trt") return make_placement_planner(place_as_trt, shape, options);
+  return make_placement_planner(plan_layer_deepseek, shape, options);
+}
+
 }  // namespace
 
 const std::vector<std::string>& planner_names() {
@@ -61,11 +85,16 @@ const std::vector<std::string>& planner_names() {
 
 Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const PlanShape& shape,
                                                    const PlannerOptions& options) {
-  if (name == "wideep") return make_wideep_planner(shape, options);
-  if (name == "trt") return make_placement_planner(place_as_trt, shape, options);
-  if (name == "deepseek") return make_placement_planner(plan_layer_deepseek, shape, options);
-  return invalid_input(fmt::format("planner: expected one of {}, found \"{}\"",
-                                   fmt::join(planner_names(), ", "), name));
+  const auto& names = planner_names();
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    return invalid_input(
+        fmt::format("planner: expected one of {}, found \"{}\"", fmt::join(names, ", "), name));
+  }
+  if (shape.rank_slots.empty()) return make_full_planner(name, shape, options);
+  return make_masked_planner(shape, [&](const PlanShape& live) {
+    return live.rank_slots.empty() ? make_full_planner(name, live, options)
+                                   : make_unequal_planner(name, live, options);
+  });
 }
 
 }  // namespace wideep::balance

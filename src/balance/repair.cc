@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include "balance/live_ranks.h"
 #include "balance/moves.h"
 #include "balance/repair/equal_repair.h"
+#include "balance/repair/rehome.h"
 #include "balance/repair/weighted_repair.h"
 #include "base/check.h"
 #include "base/try.h"
@@ -15,51 +18,70 @@
 namespace wideep::balance {
 namespace {
 
-// What both splits share: checks, a copy of the old plan, and the report.
+void check_sizes(const PlanShape& shape, std::span<const double> load, const Placement& from) {
+  WIDEEP_CHECK_EQ(load.size(), static_cast<size_t>(shape.num_experts));
+  WIDEEP_CHECK_EQ(from.num_experts, shape.num_experts);
+  WIDEEP_CHECK_EQ(from.ep_size, shape.ep_size);
+  WIDEEP_CHECK_EQ(from.num_slots(), shape.num_slots);
+}
+
+// replicas: [E] scratch.
+void write_equal_shares(std::vector<int>& replicas, LayerPlan* plan) {
+  std::fill(replicas.begin(), replicas.end(), 0);
+  const std::vector<int32_t>& experts = plan->placement.slot_to_expert;
+  for (int32_t expert : experts) {
+    if (expert != kUnusedSlot) ++replicas[static_cast<size_t>(expert)];
+  }
+  plan->shares.resize(experts.size());
+  for (size_t slot = 0; slot < experts.size(); ++slot) {
+    plan->shares[slot] =
+        experts[slot] == kUnusedSlot ? 0.0 : 1.0 / replicas[static_cast<size_t>(experts[slot])];
+  }
+}
+
+// What both splits share: a copy of the old plan, the forced moves, and the report. No dead ranks.
 class RepairerBase : public Repairer {
  public:
   RepairerBase(const PlanShape& shape, const RepairOptions& options)
       : shape_(shape),
         options_(options),
+        rehomer_(shape),
         replicas_(static_cast<size_t>(shape.num_experts)),
         rank_loads_(static_cast<size_t>(shape.ep_size)) {}
 
   RepairReport repair(std::span<const double> load, const LayerPlan& from, LayerPlan* to) final {
-    check(load, from.placement);
+    check_sizes(shape_, load, from.placement);
     from_ = from;
-    if (from_.shares.empty() || options_.split == Split::kEqual) write_equal_shares(&from_);
+    if (from_.shares.empty() || options_.split == Split::kEqual) write_shares(&from_);
     RepairReport report;
-    report.imbalance_before = imbalance(load, from_);
-    run(load, from_, report, to);
-    align_slots(from_.placement, to);
-    report.moves = count_moves(from_.placement, to->placement);
+    report.imbalance_before = imbalance_ratio(from_.placement, load, from_.shares);
+    vacate(&from_.placement);
+    kept_ = from_.placement;
+    report.forced_moves = rehomer_.run(load, &from_.placement);
+    if (from_.placement != from.placement) write_shares(&from_);
+    run(load, from_, std::max(0, options_.max_moves - report.forced_moves), report, to);
+    align_slots(kept_, to);
+    report.moves = count_moves(kept_, to->placement);
     report.bytes = report.moves * options_.bytes_per_expert;
     return report;
   }
 
  protected:
   // Writes `to` and the two imbalances that are missing.
-  virtual void run(std::span<const double> load, const LayerPlan& from, RepairReport& report,
-                   LayerPlan* to) = 0;
+  virtual void run(std::span<const double> load, const LayerPlan& from, int max_moves,
+                   RepairReport& report, LayerPlan* to) = 0;
 
-  void write_equal_shares(LayerPlan* plan) {
-    std::fill(replicas_.begin(), replicas_.end(), 0);
-    const std::vector<int32_t>& experts = plan->placement.slot_to_expert;
-    for (int32_t expert : experts) ++replicas_[static_cast<size_t>(expert)];
-    plan->shares.resize(experts.size());
-    for (size_t slot = 0; slot < experts.size(); ++slot) {
-      plan->shares[slot] = 1.0 / replicas_[static_cast<size_t>(experts[slot])];
-    }
-  }
+  void write_shares(LayerPlan* plan) { write_equal_shares(replicas_, plan); }
 
-  // As imbalance_ratio of rank_loads, without allocating.
+  // As imbalance_ratio of rank_loads, without allocating; ranks without an expert count too.
   double imbalance(std::span<const double> load, const LayerPlan& plan) {
     const auto count = static_cast<size_t>(shape_.slots_per_rank());
     for (size_t rank = 0, slot = 0; rank < rank_loads_.size(); ++rank) {
       rank_loads_[rank] = 0.0;
       for (size_t end = slot + count; slot < end; ++slot) {
-        const auto expert = static_cast<size_t>(plan.placement.slot_to_expert[slot]);
-        rank_loads_[rank] += load[expert] * plan.shares[slot];
+        const int32_t expert = plan.placement.slot_to_expert[slot];
+        if (expert == kUnusedSlot) continue;
+        rank_loads_[rank] += load[static_cast<size_t>(expert)] * plan.shares[slot];
       }
     }
     return imbalance_ratio(rank_loads_);
@@ -69,14 +91,19 @@ class RepairerBase : public Repairer {
   RepairOptions options_;
 
  private:
-  void check(std::span<const double> load, const Placement& placement) const {
-    WIDEEP_CHECK_EQ(load.size(), static_cast<size_t>(shape_.num_experts));
-    WIDEEP_CHECK_EQ(placement.num_experts, shape_.num_experts);
-    WIDEEP_CHECK_EQ(placement.ep_size, shape_.ep_size);
-    WIDEEP_CHECK_EQ(placement.num_slots(), shape_.num_slots);
+  // Slots that may not be used.
+  void vacate(Placement* placement) const {
+    if (shape_.rank_slots.empty()) return;
+    for (int slot = 0; slot < shape_.num_slots; ++slot) {
+      const int rank = placement->rank_of_slot(slot);
+      const bool usable = slot % shape_.slots_per_rank() < shape_.usable_slots_of(rank);
+      if (!usable) placement->slot_to_expert[static_cast<size_t>(slot)] = kUnusedSlot;
+    }
   }
 
-  LayerPlan from_;
+  Rehomer rehomer_;
+  LayerPlan from_;  // after the forced moves
+  Placement kept_;  // before them
   std::vector<int> replicas_;
   std::vector<double> rank_loads_;
 };
@@ -84,11 +111,10 @@ class RepairerBase : public Repairer {
 class WeightedRepairer : public RepairerBase {
  public:
   WeightedRepairer(const PlanShape& shape, const RepairOptions& options)
-      : RepairerBase(shape, options),
-        repair_(shape.num_experts, shape.ep_size, shape.slots_per_rank()) {}
+      : RepairerBase(shape, options), repair_(shape) {}
 
  private:
-  void run(std::span<const double> load, const LayerPlan& from, RepairReport& report,
+  void run(std::span<const double> load, const LayerPlan& from, int max_moves, RepairReport& report,
            LayerPlan* to) override {
     *to = from;
     resplitter_.reset(from.placement);
@@ -96,8 +122,8 @@ class WeightedRepairer : public RepairerBase {
     const double mean = std::accumulate(load.begin(), load.end(), 0.0) / shape_.ep_size;
     const double level = mean * (1.0 + options_.tolerance);
     report.imbalance_resplit = imbalance(load, *to);
-    if (max_load > level && options_.max_moves > 0) {
-      repair_.run(load, from.placement, max_load, level, options_.max_moves, to);
+    if (max_load > level && max_moves > 0) {
+      repair_.run(load, from.placement, max_load, level, max_moves, to);
     }
     report.imbalance_after = imbalance(load, *to);
   }
@@ -109,26 +135,63 @@ class WeightedRepairer : public RepairerBase {
 class EqualRepairer : public RepairerBase {
  public:
   EqualRepairer(const PlanShape& shape, const RepairOptions& options)
-      : RepairerBase(shape, options),
-        repair_(shape.num_experts, shape.ep_size, shape.slots_per_rank()) {}
+      : RepairerBase(shape, options), repair_(shape) {}
 
  private:
-  void run(std::span<const double> load, const LayerPlan& from, RepairReport& report,
+  void run(std::span<const double> load, const LayerPlan& from, int max_moves, RepairReport& report,
            LayerPlan* to) override {
-    report.imbalance_resplit = report.imbalance_after = report.imbalance_before;
+    report.imbalance_resplit = report.imbalance_after = imbalance(load, from);
     *to = from;
-    if (report.imbalance_before <= options_.tolerance) return;
-    repair_.run(load, from.placement, options_.tolerance, options_.max_moves, &to->placement);
-    write_equal_shares(to);
+    if (report.imbalance_resplit <= options_.tolerance) return;
+    repair_.run(load, from.placement, options_.tolerance, max_moves, &to->placement);
+    write_shares(to);
     report.imbalance_after = imbalance(load, *to);
-    if (report.imbalance_after <= report.imbalance_before) return;
+    if (report.imbalance_after <= report.imbalance_resplit) return;
     // By the rounding of float32.
     *to = from;
-    report.imbalance_after = report.imbalance_before;
+    report.imbalance_after = report.imbalance_resplit;
   }
 
   EqualRepair repair_;
 };
+
+// Repairs what the live ranks hold.
+class MaskedRepairer : public Repairer {
+ public:
+  MaskedRepairer(const PlanShape& shape, LiveRanks live, Split split,
+                 std::unique_ptr<Repairer> inside)
+      : shape_(shape),
+        live_(std::move(live)),
+        split_(split),
+        inside_(std::move(inside)),
+        replicas_(static_cast<size_t>(shape.num_experts)) {}
+
+  RepairReport repair(std::span<const double> load, const LayerPlan& from, LayerPlan* to) override {
+    check_sizes(shape_, load, from.placement);
+    before_ = from;
+    if (before_.shares.empty() || split_ == Split::kEqual) write_equal_shares(replicas_, &before_);
+    live_.contract(from.placement, &live_plan_.placement);
+    RepairReport report = inside_->repair(load, live_plan_, &repaired_);
+    report.imbalance_before = imbalance_ratio(before_.placement, load, before_.shares);
+    live_.expand(repaired_, to);
+    return report;
+  }
+
+ private:
+  PlanShape shape_;
+  LiveRanks live_;
+  Split split_;
+  std::unique_ptr<Repairer> inside_;
+  std::vector<int> replicas_;  // [E] scratch
+  LayerPlan before_;
+  LayerPlan live_plan_;  // without shares
+  LayerPlan repaired_;
+};
+
+std::unique_ptr<Repairer> make_live_repairer(const PlanShape& shape, const RepairOptions& options) {
+  if (options.split == Split::kEqual) return std::make_unique<EqualRepairer>(shape, options);
+  return std::make_unique<WeightedRepairer>(shape, options);
+}
 
 Status check_options(const PlanShape& shape, const RepairOptions& options) {
   if (!(options.tolerance >= 0.0)) {
@@ -152,10 +215,11 @@ Result<std::unique_ptr<Repairer>> make_repairer(const PlanShape& shape,
                                                 const RepairOptions& options) {
   WIDEEP_TRY(check_plan_shape(shape));
   WIDEEP_TRY(check_options(shape, options));
-  if (options.split == Split::kEqual) {
-    return std::unique_ptr<Repairer>(std::make_unique<EqualRepairer>(shape, options));
-  }
-  return std::unique_ptr<Repairer>(std::make_unique<WeightedRepairer>(shape, options));
+  if (shape.rank_slots.empty()) return make_live_repairer(shape, options);
+  LiveRanks live(shape);
+  auto inside = make_live_repairer(live.shape(), options);
+  return std::unique_ptr<Repairer>(
+      std::make_unique<MaskedRepairer>(shape, std::move(live), options.split, std::move(inside)));
 }
 
 }  // namespace wideep::balance

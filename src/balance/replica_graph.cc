@@ -51,6 +51,7 @@ void ReplicaGraphBuilder::count_replicas(const Placement& placement) {
   experts_.assign(at(placement.num_experts), {});
   for (int rank = 0; rank < placement.ep_size; ++rank) {
     for (int32_t id : placement.experts_of_rank(rank)) {
+      if (id == kUnusedSlot) continue;
       Expert& expert = experts_[at(id)];
       if (expert.num_replicas++ == 0) expert.first_rank = rank;
       if (expert.first_rank != rank) expert.on_many_ranks = true;
@@ -71,6 +72,10 @@ void ReplicaGraphBuilder::add_slots(const Placement& placement) {
 }
 
 void ReplicaGraphBuilder::add_slot(int32_t id, int32_t slot, int32_t rank) {
+  if (id == kUnusedSlot) {
+    graph_->constant_shares.push_back(0.0);
+    return;
+  }
   Expert& expert = experts_[at(id)];
   graph_->constant_shares.push_back(1.0 / expert.num_replicas);
   const bool first_here = expert.last_rank != rank;

@@ -65,7 +65,7 @@ struct ReplicaGraph {
   // Shares.
   std::vector<double> equal;            // [links] replicas here / replicas of the expert
   std::vector<LinkSlot> link_slots;     // the slots of spread experts
-  std::vector<double> constant_shares;  // [S] equal shares: final for all other slots
+  std::vector<double> constant_shares;  // [S] equal shares: final for all other slots; unused: 0
 
   // The order.
   std::vector<Step> steps;           // peeling

@@ -16,16 +16,19 @@ size_t at(int32_t i) { return static_cast<size_t>(i); }
 
 }  // namespace
 
-CutSearch::CutSearch(int num_ranks, int slots_per_rank)
-    : num_ranks_(num_ranks),
-      slots_per_rank_(slots_per_rank),
-      stuck_(at(num_ranks)),
-      component_(at(num_ranks)) {
-  const size_t num_slots = at(num_ranks) * at(slots_per_rank);
-  queue_.reserve(at(num_ranks));
+CutSearch::CutSearch(const PlanShape& shape)
+    : num_ranks_(shape.ep_size),
+      slots_per_rank_(shape.slots_per_rank()),
+      stuck_(at(num_ranks_)),
+      component_(at(num_ranks_)) {
+  for (int slot = 0; slot < shape.num_slots; ++slot) {
+    usable_.push_back(slot % slots_per_rank_ < shape.usable_slots_of(slot / slots_per_rank_));
+  }
+  const size_t num_slots = usable_.size();
+  queue_.reserve(at(num_ranks_));
   experts_.reserve(num_slots);
   slots_.reserve(num_slots);
-  exchanges_.reserve(at(num_ranks) * at(num_ranks));
+  exchanges_.reserve(at(num_ranks_) * at(num_ranks_));
 }
 
 bool CutSearch::lower(ShareFlow& flow, double level, int max_moves) {
@@ -133,11 +136,15 @@ void CutSearch::list_experts() {
   experts_.clear();
   for (int slot = 0; slot < num_ranks_ * slots_per_rank_; ++slot) {
     if (component_[at(flow_->rank_of(slot))] != worst_) continue;
-    if (!inside(slot) || !flow_->first_of_expert(slot)) continue;
+    if (!flow_->used(slot) || !inside(slot) || !flow_->first_of_expert(slot)) continue;
     const int expert = flow_->expert(slot);
     experts_.push_back({flow_->expert_load(expert), expert, -1});
   }
   keep_best(experts_, kExperts);
+}
+
+bool CutSearch::may_take_expert(int slot) const {
+  return flow_->used(slot) ? !flow_->single(slot) : usable_[at(slot)] != 0;
 }
 
 // Outside, on the ranks with most room, those first that carry little.
@@ -145,7 +152,7 @@ void CutSearch::list_slots() {
   slots_.clear();
   for (int slot = 0; slot < num_ranks_ * slots_per_rank_; ++slot) {
     const int rank = flow_->rank_of(slot);
-    if (stuck_[at(rank)] || flow_->single(slot)) continue;
+    if (stuck_[at(rank)] || !may_take_expert(slot)) continue;
     slots_.push_back({level_ - flow_->rank_load(rank) - flow_->amount(slot), slot, -1});
   }
   keep_best(slots_, kSlots);
@@ -169,9 +176,9 @@ void CutSearch::list_exchanges_between(int hot_rank, int cold_rank) {
   const int cold_end = (cold_rank + 1) * slots_per_rank_;
   Candidate best{kLeastGain * level_, -1, -1};
   for (int hot = hot_end - slots_per_rank_; hot < hot_end; ++hot) {
-    if (!flow_->single(hot)) continue;
+    if (!flow_->used(hot) || !flow_->single(hot)) continue;
     for (int cold = cold_end - slots_per_rank_; cold < cold_end; ++cold) {
-      if (!flow_->single(cold)) continue;
+      if (!flow_->used(cold) || !flow_->single(cold)) continue;
       const double moved = flow_->amount(hot) - flow_->amount(cold);
       const double gain = std::min(moved, worst_excess_) - std::max(0.0, moved - room);
       if (gain > best.score) best = {gain, hot, cold};

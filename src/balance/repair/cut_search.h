@@ -6,8 +6,8 @@
 // other. A component keeps its excess until one of its experts gets a slot outside. Two kinds of
 // move:
 //
-//   retarget  a slot outside whose expert has other replicas becomes a replica of an expert of the
-//             component. One copy of weights.
+//   retarget  a slot outside that is free, or whose expert has other replicas, becomes a replica of
+//             an expert of the component. One copy of weights.
 //   exchange  a single expert of the component changes places with a lighter one outside. Two.
 //
 // What a retarget gains is min(h, g), where h is what its expert can take out of the component, at
@@ -27,7 +27,8 @@ namespace wideep::balance {
 
 class CutSearch {
  public:
-  CutSearch(int num_ranks, int slots_per_rank);
+  // Free slots take experts too, as far as the shape's rank_slots allow.
+  explicit CutSearch(const PlanShape& shape);
 
   // Changes the flow's placement by at most max_moves copies, each step the one that gains most per
   // copy. Ends without excess (true), or when the budget is spent or nothing helps (false).
@@ -52,6 +53,7 @@ class CutSearch {
   void find_component();
   double grow_component(int rank, int label);
   bool inside(int slot) const;
+  bool may_take_expert(int slot) const;
   void list_experts();
   void list_slots();
   void list_exchanges();
@@ -67,6 +69,7 @@ class CutSearch {
 
   int num_ranks_;
   int slots_per_rank_;
+  std::vector<char> usable_;  // [S]
 
   ShareFlow* flow_ = nullptr;
   double level_ = 0.0;

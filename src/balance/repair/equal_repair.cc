@@ -17,8 +17,11 @@ size_t at(int i) { return static_cast<size_t>(i); }
 
 }  // namespace
 
-EqualRepair::EqualRepair(int num_experts, int num_ranks, int slots_per_rank)
-    : board_(num_experts, num_ranks, slots_per_rank), search_(search::best_search()) {}
+EqualRepair::EqualRepair(const PlanShape& shape)
+    : board_(shape.num_experts, shape.ep_size, shape.slots_per_rank()),
+      search_(search::best_search()) {
+  if (!shape.rank_slots.empty()) board_.capacity = shape.rank_slots;
+}
 
 void EqualRepair::run(std::span<const double> load, const Placement& from, double tolerance,
                       int max_moves, Placement* to) {
@@ -42,16 +45,60 @@ void EqualRepair::approach(const Placement& from, float tolerance, int max_moves
   bool helps = max_moves > 0;
   while (helps && best_imbalance_ > tolerance) {
     const int budget = max_moves - count_moves(from, best_);
-    helps = swap(budget) || add_replica(budget);
+    helps = fill_free_slots(budget) || swap(budget) || add_replica(budget);
   }
 }
 
-// Both need the best placement on the board, and leave it there.
+// All need the best placement on the board, and leave it there.
 bool EqualRepair::swap(int budget) {
   goal_.max_swaps = budget / 2;
   search_.improve(board_, goal_);
   read_board(&trial_);
   return keep_if_better();
+}
+
+bool EqualRepair::fill_free_slots(int budget) {
+  trial_ = best_;
+  int filled = 0;
+  for (; filled < budget && imbalance() > goal_.tolerance; ++filled) {
+    const int slot = free_slot_of_coldest_rank();
+    const int32_t expert = slot < 0 ? -1 : heaviest_expert_missing_on(trial_.rank_of_slot(slot));
+    if (expert < 0) break;
+    trial_.slot_to_expert[at(slot)] = expert;
+    fill_board(trial_);
+  }
+  if (filled == 0) return false;
+  goal_.max_swaps = (budget - filled) / 2;
+  search_.improve(board_, goal_);
+  read_board(&trial_);
+  return keep_if_better();
+}
+
+// −1: none.
+int EqualRepair::free_slot_of_coldest_rank() const {
+  int best = -1;
+  for (int slot = 0; slot < trial_.num_slots(); ++slot) {
+    const int rank = trial_.rank_of_slot(slot);
+    const bool usable = slot % trial_.slots_per_rank() < board_.capacity[at(rank)];
+    if (!usable || trial_.slot_to_expert[at(slot)] != kUnusedSlot) continue;
+    if (best >= 0 && board_.rank_load[at(trial_.rank_of_slot(best))] <= board_.rank_load[at(rank)])
+      continue;
+    best = slot;
+  }
+  return best;
+}
+
+// By the load of one replica; −1: none.
+int32_t EqualRepair::heaviest_expert_missing_on(int rank) const {
+  int32_t best = -1;
+  float most = -1.0f;
+  for (int32_t e = 0; e < board_.num_experts; ++e) {
+    const float part = board_.load[at(e)] / static_cast<float>(board_.replicas[at(e)]);
+    if (part <= most || board_.holds(rank, e)) continue;
+    best = e;
+    most = part;
+  }
+  return best;
 }
 
 bool EqualRepair::add_replica(int budget) {
@@ -81,12 +128,15 @@ bool EqualRepair::keep_if_better() {
 
 void EqualRepair::fill_board(const Placement& placement) {
   std::fill(board_.replicas.begin(), board_.replicas.end(), 0);
-  for (int32_t expert : placement.slot_to_expert) ++board_.replicas[at(expert)];
+  for (int32_t expert : placement.slot_to_expert) {
+    if (expert != kUnusedSlot) ++board_.replicas[at(expert)];
+  }
   board_.clear_slots();
   int slot = 0;
   for (int rank = 0; rank < placement.ep_size; ++rank) {
     for (int i = 0; i < placement.slots_per_rank(); ++i, ++slot) {
-      board_.put(rank, placement.slot_to_expert[at(slot)]);
+      const int32_t expert = placement.slot_to_expert[at(slot)];
+      if (expert != kUnusedSlot) board_.put(rank, expert);
     }
   }
 }
@@ -94,7 +144,9 @@ void EqualRepair::fill_board(const Placement& placement) {
 void EqualRepair::read_board(Placement* placement) const {
   auto to = placement->slot_to_expert.begin();
   for (int rank = 0; rank < board_.num_ranks; ++rank) {
-    to = std::copy_n(board_.experts_of(rank), board_.slots_per_rank, to);
+    const int filled = board_.filled[at(rank)];
+    to = std::copy_n(board_.experts_of(rank), filled, to);
+    to = std::fill_n(to, board_.slots_per_rank - filled, kUnusedSlot);
   }
 }
 
@@ -112,7 +164,7 @@ int32_t EqualRepair::heaviest_expert(int rank) const {
   const auto part = [&](int32_t e) {
     return board_.load[at(e)] / static_cast<float>(board_.replicas[at(e)]);
   };
-  return *std::max_element(experts, experts + board_.slots_per_rank,
+  return *std::max_element(experts, experts + board_.filled[at(rank)],
                            [&](int32_t a, int32_t b) { return part(a) < part(b); });
 }
 
@@ -123,6 +175,7 @@ int EqualRepair::slot_to_spare(int32_t expert) const {
   float least = std::numeric_limits<float>::infinity();
   for (int slot = 0; slot < best_.num_slots(); ++slot) {
     const int32_t other = best_.slot_to_expert[at(slot)];
+    if (other == kUnusedSlot) continue;
     const int32_t replicas = board_.replicas[at(other)];
     if (replicas < 2 || other == expert) continue;
     const float part = board_.load[at(other)] / static_cast<float>(replicas - 1);

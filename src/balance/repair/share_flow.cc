@@ -46,6 +46,11 @@ void ShareFlow::assign(std::span<const int32_t> slot_to_expert, std::span<const 
 void ShareFlow::link_slots() {
   std::fill(last_.begin(), last_.end(), -1);
   for (int slot = 0; slot < static_cast<int>(expert_.size()); ++slot) {
+    if (!used(slot)) {
+      next_[at(slot)] = slot;
+      amount_[at(slot)] = 0.0;
+      continue;
+    }
     int32_t& last = last_[at(expert(slot))];
     if (last < 0) {
       next_[at(slot)] = slot;
@@ -190,16 +195,25 @@ void ShareFlow::give_away(int slot) {
   amount_[at(slot)] = 0.0;
 }
 
-void ShareFlow::retarget(int slot, int expert) {
+void ShareFlow::leave_circle(int slot) {
   give_away(slot);
   int before = next_slot(slot);
   while (next_slot(before) != slot) before = next_slot(before);
   next_[at(before)] = next_[at(slot)];
+  next_[at(slot)] = slot;
+  list_spread_slots_of_circle(before);
+}
+
+void ShareFlow::join_circle(int slot, int expert) {
   const auto same = std::find(expert_.begin(), expert_.end(), expert) - expert_.begin();
   next_[at(slot)] = next_[static_cast<size_t>(same)];
   next_[static_cast<size_t>(same)] = slot;
+}
+
+void ShareFlow::retarget(int slot, int expert) {
+  if (used(slot)) leave_circle(slot);
+  if (expert != kUnusedSlot) join_circle(slot, expert);
   expert_[at(slot)] = expert;
-  list_spread_slots_of_circle(before);
   list_spread_slots_of_circle(slot);
 }
 

@@ -26,15 +26,16 @@ class ShareFlow {
  public:
   ShareFlow(int num_experts, int num_ranks, int slots_per_rank);
 
-  // Starts with equal shares. slot_to_expert: [S], a valid placement; load: [E].
+  // Starts with equal shares. slot_to_expert: [S], a valid placement (an unused slot is single and
+  // carries nothing); load: [E].
   void assign(std::span<const int32_t> slot_to_expert, std::span<const double> load);
 
   // Excess at a level, from the present shares on.
   double settle(double level);
   bool stuck(int rank) const { return stuck_[at(rank)] != 0; }
 
-  // The slot gets another expert. REQUIRES: the present one has other slots; the one on the
-  // lightest rank receives what this one carried.
+  // The slot gets another expert, or none (kUnusedSlot). REQUIRES: the present one, if any, has
+  // other slots; the one on the lightest rank receives what this one carried.
   void retarget(int slot, int expert);
   // Exchanges the experts of two slots. REQUIRES: both are single.
   void exchange(int slot_a, int slot_b);
@@ -50,6 +51,7 @@ class ShareFlow {
   int slots_per_rank() const { return slots_per_rank_; }
   double amount(int slot) const { return amount_[at(slot)]; }
   int expert(int slot) const { return expert_[at(slot)]; }
+  bool used(int slot) const { return expert(slot) != kUnusedSlot; }
   int rank_of(int slot) const { return rank_of_[at(slot)]; }
   // The slots of an expert form a circle; a single slot is its own next one.
   int next_slot(int slot) const { return next_[at(slot)]; }
@@ -67,6 +69,8 @@ class ShareFlow {
   void list_spread_slots(int rank);
   void list_spread_slots_of_circle(int slot);
   void give_away(int slot);
+  void leave_circle(int slot);
+  void join_circle(int slot, int expert);
   int replicas(int slot) const;
   bool drain(int rank);
   bool search(int hot_rank);

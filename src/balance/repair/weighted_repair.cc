@@ -14,8 +14,8 @@ constexpr double kSlack = 1e-9;  // of a level: two that differ by less are the 
 
 }  // namespace
 
-WeightedRepair::WeightedRepair(int num_experts, int num_ranks, int slots_per_rank)
-    : flow_(num_experts, num_ranks, slots_per_rank), search_(num_ranks, slots_per_rank) {}
+WeightedRepair::WeightedRepair(const PlanShape& shape)
+    : flow_(shape.num_experts, shape.ep_size, shape.slots_per_rank()), search_(shape) {}
 
 void WeightedRepair::run(std::span<const double> load, const Placement& from, double from_level,
                          double level, int max_moves, LayerPlan* to) {

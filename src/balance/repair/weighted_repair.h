@@ -22,7 +22,7 @@ namespace wideep::balance {
 
 class WeightedRepair {
  public:
-  WeightedRepair(int num_experts, int num_ranks, int slots_per_rank);
+  explicit WeightedRepair(const PlanShape& shape);
 
   // from_level: the maximum rank load of the best shares for `from`; level: the one to reach, less.
   // If it gets below from_level, writes a placement within max_moves of `from` and its best shares.

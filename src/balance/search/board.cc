@@ -19,27 +19,44 @@ float replica_load(const Board& board, int expert) {
   return board.load[size(expert)] / static_cast<float>(board.replicas[size(expert)]);
 }
 
-// Of the ranks with a free slot, lower index first among equals; those that hold the expert only
-// when there is no other.
-int lightest_rank(const Board& board, int expert) {
+// The rank with a free slot whose score is least, lower index first among equals; those that hold
+// the expert only when there is no other.
+template <typename Score>
+int best_rank(const Board& board, int expert, Score score) {
   int best = -1;
   bool best_holds = true;
+  float best_score = 0.0f;
   for (int r = 0; r < board.num_ranks; ++r) {
-    if (board.filled[size(r)] == board.slots_per_rank) continue;
+    if (board.filled[size(r)] == board.capacity[size(r)]) continue;
     const bool holds = board.replicas[size(expert)] > 1 && board.holds(r, expert);
-    const bool lighter = best < 0 || board.rank_load[size(r)] < board.rank_load[size(best)];
-    if (best < 0 || holds < best_holds || (holds == best_holds && lighter)) {
+    const float score_here = score(r);
+    if (best < 0 || holds < best_holds || (holds == best_holds && score_here < best_score)) {
       best = r;
       best_holds = holds;
+      best_score = score_here;
     }
   }
   return best;
 }
 
+template <typename Score>
+void fill_heaviest_first(Board& board, Score score) {
+  std::iota(board.order.begin(), board.order.end(), 0);
+  std::sort(board.order.begin(), board.order.end(), [&](int32_t a, int32_t b) {
+    const float load_a = replica_load(board, a), load_b = replica_load(board, b);
+    return load_a != load_b ? load_a > load_b : a < b;
+  });
+  for (int32_t expert : board.order) {
+    for (int i = 0; i < board.replicas[size(expert)]; ++i) {
+      board.put(best_rank(board, expert, score), expert);
+    }
+  }
+}
+
 // A slot of `rank` whose expert stands in an earlier slot of it too; -1: none.
 int repeated_slot(const Board& board, int rank) {
   const int32_t* experts = board.experts_of(rank);
-  for (int i = 1; i < board.slots_per_rank; ++i) {
+  for (int i = 1; i < board.filled[size(rank)]; ++i) {
     if (board.replicas[size(experts[i])] == 1) continue;
     if (std::find(experts, experts + i, experts[i]) != experts + i) return i;
   }
@@ -59,7 +76,7 @@ void exchange(Board& board, int a, int slot_a, int b, int slot_b) {
 bool send_away(Board& board, int rank, int slot) {
   for (int other = 0; other < board.num_ranks; ++other) {
     if (board.holds(other, board.experts_of(rank)[slot])) continue;
-    for (int i = 0; i < board.slots_per_rank; ++i) {
+    for (int i = 0; i < board.filled[size(other)]; ++i) {
       if (board.holds(rank, board.experts_of(other)[i])) continue;
       exchange(board, rank, slot, other, i);
       return true;
@@ -85,6 +102,7 @@ Board::Board(int experts, int ranks, int slots)
       slot_expert(slot_load.size(), -1),
       rank_load(size(padded_for_sort(ranks)), kEmpty),
       filled(size(ranks), 0),
+      capacity(size(ranks), slots),
       placed(size(experts), 0),
       pinned(size(ranks), 0),
       order(size(experts), 0),
@@ -125,24 +143,28 @@ void Board::put(int rank, int expert) {
 }
 
 void fill_lightest_first(Board& board) {
-  std::iota(board.order.begin(), board.order.end(), 0);
-  std::sort(board.order.begin(), board.order.end(), [&](int32_t a, int32_t b) {
-    const float load_a = replica_load(board, a), load_b = replica_load(board, b);
-    return load_a != load_b ? load_a > load_b : a < b;
-  });
-  for (int32_t expert : board.order) {
-    for (int i = 0; i < board.replicas[size(expert)]; ++i) {
-      board.put(lightest_rank(board, expert), expert);
-    }
-  }
+  fill_heaviest_first(board, [&](int r) { return board.rank_load[size(r)]; });
 }
 
-void separate_replicas(Board& board) {
+void fill_neediest_first(Board& board) {
+  const float mean = board.mean_rank_load();
+  fill_heaviest_first(board, [&](int r) {
+    const int free = board.capacity[size(r)] - board.filled[size(r)];
+    return (board.rank_load[size(r)] - mean) / static_cast<float>(free);
+  });
+}
+
+bool separate_replicas(Board& board) {
+  bool separate = true;
   for (int rank = 0; rank < board.num_ranks; ++rank) {
-    for (int slot = repeated_slot(board, rank); slot >= 0; slot = repeated_slot(board, rank)) {
-      if (!send_away(board, rank, slot)) break;
+    bool sent = true;
+    for (int slot = repeated_slot(board, rank); slot >= 0 && sent;
+         slot = repeated_slot(board, rank)) {
+      sent = send_away(board, rank, slot);
     }
+    separate &= sent;
   }
+  return separate;
 }
 
 float Board::max_rank_load() const {

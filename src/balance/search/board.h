@@ -42,15 +42,16 @@ struct Board {
   int slots_per_rank;
   int row;  // slots of a rank with padding
 
-  AlignedVector<float> load;                // [experts padded for sorting] tokens, mean 1
-  AlignedVector<int32_t> replicas;          // [same] ≥ 1; padding 1
-  AlignedVector<float> slot_load;           // [ranks][row] tokens of the slot; +inf where empty
-  AlignedVector<int32_t> slot_expert;       // [ranks][row]
-  AlignedVector<float> rank_load;           // [ranks padded for sorting]; padding +inf
-  std::vector<int> filled;                  // [ranks] slots in use
-  std::vector<char> placed;                 // [experts] all replicas are on the board
-  std::vector<int> pinned;                  // [ranks] leading slots that swaps leave alone
-  std::vector<int32_t> order;               // [experts] scratch
+  AlignedVector<float> load;           // [experts padded for sorting] tokens, mean 1
+  AlignedVector<int32_t> replicas;     // [same] ≥ 1; padding 1
+  AlignedVector<float> slot_load;      // [ranks][row] tokens of the slot; +inf where empty
+  AlignedVector<int32_t> slot_expert;  // [ranks][row]
+  AlignedVector<float> rank_load;      // [ranks padded for sorting]; padding +inf
+  std::vector<int> filled;             // [ranks] slots in use
+  std::vector<int> capacity;           // [ranks] slots that may be used: slots_per_rank, or set
+  std::vector<char> placed;            // [experts] all replicas are on the board
+  std::vector<int> pinned;             // [ranks] leading slots that swaps leave alone
+  std::vector<int32_t> order;          // [experts] scratch
   AlignedVector<uint32_t> experts_by_load;  // [experts padded for sorting] keys, heaviest first
   AlignedVector<uint32_t> ranks_by_load;    // [ranks padded for sorting] keys, lightest first
 
@@ -88,8 +89,13 @@ struct Board {
 // Search::fill and another starting point. Needs an empty board.
 void fill_lightest_first(Board& board);
 
-// Exchanges slots between ranks until no rank holds two replicas of an expert. Needs a full board
-// and no expert with more replicas than ranks. The balance may suffer: to be called before swaps.
-void separate_replicas(Board& board);
+// The same for ranks of unequal capacity: to the rank whose free slots have to carry most, each, to
+// get it to the mean.
+void fill_neediest_first(Board& board);
+
+// Exchanges slots between ranks until no rank holds two replicas of an expert. Needs all replicas
+// on the board and no expert with more of them than ranks. The balance may suffer: to be called
+// before swaps. False: ranks of unequal capacity do not allow it by exchanges one after the other.
+bool separate_replicas(Board& board);
 
 }  // namespace wideep::balance::search

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// New slots for experts that lost their last replica: what has to move before anything else can be
+// asked of a placement. One move for each, the fewest possible; the heaviest first.
+//
+// A lost expert takes a slot that is free, or whose expert has other replicas: of all these the one
+// with which the hottest rank concerned stays coolest, with equal shares. Concerned are the slot's
+// own rank and those that hold other replicas of the expert that is driven out, which grow.
+//
+// Thread safety: none. Deterministic. Allocates in the constructor only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "wideep/balancer.h"
+
+namespace wideep::balance {
+
+class Rehomer {
+ public:
+  explicit Rehomer(const PlanShape& shape);  // no dead ranks
+
+  // Returns the number of moves. load: [E]. REQUIRES: the placement is valid but for experts
+  // without a slot, and uses usable slots only.
+  int run(std::span<const double> load, Placement* placement);
+
+ private:
+  // The two hottest ranks that hold the expert.
+  struct Holders {
+    int hottest = -1;
+    double most = 0.0, second = 0.0;
+    void add(int rank, double load);
+    double most_but(int rank) const { return rank == hottest ? second : most; }
+  };
+
+  void count_replicas(const Placement& placement);
+  void list_lost(std::span<const double> load);
+  void weigh(std::span<const double> load, const Placement& placement);
+  int best_slot(std::span<const double> load, const Placement& placement, int32_t lost) const;
+  double hottest_after(std::span<const double> load, int32_t present, int rank,
+                       double arriving) const;
+
+  PlanShape shape_;
+  std::vector<int> replicas_;      // [E]
+  std::vector<int32_t> lost_;      // experts without a slot
+  std::vector<double> rank_load_;  // [R]
+  std::vector<Holders> holders_;   // [E]
+};
+
+}  // namespace wideep::balance
