@@ -97,11 +97,11 @@ constexpr Variant kVariants[] = {
     {"3 companions, 2 requests at a time, chunks of 1", 3, 4, 2, 1},
 };
 
-GenerateOptions options_for(const ModelFacts& model, Dtype dtype, int ranks) {
+GenerateOptions options_for(const ModelFacts& model, kernels::WeightFormat format, int ranks) {
   GenerateOptions options;
   options.model_dir = model.directory;
   options.max_tokens = kMaxTokens;
-  options.dtype = dtype;
+  options.format = format;
   options.logits_digest = true;
   options.parallel = parallel::parallel_config_for_ranks(ranks).value();
   return options;
@@ -120,10 +120,10 @@ std::vector<std::string> digests(const GenerateOptions& options) {
   return result;
 }
 
-std::vector<std::string> reference_digests(const ModelFacts& model, Dtype dtype) {
+std::vector<std::string> reference_digests(const ModelFacts& model, kernels::WeightFormat format) {
   std::vector<std::string> result;
   for (const std::string& prompt : kPrompts) {
-    GenerateOptions options = options_for(model, dtype, 1);
+    GenerateOptions options = options_for(model, format, 1);
     options.prompts = {prompt};
     result.push_back(digests(options).at(0));
   }
@@ -143,8 +143,8 @@ GenerateOptions with_variant(GenerateOptions options, const Variant& variant) {
 }
 
 // Runs the whole matrix and prints it.
-void expect_same_answers(const ModelFacts& model, Dtype dtype) {
-  const auto expected = reference_digests(model, dtype);
+void expect_same_answers(const ModelFacts& model, kernels::WeightFormat format) {
+  const auto expected = reference_digests(model, format);
   ASSERT_EQ(expected.size(), kPrompts.size());
   EXPECT_NE(expected[0], expected[1]);
   int compared = 0;
@@ -152,7 +152,7 @@ void expect_same_answers(const ModelFacts& model, Dtype dtype) {
     std::string row = fmt::format("  {:<40}", name);
     for (const int ranks : {1, 2, 4, 8}) {
       for (const Variant& variant : kVariants) {
-        GenerateOptions options = with_variant(options_for(model, dtype, ranks), variant);
+        GenerateOptions options = with_variant(options_for(model, format, ranks), variant);
         options.parallel.moe_config.load_balancer = settings;
         auto found = digests(options);
         found.erase(found.begin(), found.begin() + variant.companions);
@@ -174,17 +174,20 @@ ModelFacts random_model(const base::ScratchDirectory& directory, model::Architec
 
 TEST(SameAnswer, DeepseekV3Bf16) {
   const base::ScratchDirectory directory;
-  expect_same_answers(random_model(directory, model::Architecture::kDeepseekV3), Dtype::kBf16);
+  expect_same_answers(random_model(directory, model::Architecture::kDeepseekV3),
+                      kernels::WeightFormat::kBf16);
 }
 
 TEST(SameAnswer, Qwen3MoeBf16) {
   const base::ScratchDirectory directory;
-  expect_same_answers(random_model(directory, model::Architecture::kQwen3Moe), Dtype::kBf16);
+  expect_same_answers(random_model(directory, model::Architecture::kQwen3Moe),
+                      kernels::WeightFormat::kBf16);
 }
 
 TEST(SameAnswer, DeepseekV3Float32) {
   const base::ScratchDirectory directory;
-  expect_same_answers(random_model(directory, model::Architecture::kDeepseekV3), Dtype::kF32);
+  expect_same_answers(random_model(directory, model::Architecture::kDeepseekV3),
+                      kernels::WeightFormat::kF32);
 }
 
 TEST(SameAnswer, ReferenceModelBf16) {
@@ -192,7 +195,7 @@ TEST(SameAnswer, ReferenceModelBf16) {
   if (!std::filesystem::exists(directory + "/model.safetensors")) {
     GTEST_SKIP() << "models/reference has no weights";
   }
-  expect_same_answers({directory, {1, 2, 3, 4, 5, 6}, 32}, Dtype::kBf16);
+  expect_same_answers({directory, {1, 2, 3, 4, 5, 6}, 32}, kernels::WeightFormat::kBf16);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ Result<double> bytes_of_model(const std::string& model_dir, const balance::Model
     }
   }
   return static_cast<double>(
-      weights::ExpertShape{Dtype::kBf16, config.hidden_size, config.moe_intermediate_size}
+      weights::ExpertShape{kernels::WeightFormat::kBf16, config.hidden_size, config.moe_intermediate_size}
           .record_bytes());
 }
 

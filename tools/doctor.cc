@@ -35,7 +35,7 @@ Result<engine::ModelRun> model_run(const Options& options,
   run.num_slots = placement.num_slots;
   run.max_num_tokens =
       static_cast<int>(parallel.max_num_tokens.value_or(engine::kDefaultMaxNumTokens));
-  run.dtype = options.parallel.chosen_dtype();
+  run.format = options.parallel.format();
   if (const auto tokens = parallel.kv_cache_config.max_tokens) run.kv_tokens_per_rank = *tokens;
   return run;
 }

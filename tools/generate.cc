@@ -89,7 +89,7 @@ Result<engine::GenerateOptions> engine_options(const Options& options) {
   if (options.max_batch_size) result.parallel.max_batch_size = *options.max_batch_size;
   WIDEEP_TRY_ASSIGN(result.statistics, statistics_request(options));
   result.routing_log = !options.routing_log.empty();
-  result.dtype = options.parallel.chosen_dtype();
+  result.format = options.parallel.format();
   result.timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1e3));
   return result;
 }

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "base/dtype.h"
+#include "kernels/weight_format.h"
 #include "parallel/parallel_config.h"
 #include "wideep/status.h"
 
@@ -21,7 +21,7 @@ struct ParallelOptions {
   std::optional<int> max_num_tokens;
   std::string dtype = "bf16";
 
-  Dtype chosen_dtype() const { return dtype == "float32" ? Dtype::kF32 : Dtype::kBf16; }
+  kernels::WeightFormat format() const;  // REQUIRES: the command line was accepted
 };
 
 // Adds --ranks, --config, --load-balancer, --max-num-tokens and --dtype. `options` must outlive the

@@ -113,9 +113,9 @@ std::optional<Saving> fewer_ranks(const ModelRun& run, uint64_t usable) {
 }
 
 std::optional<Saving> half_precision(const ModelRun& run, uint64_t /*usable*/) {
-  if (run.dtype != Dtype::kF32) return {};
+  if (run.format != kernels::WeightFormat::kF32) return {};
   Saving saving{"--dtype bf16", run};
-  saving.run.dtype = Dtype::kBf16;
+  saving.run.format = kernels::WeightFormat::kBf16;
   return saving;
 }
 
@@ -183,7 +183,8 @@ std::vector<Advice> machine_advice(const Machine& machine, int num_ranks, std::s
 }
 
 MemoryPlan ModelRun::plan() const {
-  return plan_memory(config, dispatch_shape(config, num_ranks, num_slots, max_num_tokens, dtype));
+  return plan_memory(config, dispatch_shape(config, num_ranks, num_slots, max_num_tokens, format),
+                     format);
 }
 
 uint64_t ModelRun::bytes_needed() const {

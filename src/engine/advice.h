@@ -32,7 +32,7 @@ struct ModelRun {
   int num_ranks = 1;
   int num_slots = 0;  // of a layer, on all ranks
   int max_num_tokens = kDefaultMaxNumTokens;
-  Dtype dtype = Dtype::kBf16;
+  kernels::WeightFormat format = kernels::WeightFormat::kBf16;
   std::optional<uint64_t> kv_tokens_per_rank;  // of the KV cache, where the configuration says
 
   MemoryPlan plan() const;

@@ -114,15 +114,15 @@ TEST(ModelFit, RedundantSlotsAndPrecisionAreSteps) {
       *fit_in(run, run.bytes_needed() - 1).advice,
       says("", "it fits with num_slots: " + std::to_string(run.config.routing.num_experts)));
   run.num_slots -= 4;
-  run.dtype = Dtype::kF32;
+  run.format = kernels::WeightFormat::kF32;
   EXPECT_THAT(*fit_in(run, run.bytes_needed() - 1).advice, says("", "it fits with --dtype bf16"));
 }
 
 TEST(ModelFit, SeveralStepsTogether) {
   ModelRun run = golden_run();
-  run.dtype = Dtype::kF32;
+  run.format = kernels::WeightFormat::kF32;
   ModelRun small = run;
-  small.dtype = Dtype::kBf16;
+  small.format = kernels::WeightFormat::kBf16;
   small.num_ranks = 1;
   small.max_num_tokens = 32;
   EXPECT_THAT(*fit_in(run, small.bytes_needed()).advice,

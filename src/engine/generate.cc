@@ -120,15 +120,15 @@ double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20)
 std::string plan_text(const RunSetup& setup) {
   const model::ModelConfig& config = setup.config;
   const int ranks = setup.dispatch.ep_size;
-  const MemoryPlan plan = plan_memory(config, setup.dispatch);
+  const MemoryPlan plan = plan_memory(config, setup.dispatch, setup.options.format);
   return fmt::format(
       "model   {}: {} layers, {} of them MoE with {} experts, top {}; {} weights, kernels {}\n"
       "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
       "memory  per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache up to {:.1f} MiB",
       std::filesystem::path(setup.options.model_dir).lexically_normal().string(), config.num_layers,
       config.num_moe_layers(), config.routing.num_experts, config.routing.top_k,
-      dtype_name(setup.options.dtype), setup.kernels.isa, ranks, setup.threads_per_rank,
-      setup.threads_per_rank == 1 ? "" : "s", setup.dispatch.slots_per_rank,
+      kernels::weight_format_name(setup.options.format), setup.kernels.isa, ranks,
+      setup.threads_per_rank, setup.threads_per_rank == 1 ? "" : "s", setup.dispatch.slots_per_rank,
       setup.placement.num_slots, setup.placement.num_slots - config.routing.num_experts,
       mebibytes(plan.slots_per_rank), mebibytes(plan.symmetric_memory_per_rank),
       mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages)));
@@ -263,7 +263,7 @@ Result<GenerateReport> run(const RunSetup& setup, model::ModelWeights* weights,
                            const GenerateObserver& observer) {
   if (observer.on_plan) observer.on_plan(plan_text(setup));
   Collector collector(setup, tokenizer, observer);
-  const weights::WeightLoader loader(setup.checkpoint, setup.options.dtype,
+  const weights::WeightLoader loader(setup.checkpoint, setup.options.format,
                                      [&](uint64_t bytes) { collector.loaded(bytes); });
   WIDEEP_TRY_ASSIGN(*weights, model::ModelWeights::load(setup.config, loader));
   const Status ended = transport::run_rank_processes(
@@ -315,7 +315,7 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
       .weights = weights,
       .requests = std::move(requests),
       .dispatch = dispatch_shape(config, options.parallel.sizes.moe_ep, placement.num_slots,
-                                 limits.max_num_tokens, options.dtype),
+                                 limits.max_num_tokens, options.format),
       .limits = limits,
       .threads_per_rank = threads_per_rank(options, options.parallel.sizes.moe_ep)};
   return run(setup, &weights, tokenizer, observer);

@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "engine/load_collector.h"
 #include "engine/statistics_recorder.h"
+#include "kernels/weight_format.h"
 #include "parallel/parallel_config.h"
 #include "wideep/status.h"
 
@@ -26,8 +27,8 @@ struct GenerateOptions {
   SamplingParams sampling;
   parallel::ParallelConfig parallel;  // has passed parallel::check_supported
   int threads_per_rank = 0;           // 0: cores / ranks, at least 1
-  Dtype dtype = Dtype::kBf16;         // kBf16 or kF32
-  int prefill_chunk = 0;              // 0: max_num_tokens
+  kernels::WeightFormat format = kernels::WeightFormat::kBf16;  // of matrices
+  int prefill_chunk = 0;                                        // 0: max_num_tokens
   bool logits_digest = false;
   std::optional<StatisticsRequest> statistics;
   bool routing_log = false;

@@ -8,14 +8,16 @@
 //
 // Thread safety: plain values; pure functions.
 //
-//   const MemoryPlan plan = plan_memory(config, dispatch_shape(config, 8, num_slots, 512, dtype));
-//   const uint64_t bytes = plan.bytes_without_cache() + pages_of_all_ranks * plan.kv_page_bytes;
+//   const MemoryPlan plan = plan_memory(config, dispatch_shape(config, 8, num_slots, 512, format),
+//   format); const uint64_t bytes = plan.bytes_without_cache() + pages_of_all_ranks *
+//   plan.kv_page_bytes;
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "ep/buffer_layout.h"
+#include "kernels/weight_format.h"
 #include "model/config.h"
 
 namespace wideep::engine {
@@ -27,10 +29,10 @@ inline constexpr int kDefaultMaxBatchSize = 64;
 // Indices of the layers that have experts, ascending.
 std::vector<int> moe_layers(const model::ModelConfig& config);
 
-// num_slots: of all ranks, a multiple of num_ranks. dtype: kBf16 or kF32, of weights, cache and
-// dispatched rows alike.
+// num_slots: of all ranks, a multiple of num_ranks. format: of the weights; rows travel in its
+// row_dtype.
 ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
-                                 int max_num_tokens, Dtype dtype);
+                                 int max_num_tokens, kernels::WeightFormat format);
 
 struct MemoryPlan {
   int num_ranks = 1;
@@ -52,6 +54,7 @@ struct MemoryPlan {
   uint64_t kv_bytes(uint64_t num_tokens) const;  // of one sequence
 };
 
-MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape);
+MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape,
+                       kernels::WeightFormat format);
 
 }  // namespace wideep::engine

@@ -19,6 +19,8 @@
 namespace wideep::engine {
 namespace {
 
+using kernels::WeightFormat;
+
 const std::string kModels = WIDEEP_SOURCE_DIR "/tests/golden/models";
 
 std::vector<std::string> model_names() {
@@ -29,7 +31,7 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, Dtype>> {
+class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, WeightFormat>> {
  protected:
   void SetUp() override {
     auto config = model::read_model_config(dir_);
@@ -40,44 +42,46 @@ class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, Dtype>>
   }
 
   MemoryPlan plan(int num_ranks = 1, int max_num_tokens = 16) const {
-    return plan_memory(config_, dispatch_shape(config_, num_ranks, config_.routing.num_experts,
-                                               max_num_tokens, dtype_));
+    return plan_memory(
+        config_,
+        dispatch_shape(config_, num_ranks, config_.routing.num_experts, max_num_tokens, format_),
+        format_);
   }
 
   const std::string dir_ = kModels + "/" + std::get<0>(GetParam());
-  const Dtype dtype_ = std::get<1>(GetParam());
+  const WeightFormat format_ = std::get<1>(GetParam());
   model::ModelConfig config_;
   std::optional<weights::Checkpoint> checkpoint_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Model, GoldenPlan,
                          testing::Combine(testing::ValuesIn(model_names()),
-                                          testing::Values(Dtype::kF32, Dtype::kBf16)),
+                                          testing::Values(WeightFormat::kF32, WeightFormat::kBf16,
+                                                          WeightFormat::kInt8)),
                          [](const auto& each) {
                            return fmt::format("{}_{}", std::get<0>(each.param),
-                                              dtype_name(std::get<1>(each.param)));
+                                              kernels::weight_format_name(std::get<1>(each.param)));
                          });
 
 // What a tensor of the checkpoint becomes, from its own name and shape.
-uint64_t loaded_bytes(const std::string& name, const std::vector<int64_t>& shape, Dtype dtype,
-                      const model::ModelConfig& config) {
-  const auto packed = [&](Dtype type, int64_t n, int64_t k) {
-    return kernels::packed_bytes(type, static_cast<int>(n), static_cast<int>(k));
+uint64_t loaded_bytes(const std::string& name, const std::vector<int64_t>& shape,
+                      WeightFormat format, const model::ModelConfig& config) {
+  const auto packed = [&](WeightFormat type, int64_t n, int64_t k) {
+    return kernels::packed_shape(type, static_cast<int>(n), static_cast<int>(k)).bytes();
   };
   if (shape.size() == 1) return shape[0] * sizeof(float);
   const int64_t n = shape[0], k = shape[1];
   if (name == "model.embed_tokens.weight") {
-    const uint64_t embedding = n * k * dtype_bytes(dtype);
-    return embedding + (config.tie_word_embeddings ? packed(dtype, n, k) : 0);
+    const uint64_t embedding = n * k * dtype_bytes(kernels::row_dtype(format));
+    return embedding + (config.tie_word_embeddings ? packed(format, n, k) : 0);
   }
-  if (name.ends_with("mlp.gate.weight")) return packed(Dtype::kF32, n, k);
-  if (name.ends_with("gate_proj.weight")) return packed(dtype, 2 * n, k);  // with up_proj
-  if (name.ends_with("up_proj.weight")) return 0;
+  if (name.ends_with("mlp.gate.weight")) return packed(WeightFormat::kF32, n, k);
   if (name.ends_with("kv_b_proj.weight")) {
     const int nope = config.qk_nope_head_dim, v = config.v_head_dim;
-    return n / (nope + v) * (packed(dtype, k, nope) + packed(dtype, v, k));
+    const WeightFormat kv_b = format == WeightFormat::kF32 ? format : WeightFormat::kBf16;
+    return n / (nope + v) * (packed(kv_b, k, nope) + packed(kv_b, v, k));
   }
-  return packed(dtype, n, k);
+  return packed(format, n, k);
 }
 
 TEST_P(GoldenPlan, WeightsAreThoseOfTheCheckpoint) {
@@ -87,7 +91,7 @@ TEST_P(GoldenPlan, WeightsAreThoseOfTheCheckpoint) {
   ASSERT_TRUE(file.ok());
   for (const std::string& name : checkpoint_->names()) {
     if (name.starts_with(mtp)) continue;
-    const uint64_t bytes = loaded_bytes(name, file->find(name)->shape, dtype_, config_);
+    const uint64_t bytes = loaded_bytes(name, file->find(name)->shape, format_, config_);
     (name.find(".mlp.experts.") == std::string::npos ? dense : experts) += bytes;
   }
   EXPECT_EQ(plan().dense_weights, dense);
@@ -101,7 +105,7 @@ TEST_P(GoldenPlan, SlotsAreWhatLoadingAllocates) {
   for (const int layer : moe_layers(config_)) {
     placement.layers[layer] = *balance::linear_placement(config_.routing.num_experts, 2);
   }
-  const weights::WeightLoader loader(*checkpoint_, dtype_);
+  const weights::WeightLoader loader(*checkpoint_, format_);
   const auto slots = model::ExpertSlots::load(config_, loader, placement, 1);
   ASSERT_TRUE(slots.ok()) << slots.status().message();
   EXPECT_EQ(plan(2).slots_per_rank, slots->total_bytes());
@@ -115,7 +119,7 @@ uint64_t heap_bytes() {
 
 TEST_P(GoldenPlan, DenseWeightsAreWhatLoadingAllocates) {
   if (heap_bytes() == 0) GTEST_SKIP() << "the heap of this build cannot be measured";
-  const weights::WeightLoader loader(*checkpoint_, dtype_);
+  const weights::WeightLoader loader(*checkpoint_, format_);
   const uint64_t before = heap_bytes();
   const auto loaded = model::ModelWeights::load(config_, loader);
   const uint64_t allocated = heap_bytes() - before;
@@ -137,12 +141,13 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
     placement.layers[layer] = *balance::linear_placement(num_experts, 1);
   }
   const auto slots = model::ExpertSlots::load(config, loader, placement, 0);
-  const ep::BufferLayout layout(dispatch_shape(config, 1, num_experts, num_tokens, loader.dtype()));
+  const ep::BufferLayout layout(
+      dispatch_shape(config, 1, num_experts, num_tokens, loader.format()));
   const auto memory = transport::SharedMemory::create(1, layout.segment_bytes());
   EXPECT_TRUE(slots.ok() && memory.ok());
   transport::Endpoint endpoint(*memory, 0, std::chrono::milliseconds(1000));
   base::ThreadPool pool(1);
-  const model::KvLayout kv(config, loader.dtype());
+  const model::KvLayout kv(config, kernels::row_dtype(loader.format()));
   base::AlignedBytes page(kv.page_bytes());
   const model::PageList pages = {page.data()};
   model::Batch batch;
@@ -162,7 +167,7 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
 TEST_P(GoldenPlan, WorkingMemoryIsAboutWhatAForwardPassAllocates) {
   if (heap_bytes() == 0) GTEST_SKIP() << "the heap of this build cannot be measured";
   constexpr int kTokens = kernels::kPageTokens;
-  const weights::WeightLoader loader(*checkpoint_, dtype_);
+  const weights::WeightLoader loader(*checkpoint_, format_);
   const auto loaded = model::ModelWeights::load(config_, loader);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   heap_of_forward(config_, *loaded, loader, kTokens);  // memory of threads, kept for good
@@ -173,13 +178,13 @@ TEST_P(GoldenPlan, WorkingMemoryIsAboutWhatAForwardPassAllocates) {
 }
 
 TEST_P(GoldenPlan, CacheAndMessagesGrowWithWhatTheyHold) {
-  const model::KvLayout kv(config_, dtype_);
+  const model::KvLayout kv(config_, kernels::row_dtype(format_));
   EXPECT_EQ(plan().kv_bytes(1), kv.page_bytes());
   EXPECT_EQ(plan().kv_bytes(64), kv.page_bytes());
   EXPECT_EQ(plan().kv_bytes(65), 2 * kv.page_bytes());
   EXPECT_EQ(plan(1, 32).working_memory_per_rank, 2 * plan(1, 16).working_memory_per_rank);
   const ep::DispatchShape shape =
-      dispatch_shape(config_, 2, config_.routing.num_experts, 16, dtype_);
+      dispatch_shape(config_, 2, config_.routing.num_experts, 16, format_);
   EXPECT_EQ(plan(2, 16).symmetric_memory_per_rank, ep::BufferLayout(shape).segment_bytes());
 }
 
@@ -213,7 +218,8 @@ TEST(MemoryPlan, PublishedModels) {
     const auto config = model::parse(json);
     ASSERT_TRUE(config.ok()) << config.status().message();
     const MemoryPlan plan = plan_memory(
-        *config, dispatch_shape(*config, 1, config->routing.num_experts, 1, Dtype::kF32));
+        *config, dispatch_shape(*config, 1, config->routing.num_experts, 1, WeightFormat::kF32),
+        WeightFormat::kF32);
     const uint64_t bytes = plan.dense_weights + plan.slots_per_rank;
     EXPECT_NEAR(static_cast<double>(bytes) / sizeof(float) / 1e9, billions, 0.005 * billions)
         << name;

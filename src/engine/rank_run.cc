@@ -103,7 +103,7 @@ class Reporter {
 
 Result<model::ExpertSlots> load_slots(const RunSetup& setup, int rank,
                                       const transport::MessagePipe& pipe) {
-  const weights::WeightLoader loader(setup.checkpoint, setup.options.dtype, [&](uint64_t bytes) {
+  const weights::WeightLoader loader(setup.checkpoint, setup.options.format, [&](uint64_t bytes) {
     WireWriter writer;
     writer.put(bytes);
     // A parent that is gone ends this process by itself.
@@ -138,7 +138,7 @@ Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
   model::MoeRunner moe(setup.config, setup.placement, slots, endpoint,
                        ep::BufferLayout(setup.dispatch));
   model::Model model(setup.config, setup.weights, compute, moe);
-  const model::KvLayout kv(setup.config, setup.options.dtype);
+  const model::KvLayout kv(setup.config, kernels::row_dtype(setup.options.format));
   Reporter reporter(setup, rank, pipe);
   Engine engine(setup.config, kv, setup.limits, model, moe, compute, endpoint, reporter.observer());
   for (size_t i = static_cast<size_t>(rank); i < setup.requests.size();

@@ -9,9 +9,10 @@ namespace wideep::kernels {
 
 namespace {
 
-#define WIDEEP_KERNELS_OF(isa)                                                   \
-  .matmul = isa::matmul, .attention = isa::attention, .rms_norm = isa::rms_norm, \
-  .silu_mul = isa::silu_mul, .add_scaled = isa::add_scaled, .to_bf16 = isa::to_bf16
+#define WIDEEP_KERNELS_OF(isa)                                                                 \
+  .matmul = isa::matmul, .gated_matmul = isa::gated_matmul, .quantize_row = isa::quantize_row, \
+  .attention = isa::attention, .rms_norm = isa::rms_norm, .silu_mul = isa::silu_mul,           \
+  .add_scaled = isa::add_scaled, .to_bf16 = isa::to_bf16
 
 constexpr Kernels kRef = {.isa = "ref",
                           .description = "plain C++ loops",
@@ -30,7 +31,8 @@ constexpr Kernels kAvx512 = {
         [] {
           return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                 __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+                 __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") &&
+                 __builtin_cpu_supports("avx512vbmi");
         },
     WIDEEP_KERNELS_OF(avx512)};
 #endif

@@ -16,6 +16,7 @@
 #include "base/dtype.h"
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
+#include "kernels/quantized_rows.h"
 #include "wideep/status.h"
 
 namespace wideep::kernels {
@@ -27,6 +28,10 @@ struct Kernels {
 
   // See matmul.h and attention.h.
   void (*matmul)(const MatmulArgs& args);
+  void (*gated_matmul)(const GatedMatmulArgs& args);
+  // See quantized_rows.h. x: [shape.k] float or Bf16; out: shape.bytes(), 4-byte aligned.
+  void (*quantize_row)(Dtype x_dtype, const void* x, const QuantizedRowShape& shape,
+                       std::byte* out);
   void (*attention)(const AttentionArgs& args);
 
   // y[i] = x[i] / sqrt(mean(x²) + eps) · weight[i], i < n. y may be x.

@@ -21,24 +21,27 @@ struct Product {
   std::vector<float> y;
   MatmulArgs args;
 
-  Product(Dtype dtype, int m, int n, int k)
-      : weights(packed_bytes(dtype, n, k)),
-        x(size_t(m) * k * dtype_bytes(dtype)),
+  Product(WeightFormat format, int m, int n, int k)
+      : weights(packed_shape(format, n, k).bytes()),
+        x(size_t(m) * row_bytes(format, k)),
         y(size_t(m) * n) {
+    const PackedShape shape = packed_shape(format, n, k);
     args = {.m = m,
-            .x = x.data(),
-            .x_stride = size_t(k),
-            .w = {dtype, n, k, weights.data()},
-            .last_panel = (n + kPanelWidth - 1) / kPanelWidth,
-            .y = y.data(),
-            .y_stride = size_t(n)};
+            .x = {x.data(), row_bytes(format, k)},
+            .w = {shape, weights.data()},
+            .last_panel = shape.num_panels(),
+            .y = {y.data(), size_t(n) * sizeof(float)}};
   }
-  double flops() const { return 2.0 * args.m * args.w.n * args.w.k; }
+  static size_t row_bytes(WeightFormat format, int k) {
+    if (takes_quantized_rows(format)) return QuantizedRowShape{k, default_group(format)}.bytes();
+    return static_cast<size_t>(k) * (format == WeightFormat::kF32 ? 4 : 2);
+  }
+  double flops() const { return 2.0 * args.m * args.w.n() * args.w.k(); }
 };
 
 // A product whose operands stay in L1: as near to the peak as this instruction set's tile gets.
-double peak_flops(const Kernels& kernels, Dtype dtype) {
-  Product product(dtype, 12, 64, 128);
+double peak_flops(const Kernels& kernels, WeightFormat format) {
+  Product product(format, 12, 64, 128);
   double best = 0.0;
   for (int round = 0; round < 20; ++round) {
     const auto start = std::chrono::steady_clock::now();
@@ -50,9 +53,9 @@ double peak_flops(const Kernels& kernels, Dtype dtype) {
   return best;
 }
 
-void bench_matmul(benchmark::State& state, const Kernels& kernels, Dtype dtype) {
+void bench_matmul(benchmark::State& state, const Kernels& kernels, WeightFormat format) {
   const int m = static_cast<int>(state.range(0));
-  Product product(dtype, m, 2048, 2048);
+  Product product(format, m, 2048, 2048);
   for (auto _ : state) {
     kernels.matmul(product.args);
     benchmark::DoNotOptimize(product.y.data());
@@ -61,7 +64,7 @@ void bench_matmul(benchmark::State& state, const Kernels& kernels, Dtype dtype) 
   state.counters["GFLOP/s"] =
       benchmark::Counter(calls * product.flops() * 1e-9, benchmark::Counter::kIsRate);
   state.counters["of_L1_tile"] = benchmark::Counter(
-      calls * product.flops() / peak_flops(kernels, dtype), benchmark::Counter::kIsRate);
+      calls * product.flops() / peak_flops(kernels, format), benchmark::Counter::kIsRate);
   state.counters["weights_GB/s"] = benchmark::Counter(
       calls * static_cast<double>(product.weights.size()) * 1e-9, benchmark::Counter::kIsRate);
 }
@@ -103,11 +106,11 @@ const bool kRegistered = [] {
   for (const Kernels* table : all_kernels()) {
     if (!table->supported() || table->isa == "ref") continue;
     const std::string isa(table->isa);
-    for (const auto& [dtype, name] :
-         {std::pair(Dtype::kBf16, "bf16"), std::pair(Dtype::kF32, "f32")}) {
+    for (const WeightFormat format :
+         {WeightFormat::kBf16, WeightFormat::kF32, WeightFormat::kInt8}) {
       benchmark::RegisterBenchmark(
-          ("matmul_2048x2048_" + std::string(name) + "/" + isa).c_str(),
-          [table, type = dtype](benchmark::State& state) { bench_matmul(state, *table, type); })
+          ("matmul_2048x2048_" + std::string(weight_format_name(format)) + "/" + isa).c_str(),
+          [table, format](benchmark::State& state) { bench_matmul(state, *table, format); })
           ->ArgName("rows")
           ->Arg(1)
           ->Arg(4)

@@ -1,44 +1,156 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/packed_matrix.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "base/check.h"
 
 namespace wideep::kernels {
 namespace {
 
-size_t bytes_of_panel(Dtype dtype, int k) {
-  const size_t padded_k = dtype == Dtype::kBf16 ? (static_cast<size_t>(k) + 1) / 2 * 2 : k;
-  return padded_k * kPanelWidth * dtype_bytes(dtype);
+constexpr size_t kScaleBytes = kPanelWidth * sizeof(float);
+
+// Calls visit(panel, lane, row) for each of the n rows.
+template <typename Visit>
+void for_each_row(const PackedShape& shape, std::byte* out, Visit visit) {
+  for (int row = 0; row < shape.n; ++row) {
+    visit(out + static_cast<size_t>(row / kPanelWidth) * shape.panel_bytes(), row % kPanelWidth,
+          row);
+  }
+}
+
+void pack_f32_row(const float* x, int k, int lane, std::byte* panel) {
+  auto* out = reinterpret_cast<float*>(panel) + lane;
+  for (int i = 0; i < k; ++i) out[static_cast<size_t>(i) * kPanelWidth] = x[i];
+}
+
+template <typename T>
+void pack_bf16_row(const T* x, int k, int lane, std::byte* panel) {
+  auto* out = reinterpret_cast<Bf16*>(panel) + lane * 2;
+  for (int i = 0; i < k; ++i) {
+    out[static_cast<size_t>(i / 2) * (2 * kPanelWidth) + i % 2] = static_cast<Bf16>(x[i]);
+  }
+}
+
+// Symmetric: scale = max |x| / 127, code = round(x / scale).
+void pack_int8_row(const PackedShape& shape, const float* x, int lane, std::byte* panel) {
+  for (int block = 0; block < shape.num_blocks(); ++block) {
+    const int k0 = block * shape.group, count = std::min(shape.group, shape.k - k0);
+    float largest = 0.0f;
+    for (int i = 0; i < count; ++i) largest = std::max(largest, std::abs(x[k0 + i]));
+    const float scale = largest / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    std::byte* at = panel + static_cast<size_t>(block) * shape.block_bytes();
+    reinterpret_cast<float*>(at)[lane] = scale;
+    auto* codes = reinterpret_cast<uint8_t*>(at + kScaleBytes) + lane * 4;
+    for (int i = 0; i < shape.group; ++i) {
+      const float code = i < count ? std::nearbyint(x[k0 + i] * inverse) : 0.0f;
+      codes[static_cast<size_t>(i / 4) * (4 * kPanelWidth) + i % 4] =
+          static_cast<uint8_t>(static_cast<int>(code) + 128);
+    }
+  }
+}
+
+// Columns beyond n as rows of zeros would be.
+void pack_int8_padding(const PackedShape& shape, std::byte* out) {
+  const std::vector<float> zeros(static_cast<size_t>(shape.k), 0.0f);
+  std::byte* panel = out + static_cast<size_t>(shape.num_panels() - 1) * shape.panel_bytes();
+  for (int row = shape.n; row < shape.num_panels() * kPanelWidth; ++row) {
+    pack_int8_row(shape, zeros.data(), row % kPanelWidth, panel);
+  }
 }
 
 }  // namespace
 
-size_t PackedMatrix::panel_bytes() const { return bytes_of_panel(dtype, k); }
-
-size_t packed_bytes(Dtype dtype, int n, int k) {
-  return static_cast<size_t>(PackedMatrix{dtype, n, k}.num_panels()) * bytes_of_panel(dtype, k);
+int default_group(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+    case WeightFormat::kBf16:
+      return 0;
+    case WeightFormat::kFp8:
+    case WeightFormat::kInt8:
+      return 128;
+    case WeightFormat::kInt4:
+      return 64;
+    case WeightFormat::kMxfp4:
+      return 32;
+    case WeightFormat::kNvfp4:
+      return 16;
+  }
+  return 0;
 }
 
-PackedMatrix pack_matrix(Dtype dtype, int n, int k, const float* rows, std::byte* out) {
-  WIDEEP_CHECK(dtype == Dtype::kF32 || dtype == Dtype::kBf16);
-  const PackedMatrix packed{dtype, n, k, out};
-  std::memset(out, 0, packed_bytes(dtype, n, k));
-  for (int row = 0; row < n; ++row) {
-    std::byte* panel = out + static_cast<size_t>(row / kPanelWidth) * packed.panel_bytes();
-    const int lane = row % kPanelWidth;
-    const float* source = rows + static_cast<size_t>(row) * k;
-    for (int i = 0; i < k; ++i) {
-      if (dtype == Dtype::kF32) {
-        reinterpret_cast<float*>(panel)[static_cast<size_t>(i) * kPanelWidth + lane] = source[i];
-      } else {
-        const size_t pair = (static_cast<size_t>(i / 2) * kPanelWidth + lane) * 2 + i % 2;
-        reinterpret_cast<Bf16*>(panel)[pair] = Bf16(source[i]);
-      }
-    }
+int PackedShape::block_k() const {
+  switch (format) {
+    case WeightFormat::kF32:
+      return k;
+    case WeightFormat::kBf16:
+      return (k + 1) / 2 * 2;
+    case WeightFormat::kFp8:
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
+      return group;
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kNvfp4:
+      return 4 * group;
   }
-  return packed;
+  return 0;
+}
+
+size_t PackedShape::block_bytes() const {
+  const size_t values = static_cast<size_t>(block_k()) * kPanelWidth;
+  switch (format) {
+    case WeightFormat::kF32:
+      return values * sizeof(float);
+    case WeightFormat::kBf16:
+      return values * sizeof(Bf16);
+    case WeightFormat::kFp8:
+    case WeightFormat::kInt8:
+      return kScaleBytes + values;
+    case WeightFormat::kInt4:
+      return kScaleBytes + values / 2;
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kNvfp4:
+      return 4 * kPanelWidth + values / 2;
+  }
+  return 0;
+}
+
+PackedMatrix pack_matrix(const PackedShape& shape, const float* rows, std::byte* out) {
+  std::memset(out, 0, shape.bytes());
+  const auto k = static_cast<size_t>(shape.k);
+  switch (shape.format) {
+    case WeightFormat::kF32:
+      for_each_row(shape, out, [&](std::byte* panel, int lane, int row) {
+        pack_f32_row(rows + row * k, shape.k, lane, panel);
+      });
+      break;
+    case WeightFormat::kBf16:
+      for_each_row(shape, out, [&](std::byte* panel, int lane, int row) {
+        pack_bf16_row(rows + row * k, shape.k, lane, panel);
+      });
+      break;
+    case WeightFormat::kInt8:
+      for_each_row(shape, out, [&](std::byte* panel, int lane, int row) {
+        pack_int8_row(shape, rows + row * k, lane, panel);
+      });
+      pack_int8_padding(shape, out);
+      break;
+    default:
+      WIDEEP_CHECK(false);
+  }
+  return {shape, out};
+}
+
+PackedMatrix pack_bf16_rows(const PackedShape& shape, const Bf16* rows, std::byte* out) {
+  WIDEEP_CHECK(shape.format == WeightFormat::kBf16);
+  std::memset(out, 0, shape.bytes());
+  for_each_row(shape, out, [&](std::byte* panel, int lane, int row) {
+    pack_bf16_row(rows + row * static_cast<size_t>(shape.k), shape.k, lane, panel);
+  });
+  return {shape, out};
 }
 
 }  // namespace wideep::kernels

@@ -1,42 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one form in which weight matrices are multiplied: panels of kPanelWidth output columns, so
-// that the inner loop of a product reads memory strictly forward.
+// The one form in which weight matrices are multiplied: panels of kPanelWidth output columns, each
+// a run of bytes that a product reads strictly forward. Within a panel, k is cut into blocks:
 //
-//   float32   [panel][k][16]                one cache line is 16 columns at one k
-//   bfloat16  [panel][k / 2][16][2]         the pair (k, k + 1) side by side, as vdpbf16ps wants it
+//   format        block of k                     bytes of a block
+//   f32           all of k                       [k][16] float32
+//   bf16          all of k, even                 [k / 2][16][2] bf16: the pair (k, k + 1) side by
+//   side fp8           group                          [16] float32 scales, [group / 2][16][2] e4m3
+//   int8          group                          [16] float32 scales, [group / 4][16][4] code + 128
+//   int4          group                          [16] float32 scales, [group / 8][16][4] bytes; the
+//   low
+//                                                nibbles hold k … k + 3, the high ones k + 4 … k +
+//                                                7
+//   mxfp4         128 (four groups of 32)        [4][16] e8m0, [128 / 8][16][4] bytes, nibbles as
+//   int4 nvfp4         64 (four groups of 16)         [4][16] e4m3, [64 / 8][16][4] bytes, nibbles
+//   as int4
 //
-// Columns beyond N and an odd last k are zero. The packed form of a matrix is the same on every
+// Columns beyond n and values beyond k are zero. The packed form of a matrix is the same on every
 // instruction set; a rank's slots and a host pool hold it, so that moving an expert is a plain
 // copy.
+//
+// Thread safety: plain values, pure functions.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
-#include "base/dtype.h"
+#include "kernels/weight_format.h"
 
 namespace wideep::kernels {
 
 // 16 float32 lanes: one AVX-512 register, two AVX2 registers, one cache line.
 inline constexpr int kPanelWidth = 16;
 
-// Where a packed matrix lies; does not own the bytes.
-struct PackedMatrix {
-  Dtype dtype = Dtype::kF32;        // kF32 or kBf16
-  int n = 0;                        // output features (rows of the checkpoint's [n, k] matrix)
-  int k = 0;                        // input features
-  const std::byte* data = nullptr;  // 64-byte aligned, packed_bytes(dtype, n, k) long
+// What decides a packed matrix's layout and size.
+struct PackedShape {
+  WeightFormat format = WeightFormat::kF32;
+  int n = 0;      // output features (rows of the checkpoint's [n, k] matrix)
+  int k = 0;      // input features
+  int group = 0;  // of int8 and int4: a multiple of 8; of the others see default_group
 
   int num_panels() const { return (n + kPanelWidth - 1) / kPanelWidth; }
-  size_t panel_bytes() const;
+  int block_k() const;  // k of a block
+  int num_blocks() const { return (k + block_k() - 1) / block_k(); }
+  size_t block_bytes() const;
+  size_t panel_bytes() const { return block_bytes() * static_cast<size_t>(num_blocks()); }
+  size_t bytes() const { return panel_bytes() * static_cast<size_t>(num_panels()); }
+
+  bool operator==(const PackedShape&) const = default;
 };
 
-size_t packed_bytes(Dtype dtype, int n, int k);
+// The group that quantisation takes when nobody says otherwise: fp8 128, int8 128, int4 64,
+// mxfp4 32, nvfp4 16; 0 for f32 and bf16.
+int default_group(WeightFormat format);
 
-// Packs rows of float32 [n, k] (row stride k) into `out`, rounding to bf16 where dtype says so.
-// REQUIRES: out is 64-byte aligned and packed_bytes(dtype, n, k) long.
-PackedMatrix pack_matrix(Dtype dtype, int n, int k, const float* rows, std::byte* out);
+inline PackedShape packed_shape(WeightFormat format, int n, int k) {
+  return {format, n, k, default_group(format)};
+}
+
+// Where a packed matrix lies; does not own the bytes.
+struct PackedMatrix {
+  PackedShape shape;
+  const std::byte* data = nullptr;  // 64-byte aligned, shape.bytes() long
+  float scale = 1.0f;               // of the whole matrix: nvfp4
+
+  int n() const { return shape.n; }
+  int k() const { return shape.k; }
+  const std::byte* panel(int index) const {
+    return data + static_cast<size_t>(index) * shape.panel_bytes();
+  }
+};
+
+// Packs float32 rows [n, k] (row stride k), rounding or quantising to the format.
+// REQUIRES: out is 64-byte aligned and shape.bytes() long.
+PackedMatrix pack_matrix(const PackedShape& shape, const float* rows, std::byte* out);
+
+// The same for bf16 rows into bf16, without a detour: what loading does most.
+PackedMatrix pack_bf16_rows(const PackedShape& shape, const Bf16* rows, std::byte* out);
 
 }  // namespace wideep::kernels

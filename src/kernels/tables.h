@@ -5,23 +5,28 @@
 
 #include "kernels/kernels.h"
 
-namespace wideep::kernels {
-
-#define WIDEEP_DECLARE_KERNELS(isa)                                               \
-  namespace isa {                                                                 \
-  void matmul(const MatmulArgs& args);                                            \
-  void attention(const AttentionArgs& args);                                      \
-  void rms_norm(const float* x, const float* weight, float eps, int n, float* y); \
-  void silu_mul(const float* gate, const float* up, int n, float* y);             \
-  void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y);    \
-  void to_bf16(const float* x, int n, Bf16* y);                                   \
+// clang-format off
+#define WIDEEP_DECLARE_KERNELS(isa)                                                                \
+  namespace isa {                                                                                  \
+  void matmul(const MatmulArgs& args);                                                             \
+  void gated_matmul(const GatedMatmulArgs& args);                                                  \
+  void quantize_row(Dtype x_dtype, const void* x, const QuantizedRowShape& shape, std::byte* out); \
+  void attention(const AttentionArgs& args);                                                       \
+  void rms_norm(const float* x, const float* weight, float eps, int n, float* y);                  \
+  void silu_mul(const float* gate, const float* up, int n, float* y);                              \
+  void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y);                     \
+  void to_bf16(const float* x, int n, Bf16* y);                                                    \
   }
+// clang-format on
+
+namespace wideep::kernels {
 
 WIDEEP_DECLARE_KERNELS(ref)
 #if defined(__x86_64__)
 WIDEEP_DECLARE_KERNELS(avx2)
 WIDEEP_DECLARE_KERNELS(avx512)
 #endif
-#undef WIDEEP_DECLARE_KERNELS
 
 }  // namespace wideep::kernels
+
+#undef WIDEEP_DECLARE_KERNELS

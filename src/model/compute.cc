@@ -1,69 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/compute.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace wideep::model {
 namespace {
 
-// A chunk of a product for one thread: 4 panels are what the widest tile takes at once.
-constexpr int64_t kPanelsPerChunk = 4;
+using kernels::PackedMatrix;
+using kernels::PackedShape;
+
 constexpr int64_t kRowsPerChunk = 16;
+
+// `source` as it is, or where its cast rows will be.
+Rows place_rows(const PackedShape& w, const SourceRows& source, Scratch& scratch) {
+  WIDEEP_CHECK_EQ(source.width, w.k);
+  Rows rows{source.rows, source.num_rows, source.width, w.format};
+  if (needs_cast(w, source.dtype)) {
+    const size_t bytes = operand_bytes(w);
+    rows.input = {scratch.get<std::byte>(static_cast<size_t>(source.num_rows) * bytes), bytes};
+  }
+  return rows;
+}
+
+std::byte* memory_of(const Rows& rows) {
+  return static_cast<std::byte*>(const_cast<void*>(rows.input.first));
+}
 
 }  // namespace
 
-Rows cast_rows(const kernels::Kernels& kernels, Dtype dtype, const float* x, size_t x_stride,
-               int num_rows, int width, Scratch& scratch) {
-  if (dtype == Dtype::kF32) {
-    return {reinterpret_cast<const std::byte*>(x), x_stride, num_rows, width, dtype};
-  }
-  Bf16* out = scratch.get<Bf16>(static_cast<size_t>(num_rows) * width);
-  for (int row = 0; row < num_rows; ++row) {
-    kernels.to_bf16(x + row * x_stride, width, out + static_cast<size_t>(row) * width);
-  }
-  return {reinterpret_cast<const std::byte*>(out), static_cast<size_t>(width), num_rows, width,
-          dtype};
+bool needs_cast(const PackedShape& w, Dtype dtype) {
+  return kernels::takes_quantized_rows(w.format) || dtype != kernels::row_dtype(w.format);
 }
 
-Rows Compute::cast(Dtype dtype, const float* x, size_t x_stride, int num_rows, int width,
-                   Scratch& scratch) const {
-  if (dtype == Dtype::kF32) {
-    return {reinterpret_cast<const std::byte*>(x), x_stride, num_rows, width, dtype};
+size_t operand_bytes(const PackedShape& w) {
+  if (!kernels::takes_quantized_rows(w.format)) {
+    return static_cast<size_t>(w.k) * dtype_bytes(kernels::row_dtype(w.format));
   }
-  Bf16* out = scratch.get<Bf16>(static_cast<size_t>(num_rows) * width);
-  pool_.parallel_for(num_rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      kernels_.to_bf16(x + row * x_stride, width, out + row * width);
+  return kernels::QuantizedRowShape{w.k, w.group}.bytes();
+}
+
+void cast_rows_to(const kernels::Kernels& kernels, const PackedShape& w, const SourceRows& source,
+                  int64_t begin, int64_t end, std::byte* out) {
+  WIDEEP_CHECK(w.format != kernels::WeightFormat::kF32);
+  const size_t bytes = operand_bytes(w);
+  for (int64_t row = begin; row < end; ++row) {
+    const void* x = source.rows[static_cast<int>(row)];
+    std::byte* y = out + static_cast<size_t>(row) * bytes;
+    if (kernels::takes_quantized_rows(w.format)) {
+      kernels.quantize_row(source.dtype, x, {w.k, w.group}, y);
+    } else {
+      kernels.to_bf16(static_cast<const float*>(x), source.width, reinterpret_cast<Bf16*>(y));
     }
-  });
-  return {reinterpret_cast<const std::byte*>(out), static_cast<size_t>(width), num_rows, width,
-          dtype};
+  }
 }
 
-kernels::MatmulArgs matmul_args(const Rows& x, const kernels::PackedMatrix& w, float* y,
-                                size_t y_stride) {
-  WIDEEP_CHECK_EQ(x.width, w.k);
-  WIDEEP_CHECK(x.dtype == w.dtype);
+Rows cast_rows(const kernels::Kernels& kernels, const PackedShape& w, const SourceRows& source,
+               Scratch& scratch) {
+  const Rows rows = place_rows(w, source, scratch);
+  if (needs_cast(w, source.dtype)) {
+    cast_rows_to(kernels, w, source, 0, source.num_rows, memory_of(rows));
+  }
+  return rows;
+}
+
+Rows Compute::cast(const PackedShape& w, const SourceRows& source, Scratch& scratch) const {
+  const Rows rows = place_rows(w, source, scratch);
+  if (needs_cast(w, source.dtype)) {
+    pool_.parallel_for(source.num_rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
+      cast_rows_to(kernels_, w, source, begin, end, memory_of(rows));
+    });
+  }
+  return rows;
+}
+
+kernels::MatmulArgs matmul_args(const Rows& x, const PackedMatrix& w, float* y, size_t y_stride) {
+  WIDEEP_CHECK_EQ(x.width, w.k());
+  WIDEEP_CHECK(x.for_format == w.shape.format);
   return {.m = x.num_rows,
-          .x = x.data,
-          .x_stride = x.stride,
+          .x = x.input,
           .w = w,
           .first_panel = 0,
-          .last_panel = w.num_panels(),
-          .y = y,
-          .y_stride = y_stride};
+          .last_panel = w.shape.num_panels(),
+          .y = {y, y_stride * sizeof(float)}};
 }
 
-void Compute::matmul(const Rows& x, const kernels::PackedMatrix& w, float* y,
-                     size_t y_stride) const {
+void Compute::matmul(const Rows& x, const PackedMatrix& w, float* y, size_t y_stride) const {
   if (x.num_rows == 0) return;
   const kernels::MatmulArgs whole = matmul_args(x, w, y, y_stride);
-  pool_.parallel_for(w.num_panels(), kPanelsPerChunk, [&](int64_t begin, int64_t end) {
-    kernels::MatmulArgs part = whole;
-    part.first_panel = static_cast<int>(begin);
-    part.last_panel = static_cast<int>(end);
-    kernels_.matmul(part);
-  });
+  pool_.parallel_for(w.shape.num_panels(), panels_per_task(w.shape.num_panels(), pool_),
+                     [&](int64_t begin, int64_t end) {
+                       kernels::MatmulArgs part = whole;
+                       part.first_panel = static_cast<int>(begin);
+                       part.last_panel = static_cast<int>(end);
+                       kernels_.matmul(part);
+                     });
+}
+
+int64_t panels_per_task(int num_panels, const base::ThreadPool& pool) {
+  if (pool.num_threads() == 1) return num_panels;
+  // Multiples of what the widest tile takes at once; enough tasks that the last ones are short.
+  constexpr int64_t kTile = 4;
+  const int64_t wanted = num_panels / (8 * pool.num_threads());
+  return std::max<int64_t>(wanted / kTile * kTile, kTile);
 }
 
 void Compute::rms_norm(const float* x, size_t x_stride, const float* weight, float eps,

@@ -2,8 +2,8 @@
 //
 // The kernels and threads that a rank computes with, and the products of whole batches of rows.
 //
-// Results of layers are float32. The inputs of products are cast to the dtype of the weights (bf16
-// or float32) once, and may then feed several products.
+// Results of layers are float32. The inputs of products are brought into the form that the format
+// of the weights asks for (kernels/weight_format.h) once, and may then feed several products.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,26 @@
 
 namespace wideep::model {
 
-// Rows ready to be multiplied. Points into the source (float32) or into a Scratch (bf16).
+// Rows ready to be multiplied with matrices of one format and k. Points into the source or into a
+// Scratch.
 struct Rows {
-  const std::byte* data = nullptr;
-  size_t stride = 0;  // elements of `dtype` from row to row
+  kernels::InputRows input;
+  int num_rows = 0;
+  int width = 0;
+  kernels::WeightFormat for_format = kernels::WeightFormat::kF32;
+};
+
+// Float32 or bf16 rows, wherever they lie.
+struct SourceRows {
+  kernels::InputRows rows;
   int num_rows = 0;
   int width = 0;
   Dtype dtype = Dtype::kF32;
-
-  size_t row_bytes() const { return stride * dtype_bytes(dtype); }
 };
+// x: [num_rows, width] float32, x_stride elements from row to row.
+inline SourceRows float_rows(const float* x, size_t x_stride, int num_rows, int width) {
+  return {{x, x_stride * sizeof(float), nullptr}, num_rows, width, Dtype::kF32};
+}
 
 // Memory that grows to the largest use and is kept, so that steady state allocates nothing.
 class Scratch {
@@ -39,14 +49,26 @@ class Scratch {
   base::AlignedBytes bytes_;
 };
 
-// x: [num_rows, width] float32, x_stride elements from row to row; on the calling thread.
-Rows cast_rows(const kernels::Kernels& kernels, Dtype dtype, const float* x, size_t x_stride,
-               int num_rows, int width, Scratch& scratch);
+// Are rows of this dtype not yet in the form of operands of products with w?
+bool needs_cast(const kernels::PackedShape& w, Dtype dtype);
+// Bytes of a row in that form.
+size_t operand_bytes(const kernels::PackedShape& w);
+// Rows [begin, end) of `source` in that form to out + row · operand_bytes(w).
+void cast_rows_to(const kernels::Kernels& kernels, const kernels::PackedShape& w,
+                  const SourceRows& source, int64_t begin, int64_t end, std::byte* out);
 
-// The arguments of x · wᵀ over all of w, for one thread.
-// REQUIRES: x.width == w.k and x.dtype == w.dtype.
+// `source` as operands of products with w, on the calling thread. Rows that are in the right form
+// already are not copied.
+Rows cast_rows(const kernels::Kernels& kernels, const kernels::PackedShape& w,
+               const SourceRows& source, Scratch& scratch);
+
+// The arguments of x · wᵀ over all of w, for one thread. y: [num_rows, n] float32, y_stride
+// elements from row to row. REQUIRES: x was cast for w.
 kernels::MatmulArgs matmul_args(const Rows& x, const kernels::PackedMatrix& w, float* y,
                                 size_t y_stride);
+
+// Panels of a product that a thread takes at a time, so that threads finish together.
+int64_t panels_per_task(int num_panels, const base::ThreadPool& pool);
 
 class Compute {
  public:
@@ -57,11 +79,10 @@ class Compute {
   base::ThreadPool& pool() const { return pool_; }
 
   // As cast_rows, over all threads.
-  Rows cast(Dtype dtype, const float* x, size_t x_stride, int num_rows, int width,
-            Scratch& scratch) const;
+  Rows cast(const kernels::PackedShape& w, const SourceRows& source, Scratch& scratch) const;
 
-  // y[num_rows, w.n] = x · wᵀ, over all threads. y_stride elements from row to row.
-  // REQUIRES: x.width == w.k and x.dtype == w.dtype.
+  // y[num_rows, n] = x · wᵀ, over all threads. y_stride elements from row to row.
+  // REQUIRES: x was cast for w.
   void matmul(const Rows& x, const kernels::PackedMatrix& w, float* y, size_t y_stride) const;
 
   // y[row] = rms_norm(x[row]) for rows of `width`.

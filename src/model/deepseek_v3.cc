@@ -59,6 +59,10 @@ Status LatentAttention::load_latent(const WeightLoader& loader, const std::strin
   WIDEEP_TRY_ASSIGN(
       const std::vector<float> kv_b,
       loader.floats(prefix + "kv_b_proj.weight", {int64_t{config_.num_heads} * (nope + v), rank}));
+  // Small beside the rest, and used as two matrices that a quantised one would not be the parts of.
+  const kernels::WeightFormat format = loader.format() == kernels::WeightFormat::kF32
+                                           ? kernels::WeightFormat::kF32
+                                           : kernels::WeightFormat::kBf16;
   std::vector<float> transposed(static_cast<size_t>(rank) * nope);
   for (int head = 0; head < config_.num_heads; ++head) {
     const float* keys =
@@ -66,9 +70,9 @@ Status LatentAttention::load_latent(const WeightLoader& loader, const std::strin
     for (int i = 0; i < nope; ++i) {
       for (int j = 0; j < rank; ++j) transposed[j * nope + i] = keys[i * rank + j];
     }
-    to_latent_.push_back(WeightLoader::pack_rows(loader.dtype(), transposed.data(), rank, nope));
+    to_latent_.push_back(WeightLoader::pack_rows(format, transposed.data(), rank, nope));
     from_latent_.push_back(
-        WeightLoader::pack_rows(loader.dtype(), keys + static_cast<size_t>(nope) * rank, v, rank));
+        WeightLoader::pack_rows(format, keys + static_cast<size_t>(nope) * rank, v, rank));
   }
   return {};
 }
@@ -81,7 +85,8 @@ const float* LatentAttention::forward(const Compute& compute, const Batch& batch
   const int num_tokens = batch.num_tokens();
   if (num_tokens == 0) return h;  // an idle rank: no rows, and scratch memory that may be null
   const int hidden = config_.hidden_size;
-  const Rows rows = compute.cast(o_.packed.dtype, h, hidden, num_tokens, hidden, scratch.cast);
+  const Rows rows =
+      compute.cast(kv_a_.packed.shape, float_rows(h, hidden, num_tokens, hidden), scratch.cast);
   write_cache(compute, batch, kv, rows, scratch);
   const float* q = latent_queries(compute, batch, queries(compute, rows, scratch), scratch);
   float* latent = scratch.latent_out.get<float>(static_cast<size_t>(num_tokens) * core_.num_heads *
@@ -91,15 +96,15 @@ const float* LatentAttention::forward(const Compute& compute, const Batch& batch
 
   const int width = config_.num_heads * config_.v_head_dim;
   float* out = scratch.out.get<float>(static_cast<size_t>(num_tokens) * hidden);
-  compute.matmul(compute.cast(o_.packed.dtype, heads, width, num_tokens, width, scratch.cast),
-                 o_.packed, out, hidden);
+  const SourceRows head_rows = float_rows(heads, width, num_tokens, width);
+  compute.matmul(compute.cast(o_.packed.shape, head_rows, scratch.cast), o_.packed, out, hidden);
   return out;
 }
 
 // [num_tokens, num_heads × (nope + rope)], before rotation.
 const float* LatentAttention::queries(const Compute& compute, const Rows& h,
                                       AttentionScratch& scratch) const {
-  const size_t width = q_b_.packed.n;
+  const size_t width = q_b_.packed.n();
   float* q = scratch.query.get<float>(h.num_rows * width);
   if (config_.q_lora_rank == 0) {
     compute.matmul(h, q_b_.packed, q, width);
@@ -110,8 +115,9 @@ const float* LatentAttention::queries(const Compute& compute, const Rows& h,
   compute.matmul(h, q_a_.packed, low, rank);
   compute.rms_norm(low, rank, q_a_norm_.data(), config_.latent_norm_eps, h.num_rows, rank, low,
                    rank);
-  compute.matmul(compute.cast(h.dtype, low, rank, h.num_rows, rank, scratch.low_cast), q_b_.packed,
-                 q, width);
+  const SourceRows low_rows = float_rows(low, rank, h.num_rows, rank);
+  compute.matmul(compute.cast(q_b_.packed.shape, low_rows, scratch.low_cast), q_b_.packed, q,
+                 width);
   return q;
 }
 
@@ -141,15 +147,15 @@ const float* LatentAttention::latent_queries(const Compute& compute, const Batch
   const int num_tokens = batch.num_tokens();
   const int nope = config_.qk_nope_head_dim, rope = config_.qk_rope_head_dim;
   const int rank = config_.kv_lora_rank;
-  const size_t width = q_b_.packed.n, out_width = size_t(core_.num_heads) * core_.key_dim;
+  const size_t width = q_b_.packed.n(), out_width = size_t(core_.num_heads) * core_.key_dim;
   float* out = scratch.latent_query.get<float>(num_tokens * out_width);
   const float* angles = scratch.angles.get<float>(0);
   compute.pool().parallel_for(core_.num_heads, 1, [&](int64_t head, int64_t) {
     thread_local Scratch head_cast;
     const float* q_head = q + head * (nope + rope);
     float* out_head = out + head * core_.key_dim;
-    const Rows rows =
-        cast_rows(compute.kernels(), o_.packed.dtype, q_head, width, num_tokens, nope, head_cast);
+    const Rows rows = cast_rows(compute.kernels(), to_latent_[head].packed.shape,
+                                float_rows(q_head, width, num_tokens, nope), head_cast);
     compute.kernels().matmul(matmul_args(rows, to_latent_[head].packed, out_head, out_width));
     for (int token = 0; token < num_tokens; ++token) {
       float* rotated = out_head + token * out_width + rank;
@@ -168,8 +174,9 @@ const float* LatentAttention::leave_latent(const Compute& compute, int num_token
   float* out = scratch.heads.get<float>(num_tokens * out_width);
   compute.pool().parallel_for(core_.num_heads, 1, [&](int64_t head, int64_t) {
     thread_local Scratch head_cast;
-    const Rows rows = cast_rows(compute.kernels(), o_.packed.dtype, latent + head * rank, width,
-                                num_tokens, rank, head_cast);
+    const Rows rows =
+        cast_rows(compute.kernels(), from_latent_[head].packed.shape,
+                  float_rows(latent + head * rank, width, num_tokens, rank), head_cast);
     compute.kernels().matmul(
         matmul_args(rows, from_latent_[head].packed, out + head * v, out_width));
   });

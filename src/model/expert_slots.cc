@@ -11,7 +11,7 @@ Result<ExpertSlots> ExpertSlots::load(const ModelConfig& config,
                                       const weights::WeightLoader& loader,
                                       const balance::ModelPlacement& placement, int rank) {
   ExpertSlots slots;
-  slots.shape_ = {loader.dtype(), config.hidden_size, config.moe_intermediate_size};
+  slots.shape_ = {loader.format(), config.hidden_size, config.moe_intermediate_size};
   for (const auto& [layer, layer_placement] : placement.layers) {
     for (const int32_t expert : layer_placement.experts_of_rank(rank)) {
       base::AlignedBytes record(slots.shape_.record_bytes());

@@ -17,6 +17,8 @@
 namespace wideep::model {
 namespace {
 
+using kernels::WeightFormat;
+
 const std::string kModels = WIDEEP_SOURCE_DIR "/tests/golden/models";
 
 std::vector<std::string> model_names() {
@@ -43,13 +45,13 @@ struct Output {
 };
 
 // One rank, one prompt, all logits.
-Result<Output> run_model(const std::string& dir, const kernels::Kernels& kernels, Dtype dtype,
-                         const std::vector<int32_t>& ids) {
+Result<Output> run_model(const std::string& dir, const kernels::Kernels& kernels,
+                         WeightFormat format, const std::vector<int32_t>& ids) {
   auto config = read_model_config(dir);
   if (!config.ok()) return config.status();
   auto checkpoint = weights::Checkpoint::open(dir);
   if (!checkpoint.ok()) return checkpoint.status();
-  const weights::WeightLoader loader(*checkpoint, dtype);
+  const weights::WeightLoader loader(*checkpoint, format);
   auto model_weights = ModelWeights::load(*config, loader);
   if (!model_weights.ok()) return model_weights.status();
 
@@ -70,7 +72,7 @@ Result<Output> run_model(const std::string& dir, const kernels::Kernels& kernels
                                  .top_k = config->routing.top_k,
                                  .hidden = config->hidden_size,
                                  .max_tokens = static_cast<int>(ids.size()),
-                                 .row_dtype = dtype});
+                                 .row_dtype = kernels::row_dtype(format)});
   auto memory = transport::SharedMemory::create(1, layout.segment_bytes());
   if (!memory.ok()) return memory.status();
   transport::Endpoint endpoint(*memory, 0, std::chrono::milliseconds(1000));
@@ -82,7 +84,7 @@ Result<Output> run_model(const std::string& dir, const kernels::Kernels& kernels
   });
   Model model(*config, *model_weights, Compute(kernels, pool), moe);
 
-  const KvLayout kv(*config, dtype);
+  const KvLayout kv(*config, kernels::row_dtype(format));
   std::vector<base::AlignedBytes> memory_of_pages;
   PageList pages;
   for (size_t at = 0; at < ids.size(); at += kernels::kPageTokens) {
@@ -165,7 +167,7 @@ TEST_P(Golden, Float32LogitsAndExpertsAreTransformers) {
   ASSERT_TRUE(golden.ok()) << golden.status().message();
   for (int p = 0; p < 3; ++p) {
     const auto ids = values<int32_t>(*golden, fmt::format("p{}.ids", p));
-    const auto output = run_model(dir, *GetParam().kernels, Dtype::kF32, ids);
+    const auto output = run_model(dir, *GetParam().kernels, WeightFormat::kF32, ids);
     ASSERT_TRUE(output.ok()) << output.status().message();
     const auto expected = values<float>(*golden, fmt::format("p{}.logits_f32", p));
     EXPECT_LE(largest_difference(output->logits, expected), 1e-4 * largest_magnitude(expected));
@@ -184,7 +186,7 @@ TEST_P(Golden, Bf16LogitsAreNoFurtherFromFloat32ThanTransformersAre) {
   ASSERT_TRUE(golden.ok()) << golden.status().message();
   for (int p = 0; p < 3; ++p) {
     const auto ids = values<int32_t>(*golden, fmt::format("p{}.ids", p));
-    const auto output = run_model(dir, *GetParam().kernels, Dtype::kBf16, ids);
+    const auto output = run_model(dir, *GetParam().kernels, WeightFormat::kBf16, ids);
     ASSERT_TRUE(output.ok()) << output.status().message();
     const auto exact = values<float>(*golden, fmt::format("p{}.logits_f32", p));
     const auto theirs = values<float>(*golden, fmt::format("p{}.logits_bf16", p));

@@ -1,41 +1,111 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/mlp.h"
 
-namespace wideep::model {
-namespace {
+#include <algorithm>
 
-// In place: the first half of each row becomes silu(gate) · up.
-void activate(const kernels::Kernels& kernels, float* gate_up, int intermediate, int64_t begin,
-              int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    float* gate = gate_up + row * 2 * intermediate;
-    kernels.silu_mul(gate, gate + intermediate, intermediate, gate);
+namespace wideep::model {
+
+using kernels::PackedShape;
+
+void MlpRunner::run(const Compute& compute, const weights::GatedMlp& mlp, const SourceRows& x,
+                    float* y, size_t y_stride) {
+  const ExpertWork work{mlp, x, {y, y_stride * sizeof(float)}};
+  run(compute, std::span(&work, 1));
+}
+
+void MlpRunner::run(const Compute& compute, std::span<const ExpertWork> work) {
+  first_row_.assign(1, 0);
+  for (const ExpertWork& expert : work) first_row_.push_back(first_row_.back() + expert.x.num_rows);
+  if (first_row_.back() == 0) return;
+  cast_inputs(compute, work);
+  gate_and_up(compute, work);
+  down(compute, work);
+}
+
+// Tasks of about equal cost, many enough that threads finish together: an expert's columns are cut
+// into runs of panels. Alone, a thread takes each expert whole.
+void MlpRunner::cut(const Compute& compute, std::span<const ExpertWork> work, int num_panels) {
+  constexpr int kTasksPerThread = 12;
+  constexpr int kTile = 4;
+  // What reading a panel from memory costs, in rows' worth of multiplying with it.
+  constexpr int64_t kReading = 12;
+  const auto cost = [](const ExpertWork& expert) { return kReading + expert.x.num_rows; };
+  int64_t total = 0;
+  for (const ExpertWork& expert : work) total += expert.x.num_rows > 0 ? cost(expert) : 0;
+  const int threads = compute.pool().num_threads();
+  tasks_.clear();
+  for (size_t i = 0; i < work.size(); ++i) {
+    if (work[i].x.num_rows == 0) continue;
+    const int64_t share = std::max<int64_t>(total * num_panels / (threads * kTasksPerThread), 1);
+    int64_t panels = share / cost(work[i]) / kTile * kTile;
+    panels = threads == 1 ? num_panels : std::clamp<int64_t>(panels, kTile, num_panels);
+    for (int at = 0; at < num_panels; at += static_cast<int>(panels)) {
+      const int end = std::min<int>(num_panels, at + static_cast<int>(panels));
+      tasks_.push_back({static_cast<int>(i), at, end});
+    }
   }
 }
 
-}  // namespace
-
-void mlp_forward(const Compute& compute, const weights::GatedMlp& mlp, const Rows& x, float* y,
-                 size_t y_stride, MlpScratch& scratch) {
-  const int width = mlp.gate_up.n, intermediate = mlp.down.k;
-  float* gate_up = scratch.gate_up.get<float>(static_cast<size_t>(x.num_rows) * width);
-  compute.matmul(x, mlp.gate_up, gate_up, width);
-  compute.pool().parallel_for(x.num_rows, 8, [&](int64_t begin, int64_t end) {
-    activate(compute.kernels(), gate_up, intermediate, begin, end);
+void MlpRunner::cast_inputs(const Compute& compute, std::span<const ExpertWork> work) {
+  const PackedShape& w = work[0].mlp.gate.shape;
+  inputs_.clear();
+  const bool casts = needs_cast(w, work[0].x.dtype);
+  const size_t row_bytes = operand_bytes(w);
+  auto* out =
+      casts ? cast_.get<std::byte>(static_cast<size_t>(first_row_.back()) * row_bytes) : nullptr;
+  for (size_t i = 0; i < work.size(); ++i) {
+    kernels::InputRows rows = work[i].x.rows;
+    if (casts) rows = {out + static_cast<size_t>(first_row_[i]) * row_bytes, row_bytes};
+    inputs_.push_back({rows, work[i].x.num_rows, w.k, w.format});
+  }
+  if (!casts) return;
+  compute.pool().parallel_for(static_cast<int64_t>(work.size()), 1, [&](int64_t i, int64_t) {
+    const SourceRows& x = work[i].x;
+    cast_rows_to(compute.kernels(), w, x, 0, x.num_rows,
+                 out + static_cast<size_t>(first_row_[i]) * row_bytes);
   });
-  compute.matmul(compute.cast(x.dtype, gate_up, width, x.num_rows, intermediate, scratch.cast),
-                 mlp.down, y, y_stride);
 }
 
-void mlp_forward_alone(const kernels::Kernels& kernels, const weights::GatedMlp& mlp, const Rows& x,
-                       float* y, size_t y_stride, MlpScratch& scratch) {
-  const int width = mlp.gate_up.n, intermediate = mlp.down.k;
-  float* gate_up = scratch.gate_up.get<float>(static_cast<size_t>(x.num_rows) * width);
-  kernels.matmul(matmul_args(x, mlp.gate_up, gate_up, width));
-  activate(kernels, gate_up, intermediate, 0, x.num_rows);
-  const Rows h =
-      cast_rows(kernels, x.dtype, gate_up, width, x.num_rows, intermediate, scratch.cast);
-  kernels.matmul(matmul_args(h, mlp.down, y, y_stride));
+void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> work) {
+  const PackedShape& down = work[0].mlp.down.shape;
+  const Dtype dtype = kernels::row_dtype(down.format);
+  const size_t row_bytes = static_cast<size_t>(down.k) * dtype_bytes(dtype);
+  auto* hidden = hidden_.get<std::byte>(static_cast<size_t>(first_row_.back()) * row_bytes);
+  cut(compute, work, work[0].mlp.gate.shape.num_panels());
+  compute.pool().parallel_for(static_cast<int64_t>(tasks_.size()), 1, [&](int64_t i, int64_t) {
+    const Task& task = tasks_[i];
+    const ExpertWork& expert = work[task.expert];
+    compute.kernels().gated_matmul(
+        {.m = expert.x.num_rows,
+         .x = inputs_[task.expert].input,
+         .gate = expert.mlp.gate,
+         .up = expert.mlp.up,
+         .first_panel = task.first_panel,
+         .last_panel = task.last_panel,
+         .h = {hidden + static_cast<size_t>(first_row_[task.expert]) * row_bytes, row_bytes,
+               dtype}});
+  });
+  const int num_rows = static_cast<int>(first_row_.back());
+  const Rows rows =
+      compute.cast(down, {{hidden, row_bytes}, num_rows, down.k, dtype}, hidden_cast_);
+  for (size_t i = 0; i < work.size(); ++i) {
+    inputs_[i] = rows;
+    inputs_[i].input.first = rows.input[static_cast<int>(first_row_[i])];
+  }
+}
+
+void MlpRunner::down(const Compute& compute, std::span<const ExpertWork> work) {
+  cut(compute, work, work[0].mlp.down.shape.num_panels());
+  compute.pool().parallel_for(static_cast<int64_t>(tasks_.size()), 1, [&](int64_t i, int64_t) {
+    const Task& task = tasks_[i];
+    const ExpertWork& expert = work[task.expert];
+    compute.kernels().matmul({.m = expert.x.num_rows,
+                              .x = inputs_[task.expert].input,
+                              .w = expert.mlp.down,
+                              .first_panel = task.first_panel,
+                              .last_panel = task.last_panel,
+                              .y = expert.result});
+  });
 }
 
 }  // namespace wideep::model

@@ -1,25 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gated MLP: down(silu(gate(x)) · up(x)); dense layers, shared experts and routed experts
-// alike.
+// The gated MLP: down(silu(gate(x)) · up(x)); dense layers and shared experts on all rows, and
+// routed experts each on its own.
 #pragma once
+
+#include <span>
+#include <vector>
 
 #include "model/compute.h"
 #include "weights/expert_record.h"
 
 namespace wideep::model {
 
-// Memory of one thread for MLPs.
-struct MlpScratch {
-  Scratch gate_up, cast, input;
+// One expert and its rows.
+struct ExpertWork {
+  weights::GatedMlp mlp;
+  SourceRows x;                // [num_rows, hidden]
+  kernels::OutputRows result;  // [num_rows, hidden]
 };
 
-// y[num_rows, hidden] = mlp(x), on all threads.
-void mlp_forward(const Compute& compute, const weights::GatedMlp& mlp, const Rows& x, float* y,
-                 size_t y_stride, MlpScratch& scratch);
+// Runs gated MLPs on all threads; keeps the memory for what is in between.
+class MlpRunner {
+ public:
+  // y[num_rows, hidden] = mlp(x), float32, y_stride elements from row to row.
+  void run(const Compute& compute, const weights::GatedMlp& mlp, const SourceRows& x, float* y,
+           size_t y_stride);
 
-// The same on the calling thread.
-void mlp_forward_alone(const kernels::Kernels& kernels, const weights::GatedMlp& mlp, const Rows& x,
-                       float* y, size_t y_stride, MlpScratch& scratch);
+  // Every expert on its rows. All have the same shape.
+  void run(const Compute& compute, std::span<const ExpertWork> work);
+
+ private:
+  // A piece of work for one thread.
+  struct Task {
+    int expert;
+    int first_panel;
+    int last_panel;
+  };
+  void cut(const Compute& compute, std::span<const ExpertWork> work, int num_panels);
+  void cast_inputs(const Compute& compute, std::span<const ExpertWork> work);
+  void gate_and_up(const Compute& compute, std::span<const ExpertWork> work);
+  void down(const Compute& compute, std::span<const ExpertWork> work);
+
+  std::vector<int64_t> first_row_;  // of each expert, and the end
+  std::vector<Rows> inputs_;        // of each expert
+  std::vector<Task> tasks_;
+  Scratch cast_, hidden_, hidden_cast_;
+};
 
 }  // namespace wideep::model

@@ -53,9 +53,8 @@ Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, i
     return moe_.forward(compute_, *layer.moe, index, iteration, num_tokens, h_.data(), x_.data());
   }
   mlp_out_.resize(x_.size());
-  mlp_forward(compute_, {layer.mlp_gate_up.packed, layer.mlp_down.packed},
-              compute_.cast(weights_.dtype, h_.data(), hidden, num_tokens, hidden, cast_),
-              mlp_out_.data(), hidden, mlp_scratch_);
+  mlp_runner_.run(compute_, layer.mlp.view(), float_rows(h_.data(), hidden, num_tokens, hidden),
+                  mlp_out_.data(), hidden);
   add(mlp_out_.data());
   return {};
 }
@@ -70,8 +69,10 @@ void Model::head(const Batch& batch, std::vector<float>* logits) {
                                 h_.data() + static_cast<size_t>(i) * hidden);
   }
   logits->resize(static_cast<size_t>(num_rows) * config_.vocab_size);
-  compute_.matmul(compute_.cast(weights_.dtype, h_.data(), hidden, num_rows, hidden, cast_),
-                  weights_.lm_head.packed, logits->data(), config_.vocab_size);
+  const kernels::PackedMatrix& lm_head = weights_.lm_head.packed;
+  const Rows rows =
+      compute_.cast(lm_head.shape, float_rows(h_.data(), hidden, num_rows, hidden), cast_);
+  compute_.matmul(rows, lm_head, logits->data(), config_.vocab_size);
 }
 
 }  // namespace wideep::model

@@ -12,13 +12,12 @@
 
 namespace wideep::model {
 
-// One layer. Either `mlp_*` (dense) or `moe` is there.
+// One layer. Either `mlp` (dense) or `moe` is there.
 struct Layer {
   std::vector<float> attention_norm;  // [hidden]
   std::unique_ptr<Attention> attention;
   std::vector<float> mlp_norm;  // [hidden]
-  weights::Matrix mlp_gate_up;
-  weights::Matrix mlp_down;
+  weights::MlpRecord mlp;
   std::unique_ptr<MoeWeights> moe;
 };
 
@@ -29,7 +28,7 @@ class ModelWeights {
   // REQUIRES: config outlives the result.
   static Result<ModelWeights> load(const ModelConfig& config, const weights::WeightLoader& loader);
 
-  Dtype dtype = Dtype::kBf16;        // of matrices, product inputs, cache and dispatched rows
+  Dtype dtype = Dtype::kBf16;        // of the embedding: kBf16 or kF32
   std::vector<std::byte> embedding;  // [vocab, hidden] of dtype
   std::vector<Layer> layers;
   std::vector<float> final_norm;  // [hidden]
@@ -59,7 +58,7 @@ class Model {
   std::vector<float> h_;  // [num_tokens, hidden] normalised
   Scratch cast_;
   AttentionScratch attention_scratch_;
-  MlpScratch mlp_scratch_;
+  MlpRunner mlp_runner_;
   std::vector<float> mlp_out_;
 };
 

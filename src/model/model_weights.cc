@@ -13,7 +13,7 @@
 namespace wideep::model {
 namespace {
 
-using weights::Matrix;
+using kernels::WeightFormat;
 using weights::WeightLoader;
 
 std::vector<std::byte> to_bytes(Dtype dtype, const std::vector<float>& values) {
@@ -28,15 +28,6 @@ std::vector<std::byte> to_bytes(Dtype dtype, const std::vector<float>& values) {
   return bytes;
 }
 
-Status load_gated_mlp(const WeightLoader& loader, const std::string& prefix, int hidden,
-                      int intermediate, Matrix* gate_up, Matrix* down) {
-  WIDEEP_TRY_ASSIGN(*gate_up,
-                    loader.matrix({prefix + "gate_proj.weight", prefix + "up_proj.weight"},
-                                  intermediate, hidden));
-  WIDEEP_TRY_ASSIGN(*down, loader.matrix(prefix + "down_proj.weight", hidden, intermediate));
-  return {};
-}
-
 Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, const WeightLoader& loader,
                                              const std::string& prefix) {
   auto moe = std::make_unique<MoeWeights>();
@@ -44,15 +35,15 @@ Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, const We
   WIDEEP_TRY_ASSIGN(const std::vector<float> router,
                     loader.floats(prefix + "gate.weight", {num_experts, config.hidden_size}));
   moe->router =
-      WeightLoader::pack_rows(Dtype::kF32, router.data(), num_experts, config.hidden_size);
+      WeightLoader::pack_rows(WeightFormat::kF32, router.data(), num_experts, config.hidden_size);
   if (config.routing.method == RoutingMethod::kDeepseekV3) {
     WIDEEP_TRY_ASSIGN(moe->router_bias,
                       loader.floats(prefix + "gate.e_score_correction_bias", {num_experts}));
   }
   if (config.num_shared_experts > 0) {
-    WIDEEP_TRY(load_gated_mlp(loader, prefix + "shared_experts.", config.hidden_size,
-                              config.num_shared_experts * config.moe_intermediate_size,
-                              &moe->shared_gate_up, &moe->shared_down));
+    WIDEEP_TRY_ASSIGN(moe->shared,
+                      weights::load_mlp(loader, prefix + "shared_experts", config.hidden_size,
+                                        config.num_shared_experts * config.moe_intermediate_size));
   }
   return moe;
 }
@@ -80,8 +71,8 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
   if (config.is_moe_layer[index]) {
     WIDEEP_TRY_ASSIGN(layer.moe, load_moe(config, loader, prefix + "mlp."));
   } else {
-    WIDEEP_TRY(load_gated_mlp(loader, prefix + "mlp.", hidden, config.dense_intermediate_size,
-                              &layer.mlp_gate_up, &layer.mlp_down));
+    WIDEEP_TRY_ASSIGN(layer.mlp, weights::load_mlp(loader, prefix + "mlp", hidden,
+                                                   config.dense_intermediate_size));
   }
   return layer;
 }
@@ -90,7 +81,7 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
 
 Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightLoader& loader) {
   ModelWeights model;
-  model.dtype = loader.dtype();
+  model.dtype = kernels::row_dtype(loader.format());
   const int vocab = config.vocab_size, hidden = config.hidden_size;
   WIDEEP_TRY_ASSIGN(const std::vector<float> embedding,
                     loader.floats("model.embed_tokens.weight", {vocab, hidden}));
@@ -101,7 +92,7 @@ Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightL
   }
   WIDEEP_TRY_ASSIGN(model.final_norm, loader.floats("model.norm.weight", {hidden}));
   if (config.tie_word_embeddings) {
-    model.lm_head = WeightLoader::pack_rows(model.dtype, embedding.data(), vocab, hidden);
+    model.lm_head = WeightLoader::pack_rows(loader.format(), embedding.data(), vocab, hidden);
   } else {
     WIDEEP_TRY_ASSIGN(model.lm_head, loader.matrix("lm_head.weight", vocab, hidden));
   }

@@ -9,13 +9,6 @@
 #include "model/router.h"
 
 namespace wideep::model {
-namespace {
-
-// Rows of one expert that one thread computes at a time.
-constexpr int64_t kRowsPerTask = 64;
-
-}  // namespace
-
 MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
                      const ExpertSlots& slots, transport::Endpoint& endpoint,
                      const ep::BufferLayout& layout)
@@ -37,8 +30,9 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, int
   WIDEEP_TRY(exchange_.prepare(counts_, where));
   chooser_.choose(tables_.at(layer), experts_, endpoint_.rank() + iteration, slot_ids_);
 
-  const Rows rows = compute.cast(row_dtype_, h, hidden, num_tokens, hidden, cast_);
-  WIDEEP_TRY(exchange_.dispatch(rows.data, rows.row_bytes(), num_tokens, slot_ids_, where));
+  const SourceRows rows = rows_to_send(compute, num_tokens, h);
+  WIDEEP_TRY(exchange_.dispatch(static_cast<const std::byte*>(rows.rows.first), rows.rows.stride,
+                                num_tokens, slot_ids_, where));
 
   const int64_t cpu_before = base::thread_cpu_ns() + compute.pool().lag_cpu_ns();
   run_experts(compute, layer);
@@ -47,8 +41,7 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, int
   float* shared = nullptr;
   if (weights.has_shared()) {
     shared = shared_out_.get<float>(static_cast<size_t>(num_tokens) * hidden);
-    mlp_forward(compute, {weights.shared_gate_up.packed, weights.shared_down.packed}, rows, shared,
-                hidden, shared_scratch_);
+    shared_runner_.run(compute, weights.shared.view(), rows, shared, hidden);
   }
   WIDEEP_TRY(exchange_.combine(where));
   reduce(compute, num_tokens, shared, x);
@@ -68,9 +61,9 @@ void MoeRunner::route(const Compute& compute, const MoeWeights& weights, int num
   expert_weights_.resize(entries);
   float* logits = logits_.get<float>(static_cast<size_t>(num_tokens) * routing.num_experts);
   const size_t hidden = config_.hidden_size;
-  compute.matmul(
-      {reinterpret_cast<const std::byte*>(h), hidden, num_tokens, config_.hidden_size, Dtype::kF32},
-      weights.router.packed, logits, routing.num_experts);
+  const SourceRows rows = float_rows(h, hidden, num_tokens, config_.hidden_size);
+  compute.matmul(compute.cast(weights.router.packed.shape, rows, cast_), weights.router.packed,
+                 logits, routing.num_experts);
   const float* bias = weights.router_bias.empty() ? nullptr : weights.router_bias.data();
   counts_.assign(routing.num_experts, 0);
   for (int token = 0; token < num_tokens; ++token) {
@@ -81,48 +74,38 @@ void MoeRunner::route(const Compute& compute, const MoeWeights& weights, int num
   for (const int32_t expert : experts_) ++counts_[expert];
 }
 
-void MoeRunner::run_experts(const Compute& compute, int layer) {
-  struct Task {
-    int slot;
-    std::span<const ep::ExpertRow> rows;
-  };
-  thread_local std::vector<Task> tasks;
-  tasks.clear();
-  const int num_slots = tables_.at(layer).slot_ids.size() / endpoint_.num_ranks();
-  for (int slot = 0; slot < num_slots; ++slot) {
-    const auto rows = exchange_.rows_of_slot(slot);
-    for (size_t at = 0; at < rows.size(); at += kRowsPerTask) {
-      tasks.push_back({slot, rows.subspan(at, std::min<size_t>(kRowsPerTask, rows.size() - at))});
-    }
-  }
-  const std::vector<Task>& all = tasks;  // the workers' own thread_local is another
-  compute.pool().parallel_for(static_cast<int64_t>(all.size()), 1, [&](int64_t i, int64_t) {
-    run_rows(compute.kernels(), slots_.expert(layer, all[i].slot), all[i].rows);
-  });
+// The normalised rows in the dtype that travels.
+SourceRows MoeRunner::rows_to_send(const Compute& compute, int num_tokens, const float* h) {
+  const int hidden = config_.hidden_size;
+  const SourceRows rows = float_rows(h, hidden, num_tokens, hidden);
+  if (row_dtype_ == Dtype::kF32) return rows;
+  const kernels::PackedShape any_bf16 =
+      kernels::packed_shape(kernels::WeightFormat::kBf16, 1, hidden);
+  return {compute.cast(any_bf16, rows, cast_).input, num_tokens, hidden, row_dtype_};
 }
 
-// Gathers the rows, runs the expert, writes each result to its place in the row dtype.
-void MoeRunner::run_rows(const kernels::Kernels& kernels, const weights::GatedMlp& expert,
-                         std::span<const ep::ExpertRow> rows) {
-  thread_local MlpScratch scratch;
-  thread_local Scratch out_scratch;
-  const size_t hidden = config_.hidden_size, row_bytes = hidden * dtype_bytes(row_dtype_);
-  auto* input = scratch.input.get<std::byte>(rows.size() * row_bytes);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::memcpy(input + i * row_bytes, rows[i].hidden, row_bytes);
-  }
-  float* out = out_scratch.get<float>(rows.size() * hidden);
-  mlp_forward_alone(kernels, expert,
-                    {input, hidden, static_cast<int>(rows.size()), config_.hidden_size, row_dtype_},
-                    out, hidden, scratch);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (row_dtype_ == Dtype::kBf16) {
-      kernels.to_bf16(out + i * hidden, config_.hidden_size,
-                      reinterpret_cast<Bf16*>(rows[i].result));
-    } else {
-      std::memcpy(rows[i].result, out + i * hidden, row_bytes);
+void MoeRunner::run_experts(const Compute& compute, int layer) {
+  received_.clear();
+  results_.clear();
+  const int num_slots = tables_.at(layer).slot_ids.size() / endpoint_.num_ranks();
+  for (int slot = 0; slot < num_slots; ++slot) {
+    for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) {
+      received_.push_back(row.hidden);
+      results_.push_back(row.result);
     }
   }
+  work_.clear();
+  size_t first = 0;
+  for (int slot = 0; slot < num_slots; ++slot) {
+    const int num_rows = static_cast<int>(exchange_.rows_of_slot(slot).size());
+    if (num_rows == 0) continue;
+    work_.push_back(
+        {slots_.expert(layer, slot),
+         {{.pointers = received_.data() + first}, num_rows, config_.hidden_size, row_dtype_},
+         {.dtype = row_dtype_, .pointers = results_.data() + first}});
+    first += static_cast<size_t>(num_rows);
+  }
+  if (!work_.empty()) experts_runner_.run(compute, work_);
 }
 
 // x += shared + Σ_k weight_k · result_k, the sum in top-k order: the same order for every

@@ -22,9 +22,8 @@ namespace wideep::model {
 struct MoeWeights {
   weights::Matrix router;          // [num_experts, hidden], always float32
   std::vector<float> router_bias;  // [num_experts]; DeepSeek only
-  weights::Matrix shared_gate_up;  // empty without shared expert
-  weights::Matrix shared_down;
-  bool has_shared() const { return shared_down.packed.n > 0; }
+  weights::MlpRecord shared;       // empty without shared expert
+  bool has_shared() const { return !shared.empty(); }
 };
 
 // What one MoE layer of one iteration did on this rank, told to whoever observes it.
@@ -52,9 +51,8 @@ class MoeRunner {
 
  private:
   void route(const Compute& compute, const MoeWeights& weights, int num_tokens, const float* h);
+  SourceRows rows_to_send(const Compute& compute, int num_tokens, const float* h);
   void run_experts(const Compute& compute, int layer);
-  void run_rows(const kernels::Kernels& kernels, const weights::GatedMlp& expert,
-                std::span<const ep::ExpertRow> rows);
   void reduce(const Compute& compute, int num_tokens, const float* shared, float* x);
 
   const ModelConfig& config_;
@@ -69,8 +67,11 @@ class MoeRunner {
   std::vector<int32_t> experts_, slot_ids_;  // [num_tokens, top_k]
   std::vector<float> expert_weights_;        // [num_tokens, top_k]
   std::vector<int32_t> counts_;              // [num_experts]
+  std::vector<const void*> received_;        // rows of this rank's experts, slot by slot
+  std::vector<void*> results_;               // where theirs belong
+  std::vector<ExpertWork> work_;
   Scratch logits_, cast_, shared_out_;
-  MlpScratch shared_scratch_;
+  MlpRunner experts_runner_, shared_runner_;
 };
 
 }  // namespace wideep::model

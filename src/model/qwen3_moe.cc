@@ -49,9 +49,9 @@ const float* GroupedQueryAttention::forward(const Compute& compute, const Batch&
                                             const KvLayout& kv, const float* h,
                                             AttentionScratch& scratch) const {
   const int num_tokens = batch.num_tokens(), hidden = config_.hidden_size;
-  const Dtype dtype = o_.packed.dtype;
-  const size_t q_width = q_.packed.n, kv_width = k_.packed.n;
-  const Rows rows = compute.cast(dtype, h, hidden, num_tokens, hidden, scratch.cast);
+  const size_t q_width = q_.packed.n(), kv_width = k_.packed.n();
+  const Rows rows =
+      compute.cast(q_.packed.shape, float_rows(h, hidden, num_tokens, hidden), scratch.cast);
   float* q = scratch.query.get<float>(num_tokens * q_width);
   float* k = scratch.key.get<float>(num_tokens * kv_width);
   float* v = scratch.value.get<float>(num_tokens * kv_width);
@@ -75,9 +75,8 @@ const float* GroupedQueryAttention::forward(const Compute& compute, const Batch&
   float* heads = scratch.heads.get<float>(num_tokens * q_width);
   core_.forward(compute, batch, kv, q, heads);
   float* out = scratch.out.get<float>(static_cast<size_t>(num_tokens) * hidden);
-  compute.matmul(
-      compute.cast(dtype, heads, q_width, num_tokens, static_cast<int>(q_width), scratch.cast),
-      o_.packed, out, hidden);
+  const SourceRows head_rows = float_rows(heads, q_width, num_tokens, static_cast<int>(q_width));
+  compute.matmul(compute.cast(o_.packed.shape, head_rows, scratch.cast), o_.packed, out, hidden);
   return out;
 }
 

@@ -1,16 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/expert_record.h"
 
+#include <cstring>
+
 #include "base/try.h"
 
 namespace wideep::weights {
 
+GatedMlp view_expert(const ExpertShape& shape, const std::byte* record) {
+  const kernels::PackedShape gate = shape.gate();
+  GatedMlp mlp{
+      {gate, record}, {gate, record + gate.bytes()}, {shape.down(), record + 2 * gate.bytes()}};
+  if (shape.record_bytes() > shape.scales_offset()) {
+    float scales[3];
+    std::memcpy(scales, record + shape.scales_offset(), sizeof(scales));
+    mlp.gate.scale = scales[0];
+    mlp.up.scale = scales[1];
+    mlp.down.scale = scales[2];
+  }
+  return mlp;
+}
+
 Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const std::string& prefix,
                    std::byte* record) {
-  WIDEEP_TRY(loader.pack({prefix + ".gate_proj.weight", prefix + ".up_proj.weight"},
-                         shape.intermediate, shape.hidden, record));
-  return loader.pack({prefix + ".down_proj.weight"}, shape.hidden, shape.intermediate,
-                     record + shape.gate_up_bytes());
+  const kernels::PackedShape gate = shape.gate();
+  WIDEEP_TRY(loader.pack(prefix + ".gate_proj.weight", gate, record));
+  WIDEEP_TRY(loader.pack(prefix + ".up_proj.weight", gate, record + gate.bytes()));
+  return loader.pack(prefix + ".down_proj.weight", shape.down(), record + 2 * gate.bytes());
+}
+
+Result<MlpRecord> load_mlp(const WeightLoader& loader, const std::string& prefix, int hidden,
+                           int intermediate) {
+  const ExpertShape shape{loader.format(), hidden, intermediate};
+  MlpRecord record{shape, base::AlignedBytes(shape.record_bytes())};
+  WIDEEP_TRY(load_expert(loader, shape, prefix, record.bytes.data()));
+  return record;
 }
 
 }  // namespace wideep::weights

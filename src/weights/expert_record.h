@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Everything one expert of a gated MLP owns, as one run of bytes: what a slot holds and what a move
-// copies.
+// copies. Dense layers' and shared experts' MLPs lie in the same form.
 //
-//   gate and up   packed [2 × intermediate, hidden]: rows of gate, then rows of up
-//   down          packed [hidden, intermediate]
+//   gate     packed [intermediate, hidden]
+//   up       packed [intermediate, hidden]
+//   down     packed [hidden, intermediate]
+//   scales   of formats with one scale a matrix: those of gate, up and down, float32, and padding
+//            to 64 bytes
 #pragma once
 
 #include <cstddef>
+#include <string>
 
+#include "base/aligned_bytes.h"
 #include "kernels/packed_matrix.h"
 #include "weights/weight_loader.h"
 #include "wideep/status.h"
@@ -16,30 +21,46 @@
 namespace wideep::weights {
 
 struct ExpertShape {
-  Dtype dtype = Dtype::kBf16;
+  kernels::WeightFormat format = kernels::WeightFormat::kBf16;
   int hidden = 0;
   int intermediate = 0;
 
-  size_t gate_up_bytes() const { return kernels::packed_bytes(dtype, 2 * intermediate, hidden); }
+  kernels::PackedShape gate() const {
+    return kernels::packed_shape(format, intermediate, hidden);  // and of up
+  }
+  kernels::PackedShape down() const { return kernels::packed_shape(format, hidden, intermediate); }
+  size_t scales_offset() const { return 2 * gate().bytes() + down().bytes(); }
   size_t record_bytes() const {
-    return gate_up_bytes() + kernels::packed_bytes(dtype, hidden, intermediate);
+    return scales_offset() + (format == kernels::WeightFormat::kNvfp4 ? 64 : 0);
   }
 };
 
-// A gated MLP as the kernels see it: of an expert's record, or of dense weights.
+// A gated MLP as the kernels see it.
 struct GatedMlp {
-  kernels::PackedMatrix gate_up;
+  kernels::PackedMatrix gate;
+  kernels::PackedMatrix up;
   kernels::PackedMatrix down;
+
+  int hidden() const { return down.n(); }
+  int intermediate() const { return down.k(); }
 };
 
 // REQUIRES: record is 64-byte aligned and shape.record_bytes() long.
-inline GatedMlp view_expert(const ExpertShape& shape, const std::byte* record) {
-  return {{shape.dtype, 2 * shape.intermediate, shape.hidden, record},
-          {shape.dtype, shape.hidden, shape.intermediate, record + shape.gate_up_bytes()}};
-}
+GatedMlp view_expert(const ExpertShape& shape, const std::byte* record);
 
 // Reads "<prefix>.{gate,up,down}_proj.weight" and packs them into `record`.
 Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const std::string& prefix,
                    std::byte* record);
+
+// A record with its memory: of a dense layer or a shared expert.
+struct MlpRecord {
+  ExpertShape shape;
+  base::AlignedBytes bytes;
+
+  bool empty() const { return bytes.size() == 0; }
+  GatedMlp view() const { return view_expert(shape, bytes.data()); }
+};
+Result<MlpRecord> load_mlp(const WeightLoader& loader, const std::string& prefix, int hidden,
+                           int intermediate);
 
 }  // namespace wideep::weights

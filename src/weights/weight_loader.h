@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a checkpoint's tensors to what the kernels read: packed matrices of one dtype, float32
+// From a checkpoint's tensors to what the kernels read: packed matrices of one format, float32
 // vectors.
 //
 // Thread safety: the functions may be called from several threads; the progress callback may then
@@ -26,38 +26,35 @@ struct Matrix {
 
 class WeightLoader {
  public:
-  // dtype: of packed matrices, kBf16 or kF32. progress: told the checkpoint bytes read, as they
-  // are.
+  // format: of packed matrices. progress: told the checkpoint bytes read, as they are.
   WeightLoader(
-      const Checkpoint& checkpoint, Dtype dtype,
+      const Checkpoint& checkpoint, kernels::WeightFormat format,
       std::function<void(uint64_t)> progress = [](uint64_t) {})
-      : checkpoint_(checkpoint), dtype_(dtype), progress_(std::move(progress)) {}
+      : checkpoint_(checkpoint), format_(format), progress_(std::move(progress)) {}
 
-  Dtype dtype() const { return dtype_; }
+  kernels::WeightFormat format() const { return format_; }
 
   // All elements of a tensor as float32, row-major.
   Result<std::vector<float>> floats(const std::string& name,
                                     const std::vector<int64_t>& shape) const;
 
-  // Tensors of shape [n_each, k], stacked along n and packed into memory of the caller's.
-  // REQUIRES: out is 64-byte aligned and packed_bytes(dtype, n_each × names, k) long.
-  Status pack(const std::vector<std::string>& names, int n_each, int k, std::byte* out) const;
+  // A tensor of shape [shape.n, shape.k], packed into memory of the caller's.
+  // REQUIRES: out is 64-byte aligned and shape.bytes() long.
+  Status pack(const std::string& name, const kernels::PackedShape& shape, std::byte* out) const;
 
-  // The same into memory of its own.
-  Result<Matrix> matrix(const std::vector<std::string>& names, int n_each, int k) const;
+  // Tensors of shape [n_each, k], stacked along n, in memory of their own.
+  Result<Matrix> matrix(const std::vector<std::string>& names, const std::vector<int>& n_each,
+                        int k) const;
   Result<Matrix> matrix(const std::string& name, int n, int k) const {
-    return matrix(std::vector<std::string>{name}, n, k);
+    return matrix(std::vector<std::string>{name}, {n}, k);
   }
 
   // Packs float32 rows [n, k] made by the caller.
-  static Matrix pack_rows(Dtype dtype, const float* rows, int n, int k);
+  static Matrix pack_rows(kernels::WeightFormat format, const float* rows, int n, int k);
 
  private:
-  Result<std::vector<float>> stacked(const std::vector<std::string>& names, int n_each,
-                                     int k) const;
-
   const Checkpoint& checkpoint_;
-  Dtype dtype_;
+  kernels::WeightFormat format_;
   std::function<void(uint64_t)> progress_;
 };
 

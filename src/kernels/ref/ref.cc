@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Slow and obvious: what every other table is measured against, and what runs on any processor.
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "kernels/tables.h"
 
 namespace wideep::kernels::ref {
@@ -14,28 +17,109 @@ float element(Dtype dtype, const void* data, size_t index) {
                               : static_cast<float>(static_cast<const Bf16*>(data)[index]);
 }
 
+// Weight (row, k) without its group's scale: of int8 the code, less its offset.
 float packed_element(const PackedMatrix& w, int row, int k) {
-  const std::byte* panel = w.data + static_cast<size_t>(row / kPanelWidth) * w.panel_bytes();
-  const int lane = row % kPanelWidth;
-  const size_t index = w.dtype == Dtype::kF32
-                           ? static_cast<size_t>(k) * kPanelWidth + lane
-                           : (static_cast<size_t>(k / 2) * kPanelWidth + lane) * 2 + k % 2;
-  return element(w.dtype, panel, index);
+  const std::byte* panel = w.panel(row / kPanelWidth);
+  const auto lane = static_cast<size_t>(row % kPanelWidth);
+  const auto at = static_cast<size_t>(k);
+  switch (w.shape.format) {
+    case WeightFormat::kF32:
+      return reinterpret_cast<const float*>(panel)[at * kPanelWidth + lane];
+    case WeightFormat::kBf16:
+      return static_cast<float>(
+          reinterpret_cast<const Bf16*>(panel)[(at / 2 * kPanelWidth + lane) * 2 + at % 2]);
+    case WeightFormat::kInt8: {
+      const auto group = static_cast<size_t>(w.shape.group);
+      const std::byte* codes =
+          panel + at / group * w.shape.block_bytes() + kPanelWidth * sizeof(float);
+      const size_t in_group = at % group;
+      return std::to_integer<int>(codes[(in_group / 4 * kPanelWidth + lane) * 4 + in_group % 4]) -
+             128.0f;
+    }
+    default:
+      WIDEEP_CHECK(false);
+  }
+}
+
+float group_scale(const PackedMatrix& w, int row, int group) {
+  const std::byte* block = w.panel(row / kPanelWidth) + group * w.shape.block_bytes();
+  return reinterpret_cast<const float*>(block)[row % kPanelWidth];
+}
+
+float chain_dot(const void* x, const PackedMatrix& w, int column) {
+  const Dtype dtype = w.shape.format == WeightFormat::kF32 ? Dtype::kF32 : Dtype::kBf16;
+  float sum = 0.0f;
+  for (int k = 0; k < w.k(); ++k) {
+    sum = std::fma(element(dtype, x, k), packed_element(w, column, k), sum);
+  }
+  return sum;
+}
+
+float integer_dot(const void* x, const PackedMatrix& w, int column) {
+  const QuantizedRowShape row{w.k(), w.shape.group};
+  const auto* bytes = static_cast<const std::byte*>(x);
+  const auto* scales = reinterpret_cast<const float*>(bytes + row.scales_offset());
+  float sum = 0.0f;
+  for (int group = 0; group < row.num_groups(); ++group) {
+    int32_t codes = 0;
+    for (int k = group * row.group; k < std::min(w.k(), (group + 1) * row.group); ++k) {
+      codes += std::to_integer<int8_t>(bytes[k]) * static_cast<int>(packed_element(w, column, k));
+    }
+    sum = std::fma(static_cast<float>(codes), group_scale(w, column, group) * scales[group], sum);
+  }
+  return sum;
+}
+
+float dot(const void* x, const PackedMatrix& w, int column) {
+  const bool integers = takes_quantized_rows(w.shape.format);
+  return w.scale * (integers ? integer_dot(x, w, column) : chain_dot(x, w, column));
+}
+
+void write(const OutputRows& y, int row, int column, float value) {
+  if (y.dtype == Dtype::kF32) {
+    static_cast<float*>(y[row])[column] = value;
+  } else {
+    static_cast<Bf16*>(y[row])[column] = Bf16(value);
+  }
 }
 
 }  // namespace
 
 void matmul(const MatmulArgs& args) {
-  const int last = std::min(args.last_panel * kPanelWidth, args.w.n);
+  const int last = std::min(args.last_panel * kPanelWidth, args.w.n());
   for (int row = 0; row < args.m; ++row) {
     for (int column = args.first_panel * kPanelWidth; column < last; ++column) {
-      float sum = 0.0f;
-      for (int k = 0; k < args.w.k; ++k) {
-        const float x = element(args.w.dtype, args.x, row * args.x_stride + k);
-        sum = std::fma(x, packed_element(args.w, column, k), sum);
-      }
-      args.y[row * args.y_stride + column] = sum;
+      write(args.y, row, column, dot(args.x[row], args.w, column));
     }
+  }
+}
+
+void gated_matmul(const GatedMatmulArgs& args) {
+  const int last = std::min(args.last_panel * kPanelWidth, args.gate.n());
+  for (int row = 0; row < args.m; ++row) {
+    for (int column = args.first_panel * kPanelWidth; column < last; ++column) {
+      const float gate = dot(args.x[row], args.gate, column);
+      const float up = dot(args.x[row], args.up, column);
+      write(args.h, row, column, gate / (1.0f + std::exp(-gate)) * up);
+    }
+  }
+}
+
+void quantize_row(Dtype x_dtype, const void* x, const QuantizedRowShape& shape, std::byte* out) {
+  std::memset(out, 0, shape.bytes());
+  for (int group = 0; group < shape.num_groups(); ++group) {
+    const int begin = group * shape.group, end = std::min(shape.k, begin + shape.group);
+    float largest = 0.0f;
+    for (int k = begin; k < end; ++k) largest = std::max(largest, std::abs(element(x_dtype, x, k)));
+    const float scale = largest / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    int32_t sum = 0;
+    for (int k = begin; k < end; ++k) {
+      const auto code = static_cast<int>(std::nearbyint(element(x_dtype, x, k) * inverse));
+      out[k] = static_cast<std::byte>(code);
+      sum += code;
+    }
+    reinterpret_cast<float*>(out + shape.scales_offset())[group] = scale;
+    reinterpret_cast<int32_t*>(out + shape.sums_offset())[group] = sum;
   }
 }
 

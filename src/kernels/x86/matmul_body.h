@@ -1,97 +1,411 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // matmul.h, written once over F32x16. Included inside a region.
+//
+// A piece of work is up to kMaxPanels panels of weights, kMaxMatmulRows rows of x and all of k,
+// block by block. What the blocks add up to is gathered in Sums, on the stack, and leaves through
+// an epilogue. Within a block, tiles of rows × panels keep their sums in registers.
 #pragma once
 
-// One k of one column panel: acc += x[k] · w[k].
-inline F32x16 multiply_one(const float* x, const float* w, F32x16 acc) {
-  return fma(set1(*x), load(w), acc);
-}
+inline constexpr int kMaxPanels = 4;
 
-template <int Rows, int Panels>
-inline void store_tile(const MatmulArgs& args, int row, int panel,
-                       const F32x16 (&acc)[Rows][Panels]) {
+// Of one piece of work.
+struct Sums {
+  alignas(64) float values[kMaxMatmulRows][kMaxPanels][kPanelWidth];
+};
+
+// The panels of a piece, and those that the next piece will read (for prefetching).
+struct Piece {
+  const PackedMatrix* w[kMaxPanels];
+  const std::byte* panels[kMaxPanels];
+  const std::byte* next_panels[kMaxPanels];
+  MatmulChoice choice;
+};
+
+// A block of k as the tiles read it.
+struct Block {
+  int k0 = 0;
+  int count = 0;  // of k
+  int index = 0;  // of grouped formats: the group
+  const void* weights[kMaxPanels];
+  const float* scales[kMaxPanels];  // [16], of formats whose groups have scales
+  const std::byte* next[kMaxPanels];
+};
+
+// ---- steps: what the columns of one panel gain from kStep values of k ----
+
+struct StepF32 {
+  using X = float;
+  using W = float;
+  using Acc = F32x16;
+  static constexpr int kStep = 1;
+  static Acc step(const X* x, const W* w, Acc acc) { return fma(set1(*x), load(w), acc); }
+  static Acc last(const X* x, int, const W* w, Acc acc) { return step(x, w, acc); }
+};
+
+struct StepBf16 {
+  using X = Bf16;
+  using W = Bf16;
+  using Acc = F32x16;
+  static constexpr int kStep = 2;
+  static Acc step(const X* x, const W* w, Acc acc) { return multiply_pair(x, w, acc); }
+  // Where x ends after an odd number of values; the weight's partner is zero.
+  static Acc last(const X* x, int, const W* w, Acc acc) {
+    const Bf16 pair[2] = {x[0], Bf16()};
+    return multiply_pair(pair, w, acc);
+  }
+};
+
+// Quantised rows are padded to whole groups: there is no last step.
+struct StepInt8 {
+  using X = int8_t;
+  using W = uint8_t;
+  using Acc = I32x16;
+  static constexpr int kStep = 4;
+  static Acc step(const X* x, const W* w, Acc acc) { return multiply_four(x, w, acc); }
+  static Acc last(const X*, int, const W*, Acc acc) { return acc; }
+};
+
+// ---- folds: how a tile's sums begin and how they join those of earlier blocks ----
+
+// One chain over all of k: what is gathered goes on where the last block ended.
+template <typename StepT>
+struct FoldChain {
+  using Step = StepT;
+  FoldChain(const InputRows&, const Piece&) {}
+  static F32x16 begin(const Block& block, int, const float* sums) {
+    return block.k0 == 0 ? zero() : load(sums);
+  }
+  static void end(const Block&, int, int, F32x16 acc, float* sums) { store(sums, acc); }
+};
+
+// Each group from zero, then scaled (fp8).
+struct FoldScaled {
+  using Step = StepBf16;
+  FoldScaled(const InputRows&, const Piece&) {}
+  static F32x16 begin(const Block&, int, const float*) { return zero(); }
+  static void end(const Block& block, int, int panel, F32x16 acc, float* sums) {
+    const F32x16 sum = block.k0 == 0 ? zero() : load(sums);
+    store(sums, fma(load(block.scales[panel]), acc, sum));
+  }
+};
+
+// Integers within a group, with the offset that weights are stored with taken back.
+struct FoldInteger {
+  using Step = StepInt8;
+  FoldInteger(const InputRows& rows, const Piece& piece)
+      : x(rows),
+        row_shape{piece.w[0]->k(), piece.w[0]->shape.group},
+        offset(piece.w[0]->shape.format == WeightFormat::kInt8 ? 128 : 8) {}
+  I32x16 begin(const Block& block, int row, const float*) const {
+    return set1_i32(-offset * field<int32_t>(row, row_shape.sums_offset(), block.index));
+  }
+  void end(const Block& block, int row, int panel, I32x16 acc, float* sums) const {
+    const F32x16 sum = block.k0 == 0 ? zero() : load(sums);
+    const float x_scale = field<float>(row, row_shape.scales_offset(), block.index);
+    store(sums, fma(to_f32(acc), mul(load(block.scales[panel]), set1(x_scale)), sum));
+  }
+  template <typename T>
+  T field(int row, size_t offset_bytes, int group) const {
+    T value;
+    const auto* at = static_cast<const std::byte*>(x[row]) + offset_bytes;
+    std::memcpy(&value, at + static_cast<size_t>(group) * sizeof(T), sizeof(T));
+    return value;
+  }
+  const InputRows& x;
+  QuantizedRowShape row_shape;
+  int offset;
+};
+
+// ---- tiles: Rows × Panels accumulators in registers, k innermost and ascending ----
+
+// Fetch: lines of the next block are asked for meanwhile. Where a block has several tiles, only the
+// first of them waits for memory; without this it would wait longer than the processor can look
+// ahead, and the others leave the memory idle.
+template <typename Fold, int Rows, int Panels, bool Fetch>
+inline void tile(const InputRows& x, const Fold& fold, const Block& block, int row,
+                 const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
+  using Step = typename Fold::Step;
+  using X = typename Step::X;
+  using W = typename Step::W;
+  const X* xs[Rows];
+  const W* ws[Panels];
+  typename Step::Acc acc[Rows][Panels];
+  for (int p = 0; p < Panels; ++p) ws[p] = static_cast<const W*>(block.weights[p]);
   for (int r = 0; r < Rows; ++r) {
+    xs[r] = static_cast<const X*>(x[row + r]) + block.k0;
+    for (int p = 0; p < Panels; ++p) acc[r][p] = fold.begin(block, row + r, sums[r][p]);
+  }
+  const int whole = block.count / Step::kStep * Step::kStep;
+  for (int k = 0; k < whole; k += Step::kStep) {
     for (int p = 0; p < Panels; ++p) {
-      const int column = (panel + p) * kPanelWidth;
-      store_n(args.y + (row + r) * args.y_stride + column, acc[r][p],
-              std::min(kPanelWidth, args.w.n - column));
+      const size_t at = static_cast<size_t>(k) * kPanelWidth;
+      if constexpr (Fetch) __builtin_prefetch(fetch[p] + at * sizeof(W));
+      for (int r = 0; r < Rows; ++r) acc[r][p] = Step::step(xs[r] + k, ws[p] + at, acc[r][p]);
     }
   }
-}
-
-// Rows × Panels accumulators in registers, k innermost and ascending.
-template <int Rows, int Panels>
-inline void tile_f32(const MatmulArgs& args, int row, int panel) {
-  const float* x = static_cast<const float*>(args.x) + row * args.x_stride;
-  const size_t panel_floats = args.w.panel_bytes() / sizeof(float);
-  const float* w = reinterpret_cast<const float*>(args.w.data) + panel * panel_floats;
-  F32x16 acc[Rows][Panels];
-  for (auto& accs : acc) {
-    for (auto& a : accs) a = zero();
-  }
-  for (int k = 0; k < args.w.k; ++k) {
+  if (whole < block.count) {
     for (int p = 0; p < Panels; ++p) {
-      const float* weights = w + p * panel_floats + static_cast<size_t>(k) * kPanelWidth;
+      const W* w = ws[p] + static_cast<size_t>(whole) * kPanelWidth;
       for (int r = 0; r < Rows; ++r) {
-        acc[r][p] = multiply_one(x + r * args.x_stride + k, weights, acc[r][p]);
+        acc[r][p] = Step::last(xs[r] + whole, block.count - whole, w, acc[r][p]);
       }
     }
   }
-  store_tile<Rows, Panels>(args, row, panel, acc);
+  for (int r = 0; r < Rows; ++r) {
+    for (int p = 0; p < Panels; ++p) fold.end(block, row + r, p, acc[r][p], sums[r][p]);
+  }
 }
 
-template <int Rows, int Panels>
-inline void tile_bf16(const MatmulArgs& args, int row, int panel) {
-  const Bf16* x = static_cast<const Bf16*>(args.x) + row * args.x_stride;
-  const size_t panel_values = args.w.panel_bytes() / sizeof(Bf16);
-  const Bf16* w = reinterpret_cast<const Bf16*>(args.w.data) + panel * panel_values;
-  F32x16 acc[Rows][Panels];
-  for (auto& accs : acc) {
-    for (auto& a : accs) a = zero();
-  }
-  const int whole = args.w.k / 2 * 2;
-  for (int k = 0; k < whole; k += 2) {
-    for (int p = 0; p < Panels; ++p) {
-      const Bf16* weights = w + p * panel_values + static_cast<size_t>(k) * kPanelWidth;
-      for (int r = 0; r < Rows; ++r) {
-        acc[r][p] = multiply_pair(x + r * args.x_stride + k, weights, acc[r][p]);
-      }
-    }
-  }
-  if (whole < args.w.k) {  // odd k: the packed partner is zero, x's is made so
-    for (int r = 0; r < Rows; ++r) {
-      const Bf16 pair[2] = {x[r * args.x_stride + whole], Bf16()};
-      for (int p = 0; p < Panels; ++p) {
-        const Bf16* weights = w + p * panel_values + static_cast<size_t>(whole) * kPanelWidth;
-        acc[r][p] = multiply_pair(pair, weights, acc[r][p]);
-      }
-    }
-  }
-  store_tile<Rows, Panels>(args, row, panel, acc);
-}
-
-template <int Rows, int Panels>
-inline void tile(const MatmulArgs& args, int row, int panel) {
-  if (args.w.dtype == Dtype::kBf16) {
-    tile_bf16<Rows, Panels>(args, row, panel);
+template <typename Fold, int Rows, int Panels>
+inline void tile_or_fetching_tile(const InputRows& x, const Fold& fold, const Block& block, int row,
+                                  const std::byte* const* fetch,
+                                  float (*sums)[kMaxPanels][kPanelWidth]) {
+  if (Panels == kTilePanels && Rows > 2 && fetch != nullptr) {
+    tile<Fold, Rows, Panels, true>(x, fold, block, row, fetch, sums);
   } else {
-    tile_f32<Rows, Panels>(args, row, panel);
+    tile<Fold, Rows, Panels, false>(x, fold, block, row, fetch, sums);
   }
 }
+
+template <typename Fold, int Panels>
+inline void tile_of(int height, const InputRows& x, const Fold& fold, const Block& block, int row,
+                    const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
+  switch (height) {
+    case 1:
+      return tile_or_fetching_tile<Fold, 1, Panels>(x, fold, block, row, fetch, sums);
+    case 2:
+      return tile_or_fetching_tile<Fold, 2, Panels>(x, fold, block, row, fetch, sums);
+    case 3:
+      return tile_or_fetching_tile<Fold, 3, Panels>(x, fold, block, row, fetch, sums);
+  }
+  if constexpr (kTileRows > 3) {
+    switch (height) {
+      case 4:
+        return tile_or_fetching_tile<Fold, 4, Panels>(x, fold, block, row, fetch, sums);
+      case 5:
+        return tile_or_fetching_tile<Fold, 5, Panels>(x, fold, block, row, fetch, sums);
+      case 6:
+        return tile_or_fetching_tile<Fold, 6, Panels>(x, fold, block, row, fetch, sums);
+    }
+  }
+}
+
+// The rows of a piece in tiles of nearly equal height. Each tile fetches its part of the next
+// block.
+template <typename Fold, int Panels>
+inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int first_row,
+                  int num_rows, const MatmulChoice& choice, Sums& sums) {
+  const int num_tiles = (num_rows + choice.tile_rows - 1) / choice.tile_rows;
+  int row = 0;
+  for (int i = 0; i < num_tiles; ++i) {
+    const int height = (num_rows - row + num_tiles - i - 1) / (num_tiles - i);
+    const std::byte* fetch[Panels];
+    for (int p = 0; p < Panels; ++p) {
+      const bool mine = p % num_tiles == i;
+      fetch[p] = mine ? block.next[p] : static_cast<const std::byte*>(block.weights[p]);
+    }
+    tile_of<Fold, Panels>(height, x, fold, block, first_row + row, num_tiles > 1 ? fetch : nullptr,
+                          sums.values + row);
+    row += height;
+  }
+}
+
+// ---- blocks ----
+
+// f32 and bf16 are read where they lie.
+template <typename Fold, int Panels>
+inline void plain_blocks(const InputRows& x, const Piece& piece, int first_row, int num_rows,
+                         Sums& sums) {
+  const Fold fold(x, piece);
+  const int k = piece.w[0]->k();
+  constexpr size_t kBytesPerK = kPanelWidth * sizeof(typename Fold::Step::W);
+  Block block;
+  for (block.k0 = 0; block.k0 < k; block.k0 += block.count) {
+    block.count = std::min(piece.choice.block_k, k - block.k0);
+    const int after = block.k0 + block.count;
+    for (int p = 0; p < Panels; ++p) {
+      block.weights[p] = piece.panels[p] + static_cast<size_t>(block.k0) * kBytesPerK;
+      block.next[p] = after < k ? piece.panels[p] + static_cast<size_t>(after) * kBytesPerK
+                                : piece.next_panels[p];
+    }
+    tiles<Fold, Panels>(x, fold, block, first_row, num_rows, piece.choice, sums);
+  }
+}
+
+// The others group by group, after their decoder has made bf16 or bytes of the codes.
+template <typename Fold, typename Decoder, int Panels>
+inline void coded_blocks(const InputRows& x, const Piece& piece, int first_row, int num_rows,
+                         Sums& sums) {
+  const Fold fold(x, piece);
+  const PackedShape& shape = piece.w[0]->shape;
+  const size_t block_bytes = shape.block_bytes();
+  Decoder decoder;
+  Block block;
+  block.count = shape.block_k();
+  for (block.index = 0; block.index < shape.num_blocks(); ++block.index) {
+    block.k0 = block.index * block.count;
+    if (Fold::Step::kStep == 2) block.count = std::min(block.count, shape.k - block.k0);
+    for (int p = 0; p < Panels; ++p) {
+      const std::byte* at = piece.panels[p] + static_cast<size_t>(block.index) * block_bytes;
+      block.scales[p] = reinterpret_cast<const float*>(at);
+      block.weights[p] = decoder.decode(at, shape, p);
+      const bool last = block.index + 1 == shape.num_blocks();
+      block.next[p] = last ? piece.next_panels[p] : at + block_bytes;
+    }
+    tiles<Fold, Panels>(x, fold, block, first_row, num_rows, piece.choice, sums);
+  }
+}
+
+// Of int8: the codes as they lie, behind the scales.
+struct NoDecoder {
+  static const void* decode(const std::byte* block, const PackedShape&, int) {
+    return block + kPanelWidth * sizeof(float);
+  }
+};
 
 template <int Panels>
-inline void matmul_panels(const MatmulArgs& args, int panel) {
-  int row = 0;
-  for (; row + kTileRows <= args.m; row += kTileRows) tile<kTileRows, Panels>(args, row, panel);
-  for (; row + 2 <= args.m; row += 2) tile<2, Panels>(args, row, panel);
-  for (; row < args.m; ++row) tile<1, Panels>(args, row, panel);
+inline void multiply(const InputRows& x, const Piece& piece, int first_row, int num_rows,
+                     Sums& sums) {
+  switch (piece.w[0]->shape.format) {
+    case WeightFormat::kF32:
+      return plain_blocks<FoldChain<StepF32>, Panels>(x, piece, first_row, num_rows, sums);
+    case WeightFormat::kBf16:
+      return plain_blocks<FoldChain<StepBf16>, Panels>(x, piece, first_row, num_rows, sums);
+    case WeightFormat::kInt8:
+      return coded_blocks<FoldInteger, NoDecoder, Panels>(x, piece, first_row, num_rows, sums);
+    case WeightFormat::kInt4:
+    case WeightFormat::kFp8:
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kNvfp4:
+      break;
+  }
+}
+
+// ---- epilogues ----
+
+inline void store_bf16_n(Bf16* p, F32x16 v, int n) {
+  float buffer[kPanelWidth];
+  store(buffer, v);
+  for (int i = 0; i < n; ++i) p[i] = Bf16(buffer[i]);
+}
+
+inline void store_columns(const OutputRows& y, int row, int column, int n, F32x16 v) {
+  const int count = std::min(kPanelWidth, n - column);
+  if (y.dtype == Dtype::kF32) {
+    store_n(static_cast<float*>(y[row]) + column, v, count);
+  } else if (count == kPanelWidth) {
+    store_bf16(static_cast<Bf16*>(y[row]) + column, v);
+  } else {
+    store_bf16_n(static_cast<Bf16*>(y[row]) + column, v, count);
+  }
+}
+
+inline F32x16 silu(F32x16 x) { return div(x, add(set1(1.0f), exp(sub(zero(), x)))); }
+
+// ---- products ----
+
+// w's panels [panel, panel + Panels) for all rows.
+template <int Panels>
+inline void matmul_panels(const MatmulArgs& args, const MatmulChoice& choice, int panel) {
+  Piece piece{.choice = choice};
+  for (int p = 0; p < Panels; ++p) {
+    piece.w[p] = &args.w;
+    piece.panels[p] = args.w.panel(panel + p);
+    const int next = std::min(panel + Panels + p, args.w.shape.num_panels() - 1);
+    piece.next_panels[p] = args.w.panel(next);
+  }
+  const F32x16 scale = set1(args.w.scale);
+  Sums sums;
+  for (int row = 0; row < args.m; row += choice.rows) {
+    const int count = std::min(choice.rows, args.m - row);
+    multiply<Panels>(args.x, piece, row, count, sums);
+    for (int r = 0; r < count; ++r) {
+      for (int p = 0; p < Panels; ++p) {
+        store_columns(args.y, row + r, (panel + p) * kPanelWidth, args.w.n(),
+                      mul(scale, load(sums.values[r][p])));
+      }
+    }
+  }
 }
 
 void matmul(const MatmulArgs& args) {
+  const MatmulChoice choice = choose_matmul(args.m, args.w.shape, kTileRows, kTilePanels);
   int panel = args.first_panel;
   for (; panel + kTilePanels <= args.last_panel; panel += kTilePanels) {
-    matmul_panels<kTilePanels>(args, panel);
+    matmul_panels<kTilePanels>(args, choice, panel);
   }
-  for (; panel < args.last_panel; ++panel) matmul_panels<1>(args, panel);
+  for (; panel < args.last_panel; ++panel) matmul_panels<1>(args, choice, panel);
+}
+
+// Columns of Panels / 2 panels of gate and of up.
+template <int Panels>
+inline void gated_panels(const GatedMatmulArgs& args, const MatmulChoice& choice, int panel) {
+  constexpr int kHalf = Panels / 2;
+  Piece piece{.choice = choice};
+  for (int p = 0; p < Panels; ++p) {
+    const PackedMatrix& w = p < kHalf ? args.gate : args.up;
+    piece.w[p] = &w;
+    piece.panels[p] = w.panel(panel + p % kHalf);
+    piece.next_panels[p] = w.panel(std::min(panel + kHalf + p % kHalf, w.shape.num_panels() - 1));
+  }
+  const F32x16 gate_scale = set1(args.gate.scale), up_scale = set1(args.up.scale);
+  Sums sums;
+  for (int row = 0; row < args.m; row += choice.rows) {
+    const int count = std::min(choice.rows, args.m - row);
+    multiply<Panels>(args.x, piece, row, count, sums);
+    for (int r = 0; r < count; ++r) {
+      for (int p = 0; p < kHalf; ++p) {
+        const F32x16 gate = mul(gate_scale, load(sums.values[r][p]));
+        const F32x16 up = mul(up_scale, load(sums.values[r][p + kHalf]));
+        store_columns(args.h, row + r, (panel + p) * kPanelWidth, args.gate.n(),
+                      mul(silu(gate), up));
+      }
+    }
+  }
+}
+
+void gated_matmul(const GatedMatmulArgs& args) {
+  const MatmulChoice choice = choose_matmul(args.m, args.gate.shape, kTileRows, kTilePanels);
+  constexpr int kHalf = kTilePanels / 2;
+  int panel = args.first_panel;
+  for (; panel + kHalf <= args.last_panel; panel += kHalf) {
+    gated_panels<kTilePanels>(args, choice, panel);
+  }
+  for (; panel < args.last_panel; ++panel) gated_panels<2>(args, choice, panel);
+}
+
+// ---- quantised rows ----
+
+template <typename T>
+inline void quantize_row_of(const T* x, const QuantizedRowShape& shape, std::byte* out) {
+  auto* codes = reinterpret_cast<int8_t*>(out);
+  for (int group = 0; group < shape.num_groups(); ++group) {
+    const int k0 = group * shape.group, count = std::min(shape.group, shape.k - k0);
+    F32x16 largest = zero();
+    for_each_vector(count,
+                    [&](int i, int n) { largest = max(largest, abs(load_n(x + k0 + i, n))); });
+    const float scale = reduce_max(largest) / 127.0f;
+    const F32x16 inverse = set1(scale > 0.0f ? 1.0f / scale : 0.0f);
+    I32x16 sum = set1_i32(0);
+    for_each_vector(shape.group, [&](int i, int) {
+      const int n = std::clamp(count - i, 0, kPanelWidth);
+      const I32x16 code = to_i32(mul(n > 0 ? load_n(x + k0 + i, n) : zero(), inverse));
+      sum = add(sum, code);
+      store_i8(codes + k0 + i, code);
+    });
+    const int32_t total = reduce_add(sum);
+    std::memcpy(out + shape.scales_offset() + static_cast<size_t>(group) * sizeof(float), &scale,
+                sizeof(scale));
+    std::memcpy(out + shape.sums_offset() + static_cast<size_t>(group) * sizeof(total), &total,
+                sizeof(total));
+  }
+}
+
+void quantize_row(Dtype x_dtype, const void* x, const QuantizedRowShape& shape, std::byte* out) {
+  if (x_dtype == Dtype::kF32) {
+    quantize_row_of(static_cast<const float*>(x), shape, out);
+  } else {
+    quantize_row_of(static_cast<const Bf16*>(x), shape, out);
+  }
 }

@@ -79,9 +79,67 @@ inline F32x16 round_to_nearest(F32x16 v) {
   return {_mm256_round_ps(v.lo, kMode), _mm256_round_ps(v.hi, kMode)};
 }
 
-// Rows of x by panels of w: 4 × 1 keeps 8 accumulators, 2 weights and 1 broadcast in 16 registers.
-inline constexpr int kTileRows = 4;
-inline constexpr int kTilePanels = 1;
+inline F32x16 abs(F32x16 v) {
+  const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  return {_mm256_and_ps(v.lo, mask), _mm256_and_ps(v.hi, mask)};
+}
+inline float reduce_max(F32x16 v) {
+  const __m256 eight = _mm256_max_ps(v.lo, v.hi);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+inline void store_bf16(Bf16* p, F32x16 v) {
+  float lanes[kPanelWidth];
+  store(lanes, v);
+  for (int i = 0; i < kPanelWidth; ++i) p[i] = Bf16(lanes[i]);
+}
+
+struct I32x16 {
+  __m256i lo, hi;
+};
+inline I32x16 set1_i32(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline I32x16 add(I32x16 a, I32x16 b) {
+  return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+}
+inline int32_t reduce_add(I32x16 v) {
+  alignas(32) int32_t lanes[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), _mm256_add_epi32(v.lo, v.hi));
+  int32_t sum = 0;
+  for (const int32_t lane : lanes) sum += lane;
+  return sum;
+}
+inline I32x16 to_i32(F32x16 v) { return {_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi)}; }
+inline F32x16 to_f32(I32x16 v) { return {_mm256_cvtepi32_ps(v.lo), _mm256_cvtepi32_ps(v.hi)}; }
+inline void store_i8(int8_t* p, I32x16 v) {  // of values that fit
+  alignas(32) int32_t lanes[kPanelWidth];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), v.lo);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes + 8), v.hi);
+  for (int i = 0; i < kPanelWidth; ++i) p[i] = static_cast<int8_t>(lanes[i]);
+}
+
+// acc + x[0]·w[0] + … + x[3]·w[3] of eight columns. Bytes become 16-bit integers first: the
+// instruction that multiplies bytes saturates.
+inline __m256i multiply_four(__m256i x_even, __m256i x_odd, __m256i w, __m256i acc) {
+  const __m256i w_even = _mm256_and_si256(w, _mm256_set1_epi16(0x00ff));
+  const __m256i w_odd = _mm256_srli_epi16(w, 8);
+  acc = _mm256_add_epi32(acc, _mm256_madd_epi16(x_even, w_even));
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(x_odd, w_odd));
+}
+inline I32x16 multiply_four(const int8_t* x, const uint8_t* w, I32x16 acc) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof(four));
+  const __m256i bytes = _mm256_set1_epi32(four);
+  const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
+  const __m256i odd = _mm256_srai_epi16(bytes, 8);
+  const auto* at = reinterpret_cast<const __m256i*>(w);
+  return {multiply_four(even, odd, _mm256_loadu_si256(at), acc.lo),
+          multiply_four(even, odd, _mm256_loadu_si256(at + 1), acc.hi)};
+}
+
+// Rows of x by panels of w: 3 × 2 keeps 12 accumulators, 2 weights and 1 broadcast in 16 registers.
+inline constexpr int kTileRows = 3;
+inline constexpr int kTilePanels = 2;
 
 // acc + the pair x[0]·w[0] + x[1]·w[1] of each column, k ascending.
 inline F32x16 multiply_pair(const Bf16* x, const Bf16* w, F32x16 acc) {

@@ -41,6 +41,29 @@ inline F32x16 round_to_nearest(F32x16 v) {
 inline constexpr int kTileRows = 6;
 inline constexpr int kTilePanels = 4;
 
+inline F32x16 abs(F32x16 v) { return _mm512_abs_ps(v); }
+inline float reduce_max(F32x16 v) { return _mm512_reduce_max_ps(v); }
+inline void store_bf16(Bf16* p, F32x16 v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(v));
+}
+
+using I32x16 = __m512i;
+inline I32x16 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
+inline I32x16 add(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
+inline int32_t reduce_add(I32x16 v) { return _mm512_reduce_add_epi32(v); }
+inline I32x16 to_i32(F32x16 v) { return _mm512_cvtps_epi32(v); }  // to nearest even
+inline F32x16 to_f32(I32x16 v) { return _mm512_cvtepi32_ps(v); }
+inline void store_i8(int8_t* p, I32x16 v) {  // of values that fit
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
+}
+
+// acc + x[0]·w[0] + … + x[3]·w[3] of each column.
+inline I32x16 multiply_four(const int8_t* x, const uint8_t* w, I32x16 acc) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof(four));
+  return _mm512_dpbusd_epi32(acc, _mm512_loadu_si512(w), _mm512_set1_epi32(four));
+}
+
 // acc + the pair x[0]·w[0] + x[1]·w[1] of each column, in vdpbf16ps' own rounding.
 inline F32x16 multiply_pair(const Bf16* x, const Bf16* w, F32x16 acc) {
   int32_t pair;

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products of every weight format on every instruction set this processor can run, against "ref" on
+// random shapes, and row invariance bit by bit.
+#include "kernels/matmul.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include "base/aligned_bytes.h"
+#include "kernels/kernels.h"
+
+namespace wideep::kernels {
+namespace {
+
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8};
+
+std::vector<float> random_floats(size_t count, std::mt19937& rng) {
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(rng);
+  return values;
+}
+
+using Case = std::tuple<const Kernels*, WeightFormat>;
+class EveryFormat : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!kernels().supported()) GTEST_SKIP() << "this processor cannot run " << kernels().isa;
+  }
+  const Kernels& kernels() const { return *std::get<0>(GetParam()); }
+  static const Kernels& ref() { return *all_kernels().back(); }
+  WeightFormat format() const { return std::get<1>(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Matmul, EveryFormat,
+                         testing::Combine(testing::ValuesIn(all_kernels()),
+                                          testing::ValuesIn(kFormats)),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param)->isa) + "_" +
+                                  std::string(weight_format_name(std::get<1>(test.param)));
+                         });
+
+// Rows of x as the format's products take them.
+struct Operand {
+  base::AlignedBytes bytes;
+  size_t stride = 0;
+
+  Operand(const PackedShape& w, const std::vector<float>& x) {
+    const size_t k = static_cast<size_t>(w.k), rows = x.size() / k;
+    const QuantizedRowShape row{w.k, w.group};
+    const bool quantized = takes_quantized_rows(w.format);
+    stride = quantized ? row.bytes() : k * (w.format == WeightFormat::kF32 ? 4 : 2);
+    bytes = base::AlignedBytes(rows * stride);
+    for (size_t i = 0; i < rows; ++i) {
+      const float* source = x.data() + i * k;
+      std::byte* out = bytes.data() + i * stride;
+      if (quantized) {
+        all_kernels().back()->quantize_row(Dtype::kF32, source, row, out);
+      } else if (w.format == WeightFormat::kF32) {
+        std::copy_n(source, k, reinterpret_cast<float*>(out));
+      } else {
+        for (size_t j = 0; j < k; ++j) reinterpret_cast<Bf16*>(out)[j] = Bf16(source[j]);
+      }
+    }
+  }
+};
+
+struct Product {
+  PackedShape shape;
+  int m;
+  std::vector<float> x, w_values, up_values;
+  base::AlignedBytes w_bytes, up_bytes;
+  Operand operand;
+  PackedMatrix w, up;
+
+  Product(WeightFormat format, int rows, int n, int k, std::mt19937& rng)
+      : shape(packed_shape(format, n, k)),
+        m(rows),
+        x(random_floats(static_cast<size_t>(m) * k, rng)),
+        w_values(random_floats(static_cast<size_t>(n) * k, rng)),
+        up_values(random_floats(static_cast<size_t>(n) * k, rng)),
+        w_bytes(shape.bytes()),
+        up_bytes(shape.bytes()),
+        operand(shape, x),
+        w(pack_matrix(shape, w_values.data(), w_bytes.data())),
+        up(pack_matrix(shape, up_values.data(), up_bytes.data())) {
+    w.scale = 0.5f;
+  }
+  InputRows rows(int first = 0) const {
+    return {operand.bytes.data() + first * operand.stride, operand.stride, nullptr};
+  }
+  std::vector<float> run(const Kernels& kernels) const {
+    std::vector<float> y(static_cast<size_t>(m) * shape.n, NAN);
+    kernels.matmul({m, rows(), w, 0, shape.num_panels(), {y.data(), size_t(shape.n) * 4}});
+    return y;
+  }
+  std::vector<float> run_gated(const Kernels& kernels) const {
+    std::vector<float> h(static_cast<size_t>(m) * shape.n, NAN);
+    kernels.gated_matmul(
+        {m, rows(), w, up, 0, shape.num_panels(), {h.data(), size_t(shape.n) * 4}});
+    return h;
+  }
+  // A chain of k fused steps in another order differs by at most k ulps of the sum of magnitudes;
+  // vdpbf16ps flushes subnormals and rounds twice a pair, hence the 2.
+  double tolerance(int i, int j) const {
+    if (shape.format == WeightFormat::kF32 || takes_quantized_rows(shape.format)) return 0.0;
+    double magnitude = 0.0;
+    for (int k = 0; k < shape.k; ++k) {
+      magnitude += std::abs(double(x[i * shape.k + k]) * w_values[j * shape.k + k]);
+    }
+    return 2.0 * (shape.k + 1) * magnitude * 0x1p-24;
+  }
+};
+
+TEST_P(EveryFormat, MatmulAgreesWithRef) {
+  std::mt19937 rng(1);
+  for (int round = 0; round < 30; ++round) {
+    const Product product(format(), 1 + rng() % 20, 1 + rng() % 150, 1 + rng() % 600, rng);
+    const auto y = product.run(kernels()), expected = product.run(ref());
+    for (int i = 0; i < product.m; ++i) {
+      for (int j = 0; j < product.shape.n; ++j) {
+        const int at = i * product.shape.n + j;
+        ASSERT_NEAR(y[at], expected[at], product.tolerance(i, j))
+            << "m " << product.m << " n " << product.shape.n << " k " << product.shape.k << " at "
+            << i << "," << j;
+      }
+    }
+  }
+}
+
+// Of silu(a)·b: errors of a and b, and the exponential's few ulps.
+TEST_P(EveryFormat, GatedMatmulAgreesWithRef) {
+  std::mt19937 rng(2);
+  for (int round = 0; round < 10; ++round) {
+    const Product product(format(), 1 + rng() % 20, 1 + rng() % 150, 1 + rng() % 300, rng);
+    const auto h = product.run_gated(kernels()), expected = product.run_gated(ref());
+    for (size_t i = 0; i < h.size(); ++i) {
+      ASSERT_NEAR(h[i], expected[i], 1e-3 + 1e-4 * std::abs(expected[i])) << "element " << i;
+    }
+  }
+}
+
+TEST_P(EveryFormat, RowsDoNotDependOnTheirNeighbours) {
+  if (&kernels() == &ref()) return;  // one element at a time, by its definition
+  std::mt19937 rng(3);
+  for (const int m : {2, 5, 7, 23, 97}) {
+    const Product product(format(), m, 100, 275, rng);
+    const auto together = product.run(kernels());
+    const auto gated = product.run_gated(kernels());
+    std::vector<float> alone(together.size(), NAN), gated_alone(together.size(), NAN);
+    for (int row = 0; row < m; ++row) {
+      for (int panel = 0; panel < product.shape.num_panels(); ++panel) {
+        const auto at = static_cast<size_t>(row) * product.shape.n;
+        kernels().matmul(
+            {1, product.rows(row), product.w, panel, panel + 1, {alone.data() + at, 0}});
+        kernels().gated_matmul({1,
+                                product.rows(row),
+                                product.w,
+                                product.up,
+                                panel,
+                                panel + 1,
+                                {gated_alone.data() + at, 0}});
+      }
+    }
+    EXPECT_EQ(alone, together) << m << " rows";
+    EXPECT_EQ(gated_alone, gated) << m << " rows";
+  }
+}
+
+TEST_P(EveryFormat, RowsMayLieAnywhereAndLeaveAsBf16) {
+  std::mt19937 rng(4);
+  const Product product(format(), 9, 70, 130, rng);
+  const auto expected = product.run(kernels());
+  std::vector<const void*> in;
+  std::vector<std::vector<Bf16>> y(9, std::vector<Bf16>(70));
+  std::vector<void*> out;
+  for (int row = 0; row < 9; ++row) {
+    in.push_back(product.rows()[8 - row]);
+    out.push_back(y[static_cast<size_t>(row)].data());
+  }
+  kernels().matmul({9,
+                    {nullptr, 0, in.data()},
+                    product.w,
+                    0,
+                    product.shape.num_panels(),
+                    {nullptr, 0, Dtype::kBf16, out.data()}});
+  for (int row = 0; row < 9; ++row) {
+    for (int j = 0; j < 70; ++j) {
+      EXPECT_EQ(y[row][j].bits, Bf16(expected[(8 - row) * 70 + j]).bits) << row << "," << j;
+    }
+  }
+}
+
+TEST_P(EveryFormat, QuantizedRowsAreEqualBitForBitToRef) {
+  if (!takes_quantized_rows(format())) return;
+  std::mt19937 rng(5);
+  for (const int k : {1, 16, 31, 128, 300}) {
+    auto x = random_floats(static_cast<size_t>(k), rng);
+    if (k == 300) std::fill(x.begin(), x.begin() + 128, 0.0f);  // a group without any scale
+    const QuantizedRowShape shape{k, 128};
+    base::AlignedBytes out(shape.bytes()), expected(shape.bytes());
+    std::fill_n(out.data(), out.size(), std::byte{0});
+    kernels().quantize_row(Dtype::kF32, x.data(), shape, out.data());
+    ref().quantize_row(Dtype::kF32, x.data(), shape, expected.data());
+    EXPECT_TRUE(std::equal(out.data(), out.data() + out.size(), expected.data())) << "k " << k;
+  }
+}
+
+// What int8 costs in accuracy: rounding to 1/254 of each group's largest value, on both sides.
+TEST(Int8, ProductsAreCloseToTheFloatOnes) {
+  std::mt19937 rng(6);
+  const Product product(WeightFormat::kInt8, 4, 40, 1024, rng);
+  const auto y = product.run(*all_kernels().front());
+  for (int i = 0; i < product.m; ++i) {
+    for (int j = 0; j < product.shape.n; ++j) {
+      double exact = 0.0;
+      for (int k = 0; k < 1024; ++k)
+        exact += double(product.x[i * 1024 + k]) * product.w_values[j * 1024 + k];
+      EXPECT_NEAR(y[i * product.shape.n + j], 0.5 * exact, 0.5 * 5 * 0.02 * std::sqrt(1024.0));
+    }
+  }
+}
+
+TEST(MatmulChoice, OneTileReadsAllOfKAtOnce) {
+  const PackedShape w = packed_shape(WeightFormat::kBf16, 1024, 7168);
+  EXPECT_EQ(choose_matmul(1, w, 6, 4).block_k, 7168);
+  EXPECT_EQ(choose_matmul(7, w, 6, 4).block_k, 256);
+  EXPECT_EQ(choose_matmul(7, w, 6, 4).to_string(),
+            "tiles of 6 × 64 columns, 96 rows and 256 of k at a time");
+}
+
+}  // namespace
+}  // namespace wideep::kernels

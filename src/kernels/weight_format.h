@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the elements of a weight matrix are stored, and what its products read as their other
+// operand.
+//
+//   format   an element is                                     group  operand
+//   f32      a float32                                             –  float32 rows
+//   bf16     a bfloat16                                            –  bf16 rows
+//   fp8      e4m3 · float32 scale of a 128 × 128 block           128  bf16 rows   (DeepSeek-V3)
+//   mxfp4    e2m1 · 2^(e8m0 scale)                                32  bf16 rows   (GPT-OSS, OCP MX)
+//   nvfp4    e2m1 · e4m3 scale · one float32 for the matrix       16  bf16 rows   (ModelOpt)
+//   int8     (code − 128) · float32 scale                    32 … k  quantised rows
+//   (quantized_rows.h) int4     (code − 8) · float32 scale                      32 … k  quantised
+//   rows
+//
+// A group is a run of consecutive k of one output column that shares a scale.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/dtype.h"
+
+namespace wideep::kernels {
+
+enum class WeightFormat : uint8_t { kF32, kBf16, kFp8, kInt8, kInt4, kMxfp4, kNvfp4 };
+
+// "f32", "bf16", "fp8", "int8", "int4", "mxfp4", "nvfp4".
+std::string_view weight_format_name(WeightFormat format);
+std::optional<WeightFormat> weight_format_from_name(std::string_view name);
+
+// Do products with it read rows that are quantised to int8 group by group?
+constexpr bool takes_quantized_rows(WeightFormat format) {
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+}
+
+// In what activations travel, and results are cached, beside weights of this format.
+constexpr Dtype row_dtype(WeightFormat format) {
+  return format == WeightFormat::kF32 ? Dtype::kF32 : Dtype::kBf16;
+}
+
+}  // namespace wideep::kernels
