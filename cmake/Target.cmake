@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# wideep_folder(<name> [DEPS <folder or library>...])
+# wideep_folder(<name> [DEPS <folder or library>...] [WITHOUT <library>])
 #
 # One call per folder of src/. Makes, from the files beside it:
-#   wideep_<name>    library of *.cc (and of the sub-folders' *.cc)
+#   wideep_<name>    library of *.cc (and of the sub-folders' *.cc), but for those of WITHOUT
 #   <name>_test      GoogleTest program of *_test.cc, each test registered with ctest
 #   <name>_bench     Google Benchmark program of *_bench.cc
 #   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on; the ctest test
 #                    fuzz.<stem> runs it for WIDEEP_FUZZ_SECONDS from the seeds in tests/fuzz/<stem>
 function(wideep_folder name)
-  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "WITHOUT" "DEPS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   set(tests ${all})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
@@ -19,6 +19,11 @@ function(wideep_folder name)
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
   set(sources ${all})
   list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+
+  if(ARG_WITHOUT)
+    get_target_property(elsewhere ${ARG_WITHOUT} SOURCES)
+    list(REMOVE_ITEM sources ${elsewhere})
+  endif()
 
   if(NOT sources)
     return()  # a room without code yet

@@ -27,7 +27,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # gcc 12 warns of its own headers: intrinsics (GCC bug 105593), string concatenation (105651).
   add_compile_options(-Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict)
 endif()
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Werror
+if(WIDEEP_WERROR)
+  add_compile_options(-Werror)
+endif()
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow
                     $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
                     -Wno-missing-field-initializers  # designated initialisers name what differs
                     -ffp-contract=off -fno-math-errno -g1)

@@ -2,7 +2,7 @@
  *
  * Plans where the experts of one layer go, then follows a drift of the load with new shares alone.
  *
- *   cc examples/balancer.c -Iinclude -Lbuild/src -lwideep -o balancer
+ *   cc examples/balancer.c -Iinclude -Lbuild -lwideep -o balancer
  */
 #include <stdio.h>
 #include <wideep/c_api.h>
@@ -15,8 +15,9 @@ int main(void) {
   int32_t slot_to_expert[kSlots];
   for (int e = 0; e < kExperts; ++e) load[e] = 100.0 / (1 + e);
 
+  const wideep_planner_options options = {.split = WIDEEP_SPLIT_WEIGHTED};
   wideep_planner* planner;
-  if (wideep_planner_create("wideep", &shape, WIDEEP_SPLIT_WEIGHTED, &planner) != WIDEEP_OK) {
+  if (wideep_planner_create("wideep", &shape, &options, &planner) != WIDEEP_OK) {
     fprintf(stderr, "error: %s\n", wideep_last_error());
     return WIDEEP_INVALID_INPUT;
   }

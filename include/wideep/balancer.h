@@ -72,6 +72,11 @@ Status check_load(std::span<const double> load, int num_experts);
 // slots sum to 1. 0 for an unused slot.
 using Shares = std::vector<double>;
 
+// As many as slots, finite and ≥ 0, and those of an expert's slots sum to 1 (within 1e-6); any for
+// an unused slot.
+// Errors (invalid input) name the slot or the expert. REQUIRES: check_placement(placement).ok().
+Status check_shares(const Placement& placement, std::span<const double> shares);
+
 // 1 / r for a slot whose expert has r replicas.
 Shares equal_shares(const Placement& placement);
 
@@ -179,7 +184,7 @@ class LayerPlanner {
 // shares for their placement.
 const std::vector<std::string>& planner_names();
 
-// Errors (invalid input): an unknown name; a shape that the planner cannot serve.
+// Errors (invalid input): an unknown name; options below 0; a shape that the planner cannot serve.
 Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const PlanShape& shape,
                                                    const PlannerOptions& options);
 
@@ -196,10 +201,10 @@ struct RepairReport {
   double imbalance_before = 0.0;   // the old placement with its old shares, dead ranks included
   double imbalance_resplit = 0.0;  // what is left of it, after the forced moves, with the best
                                    // shares (equal split: equal ones)
-  double imbalance_after = 0.0;  // ≤ imbalance_resplit
-  int moves = 0;                 // all, ≤ max(max_moves, forced_moves)
-  int forced_moves = 0;          // of experts that lost their last usable slot
-  int64_t bytes = 0;             // moves · bytes_per_expert
+  double imbalance_after = 0.0;    // ≤ imbalance_resplit
+  int moves = 0;                   // all, ≤ max(max_moves, forced_moves)
+  int forced_moves = 0;            // of experts that lost their last usable slot
+  int64_t bytes = 0;               // moves · bytes_per_expert
 };
 
 class Repairer {
@@ -223,8 +228,8 @@ class Repairer {
 };
 
 // Errors (invalid input): as check_plan_shape, which says too when experts do not fit the usable
-// slots; a tolerance or max_moves below 0; groups kept on
-// nodes (num_nodes and num_groups both above 1), which repair would tear apart.
+// slots; a tolerance or max_moves below 0; groups kept on nodes (num_nodes and num_groups both
+// above 1), which repair would tear apart.
 Result<std::unique_ptr<Repairer>> make_repairer(const PlanShape& shape,
                                                 const RepairOptions& options);
 

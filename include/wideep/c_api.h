@@ -7,11 +7,17 @@
  * and outputs are untouched. Arrays are the caller's, dense and row-major; their shapes are in
  * brackets, with E = num_experts, R = ep_size, S = num_slots.
  *
- * Thread safety: a planner serves one thread at a time; everything else may be called from any.
+ * Structs: fill in what you need and zero the rest, as designated initializers do; 0 stands for the
+ * default. Members to come will take the place of `reserved`, so sizes stay. A library that is
+ * older than its header refuses what it does not know.
+ *
+ * Thread safety: one thread at a time per handle (planner, resplitter, repairer); everything else
+ * may be called from any. Handles keep their work space from call to call; wideep_resplitter_run
+ * never allocates.
  *
  *   wideep_plan_shape shape = {.num_experts = 256, .ep_size = 32, .num_slots = 288};
  *   wideep_planner* planner;
- *   if (wideep_planner_create("wideep", &shape, WIDEEP_SPLIT_EQUAL, &planner) != WIDEEP_OK)
+ *   if (wideep_planner_create("wideep", &shape, NULL, &planner) != WIDEEP_OK)
  *     puts(wideep_last_error());
  *   wideep_planner_plan(planner, 58, load, slot_to_expert, NULL);
  */
@@ -52,9 +58,40 @@ typedef struct wideep_plan_shape {
   int32_t num_slots;   /* S, a multiple of R, at least E */
   int32_t num_nodes;   /* N, divides R */
   int32_t num_groups;  /* G, divides E; with several nodes a multiple of N: groups stay on a node */
+  const int32_t* rank_slots; /* [R] usable slots of each rank: its first ones; 0 for a dead rank.
+                                NULL: all. Read when a handle is made, not kept */
+  int64_t reserved[4];
 } wideep_plan_shape;
 
+typedef struct wideep_planner_options {
+  int32_t split;      /* WIDEEP_SPLIT_* */
+  int32_t max_rounds; /* of swaps, per layer; 0: 100. Of planner wideep, as tolerance */
+  double tolerance;   /* the imbalance at which the search stops; 0: 0.001 */
+  int64_t reserved[6];
+} wideep_planner_options;
+
+typedef struct wideep_repair_options {
+  int32_t split;            /* WIDEEP_SPLIT_*: equal, if not set */
+  int32_t max_moves;        /* per layer; 0: no limit (wideep_resplit moves none) */
+  double tolerance;         /* the imbalance at which to stop; 0: 0.01 */
+  int64_t bytes_per_expert; /* weights of one expert of the layer, for the report */
+  int64_t reserved[5];
+} wideep_repair_options;
+
+/* Imbalance under the new load, and what the repair of one layer costs. */
+typedef struct wideep_repair_report {
+  double imbalance_before;  /* the old placement with its old shares */
+  double imbalance_resplit; /* ... with the best shares; equal split: as before */
+  double imbalance_after;   /* not above imbalance_resplit */
+  int64_t bytes;            /* moves * bytes_per_expert */
+  int32_t moves;            /* experts that a rank gets and did not hold */
+  int32_t forced_moves;     /* of experts that lost their last usable slot */
+  int32_t reserved[6];
+} wideep_repair_report;
+
 typedef struct wideep_planner wideep_planner;
+typedef struct wideep_resplitter wideep_resplitter;
+typedef struct wideep_repairer wideep_repairer;
 
 /* "0.1.0" */
 WIDEEP_EXPORT const char* wideep_version(void);
@@ -62,15 +99,16 @@ WIDEEP_EXPORT const char* wideep_version(void);
 /* Why the calling thread's last failing call failed; "" before the first. Valid until its next. */
 WIDEEP_EXPORT const char* wideep_last_error(void);
 
-/* name: "wideep", "trt" or "deepseek". */
-WIDEEP_EXPORT int wideep_planner_create(const char* name, const wideep_plan_shape* shape, int split,
+/* name: "wideep", "trt" or "deepseek". options: NULL for the defaults. */
+WIDEEP_EXPORT int wideep_planner_create(const char* name, const wideep_plan_shape* shape,
+                                        const wideep_planner_options* options,
                                         wideep_planner** planner);
 /* NULL is allowed. */
 WIDEEP_EXPORT void wideep_planner_destroy(wideep_planner* planner);
 
 /* load: [num_layers, E] tokens, finite and not negative.
- * slot_to_expert: [num_layers, S] out. shares: [num_layers, S] out, the part of its expert's tokens
- * that each slot receives; NULL when not wanted. */
+ * slot_to_expert: [num_layers, S] out, -1 for a slot that is not in use. shares: [num_layers, S]
+ * out, the part of its expert's tokens that each slot receives; NULL when not wanted. */
 WIDEEP_EXPORT int wideep_planner_plan(wideep_planner* planner, int32_t num_layers,
                                       const double* load, int32_t* slot_to_expert, double* shares);
 
@@ -79,7 +117,46 @@ WIDEEP_EXPORT int wideep_planner_plan(wideep_planner* planner, int32_t num_layer
 WIDEEP_EXPORT int wideep_resplit(const wideep_plan_shape* shape, const int32_t* slot_to_expert,
                                  const double* load, double* shares);
 
-/* max rank load / mean - 1 of slot_to_expert [S] with shares [S] (NULL: equal) under load [E]. */
+/* The same for every iteration: keeps the structure of one placement. slot_to_expert: [S]. */
+WIDEEP_EXPORT int wideep_resplitter_create(const wideep_plan_shape* shape,
+                                           const int32_t* slot_to_expert,
+                                           wideep_resplitter** resplitter);
+/* NULL is allowed. */
+WIDEEP_EXPORT void wideep_resplitter_destroy(wideep_resplitter* resplitter);
+/* From now on for another placement of the same shape. */
+WIDEEP_EXPORT int wideep_resplitter_reset(wideep_resplitter* resplitter,
+                                          const int32_t* slot_to_expert);
+/* load: [E]; shares: [S] out; max_load: out, the largest rank load under these shares, which is the
+ * least possible; NULL when not wanted. */
+WIDEEP_EXPORT int wideep_resplitter_run(wideep_resplitter* resplitter, const double* load,
+                                        double* shares, double* max_load);
+/* Of the last run: the ranks whose experts have no replica elsewhere and whose mean load is the
+ * maximum, ascending; [num_ranks], valid until the resplitter's next call. 0 ranks: the load is
+ * perfectly balanced. To get below max_load, an expert of these ranks has to move: see repair. */
+WIDEEP_EXPORT int wideep_resplitter_bottleneck(const wideep_resplitter* resplitter,
+                                               const int32_t** ranks, int32_t* num_ranks);
+
+/* Repair: as few moves of experts as bring the balance back after the load has changed. With a
+ * weighted split new shares come first. options: NULL for the defaults. */
+WIDEEP_EXPORT int wideep_repairer_create(const wideep_plan_shape* shape,
+                                         const wideep_repair_options* options,
+                                         wideep_repairer** repairer);
+/* NULL is allowed. */
+WIDEEP_EXPORT void wideep_repairer_destroy(wideep_repairer* repairer);
+
+/* load: [num_layers, E]. from: [num_layers, S], the placement now, by any planner; from_shares:
+ * [num_layers, S], NULL: equal. to, to_shares: [num_layers, S] out; may be the arrays of `from`;
+ * replicas that stay keep their slots. `from` may use slots that rank_slots does not allow: what
+ * was there is lost, and experts without another replica move first. to_shares and reports
+ * [num_layers] are NULL when not wanted.
+ */
+WIDEEP_EXPORT int wideep_repairer_repair(wideep_repairer* repairer, int32_t num_layers,
+                                         const double* load, const int32_t* from,
+                                         const double* from_shares, int32_t* to, double* to_shares,
+                                         wideep_repair_report* reports);
+
+/* max rank load / mean - 1, over the ranks in use, of slot_to_expert [S] with shares [S] (NULL:
+ * equal) under load [E]. */
 WIDEEP_EXPORT int wideep_imbalance(const wideep_plan_shape* shape, const int32_t* slot_to_expert,
                                    const double* shares, const double* load, double* imbalance);
 

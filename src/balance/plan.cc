@@ -97,6 +97,28 @@ Shares equal_shares(const Placement& placement) {
   return shares;
 }
 
+Status check_shares(const Placement& placement, std::span<const double> shares) {
+  const std::vector<int32_t>& experts = placement.slot_to_expert;
+  if (shares.size() != experts.size()) {
+    return invalid_input(fmt::format("shares: expected one for each of {} slots, found {}",
+                                     experts.size(), shares.size()));
+  }
+  std::vector<double> sum(static_cast<size_t>(placement.num_experts), 0.0);
+  for (size_t slot = 0; slot < shares.size(); ++slot) {
+    if (!(shares[slot] >= 0.0 && std::isfinite(shares[slot]))) {
+      return invalid_input(fmt::format("share of slot {}: expected a number from 0 to 1, found {}",
+                                       slot, shares[slot]));
+    }
+    if (experts[slot] != kUnusedSlot) sum[static_cast<size_t>(experts[slot])] += shares[slot];
+  }
+  for (size_t expert = 0; expert < sum.size(); ++expert) {
+    if (std::abs(sum[expert] - 1.0) <= 1e-6) continue;
+    return invalid_input(
+        fmt::format("shares of expert {}: expected a sum of 1, found {}", expert, sum[expert]));
+  }
+  return {};
+}
+
 std::vector<double> rank_loads(const Placement& placement, std::span<const double> expert_load,
                                std::span<const double> shares) {
   std::vector<double> loads(static_cast<size_t>(placement.ep_size), 0.0);

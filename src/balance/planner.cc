@@ -76,6 +76,17 @@ Result<std::unique_ptr<LayerPlanner>> make_full_planner(std::string_view name,
   return make_placement_planner(plan_layer_deepseek, shape, options);
 }
 
+Status check_options(const PlannerOptions& options) {
+  if (!(options.tolerance >= 0.0)) {
+    return invalid_input(fmt::format("tolerance: expected 0 or more, found {}", options.tolerance));
+  }
+  if (options.max_rounds < 0) {
+    return invalid_input(
+        fmt::format("max_rounds: expected 0 or more, found {}", options.max_rounds));
+  }
+  return {};
+}
+
 }  // namespace
 
 const std::vector<std::string>& planner_names() {
@@ -85,6 +96,7 @@ const std::vector<std::string>& planner_names() {
 
 Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const PlanShape& shape,
                                                    const PlannerOptions& options) {
+  WIDEEP_TRY(check_options(options));
   const auto& names = planner_names();
   if (std::find(names.begin(), names.end(), name) == names.end()) {
     return invalid_input(

@@ -4,23 +4,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr wideep_plan_shape kShape = {
-    .num_experts = 6, .ep_size = 3, .num_slots = 9, .num_nodes = 0, .num_groups = 0};
+constexpr wideep_plan_shape kShape = {.num_experts = 6, .ep_size = 3, .num_slots = 9};
 
 std::vector<double> some_load() { return {60, 1, 5, 9, 12, 3}; }
 
 struct Planner {
   explicit Planner(const char* name, int split = WIDEEP_SPLIT_EQUAL) {
-    EXPECT_EQ(wideep_planner_create(name, &kShape, split, &planner), WIDEEP_OK)
+    const wideep_planner_options options = {.split = split};
+    EXPECT_EQ(wideep_planner_create(name, &kShape, &options, &planner), WIDEEP_OK)
         << wideep_last_error();
   }
   ~Planner() { wideep_planner_destroy(planner); }
@@ -65,6 +68,152 @@ TEST(CApi, WeightedPlanIsPerfectAndResplitFollowsTheLoad) {
   EXPECT_LT(imbalance(placement, shares.data(), load), drifted);
 }
 
+TEST(CApi, ResplitterGivesWhatResplitGivesForEveryLoadAndPlacement) {
+  const Planner planner("wideep", WIDEEP_SPLIT_WEIGHTED);
+  wideep_resplitter* resplitter = nullptr;
+  std::vector<double> load = some_load(), shares(9), expected(9);
+  std::vector<int32_t> placement(9);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_EQ(wideep_planner_plan(planner.planner, 1, load.data(), placement.data(), nullptr),
+              WIDEEP_OK);
+    ASSERT_EQ(resplitter == nullptr
+                  ? wideep_resplitter_create(&kShape, placement.data(), &resplitter)
+                  : wideep_resplitter_reset(resplitter, placement.data()),
+              WIDEEP_OK);
+    std::rotate(load.begin(), load.begin() + 1, load.end());
+    double max_load = 0;
+    ASSERT_EQ(wideep_resplitter_run(resplitter, load.data(), shares.data(), &max_load), WIDEEP_OK);
+    ASSERT_EQ(wideep_resplit(&kShape, placement.data(), load.data(), expected.data()), WIDEEP_OK);
+    EXPECT_EQ(shares, expected);
+    const double mean = std::accumulate(load.begin(), load.end(), 0.0) / kShape.ep_size;
+    EXPECT_NEAR(max_load / mean - 1, imbalance(placement, shares.data(), load), 1e-9);
+    load[2] += 17;
+  }
+  wideep_resplitter_destroy(resplitter);
+}
+
+TEST(CApi, ResplitterNamesTheRanksThatCannotGiveLoadAway) {
+  const std::vector<int32_t> placement = {0, 1, 2, 3, 4, 2, 5, 5, 3};
+  const std::vector<double> load = {60, 1, 1, 1, 1, 1};
+  std::vector<double> shares(9);
+  wideep_resplitter* resplitter = nullptr;
+  ASSERT_EQ(wideep_resplitter_create(&kShape, placement.data(), &resplitter), WIDEEP_OK);
+  ASSERT_EQ(wideep_resplitter_run(resplitter, load.data(), shares.data(), nullptr), WIDEEP_OK);
+  const int32_t* ranks = nullptr;
+  int32_t num_ranks = -1;
+  ASSERT_EQ(wideep_resplitter_bottleneck(resplitter, &ranks, &num_ranks), WIDEEP_OK);
+  ASSERT_EQ(num_ranks, 1);
+  EXPECT_EQ(ranks[0], 0);
+  const std::vector<double> before = shares;
+  EXPECT_EQ(wideep_resplitter_run(resplitter, nullptr, shares.data(), nullptr),
+            WIDEEP_INVALID_INPUT);
+  EXPECT_EQ(shares, before);
+  wideep_resplitter_destroy(resplitter);
+}
+
+struct Repairer {
+  explicit Repairer(const wideep_repair_options& options) {
+    EXPECT_EQ(wideep_repairer_create(&kShape, &options, &repairer), WIDEEP_OK)
+        << wideep_last_error();
+  }
+  ~Repairer() { wideep_repairer_destroy(repairer); }
+  wideep_repairer* repairer = nullptr;
+};
+
+TEST(CApi, RepairMovesExpertsWhereSharesAreNotEnough) {
+  const std::vector<int32_t> one_layer = {0, 1, 2, 3, 4, 2, 5, 1, 3};
+  std::vector<int32_t> from = one_layer, to(18);
+  from.insert(from.end(), one_layer.begin(), one_layer.end());
+  const std::vector<double> load = {60, 1, 5, 9, 12, 3, 10, 10, 10, 10, 10, 14};
+  std::vector<double> shares(18);
+  std::vector<wideep_repair_report> reports(2);
+  const Repairer repairer({.split = WIDEEP_SPLIT_WEIGHTED, .bytes_per_expert = 100});
+  ASSERT_EQ(wideep_repairer_repair(repairer.repairer, 2, load.data(), from.data(), nullptr,
+                                   to.data(), shares.data(), reports.data()),
+            WIDEEP_OK)
+      << wideep_last_error();
+  EXPECT_GT(reports[0].moves, 0);
+  EXPECT_EQ(reports[0].bytes, 100 * reports[0].moves);
+  EXPECT_GT(reports[0].imbalance_resplit, reports[0].imbalance_after + 0.1);
+  EXPECT_EQ(reports[1].moves, 0);
+  EXPECT_GT(reports[1].imbalance_before, reports[1].imbalance_resplit);
+  const std::vector<int32_t> first(to.begin(), to.begin() + 9), second(to.begin() + 9, to.end());
+  EXPECT_EQ(second, one_layer);
+  EXPECT_NEAR(imbalance(first, shares.data(), {load.begin(), load.begin() + 6}),
+              reports[0].imbalance_after, 1e-9);
+
+  // In place, without what is not wanted.
+  ASSERT_EQ(wideep_repairer_repair(repairer.repairer, 2, load.data(), from.data(), nullptr,
+                                   from.data(), nullptr, nullptr),
+            WIDEEP_OK);
+  EXPECT_EQ(from, to);
+
+  const Repairer bounded({.split = WIDEEP_SPLIT_EQUAL, .max_moves = 1});
+  ASSERT_EQ(wideep_repairer_repair(bounded.repairer, 1, load.data(), one_layer.data(), nullptr,
+                                   to.data(), nullptr, reports.data()),
+            WIDEEP_OK);
+  EXPECT_EQ(reports[0].moves, 1);
+  EXPECT_EQ(reports[0].imbalance_resplit, reports[0].imbalance_before);
+}
+
+TEST(CApi, DeadRanksAreLeftOutAndRepairedAround) {
+  const std::vector<int32_t> usable = {3, 0, 3};
+  const wideep_plan_shape shape = {
+      .num_experts = 6, .ep_size = 3, .num_slots = 9, .rank_slots = usable.data()};
+  const std::vector<double> load = some_load();
+  wideep_planner* planner = nullptr;
+  ASSERT_EQ(wideep_planner_create("wideep", &shape, nullptr, &planner), WIDEEP_OK)
+      << wideep_last_error();
+  std::vector<int32_t> placement(9);
+  ASSERT_EQ(wideep_planner_plan(planner, 1, load.data(), placement.data(), nullptr), WIDEEP_OK);
+  wideep_planner_destroy(planner);
+  EXPECT_THAT(std::vector<int32_t>(placement.begin() + 3, placement.begin() + 6),
+              testing::Each(-1));
+  EXPECT_LT(imbalance(placement, nullptr, load), 1.0);
+
+  const std::vector<int32_t> from = {0, 1, 2, 3, 4, 2, 5, 1, 0};  // 3 and 4 live on rank 1 only
+  wideep_repairer* repairer = nullptr;
+  wideep_repair_report report;
+  ASSERT_EQ(wideep_repairer_create(&shape, nullptr, &repairer), WIDEEP_OK);
+  ASSERT_EQ(wideep_repairer_repair(repairer, 1, load.data(), from.data(), nullptr, placement.data(),
+                                   nullptr, &report),
+            WIDEEP_OK)
+      << wideep_last_error();
+  wideep_repairer_destroy(repairer);
+  EXPECT_EQ(report.forced_moves, 2);
+  EXPECT_THAT(placement, testing::IsSupersetOf({0, 1, 2, 3, 4, 5}));
+  EXPECT_THAT(std::vector<int32_t>(placement.begin() + 3, placement.begin() + 6),
+              testing::Each(-1));
+}
+
+TEST(CApi, RepairRefusesWhatIsNotAPlan) {
+  const std::vector<int32_t> good = {0, 1, 2, 3, 4, 2, 5, 1, 3};
+  std::vector<int32_t> from = good, to(18, -7);
+  from.insert(from.end(), {0, 1, 2, 3, 4, 2, 0, 1, 3});  // layer 1: no expert 5
+  const std::vector<double> load(12, 1.0);
+  const Repairer repairer({});
+  const auto repair = [&](int32_t layers, const double* shares) {
+    return wideep_repairer_repair(repairer.repairer, layers, load.data(), from.data(), shares,
+                                  to.data(), nullptr, nullptr);
+  };
+  EXPECT_EQ(repair(2, nullptr), WIDEEP_INVALID_INPUT);
+  EXPECT_THAT(wideep_last_error(), AllOf(HasSubstr("layer 1"), HasSubstr("expert 5")));
+  std::vector<double> shares = {1, 0.5, 0.5, 0.5, 1, 0.5, 1, 0.5, 0.25};
+  EXPECT_EQ(repair(1, shares.data()), WIDEEP_INVALID_INPUT);
+  EXPECT_THAT(wideep_last_error(), AllOf(HasSubstr("layer 0"), HasSubstr("shares of expert 3")));
+  shares[8] = std::nan("");
+  EXPECT_EQ(repair(1, shares.data()), WIDEEP_INVALID_INPUT);
+  EXPECT_THAT(wideep_last_error(), HasSubstr("share of slot 8"));
+  EXPECT_EQ(repair(-1, nullptr), WIDEEP_INVALID_INPUT);
+  EXPECT_THAT(to, testing::Each(-7));
+
+  wideep_repairer* refused = nullptr;
+  const wideep_repair_options options = {.max_moves = -1};
+  EXPECT_EQ(wideep_repairer_create(&kShape, &options, &refused), WIDEEP_INVALID_INPUT);
+  EXPECT_THAT(wideep_last_error(), HasSubstr("max_moves"));
+  EXPECT_EQ(refused, nullptr);
+}
+
 TEST(CApi, LowerBoundIsBelowThePlan) {
   const std::vector<double> load = some_load();
   const Planner planner("wideep");
@@ -79,15 +228,21 @@ TEST(CApi, LowerBoundIsBelowThePlan) {
 
 TEST(CApi, BadInputIsExplainedAndLeavesOutputsAlone) {
   wideep_planner* planner = nullptr;
-  wideep_plan_shape shape = kShape;
-  shape.num_slots = 10;
-  EXPECT_EQ(wideep_planner_create("wideep", &shape, 0, &planner), WIDEEP_INVALID_INPUT);
-  EXPECT_THAT(wideep_last_error(), HasSubstr("10"));
-  EXPECT_EQ(wideep_planner_create("best", &kShape, 0, &planner), WIDEEP_INVALID_INPUT);
-  EXPECT_THAT(wideep_last_error(), HasSubstr("wideep, trt, deepseek"));
-  EXPECT_EQ(wideep_planner_create("wideep", &kShape, 2, &planner), WIDEEP_INVALID_INPUT);
-  EXPECT_THAT(wideep_last_error(), HasSubstr("found 2"));
-  EXPECT_EQ(wideep_planner_create(nullptr, &kShape, 0, &planner), WIDEEP_INVALID_INPUT);
+  const auto create = [&](const char* name, const wideep_plan_shape& shape,
+                          const wideep_planner_options& options) {
+    EXPECT_EQ(wideep_planner_create(name, &shape, &options, &planner), WIDEEP_INVALID_INPUT);
+    return std::string(wideep_last_error());
+  };
+  wideep_plan_shape uneven = kShape, newer = kShape;
+  uneven.num_slots = 10;
+  newer.reserved[3] = 1;
+  EXPECT_THAT(create("wideep", uneven, {}), HasSubstr("10"));
+  EXPECT_THAT(create("wideep", newer, {}), HasSubstr("shape: expected zeros"));
+  EXPECT_THAT(create("best", kShape, {}), HasSubstr("wideep, trt, deepseek"));
+  EXPECT_THAT(create("wideep", kShape, {.split = 2}), HasSubstr("found 2"));
+  EXPECT_THAT(create("wideep", kShape, {.tolerance = -1}), HasSubstr("tolerance"));
+  EXPECT_THAT(create("wideep", kShape, {.max_rounds = -1}), HasSubstr("max_rounds"));
+  EXPECT_THAT(create(nullptr, kShape, {}), HasSubstr("name"));
   EXPECT_EQ(planner, nullptr);
 
   const std::vector<int32_t> no_expert_5 = {0, 1, 2, 3, 4, 0, 0, 1, 2};

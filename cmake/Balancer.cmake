@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# The balancer as other programs embed it, and its installation:
+#   wideep::balancer  static library for C++: wideep/balancer.h
+#   wideep::c_api     libwideep.so for C and every language that can call C: wideep/c_api.h
+# Neither needs anything but fmt. `cmake --install` also writes the package that
+# find_package(wideep) finds.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# The files of src/balance that read, write or judge recordings belong to the command.
+set(recordings assessment balancer_yaml csv_line logical_count pair_counts plan_model report routing
+               shares_file statistics token_trace windows)
+list(JOIN recordings "|" recordings)
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/balance/*.cc)
+list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+list(FILTER sources EXCLUDE REGEX "/(${recordings})[a-z_]*\\.cc$")
+
+add_library(wideep_balancer STATIC ${sources} ${PROJECT_SOURCE_DIR}/src/base/check.cc)
+target_include_directories(wideep_balancer
+  PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+  PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_compile_features(wideep_balancer PUBLIC cxx_std_20)
+target_link_libraries(wideep_balancer PRIVATE fmt::fmt)
+set_target_properties(wideep_balancer PROPERTIES EXPORT_NAME balancer)
+add_library(wideep::balancer ALIAS wideep_balancer)
+
+# It exports the functions of wideep/c_api.h only.
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/c_api/*.cc)
+list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+set(exports ${PROJECT_SOURCE_DIR}/src/c_api/exports.map)
+add_library(wideep_shared SHARED ${sources})
+target_compile_definitions(wideep_shared PRIVATE WIDEEP_VERSION="${PROJECT_VERSION}")
+target_include_directories(wideep_shared
+  PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+  PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(wideep_shared PRIVATE wideep_balancer fmt::fmt)
+target_link_options(wideep_shared PRIVATE -Wl,--version-script=${exports})
+set_target_properties(wideep_shared PROPERTIES
+  OUTPUT_NAME wideep VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+  LINK_DEPENDS ${exports} EXPORT_NAME c_api)
+add_library(wideep::c_api ALIAS wideep_shared)
+
+set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/wideep)
+install(TARGETS wideep_balancer wideep_shared EXPORT wideep)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/wideep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT wideep NAMESPACE wideep:: FILE wideep-targets.cmake DESTINATION ${package_directory})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/wideep-config-version.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_SOURCE_DIR}/cmake/wideep-config.cmake
+              ${PROJECT_BINARY_DIR}/wideep-config-version.cmake
+        DESTINATION ${package_directory})
