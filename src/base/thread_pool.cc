@@ -1,80 +1,117 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread_pool.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/cpu_time.h"
 
 namespace wideep::base {
+namespace {
 
-ThreadPool::ThreadPool(int num_threads) {
-  WIDEEP_CHECK_GE(num_threads, 1);
-  for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this] { worker_loop(); });
+// Longer than the serial steps of a forward pass, shorter than anyone would notice.
+constexpr int64_t kSpinNs = 100'000;
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+// Best effort: a processor that may not be used is no reason to fail.
+void bind_to(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(processor), &set);
+  ::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(ThreadPoolOptions options) : options_(std::move(options)) {
+  WIDEEP_CHECK_GE(options_.num_threads, 1);
+  WIDEEP_CHECK(options_.processors.empty() ||
+               options_.processors.size() == static_cast<size_t>(options_.num_threads));
+  for (int i = 1; i < options_.num_threads; ++i) {
+    workers_.emplace_back([this, i] { worker_loop(i); });
+  }
+  if (!options_.processors.empty()) bind_to(options_.processors[0]);
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  start_.notify_all();
+  stop_ = true;
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::parallel_for(int64_t count, int64_t grain, const Body& body) {
+void ThreadPool::run(int64_t count, int64_t grain, void* body, Call call) {
   if (count <= 0) return;
-  body_ = &body;
+  body_ = body;
+  call_ = call;
   count_ = count;
   grain_ = std::max<int64_t>(grain, 1);
   next_.store(0, std::memory_order_relaxed);
   longest_ns_.store(0, std::memory_order_relaxed);
   const bool alone = workers_.empty() || count <= grain_;
   if (!alone) {
-    {
-      std::lock_guard lock(mutex_);
-      ++generation_;
-      active_ = static_cast<int>(workers_.size());
-    }
-    start_.notify_all();
+    active_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_release);
+    generation_.notify_all();
   }
   const int64_t own_ns = run_chunks();
   if (!alone) {
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return active_ == 0; });
+    const int64_t waits_from = options_.spin ? wall_ns() : 0;
+    for (uint32_t left; (left = active_.load(std::memory_order_acquire)) != 0;) {
+      wait_while_equal(active_, left);
+    }
+    if (options_.spin) lag_cpu_ns_ -= std::min(wall_ns() - waits_from, kSpinNs);
   }
   lag_cpu_ns_ += longest_ns_.load(std::memory_order_relaxed) - own_ns;
 }
 
+// With a core to itself a thread's processor time is the time that passes, which is cheaper to ask.
+int64_t ThreadPool::work_clock_ns() const { return options_.spin ? wall_ns() : thread_cpu_ns(); }
+
 int64_t ThreadPool::run_chunks() {
-  const int64_t start_ns = thread_cpu_ns();
+  const int64_t start_ns = work_clock_ns();
   for (;;) {
     const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
     if (begin >= count_) break;
-    (*body_)(begin, std::min(begin + grain_, count_));
+    call_(body_, begin, std::min(begin + grain_, count_));
   }
-  const int64_t used_ns = thread_cpu_ns() - start_ns;
+  const int64_t used_ns = work_clock_ns() - start_ns;
   int64_t longest = longest_ns_.load(std::memory_order_relaxed);
   while (used_ns > longest && !longest_ns_.compare_exchange_weak(longest, used_ns)) {
   }
   return used_ns;
 }
 
-void ThreadPool::worker_loop() {
-  uint64_t seen = 0;
-  for (;;) {
-    {
-      std::unique_lock lock(mutex_);
-      start_.wait(lock, [&] { return stop_ || generation_ != seen; });
-      if (stop_) return;
-      seen = generation_;
-    }
+void ThreadPool::wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) const {
+  if (options_.spin) {
+    const int64_t until = wall_ns() + kSpinNs;
+    do {
+      for (int i = 0; i < 64; ++i) {
+        if (value.load(std::memory_order_acquire) != old) return;
+        pause_briefly();
+      }
+    } while (wall_ns() < until);
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+void ThreadPool::worker_loop(int index) {
+  if (!options_.processors.empty()) bind_to(options_.processors[static_cast<size_t>(index)]);
+  for (uint32_t seen = 0;; ++seen) {
+    wait_while_equal(generation_, seen);
+    if (stop_) return;
     run_chunks();
-    {
-      std::lock_guard lock(mutex_);
-      --active_;
-    }
-    done_.notify_one();
+    if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) active_.notify_one();
   }
 }
 

@@ -3,26 +3,39 @@
 // The threads of one rank. The caller works too: a pool of one thread starts no other and runs
 // everything inline.
 //
+// Between two parallel_for calls of a forward pass lie microseconds, less than it takes to wake a
+// sleeping thread (20 to 40 µs). Where every thread of the machine's ranks has a core to itself,
+// threads therefore spin for a while before they sleep; where it has not, spinning would take the
+// core from the thread that is waited for.
+//
 // Thread safety: one thread owns a pool and calls parallel_for; the body runs on all of them.
 //
-//   ThreadPool pool(2);
+//   ThreadPool pool({.num_threads = 2});
 //   pool.parallel_for(num_rows, 16, [&](int64_t begin, int64_t end) { ... rows [begin, end) ... });
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <functional>
-#include <mutex>
+#include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace wideep::base {
 
+struct ThreadPoolOptions {
+  int num_threads = 1;
+  bool spin = false;
+  // Processor of each thread, the owner's first; empty: the operating system chooses. Binds the
+  // thread that makes the pool for good.
+  std::vector<int> processors;
+};
+
 class ThreadPool {
  public:
-  // REQUIRES: num_threads >= 1.
-  explicit ThreadPool(int num_threads);
+  // REQUIRES: num_threads >= 1; processors are empty or as many.
+  explicit ThreadPool(ThreadPoolOptions options);
+  explicit ThreadPool(int num_threads) : ThreadPool(ThreadPoolOptions{num_threads, false, {}}) {}
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -32,33 +45,46 @@ class ThreadPool {
   // Calls body(begin, end) for chunks of at most `grain` that together cover [0, count), in any
   // order and on any thread, and returns when all are done. Chunks are handed out one by one, so
   // that unequal ones even out. The body must not throw.
-  using Body = std::function<void(int64_t begin, int64_t end)>;
-  void parallel_for(int64_t count, int64_t grain, const Body& body);
+  template <typename Body>
+  void parallel_for(int64_t count, int64_t grain, Body&& body) {
+    using Function = std::remove_reference_t<Body>;
+    run(count, grain, const_cast<void*>(static_cast<const void*>(std::addressof(body))),
+        [](void* function, int64_t begin, int64_t end) {
+          (*static_cast<Function*>(function))(begin, end);
+        });
+  }
 
-  // By how much the busiest thread of each parallel_for exceeded the owner, in nanoseconds of
-  // processor time, summed over all so far: the owner's own time plus this is the rank's critical
-  // path.
+  // By how much the busiest thread of each parallel_for exceeded what the owner worked, less what
+  // the owner's spinning took, in nanoseconds of processor time, summed over all so far: the
+  // owner's own processor time plus this is the rank's critical path.
   int64_t lag_cpu_ns() const { return lag_cpu_ns_; }
 
  private:
-  void worker_loop();
+  using Call = void (*)(void* body, int64_t begin, int64_t end);
+
+  void run(int64_t count, int64_t grain, void* body, Call call);
+  void worker_loop(int index);
   int64_t run_chunks();  // returns the processor time it took
+  int64_t work_clock_ns() const;
+  void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) const;
+
+  ThreadPoolOptions options_;
 
   // Set by the owner while all workers rest; read by the workers after they saw generation_ change.
-  const Body* body_ = nullptr;
+  void* body_ = nullptr;
+  Call call_ = nullptr;
   int64_t count_ = 0;
   int64_t grain_ = 1;
+  bool stop_ = false;
 
-  std::atomic<int64_t> next_{0};        // first row nobody has taken
-  std::atomic<int64_t> longest_ns_{0};  // of this parallel_for
-  int64_t lag_cpu_ns_ = 0;              // owner only
+  int64_t lag_cpu_ns_ = 0;  // owner only
 
-  std::mutex mutex_;
-  std::condition_variable start_;
-  std::condition_variable done_;
-  uint64_t generation_ = 0;           // guarded by mutex_
-  int active_ = 0;                    // guarded by mutex_
-  bool stop_ = false;                 // guarded by mutex_
+  // Each on a cache line of its own: different threads write them.
+  alignas(64) std::atomic<int64_t> next_{0};        // first row nobody has taken
+  alignas(64) std::atomic<int64_t> longest_ns_{0};  // of this parallel_for
+  alignas(64) std::atomic<uint32_t> generation_{0};
+  alignas(64) std::atomic<uint32_t> active_{0};  // workers that are not done with it
+
   std::vector<std::thread> workers_;  // last: they use everything above
 };
 

@@ -100,11 +100,6 @@ SchedulerLimits scheduler_limits(const GenerateOptions& options,
   return limits;
 }
 
-int threads_per_rank(const GenerateOptions& options, int ranks) {
-  if (options.threads_per_rank > 0) return options.threads_per_rank;
-  return std::max(1, base::read_machine().usable_cores() / ranks);
-}
-
 // The first `count` characters, none of them cut.
 std::string first_characters(std::string_view text, int count) {
   size_t bytes = 0;
@@ -128,9 +123,10 @@ std::string plan_text(const RunSetup& setup) {
       std::filesystem::path(setup.options.model_dir).lexically_normal().string(), config.num_layers,
       config.num_moe_layers(), config.routing.num_experts, config.routing.top_k,
       kernels::weight_format_name(setup.options.format), setup.kernels.isa, ranks,
-      setup.threads_per_rank, setup.threads_per_rank == 1 ? "" : "s", setup.dispatch.slots_per_rank,
-      setup.placement.num_slots, setup.placement.num_slots - config.routing.num_experts,
-      mebibytes(plan.slots_per_rank), mebibytes(plan.symmetric_memory_per_rank),
+      setup.threads.threads_per_rank, setup.threads.threads_per_rank == 1 ? "" : "s",
+      setup.dispatch.slots_per_rank, setup.placement.num_slots,
+      setup.placement.num_slots - config.routing.num_experts, mebibytes(plan.slots_per_rank),
+      mebibytes(plan.symmetric_memory_per_rank),
       mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages)));
 }
 
@@ -317,7 +313,8 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
       .dispatch = dispatch_shape(config, options.parallel.sizes.moe_ep, placement.num_slots,
                                  limits.max_num_tokens, options.format),
       .limits = limits,
-      .threads_per_rank = threads_per_rank(options, options.parallel.sizes.moe_ep)};
+      .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
+                              options.threads_per_rank)};
   return run(setup, &weights, tokenizer, observer);
 }
 

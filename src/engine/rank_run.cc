@@ -133,7 +133,7 @@ Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
   WIDEEP_TRY_ASSIGN(const model::ExpertSlots slots, load_slots(setup, rank, pipe));
   WIDEEP_TRY(wait_for_weights(endpoint));
 
-  base::ThreadPool pool(setup.threads_per_rank);
+  base::ThreadPool pool(setup.threads.of_rank(rank));
   const model::Compute compute(setup.kernels, pool);
   model::MoeRunner moe(setup.config, setup.placement, slots, endpoint,
                        ep::BufferLayout(setup.dispatch));

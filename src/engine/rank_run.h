@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/generate.h"
+#include "engine/thread_plan.h"
 #include "transport/rank_processes.h"
 
 namespace wideep::engine {
@@ -22,7 +23,7 @@ struct RunSetup {
   std::vector<Request> requests;
   ep::DispatchShape dispatch;
   SchedulerLimits limits;
-  int threads_per_rank = 1;
+  ThreadPlan threads;
 };
 
 Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
