@@ -141,7 +141,9 @@ Status run(const CompareOptions& options) {
   Comparison comparison;
   comparison.file = options.planning.statistics.path;
   WIDEEP_TRY_ASSIGN(comparison.input, read_planning_input(options.planning));
-  WIDEEP_TRY(balance::check_plan_shape(comparison.input.shape));
+  balance::PlanShape& shape = comparison.input.shape;
+  WIDEEP_TRY_ASSIGN(shape.rank_slots, choose_rank_slots(options.planning.ranks, shape));
+  WIDEEP_TRY(balance::check_plan_shape(shape));
   WIDEEP_TRY_ASSIGN(comparison.bytes_per_expert, choose_bytes(options, comparison.input.load));
   comparison.before =
       balance::default_model_placement(comparison.input.load, comparison.input.shape.ep_size);

@@ -69,7 +69,8 @@ Result<ModelPlacement> read_before(const PlanOptions& options, PlanningInput* in
   WIDEEP_TRY_ASSIGN(ModelPlacement from, balance::read_balancer_yaml(
                                              options.from, {.moe_layers = input->load.layers,
                                                             .num_experts = input->load.num_experts,
-                                                            .ep_size = input->shape.ep_size}));
+                                                            .ep_size = input->shape.ep_size,
+                                                            .unused_slots = true}));
   if (const auto slots = options.planning.num_slots; slots && *slots != from.num_slots) {
     return invalid_input(fmt::format("--num-slots: expected the {} slots of --from {}, found {}",
                                      from.num_slots, options.from, *slots));
@@ -134,6 +135,7 @@ Status run(const PlanOptions& options) {
   WIDEEP_TRY(check_files(options));
   WIDEEP_TRY_ASSIGN(PlanningInput input, read_planning_input(options.planning));
   WIDEEP_TRY_ASSIGN(const ModelPlacement before, read_before(options, &input));
+  WIDEEP_TRY_ASSIGN(input.shape.rank_slots, choose_rank_slots(options.planning.ranks, input.shape));
   WIDEEP_TRY_ASSIGN(TimedPlan plan, plan_or_repair(options, input, before));
   const balance::Assessment assessment = judge(input, options, before, plan);
   WIDEEP_TRY(write_files(options, plan));

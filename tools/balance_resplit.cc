@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "output_file.h"
 #include "plan_output.h"
+#include "rank_options.h"
 #include "statistics_options.h"
 #include "wideep/balancer.h"
 
@@ -26,6 +27,7 @@ using nlohmann::ordered_json;
 
 struct ResplitOptions {
   StatisticsOptions statistics;
+  RankOptions ranks;
   std::string placement;
   std::string shares;
   bool json = false;
@@ -44,7 +46,7 @@ struct ResplitResult {
 
 double imbalance(const Placement& placement, const std::vector<double>& load,
                  const balance::Shares& shares) {
-  return balance::imbalance_ratio(balance::rank_loads(placement, load, shares));
+  return balance::imbalance_ratio(placement, load, shares);
 }
 
 ResplitResult resplit_model(const ModelLoad& load, const balance::ModelPlacement& model) {
@@ -71,6 +73,7 @@ std::string resplit_json(const ResplitOptions& options, const ModelLoad& load,
                          const balance::ModelPlacement& placement, const ResplitResult& result) {
   ordered_json root = {{"placement", options.placement},
                        {"ep_size", placement.layers.begin()->second.ep_size},
+                       {"num_ranks_in_use", placement.layers.begin()->second.num_ranks_in_use()},
                        {"num_slots", placement.num_slots},
                        {"shares", options.shares},
                        {"layers", ordered_json::array()}};
@@ -88,13 +91,26 @@ std::string resplit_table(const ResplitOptions& options, const ModelLoad& load,
   std::string text = fmt::format(
       "Imbalance ratio of {} ranks (max / mean - 1) with equal and with the best shares, no expert "
       "moved:\n{:<8}{:>12}{:>12}\n",
-      placement.layers.begin()->second.ep_size, "layer", "equal", "weighted");
+      placement.layers.begin()->second.num_ranks_in_use(), "layer", "equal", "weighted");
   for (size_t i = 0; i < load.layers.size(); ++i) {
     text += fmt::format("{:<8}{:>12.6f}{:>12.6f}\n", load.layers[i], result.layers[i].equal,
                         result.layers[i].weighted);
   }
   return text + fmt::format("{:<8}{:>12.6f}{:>12.6f}\nwrote {}\n", "mean", result.mean.equal,
                             result.mean.weighted, options.shares);
+}
+
+// What the dead ranks held is done without.
+Status mask_dead_ranks(const std::vector<int>& dead_ranks, balance::ModelPlacement* model) {
+  for (auto& [layer, placement] : model->layers) {
+    Result<Placement> masked = balance::mask_ranks(placement, dead_ranks);
+    if (!masked.ok()) {
+      return masked.status().at(
+          fmt::format("--dead-ranks: layer {} (plan --from gives lost experts new slots)", layer));
+    }
+    placement = std::move(masked).value();
+  }
+  return {};
 }
 
 Status run(const ResplitOptions& options) {
@@ -104,10 +120,13 @@ Status run(const ResplitOptions& options) {
                     read_statistics(options.statistics));
   WIDEEP_TRY_ASSIGN(const int ep_size, choose_ep_size(options.statistics, statistics));
   WIDEEP_TRY_ASSIGN(
-      const balance::ModelPlacement placement,
+      balance::ModelPlacement placement,
       balance::read_balancer_yaml(options.placement, {.moe_layers = statistics.layers,
                                                       .num_experts = statistics.num_experts,
-                                                      .ep_size = ep_size}));
+                                                      .ep_size = ep_size,
+                                                      .unused_slots = true}));
+  WIDEEP_TRY_ASSIGN(const std::vector<int> dead_ranks, choose_dead_ranks(options.ranks, ep_size));
+  WIDEEP_TRY(mask_dead_ranks(dead_ranks, &placement));
   const ModelLoad load = balance::model_load(statistics);
   const ResplitResult result = resplit_model(load, placement);
   WIDEEP_TRY(balance::write_shares(options.shares, result.shares));
@@ -125,6 +144,7 @@ void add_balance_resplit_command(CLI::App& balance, Status* status) {
   CLI::App* command = balance.add_subcommand(
       "resplit", "The shares that balance a placement best for new load; no weights move");
   add_statistics_options(*command, &options->statistics);
+  add_dead_ranks_option(*command, &options->ranks);
   command->add_option("--placement", options->placement, "The moe_load_balancer.yaml that stays")
       ->required();
   command

@@ -20,10 +20,11 @@ using nlohmann::ordered_json;
 
 std::string facts_line(const Comparison& comparison) {
   const PlanningInput& input = comparison.input;
-  std::string text = fmt::format("{}, {} experts: {} slots on {} ranks; load of {}",
-                                 count_of(static_cast<int>(input.load.layers.size()), "layer"),
-                                 input.load.num_experts, input.shape.num_slots, input.shape.ep_size,
-                                 count_of(input.num_iterations, "iteration"));
+  std::string text =
+      fmt::format("{}, {} experts: {} on {}; load of {}",
+                  count_of(static_cast<int>(input.load.layers.size()), "layer"),
+                  input.load.num_experts, slots_text(input.shape), ranks_text(input.shape),
+                  count_of(input.num_iterations, "iteration"));
   if (input.held_out) {
     text += fmt::format(", {} held out", count_of(input.num_held_out_iterations, "iteration"));
   }
@@ -79,6 +80,7 @@ ordered_json comparison_json(const Comparison& comparison) {
                        {"num_slots_now", comparison.before.num_slots},
                        {"num_slots", input.shape.num_slots},
                        {"num_iterations", input.num_iterations}};
+  if (!input.shape.rank_slots.empty()) root["rank_slots"] = input.shape.rank_slots;
   if (input.held_out) root["num_held_out_iterations"] = input.num_held_out_iterations;
   if (comparison.bytes_per_expert) root["bytes_per_expert"] = *comparison.bytes_per_expert;
   root["plans"] = ordered_json::array();
@@ -93,7 +95,7 @@ std::vector<int64_t> permille(const balance::Placement& placement, const std::ve
                               const balance::Shares& shares) {
   const std::vector<double> ranks = balance::rank_loads(placement, load, shares);
   const double total = std::accumulate(ranks.begin(), ranks.end(), 0.0);
-  const double scale = total > 0.0 ? 1000.0 * static_cast<double>(ranks.size()) / total : 0.0;
+  const double scale = total > 0.0 ? 1000.0 * placement.num_ranks_in_use() / total : 0.0;
   std::vector<int64_t> result;
   for (const double tokens : ranks) result.push_back(std::llround(tokens * scale));
   return result;

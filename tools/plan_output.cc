@@ -26,11 +26,11 @@ std::string line_of(const std::string& label, const Figures& figures, balance::S
 
 std::string what_is_shown(const PlanningInput& input, const PlanResult& result) {
   std::string text = fmt::format(
-      "Imbalance ratio (max / mean - 1) of {} ranks over the load of {}\n"
+      "Imbalance ratio (max / mean - 1) of {} over the load of {}\n"
       "now:      {} slots, {}\n"
-      "planned:  {} slots, {} split\n",
-      input.shape.ep_size, count_of(input.num_iterations, "iteration"), result.num_slots_before,
-      result.from.empty() ? "experts in order" : result.from, input.shape.num_slots,
+      "planned:  {}, {} split\n",
+      ranks_text(input.shape), count_of(input.num_iterations, "iteration"), result.num_slots_before,
+      result.from.empty() ? "experts in order" : result.from, slots_text(input.shape),
       split_name(result.split));
   if (!input.held_out) return text;
   return text + fmt::format(
@@ -43,11 +43,15 @@ std::string summary_line(const PlanResult& result) {
   const Figures& mean = result.assessment.mean;
   const double imbalance = mean.imbalance(result.split);
   const auto layers = static_cast<double>(result.assessment.layers.size());
+  const int lost = result.plan.forced_moves;
+  const std::string forced =
+      lost == 0 ? "" : fmt::format(", {} of experts that lost their last replica", lost);
   return fmt::format(
-      "planner {}: mean imbalance {:.6f}, lower bound {:.6f}, gap {:.6f}; {:.0f} moves; planned in "
+      "planner {}: mean imbalance {:.6f}, lower bound {:.6f}, gap {:.6f}; {:.0f} moves{}; planned "
+      "in "
       "{}\n",
       result.planner, imbalance, mean.lower_bound, imbalance - mean.lower_bound,
-      mean.moves * layers, duration_text(result.plan.seconds));
+      mean.moves * layers, forced, duration_text(result.plan.seconds));
 }
 
 }  // namespace
@@ -60,7 +64,10 @@ std::string plan_table(const PlanningInput& input, const PlanResult& result) {
         line_of(fmt::format("{}", input.load.layers[i]), result.assessment.layers[i], result.split);
   }
   text += line_of("mean", result.assessment.mean, result.split) + summary_line(result);
-  text += fmt::format("wrote {}\n", result.output);
+  text += fmt::format("wrote {}{}\n", result.output,
+                      input.shape.all_slots_usable()
+                          ? ""
+                          : "; unused slots are -1, which TensorRT-LLM and wideep generate refuse");
   return result.shares.empty() ? text : text + fmt::format("wrote {}\n", result.shares);
 }
 
@@ -91,7 +98,11 @@ std::string plan_json(const PlanningInput& input, const PlanResult& result) {
       {"layer_updates_per_iter", result.plan.model.placement.layer_updates_per_iter},
       {"plan_seconds", result.plan.seconds},
       {"output", result.output}};
-  if (!result.from.empty()) root["from"] = result.from;
+  if (!input.shape.rank_slots.empty()) root["rank_slots"] = input.shape.rank_slots;
+  if (!result.from.empty()) {
+    root["from"] = result.from;
+    root["forced_moves"] = result.plan.forced_moves;
+  }
   if (!result.shares.empty()) root["shares"] = result.shares;
   root["layers"] = ordered_json::array();
   for (size_t i = 0; i < input.load.layers.size(); ++i) {

@@ -70,6 +70,8 @@ void add_planning_options(CLI::App& command, PlanningOptions* options) {
                      "Nodes that the ranks are on, a divisor of --ep-size (default: 1)");
   command.add_option("--groups", options->groups,
                      "The router's expert groups: each stays on one node (default: 1)");
+  add_dead_ranks_option(command, &options->ranks);
+  add_rank_slots_option(command, &options->ranks);
   command.add_option(
       "--tolerance", options->tolerance,
       fmt::format("Of planner wideep: the imbalance ratio at which its search stops (default: {})",
@@ -118,10 +120,14 @@ Result<TimedPlan> repair_layers(const balance::ModelPlacement& from, const Model
                                 const PlanShape& shape, const balance::RepairOptions& options,
                                 base::Progress* progress) {
   WIDEEP_TRY_ASSIGN(const auto repairer, balance::make_repairer(shape, options));
-  return time_layers(load, shape.num_slots, progress, [&](size_t i, balance::LayerPlan* layer) {
-    layer->placement = from.layers.at(load.layers[i]);
-    repairer->repair(load.load[i], *layer, layer);
-  });
+  int forced_moves = 0;
+  TimedPlan plan =
+      time_layers(load, shape.num_slots, progress, [&](size_t i, balance::LayerPlan* layer) {
+        layer->placement = from.layers.at(load.layers[i]);
+        forced_moves += repairer->repair(load.load[i], *layer, layer).forced_moves;
+      });
+  plan.forced_moves = forced_moves;
+  return plan;
 }
 
 std::string split_name(balance::Split split) {

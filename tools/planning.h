@@ -11,6 +11,7 @@
 #include "balance/assessment.h"
 #include "balance/plan_model.h"
 #include "base/progress.h"
+#include "rank_options.h"
 #include "statistics_options.h"
 #include "wideep/balancer.h"
 #include "wideep/status.h"
@@ -22,6 +23,7 @@ struct PlanningOptions {
   std::optional<int> num_slots;
   std::optional<int> nodes;
   std::optional<int> groups;
+  RankOptions ranks;
   std::optional<double> tolerance;
   std::string holdout;  // empty: nothing is held out
 
@@ -29,7 +31,8 @@ struct PlanningOptions {
   balance::PlannerOptions planner_options() const;
 };
 
-// Adds the statistics options and --num-slots, --nodes, --groups, --tolerance and --holdout.
+// Adds the statistics options and --num-slots, --nodes, --groups, --dead-ranks, --rank-slots,
+// --tolerance and --holdout.
 // `options` must outlive the parsing.
 void add_planning_options(CLI::App& command, PlanningOptions* options);
 
@@ -41,13 +44,15 @@ struct PlanningInput {
   balance::PlanShape shape;
 };
 
-// The shape is as asked for: planners check it. Errors (invalid input): of the statistics; a
-// tolerance below 0; groups without nodes or nodes without groups, which would have no effect.
+// The shape is as asked for, but for its rank_slots (choose_rank_slots): planners check it. Errors
+// (invalid input): of the statistics; a tolerance below 0; groups without nodes or nodes without
+// groups, which would have no effect.
 Result<PlanningInput> read_planning_input(const PlanningOptions& options);
 
 struct TimedPlan {
   balance::PlannedModel model;
-  double seconds = 0;  // of planning all layers, nothing else
+  double seconds = 0;    // of planning all layers, nothing else
+  int forced_moves = 0;  // of a repair, over all layers
 
   // Layers in which a rank holds two replicas of one expert.
   int num_doubled_layers() const;

@@ -40,6 +40,7 @@ struct Placement {
   int rank_of_slot(int slot) const { return slot / slots_per_rank(); }
   // The experts of a rank's slots, in slot order; [slots_per_rank].
   std::span<const int32_t> experts_of_rank(int rank) const;
+  int num_ranks_in_use() const;  // those that hold an expert
 
   bool operator==(const Placement&) const = default;
 };

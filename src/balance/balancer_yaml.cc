@@ -76,7 +76,13 @@ Result<Placement> layer_placement(const std::vector<int64_t>& experts, int num_s
   Placement placement{shape.num_experts, shape.ep_size, {}};
   placement.slot_to_expert.reserve(experts.size());
   for (int64_t expert : experts) {
-    if (expert < 0 || expert >= shape.num_experts) {
+    if (expert == kUnusedSlot && !shape.unused_slots) {
+      return invalid_input(
+          fmt::format("slot {}: is unused ({}), as for dead ranks: only wideep balance reads that; "
+                      "plan for the live ranks alone",
+                      placement.num_slots(), expert));
+    }
+    if (expert != kUnusedSlot && (expert < 0 || expert >= shape.num_experts)) {
       return invalid_input(fmt::format("slot {}: expected an expert id from 0 to {}, found {}",
                                        placement.num_slots(), shape.num_experts - 1, expert));
     }
@@ -105,6 +111,18 @@ Status fill_layers(const BalancerSettings& settings, const MoeShape& shape,
   }
   return {};
 }
+
+bool has_unused_slots(const ModelPlacement& model) {
+  return std::any_of(model.layers.begin(), model.layers.end(), [](const auto& layer) {
+    const std::vector<int32_t>& experts = layer.second.slot_to_expert;
+    return std::find(experts.begin(), experts.end(), kUnusedSlot) != experts.end();
+  });
+}
+
+constexpr const char* kUnusedComment =
+    "# -1: an unused slot, of a dead rank or one with less memory. For wideep balance only: "
+    "engines\n"
+    "# refuse this file.\n";
 
 }  // namespace
 
@@ -154,7 +172,8 @@ Result<ModelPlacement> read_balancer_yaml(const std::string& path, const MoeShap
 }
 
 std::string balancer_yaml_text(const ModelPlacement& placement) {
-  std::string text = fmt::format("num_slots: {}\n{}:\n", placement.num_slots, kAssignments);
+  std::string text = has_unused_slots(placement) ? kUnusedComment : "";
+  text += fmt::format("num_slots: {}\n{}:\n", placement.num_slots, kAssignments);
   for (const auto& [layer, one] : placement.layers) {
     text += fmt::format("  {}: [{}]\n", layer, fmt::join(one.slot_to_expert, ", "));
   }

@@ -7,6 +7,10 @@
 //     3: [138, 81, 60, ...]             # layer: expert of each global slot, num_slots values
 //   layer_updates_per_iter: 0           # 0: static; > 0: online
 //
+// Unused slots (kUnusedSlot, of dead ranks or ranks with less memory) are written as -1, under a
+// comment that says so. TRT stops at such a file (expertId=-1), and so does whoever reads it here
+// without asking for unused slots: no engine sends tokens to a rank that is not there.
+//
 // Reading is strict: an unknown or repeated key, a layer missing or not a MoE layer of the model, a
 // wrong length, an expert without slot, an id out of range and slots that do not divide among the
 // ranks are errors of one line that names file, layer or key, expected, found and the remedy.
@@ -30,6 +34,7 @@ struct MoeShape {
   std::vector<int> moe_layers;  // the model's layer indices that have experts, ascending
   int num_experts = 0;
   int ep_size = 1;
+  bool unused_slots = false;  // may slots be unused?
 };
 
 // The file's content before it is held against a model. Also the inline form of

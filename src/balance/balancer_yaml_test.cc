@@ -34,6 +34,26 @@ std::string complaint_of(const std::string& text, const MoeShape& shape = kShape
   return placement.status().message();
 }
 
+TEST(BalancerYaml, UnusedSlotsOnlyForThoseWhoAsk) {
+  const ModelPlacement model{
+      .num_slots = 6,
+      .layers = {{1, {4, 2, {1, 0, 2, 3, 0, -1}}}, {2, {4, 2, {0, 1, 2, 3, 0, 1}}}}};
+  const std::string text = balancer_yaml_text(model);
+  EXPECT_THAT(text, HasSubstr("# -1: an unused slot"));
+  EXPECT_THAT(text, HasSubstr("  1: [1, 0, 2, 3, 0, -1]\n"));
+  EXPECT_THAT(complaint_of(text),
+              HasSubstr("initial_global_assignments.1: slot 5: is unused (-1)"));
+  MoeShape shape = kShape;
+  shape.unused_slots = true;
+  const Result<ModelPlacement> read = parse_balancer_yaml(text, "lb.yaml", shape);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(*read, model);
+  EXPECT_THAT(complaint_of("num_slots: 4\ninitial_global_assignments:\n  1: [0, -2, 2, 3]\n"
+                           "  2: [0, 1, 2, 3]\n",
+                           shape),
+              HasSubstr("slot 1: expected an expert id from 0 to 3, found -2"));
+}
+
 TEST(BalancerYaml, ReadsPlacements) {
   const Result<ModelPlacement> model = parse_balancer_yaml(kGood, "lb.yaml", kShape);
   ASSERT_TRUE(model.ok()) << model.status().message();

@@ -38,6 +38,16 @@ std::span<const int32_t> Placement::experts_of_rank(int rank) const {
   return std::span(slot_to_expert).subspan(static_cast<size_t>(rank) * count, count);
 }
 
+int Placement::num_ranks_in_use() const {
+  int count = 0;
+  for (int rank = 0; rank < ep_size; ++rank) {
+    const auto experts = experts_of_rank(rank);
+    count +=
+        std::any_of(experts.begin(), experts.end(), [](int32_t e) { return e != kUnusedSlot; });
+  }
+  return count;
+}
+
 int RoutingTable::num_replicas(int expert) const {
   return static_cast<int>(replicas(expert).size());
 }

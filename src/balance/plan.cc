@@ -141,22 +141,18 @@ double imbalance_ratio(std::span<const double> loads) {
 double imbalance_ratio(const Placement& placement, std::span<const double> expert_load,
                        std::span<const double> shares) {
   double total = 0.0, most = 0.0;
-  int num_ranks = 0;
   size_t slot = 0;
   for (int rank = 0; rank < placement.ep_size; ++rank) {
-    bool in_use = false;
     double load = 0.0;
     for (int32_t expert : placement.experts_of_rank(rank)) {
       const double share = shares[slot++];
       if (expert == kUnusedSlot) continue;
-      in_use = true;
       load += expert_load[static_cast<size_t>(expert)] * share;
     }
     total += load;
     most = std::max(most, load);
-    num_ranks += in_use;
   }
-  return total > 0.0 ? most / (total / num_ranks) - 1.0 : 0.0;
+  return total > 0.0 ? most / (total / placement.num_ranks_in_use()) - 1.0 : 0.0;
 }
 
 }  // namespace wideep::balance

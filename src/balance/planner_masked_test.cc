@@ -44,17 +44,16 @@ PlanShape shape_with_dead_ranks(std::mt19937& random) {
 
 // Any number of slots on each rank that holds all experts.
 PlanShape shape_with_unequal_memory(std::mt19937& random) {
-  PlanShape shape{.num_experts = 1 + static_cast<int>(random() % 40),
-                  .ep_size = 1 + static_cast<int>(random() % 10)};
-  const int most = 1 + static_cast<int>(random() % static_cast<unsigned>(shape.num_experts));
-  shape.num_slots = most * shape.ep_size;
-  for (int rank = 0; rank < shape.ep_size; ++rank) {
+  const int experts = 1 + static_cast<int>(random() % 40);
+  const int ranks = 1 + static_cast<int>(random() % 10);
+  const int least = (experts + ranks - 1) / ranks;
+  const int most = least + static_cast<int>(random() % static_cast<unsigned>(experts - least + 1));
+  PlanShape shape{.num_experts = experts, .ep_size = ranks, .num_slots = most * ranks};
+  for (int rank = 0; rank < ranks; ++rank) {
     shape.rank_slots.push_back(static_cast<int>(random() % static_cast<unsigned>(most + 1)));
   }
-  for (size_t rank = 0; shape.num_usable_slots() < shape.num_experts;) {
-    if (shape.num_slots < shape.num_experts) return shape_with_unequal_memory(random);
-    int& slots = shape.rank_slots[rank];
-    slots < most ? ++slots : static_cast<int>(++rank);
+  for (int& slots : shape.rank_slots) {
+    while (slots < most && shape.num_usable_slots() < experts) ++slots;
   }
   return shape;
 }

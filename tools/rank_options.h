@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options by which `wideep balance ...` commands name dead ranks and memory per rank.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "wideep/balancer.h"
+#include "wideep/status.h"
+
+namespace wideep::tools {
+
+struct RankOptions {
+  std::string dead_ranks;  // "3,7"; empty: none
+  std::string rank_slots;  // "9,9,8,9" or "2:8"; empty: all
+};
+
+// `options` must outlive the parsing.
+void add_dead_ranks_option(CLI::App& command, RankOptions* options);
+void add_rank_slots_option(CLI::App& command, RankOptions* options);
+
+// Of --dead-ranks. Errors (invalid input): no list of ranks; a rank outside 0 … ep_size − 1 or
+// twice.
+Result<std::vector<int>> choose_dead_ranks(const RankOptions& options, int ep_size);
+
+// PlanShape::rank_slots for both options together; empty where neither is given.
+// Errors (invalid input): as above; a list of another length; a rank with both. Whether the numbers
+// fit the shape is check_plan_shape's to say.
+Result<std::vector<int>> choose_rank_slots(const RankOptions& options,
+                                           const balance::PlanShape& shape);
+
+// "8 ranks", "7 live ranks of 8"
+std::string ranks_text(const balance::PlanShape& shape);
+// "40 slots", "40 slots (35 usable)"
+std::string slots_text(const balance::PlanShape& shape);
+
+}  // namespace wideep::tools
