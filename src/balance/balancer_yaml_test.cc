@@ -133,7 +133,7 @@ TEST(BalancerYaml, RefusesBadLayerLists) {
               HasSubstr("initial_global_assignments.2: expected one expert for each of the 4 slots "
                         "(num_slots), found 3"));
   EXPECT_THAT(complaint_of(with_layer("0, 1, 2, 4")), HasSubstr("slot 3: expected an expert id"));
-  EXPECT_THAT(complaint_of(with_layer("0, 1, 2, -1")), HasSubstr("slot 3: expected an expert id"));
+  EXPECT_THAT(complaint_of(with_layer("0, 1, 2, -2")), HasSubstr("slot 3: expected an expert id"));
   EXPECT_THAT(complaint_of(with_layer("0, 1, 2, 4294967299")), HasSubstr("found 4294967299"));
   EXPECT_THAT(complaint_of(with_layer("0, 1, 2, 2")), HasSubstr("expert 3 has no slot"));
   EXPECT_EQ(complaint_of(with_layer("3, 1, 2, 0")), "accepted");
