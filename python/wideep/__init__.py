@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places and replicates the experts of Mixture-of-Experts models so that no rank is the hot one.
+
+    plan = wideep.plan(load, num_slots=288, ep_size=32, split="weighted")
+    shares = wideep.resplit(plan.placement, new_load, ep_size=32)           # no weights move
+    plan = wideep.repair(plan.placement, newer_load, ep_size=32).plan       # a few do
+
+or, in the place of DeepSeek's EPLB:
+
+    phy2log, log2phy, expert_count = wideep.rebalance_experts(
+        weight, num_replicas, num_groups, num_nodes, num_gpus)
+
+Shapes stand in brackets: L layers, E experts, S slots (physical experts) on R ranks. Every rank has
+S / R slots; slot s is on rank s // (S / R). A load is any array of tokens per expert, finite and not
+negative. Imbalance is max / mean - 1 over ranks: 0 is perfect.
+
+Wrong arguments raise ValueError. Other Python threads run while a call plans.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import _balancer
+from .eplb import rebalance_experts
+
+__all__ = [
+    "Plan",
+    "Repair",
+    "imbalance",
+    "lower_bound",
+    "plan",
+    "rebalance_experts",
+    "repair",
+    "resplit",
+]
+
+_INT_MAX = 2**31 - 1
+
+
+class Plan(NamedTuple):
+    placement: np.ndarray  # [L, S] int32: slot -> expert; -1 for a slot that is not in use
+    shares: np.ndarray  # [L, S] float64: the part of its expert's tokens that a slot receives
+
+
+class Repair(NamedTuple):
+    plan: Plan
+    imbalance_before: np.ndarray  # [L] float64: the old placement with its old shares
+    imbalance_resplit: np.ndarray  # [L] float64: with the best shares; equal split: equal ones
+    imbalance_after: np.ndarray  # [L] float64
+    moves: np.ndarray  # [L] int64: experts that a rank gets and did not hold
+    forced_moves: np.ndarray  # [L] int64: those of experts that lost their last usable slot
+    bytes: np.ndarray  # [L] int64: moves * bytes_per_expert
+
+
+def plan(
+    load: ArrayLike,
+    num_slots: int,
+    ep_size: int,
+    planner: str = "wideep",
+    split: str = "equal",
+    num_nodes: int = 1,
+    num_groups: int = 1,
+    tolerance: float = 1e-3,
+    rank_slots: Optional[Sequence[int]] = None,
+) -> Plan:
+    """Plans which rank holds what.
+
+    load: [L, E].
+    planner: "wideep", "trt" (TensorRT-LLM's) or "deepseek".
+    split: how the engine divides an expert's tokens among its replicas: "equal" or "weighted" (by
+        the shares of the plan).
+    num_nodes, num_groups: with both above 1 the experts of a group stay on one node.
+    tolerance: the imbalance at which planner wideep stops its search.
+    rank_slots: [R] usable slots of each rank, 0 for a dead one; None: all.
+    """
+    loads = _matrix("load", load, np.float64)
+    shape = _balancer.make_shape(
+        loads.shape[1], ep_size, num_slots, num_nodes, num_groups, list(rank_slots or [])
+    )
+    result = _empty_plan(len(loads), num_slots)
+    _balancer.plan(shape, planner, _is_weighted(split), tolerance, loads, *result)
+    return result
+
+
+def resplit(placement: ArrayLike, load: ArrayLike, ep_size: int) -> np.ndarray:
+    """The shares [L, S] that balance a placement [L, S] best under load [L, E]; no weights move."""
+    loads = _matrix("load", load, np.float64)
+    placements = _placements(placement, loads)
+    shape = _shape_of(placements, loads, ep_size)
+    shares = np.empty(placements.shape)
+    _balancer.resplit(shape, placements, loads, shares)
+    return shares
+
+
+def repair(
+    placement: ArrayLike,
+    load: ArrayLike,
+    ep_size: int,
+    shares: Optional[ArrayLike] = None,
+    split: str = "weighted",
+    tolerance: float = 0.01,
+    max_moves: Optional[int] = None,
+    bytes_per_expert: int = 0,
+    rank_slots: Optional[Sequence[int]] = None,
+) -> Repair:
+    """Moves as few experts as bring a placement [L, S] to the tolerance under load [L, E].
+
+    shares: [L, S] as they are now; None: equal.
+    split: with "weighted" new shares come first; with "equal" only moves can help.
+    max_moves: per layer; None: no limit. Moves that cannot be avoided are made all the same.
+    rank_slots: [R] slots usable from now on. Experts that lose their last slot move first.
+    """
+    loads = _matrix("load", load, np.float64)
+    placements = _placements(placement, loads)
+    shape = _shape_of(placements, loads, ep_size, rank_slots)
+    to = _empty_plan(*placements.shape)
+    figures = np.empty((len(loads), 3))
+    counts = np.empty((len(loads), 3), dtype=np.int64)
+    _balancer.repair(
+        shape,
+        _is_weighted(split),
+        tolerance,
+        _INT_MAX if max_moves is None else max_moves,
+        bytes_per_expert,
+        loads,
+        placements,
+        _shares(shares, placements, loads, ep_size),
+        *to,
+        figures,
+        counts,
+    )
+    return Repair(to, *figures.T, *counts.T)
+
+
+def imbalance(
+    placement: ArrayLike, load: ArrayLike, ep_size: int, shares: Optional[ArrayLike] = None
+) -> np.ndarray:
+    """max / mean - 1 of rank loads, [L]; placement [L, S], load [L, E], shares [L, S] (None: equal).
+
+    Ranks that hold nothing do not count."""
+    loads = _matrix("load", load, np.float64)
+    placements = _placements(placement, loads)
+    result = np.empty(len(loads))
+    given = _shares(shares, placements, loads, ep_size)
+    _balancer.imbalance(_shape_of(placements, loads, ep_size), placements, loads, given, result)
+    return result
+
+
+def lower_bound(
+    load: ArrayLike,
+    num_slots: int,
+    ep_size: int,
+    split: str = "equal",
+    num_nodes: int = 1,
+    num_groups: int = 1,
+    rank_slots: Optional[Sequence[int]] = None,
+) -> np.ndarray:
+    """The imbalance [L] that no placement can get below under load [L, E]; arguments as plan's."""
+    loads = _matrix("load", load, np.float64)
+    shape = _balancer.make_shape(
+        loads.shape[1], ep_size, num_slots, num_nodes, num_groups, list(rank_slots or [])
+    )
+    result = np.empty(len(loads))
+    _balancer.lower_bound(shape, _is_weighted(split), loads, result)
+    return result
+
+
+def _matrix(name: str, values: ArrayLike, dtype: type) -> np.ndarray:
+    array = np.asarray(values)
+    if array.ndim != 2:
+        raise ValueError(f"{name}: expected an array [layers, n], found {array.ndim} dimension(s)")
+    if np.issubdtype(dtype, np.integer) and not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{name}: expected integers, found {array.dtype}")
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def _placements(placement: ArrayLike, loads: np.ndarray) -> np.ndarray:
+    placements = _matrix("placement", placement, np.int32)
+    if len(placements) != len(loads):
+        raise ValueError(f"placement: expected {len(loads)} layers as load, found {len(placements)}")
+    return placements
+
+
+def _shape_of(
+    placements: np.ndarray,
+    loads: np.ndarray,
+    ep_size: int,
+    rank_slots: Optional[Sequence[int]] = None,
+) -> _balancer.PlanShape:
+    return _balancer.make_shape(
+        loads.shape[1], ep_size, placements.shape[1], 1, 1, list(rank_slots or [])
+    )
+
+
+def _shares(
+    shares: Optional[ArrayLike], placements: np.ndarray, loads: np.ndarray, ep_size: int
+) -> np.ndarray:
+    if shares is None:
+        equal = np.empty(placements.shape)
+        _balancer.equal_shares(_shape_of(placements, loads, ep_size), placements, equal)
+        return equal
+    given = _matrix("shares", shares, np.float64)
+    if given.shape != placements.shape:
+        raise ValueError(f"shares: expected {placements.shape} as placement, found {given.shape}")
+    return given
+
+
+def _empty_plan(num_layers: int, num_slots: int) -> Plan:
+    return Plan(
+        np.empty((num_layers, num_slots), dtype=np.int32), np.empty((num_layers, num_slots))
+    )
+
+
+def _is_weighted(split: str) -> bool:
+    if split not in ("equal", "weighted"):
+        raise ValueError(f'split: expected "equal" or "weighted", found {split!r}')
+    return split == "weighted"
