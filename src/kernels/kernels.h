@@ -45,6 +45,10 @@ struct Kernels {
 
   // Float32 to bf16 (nearest even), i < n.
   void (*to_bf16)(const float* x, int n, Bf16* y);
+
+  // kPanelWidth rows of num_words 4-byte words each, row_bytes apart at any address, side by side:
+  // out[j][row] = word j of the row. out: 64-byte aligned.
+  void (*interleave_rows)(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out);
 };
 
 // All tables compiled in, best first; "ref" is last and runs everywhere.

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/interleave.h"
 
 namespace wideep::kernels {
 namespace {
@@ -19,19 +19,6 @@ void for_each_row(const PackedShape& shape, std::byte* out, Visit visit) {
   for (int row = 0; row < shape.n; ++row) {
     visit(out + static_cast<size_t>(row / kPanelWidth) * shape.panel_bytes(), row % kPanelWidth,
           row);
-  }
-}
-
-void pack_f32_row(const float* x, int k, int lane, std::byte* panel) {
-  auto* out = reinterpret_cast<float*>(panel) + lane;
-  for (int i = 0; i < k; ++i) out[static_cast<size_t>(i) * kPanelWidth] = x[i];
-}
-
-template <typename T>
-void pack_bf16_row(const T* x, int k, int lane, std::byte* panel) {
-  auto* out = reinterpret_cast<Bf16*>(panel) + lane * 2;
-  for (int i = 0; i < k; ++i) {
-    out[static_cast<size_t>(i / 2) * (2 * kPanelWidth) + i % 2] = static_cast<Bf16>(x[i]);
   }
 }
 
@@ -119,18 +106,13 @@ size_t PackedShape::block_bytes() const {
 }
 
 PackedMatrix pack_matrix(const PackedShape& shape, const float* rows, std::byte* out) {
-  std::memset(out, 0, shape.bytes());
   const auto k = static_cast<size_t>(shape.k);
   switch (shape.format) {
     case WeightFormat::kF32:
-      for_each_row(shape, out, [&](std::byte* panel, int lane, int row) {
-        pack_f32_row(rows + row * k, shape.k, lane, panel);
-      });
+      interleave(shape, reinterpret_cast<const std::byte*>(rows), out);
       break;
     case WeightFormat::kBf16:
-      for_each_row(shape, out, [&](std::byte* panel, int lane, int row) {
-        pack_bf16_row(rows + row * k, shape.k, lane, panel);
-      });
+      interleave_rounded(shape, rows, out);
       break;
     case WeightFormat::kInt8:
       for_each_row(shape, out, [&](std::byte* panel, int lane, int row) {
@@ -146,10 +128,7 @@ PackedMatrix pack_matrix(const PackedShape& shape, const float* rows, std::byte*
 
 PackedMatrix pack_bf16_rows(const PackedShape& shape, const Bf16* rows, std::byte* out) {
   WIDEEP_CHECK(shape.format == WeightFormat::kBf16);
-  std::memset(out, 0, shape.bytes());
-  for_each_row(shape, out, [&](std::byte* panel, int lane, int row) {
-    pack_bf16_row(rows + row * static_cast<size_t>(shape.k), shape.k, lane, panel);
-  });
+  interleave(shape, reinterpret_cast<const std::byte*>(rows), out);
   return {shape, out};
 }
 

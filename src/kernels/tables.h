@@ -16,6 +16,7 @@
   void silu_mul(const float* gate, const float* up, int n, float* y);                              \
   void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y);                     \
   void to_bf16(const float* x, int n, Bf16* y);                                                    \
+  void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out);    \
   }
 // clang-format on
 

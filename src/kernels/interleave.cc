@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/interleave.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace wideep::kernels {
+namespace {
+
+constexpr size_t kWordBytes = 4;  // a float32 or a pair of bf16
+
+// Every table makes the same bytes, so callers need not say which.
+const Kernels& best_kernels() {
+  static const Kernels& best = *[] {
+    const auto selected = select_kernels(std::getenv("WIDEEP_ISA"));
+    return selected.ok() ? *selected : all_kernels().back();
+  }();
+  return best;
+}
+
+int words_of_row(const PackedShape& shape) {
+  return static_cast<int>(shape.panel_bytes() / (kPanelWidth * kWordBytes));
+}
+
+// Interleaves panels whose rows `copy(row, out)` writes one by one into a buffer; rows that are not
+// there, and what copy() leaves out, are zero.
+template <typename Copy>
+void interleave_copied(const PackedShape& shape, int first_row, std::byte* out, Copy copy) {
+  const int num_words = words_of_row(shape);
+  const size_t row_bytes = static_cast<size_t>(num_words) * kWordBytes;
+  std::vector<std::byte> rows(kPanelWidth * row_bytes);
+  for (int begin = first_row; begin < shape.n; begin += kPanelWidth) {
+    const int count = std::min(kPanelWidth, shape.n - begin);
+    if (count < kPanelWidth) std::fill(rows.begin(), rows.end(), std::byte{0});
+    for (int i = 0; i < count; ++i) copy(begin + i, rows.data() + i * row_bytes);
+    best_kernels().interleave_rows(
+        rows.data(), row_bytes, num_words,
+        out + static_cast<size_t>(begin / kPanelWidth) * shape.panel_bytes());
+  }
+}
+
+}  // namespace
+
+void interleave(const PackedShape& shape, const std::byte* rows, std::byte* out) {
+  const size_t element = shape.format == WeightFormat::kF32 ? sizeof(float) : sizeof(Bf16);
+  const size_t row_bytes = static_cast<size_t>(shape.k) * element;
+  int row = 0;
+  if (row_bytes % kWordBytes == 0) {
+    for (; row + kPanelWidth <= shape.n; row += kPanelWidth) {
+      best_kernels().interleave_rows(
+          rows + row * row_bytes, row_bytes, words_of_row(shape),
+          out + static_cast<size_t>(row / kPanelWidth) * shape.panel_bytes());
+    }
+  }
+  interleave_copied(shape, row, out, [&](int index, std::byte* copied) {
+    std::memcpy(copied, rows + index * row_bytes, row_bytes);
+  });
+}
+
+void interleave_rounded(const PackedShape& shape, const float* rows, std::byte* out) {
+  interleave_copied(shape, 0, out, [&](int index, std::byte* copied) {
+    best_kernels().to_bf16(rows + static_cast<size_t>(index) * shape.k, shape.k,
+                           reinterpret_cast<Bf16*>(copied));
+  });
+}
+
+}  // namespace wideep::kernels
