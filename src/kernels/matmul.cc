@@ -18,10 +18,10 @@ MatmulChoice choose_matmul(int m, const PackedShape& w, int tile_rows, int tile_
   constexpr int kBlockBytes = 32 * 1024;
   MatmulChoice choice{.tile_rows = tile_rows, .tile_panels = tile_panels, .rows = kMaxMatmulRows};
   const bool plain = w.format == WeightFormat::kF32 || w.format == WeightFormat::kBf16;
-  const bool one_tile = m <= tile_rows;
+  const bool few = m <= 2;
   if (!plain) {
     choice.block_k = w.block_k();
-  } else if (one_tile) {
+  } else if (few) {
     choice.block_k = w.k;  // nothing is read twice, so sums need not leave the registers
   } else {
     const int bytes = kPanelWidth * (w.format == WeightFormat::kF32 ? 4 : 2);

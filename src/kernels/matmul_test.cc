@@ -227,9 +227,9 @@ TEST(Int8, ProductsAreCloseToTheFloatOnes) {
   }
 }
 
-TEST(MatmulChoice, OneTileReadsAllOfKAtOnce) {
+TEST(MatmulChoice, FewRowsReadAllOfKAtOnce) {
   const PackedShape w = packed_shape(WeightFormat::kBf16, 1024, 7168);
-  EXPECT_EQ(choose_matmul(1, w, 6, 4).block_k, 7168);
+  EXPECT_EQ(choose_matmul(2, w, 6, 4).block_k, 7168);
   EXPECT_EQ(choose_matmul(7, w, 6, 4).block_k, 256);
   EXPECT_EQ(choose_matmul(7, w, 6, 4).to_string(),
             "tiles of 6 × 64 columns, 96 rows and 256 of k at a time");

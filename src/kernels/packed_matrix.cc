@@ -11,8 +11,6 @@
 namespace wideep::kernels {
 namespace {
 
-constexpr size_t kScaleBytes = kPanelWidth * sizeof(float);
-
 // Calls visit(panel, lane, row) for each of the n rows.
 template <typename Visit>
 void for_each_row(const PackedShape& shape, std::byte* out, Visit visit) {
@@ -30,8 +28,8 @@ void pack_int8_row(const PackedShape& shape, const float* x, int lane, std::byte
     for (int i = 0; i < count; ++i) largest = std::max(largest, std::abs(x[k0 + i]));
     const float scale = largest / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     std::byte* at = panel + static_cast<size_t>(block) * shape.block_bytes();
-    reinterpret_cast<float*>(at)[lane] = scale;
-    auto* codes = reinterpret_cast<uint8_t*>(at + kScaleBytes) + lane * 4;
+    reinterpret_cast<float*>(at + shape.block_bytes() - kScaleBytes)[lane] = scale;
+    auto* codes = reinterpret_cast<uint8_t*>(at) + lane * 4;
     for (int i = 0; i < shape.group; ++i) {
       const float code = i < count ? std::nearbyint(x[k0 + i] * inverse) : 0.0f;
       codes[static_cast<size_t>(i / 4) * (4 * kPanelWidth) + i % 4] =

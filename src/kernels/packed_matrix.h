@@ -6,8 +6,8 @@
 //   format        block of k                     bytes of a block
 //   f32           all of k                       [k][16] float32
 //   bf16          all of k, even                 [k / 2][16][2] bf16: the pair (k, k + 1) side by
-//   side fp8           group                          [16] float32 scales, [group / 2][16][2] e4m3
-//   int8          group                          [16] float32 scales, [group / 4][16][4] code + 128
+//   side fp8           group                          [group / 2][16][2] e4m3, [16] float32 scales
+//   int8          group                          [group / 4][16][4] code + 128, [16] float32 scales
 //   int4          group                          [16] float32 scales, [group / 8][16][4] bytes; the
 //   low
 //                                                nibbles hold k … k + 3, the high ones k + 4 … k +
@@ -16,9 +16,10 @@
 //   int4 nvfp4         64 (four groups of 16)         [4][16] e4m3, [64 / 8][16][4] bytes, nibbles
 //   as int4
 //
-// Columns beyond n and values beyond k are zero. The packed form of a matrix is the same on every
-// instruction set; a rank's slots and a host pool hold it, so that moving an expert is a plain
-// copy.
+// Scales stand behind the codes, in the order in which a product reads them: memory is fetched
+// ahead in that order. Columns beyond n and values beyond k are zero. The packed form of a matrix
+// is the same on every instruction set; a rank's slots and a host pool hold it, so that moving an
+// expert is a plain copy.
 //
 // Thread safety: plain values, pure functions.
 #pragma once
@@ -32,6 +33,9 @@ namespace wideep::kernels {
 
 // 16 float32 lanes: one AVX-512 register, two AVX2 registers, one cache line.
 inline constexpr int kPanelWidth = 16;
+
+// Of the 16 scales of a group, one a column.
+inline constexpr size_t kScaleBytes = kPanelWidth * sizeof(float);
 
 // What decides a packed matrix's layout and size.
 struct PackedShape {

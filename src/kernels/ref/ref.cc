@@ -30,8 +30,7 @@ float packed_element(const PackedMatrix& w, int row, int k) {
           reinterpret_cast<const Bf16*>(panel)[(at / 2 * kPanelWidth + lane) * 2 + at % 2]);
     case WeightFormat::kInt8: {
       const auto group = static_cast<size_t>(w.shape.group);
-      const std::byte* codes =
-          panel + at / group * w.shape.block_bytes() + kPanelWidth * sizeof(float);
+      const std::byte* codes = panel + at / group * w.shape.block_bytes();
       const size_t in_group = at % group;
       return std::to_integer<int>(codes[(in_group / 4 * kPanelWidth + lane) * 4 + in_group % 4]) -
              128.0f;
@@ -42,8 +41,8 @@ float packed_element(const PackedMatrix& w, int row, int k) {
 }
 
 float group_scale(const PackedMatrix& w, int row, int group) {
-  const std::byte* block = w.panel(row / kPanelWidth) + group * w.shape.block_bytes();
-  return reinterpret_cast<const float*>(block)[row % kPanelWidth];
+  const std::byte* block_end = w.panel(row / kPanelWidth) + (group + 1) * w.shape.block_bytes();
+  return reinterpret_cast<const float*>(block_end - kScaleBytes)[row % kPanelWidth];
 }
 
 float chain_dot(const void* x, const PackedMatrix& w, int column) {

@@ -73,20 +73,27 @@ template <typename StepT>
 struct FoldChain {
   using Step = StepT;
   FoldChain(const InputRows&, const Piece&) {}
-  static F32x16 begin(const Block& block, int, const float* sums) {
-    return block.k0 == 0 ? zero() : load(sums);
+  template <int Panels>
+  static void begin(const Block&, int, const F32x16* sums, F32x16* acc) {
+    for (int p = 0; p < Panels; ++p) acc[p] = sums[p];
   }
-  static void end(const Block&, int, int, F32x16 acc, float* sums) { store(sums, acc); }
+  template <int Panels>
+  static void end(const Block&, int, const F32x16* acc, F32x16* sums) {
+    for (int p = 0; p < Panels; ++p) sums[p] = acc[p];
+  }
 };
 
 // Each group from zero, then scaled (fp8).
 struct FoldScaled {
   using Step = StepBf16;
   FoldScaled(const InputRows&, const Piece&) {}
-  static F32x16 begin(const Block&, int, const float*) { return zero(); }
-  static void end(const Block& block, int, int panel, F32x16 acc, float* sums) {
-    const F32x16 sum = block.k0 == 0 ? zero() : load(sums);
-    store(sums, fma(load(block.scales[panel]), acc, sum));
+  template <int Panels>
+  static void begin(const Block&, int, const F32x16*, F32x16* acc) {
+    for (int p = 0; p < Panels; ++p) acc[p] = zero();
+  }
+  template <int Panels>
+  static void end(const Block& block, int, const F32x16* acc, F32x16* sums) {
+    for (int p = 0; p < Panels; ++p) sums[p] = fma(load(block.scales[p]), acc[p], sums[p]);
   }
 };
 
@@ -94,16 +101,22 @@ struct FoldScaled {
 struct FoldInteger {
   using Step = StepInt8;
   FoldInteger(const InputRows& rows, const Piece& piece)
-      : x(rows),
-        row_shape{piece.w[0]->k(), piece.w[0]->shape.group},
-        offset(piece.w[0]->shape.format == WeightFormat::kInt8 ? 128 : 8) {}
-  I32x16 begin(const Block& block, int row, const float*) const {
-    return set1_i32(-offset * field<int32_t>(row, row_shape.sums_offset(), block.index));
+      : x(rows), offset(piece.w[0]->shape.format == WeightFormat::kInt8 ? 128 : 8) {
+    const QuantizedRowShape shape{piece.w[0]->k(), piece.w[0]->shape.group};
+    scales_offset = shape.scales_offset();
+    sums_offset = shape.sums_offset();
   }
-  void end(const Block& block, int row, int panel, I32x16 acc, float* sums) const {
-    const F32x16 sum = block.k0 == 0 ? zero() : load(sums);
-    const float x_scale = field<float>(row, row_shape.scales_offset(), block.index);
-    store(sums, fma(to_f32(acc), mul(load(block.scales[panel]), set1(x_scale)), sum));
+  template <int Panels>
+  void begin(const Block& block, int row, const F32x16*, I32x16* acc) const {
+    const I32x16 first = set1_i32(-offset * field<int32_t>(row, sums_offset, block.index));
+    for (int p = 0; p < Panels; ++p) acc[p] = first;
+  }
+  template <int Panels>
+  void end(const Block& block, int row, const I32x16* acc, F32x16* sums) const {
+    const F32x16 x_scale = set1(field<float>(row, scales_offset, block.index));
+    for (int p = 0; p < Panels; ++p) {
+      sums[p] = fma(to_f32(acc[p]), mul(load(block.scales[p]), x_scale), sums[p]);
+    }
   }
   template <typename T>
   T field(int row, size_t offset_bytes, int group) const {
@@ -113,31 +126,44 @@ struct FoldInteger {
     return value;
   }
   const InputRows& x;
-  QuantizedRowShape row_shape;
   int offset;
+  size_t scales_offset, sums_offset;
 };
 
 // ---- tiles: Rows × Panels accumulators in registers, k innermost and ascending ----
 
+// A block's part of a tile. xs: the tile's rows, at the block's first k.
 // Fetch: lines of the next block are asked for meanwhile. Where a block has several tiles, only the
 // first of them waits for memory; without this it would wait longer than the processor can look
-// ahead, and the others leave the memory idle.
-template <typename Fold, int Rows, int Panels, bool Fetch>
-inline void tile(const InputRows& x, const Fold& fold, const Block& block, int row,
-                 const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
-  using Step = typename Fold::Step;
-  using X = typename Step::X;
+// ahead, and the others would leave the memory idle.
+template <typename Step, int Rows, int Panels, bool Fetch>
+inline __attribute__((always_inline)) void run_tile(const typename Step::X* const* xs,
+                                                    const Block& block,
+                                                    const std::byte* const* fetch,
+                                                    typename Step::Acc (&edge)[Rows][Panels]) {
   using W = typename Step::W;
-  const X* xs[Rows];
   const W* ws[Panels];
-  typename Step::Acc acc[Rows][Panels];
   for (int p = 0; p < Panels; ++p) ws[p] = static_cast<const W*>(block.weights[p]);
+  // These copies are loops short enough to be unrolled, which keeps acc in registers; those of the
+  // caller may not be.
+  typename Step::Acc acc[Rows][Panels];
   for (int r = 0; r < Rows; ++r) {
-    xs[r] = static_cast<const X*>(x[row + r]) + block.k0;
-    for (int p = 0; p < Panels; ++p) acc[r][p] = fold.begin(block, row + r, sums[r][p]);
+    for (int p = 0; p < Panels; ++p) acc[r][p] = edge[r][p];
   }
   const int whole = block.count / Step::kStep * Step::kStep;
-  for (int k = 0; k < whole; k += Step::kStep) {
+  int k = 0;
+  if constexpr (Rows <= 2) {
+    constexpr int kRound = 8 * Step::kStep;
+    for (; k + kRound <= whole; k += kRound) {
+      for (int i = 0; i < kRound; i += Step::kStep) {
+        for (int p = 0; p < Panels; ++p) {
+          const W* w = ws[p] + static_cast<size_t>(k + i) * kPanelWidth;
+          for (int r = 0; r < Rows; ++r) acc[r][p] = Step::step(xs[r] + k + i, w, acc[r][p]);
+        }
+      }
+    }
+  }
+  for (; k < whole; k += Step::kStep) {
     for (int p = 0; p < Panels; ++p) {
       const size_t at = static_cast<size_t>(k) * kPanelWidth;
       if constexpr (Fetch) __builtin_prefetch(fetch[p] + at * sizeof(W));
@@ -153,7 +179,29 @@ inline void tile(const InputRows& x, const Fold& fold, const Block& block, int r
     }
   }
   for (int r = 0; r < Rows; ++r) {
-    for (int p = 0; p < Panels; ++p) fold.end(block, row + r, p, acc[r][p], sums[r][p]);
+    for (int p = 0; p < Panels; ++p) edge[r][p] = acc[r][p];
+  }
+}
+
+// One of several tiles of a block, whose sums lie in memory between blocks.
+template <typename Fold, int Rows, int Panels, bool Fetch>
+inline void tile(const InputRows& x, const Fold& fold, const Block& block, int row,
+                 const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
+  using Step = typename Fold::Step;
+  const typename Step::X* xs[Rows];
+  typename Step::Acc edge[Rows][Panels];
+  for (int r = 0; r < Rows; ++r) {
+    xs[r] = static_cast<const typename Step::X*>(x[row + r]) + block.k0;
+    F32x16 before[Panels];
+    for (int p = 0; p < Panels; ++p) before[p] = block.k0 == 0 ? zero() : load(sums[r][p]);
+    fold.template begin<Panels>(block, row + r, before, edge[r]);
+  }
+  run_tile<Step, Rows, Panels, Fetch>(xs, block, fetch, edge);
+  for (int r = 0; r < Rows; ++r) {
+    F32x16 sum[Panels];
+    for (int p = 0; p < Panels; ++p) sum[p] = block.k0 == 0 ? zero() : load(sums[r][p]);
+    fold.template end<Panels>(block, row + r, edge[r], sum);
+    for (int p = 0; p < Panels; ++p) store(sums[r][p], sum[p]);
   }
 }
 
@@ -161,7 +209,7 @@ template <typename Fold, int Rows, int Panels>
 inline void tile_or_fetching_tile(const InputRows& x, const Fold& fold, const Block& block, int row,
                                   const std::byte* const* fetch,
                                   float (*sums)[kMaxPanels][kPanelWidth]) {
-  if (Panels == kTilePanels && Rows > 2 && fetch != nullptr) {
+  if (Panels == kTilePanels && Rows > 2) {
     tile<Fold, Rows, Panels, true>(x, fold, block, row, fetch, sums);
   } else {
     tile<Fold, Rows, Panels, false>(x, fold, block, row, fetch, sums);
@@ -205,8 +253,7 @@ inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int 
       const bool mine = p % num_tiles == i;
       fetch[p] = mine ? block.next[p] : static_cast<const std::byte*>(block.weights[p]);
     }
-    tile_of<Fold, Panels>(height, x, fold, block, first_row + row, num_tiles > 1 ? fetch : nullptr,
-                          sums.values + row);
+    tile_of<Fold, Panels>(height, x, fold, block, first_row + row, fetch, sums.values + row);
     row += height;
   }
 }
@@ -233,35 +280,85 @@ inline void plain_blocks(const InputRows& x, const Piece& piece, int first_row, 
   }
 }
 
-// The others group by group, after their decoder has made bf16 or bytes of the codes.
-template <typename Fold, typename Decoder, int Panels>
-inline void coded_blocks(const InputRows& x, const Piece& piece, int first_row, int num_rows,
-                         Sums& sums) {
-  const Fold fold(x, piece);
-  const PackedShape& shape = piece.w[0]->shape;
-  const size_t block_bytes = shape.block_bytes();
-  Decoder decoder;
-  Block block;
-  block.count = shape.block_k();
-  for (block.index = 0; block.index < shape.num_blocks(); ++block.index) {
-    block.k0 = block.index * block.count;
-    if (Fold::Step::kStep == 2) block.count = std::min(block.count, shape.k - block.k0);
+// The blocks of the other formats, made into bf16 or bytes by a decoder.
+template <typename Decoder, int Panels>
+class CodedBlocks {
+ public:
+  explicit CodedBlocks(const Piece& piece)
+      : piece_(piece),
+        shape_(piece.w[0]->shape),
+        size_(shape_.num_blocks()),
+        count_(shape_.block_k()),
+        bytes_(shape_.block_bytes()) {}
+
+  int size() const { return size_; }
+
+  inline __attribute__((always_inline)) Block get(int index) {
+    Block block;
+    block.index = index;
+    block.k0 = index * count_;
+    block.count = count_;
     for (int p = 0; p < Panels; ++p) {
-      const std::byte* at = piece.panels[p] + static_cast<size_t>(block.index) * block_bytes;
-      block.scales[p] = reinterpret_cast<const float*>(at);
-      block.weights[p] = decoder.decode(at, shape, p);
-      const bool last = block.index + 1 == shape.num_blocks();
-      block.next[p] = last ? piece.next_panels[p] : at + block_bytes;
+      const std::byte* at = piece_.panels[p] + static_cast<size_t>(index) * bytes_;
+      block.scales[p] = reinterpret_cast<const float*>(at + bytes_ - kScaleBytes);
+      block.weights[p] = decoder_.decode(at, shape_, p);
+      block.next[p] = index + 1 == size_ ? piece_.next_panels[p] : at + bytes_;
     }
-    tiles<Fold, Panels>(x, fold, block, first_row, num_rows, piece.choice, sums);
+    return block;
+  }
+
+ private:
+  const Piece& piece_;
+  PackedShape shape_;
+  int size_;
+  int count_;
+  size_t bytes_;
+  Decoder decoder_;
+};
+
+// All blocks for rows that make one tile: their sums stay in registers. (Sums that go through
+// memory after each block keep the processor from looking ahead to the next one's weights, which is
+// all that counts for few rows: 65 instead of 100 % of what memory gives.)
+template <typename Fold, typename Decoder, int Rows, int Panels>
+inline void one_tile(const InputRows& x, const Piece& piece, int row, Sums& sums) {
+  using Step = typename Fold::Step;
+  const Fold fold(x, piece);
+  CodedBlocks<Decoder, Panels> blocks(piece);
+  F32x16 sum[Rows][Panels];
+  for (auto& of_row : sum) {
+    for (F32x16& s : of_row) s = zero();
+  }
+  for (int index = 0; index < blocks.size(); ++index) {
+    const Block block = blocks.get(index);
+    const typename Step::X* xs[Rows];
+    typename Step::Acc edge[Rows][Panels];
+    for (int r = 0; r < Rows; ++r) {
+      xs[r] = static_cast<const typename Step::X*>(x[row + r]) + block.k0;
+      fold.template begin<Panels>(block, row + r, sum[r], edge[r]);
+    }
+    run_tile<Step, Rows, Panels, false>(xs, block, nullptr, edge);
+    for (int r = 0; r < Rows; ++r) fold.template end<Panels>(block, row + r, edge[r], sum[r]);
+  }
+  for (int r = 0; r < Rows; ++r) {
+    for (int p = 0; p < Panels; ++p) store(sums.values[r][p], sum[r][p]);
   }
 }
 
-// Of int8: the codes as they lie, behind the scales.
-struct NoDecoder {
-  static const void* decode(const std::byte* block, const PackedShape&, int) {
-    return block + kPanelWidth * sizeof(float);
+template <typename Fold, typename Decoder, int Panels>
+inline void coded_blocks(const InputRows& x, const Piece& piece, int first_row, int num_rows,
+                         Sums& sums) {
+  if (num_rows == 1) return one_tile<Fold, Decoder, 1, Panels>(x, piece, first_row, sums);
+  if (num_rows == 2) return one_tile<Fold, Decoder, 2, Panels>(x, piece, first_row, sums);
+  const Fold fold(x, piece);
+  CodedBlocks<Decoder, Panels> blocks(piece);
+  for (int index = 0; index < blocks.size(); ++index) {
+    tiles<Fold, Panels>(x, fold, blocks.get(index), first_row, num_rows, piece.choice, sums);
   }
+}
+
+// Of int8: the codes as they lie.
+struct NoDecoder {
+  static const void* decode(const std::byte* block, const PackedShape&, int) { return block; }
 };
 
 template <int Panels>
