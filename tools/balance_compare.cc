@@ -74,7 +74,7 @@ Result<TimedPlan> plan_repeatedly(const std::string& planner, const PlanningInpu
   std::array<double, kRepetitions> seconds;
   TimedPlan plan;
   for (double& time : seconds) {
-    WIDEEP_TRY_ASSIGN(plan, plan_layers(planner, input.load, input.shape, options, progress));
+    WIDEEP_TRY_ASSIGN(plan, plan_layers(planner, input, options, progress));
     time = plan.seconds;
   }
   std::nth_element(seconds.begin(), seconds.begin() + kRepetitions / 2, seconds.end());
@@ -96,12 +96,14 @@ Result<ComparedPlan> compare_one(const std::string& planner, Split split,
                                        .before = &comparison.before,
                                        .bounds = bounds},
                                       result.plan.model);
+  WIDEEP_TRY(add_input_spread(input, result.plan.model, &result.assessment));
   return result;
 }
 
 // A planner that cannot serve the shape is left out with its reason.
 std::vector<std::string> compare_all(const CompareOptions& options, Comparison* comparison) {
-  const auto& names = balance::planner_names();
+  std::vector<std::string> names = balance::planner_names();
+  if (!comparison->input.pairs) std::erase_if(names, balance::needs_pair_counts);
   const size_t plans = names.size() * kSplits.size() * kRepetitions;
   base::Progress progress(
       "planning", static_cast<int64_t>(plans * comparison->input.load.layers.size()), "layers");
@@ -136,6 +138,14 @@ Status write_page(const std::string& path, const Comparison& comparison) {
   return {};
 }
 
+// Planners that need pairs take part where the statistics say them.
+Status count_pairs_of_trace(const CompareOptions& options, PlanningInput* input) {
+  if (input->trace) return count_input_pairs(input);
+  if (!options.planning.cooccurrence_tolerance) return {};
+  return invalid_input(
+      "--cooccurrence-tolerance: has no effect without a per-token trace, leave it out");
+}
+
 Status run(const CompareOptions& options) {
   if (!options.html.empty()) WIDEEP_TRY(check_output_file(options.html, "--html"));
   Comparison comparison;
@@ -144,6 +154,7 @@ Status run(const CompareOptions& options) {
   balance::PlanShape& shape = comparison.input.shape;
   WIDEEP_TRY_ASSIGN(shape.rank_slots, choose_rank_slots(options.planning.ranks, shape));
   WIDEEP_TRY(balance::check_plan_shape(shape));
+  WIDEEP_TRY(count_pairs_of_trace(options, &comparison.input));
   WIDEEP_TRY_ASSIGN(comparison.bytes_per_expert, choose_bytes(options, comparison.input.load));
   comparison.before =
       balance::default_model_placement(comparison.input.load, comparison.input.shape.ep_size);

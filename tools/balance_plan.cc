@@ -41,6 +41,9 @@ Status no_effect(const char* option, const std::string& planner) {
 }
 
 Status check_effects(const PlanOptions& options) {
+  if (options.planner != "cooccurrence" && options.planning.cooccurrence_tolerance) {
+    return no_effect("--cooccurrence-tolerance", options.planner);
+  }
   if (options.planner != "wideep" && options.planning.tolerance) {
     return no_effect("--tolerance", options.planner);
   }
@@ -83,7 +86,7 @@ Result<TimedPlan> make_plan(const PlanOptions& options, const PlanningInput& inp
                             base::Progress* progress) {
   balance::PlannerOptions planner_options = options.planning.planner_options();
   planner_options.split = options.split;
-  return plan_layers(options.planner, input.load, input.shape, planner_options, progress);
+  return plan_layers(options.planner, input, planner_options, progress);
 }
 
 Result<TimedPlan> repair_plan(const PlanOptions& options, const PlanningInput& input,
@@ -134,10 +137,12 @@ Status run(const PlanOptions& options) {
   WIDEEP_TRY(check_effects(options));
   WIDEEP_TRY(check_files(options));
   WIDEEP_TRY_ASSIGN(PlanningInput input, read_planning_input(options.planning));
+  if (balance::needs_pair_counts(options.planner)) WIDEEP_TRY(count_input_pairs(&input));
   WIDEEP_TRY_ASSIGN(const ModelPlacement before, read_before(options, &input));
   WIDEEP_TRY_ASSIGN(input.shape.rank_slots, choose_rank_slots(options.planning.ranks, input.shape));
   WIDEEP_TRY_ASSIGN(TimedPlan plan, plan_or_repair(options, input, before));
-  const balance::Assessment assessment = judge(input, options, before, plan);
+  balance::Assessment assessment = judge(input, options, before, plan);
+  WIDEEP_TRY(add_input_spread(input, plan.model, &assessment));
   WIDEEP_TRY(write_files(options, plan));
   warn_of_doubles(options, plan);
   const PlanResult result{.planner = options.planner,
@@ -157,7 +162,8 @@ void add_options(CLI::App& command, PlanOptions* options) {
   command
       .add_option("--planner", options->planner,
                   "wideep: nearest to the bound, never two replicas of an expert on one rank "
-                  "(default); trt: TensorRT-LLM's greedy; deepseek: DeepSeek's EPLB")
+                  "(default); trt: TensorRT-LLM's greedy; deepseek: DeepSeek's EPLB; cooccurrence: "
+                  "experts that tokens choose together live together (needs a trace)")
       ->check(CLI::IsMember(balance::planner_names()));
   command
       .add_option("--split", options->split,

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -31,23 +32,48 @@ std::string facts_line(const Comparison& comparison) {
   return text;
 }
 
+size_t name_width(const Comparison& comparison) {
+  size_t longest = 8;
+  for (const ComparedPlan& plan : comparison.plans) {
+    longest = std::max(longest, plan.planner.size());
+  }
+  return longest + 2;
+}
+
 std::string head_line(const Comparison& comparison) {
+  std::string spread;
+  if (comparison.input.trace) spread += fmt::format("{:>8}{:>8}", "ranks", "cover");
+  if (comparison.input.held_out_trace) spread += fmt::format("{:>12}", "ranks-held");
   return fmt::format(
-      "{:<10}{:<10}{:>10}{:>10}{}{:>10}{:>9}{}{:>12}\n", "planner", "split", "now", "planned",
+      "{:<{}}{:<10}{:>10}{:>10}{}{:>10}{}{:>9}{}{:>12}\n", "planner", name_width(comparison),
+      "split", "now", "planned",
       comparison.input.held_out ? fmt::format("{:>10}{:>10}", "held-out", "re-split") : "", "bound",
-      "moves", comparison.bytes_per_expert ? fmt::format("{:>12}", "bytes") : "", "time");
+      spread, "moves", comparison.bytes_per_expert ? fmt::format("{:>12}", "bytes") : "", "time");
+}
+
+std::string spread_columns(const Figures& mean) {
+  std::string text;
+  if (mean.spread) {
+    text +=
+        fmt::format("{:>8.3f}{:>8.3f}", mean.spread->ranks_by_shares, mean.spread->ranks_by_cover);
+  }
+  if (mean.spread_held_out) {
+    text += fmt::format("{:>12.3f}", mean.spread_held_out->ranks_by_shares);
+  }
+  return text;
 }
 
 std::string line_of(const Comparison& comparison, const ComparedPlan& plan) {
   const Figures& mean = plan.assessment.mean;
   std::string line =
-      fmt::format("{:<10}{:<10}{:>10.6f}{:>10.6f}", plan.planner, split_name(plan.split),
-                  mean.imbalance_now, mean.imbalance(plan.split));
+      fmt::format("{:<{}}{:<10}{:>10.6f}{:>10.6f}", plan.planner, name_width(comparison),
+                  split_name(plan.split), mean.imbalance_now, mean.imbalance(plan.split));
   if (mean.imbalance_held_out) {
     line += fmt::format("{:>10.6f}{:>10.6f}", *mean.imbalance_held_out,
                         *mean.imbalance_held_out_resplit);
   }
-  line += fmt::format("{:>10.6f}{:>9.0f}", mean.lower_bound, plan.total_moves());
+  line += fmt::format("{:>10.6f}{}{:>9.0f}", mean.lower_bound, spread_columns(mean),
+                      plan.total_moves());
   if (comparison.bytes_per_expert) {
     const double bytes = *comparison.bytes_per_expert * plan.total_moves();
     line += fmt::format("{:>12}", base::byte_size(static_cast<uint64_t>(bytes)));
@@ -140,6 +166,10 @@ std::string compare_table(const Comparison& comparison) {
   std::string text = facts_line(comparison) + ".\n" +
                      "Imbalance ratio (max / mean - 1), mean over layers; 0 is perfect. now: " +
                      fmt::format("experts in order on {} slots.\n", comparison.before.num_slots) +
+                     (comparison.input.trace
+                          ? "ranks: that a token is sent to, replicas by shares; cover: where it "
+                            "prefers ranks that it goes to anyway.\n"
+                          : "") +
                      head_line(comparison);
   for (const ComparedPlan& plan : comparison.plans) text += line_of(comparison, plan);
   return text;

@@ -9,9 +9,25 @@ namespace {
 using balance::Figures;
 using nlohmann::ordered_json;
 
-std::string head_line(bool held_out) {
-  return fmt::format("{:<8}{:>12}{:>12}{:>12}{}{:>10}\n", "layer", "now", "planned", "bound",
-                     held_out ? fmt::format("{:>12}{:>12}", "held-out", "re-split") : "", "moves");
+std::string head_line(const Figures& mean) {
+  return fmt::format(
+      "{:<8}{:>12}{:>12}{:>12}{}{:>10}{}{}\n", "layer", "now", "planned", "bound",
+      mean.imbalance_held_out ? fmt::format("{:>12}{:>12}", "held-out", "re-split") : "", "moves",
+      mean.spread ? fmt::format("{:>8}{:>8}", "ranks", "cover") : "",
+      mean.spread_held_out ? fmt::format("{:>12}{:>12}", "ranks-held", "cover-held") : "");
+}
+
+std::string spread_columns(const Figures& figures) {
+  std::string text;
+  if (figures.spread) {
+    text += fmt::format("{:>8.3f}{:>8.3f}", figures.spread->ranks_by_shares,
+                        figures.spread->ranks_by_cover);
+  }
+  if (figures.spread_held_out) {
+    text += fmt::format("{:>12.3f}{:>12.3f}", figures.spread_held_out->ranks_by_shares,
+                        figures.spread_held_out->ranks_by_cover);
+  }
+  return text;
 }
 
 std::string line_of(const std::string& label, const Figures& figures, balance::Split split) {
@@ -21,7 +37,7 @@ std::string line_of(const std::string& label, const Figures& figures, balance::S
     line += fmt::format("{:>12.6f}{:>12.6f}", *figures.imbalance_held_out,
                         *figures.imbalance_held_out_resplit);
   }
-  return line + fmt::format("{:>10.6g}\n", figures.moves);
+  return line + fmt::format("{:>10.6g}{}\n", figures.moves, spread_columns(figures));
 }
 
 std::string what_is_shown(const PlanningInput& input, const PlanResult& result) {
@@ -32,6 +48,11 @@ std::string what_is_shown(const PlanningInput& input, const PlanResult& result) 
       ranks_text(input.shape), count_of(input.num_iterations, "iteration"), result.num_slots_before,
       result.from.empty() ? "experts in order" : result.from, slots_text(input.shape),
       split_name(result.split));
+  if (input.trace) {
+    text +=
+        "ranks:    that a token is sent to, replicas by shares\n"
+        "cover:    the same where a token prefers ranks that it goes to anyway\n";
+  }
   if (!input.held_out) return text;
   return text + fmt::format(
                     "held-out: the plan on {} held out\n"
@@ -54,11 +75,17 @@ std::string summary_line(const PlanResult& result) {
       mean.moves * layers, forced, duration_text(result.plan.seconds));
 }
 
+void add_spread_json(const balance::Spread& spread, const std::string& suffix, ordered_json* json) {
+  (*json)["ranks_per_token" + suffix] = spread.ranks_by_shares;
+  (*json)["ranks_per_token_cover" + suffix] = spread.ranks_by_cover;
+  (*json)["within_rank_ratio" + suffix] = spread.within_rank_ratio;
+  (*json)["imbalance_cover" + suffix] = spread.imbalance_by_cover;
+}
+
 }  // namespace
 
 std::string plan_table(const PlanningInput& input, const PlanResult& result) {
-  std::string text = what_is_shown(input, result) +
-                     head_line(result.assessment.mean.imbalance_held_out.has_value());
+  std::string text = what_is_shown(input, result) + head_line(result.assessment.mean);
   for (size_t i = 0; i < input.load.layers.size(); ++i) {
     text +=
         line_of(fmt::format("{}", input.load.layers[i]), result.assessment.layers[i], result.split);
@@ -79,6 +106,8 @@ ordered_json to_json(const Figures& figures) {
     json["imbalance_held_out"] = *figures.imbalance_held_out;
     json["imbalance_held_out_resplit"] = *figures.imbalance_held_out_resplit;
   }
+  if (figures.spread) add_spread_json(*figures.spread, "", &json);
+  if (figures.spread_held_out) add_spread_json(*figures.spread_held_out, "_held_out", &json);
   json["lower_bound"] = figures.lower_bound;
   json["moves"] = figures.moves;
   return json;

@@ -44,6 +44,11 @@ Status check_numbers(const PlanningOptions& options) {
     return invalid_input(fmt::format(
         "--tolerance: expected an imbalance ratio of at least 0, found {}", *options.tolerance));
   }
+  if (options.cooccurrence_tolerance && !(*options.cooccurrence_tolerance >= 0.0)) {
+    return invalid_input(
+        fmt::format("--cooccurrence-tolerance: expected an imbalance ratio of at least 0, found {}",
+                    *options.cooccurrence_tolerance));
+  }
   if (options.groups && !options.nodes) {
     return invalid_input("--groups: has no effect on one node, give --nodes too");
   }
@@ -59,6 +64,7 @@ Status check_numbers(const PlanningOptions& options) {
 PlannerOptions PlanningOptions::planner_options() const {
   PlannerOptions result;
   if (tolerance) result.tolerance = *tolerance;
+  if (cooccurrence_tolerance) result.cooccurrence_tolerance = *cooccurrence_tolerance;
   return result;
 }
 
@@ -76,6 +82,11 @@ void add_planning_options(CLI::App& command, PlanningOptions* options) {
       "--tolerance", options->tolerance,
       fmt::format("Of planner wideep: the imbalance ratio at which its search stops (default: {})",
                   PlannerOptions().tolerance));
+  command.add_option(
+      "--cooccurrence-tolerance", options->cooccurrence_tolerance,
+      fmt::format("Of planner cooccurrence: the imbalance ratio that it may take for "
+                  "fewer ranks per token (default: {})",
+                  PlannerOptions().cooccurrence_tolerance));
   command.add_option("--holdout", options->holdout,
                      "Judge plans on load that they were not made for: the last FRACTION of the "
                      "iterations, or a second FILE of statistics");
@@ -83,7 +94,7 @@ void add_planning_options(CLI::App& command, PlanningOptions* options) {
 
 Result<PlanningInput> read_planning_input(const PlanningOptions& options) {
   WIDEEP_TRY(check_numbers(options));
-  WIDEEP_TRY_ASSIGN(const SplitStatistics split,
+  WIDEEP_TRY_ASSIGN(SplitStatistics split,
                     read_split_statistics(options.statistics, options.holdout));
   PlanningInput input;
   input.shape.num_experts = split.planned_on.num_experts;
@@ -97,7 +108,26 @@ Result<PlanningInput> read_planning_input(const PlanningOptions& options) {
     input.held_out = balance::model_load(*split.held_out);
     input.num_held_out_iterations = split.held_out->num_iterations();
   }
+  input.trace = std::move(split.planned_on_trace);
+  input.held_out_trace = std::move(split.held_out_trace);
   return input;
+}
+
+Status count_input_pairs(PlanningInput* input) {
+  if (!input->trace) {
+    return invalid_input(
+        "--planner cooccurrence: needs to know which experts tokens choose together, which these "
+        "statistics do not say; give a per-token trace FILE.u8 or FILE.u16 as --stats");
+  }
+  WIDEEP_TRY_ASSIGN(input->pairs, balance::count_pairs(*input->trace));
+  return {};
+}
+
+Status add_input_spread(const PlanningInput& input, const balance::PlannedModel& plan,
+                        balance::Assessment* assessment) {
+  if (!input.trace) return {};
+  return balance::add_spread(*input.trace, input.held_out_trace ? &*input.held_out_trace : nullptr,
+                             plan, assessment);
 }
 
 int TimedPlan::num_doubled_layers() const {
@@ -107,13 +137,15 @@ int TimedPlan::num_doubled_layers() const {
   }));
 }
 
-Result<TimedPlan> plan_layers(const std::string& planner_name, const ModelLoad& load,
-                              const PlanShape& shape, const PlannerOptions& options,
-                              base::Progress* progress) {
-  WIDEEP_TRY_ASSIGN(const auto planner, balance::make_planner(planner_name, shape, options));
-  return time_layers(load, shape.num_slots, progress, [&](size_t i, balance::LayerPlan* layer) {
-    planner->plan(load.load[i], layer);
-  });
+Result<TimedPlan> plan_layers(const std::string& planner_name, const PlanningInput& input,
+                              const PlannerOptions& options, base::Progress* progress) {
+  WIDEEP_TRY_ASSIGN(const auto planner, balance::make_planner(planner_name, input.shape, options));
+  const auto plan_layer = [&](size_t i, balance::LayerPlan* layer) {
+    const auto pairs =
+        input.pairs ? input.pairs->matrix(static_cast<int>(i)) : std::span<const int64_t>();
+    planner->plan({input.load.load[i], pairs}, layer);
+  };
+  return time_layers(input.load, input.shape.num_slots, progress, plan_layer);
 }
 
 Result<TimedPlan> repair_layers(const balance::ModelPlacement& from, const ModelLoad& load,

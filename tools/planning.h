@@ -9,6 +9,7 @@
 #include <string>
 
 #include "balance/assessment.h"
+#include "balance/pair_counts.h"
 #include "balance/plan_model.h"
 #include "base/progress.h"
 #include "rank_options.h"
@@ -25,6 +26,7 @@ struct PlanningOptions {
   std::optional<int> groups;
   RankOptions ranks;
   std::optional<double> tolerance;
+  std::optional<double> cooccurrence_tolerance;
   std::string holdout;  // empty: nothing is held out
 
   // Without the split, which each command chooses.
@@ -32,7 +34,7 @@ struct PlanningOptions {
 };
 
 // Adds the statistics options and --num-slots, --nodes, --groups, --dead-ranks, --rank-slots,
-// --tolerance and --holdout.
+// --tolerance, --cooccurrence-tolerance and --holdout.
 // `options` must outlive the parsing.
 void add_planning_options(CLI::App& command, PlanningOptions* options);
 
@@ -42,12 +44,23 @@ struct PlanningInput {
   std::optional<balance::ModelLoad> held_out;
   int num_held_out_iterations = 0;
   balance::PlanShape shape;
+  // Where the load was counted from, if that is a trace; and its pairs of experts, once counted.
+  std::optional<balance::TracePart> trace;
+  std::optional<balance::TracePart> held_out_trace;
+  std::optional<balance::PairCounts> pairs;
 };
 
 // The shape is as asked for, but for its rank_slots (choose_rank_slots): planners check it. Errors
 // (invalid input): of the statistics; a tolerance below 0; groups without nodes or nodes without
 // groups, which would have no effect.
 Result<PlanningInput> read_planning_input(const PlanningOptions& options);
+
+// For planners that need pairs. Errors: the load is not of a trace; as balance::count_pairs.
+Status count_input_pairs(PlanningInput* input);
+
+// Adds the spread over tokens, where the input is a trace. Errors: as balance::add_spread.
+Status add_input_spread(const PlanningInput& input, const balance::PlannedModel& plan,
+                        balance::Assessment* assessment);
 
 struct TimedPlan {
   balance::PlannedModel model;
@@ -58,9 +71,9 @@ struct TimedPlan {
   int num_doubled_layers() const;
 };
 
-// All layers by one planner. Errors: as balance::make_planner.
-Result<TimedPlan> plan_layers(const std::string& planner, const balance::ModelLoad& load,
-                              const balance::PlanShape& shape,
+// All layers by one planner. REQUIRES: pairs, where it needs them. Errors: as
+// balance::make_planner.
+Result<TimedPlan> plan_layers(const std::string& planner, const PlanningInput& input,
                               const balance::PlannerOptions& options, base::Progress* progress);
 
 // All layers by repair of `from`, which has them all. Errors: as balance::make_repairer.

@@ -34,6 +34,26 @@ Status check_window(const std::string& path, std::optional<int> window) {
       fmt::format("{}: --trace-window: expected at least 1 token, found {}", path, *window));
 }
 
+// REQUIRES: the options say the shape.
+balance::TraceShape shape_of(const TraceOptions& trace) {
+  return {.num_layers = *trace.layers,
+          .top_k = *trace.top_k,
+          .num_experts = *trace.num_experts,
+          .first_layer = trace.first_layer.value_or(0),
+          .window_tokens = trace.window.value_or(0)};
+}
+
+// The tokens of a trace that the iterations of `statistics` were counted from.
+std::optional<balance::TracePart> trace_part(const std::string& path, const TraceOptions& trace,
+                                             const ExpertStatistics& statistics) {
+  if (!is_trace(path)) return {};
+  balance::TracePart part{.path = path, .shape = shape_of(trace)};
+  if (!trace.window) return part;
+  part.begin = int64_t{statistics.iter_start} * *trace.window;
+  part.end = int64_t{statistics.iter_stop} * *trace.window;
+  return part;
+}
+
 Result<ExpertStatistics> read_trace(const std::string& path, const TraceOptions& trace) {
   if (!trace.layers || !trace.top_k || !trace.num_experts) {
     return invalid_input(fmt::format(
@@ -41,12 +61,7 @@ Result<ExpertStatistics> read_trace(const std::string& path, const TraceOptions&
         path));
   }
   WIDEEP_TRY(check_window(path, trace.window));
-  WIDEEP_TRY_ASSIGN(balance::TraceStatistics read,
-                    balance::read_trace(path, {.num_layers = *trace.layers,
-                                               .top_k = *trace.top_k,
-                                               .num_experts = *trace.num_experts,
-                                               .first_layer = trace.first_layer.value_or(0),
-                                               .window_tokens = trace.window.value_or(0)}));
+  WIDEEP_TRY_ASSIGN(balance::TraceStatistics read, balance::read_trace(path, shape_of(trace)));
   if (read.num_dropped_tokens > 0) {
     log::warn("{}: the last {} of {} tokens are less than half a window and left out", path,
               read.num_dropped_tokens, read.num_tokens);
@@ -74,6 +89,13 @@ Result<ExpertStatistics> read_selected(const StatisticsOptions& options) {
       balance::select_iterations(statistics, options.iter_start, options.iter_stop);
   if (!selected.ok()) return selected.status().at(options.path);
   return selected;
+}
+
+void name_traces(const StatisticsOptions& options, const std::string& held_out_path,
+                 SplitStatistics* split) {
+  split->planned_on_trace = trace_part(options.path, options.trace, split->planned_on);
+  if (!split->held_out) return;
+  split->held_out_trace = trace_part(held_out_path, options.trace, *split->held_out);
 }
 
 std::optional<double> parse_number(const std::string& text) {
@@ -111,16 +133,22 @@ Result<SplitStatistics> read_split_statistics(const StatisticsOptions& options,
   WIDEEP_TRY(check_trace_options(options, holdout));
   SplitStatistics split;
   WIDEEP_TRY_ASSIGN(split.planned_on, read_selected(options));
-  if (holdout.empty()) return split;
+  if (holdout.empty()) {
+    name_traces(options, "", &split);
+    return split;
+  }
   if (const std::optional<double> fraction = parse_number(holdout)) {
     Result<balance::HeldOut> cut = balance::hold_out_last(split.planned_on, *fraction);
     if (!cut.ok()) return cut.status().at(options.path + ": --holdout");
-    return SplitStatistics{std::move(cut->earlier), std::move(cut->later)};
+    split = {.planned_on = std::move(cut->earlier), .held_out = std::move(cut->later)};
+    name_traces(options, options.path, &split);
+    return split;
   }
   Result<ExpertStatistics> later = read_file(holdout, options.trace);
   if (!later.ok()) return later.status().at("--holdout");
   WIDEEP_TRY(balance::check_same_experts(split.planned_on, *later).at("--holdout: " + holdout));
   split.held_out = std::move(later).value();
+  name_traces(options, holdout, &split);
   return split;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "balance/statistics.h"
+#include "balance/token_trace.h"
 #include "wideep/status.h"
 
 namespace wideep::tools {
@@ -41,6 +42,9 @@ Result<balance::ExpertStatistics> read_statistics(const StatisticsOptions& optio
 struct SplitStatistics {
   balance::ExpertStatistics planned_on;
   std::optional<balance::ExpertStatistics> held_out;
+  // Where they were counted from, if that is a trace.
+  std::optional<balance::TracePart> planned_on_trace;
+  std::optional<balance::TracePart> held_out_trace;
 };
 
 // holdout: "" for none, a fraction of the iterations, or a second file of statistics (all of its

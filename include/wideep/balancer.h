@@ -147,6 +147,8 @@ struct PlannerOptions {
   // Of planner wideep: the imbalance ratio at which the search stops, and its longest duration.
   double tolerance = 1e-3;
   int max_rounds = 100;  // of swaps, per layer
+  // Of planner cooccurrence: the imbalance ratio that it may take for fewer ranks per token.
+  double cooccurrence_tolerance = 0.02;
 };
 
 // What a planner is told of a layer. Made of the tokens alone from whatever a span can be made of:
@@ -177,12 +179,16 @@ class LayerPlanner {
 //             (planner_wideep.h); with kWeighted exact where exact_placement_exists
 //   trt       TensorRT-LLM's greedy (placement_trt.h)
 //   deepseek  DeepSeek's, hierarchical where groups divide among nodes (placement_deepseek.h)
+//   cooccurrence  experts that tokens choose together live together (planner_cooccurrence.h)
 // All serve shapes with dead ranks, as if the live ones were alone. Unequal memory (live ranks with
 // different numbers of usable slots) is for wideep only (planner_memory.h).
 //
 // trt and deepseek may put two replicas of an expert on one rank. With kWeighted they get the best
 // shares for their placement.
 const std::vector<std::string>& planner_names();
+
+// Does plan() of this planner REQUIRE LayerLoad::pair_counts? True of cooccurrence.
+bool needs_pair_counts(std::string_view planner_name);
 
 // Errors (invalid input): an unknown name; options below 0; a shape that the planner cannot serve.
 Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const PlanShape& shape,

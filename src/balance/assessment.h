@@ -20,6 +20,7 @@
 
 #include "balance/plan_model.h"
 #include "balance/statistics.h"
+#include "balance/token_spread.h"
 #include "wideep/balancer.h"
 #include "wideep/placement.h"
 
@@ -70,6 +71,9 @@ struct Figures {
   // the held-out load itself, as by an engine that counts before it dispatches.
   std::optional<double> imbalance_held_out;
   std::optional<double> imbalance_held_out_resplit;
+  // Where a trace says which experts tokens choose together: add_spread.
+  std::optional<Spread> spread;
+  std::optional<Spread> spread_held_out;
 
   // With the split that the plan was made for.
   double imbalance(Split split) const {
@@ -84,5 +88,10 @@ struct Assessment {
 
 // REQUIRES: plan, before and held_out have every layer of the load.
 Assessment assess(const Measure& measure, const PlannedModel& plan);
+
+// The spread of the plan over tokens: of those planned on, and of those held out (null: none).
+// REQUIRES: the traces have the layers that were assessed. Errors: as measure_spread.
+Status add_spread(const TracePart& planned_on, const TracePart* held_out, const PlannedModel& plan,
+                  Assessment* assessment);
 
 }  // namespace wideep::balance

@@ -35,19 +35,32 @@ std::span<const int64_t> PairCounts::row(int layer_idx, int expert) const {
   return std::span(counts).subspan(row_idx * experts, experts);
 }
 
+std::span<const int64_t> PairCounts::matrix(int layer_idx) const {
+  const auto experts = static_cast<size_t>(num_experts);
+  return std::span(counts).subspan(static_cast<size_t>(layer_idx) * experts * experts,
+                                   experts * experts);
+}
+
 Result<PairCounts> count_pairs(const std::string& path, const TraceShape& shape) {
-  WIDEEP_TRY(check_trace_shape(shape).at(path));
-  WIDEEP_TRY_ASSIGN(PairCounts pairs, empty_counts(path, shape));
-  const auto experts = static_cast<size_t>(shape.num_experts);
-  WIDEEP_TRY_ASSIGN(pairs.num_tokens, visit_trace(path, shape, [&](const TokenChoice& choice) {
-                      int64_t* matrix = pairs.counts.data() +
-                                        static_cast<size_t>(choice.layer_idx) * experts * experts;
-                      for (uint16_t a : choice.experts) {
-                        for (uint16_t b : choice.experts) {
-                          if (a != b) ++matrix[a * experts + b];
-                        }
-                      }
-                    }));
+  return count_pairs(TracePart{.path = path, .shape = shape});
+}
+
+Result<PairCounts> count_pairs(const TracePart& trace) {
+  WIDEEP_TRY(check_trace_shape(trace.shape).at(trace.path));
+  WIDEEP_TRY_ASSIGN(PairCounts pairs, empty_counts(trace.path, trace.shape));
+  const auto experts = static_cast<size_t>(trace.shape.num_experts);
+  const auto count = [&](const TokenChoice& choice) {
+    if (!trace.contains(choice.token)) return;
+    if (choice.layer_idx == 0) ++pairs.num_tokens;
+    int64_t* matrix =
+        pairs.counts.data() + static_cast<size_t>(choice.layer_idx) * experts * experts;
+    for (uint16_t a : choice.experts) {
+      for (uint16_t b : choice.experts) {
+        if (a != b) ++matrix[a * experts + b];
+      }
+    }
+  };
+  WIDEEP_TRY(visit_trace(trace.path, trace.shape, count).status());
   return pairs;
 }
 

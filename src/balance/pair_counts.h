@@ -26,12 +26,15 @@ struct PairCounts {
   int num_layers() const { return static_cast<int>(layers.size()); }
   // With each of the experts [E]; layer_idx 0 is layers[0].
   std::span<const int64_t> row(int layer_idx, int expert) const;
+  std::span<const int64_t> matrix(int layer_idx) const;  // [expert, expert]
 
   bool operator==(const PairCounts&) const = default;
 };
 
-// Counts all tokens of a trace; window_tokens does not matter.
+// Counts the tokens of a part of a trace; window_tokens does not matter.
 // Errors: as visit_trace; matrices of more than 1 GiB in all (invalid input).
+Result<PairCounts> count_pairs(const TracePart& trace);
+// ... all its tokens.
 Result<PairCounts> count_pairs(const std::string& path, const TraceShape& shape);
 
 }  // namespace wideep::balance

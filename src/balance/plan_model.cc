@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "balance/plan_model.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <vector>
 
@@ -10,6 +12,10 @@ namespace wideep::balance {
 
 Result<PlannedModel> plan_model(std::string_view name, const ExpertStatistics& statistics,
                                 PlanShape shape, const PlannerOptions& options) {
+  if (needs_pair_counts(name)) {
+    return invalid_input(
+        fmt::format("planner {}: needs pair counts, which statistics do not hold", name));
+  }
   shape.num_experts = statistics.num_experts;
   WIDEEP_TRY_ASSIGN(const auto planner, make_planner(name, shape, options));
   PlannedModel model;

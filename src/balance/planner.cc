@@ -9,6 +9,7 @@
 
 #include "balance/placement_deepseek.h"
 #include "balance/placement_trt.h"
+#include "balance/planner_cooccurrence.h"
 #include "balance/planner_masked.h"
 #include "balance/planner_memory.h"
 #include "balance/planner_wideep.h"
@@ -73,6 +74,7 @@ Result<std::unique_ptr<LayerPlanner>> make_full_planner(std::string_view name,
                                                         const PlannerOptions& options) {
   if (name == "wideep") return make_wideep_planner(shape, options);
   if (name == "trt") return make_placement_planner(place_as_trt, shape, options);
+  if (name == "cooccurrence") return make_cooccurrence_planner(shape, options);
   return make_placement_planner(plan_layer_deepseek, shape, options);
 }
 
@@ -90,9 +92,11 @@ Status check_options(const PlannerOptions& options) {
 }  // namespace
 
 const std::vector<std::string>& planner_names() {
-  static const std::vector<std::string> names = {"wideep", "trt", "deepseek"};
+  static const std::vector<std::string> names = {"wideep", "trt", "deepseek", "cooccurrence"};
   return names;
 }
+
+bool needs_pair_counts(std::string_view planner_name) { return planner_name == "cooccurrence"; }
 
 Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const PlanShape& shape,
                                                    const PlannerOptions& options) {

@@ -62,7 +62,8 @@ LayerPlan plan_once(std::string_view name, const PlanShape& shape, std::span<con
                     Split split) {
   auto planner = make_planner(name, shape, {.split = split});
   LayerPlan plan;
-  planner.value()->plan(load, &plan);
+  const std::vector<int64_t> pairs(load.size() * load.size(), 1);
+  planner.value()->plan({load, pairs}, &plan);
   return plan;
 }
 
@@ -95,6 +96,7 @@ TEST(MaskedPlanner, DeadRanksAreAPlanOfTheOthers) {
     const std::vector<double> load = random_load(random, shape.num_experts);
     const LiveRanks live(shape);
     for (const std::string& name : planner_names()) {
+      if (needs_pair_counts(name) && i % 25 != 0) continue;  // takes longer
       for (Split split : kSplits) {
         SCOPED_TRACE(testing::Message() << "case " << i << ", planner " << name);
         const LayerPlan plan = plan_once(name, shape, load, split);

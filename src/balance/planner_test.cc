@@ -26,7 +26,8 @@ LayerPlan plan_once(std::string_view name, const PlanShape& shape, const Planner
   LayerPlan plan;
   auto planner = make_planner(name, shape, options);
   EXPECT_TRUE(planner.ok()) << planner.status().message();
-  planner.value()->plan(load, &plan);
+  const std::vector<int64_t> pairs(load.size() * load.size(), 1);
+  planner.value()->plan({load, pairs}, &plan);
   return plan;
 }
 

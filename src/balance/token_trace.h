@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -61,6 +62,17 @@ struct TokenChoice {
   int64_t token = 0;
   int layer_idx = 0;                  // from 0; the model's layer is first_layer + layer_idx
   std::span<const uint16_t> experts;  // [top_k], distinct, each < num_experts
+};
+
+// A stretch of a trace's tokens: those that some iterations were counted from.
+struct TracePart {
+  std::string path;
+  TraceShape shape;
+  int64_t begin = 0;
+  int64_t end = std::numeric_limits<int64_t>::max();  // one past the last, or past the file's end
+
+  bool contains(int64_t token) const { return token >= begin && token < end; }
+  bool operator==(const TracePart&) const = default;
 };
 
 // Calls visit for every token in file order and each of its layers, holding only a piece of the

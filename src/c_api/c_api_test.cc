@@ -239,6 +239,7 @@ TEST(CApi, BadInputIsExplainedAndLeavesOutputsAlone) {
   EXPECT_THAT(create("wideep", uneven, {}), HasSubstr("10"));
   EXPECT_THAT(create("wideep", newer, {}), HasSubstr("shape: expected zeros"));
   EXPECT_THAT(create("best", kShape, {}), HasSubstr("wideep, trt, deepseek"));
+  EXPECT_THAT(create("cooccurrence", kShape, {}), HasSubstr("needs pair counts"));
   EXPECT_THAT(create("wideep", kShape, {.split = 2}), HasSubstr("found 2"));
   EXPECT_THAT(create("wideep", kShape, {.tolerance = -1}), HasSubstr("tolerance"));
   EXPECT_THAT(create("wideep", kShape, {.max_rounds = -1}), HasSubstr("max_rounds"));

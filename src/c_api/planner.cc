@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -36,6 +38,10 @@ Status create(const char* name, const wideep_plan_shape* c_shape,
   WIDEEP_TRY(check_pointer(out, "planner"));
   WIDEEP_TRY_ASSIGN(const PlanShape shape, to_shape(c_shape));
   WIDEEP_TRY_ASSIGN(const PlannerOptions options, to_planner_options(c_options));
+  if (balance::needs_pair_counts(name)) {
+    return invalid_input(fmt::format(
+        "planner {}: needs pair counts, which this interface does not take; choose another", name));
+  }
   WIDEEP_TRY_ASSIGN(std::unique_ptr<LayerPlanner> planner, make_planner(name, shape, options));
   *out = new wideep_planner{shape, std::move(planner), {}};
   return {};

@@ -6,6 +6,10 @@ function formatImbalance(value) {
   return value < 1e-4 ? value.toExponential(1) : value.toFixed(4);
 }
 
+function formatRanks(value) {
+  return value.toFixed(3);
+}
+
 // 12.3 GiB
 function formatBytes(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -34,6 +38,14 @@ function tableColumns(data) {
   if (data.num_held_out_iterations) {
     columns.push({title: "held out", value: (plan) => plan.mean.imbalance_held_out, text: formatImbalance},
                  {title: "held out, re-split", value: (plan) => plan.mean.imbalance_held_out_resplit, text: formatImbalance});
+  }
+  if (data.plans[0].mean.ranks_per_token) {
+    columns.push({title: "ranks per token", value: (plan) => plan.mean.ranks_per_token, text: formatRanks},
+                 {title: "… by cover", value: (plan) => plan.mean.ranks_per_token_cover, text: formatRanks});
+  }
+  if (data.plans[0].mean.ranks_per_token_held_out) {
+    columns.push({title: "… held out", value: (plan) => plan.mean.ranks_per_token_held_out, text: formatRanks},
+                 {title: "… by cover, held out", value: (plan) => plan.mean.ranks_per_token_cover_held_out, text: formatRanks});
   }
   columns.push({title: "moves", value: (plan) => plan.moves, text: formatCount});
   if (data.bytes_per_expert) columns.push({title: "bytes moved", value: (plan) => plan.bytes, text: formatBytes, plain: true});

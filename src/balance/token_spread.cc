@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/token_spread.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/try.h"
+
+namespace wideep::balance {
+namespace {
+
+size_t idx(int i) { return static_cast<size_t>(i); }
+
+}  // namespace
+
+LayerSpread::LayerSpread(const Placement& placement, std::span<const double> shares)
+    : num_ranks_(placement.ep_size),
+      absent_(idx(placement.ep_size), 1.0),
+      meeting_(idx(placement.ep_size), 0.0),
+      visited_(idx(placement.ep_size), 0),
+      received_(idx(placement.ep_size), 0.0) {
+  WIDEEP_CHECK_EQ(shares.size(), placement.slot_to_expert.size());
+  const RoutingTable table = make_routing_table(placement);
+  for (int expert = 0; expert < placement.num_experts; ++expert) {
+    start_.push_back(parts_.size());
+    for (const int32_t slot : table.replicas(expert)) {
+      const int rank = placement.rank_of_slot(slot);
+      const bool doubled = parts_.size() > start_.back() && parts_.back().rank == rank;
+      if (!doubled) parts_.push_back({rank, 0.0});
+      parts_.back().share += shares[idx(slot)];
+    }
+  }
+  start_.push_back(parts_.size());
+}
+
+std::span<const LayerSpread::Part> LayerSpread::parts(uint16_t expert) const {
+  const size_t begin = start_[expert];
+  return std::span(parts_).subspan(begin, start_[expert + size_t{1}] - begin);
+}
+
+void LayerSpread::add(int64_t token, std::span<const uint16_t> experts) {
+  ++num_tokens_;
+  add_by_shares(experts);
+  add_by_cover(token, experts);
+}
+
+// Two experts meet on a rank with the product of their shares of it.
+void LayerSpread::add_by_shares(std::span<const uint16_t> experts) {
+  touched_.clear();
+  for (const uint16_t expert : experts) {
+    for (const auto& [rank, share] : parts(expert)) {
+      if (share <= 0.0) continue;
+      if (meeting_[idx(rank)] == 0.0) touched_.push_back(rank);
+      pairs_within_ += meeting_[idx(rank)] * share;
+      meeting_[idx(rank)] += share;
+      absent_[idx(rank)] *= 1.0 - share;
+    }
+  }
+  for (const int rank : touched_) {
+    ranks_by_shares_ += 1.0 - absent_[idx(rank)];
+    absent_[idx(rank)] = 1.0;
+    meeting_[idx(rank)] = 0.0;
+  }
+  const auto top_k = static_cast<double>(experts.size());
+  num_pairs_ += top_k * (top_k - 1.0) / 2.0;
+}
+
+void LayerSpread::visit(int rank) {
+  if (visited_[idx(rank)] != 0) return;
+  visited_[idx(rank)] = 1;
+  visits_.push_back(rank);
+}
+
+// Serves the expert if one of its ranks is visited.
+bool LayerSpread::is_visited(uint16_t expert) const {
+  return std::ranges::any_of(parts(expert),
+                             [&](const Part& part) { return visited_[idx(part.rank)] != 0; });
+}
+
+// The rank that holds most of the rest.
+int LayerSpread::next_rank(int64_t token) const {
+  const auto serves = [&](int rank) {
+    return std::ranges::count_if(rest_, [&](uint16_t expert) {
+      return std::ranges::any_of(parts(expert), [&](const Part& p) { return p.rank == rank; });
+    });
+  };
+  const int first = static_cast<int>(token % num_ranks_);
+  int best = -1;
+  std::ptrdiff_t most = 0;
+  for (int i = 0; i < num_ranks_; ++i) {
+    const int rank = (first + i) % num_ranks_;
+    const std::ptrdiff_t served = serves(rank);
+    if (served > most) {
+      most = served;
+      best = rank;
+    }
+  }
+  return best;
+}
+
+void LayerSpread::add_by_cover(int64_t token, std::span<const uint16_t> experts) {
+  visits_.clear();
+  for (const uint16_t expert : experts) {
+    if (parts(expert).size() == 1) visit(parts(expert)[0].rank);
+  }
+  rest_.assign(experts.begin(), experts.end());
+  std::erase_if(rest_, [&](uint16_t expert) { return is_visited(expert); });
+  while (!rest_.empty()) {
+    visit(next_rank(token));
+    std::erase_if(rest_, [&](uint16_t expert) { return is_visited(expert); });
+  }
+  for (const uint16_t expert : experts) {
+    const auto at = std::ranges::find_if(
+        parts(expert), [&](const Part& part) { return visited_[idx(part.rank)] != 0; });
+    received_[idx(at->rank)] += 1.0;
+  }
+  ranks_by_cover_ += static_cast<int64_t>(visits_.size());
+  for (const int rank : visits_) visited_[idx(rank)] = 0;
+}
+
+// Of the ranks that hold an expert.
+std::vector<double> LayerSpread::received_by_live_ranks() const {
+  std::vector<char> live(received_.size(), 0);
+  for (const Part& part : parts_) live[idx(part.rank)] = 1;
+  std::vector<double> received;
+  for (size_t rank = 0; rank < live.size(); ++rank) {
+    if (live[rank] != 0) received.push_back(received_[rank]);
+  }
+  return received;
+}
+
+Spread LayerSpread::spread() const {
+  if (num_tokens_ == 0) return {};
+  const auto tokens = static_cast<double>(num_tokens_);
+  return {.ranks_by_shares = ranks_by_shares_ / tokens,
+          .ranks_by_cover = static_cast<double>(ranks_by_cover_) / tokens,
+          .within_rank_ratio = num_pairs_ > 0.0 ? pairs_within_ / num_pairs_ : 0.0,
+          .imbalance_by_cover = imbalance_ratio(received_by_live_ranks())};
+}
+
+Result<std::vector<Spread>> measure_spread(const TracePart& trace, const PlannedModel& plan) {
+  std::vector<LayerSpread> layers;
+  for (int i = 0; i < trace.shape.num_layers; ++i) {
+    const int layer = trace.shape.first_layer + i;
+    layers.emplace_back(plan.placement.layers.at(layer), plan.shares.at(layer));
+  }
+  WIDEEP_TRY(visit_trace(trace.path, trace.shape, [&](const TokenChoice& choice) {
+               if (!trace.contains(choice.token)) return;
+               layers[idx(choice.layer_idx)].add(choice.token, choice.experts);
+             }).status());
+  std::vector<Spread> spreads;
+  for (const LayerSpread& layer : layers) spreads.push_back(layer.spread());
+  return spreads;
+}
+
+Spread mean_spread(std::span<const Spread> spreads) {
+  const double weight = 1.0 / static_cast<double>(spreads.size());
+  Spread mean;
+  for (const Spread& spread : spreads) {
+    mean.ranks_by_shares += weight * spread.ranks_by_shares;
+    mean.ranks_by_cover += weight * spread.ranks_by_cover;
+    mean.within_rank_ratio += weight * spread.within_rank_ratio;
+    mean.imbalance_by_cover += weight * spread.imbalance_by_cover;
+  }
+  return mean;
+}
+
+}  // namespace wideep::balance

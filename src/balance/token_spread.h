@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How many ranks a token is sent to: what dispatch and combine cost, beside the balance of the
+// load. Measured on the tokens of a trace, not estimated from pairs of experts.
+//
+// An expert with replicas leaves a choice. Two are measured:
+//   by shares  each of a token's experts takes a replica by its shares, independently of the
+//   others,
+//              as an engine does that takes replicas in turn. The mean is the exact expectation,
+//              Σ over ranks of 1 − Π over the token's experts of (1 − share of the rank), which is
+//              also TensorRT-LLM's report_send_ranks_per_token.
+//   by cover   a token prefers ranks that it goes to anyway: first the ranks of its experts that
+//   live
+//              on one rank only; then, until all its experts are served, the rank that serves most
+//              of the rest (of equals the next one from rank token % R on).
+//
+//   WIDEEP_TRY_ASSIGN(auto spreads, measure_spread({path, shape}, plan));
+//   spreads[0].ranks_by_shares;
+//
+// Thread safety: plain values; measure_spread is a pure function of the file; one thread at a time
+// per LayerSpread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "balance/plan_model.h"
+#include "balance/token_trace.h"
+#include "wideep/status.h"
+
+namespace wideep::balance {
+
+struct Spread {
+  double ranks_by_shares = 0;  // mean number of ranks of a token
+  double ranks_by_cover = 0;
+  double within_rank_ratio = 0;  // of the pairs of a token's experts, those that meet on a rank, by
+                                 // shares; 0 for top-1
+  double imbalance_by_cover =
+      0;  // max / mean − 1 of what ranks then receive: no longer the shares'
+
+  bool operator==(const Spread&) const = default;
+};
+
+// Gathers the spread of one layer, token by token.
+class LayerSpread {
+ public:
+  // shares: [S] of the placement's slots.
+  LayerSpread(const Placement& placement, std::span<const double> shares);
+
+  // token: any number that differs between tokens. experts: distinct, < num_experts.
+  void add(int64_t token, std::span<const uint16_t> experts);
+
+  Spread spread() const;
+
+ private:
+  struct Part {
+    int rank;
+    double share;
+  };
+  std::span<const Part> parts(uint16_t expert) const;
+  void add_by_shares(std::span<const uint16_t> experts);
+  void add_by_cover(int64_t token, std::span<const uint16_t> experts);
+  bool is_visited(uint16_t expert) const;
+  int next_rank(int64_t token) const;
+  void visit(int rank);
+  std::vector<double> received_by_live_ranks() const;
+
+  int num_ranks_;
+  std::vector<Part> parts_;      // by expert; a rank once per expert
+  std::vector<size_t> start_;    // [E + 1] into parts_
+  std::vector<int> touched_;     // ranks of the token by shares
+  std::vector<double> absent_;   // [R] probability that the token does not go there
+  std::vector<double> meeting_;  // [R] share sums
+  std::vector<char> visited_;    // [R] by cover
+  std::vector<int> visits_;      // ranks by cover
+  std::vector<uint16_t> rest_;   // experts not served yet
+  int64_t num_tokens_ = 0;
+  double ranks_by_shares_ = 0;
+  int64_t ranks_by_cover_ = 0;
+  double pairs_within_ = 0;
+  double num_pairs_ = 0;
+  std::vector<double> received_;  // [R] by cover
+};
+
+// Of every layer of the trace, in order. REQUIRES: the plan has them, for the trace's experts.
+// Errors: as visit_trace. All 0 where the part has no token.
+Result<std::vector<Spread>> measure_spread(const TracePart& trace, const PlannedModel& plan);
+
+// Of each figure; spreads is not empty.
+Spread mean_spread(std::span<const Spread> spreads);
+
+}  // namespace wideep::balance

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks per token and planner cooccurrence, of traces.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "command_balance.h"
+
+namespace wideep::tests {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CommandBalanceCooccurrence : public CommandBalance {
+ protected:
+  static std::vector<std::string> traced(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = trace_shape();
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  std::vector<std::string> compare(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"compare", "--stats",     trace(), "--ep-size",
+                                          "4",       "--num-slots", "24"};
+    for (const std::string& each : traced(more)) arguments.push_back(each);
+    return arguments;
+  }
+};
+
+TEST_F(CommandBalanceCooccurrence, PlansFewerRanksPerTokenThanWideep) {
+  const json ours = balance_json(
+      plan(trace(), 24,
+           traced({"--planner", "cooccurrence", "--cooccurrence-tolerance", "0.1"})))["mean"];
+  const json wideep = balance_json(plan(trace(), 24, trace_shape()))["mean"];
+  EXPECT_LT(ours["ranks_per_token"].get<double>(), wideep["ranks_per_token"].get<double>());
+  EXPECT_GT(ours["within_rank_ratio"].get<double>(), wideep["within_rank_ratio"].get<double>());
+  EXPECT_LE(ours["imbalance_equal"].get<double>(), 0.1 + 1e-9);
+  // Of top-2 choices: a token goes to two ranks, or to one where its pair meets.
+  EXPECT_NEAR(ours["ranks_per_token"].get<double>(), 2 - ours["within_rank_ratio"].get<double>(),
+              1e-9);
+  EXPECT_LE(ours["ranks_per_token_cover"].get<double>(), ours["ranks_per_token"].get<double>());
+}
+
+TEST_F(CommandBalanceCooccurrence, HeldOutTokensAreAnotherPartOfTheTrace) {
+  const std::vector<std::string> halves = {"--trace-window", "1000", "--holdout"};
+  std::vector<std::string> half = halves, whole = {"--holdout", trace()};
+  half.push_back("0.5");
+  const json cut = balance_json(plan(trace(), 24, traced(half)))["mean"];
+  const json same = balance_json(plan(trace(), 24, traced(whole)))["mean"];
+  EXPECT_EQ(same["ranks_per_token"], same["ranks_per_token_held_out"]);
+  EXPECT_NE(cut["ranks_per_token"], cut["ranks_per_token_held_out"]);
+  EXPECT_NEAR(cut["ranks_per_token"].get<double>(), cut["ranks_per_token_held_out"].get<double>(),
+              0.1);
+}
+
+TEST_F(CommandBalanceCooccurrence, CompareShowsRanksWhereThereIsATrace) {
+  const json plans = json::parse(balance(compare({"--json"})).out)["plans"];
+  EXPECT_EQ(plans.size(), 8u);
+  const auto planner_is = [](const std::string& name) {
+    return [name](const json& each) { return each["planner"] == name; };
+  };
+  const json ours = *std::ranges::find_if(plans, planner_is("cooccurrence"));
+  const json trt = *std::ranges::find_if(plans, planner_is("trt"));
+  EXPECT_LT(ours["mean"]["ranks_per_token"].get<double>(),
+            trt["mean"]["ranks_per_token"].get<double>());
+  const std::string table =
+      balance(compare({"--trace-window", "1000", "--holdout", "0.5", "--html", file("p.html")}))
+          .out;
+  for (const char* part : {"cooccurrence", "   ranks   cover", "ranks-held"}) {
+    EXPECT_THAT(table, HasSubstr(part));
+  }
+  EXPECT_THAT(read("p.html"), HasSubstr("ranks_per_token_cover_held_out"));
+  EXPECT_THAT(balance({"compare", "--stats", csv(), "--ep-size", "4"}).out,
+              Not(HasSubstr("cooccurrence")));
+}
+
+TEST_F(CommandBalanceCooccurrence, TheTableShowsRanks) {
+  const std::string table = balance(plan(trace(), 24, traced({"--holdout", trace()}))).out;
+  EXPECT_THAT(table, HasSubstr("   ranks   cover  ranks-held  cover-held"));
+  EXPECT_THAT(balance(plan(csv(), 24)).out, Not(HasSubstr("cover")));
+}
+
+TEST_F(CommandBalanceCooccurrence, RefusesWhatItCannotUse) {
+  const auto refuse = [&](std::vector<std::string> arguments, const char* part) {
+    const CommandEnd end = balance(arguments);
+    EXPECT_EQ(end.exit_code, 2);
+    EXPECT_THAT(end.err, HasSubstr(part));
+  };
+  refuse(plan(csv(), 24, {"--planner", "cooccurrence"}),
+         "--planner cooccurrence: needs to know which experts tokens choose together");
+  refuse(plan(csv(), 24, {"--cooccurrence-tolerance", "0.1"}), "has no effect on planner wideep");
+  refuse(plan(trace(), 24, traced({"--planner", "cooccurrence", "--cooccurrence-tolerance", "-1"})),
+         "--cooccurrence-tolerance: expected an imbalance ratio of at least 0, found -1");
+  refuse({"compare", "--stats", csv(), "--ep-size", "4", "--cooccurrence-tolerance", "0.1"},
+         "--cooccurrence-tolerance: has no effect without a per-token trace");
+}
+
+}  // namespace
+}  // namespace wideep::tests
