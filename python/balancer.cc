@@ -2,7 +2,8 @@
 //
 // wideep/balancer.h for Python: module wideep._balancer, for several layers at a time. The arrays
 // come from python/wideep/__init__.py, which makes them contiguous, checks that their shapes fit
-// each other and allocates the results: load [L, E], placements and shares [L, S].
+// each other and allocates the results: load [L, E], pair counts [L, E · E] (or [0, 0]),
+// placements and shares [L, S].
 //
 // What the library refuses becomes a ValueError. The interpreter is free while layers are planned.
 #include "wideep/balancer.h"
@@ -84,15 +85,20 @@ PlanShape make_shape(int num_experts, int ep_size, int num_slots, int num_nodes,
 }
 
 void plan(const PlanShape& shape, const std::string& planner_name, bool weighted, double tolerance,
-          const Matrix<const double>& load, const Matrix<int32_t>& placement,
-          const Matrix<double>& shares) {
+          const Matrix<const double>& load, const Matrix<const int64_t>& pair_counts,
+          const Matrix<int32_t>& placement, const Matrix<double>& shares) {
   check_all_loads(load);
+  if (needs_pair_counts(planner_name) && pair_counts.shape(0) == 0) {
+    throw nb::value_error(("planner " + planner_name + " needs pair_counts").c_str());
+  }
   const auto planner = value_or_raise(
       make_planner(planner_name, shape, {.split = to_split(weighted), .tolerance = tolerance}));
   const nb::gil_scoped_release free_interpreter;
   LayerPlan plan;
   for (size_t layer = 0; layer < load.shape(0); ++layer) {
-    planner->plan(row(load, layer), &plan);
+    const bool has_pairs = pair_counts.shape(0) != 0;
+    const auto pairs = has_pairs ? row(pair_counts, layer) : std::span<const int64_t>();
+    planner->plan({row(load, layer), pairs}, &plan);
     std::ranges::copy(plan.placement.slot_to_expert, row(placement, layer).begin());
     std::ranges::copy(plan.shares, row(shares, layer).begin());
   }

@@ -99,7 +99,7 @@ WIDEEP_EXPORT const char* wideep_version(void);
 /* Why the calling thread's last failing call failed; "" before the first. Valid until its next. */
 WIDEEP_EXPORT const char* wideep_last_error(void);
 
-/* name: "wideep", "trt" or "deepseek". options: NULL for the defaults. */
+/* name: "wideep", "trt", "deepseek" or "cooccurrence". options: NULL for the defaults. */
 WIDEEP_EXPORT int wideep_planner_create(const char* name, const wideep_plan_shape* shape,
                                         const wideep_planner_options* options,
                                         wideep_planner** planner);
@@ -111,6 +111,13 @@ WIDEEP_EXPORT void wideep_planner_destroy(wideep_planner* planner);
  * out, the part of its expert's tokens that each slot receives; NULL when not wanted. */
 WIDEEP_EXPORT int wideep_planner_plan(wideep_planner* planner, int32_t num_layers,
                                       const double* load, int32_t* slot_to_expert, double* shares);
+
+/* The same for planner "cooccurrence", which needs to know which experts tokens choose together.
+ * pair_counts: [num_layers, E, E] tokens that chose both experts, not negative, symmetric; 0 on the
+ * diagonal. */
+WIDEEP_EXPORT int wideep_planner_plan_pairs(wideep_planner* planner, int32_t num_layers,
+                                            const double* load, const int64_t* pair_counts,
+                                            int32_t* slot_to_expert, double* shares);
 
 /* The best shares for a placement that stays as it is. slot_to_expert: [S]; load: [E]; shares: [S]
  * out. */

@@ -43,6 +43,24 @@ class PlanTest(unittest.TestCase):
             sums = np.bincount(plan.placement[layer], plan.shares[layer])
             np.testing.assert_allclose(sums, 1)
 
+    def test_experts_chosen_together_live_together(self):
+        partner = np.random.default_rng(3).permutation(EXPERTS).reshape(-1, 2)
+        counts = np.zeros((LAYERS, EXPERTS, EXPERTS), dtype=np.int64)
+        for a, b in partner:
+            counts[:, a, b] = counts[:, b, a] = 100
+        load = np.full((LAYERS, EXPERTS), 100)
+        plan = wideep.plan(load, EXPERTS, RANKS, planner="cooccurrence", pair_counts=counts)
+        for layer in plan.placement:
+            rank_of = {expert: slot * RANKS // EXPERTS for slot, expert in enumerate(layer)}
+            self.assertTrue(all(rank_of[a] == rank_of[b] for a, b in partner))
+
+    def test_pair_counts_must_be_there_and_fit(self):
+        load = some_load()
+        with self.assertRaisesRegex(ValueError, "needs pair_counts"):
+            wideep.plan(load, SLOTS, RANKS, planner="cooccurrence")
+        with self.assertRaisesRegex(ValueError, "pair_counts: expected"):
+            wideep.plan(load, SLOTS, RANKS, planner="cooccurrence", pair_counts=load)
+
     def test_loads_of_any_dtype_and_layout(self):
         load = np.round(some_load()).astype(np.int64)
         expected = wideep.plan(load, SLOTS, RANKS).placement

@@ -66,23 +66,27 @@ def plan(
     num_groups: int = 1,
     tolerance: float = 1e-3,
     rank_slots: Optional[Sequence[int]] = None,
+    pair_counts: Optional[ArrayLike] = None,
 ) -> Plan:
     """Plans which rank holds what.
 
     load: [L, E].
-    planner: "wideep", "trt" (TensorRT-LLM's) or "deepseek".
+    planner: "wideep", "trt" (TensorRT-LLM's), "deepseek" or "cooccurrence" (experts that tokens
+        choose together live together).
     split: how the engine divides an expert's tokens among its replicas: "equal" or "weighted" (by
         the shares of the plan).
     num_nodes, num_groups: with both above 1 the experts of a group stay on one node.
     tolerance: the imbalance at which planner wideep stops its search.
     rank_slots: [R] usable slots of each rank, 0 for a dead one; None: all.
+    pair_counts: [L, E, E] tokens that chose both experts; planner "cooccurrence" needs them.
     """
     loads = _matrix("load", load, np.float64)
     shape = _balancer.make_shape(
         loads.shape[1], ep_size, num_slots, num_nodes, num_groups, list(rank_slots or [])
     )
     result = _empty_plan(len(loads), num_slots)
-    _balancer.plan(shape, planner, _is_weighted(split), tolerance, loads, *result)
+    pairs = _pair_counts(pair_counts, loads.shape)
+    _balancer.plan(shape, planner, _is_weighted(split), tolerance, loads, pairs, *result)
     return result
 
 
@@ -176,6 +180,19 @@ def _matrix(name: str, values: ArrayLike, dtype: type) -> np.ndarray:
     if np.issubdtype(dtype, np.integer) and not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name}: expected integers, found {array.dtype}")
     return np.ascontiguousarray(array, dtype=dtype)
+
+
+def _pair_counts(pair_counts: Optional[ArrayLike], shape: tuple[int, int]) -> np.ndarray:
+    if pair_counts is None:
+        return np.empty((0, 0), dtype=np.int64)
+    counts = np.asarray(pair_counts)
+    expected = (shape[0], shape[1], shape[1])
+    if counts.shape != expected:
+        raise ValueError(f"pair_counts: expected {expected}, found {counts.shape}")
+    counts = _matrix("pair_counts", counts.reshape(shape[0], -1), np.int64)
+    if counts.size and counts.min() < 0:
+        raise ValueError(f"pair_counts: expected 0 or more, found {counts.min()}")
+    return counts
 
 
 def _placements(placement: ArrayLike, loads: np.ndarray) -> np.ndarray:

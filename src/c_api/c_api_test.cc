@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -51,6 +52,34 @@ TEST(CApi, PlansSeveralLayersAtOnce) {
     EXPECT_EQ(std::vector<int32_t>(both.begin(), both.begin() + 9), first) << name;
     EXPECT_THAT(both, testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(6)))) << name;
   }
+}
+
+TEST(CApi, ExpertsChosenTogetherLiveTogether) {
+  const wideep_plan_shape shape = {.num_experts = 6, .ep_size = 3, .num_slots = 6};
+  wideep_planner* planner = nullptr;
+  ASSERT_EQ(wideep_planner_create("cooccurrence", &shape, nullptr, &planner), WIDEEP_OK);
+  const std::vector<double> load(6, 10.0);
+  std::vector<int64_t> pairs(36, 0);
+  for (const auto& [a, b] : {std::pair(0, 5), {1, 3}, {2, 4}}) {
+    pairs[static_cast<size_t>(a * 6 + b)] = pairs[static_cast<size_t>(b * 6 + a)] = 10;
+  }
+  std::vector<int32_t> placement(6, -1);
+  EXPECT_EQ(wideep_planner_plan(planner, 1, load.data(), placement.data(), nullptr),
+            WIDEEP_INVALID_INPUT);
+  EXPECT_THAT(wideep_last_error(), HasSubstr("wideep_planner_plan_pairs"));
+  ASSERT_EQ(
+      wideep_planner_plan_pairs(planner, 1, load.data(), pairs.data(), placement.data(), nullptr),
+      WIDEEP_OK);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const int32_t a = placement[2 * rank], b = placement[2 * rank + 1];
+    EXPECT_EQ(pairs[static_cast<size_t>(a * 6 + b)], 10) << "rank " << rank;
+  }
+  pairs[7] = -3;
+  EXPECT_EQ(
+      wideep_planner_plan_pairs(planner, 1, load.data(), pairs.data(), placement.data(), nullptr),
+      WIDEEP_INVALID_INPUT);
+  EXPECT_THAT(wideep_last_error(), HasSubstr("found -3 at index 7"));
+  wideep_planner_destroy(planner);
 }
 
 TEST(CApi, WeightedPlanIsPerfectAndResplitFollowsTheLoad) {
@@ -239,7 +268,6 @@ TEST(CApi, BadInputIsExplainedAndLeavesOutputsAlone) {
   EXPECT_THAT(create("wideep", uneven, {}), HasSubstr("10"));
   EXPECT_THAT(create("wideep", newer, {}), HasSubstr("shape: expected zeros"));
   EXPECT_THAT(create("best", kShape, {}), HasSubstr("wideep, trt, deepseek"));
-  EXPECT_THAT(create("cooccurrence", kShape, {}), HasSubstr("needs pair counts"));
   EXPECT_THAT(create("wideep", kShape, {.split = 2}), HasSubstr("found 2"));
   EXPECT_THAT(create("wideep", kShape, {.tolerance = -1}), HasSubstr("tolerance"));
   EXPECT_THAT(create("wideep", kShape, {.max_rounds = -1}), HasSubstr("max_rounds"));
