@@ -57,6 +57,41 @@ struct Bf16 {
 };
 static_assert(sizeof(Bf16) == 2);
 
+// The 8-bit float of OCP's FP8 format e4m3: bias 7, no infinity, NaN 0x7f, largest 448.
+struct F8E4M3 {
+  uint8_t bits = 0;
+
+  F8E4M3() = default;
+  // Round to nearest, ties to even; magnitudes beyond 448 (infinity too) become 448; a NaN stays
+  // one. Without branches, so that loops over it become vector code.
+  explicit F8E4M3(float value) : bits(round(value)) {}
+  explicit operator float() const {
+    const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fu);
+    // Subnormal: as 2^-6 × 1.fraction, less 2^-6.
+    const uint32_t one = 121u << 23;
+    const float small = std::bit_cast<float>(one | (magnitude << 20)) - std::bit_cast<float>(one);
+    const uint32_t large = (magnitude << 20) + (120u << 23);  // bias 7 there and 127 here
+    uint32_t u = magnitude < 8 ? std::bit_cast<uint32_t>(small) : large;
+    u = magnitude == 0x7fu ? 0x7fc00000u : u;
+    return std::bit_cast<float>(u | static_cast<uint32_t>(bits & 0x80u) << 24);
+  }
+
+  static uint8_t round(float value) {
+    const uint32_t u = std::bit_cast<uint32_t>(value);
+    const uint32_t magnitude = u & 0x7fffffffu;
+    // Below 2^-6 the steps are 2^-9: adding 2^14, whose last bit is worth that, rounds to them.
+    const float anchor = 16384.0f;
+    const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + anchor) -
+                           std::bit_cast<uint32_t>(anchor);
+    const uint32_t large = ((magnitude + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20) - (120u << 3);
+    uint32_t rounded = magnitude < (121u << 23) ? small : large;
+    rounded = magnitude >= 0x43e00000u ? 0x7eu : rounded;  // 448 and beyond
+    rounded = magnitude > 0x7f800000u ? 0x7fu : rounded;
+    return static_cast<uint8_t>(rounded | (u >> 24 & 0x80u));
+  }
+};
+static_assert(sizeof(F8E4M3) == 1);
+
 // IEEE half to float32, exactly. Built from integer steps and one subtraction of normal numbers, so
 // that the flush-to-zero mode that kernels may set cannot eat subnormal halves.
 constexpr float float_from_f16(uint16_t half) {

@@ -36,5 +36,34 @@ TEST(Dtype, NamesRoundTrip) {
   EXPECT_FALSE(dtype_from_name("F33").has_value());
 }
 
+TEST(F8E4M3, RoundsToTheNearest) {
+  std::vector<float> finite;
+  for (int bits = 0; bits < 0x7f; ++bits) {
+    F8E4M3 element;
+    element.bits = static_cast<uint8_t>(bits);
+    finite.push_back(static_cast<float>(element));
+    EXPECT_EQ(F8E4M3(finite.back()).bits, bits);
+    EXPECT_EQ(F8E4M3(-finite.back()).bits, bits | 0x80);
+  }
+  EXPECT_EQ(finite[1], 0x1p-9f);
+  EXPECT_EQ(finite[8], 0x1p-6f);
+  EXPECT_EQ(finite[0x38], 1.0f);
+  EXPECT_EQ(finite.back(), 448.0f);
+  for (size_t i = 0; i + 1 < finite.size(); ++i) {
+    const float middle = (finite[i] + finite[i + 1]) / 2;
+    EXPECT_EQ(F8E4M3(std::nextafter(middle, 0.0f)).bits, i);
+    EXPECT_EQ(F8E4M3(middle).bits, i + i % 2);  // ties to even
+    EXPECT_EQ(F8E4M3(std::nextafter(middle, 1e9f)).bits, i + 1);
+  }
+}
+
+TEST(F8E4M3, SaturatesAndKeepsNan) {
+  EXPECT_EQ(F8E4M3(449.0f).bits, 0x7e);
+  EXPECT_EQ(F8E4M3(-1e30f).bits, 0xfe);
+  EXPECT_EQ(F8E4M3(INFINITY).bits, 0x7e);
+  EXPECT_EQ(F8E4M3(NAN).bits & 0x7f, 0x7f);
+  EXPECT_TRUE(std::isnan(static_cast<float>(F8E4M3(NAN))));
+}
+
 }  // namespace
 }  // namespace wideep

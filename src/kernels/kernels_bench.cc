@@ -107,7 +107,8 @@ const bool kRegistered = [] {
     if (!table->supported() || table->isa == "ref") continue;
     const std::string isa(table->isa);
     for (const WeightFormat format :
-         {WeightFormat::kBf16, WeightFormat::kF32, WeightFormat::kInt8}) {
+         {WeightFormat::kBf16, WeightFormat::kF32, WeightFormat::kFp8, WeightFormat::kInt8,
+          WeightFormat::kInt4, WeightFormat::kMxfp4, WeightFormat::kNvfp4}) {
       benchmark::RegisterBenchmark(
           ("matmul_2048x2048_" + std::string(weight_format_name(format)) + "/" + isa).c_str(),
           [table, format](benchmark::State& state) { bench_matmul(state, *table, format); })

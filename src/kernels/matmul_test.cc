@@ -18,7 +18,9 @@
 namespace wideep::kernels {
 namespace {
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8};
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kBf16, WeightFormat::kFp8,
+                                     WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kMxfp4,
+                                     WeightFormat::kNvfp4};
 
 std::vector<float> random_floats(size_t count, std::mt19937& rng) {
   std::normal_distribution<float> normal;
@@ -90,7 +92,7 @@ struct Product {
         operand(shape, x),
         w(pack_matrix(shape, w_values.data(), w_bytes.data())),
         up(pack_matrix(shape, up_values.data(), up_bytes.data())) {
-    w.scale = 0.5f;
+    w.scale *= 0.5f;
   }
   InputRows rows(int first = 0) const {
     return {operand.bytes.data() + first * operand.stride, operand.stride, nullptr};
@@ -119,8 +121,9 @@ struct Product {
 };
 
 TEST_P(EveryFormat, MatmulAgreesWithRef) {
+  if (&kernels() == &ref()) return;
   std::mt19937 rng(1);
-  for (int round = 0; round < 30; ++round) {
+  for (int round = 0; round < 12; ++round) {
     const Product product(format(), 1 + rng() % 20, 1 + rng() % 150, 1 + rng() % 600, rng);
     const auto y = product.run(kernels()), expected = product.run(ref());
     for (int i = 0; i < product.m; ++i) {
@@ -136,8 +139,9 @@ TEST_P(EveryFormat, MatmulAgreesWithRef) {
 
 // Of silu(a)·b: errors of a and b, and the exponential's few ulps.
 TEST_P(EveryFormat, GatedMatmulAgreesWithRef) {
+  if (&kernels() == &ref()) return;
   std::mt19937 rng(2);
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < 6; ++round) {
     const Product product(format(), 1 + rng() % 20, 1 + rng() % 150, 1 + rng() % 300, rng);
     const auto h = product.run_gated(kernels()), expected = product.run_gated(ref());
     for (size_t i = 0; i < h.size(); ++i) {

@@ -5,19 +5,18 @@
 //
 //   format        block of k                     bytes of a block
 //   f32           all of k                       [k][16] float32
-//   bf16          all of k, even                 [k / 2][16][2] bf16: the pair (k, k + 1) side by
-//   side fp8           group                          [group / 2][16][2] e4m3, [16] float32 scales
+//   bf16          all of k, even                 [k / 2][16][2] bf16: the pair (k, k + 1)
+//   fp8           group                          [group / 2][16][2] e4m3, [16] float32 scales
 //   int8          group                          [group / 4][16][4] code + 128, [16] float32 scales
-//   int4          group                          [16] float32 scales, [group / 8][16][4] bytes; the
-//   low
-//                                                nibbles hold k … k + 3, the high ones k + 4 … k +
-//                                                7
-//   mxfp4         128 (four groups of 32)        [4][16] e8m0, [128 / 8][16][4] bytes, nibbles as
-//   int4 nvfp4         64 (four groups of 16)         [4][16] e4m3, [64 / 8][16][4] bytes, nibbles
-//   as int4
+//   int4          group                          [group / 8][16][4] bytes, [16] float32 scales; the
+//                                                low nibbles hold k … k + 3, the high ones
+//                                                k + 4 … k + 7
+//   mxfp4         128 (four groups of 32)        [4][16] e8m0, [128 / 8][16][2] words; nibble j of
+//                                                word i holds k + 2j + i
+//   nvfp4         64 (four groups of 16)         [4][16] e4m3, [64 / 8][16][2] words, likewise
 //
-// Scales stand behind the codes, in the order in which a product reads them: memory is fetched
-// ahead in that order. Columns beyond n and values beyond k are zero. The packed form of a matrix
+// Scales stand behind or before the codes as a product reads them: memory is fetched ahead in that
+// order. Columns beyond n and values beyond k are zero. The packed form of a matrix
 // is the same on every instruction set; a rank's slots and a host pool hold it, so that moving an
 // expert is a plain copy.
 //

@@ -10,7 +10,7 @@
 //   mxfp4    e2m1 · 2^(e8m0 scale)                                32  bf16 rows   (GPT-OSS, OCP MX)
 //   nvfp4    e2m1 · e4m3 scale · one float32 for the matrix       16  bf16 rows   (ModelOpt)
 //   int8     (code − 128) · float32 scale                    32 … k  quantised rows
-//   (quantized_rows.h) int4     (code − 8) · float32 scale                      32 … k  quantised
+//   (quantized_rows.h) int4     (code − 8) · float32 scale                     32 … 128 quantised
 //   rows
 //
 // A group is a run of consecutive k of one output column that shares a scale.

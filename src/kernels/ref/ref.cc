@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/check.h"
+#include "base/microscaling.h"
 #include "kernels/tables.h"
 
 namespace wideep::kernels::ref {
@@ -17,39 +17,84 @@ float element(Dtype dtype, const void* data, size_t index) {
                               : static_cast<float>(static_cast<const Bf16*>(data)[index]);
 }
 
-// Weight (row, k) without its group's scale: of int8 the code, less its offset.
+// The block of weight (row, k), and which of the block's values k is.
+struct InBlock {
+  const std::byte* block;
+  size_t lane, at;  // of k
+
+  InBlock(const PackedMatrix& w, int row, int k)
+      : block(w.panel(row / kPanelWidth) + size_t(k / w.shape.block_k()) * w.shape.block_bytes()),
+        lane(static_cast<size_t>(row % kPanelWidth)),
+        at(static_cast<size_t>(k % w.shape.block_k())) {}
+
+  template <typename T>
+  T value(size_t offset_bytes, size_t index) const {
+    T result;
+    std::memcpy(&result, block + offset_bytes + index * sizeof(T), sizeof(T));
+    return result;
+  }
+  // Behind the codes.
+  float scale(const PackedMatrix& w) const {
+    return value<float>(w.shape.block_bytes() - kScaleBytes, lane);
+  }
+};
+constexpr size_t kByteScales = 4 * kPanelWidth;  // before the codes
+
+int int4_element(const InBlock& in) {
+  const size_t in_row = in.at % 8;
+  const auto byte = in.value<uint8_t>(0, (in.at / 8 * kPanelWidth + in.lane) * 4 + in_row % 4);
+  return (in_row < 4 ? byte & 15 : byte >> 4) - 8;
+}
+
+// With its group's scale.
+float four_bit_float(const PackedMatrix& w, const InBlock& in) {
+  const auto word =
+      in.value<uint16_t>(kByteScales, (in.at / 8 * kPanelWidth + in.lane) * 2 + in.at % 2);
+  const auto scale =
+      in.value<uint8_t>(0, in.at / static_cast<size_t>(w.shape.group) * kPanelWidth + in.lane);
+  const float element = float_from_e2m1(word >> (in.at % 8 / 2 * 4));
+  if (w.shape.format == WeightFormat::kMxfp4) return element * float_from_e8m0(scale);
+  F8E4M3 fp8;
+  fp8.bits = scale;
+  return element * static_cast<float>(fp8);
+}
+
+// Weight (row, k); of int8, int4 and fp8 without its group's scale.
 float packed_element(const PackedMatrix& w, int row, int k) {
-  const std::byte* panel = w.panel(row / kPanelWidth);
-  const auto lane = static_cast<size_t>(row % kPanelWidth);
-  const auto at = static_cast<size_t>(k);
+  const InBlock in(w, row, k);
+  const size_t pair = (in.at / 2 * kPanelWidth + in.lane) * 2 + in.at % 2;
   switch (w.shape.format) {
     case WeightFormat::kF32:
-      return reinterpret_cast<const float*>(panel)[at * kPanelWidth + lane];
+      return in.value<float>(0, in.at * kPanelWidth + in.lane);
     case WeightFormat::kBf16:
-      return static_cast<float>(
-          reinterpret_cast<const Bf16*>(panel)[(at / 2 * kPanelWidth + lane) * 2 + at % 2]);
-    case WeightFormat::kInt8: {
-      const auto group = static_cast<size_t>(w.shape.group);
-      const std::byte* codes = panel + at / group * w.shape.block_bytes();
-      const size_t in_group = at % group;
-      return std::to_integer<int>(codes[(in_group / 4 * kPanelWidth + lane) * 4 + in_group % 4]) -
-             128.0f;
-    }
-    default:
-      WIDEEP_CHECK(false);
+      return static_cast<float>(in.value<Bf16>(0, pair));
+    case WeightFormat::kFp8:
+      return static_cast<float>(in.value<F8E4M3>(0, pair));
+    case WeightFormat::kInt8:
+      return in.value<uint8_t>(0, (in.at / 4 * kPanelWidth + in.lane) * 4 + in.at % 4) - 128.0f;
+    case WeightFormat::kInt4:
+      return static_cast<float>(int4_element(in));
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kNvfp4:
+      return four_bit_float(w, in);
   }
+  return 0.0f;
 }
 
-float group_scale(const PackedMatrix& w, int row, int group) {
-  const std::byte* block_end = w.panel(row / kPanelWidth) + (group + 1) * w.shape.block_bytes();
-  return reinterpret_cast<const float*>(block_end - kScaleBytes)[row % kPanelWidth];
-}
-
-float chain_dot(const void* x, const PackedMatrix& w, int column) {
+float chain_dot(const void* x, const PackedMatrix& w, int column, int begin, int end) {
   const Dtype dtype = w.shape.format == WeightFormat::kF32 ? Dtype::kF32 : Dtype::kBf16;
   float sum = 0.0f;
-  for (int k = 0; k < w.k(); ++k) {
+  for (int k = begin; k < end; ++k) {
     sum = std::fma(element(dtype, x, k), packed_element(w, column, k), sum);
+  }
+  return sum;
+}
+
+float scaled_dot(const void* x, const PackedMatrix& w, int column) {
+  float sum = 0.0f;
+  for (int k = 0; k < w.k(); k += w.shape.group) {
+    const float part = chain_dot(x, w, column, k, std::min(w.k(), k + w.shape.group));
+    sum = std::fma(InBlock(w, column, k).scale(w), part, sum);
   }
   return sum;
 }
@@ -64,14 +109,16 @@ float integer_dot(const void* x, const PackedMatrix& w, int column) {
     for (int k = group * row.group; k < std::min(w.k(), (group + 1) * row.group); ++k) {
       codes += std::to_integer<int8_t>(bytes[k]) * static_cast<int>(packed_element(w, column, k));
     }
-    sum = std::fma(static_cast<float>(codes), group_scale(w, column, group) * scales[group], sum);
+    sum = std::fma(static_cast<float>(codes),
+                   InBlock(w, column, group * row.group).scale(w) * scales[group], sum);
   }
   return sum;
 }
 
 float dot(const void* x, const PackedMatrix& w, int column) {
-  const bool integers = takes_quantized_rows(w.shape.format);
-  return w.scale * (integers ? integer_dot(x, w, column) : chain_dot(x, w, column));
+  if (takes_quantized_rows(w.shape.format)) return w.scale * integer_dot(x, w, column);
+  if (w.shape.format == WeightFormat::kFp8) return w.scale * scaled_dot(x, w, column);
+  return w.scale * chain_dot(x, w, column, 0, w.k());
 }
 
 void write(const OutputRows& y, int row, int column, float value) {

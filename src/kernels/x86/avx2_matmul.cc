@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #if defined(__x86_64__)
+#include "kernels/coded_matrix.h"
+#include "kernels/x86/decode_tables.h"
+//
 #include "kernels/x86/avx2_begin.h"
+//
+#include "kernels/x86/decode_avx2.h"
 //
 #include "kernels/x86/matmul_body.h"
 //

@@ -289,6 +289,7 @@ class CodedBlocks {
         shape_(piece.w[0]->shape),
         size_(shape_.num_blocks()),
         count_(shape_.block_k()),
+        is_integer_(takes_quantized_rows(shape_.format)),
         bytes_(shape_.block_bytes()) {}
 
   int size() const { return size_; }
@@ -297,7 +298,8 @@ class CodedBlocks {
     Block block;
     block.index = index;
     block.k0 = index * count_;
-    block.count = count_;
+    // Quantised rows are padded to whole groups, rows of bf16 are not.
+    block.count = is_integer_ ? count_ : std::min(count_, shape_.k - block.k0);
     for (int p = 0; p < Panels; ++p) {
       const std::byte* at = piece_.panels[p] + static_cast<size_t>(index) * bytes_;
       block.scales[p] = reinterpret_cast<const float*>(at + bytes_ - kScaleBytes);
@@ -312,6 +314,7 @@ class CodedBlocks {
   PackedShape shape_;
   int size_;
   int count_;
+  bool is_integer_;
   size_t bytes_;
   Decoder decoder_;
 };
@@ -356,10 +359,7 @@ inline void coded_blocks(const InputRows& x, const Piece& piece, int first_row, 
   }
 }
 
-// Of int8: the codes as they lie.
-struct NoDecoder {
-  static const void* decode(const std::byte* block, const PackedShape&, int) { return block; }
-};
+#include "kernels/x86/decode_body.h"
 
 template <int Panels>
 inline void multiply(const InputRows& x, const Piece& piece, int first_row, int num_rows,
@@ -372,10 +372,15 @@ inline void multiply(const InputRows& x, const Piece& piece, int first_row, int 
     case WeightFormat::kInt8:
       return coded_blocks<FoldInteger, NoDecoder, Panels>(x, piece, first_row, num_rows, sums);
     case WeightFormat::kInt4:
+      return coded_blocks<FoldInteger, Int4Decoder, Panels>(x, piece, first_row, num_rows, sums);
     case WeightFormat::kFp8:
+      return coded_blocks<FoldScaled, Fp8Decoder, Panels>(x, piece, first_row, num_rows, sums);
     case WeightFormat::kMxfp4:
+      return coded_blocks<FoldChain<StepBf16>, Mxfp4Decoder, Panels>(x, piece, first_row, num_rows,
+                                                                     sums);
     case WeightFormat::kNvfp4:
-      break;
+      return coded_blocks<FoldChain<StepBf16>, Nvfp4Decoder, Panels>(x, piece, first_row, num_rows,
+                                                                     sums);
   }
 }
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrices as codes and scales in row-major order, as checkpoints hold them: what quantisation
+// makes, what packing takes bit for bit.
+//
+//   format   codes of a row                      scale of a group
+//   fp8      [k] e4m3                            float32, of a block of 128 rows × 128 of k
+//   int8     [k] code + 128                      float32
+//   int4     [k / 2] code + 8, low nibble first  float32
+//   mxfp4    [k / 2] e2m1, low nibble first      e8m0
+//   nvfp4    [k / 2] e2m1, low nibble first      e4m3, and one float32 for the matrix
+//
+// Thread safety: plain values, pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/packed_matrix.h"
+
+namespace wideep::kernels {
+
+// Does the format consist of codes and scales (everything but f32 and bf16)?
+constexpr bool is_coded(WeightFormat format) {
+  return format != WeightFormat::kF32 && format != WeightFormat::kBf16;
+}
+constexpr bool is_four_bit(WeightFormat format) {
+  return format == WeightFormat::kInt4 || format == WeightFormat::kMxfp4 ||
+         format == WeightFormat::kNvfp4;
+}
+// Scales that are bytes, not float32.
+constexpr bool has_byte_scales(WeightFormat format) {
+  return format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4;
+}
+
+// Where a coded matrix lies; does not own the bytes.
+struct CodedMatrix {
+  WeightFormat format = WeightFormat::kInt8;
+  int n = 0;
+  int k = 0;      // even where codes have four bits
+  int group = 0;  // of k, sharing a scale
+  const std::byte* codes = nullptr;
+  const void* scales = nullptr;  // [ceil(n / scale_rows)][num_groups] float32 or bytes
+  int scale_rows = 1;            // rows that share scales: 128 for fp8
+  float scale = 1.0f;            // of the whole matrix: nvfp4
+
+  int num_groups() const { return (k + group - 1) / group; }
+  size_t row_bytes() const { return static_cast<size_t>(is_four_bit(format) ? (k + 1) / 2 : k); }
+  size_t scale_index(int row, int group_index) const {
+    return static_cast<size_t>(row / scale_rows) * static_cast<size_t>(num_groups()) +
+           static_cast<size_t>(group_index);
+  }
+  // Without the matrix's own scale.
+  float group_scale(int row, int group_index) const;
+  // Without any scale: of int8 and int4 the code less its offset.
+  float element(int row, int at) const;
+};
+
+// A coded matrix with its memory.
+struct QuantizedMatrix {
+  CodedMatrix view;  // of the vectors below
+  std::vector<std::byte> codes;
+  std::vector<std::byte> scales;
+};
+
+// Quantises float32 rows [n, k] (stride k):
+//   fp8     scale = max |x| / 448 of the block
+//   int8    scale = max |x| / 127 of the group
+//   int4    the scale with the least squared error among shrinkings of max |x| / 7
+//   mxfp4   scale = 2^(⌊log2 max |x|⌋ − 2) of the group (OCP Microscaling Formats 1.0, section 6.3)
+//   nvfp4   matrix scale = max |x| / (6 · 448), group scale = max |x| / 6 / matrix scale
+// Elements are rounded to the nearest. Scales of int8 and int4 are bf16 values, so that a
+// checkpoint may keep them so. matrix_scale: of nvfp4, instead of its own (parts that are stacked
+// share one); 0 takes the rows' own.
+QuantizedMatrix quantize_matrix(WeightFormat format, int group, const float* rows, int n, int k,
+                                float matrix_scale = 0.0f);
+float nvfp4_matrix_scale(float largest);
+
+// What rows [begin, end) stand for, as float32. out: [end − begin][k].
+void dequantize_rows(const CodedMatrix& matrix, int begin, int end, float* out);
+
+// Packs codes as they are into rows [first_row, first_row + matrix.n) of a matrix of `shape`. A
+// group of shape may be a divisor of the matrix's group. Elements of groups whose scale is zero, or
+// too small for bf16 (e8m0 code 0), become zero.
+// REQUIRES: formats and k are equal; out is 64-byte aligned, shape.bytes() long and was begun by
+// begin_pack; the matrix scale is the caller's to keep.
+void pack_codes(const PackedShape& shape, const CodedMatrix& matrix, int first_row, std::byte* out);
+
+// Zero weights everywhere.
+void begin_pack(const PackedShape& shape, std::byte* out);
+
+}  // namespace wideep::kernels

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Quantisation against its formulas, and packed codes bit by bit: the product with a unit vector is
+// a weight.
+#include "kernels/coded_matrix.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "base/aligned_bytes.h"
+#include "base/dtype.h"
+#include "base/microscaling.h"
+#include "kernels/kernels.h"
+
+namespace wideep::kernels {
+namespace {
+
+constexpr WeightFormat kCoded[] = {WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4,
+                                   WeightFormat::kMxfp4, WeightFormat::kNvfp4};
+
+std::vector<float> random_floats(int count, std::mt19937& rng) {
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = normal(rng);
+  return values;
+}
+
+// Column j of w's weights at each k, as a product of one row that is 1 at k and 0 elsewhere.
+std::vector<float> weights_at(const Kernels& kernels, const PackedMatrix& w, int k) {
+  const QuantizedRowShape row{w.k(), w.shape.group};
+  const bool quantized = takes_quantized_rows(w.shape.format);
+  base::AlignedBytes x(quantized ? row.bytes() : static_cast<size_t>(w.k()) * sizeof(Bf16));
+  if (quantized) {  // code 1, scale 1
+    x.data()[k] = std::byte{1};
+    reinterpret_cast<float*>(x.data() + row.scales_offset())[k / w.shape.group] = 1.0f;
+    reinterpret_cast<int32_t*>(x.data() + row.sums_offset())[k / w.shape.group] = 1;
+  } else {
+    x.as<Bf16>()[k] = Bf16(1.0f);
+  }
+  std::vector<float> y(static_cast<size_t>(w.n()));
+  kernels.matmul({1, {x.data(), 0}, w, 0, w.shape.num_panels(), {y.data(), 0}});
+  return y;
+}
+
+void expect_same_weights(const CodedMatrix& coded, const PackedMatrix& packed) {
+  std::vector<float> expected(static_cast<size_t>(coded.n) * coded.k);
+  CodedMatrix unscaled = coded;
+  unscaled.scale = 1.0f;
+  dequantize_rows(unscaled, 0, coded.n, expected.data());
+  for (const Kernels* kernels : all_kernels()) {
+    if (!kernels->supported()) continue;
+    for (int k = 0; k < coded.k; ++k) {
+      const std::vector<float> got = weights_at(*kernels, packed, k);
+      for (int row = 0; row < coded.n; ++row) {
+        ASSERT_EQ(got[row], expected[static_cast<size_t>(row) * coded.k + k])
+            << kernels->isa << " " << weight_format_name(coded.format) << " row " << row << " k "
+            << k;
+      }
+    }
+  }
+}
+
+TEST(CodedMatrix, PackedCodesAreTheWeightsTheyStandFor) {
+  std::mt19937 rng(1);
+  for (const WeightFormat format : kCoded) {
+    const int n = 37, k = 150;
+    const auto rows = random_floats(n * k, rng);
+    const PackedShape shape = packed_shape(format, n, k);
+    const QuantizedMatrix coded = quantize_matrix(format, shape.group, rows.data(), n, k);
+    base::AlignedBytes bytes(shape.bytes());
+    begin_pack(shape, bytes.data());
+    pack_codes(shape, coded.view, 0, bytes.data());
+    expect_same_weights(coded.view, {shape, bytes.data()});
+  }
+}
+
+// Packed values of a matrix whose codes are given, all scales equal.
+struct Given {
+  std::vector<uint8_t> codes, byte_scales;
+  std::vector<float> float_scales;
+  CodedMatrix view;
+
+  Given(WeightFormat format, int n, int k, uint8_t byte_scale) {
+    view = {.format = format, .n = n, .k = k, .group = default_group(format)};
+    codes.resize(static_cast<size_t>(n) * view.row_bytes());
+    float_scales.assign(static_cast<size_t>(n) * view.num_groups(), 0.5f);
+    byte_scales.assign(float_scales.size(), byte_scale);
+    view.codes = reinterpret_cast<const std::byte*>(codes.data());
+    view.scales = has_byte_scales(format) ? static_cast<const void*>(byte_scales.data())
+                                          : float_scales.data();
+  }
+  void expect_exact() {
+    const PackedShape shape = packed_shape(view.format, view.n, view.k);
+    base::AlignedBytes bytes(shape.bytes());
+    begin_pack(shape, bytes.data());
+    pack_codes(shape, view, 0, bytes.data());
+    expect_same_weights(view, {shape, bytes.data()});
+  }
+};
+
+TEST(CodedMatrix, All256CodesOfE4m3AreExact) {
+  Given given(WeightFormat::kFp8, 2, 128, 0);
+  for (int i = 0; i < 256; ++i) given.codes[i] = static_cast<uint8_t>(i);
+  given.codes[0x7f] = given.codes[0xff] = 0;  // NaN
+  given.expect_exact();
+}
+
+TEST(CodedMatrix, All16CodesOfE2m1AreExactWithEveryE4m3Scale) {
+  for (int scale = 0; scale < 0x7f; ++scale) {
+    Given given(WeightFormat::kNvfp4, 1, 16, static_cast<uint8_t>(scale));
+    for (int i = 0; i < 8; ++i) given.codes[i] = static_cast<uint8_t>(2 * i | (2 * i + 1) << 4);
+    given.expect_exact();
+  }
+}
+
+TEST(CodedMatrix, All16CodesOfE2m1AreExactWithPowersOfTwo) {
+  for (const int scale : {0, 2, 3, 100, 127, 200, 252}) {
+    Given given(WeightFormat::kMxfp4, 1, 16, static_cast<uint8_t>(scale));
+    for (int i = 0; i < 8; ++i) given.codes[i] = static_cast<uint8_t>(2 * i | (2 * i + 1) << 4);
+    given.expect_exact();
+  }
+}
+
+TEST(CodedMatrix, PartsMayBeStackedAndGroupsSplit) {
+  std::mt19937 rng(2);
+  const int k = 300;
+  const auto upper = random_floats(21 * k, rng), lower = random_floats(9 * k, rng);
+  const PackedShape shape = packed_shape(WeightFormat::kInt8, 30, k);
+  const QuantizedMatrix first = quantize_matrix(WeightFormat::kInt8, k, upper.data(), 21, k);
+  const QuantizedMatrix second = quantize_matrix(WeightFormat::kInt8, 128, lower.data(), 9, k);
+  base::AlignedBytes bytes(shape.bytes());
+  begin_pack(shape, bytes.data());
+  pack_codes(shape, first.view, 0, bytes.data());  // one group a row: the same scale, thrice
+  pack_codes(shape, second.view, 21, bytes.data());
+  std::vector<float> expected(30 * k);
+  dequantize_rows(first.view, 0, 21, expected.data());
+  dequantize_rows(second.view, 0, 9, expected.data() + 21 * k);
+  for (const int at : {0, 127, 128, 299}) {
+    const auto got = weights_at(*all_kernels().back(), {shape, bytes.data()}, at);
+    for (int row = 0; row < 30; ++row) EXPECT_EQ(got[row], expected[row * k + at]);
+  }
+}
+
+double signal_to_noise(const QuantizedMatrix& coded, const std::vector<float>& rows) {
+  std::vector<float> back(rows.size());
+  dequantize_rows(coded.view, 0, coded.view.n, back.data());
+  double signal = 0.0, noise = 0.0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    signal += double(rows[i]) * rows[i];
+    noise += std::pow(double(rows[i]) - back[i], 2);
+  }
+  return 10.0 * std::log10(signal / noise);
+}
+
+// Of normal values; what the formats' steps allow, less half a decibel.
+TEST(Quantize, LosesWhatTheFormatMust) {
+  std::mt19937 rng(3);
+  const auto rows = random_floats(128 * 512, rng);
+  const auto decibels = [&](WeightFormat format) {
+    return signal_to_noise(quantize_matrix(format, default_group(format), rows.data(), 128, 512),
+                           rows);
+  };
+  EXPECT_GT(decibels(WeightFormat::kInt8), 43.0);
+  EXPECT_GT(decibels(WeightFormat::kFp8), 31.0);
+  EXPECT_GT(decibels(WeightFormat::kInt4), 19.5);
+  EXPECT_GT(decibels(WeightFormat::kNvfp4), 19.5);
+  EXPECT_GT(decibels(WeightFormat::kMxfp4), 17.0);
+}
+
+TEST(Quantize, KeepsTheLargestValueAndZeros) {
+  for (const WeightFormat format : kCoded) {
+    std::vector<float> rows(256, 0.0f);
+    rows[3] = -3.5f;
+    const QuantizedMatrix coded =
+        quantize_matrix(format, default_group(format), rows.data(), 1, 256);
+    std::vector<float> back(256);
+    dequantize_rows(coded.view, 0, 1, back.data());
+    EXPECT_NEAR(back[3], -3.5f, format == WeightFormat::kMxfp4 ? 0.5 : 0.02)
+        << weight_format_name(format);
+    back[3] = 0.0f;
+    EXPECT_THAT(back, testing::Each(0.0f));
+  }
+}
+
+TEST(Quantize, Mxfp4TakesThePowerOfTwoOfTheStandard) {
+  std::vector<float> rows(32, 0.25f);
+  rows[5] = 7.0f;  // ⌊log2 7⌋ − 2 = 0: seven becomes the largest element, 6
+  const QuantizedMatrix coded = quantize_matrix(WeightFormat::kMxfp4, 32, rows.data(), 1, 32);
+  EXPECT_EQ(coded.scales[0], std::byte{127});
+  EXPECT_EQ(coded.view.element(0, 5), 6.0f);
+  EXPECT_EQ(coded.view.element(0, 6), 0.0f);  // a tie: to even
+}
+
+}  // namespace
+}  // namespace wideep::kernels

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "kernels/coded_matrix.h"
+
+namespace wideep::kernels {
+namespace {
+
+// Nibbles j of eight values, k + j, to bytes that hold k + i low and k + 4 + i high.
+uint32_t nibbles_to_halves(uint32_t nibbles) {
+  uint32_t bytes = 0;
+  for (uint32_t i = 0; i < 4; ++i) {
+    bytes |= (nibbles >> 4 * i & 15u) << 8 * i | (nibbles >> (4 * i + 16) & 15u) << (8 * i + 4);
+  }
+  return bytes;
+}
+
+// The same eight to two words, of the even and the odd ones, lowest first.
+uint32_t nibbles_to_pairs(uint32_t nibbles) {
+  uint32_t words = 0;
+  for (uint32_t j = 0; j < 4; ++j) {
+    words |= (nibbles >> 8 * j & 15u) << 4 * j | (nibbles >> (8 * j + 4) & 15u) << (4 * j + 16);
+  }
+  return words;
+}
+
+// Codes that stand for zero, of eight values or of one byte.
+uint8_t zero_byte(WeightFormat format) {
+  if (format == WeightFormat::kInt8) return 128;
+  return format == WeightFormat::kInt4 ? 0x88 : 0;
+}
+
+// One row's codes of one block, `count` of them, padded by zeros to block_k.
+struct BlockCodes {
+  static constexpr int kMaxBytes = 1024;
+  uint8_t bytes[kMaxBytes];
+
+  BlockCodes(const CodedMatrix& matrix, const PackedShape& shape, int row, int k0) {
+    const int per_byte = is_four_bit(shape.format) ? 2 : 1;
+    const int whole = shape.block_k() / per_byte;
+    const int count = (std::min(shape.block_k(), shape.k - k0) + per_byte - 1) / per_byte;
+    WIDEEP_CHECK(whole <= kMaxBytes);
+    std::memset(bytes, zero_byte(shape.format), static_cast<size_t>(whole));
+    const std::byte* from = matrix.codes + static_cast<size_t>(row) * matrix.row_bytes();
+    std::memcpy(bytes, from + k0 / per_byte, static_cast<size_t>(count));
+    if (per_byte == 2 && shape.k % 2 != 0 && k0 + shape.block_k() >= shape.k) {
+      uint8_t& last = bytes[count - 1];  // its upper nibble belongs to no value
+      last = static_cast<uint8_t>((last & 0x0f) | (zero_byte(shape.format) & 0xf0));
+    }
+  }
+};
+
+template <typename Unit, typename Change>
+void spread(const uint8_t* bytes, int num_units, int lane, std::byte* out, Change change) {
+  for (int i = 0; i < num_units; ++i) {
+    Unit unit;
+    std::memcpy(&unit, bytes + static_cast<size_t>(i) * sizeof(Unit), sizeof(Unit));
+    unit = change(unit);
+    std::memcpy(out + (static_cast<size_t>(i) * kPanelWidth + size_t(lane)) * sizeof(Unit), &unit,
+                sizeof(Unit));
+  }
+}
+
+void place_codes(const PackedShape& shape, const uint8_t* bytes, int lane, std::byte* out) {
+  const auto same = [](auto unit) { return unit; };
+  switch (shape.format) {
+    case WeightFormat::kFp8:
+      return spread<uint16_t>(bytes, shape.block_k() / 2, lane, out, same);
+    case WeightFormat::kInt8:
+      return spread<uint32_t>(bytes, shape.block_k() / 4, lane, out, same);
+    case WeightFormat::kInt4:
+      return spread<uint32_t>(bytes, shape.block_k() / 8, lane, out, nibbles_to_halves);
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kNvfp4:
+      return spread<uint32_t>(bytes, shape.block_k() / 8, lane, out, nibbles_to_pairs);
+    case WeightFormat::kF32:
+    case WeightFormat::kBf16:
+      break;
+  }
+  WIDEEP_CHECK(is_coded(shape.format));
+}
+
+// Float32 scales: one a block.
+void pack_block(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0, int lane,
+                std::byte* block) {
+  const BlockCodes codes(matrix, shape, row, k0);
+  std::byte* scales = block + shape.block_bytes() - kScaleBytes;
+  reinterpret_cast<float*>(scales)[lane] = matrix.group_scale(row, k0 / matrix.group);
+  place_codes(shape, codes.bytes, lane, block);
+}
+
+// Byte scales: four a block.
+void pack_block_of_four(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0,
+                        int lane, std::byte* block) {
+  BlockCodes codes(matrix, shape, row, k0);
+  for (int i = 0; i < 4 && k0 + i * shape.group < shape.k; ++i) {
+    const int group = k0 / shape.group + i;
+    const auto scale = static_cast<const std::byte*>(matrix.scales)[matrix.scale_index(row, group)];
+    block[static_cast<size_t>(i) * kPanelWidth + size_t(lane)] = scale;
+    const int bytes = shape.group / 2;
+    if (scale == std::byte{0}) std::memset(codes.bytes + i * bytes, 0, static_cast<size_t>(bytes));
+  }
+  place_codes(shape, codes.bytes, lane, block + 4 * kPanelWidth);
+}
+
+}  // namespace
+
+void begin_pack(const PackedShape& shape, std::byte* out) {
+  std::memset(out, zero_byte(shape.format), shape.bytes());
+  const bool floats = is_coded(shape.format) && !has_byte_scales(shape.format);
+  if (!floats || zero_byte(shape.format) == 0) return;
+  const size_t num_blocks = shape.bytes() / shape.block_bytes();
+  for (size_t i = 0; i < num_blocks; ++i) {
+    std::memset(out + (i + 1) * shape.block_bytes() - kScaleBytes, 0, kScaleBytes);
+  }
+}
+
+void pack_codes(const PackedShape& shape, const CodedMatrix& matrix, int first_row,
+                std::byte* out) {
+  WIDEEP_CHECK(shape.format == matrix.format);
+  WIDEEP_CHECK_EQ(shape.k, matrix.k);
+  WIDEEP_CHECK_EQ(matrix.group % shape.group == 0 || matrix.group >= matrix.k, true);
+  const auto pack = has_byte_scales(shape.format) ? pack_block_of_four : pack_block;
+  for (int row = 0; row < matrix.n; ++row) {
+    const int target = first_row + row;
+    std::byte* panel = out + static_cast<size_t>(target / kPanelWidth) * shape.panel_bytes();
+    for (int i = 0; i < shape.num_blocks(); ++i) {
+      pack(shape, matrix, row, i * shape.block_k(), target % kPanelWidth,
+           panel + static_cast<size_t>(i) * shape.block_bytes());
+    }
+  }
+}
+
+}  // namespace wideep::kernels

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/dtype.h"
+#include "base/microscaling.h"
+#include "kernels/coded_matrix.h"
+
+namespace wideep::kernels {
+namespace {
+
+template <typename Count>
+float largest_of(const float* x, Count count) {
+  float largest = 0.0f;
+  for (Count i = 0; i < count; ++i) largest = std::max(largest, std::abs(x[i]));
+  return largest;
+}
+
+// To the nearest, ties to even, for |x| < 2^22: adding 1.5 · 2^23 leaves no bits for a fraction.
+float round_small(float x) {
+  constexpr float kShift = 12582912.0f;
+  return (x + kShift) - kShift;
+}
+// Zero where the inverse would not be finite.
+float inverse_of(float scale) { return scale > 0x1p-126f ? 1.0f / scale : 0.0f; }
+
+float round_to_bf16(float x) { return static_cast<float>(Bf16(x)); }
+
+// Being written: where rows' codes and groups' scales go.
+struct Output {
+  QuantizedMatrix matrix;
+
+  Output(WeightFormat format, int group, int n, int k, int scale_rows) {
+    matrix.view = {.format = format, .n = n, .k = k, .group = group, .scale_rows = scale_rows};
+    const CodedMatrix& view = matrix.view;
+    matrix.codes.resize(static_cast<size_t>(n) * view.row_bytes());
+    const size_t scales =
+        static_cast<size_t>((n + scale_rows - 1) / scale_rows) * size_t(view.num_groups());
+    matrix.scales.resize(scales * (has_byte_scales(format) ? 1 : sizeof(float)));
+  }
+  void set_scale(int row, int group, float scale) {
+    std::memcpy(matrix.scales.data() + matrix.view.scale_index(row, group) * sizeof(float), &scale,
+                sizeof(scale));
+  }
+  void set_scale(int row, int group, uint8_t scale) {
+    matrix.scales[matrix.view.scale_index(row, group)] = std::byte{scale};
+  }
+  uint8_t* bytes(int row, int k) {
+    return reinterpret_cast<uint8_t*>(matrix.codes.data()) +
+           static_cast<size_t>(row) * matrix.view.row_bytes() + k;
+  }
+  void set_nibble(int row, int k, unsigned code) {
+    uint8_t& both = *(bytes(row, 0) + k / 2);
+    both = static_cast<uint8_t>(both | code << (k % 2 * 4));
+  }
+  QuantizedMatrix finish() {
+    matrix.view.codes = matrix.codes.data();
+    matrix.view.scales = matrix.scales.data();
+    return std::move(matrix);
+  }
+};
+
+// Calls visit(row, group, x, count) for each group of each row.
+template <typename Visit>
+void for_each_group(const CodedMatrix& view, const float* rows, Visit visit) {
+  for (int row = 0; row < view.n; ++row) {
+    const float* x = rows + static_cast<size_t>(row) * static_cast<size_t>(view.k);
+    for (int k0 = 0; k0 < view.k; k0 += view.group) {
+      visit(row, k0 / view.group, x + k0, std::min(view.group, view.k - k0));
+    }
+  }
+}
+
+QuantizedMatrix quantize_fp8(int group, const float* rows, int n, int k) {
+  Output out(WeightFormat::kFp8, group, n, k, group);
+  const CodedMatrix& view = out.matrix.view;
+  std::vector<float> largest(static_cast<size_t>((n + group - 1) / group) *
+                             static_cast<size_t>(view.num_groups()));
+  for_each_group(view, rows, [&](int row, int index, const float* x, int count) {
+    float& block = largest[view.scale_index(row, index)];
+    block = std::max(block, largest_of(x, count));
+  });
+  for_each_group(view, rows, [&](int row, int index, const float* x, int count) {
+    const float scale = largest[view.scale_index(row, index)] / 448.0f;
+    out.set_scale(row, index, scale);
+    const float inverse = inverse_of(scale);
+    uint8_t* codes = out.bytes(row, index * group);
+    for (int i = 0; i < count; ++i) codes[i] = F8E4M3(x[i] * inverse).bits;
+  });
+  return out.finish();
+}
+
+QuantizedMatrix quantize_int8(int group, const float* rows, int n, int k) {
+  Output out(WeightFormat::kInt8, group, n, k, 1);
+  for_each_group(out.matrix.view, rows, [&](int row, int index, const float* x, int count) {
+    const float scale = round_to_bf16(largest_of(x, count) / 127.0f);
+    out.set_scale(row, index, scale);
+    const float inverse = inverse_of(scale);
+    uint8_t* codes = out.bytes(row, index * group);
+    for (int i = 0; i < count; ++i) {
+      const float code = std::clamp(round_small(x[i] * inverse), -127.0f, 127.0f);
+      codes[i] = static_cast<uint8_t>(static_cast<int>(code) + 128);
+    }
+  });
+  return out.finish();
+}
+
+float int4_code(float x, float inverse) {
+  return std::clamp(round_small(x * inverse), -8.0f, 7.0f);
+}
+
+float int4_error(const float* x, int count, float scale) {
+  const float inverse = inverse_of(scale);
+  float error = 0.0f;
+  for (int i = 0; i < count; ++i) {
+    const float off = x[i] - scale * int4_code(x[i], inverse);
+    error += off * off;
+  }
+  return error;
+}
+
+// Clipping the largest values costs less than coarse steps for all: the best of a few scales.
+float int4_scale(const float* x, int count) {
+  constexpr int kCandidates = 16;
+  const float widest = largest_of(x, count) / 7.0f;
+  float best = round_to_bf16(widest), least = INFINITY;
+  for (int i = 0; i < kCandidates; ++i) {
+    const float scale = round_to_bf16(widest * (1.0f - 0.025f * static_cast<float>(i)));
+    const float error = int4_error(x, count, scale);
+    if (error < least) best = scale, least = error;
+  }
+  return best;
+}
+
+QuantizedMatrix quantize_int4(int group, const float* rows, int n, int k) {
+  Output out(WeightFormat::kInt4, group, n, k, 1);
+  for_each_group(out.matrix.view, rows, [&](int row, int index, const float* x, int count) {
+    const float scale = int4_scale(x, count), inverse = inverse_of(scale);
+    out.set_scale(row, index, scale);
+    for (int i = 0; i < count; ++i) {
+      out.set_nibble(row, index * group + i,
+                     static_cast<unsigned>(static_cast<int>(int4_code(x[i], inverse)) + 8));
+    }
+  });
+  return out.finish();
+}
+
+QuantizedMatrix quantize_mxfp4(int group, const float* rows, int n, int k) {
+  Output out(WeightFormat::kMxfp4, group, n, k, 1);
+  for_each_group(out.matrix.view, rows, [&](int row, int index, const float* x, int count) {
+    const float largest = largest_of(x, count);
+    const int exponent = largest > 0.0f ? std::ilogb(largest) - 2 : -126;
+    const auto code = static_cast<uint8_t>(std::clamp(exponent + 127, 1, 252));
+    out.set_scale(row, index, code);
+    const float scale = float_from_e8m0(code);
+    for (int i = 0; i < count; ++i) {
+      out.set_nibble(row, index * group + i, e2m1_from_float(x[i] / scale));
+    }
+  });
+  return out.finish();
+}
+
+QuantizedMatrix quantize_nvfp4(int group, const float* rows, int n, int k, float matrix_scale) {
+  Output out(WeightFormat::kNvfp4, group, n, k, 1);
+  if (matrix_scale == 0.0f)
+    matrix_scale =
+        nvfp4_matrix_scale(largest_of(rows, static_cast<size_t>(n) * static_cast<size_t>(k)));
+  out.matrix.view.scale = matrix_scale;
+  for_each_group(out.matrix.view, rows, [&](int row, int index, const float* x, int count) {
+    const F8E4M3 code(largest_of(x, count) / kE2m1Max / matrix_scale);
+    out.set_scale(row, index, code.bits);
+    const float inverse = inverse_of(static_cast<float>(code) * matrix_scale);
+    for (int i = 0; i < count; ++i) {
+      out.set_nibble(row, index * group + i, e2m1_from_float(x[i] * inverse));
+    }
+  });
+  return out.finish();
+}
+
+}  // namespace
+
+float CodedMatrix::group_scale(int row, int group_index) const {
+  const auto* bytes = static_cast<const uint8_t*>(scales);
+  const size_t at = scale_index(row, group_index);
+  if (format == WeightFormat::kMxfp4) return bytes[at] == 0 ? 0.0f : float_from_e8m0(bytes[at]);
+  if (format == WeightFormat::kNvfp4) {
+    F8E4M3 value;
+    value.bits = bytes[at];
+    return static_cast<float>(value);
+  }
+  float value;
+  std::memcpy(&value, bytes + at * sizeof(value), sizeof(value));
+  return value;
+}
+
+float CodedMatrix::element(int row, int at) const {
+  const auto* bytes =
+      reinterpret_cast<const uint8_t*>(codes) + static_cast<size_t>(row) * row_bytes();
+  const unsigned nibble = is_four_bit(format) ? bytes[at / 2] >> (at % 2 * 4) & 15u : 0u;
+  switch (format) {
+    case WeightFormat::kFp8: {
+      F8E4M3 value;
+      value.bits = bytes[at];
+      return static_cast<float>(value);
+    }
+    case WeightFormat::kInt8:
+      return static_cast<float>(bytes[at] - 128);
+    case WeightFormat::kInt4:
+      return static_cast<float>(static_cast<int>(nibble) - 8);
+    case WeightFormat::kMxfp4:
+    case WeightFormat::kNvfp4:
+      return float_from_e2m1(nibble);
+    case WeightFormat::kF32:
+    case WeightFormat::kBf16:
+      break;
+  }
+  WIDEEP_CHECK(is_coded(format));
+  return 0.0f;
+}
+
+float nvfp4_matrix_scale(float largest) {
+  return largest > 0.0f ? largest / (kE2m1Max * 448.0f) : 1.0f;
+}
+
+QuantizedMatrix quantize_matrix(WeightFormat format, int group, const float* rows, int n, int k,
+                                float matrix_scale) {
+  switch (format) {
+    case WeightFormat::kFp8:
+      return quantize_fp8(group, rows, n, k);
+    case WeightFormat::kInt8:
+      return quantize_int8(group, rows, n, k);
+    case WeightFormat::kInt4:
+      return quantize_int4(group, rows, n, k);
+    case WeightFormat::kMxfp4:
+      return quantize_mxfp4(group, rows, n, k);
+    case WeightFormat::kNvfp4:
+      return quantize_nvfp4(group, rows, n, k, matrix_scale);
+    case WeightFormat::kF32:
+    case WeightFormat::kBf16:
+      break;
+  }
+  WIDEEP_CHECK(is_coded(format));
+  return {};
+}
+
+void dequantize_rows(const CodedMatrix& matrix, int begin, int end, float* out) {
+  for (int row = begin; row < end; ++row) {
+    for (int group = 0; group < matrix.num_groups(); ++group) {
+      const float scale = matrix.group_scale(row, group) * matrix.scale;
+      const int last = std::min(matrix.k, (group + 1) * matrix.group);
+      for (int k = group * matrix.group; k < last; ++k) *out++ = scale * matrix.element(row, k);
+    }
+  }
+}
+
+}  // namespace wideep::kernels
