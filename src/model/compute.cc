@@ -89,21 +89,17 @@ kernels::MatmulArgs matmul_args(const Rows& x, const PackedMatrix& w, float* y, 
 void Compute::matmul(const Rows& x, const PackedMatrix& w, float* y, size_t y_stride) const {
   if (x.num_rows == 0) return;
   const kernels::MatmulArgs whole = matmul_args(x, w, y, y_stride);
-  pool_.parallel_for(w.shape.num_panels(), panels_per_task(w.shape.num_panels(), pool_),
-                     [&](int64_t begin, int64_t end) {
-                       kernels::MatmulArgs part = whole;
-                       part.first_panel = static_cast<int>(begin);
-                       part.last_panel = static_cast<int>(end);
-                       kernels_.matmul(part);
-                     });
-}
-
-int64_t panels_per_task(int num_panels, const base::ThreadPool& pool) {
-  if (pool.num_threads() == 1) return num_panels;
-  // Multiples of what the widest tile takes at once; enough tasks that the last ones are short.
-  constexpr int64_t kTile = 4;
-  const int64_t wanted = num_panels / (8 * pool.num_threads());
-  return std::max<int64_t>(wanted / kTile * kTile, kTile);
+  const int num_panels = w.shape.num_panels();
+  // What the widest tile takes at once, where that leaves every thread a part.
+  constexpr int kTile = 4;
+  const int unit = std::clamp(num_panels / pool_.num_threads(), 1, kTile);
+  pool_.parallel_for_shrinking(num_panels, pool_.num_threads() == 1 ? num_panels : unit,
+                               [&](int64_t begin, int64_t end) {
+                                 kernels::MatmulArgs part = whole;
+                                 part.first_panel = static_cast<int>(begin);
+                                 part.last_panel = static_cast<int>(end);
+                                 kernels_.matmul(part);
+                               });
 }
 
 void Compute::rms_norm(const float* x, size_t x_stride, const float* weight, float eps,

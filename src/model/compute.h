@@ -67,9 +67,6 @@ Rows cast_rows(const kernels::Kernels& kernels, const kernels::PackedShape& w,
 kernels::MatmulArgs matmul_args(const Rows& x, const kernels::PackedMatrix& w, float* y,
                                 size_t y_stride);
 
-// Panels of a product that a thread takes at a time, so that threads finish together.
-int64_t panels_per_task(int num_panels, const base::ThreadPool& pool);
-
 class Compute {
  public:
   Compute(const kernels::Kernels& kernels, base::ThreadPool& pool)

@@ -22,26 +22,29 @@ void MlpRunner::run(const Compute& compute, std::span<const ExpertWork> work) {
   down(compute, work);
 }
 
-// Tasks of about equal cost, many enough that threads finish together: an expert's columns are cut
-// into runs of panels. Alone, a thread takes each expert whole.
-void MlpRunner::cut(const Compute& compute, std::span<const ExpertWork> work, int num_panels) {
-  constexpr int kTasksPerThread = 12;
-  constexpr int kTile = 4;
+// An expert's columns are cut into runs of panels: large ones first, and at the end so small that
+// threads finish together. Alone, a thread takes each expert whole.
+void MlpRunner::cut(const Compute& compute, std::span<const ExpertWork> work, int num_panels,
+                    int unit) {
   // What reading a panel from memory costs, in rows' worth of multiplying with it.
   constexpr int64_t kReading = 12;
-  const auto cost = [](const ExpertWork& expert) { return kReading + expert.x.num_rows; };
-  int64_t total = 0;
-  for (const ExpertWork& expert : work) total += expert.x.num_rows > 0 ? cost(expert) : 0;
   const int threads = compute.pool().num_threads();
+  const auto cost = [](const ExpertWork& expert) { return kReading + expert.x.num_rows; };
+  int64_t left = 0;  // of the cost of all panels
+  for (const ExpertWork& expert : work) {
+    if (expert.x.num_rows > 0) left += cost(expert) * num_panels;
+  }
   tasks_.clear();
   for (size_t i = 0; i < work.size(); ++i) {
     if (work[i].x.num_rows == 0) continue;
-    const int64_t share = std::max<int64_t>(total * num_panels / (threads * kTasksPerThread), 1);
-    int64_t panels = share / cost(work[i]) / kTile * kTile;
-    panels = threads == 1 ? num_panels : std::clamp<int64_t>(panels, kTile, num_panels);
-    for (int at = 0; at < num_panels; at += static_cast<int>(panels)) {
-      const int end = std::min<int>(num_panels, at + static_cast<int>(panels));
+    for (int at = 0; at < num_panels;) {
+      const int64_t share = left / (3 * threads) / cost(work[i]) / unit * unit;
+      const auto panels =
+          static_cast<int>(threads == 1 ? num_panels : std::max<int64_t>(share, unit));
+      const int end = std::min(num_panels, at + panels);
       tasks_.push_back({static_cast<int>(i), at, end});
+      left -= cost(work[i]) * (end - at);
+      at = end;
     }
   }
 }
@@ -71,7 +74,7 @@ void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> 
   const Dtype dtype = kernels::row_dtype(down.format);
   const size_t row_bytes = static_cast<size_t>(down.k) * dtype_bytes(dtype);
   auto* hidden = hidden_.get<std::byte>(static_cast<size_t>(first_row_.back()) * row_bytes);
-  cut(compute, work, work[0].mlp.gate.shape.num_panels());
+  cut(compute, work, work[0].mlp.gate.shape.num_panels(), 2);  // and as many of up
   compute.pool().parallel_for(static_cast<int64_t>(tasks_.size()), 1, [&](int64_t i, int64_t) {
     const Task& task = tasks_[i];
     const ExpertWork& expert = work[task.expert];
@@ -95,7 +98,7 @@ void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> 
 }
 
 void MlpRunner::down(const Compute& compute, std::span<const ExpertWork> work) {
-  cut(compute, work, work[0].mlp.down.shape.num_panels());
+  cut(compute, work, work[0].mlp.down.shape.num_panels(), 4);
   compute.pool().parallel_for(static_cast<int64_t>(tasks_.size()), 1, [&](int64_t i, int64_t) {
     const Task& task = tasks_[i];
     const ExpertWork& expert = work[task.expert];

@@ -36,7 +36,8 @@ class MlpRunner {
     int first_panel;
     int last_panel;
   };
-  void cut(const Compute& compute, std::span<const ExpertWork> work, int num_panels);
+  // unit: panels that the kernel takes at once.
+  void cut(const Compute& compute, std::span<const ExpertWork> work, int num_panels, int unit);
   void cast_inputs(const Compute& compute, std::span<const ExpertWork> work);
   void gate_and_up(const Compute& compute, std::span<const ExpertWork> work);
   void down(const Compute& compute, std::span<const ExpertWork> work);
