@@ -59,8 +59,10 @@ class DispatchCombine {
 
   // Tells the sources that all results are written, and waits for the results of my tokens.
   Status combine(const transport::Awaited& where);
-  // After combine, until the next prepare: the result row for entry k of my token t.
-  const std::byte* result(int token, int k) const { return results_[token * top_k() + k]; }
+  // After combine, until the next prepare: the result rows of my token, [top_k].
+  std::span<const std::byte* const> results(int token) const {
+    return std::span(results_).subspan(static_cast<size_t>(token) * top_k(), top_k());
+  }
 
   // (token, expert) pairs that this rank has sent to each rank in the current call: [ep_size].
   std::span<const int32_t> sent_entries() const { return sent_entries_; }

@@ -110,7 +110,7 @@ Status run_rank(Endpoint& endpoint, const Case& c) {
         for (int i = 0; i < c.shape.hidden; ++i) {
           const float expected =
               expert_value(experts[t * c.shape.top_k + k], x[t * c.shape.hidden + i]);
-          if (row_element(c.shape.row_dtype, exchange.result(t, k), i) != expected) {
+          if (row_element(c.shape.row_dtype, exchange.results(t)[k], i) != expected) {
             return failed("rank " + std::to_string(rank) + " call " + std::to_string(call) +
                           " token " + std::to_string(t) + " entry " + std::to_string(k));
           }

@@ -9,9 +9,9 @@ namespace wideep::kernels {
 
 namespace {
 
-#define WIDEEP_KERNELS_OF(isa)                                                                 \
-  .matmul = isa::matmul, .gated_matmul = isa::gated_matmul, .quantize_row = isa::quantize_row, \
-  .attention = isa::attention, .rms_norm = isa::rms_norm, .silu_mul = isa::silu_mul,           \
+#define WIDEEP_KERNELS_OF(isa)                                                                   \
+  .matmul = isa::matmul, .gated_matmul = isa::gated_matmul, .quantize_row = isa::quantize_row,   \
+  .attention = isa::attention, .rms_norm = isa::rms_norm, .reduce_experts = isa::reduce_experts, \
   .add_scaled = isa::add_scaled, .to_bf16 = isa::to_bf16, .interleave_rows = isa::interleave_rows
 
 constexpr Kernels kRef = {.isa = "ref",

@@ -17,6 +17,7 @@
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
 #include "kernels/quantized_rows.h"
+#include "kernels/reduce.h"
 #include "wideep/status.h"
 
 namespace wideep::kernels {
@@ -37,8 +38,8 @@ struct Kernels {
   // y[i] = x[i] / sqrt(mean(x²) + eps) · weight[i], i < n. y may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* y);
 
-  // y[i] = gate[i] / (1 + exp(−gate[i])) · up[i], i < n. y may be gate or up.
-  void (*silu_mul)(const float* gate, const float* up, int n, float* y);
+  // See reduce.h.
+  void (*reduce_experts)(const ReduceArgs& args);
 
   // y[i] = fma(scale, x[i], y[i]), i < n, with x float or Bf16.
   void (*add_scaled)(Dtype x_dtype, const void* x, float scale, int n, float* y);

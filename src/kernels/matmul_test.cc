@@ -216,6 +216,26 @@ TEST_P(EveryFormat, QuantizedRowsAreEqualBitForBitToRef) {
   }
 }
 
+// One column whose gate is x and whose up is 1.
+TEST(GatedMatmul, SiluOfExtremesIsFinite) {
+  const std::vector<float> one = {1.0f, 0.0f}, other = {0.0f, 1.0f};
+  for (const Kernels* table : all_kernels()) {
+    if (!table->supported()) continue;
+    const PackedShape shape = packed_shape(WeightFormat::kF32, 1, 2);
+    base::AlignedBytes gate_bytes(shape.bytes()), up_bytes(shape.bytes());
+    const PackedMatrix gate = pack_matrix(shape, one.data(), gate_bytes.data());
+    const PackedMatrix up = pack_matrix(shape, other.data(), up_bytes.data());
+    const std::vector<float> x = {-1e30f, 1.f, -200.f, 1.f, 0.f, 1.f, 200.f, 1.f, 1e30f, 1.f};
+    std::vector<float> h(5, NAN);
+    table->gated_matmul({5, {x.data(), 8}, gate, up, 0, 1, {h.data(), 4}});
+    EXPECT_NEAR(h[0], 0.0f, 1e-5);
+    EXPECT_NEAR(h[1], 0.0f, 1e-5);
+    EXPECT_EQ(h[2], 0.0f);
+    EXPECT_FLOAT_EQ(h[3], 200.0f);
+    EXPECT_FLOAT_EQ(h[4], 1e30f);
+  }
+}
+
 // What int8 costs in accuracy: rounding to 1/254 of each group's largest value, on both sides.
 TEST(Int8, ProductsAreCloseToTheFloatOnes) {
   std::mt19937 rng(6);

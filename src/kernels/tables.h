@@ -13,7 +13,7 @@
   void quantize_row(Dtype x_dtype, const void* x, const QuantizedRowShape& shape, std::byte* out); \
   void attention(const AttentionArgs& args);                                                       \
   void rms_norm(const float* x, const float* weight, float eps, int n, float* y);                  \
-  void silu_mul(const float* gate, const float* up, int n, float* y);                              \
+  void reduce_experts(const ReduceArgs& args);                                                     \
   void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y);                     \
   void to_bf16(const float* x, int n, Bf16* y);                                                    \
   void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out);    \

@@ -27,11 +27,11 @@ void Model::embed(const Batch& batch) {
   x_.assign(batch.num_tokens() * hidden, 0.0f);
   h_.resize(x_.size());
   const size_t row_bytes = hidden * dtype_bytes(weights_.dtype);
-  for (int token = 0; token < batch.num_tokens(); ++token) {
-    compute_.kernels().add_scaled(weights_.dtype,
-                                  weights_.embedding.data() + batch.ids[token] * row_bytes, 1.0f,
+  for_each_row(batch.num_tokens(), [&](int64_t token) {
+    const size_t id = batch.ids[static_cast<size_t>(token)];
+    compute_.kernels().add_scaled(weights_.dtype, weights_.embedding.data() + id * row_bytes, 1.0f,
                                   config_.hidden_size, x_.data() + token * hidden);
-  }
+  });
 }
 
 Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, int64_t iteration) {
@@ -42,7 +42,10 @@ Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, i
                       h_.data(), hidden);
   };
   const auto add = [&](const float* y) {
-    compute_.kernels().add_scaled(Dtype::kF32, y, 1.0f, static_cast<int>(x_.size()), x_.data());
+    for_each_row(num_tokens, [&](int64_t row) {
+      compute_.kernels().add_scaled(Dtype::kF32, y + row * hidden, 1.0f, hidden,
+                                    x_.data() + row * hidden);
+    });
   };
 
   normalize(layer.attention_norm);

@@ -46,6 +46,14 @@ class Model {
                  std::vector<float>* logits);
 
  private:
+  // run(row) for every row, on all threads.
+  template <typename Run>
+  void for_each_row(int num_rows, Run run) const {
+    constexpr int64_t kRowsPerChunk = 16;
+    compute_.pool().parallel_for(num_rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) run(row);
+    });
+  }
   void embed(const Batch& batch);
   Status forward_layer(const Batch& batch, const KvLayout& kv, int layer, int64_t iteration);
   void head(const Batch& batch, std::vector<float>* logits);

@@ -65,12 +65,14 @@ void MoeRunner::route(const Compute& compute, const MoeWeights& weights, int num
   compute.matmul(compute.cast(weights.router.packed.shape, rows, cast_), weights.router.packed,
                  logits, routing.num_experts);
   const float* bias = weights.router_bias.empty() ? nullptr : weights.router_bias.data();
+  compute.pool().parallel_for(num_tokens, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      select_experts(routing, logits + token * routing.num_experts, bias,
+                     experts_.data() + token * routing.top_k,
+                     expert_weights_.data() + token * routing.top_k);
+    }
+  });
   counts_.assign(routing.num_experts, 0);
-  for (int token = 0; token < num_tokens; ++token) {
-    select_experts(routing, logits + static_cast<size_t>(token) * routing.num_experts, bias,
-                   experts_.data() + token * routing.top_k,
-                   expert_weights_.data() + token * routing.top_k);
-  }
   for (const int32_t expert : experts_) ++counts_[expert];
 }
 
@@ -113,19 +115,15 @@ void MoeRunner::run_experts(const Compute& compute, int layer) {
 void MoeRunner::reduce(const Compute& compute, int num_tokens, const float* shared, float* x) {
   const int hidden = config_.hidden_size, top_k = config_.routing.top_k;
   compute.pool().parallel_for(num_tokens, 4, [&](int64_t begin, int64_t end) {
-    thread_local std::vector<float> sum;
     for (int64_t token = begin; token < end; ++token) {
-      sum.assign(hidden, 0.0f);
-      for (int k = 0; k < top_k; ++k) {
-        compute.kernels().add_scaled(row_dtype_, exchange_.result(static_cast<int>(token), k),
-                                     expert_weights_[token * top_k + k], hidden, sum.data());
-      }
-      float* row = x + token * hidden;
-      if (shared != nullptr) {
-        compute.kernels().add_scaled(Dtype::kF32, shared + token * hidden, 1.0f, hidden,
-                                     sum.data());
-      }
-      compute.kernels().add_scaled(Dtype::kF32, sum.data(), 1.0f, hidden, row);
+      compute.kernels().reduce_experts(
+          {.n = hidden,
+           .top_k = top_k,
+           .rows_dtype = row_dtype_,
+           .rows = exchange_.results(static_cast<int>(token)).data(),
+           .weights = expert_weights_.data() + token * top_k,
+           .shared = shared == nullptr ? nullptr : shared + token * hidden,
+           .x = x + token * hidden});
     }
   });
 }

@@ -215,8 +215,15 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   for (int i = 0; i < n; ++i) y[i] = static_cast<float>(x[i] * scale * weight[i]);
 }
 
-void silu_mul(const float* gate, const float* up, int n, float* y) {
-  for (int i = 0; i < n; ++i) y[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+void reduce_experts(const ReduceArgs& args) {
+  for (int i = 0; i < args.n; ++i) {
+    float sum = 0.0f;
+    for (int k = 0; k < args.top_k; ++k) {
+      sum = std::fma(args.weights[k], element(args.rows_dtype, args.rows[k], i), sum);
+    }
+    if (args.shared != nullptr) sum += args.shared[i];
+    args.x[i] += sum;
+  }
 }
 
 void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y) {

@@ -10,12 +10,25 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   });
 }
 
-void silu_mul(const float* gate, const float* up, int n, float* y) {
-  for_each_vector(n, [&](int i, int count) {
-    const F32x16 g = load_n(gate + i, count);
-    const F32x16 silu = div(g, add(set1(1.0f), exp(sub(zero(), g))));
-    store_n(y + i, mul(silu, load_n(up + i, count)), count);
+template <typename T>
+inline void reduce_rows(const ReduceArgs& args) {
+  for_each_vector(args.n, [&](int i, int count) {
+    F32x16 sum = zero();
+    for (int k = 0; k < args.top_k; ++k) {
+      sum = fma(set1(args.weights[k]), load_n(reinterpret_cast<const T*>(args.rows[k]) + i, count),
+                sum);
+    }
+    if (args.shared != nullptr) sum = add(sum, load_n(args.shared + i, count));
+    store_n(args.x + i, add(sum, load_n(args.x + i, count)), count);
   });
+}
+
+void reduce_experts(const ReduceArgs& args) {
+  if (args.rows_dtype == Dtype::kBf16) {
+    reduce_rows<Bf16>(args);
+  } else {
+    reduce_rows<float>(args);
+  }
 }
 
 template <typename T>

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The end of a MoE layer for one token, in one pass over its row:
+//
+//   x[i] += (Σ_k weights[k] · rows[k][i]) + shared[i]
+//
+// The sum begins at zero and goes in ascending k, then the shared expert, then x: the same chain
+// for every placement.
+#pragma once
+
+#include <cstddef>
+
+#include "base/dtype.h"
+
+namespace wideep::kernels {
+
+struct ReduceArgs {
+  int n = 0;
+  int top_k = 0;
+  Dtype rows_dtype = Dtype::kBf16;         // kBf16 or kF32
+  const std::byte* const* rows = nullptr;  // [top_k] rows of n
+  const float* weights = nullptr;          // [top_k]
+  const float* shared = nullptr;           // [n], or null: none
+  float* x = nullptr;                      // [n]
+};
+
+}  // namespace wideep::kernels
