@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/aligned_bytes.h"
 
+#include <sys/mman.h>
+
+#include <cstdlib>
 #include <cstring>
 
 #include "base/check.h"
@@ -10,13 +13,40 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
+// Below it, pages of its own would waste more than they save. Neighbouring mappings become one, so
+// that huge pages need not fit into each.
+constexpr size_t kMapBytes = size_t{256} << 10;
+
+std::byte* map_zeroed(size_t num_bytes) {
+  void* mapped =
+      ::mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  WIDEEP_CHECK(mapped != MAP_FAILED);
+  // A kernel without huge pages refuses: they are a matter of speed only.
+  ::madvise(mapped, num_bytes, MADV_HUGEPAGE);
+  return static_cast<std::byte*>(mapped);
+}
+
+std::byte* allocate_zeroed(size_t num_bytes) {
+  void* allocated = std::aligned_alloc(kAlignment, num_bytes);
+  WIDEEP_CHECK(num_bytes == 0 || allocated != nullptr);
+  return static_cast<std::byte*>(std::memset(allocated, 0, num_bytes));
+}
+
 }  // namespace
 
 AlignedBytes::AlignedBytes(size_t num_bytes) : size_(num_bytes) {
   const size_t rounded = (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
-  data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
-  WIDEEP_CHECK(rounded == 0 || data_ != nullptr);
-  std::memset(data_.get(), 0, rounded);
+  data_ = rounded >= kMapBytes
+              ? std::unique_ptr<std::byte, Release>(map_zeroed(rounded), Release{rounded})
+              : std::unique_ptr<std::byte, Release>(allocate_zeroed(rounded), Release{0});
+}
+
+void AlignedBytes::Release::operator()(std::byte* p) const {
+  if (mapped_bytes > 0) {
+    ::munmap(p, mapped_bytes);
+  } else {
+    std::free(p);
+  }
 }
 
 }  // namespace wideep::base

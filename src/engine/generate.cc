@@ -148,6 +148,9 @@ uint64_t bytes_to_load(const RunSetup& setup) {
       }
     }
   }
+  if (setup.config.tie_word_embeddings) {  // read twice: as rows, and packed as the head
+    bytes += setup.checkpoint.tensor_bytes("model.embed_tokens.weight");
+  }
   return bytes;
 }
 
@@ -253,15 +256,23 @@ class Collector {
   int64_t last_ns_ = 0;
 };
 
+// What all ranks share, before there are any: on all the threads they will have, which end here.
+Result<model::ModelWeights> load_weights(const RunSetup& setup, Collector& collector) {
+  const int threads = setup.dispatch.ep_size * setup.threads.threads_per_rank;
+  base::ThreadPool pool(std::min(threads, base::read_machine().usable_cores()));
+  const weights::WeightLoader loader(
+      setup.checkpoint, setup.options.format, [&](uint64_t bytes) { collector.loaded(bytes); },
+      &pool);
+  return model::ModelWeights::load(setup.config, loader);
+}
+
 // weights: where setup.weights points to.
 Result<GenerateReport> run(const RunSetup& setup, model::ModelWeights* weights,
                            const tokenizer::Tokenizer& tokenizer,
                            const GenerateObserver& observer) {
   if (observer.on_plan) observer.on_plan(plan_text(setup));
   Collector collector(setup, tokenizer, observer);
-  const weights::WeightLoader loader(setup.checkpoint, setup.options.format,
-                                     [&](uint64_t bytes) { collector.loaded(bytes); });
-  WIDEEP_TRY_ASSIGN(*weights, model::ModelWeights::load(setup.config, loader));
+  WIDEEP_TRY_ASSIGN(*weights, load_weights(setup, collector));
   const Status ended = transport::run_rank_processes(
       {.num_ranks = setup.dispatch.ep_size,
        .segment_bytes = ep::BufferLayout(setup.dispatch).segment_bytes(),

@@ -101,14 +101,15 @@ class Reporter {
   std::map<int, std::vector<int64_t>> request_counts_;  // by request index, [MoE layers × experts]
 };
 
-Result<model::ExpertSlots> load_slots(const RunSetup& setup, int rank,
+Result<model::ExpertSlots> load_slots(const RunSetup& setup, int rank, base::ThreadPool& pool,
                                       const transport::MessagePipe& pipe) {
-  const weights::WeightLoader loader(setup.checkpoint, setup.options.format, [&](uint64_t bytes) {
+  const auto tell_loaded = [&](uint64_t bytes) {
     WireWriter writer;
     writer.put(bytes);
     // A parent that is gone ends this process by itself.
     [[maybe_unused]] const Status sent = pipe.send(message_of(MessageKind::kLoaded, writer.take()));
-  });
+  };
+  const weights::WeightLoader loader(setup.checkpoint, setup.options.format, tell_loaded, &pool);
   return model::ExpertSlots::load(setup.config, loader, setup.placement, rank);
 }
 
@@ -130,10 +131,10 @@ Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
                 const transport::MessagePipe& pipe) {
   const int rank = endpoint.rank();
   log::set_prefix(fmt::format("rank {}: ", rank));
-  WIDEEP_TRY_ASSIGN(const model::ExpertSlots slots, load_slots(setup, rank, pipe));
+  base::ThreadPool pool(setup.threads.of_rank(rank));
+  WIDEEP_TRY_ASSIGN(const model::ExpertSlots slots, load_slots(setup, rank, pool, pipe));
   WIDEEP_TRY(wait_for_weights(endpoint));
 
-  base::ThreadPool pool(setup.threads.of_rank(rank));
   const model::Compute compute(setup.kernels, pool);
   model::MoeRunner moe(setup.config, setup.placement, slots, endpoint,
                        ep::BufferLayout(setup.dispatch));

@@ -12,22 +12,24 @@ Result<ExpertSlots> ExpertSlots::load(const ModelConfig& config,
                                       const balance::ModelPlacement& placement, int rank) {
   ExpertSlots slots;
   slots.shape_ = {loader.format(), config.hidden_size, config.moe_intermediate_size};
+  const size_t record_bytes = slots.shape_.record_bytes();
+  size_t num_slots = 0;
+  for (const auto& [layer, layer_placement] : placement.layers) {
+    slots.first_slots_[layer] = num_slots;
+    num_slots += layer_placement.experts_of_rank(rank).size();
+  }
+  slots.records_ = base::AlignedBytes(num_slots * record_bytes);
+  std::byte* record = slots.records_.data();
   for (const auto& [layer, layer_placement] : placement.layers) {
     for (const int32_t expert : layer_placement.experts_of_rank(rank)) {
-      base::AlignedBytes record(slots.shape_.record_bytes());
       WIDEEP_TRY(weights::load_expert(loader, slots.shape_,
                                       fmt::format("model.layers.{}.mlp.experts.{}", layer, expert),
-                                      record.data()));
-      slots.layers_[layer].push_back(std::move(record));
+                                      record));
+      record += record_bytes;
     }
   }
+  loader.run();
   return slots;
-}
-
-uint64_t ExpertSlots::total_bytes() const {
-  uint64_t bytes = 0;
-  for (const auto& [layer, records] : layers_) bytes += records.size() * shape_.record_bytes();
-  return bytes;
 }
 
 }  // namespace wideep::model

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <map>
-#include <vector>
 
 #include "base/aligned_bytes.h"
 #include "model/config.h"
@@ -20,13 +19,15 @@ class ExpertSlots {
                                   const balance::ModelPlacement& placement, int rank);
 
   weights::GatedMlp expert(int layer, int local_slot) const {
-    return weights::view_expert(shape_, layers_.at(layer)[local_slot].data());
+    const size_t slot = first_slots_.at(layer) + static_cast<size_t>(local_slot);
+    return weights::view_expert(shape_, records_.data() + slot * shape_.record_bytes());
   }
-  uint64_t total_bytes() const;
+  uint64_t total_bytes() const { return records_.size(); }
 
  private:
   weights::ExpertShape shape_;
-  std::map<int, std::vector<base::AlignedBytes>> layers_;
+  base::AlignedBytes records_;         // of all layers, slot by slot
+  std::map<int, size_t> first_slots_;  // by layer
 };
 
 }  // namespace wideep::model

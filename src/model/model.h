@@ -28,8 +28,8 @@ class ModelWeights {
   // REQUIRES: config outlives the result.
   static Result<ModelWeights> load(const ModelConfig& config, const weights::WeightLoader& loader);
 
-  Dtype dtype = Dtype::kBf16;        // of the embedding: kBf16 or kF32
-  std::vector<std::byte> embedding;  // [vocab, hidden] of dtype
+  Dtype dtype = Dtype::kBf16;    // of the embedding: kBf16 or kF32
+  base::AlignedBytes embedding;  // [vocab, hidden] of dtype
   std::vector<Layer> layers;
   std::vector<float> final_norm;  // [hidden]
   weights::Matrix lm_head;        // [vocab, hidden]

@@ -3,8 +3,6 @@
 // Loading of everything but the routed experts, by the tensor names of Hugging Face checkpoints.
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "base/try.h"
 #include "model/deepseek_v3.h"
 #include "model/model.h"
@@ -16,26 +14,12 @@ namespace {
 using kernels::WeightFormat;
 using weights::WeightLoader;
 
-std::vector<std::byte> to_bytes(Dtype dtype, const std::vector<float>& values) {
-  std::vector<std::byte> bytes(values.size() * dtype_bytes(dtype));
-  if (dtype == Dtype::kF32) {
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-  } else {
-    for (size_t i = 0; i < values.size(); ++i) {
-      reinterpret_cast<Bf16*>(bytes.data())[i] = Bf16(values[i]);
-    }
-  }
-  return bytes;
-}
-
 Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, const WeightLoader& loader,
                                              const std::string& prefix) {
   auto moe = std::make_unique<MoeWeights>();
   const int num_experts = config.routing.num_experts;
-  WIDEEP_TRY_ASSIGN(const std::vector<float> router,
-                    loader.floats(prefix + "gate.weight", {num_experts, config.hidden_size}));
-  moe->router =
-      WeightLoader::pack_rows(WeightFormat::kF32, router.data(), num_experts, config.hidden_size);
+  WIDEEP_TRY_ASSIGN(moe->router, loader.matrix(prefix + "gate.weight", num_experts,
+                                               config.hidden_size, WeightFormat::kF32));
   if (config.routing.method == RoutingMethod::kDeepseekV3) {
     WIDEEP_TRY_ASSIGN(moe->router_bias,
                       loader.floats(prefix + "gate.e_score_correction_bias", {num_experts}));
@@ -83,19 +67,19 @@ Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightL
   ModelWeights model;
   model.dtype = kernels::row_dtype(loader.format());
   const int vocab = config.vocab_size, hidden = config.hidden_size;
-  WIDEEP_TRY_ASSIGN(const std::vector<float> embedding,
-                    loader.floats("model.embed_tokens.weight", {vocab, hidden}));
-  model.embedding = to_bytes(model.dtype, embedding);
+  const std::string embedding = "model.embed_tokens.weight";
+  model.embedding =
+      base::AlignedBytes(static_cast<size_t>(vocab) * hidden * dtype_bytes(model.dtype));
+  WIDEEP_TRY(loader.rows(embedding, vocab, hidden, model.dtype, model.embedding.data()));
   for (int layer = 0; layer < config.num_layers; ++layer) {
     WIDEEP_TRY_ASSIGN(Layer loaded, load_layer(config, layer, loader));
     model.layers.push_back(std::move(loaded));
   }
   WIDEEP_TRY_ASSIGN(model.final_norm, loader.floats("model.norm.weight", {hidden}));
-  if (config.tie_word_embeddings) {
-    model.lm_head = WeightLoader::pack_rows(loader.format(), embedding.data(), vocab, hidden);
-  } else {
-    WIDEEP_TRY_ASSIGN(model.lm_head, loader.matrix("lm_head.weight", vocab, hidden));
-  }
+  WIDEEP_TRY_ASSIGN(
+      model.lm_head,
+      loader.matrix(config.tie_word_embeddings ? embedding : "lm_head.weight", vocab, hidden));
+  loader.run();
   return model;
 }
 

@@ -180,18 +180,18 @@ uint64_t Checkpoint::total_bytes() const {
   return total;
 }
 
-void to_float32(const TensorEntry& entry, float* out) {
-  const std::byte* bytes = entry.bytes.data();
-  const int64_t num_elements = entry.num_elements();
+void to_float32(const TensorEntry& entry, int64_t first_element, int64_t count, float* out) {
+  const size_t element_bytes = dtype_bytes(entry.dtype);
+  const std::byte* bytes = entry.bytes.data() + static_cast<size_t>(first_element) * element_bytes;
   switch (entry.dtype) {
     case Dtype::kF32:
-      if (num_elements > 0) std::memcpy(out, bytes, entry.bytes.size());
+      if (count > 0) std::memcpy(out, bytes, static_cast<size_t>(count) * element_bytes);
       return;
     case Dtype::kBf16:
-      convert_elements<Bf16>(bytes, num_elements, out, [](Bf16 x) { return float(x); });
+      convert_elements<Bf16>(bytes, count, out, [](Bf16 x) { return float(x); });
       return;
     case Dtype::kF16:
-      convert_elements<uint16_t>(bytes, num_elements, out, float_from_f16);
+      convert_elements<uint16_t>(bytes, count, out, float_from_f16);
       return;
     default:
       WIDEEP_CHECK(is_supported(entry.dtype));

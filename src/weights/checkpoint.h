@@ -45,8 +45,13 @@ class Checkpoint {
   std::map<std::string, Location> tensors_;
 };
 
-// One tensor's elements as float32, whatever its stored dtype (F32, BF16, F16).
-// REQUIRES: one of these dtypes; out holds entry.num_elements().
-void to_float32(const formats::TensorEntry& entry, float* out);
+// `count` of a tensor's elements, from the first_element-th, as float32, whatever its stored dtype.
+// REQUIRES: F32, BF16 or F16; the tensor has them; out holds `count`.
+void to_float32(const formats::TensorEntry& entry, int64_t first_element, int64_t count,
+                float* out);
+// All of them.
+inline void to_float32(const formats::TensorEntry& entry, float* out) {
+  to_float32(entry, 0, entry.num_elements(), out);
+}
 
 }  // namespace wideep::weights

@@ -48,7 +48,7 @@ struct GatedMlp {
 // REQUIRES: record is 64-byte aligned and shape.record_bytes() long.
 GatedMlp view_expert(const ExpertShape& shape, const std::byte* record);
 
-// Reads "<prefix>.{gate,up,down}_proj.weight" and packs them into `record`.
+// Packs "<prefix>.{gate,up,down}_proj.weight" into `record`, when the loader runs.
 Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const std::string& prefix,
                    std::byte* record);
 

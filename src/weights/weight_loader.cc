@@ -1,57 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/weight_loader.h"
 
+#include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "base/try.h"
+#include "weights/stacked_rows.h"
 
 namespace wideep::weights {
 
+using formats::TensorEntry;
 using kernels::PackedShape;
 using kernels::WeightFormat;
 
 Result<std::vector<float>> WeightLoader::floats(const std::string& name,
                                                 const std::vector<int64_t>& shape) const {
-  WIDEEP_TRY_ASSIGN(const formats::TensorEntry* entry, checkpoint_.tensor(name, shape));
+  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, checkpoint_.tensor(name, shape));
   std::vector<float> values(entry->num_elements());
   to_float32(*entry, values.data());
   progress_(entry->bytes.size());
   return values;
 }
 
+Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
+                          std::byte* out) const {
+  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, checkpoint_.tensor(name, {n, k}));
+  queue_->add({.sources = {entry->bytes},
+               .num_units = n,
+               .load = [entry, k, dtype, out](int64_t begin, int64_t end) {
+                 const size_t row_bytes = static_cast<size_t>(k) * dtype_bytes(dtype);
+                 copy_rows(*entry, begin, end, dtype, out + static_cast<size_t>(begin) * row_bytes);
+               }});
+  return {};
+}
+
 Status WeightLoader::pack(const std::string& name, const PackedShape& shape, std::byte* out) const {
-  if (shape.format == WeightFormat::kBf16) {
-    WIDEEP_TRY_ASSIGN(const formats::TensorEntry* entry,
-                      checkpoint_.tensor(name, {shape.n, shape.k}));
-    if (entry->dtype == Dtype::kBf16) {
-      kernels::pack_bf16_rows(shape, reinterpret_cast<const Bf16*>(entry->bytes.data()), out);
-      progress_(entry->bytes.size());
-      return {};
-    }
+  return pack_stacked({name}, {shape.n}, shape, out);
+}
+
+Status WeightLoader::pack_stacked(const std::vector<std::string>& names,
+                                  const std::vector<int>& n_each, const PackedShape& shape,
+                                  std::byte* out) const {
+  StackedRows stack(shape.k);
+  LoadJob job{.sources = {}, .num_units = shape.num_panels(), .load = {}};
+  for (size_t i = 0; i < names.size(); ++i) {
+    WIDEEP_TRY_ASSIGN(const TensorEntry* entry, checkpoint_.tensor(names[i], {n_each[i], shape.k}));
+    stack.add(*entry);
+    job.sources.push_back(entry->bytes);
   }
-  WIDEEP_TRY_ASSIGN(const std::vector<float> rows, floats(name, {shape.n, shape.k}));
-  kernels::pack_matrix(shape, rows.data(), out);
+  job.load = [stack = std::move(stack), shape, out](int64_t begin, int64_t end) {
+    stack.pack(shape, begin, end, out);
+  };
+  queue_->add(std::move(job));
   return {};
 }
 
 Result<Matrix> WeightLoader::matrix(const std::vector<std::string>& names,
                                     const std::vector<int>& n_each, int k) const {
-  if (names.size() == 1) {
-    const PackedShape shape = kernels::packed_shape(format_, n_each[0], k);
-    Matrix matrix{base::AlignedBytes(shape.bytes()), {}};
-    WIDEEP_TRY(pack(names[0], shape, matrix.bytes.data()));
-    matrix.packed = {shape, matrix.bytes.data()};
-    return matrix;
-  }
-  std::vector<float> rows;
   const int n = std::accumulate(n_each.begin(), n_each.end(), 0);
-  rows.reserve(static_cast<size_t>(n) * static_cast<size_t>(k));
-  for (size_t i = 0; i < names.size(); ++i) {
-    WIDEEP_TRY_ASSIGN(const std::vector<float> part, floats(names[i], {n_each[i], k}));
-    rows.insert(rows.end(), part.begin(), part.end());
-  }
-  return pack_rows(format_, rows.data(), n, k);
+  const PackedShape shape = kernels::packed_shape(format_, n, k);
+  Matrix matrix{base::AlignedBytes(shape.bytes()), {}};
+  matrix.packed = {shape, matrix.bytes.data()};
+  WIDEEP_TRY(pack_stacked(names, n_each, shape, matrix.bytes.data()));
+  return matrix;
 }
+
+Result<Matrix> WeightLoader::matrix(const std::string& name, int n, int k,
+                                    WeightFormat format) const {
+  const PackedShape shape = kernels::packed_shape(format, n, k);
+  Matrix matrix{base::AlignedBytes(shape.bytes()), {}};
+  matrix.packed = {shape, matrix.bytes.data()};
+  WIDEEP_TRY(pack(name, shape, matrix.bytes.data()));
+  return matrix;
+}
+
+void WeightLoader::run() const { queue_->run(pool_, progress_); }
 
 Matrix WeightLoader::pack_rows(WeightFormat format, const float* rows, int n, int k) {
   const PackedShape shape = kernels::packed_shape(format, n, k);

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the loader makes of a checkpoint, against packing the whole tensors as float32.
+#include "weights/weight_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <random>
+
+#include "base/scratch_directory.h"
+
+namespace wideep::weights {
+namespace {
+
+using kernels::PackedShape;
+using kernels::WeightFormat;
+
+struct Stored {
+  std::string name;
+  Dtype dtype;
+  int n, k;
+  std::vector<float> values;  // representable in bf16 and F16 alike
+  std::vector<std::byte> bytes;
+};
+
+Stored make_stored(const std::string& name, Dtype dtype, int n, int k, std::mt19937& rng) {
+  Stored tensor{name, dtype, n, k, {}, {}};
+  for (int i = 0; i < n * k; ++i) {
+    const float value = static_cast<float>(static_cast<int>(rng() % 255) - 127) / 64.0f;
+    tensor.values.push_back(value);
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    // Normal numbers, and zero: exponent and leading fraction move over.
+    const uint32_t half =
+        value == 0.0f ? 0 : ((bits >> 16) & 0x8000) | (((bits >> 13) - 0x1c000) & 0x7fff);
+    const uint32_t stored = dtype == Dtype::kF32 ? bits : dtype == Dtype::kBf16 ? bits >> 16 : half;
+    const auto* raw = reinterpret_cast<const std::byte*>(&stored);
+    tensor.bytes.insert(tensor.bytes.end(), raw, raw + dtype_bytes(dtype));
+  }
+  return tensor;
+}
+
+class LoadedCheckpoint : public testing::TestWithParam<WeightFormat> {
+ protected:
+  void SetUp() override {
+    std::mt19937 rng(3);
+    stored_ = {make_stored("bf16", Dtype::kBf16, 48, 130, rng),
+               make_stored("odd", Dtype::kBf16, 37, 63, rng),
+               make_stored("f32", Dtype::kF32, 48, 130, rng),
+               make_stored("f16", Dtype::kF16, 5, 130, rng),
+               make_stored("large", Dtype::kBf16, 1500, 1024, rng)};
+    std::vector<formats::TensorToWrite> tensors;
+    for (const Stored& tensor : stored_) {
+      tensors.push_back({tensor.name, tensor.dtype, {tensor.n, tensor.k}, tensor.bytes});
+    }
+    ASSERT_TRUE(formats::write_safetensors(directory_.file("model.safetensors"), tensors).ok());
+    auto opened = Checkpoint::open(directory_.path());
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    checkpoint_.emplace(std::move(opened).value());
+    loader_.emplace(*checkpoint_, GetParam(), [this](uint64_t bytes) { read_ += bytes; }, &pool_);
+  }
+
+  // The stored tensors, one below the other, packed in one go.
+  Matrix expected(const std::vector<std::string>& names, WeightFormat format) const {
+    std::vector<float> rows;
+    int k = 0;
+    for (const std::string& name : names) {
+      const Stored& tensor = find(name);
+      rows.insert(rows.end(), tensor.values.begin(), tensor.values.end());
+      k = tensor.k;
+    }
+    return WeightLoader::pack_rows(format, rows.data(), static_cast<int>(rows.size()) / k, k);
+  }
+  const Stored& find(const std::string& name) const {
+    return *std::find_if(stored_.begin(), stored_.end(),
+                         [&](const Stored& tensor) { return tensor.name == name; });
+  }
+  static void expect_equal(const Matrix& found, const Matrix& expected) {
+    ASSERT_EQ(found.packed.shape, expected.packed.shape);
+    ASSERT_EQ(found.packed.data, found.bytes.data());
+    EXPECT_EQ(std::memcmp(found.bytes.data(), expected.bytes.data(), expected.bytes.size()), 0);
+  }
+
+  base::ScratchDirectory directory_;
+  std::vector<Stored> stored_;
+  std::optional<Checkpoint> checkpoint_;
+  base::ThreadPool pool_{3};
+  uint64_t read_ = 0;
+  std::optional<WeightLoader> loader_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Format, LoadedCheckpoint,
+                         testing::Values(WeightFormat::kF32, WeightFormat::kBf16,
+                                         WeightFormat::kInt8),
+                         [](const auto& test) {
+                           return std::string(kernels::weight_format_name(test.param));
+                         });
+
+TEST_P(LoadedCheckpoint, MatricesAreTheTensorsPacked) {
+  std::vector<Matrix> found;
+  for (const Stored& tensor : stored_) {
+    auto matrix = loader_->matrix(tensor.name, tensor.n, tensor.k);
+    ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+    found.push_back(std::move(matrix).value());
+  }
+  loader_->run();
+  for (size_t i = 0; i < found.size(); ++i) {
+    SCOPED_TRACE(stored_[i].name);
+    expect_equal(found[i], expected({stored_[i].name}, GetParam()));
+  }
+  EXPECT_EQ(read_, checkpoint_->total_bytes());
+}
+
+// Parts that end within a panel, and of different dtypes.
+TEST_P(LoadedCheckpoint, StackedMatricesAreOneMatrix) {
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{"bf16", "f32"}, {"f16", "bf16", "f16", "f16", "f32"}}) {
+    std::vector<int> n_each;
+    for (const std::string& name : names) n_each.push_back(find(name).n);
+    auto found = loader_->matrix(names, n_each, 130);
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    loader_->run();
+    expect_equal(*found, expected(names, GetParam()));
+  }
+}
+
+TEST_P(LoadedCheckpoint, OneMatrixMayHaveAnotherFormat) {
+  auto found = loader_->matrix("bf16", 48, 130, WeightFormat::kF32);
+  ASSERT_TRUE(found.ok());
+  loader_->run();
+  expect_equal(*found, expected({"bf16"}, WeightFormat::kF32));
+}
+
+TEST_P(LoadedCheckpoint, RowsAreTheElementsInTheDtypeAskedFor) {
+  for (const Stored& tensor : stored_) {
+    std::vector<float> floats(tensor.values.size());
+    std::vector<Bf16> halves(tensor.values.size());
+    ASSERT_TRUE(loader_
+                    ->rows(tensor.name, tensor.n, tensor.k, Dtype::kF32,
+                           reinterpret_cast<std::byte*>(floats.data()))
+                    .ok());
+    ASSERT_TRUE(loader_
+                    ->rows(tensor.name, tensor.n, tensor.k, Dtype::kBf16,
+                           reinterpret_cast<std::byte*>(halves.data()))
+                    .ok());
+    loader_->run();
+    EXPECT_EQ(floats, tensor.values) << tensor.name;
+    EXPECT_EQ(std::vector<float>(halves.begin(), halves.end()), tensor.values) << tensor.name;
+  }
+}
+
+TEST_P(LoadedCheckpoint, ErrorsComeBeforeTheWorkAndNameTheTensor) {
+  const auto stacked = loader_->matrix({"bf16", "f32"}, {48, 47}, 130);
+  ASSERT_FALSE(stacked.ok());
+  EXPECT_THAT(stacked.status().message(),
+              testing::AllOf(testing::HasSubstr("model.safetensors: tensor 'f32'"),
+                             testing::HasSubstr("expected shape [47, 130], found [48, 130]")));
+  EXPECT_FALSE(loader_->rows("nothing", 1, 1, Dtype::kF32, nullptr).ok());
+  EXPECT_EQ(read_, 0u);
+}
+
+}  // namespace
+}  // namespace wideep::weights
