@@ -62,6 +62,11 @@ void StackedRows::add(const TensorEntry& entry) {
 
 void StackedRows::pack(const PackedShape& shape, int64_t begin, int64_t end, std::byte* out) const {
   const int64_t last_row = std::min<int64_t>(end * kPanelWidth, shape.n);
+  if (panels_together(shape) > 1) {
+    pack_floats(shape, begin * kPanelWidth, last_row,
+                out + static_cast<size_t>(begin) * shape.panel_bytes());
+    return;
+  }
   for (int64_t row = begin * kPanelWidth; row < last_row;) {
     const Part& part = part_of(row);
     // All whole panels of this part, or else the one panel that other parts share.
@@ -82,18 +87,30 @@ void StackedRows::pack(const PackedShape& shape, int64_t begin, int64_t end, std
   }
 }
 
-// Panel by panel, so that the float32 rows stay in the cache.
+int64_t StackedRows::panels_together(const PackedShape& shape) {
+  switch (shape.format) {
+    case WeightFormat::kFp8:
+      return std::max(shape.group / kPanelWidth, 1);
+    case WeightFormat::kNvfp4:
+      return std::max(shape.num_panels(), 1);
+    default:
+      return 1;
+  }
+}
+
+// A few panels at a time, so that the float32 rows stay in the cache.
 void StackedRows::pack_floats(const PackedShape& shape, int64_t first_row, int64_t end_row,
                               std::byte* out) const {
-  std::vector<float> rows(static_cast<size_t>(kPanelWidth) * k_);
-  for (int64_t row = first_row; row < end_row; row += kPanelWidth) {
-    const int64_t end = std::min<int64_t>(row + kPanelWidth, end_row);
+  const int64_t panels = panels_together(shape), step = panels * kPanelWidth;
+  std::vector<float> rows(static_cast<size_t>(std::min(step, end_row - first_row)) * k_);
+  for (int64_t row = first_row; row < end_row; row += step) {
+    const int64_t end = std::min<int64_t>(row + step, end_row);
     for (int64_t i = row; i < end; ++i) {
       const Part& part = part_of(i);
       to_float32(*part.entry, (i - part.first_row) * k_, k_, rows.data() + (i - row) * k_);
     }
     kernels::pack_matrix(rows_of(shape, row, end), rows.data(), out);
-    out += shape.panel_bytes();
+    out += static_cast<size_t>(panels) * shape.panel_bytes();
   }
 }
 

@@ -27,7 +27,12 @@ class StackedRows {
   void add(const formats::TensorEntry& entry);
 
   // Packs panels [begin, end). out: where the whole matrix belongs.
+  // REQUIRES: begin is a multiple of panels_together(shape), and end too or the last panel's.
   void pack(const kernels::PackedShape& shape, int64_t begin, int64_t end, std::byte* out) const;
+
+  // How many panels share a scale when float values are quantised, and are therefore packed
+  // together.
+  static int64_t panels_together(const kernels::PackedShape& shape);
 
  private:
   struct Part {

@@ -43,14 +43,15 @@ Status WeightLoader::pack_stacked(const std::vector<std::string>& names,
                                   const std::vector<int>& n_each, const PackedShape& shape,
                                   std::byte* out) const {
   StackedRows stack(shape.k);
-  LoadJob job{.sources = {}, .num_units = shape.num_panels(), .load = {}};
+  const int64_t panels = shape.num_panels(), unit = StackedRows::panels_together(shape);
+  LoadJob job{.sources = {}, .num_units = (panels + unit - 1) / unit, .load = {}};
   for (size_t i = 0; i < names.size(); ++i) {
     WIDEEP_TRY_ASSIGN(const TensorEntry* entry, checkpoint_.tensor(names[i], {n_each[i], shape.k}));
     stack.add(*entry);
     job.sources.push_back(entry->bytes);
   }
-  job.load = [stack = std::move(stack), shape, out](int64_t begin, int64_t end) {
-    stack.pack(shape, begin, end, out);
+  job.load = [stack = std::move(stack), shape, panels, unit, out](int64_t begin, int64_t end) {
+    stack.pack(shape, begin * unit, std::min(end * unit, panels), out);
   };
   queue_->add(std::move(job));
   return {};

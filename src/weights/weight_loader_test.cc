@@ -95,7 +95,9 @@ class LoadedCheckpoint : public testing::TestWithParam<WeightFormat> {
 
 INSTANTIATE_TEST_SUITE_P(Format, LoadedCheckpoint,
                          testing::Values(WeightFormat::kF32, WeightFormat::kBf16,
-                                         WeightFormat::kInt8),
+                                         WeightFormat::kFp8, WeightFormat::kInt8,
+                                         WeightFormat::kInt4, WeightFormat::kMxfp4,
+                                         WeightFormat::kNvfp4),
                          [](const auto& test) {
                            return std::string(kernels::weight_format_name(test.param));
                          });
