@@ -22,6 +22,12 @@ void add_parallel_options(CLI::App& command, ParallelOptions* options) {
                   "weights float32")
       ->check(CLI::IsMember({"bf16", "float32", "int8"}))
       ->capture_default_str();
+  command
+      .add_option(
+          "--kv-cache-dtype", options->kv_cache_dtype,
+          "Precision of cached keys and values (kv_cache_config.dtype); auto: as dispatched "
+          "rows")
+      ->check(CLI::IsMember({"auto", "bf16", "fp8"}));
 }
 
 kernels::WeightFormat ParallelOptions::format() const {
@@ -45,6 +51,9 @@ Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& op
     }
     config.moe_config.load_balancer_path = options.load_balancer;
   }
+  if (options.kv_cache_dtype == "auto") config.kv_cache_config.dtype = "AUTO";
+  if (options.kv_cache_dtype == "bf16") config.kv_cache_config.dtype = "BF16";
+  if (options.kv_cache_dtype == "fp8") config.kv_cache_config.dtype = "FP8";
   if (options.max_num_tokens) config.max_num_tokens = *options.max_num_tokens;
   WIDEEP_TRY(parallel::check_supported(config));
   for (const std::string& note : config.notes) log::info("{}", note);

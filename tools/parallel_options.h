@@ -20,12 +20,13 @@ struct ParallelOptions {
   std::string load_balancer;
   std::optional<int> max_num_tokens;
   std::string dtype = "bf16";
+  std::string kv_cache_dtype;  // empty: the configuration's
 
   kernels::WeightFormat format() const;  // REQUIRES: the command line was accepted
 };
 
-// Adds --ranks, --config, --load-balancer, --max-num-tokens and --dtype. `options` must outlive the
-// parsing.
+// Adds --ranks, --config, --load-balancer, --max-num-tokens, --dtype and --kv-cache-dtype.
+// `options` must outlive the parsing.
 void add_parallel_options(CLI::App& command, ParallelOptions* options);
 
 // The configuration file, or what --ranks means (default: 1), with the options that override single

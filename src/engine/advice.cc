@@ -184,7 +184,7 @@ std::vector<Advice> machine_advice(const Machine& machine, int num_ranks, std::s
 
 MemoryPlan ModelRun::plan() const {
   return plan_memory(config, dispatch_shape(config, num_ranks, num_slots, max_num_tokens, format),
-                     format);
+                     format, cache_dtype(kv_cache_dtype, format));
 }
 
 uint64_t ModelRun::bytes_needed() const {

@@ -33,6 +33,7 @@ struct ModelRun {
   int num_slots = 0;  // of a layer, on all ranks
   int max_num_tokens = kDefaultMaxNumTokens;
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
+  std::string kv_cache_dtype = "AUTO";         // kv_cache_config.dtype
   std::optional<uint64_t> kv_tokens_per_rank;  // of the KV cache, where the configuration says
 
   MemoryPlan plan() const;

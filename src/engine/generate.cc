@@ -115,18 +115,20 @@ double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20)
 std::string plan_text(const RunSetup& setup) {
   const model::ModelConfig& config = setup.config;
   const int ranks = setup.dispatch.ep_size;
-  const MemoryPlan plan = plan_memory(config, setup.dispatch, setup.options.format);
+  const MemoryPlan plan =
+      plan_memory(config, setup.dispatch, setup.options.format, setup.options.cache_dtype());
   return fmt::format(
       "model   {}: {} layers, {} of them MoE with {} experts, top {}; {} weights, kernels {}\n"
       "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
-      "memory  per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache up to {:.1f} MiB",
+      "memory  per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache ({}) up to {:.1f} "
+      "MiB",
       std::filesystem::path(setup.options.model_dir).lexically_normal().string(), config.num_layers,
       config.num_moe_layers(), config.routing.num_experts, config.routing.top_k,
       kernels::weight_format_name(setup.options.format), setup.kernels.isa, ranks,
       setup.threads.threads_per_rank, setup.threads.threads_per_rank == 1 ? "" : "s",
       setup.dispatch.slots_per_rank, setup.placement.num_slots,
       setup.placement.num_slots - config.routing.num_experts, mebibytes(plan.slots_per_rank),
-      mebibytes(plan.symmetric_memory_per_rank),
+      mebibytes(plan.symmetric_memory_per_rank), dtype_name(setup.options.cache_dtype()),
       mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages)));
 }
 

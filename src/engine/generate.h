@@ -13,6 +13,7 @@
 #include "balance/routing_log.h"
 #include "engine/engine.h"
 #include "engine/load_collector.h"
+#include "engine/memory_plan.h"
 #include "engine/statistics_recorder.h"
 #include "kernels/weight_format.h"
 #include "parallel/parallel_config.h"
@@ -33,6 +34,8 @@ struct GenerateOptions {
   std::optional<StatisticsRequest> statistics;
   bool routing_log = false;
   std::chrono::milliseconds timeout{30'000};  // of any wait of a rank for another
+
+  Dtype cache_dtype() const { return engine::cache_dtype(parallel.kv_cache_config.dtype, format); }
 };
 
 struct PromptResult {

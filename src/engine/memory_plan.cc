@@ -47,11 +47,12 @@ uint64_t latent_weights(const ModelConfig& config, WeightFormat format) {
                                        packed_bytes(format, q_width, q_rank);
   const uint64_t kv_a = packed_bytes(format, kv_rank + config.qk_rope_head_dim, hidden) +
                         floats(static_cast<uint64_t>(kv_rank));
-  // kv_b, taken apart: into the latent space and out of it, per head.
+  // kv_b, taken apart: into the latent space, out of it and to keys, per head.
   const WeightFormat kv_b_format = format == WeightFormat::kF32 ? format : WeightFormat::kBf16;
   const uint64_t kv_b =
       static_cast<uint64_t>(heads) * (packed_bytes(kv_b_format, kv_rank, config.qk_nope_head_dim) +
-                                      packed_bytes(kv_b_format, config.v_head_dim, kv_rank));
+                                      packed_bytes(kv_b_format, config.v_head_dim, kv_rank) +
+                                      packed_bytes(kv_b_format, config.qk_nope_head_dim, kv_rank));
   return q + kv_a + kv_b + packed_bytes(format, hidden, heads * config.v_head_dim);
 }
 
@@ -90,7 +91,8 @@ uint64_t grouped_query_row(const ModelConfig& config, WeightFormat format) {
   const uint64_t hidden = config.hidden_size;
   const uint64_t q_width = uint64_t(config.num_heads) * config.head_dim;
   const uint64_t kv_width = uint64_t(config.num_kv_heads) * config.head_dim;
-  return floats(2 * q_width + 2 * kv_width + hidden) + cast_row(format, std::max(hidden, q_width));
+  return floats(2 * q_width + 2 * kv_width + hidden + config.head_dim) +
+         cast_row(format, std::max(hidden, q_width));
 }
 
 uint64_t latent_row(const ModelConfig& config, WeightFormat format) {
@@ -98,8 +100,8 @@ uint64_t latent_row(const ModelConfig& config, WeightFormat format) {
   const uint64_t q_rank = config.q_lora_rank, kv_rank = config.kv_lora_rank;
   const uint64_t key = kv_rank + config.qk_rope_head_dim, v_width = heads * config.v_head_dim;
   const uint64_t queries = q_rank + heads * config.head_dim + heads * key;
-  return floats(queries + key + heads * kv_rank + v_width + hidden) + cast_row(format, q_rank) +
-         cast_row(format, std::max(hidden, v_width));
+  return floats(queries + key + heads * kv_rank + v_width + hidden + config.qk_rope_head_dim) +
+         cast_row(format, q_rank) + cast_row(format, std::max(hidden, v_width));
 }
 
 // What MlpRunner keeps of a row: its input, where that is not in the form of operands yet, and what
@@ -156,12 +158,17 @@ ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int n
           .row_dtype = kernels::row_dtype(format)};
 }
 
+Dtype cache_dtype(std::string_view setting, WeightFormat format) {
+  if (setting == "FP8") return Dtype::kF8E4M3;
+  return setting == "BF16" ? Dtype::kBf16 : kernels::row_dtype(format);
+}
+
 uint64_t MemoryPlan::kv_bytes(uint64_t num_tokens) const {
   return (num_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens * kv_page_bytes;
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
-                       WeightFormat format) {
+                       WeightFormat format, Dtype cache) {
   const uint64_t slots = uint64_t(shape.slots_per_rank) * config.num_moe_layers();
   return {.num_ranks = shape.ep_size,
           .dense_weights = dense_weights(config, format),
@@ -170,7 +177,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape
           .symmetric_memory_per_rank = ep::BufferLayout(shape).segment_bytes(),
           .working_memory_per_rank =
               static_cast<uint64_t>(shape.max_tokens) * working_row(config, format),
-          .kv_page_bytes = model::KvLayout(config, shape.row_dtype).page_bytes()};
+          .kv_page_bytes = model::KvLayout(config, cache).page_bytes()};
 }
 
 }  // namespace wideep::engine

@@ -8,12 +8,13 @@
 //
 // Thread safety: plain values; pure functions.
 //
-//   const MemoryPlan plan = plan_memory(config, dispatch_shape(config, 8, num_slots, 512, format),
-//   format); const uint64_t bytes = plan.bytes_without_cache() + pages_of_all_ranks *
-//   plan.kv_page_bytes;
+//   const MemoryPlan plan =
+//       plan_memory(config, dispatch_shape(config, 8, num_slots, 512, format), format, cache);
+//   const uint64_t bytes = plan.bytes_without_cache() + pages_of_all_ranks * plan.kv_page_bytes;
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "ep/buffer_layout.h"
@@ -33,6 +34,9 @@ std::vector<int> moe_layers(const model::ModelConfig& config);
 // row_dtype.
 ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, kernels::WeightFormat format);
+
+// What kv_cache_config.dtype means beside weights of this format: AUTO is row_dtype(format).
+Dtype cache_dtype(std::string_view setting, kernels::WeightFormat format);
 
 struct MemoryPlan {
   int num_ranks = 1;
@@ -55,6 +59,6 @@ struct MemoryPlan {
 };
 
 MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape,
-                       kernels::WeightFormat format);
+                       kernels::WeightFormat format, Dtype cache);
 
 }  // namespace wideep::engine

@@ -41,11 +41,12 @@ class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, WeightF
     checkpoint_.emplace(std::move(checkpoint).value());
   }
 
-  MemoryPlan plan(int num_ranks = 1, int max_num_tokens = 16) const {
+  MemoryPlan plan(int num_ranks = 1, int max_num_tokens = 16,
+                  std::string_view cache = "AUTO") const {
     return plan_memory(
         config_,
         dispatch_shape(config_, num_ranks, config_.routing.num_experts, max_num_tokens, format_),
-        format_);
+        format_, cache_dtype(cache, format_));
   }
 
   const std::string dir_ = kModels + "/" + std::get<0>(GetParam());
@@ -79,7 +80,7 @@ uint64_t loaded_bytes(const std::string& name, const std::vector<int64_t>& shape
   if (name.ends_with("kv_b_proj.weight")) {
     const int nope = config.qk_nope_head_dim, v = config.v_head_dim;
     const WeightFormat kv_b = format == WeightFormat::kF32 ? format : WeightFormat::kBf16;
-    return n / (nope + v) * (packed(kv_b, k, nope) + packed(kv_b, v, k));
+    return n / (nope + v) * (packed(kv_b, k, nope) + packed(kv_b, v, k) + packed(kv_b, nope, k));
   }
   return packed(format, n, k);
 }
@@ -154,6 +155,7 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
   for (int i = 0; i < num_tokens; ++i) {
     batch.ids.push_back(i);
     batch.positions.push_back(i);
+    batch.prompt_lengths.push_back(0);  // all generated: latent attention takes most for these
     batch.pages.push_back(&pages);
   }
   std::vector<float> logits;
@@ -182,6 +184,9 @@ TEST_P(GoldenPlan, CacheAndMessagesGrowWithWhatTheyHold) {
   EXPECT_EQ(plan().kv_bytes(1), kv.page_bytes());
   EXPECT_EQ(plan().kv_bytes(64), kv.page_bytes());
   EXPECT_EQ(plan().kv_bytes(65), 2 * kv.page_bytes());
+  const uint64_t bf16 = model::KvLayout(config_, Dtype::kBf16).page_bytes();
+  EXPECT_EQ(plan(1, 16, "BF16").kv_page_bytes, bf16);
+  EXPECT_EQ(plan(1, 16, "FP8").kv_page_bytes, bf16 / 2);
   EXPECT_EQ(plan(1, 32).working_memory_per_rank, 2 * plan(1, 16).working_memory_per_rank);
   const ep::DispatchShape shape =
       dispatch_shape(config_, 2, config_.routing.num_experts, 16, format_);
@@ -219,7 +224,7 @@ TEST(MemoryPlan, PublishedModels) {
     ASSERT_TRUE(config.ok()) << config.status().message();
     const MemoryPlan plan = plan_memory(
         *config, dispatch_shape(*config, 1, config->routing.num_experts, 1, WeightFormat::kF32),
-        WeightFormat::kF32);
+        WeightFormat::kF32, Dtype::kF32);
     const uint64_t bytes = plan.dense_weights + plan.slots_per_rank;
     EXPECT_NEAR(static_cast<double>(bytes) / sizeof(float) / 1e9, billions, 0.005 * billions)
         << name;

@@ -139,7 +139,7 @@ Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
   model::MoeRunner moe(setup.config, setup.placement, slots, endpoint,
                        ep::BufferLayout(setup.dispatch));
   model::Model model(setup.config, setup.weights, compute, moe);
-  const model::KvLayout kv(setup.config, kernels::row_dtype(setup.options.format));
+  const model::KvLayout kv(setup.config, setup.options.cache_dtype());
   Reporter reporter(setup, rank, pipe);
   Engine engine(setup.config, kv, setup.limits, model, moe, compute, endpoint, reporter.observer());
   for (size_t i = static_cast<size_t>(rank); i < setup.requests.size();

@@ -77,6 +77,7 @@ void Scheduler::add_tokens(Sequence& sequence, int count) {
   for (int position = sequence.num_computed; position < end; ++position) {
     batch.ids.push_back(sequence.tokens[position]);
     batch.positions.push_back(position);
+    batch.prompt_lengths.push_back(sequence.prompt_length());
     batch.pages.push_back(&sequence.pages);
     step_.owners.push_back(&sequence);
   }

@@ -35,8 +35,26 @@ struct Kernels {
                        std::byte* out);
   void (*attention)(const AttentionArgs& args);
 
+  // Writes into pages of the KV cache (kv_page.h), rounding to their dtype: kF32, kBf16, kF8E4M3.
+  // x: [dim]; slot: position in the page. A row's padding is left as it is.
+  void (*store_key)(Dtype dtype, const float* x, int dim, int slot, std::byte* panel);
+  void (*store_value)(Dtype dtype, const float* x, int dim, int slot, std::byte* panel);
+  void (*store_row)(Dtype dtype, const float* x, int dim, std::byte* row);
+
+  // Rows of a page as panels; rows beyond page.count leave their place as it is, but for the odd
+  // neighbour of the last, which is cleared in value panels.
+  void (*pack_keys)(const PageRows& page, std::byte* panel);
+  void (*pack_values)(const PageRows& page, std::byte* panel);
+
+  // fp8 e4m3 to bf16, exactly.
+  void (*widen_fp8)(const std::byte* fp8, size_t count, Bf16* out);
+
   // y[i] = x[i] / sqrt(mean(x²) + eps) · weight[i], i < n. y may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* y);
+
+  // Rotates pairs of x: [dim] in place by the angles whose cosines and then sines cos_sin: [dim]
+  // holds; pairs are (0, 1), (2, 3) ... when interleaved, else (i, i + dim / 2).
+  void (*rotate)(const float* cos_sin, int dim, bool interleaved, float* x);
 
   // See reduce.h.
   void (*reduce_experts)(const ReduceArgs& args);

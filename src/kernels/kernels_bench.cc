@@ -69,39 +69,6 @@ void bench_matmul(benchmark::State& state, const Kernels& kernels, WeightFormat 
       calls * static_cast<double>(product.weights.size()) * 1e-9, benchmark::Counter::kIsRate);
 }
 
-void bench_attention(benchmark::State& state, const Kernels& kernels) {
-  const int positions = static_cast<int>(state.range(0));
-  constexpr int kHeads = 16, kKeyDim = 576,
-                kValueDim = 512;  // DeepSeek-V3's latent, 16 of 128 heads
-  std::vector<base::AlignedBytes> pages;
-  std::vector<const std::byte*> pointers;
-  for (int at = 0; at < positions; at += kPageTokens) {
-    pages.emplace_back(size_t(kPageTokens) * kKeyDim * sizeof(Bf16));
-    pointers.push_back(pages.back().data());
-  }
-  std::vector<float> q(kHeads * kKeyDim, 0.1f), out(kHeads * kValueDim);
-  const AttentionArgs args = {.num_heads = kHeads,
-                              .num_kv_heads = 1,
-                              .key_dim = kKeyDim,
-                              .value_dim = kValueDim,
-                              .num_positions = positions,
-                              .q = q.data(),
-                              .cache_dtype = Dtype::kBf16,
-                              .key_pages = pointers.data(),
-                              .value_pages = pointers.data(),
-                              .key_stride = kKeyDim,
-                              .value_stride = kKeyDim,
-                              .out = out.data()};
-  for (auto _ : state) {
-    kernels.attention(args);
-    benchmark::DoNotOptimize(out.data());
-  }
-  state.counters["GFLOP/s"] =
-      benchmark::Counter(static_cast<double>(state.iterations()) * 2.0 * kHeads * positions *
-                             (kKeyDim + kValueDim) * 1e-9,
-                         benchmark::Counter::kIsRate);
-}
-
 const bool kRegistered = [] {
   for (const Kernels* table : all_kernels()) {
     if (!table->supported() || table->isa == "ref") continue;
@@ -119,12 +86,6 @@ const bool kRegistered = [] {
           ->Arg(64)
           ->Arg(256);
     }
-    benchmark::RegisterBenchmark(
-        ("latent_attention/" + isa).c_str(),
-        [table](benchmark::State& state) { bench_attention(state, *table); })
-        ->ArgName("positions")
-        ->Arg(1024)
-        ->Arg(8192);
   }
   return true;
 }();

@@ -39,75 +39,6 @@ class EveryIsa : public testing::TestWithParam<const Kernels*> {
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryIsa, testing::ValuesIn(all_kernels()),
                          [](const auto& test) { return std::string(test.param->isa); });
 
-// One query over a random paged cache. MLA form when value_dim shares the key rows.
-struct Query {
-  AttentionArgs args;
-  std::vector<float> q, out;
-  std::vector<base::AlignedBytes> key_storage, value_storage;
-  std::vector<const std::byte*> keys, values;
-
-  Query(Dtype dtype, int heads, int kv_heads, int key_dim, int value_dim, bool shared,
-        int positions, std::mt19937& rng)
-      : q(random_floats(size_t(heads) * key_dim, rng)), out(size_t(heads) * value_dim, NAN) {
-    args = {.num_heads = heads,
-            .num_kv_heads = kv_heads,
-            .key_dim = key_dim,
-            .value_dim = value_dim,
-            .scale = 1.0f / std::sqrt(float(key_dim)),
-            .num_positions = positions,
-            .q = q.data(),
-            .cache_dtype = dtype};
-    args.key_stride = size_t(kv_heads) * key_dim;
-    args.value_stride = shared ? args.key_stride : size_t(kv_heads) * value_dim;
-    for (int page = 0; page * kPageTokens < positions; ++page) {
-      keys.push_back(fill(key_storage, dtype, args.key_stride, rng));
-      if (!shared) values.push_back(fill(value_storage, dtype, args.value_stride, rng));
-    }
-    args.key_pages = keys.data();
-    args.value_pages = shared ? keys.data() : values.data();
-    args.out = out.data();
-  }
-  static const std::byte* fill(std::vector<base::AlignedBytes>& storage, Dtype dtype, size_t stride,
-                               std::mt19937& rng) {
-    const auto values = random_floats(stride * kPageTokens, rng);
-    base::AlignedBytes page(values.size() * dtype_bytes(dtype));
-    if (dtype == Dtype::kF32) {
-      std::memcpy(page.data(), values.data(), page.size());
-    } else {
-      std::memcpy(page.data(), rounded(values).data(), page.size());
-    }
-    storage.push_back(std::move(page));
-    return storage.back().data();
-  }
-};
-
-TEST_P(EveryIsa, AttentionAgreesWithRef) {
-  std::mt19937 rng(4);
-  for (int round = 0; round < 60; ++round) {
-    const bool mla = round % 3 == 0;
-    const int kv_heads = mla ? 1 : 1 + rng() % 3;
-    const int value_dim = 1 + rng() % 70;
-    const int key_dim = mla ? value_dim + rng() % 20 : 1 + rng() % 70;
-    Query query(round % 2 ? Dtype::kBf16 : Dtype::kF32, kv_heads * (1 + rng() % 4), kv_heads,
-                key_dim, value_dim, mla, 1 + rng() % 300, rng);
-    ref().attention(query.args);
-    const auto expected = query.out;
-    kernels().attention(query.args);
-    // Values are of order 1 and weights sum to 1: a few dozen float32 roundings of exponentials.
-    for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(query.out[i], expected[i], 1e-5);
-  }
-}
-
-TEST_P(EveryIsa, AttentionSurvivesHugeScores) {
-  std::mt19937 rng(5);
-  Query query(Dtype::kF32, 2, 1, 16, 16, false, 130, rng);
-  query.args.scale = 1e4f;
-  ref().attention(query.args);
-  const auto expected = query.out;
-  kernels().attention(query.args);
-  for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(query.out[i], expected[i], 1e-4);
-}
-
 TEST_P(EveryIsa, RowOperationsAgreeWithRef) {
   std::mt19937 rng(6);
   for (int n : {1, 15, 16, 17, 64, 250}) {
@@ -153,6 +84,21 @@ TEST_P(EveryIsa, ReductionIsEqualBitForBitToRef) {
         ref().reduce_experts(args);
         EXPECT_EQ(x, expected) << n << " elements, top " << top_k;
       }
+    }
+  }
+}
+
+TEST_P(EveryIsa, RotatesAsRefBitForBit) {
+  std::mt19937 rng(8);
+  for (int dim : {2, 6, 20, 32, 64, 70}) {
+    for (bool interleaved : {false, true}) {
+      const auto cos_sin = random_floats(dim, rng);
+      auto x = random_floats(dim, rng), expected = x;
+      const float a = x[0], b = x[interleaved ? 1 : dim / 2];
+      kernels().rotate(cos_sin.data(), dim, interleaved, x.data());
+      ref().rotate(cos_sin.data(), dim, interleaved, expected.data());
+      EXPECT_EQ(x, expected);
+      EXPECT_EQ(x[0], a * cos_sin[0] - b * cos_sin[dim / 2]);
     }
   }
 }

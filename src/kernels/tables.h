@@ -12,7 +12,14 @@
   void gated_matmul(const GatedMatmulArgs& args);                                                  \
   void quantize_row(Dtype x_dtype, const void* x, const QuantizedRowShape& shape, std::byte* out); \
   void attention(const AttentionArgs& args);                                                       \
+  void store_key(Dtype dtype, const float* x, int dim, int slot, std::byte* panel);                \
+  void store_value(Dtype dtype, const float* x, int dim, int slot, std::byte* panel);              \
+  void store_row(Dtype dtype, const float* x, int dim, std::byte* row);                            \
+  void pack_keys(const PageRows& page, std::byte* panel);                                          \
+  void pack_values(const PageRows& page, std::byte* panel);                                        \
+  void widen_fp8(const std::byte* fp8, size_t count, Bf16* out);                                   \
   void rms_norm(const float* x, const float* weight, float eps, int n, float* y);                  \
+  void rotate(const float* cos_sin, int dim, bool interleaved, float* x);                          \
   void reduce_experts(const ReduceArgs& args);                                                     \
   void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y);                     \
   void to_bf16(const float* x, int n, Bf16* y);                                                    \

@@ -1,44 +1,138 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/attention.h"
 
-#include <cstring>
+#include <algorithm>
 
 namespace wideep::model {
+namespace {
 
-void CachedAttention::forward(const Compute& compute, const Batch& batch, const KvLayout& kv,
-                              const float* q, float* out) const {
-  compute.pool().parallel_for(batch.num_tokens(), 1, [&](int64_t token, int64_t) {
-    thread_local std::vector<const std::byte*> keys, values;
-    keys.clear();
-    values.clear();
-    for (std::byte* page : *batch.pages[token]) {
-      keys.push_back(kv.keys(page, layer));
-      values.push_back(value_in_key ? keys.back() : kv.values(page, layer));
+using kernels::kPageTokens;
+
+constexpr int kPieceTokens = 16;
+
+TokenRun run_from(const Batch& batch, int token) {
+  TokenRun run{.first_token = token,
+               .num_tokens = 1,
+               .first_position = batch.positions[token],
+               .prompt_length = batch.prompt_lengths[token],
+               .pages = batch.pages[token]};
+  while (token + run.num_tokens < batch.num_tokens()) {
+    const int next = token + run.num_tokens, position = run.first_position + run.num_tokens;
+    if (batch.pages[next] != run.pages || batch.positions[next] != position) break;
+    if ((position < run.prompt_length) != run.is_prompt()) break;
+    ++run.num_tokens;
+  }
+  return run;
+}
+
+void cut(const TokenRun& run, std::vector<TokenRun>* pieces) {
+  for (int done = 0; done < run.num_tokens;) {
+    TokenRun piece = run;
+    piece.first_token += done;
+    piece.first_position += done;
+    piece.num_tokens =
+        std::min(kPieceTokens - piece.first_position % kPieceTokens, run.num_tokens - done);
+    done += piece.num_tokens;
+    pieces->push_back(piece);
+  }
+}
+
+}  // namespace
+
+void AttentionStep::start(const Compute& compute, const Batch& batch, const Rope& rope) {
+  runs.clear();
+  pieces.clear();
+  tasks.clear();
+  for (int token = 0; token < batch.num_tokens(); token += runs.back().num_tokens) {
+    runs.push_back(run_from(batch, token));
+    cut(runs.back(), &pieces);
+  }
+  const int dim = rope.dim();
+  angles.resize(static_cast<size_t>(batch.num_tokens()) * dim);
+  compute.pool().parallel_for(batch.num_tokens(), kPieceTokens, [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      rope.angles(batch.positions[token], angles.data() + token * dim);
     }
-    compute.kernels().attention({
-        .num_heads = num_heads,
-        .num_kv_heads = num_kv_heads,
-        .key_dim = key_dim,
-        .value_dim = value_dim,
-        .scale = scale,
-        .num_positions = batch.positions[token] + 1,
-        .q = q + token * num_heads * key_dim,
-        .cache_dtype = kv.dtype,
-        .key_pages = keys.data(),
-        .value_pages = values.data(),
-        .key_stride = kv.key_row,
-        .value_stride = value_in_key ? kv.key_row : kv.value_row,
-        .out = out + token * num_heads * value_dim,
-    });
   });
 }
 
-void store_row(const Compute& compute, Dtype dtype, const float* x, int count, std::byte* out) {
-  if (dtype == Dtype::kBf16) {
-    compute.kernels().to_bf16(x, count, reinterpret_cast<Bf16*>(out));
-  } else {
-    std::memcpy(out, x, count * sizeof(float));
+void AttentionStep::add_tasks(const Compute& compute, int index, int num_heads, int num_kv_heads) {
+  const TokenRun& run = runs[index];
+  const kernels::AttentionSplit split =
+      kernels::choose_split({.num_tokens = run.num_tokens,
+                             .num_heads = num_heads,
+                             .num_kv_heads = num_kv_heads,
+                             .num_runs = static_cast<int>(runs.size()),
+                             .num_threads = compute.pool().num_threads()});
+  const int group = num_heads / num_kv_heads;
+  const int num_blocks = (run.num_tokens + split.tokens_per_task - 1) / split.tokens_per_task;
+  for (int block = num_blocks - 1; block >= 0; --block) {  // the last attend to the most
+    const int first = block * split.tokens_per_task;
+    for (int kv_head = 0; kv_head < num_kv_heads; ++kv_head) {
+      for (int head = 0; head < group; head += split.heads_per_task) {
+        tasks.push_back({.run = index,
+                         .kv_head = kv_head,
+                         .first_head = kv_head * group + head,
+                         .num_heads = std::min(split.heads_per_task, group - head),
+                         .first_token = first,
+                         .num_tokens = std::min(split.tokens_per_task, run.num_tokens - first)});
+      }
+    }
   }
+}
+
+kernels::AttentionArgs CachedAttention::args(const TokenRun& run, const AttentionTask& task,
+                                             const float* q, float* out) const {
+  const size_t token = static_cast<size_t>(run.first_token + task.first_token);
+  const size_t q_width = static_cast<size_t>(num_heads) * key_dim;
+  const size_t out_width = static_cast<size_t>(num_heads) * value_dim;
+  const size_t head = static_cast<size_t>(task.first_head);
+  return {.num_tokens = task.num_tokens,
+          .num_heads = task.num_heads,
+          .first_position = run.first_position + task.first_token,
+          .key_dim = key_dim,
+          .value_dim = value_dim,
+          .scale = scale,
+          .q = q + token * q_width + head * key_dim,
+          .q_token_stride = q_width,
+          .q_head_stride = static_cast<size_t>(key_dim),
+          .out = out + token * out_width + head * value_dim,
+          .out_token_stride = out_width,
+          .out_head_stride = static_cast<size_t>(value_dim)};
+}
+
+void CachedAttention::run(const Compute& compute, const KvLayout& kv, const TokenRun& run,
+                          const AttentionTask& task, const float* q, float* out) const {
+  thread_local std::vector<kernels::KvPage> pages;
+  thread_local Scratch scratch;
+  kernels::AttentionArgs call = args(run, task, q, out);
+  call.cache_dtype = kv.dtype;
+  call.form = value_in_key ? kernels::CacheForm::kRows : kernels::CacheForm::kPanels;
+  call.row_stride = kv.row_stride;
+  call.num_pages = (call.first_position + call.num_tokens + kPageTokens - 1) / kPageTokens;
+  pages.resize(call.num_pages);
+  for (int i = 0; i < call.num_pages; ++i) {
+    std::byte* page = (*run.pages)[i];
+    pages[i] = {kv.keys(page, layer, task.kv_head), kv.values(page, layer, task.kv_head)};
+  }
+  call.pages = pages.data();
+  call.scratch = scratch.get<std::byte>(attention_scratch_bytes(call));
+  compute.kernels().attention(call);
+}
+
+void for_each_token(const Compute& compute, const AttentionStep& step,
+                    const std::function<void(int token, std::byte* page, int slot)>& body) {
+  compute.pool().parallel_for(
+      static_cast<int64_t>(step.pieces.size()), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const TokenRun& piece = step.pieces[i];
+          for (int t = 0; t < piece.num_tokens; ++t) {
+            const int position = piece.first_position + t;
+            body(piece.first_token + t, (*piece.pages)[position / kPageTokens],
+                 position % kPageTokens);
+          }
+        }
+      });
 }
 
 }  // namespace wideep::model

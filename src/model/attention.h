@@ -4,14 +4,58 @@
 // deepseek_v3.h and qwen3_moe.h.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "model/batch.h"
 #include "model/compute.h"
+#include "model/rope.h"
 
 namespace wideep::model {
 
+// Consecutive tokens of one sequence, of one role: prompt or generated.
+struct TokenRun {
+  int first_token = 0;  // in the batch
+  int num_tokens = 0;
+  int first_position = 0;
+  int prompt_length = 0;  // of the sequence
+  const PageList* pages = nullptr;
+
+  bool is_prompt() const { return first_position < prompt_length; }
+};
+
+// One call of the attention kernel, over all pages of its tokens.
+struct AttentionTask {
+  int run = 0;
+  int kv_head = 0;
+  int first_head = 0;  // query head, of all
+  int num_heads = 0;
+  int first_token = 0;  // of the run
+  int num_tokens = 0;
+};
+
+// What all layers of an iteration share.
+struct AttentionStep {
+  std::vector<TokenRun> runs;
+  // The runs cut at every 16th position, where threads may part: whoever writes an even position of
+  // a page clears its odd neighbour.
+  std::vector<TokenRun> pieces;
+  std::vector<AttentionTask> tasks;
+  std::vector<float> angles;  // [num_tokens, rope dim], see Rope::angles
+
+  // Runs, pieces and angles of the batch; no tasks.
+  void start(const Compute& compute, const Batch& batch, const Rope& rope);
+  // Adds the tasks of run `index`, cut as kernels::choose_split says; the longest first.
+  void add_tasks(const Compute& compute, int index, int num_heads, int num_kv_heads);
+  const float* angles_of(int token, int rope_dim) const {
+    return angles.data() + static_cast<size_t>(token) * rope_dim;
+  }
+};
+
 // Memory for the steps in between, shared by all layers of a rank.
 struct AttentionScratch {
-  Scratch cast, low_cast, angles;
+  AttentionStep step;
+  Scratch cast, low_cast;
   Scratch query_low, query, key, value, kv_row;
   Scratch latent_query, latent_out;
   Scratch heads, out;
@@ -22,13 +66,17 @@ class Attention {
  public:
   virtual ~Attention() = default;
 
+  // What all layers share, computed by any one of them before the first layer's forward.
+  virtual void prepare(const Compute& compute, const Batch& batch,
+                       AttentionScratch& scratch) const = 0;
+
   // h: [num_tokens, hidden], the normalised input. Writes the batch's keys and values into the
   // cache and returns the output, [num_tokens, hidden], in `scratch`: valid until its next use.
   virtual const float* forward(const Compute& compute, const Batch& batch, const KvLayout& kv,
                                const float* h, AttentionScratch& scratch) const = 0;
 };
 
-// Attention of every token of the batch over the cached positions up to its own.
+// The attention of one layer over cached pages.
 struct CachedAttention {
   int layer = 0;
   int num_heads = 0;
@@ -36,14 +84,21 @@ struct CachedAttention {
   int key_dim = 0;
   int value_dim = 0;
   float scale = 1.0f;
-  bool value_in_key = false;  // MLA: the value is the first value_dim elements of the key
+  bool value_in_key = false;  // the absorbed form: the value is the first value_dim elements
 
-  // q: [num_tokens, num_heads × key_dim]; out: [num_tokens, num_heads × value_dim].
-  void forward(const Compute& compute, const Batch& batch, const KvLayout& kv, const float* q,
-               float* out) const;
+  // One task. q: [num_tokens, num_heads × key_dim]; out: [num_tokens, num_heads × value_dim], both
+  // of the whole batch.
+  void run(const Compute& compute, const KvLayout& kv, const TokenRun& run,
+           const AttentionTask& task, const float* q, float* out) const;
+
+  // The kernel's arguments, without pages and scratch.
+  kernels::AttentionArgs args(const TokenRun& run, const AttentionTask& task, const float* q,
+                              float* out) const;
 };
 
-// Stores `count` float32 elements as the cache's dtype.
-void store_row(const Compute& compute, Dtype dtype, const float* x, int count, std::byte* out);
+// Calls body(token, page, slot) for every token, on all threads: positions of one page in
+// ascending order on one thread where they are closer than 16.
+void for_each_token(const Compute& compute, const AttentionStep& step,
+                    const std::function<void(int token, std::byte* page, int slot)>& body);
 
 }  // namespace wideep::model

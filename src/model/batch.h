@@ -13,6 +13,8 @@ namespace wideep::model {
 struct Batch {
   std::vector<int32_t> ids;        // [num_tokens]
   std::vector<int32_t> positions;  // [num_tokens], in the token's sequence
+  // [num_tokens] of the token's sequence: tokens before it are prompt, the others generated.
+  std::vector<int32_t> prompt_lengths;
   // [num_tokens] the pages of the token's sequence, which reach its position. Keys and values of
   // all earlier positions are in them or in this batch before the token.
   std::vector<const PageList*> pages;
@@ -22,6 +24,7 @@ struct Batch {
   void clear() {
     ids.clear();
     positions.clear();
+    prompt_lengths.clear();
     pages.clear();
     logit_rows.clear();
   }

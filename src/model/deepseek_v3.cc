@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -12,16 +13,31 @@ namespace wideep::model {
 
 using weights::WeightLoader;
 
+namespace {
+
+// Rows of a task at most: their state stays near, and expanding a page is a small part of it.
+constexpr int kMostExpandedRows = 1024;
+
+}  // namespace
+
 LatentAttention::LatentAttention(const ModelConfig& config, int layer)
     : config_(config), rope_(config.rope, config.qk_rope_head_dim) {
   const double query_dim = config.qk_nope_head_dim + config.qk_rope_head_dim;
-  core_ = {.layer = layer,
-           .num_heads = config.num_heads,
-           .num_kv_heads = 1,
-           .key_dim = config.kv_lora_rank + config.qk_rope_head_dim,
-           .value_dim = config.kv_lora_rank,
-           .scale = static_cast<float>(config.rope.softmax_scale_multiplier / std::sqrt(query_dim)),
-           .value_in_key = true};
+  const auto scale =
+      static_cast<float>(config.rope.softmax_scale_multiplier / std::sqrt(query_dim));
+  absorbed_ = {.layer = layer,
+               .num_heads = config.num_heads,
+               .num_kv_heads = 1,
+               .key_dim = config.kv_lora_rank + config.qk_rope_head_dim,
+               .value_dim = config.kv_lora_rank,
+               .scale = scale,
+               .value_in_key = true};
+  expanded_ = {.layer = layer,
+               .num_heads = config.num_heads,
+               .num_kv_heads = config.num_heads,
+               .key_dim = config.qk_nope_head_dim + config.qk_rope_head_dim,
+               .value_dim = config.v_head_dim,
+               .scale = scale};
 }
 
 // ---- weights ----
@@ -70,6 +86,7 @@ Status LatentAttention::load_latent(const WeightLoader& loader, const std::strin
     for (int i = 0; i < nope; ++i) {
       for (int j = 0; j < rank; ++j) transposed[j * nope + i] = keys[i * rank + j];
     }
+    to_keys_.push_back(WeightLoader::pack_rows(format, keys, nope, rank));
     to_latent_.push_back(WeightLoader::pack_rows(format, transposed.data(), rank, nope));
     from_latent_.push_back(
         WeightLoader::pack_rows(format, keys + static_cast<size_t>(nope) * rank, v, rank));
@@ -79,31 +96,97 @@ Status LatentAttention::load_latent(const WeightLoader& loader, const std::strin
 
 // ---- forward ----
 
+LatentForm LatentAttention::form_of(const TokenRun& run) const {
+  return choose_latent_form({.position = run.first_position,
+                             .prompt_length = run.prompt_length,
+                             .kv_lora_rank = config_.kv_lora_rank,
+                             .qk_nope_head_dim = config_.qk_nope_head_dim,
+                             .qk_rope_head_dim = config_.qk_rope_head_dim,
+                             .v_head_dim = config_.v_head_dim});
+}
+
+void LatentAttention::prepare(const Compute& compute, const Batch& batch,
+                              AttentionScratch& scratch) const {
+  AttentionStep& step = scratch.step;
+  step.start(compute, batch, rope_);
+  for (size_t i = 0; i < step.runs.size(); ++i) {
+    const TokenRun& run = step.runs[i];
+    const int index = static_cast<int>(i);
+    if (form_of(run) == LatentForm::kAbsorbed) {
+      step.add_tasks(compute, index, config_.num_heads, 1);
+      continue;
+    }
+    for (int end = run.num_tokens; end > 0; end -= kMostExpandedRows) {
+      const int first = std::max(0, end - kMostExpandedRows);
+      for (int head = 0; head < config_.num_heads; ++head) {
+        step.tasks.push_back({.run = index,
+                              .kv_head = head,
+                              .first_head = head,
+                              .num_heads = 1,
+                              .first_token = first,
+                              .num_tokens = end - first});
+      }
+    }
+  }
+}
+
 const float* LatentAttention::forward(const Compute& compute, const Batch& batch,
                                       const KvLayout& kv, const float* h,
                                       AttentionScratch& scratch) const {
   const int num_tokens = batch.num_tokens();
   if (num_tokens == 0) return h;  // an idle rank: no rows, and scratch memory that may be null
-  const int hidden = config_.hidden_size;
+  const int hidden = config_.hidden_size, width = config_.num_heads * config_.v_head_dim;
   const Rows rows =
       compute.cast(kv_a_.packed.shape, float_rows(h, hidden, num_tokens, hidden), scratch.cast);
-  write_cache(compute, batch, kv, rows, scratch);
-  const float* q = latent_queries(compute, batch, queries(compute, rows, scratch), scratch);
-  float* latent = scratch.latent_out.get<float>(static_cast<size_t>(num_tokens) * core_.num_heads *
-                                                core_.value_dim);
-  core_.forward(compute, batch, kv, q, latent);
-  const float* heads = leave_latent(compute, num_tokens, latent, scratch);
+  float* q = queries(compute, rows, scratch);
+  write_cache(compute, kv, rows, q, scratch);
 
-  const int width = config_.num_heads * config_.v_head_dim;
+  const AttentionStep& step = scratch.step;
+  const std::vector<TokenRun> absorbed = absorbed_ranges(step);
+  const size_t latent_rows = absorbed.empty() ? 0 : static_cast<size_t>(num_tokens);
+  float* latent_q = scratch.latent_query.get<float>(latent_rows * config_.num_heads *
+                                                    static_cast<size_t>(absorbed_.key_dim));
+  float* latent = scratch.latent_out.get<float>(latent_rows * config_.num_heads *
+                                                static_cast<size_t>(absorbed_.value_dim));
+  float* heads = scratch.heads.get<float>(static_cast<size_t>(num_tokens) * width);
+  for (const TokenRun& tokens : absorbed) enter_latent(compute, tokens, q, latent_q);
+  compute.pool().parallel_for(static_cast<int64_t>(step.tasks.size()), 1,
+                              [&](int64_t begin, int64_t) {
+                                const AttentionTask& task = step.tasks[begin];
+                                const TokenRun& run = step.runs[task.run];
+                                if (form_of(run) == LatentForm::kAbsorbed) {
+                                  absorbed_.run(compute, kv, run, task, latent_q, latent);
+                                } else {
+                                  attend_expanded(compute, kv, run, task, q, heads);
+                                }
+                              });
+  for (const TokenRun& tokens : absorbed) leave_latent(compute, tokens, latent, heads);
+
   float* out = scratch.out.get<float>(static_cast<size_t>(num_tokens) * hidden);
   const SourceRows head_rows = float_rows(heads, width, num_tokens, width);
   compute.matmul(compute.cast(o_.packed.shape, head_rows, scratch.cast), o_.packed, out, hidden);
   return out;
 }
 
+// Stretches of neighbouring tokens, of whatever sequences, that take the absorbed form.
+std::vector<TokenRun> LatentAttention::absorbed_ranges(const AttentionStep& step) const {
+  std::vector<TokenRun> ranges;
+  for (const TokenRun& run : step.runs) {
+    if (form_of(run) != LatentForm::kAbsorbed) continue;
+    const bool joins =
+        !ranges.empty() && ranges.back().first_token + ranges.back().num_tokens == run.first_token;
+    if (joins) {
+      ranges.back().num_tokens += run.num_tokens;
+    } else {
+      ranges.push_back({.first_token = run.first_token, .num_tokens = run.num_tokens});
+    }
+  }
+  return ranges;
+}
+
 // [num_tokens, num_heads × (nope + rope)], before rotation.
-const float* LatentAttention::queries(const Compute& compute, const Rows& h,
-                                      AttentionScratch& scratch) const {
+float* LatentAttention::queries(const Compute& compute, const Rows& h,
+                                AttentionScratch& scratch) const {
   const size_t width = q_b_.packed.n();
   float* q = scratch.query.get<float>(h.num_rows * width);
   if (config_.q_lora_rank == 0) {
@@ -121,66 +204,150 @@ const float* LatentAttention::queries(const Compute& compute, const Rows& h,
   return q;
 }
 
-// The cached row of a position: its normalised latent, then its rotated key.
-void LatentAttention::write_cache(const Compute& compute, const Batch& batch, const KvLayout& kv,
-                                  const Rows& h, AttentionScratch& scratch) const {
-  const int rank = config_.kv_lora_rank;
-  const size_t width = kv.key_row;
-  float* rows = scratch.kv_row.get<float>(h.num_rows * width);
+// The cached row of a position: its normalised latent, then its rotated key. Rotates the queries
+// too, for a token's angles are at hand.
+void LatentAttention::write_cache(const Compute& compute, const KvLayout& kv, const Rows& h,
+                                  float* q, AttentionScratch& scratch) const {
+  const int rank = config_.kv_lora_rank, nope = config_.qk_nope_head_dim;
+  const int width = rank + config_.qk_rope_head_dim, q_dim = expanded_.key_dim;
+  float* rows = scratch.kv_row.get<float>(static_cast<size_t>(h.num_rows) * width);
   compute.matmul(h, kv_a_.packed, rows, width);
-  compute.rms_norm(rows, width, kv_a_norm_.data(), config_.latent_norm_eps, h.num_rows, rank, rows,
-                   width);
-  float* angles = scratch.angles.get<float>(static_cast<size_t>(h.num_rows) * rope_.dim());
-  for (int token = 0; token < h.num_rows; ++token) {
-    float* cos_sin = angles + static_cast<size_t>(token) * rope_.dim();
-    rope_.angles(batch.positions[token], cos_sin);
-    rope_.rotate(cos_sin, rows + token * width + rank);
-    store_row(compute, kv.dtype, rows + token * width, static_cast<int>(width),
-              kv.key(*batch.pages[token], core_.layer, batch.positions[token]));
-  }
-}
-
-// [num_tokens, num_heads × (kv_lora_rank + rope)]: each head's query carried into the latent space,
-// beside its rotated part. Uses the angles that write_cache computed.
-const float* LatentAttention::latent_queries(const Compute& compute, const Batch& batch,
-                                             const float* q, AttentionScratch& scratch) const {
-  const int num_tokens = batch.num_tokens();
-  const int nope = config_.qk_nope_head_dim, rope = config_.qk_rope_head_dim;
-  const int rank = config_.kv_lora_rank;
-  const size_t width = q_b_.packed.n(), out_width = size_t(core_.num_heads) * core_.key_dim;
-  float* out = scratch.latent_query.get<float>(num_tokens * out_width);
-  const float* angles = scratch.angles.get<float>(0);
-  compute.pool().parallel_for(core_.num_heads, 1, [&](int64_t head, int64_t) {
-    thread_local Scratch head_cast;
-    const float* q_head = q + head * (nope + rope);
-    float* out_head = out + head * core_.key_dim;
-    const Rows rows = cast_rows(compute.kernels(), to_latent_[head].packed.shape,
-                                float_rows(q_head, width, num_tokens, nope), head_cast);
-    compute.kernels().matmul(matmul_args(rows, to_latent_[head].packed, out_head, out_width));
-    for (int token = 0; token < num_tokens; ++token) {
-      float* rotated = out_head + token * out_width + rank;
-      std::memcpy(rotated, q_head + token * width + nope, rope * sizeof(float));
-      rope_.rotate(angles + static_cast<size_t>(token) * rope_.dim(), rotated);
+  const kernels::Kernels& kernels = compute.kernels();
+  for_each_token(compute, scratch.step, [&](int token, std::byte* page, int slot) {
+    const float* cos_sin = scratch.step.angles_of(token, rope_.dim());
+    float* row = rows + static_cast<size_t>(token) * width;
+    kernels.rms_norm(row, kv_a_norm_.data(), config_.latent_norm_eps, rank, row);
+    rope_.rotate(kernels, cos_sin, row + rank);
+    kernels.store_row(kv.dtype, row, width, kv.row(page, absorbed_.layer, slot));
+    float* query = q + static_cast<size_t>(token) * config_.num_heads * q_dim + nope;
+    for (int head = 0; head < config_.num_heads; ++head) {
+      rope_.rotate(kernels, cos_sin, query + static_cast<size_t>(head) * q_dim);
     }
   });
-  return out;
 }
 
-// [num_tokens, num_heads × v] from [num_tokens, num_heads × kv_lora_rank].
-const float* LatentAttention::leave_latent(const Compute& compute, int num_tokens,
-                                           const float* latent, AttentionScratch& scratch) const {
-  const int rank = config_.kv_lora_rank, v = config_.v_head_dim;
-  const size_t width = size_t(core_.num_heads) * rank, out_width = size_t(core_.num_heads) * v;
-  float* out = scratch.heads.get<float>(num_tokens * out_width);
-  compute.pool().parallel_for(core_.num_heads, 1, [&](int64_t head, int64_t) {
-    thread_local Scratch head_cast;
-    const Rows rows =
-        cast_rows(compute.kernels(), from_latent_[head].packed.shape,
-                  float_rows(latent + head * rank, width, num_tokens, rank), head_cast);
-    compute.kernels().matmul(
-        matmul_args(rows, from_latent_[head].packed, out + head * v, out_width));
+// ---- the absorbed form ----
+
+// Each head's query carried into the latent space, beside its rotated part:
+// [num_tokens, num_heads × (kv_lora_rank + rope)].
+void LatentAttention::enter_latent(const Compute& compute, const TokenRun& tokens, const float* q,
+                                   float* latent_q) const {
+  const int nope = config_.qk_nope_head_dim, rope = config_.qk_rope_head_dim;
+  const int rank = config_.kv_lora_rank;
+  const size_t width = q_b_.packed.n();
+  const size_t out_width = static_cast<size_t>(config_.num_heads) * absorbed_.key_dim;
+  compute.pool().parallel_for(config_.num_heads, 1, [&](int64_t head, int64_t) {
+    thread_local Scratch cast;
+    const float* q_head = q + tokens.first_token * width + head * (nope + rope);
+    float* out_head = latent_q + tokens.first_token * out_width + head * absorbed_.key_dim;
+    const Rows rows = cast_rows(compute.kernels(), to_latent_[head].packed.shape,
+                                float_rows(q_head, width, tokens.num_tokens, nope), cast);
+    compute.kernels().matmul(matmul_args(rows, to_latent_[head].packed, out_head, out_width));
+    for (int token = 0; token < tokens.num_tokens; ++token) {
+      std::memcpy(out_head + token * out_width + rank, q_head + token * width + nope,
+                  rope * sizeof(float));
+    }
   });
-  return out;
+}
+
+// heads: [num_tokens, num_heads × v] from latent: [num_tokens, num_heads × kv_lora_rank].
+void LatentAttention::leave_latent(const Compute& compute, const TokenRun& tokens,
+                                   const float* latent, float* heads) const {
+  const int rank = config_.kv_lora_rank, v = config_.v_head_dim;
+  const size_t width = static_cast<size_t>(config_.num_heads) * rank;
+  const size_t out_width = static_cast<size_t>(config_.num_heads) * v;
+  compute.pool().parallel_for(config_.num_heads, 1, [&](int64_t head, int64_t) {
+    thread_local Scratch cast;
+    const float* from = latent + tokens.first_token * width + head * rank;
+    const Rows rows = cast_rows(compute.kernels(), from_latent_[head].packed.shape,
+                                float_rows(from, width, tokens.num_tokens, rank), cast);
+    compute.kernels().matmul(matmul_args(rows, from_latent_[head].packed,
+                                         heads + tokens.first_token * out_width + head * v,
+                                         out_width));
+  });
+}
+
+// ---- the expanded form ----
+
+// A page's latents as rows to be multiplied with the weights.
+Rows LatentAttention::latents(const Compute& compute, const KvLayout& kv, const std::byte* page,
+                              int count, ExpandedPage& expanded) const {
+  const kernels::PackedShape& shape = to_keys_[0].packed.shape;
+  const Dtype wanted = kernels::row_dtype(shape.format);
+  SourceRows source{{page, kv.row_stride * dtype_bytes(kv.dtype), nullptr},
+                    count,
+                    config_.kv_lora_rank,
+                    kv.dtype};
+  if (kv.dtype == Dtype::kF8E4M3) {
+    Bf16* wide = expanded.wide.get<Bf16>(kernels::kPageTokens * kv.row_stride);
+    compute.kernels().widen_fp8(page, count * kv.row_stride, wide);
+    source.rows = {wide, kv.row_stride * sizeof(Bf16), nullptr};
+    source.dtype = Dtype::kBf16;
+  }
+  if (wanted == Dtype::kF32 && source.dtype == Dtype::kBf16) {  // a cache narrower than the weights
+    float* floats = expanded.rows.get<float>(kernels::kPageTokens * kv.row_stride);
+    const auto* halves = static_cast<const Bf16*>(source.rows.first);
+    std::transform(halves, halves + count * kv.row_stride, floats,
+                   [](Bf16 x) { return static_cast<float>(x); });
+    source = float_rows(floats, kv.row_stride, count, config_.kv_lora_rank);
+  }
+  return cast_rows(compute.kernels(), shape, source, expanded.rows);
+}
+
+// One head's keys and values of a page, as panels.
+void LatentAttention::expand_page(const Compute& compute, const KvLayout& kv, const std::byte* page,
+                                  int count, int head, ExpandedPage& expanded) const {
+  const kernels::Kernels& kernels = compute.kernels();
+  const int nope = config_.qk_nope_head_dim, v = config_.v_head_dim;
+  const Dtype dtype = kernels::product_dtype(kv.dtype);
+  const size_t element = dtype_bytes(dtype);
+  auto* keys = expanded.keys.get<std::byte>(kernels::key_panel_bytes(dtype, expanded_.key_dim));
+  auto* values = expanded.values.get<std::byte>(kernels::value_panel_bytes(dtype, v));
+  const Rows latent = latents(compute, kv, page, count, expanded);
+  // Element pairs must not straddle rows: an odd width is rounded up.
+  const size_t stride = static_cast<size_t>(std::max(nope, v) + 1) / 2 * 2;
+  float* floats = expanded.floats.get<float>(kernels::kPageTokens * stride);
+  auto* rounded = expanded.rounded.get<std::byte>(kernels::kPageTokens * stride * element);
+  const auto expand = [&](const weights::Matrix& w) {
+    const int width = w.packed.n();
+    kernels.matmul(matmul_args(latent, w.packed, floats, stride));
+    for (int p = 0; p < count; ++p) {
+      kernels.store_row(dtype, floats + p * stride, width, rounded + p * stride * element);
+    }
+    return kernels::PageRows{dtype, rounded, stride, count, width};
+  };
+  kernels.pack_keys(expand(to_keys_[head]), keys);
+  kernels.pack_values(expand(from_latent_[head]), values);
+
+  // The rotary part, the same for all heads, behind the expanded one.
+  kernels::PageRows rotary{dtype, page, kv.row_stride, count, config_.qk_rope_head_dim};
+  if (kv.dtype == Dtype::kF8E4M3) rotary.rows = expanded.wide.get<std::byte>(0);
+  rotary.rows += config_.kv_lora_rank * element;
+  kernels.pack_keys(rotary, keys + kernels::key_panel_bytes(dtype, nope));
+}
+
+void LatentAttention::attend_expanded(const Compute& compute, const KvLayout& kv,
+                                      const TokenRun& run, const AttentionTask& task,
+                                      const float* q, float* heads) const {
+  thread_local ExpandedPage expanded;
+  thread_local Scratch scratch;
+  kernels::AttentionArgs call = expanded_.args(run, task, q, heads);
+  call.cache_dtype = kernels::product_dtype(kv.dtype);
+  call.num_pages = 1;
+  call.scratch = scratch.get<std::byte>(attention_scratch_bytes(call));
+  const int end = call.first_position + call.num_tokens;
+  for (int base = 0; base < end; base += kernels::kPageTokens) {
+    const int count = std::min(kernels::kPageTokens, end - base);
+    std::byte* page = (*run.pages)[base / kernels::kPageTokens];
+    expand_page(compute, kv, kv.keys(page, expanded_.layer, 0), count, task.first_head, expanded);
+    const kernels::KvPage panels{expanded.keys.get<std::byte>(0),
+                                 expanded.values.get<std::byte>(0)};
+    call.pages = &panels;
+    call.first_page = base / kernels::kPageTokens;
+    call.start = base == 0;
+    call.finish = base + count == end;
+    compute.kernels().attention(call);
+  }
 }
 
 }  // namespace wideep::model

@@ -1,25 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DeepSeek-V3's multi-head latent attention (arXiv:2412.19437, section 2.1.1), in the absorbed
-// form: the cache holds per position one latent vector and one rotary key for all heads; each
-// head's query is carried into the latent space, and its output out of it. Prompt and generated
-// tokens take the same path.
+// DeepSeek-V3's multi-head latent attention (arXiv:2412.19437, section 2.1.1). The cache holds per
+// position one latent vector and one rotary key for all heads. Of the two forms, generated tokens
+// take the absorbed one (each head's query is carried into the latent space, its output out of it)
+// and prompts the expanded one (each head's keys and values are expanded from the latents, page by
+// page): latent_form.h.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "model/attention.h"
+#include "model/latent_form.h"
 #include "model/rope.h"
 #include "weights/weight_loader.h"
 
 namespace wideep::model {
+
+// One head's keys and values of a page, and what they are made in.
+struct ExpandedPage {
+  Scratch keys, values;     // panels
+  Scratch wide, rows;       // latents widened from fp8; as operands of the weights
+  Scratch floats, rounded;  // products; the same in the cache's dtype
+};
 
 class LatentAttention : public Attention {
  public:
   static Result<std::unique_ptr<Attention>> load(const ModelConfig& config, int layer,
                                                  const weights::WeightLoader& loader);
 
+  void prepare(const Compute& compute, const Batch& batch,
+               AttentionScratch& scratch) const override;
   const float* forward(const Compute& compute, const Batch& batch, const KvLayout& kv,
                        const float* h, AttentionScratch& scratch) const override;
 
@@ -28,17 +39,26 @@ class LatentAttention : public Attention {
   Status load_query(const weights::WeightLoader& loader, const std::string& prefix);
   Status load_latent(const weights::WeightLoader& loader, const std::string& prefix);
 
-  const float* queries(const Compute& compute, const Rows& h, AttentionScratch& scratch) const;
-  void write_cache(const Compute& compute, const Batch& batch, const KvLayout& kv, const Rows& h,
+  std::vector<TokenRun> absorbed_ranges(const AttentionStep& step) const;
+  LatentForm form_of(const TokenRun& run) const;
+  float* queries(const Compute& compute, const Rows& h, AttentionScratch& scratch) const;
+  void write_cache(const Compute& compute, const KvLayout& kv, const Rows& h, float* q,
                    AttentionScratch& scratch) const;
-  const float* latent_queries(const Compute& compute, const Batch& batch, const float* q,
-                              AttentionScratch& scratch) const;
-  const float* leave_latent(const Compute& compute, int num_tokens, const float* latent,
-                            AttentionScratch& scratch) const;
+  void enter_latent(const Compute& compute, const TokenRun& tokens, const float* q,
+                    float* latent_q) const;
+  void leave_latent(const Compute& compute, const TokenRun& tokens, const float* latent,
+                    float* heads) const;
+  void attend_expanded(const Compute& compute, const KvLayout& kv, const TokenRun& run,
+                       const AttentionTask& task, const float* q, float* heads) const;
+  Rows latents(const Compute& compute, const KvLayout& kv, const std::byte* page, int count,
+               ExpandedPage& expanded) const;
+  void expand_page(const Compute& compute, const KvLayout& kv, const std::byte* page, int count,
+                   int head, ExpandedPage& expanded) const;
 
   const ModelConfig& config_;
   Rope rope_;
-  CachedAttention core_;
+  CachedAttention absorbed_;
+  CachedAttention expanded_;
 
   // Query: q_b(rms_norm(q_a(h))), or q(h) alone when q_lora_rank is 0.
   weights::Matrix q_a_;          // [q_lora_rank, hidden]
@@ -50,6 +70,7 @@ class LatentAttention : public Attention {
   // kv_b of the checkpoint, [num_heads × (nope + v), kv_lora_rank], taken apart per head.
   std::vector<weights::Matrix> to_latent_;    // [num_heads] of [kv_lora_rank, nope]
   std::vector<weights::Matrix> from_latent_;  // [num_heads] of [v, kv_lora_rank]
+  std::vector<weights::Matrix> to_keys_;      // [num_heads] of [nope, kv_lora_rank]
   weights::Matrix o_;                         // [hidden, num_heads × v]
 };
 

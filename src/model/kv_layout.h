@@ -4,17 +4,18 @@
 // layers.
 //
 //   page     [num_layers] layers
-//   layer    keys   [kPageTokens, key_row], then values [kPageTokens, value_row]
+//   layer    [num_kv_heads] heads: keys, then values, in the form of kernels/kv_page.h
 //
-//   key_row    num_kv_heads × head_dim; for MLA kv_lora_rank + qk_rope_head_dim
-//   value_row  num_kv_heads × head_dim; for MLA none: its values are the first part of the keys
+// Grouped-query attention: panels of head_dim. Multi-head latent attention: one head of rows, the
+// normalised latent (kv_lora_rank) and the rotated key (qk_rope_head_dim) beside each other, whose
+// values are the first part of the keys.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
 #include "base/dtype.h"
-#include "kernels/attention.h"
+#include "kernels/kv_page.h"
 #include "model/config.h"
 
 namespace wideep::model {
@@ -23,36 +24,38 @@ namespace wideep::model {
 using PageList = std::vector<std::byte*>;
 
 struct KvLayout {
-  Dtype dtype = Dtype::kBf16;
+  Dtype dtype = Dtype::kBf16;  // kF32, kBf16 or kF8E4M3
   int num_layers = 0;
-  size_t key_row = 0;    // elements
-  size_t value_row = 0;  // elements
+  int num_kv_heads = 1;
+  size_t row_stride = 0;   // elements; latent attention only
+  size_t key_bytes = 0;    // of one head in a page
+  size_t value_bytes = 0;  // likewise
 
   KvLayout(const ModelConfig& config, Dtype cache_dtype)
       : dtype(cache_dtype), num_layers(config.num_layers) {
     if (config.is_mla()) {
-      key_row = static_cast<size_t>(config.kv_lora_rank) + config.qk_rope_head_dim;
+      const int width = config.kv_lora_rank + config.qk_rope_head_dim;
+      row_stride = static_cast<size_t>(kernels::padded_value_dim(width));
+      key_bytes = kernels::kPageTokens * row_stride * dtype_bytes(dtype);
     } else {
-      key_row = value_row = static_cast<size_t>(config.num_kv_heads) * config.head_dim;
+      num_kv_heads = config.num_kv_heads;
+      key_bytes = kernels::key_panel_bytes(dtype, config.head_dim);
+      value_bytes = kernels::value_panel_bytes(dtype, config.head_dim);
     }
   }
 
-  size_t layer_bytes() const {
-    return kernels::kPageTokens * (key_row + value_row) * dtype_bytes(dtype);
-  }
+  size_t layer_bytes() const { return num_kv_heads * (key_bytes + value_bytes); }
   size_t page_bytes() const { return layer_bytes() * num_layers; }
 
-  std::byte* keys(std::byte* page, int layer) const { return page + layer * layer_bytes(); }
-  std::byte* values(std::byte* page, int layer) const {
-    return keys(page, layer) + kernels::kPageTokens * key_row * dtype_bytes(dtype);
+  std::byte* keys(std::byte* page, int layer, int kv_head) const {
+    return page + layer * layer_bytes() + kv_head * (key_bytes + value_bytes);
   }
-  std::byte* key(const PageList& pages, int layer, int position) const {
-    return keys(pages[position / kernels::kPageTokens], layer) +
-           position % kernels::kPageTokens * key_row * dtype_bytes(dtype);
+  std::byte* values(std::byte* page, int layer, int kv_head) const {
+    return keys(page, layer, kv_head) + key_bytes;
   }
-  std::byte* value(const PageList& pages, int layer, int position) const {
-    return values(pages[position / kernels::kPageTokens], layer) +
-           position % kernels::kPageTokens * value_row * dtype_bytes(dtype);
+  // Latent attention: a position's row.
+  std::byte* row(std::byte* page, int layer, int slot) const {
+    return keys(page, layer, 0) + static_cast<size_t>(slot) * row_stride * dtype_bytes(dtype);
   }
 };
 

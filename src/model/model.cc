@@ -15,6 +15,7 @@ namespace wideep::model {
 Status Model::forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
                       std::vector<float>* logits) {
   embed(batch);
+  weights_.layers[0].attention->prepare(compute_, batch, attention_scratch_);
   for (int layer = 0; layer < config_.num_layers; ++layer) {
     WIDEEP_TRY(forward_layer(batch, kv, layer, iteration));
   }

@@ -34,6 +34,15 @@ Result<std::unique_ptr<Attention>> GroupedQueryAttention::load(
   return std::unique_ptr<Attention>(std::move(attention));
 }
 
+void GroupedQueryAttention::prepare(const Compute& compute, const Batch& batch,
+                                    AttentionScratch& scratch) const {
+  AttentionStep& step = scratch.step;
+  step.start(compute, batch, rope_);
+  for (size_t run = 0; run < step.runs.size(); ++run) {
+    step.add_tasks(compute, static_cast<int>(run), config_.num_heads, config_.num_kv_heads);
+  }
+}
+
 void GroupedQueryAttention::normalize_and_rotate(const Compute& compute, const float* norm,
                                                  const float* cos_sin, int num_heads,
                                                  float* heads) const {
@@ -41,8 +50,29 @@ void GroupedQueryAttention::normalize_and_rotate(const Compute& compute, const f
   for (int head = 0; head < num_heads; ++head) {
     float* x = heads + static_cast<size_t>(head) * dim;
     compute.kernels().rms_norm(x, norm, config_.rms_norm_eps, dim, x);
-    rope_.rotate(cos_sin, x);
+    rope_.rotate(compute.kernels(), cos_sin, x);
   }
+}
+
+// Normalised and rotated queries and keys, and keys and values into the cache, token by token.
+void GroupedQueryAttention::write_cache(const Compute& compute, const AttentionStep& step,
+                                        const KvLayout& kv, float* q, float* k,
+                                        const float* v) const {
+  const int dim = config_.head_dim;
+  const size_t q_width = static_cast<size_t>(config_.num_heads) * dim;
+  const size_t kv_width = static_cast<size_t>(config_.num_kv_heads) * dim;
+  for_each_token(compute, step, [&](int token, std::byte* page, int slot) {
+    const float* cos_sin = step.angles_of(token, dim);
+    float* key = k + token * kv_width;
+    normalize_and_rotate(compute, q_norm_.data(), cos_sin, config_.num_heads, q + token * q_width);
+    normalize_and_rotate(compute, k_norm_.data(), cos_sin, config_.num_kv_heads, key);
+    for (int head = 0; head < config_.num_kv_heads; ++head) {
+      const size_t at = static_cast<size_t>(head) * dim;
+      compute.kernels().store_key(kv.dtype, key + at, dim, slot, kv.keys(page, core_.layer, head));
+      compute.kernels().store_value(kv.dtype, v + token * kv_width + at, dim, slot,
+                                    kv.values(page, core_.layer, head));
+    }
+  });
 }
 
 const float* GroupedQueryAttention::forward(const Compute& compute, const Batch& batch,
@@ -59,21 +89,14 @@ const float* GroupedQueryAttention::forward(const Compute& compute, const Batch&
   compute.matmul(rows, k_.packed, k, kv_width);
   compute.matmul(rows, v_.packed, v, kv_width);
 
-  float* cos_sin = scratch.angles.get<float>(rope_.dim());
-  for (int token = 0; token < num_tokens; ++token) {
-    rope_.angles(batch.positions[token], cos_sin);
-    float* key = k + token * kv_width;
-    normalize_and_rotate(compute, q_norm_.data(), cos_sin, config_.num_heads, q + token * q_width);
-    normalize_and_rotate(compute, k_norm_.data(), cos_sin, config_.num_kv_heads, key);
-    const PageList& pages = *batch.pages[token];
-    const int position = batch.positions[token], width = static_cast<int>(kv_width);
-    store_row(compute, kv.dtype, key, width, kv.key(pages, core_.layer, position));
-    store_row(compute, kv.dtype, v + token * kv_width, width,
-              kv.value(pages, core_.layer, position));
-  }
-
+  const AttentionStep& step = scratch.step;
+  write_cache(compute, step, kv, q, k, v);
   float* heads = scratch.heads.get<float>(num_tokens * q_width);
-  core_.forward(compute, batch, kv, q, heads);
+  compute.pool().parallel_for(static_cast<int64_t>(step.tasks.size()), 1,
+                              [&](int64_t begin, int64_t) {
+                                const AttentionTask& task = step.tasks[begin];
+                                core_.run(compute, kv, step.runs[task.run], task, q, heads);
+                              });
   float* out = scratch.out.get<float>(static_cast<size_t>(num_tokens) * hidden);
   const SourceRows head_rows = float_rows(heads, q_width, num_tokens, static_cast<int>(q_width));
   compute.matmul(compute.cast(o_.packed.shape, head_rows, scratch.cast), o_.packed, out, hidden);

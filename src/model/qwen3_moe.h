@@ -18,6 +18,8 @@ class GroupedQueryAttention : public Attention {
   static Result<std::unique_ptr<Attention>> load(const ModelConfig& config, int layer,
                                                  const weights::WeightLoader& loader);
 
+  void prepare(const Compute& compute, const Batch& batch,
+               AttentionScratch& scratch) const override;
   const float* forward(const Compute& compute, const Batch& batch, const KvLayout& kv,
                        const float* h, AttentionScratch& scratch) const override;
 
@@ -25,6 +27,9 @@ class GroupedQueryAttention : public Attention {
   GroupedQueryAttention(const ModelConfig& config, int layer);
   void normalize_and_rotate(const Compute& compute, const float* norm, const float* cos_sin,
                             int num_heads, float* heads) const;
+
+  void write_cache(const Compute& compute, const AttentionStep& step, const KvLayout& kv, float* q,
+                   float* k, const float* v) const;
 
   const ModelConfig& config_;
   Rope rope_;

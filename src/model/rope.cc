@@ -55,18 +55,4 @@ void Rope::angles(int position, float* cos_sin) const {
   }
 }
 
-void Rope::rotate(const float* cos_sin, float* x) const {
-  const size_t half = inverse_frequencies_.size();
-  const size_t stride = interleaved_ ? 2 : 1;      // between the first elements of pairs
-  const size_t partner = interleaved_ ? 1 : half;  // from a pair's first element to its second
-  for (size_t i = 0; i < half; ++i) {
-    float& a = x[i * stride];
-    float& b = x[i * stride + partner];
-    const float c = cos_sin[i], s = cos_sin[half + i];
-    const float rotated = a * c - b * s;
-    b = b * c + a * s;
-    a = rotated;
-  }
-}
-
 }  // namespace wideep::model

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "model/config.h"
 
 namespace wideep::model {
@@ -21,7 +22,9 @@ class Rope {
   void angles(int position, float* cos_sin) const;
 
   // Rotates one head's x: [dim], in place.
-  void rotate(const float* cos_sin, float* x) const;
+  void rotate(const kernels::Kernels& kernels, const float* cos_sin, float* x) const {
+    kernels.rotate(cos_sin, dim(), interleaved_, x);
+  }
 
  private:
   std::vector<float> inverse_frequencies_;  // [dim / 2]

@@ -25,6 +25,7 @@ constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // as in config.json
 constexpr IntegerRange kAtLeastOne{.min = 1, .max = kMaxTokens};
 constexpr IntegerRange kAtLeastZero{.min = 0, .max = kMaxTokens};
 
+constexpr std::array kCacheDtypes = {"AUTO", "BF16", "FP8"};
 constexpr std::array kMoeBackends = {"AUTO",   "CUTLASS",          "CUTEDSL", "WIDEEP",
                                      "TRTLLM", "DEEPGEMM",         "VANILLA", "DENSEGEMM",
                                      "TRITON", "MEGAMOE_DEEPGEMM", "MARLIN"};
@@ -137,6 +138,7 @@ MoeConfig take_moe(YamlMap map, std::vector<std::string>* notes) {
 
 KvCacheConfig take_kv_cache(YamlMap map, std::vector<std::string>* notes) {
   KvCacheConfig config;
+  config.dtype = take_word(map, "dtype", kCacheDtypes);
   config.tokens_per_block =
       map.integer_or("tokens_per_block", config.tokens_per_block, {.min = 1, .max = 1 << 16});
   if (map.has("tokens_per_block")) {

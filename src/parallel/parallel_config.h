@@ -55,6 +55,7 @@ struct MoeConfig {
 };
 
 struct KvCacheConfig {
+  std::string dtype = "AUTO";  // AUTO, as dispatched rows; BF16; FP8 (e4m3, scale 1)
   int64_t tokens_per_block = 32;
   std::optional<int64_t> max_tokens;  // of a rank's cache
   double free_gpu_memory_fraction = 0.9;

@@ -52,7 +52,7 @@ TEST(ParallelConfig, ReadsEveryKey) {
           "max_seq_len: 4096\n"
           "enable_chunked_prefill: true\n"
           "kv_cache_config: {tokens_per_block: 64, max_tokens: 100000, enable_block_reuse: false,\n"
-          "                  free_gpu_memory_fraction: 0.5}\n",
+          "                  free_gpu_memory_fraction: 0.5, dtype: fp8}\n",
       "config.yaml");
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->name, "config.yaml");
@@ -77,6 +77,7 @@ TEST(ParallelConfig, ReadsEveryKey) {
   EXPECT_EQ(config->enable_chunked_prefill, true);
   EXPECT_EQ(config->kv_cache_config.tokens_per_block, 64);
   EXPECT_EQ(config->kv_cache_config.max_tokens, 100000);
+  EXPECT_EQ(config->kv_cache_config.dtype, "FP8");
   EXPECT_FALSE(config->kv_cache_config.enable_block_reuse);
   EXPECT_DOUBLE_EQ(config->kv_cache_config.free_gpu_memory_fraction, 0.5);
 }
@@ -150,6 +151,8 @@ TEST(ParallelConfig, RefusesWrongValues) {
   EXPECT_THAT(complaint_of("max_num_tokens: 0\n"), HasSubstr("max_num_tokens"));
   EXPECT_THAT(complaint_of("max_num_tokens: 4294967296\n"), HasSubstr("max_num_tokens"));
   EXPECT_THAT(complaint_of("max_seq_len: 4294967296\n"), HasSubstr("max_seq_len"));
+  EXPECT_THAT(complaint_of("kv_cache_config: {dtype: nvfp4}\n"),
+              HasSubstr("expected one of AUTO, BF16, FP8, found 'nvfp4'"));
   EXPECT_THAT(complaint_of("kv_cache_config: {free_gpu_memory_fraction: 1.5}\n"),
               HasSubstr("kv_cache_config.free_gpu_memory_fraction"));
 }

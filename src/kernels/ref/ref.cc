@@ -169,50 +169,31 @@ void quantize_row(Dtype x_dtype, const void* x, const QuantizedRowShape& shape, 
   }
 }
 
-namespace {
-
-// One cached element: position p, key/value head g, dimension d.
-float cached(const AttentionArgs& args, const std::byte* const* pages, size_t stride, int dim,
-             int p, int g, int d) {
-  const size_t index = static_cast<size_t>(p % kPageTokens) * stride +
-                       static_cast<size_t>(g) * dim + static_cast<size_t>(d);
-  return element(args.cache_dtype, pages[p / kPageTokens], index);
-}
-
-}  // namespace
-
-void attention(const AttentionArgs& args) {
-  std::vector<double> probability(args.num_positions);
-  for (int h = 0; h < args.num_heads; ++h) {
-    const int g = h / (args.num_heads / args.num_kv_heads);
-    double largest = -INFINITY;
-    for (int p = 0; p < args.num_positions; ++p) {
-      double score = 0.0;
-      for (int d = 0; d < args.key_dim; ++d) {
-        score += static_cast<double>(args.q[h * args.key_dim + d]) *
-                 cached(args, args.key_pages, args.key_stride, args.key_dim, p, g, d);
-      }
-      probability[p] = score * args.scale;
-      largest = std::max(largest, probability[p]);
-    }
-    double sum = 0.0;
-    for (double& p : probability) sum += p = std::exp(p - largest);
-    for (int d = 0; d < args.value_dim; ++d) {
-      double value = 0.0;
-      for (int p = 0; p < args.num_positions; ++p) {
-        value += probability[p] *
-                 cached(args, args.value_pages, args.value_stride, args.value_dim, p, g, d);
-      }
-      args.out[h * args.value_dim + d] = static_cast<float>(value / sum);
-    }
-  }
-}
-
 void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   double squares = 0.0;
   for (int i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
   const double scale = 1.0 / std::sqrt(squares / n + eps);
   for (int i = 0; i < n; ++i) y[i] = static_cast<float>(x[i] * scale * weight[i]);
+}
+
+// Products and sums are rounded apart, as everywhere: not contracted, and alike on all tables.
+void rotate(const float* cos_sin, int dim, bool interleaved, float* x) {
+  const int half = dim / 2;
+  const float* cosines = cos_sin;
+  const float* sines = cos_sin + half;
+  if (interleaved) {
+    for (int i = 0; i < half; ++i) {
+      const float a = x[2 * i], b = x[2 * i + 1];
+      x[2 * i] = a * cosines[i] - b * sines[i];
+      x[2 * i + 1] = b * cosines[i] + a * sines[i];
+    }
+    return;
+  }
+  for (int i = 0; i < half; ++i) {
+    const float a = x[i], b = x[half + i];
+    x[i] = a * cosines[i] - b * sines[i];
+    x[half + i] = b * cosines[i] + a * sines[i];
+  }
 }
 
 void reduce_experts(const ReduceArgs& args) {

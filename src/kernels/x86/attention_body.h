@@ -1,79 +1,391 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention.h, written once over F32x16. Included inside a region.
+// attention.h, written once over F32x16. Included inside a region, after attention_<isa>.h and
+// kv_page_body.h.
+//
+// Pages outside, strips of a few rows inside. A strip's scores over a page stay in registers from
+// the product with the keys to the softmax weights; a row is what it would be alone, for every lane
+// and every row of a strip is a chain of its own.
 #pragma once
 
-// Where an online softmax stands after some pages: largest score so far, sum of exponentials.
-struct Running {
-  float largest;
-  float sum;
+// Softmax works with powers of two: the scale is multiplied by log2(e) once.
+inline constexpr float kLog2E = 1.44269504f;
+// The score of a masked position, and where the running maximum starts: so far apart that a masked
+// position's weight is zero even before the first real one.
+inline constexpr float kMasked = -1e30f;
+inline constexpr float kNoneYet = -1e20f;
+
+// 2ˣ for x <= 0, within 1e-7 (relative): x = n + r, |r| <= 1/2, polynomial of degree 5 for 2ʳ,
+// fitted for the least relative error with 2⁰ = 1 exact.
+inline F32x16 exp2(F32x16 x) {
+  const F32x16 n = round_to_nearest(x);
+  const F32x16 r = sub(x, n);
+  F32x16 p = set1(0.001326472614891827f);
+  for (const float coefficient : {0.009671512991189957f, 0.05550733581185341f, 0.24022242426872253f,
+                                  0.6931470036506653f, 1.0f}) {
+    p = fma(p, r, set1(coefficient));
+  }
+  return scale_down(p, n);
+}
+
+inline F32x16 multiply_step(const float* x, const float* w, F32x16 acc) {
+  return fma(set1(*x), load(w), acc);
+}
+inline F32x16 multiply_step(const Bf16* x, const Bf16* w, F32x16 acc) {
+  return multiply_pair(x, w, acc);
+}
+template <typename T>
+inline constexpr int kStep = sizeof(float) / sizeof(T);
+
+// The right side of a product: `stride` elements from step to step, panels side by side. `next` is
+// what the next page has there, to be fetched meanwhile; or null.
+template <typename T>
+struct Panels {
+  const T* data;
+  size_t stride;
+  int steps;
+  const std::byte* next;
+  int next_lines;  // of 64 bytes, per step
 };
 
-// Turns scores[0, count) into exp(score − largest), folds their sum into `running`, and returns
-// what the output gathered so far must be multiplied by.
-inline float fold_scores(float* scores, int count, bool first_page, Running* running) {
-  float largest = first_page ? scores[0] : running->largest;
-  for (int p = 0; p < count; ++p) largest = std::max(largest, scores[p]);
-  F32x16 sum = zero();
-  for_each_vector(count, [&](int i, int n) {
-    const F32x16 e = exp(sub(load_n(scores + i, n), set1(largest)));
-    store_n(scores + i, e, n);
-    sum = add(sum, load_n(scores + i, n));  // read back: the lanes beyond a tail count as zero
-  });
-  float correction = 0.0f;
-  if (!first_page) {
-    float lanes[kPanelWidth];
-    store(lanes, exp(set1(running->largest - largest)));
-    correction = lanes[0];
+// acc[r][p] += Σ_s x[r][s] · w[s][p], s ascending.
+template <int Rows, int Width, typename T>
+[[gnu::always_inline]] inline void multiply_tile(const T* x, size_t x_stride, const Panels<T>& w,
+                                                 int panel, F32x16 (&acc)[Rows][Width]) {
+  const T* data = w.data + panel * kPanelWidth * kStep<T>;
+  for (int s = 0; s < w.steps; ++s) {
+    if (w.next != nullptr) prefetch_lines(w.next + 64 * w.next_lines * s, w.next_lines);
+    for (int r = 0; r < Rows; ++r) {
+      for (int p = 0; p < Width; ++p) {
+        acc[r][p] = multiply_step(x + r * x_stride + s * kStep<T>,
+                                  data + s * w.stride + p * kPanelWidth * kStep<T>, acc[r][p]);
+      }
+    }
   }
-  running->sum = (first_page ? 0.0f : running->sum * correction) + reduce_add(sum);
-  running->largest = largest;
-  return correction;
 }
 
-// out = out · correction + Σ_p weights[p] · value[p], in ascending p for every element.
+// Where the rows of a block stand after some pages, in the caller's scratch.
 template <typename T>
-inline void add_values(const T* values, size_t stride, const float* weights, int count, int dim,
-                       float correction, bool first_page, float* out) {
-  for_each_vector(dim, [&](int i, int n) {
-    F32x16 acc = first_page ? zero() : mul(load_n(out + i, n), set1(correction));
-    for (int p = 0; p < count; ++p) {
-      acc = fma(set1(weights[p]), load_n(values + p * stride + i, n), acc);
-    }
-    store_n(out + i, acc, n);
-  });
+struct RowState {
+  T* q;            // [rows, key steps]
+  float* out;      // [rows, padded value_dim]
+  float* sums;     // [rows, 16] the sum of weights, by lane
+  float* largest;  // [rows] score so far, in powers of two
+  std::byte* keys;
+  std::byte* values;
+  std::byte* wide;  // fp8, widened
+  size_t q_stride;
+  size_t out_stride;
+};
+
+inline size_t aligned_bytes(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+template <typename T>
+inline RowState<T> row_state(const AttentionArgs& args) {
+  const size_t rows = static_cast<size_t>(args.num_rows());
+  RowState<T> state;
+  state.q_stride = static_cast<size_t>(padded_key_dim(args.key_dim));
+  state.out_stride = static_cast<size_t>(padded_value_dim(args.value_dim));
+  std::byte* at = args.scratch;
+  const auto take = [&](size_t bytes) {
+    std::byte* taken = at;
+    at += aligned_bytes(bytes);
+    return taken;
+  };
+  state.q = reinterpret_cast<T*>(take(rows * state.q_stride * sizeof(T)));
+  state.out = reinterpret_cast<float*>(take(rows * state.out_stride * sizeof(float)));
+  state.sums = reinterpret_cast<float*>(take(rows * kPanelWidth * sizeof(float)));
+  state.largest = reinterpret_cast<float*>(take(rows * sizeof(float)));
+  state.keys = take(kPageTokens * state.q_stride * sizeof(T));
+  state.values = take(kPageTokens * state.out_stride * sizeof(T));
+  state.wide = take(kPageTokens * args.row_stride * sizeof(T));
+  return state;
+}
+
+inline const float* query_of(const AttentionArgs& args, int row) {
+  return args.q + static_cast<size_t>(row / args.num_heads) * args.q_token_stride +
+         static_cast<size_t>(row % args.num_heads) * args.q_head_stride;
 }
 
 template <typename T>
-inline void attention_head(const AttentionArgs& args, int head) {
-  const int kv_head = head / (args.num_heads / args.num_kv_heads);
-  const float* q = args.q + static_cast<size_t>(head) * args.key_dim;
-  float* out = args.out + static_cast<size_t>(head) * args.value_dim;
-  float scores[kPageTokens];
-  Running running{};
-  for (int begin = 0; begin < args.num_positions; begin += kPageTokens) {
-    const int page = begin / kPageTokens;
-    const int count = std::min(kPageTokens, args.num_positions - begin);
-    const T* keys = reinterpret_cast<const T*>(args.key_pages[page]) + kv_head * args.key_dim;
-    const T* values = reinterpret_cast<const T*>(args.value_pages[page]) + kv_head * args.value_dim;
-    for (int p = 0; p < count; ++p) {
-      scores[p] = dot(q, keys + p * args.key_stride, args.key_dim) * args.scale;
+inline void start_rows(const AttentionArgs& args, const RowState<T>& state) {
+  for (int row = 0; row < args.num_rows(); ++row) {
+    const float* q = query_of(args, row);
+    T* to = state.q + row * state.q_stride;
+    for (int d = 0; d < args.key_dim; ++d) to[d] = T(q[d]);
+    if (args.key_dim % 2 != 0) to[args.key_dim] = T();
+    float* sums = state.sums + row * kPanelWidth;
+    store(sums, zero());
+    state.largest[row] = kNoneYet;
+    if (args.sinks != nullptr) {
+      state.largest[row] = args.sinks[row % args.num_heads] * kLog2E;
+      sums[0] = 1.0f;
     }
-    const float correction = fold_scores(scores, count, begin == 0, &running);
-    add_values(values, args.value_stride, scores, count, args.value_dim, correction, begin == 0,
-               out);
   }
-  const F32x16 sum = set1(running.sum);
-  for_each_vector(args.value_dim,
-                  [&](int i, int n) { store_n(out + i, div(load_n(out + i, n), sum), n); });
+  std::memset(static_cast<void*>(state.out), 0,
+              static_cast<size_t>(args.num_rows()) * state.out_stride * sizeof(float));
+}
+
+template <typename T>
+inline void finish_rows(const AttentionArgs& args, const RowState<T>& state) {
+  for (int row = 0; row < args.num_rows(); ++row) {
+    float* out = args.out + static_cast<size_t>(row / args.num_heads) * args.out_token_stride +
+                 static_cast<size_t>(row % args.num_heads) * args.out_head_stride;
+    const float* sums = state.out + row * state.out_stride;
+    const F32x16 divisor = set1(reduce_add(load(state.sums + row * kPanelWidth)));
+    for_each_vector(args.value_dim, [&](int i, int n) {
+      // + 0: a sum of zeros has one sign, however many masked zeros came after.
+      store_n(out + i, add(div(load(sums + i), divisor), zero()), n);
+    });
+  }
+}
+
+// One page as panels: where it lies, or unpacked into the state's memory.
+template <typename T>
+struct PagePanels {
+  const T* keys;
+  const T* values;
+  size_t value_stride;
+};
+
+template <typename T>
+inline PagePanels<T> panels_of(const AttentionArgs& args, const RowState<T>& state,
+                               const KvPage& page, int count) {
+  const size_t value_stride = state.out_stride * kStep<T>;
+  const bool fp8 = args.cache_dtype == Dtype::kF8E4M3;
+  auto* keys = reinterpret_cast<T*>(state.keys);
+  auto* values = reinterpret_cast<T*>(state.values);
+  if (args.form == CacheForm::kPanels) {
+    if (!fp8) {
+      return {reinterpret_cast<const T*>(page.keys), reinterpret_cast<const T*>(page.values),
+              value_stride};
+    }
+    const size_t steps = static_cast<size_t>(count + 1) / 2;
+    widen_fp8(page.keys, kPageTokens * state.q_stride, reinterpret_cast<Bf16*>(keys));
+    widen_fp8(page.values, steps * value_stride, reinterpret_cast<Bf16*>(values));
+    return {keys, values, value_stride};
+  }
+  PageRows rows{.dtype = product_dtype(args.cache_dtype),
+                .rows = page.keys,
+                .stride = args.row_stride,
+                .count = count,
+                .dim = args.key_dim};
+  if (fp8) {
+    widen_fp8(page.keys, static_cast<size_t>(count) * args.row_stride,
+              reinterpret_cast<Bf16*>(state.wide));
+    rows.rows = state.wide;
+  }
+  pack_keys(rows, state.keys);
+  if (sizeof(T) == sizeof(float)) {  // rows are value panels as they lie
+    return {keys, reinterpret_cast<const T*>(page.keys), args.row_stride};
+  }
+  rows.dim = args.value_dim;
+  pack_values(rows, state.values);
+  return {keys, values, value_stride};
+}
+
+// Bits of the positions of a page, counted from its first, that the token attends to.
+inline uint64_t attended(const AttentionArgs& args, int token, int base) {
+  const int end = args.first_position + token + 1 - base;
+  const int begin = args.window > 0 ? end - args.window : 0;
+  const uint64_t below_end = end >= kPageTokens ? ~uint64_t{0}
+                             : end <= 0         ? 0
+                                                : (uint64_t{1} << end) - 1;
+  const uint64_t below_begin = begin >= kPageTokens ? ~uint64_t{0}
+                               : begin <= 0         ? 0
+                                                    : (uint64_t{1} << begin) - 1;
+  return below_end & ~below_begin;
+}
+
+// Scores of a strip over the first Width panels of a page to weights: [Rows, kPageTokens] of T, of
+// which the positions of those panels are written.
+template <int Rows, int Width, typename T>
+[[gnu::always_inline]] inline void weigh(const AttentionArgs& args, const RowState<T>& state,
+                                         int row, const uint64_t* masks, F32x16 (&s)[Rows][Width],
+                                         float* correction, T* weights) {
+  const F32x16 scale = set1(args.scale * kLog2E);
+  float fall[kPanelWidth] = {};
+  for (int r = 0; r < Rows; ++r) {
+    for (int p = 0; p < Width; ++p) {
+      s[r][p] = mul(s[r][p], scale);
+      if (masks != nullptr) {
+        const auto bits = static_cast<uint32_t>(masks[r] >> (kPanelWidth * p)) & 0xffffu;
+        s[r][p] = keep_lanes(s[r][p], bits, kMasked);
+      }
+    }
+    F32x16 largest = max(s[r][0], s[r][1]);
+    for (int p = 2; p < Width; ++p) largest = max(largest, s[r][p]);
+    const float before = state.largest[row + r];
+    state.largest[row + r] = std::max(before, reduce_max(largest));
+    fall[r] = before - state.largest[row + r];
+  }
+  store(correction, exp2(load(fall)));
+  for (int r = 0; r < Rows; ++r) {
+    const F32x16 largest = set1(state.largest[row + r]);
+    for (int p = 0; p < Width; ++p) s[r][p] = exp2(sub(s[r][p], largest));
+    F32x16 sum = add(s[r][0], s[r][1]);
+    if constexpr (Width == 4) sum = add(sum, add(s[r][2], s[r][3]));
+    float* sums = state.sums + (row + r) * kPanelWidth;
+    store(sums, fma(load(sums), set1(correction[r]), sum));
+    T* to = weights + r * kPageTokens;
+    for (int p = 0; p < Width; p += 2) {
+      if constexpr (sizeof(T) == sizeof(float)) {
+        store(to + p * kPanelWidth, s[r][p]);
+        store(to + (p + 1) * kPanelWidth, s[r][p + 1]);
+      } else {
+        store_weights(to + p * kPanelWidth, s[r][p], s[r][p + 1]);
+      }
+    }
+  }
+}
+
+// Width: panels of positions, all 4 of a page or the first 2.
+template <int Rows, int Width, typename T>
+inline void score(const AttentionArgs& args, const RowState<T>& state, int row, Panels<T> keys,
+                  const uint64_t* masks, float* correction, T* weights) {
+  constexpr int kTile = std::min(Width, kStripPanels);
+  const T* q = state.q + row * state.q_stride;
+  F32x16 s[Rows][Width];
+  for (int panel = 0; panel < Width; panel += kTile) {
+    F32x16 acc[Rows][kTile];
+    for (auto& accs : acc) {
+      for (auto& a : accs) a = zero();
+    }
+    multiply_tile<Rows, kTile>(q, state.q_stride, keys, panel, acc);
+    keys.next = nullptr;  // fetched once
+    for (int r = 0; r < Rows; ++r) {
+      for (int p = 0; p < kTile; ++p) s[r][panel + p] = acc[r][p];
+    }
+  }
+  weigh<Rows, Width>(args, state, row, masks, s, correction, weights);
+}
+
+// out = out · correction + weights · values, for Width panels of value elements.
+template <int Rows, int Width, typename T>
+inline void add_values(const RowState<T>& state, int row, const Panels<T>& values, int panel,
+                       const float* correction, const T* weights) {
+  float* out = state.out + row * state.out_stride + panel * kPanelWidth;
+  F32x16 acc[Rows][Width];
+  for (int r = 0; r < Rows; ++r) {
+    for (int p = 0; p < Width; ++p) {
+      acc[r][p] = mul(load(out + r * state.out_stride + p * kPanelWidth), set1(correction[r]));
+    }
+  }
+  multiply_tile<Rows, Width>(weights, kPageTokens, values, panel, acc);
+  for (int r = 0; r < Rows; ++r) {
+    for (int p = 0; p < Width; ++p) store(out + r * state.out_stride + p * kPanelWidth, acc[r][p]);
+  }
+}
+
+// A page as the strips of a block see it.
+template <typename T>
+struct PageView {
+  int base;  // position of its first
+  Panels<T> keys;
+  Panels<T> values;  // steps: set per strip
+};
+
+template <int Rows, typename T>
+inline void strip(const AttentionArgs& args, const RowState<T>& state, const PageView<T>& page,
+                  int row) {
+  uint64_t masks[Rows];
+  uint64_t all = ~uint64_t{0}, any = 0;
+  for (int r = 0; r < Rows; ++r) {
+    masks[r] = attended(args, (row + r) / args.num_heads, page.base);
+    all &= masks[r];
+    any |= masks[r];
+  }
+  if (any == 0) return;
+  alignas(64) T weights[Rows * kPageTokens];
+  alignas(64) float correction[kPanelWidth];
+  const uint64_t* mask = ~all == 0 ? nullptr : masks;
+  if (any >> (kPageTokens / 2) != 0) {
+    score<Rows, 4>(args, state, row, page.keys, mask, correction, weights);
+  } else {
+    score<Rows, 2>(args, state, row, page.keys, mask, correction, weights);
+  }
+  Panels<T> values = page.values;
+  values.steps = (64 - __builtin_clzll(any) + kStep<T> - 1) / kStep<T>;
+  const int num_panels = static_cast<int>(state.out_stride) / kPanelWidth;
+  int panel = 0;
+  for (; panel + kStripPanels <= num_panels; panel += kStripPanels) {
+    add_values<Rows, kStripPanels>(state, row, values, panel, correction, weights);
+    values.next = nullptr;
+  }
+  for (; panel < num_panels; ++panel) {
+    add_values<Rows, 1>(state, row, values, panel, correction, weights);
+    values.next = nullptr;
+  }
+}
+
+// Returns the row after the strip.
+template <int Rows, typename T>
+inline int next_strip(const AttentionArgs& args, const RowState<T>& state, PageView<T>* page,
+                      int row) {
+  strip<Rows>(args, state, *page, row);
+  page->keys.next = page->values.next = nullptr;  // fetched once
+  return row + Rows;
+}
+
+template <typename T>
+inline void strips(const AttentionArgs& args, const RowState<T>& state, PageView<T> page) {
+  const int num_rows = args.num_rows();
+  int row = 0;
+  // 8 rows left are two strips of 4, not of 6 and 2.
+  while (num_rows - row >= kStripRows && num_rows - row != 8) {
+    row = next_strip<kStripRows>(args, state, &page, row);
+  }
+  while (num_rows - row >= 4) row = next_strip<4>(args, state, &page, row);
+  while (num_rows - row >= 2) row = next_strip<2>(args, state, &page, row);
+  while (row < num_rows) row = next_strip<1>(args, state, &page, row);
+}
+
+template <typename T>
+inline void attend(const AttentionArgs& args) {
+  const RowState<T> state = row_state<T>(args);
+  if (args.start) start_rows(args, state);
+  const int last = args.first_position + args.num_tokens - 1;
+  for (int i = 0; i < args.num_pages; ++i) {
+    const int base = (args.first_page + i) * kPageTokens;
+    if (base > last) break;
+    if (args.window > 0 && base + kPageTokens <= args.first_position + 1 - args.window) continue;
+    const int count = std::min(kPageTokens, last + 1 - base);
+    const PagePanels<T> panels = panels_of(args, state, args.pages[i], count);
+    PageView<T> page{.base = base,
+                     .keys = {.data = panels.keys,
+                              .stride = kPageTokens * kStep<T>,
+                              .steps = (args.key_dim + kStep<T> - 1) / kStep<T>,
+                              .next = nullptr,
+                              .next_lines = 0},
+                     .values = {.data = panels.values,
+                                .stride = panels.value_stride,
+                                .steps = 0,
+                                .next = nullptr,
+                                .next_lines = 0}};
+    // The next page, fetched line by line while this one is multiplied.
+    if (i + 1 < args.num_pages) {
+      const size_t step_bytes = kStep<T> * dtype_bytes(args.cache_dtype);
+      page.keys.next = args.pages[i + 1].keys;
+      if (args.form == CacheForm::kRows) {
+        page.keys.next_lines =
+            static_cast<int>(args.row_stride * step_bytes * kPageTokens / kStep<T> / 64) /
+                page.keys.steps +
+            1;
+      } else {
+        page.keys.next_lines = static_cast<int>(kPageTokens * step_bytes / 64);
+        page.values.next = args.pages[i + 1].values;
+        page.values.next_lines = static_cast<int>(state.out_stride * step_bytes / 64);
+      }
+    }
+    strips(args, state, page);
+  }
+  if (args.finish) finish_rows(args, state);
 }
 
 void attention(const AttentionArgs& args) {
-  for (int head = 0; head < args.num_heads; ++head) {
-    if (args.cache_dtype == Dtype::kBf16) {
-      attention_head<Bf16>(args, head);
-    } else {
-      attention_head<float>(args, head);
-    }
+  if (args.cache_dtype == Dtype::kF32) {
+    attend<float>(args);
+  } else {
+    attend<Bf16>(args);
   }
 }

@@ -2,6 +2,10 @@
 #if defined(__x86_64__)
 #include "kernels/x86/avx2_begin.h"
 //
+#include "kernels/x86/attention_avx2.h"
+//
+#include "kernels/x86/kv_page_body.h"
+//
 #include "kernels/x86/attention_body.h"
 //
 #include "kernels/x86/avx2_end.h"

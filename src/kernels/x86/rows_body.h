@@ -10,6 +10,26 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   });
 }
 
+// Products and sums are rounded apart, as everywhere: not contracted, and alike on all tables.
+void rotate(const float* cos_sin, int dim, bool interleaved, float* x) {
+  const int half = dim / 2;
+  const float* cosines = cos_sin;
+  const float* sines = cos_sin + half;
+  if (interleaved) {
+    for (int i = 0; i < half; ++i) {
+      const float a = x[2 * i], b = x[2 * i + 1];
+      x[2 * i] = a * cosines[i] - b * sines[i];
+      x[2 * i + 1] = b * cosines[i] + a * sines[i];
+    }
+    return;
+  }
+  for (int i = 0; i < half; ++i) {
+    const float a = x[i], b = x[half + i];
+    x[i] = a * cosines[i] - b * sines[i];
+    x[half + i] = b * cosines[i] + a * sines[i];
+  }
+}
+
 template <typename T>
 inline void reduce_rows(const ReduceArgs& args) {
   for_each_vector(args.n, [&](int i, int count) {

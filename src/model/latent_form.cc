@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/latent_form.h"
+
+namespace wideep::model {
+namespace {
+
+// A page's worth of expanded keys and values must serve some queries to be worth its products.
+constexpr int kShortestExpanded = 32;
+
+}  // namespace
+
+LatentForm choose_latent_form(const LatentProblem& problem) {
+  const int rank = problem.kv_lora_rank, rope = problem.qk_rope_head_dim;
+  const int expanded = problem.qk_nope_head_dim + rope + problem.v_head_dim;
+  const bool prompt = problem.position < problem.prompt_length;
+  // bf16 products take two elements at once: the rotary part begins at an even one.
+  const bool even = problem.qk_nope_head_dim % 2 == 0;
+  return prompt && even && problem.prompt_length >= kShortestExpanded && expanded < 2 * rank + rope
+             ? LatentForm::kExpanded
+             : LatentForm::kAbsorbed;
+}
+
+std::string_view latent_form_name(LatentForm form) {
+  return form == LatentForm::kAbsorbed ? "absorbed" : "expanded";
+}
+
+}  // namespace wideep::model
