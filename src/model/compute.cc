@@ -87,19 +87,34 @@ kernels::MatmulArgs matmul_args(const Rows& x, const PackedMatrix& w, float* y, 
 }
 
 void Compute::matmul(const Rows& x, const PackedMatrix& w, float* y, size_t y_stride) const {
+  const Product product{&w, y, y_stride};
+  matmul(x, std::span(&product, 1));
+}
+
+// The panels of all products one after the other are what threads share.
+void Compute::matmul(const Rows& x, std::span<const Product> products) const {
   if (x.num_rows == 0) return;
-  const kernels::MatmulArgs whole = matmul_args(x, w, y, y_stride);
-  const int num_panels = w.shape.num_panels();
+  int num_panels = 0;
+  for (const Product& product : products) num_panels += product.w->shape.num_panels();
+  const auto run = [&](int64_t begin, int64_t end) {
+    int64_t first = 0;  // of the product
+    for (const Product& product : products) {
+      const int64_t panels = product.w->shape.num_panels();
+      const int64_t from = std::max(begin, first), to = std::min(end, first + panels);
+      if (from < to) {
+        kernels::MatmulArgs args = matmul_args(x, *product.w, product.y, product.y_stride);
+        args.first_panel = static_cast<int>(from - first);
+        args.last_panel = static_cast<int>(to - first);
+        kernels_.matmul(args);
+      }
+      first += panels;
+    }
+  };
   // What the widest tile takes at once, where that leaves every thread a part.
   constexpr int kTile = 4;
-  const int unit = std::clamp(num_panels / pool_.num_threads(), 1, kTile);
-  pool_.parallel_for_shrinking(num_panels, pool_.num_threads() == 1 ? num_panels : unit,
-                               [&](int64_t begin, int64_t end) {
-                                 kernels::MatmulArgs part = whole;
-                                 part.first_panel = static_cast<int>(begin);
-                                 part.last_panel = static_cast<int>(end);
-                                 kernels_.matmul(part);
-                               });
+  const int threads = pool_.num_threads();
+  pool_.parallel_for_shrinking(
+      num_panels, threads == 1 ? num_panels : std::clamp(num_panels / threads, 1, kTile), run);
 }
 
 void Compute::rms_norm(const float* x, size_t x_stride, const float* weight, float eps,

@@ -7,12 +7,21 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/aligned_bytes.h"
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 
 namespace wideep::model {
+
+// One of several products of the same rows. y: [num_rows, n] float32, y_stride elements from row to
+// row.
+struct Product {
+  const kernels::PackedMatrix* w = nullptr;
+  float* y = nullptr;
+  size_t y_stride = 0;
+};
 
 // Rows ready to be multiplied with matrices of one format and k. Points into the source or into a
 // Scratch.
@@ -81,6 +90,8 @@ class Compute {
   // y[num_rows, n] = x · wᵀ, over all threads. y_stride elements from row to row.
   // REQUIRES: x was cast for w.
   void matmul(const Rows& x, const kernels::PackedMatrix& w, float* y, size_t y_stride) const;
+  // Several at once, which threads wait for only once.
+  void matmul(const Rows& x, std::span<const Product> products) const;
 
   // y[row] = rms_norm(x[row]) for rows of `width`.
   void rms_norm(const float* x, size_t x_stride, const float* weight, float eps, int num_rows,

@@ -85,9 +85,9 @@ const float* GroupedQueryAttention::forward(const Compute& compute, const Batch&
   float* q = scratch.query.get<float>(num_tokens * q_width);
   float* k = scratch.key.get<float>(num_tokens * kv_width);
   float* v = scratch.value.get<float>(num_tokens * kv_width);
-  compute.matmul(rows, q_.packed, q, q_width);
-  compute.matmul(rows, k_.packed, k, kv_width);
-  compute.matmul(rows, v_.packed, v, kv_width);
+  const Product products[] = {
+      {&q_.packed, q, q_width}, {&k_.packed, k, kv_width}, {&v_.packed, v, kv_width}};
+  compute.matmul(rows, products);
 
   const AttentionStep& step = scratch.step;
   write_cache(compute, step, kv, q, k, v);
