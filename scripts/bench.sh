@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs every microbenchmark of the release build, each line for MIN_TIME seconds (default 0.1).
-# Arguments go to all of them: scripts/bench.sh --benchmark_filter=MatMul
+# Runs every microbenchmark of the release build, each line for MIN_TIME seconds (default 0.1), and
+# then the table of the balancer's goals. Arguments go to the microbenchmarks:
+# scripts/bench.sh --benchmark_filter=MatMul
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,3 +11,5 @@ for program in $(find build -name '*_bench' -type f -executable | sort); do
   printf '\n== %s\n' "$(basename "$program")"
   "$program" --benchmark_min_time="${MIN_TIME:-0.1}" "$@"
 done
+printf '\n== balance_goals\n'
+build/bench/balance_goals

@@ -25,6 +25,8 @@ namespace {
 using balance::Split;
 
 constexpr int kRepetitions = 5;  // of which the median time counts
+// What `balance plan` makes of several windows: planner wideep by the best way (robust.h).
+constexpr const char* kRobust = "robust";
 constexpr std::array kSplits = {Split::kEqual, Split::kWeighted};
 
 struct CompareOptions {
@@ -51,9 +53,9 @@ Result<double> bytes_of_model(const std::string& model_dir, const balance::Model
                       model_dir, layer));
     }
   }
-  return static_cast<double>(
-      weights::ExpertShape{kernels::WeightFormat::kBf16, config.hidden_size, config.moe_intermediate_size}
-          .record_bytes());
+  return static_cast<double>(weights::ExpertShape{kernels::WeightFormat::kBf16, config.hidden_size,
+                                                  config.moe_intermediate_size}
+                                 .record_bytes());
 }
 
 Result<std::optional<double>> choose_bytes(const CompareOptions& options,
@@ -82,13 +84,21 @@ Result<TimedPlan> plan_repeatedly(const std::string& planner, const PlanningInpu
   return plan;
 }
 
+Result<TimedPlan> plan_robustly(const PlanningInput& input, const balance::PlannerOptions& options,
+                                base::Progress* progress) {
+  RobustChoice choice;
+  return plan_robust_layers(input, options, {}, progress, &choice);
+}
+
 Result<ComparedPlan> compare_one(const std::string& planner, Split split,
                                  balance::PlannerOptions options, const Comparison& comparison,
                                  base::Progress* progress) {
   options.split = split;
   ComparedPlan result{.planner = planner, .split = split, .plan = {}, .assessment = {}};
   const PlanningInput& input = comparison.input;
-  WIDEEP_TRY_ASSIGN(result.plan, plan_repeatedly(planner, input, options, progress));
+  WIDEEP_TRY_ASSIGN(result.plan, planner == kRobust
+                                     ? plan_robustly(input, options, progress)
+                                     : plan_repeatedly(planner, input, options, progress));
   const auto bounds =
       balance::lower_bounds(input.load, balance::heeded_shape(planner, input.shape), split);
   result.assessment = balance::assess({.load = &input.load,
@@ -102,11 +112,15 @@ Result<ComparedPlan> compare_one(const std::string& planner, Split split,
 
 // A planner that cannot serve the shape is left out with its reason.
 std::vector<std::string> compare_all(const CompareOptions& options, Comparison* comparison) {
+  const PlanningInput& input = comparison->input;
   std::vector<std::string> names = balance::planner_names();
-  if (!comparison->input.pairs) std::erase_if(names, balance::needs_pair_counts);
-  const size_t plans = names.size() * kSplits.size() * kRepetitions;
-  base::Progress progress(
-      "planning", static_cast<int64_t>(plans * comparison->input.load.layers.size()), "layers");
+  if (!input.pairs) std::erase_if(names, balance::needs_pair_counts);
+  size_t plans = names.size() * kSplits.size() * kRepetitions * input.load.layers.size();
+  if (input.windows.num_windows() > 1) {
+    names.insert(names.begin() + 1, kRobust);
+    plans += kSplits.size() * static_cast<size_t>(balance::num_layer_plans(input.windows, {}));
+  }
+  base::Progress progress("planning", static_cast<int64_t>(plans), "layers");
   std::vector<std::string> refusals;
   for (const std::string& name : names) {
     for (const Split split : kSplits) {

@@ -16,6 +16,7 @@
 #include "output_file.h"
 #include "plan_output.h"
 #include "planning.h"
+#include "window_report.h"
 
 namespace wideep::tools {
 namespace {
@@ -29,6 +30,8 @@ struct PlanOptions {
   Split split = Split::kEqual;
   std::string from;  // moe_load_balancer.yaml to repair; empty: a new plan
   std::optional<int> max_moves;
+  std::string robust;  // off, auto or a method; empty: the default
+  std::optional<balance::RobustObjective> robust_objective;
   int layer_updates_per_iter = 0;
   std::string output;
   std::string shares;
@@ -50,6 +53,16 @@ Status check_effects(const PlanOptions& options) {
   if (options.planner == "trt" && options.planning.nodes) return no_effect("--nodes", "trt");
   if (options.planner != "wideep" && !options.from.empty()) {
     return no_effect("--from", options.planner);
+  }
+  if (options.planner != "wideep" && !options.robust.empty()) {
+    return no_effect("--robust", options.planner);
+  }
+  if (!options.from.empty() && !options.robust.empty()) {
+    return invalid_input("--robust: has no effect on a repair (--from), leave it out");
+  }
+  if (options.robust_objective && options.robust != "auto") {
+    return invalid_input(
+        "--robust-objective: has no effect without a choice, give --robust auto too");
   }
   if (options.max_moves && options.from.empty()) {
     return invalid_input("--max-moves: has no effect on a new plan, give --from too");
@@ -82,28 +95,60 @@ Result<ModelPlacement> read_before(const PlanOptions& options, PlanningInput* in
   return from;
 }
 
+// How to plan from windows; nullopt: from their sum, without a choice.
+Result<std::optional<balance::RobustOptions>> choose_robust(const PlanOptions& options,
+                                                            const PlanningInput& input) {
+  constexpr int kEnoughWindows = 4;
+  const bool can = options.planner == "wideep" && options.from.empty();
+  const bool by_default =
+      options.robust.empty() && can && input.windows.num_windows() >= kEnoughWindows;
+  if (options.robust == "off" || (options.robust.empty() && !by_default)) return std::nullopt;
+  balance::RobustOptions robust;
+  robust.objective = options.robust_objective.value_or(balance::RobustObjective::kMean);
+  if (by_default || options.robust == "auto") {
+    if (input.windows.num_windows() < 2) {
+      return invalid_input(fmt::format(
+          "--robust auto: expected at least 2 windows of load to choose by, found 1 ({}); give "
+          "statistics of more iterations or a shorter --window",
+          count_of(input.num_iterations, "iteration")));
+    }
+    return robust;
+  }
+  Result<balance::RobustMethod> method = balance::parse_robust_method(options.robust);
+  if (!method.ok()) return method.status().at("--robust");
+  robust.method = *method;
+  return robust;
+}
+
 Result<TimedPlan> make_plan(const PlanOptions& options, const PlanningInput& input,
-                            base::Progress* progress) {
+                            std::optional<RobustChoice>* choice) {
   balance::PlannerOptions planner_options = options.planning.planner_options();
   planner_options.split = options.split;
-  return plan_layers(options.planner, input, planner_options, progress);
+  WIDEEP_TRY_ASSIGN(const auto robust, choose_robust(options, input));
+  const int plans = robust ? balance::num_layer_plans(input.windows, *robust)
+                           : static_cast<int>(input.load.layers.size());
+  base::Progress progress("planning", plans, "layers");
+  if (robust) {
+    return plan_robust_layers(input, planner_options, *robust, &progress, &choice->emplace());
+  }
+  return plan_layers(options.planner, input, planner_options, &progress);
 }
 
 Result<TimedPlan> repair_plan(const PlanOptions& options, const PlanningInput& input,
-                              const ModelPlacement& before, base::Progress* progress) {
+                              const ModelPlacement& before) {
   balance::RepairOptions repair_options;
   repair_options.split = options.split;
   if (options.planning.tolerance) repair_options.tolerance = *options.planning.tolerance;
   if (options.max_moves) repair_options.max_moves = *options.max_moves;
-  return repair_layers(before, input.load, input.shape, repair_options, progress);
+  base::Progress progress("planning", static_cast<int64_t>(input.load.layers.size()), "layers");
+  return repair_layers(before, input.load, input.shape, repair_options, &progress);
 }
 
 Result<TimedPlan> plan_or_repair(const PlanOptions& options, const PlanningInput& input,
-                                 const ModelPlacement& before) {
-  base::Progress progress("planning", static_cast<int64_t>(input.load.layers.size()), "layers");
-  WIDEEP_TRY_ASSIGN(TimedPlan plan, options.from.empty()
-                                        ? make_plan(options, input, &progress)
-                                        : repair_plan(options, input, before, &progress));
+                                 const ModelPlacement& before,
+                                 std::optional<RobustChoice>* choice) {
+  WIDEEP_TRY_ASSIGN(TimedPlan plan, options.from.empty() ? make_plan(options, input, choice)
+                                                         : repair_plan(options, input, before));
   plan.model.placement.layer_updates_per_iter = options.layer_updates_per_iter;
   return plan;
 }
@@ -140,7 +185,8 @@ Status run(const PlanOptions& options) {
   if (balance::needs_pair_counts(options.planner)) WIDEEP_TRY(count_input_pairs(&input));
   WIDEEP_TRY_ASSIGN(const ModelPlacement before, read_before(options, &input));
   WIDEEP_TRY_ASSIGN(input.shape.rank_slots, choose_rank_slots(options.planning.ranks, input.shape));
-  WIDEEP_TRY_ASSIGN(TimedPlan plan, plan_or_repair(options, input, before));
+  std::optional<RobustChoice> choice;
+  WIDEEP_TRY_ASSIGN(TimedPlan plan, plan_or_repair(options, input, before, &choice));
   balance::Assessment assessment = judge(input, options, before, plan);
   WIDEEP_TRY(add_input_spread(input, plan.model, &assessment));
   WIDEEP_TRY(write_files(options, plan));
@@ -149,6 +195,8 @@ Status run(const PlanOptions& options) {
                           .split = options.split,
                           .from = options.from,
                           .num_slots_before = before.num_slots,
+                          .windows = report_windows(input, before, plan.model),
+                          .choice = std::move(choice),
                           .plan = std::move(plan),
                           .assessment = assessment,
                           .output = options.output,
@@ -171,6 +219,16 @@ void add_options(CLI::App& command, PlanOptions* options) {
                   "or weighted by the shares of --shares")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Split>{{"equal", Split::kEqual}, {"weighted", Split::kWeighted}}));
+  command.add_option(
+      "--robust", options->robust,
+      "How to plan from several windows of load: auto (default from 4 windows on) takes what was "
+      "best on later windows, sum, mean, std:Z (mean + Z deviations), recent or windows (balances "
+      "every window); off plans on the sum");
+  command
+      .add_option("--robust-objective", options->robust_objective,
+                  "Of --robust auto: imbalance on later windows, mean (default) or worst")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, balance::RobustObjective>{
+          {"mean", balance::RobustObjective::kMean}, {"worst", balance::RobustObjective::kWorst}}));
   command.add_option("--from", options->from,
                      "A moe_load_balancer.yaml to repair with few moves, instead of a new plan");
   command

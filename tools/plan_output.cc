@@ -55,7 +55,7 @@ std::string what_is_shown(const PlanningInput& input, const PlanResult& result) 
   }
   if (!input.held_out) return text;
   return text + fmt::format(
-                    "held-out: the plan on {} held out\n"
+                    "held-out: the plan on {} held out, mean of its windows\n"
                     "re-split: the same with shares computed from that load\n",
                     count_of(input.num_held_out_iterations, "iteration"));
 }
@@ -91,6 +91,7 @@ std::string plan_table(const PlanningInput& input, const PlanResult& result) {
         line_of(fmt::format("{}", input.load.layers[i]), result.assessment.layers[i], result.split);
   }
   text += line_of("mean", result.assessment.mean, result.split) + summary_line(result);
+  text += window_lines(result.windows, result.choice);
   text += fmt::format("wrote {}{}\n", result.output,
                       input.shape.all_slots_usable()
                           ? ""
@@ -133,6 +134,8 @@ std::string plan_json(const PlanningInput& input, const PlanResult& result) {
     root["forced_moves"] = result.plan.forced_moves;
   }
   if (!result.shares.empty()) root["shares"] = result.shares;
+  if (result.choice) root["robust"] = choice_json(*result.choice);
+  root["windows"] = window_json(result.windows);
   root["layers"] = ordered_json::array();
   for (size_t i = 0; i < input.load.layers.size(); ++i) {
     ordered_json line = {{"layer", input.load.layers[i]}};

@@ -8,6 +8,7 @@
 
 #include "balance/assessment.h"
 #include "planning.h"
+#include "window_report.h"
 
 namespace wideep::tools {
 
@@ -16,6 +17,8 @@ struct PlanResult {
   balance::Split split = balance::Split::kEqual;
   std::string from;  // the placement file that was repaired; empty: a new plan
   int num_slots_before = 0;
+  WindowReport windows;
+  std::optional<RobustChoice> choice;  // of the way to plan from windows
   TimedPlan plan;
   balance::Assessment assessment;
   std::string output;  // file

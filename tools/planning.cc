@@ -59,6 +59,25 @@ Status check_numbers(const PlanningOptions& options) {
   return {};
 }
 
+Result<balance::WindowedLoad> read_windows(const balance::ExpertStatistics& statistics,
+                                           const PlanningOptions& options) {
+  if (options.window && *options.window < 1) {
+    return invalid_input(
+        fmt::format("--window: expected at least 1 iteration, found {}", *options.window));
+  }
+  Result<balance::WindowedLoad> windows =
+      balance::windowed_load(statistics, options.window.value_or(0));
+  if (!windows.ok()) return windows.status().at(options.statistics.path + ": --window");
+  return windows;
+}
+
+// Windows as long as those planned on, or all there is.
+Result<balance::WindowedLoad> held_out_windows(const balance::ExpertStatistics& statistics,
+                                               const balance::WindowedLoad& planned_on) {
+  return balance::windowed_load(
+      statistics, std::min(planned_on.iterations_per_window, statistics.num_iterations()));
+}
+
 }  // namespace
 
 PlannerOptions PlanningOptions::planner_options() const {
@@ -90,6 +109,10 @@ void add_planning_options(CLI::App& command, PlanningOptions* options) {
   command.add_option("--holdout", options->holdout,
                      "Judge plans on load that they were not made for: the last FRACTION of the "
                      "iterations, or a second FILE of statistics");
+  command.add_option("--window", options->window,
+                     fmt::format("Iterations that count as one window of load (default: 1, more "
+                                 "where that makes more than {} windows)",
+                                 balance::kMostWindows));
 }
 
 Result<PlanningInput> read_planning_input(const PlanningOptions& options) {
@@ -104,8 +127,9 @@ Result<PlanningInput> read_planning_input(const PlanningOptions& options) {
   input.shape.num_groups = options.groups.value_or(1);
   input.load = balance::model_load(split.planned_on);
   input.num_iterations = split.planned_on.num_iterations();
+  WIDEEP_TRY_ASSIGN(input.windows, read_windows(split.planned_on, options));
   if (split.held_out) {
-    input.held_out = balance::model_load(*split.held_out);
+    WIDEEP_TRY_ASSIGN(input.held_out, held_out_windows(*split.held_out, input.windows));
     input.num_held_out_iterations = split.held_out->num_iterations();
   }
   input.trace = std::move(split.planned_on_trace);
@@ -146,6 +170,18 @@ Result<TimedPlan> plan_layers(const std::string& planner_name, const PlanningInp
     planner->plan({input.load.load[i], pairs}, layer);
   };
   return time_layers(input.load, input.shape.num_slots, progress, plan_layer);
+}
+
+Result<TimedPlan> plan_robust_layers(const PlanningInput& input, const PlannerOptions& options,
+                                     balance::RobustOptions robust, base::Progress* progress,
+                                     RobustChoice* choice) {
+  robust.layer_done = [progress] { progress->step(); };
+  const Clock::time_point start = Clock::now();
+  WIDEEP_TRY_ASSIGN(balance::RobustPlan plan,
+                    balance::plan_robust(input.windows, input.shape, options, robust));
+  const double seconds = seconds_since(start);
+  *choice = {.method = plan.method, .scores = std::move(plan.scores)};
+  return TimedPlan{.model = std::move(plan.model), .seconds = seconds};
 }
 
 Result<TimedPlan> repair_layers(const balance::ModelPlacement& from, const ModelLoad& load,

@@ -11,6 +11,8 @@
 #include "balance/assessment.h"
 #include "balance/pair_counts.h"
 #include "balance/plan_model.h"
+#include "balance/robust.h"
+#include "balance/windowed_load.h"
 #include "base/progress.h"
 #include "rank_options.h"
 #include "statistics_options.h"
@@ -27,21 +29,22 @@ struct PlanningOptions {
   RankOptions ranks;
   std::optional<double> tolerance;
   std::optional<double> cooccurrence_tolerance;
-  std::string holdout;  // empty: nothing is held out
+  std::string holdout;        // empty: nothing is held out
+  std::optional<int> window;  // iterations
 
   // Without the split, which each command chooses.
   balance::PlannerOptions planner_options() const;
 };
 
 // Adds the statistics options and --num-slots, --nodes, --groups, --dead-ranks, --rank-slots,
-// --tolerance, --cooccurrence-tolerance and --holdout.
-// `options` must outlive the parsing.
+// --tolerance, --cooccurrence-tolerance, --holdout and --window. `options` must outlive the parsing.
 void add_planning_options(CLI::App& command, PlanningOptions* options);
 
 struct PlanningInput {
-  balance::ModelLoad load;
+  balance::ModelLoad load;        // summed
+  balance::WindowedLoad windows;  // the same by window
   int num_iterations = 0;
-  std::optional<balance::ModelLoad> held_out;
+  std::optional<balance::WindowedLoad> held_out;
   int num_held_out_iterations = 0;
   balance::PlanShape shape;
   // Where the load was counted from, if that is a trace; and its pairs of experts, once counted.
@@ -75,6 +78,17 @@ struct TimedPlan {
 // balance::make_planner.
 Result<TimedPlan> plan_layers(const std::string& planner, const PlanningInput& input,
                               const balance::PlannerOptions& options, base::Progress* progress);
+
+// All layers by planner wideep from windows of load (robust.h); says in *choice how.
+// Errors: as balance::plan_robust.
+struct RobustChoice {
+  balance::RobustMethod method;
+  std::vector<balance::MethodScore> scores;
+};
+Result<TimedPlan> plan_robust_layers(const PlanningInput& input,
+                                     const balance::PlannerOptions& options,
+                                     balance::RobustOptions robust, base::Progress* progress,
+                                     RobustChoice* choice);
 
 // All layers by repair of `from`, which has them all. Errors: as balance::make_repairer.
 Result<TimedPlan> repair_layers(const balance::ModelPlacement& from, const balance::ModelLoad& load,

@@ -227,8 +227,7 @@ class Repairer {
   // in `from` at all) move first (repair/rehome.h), and then repair goes on. Usable slots that
   // `from` leaves unused, as of a rank that is back, are filled where that helps.
   //
-  // Deterministic. Depends on the arguments only. Allocates on the first call, and later only for a
-  // placement with more links between ranks than any before (replica_graph.h).
+  // Deterministic. Depends on the arguments only. Allocates on the first call only.
   virtual RepairReport repair(std::span<const double> load, const LayerPlan& from,
                               LayerPlan* to) = 0;
 };

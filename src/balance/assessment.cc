@@ -16,10 +16,15 @@ double imbalance_of(const Placement& placement, std::span<const double> load,
   return imbalance_ratio(placement, load, shares);
 }
 
-void judge_held_out(const Placement& placement, const Shares& shares, std::span<const double> load,
+void judge_held_out(const Placement& placement, const Shares& shares, const Windows& windows,
                     Figures* figures) {
-  figures->imbalance_held_out = imbalance_of(placement, load, shares);
-  figures->imbalance_held_out_resplit = imbalance_of(placement, load, resplit(placement, load));
+  double own = 0.0, best = 0.0;
+  for (const std::vector<double>& load : windows) {
+    own += imbalance_of(placement, load, shares);
+    best += imbalance_of(placement, load, resplit(placement, load));
+  }
+  figures->imbalance_held_out = own / static_cast<double>(windows.size());
+  figures->imbalance_held_out_resplit = best / static_cast<double>(windows.size());
 }
 
 Figures judge_layer(const Measure& measure, size_t idx, const PlannedModel& plan) {

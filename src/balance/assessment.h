@@ -3,8 +3,8 @@
 // What a plan is worth: its imbalance on the load it was made for and on later load, beside what
 // was there before it, the proven lower bound, and the weights that have to move.
 //
-// All ratios are of a layer's load summed over iterations and ranks, which is what planners see
-// and what the bound holds for. (report.h averages over iterations.)
+// Ratios are of a layer's load summed over iterations and ranks, which is what the bound holds for;
+// on held-out load, of each window, averaged. (report.h averages over iterations.)
 //
 // Thread safety: plain values; pure functions.
 //
@@ -21,6 +21,7 @@
 #include "balance/plan_model.h"
 #include "balance/statistics.h"
 #include "balance/token_spread.h"
+#include "balance/windowed_load.h"
 #include "wideep/balancer.h"
 #include "wideep/placement.h"
 
@@ -56,7 +57,7 @@ PlanShape heeded_shape(std::string_view planner, PlanShape shape);
 // What plans of a model are held against. The pointees must outlive the calls.
 struct Measure {
   const ModelLoad* load = nullptr;
-  const ModelLoad* held_out = nullptr;  // null: none
+  const WindowedLoad* held_out = nullptr;  // null: none
   const ModelPlacement* before = nullptr;
   std::span<const double> bounds;  // [layer]
 };
@@ -67,8 +68,8 @@ struct Figures {
   double imbalance_weighted = 0;  // of the plan, with the best shares for its placement
   double lower_bound = 0;
   double moves = 0;
-  // On held-out load, where there is any: with the plan's own shares, and with shares computed from
-  // the held-out load itself, as by an engine that counts before it dispatches.
+  // On held-out load, where there is any, mean of its windows: with the plan's own shares, and with
+  // shares computed from each window itself, as by an engine that counts before it dispatches.
   std::optional<double> imbalance_held_out;
   std::optional<double> imbalance_held_out_resplit;
   // Where a trace says which experts tokens choose together: add_spread.

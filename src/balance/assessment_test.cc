@@ -48,7 +48,7 @@ TEST(DefaultModelPlacement, RoundsTheSlotsUp) {
 // and 15 + 20, or 20 + 10 and 10 + 20 with shares 2/3 and 1/3.
 TEST(Assess, ComputesEveryFigure) {
   const ModelLoad load = one_layer({30, 10, 20});
-  const ModelLoad later = one_layer({30, 20, 10});
+  const WindowedLoad later{.num_experts = 3, .layers = {3}, .load = {{{30, 20, 10}, {60, 20, 40}}}};
   ModelPlacement before;
   before.layers[3] = {3, 2, {0, 1, 2, 2}};
   PlannedModel plan;
@@ -64,7 +64,7 @@ TEST(Assess, ComputesEveryFigure) {
     EXPECT_NEAR(figures.imbalance_weighted, 0.0, 1e-9);
     EXPECT_NEAR(figures.imbalance(Split::kEqual), 1.0 / 6, 1e-12);
     EXPECT_EQ(figures.moves, 1);
-    EXPECT_NEAR(*figures.imbalance_held_out, 1.0 / 3, 1e-12);  // 20 + 20 of 30
+    EXPECT_NEAR(*figures.imbalance_held_out, 1.0 / 6, 1e-12);  // 20 + 20 of 30, and none
     EXPECT_NEAR(*figures.imbalance_held_out_resplit, 0.0, 1e-9);
   }
 }

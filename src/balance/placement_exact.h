@@ -10,10 +10,11 @@
 // and sum(W_i) ≤ T, because i = 1 or sum(W_i) ≤ sum(W_{i-1}) + a_n < T. A rank takes W_i whole and
 // the missing part of a_n. What is left are (R - 1)(K - 1) + 1 items of total (R - 1)T: go on.
 //
-// Thread safety: pure functions.
+// Thread safety: one thread at a time per ExactPlacer; functions are pure.
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "wideep/balancer.h"
 
@@ -26,7 +27,34 @@ inline bool exact_placement_exists(const PlanShape& shape) {
 
 // Placement and shares. Slots that the construction leaves empty hold one more replica of a hot
 // expert, with share 0, so that later shares have more choice. O(E log E + R·E).
-// load: [E], finite and ≥ 0. REQUIRES: exact_placement_exists(shape), S ≤ E·R.
+// Work space is kept: place() allocates for the plan only.
+class ExactPlacer {
+ public:
+  // REQUIRES: exact_placement_exists(shape), S ≤ E·R.
+  explicit ExactPlacer(const PlanShape& shape);
+
+  // load: [E], finite and ≥ 0.
+  void place(std::span<const double> load, LayerPlan* plan);
+
+  struct Item {
+    double load;     // of the expert what no rank has taken, or what a slot carries
+    int32_t expert;  // -1: an empty one
+  };
+
+ private:
+  void split(std::span<const double> load);
+  void fill_rank(size_t whole, double target);
+  size_t window(size_t whole, double target) const;
+  void fill_empty_slots(std::span<const double> load);
+
+  PlanShape shape_;
+  std::vector<Item> items_;  // that no rank has taken, ascending
+  std::vector<Item> parts_;  // [S]
+  std::vector<int32_t> by_load_;
+  std::vector<int> replicas_;  // [E]
+};
+
+// The same once.
 void place_exact(std::span<const double> load, const PlanShape& shape, LayerPlan* plan);
 
 }  // namespace wideep::balance

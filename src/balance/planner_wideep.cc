@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "balance/placement_exact.h"
 #include "balance/planner_nodes.h"
@@ -31,7 +32,9 @@ class WideepPlanner : public LayerPlanner {
         ring_(shape.num_experts, shape.ep_size, shape.slots_per_rank()),
         rounds_(ring_),
         greedy_(ring_),
-        pairs_(ring_) {}
+        pairs_(ring_) {
+    if (split_ == Split::kWeighted && exact_placement_exists(shape)) exact_.emplace(shape);
+  }
 
   void plan(const LayerLoad& load, LayerPlan* plan) override {
     WIDEEP_CHECK_EQ(load.tokens.size(), static_cast<size_t>(shape_.num_experts));
@@ -90,7 +93,7 @@ class WideepPlanner : public LayerPlanner {
     resplitter_.reset(plan->placement);
     resplitter_.resplit(load, plan->shares);
     const bool perfect = resplitter_.bottleneck_ranks().empty();
-    if (!perfect && exact_placement_exists(shape_)) place_exact(load, shape_, plan);
+    if (!perfect && exact_) exact_->place(load, plan);
   }
 
   void write(const Board& board, LayerPlan* plan) const {
@@ -119,6 +122,7 @@ class WideepPlanner : public LayerPlanner {
   Board greedy_;
   search::PairSearch pairs_;
   Resplitter resplitter_;
+  std::optional<ExactPlacer> exact_;  // where the shape allows it
 };
 
 }  // namespace

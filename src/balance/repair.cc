@@ -117,6 +117,7 @@ class WeightedRepairer : public RepairerBase {
   void run(std::span<const double> load, const LayerPlan& from, int max_moves, RepairReport& report,
            LayerPlan* to) override {
     *to = from;
+    repair_.prepare(from.placement);
     resplitter_.reset(from.placement);
     double max_load = resplitter_.resplit(load, to->shares);
     const double mean = std::accumulate(load.begin(), load.end(), 0.0) / shape_.ep_size;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "balance/replica_graph.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace wideep::balance {
@@ -24,9 +25,37 @@ void clear(ReplicaGraph* graph) {
 
 }  // namespace
 
+// Enough for any placement of these sizes: links are slots, and every spread expert has two.
+void ReplicaGraphBuilder::reserve(const Placement& placement, ReplicaGraph* graph) {
+  const size_t slots = placement.slot_to_expert.size(), ranks = at(placement.ep_size);
+  const size_t spread = std::min(at(placement.num_experts), slots / 2);
+  graph->spread.reserve(spread);
+  graph->links.reserve(slots);
+  graph->rank_start.reserve(ranks + 1);
+  graph->spread_links.reserve(slots);
+  graph->spread_start.reserve(spread + 1);
+  graph->alone.reserve(slots);
+  graph->alone_start.reserve(ranks + 1);
+  graph->equal.reserve(slots);
+  graph->link_slots.reserve(slots);
+  graph->constant_shares.reserve(slots);
+  graph->steps.reserve(slots + ranks);
+  graph->cycles.reserve(ranks);
+  graph->cycle_start.reserve(ranks + 1);
+  graph->extra_links.reserve(slots);
+  replicas_here_.reserve(slots);
+  next_.reserve(spread + 1);
+  seen_.reserve(ranks + spread);
+  in_tree_.reserve(slots);
+  open_.reserve(slots);
+  degree_.reserve(ranks + spread);
+  nodes_.reserve(ranks + spread);
+}
+
 void ReplicaGraphBuilder::build(const Placement& placement, ReplicaGraph* graph) {
   graph_ = graph;
   clear(graph);
+  reserve(placement, graph);
   count_replicas(placement);
   add_slots(placement);
   share_links();

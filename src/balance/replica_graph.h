@@ -91,6 +91,7 @@ class ReplicaGraphBuilder {
     int32_t last_link = -1;
   };
 
+  void reserve(const Placement& placement, ReplicaGraph* graph);
   void count_replicas(const Placement& placement);
   void add_slots(const Placement& placement);
   void add_slot(int32_t expert, int32_t slot, int32_t rank);

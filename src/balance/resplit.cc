@@ -84,7 +84,11 @@ class Resplitter::Impl {
 
 void Resplitter::Impl::reset(const Placement& placement) {
   builder_.build(placement, &graph_);
-  const size_t num_ranks = at(graph_.num_ranks());
+  const size_t num_ranks = at(graph_.num_ranks()), num_slots = placement.slot_to_expert.size();
+  spread_load_.reserve(num_slots / 2);
+  spread_mark_.reserve(num_slots / 2);
+  left_.reserve(num_slots / 2);
+  amount_.reserve(num_slots);
   base_load_.resize(num_ranks);
   spread_load_.resize(graph_.spread.size());
   amount_.resize(graph_.links.size());
@@ -94,7 +98,6 @@ void Resplitter::Impl::reset(const Placement& placement) {
   spread_mark_.assign(graph_.spread.size(), 0);
   search_ = 0;
   load_.reserve(num_ranks);
-  left_.reserve(graph_.spread.size());
   reached_.reserve(num_ranks);
   bottleneck_.reserve(num_ranks);
   bottleneck_.clear();

@@ -17,6 +17,15 @@ constexpr double kSlack = 1e-9;  // of a level: two that differ by less are the 
 WeightedRepair::WeightedRepair(const PlanShape& shape)
     : flow_(shape.num_experts, shape.ep_size, shape.slots_per_rank()), search_(shape) {}
 
+void WeightedRepair::prepare(const Placement& from) {
+  if (prepared_) return;
+  prepared_ = true;
+  best_.placement = from;
+  best_.shares.resize(from.slot_to_expert.size());
+  trial_ = best_;
+  resplitter_.reset(from);
+}
+
 void WeightedRepair::run(std::span<const double> load, const Placement& from, double from_level,
                          double level, int max_moves, LayerPlan* to) {
   load_ = load;

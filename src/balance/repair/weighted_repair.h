@@ -24,6 +24,9 @@ class WeightedRepair {
  public:
   explicit WeightedRepair(const PlanShape& shape);
 
+  // Allocates what run() needs for placements of the sizes of `from`; nothing when called again.
+  void prepare(const Placement& from);
+
   // from_level: the maximum rank load of the best shares for `from`; level: the one to reach, less.
   // If it gets below from_level, writes a placement within max_moves of `from` and its best shares.
   void run(std::span<const double> load, const Placement& from, double from_level, double level,
@@ -36,6 +39,7 @@ class WeightedRepair {
   ShareFlow flow_;
   CutSearch search_;
   Resplitter resplitter_;
+  bool prepared_ = false;
 
   // Of the present run:
   std::span<const double> load_;

@@ -5,12 +5,12 @@ namespace wideep::balance::search {
 
 PairSearch::PairSearch(const Board& board) : surplus(kGrid, 0) {
   const auto experts = static_cast<size_t>(board.num_experts);
-  const auto most = static_cast<size_t>(board.num_ranks) + 2;
+  const auto most = static_cast<size_t>(board.num_ranks) + 3;
   step_at.reserve(experts * most);
   step_by.reserve(experts * most);
   by_load.resize(experts);
   counts.resize(experts);
-  generous.reserve(4 * experts);
+  generous.reserve(experts + kTriesPerLevel);
   replicas.reserve(static_cast<size_t>(board.num_ranks * board.slots_per_rank));
 }
 

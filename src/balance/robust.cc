@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/robust.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "balance/window_swaps.h"
+#include "base/try.h"
+
+namespace wideep::balance {
+namespace {
+
+using Kind = RobustMethod::Kind;
+
+constexpr int kMostBlocks = 4;
+constexpr double kMostZ = 100.0;
+
+const std::vector<RobustMethod>& all_methods() {
+  static const std::vector<RobustMethod> methods = {
+      {Kind::kSum}, {Kind::kMean}, {Kind::kStd, 1.0}, {Kind::kRecent}, {Kind::kWindows}};
+  return methods;
+}
+
+std::vector<double> weighted_sum(std::span<const std::vector<double>> windows,
+                                 const std::function<double(size_t)>& weight) {
+  std::vector<double> sum(windows[0].size(), 0.0);
+  for (size_t w = 0; w < windows.size(); ++w) {
+    for (size_t e = 0; e < sum.size(); ++e) sum[e] += weight(w) * windows[w][e];
+  }
+  return sum;
+}
+
+void add_deviations(const Windows& parts, double z, std::vector<double>* mean) {
+  for (size_t e = 0; e < mean->size(); ++e) {
+    double squares = 0.0;
+    for (const auto& window : parts) squares += (window[e] - (*mean)[e]) * (window[e] - (*mean)[e]);
+    (*mean)[e] += z * std::sqrt(squares / static_cast<double>(parts.size()));
+  }
+}
+
+// Plans layers by one method.
+class MethodPlanner {
+ public:
+  MethodPlanner(LayerPlanner& planner, const PlanShape& shape, Split split,
+                const RobustMethod& method)
+      : planner_(planner), shape_(shape), split_(split), method_(method) {}
+
+  void plan(std::span<const std::vector<double>> windows, LayerPlan* plan) {
+    const std::vector<double> load = expected_load(windows, method_);
+    planner_.plan(load, plan);
+    if (method_.kind != Kind::kWindows) return;
+    swap_for_windows(windows, shape_, plan);
+    if (split_ == Split::kWeighted) plan->shares = resplit(plan->placement, load);
+  }
+
+ private:
+  LayerPlanner& planner_;
+  const PlanShape& shape_;
+  Split split_;
+  RobustMethod method_;
+};
+
+// Windows [begin, end) are judged by plans on [0, begin).
+struct Fold {
+  size_t begin, end;
+};
+
+std::vector<Fold> folds_of(int num_windows) {
+  const int blocks = std::min(kMostBlocks, num_windows);
+  std::vector<Fold> folds;
+  for (int block = 1; block < blocks; ++block) {
+    folds.push_back({static_cast<size_t>(block * num_windows / blocks),
+                     static_cast<size_t>((block + 1) * num_windows / blocks)});
+  }
+  return folds;
+}
+
+// imbalances: [window] sums over layers.
+WindowFigures figures_of(std::span<const double> sums, size_t num_layers) {
+  WindowFigures figures;
+  const auto count = static_cast<double>(sums.size()), layers = static_cast<double>(num_layers);
+  for (const double sum : sums) {
+    figures.mean += sum / layers / count;
+    figures.worst = std::max(figures.worst, sum / layers);
+  }
+  double squares = 0.0;
+  for (const double sum : sums) squares += std::pow(sum / layers - figures.mean, 2);
+  figures.std = std::sqrt(squares / count);
+  return figures;
+}
+
+WindowFigures judge(const WindowedLoad& load, MethodPlanner& planner,
+                    const std::function<void()>& layer_done) {
+  const std::vector<Fold> folds = folds_of(load.num_windows());
+  std::vector<double> sums(static_cast<size_t>(load.num_windows()), 0.0);
+  LayerPlan plan;
+  for (const Windows& windows : load.load) {
+    for (const Fold& fold : folds) {
+      planner.plan(std::span(windows).first(fold.begin), &plan);
+      for (size_t w = fold.begin; w < fold.end; ++w) {
+        sums[w] += imbalance_ratio(plan.placement, windows[w], plan.shares);
+      }
+      layer_done();
+    }
+  }
+  return figures_of(std::span(sums).subspan(folds[0].begin), load.load.size());
+}
+
+double value_of(const WindowFigures& figures, RobustObjective objective) {
+  return objective == RobustObjective::kMean ? figures.mean : figures.worst;
+}
+
+PlannedModel plan_all_layers(const WindowedLoad& load, const PlanShape& shape,
+                             MethodPlanner& planner, const std::function<void()>& layer_done) {
+  PlannedModel model;
+  model.placement.num_slots = shape.num_slots;
+  for (size_t i = 0; i < load.layers.size(); ++i) {
+    LayerPlan plan;
+    planner.plan(load.load[i], &plan);
+    model.placement.layers[load.layers[i]] = std::move(plan.placement);
+    model.shares[load.layers[i]] = std::move(plan.shares);
+    layer_done();
+  }
+  return model;
+}
+
+bool has_choice(const WindowedLoad& load, const RobustOptions& robust) {
+  return !robust.method && load.num_windows() > 1;
+}
+
+}  // namespace
+
+std::string name_of(const RobustMethod& method) {
+  switch (method.kind) {
+    case Kind::kSum:
+      return "sum";
+    case Kind::kMean:
+      return "mean";
+    case Kind::kStd:
+      return fmt::format("std:{}", method.z);
+    case Kind::kRecent:
+      return "recent";
+    case Kind::kWindows:
+      break;
+  }
+  return "windows";
+}
+
+Result<RobustMethod> parse_robust_method(std::string_view name) {
+  for (const RobustMethod& method : all_methods()) {
+    if (name == name_of(method)) return method;
+  }
+  constexpr std::string_view kStd = "std:";
+  if (name.starts_with(kStd)) {
+    double z = -1.0;
+    const char* end = name.data() + name.size();
+    const auto [stop, error] = std::from_chars(name.data() + kStd.size(), end, z);
+    if (error == std::errc() && stop == end && z >= 0.0 && z <= kMostZ) {
+      return RobustMethod{Kind::kStd, z};
+    }
+  }
+  return invalid_input(fmt::format(
+      "expected auto, sum, mean, std:Z with Z from 0 to {}, recent or windows, found \"{}\"",
+      kMostZ, name));
+}
+
+std::vector<double> expected_load(std::span<const std::vector<double>> windows,
+                                  const RobustMethod& method) {
+  const auto one = [](size_t) { return 1.0; };
+  if (method.kind == Kind::kSum) return weighted_sum(windows, one);
+  const Windows parts = parts_of_windows(windows);
+  const auto count = static_cast<double>(windows.size());
+  if (method.kind == Kind::kRecent) {
+    return weighted_sum(parts, [count](size_t w) {
+      return std::exp2(4.0 * (static_cast<double>(w) + 1.0 - count) / count);
+    });
+  }
+  std::vector<double> load = weighted_sum(parts, [count](size_t) { return 1.0 / count; });
+  if (method.kind == Kind::kStd) add_deviations(parts, method.z, &load);
+  return load;
+}
+
+int num_layer_plans(const WindowedLoad& load, const RobustOptions& robust) {
+  const size_t judged =
+      has_choice(load, robust) ? all_methods().size() * folds_of(load.num_windows()).size() : 0;
+  return static_cast<int>((judged + 1) * load.layers.size());
+}
+
+Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
+                               const PlannerOptions& options, const RobustOptions& robust) {
+  RobustPlan result;
+  result.method = robust.method.value_or(RobustMethod{});
+  if (load.num_windows() < 2 && result.method.kind != Kind::kSum) {
+    return invalid_input(fmt::format(
+        "{}: expected at least 2 windows of load, found {}; give statistics of more iterations, "
+        "shorter windows, or plan on their sum",
+        name_of(result.method), load.num_windows()));
+  }
+  WIDEEP_TRY_ASSIGN(const auto planner, make_planner("wideep", shape, options));
+  if (has_choice(load, robust)) {
+    for (const RobustMethod& method : all_methods()) {
+      MethodPlanner way(*planner, shape, options.split, method);
+      result.scores.push_back({method, judge(load, way, robust.layer_done)});
+    }
+    const auto best = std::min_element(
+        result.scores.begin(), result.scores.end(), [&](const auto& a, const auto& b) {
+          return value_of(a.later, robust.objective) < value_of(b.later, robust.objective);
+        });
+    result.method = best->method;
+  }
+  MethodPlanner way(*planner, shape, options.split, result.method);
+  result.model = plan_all_layers(load, shape, way, robust.layer_done);
+  return result;
+}
+
+WindowFigures figures_in_windows(const WindowedLoad& load, const PlannedModel& plan,
+                                 bool with_resplit) {
+  std::vector<double> sums(static_cast<size_t>(load.num_windows()), 0.0);
+  for (size_t i = 0; i < load.layers.size(); ++i) {
+    const Placement& placement = plan.placement.layers.at(load.layers[i]);
+    const Shares& own = plan.shares.at(load.layers[i]);
+    for (size_t w = 0; w < sums.size(); ++w) {
+      const std::vector<double>& window = load.load[i][w];
+      sums[w] +=
+          imbalance_ratio(placement, window, with_resplit ? resplit(placement, window) : own);
+    }
+  }
+  return figures_of(sums, load.load.size());
+}
+
+}  // namespace wideep::balance

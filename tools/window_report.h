@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `wideep balance plan` says of a plan in windows of load, before and after, and of the choice
+// between ways to plan from windows.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "balance/robust.h"
+#include "planning.h"
+
+namespace wideep::tools {
+
+struct WindowReport {
+  struct Figures {
+    int num_windows = 0;
+    balance::WindowFigures now;      // the placement before, equal split
+    balance::WindowFigures planned;  // the plan with its shares
+    balance::WindowFigures resplit;  // ... with shares computed from each window
+  };
+  Figures planned_on;
+  std::optional<Figures> held_out;
+};
+
+WindowReport report_windows(const PlanningInput& input, const balance::ModelPlacement& before,
+                            const balance::PlannedModel& plan);
+
+// Empty where there is a single window only and nothing was chosen.
+std::string window_lines(const WindowReport& report, const std::optional<RobustChoice>& choice);
+
+nlohmann::ordered_json window_json(const WindowReport& report);
+nlohmann::ordered_json choice_json(const RobustChoice& choice);
+
+}  // namespace wideep::tools
