@@ -379,7 +379,7 @@ class Table {
 
   // Without a goal.
   void add_other_shapes() {
-    for (const auto [ranks, slots] : {std::pair{32, 320}, {36, 288}, {64, 320}}) {
+    for (const auto& [ranks, slots] : {std::pair{32, 320}, {36, 288}, {64, 320}}) {
       PlanShape shape = kShape;
       shape.ep_size = ranks;
       shape.num_slots = slots;

@@ -54,7 +54,8 @@ TEST_F(CommandBalanceCompare, EveryPlannerWithBothSplits) {
     EXPECT_FALSE(each.contains("bytes"));
   }
   EXPECT_EQ(found, (std::set<std::string>{"wideep equal", "wideep weighted", "trt equal",
-                                          "trt weighted", "deepseek equal", "deepseek weighted"}));
+                                          "trt weighted", "deepseek equal", "deepseek weighted",
+                                          "robust equal", "robust weighted"}));
 }
 
 TEST_F(CommandBalanceCompare, TableForPeople) {

@@ -102,7 +102,9 @@ Result<std::optional<balance::RobustOptions>> choose_robust(const PlanOptions& o
   const bool can = options.planner == "wideep" && options.from.empty();
   const bool by_default =
       options.robust.empty() && can && input.windows.num_windows() >= kEnoughWindows;
-  if (options.robust == "off" || (options.robust.empty() && !by_default)) return std::nullopt;
+  if (options.robust == "off" || (options.robust.empty() && !by_default)) {
+    return std::optional<balance::RobustOptions>();
+  }
   balance::RobustOptions robust;
   robust.objective = options.robust_objective.value_or(balance::RobustObjective::kMean);
   if (by_default || options.robust == "auto") {
@@ -112,12 +114,12 @@ Result<std::optional<balance::RobustOptions>> choose_robust(const PlanOptions& o
           "statistics of more iterations or a shorter --window",
           count_of(input.num_iterations, "iteration")));
     }
-    return robust;
+    return std::optional(robust);
   }
   Result<balance::RobustMethod> method = balance::parse_robust_method(options.robust);
   if (!method.ok()) return method.status().at("--robust");
   robust.method = *method;
-  return robust;
+  return std::optional(robust);
 }
 
 Result<TimedPlan> make_plan(const PlanOptions& options, const PlanningInput& input,

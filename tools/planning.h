@@ -37,7 +37,8 @@ struct PlanningOptions {
 };
 
 // Adds the statistics options and --num-slots, --nodes, --groups, --dead-ranks, --rank-slots,
-// --tolerance, --cooccurrence-tolerance, --holdout and --window. `options` must outlive the parsing.
+// --tolerance, --cooccurrence-tolerance, --holdout and --window. `options` must outlive the
+// parsing.
 void add_planning_options(CLI::App& command, PlanningOptions* options);
 
 struct PlanningInput {

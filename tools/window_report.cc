@@ -40,9 +40,9 @@ std::string choice_line(const RobustChoice& choice) {
   std::string text =
       fmt::format("planned from windows of load: {}", balance::name_of(choice.method));
   if (choice.scores.empty()) return text + "\n";
-  text += "; imbalance that each way would have left on later windows:";
+  text += "; imbalance on later windows by each way:\n ";
   for (const balance::MethodScore& score : choice.scores) {
-    text += fmt::format(" {} {:.6f}", balance::name_of(score.method), score.later.mean);
+    text += fmt::format(" {} {:.4f}", balance::name_of(score.method), score.later.mean);
   }
   return text + "\n";
 }

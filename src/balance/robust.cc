@@ -115,6 +115,17 @@ double value_of(const WindowFigures& figures, RobustObjective objective) {
   return objective == RobustObjective::kMean ? figures.mean : figures.worst;
 }
 
+// What gains next to nothing over the sum is not worth its unevenness on the sum.
+RobustMethod best_method(const std::vector<MethodScore>& scores, RobustObjective objective) {
+  constexpr double kLeastGain = 0.05;
+  const auto value = [&](const MethodScore& score) { return value_of(score.later, objective); };
+  const auto best =
+      std::min_element(scores.begin(), scores.end(),
+                       [&](const auto& a, const auto& b) { return value(a) < value(b); });
+  const bool pays = value(*best) < (1.0 - kLeastGain) * value(scores[0]);
+  return pays ? best->method : scores[0].method;
+}
+
 PlannedModel plan_all_layers(const WindowedLoad& load, const PlanShape& shape,
                              MethodPlanner& planner, const std::function<void()>& layer_done) {
   PlannedModel model;
@@ -207,11 +218,7 @@ Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
       MethodPlanner way(*planner, shape, options.split, method);
       result.scores.push_back({method, judge(load, way, robust.layer_done)});
     }
-    const auto best = std::min_element(
-        result.scores.begin(), result.scores.end(), [&](const auto& a, const auto& b) {
-          return value_of(a.later, robust.objective) < value_of(b.later, robust.objective);
-        });
-    result.method = best->method;
+    result.method = best_method(result.scores, robust.objective);
   }
   MethodPlanner way(*planner, shape, options.split, result.method);
   result.model = plan_all_layers(load, shape, way, robust.layer_done);

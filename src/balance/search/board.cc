@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -19,25 +20,45 @@ float replica_load(const Board& board, int expert) {
   return board.load[size(expert)] / static_cast<float>(board.replicas[size(expert)]);
 }
 
-// The rank with a free slot whose score is least, lower index first among equals; those that hold
-// the expert only when there is no other.
+// Ranks with a free slot, the least score on top, lower index first among equals. A score changes
+// only when its rank gets an expert.
 template <typename Score>
-int best_rank(const Board& board, int expert, Score score) {
-  int best = -1;
-  bool best_holds = true;
-  float best_score = 0.0f;
-  for (int r = 0; r < board.num_ranks; ++r) {
-    if (board.filled[size(r)] == board.capacity[size(r)]) continue;
-    const bool holds = board.replicas[size(expert)] > 1 && board.holds(r, expert);
-    const float score_here = score(r);
-    if (best < 0 || holds < best_holds || (holds == best_holds && score_here < best_score)) {
-      best = r;
-      best_holds = holds;
-      best_score = score_here;
-    }
+class RankQueue {
+ public:
+  RankQueue(Board& board, Score score) : board_(board), heap_(board.queue), score_(score) {
+    heap_.clear();
+    for (int rank = 0; rank < board.num_ranks; ++rank) push(rank);
   }
-  return best;
-}
+
+  // Puts the expert on the best rank that lacks it; on the best of all if there is no such rank.
+  void put(int expert) {
+    auto end = heap_.end();  // behind it: ranks that hold the expert, the best one last
+    do {
+      std::pop_heap(heap_.begin(), end--, std::greater<>());
+    } while (board_.replicas[size(expert)] > 1 && end != heap_.begin() &&
+             board_.holds(end->second, expert));
+    const bool lacks = board_.replicas[size(expert)] == 1 || !board_.holds(end->second, expert);
+    const auto chosen = lacks ? end : heap_.end() - 1;
+    const int rank = chosen->second;
+    board_.put(rank, expert);
+    *chosen = heap_.back();
+    const auto rest = heap_.end() - 1;
+    while (end != rest) std::push_heap(heap_.begin(), ++end, std::greater<>());
+    heap_.pop_back();
+    push(rank);
+  }
+
+ private:
+  void push(int rank) {
+    if (board_.filled[size(rank)] == board_.capacity[size(rank)]) return;
+    heap_.emplace_back(score_(rank), rank);
+    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  }
+
+  Board& board_;
+  std::vector<std::pair<float, int32_t>>& heap_;
+  Score score_;
+};
 
 template <typename Score>
 void fill_heaviest_first(Board& board, Score score) {
@@ -46,10 +67,9 @@ void fill_heaviest_first(Board& board, Score score) {
     const float load_a = replica_load(board, a), load_b = replica_load(board, b);
     return load_a != load_b ? load_a > load_b : a < b;
   });
+  RankQueue queue(board, score);
   for (int32_t expert : board.order) {
-    for (int i = 0; i < board.replicas[size(expert)]; ++i) {
-      board.put(best_rank(board, expert, score), expert);
-    }
+    for (int i = 0; i < board.replicas[size(expert)]; ++i) queue.put(expert);
   }
 }
 
@@ -106,6 +126,7 @@ Board::Board(int experts, int ranks, int slots)
       placed(size(experts), 0),
       pinned(size(ranks), 0),
       order(size(experts), 0),
+      queue(size(ranks)),  // not reserved: copies of the board must have it too
       experts_by_load(load.size(), 0),
       ranks_by_load(rank_load.size(), 0),
       expert_mask(id_mask(padded_for_sort(experts))),

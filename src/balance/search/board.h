@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <new>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace wideep::balance::search {
@@ -52,6 +53,7 @@ struct Board {
   std::vector<char> placed;            // [experts] all replicas are on the board
   std::vector<int> pinned;             // [ranks] leading slots that swaps leave alone
   std::vector<int32_t> order;          // [experts] scratch
+  std::vector<std::pair<float, int32_t>> queue;  // [ranks] scratch: score, rank
   AlignedVector<uint32_t> experts_by_load;  // [experts padded for sorting] keys, heaviest first
   AlignedVector<uint32_t> ranks_by_load;    // [ranks padded for sorting] keys, lightest first
 
