@@ -4,7 +4,10 @@
 // replaced operator new.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -30,6 +33,9 @@ void* allocate(size_t size, size_t alignment) {
 void* operator new(size_t size) { return allocate(size, alignof(std::max_align_t)); }
 void* operator new(size_t size, std::align_val_t alignment) {
   return allocate(size, static_cast<size_t>(alignment));
+}
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return allocate(size, alignof(std::max_align_t));
 }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
