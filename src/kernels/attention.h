@@ -7,7 +7,7 @@
 //   s_p       = scale · q[t, h] · key[p]       for p in (position(t) − window, position(t)]
 //
 // Grouped-query attention calls it once per key/value head. Multi-head latent attention has two
-// forms (docs/decisions/0006-attention.md):
+// forms (docs/decisions/0007-attention.md):
 //   absorbed   one key/value head for all: the cache's latent rows are keys, their first value_dim
 //              elements values (CacheForm::kRows);
 //   expanded   per head: pages of panels that the caller makes of the latents, a few at a time
