@@ -146,7 +146,7 @@ TEST(LoadMemory, PeakIsTheWeightsAndLittleMore) {
     for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8}) {
       const ep::DispatchShape shape =
           dispatch_shape(*config, 1, config->routing.num_experts, 1, format);
-      const MemoryPlan plan = plan_memory(*config, shape, format);
+      const MemoryPlan plan = plan_memory(*config, shape, format, Dtype::kBf16);
       const auto planned = static_cast<double>(plan.dense_weights + plan.slots_per_rank);
       const auto peak = static_cast<double>(peak_in_child(*config, scratch.path(), format));
       SCOPED_TRACE(fmt::format("{}{}: {:.1f} of {:.1f} MiB planned",

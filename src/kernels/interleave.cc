@@ -39,7 +39,16 @@ void interleave_copied(const PackedShape& shape, int first_row, std::byte* out, 
     for (int i = 0; i < count; ++i) copy(begin + i, rows.data() + i * row_bytes);
     best_kernels().interleave_rows(
         rows.data(), row_bytes, num_words,
-        out + static_cast<size_t>(begin / kPanelWidth) * shape.panel_bytes());
+        out + static_cast<size_t>(begin / kPanelWidth) * shape.panel_bytes(), nullptr);
+  }
+}
+
+// A byte of each stretch that one page fault maps (64 KiB unless the administrator says otherwise),
+// so that fetching ahead finds the pages there.
+void fault_in(const std::byte* bytes, size_t num_bytes) {
+  constexpr size_t kStretch = size_t{32} << 10;
+  for (size_t i = 0; i < num_bytes; i += kStretch) {
+    [[maybe_unused]] const auto touched = static_cast<const volatile std::byte&>(bytes[i]);
   }
 }
 
@@ -50,10 +59,15 @@ void interleave(const PackedShape& shape, const std::byte* rows, std::byte* out)
   const size_t row_bytes = static_cast<size_t>(shape.k) * element;
   int row = 0;
   if (row_bytes % kWordBytes == 0) {
+    const size_t panel_rows_bytes = kPanelWidth * row_bytes;
     for (; row + kPanelWidth <= shape.n; row += kPanelWidth) {
+      const std::byte* panel_rows = rows + row * row_bytes;
+      const bool more = row + 2 * kPanelWidth <= shape.n;
+      if (more) fault_in(panel_rows + panel_rows_bytes, panel_rows_bytes);
       best_kernels().interleave_rows(
-          rows + row * row_bytes, row_bytes, words_of_row(shape),
-          out + static_cast<size_t>(row / kPanelWidth) * shape.panel_bytes());
+          panel_rows, row_bytes, words_of_row(shape),
+          out + static_cast<size_t>(row / kPanelWidth) * shape.panel_bytes(),
+          more ? panel_rows + panel_rows_bytes : nullptr);
     }
   }
   interleave_copied(shape, row, out, [&](int index, std::byte* copied) {

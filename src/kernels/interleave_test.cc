@@ -87,8 +87,8 @@ TEST(Interleave, EveryInstructionSetMakesTheSameBytes) {
       const auto* bytes = reinterpret_cast<const std::byte*>(rows.data()) + 1;
       const size_t row_bytes = static_cast<size_t>(num_words) * 4;
       base::AlignedBytes out(kPanelWidth * row_bytes), expected(kPanelWidth * row_bytes);
-      kernels->interleave_rows(bytes, row_bytes, num_words, out.data());
-      all_kernels().back()->interleave_rows(bytes, row_bytes, num_words, expected.data());
+      kernels->interleave_rows(bytes, row_bytes, num_words, out.data(), bytes);
+      all_kernels().back()->interleave_rows(bytes, row_bytes, num_words, expected.data(), nullptr);
       EXPECT_EQ(std::memcmp(out.data(), expected.data(), out.size()), 0)
           << kernels->isa << ", " << num_words << " words";
     }

@@ -66,8 +66,10 @@ struct Kernels {
   void (*to_bf16)(const float* x, int n, Bf16* y);
 
   // kPanelWidth rows of num_words 4-byte words each, row_bytes apart at any address, side by side:
-  // out[j][row] = word j of the row. out: 64-byte aligned.
-  void (*interleave_rows)(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out);
+  // out[j][row] = word j of the row. out: 64-byte aligned. next: as many bytes that will be needed
+  // soon and are fetched meanwhile; null: none.
+  void (*interleave_rows)(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out,
+                          const std::byte* next);
 };
 
 // All tables compiled in, best first; "ref" is last and runs everywhere.

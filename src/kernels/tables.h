@@ -23,7 +23,8 @@
   void reduce_experts(const ReduceArgs& args);                                                     \
   void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y);                     \
   void to_bf16(const float* x, int n, Bf16* y);                                                    \
-  void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out);    \
+  void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out,     \
+                       const std::byte* next);                                                     \
   }
 // clang-format on
 

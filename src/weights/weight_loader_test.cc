@@ -52,7 +52,7 @@ class LoadedCheckpoint : public testing::TestWithParam<WeightFormat> {
                make_stored("odd", Dtype::kBf16, 37, 63, rng),
                make_stored("f32", Dtype::kF32, 48, 130, rng),
                make_stored("f16", Dtype::kF16, 5, 130, rng),
-               make_stored("large", Dtype::kBf16, 530, 1024, rng)};
+               make_stored("large", Dtype::kBf16, 520, 1024, rng)};
     std::vector<formats::TensorToWrite> tensors;
     for (const Stored& tensor : stored_) {
       tensors.push_back({tensor.name, tensor.dtype, {tensor.n, tensor.k}, tensor.bytes});

@@ -215,7 +215,8 @@ void to_bf16(const float* x, int n, Bf16* y) {
   for (int i = 0; i < n; ++i) y[i] = Bf16(x[i]);
 }
 
-void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out) {
+void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out,
+                     const std::byte* /*next*/) {
   constexpr size_t kWord = 4;
   for (size_t j = 0; j < static_cast<size_t>(num_words); ++j) {
     for (size_t row = 0; row < kPanelWidth; ++row) {

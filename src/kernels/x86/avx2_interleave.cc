@@ -29,15 +29,22 @@ inline void transpose(const std::byte* rows, size_t row_bytes, std::byte* out) {
   }
 }
 
+inline void fetch(const std::byte* bytes) {
+  for (int i = 0; i < 8; ++i)
+    _mm_prefetch(reinterpret_cast<const char*>(bytes + i * 64), _MM_HINT_T0);
+}
+
 }  // namespace
 
-void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out) {
+void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out,
+                     const std::byte* next) {
   int j = 0;
   for (; j + 8 <= num_words; j += 8) {
+    if (next != nullptr) fetch(next + j * 64);
     transpose(rows + j * 4, row_bytes, out + j * 64);
     transpose(rows + 8 * row_bytes + j * 4, row_bytes, out + j * 64 + 32);
   }
-  ref::interleave_rows(rows + j * 4, row_bytes, num_words - j, out + j * 64);
+  ref::interleave_rows(rows + j * 4, row_bytes, num_words - j, out + j * 64, nullptr);
 }
 
 //

@@ -32,12 +32,21 @@ inline void transpose(const std::byte* rows, size_t row_bytes, std::byte* out) {
   }
 }
 
+inline void fetch(const std::byte* bytes) {
+  for (int i = 0; i < 16; ++i)
+    _mm_prefetch(reinterpret_cast<const char*>(bytes + i * 64), _MM_HINT_T0);
+}
+
 }  // namespace
 
-void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out) {
+void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out,
+                     const std::byte* next) {
   int j = 0;
-  for (; j + 16 <= num_words; j += 16) transpose(rows + j * 4, row_bytes, out + j * 64);
-  ref::interleave_rows(rows + j * 4, row_bytes, num_words - j, out + j * 64);
+  for (; j + 16 <= num_words; j += 16) {
+    if (next != nullptr) fetch(next + j * 64);
+    transpose(rows + j * 4, row_bytes, out + j * 64);
+  }
+  ref::interleave_rows(rows + j * 4, row_bytes, num_words - j, out + j * 64, nullptr);
 }
 
 //
