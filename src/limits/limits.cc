@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "limits/limits.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "base/check.h"
+#include "base/cpu_time.h"
+#include "limits/loops.h"
+
+namespace wideep::limits {
+namespace {
+
+const Loops& best_loops() {
+#if defined(__x86_64__)
+  for (const Loops* loops : {avx512_loops(), avx2_loops()}) {
+    if (loops->supported()) return *loops;
+  }
+#endif
+  return *portable_loops();
+}
+
+const Loops::Arithmetic& arithmetic(const Loops& loops, Operation operation) {
+  switch (operation) {
+    case Operation::kF32:
+      return loops.f32;
+    case Operation::kBf16:
+      return loops.bf16;
+    case Operation::kInt8:
+      return loops.int8;
+  }
+  return loops.f32;
+}
+
+// A processor that is not ours (any more) leaves the thread where the kernel puts it.
+void pin_to(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(processor), &set);
+  ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Lets threads begin at the same moment. Yields, for there may be fewer processors than threads.
+class StartLine {
+ public:
+  explicit StartLine(int num_threads) : missing_(num_threads) {}
+  void wait() {
+    missing_.fetch_sub(1);
+    while (missing_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<int> missing_;
+};
+
+// body(thread) on a pinned thread each; returns when all have.
+void on_threads(const std::vector<int>& processors, const std::function<void(int)>& body) {
+  StartLine start(static_cast<int>(processors.size()));
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < processors.size(); ++i) {
+    threads.emplace_back([&, i] {
+      pin_to(processors[i]);
+      start.wait();
+      body(static_cast<int>(i));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Sum over threads of what `piece` does per nanosecond. piece(thread) does a short piece of work
+// and returns how much that was. Threads that have had their time go on until all have, without
+// being counted, so that none is measured alone.
+double rate(const std::vector<int>& processors, std::chrono::nanoseconds duration,
+            const std::function<double(int)>& piece) {
+  std::vector<double> rates(processors.size());
+  std::atomic<size_t> done{0};
+  on_threads(processors, [&](int thread) {
+    double work = 0.0;
+    const int64_t start = base::wall_ns();
+    int64_t elapsed = 0;
+    do {
+      work += piece(thread);
+      elapsed = base::wall_ns() - start;
+    } while (elapsed < duration.count());
+    rates[thread] = work / static_cast<double>(elapsed);
+    ++done;
+    while (done.load() < processors.size()) piece(thread);
+  });
+  double sum = 0.0;
+  for (const double each : rates) sum += each;
+  return sum;
+}
+
+double median_rate(const std::vector<int>& processors, std::chrono::nanoseconds duration,
+                   const std::function<double(int)>& piece) {
+  std::vector<double> rates(Probe::kRepeats);
+  for (double& each : rates) each = rate(processors, duration, piece);
+  return median(std::move(rates));
+}
+
+// What compilers must not leave out.
+std::atomic<uint64_t> g_sink{0};
+
+// Last-level cache of all cores together.
+uint64_t last_level_bytes(const base::Topology& topology) {
+  if (topology.caches.empty()) return 0;
+  const auto& cache = topology.caches.back();
+  const auto cores = static_cast<int>(topology.cores.size());
+  const int each = std::max(1, cache.num_cores);
+  return cache.bytes * static_cast<uint64_t>(std::max(1, (cores + each - 1) / each));
+}
+
+constexpr size_t kPiece = size_t{1} << 20;  // some 20 µs of reading
+constexpr size_t kHugePage = size_t{2} << 20;
+
+std::byte* map_touched(size_t bytes) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  WIDEEP_CHECK(data != MAP_FAILED);
+  ::madvise(data, bytes, MADV_HUGEPAGE);  // a kernel without them gives small pages
+  std::memset(data, 1, bytes);
+  return static_cast<std::byte*>(data);
+}
+
+// A flag and its answer, each on lines of its own: processors fetch lines in pairs.
+struct Flags {
+  alignas(128) std::atomic<int> ball{0};
+  alignas(128) std::atomic<int> answer{0};
+};
+
+// A thread that has lost its processor must not hold up the other for the rest of its slice.
+void await(const std::atomic<int>& flag, int value) {
+  for (int looks = 0; flag.load(std::memory_order_acquire) < value; ++looks) {
+    if (looks > 10'000) std::this_thread::yield();
+  }
+}
+
+// Both ways, once, in nanoseconds: the median over batches of exchanges.
+double round_trip_ns(const std::vector<int>& processors) {
+  constexpr int kBatches = 15, kExchanges = 100;
+  Flags flags;
+  std::vector<double> batches(kBatches);
+  on_threads(processors, [&](int thread) {
+    int next = 0;
+    for (double& batch : batches) {
+      const int64_t start = base::wall_ns();
+      for (int i = 0; i < kExchanges; ++i) {
+        ++next;
+        if (thread == 0) {
+          flags.ball.store(next, std::memory_order_release);
+          await(flags.answer, next);
+        } else {
+          await(flags.ball, next);
+          flags.answer.store(next, std::memory_order_release);
+        }
+      }
+      if (thread == 0) batch = static_cast<double>(base::wall_ns() - start) / kExchanges;
+    }
+  });
+  return median(std::move(batches));
+}
+
+}  // namespace
+
+std::string_view operation_name(Operation operation) {
+  switch (operation) {
+    case Operation::kF32:
+      return "f32";
+    case Operation::kBf16:
+      return "bf16";
+    case Operation::kInt8:
+      return "int8";
+  }
+  return "";
+}
+
+std::vector<int> choose_processors(const base::Machine& machine, int count) {
+  WIDEEP_CHECK_GE(count, 1);
+  const auto is_allowed = [&](int processor) {
+    return std::find(machine.allowed.begin(), machine.allowed.end(), processor) !=
+           machine.allowed.end();
+  };
+  std::vector<int> first, others;
+  for (const std::vector<int>& core : machine.topology.cores) {
+    bool has_one = false;
+    for (const int processor : core) {
+      if (!is_allowed(processor)) continue;
+      (has_one ? others : first).push_back(processor);
+      has_one = true;
+    }
+  }
+  first.insert(first.end(), others.begin(), others.end());
+  if (first.empty()) first.push_back(0);
+  std::vector<int> chosen(count);
+  for (int i = 0; i < count; ++i) chosen[i] = first[i % first.size()];
+  return chosen;
+}
+
+double Limits::gops(Operation operation) const {
+  switch (operation) {
+    case Operation::kF32:
+      return f32_gops;
+    case Operation::kBf16:
+      return bf16_gops;
+    case Operation::kInt8:
+      return int8_gops;
+  }
+  return 0.0;
+}
+
+Probe::Probe(std::vector<int> processors, uint64_t bytes)
+    : processors_(std::move(processors)), loops_(best_loops()) {
+  WIDEEP_CHECK_GE(processors_.size(), 1u);
+  if (bytes == 0) {
+    bytes = std::max(kSmallestBytes, 4 * last_level_bytes(base::read_machine().topology));
+  }
+  const size_t each = (bytes / processors_.size() + kHugePage - 1) / kHugePage * kHugePage;
+  buffers_.resize(processors_.size());
+  on_threads(processors_, [&](int thread) { buffers_[thread] = {map_touched(each), each}; });
+}
+
+Probe::~Probe() {
+  for (const Buffer& buffer : buffers_) ::munmap(buffer.data, buffer.bytes);
+}
+
+double Probe::read_gbps() {
+  std::vector<size_t> at(buffers_.size());
+  return median_rate(processors_, duration_, [&](int thread) {
+    const Buffer& buffer = buffers_[thread];
+    g_sink.fetch_xor(loops_.read(buffer.data + at[thread], kPiece), std::memory_order_relaxed);
+    at[thread] = (at[thread] + kPiece) % buffer.bytes;
+    return static_cast<double>(kPiece);
+  });
+}
+
+double Probe::copy_gbps() {
+  std::vector<size_t> at(buffers_.size());
+  return median_rate(processors_, duration_, [&](int thread) {
+    const Buffer& buffer = buffers_[thread];
+    const size_t half = buffer.bytes / 2;
+    loops_.copy(buffer.data + at[thread], buffer.data + half + at[thread], kPiece);
+    at[thread] = (at[thread] + kPiece) % half;
+    return 2.0 * static_cast<double>(kPiece);
+  });
+}
+
+double Probe::gops(Operation operation) {
+  const Loops::Arithmetic& loop = arithmetic(loops_, operation);
+  if (loop.run == nullptr) return 0.0;
+  constexpr int64_t kRounds = 2000;  // some 5 µs
+  return median_rate(processors_, duration_, [&](int) {
+    g_sink.fetch_xor(loop.run(kRounds), std::memory_order_relaxed);
+    return static_cast<double>(kRounds) * loop.operations_per_round;
+  });
+}
+
+double Probe::flag_one_way_ns() {
+  if (processors_.size() < 2 || processors_[0] == processors_[1]) return 0.0;
+  return round_trip_ns({processors_[0], processors_[1]}) / 2;
+}
+
+Limits Probe::measure() {
+  return {.read_gbps = read_gbps(),
+          .copy_gbps = copy_gbps(),
+          .f32_gops = gops(Operation::kF32),
+          .bf16_gops = gops(Operation::kBf16),
+          .int8_gops = gops(Operation::kInt8),
+          .flag_one_way_ns = flag_one_way_ns()};
+}
+
+}  // namespace wideep::limits
