@@ -16,22 +16,13 @@ void add_parallel_options(CLI::App& command, ParallelOptions* options) {
   command
       .add_option("--max-num-tokens", options->max_num_tokens, "Tokens of a rank in one iteration")
       ->check(CLI::Range(1, 1 << 20));
-  command
-      .add_option("--dtype", options->dtype,
-                  "Precision of the weights; cache and dispatched rows are bf16, beside float32 "
-                  "weights float32")
-      ->check(CLI::IsMember({"bf16", "float32", "int8"}))
-      ->capture_default_str();
+  add_precision_option(command, &options->precision);
   command
       .add_option(
           "--kv-cache-dtype", options->kv_cache_dtype,
           "Precision of cached keys and values (kv_cache_config.dtype); auto: as dispatched "
           "rows")
       ->check(CLI::IsMember({"auto", "bf16", "fp8"}));
-}
-
-kernels::WeightFormat ParallelOptions::format() const {
-  return kernels::weight_format_from_name(dtype == "float32" ? "f32" : dtype).value();
 }
 
 Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options) {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "kernels/weight_format.h"
 #include "parallel/parallel_config.h"
+#include "precision_option.h"
 #include "wideep/status.h"
 
 namespace wideep::tools {
@@ -19,10 +19,10 @@ struct ParallelOptions {
   std::string config;
   std::string load_balancer;
   std::optional<int> max_num_tokens;
-  std::string dtype = "bf16";
+  PrecisionOption precision;
   std::string kv_cache_dtype;  // empty: the configuration's
 
-  kernels::WeightFormat format() const;  // REQUIRES: the command line was accepted
+  kernels::WeightFormat format() const { return precision.format(); }
 };
 
 // Adds --ranks, --config, --load-balancer, --max-num-tokens, --dtype and --kv-cache-dtype.

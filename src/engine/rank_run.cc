@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/rank_run.h"
 
-#include <algorithm>
-#include <chrono>
 #include <map>
 
 #include "base/log.h"
 #include "base/sha256.h"
 #include "base/try.h"
+#include "engine/rank_engine.h"
 #include "engine/wire.h"
 
 namespace wideep::engine {
@@ -101,28 +100,17 @@ class Reporter {
   std::map<int, std::vector<int64_t>> request_counts_;  // by request index, [MoE layers × experts]
 };
 
-Result<model::ExpertSlots> load_slots(const RunSetup& setup, int rank, base::ThreadPool& pool,
-                                      const transport::MessagePipe& pipe) {
-  const auto tell_loaded = [&](uint64_t bytes) {
-    WireWriter writer;
-    writer.put(bytes);
-    // A parent that is gone ends this process by itself.
-    [[maybe_unused]] const Status sent = pipe.send(message_of(MessageKind::kLoaded, writer.take()));
-  };
-  const weights::WeightLoader loader(setup.checkpoint, setup.options.format, tell_loaded, &pool);
-  return model::ExpertSlots::load(setup.config, loader, setup.placement, rank);
-}
-
-// Reading weights takes as long as the disk takes, and on some ranks longer than on others: more
-// than an iteration may. A rank that fails or dies still ends this wait at once.
-Status wait_for_weights(transport::Endpoint& endpoint) {
-  constexpr std::chrono::hours kLoadingTimeout{2};
-  const std::chrono::milliseconds timeout = endpoint.timeout();
-  endpoint.set_timeout(std::max<std::chrono::milliseconds>(timeout, kLoadingTimeout));
-  std::vector<uint64_t> words;
-  WIDEEP_TRY(endpoint.agree(0, {.what = "its weights"}, &words));
-  endpoint.set_timeout(timeout);
-  return {};
+RankSetup rank_setup(const RunSetup& setup) {
+  return {.config = setup.config,
+          .tensors = setup.checkpoint,
+          .placement = setup.placement,
+          .kernels = setup.kernels,
+          .weights = setup.weights,
+          .format = setup.options.format,
+          .cache = setup.options.cache_dtype(),
+          .dispatch = setup.dispatch,
+          .limits = setup.limits,
+          .threads = setup.threads};
 }
 
 }  // namespace
@@ -131,17 +119,17 @@ Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
                 const transport::MessagePipe& pipe) {
   const int rank = endpoint.rank();
   log::set_prefix(fmt::format("rank {}: ", rank));
-  base::ThreadPool pool(setup.threads.of_rank(rank));
-  WIDEEP_TRY_ASSIGN(const model::ExpertSlots slots, load_slots(setup, rank, pool, pipe));
-  WIDEEP_TRY(wait_for_weights(endpoint));
-
-  const model::Compute compute(setup.kernels, pool);
-  model::MoeRunner moe(setup.config, setup.placement, slots, endpoint,
-                       ep::BufferLayout(setup.dispatch));
-  model::Model model(setup.config, setup.weights, compute, moe);
-  const model::KvLayout kv(setup.config, setup.options.cache_dtype());
+  const auto tell_loaded = [&](uint64_t bytes) {
+    WireWriter writer;
+    writer.put(bytes);
+    // A parent that is gone ends this process by itself.
+    [[maybe_unused]] const Status sent = pipe.send(message_of(MessageKind::kLoaded, writer.take()));
+  };
+  const RankSetup common = rank_setup(setup);
   Reporter reporter(setup, rank, pipe);
-  Engine engine(setup.config, kv, setup.limits, model, moe, compute, endpoint, reporter.observer());
+  WIDEEP_TRY_ASSIGN(const std::unique_ptr<RankEngine> rank_engine,
+                    RankEngine::start(common, endpoint, tell_loaded, reporter.observer()));
+  Engine& engine = rank_engine->engine();
   for (size_t i = static_cast<size_t>(rank); i < setup.requests.size();
        i += static_cast<size_t>(endpoint.num_ranks())) {
     WIDEEP_TRY(engine.submit(setup.requests[i]));

@@ -9,6 +9,7 @@
 #include "engine/generate.h"
 #include "engine/thread_plan.h"
 #include "transport/rank_processes.h"
+#include "weights/checkpoint.h"
 
 namespace wideep::engine {
 

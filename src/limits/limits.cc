@@ -48,10 +48,12 @@ void pin_to(int processor) {
   ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+// values: not empty. quantile: 0 the least, 1 the largest.
+double quantile_of(std::vector<double> values, double quantile) {
+  const auto last = static_cast<double>(values.size() - 1);
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(quantile * last);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
 }
 
 // Lets threads begin at the same moment. Yields, for there may be fewer processors than threads.
@@ -81,35 +83,28 @@ void on_threads(const std::vector<int>& processors, const std::function<void(int
   for (std::thread& thread : threads) thread.join();
 }
 
-// Sum over threads of what `piece` does per nanosecond. piece(thread) does a short piece of work
-// and returns how much that was. Threads that have had their time go on until all have, without
-// being counted, so that none is measured alone.
+// What all threads together do per nanosecond while none of them is disturbed. piece(thread) does a
+// short piece of work and returns how much that was.
 double rate(const std::vector<int>& processors, std::chrono::nanoseconds duration,
             const std::function<double(int)>& piece) {
-  std::vector<double> rates(processors.size());
-  std::atomic<size_t> done{0};
+  const int64_t window_ns = std::max<int64_t>(1, duration.count() / Probe::kWindows);
+  std::vector<std::vector<double>> work(processors.size(), std::vector<double>(Probe::kWindows));
+  std::atomic<int64_t> start{0};
   on_threads(processors, [&](int thread) {
-    double work = 0.0;
-    const int64_t start = base::wall_ns();
-    int64_t elapsed = 0;
-    do {
-      work += piece(thread);
-      elapsed = base::wall_ns() - start;
-    } while (elapsed < duration.count());
-    rates[thread] = work / static_cast<double>(elapsed);
-    ++done;
-    while (done.load() < processors.size()) piece(thread);
+    int64_t none = 0;
+    start.compare_exchange_strong(none, base::wall_ns());  // the first thread's, for all
+    for (;;) {
+      const double done = piece(thread);
+      const int64_t window = (base::wall_ns() - start.load()) / window_ns;
+      if (window >= Probe::kWindows) return;
+      work[thread][window] += done;
+    }
   });
-  double sum = 0.0;
-  for (const double each : rates) sum += each;
-  return sum;
-}
-
-double median_rate(const std::vector<int>& processors, std::chrono::nanoseconds duration,
-                   const std::function<double(int)>& piece) {
-  std::vector<double> rates(Probe::kRepeats);
-  for (double& each : rates) each = rate(processors, duration, piece);
-  return median(std::move(rates));
+  std::vector<double> sums(Probe::kWindows);
+  for (const std::vector<double>& each : work) {
+    for (size_t window = 0; window < sums.size(); ++window) sums[window] += each[window];
+  }
+  return quantile_of(std::move(sums), Probe::kQuantile) / static_cast<double>(window_ns);
 }
 
 // What compilers must not leave out.
@@ -124,7 +119,7 @@ uint64_t last_level_bytes(const base::Topology& topology) {
   return cache.bytes * static_cast<uint64_t>(std::max(1, (cores + each - 1) / each));
 }
 
-constexpr size_t kPiece = size_t{1} << 20;  // some 20 µs of reading
+constexpr size_t kPiece = size_t{1} << 17;  // a few µs of reading
 constexpr size_t kHugePage = size_t{2} << 20;
 
 std::byte* map_touched(size_t bytes) {
@@ -170,7 +165,7 @@ double round_trip_ns(const std::vector<int>& processors) {
       if (thread == 0) batch = static_cast<double>(base::wall_ns() - start) / kExchanges;
     }
   });
-  return median(std::move(batches));
+  return quantile_of(std::move(batches), 0.5);
 }
 
 }  // namespace
@@ -238,7 +233,7 @@ Probe::~Probe() {
 
 double Probe::read_gbps() {
   std::vector<size_t> at(buffers_.size());
-  return median_rate(processors_, duration_, [&](int thread) {
+  return rate(processors_, duration_, [&](int thread) {
     const Buffer& buffer = buffers_[thread];
     g_sink.fetch_xor(loops_.read(buffer.data + at[thread], kPiece), std::memory_order_relaxed);
     at[thread] = (at[thread] + kPiece) % buffer.bytes;
@@ -248,7 +243,7 @@ double Probe::read_gbps() {
 
 double Probe::copy_gbps() {
   std::vector<size_t> at(buffers_.size());
-  return median_rate(processors_, duration_, [&](int thread) {
+  return rate(processors_, duration_, [&](int thread) {
     const Buffer& buffer = buffers_[thread];
     const size_t half = buffer.bytes / 2;
     loops_.copy(buffer.data + at[thread], buffer.data + half + at[thread], kPiece);
@@ -261,7 +256,7 @@ double Probe::gops(Operation operation) {
   const Loops::Arithmetic& loop = arithmetic(loops_, operation);
   if (loop.run == nullptr) return 0.0;
   constexpr int64_t kRounds = 2000;  // some 5 µs
-  return median_rate(processors_, duration_, [&](int) {
+  return rate(processors_, duration_, [&](int) {
     g_sink.fetch_xor(loop.run(kRounds), std::memory_order_relaxed);
     return static_cast<double>(kRounds) * loop.operations_per_round;
   });

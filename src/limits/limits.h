@@ -7,8 +7,10 @@
 // beside what ran next to it. A probe is therefore short (some 50 ms for one limit), and meant to
 // be repeated between measurements.
 //
-// Every limit is the sum over threads, each pinned to a processor of its own, that start together
-// and run until the last has had its time. Each figure is the median of kRepeats such runs.
+// Every limit is the sum over threads, each pinned to a processor of its own, in the same window of
+// time: some 45 ms are cut into kWindows windows. A window in which a neighbour took one of the
+// processors says nothing of the machine, so the figure is not the median over windows but
+// kQuantile; undisturbed, the two differ by less than the figure itself from probe to probe.
 //
 //   limits::Probe probe(limits::choose_processors(base::read_machine(), 2));
 //   const double before = probe.read_gbps();
@@ -57,7 +59,8 @@ struct Limits {
 
 class Probe {
  public:
-  static constexpr int kRepeats = 3;
+  static constexpr int kWindows = 30;
+  static constexpr double kQuantile = 0.9;
 
   // One thread per entry, pinned to that processor. Allocates and touches a buffer per thread, in
   // huge pages where the kernel makes them: together four times the last-level caches, at least
@@ -70,7 +73,7 @@ class Probe {
   static constexpr uint64_t kSmallestBytes = 256ull << 20;
 
   int num_threads() const { return static_cast<int>(processors_.size()); }
-  // How long one run of a loop lasts.
+  // How long the measuring of one limit lasts.
   void set_duration(std::chrono::nanoseconds duration) { duration_ = duration; }
 
   double read_gbps();
@@ -91,7 +94,7 @@ class Probe {
 
   std::vector<int> processors_;
   const Loops& loops_;
-  std::chrono::nanoseconds duration_{15'000'000};
+  std::chrono::nanoseconds duration_{45'000'000};
   std::vector<Buffer> buffers_;  // one per thread
 };
 

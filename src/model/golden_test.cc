@@ -14,6 +14,7 @@
 #include "formats/safetensors.h"
 #include "model/model.h"
 #include "transport/rank_threads.h"
+#include "weights/checkpoint.h"
 
 namespace wideep::model {
 namespace {

@@ -12,20 +12,19 @@
 #include <vector>
 
 #include "formats/safetensors.h"
+#include "weights/tensor_source.h"
 #include "wideep/status.h"
 
 namespace wideep::weights {
 
-class Checkpoint {
+class Checkpoint : public TensorSource {
  public:
   // Errors (invalid input): directory or file missing, a broken shard, an index that names a tensor
   // its shard does not have, a tensor in two shards.
   static Result<Checkpoint> open(const std::string& model_dir);
 
-  // The tensor, whose shape must be `shape` and dtype one of F32, BF16, F16.
-  // Errors (invalid input) name file and tensor: missing, or another shape or dtype.
   Result<const formats::TensorEntry*> tensor(const std::string& name,
-                                             const std::vector<int64_t>& shape) const;
+                                             const std::vector<int64_t>& shape) const override;
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
   std::vector<std::string> names() const;

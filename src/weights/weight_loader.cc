@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/try.h"
+#include "weights/checkpoint.h"
 #include "weights/stacked_rows.h"
 
 namespace wideep::weights {
@@ -16,7 +17,7 @@ using kernels::WeightFormat;
 
 Result<std::vector<float>> WeightLoader::floats(const std::string& name,
                                                 const std::vector<int64_t>& shape) const {
-  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, checkpoint_.tensor(name, shape));
+  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors_.tensor(name, shape));
   std::vector<float> values(entry->num_elements());
   to_float32(*entry, values.data());
   progress_(entry->bytes.size());
@@ -25,7 +26,7 @@ Result<std::vector<float>> WeightLoader::floats(const std::string& name,
 
 Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
                           std::byte* out) const {
-  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, checkpoint_.tensor(name, {n, k}));
+  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors_.tensor(name, {n, k}));
   queue_->add({.sources = {entry->bytes},
                .num_units = n,
                .load = [entry, k, dtype, out](int64_t begin, int64_t end) {
@@ -46,7 +47,7 @@ Status WeightLoader::pack_stacked(const std::vector<std::string>& names,
   const int64_t panels = shape.num_panels(), unit = StackedRows::panels_together(shape);
   LoadJob job{.sources = {}, .num_units = (panels + unit - 1) / unit, .load = {}};
   for (size_t i = 0; i < names.size(); ++i) {
-    WIDEEP_TRY_ASSIGN(const TensorEntry* entry, checkpoint_.tensor(names[i], {n_each[i], shape.k}));
+    WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors_.tensor(names[i], {n_each[i], shape.k}));
     stack.add(*entry);
     job.sources.push_back(entry->bytes);
   }

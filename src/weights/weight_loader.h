@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a checkpoint's tensors to what the kernels read: packed matrices of one format, rows,
+// From tensors, as a checkpoint has them, to what the kernels read: packed matrices, rows,
 // float32 vectors.
 //
 // Tensors are checked when they are asked for, so that the first error in the order of a model's
@@ -22,8 +22,8 @@
 #include "base/aligned_bytes.h"
 #include "base/thread_pool.h"
 #include "kernels/packed_matrix.h"
-#include "weights/checkpoint.h"
 #include "weights/load_queue.h"
+#include "weights/tensor_source.h"
 #include "wideep/status.h"
 
 namespace wideep::weights {
@@ -36,12 +36,12 @@ struct Matrix {
 
 class WeightLoader {
  public:
-  // format: of packed matrices. progress: told the checkpoint bytes read, as they are.
+  // format: of packed matrices. progress: told the tensors' bytes read, as they are.
   // pool: does the work together with the caller; null: the caller alone.
   WeightLoader(
-      const Checkpoint& checkpoint, kernels::WeightFormat format,
+      const TensorSource& tensors, kernels::WeightFormat format,
       std::function<void(uint64_t)> progress = [](uint64_t) {}, base::ThreadPool* pool = nullptr)
-      : checkpoint_(checkpoint), format_(format), progress_(std::move(progress)), pool_(pool) {}
+      : tensors_(tensors), format_(format), progress_(std::move(progress)), pool_(pool) {}
 
   kernels::WeightFormat format() const { return format_; }
 
@@ -77,7 +77,7 @@ class WeightLoader {
   Status pack_stacked(const std::vector<std::string>& names, const std::vector<int>& n_each,
                       const kernels::PackedShape& shape, std::byte* out) const;
 
-  const Checkpoint& checkpoint_;
+  const TensorSource& tensors_;
   kernels::WeightFormat format_;
   std::function<void(uint64_t)> progress_;
   base::ThreadPool* pool_;

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "base/scratch_directory.h"
+#include "weights/checkpoint.h"
 
 namespace wideep::weights {
 namespace {

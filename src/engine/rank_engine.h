@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All that one rank of a group needs to run a model: its slots, threads, working memory and the
+// engine over them. Which requests it gets and who is told of them is the caller's.
+//
+// Thread safety: one thread; it is also one of the rank's computing threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "engine/engine.h"
+#include "engine/thread_plan.h"
+#include "model/model.h"
+#include "parallel/initial_placement.h"
+
+namespace wideep::engine {
+
+// What the ranks have in common: made by the parent before it forks, outlives them.
+struct RankSetup {
+  const model::ModelConfig& config;
+  const weights::TensorSource& tensors;
+  const balance::ModelPlacement& placement;
+  const kernels::Kernels& kernels;
+  const model::ModelWeights& weights;  // all but the experts: loaded before the fork, then shared
+  kernels::WeightFormat format = kernels::WeightFormat::kBf16;
+  Dtype cache = Dtype::kBf16;  // of keys and values
+  ep::DispatchShape dispatch;
+  SchedulerLimits limits;
+  ThreadPlan threads;
+};
+
+class RankEngine {
+ public:
+  // Loads this rank's experts and waits until all ranks have theirs. Collective. on_bytes: told
+  // the tensors' bytes read, as they are.
+  // Errors: as weights::WeightLoader; a peer failed.
+  static Result<std::unique_ptr<RankEngine>> start(const RankSetup& setup,
+                                                   transport::Endpoint& endpoint,
+                                                   const std::function<void(uint64_t)>& on_bytes,
+                                                   EngineObserver observer);
+
+  Engine& engine() { return engine_; }
+
+ private:
+  RankEngine(const RankSetup& setup, std::unique_ptr<base::ThreadPool> pool,
+             model::ExpertSlots slots, transport::Endpoint& endpoint, EngineObserver observer);
+
+  // In the order of construction: each uses those before it.
+  std::unique_ptr<base::ThreadPool> pool_;  // loads too
+  model::ExpertSlots slots_;
+  model::Compute compute_;
+  model::MoeRunner moe_;
+  model::Model model_;
+  model::KvLayout kv_;
+  Engine engine_;
+};
+
+}  // namespace wideep::engine

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep bench model: prefill and decode speed beside the machine's limits.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/progress.h"
+#include "base/try.h"
+#include "bench/bench_model.h"
+#include "bench_model_output.h"
+#include "commands.h"
+#include "formats/files.h"
+#include "generate_output.h"
+#include "precision_option.h"
+#include "weights/checkpoint.h"
+#include "weights/random_tensors.h"
+
+namespace wideep::tools {
+namespace {
+
+struct Options {
+  std::string model_dir;
+  std::string config_file;
+  bool random_weights = false;
+  PrecisionOption precision;
+  bench::ModelBenchOptions bench;
+  bool json = false;
+};
+
+Status check_source(const Options& options) {
+  if (!options.model_dir.empty() && !options.config_file.empty()) {
+    return invalid_input("--model and --config both say which model: give one of them");
+  }
+  if (options.model_dir.empty() && options.config_file.empty()) {
+    return invalid_input("no model: give --model DIR, or --config config.json --random-weights");
+  }
+  if (!options.config_file.empty() && !options.random_weights) {
+    return invalid_input(
+        fmt::format("--config {}: has no weights: add --random-weights, or give --model DIR",
+                    options.config_file));
+  }
+  return {};
+}
+
+Result<model::ModelConfig> read_config(const Options& options) {
+  if (!options.model_dir.empty()) return model::read_model_config(options.model_dir);
+  WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(options.config_file));
+  return model::parse_model_config(text, options.config_file);
+}
+
+Result<std::unique_ptr<weights::TensorSource>> open_tensors(const Options& options) {
+  if (options.random_weights) {
+    return std::unique_ptr<weights::TensorSource>(
+        std::make_unique<weights::RandomTensors>(options.bench.bench.seed));
+  }
+  WIDEEP_TRY_ASSIGN(weights::Checkpoint checkpoint, weights::Checkpoint::open(options.model_dir));
+  return std::unique_ptr<weights::TensorSource>(
+      std::make_unique<weights::Checkpoint>(std::move(checkpoint)));
+}
+
+// The line of each phase, where stderr is a terminal.
+class ProgressLines {
+ public:
+  bench::ModelBenchObserver observer() {
+    return {.on_loading = [this](uint64_t done, uint64_t all) { loading_.show(done, all); },
+            .on_run =
+                [this](int, int all) {
+                  loading_.end();
+                  if (!runs_) runs_.emplace("measuring", all, "runs");
+                  runs_->step();
+                }};
+  }
+
+ private:
+  LoadingLine loading_;
+  std::optional<base::Progress> runs_;
+};
+
+Status run(const Options& given) {
+  Options options = given;
+  WIDEEP_TRY(check_source(options));
+  WIDEEP_TRY_ASSIGN(options.bench.config, read_config(options));
+  WIDEEP_TRY_ASSIGN(const auto tensors, open_tensors(options));
+  options.bench.format = options.precision.format();
+  const auto report = [&] {
+    ProgressLines lines;  // wiped before anything else is written
+    return bench::run_model_bench(options.bench, *tensors, lines.observer());
+  }();
+  if (!report.ok()) return report.status();
+  const std::string& path = options.model_dir.empty() ? options.config_file : options.model_dir;
+  const BenchedModel model{
+      .name = std::filesystem::path(path).lexically_normal().string(),
+      .random_weights = options.random_weights,
+      .precision = options.precision.name,
+      .options = options.bench,
+  };
+  const auto replace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8
+  const std::string text = options.json
+                               ? bench_json(model, *report).dump(2, ' ', false, replace) + "\n"
+                               : bench_text(model, *report);
+  std::fputs(text.c_str(), stdout);
+  return {};
+}
+
+void add_what_options(CLI::App& command, Options& options) {
+  command.add_option("--model", options.model_dir, "Model directory (Hugging Face layout)");
+  command.add_option("--config", options.config_file, "A config.json alone, with --random-weights");
+  command.add_flag("--random-weights", options.random_weights,
+                   "Made-up weights: only config.json is read");
+  add_precision_option(command, &options.precision);
+  command.add_option("--seed", options.bench.bench.seed, "Of tokens and random weights")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 62));
+}
+
+void add_how_options(CLI::App& command, Options& options) {
+  command.add_option("--ranks", options.bench.num_ranks, "Rank processes on this machine")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command
+      .add_option("--threads", options.bench.threads_per_rank,
+                  "Threads of a rank; 0: cores divided by ranks")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
+void add_test_options(CLI::App& command, bench::BenchOptions& bench) {
+  command
+      .add_option("--prompt", bench.prompt,
+                  "Prefill test: tokens of the prompt, one for each rank; 0: none")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command.add_option("--generate", bench.generate, "Decode tests: steps to measure; 0: none")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command
+      .add_option("--batch", bench.batches,
+                  "Decode tests: sequences at once, over all ranks: A,B,C")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command
+      .add_option("--depth", bench.depth, "Decode tests: tokens of each sequence before the first")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command.add_option("--repeat", bench.repeats, "Runs of each test, after one to warm up")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_bench_model_command(CLI::App& bench, Status* status) {
+  CLI::App* command = bench.add_subcommand(
+      "model", "Prefill and decode speed of a model, as shares of this machine's limits");
+  auto options = std::make_shared<Options>();
+  add_what_options(*command, *options);
+  add_how_options(*command, *options);
+  add_test_options(*command, options->bench.bench);
+  command->add_flag("--json", options->json, "Only JSON on stdout");
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `wideep bench model` prints.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/bench_model.h"
+
+namespace wideep::tools {
+
+// What was measured, for people.
+struct BenchedModel {
+  std::string name;
+  bool random_weights = false;
+  std::string precision;
+  const bench::ModelBenchOptions& options;
+};
+
+std::string bench_text(const BenchedModel& model, const bench::ModelBenchReport& report);
+nlohmann::ordered_json bench_json(const BenchedModel& model, const bench::ModelBenchReport& report);
+
+}  // namespace wideep::tools

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// --dtype: the one place that knows the names of precisions.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "kernels/weight_format.h"
+
+namespace wideep::tools {
+
+struct PrecisionOption {
+  std::string name = "bf16";  // one of those that add_precision_option lets through
+
+  kernels::WeightFormat format() const;  // REQUIRES: the command line was accepted
+};
+
+// Adds --dtype. `option` must outlive the parsing.
+void add_precision_option(CLI::App& command, PrecisionOption* option);
+
+}  // namespace wideep::tools
