@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "balance/placement_exact.h"
 #include "balance/planner_nodes.h"
@@ -32,8 +33,10 @@ class WideepPlanner : public LayerPlanner {
         ring_(shape.num_experts, shape.ep_size, shape.slots_per_rank()),
         rounds_(ring_),
         greedy_(ring_),
-        pairs_(ring_) {
+        pairs_(ring_),
+        one_over_(1, 0.0) {
     if (split_ == Split::kWeighted && exact_placement_exists(shape)) exact_.emplace(shape);
+    for (int count = 1; count <= shape.ep_size; ++count) one_over_.push_back(1.0 / count);
   }
 
   void plan(const LayerLoad& load, LayerPlan* plan) override {
@@ -64,7 +67,9 @@ class WideepPlanner : public LayerPlanner {
   float ring_layout() {
     const bool connects = shape_.num_slots - shape_.num_experts >= shape_.ep_size - 1;
     ring_.clear_slots();
-    if (!connects || !search::lay_ring(ring_)) return std::numeric_limits<float>::infinity();
+    if (!connects || !search::lay_ring(ring_, search_.sort_replicated(ring_))) {
+      return std::numeric_limits<float>::infinity();
+    }
     search_.fill(ring_);
     return search_.improve(ring_, goal_);
   }
@@ -108,7 +113,8 @@ class WideepPlanner : public LayerPlanner {
       const int32_t* experts = board.experts_of(rank);
       for (size_t i = 0; i < slots_per_rank; ++i, ++slot) {
         plan->placement.slot_to_expert[slot] = experts[i];
-        plan->shares[slot] = 1.0 / board.replicas[static_cast<size_t>(experts[i])];
+        plan->shares[slot] =
+            one_over_[static_cast<size_t>(board.replicas[static_cast<size_t>(experts[i])])];
       }
     }
   }
@@ -121,6 +127,7 @@ class WideepPlanner : public LayerPlanner {
   Board rounds_;
   Board greedy_;
   search::PairSearch pairs_;
+  std::vector<double> one_over_;  // [replicas]
   Resplitter resplitter_;
   std::optional<ExactPlacer> exact_;  // where the shape allows it
 };

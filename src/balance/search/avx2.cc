@@ -29,6 +29,7 @@ const Search* avx2_search() {
   static constexpr Search kTable = {.isa = "avx2",
                                     .supported = [] { return __builtin_cpu_supports("avx2") != 0; },
                                     .replicate = replicate,
+                                    .sort_replicated = sort_replicated,
                                     .fill = fill,
                                     .improve = improve,
                                     .choose_pairs = choose_pairs};

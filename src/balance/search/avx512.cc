@@ -37,6 +37,7 @@ const Search* avx512_search() {
                                                  __builtin_cpu_supports("avx512vl");
                                         },
                                     .replicate = replicate,
+                                    .sort_replicated = sort_replicated,
                                     .fill = fill,
                                     .improve = improve,
                                     .choose_pairs = choose_pairs};

@@ -123,10 +123,11 @@ Board::Board(int experts, int ranks, int slots)
       rank_load(size(padded_for_sort(ranks)), kEmpty),
       filled(size(ranks), 0),
       capacity(size(ranks), slots),
-      placed(size(experts), 0),
+      placed(load.size(), 0),
       pinned(size(ranks), 0),
       order(size(experts), 0),
       queue(size(ranks)),  // not reserved: copies of the board must have it too
+      waiting(size(ranks) * size(slots), 0),
       experts_by_load(load.size(), 0),
       ranks_by_load(rank_load.size(), 0),
       expert_mask(id_mask(padded_for_sort(experts))),
@@ -153,14 +154,6 @@ void Board::clear_slots() {
   std::fill(filled.begin(), filled.end(), 0);
   std::fill(placed.begin(), placed.end(), 0);
   std::fill(pinned.begin(), pinned.end(), 0);
-}
-
-void Board::put(int rank, int expert) {
-  const float share = load[size(expert)] / static_cast<float>(replicas[size(expert)]);
-  const int slot = filled[size(rank)]++;
-  slots_of(rank)[slot] = share;
-  experts_of(rank)[slot] = expert;
-  rank_load[size(rank)] += share;
 }
 
 void fill_lightest_first(Board& board) {

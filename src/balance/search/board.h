@@ -50,10 +50,11 @@ struct Board {
   AlignedVector<float> rank_load;      // [ranks padded for sorting]; padding +inf
   std::vector<int> filled;             // [ranks] slots in use
   std::vector<int> capacity;           // [ranks] slots that may be used: slots_per_rank, or set
-  std::vector<char> placed;            // [experts] all replicas are on the board
+  AlignedVector<int32_t> placed;       // [experts padded for sorting] 1: all replicas on the board
   std::vector<int> pinned;             // [ranks] leading slots that swaps leave alone
   std::vector<int32_t> order;          // [experts] scratch
   std::vector<std::pair<float, int32_t>> queue;  // [ranks] scratch: score, rank
+  std::vector<int32_t> waiting;                  // [slots] scratch of Search::fill
   AlignedVector<uint32_t> experts_by_load;  // [experts padded for sorting] keys, heaviest first
   AlignedVector<uint32_t> ranks_by_load;    // [ranks padded for sorting] keys, lightest first
 
@@ -76,7 +77,16 @@ struct Board {
   // replicas spread over them; without any load all are equal.
   void set_load(std::span<const double> tokens);
   void clear_slots();
-  void put(int rank, int expert);  // into the rank's next slot, with an equal share of the load
+  // Into the rank's next slot, with an equal share of the load.
+  void put(int rank, int expert) {
+    const auto e = static_cast<size_t>(expert), r = static_cast<size_t>(rank);
+    const int count = replicas[e];  // most have one, and dividing takes longest of all here
+    const float share = count == 1 ? load[e] : load[e] / static_cast<float>(count);
+    const int slot = filled[r]++;
+    slots_of(rank)[slot] = share;
+    experts_of(rank)[slot] = expert;
+    rank_load[r] += share;
+  }
 
   double total() const { return num_experts; }  // by scaling, to within rounding
   float mean_rank_load() const { return static_cast<float>(total() / num_ranks); }

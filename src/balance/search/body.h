@@ -124,14 +124,36 @@ WIDEEP_INLINE Floats replica_loads(const Board& board, size_t e) {
   return vector_at<Floats>(&board.load[e]) / replicas;
 }
 
-// Heaviest replica first: the bits are inverted.
-inline void sort_experts(Board& board) {
+// Heaviest replica first: the bits are inverted. Experts on the board come last. Returns how many
+// are not.
+inline size_t sort_experts(Board& board) {
+  Ints placed = (Ints)kNone;
   for (size_t e = 0; e < board.load.size(); e += kLanes) {
     const Keys bits = (Keys)replica_loads(board, e);
+    const Ints on_board = vector_at<Ints>(&board.placed[e]);
+    placed += on_board;
     vector_at<Keys>(&board.experts_by_load[e]) =
-        (~bits & ~board.expert_mask) | (kLane + static_cast<uint32_t>(e));
+        on_board != 0 ? kAll : (~bits & ~board.expert_mask) | (kLane + static_cast<uint32_t>(e));
   }
   sort_keys(board.experts_by_load.data(), board.experts_by_load.size());
+  size_t waiting = static_cast<size_t>(board.num_experts);
+  for (int i = 0; i < kLanes; ++i) waiting -= static_cast<size_t>(placed[i]);
+  return waiting;
+}
+
+inline int sort_replicated(Board& board) {
+  uint32_t* keys = board.experts_by_load.data();
+  size_t count = 0;
+  for (int e = 0; e < board.num_experts; ++e) {
+    const auto i = static_cast<size_t>(e);
+    keys[count] =
+        (~std::bit_cast<uint32_t>(board.load[i]) & ~board.expert_mask) | static_cast<uint32_t>(e);
+    count += board.replicas[i] > 1;
+  }
+  const auto end = static_cast<size_t>(padded_for_sort(static_cast<int>(count)));
+  std::fill(keys + count, keys + end, ~0u);
+  sort_keys(keys, end);
+  return static_cast<int>(count);
 }
 
 // --- Replication ------------------------------------------------------------------------------
@@ -207,66 +229,33 @@ inline void replicate(Board& board, int num_slots) {
 
 // --- Placement --------------------------------------------------------------------------------
 
-// Walks the replicas that are not on the board yet, heaviest first.
-class Waiting {
- public:
-  explicit Waiting(Board& board) : board_(board) { skip_placed(); }
-  bool done() const { return position_ == static_cast<size_t>(board_.num_experts); }
-  int take() {
-    const int expert = current();
-    if (++taken_ == board_.replicas[static_cast<size_t>(expert)]) {
-      ++position_;
-      skip_placed();
-    }
-    return expert;
+// All replicas that are not on the board yet, heaviest first.
+inline const int32_t* list_waiting(Board& board) {
+  const size_t experts = sort_experts(board);
+  int32_t* end = board.waiting.data();
+  for (size_t i = 0; i < experts; ++i) {
+    const uint32_t expert = board.experts_by_load[i] & board.expert_mask;
+    *end++ = static_cast<int32_t>(expert);
+    for (int32_t r = 1; r < board.replicas[expert]; ++r) *end++ = static_cast<int32_t>(expert);
   }
-
- private:
-  int current() const {
-    return static_cast<int>(board_.experts_by_load[position_] & board_.expert_mask);
-  }
-  void skip_placed() {
-    taken_ = 0;
-    while (!done() && board_.placed[static_cast<size_t>(current())]) ++position_;
-  }
-
-  Board& board_;
-  size_t position_ = 0;
-  int taken_ = 0;
-};
-
-// The lightest of the ranks with the fewest slots in use; -1 when all have `level` of them.
-inline int emptiest_rank(const Board& board, int level) {
-  int best = -1;
-  for (int r = 0; r < board.num_ranks; ++r) {
-    const auto i = static_cast<size_t>(r);
-    if (board.filled[i] >= level) continue;
-    const auto b = static_cast<size_t>(best);
-    if (best < 0 || board.filled[i] < board.filled[b] ||
-        (board.filled[i] == board.filled[b] && board.rank_load[i] < board.rank_load[b])) {
-      best = r;
-    }
-  }
-  return best;
+  return board.waiting.data();
 }
 
-// One replica to every rank, the heaviest to the lightest rank.
-inline void fill_round(Board& board, Waiting& waiting) {
+// One replica to every rank with `level` slots in use, the heaviest to the lightest rank. Returns
+// the first one left.
+inline const int32_t* fill_level(Board& board, int level, const int32_t* waiting) {
   sort_ranks(board);
-  for (int i = 0; i < board.num_ranks && !waiting.done(); ++i) {
-    board.put(board.rank_at(i), waiting.take());
+  for (int i = 0; i < board.num_ranks; ++i) {
+    const int rank = board.rank_at(i);
+    if (board.filled[static_cast<size_t>(rank)] == level) board.put(rank, *waiting++);
   }
+  return waiting;
 }
 
 inline void fill(Board& board) {
-  sort_experts(board);
-  Waiting waiting(board);
-  const int level = *std::max_element(board.filled.begin(), board.filled.end());
-  for (int r = emptiest_rank(board, level); r >= 0 && !waiting.done();
-       r = emptiest_rank(board, level)) {
-    board.put(r, waiting.take());
-  }
-  while (!waiting.done()) fill_round(board, waiting);
+  const int32_t* waiting = list_waiting(board);
+  int level = *std::min_element(board.filled.begin(), board.filled.end());
+  for (; level < board.slots_per_rank; ++level) waiting = fill_level(board, level, waiting);
 }
 
 // --- Swaps ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ const Search* generic_search() {
   static constexpr Search kTable = {.isa = "ref",
                                     .supported = [] { return true; },
                                     .replicate = replicate,
+                                    .sort_replicated = sort_replicated,
                                     .fill = fill,
                                     .improve = improve,
                                     .choose_pairs = choose_pairs};

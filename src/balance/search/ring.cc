@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "balance/search/ring.h"
 
-#include <algorithm>
 #include <numeric>
-#include <span>
 
 namespace wideep::balance::search {
 namespace {
@@ -14,8 +12,10 @@ class Walk {
   explicit Walk(int num_ranks) : num_ranks_(num_ranks) {}
   int rank() const { return rank_; }
   void step() {
-    rank_ = (rank_ + stride_) % num_ranks_;
-    if (rank_ == 0) next_lap();
+    if (rank_ == 0 && started_) next_lap();
+    started_ = true;
+    rank_ += stride_;
+    if (rank_ >= num_ranks_) rank_ -= num_ranks_;
   }
 
  private:
@@ -28,6 +28,7 @@ class Walk {
   int num_ranks_;
   int rank_ = 0;
   int stride_ = 1;
+  bool started_ = false;
 };
 
 bool put_replica(Board& board, int rank, int expert) {
@@ -35,20 +36,6 @@ bool put_replica(Board& board, int rank, int expert) {
   if (board.holds(rank, expert)) return false;
   board.put(rank, expert);
   return true;
-}
-
-// Heaviest first.
-std::span<const int32_t> replicated_experts(Board& board) {
-  auto end = board.order.begin();
-  for (int expert = 0; expert < board.num_experts; ++expert) {
-    if (board.replicas[static_cast<size_t>(expert)] > 1) *end++ = expert;
-  }
-  std::sort(board.order.begin(), end, [&](int32_t a, int32_t b) {
-    const float load_a = board.load[static_cast<size_t>(a)];
-    const float load_b = board.load[static_cast<size_t>(b)];
-    return load_a != load_b ? load_a > load_b : a < b;
-  });
-  return {board.order.begin(), end};
 }
 
 bool lay_expert(Board& board, int expert, Walk& walk) {
@@ -62,12 +49,14 @@ bool lay_expert(Board& board, int expert, Walk& walk) {
 
 }  // namespace
 
-bool lay_ring(Board& board) {
+bool lay_ring(Board& board, int num_replicated) {
   Walk walk(board.num_ranks);
-  const auto experts = replicated_experts(board);
-  for (size_t low = 0, high = experts.size(); low < high;) {
-    if (!lay_expert(board, experts[low++], walk)) return false;
-    if (low < high && !lay_expert(board, experts[--high], walk)) return false;
+  const auto expert = [&](int i) {
+    return static_cast<int>(board.experts_by_load[static_cast<size_t>(i)] & board.expert_mask);
+  };
+  for (int low = 0, high = num_replicated; low < high;) {
+    if (!lay_expert(board, expert(low++), walk)) return false;
+    if (low < high && !lay_expert(board, expert(--high), walk)) return false;
   }
   board.pinned = board.filled;
   return true;

@@ -18,9 +18,9 @@
 
 namespace wideep::balance::search {
 
-// Needs an empty board with replica counts. Puts all replicas of the replicated experts on the
-// ring and pins them. False (and a board to be cleared) when they do not fit: a rank without a slot
-// left, or an expert that would meet itself.
-bool lay_ring(Board& board);
+// Needs an empty board with replica counts, and what Search::sort_replicated found there. Puts all
+// replicas of the replicated experts on the ring and pins them. False (and a board to be cleared)
+// when they do not fit: a rank without a slot left, or an expert that would meet itself.
+bool lay_ring(Board& board, int num_replicated);
 
 }  // namespace wideep::balance::search

@@ -28,6 +28,9 @@ struct Search {
   // Replica counts that sum to num_slots, as few and as many as make the heaviest replica lightest
   // (the greedy's result), none above num_ranks.
   void (*replicate)(Board& board, int num_slots);
+  // Keys of the experts with several replicas into experts_by_load, heaviest expert first. Returns
+  // how many there are.
+  int (*sort_replicated)(Board& board);
   // Every replica not yet on the board to the ranks, heaviest first, in rounds: the next num_ranks
   // of them one each, the heaviest to the lightest rank. Needs num_slots = slots in all.
   void (*fill)(Board& board);
