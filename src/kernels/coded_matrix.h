@@ -51,6 +51,8 @@ struct CodedMatrix {
     return static_cast<size_t>(row / scale_rows) * static_cast<size_t>(num_groups()) +
            static_cast<size_t>(group_index);
   }
+  // Rows [begin, end) alone. REQUIRES: begin is a multiple of scale_rows.
+  CodedMatrix slice(int begin, int end) const;
   // Without the matrix's own scale.
   float group_scale(int row, int group_index) const;
   // Without any scale: of int8 and int4 the code less its offset.
@@ -87,7 +89,7 @@ void dequantize_rows(const CodedMatrix& matrix, int begin, int end, float* out);
 // begin_pack; the matrix scale is the caller's to keep.
 void pack_codes(const PackedShape& shape, const CodedMatrix& matrix, int first_row, std::byte* out);
 
-// Zero weights everywhere.
-void begin_pack(const PackedShape& shape, std::byte* out);
+// Zero weights in panels [first_panel, last_panel).
+void begin_pack(const PackedShape& shape, int first_panel, int last_panel, std::byte* out);
 
 }  // namespace wideep::kernels

@@ -72,7 +72,7 @@ TEST(CodedMatrix, PackedCodesAreTheWeightsTheyStandFor) {
     const PackedShape shape = packed_shape(format, n, k);
     const QuantizedMatrix coded = quantize_matrix(format, shape.group, rows.data(), n, k);
     base::AlignedBytes bytes(shape.bytes());
-    begin_pack(shape, bytes.data());
+    begin_pack(shape, 0, shape.num_panels(), bytes.data());
     pack_codes(shape, coded.view, 0, bytes.data());
     expect_same_weights(coded.view, {shape, bytes.data()});
   }
@@ -96,7 +96,7 @@ struct Given {
   void expect_exact() {
     const PackedShape shape = packed_shape(view.format, view.n, view.k);
     base::AlignedBytes bytes(shape.bytes());
-    begin_pack(shape, bytes.data());
+    begin_pack(shape, 0, shape.num_panels(), bytes.data());
     pack_codes(shape, view, 0, bytes.data());
     expect_same_weights(view, {shape, bytes.data()});
   }
@@ -133,7 +133,7 @@ TEST(CodedMatrix, PartsMayBeStackedAndGroupsSplit) {
   const QuantizedMatrix first = quantize_matrix(WeightFormat::kInt8, k, upper.data(), 21, k);
   const QuantizedMatrix second = quantize_matrix(WeightFormat::kInt8, 128, lower.data(), 9, k);
   base::AlignedBytes bytes(shape.bytes());
-  begin_pack(shape, bytes.data());
+  begin_pack(shape, 0, shape.num_panels(), bytes.data());
   pack_codes(shape, first.view, 0, bytes.data());  // one group a row: the same scale, thrice
   pack_codes(shape, second.view, 21, bytes.data());
   std::vector<float> expected(30 * k);

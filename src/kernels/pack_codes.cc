@@ -107,13 +107,14 @@ void pack_block_of_four(const PackedShape& shape, const CodedMatrix& matrix, int
 
 }  // namespace
 
-void begin_pack(const PackedShape& shape, std::byte* out) {
-  std::memset(out, zero_byte(shape.format), shape.bytes());
-  const bool floats = is_coded(shape.format) && !has_byte_scales(shape.format);
-  if (!floats || zero_byte(shape.format) == 0) return;
-  const size_t num_blocks = shape.bytes() / shape.block_bytes();
-  for (size_t i = 0; i < num_blocks; ++i) {
-    std::memset(out + (i + 1) * shape.block_bytes() - kScaleBytes, 0, kScaleBytes);
+void begin_pack(const PackedShape& shape, int first_panel, int last_panel, std::byte* out) {
+  const size_t bytes = shape.block_bytes();
+  const bool scales_behind = is_coded(shape.format) && !has_byte_scales(shape.format);
+  std::byte* const end = out + static_cast<size_t>(last_panel) * shape.panel_bytes();
+  std::byte* block = out + static_cast<size_t>(first_panel) * shape.panel_bytes();
+  for (; block < end; block += bytes) {
+    std::memset(block, zero_byte(shape.format), bytes);
+    if (scales_behind) std::memset(block + bytes - kScaleBytes, 0, kScaleBytes);
   }
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 PackedMatrix quantize_and_pack(const PackedShape& shape, const float* rows, std::byte* out) {
   const QuantizedMatrix coded = quantize_matrix(shape.format, shape.group, rows, shape.n, shape.k);
-  begin_pack(shape, out);
+  begin_pack(shape, 0, shape.num_panels(), out);
   pack_codes(shape, coded.view, 0, out);
   return {shape, out, coded.view.scale};
 }

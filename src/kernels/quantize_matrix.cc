@@ -182,6 +182,15 @@ QuantizedMatrix quantize_nvfp4(int group, const float* rows, int n, int k, float
 
 }  // namespace
 
+CodedMatrix CodedMatrix::slice(int begin, int end) const {
+  CodedMatrix part = *this;
+  part.n = end - begin;
+  part.codes = codes + static_cast<size_t>(begin) * row_bytes();
+  part.scales = static_cast<const std::byte*>(scales) +
+                scale_index(begin, 0) * (has_byte_scales(format) ? 1 : sizeof(float));
+  return part;
+}
+
 float CodedMatrix::group_scale(int row, int group_index) const {
   const auto* bytes = static_cast<const uint8_t*>(scales);
   const size_t at = scale_index(row, group_index);

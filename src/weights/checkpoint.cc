@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -105,8 +106,20 @@ Result<std::vector<SafetensorsFile>> open_files(const std::string& model_dir) {
       fmt::format("{}: expected {} or {}, found neither", model_dir, kSingleFile, kIndexFile));
 }
 
-bool is_supported(Dtype dtype) {
-  return dtype == Dtype::kF32 || dtype == Dtype::kBf16 || dtype == Dtype::kF16;
+constexpr Dtype kFloats[] = {Dtype::kF32, Dtype::kBf16, Dtype::kF16};
+
+bool is_float(Dtype dtype) {
+  return std::find(std::begin(kFloats), std::end(kFloats), dtype) != std::end(kFloats);
+}
+
+// "F32, BF16 or F16"
+std::string listed(std::span<const Dtype> dtypes) {
+  std::string text;
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    if (i > 0) text += i + 1 == dtypes.size() ? " or " : ", ";
+    text += dtype_name(dtypes[i]);
+  }
+  return text;
 }
 
 // `bytes` may lie at any address: every element is copied out before it is used.
@@ -140,20 +153,33 @@ Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
 
 Result<const TensorEntry*> Checkpoint::tensor(const std::string& name,
                                               const std::vector<int64_t>& shape) const {
-  const auto found = tensors_.find(name);
-  if (found == tensors_.end()) return missing(name);
-  const auto& [shard, entry] = found->second;
-  const std::string where =
-      fmt::format("{}: tensor '{}'", shards_[shard].path(), base::printable(name));
+  return tensor(name, shape, kFloats);
+}
+
+Result<const TensorEntry*> Checkpoint::tensor(const std::string& name,
+                                              const std::vector<int64_t>& shape,
+                                              std::span<const Dtype> dtypes) const {
+  const TensorEntry* entry = find(name);
+  if (entry == nullptr) return missing(name);
   if (entry->shape != shape) {
-    return invalid_input(fmt::format("{}: expected shape {}, found {}", where,
+    return invalid_input(fmt::format("{}: expected shape {}, found {}", where(name),
                                      formats::describe(shape), formats::describe(entry->shape)));
   }
-  if (!is_supported(entry->dtype)) {
-    return invalid_input(fmt::format("{}: expected dtype F32, BF16 or F16, found {}", where,
+  if (std::find(dtypes.begin(), dtypes.end(), entry->dtype) == dtypes.end()) {
+    return invalid_input(fmt::format("{}: expected dtype {}, found {}", where(name), listed(dtypes),
                                      dtype_name(entry->dtype)));
   }
   return entry;
+}
+
+const TensorEntry* Checkpoint::find(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : found->second.entry;
+}
+
+std::string Checkpoint::where(const std::string& name) const {
+  return fmt::format("{}: tensor '{}'", shards_[tensors_.at(name).shard].path(),
+                     base::printable(name));
 }
 
 Status Checkpoint::missing(const std::string& name) const {
@@ -194,7 +220,7 @@ void to_float32(const TensorEntry& entry, int64_t first_element, int64_t count, 
       convert_elements<uint16_t>(bytes, count, out, float_from_f16);
       return;
     default:
-      WIDEEP_CHECK(is_supported(entry.dtype));
+      WIDEEP_CHECK(is_float(entry.dtype));
   }
 }
 

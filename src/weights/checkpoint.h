@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,16 @@ class Checkpoint : public TensorSource {
 
   Result<const formats::TensorEntry*> tensor(const std::string& name,
                                              const std::vector<int64_t>& shape) const override;
+
+  // The same of other dtypes.
+  Result<const formats::TensorEntry*> tensor(const std::string& name,
+                                             const std::vector<int64_t>& shape,
+                                             std::span<const Dtype> dtypes) const;
+
+  // nullptr when there is no such tensor.
+  const formats::TensorEntry* find(const std::string& name) const;
+  // "file: tensor 'name'", for messages. REQUIRES: there is such a tensor.
+  std::string where(const std::string& name) const;
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
   std::vector<std::string> names() const;

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/stored_matrix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "base/try.h"
+#include "formats/shape.h"
+
+namespace wideep::weights {
+namespace {
+
+using formats::TensorEntry;
+using kernels::CodedMatrix;
+using kernels::PackedShape;
+using kernels::WeightFormat;
+
+constexpr std::array kFloats = {Dtype::kF32, Dtype::kBf16, Dtype::kF16};
+constexpr std::array kE4m3 = {Dtype::kF8E4M3};
+constexpr std::array kBytes = {Dtype::kU8};
+constexpr std::array kWords = {Dtype::kI32};
+constexpr std::array kIntegers = {Dtype::kI64, Dtype::kI32};
+
+int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+const uint8_t* bytes_of(const TensorEntry& entry) {
+  return reinterpret_cast<const uint8_t*>(entry.bytes.data());
+}
+
+// e4m3 scales: finite and not negative.
+Status check_e4m3(const std::string& where, const TensorEntry& scales) {
+  const uint8_t* codes = bytes_of(scales);
+  const uint8_t* bad =
+      std::find_if(codes, codes + scales.bytes.size(), [](uint8_t code) { return code >= 0x7f; });
+  if (bad == codes + scales.bytes.size()) return {};
+  return invalid_input(fmt::format(
+      "{}: expected scales from 0 to 448, found the code {:#04x} at {}", where, *bad, bad - codes));
+}
+
+// e8m0 scales whose products with elements are finite bf16 numbers.
+Status check_e8m0(const std::string& where, const TensorEntry& scales) {
+  constexpr uint8_t kLargest = 252;
+  const uint8_t* codes = bytes_of(scales);
+  const uint8_t* bad = std::find_if(codes, codes + scales.bytes.size(),
+                                    [](uint8_t code) { return code > kLargest; });
+  if (bad == codes + scales.bytes.size()) return {};
+  return invalid_input(fmt::format("{}: expected scales up to 2^{}, found the code {} at {}", where,
+                                   kLargest - 127, *bad, bad - codes));
+}
+
+// "weight_shape" of compressed-tensors: one more place that says the shape.
+Status check_shape_tensor(const Checkpoint& checkpoint, const std::string& name, int n, int k) {
+  if (!checkpoint.has(name)) return {};
+  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, checkpoint.tensor(name, {2}, kIntegers));
+  std::vector<int64_t> shape;
+  for (size_t i = 0; i < 2; ++i) {
+    int64_t value = 0;  // little endian: a shorter one fills the lower half
+    std::memcpy(&value, entry->bytes.data() + i * dtype_bytes(entry->dtype),
+                dtype_bytes(entry->dtype));
+    shape.push_back(value);
+  }
+  if (shape == std::vector<int64_t>{n, k}) return {};
+  return invalid_input(fmt::format("{}: expected {}, found {}", checkpoint.where(name),
+                                   formats::describe({n, k}), formats::describe(shape)));
+}
+
+// The run of k that shares a scale, from the number of them in a row.
+Result<int> group_of(const std::string& where, int k, int64_t num_groups) {
+  const int64_t group =
+      num_groups == 1 ? divided_up(k, 8) * 8 : k / std::max<int64_t>(num_groups, 1);
+  const bool whole = num_groups == 1 || group * num_groups == k;
+  const bool packs = group % 8 == 0 && (group <= 128 || group % 128 == 0 || num_groups == 1);
+  if (num_groups > 0 && whole && packs) return static_cast<int>(group);
+  return invalid_input(fmt::format(
+      "{}: expected groups of 8, 16, … 128 or a multiple of 128 columns, or one, found {} for {} "
+      "columns",
+      where, num_groups, k));
+}
+
+}  // namespace
+
+Result<StoredMatrix> StoredMatrix::open(const Checkpoint& checkpoint, const std::string& name,
+                                        int n, int k) {
+  const std::string module = name.substr(0, name.rfind(".weight"));
+  StoredMatrix matrix(n, k);
+  const TensorEntry* weight = checkpoint.find(name);
+  if (checkpoint.has(module + ".weight_packed")) {
+    WIDEEP_TRY(matrix.open_packed(checkpoint, module));
+  } else if (weight != nullptr && weight->dtype == Dtype::kF8E4M3) {
+    WIDEEP_TRY(matrix.open_fp8(checkpoint, module));
+  } else if (weight != nullptr && weight->dtype == Dtype::kU8) {
+    WIDEEP_TRY(matrix.open_nvfp4(checkpoint, module));
+  } else {
+    WIDEEP_TRY_ASSIGN(matrix.plain_, checkpoint.tensor(name, {n, k}));
+    matrix.bytes_ = matrix.plain_->bytes.size();
+  }
+  return matrix;
+}
+
+void StoredMatrix::set_codes(WeightFormat format, int group, const TensorEntry& codes) {
+  coded_ = {.format = format, .n = n_, .k = k_, .group = group, .codes = codes.bytes.data()};
+  bytes_ += codes.bytes.size();
+}
+
+Result<const float*> StoredMatrix::read_scales(const Checkpoint& checkpoint,
+                                               const std::string& name,
+                                               const std::vector<int64_t>& shape) {
+  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, checkpoint.tensor(name, shape, kFloats));
+  scales_ = std::make_shared<std::vector<float>>(entry->num_elements());
+  weights::to_float32(*entry, scales_->data());
+  bytes_ += entry->bytes.size();
+  const auto bad = std::find_if_not(scales_->begin(), scales_->end(),
+                                    [](float scale) { return std::isfinite(scale); });
+  if (bad == scales_->end()) return scales_->data();
+  return invalid_input(fmt::format("{}: expected finite scales, found {} at {}",
+                                   checkpoint.where(name), *bad, bad - scales_->begin()));
+}
+
+Status StoredMatrix::open_fp8(const Checkpoint& checkpoint, const std::string& module) {
+  WIDEEP_TRY_ASSIGN(const TensorEntry* codes,
+                    checkpoint.tensor(module + ".weight", {n_, k_}, kE4m3));
+  if (!checkpoint.has(module + ".weight_scale_inv")) {
+    return invalid_input(fmt::format(
+        "{}: expected weight_scale_inv beside F8_E4M3, a scale for each block of 128 × 128, found "
+        "none",
+        checkpoint.where(module + ".weight")));
+  }
+  set_codes(WeightFormat::kFp8, 128, *codes);
+  WIDEEP_TRY_ASSIGN(coded_->scales, read_scales(checkpoint, module + ".weight_scale_inv",
+                                                {divided_up(n_, 128), divided_up(k_, 128)}));
+  coded_->scale_rows = 128;
+  return {};
+}
+
+Status StoredMatrix::open_nvfp4(const Checkpoint& checkpoint, const std::string& module) {
+  WIDEEP_TRY_ASSIGN(const TensorEntry* codes,
+                    checkpoint.tensor(module + ".weight", {n_, divided_up(k_, 2)}, kBytes));
+  const std::string name = module + ".weight_scale";
+  WIDEEP_TRY_ASSIGN(const TensorEntry* scales,
+                    checkpoint.tensor(name, {n_, divided_up(k_, 16)}, kE4m3));
+  WIDEEP_TRY(check_e4m3(checkpoint.where(name), *scales));
+  set_codes(WeightFormat::kNvfp4, 16, *codes);
+  coded_->scales = scales->bytes.data();
+  bytes_ += scales->bytes.size();
+  const std::string second = module + ".weight_scale_2";
+  const TensorEntry* entry = checkpoint.find(second);
+  const bool is_list = entry != nullptr && !entry->shape.empty();
+  WIDEEP_TRY_ASSIGN(
+      const float* scale,
+      read_scales(checkpoint, second, is_list ? std::vector<int64_t>{1} : std::vector<int64_t>{}));
+  coded_->scale = *scale;
+  return {};
+}
+
+Status StoredMatrix::open_packed(const Checkpoint& checkpoint, const std::string& module) {
+  const std::string name = module + ".weight_packed";
+  const TensorEntry* codes = checkpoint.find(name);
+  for (const char* unsupported : {".weight_zero_point", ".weight_g_idx", ".weight_global_scale"}) {
+    if (checkpoint.has(module + unsupported)) {
+      return invalid_input(
+          fmt::format("{}: expected symmetric groups in order; wideep computes no other",
+                      checkpoint.where(module + unsupported)));
+    }
+  }
+  WIDEEP_TRY(check_shape_tensor(checkpoint, module + ".weight_shape", n_, k_));
+  if (codes->dtype == Dtype::kU8) return open_packed_mxfp4(checkpoint, module);
+  const bool is_int8 = codes->shape == std::vector<int64_t>{n_, divided_up(k_, 4)};
+  return open_packed_integers(checkpoint, module, is_int8 ? 8 : 4);
+}
+
+Status StoredMatrix::open_packed_integers(const Checkpoint& checkpoint, const std::string& module,
+                                          int bits) {
+  WIDEEP_TRY_ASSIGN(
+      const TensorEntry* codes,
+      checkpoint.tensor(module + ".weight_packed", {n_, divided_up(k_, 32 / bits)}, kWords));
+  const std::string name = module + ".weight_scale";
+  const TensorEntry* scales = checkpoint.find(name);
+  const int64_t num_groups = scales == nullptr || scales->shape.size() != 2 ? 1 : scales->shape[1];
+  WIDEEP_TRY_ASSIGN(
+      const int group,
+      group_of(checkpoint.has(name) ? checkpoint.where(name) : module, k_, num_groups));
+  set_codes(bits == 8 ? WeightFormat::kInt8 : WeightFormat::kInt4, group, *codes);
+  WIDEEP_TRY_ASSIGN(coded_->scales, read_scales(checkpoint, name, {n_, num_groups}));
+  if (codes->bytes.size() == static_cast<size_t>(n_) * coded_->row_bytes()) return {};
+  return invalid_input(fmt::format("{}: expected a number of columns that fills words, found {}",
+                                   checkpoint.where(module + ".weight_packed"), k_));
+}
+
+Status StoredMatrix::open_packed_mxfp4(const Checkpoint& checkpoint, const std::string& module) {
+  WIDEEP_TRY_ASSIGN(const TensorEntry* codes,
+                    checkpoint.tensor(module + ".weight_packed", {n_, divided_up(k_, 2)}, kBytes));
+  const std::string name = module + ".weight_scale";
+  WIDEEP_TRY_ASSIGN(const TensorEntry* scales,
+                    checkpoint.tensor(name, {n_, divided_up(k_, 32)}, kBytes));
+  WIDEEP_TRY(check_e8m0(checkpoint.where(name), *scales));
+  set_codes(WeightFormat::kMxfp4, 32, *codes);
+  coded_->scales = scales->bytes.data();
+  bytes_ += scales->bytes.size();
+  return {};
+}
+
+Result<StoredMatrix> StoredMatrix::open_blocks(const Checkpoint& checkpoint,
+                                               const std::string& name, const ExpertRows& rows,
+                                               int n, int k) {
+  const int64_t groups = divided_up(k, 32);
+  WIDEEP_TRY_ASSIGN(
+      const TensorEntry* blocks,
+      checkpoint.tensor(name + "_blocks", {rows.num_experts, rows.rows_each, groups, 16}, kBytes));
+  WIDEEP_TRY_ASSIGN(
+      const TensorEntry* scales,
+      checkpoint.tensor(name + "_scales", {rows.num_experts, rows.rows_each, groups}, kBytes));
+  WIDEEP_TRY(check_e8m0(checkpoint.where(name + "_scales"), *scales));
+  StoredMatrix matrix(n, k);
+  const size_t code_bytes = static_cast<size_t>(groups) * 16, scale_bytes = size_t(groups);
+  const size_t all_codes = static_cast<size_t>(n) * code_bytes;
+  matrix.gathered_ =
+      std::make_shared<std::vector<std::byte>>(all_codes + static_cast<size_t>(n) * scale_bytes);
+  std::byte* out = matrix.gathered_->data();
+  for (int row = 0; row < n; ++row) {
+    const auto from = static_cast<size_t>(rows.expert) * static_cast<size_t>(rows.rows_each) +
+                      static_cast<size_t>(rows.first_row + row * rows.row_step);
+    const auto to = static_cast<size_t>(row);
+    std::memcpy(out + to * code_bytes, blocks->bytes.data() + from * code_bytes, code_bytes);
+    std::memcpy(out + all_codes + to * scale_bytes, scales->bytes.data() + from * scale_bytes,
+                scale_bytes);
+  }
+  matrix.coded_ = {.format = WeightFormat::kMxfp4, .n = n, .k = k, .group = 32, .codes = out};
+  matrix.coded_->scales = out + all_codes;
+  matrix.bytes_ = matrix.gathered_->size();
+  return matrix;
+}
+
+WeightFormat StoredMatrix::format() const { return coded_ ? coded_->format : WeightFormat::kBf16; }
+
+PackedShape StoredMatrix::packed_shape(WeightFormat format) const {
+  PackedShape shape = kernels::packed_shape(format, n_, k_);
+  const bool same = coded_ && coded_->format == format && kernels::takes_quantized_rows(format);
+  if (same) shape.group = coded_->group <= 128 ? coded_->group : 128;
+  return shape;
+}
+
+float StoredMatrix::matrix_scale(const PackedShape& shape) const {
+  if (shape.format != WeightFormat::kNvfp4) return 1.0f;
+  if (coded_ && coded_->format == shape.format) return coded_->scale;
+  float largest = 0.0f;
+  std::vector<float> row(static_cast<size_t>(k_));
+  for (int i = 0; i < n_; ++i) {
+    to_float32(i, i + 1, row.data());
+    for (const float value : row) largest = std::max(largest, std::abs(value));
+  }
+  return kernels::nvfp4_matrix_scale(largest);
+}
+
+void StoredMatrix::to_float32(int begin, int end, float* out) const {
+  if (coded_) return kernels::dequantize_rows(*coded_, begin, end, out);
+  TensorEntry rows = *plain_;
+  const size_t row_bytes = static_cast<size_t>(k_) * dtype_bytes(rows.dtype);
+  rows.shape = {end - begin, k_};
+  rows.bytes = rows.bytes.subspan(static_cast<size_t>(begin) * row_bytes,
+                                  static_cast<size_t>(end - begin) * row_bytes);
+  weights::to_float32(rows, out);
+}
+
+void StoredMatrix::pack(const PackedShape& shape, float scale, int first, int last,
+                        std::byte* out) const {
+  const int begin = first * kernels::kPanelWidth;
+  const int end = std::min(n_, last * kernels::kPanelWidth);
+  std::byte* const panels = out + static_cast<size_t>(first) * shape.panel_bytes();
+  PackedShape part = shape;
+  part.n = end - begin;
+  if (coded_ && coded_->format == shape.format) {
+    kernels::begin_pack(part, 0, part.num_panels(), panels);
+    return kernels::pack_codes(part, coded_->slice(begin, end), 0, panels);
+  }
+  if (plain_ != nullptr && plain_->dtype == Dtype::kBf16 && shape.format == WeightFormat::kBf16) {
+    const auto* rows = reinterpret_cast<const Bf16*>(plain_->bytes.data());
+    kernels::pack_bf16_rows(part, rows + static_cast<size_t>(begin) * size_t(k_), panels);
+    return;
+  }
+  std::vector<float> rows(static_cast<size_t>(end - begin) * static_cast<size_t>(k_));
+  to_float32(begin, end, rows.data());
+  if (!kernels::is_coded(shape.format)) {
+    kernels::pack_matrix(part, rows.data(), panels);
+    return;
+  }
+  const auto quantized =
+      kernels::quantize_matrix(shape.format, shape.group, rows.data(), part.n, k_, scale);
+  kernels::begin_pack(part, 0, part.num_panels(), panels);
+  kernels::pack_codes(part, quantized.view, 0, panels);
+}
+
+}  // namespace wideep::weights

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A matrix as a checkpoint holds it: floats, or codes in one of the usual layouts, told by the
+// names and dtypes of the tensors of its module.
+//
+//   layout               tensors of "<module>."                          format
+//   plain                weight F32, BF16 or F16 [n, k]                   f32, bf16
+//   DeepSeek fp8         weight F8_E4M3 [n, k],
+//                        weight_scale_inv [⌈n / 128⌉, ⌈k / 128⌉]           fp8
+//   compressed-tensors   weight_packed I32 [n, k · bits / 32], codes with
+//   pack-quantized       an offset and the lowest bits first,
+//                        weight_scale [n, groups], weight_shape            int8, int4
+//   ModelOpt NVFP4       weight U8 [n, k / 2], weight_scale F8_E4M3
+//                        [n, k / 16], weight_scale_2                       nvfp4
+//   compressed-tensors   weight_packed U8 [n, k / 2], weight_scale U8
+//   mxfp4-pack-quantized [n, k / 32]                                       mxfp4
+//   GPT-OSS experts      <name>_blocks U8 [experts, n, k / 32, 16],
+//                        <name>_scales U8 [experts, n, k / 32]             mxfp4
+//
+// Scales without a dtype are F32, BF16 or F16. Four-bit codes lie low nibble first.
+//
+// Thread safety: immutable after open.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/coded_matrix.h"
+#include "weights/checkpoint.h"
+#include "wideep/status.h"
+
+namespace wideep::weights {
+
+class StoredMatrix {
+ public:
+  // name: "<module>.weight". The checkpoint must outlive the result.
+  // Errors (invalid input) name file and tensor: missing, another shape or dtype, scales that are
+  // no numbers, a layout that is none of the above.
+  static Result<StoredMatrix> open(const Checkpoint& checkpoint, const std::string& name, int n,
+                                   int k);
+
+  // Rows first_row, first_row + row_step, … (n of them) of one expert of GPT-OSS's "<name>_blocks"
+  // and "<name>_scales", which hold rows_each rows an expert. gate_up_proj has gate and up rows in
+  // turns.
+  struct ExpertRows {
+    int num_experts = 0;
+    int expert = 0;
+    int rows_each = 0;
+    int first_row = 0;
+    int row_step = 1;
+  };
+  // REQUIRES: k is a multiple of 32; the rows exist.
+  static Result<StoredMatrix> open_blocks(const Checkpoint& checkpoint, const std::string& name,
+                                          const ExpertRows& rows, int n, int k);
+
+  int n() const { return n_; }
+  int k() const { return k_; }
+  // kBf16 for all plain dtypes: what they are multiplied in when nobody asks for another.
+  kernels::WeightFormat format() const;
+  bool is_coded() const { return coded_.has_value(); }
+  const kernels::CodedMatrix& coded() const { return *coded_; }  // REQUIRES: is_coded()
+  uint64_t bytes() const { return bytes_; }                      // of its tensors
+
+  // How it is packed in `format`: as it is stored, where that is the same format.
+  kernels::PackedShape packed_shape(kernels::WeightFormat format) const;
+  // The scale of the whole matrix when packed so: reads all of it where nvfp4 is made of others.
+  float matrix_scale(const kernels::PackedShape& shape) const;
+
+  // Rows [begin, end) as float32.
+  void to_float32(int begin, int end, float* out) const;
+
+  // Packs panels [first, last): codes as they are, or rounded and quantised.
+  // REQUIRES: shape is this one's packed_shape, first a multiple of kPanelStep; scale is its
+  // matrix_scale; out is where the whole matrix belongs.
+  static constexpr int kPanelStep = 128 / kernels::kPanelWidth;
+  void pack(const kernels::PackedShape& shape, float scale, int first, int last,
+            std::byte* out) const;
+
+ private:
+  StoredMatrix(int n, int k) : n_(n), k_(k) {}
+
+  Status open_fp8(const Checkpoint& checkpoint, const std::string& module);
+  Status open_nvfp4(const Checkpoint& checkpoint, const std::string& module);
+  Status open_packed(const Checkpoint& checkpoint, const std::string& module);
+  Status open_packed_integers(const Checkpoint& checkpoint, const std::string& module, int bits);
+  Status open_packed_mxfp4(const Checkpoint& checkpoint, const std::string& module);
+  Result<const float*> read_scales(const Checkpoint& checkpoint, const std::string& name,
+                                   const std::vector<int64_t>& shape);
+  void set_codes(kernels::WeightFormat format, int group, const formats::TensorEntry& codes);
+
+  int n_, k_;
+  uint64_t bytes_ = 0;
+  const formats::TensorEntry* plain_ = nullptr;
+  std::optional<kernels::CodedMatrix> coded_;
+  // What coded_ points to where the file has it in another form.
+  std::shared_ptr<std::vector<float>> scales_;
+  std::shared_ptr<std::vector<std::byte>> gathered_;
+};
+
+}  // namespace wideep::weights
