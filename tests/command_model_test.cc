@@ -201,8 +201,8 @@ TEST(CommandModel, UnsupportedArchitecture) {
 
 TEST(CommandModel, QuantizedCheckpoint) {
   const auto end = run_with_config(
-      [](json& config) { config["quantization_config"] = {{"quant_method", "fp8"}}; });
-  expect_refused(end, {"config.json", "quantization_config", "fp8", "bf16"});
+      [](json& config) { config["quantization_config"] = {{"quant_method", "gptq"}}; });
+  expect_refused(end, {"config.json", "quantization_config", "gptq", "modelopt"});
 }
 
 TEST(CommandModel, TokenizerMissingOrBroken) {

@@ -35,7 +35,7 @@ Result<engine::ModelRun> model_run(const Options& options,
   run.num_slots = placement.num_slots;
   run.max_num_tokens =
       static_cast<int>(parallel.max_num_tokens.value_or(engine::kDefaultMaxNumTokens));
-  run.format = options.parallel.format();
+  run.format = options.parallel.format().value_or(run.config.stored_format);
   run.kv_cache_dtype = parallel.kv_cache_config.dtype;
   if (const auto tokens = parallel.kv_cache_config.max_tokens) run.kv_tokens_per_rank = *tokens;
   return run;

@@ -22,7 +22,7 @@ struct ParallelOptions {
   PrecisionOption precision;
   std::string kv_cache_dtype;  // empty: the configuration's
 
-  kernels::WeightFormat format() const { return precision.format(); }
+  std::optional<kernels::WeightFormat> format() const { return precision.format(); }
 };
 
 // Adds --ranks, --config, --load-balancer, --max-num-tokens, --dtype and --kv-cache-dtype.

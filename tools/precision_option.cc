@@ -5,16 +5,18 @@
 
 namespace wideep::tools {
 
-kernels::WeightFormat PrecisionOption::format() const {
-  return kernels::weight_format_from_name(name == "float32" ? "f32" : name).value();
+std::optional<kernels::WeightFormat> PrecisionOption::format() const {
+  if (name == "auto") return std::nullopt;
+  return kernels::weight_format_from_name(name == "float32" ? "f32" : name);
 }
 
 void add_precision_option(CLI::App& command, PrecisionOption* option) {
   command
       .add_option("--dtype", option->name,
-                  "Precision of the weights; cache and dispatched rows are bf16, beside float32 "
-                  "weights float32")
-      ->check(CLI::IsMember(std::vector<std::string>{"bf16", "float32", "f32", "int8"}))
+                  "Precision of the weights (auto: as they are stored, floats in bf16); cache and "
+                  "dispatched rows are bf16, beside float32 weights float32")
+      ->check(CLI::IsMember(std::vector<std::string>{"auto", "bf16", "float32", "f32", "fp8",
+                                                     "int8", "int4", "mxfp4", "nvfp4"}))
       ->capture_default_str();
 }
 

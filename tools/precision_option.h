@@ -4,6 +4,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
 #include "kernels/weight_format.h"
@@ -11,9 +12,10 @@
 namespace wideep::tools {
 
 struct PrecisionOption {
-  std::string name = "bf16";  // one of those that add_precision_option lets through
+  std::string name = "auto";  // one of those that add_precision_option lets through
 
-  kernels::WeightFormat format() const;  // REQUIRES: the command line was accepted
+  // Nothing: as the checkpoint stores them. REQUIRES: the command line was accepted.
+  std::optional<kernels::WeightFormat> format() const;
 };
 
 // Adds --dtype. `option` must outlive the parsing.

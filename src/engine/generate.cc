@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <map>
 
 #include "base/cpu_time.h"
 #include "base/machine.h"
@@ -116,7 +118,7 @@ std::string plan_text(const RunSetup& setup) {
   const model::ModelConfig& config = setup.config;
   const int ranks = setup.dispatch.ep_size;
   const MemoryPlan plan =
-      plan_memory(config, setup.dispatch, setup.options.format, setup.options.cache_dtype());
+      plan_memory(config, setup.dispatch, setup.format, setup.options.cache_dtype());
   return fmt::format(
       "model   {}: {} layers, {} of them MoE with {} experts, top {}; {} weights, kernels {}\n"
       "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
@@ -124,7 +126,7 @@ std::string plan_text(const RunSetup& setup) {
       "MiB",
       std::filesystem::path(setup.options.model_dir).lexically_normal().string(), config.num_layers,
       config.num_moe_layers(), config.routing.num_experts, config.routing.top_k,
-      kernels::weight_format_name(setup.options.format), setup.kernels.isa, ranks,
+      kernels::weight_format_name(setup.format), setup.kernels.isa, ranks,
       setup.threads.threads_per_rank, setup.threads.threads_per_rank == 1 ? "" : "s",
       setup.dispatch.slots_per_rank, setup.placement.num_slots,
       setup.placement.num_slots - config.routing.num_experts, mebibytes(plan.slots_per_rank),
@@ -134,24 +136,23 @@ std::string plan_text(const RunSetup& setup) {
 
 // Checkpoint bytes that loading will read: dense once, each slot's expert once per layer.
 uint64_t bytes_to_load(const RunSetup& setup) {
-  const auto names = setup.checkpoint.names();
-  uint64_t bytes = 0;
+  constexpr std::string_view kExperts = ".mlp.experts.";
   const std::string mtp = fmt::format("model.layers.{}.", setup.config.num_layers);
-  for (const std::string& name : names) {
-    if (name.find(".mlp.experts.") == std::string::npos && !name.starts_with(mtp)) {
+  uint64_t bytes = 0;
+  std::map<std::string, uint64_t, std::less<>> of_expert;  // by "model.layers.0.mlp.experts.0"
+  for (const std::string& name : setup.checkpoint.names()) {
+    const size_t at = name.find(kExperts);
+    if (at != name.npos) {
+      const size_t end = std::min(name.find('.', at + kExperts.size()), name.size());
+      of_expert[name.substr(0, end)] += setup.checkpoint.tensor_bytes(name);
+    } else if (!name.starts_with(mtp)) {
       bytes += setup.checkpoint.tensor_bytes(name);
     }
   }
   for (const auto& [layer, placement] : setup.placement.layers) {
     for (const int32_t expert : placement.slot_to_expert) {
-      for (const char* part : {"gate", "up", "down"}) {
-        bytes += setup.checkpoint.tensor_bytes(
-            fmt::format("model.layers.{}.mlp.experts.{}.{}_proj.weight", layer, expert, part));
-      }
+      bytes += of_expert[fmt::format("model.layers.{}.mlp.experts.{}", layer, expert)];
     }
-  }
-  if (setup.config.tie_word_embeddings) {  // read twice: as rows, and packed as the head
-    bytes += setup.checkpoint.tensor_bytes("model.embed_tokens.weight");
   }
   return bytes;
 }
@@ -315,16 +316,19 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
 
   model::ModelWeights weights;
   const SchedulerLimits limits = scheduler_limits(options, requests);
+  const weights::WeightLoader looking(checkpoint, options.format);
+  const kernels::WeightFormat format = model::experts_shape(config, looking).format;
   const RunSetup setup{
       .options = options,
       .config = config,
       .checkpoint = checkpoint,
+      .format = format,
       .placement = placement,
       .kernels = *kernels,
       .weights = weights,
       .requests = std::move(requests),
       .dispatch = dispatch_shape(config, options.parallel.sizes.moe_ep, placement.num_slots,
-                                 limits.max_num_tokens, options.format),
+                                 limits.max_num_tokens, format),
       .limits = limits,
       .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
                               options.threads_per_rank)};

@@ -28,14 +28,18 @@ struct GenerateOptions {
   SamplingParams sampling;
   parallel::ParallelConfig parallel;  // has passed parallel::check_supported
   int threads_per_rank = 0;           // 0: cores / ranks, at least 1
-  kernels::WeightFormat format = kernels::WeightFormat::kBf16;  // of matrices
-  int prefill_chunk = 0;                                        // 0: max_num_tokens
+  // Of matrices; nothing: as they are stored, floats in bf16.
+  std::optional<kernels::WeightFormat> format;
+  int prefill_chunk = 0;  // 0: max_num_tokens
   bool logits_digest = false;
   std::optional<StatisticsRequest> statistics;
   bool routing_log = false;
   std::chrono::milliseconds timeout{30'000};  // of any wait of a rank for another
 
-  Dtype cache_dtype() const { return engine::cache_dtype(parallel.kv_cache_config.dtype, format); }
+  Dtype cache_dtype() const {
+    return engine::cache_dtype(parallel.kv_cache_config.dtype,
+                               format.value_or(kernels::WeightFormat::kBf16));
+  }
 };
 
 struct PromptResult {

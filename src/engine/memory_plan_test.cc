@@ -142,13 +142,13 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
     placement.layers[layer] = *balance::linear_placement(num_experts, 1);
   }
   const auto slots = model::ExpertSlots::load(config, loader, placement, 0);
-  const ep::BufferLayout layout(
-      dispatch_shape(config, 1, num_experts, num_tokens, loader.format()));
+  const ep::BufferLayout layout(dispatch_shape(config, 1, num_experts, num_tokens,
+                                               model::experts_shape(config, loader).format));
   const auto memory = transport::SharedMemory::create(1, layout.segment_bytes());
   EXPECT_TRUE(slots.ok() && memory.ok());
   transport::Endpoint endpoint(*memory, 0, std::chrono::milliseconds(1000));
   base::ThreadPool pool(1);
-  const model::KvLayout kv(config, kernels::row_dtype(loader.format()));
+  const model::KvLayout kv(config, loader.row_dtype());
   base::AlignedBytes page(kv.page_bytes());
   const model::PageList pages = {page.data()};
   model::Batch batch;

@@ -24,7 +24,8 @@ struct RankSetup {
   const balance::ModelPlacement& placement;
   const kernels::Kernels& kernels;
   const model::ModelWeights& weights;  // all but the experts: loaded before the fork, then shared
-  kernels::WeightFormat format = kernels::WeightFormat::kBf16;
+  // Of matrices; nothing: as they are stored.
+  std::optional<kernels::WeightFormat> format;
   Dtype cache = Dtype::kBf16;  // of keys and values
   ep::DispatchShape dispatch;
   SchedulerLimits limits;

@@ -61,15 +61,6 @@ Architecture read_architecture(const JsonObject& root) {
   return Architecture::kDeepseekV3;
 }
 
-void refuse_quantization(const JsonObject& root) {
-  if (!root.has("quantization_config")) return;
-  const std::string method =
-      root.object("quantization_config").string_or("quant_method", "(unnamed)");
-  root.complain("quantization_config",
-                fmt::format("quant_method {} is not supported; give a bf16 checkpoint",
-                            base::printable(method)));
-}
-
 void require_full_attention(const JsonObject& root) {
   if (!root.has("layer_types")) return;
   const nlohmann::json& types = root.raw().at("layer_types");
@@ -81,7 +72,6 @@ void require_full_attention(const JsonObject& root) {
 
 // What some config.json may ask for and wideep does not compute.
 void refuse_features(const JsonObject& root) {
-  refuse_quantization(root);
   require_word(root, "hidden_act", "silu");
   for (const char* key : {"attention_bias", "qkv_bias", "mlp_bias", "use_sliding_window"}) {
     require_flag(root, key, false);
@@ -137,6 +127,7 @@ Result<ModelConfig> read_document(const JsonDocument& document) {
   WIDEEP_TRY(document.status());
   refuse_features(root);
   read_common(root, &config);
+  config.stored_format = read_quantization(root);
   WIDEEP_TRY(document.status());
 
   const bool deepseek = config.architecture == Architecture::kDeepseekV3;

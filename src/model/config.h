@@ -3,13 +3,15 @@
 // A model's shape, read from a Hugging Face config.json (DeepSeek-V3, Qwen3-MoE).
 //
 // Every field of config.json that changes the result is read; a value wideep does not compute
-// (another activation, attention bias, a sliding window, a quantisation, ...) is refused by name.
+// (another activation, attention bias, a sliding window, an unknown quantisation, ...) is refused
+// by name.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "kernels/weight_format.h"
 #include "wideep/status.h"
 
 namespace wideep::model {
@@ -65,6 +67,8 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   int bos_token_id = -1;           // −1: none
   std::vector<int> eos_token_ids;  // config.json's, or generation_config.json's when present
+  // Of most matrices, as quantization_config says; which are stored otherwise, the checkpoint says.
+  kernels::WeightFormat stored_format = kernels::WeightFormat::kBf16;
   RopeConfig rope;
 
   // Attention: grouped-query (Qwen3) ...

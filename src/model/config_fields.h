@@ -32,6 +32,10 @@ void check_deepseek_v3(const formats::JsonObject& root, const ModelConfig& confi
 void read_qwen3_moe(const formats::JsonObject& root, ModelConfig* config);
 void check_qwen3_moe(const formats::JsonObject& root, const ModelConfig& config);
 
+// The format that quantization_config says matrices are stored in; bf16 without one. Complains
+// about those that wideep does not read.
+kernels::WeightFormat read_quantization(const formats::JsonObject& root);
+
 // rope_theta and rope_scaling, or rope_parameters, or both when they agree.
 // REQUIRES: config has its architecture and max_position_embeddings.
 RopeConfig read_rope(const formats::JsonObject& root, const ModelConfig& config);

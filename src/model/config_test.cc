@@ -208,8 +208,8 @@ const std::vector<Refusal>& refusals() {
        "expected only full_attention; wideep computes no other"},
       {"deepseek_groups",
        "quantization_config",
-       {{"quant_method", "fp8"}},
-       "quant_method fp8 is not supported; give a bf16 checkpoint"},
+       {{"quant_method", "gptq"}},
+       "quant_method gptq is not supported; supported: fp8, compressed-tensors, modelopt, mxfp4"},
       {"deepseek_groups", "scoring_func", "softmax",
        "expected sigmoid, found softmax; wideep computes no other"},
       {"deepseek_groups", "topk_method", "greedy",
@@ -294,6 +294,58 @@ TEST(ModelConfig, SurvivesAnyValueOfAnyKey) {
         EXPECT_EQ(message.find('\n'), std::string::npos) << message;
       }
     }
+  }
+}
+
+// ---- quantisation ----
+
+struct Quantization {
+  json config;
+  kernels::WeightFormat format;
+};
+
+TEST(Config, QuantizationsThatAreRead) {
+  const auto packed = [](int bits) {
+    return json{
+        {"quant_method", "compressed-tensors"},
+        {"format", "pack-quantized"},
+        {"config_groups",
+         {{"group_0", {{"weights", {{"num_bits", bits}, {"type", "int"}, {"symmetric", true}}}}}}}};
+  };
+  const Quantization all[] = {
+      {{{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}}, kernels::WeightFormat::kFp8},
+      {packed(8), kernels::WeightFormat::kInt8},
+      {packed(4), kernels::WeightFormat::kInt4},
+      {{{"quant_method", "compressed-tensors"}, {"format", "mxfp4-pack-quantized"}},
+       kernels::WeightFormat::kMxfp4},
+      {{{"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}}, kernels::WeightFormat::kNvfp4},
+  };
+  for (const Quantization& quantization : all) {
+    json config = golden_json("qwen3_gqa");
+    config["quantization_config"] = quantization.config;
+    const auto parsed = parse(config);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_EQ(parsed->stored_format, quantization.format);
+  }
+}
+
+TEST(Config, QuantizationsThatAreRefused) {
+  const std::pair<json, const char*> all[] = {
+      {{{"quant_method", "fp8"}},
+       "weight_block_size: expected [128, 128]; wideep reads no other fp8 weights"},
+      {{{"quant_method", "modelopt"}, {"quant_algo", "FP8"}},
+       "quant_algo: expected NVFP4, found FP8"},
+      {{{"quant_method", "compressed-tensors"}, {"format", "float-quantized"}},
+       "format: expected pack-quantized or mxfp4-pack-quantized, found float-quantized"},
+      {{{"quant_method", "compressed-tensors"},
+        {"format", "pack-quantized"},
+        {"config_groups", {{"group_0", {{"weights", {{"num_bits", 3}, {"symmetric", true}}}}}}}},
+       "num_bits: expected 4 or 8, found 3"},
+  };
+  for (const auto& [quantization, expected] : all) {
+    json config = golden_json("qwen3_gqa");
+    config["quantization_config"] = quantization;
+    EXPECT_THAT(complaint(config), testing::HasSubstr(expected));
   }
 }
 

@@ -53,14 +53,23 @@ Result<std::unique_ptr<Attention>> LatentAttention::load(const ModelConfig& conf
   return std::unique_ptr<Attention>(std::move(attention));
 }
 
+// Of the matrices that multiply the layer's input: one, so that it is cast once.
+weights::MatrixForm LatentAttention::input_form(const WeightLoader& loader,
+                                                const std::string& prefix) const {
+  const char* query = config_.q_lora_rank == 0 ? "q_proj.weight" : "q_a_proj.weight";
+  return loader.common_form({{prefix + query, config_.hidden_size},
+                             {prefix + "kv_a_proj_with_mqa.weight", config_.hidden_size}});
+}
+
 Status LatentAttention::load_query(const WeightLoader& loader, const std::string& prefix) {
   const int width = config_.num_heads * (config_.qk_nope_head_dim + config_.qk_rope_head_dim);
   if (config_.q_lora_rank == 0) {
-    WIDEEP_TRY_ASSIGN(q_b_, loader.matrix(prefix + "q_proj.weight", width, config_.hidden_size));
+    WIDEEP_TRY_ASSIGN(q_b_, loader.matrix(prefix + "q_proj.weight", width, config_.hidden_size,
+                                          input_form(loader, prefix)));
     return {};
   }
-  WIDEEP_TRY_ASSIGN(
-      q_a_, loader.matrix(prefix + "q_a_proj.weight", config_.q_lora_rank, config_.hidden_size));
+  WIDEEP_TRY_ASSIGN(q_a_, loader.matrix(prefix + "q_a_proj.weight", config_.q_lora_rank,
+                                        config_.hidden_size, input_form(loader, prefix)));
   WIDEEP_TRY_ASSIGN(q_a_norm_,
                     loader.floats(prefix + "q_a_layernorm.weight", {config_.q_lora_rank}));
   WIDEEP_TRY_ASSIGN(q_b_, loader.matrix(prefix + "q_b_proj.weight", width, config_.q_lora_rank));
@@ -69,14 +78,15 @@ Status LatentAttention::load_query(const WeightLoader& loader, const std::string
 
 Status LatentAttention::load_latent(const WeightLoader& loader, const std::string& prefix) {
   const int rank = config_.kv_lora_rank, nope = config_.qk_nope_head_dim, v = config_.v_head_dim;
-  WIDEEP_TRY_ASSIGN(kv_a_, loader.matrix(prefix + "kv_a_proj_with_mqa.weight",
-                                         rank + config_.qk_rope_head_dim, config_.hidden_size));
+  WIDEEP_TRY_ASSIGN(
+      kv_a_, loader.matrix(prefix + "kv_a_proj_with_mqa.weight", rank + config_.qk_rope_head_dim,
+                           config_.hidden_size, input_form(loader, prefix)));
   WIDEEP_TRY_ASSIGN(kv_a_norm_, loader.floats(prefix + "kv_a_layernorm.weight", {rank}));
   WIDEEP_TRY_ASSIGN(
       const std::vector<float> kv_b,
       loader.floats(prefix + "kv_b_proj.weight", {int64_t{config_.num_heads} * (nope + v), rank}));
   // Small beside the rest, and used as two matrices that a quantised one would not be the parts of.
-  const kernels::WeightFormat format = loader.format() == kernels::WeightFormat::kF32
+  const kernels::WeightFormat format = loader.row_dtype() == Dtype::kF32
                                            ? kernels::WeightFormat::kF32
                                            : kernels::WeightFormat::kBf16;
   std::vector<float> transposed(static_cast<size_t>(rank) * nope);

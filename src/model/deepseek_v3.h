@@ -36,6 +36,8 @@ class LatentAttention : public Attention {
 
  private:
   LatentAttention(const ModelConfig& config, int layer);
+  weights::MatrixForm input_form(const weights::WeightLoader& loader,
+                                 const std::string& prefix) const;
   Status load_query(const weights::WeightLoader& loader, const std::string& prefix);
   Status load_latent(const weights::WeightLoader& loader, const std::string& prefix);
 

@@ -18,8 +18,9 @@ Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, const We
                                              const std::string& prefix) {
   auto moe = std::make_unique<MoeWeights>();
   const int num_experts = config.routing.num_experts;
-  WIDEEP_TRY_ASSIGN(moe->router, loader.matrix(prefix + "gate.weight", num_experts,
-                                               config.hidden_size, WeightFormat::kF32));
+  WIDEEP_TRY_ASSIGN(moe->router,
+                    loader.matrix(prefix + "gate.weight", num_experts, config.hidden_size,
+                                  weights::default_form(WeightFormat::kF32)));
   if (config.routing.method == RoutingMethod::kDeepseekV3) {
     WIDEEP_TRY_ASSIGN(moe->router_bias,
                       loader.floats(prefix + "gate.e_score_correction_bias", {num_experts}));
@@ -65,7 +66,7 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
 
 Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightLoader& loader) {
   ModelWeights model;
-  model.dtype = kernels::row_dtype(loader.format());
+  model.dtype = loader.row_dtype();
   const int vocab = config.vocab_size, hidden = config.hidden_size;
   const std::string embedding = "model.embed_tokens.weight";
   model.embedding =

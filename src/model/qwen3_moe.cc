@@ -25,9 +25,13 @@ Result<std::unique_ptr<Attention>> GroupedQueryAttention::load(
   const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
   const int hidden = config.hidden_size, dim = config.head_dim;
   const int q_width = config.num_heads * dim, kv_width = config.num_kv_heads * dim;
-  WIDEEP_TRY_ASSIGN(attention->q_, loader.matrix(prefix + "q_proj.weight", q_width, hidden));
-  WIDEEP_TRY_ASSIGN(attention->k_, loader.matrix(prefix + "k_proj.weight", kv_width, hidden));
-  WIDEEP_TRY_ASSIGN(attention->v_, loader.matrix(prefix + "v_proj.weight", kv_width, hidden));
+  // One form, so that the layer's input is cast once.
+  const weights::MatrixForm form = loader.common_form({{prefix + "q_proj.weight", hidden},
+                                                       {prefix + "k_proj.weight", hidden},
+                                                       {prefix + "v_proj.weight", hidden}});
+  WIDEEP_TRY_ASSIGN(attention->q_, loader.matrix(prefix + "q_proj.weight", q_width, hidden, form));
+  WIDEEP_TRY_ASSIGN(attention->k_, loader.matrix(prefix + "k_proj.weight", kv_width, hidden, form));
+  WIDEEP_TRY_ASSIGN(attention->v_, loader.matrix(prefix + "v_proj.weight", kv_width, hidden, form));
   WIDEEP_TRY_ASSIGN(attention->o_, loader.matrix(prefix + "o_proj.weight", hidden, q_width));
   WIDEEP_TRY_ASSIGN(attention->q_norm_, loader.floats(prefix + "q_norm.weight", {dim}));
   WIDEEP_TRY_ASSIGN(attention->k_norm_, loader.floats(prefix + "k_norm.weight", {dim}));

@@ -27,17 +27,14 @@ class Checkpoint : public TensorSource {
   Result<const formats::TensorEntry*> tensor(const std::string& name,
                                              const std::vector<int64_t>& shape) const override;
 
-  // The same of other dtypes.
   Result<const formats::TensorEntry*> tensor(const std::string& name,
                                              const std::vector<int64_t>& shape,
-                                             std::span<const Dtype> dtypes) const;
+                                             std::span<const Dtype> dtypes) const override;
 
-  // nullptr when there is no such tensor.
-  const formats::TensorEntry* find(const std::string& name) const;
-  // "file: tensor 'name'", for messages. REQUIRES: there is such a tensor.
-  std::string where(const std::string& name) const;
+  const formats::TensorEntry* find(const std::string& name) const override;
+  // "file: tensor 'name'". REQUIRES: there is such a tensor.
+  std::string where(const std::string& name) const override;
 
-  bool has(const std::string& name) const { return tensors_.contains(name); }
   std::vector<std::string> names() const;
   // 0 when there is no such tensor.
   uint64_t tensor_bytes(const std::string& name) const;

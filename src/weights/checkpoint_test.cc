@@ -233,7 +233,7 @@ TEST(ToFloat32, NothingFromNothing) { to_float32({Dtype::kF32, {0}, {}}, nullptr
 
 TEST(ToFloat32Death, OtherDtypesAreABug) {
   float out = 0;
-  EXPECT_DEATH(to_float32({Dtype::kI32, {0}, {}}, &out), "is_supported");
+  EXPECT_DEATH(to_float32({Dtype::kI32, {0}, {}}, &out), "is_float");
 }
 
 }  // namespace

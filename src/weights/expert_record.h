@@ -24,11 +24,10 @@ struct ExpertShape {
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
   int hidden = 0;
   int intermediate = 0;
+  int group = kernels::default_group(format);
 
-  kernels::PackedShape gate() const {
-    return kernels::packed_shape(format, intermediate, hidden);  // and of up
-  }
-  kernels::PackedShape down() const { return kernels::packed_shape(format, hidden, intermediate); }
+  kernels::PackedShape gate() const { return {format, intermediate, hidden, group}; }  // and of up
+  kernels::PackedShape down() const { return {format, hidden, intermediate, group}; }
   size_t scales_offset() const { return 2 * gate().bytes() + down().bytes(); }
   size_t record_bytes() const {
     return scales_offset() + (format == kernels::WeightFormat::kNvfp4 ? 64 : 0);
@@ -51,6 +50,10 @@ GatedMlp view_expert(const ExpertShape& shape, const std::byte* record);
 // Packs "<prefix>.{gate,up,down}_proj.weight" into `record`, when the loader runs.
 Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const std::string& prefix,
                    std::byte* record);
+
+// The shape of records that hold the MLPs of these prefixes: of one form.
+ExpertShape expert_shape(const WeightLoader& loader, const std::vector<std::string>& prefixes,
+                         int hidden, int intermediate);
 
 // A record with its memory: of a dense layer or a shared expert.
 struct MlpRecord {

@@ -30,6 +30,7 @@ class RandomTensors : public TensorSource {
  public:
   explicit RandomTensors(uint64_t seed) : seed_(seed) {}
 
+  using TensorSource::tensor;
   // Never fails. REQUIRES: every extent is at least 1.
   Result<const formats::TensorEntry*> tensor(const std::string& name,
                                              const std::vector<int64_t>& shape) const override;

@@ -10,6 +10,8 @@
 
 #include "base/try.h"
 #include "formats/shape.h"
+#include "kernels/interleave.h"
+#include "weights/checkpoint.h"
 
 namespace wideep::weights {
 namespace {
@@ -29,6 +31,11 @@ int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 const uint8_t* bytes_of(const TensorEntry& entry) {
   return reinterpret_cast<const uint8_t*>(entry.bytes.data());
+}
+
+bool is_stored_as(const TensorEntry& entry, WeightFormat format) {
+  return (format == WeightFormat::kF32 && entry.dtype == Dtype::kF32) ||
+         (format == WeightFormat::kBf16 && entry.dtype == Dtype::kBf16);
 }
 
 // e4m3 scales: finite and not negative.
@@ -53,9 +60,9 @@ Status check_e8m0(const std::string& where, const TensorEntry& scales) {
 }
 
 // "weight_shape" of compressed-tensors: one more place that says the shape.
-Status check_shape_tensor(const Checkpoint& checkpoint, const std::string& name, int n, int k) {
-  if (!checkpoint.has(name)) return {};
-  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, checkpoint.tensor(name, {2}, kIntegers));
+Status check_shape_tensor(const TensorSource& tensors, const std::string& name, int n, int k) {
+  if (!tensors.has(name)) return {};
+  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors.tensor(name, {2}, kIntegers));
   std::vector<int64_t> shape;
   for (size_t i = 0; i < 2; ++i) {
     int64_t value = 0;  // little endian: a shorter one fills the lower half
@@ -64,7 +71,7 @@ Status check_shape_tensor(const Checkpoint& checkpoint, const std::string& name,
     shape.push_back(value);
   }
   if (shape == std::vector<int64_t>{n, k}) return {};
-  return invalid_input(fmt::format("{}: expected {}, found {}", checkpoint.where(name),
+  return invalid_input(fmt::format("{}: expected {}, found {}", tensors.where(name),
                                    formats::describe({n, k}), formats::describe(shape)));
 }
 
@@ -81,139 +88,157 @@ Result<int> group_of(const std::string& where, int k, int64_t num_groups) {
       where, num_groups, k));
 }
 
+// Of compressed-tensors' packed integers, whose bits follow from the shape.
+MatrixForm packed_integers_form(const TensorEntry& codes, const TensorEntry* scales, int k) {
+  const bool is_matrix = codes.shape.size() == 2 && scales != nullptr && scales->shape.size() == 2;
+  const int64_t groups = is_matrix ? std::max<int64_t>(scales->shape[1], 1) : 1;
+  const bool is_int8 = is_matrix && codes.shape[1] == divided_up(k, 4);
+  const int64_t group = groups == 1 ? 128 : std::min<int64_t>(k / groups, 128);
+  return {is_int8 ? WeightFormat::kInt8 : WeightFormat::kInt4,
+          group > 0 && group % 8 == 0 ? static_cast<int>(group) : 128};
+}
+
 }  // namespace
 
-Result<StoredMatrix> StoredMatrix::open(const Checkpoint& checkpoint, const std::string& name,
-                                        int n, int k) {
+MatrixForm stored_form(const TensorSource& tensors, const std::string& name, int k) {
+  const std::string module = name.substr(0, name.rfind(".weight"));
+  if (const TensorEntry* codes = tensors.find(module + ".weight_packed")) {
+    if (codes->dtype == Dtype::kU8) return default_form(WeightFormat::kMxfp4);
+    return packed_integers_form(*codes, tensors.find(module + ".weight_scale"), k);
+  }
+  const TensorEntry* weight = tensors.find(name);
+  if (weight == nullptr) return default_form(WeightFormat::kBf16);
+  if (weight->dtype == Dtype::kF8E4M3) return default_form(WeightFormat::kFp8);
+  return default_form(weight->dtype == Dtype::kU8 ? WeightFormat::kNvfp4 : WeightFormat::kBf16);
+}
+
+Result<StoredMatrix> StoredMatrix::open(const TensorSource& tensors, const std::string& name, int n,
+                                        int k) {
   const std::string module = name.substr(0, name.rfind(".weight"));
   StoredMatrix matrix(n, k);
-  const TensorEntry* weight = checkpoint.find(name);
-  if (checkpoint.has(module + ".weight_packed")) {
-    WIDEEP_TRY(matrix.open_packed(checkpoint, module));
+  const TensorEntry* weight = tensors.find(name);
+  if (tensors.has(module + ".weight_packed")) {
+    WIDEEP_TRY(matrix.open_packed(tensors, module));
   } else if (weight != nullptr && weight->dtype == Dtype::kF8E4M3) {
-    WIDEEP_TRY(matrix.open_fp8(checkpoint, module));
+    WIDEEP_TRY(matrix.open_fp8(tensors, module));
   } else if (weight != nullptr && weight->dtype == Dtype::kU8) {
-    WIDEEP_TRY(matrix.open_nvfp4(checkpoint, module));
+    WIDEEP_TRY(matrix.open_nvfp4(tensors, module));
   } else {
-    WIDEEP_TRY_ASSIGN(matrix.plain_, checkpoint.tensor(name, {n, k}));
-    matrix.bytes_ = matrix.plain_->bytes.size();
+    WIDEEP_TRY_ASSIGN(matrix.plain_, tensors.tensor(name, {n, k}));
+    matrix.sources_ = {matrix.plain_->bytes};
   }
   return matrix;
 }
 
 void StoredMatrix::set_codes(WeightFormat format, int group, const TensorEntry& codes) {
   coded_ = {.format = format, .n = n_, .k = k_, .group = group, .codes = codes.bytes.data()};
-  bytes_ += codes.bytes.size();
+  sources_.push_back(codes.bytes);
 }
 
-Result<const float*> StoredMatrix::read_scales(const Checkpoint& checkpoint,
-                                               const std::string& name,
+Result<const float*> StoredMatrix::read_scales(const TensorSource& tensors, const std::string& name,
                                                const std::vector<int64_t>& shape) {
-  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, checkpoint.tensor(name, shape, kFloats));
+  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors.tensor(name, shape, kFloats));
   scales_ = std::make_shared<std::vector<float>>(entry->num_elements());
   weights::to_float32(*entry, scales_->data());
-  bytes_ += entry->bytes.size();
+  sources_.push_back(entry->bytes);
   const auto bad = std::find_if_not(scales_->begin(), scales_->end(),
                                     [](float scale) { return std::isfinite(scale); });
   if (bad == scales_->end()) return scales_->data();
   return invalid_input(fmt::format("{}: expected finite scales, found {} at {}",
-                                   checkpoint.where(name), *bad, bad - scales_->begin()));
+                                   tensors.where(name), *bad, bad - scales_->begin()));
 }
 
-Status StoredMatrix::open_fp8(const Checkpoint& checkpoint, const std::string& module) {
-  WIDEEP_TRY_ASSIGN(const TensorEntry* codes,
-                    checkpoint.tensor(module + ".weight", {n_, k_}, kE4m3));
-  if (!checkpoint.has(module + ".weight_scale_inv")) {
+Status StoredMatrix::open_fp8(const TensorSource& tensors, const std::string& module) {
+  WIDEEP_TRY_ASSIGN(const TensorEntry* codes, tensors.tensor(module + ".weight", {n_, k_}, kE4m3));
+  if (!tensors.has(module + ".weight_scale_inv")) {
     return invalid_input(fmt::format(
         "{}: expected weight_scale_inv beside F8_E4M3, a scale for each block of 128 × 128, found "
         "none",
-        checkpoint.where(module + ".weight")));
+        tensors.where(module + ".weight")));
   }
   set_codes(WeightFormat::kFp8, 128, *codes);
-  WIDEEP_TRY_ASSIGN(coded_->scales, read_scales(checkpoint, module + ".weight_scale_inv",
+  WIDEEP_TRY_ASSIGN(coded_->scales, read_scales(tensors, module + ".weight_scale_inv",
                                                 {divided_up(n_, 128), divided_up(k_, 128)}));
   coded_->scale_rows = 128;
   return {};
 }
 
-Status StoredMatrix::open_nvfp4(const Checkpoint& checkpoint, const std::string& module) {
+Status StoredMatrix::open_nvfp4(const TensorSource& tensors, const std::string& module) {
   WIDEEP_TRY_ASSIGN(const TensorEntry* codes,
-                    checkpoint.tensor(module + ".weight", {n_, divided_up(k_, 2)}, kBytes));
+                    tensors.tensor(module + ".weight", {n_, divided_up(k_, 2)}, kBytes));
   const std::string name = module + ".weight_scale";
   WIDEEP_TRY_ASSIGN(const TensorEntry* scales,
-                    checkpoint.tensor(name, {n_, divided_up(k_, 16)}, kE4m3));
-  WIDEEP_TRY(check_e4m3(checkpoint.where(name), *scales));
+                    tensors.tensor(name, {n_, divided_up(k_, 16)}, kE4m3));
+  WIDEEP_TRY(check_e4m3(tensors.where(name), *scales));
   set_codes(WeightFormat::kNvfp4, 16, *codes);
   coded_->scales = scales->bytes.data();
-  bytes_ += scales->bytes.size();
+  sources_.push_back(scales->bytes);
   const std::string second = module + ".weight_scale_2";
-  const TensorEntry* entry = checkpoint.find(second);
+  const TensorEntry* entry = tensors.find(second);
   const bool is_list = entry != nullptr && !entry->shape.empty();
   WIDEEP_TRY_ASSIGN(
       const float* scale,
-      read_scales(checkpoint, second, is_list ? std::vector<int64_t>{1} : std::vector<int64_t>{}));
+      read_scales(tensors, second, is_list ? std::vector<int64_t>{1} : std::vector<int64_t>{}));
   coded_->scale = *scale;
   return {};
 }
 
-Status StoredMatrix::open_packed(const Checkpoint& checkpoint, const std::string& module) {
+Status StoredMatrix::open_packed(const TensorSource& tensors, const std::string& module) {
   const std::string name = module + ".weight_packed";
-  const TensorEntry* codes = checkpoint.find(name);
+  const TensorEntry* codes = tensors.find(name);
   for (const char* unsupported : {".weight_zero_point", ".weight_g_idx", ".weight_global_scale"}) {
-    if (checkpoint.has(module + unsupported)) {
+    if (tensors.has(module + unsupported)) {
       return invalid_input(
           fmt::format("{}: expected symmetric groups in order; wideep computes no other",
-                      checkpoint.where(module + unsupported)));
+                      tensors.where(module + unsupported)));
     }
   }
-  WIDEEP_TRY(check_shape_tensor(checkpoint, module + ".weight_shape", n_, k_));
-  if (codes->dtype == Dtype::kU8) return open_packed_mxfp4(checkpoint, module);
+  WIDEEP_TRY(check_shape_tensor(tensors, module + ".weight_shape", n_, k_));
+  if (codes->dtype == Dtype::kU8) return open_packed_mxfp4(tensors, module);
   const bool is_int8 = codes->shape == std::vector<int64_t>{n_, divided_up(k_, 4)};
-  return open_packed_integers(checkpoint, module, is_int8 ? 8 : 4);
+  return open_packed_integers(tensors, module, is_int8 ? 8 : 4);
 }
 
-Status StoredMatrix::open_packed_integers(const Checkpoint& checkpoint, const std::string& module,
+Status StoredMatrix::open_packed_integers(const TensorSource& tensors, const std::string& module,
                                           int bits) {
   WIDEEP_TRY_ASSIGN(
       const TensorEntry* codes,
-      checkpoint.tensor(module + ".weight_packed", {n_, divided_up(k_, 32 / bits)}, kWords));
+      tensors.tensor(module + ".weight_packed", {n_, divided_up(k_, 32 / bits)}, kWords));
   const std::string name = module + ".weight_scale";
-  const TensorEntry* scales = checkpoint.find(name);
+  const TensorEntry* scales = tensors.find(name);
   const int64_t num_groups = scales == nullptr || scales->shape.size() != 2 ? 1 : scales->shape[1];
-  WIDEEP_TRY_ASSIGN(
-      const int group,
-      group_of(checkpoint.has(name) ? checkpoint.where(name) : module, k_, num_groups));
+  WIDEEP_TRY_ASSIGN(const int group,
+                    group_of(tensors.has(name) ? tensors.where(name) : module, k_, num_groups));
   set_codes(bits == 8 ? WeightFormat::kInt8 : WeightFormat::kInt4, group, *codes);
-  WIDEEP_TRY_ASSIGN(coded_->scales, read_scales(checkpoint, name, {n_, num_groups}));
+  WIDEEP_TRY_ASSIGN(coded_->scales, read_scales(tensors, name, {n_, num_groups}));
   if (codes->bytes.size() == static_cast<size_t>(n_) * coded_->row_bytes()) return {};
   return invalid_input(fmt::format("{}: expected a number of columns that fills words, found {}",
-                                   checkpoint.where(module + ".weight_packed"), k_));
+                                   tensors.where(module + ".weight_packed"), k_));
 }
 
-Status StoredMatrix::open_packed_mxfp4(const Checkpoint& checkpoint, const std::string& module) {
+Status StoredMatrix::open_packed_mxfp4(const TensorSource& tensors, const std::string& module) {
   WIDEEP_TRY_ASSIGN(const TensorEntry* codes,
-                    checkpoint.tensor(module + ".weight_packed", {n_, divided_up(k_, 2)}, kBytes));
+                    tensors.tensor(module + ".weight_packed", {n_, divided_up(k_, 2)}, kBytes));
   const std::string name = module + ".weight_scale";
   WIDEEP_TRY_ASSIGN(const TensorEntry* scales,
-                    checkpoint.tensor(name, {n_, divided_up(k_, 32)}, kBytes));
-  WIDEEP_TRY(check_e8m0(checkpoint.where(name), *scales));
+                    tensors.tensor(name, {n_, divided_up(k_, 32)}, kBytes));
+  WIDEEP_TRY(check_e8m0(tensors.where(name), *scales));
   set_codes(WeightFormat::kMxfp4, 32, *codes);
   coded_->scales = scales->bytes.data();
-  bytes_ += scales->bytes.size();
+  sources_.push_back(scales->bytes);
   return {};
 }
 
-Result<StoredMatrix> StoredMatrix::open_blocks(const Checkpoint& checkpoint,
-                                               const std::string& name, const ExpertRows& rows,
-                                               int n, int k) {
+Result<StoredMatrix> StoredMatrix::open_blocks(const TensorSource& tensors, const std::string& name,
+                                               const ExpertRows& rows, int n, int k) {
   const int64_t groups = divided_up(k, 32);
   WIDEEP_TRY_ASSIGN(
       const TensorEntry* blocks,
-      checkpoint.tensor(name + "_blocks", {rows.num_experts, rows.rows_each, groups, 16}, kBytes));
+      tensors.tensor(name + "_blocks", {rows.num_experts, rows.rows_each, groups, 16}, kBytes));
   WIDEEP_TRY_ASSIGN(
       const TensorEntry* scales,
-      checkpoint.tensor(name + "_scales", {rows.num_experts, rows.rows_each, groups}, kBytes));
-  WIDEEP_TRY(check_e8m0(checkpoint.where(name + "_scales"), *scales));
+      tensors.tensor(name + "_scales", {rows.num_experts, rows.rows_each, groups}, kBytes));
+  WIDEEP_TRY(check_e8m0(tensors.where(name + "_scales"), *scales));
   StoredMatrix matrix(n, k);
   const size_t code_bytes = static_cast<size_t>(groups) * 16, scale_bytes = size_t(groups);
   const size_t all_codes = static_cast<size_t>(n) * code_bytes;
@@ -230,22 +255,19 @@ Result<StoredMatrix> StoredMatrix::open_blocks(const Checkpoint& checkpoint,
   }
   matrix.coded_ = {.format = WeightFormat::kMxfp4, .n = n, .k = k, .group = 32, .codes = out};
   matrix.coded_->scales = out + all_codes;
-  matrix.bytes_ = matrix.gathered_->size();
+  matrix.sources_ = {*matrix.gathered_};
   return matrix;
 }
 
-WeightFormat StoredMatrix::format() const { return coded_ ? coded_->format : WeightFormat::kBf16; }
-
-PackedShape StoredMatrix::packed_shape(WeightFormat format) const {
-  PackedShape shape = kernels::packed_shape(format, n_, k_);
-  const bool same = coded_ && coded_->format == format && kernels::takes_quantized_rows(format);
-  if (same) shape.group = coded_->group <= 128 ? coded_->group : 128;
-  return shape;
+// Groups that are as fine as the stored ones, or finer: parts of a group share its scale.
+bool StoredMatrix::is_stored_in(const PackedShape& shape) const {
+  if (!coded_ || coded_->format != shape.format) return false;
+  return coded_->group % shape.group == 0 || coded_->group >= k_;
 }
 
 float StoredMatrix::matrix_scale(const PackedShape& shape) const {
   if (shape.format != WeightFormat::kNvfp4) return 1.0f;
-  if (coded_ && coded_->format == shape.format) return coded_->scale;
+  if (is_stored_in(shape)) return coded_->scale;
   float largest = 0.0f;
   std::vector<float> row(static_cast<size_t>(k_));
   for (int i = 0; i < n_; ++i) {
@@ -257,40 +279,52 @@ float StoredMatrix::matrix_scale(const PackedShape& shape) const {
 
 void StoredMatrix::to_float32(int begin, int end, float* out) const {
   if (coded_) return kernels::dequantize_rows(*coded_, begin, end, out);
-  TensorEntry rows = *plain_;
-  const size_t row_bytes = static_cast<size_t>(k_) * dtype_bytes(rows.dtype);
-  rows.shape = {end - begin, k_};
-  rows.bytes = rows.bytes.subspan(static_cast<size_t>(begin) * row_bytes,
-                                  static_cast<size_t>(end - begin) * row_bytes);
-  weights::to_float32(rows, out);
+  weights::to_float32(*plain_, int64_t{begin} * k_, int64_t{end - begin} * k_, out);
+}
+
+int StoredMatrix::panels_together(const PackedShape& shape) const {
+  const bool blocks =
+      shape.format == WeightFormat::kFp8 || (coded_ && coded_->format == WeightFormat::kFp8);
+  return blocks ? 128 / kernels::kPanelWidth : 1;
 }
 
 void StoredMatrix::pack(const PackedShape& shape, float scale, int first, int last,
                         std::byte* out) const {
   const int begin = first * kernels::kPanelWidth;
-  const int end = std::min(n_, last * kernels::kPanelWidth);
-  std::byte* const panels = out + static_cast<size_t>(first) * shape.panel_bytes();
   PackedShape part = shape;
-  part.n = end - begin;
-  if (coded_ && coded_->format == shape.format) {
+  part.n = std::min(n_, last * kernels::kPanelWidth) - begin;
+  std::byte* panels = out + static_cast<size_t>(first) * shape.panel_bytes();
+  if (is_stored_in(shape)) {
     kernels::begin_pack(part, 0, part.num_panels(), panels);
-    return kernels::pack_codes(part, coded_->slice(begin, end), 0, panels);
+    return kernels::pack_codes(part, coded_->slice(begin, begin + part.n), 0, panels);
   }
-  if (plain_ != nullptr && plain_->dtype == Dtype::kBf16 && shape.format == WeightFormat::kBf16) {
-    const auto* rows = reinterpret_cast<const Bf16*>(plain_->bytes.data());
-    kernels::pack_bf16_rows(part, rows + static_cast<size_t>(begin) * size_t(k_), panels);
-    return;
+  if (plain_ != nullptr && is_stored_as(*plain_, shape.format)) {
+    const size_t row_bytes = static_cast<size_t>(k_) * dtype_bytes(plain_->dtype);
+    return kernels::interleave(part, plain_->bytes.data() + static_cast<size_t>(begin) * row_bytes,
+                               panels);
   }
-  std::vector<float> rows(static_cast<size_t>(end - begin) * static_cast<size_t>(k_));
-  to_float32(begin, end, rows.data());
-  if (!kernels::is_coded(shape.format)) {
-    kernels::pack_matrix(part, rows.data(), panels);
+  // A few panels at a time, so that the float32 rows stay in the cache.
+  const int step = panels_together(shape) * kernels::kPanelWidth;
+  for (int row = 0; row < part.n; row += step) {
+    PackedShape piece = part;
+    piece.n = std::min(step, part.n - row);
+    pack_floats(piece, scale, begin + row, panels);
+    panels += piece.bytes();
+  }
+}
+
+void StoredMatrix::pack_floats(const PackedShape& part, float scale, int begin,
+                               std::byte* out) const {
+  std::vector<float> rows(static_cast<size_t>(part.n) * static_cast<size_t>(k_));
+  to_float32(begin, begin + part.n, rows.data());
+  if (!kernels::is_coded(part.format)) {
+    kernels::pack_matrix(part, rows.data(), out);
     return;
   }
   const auto quantized =
-      kernels::quantize_matrix(shape.format, shape.group, rows.data(), part.n, k_, scale);
-  kernels::begin_pack(part, 0, part.num_panels(), panels);
-  kernels::pack_codes(part, quantized.view, 0, panels);
+      kernels::quantize_matrix(part.format, part.group, rows.data(), part.n, k_, scale);
+  kernels::begin_pack(part, 0, part.num_panels(), out);
+  kernels::pack_codes(part, quantized.view, 0, out);
 }
 
 }  // namespace wideep::weights

@@ -24,21 +24,38 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/coded_matrix.h"
-#include "weights/checkpoint.h"
+#include "weights/tensor_source.h"
 #include "wideep/status.h"
 
 namespace wideep::weights {
+
+// In what form a matrix is packed: all that its products' operands depend on.
+struct MatrixForm {
+  kernels::WeightFormat format = kernels::WeightFormat::kBf16;
+  int group = 0;  // as PackedShape
+
+  kernels::PackedShape shape(int n, int k) const { return {format, n, k, group}; }
+  bool operator==(const MatrixForm&) const = default;
+};
+inline MatrixForm default_form(kernels::WeightFormat format) {
+  return {format, kernels::default_group(format)};
+}
+
+// The form in which "<module>.weight" with k columns is multiplied as it is stored: bf16 for
+// floats. Looks at names, dtypes and shapes only; what is broken shows when it is opened.
+MatrixForm stored_form(const TensorSource& tensors, const std::string& name, int k);
 
 class StoredMatrix {
  public:
   // name: "<module>.weight". The checkpoint must outlive the result.
   // Errors (invalid input) name file and tensor: missing, another shape or dtype, scales that are
   // no numbers, a layout that is none of the above.
-  static Result<StoredMatrix> open(const Checkpoint& checkpoint, const std::string& name, int n,
+  static Result<StoredMatrix> open(const TensorSource& tensors, const std::string& name, int n,
                                    int k);
 
   // Rows first_row, first_row + row_step, … (n of them) of one expert of GPT-OSS's "<name>_blocks"
@@ -52,46 +69,48 @@ class StoredMatrix {
     int row_step = 1;
   };
   // REQUIRES: k is a multiple of 32; the rows exist.
-  static Result<StoredMatrix> open_blocks(const Checkpoint& checkpoint, const std::string& name,
+  static Result<StoredMatrix> open_blocks(const TensorSource& tensors, const std::string& name,
                                           const ExpertRows& rows, int n, int k);
 
   int n() const { return n_; }
   int k() const { return k_; }
-  // kBf16 for all plain dtypes: what they are multiplied in when nobody asks for another.
-  kernels::WeightFormat format() const;
   bool is_coded() const { return coded_.has_value(); }
   const kernels::CodedMatrix& coded() const { return *coded_; }  // REQUIRES: is_coded()
-  uint64_t bytes() const { return bytes_; }                      // of its tensors
+  // The bytes of its tensors.
+  const std::vector<std::span<const std::byte>>& sources() const { return sources_; }
 
-  // How it is packed in `format`: as it is stored, where that is the same format.
-  kernels::PackedShape packed_shape(kernels::WeightFormat format) const;
   // The scale of the whole matrix when packed so: reads all of it where nvfp4 is made of others.
   float matrix_scale(const kernels::PackedShape& shape) const;
 
   // Rows [begin, end) as float32.
   void to_float32(int begin, int end, float* out) const;
 
-  // Packs panels [first, last): codes as they are, or rounded and quantised.
-  // REQUIRES: shape is this one's packed_shape, first a multiple of kPanelStep; scale is its
-  // matrix_scale; out is where the whole matrix belongs.
-  static constexpr int kPanelStep = 128 / kernels::kPanelWidth;
+  // Packs panels [first, last): codes as they are where the form is the stored one, or else rounded
+  // and quantised.
+  // REQUIRES: first is a multiple of panels_together(shape); scale is matrix_scale(shape); out is
+  // where the whole matrix belongs.
   void pack(const kernels::PackedShape& shape, float scale, int first, int last,
             std::byte* out) const;
+  // Panels that share scales.
+  int panels_together(const kernels::PackedShape& shape) const;
 
  private:
   StoredMatrix(int n, int k) : n_(n), k_(k) {}
 
-  Status open_fp8(const Checkpoint& checkpoint, const std::string& module);
-  Status open_nvfp4(const Checkpoint& checkpoint, const std::string& module);
-  Status open_packed(const Checkpoint& checkpoint, const std::string& module);
-  Status open_packed_integers(const Checkpoint& checkpoint, const std::string& module, int bits);
-  Status open_packed_mxfp4(const Checkpoint& checkpoint, const std::string& module);
-  Result<const float*> read_scales(const Checkpoint& checkpoint, const std::string& name,
+  Status open_fp8(const TensorSource& tensors, const std::string& module);
+  Status open_nvfp4(const TensorSource& tensors, const std::string& module);
+  Status open_packed(const TensorSource& tensors, const std::string& module);
+  Status open_packed_integers(const TensorSource& tensors, const std::string& module, int bits);
+  Status open_packed_mxfp4(const TensorSource& tensors, const std::string& module);
+  Result<const float*> read_scales(const TensorSource& tensors, const std::string& name,
                                    const std::vector<int64_t>& shape);
+  // Panels [0, part.num_panels()) of rows from `begin` on, by way of float32.
+  void pack_floats(const kernels::PackedShape& part, float scale, int begin, std::byte* out) const;
+  bool is_stored_in(const kernels::PackedShape& shape) const;
   void set_codes(kernels::WeightFormat format, int group, const formats::TensorEntry& codes);
 
   int n_, k_;
-  uint64_t bytes_ = 0;
+  std::vector<std::span<const std::byte>> sources_;
   const formats::TensorEntry* plain_ = nullptr;
   std::optional<kernels::CodedMatrix> coded_;
   // What coded_ points to where the file has it in another form.

@@ -44,12 +44,12 @@ void write(const ScratchDirectory& scratch, const std::vector<NamedTensor>& tens
 }
 
 std::vector<std::byte> packed(const StoredMatrix& matrix, WeightFormat format) {
-  const PackedShape shape = matrix.packed_shape(format);
+  const PackedShape shape = default_form(format).shape(matrix.n(), matrix.k());
   base::AlignedBytes bytes(shape.bytes());
   const float scale = matrix.matrix_scale(shape);
-  for (int panel = 0; panel < shape.num_panels(); panel += StoredMatrix::kPanelStep) {
-    matrix.pack(shape, scale, panel, std::min(panel + StoredMatrix::kPanelStep, shape.num_panels()),
-                bytes.data());
+  const int step = matrix.panels_together(shape);
+  for (int panel = 0; panel < shape.num_panels(); panel += step) {
+    matrix.pack(shape, scale, panel, std::min(panel + step, shape.num_panels()), bytes.data());
   }
   return {bytes.data(), bytes.data() + bytes.size()};
 }
@@ -73,7 +73,7 @@ TEST(StoredMatrix, WrittenCodesAreReadBitForBit) {
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     const auto matrix = StoredMatrix::open(*checkpoint, "layer.weight", n, k);
     ASSERT_TRUE(matrix.ok()) << matrix.status().message();
-    EXPECT_EQ(matrix->format(), format);
+    EXPECT_EQ(stored_form(*checkpoint, "layer.weight", k), default_form(format));
     EXPECT_EQ(matrix->coded().scale, coded.view.scale);
     EXPECT_EQ(packed(*matrix, format), packed(format, rows, n, k));
     // To another format: by way of what the codes stand for.
@@ -159,7 +159,7 @@ TEST(StoredMatrix, OneScaleARowBecomesGroupsOf128) {
   const auto matrix = StoredMatrix::open(*checkpoint, "w.weight", n, k);
   ASSERT_TRUE(matrix.ok()) << matrix.status().message();
   EXPECT_EQ(matrix->coded().group, k);
-  EXPECT_EQ(matrix->packed_shape(WeightFormat::kInt8).group, 128);
+  EXPECT_EQ(stored_form(*checkpoint, "w.weight", k), (MatrixForm{WeightFormat::kInt8, 128}));
 }
 
 // ---- broken files ----

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,20 @@ class TensorSource {
   // Errors (invalid input) name source and tensor: missing, or another shape or dtype.
   virtual Result<const formats::TensorEntry*> tensor(const std::string& name,
                                                      const std::vector<int64_t>& shape) const = 0;
+
+  // ---- of sources that hold codes and scales too; a source of floats need not have them ----
+
+  // As above, of the dtypes given.
+  virtual Result<const formats::TensorEntry*> tensor(const std::string& name,
+                                                     const std::vector<int64_t>& shape,
+                                                     std::span<const Dtype>) const {
+    return tensor(name, shape);
+  }
+  // nullptr when there is no such tensor.
+  virtual const formats::TensorEntry* find(const std::string&) const { return nullptr; }
+  bool has(const std::string& name) const { return find(name) != nullptr; }
+  // The source and the tensor, for messages.
+  virtual std::string where(const std::string& name) const { return name; }
 };
 
 }  // namespace wideep::weights

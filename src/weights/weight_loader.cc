@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "base/try.h"
 #include "weights/checkpoint.h"
-#include "weights/stacked_rows.h"
+#include "weights/copy_rows.h"
 
 namespace wideep::weights {
 
@@ -15,8 +14,30 @@ using formats::TensorEntry;
 using kernels::PackedShape;
 using kernels::WeightFormat;
 
+MatrixForm WeightLoader::form(const std::string& name, int k) const {
+  const MatrixForm stored = stored_form(tensors_, name, k);
+  return !format_ || stored.format == *format_ ? stored : default_form(*format_);
+}
+
+MatrixForm WeightLoader::common_form(const std::vector<NameAndWidth>& matrices) const {
+  if (matrices.empty()) return default_form(format_.value_or(WeightFormat::kBf16));
+  const MatrixForm first = form(matrices.front().name, matrices.front().k);
+  const bool all = std::all_of(matrices.begin(), matrices.end(), [&](const NameAndWidth& matrix) {
+    return form(matrix.name, matrix.k) == first;
+  });
+  return all ? first : default_form(format_.value_or(WeightFormat::kBf16));
+}
+
 Result<std::vector<float>> WeightLoader::floats(const std::string& name,
                                                 const std::vector<int64_t>& shape) const {
+  if (shape.size() == 2) {
+    const auto n = static_cast<int>(shape[0]), k = static_cast<int>(shape[1]);
+    WIDEEP_TRY_ASSIGN(const StoredMatrix matrix, StoredMatrix::open(tensors_, name, n, k));
+    std::vector<float> values(static_cast<size_t>(n) * static_cast<size_t>(k));
+    matrix.to_float32(0, n, values.data());
+    for (const auto& source : matrix.sources()) progress_(source.size());
+    return values;
+  }
   WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors_.tensor(name, shape));
   std::vector<float> values(entry->num_elements());
   to_float32(*entry, values.data());
@@ -36,44 +57,27 @@ Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
   return {};
 }
 
-Status WeightLoader::pack(const std::string& name, const PackedShape& shape, std::byte* out) const {
-  return pack_stacked({name}, {shape.n}, shape, out);
-}
-
-Status WeightLoader::pack_stacked(const std::vector<std::string>& names,
-                                  const std::vector<int>& n_each, const PackedShape& shape,
-                                  std::byte* out) const {
-  StackedRows stack(shape.k);
-  const int64_t panels = shape.num_panels(), unit = StackedRows::panels_together(shape);
-  LoadJob job{.sources = {}, .num_units = (panels + unit - 1) / unit, .load = {}};
-  for (size_t i = 0; i < names.size(); ++i) {
-    WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors_.tensor(names[i], {n_each[i], shape.k}));
-    stack.add(*entry);
-    job.sources.push_back(entry->bytes);
-  }
-  job.load = [stack = std::move(stack), shape, panels, unit, out](int64_t begin, int64_t end) {
-    stack.pack(shape, begin * unit, std::min(end * unit, panels), out);
+Result<float> WeightLoader::pack(const std::string& name, const PackedShape& shape,
+                                 std::byte* out) const {
+  WIDEEP_TRY_ASSIGN(StoredMatrix matrix, StoredMatrix::open(tensors_, name, shape.n, shape.k));
+  const float scale = matrix.matrix_scale(shape);
+  const int panels = shape.num_panels(), unit = matrix.panels_together(shape);
+  LoadJob job{.sources = matrix.sources(), .num_units = (panels + unit - 1) / unit, .load = {}};
+  job.load = [matrix = std::move(matrix), shape, scale, panels, unit, out](int64_t begin,
+                                                                           int64_t end) {
+    const auto last = std::min<int64_t>(end * unit, panels);
+    matrix.pack(shape, scale, static_cast<int>(begin * unit), static_cast<int>(last), out);
   };
   queue_->add(std::move(job));
-  return {};
-}
-
-Result<Matrix> WeightLoader::matrix(const std::vector<std::string>& names,
-                                    const std::vector<int>& n_each, int k) const {
-  const int n = std::accumulate(n_each.begin(), n_each.end(), 0);
-  const PackedShape shape = kernels::packed_shape(format_, n, k);
-  Matrix matrix{base::AlignedBytes(shape.bytes()), {}};
-  matrix.packed = {shape, matrix.bytes.data()};
-  WIDEEP_TRY(pack_stacked(names, n_each, shape, matrix.bytes.data()));
-  return matrix;
+  return scale;
 }
 
 Result<Matrix> WeightLoader::matrix(const std::string& name, int n, int k,
-                                    WeightFormat format) const {
-  const PackedShape shape = kernels::packed_shape(format, n, k);
+                                    const MatrixForm& form) const {
+  const PackedShape shape = form.shape(n, k);
   Matrix matrix{base::AlignedBytes(shape.bytes()), {}};
-  matrix.packed = {shape, matrix.bytes.data()};
-  WIDEEP_TRY(pack(name, shape, matrix.bytes.data()));
+  WIDEEP_TRY_ASSIGN(const float scale, pack(name, shape, matrix.bytes.data()));
+  matrix.packed = {shape, matrix.bytes.data(), scale};
   return matrix;
 }
 

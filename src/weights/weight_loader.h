@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From tensors, as a checkpoint has them, to what the kernels read: packed matrices, rows,
-// float32 vectors.
+// From tensors, as a checkpoint has them, to what the kernels read: packed matrices, all in one
+// format or each as it is stored, rows, float32 vectors.
 //
 // Tensors are checked when they are asked for, so that the first error in the order of a model's
 // tensors is the one reported; large ones are then loaded all together, by all threads, in run().
@@ -16,6 +16,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@
 #include "base/thread_pool.h"
 #include "kernels/packed_matrix.h"
 #include "weights/load_queue.h"
-#include "weights/tensor_source.h"
+#include "weights/stored_matrix.h"
 #include "wideep/status.h"
 
 namespace wideep::weights {
@@ -36,16 +37,30 @@ struct Matrix {
 
 class WeightLoader {
  public:
-  // format: of packed matrices. progress: told the tensors' bytes read, as they are.
-  // pool: does the work together with the caller; null: the caller alone.
+  // format: of packed matrices; nothing: as they are stored, floats in bf16. progress: told the
+  // tensors' bytes read, as they are. pool: does the work together with the caller; null: the
+  // caller alone.
   WeightLoader(
-      const TensorSource& tensors, kernels::WeightFormat format,
+      const TensorSource& tensors, std::optional<kernels::WeightFormat> format,
       std::function<void(uint64_t)> progress = [](uint64_t) {}, base::ThreadPool* pool = nullptr)
       : tensors_(tensors), format_(format), progress_(std::move(progress)), pool_(pool) {}
 
-  kernels::WeightFormat format() const { return format_; }
+  // In what activations travel, and results are cached, beside these weights.
+  Dtype row_dtype() const {
+    return kernels::row_dtype(format_.value_or(kernels::WeightFormat::kBf16));
+  }
 
-  // All elements of a tensor as float32, row-major, at once: for small ones.
+  // The form in which a matrix with k columns is packed.
+  MatrixForm form(const std::string& name, int k) const;
+  // The form of all of them: bf16 where matrices are packed as they are stored, and that differs.
+  struct NameAndWidth {
+    std::string name;
+    int k;
+  };
+  MatrixForm common_form(const std::vector<NameAndWidth>& matrices) const;
+
+  // All elements of a tensor as float32, row-major, at once: for small ones. Codes become what they
+  // stand for.
   Result<std::vector<float>> floats(const std::string& name,
                                     const std::vector<int64_t>& shape) const;
 
@@ -55,17 +70,17 @@ class WeightLoader {
   // REQUIRES: dtype is kF32 or kBf16; out holds n · k elements of it.
   Status rows(const std::string& name, int n, int k, Dtype dtype, std::byte* out) const;
 
-  // A tensor of shape [shape.n, shape.k], packed into memory of the caller's.
+  // A tensor of shape [shape.n, shape.k], packed into memory of the caller's. Returns the scale of
+  // the whole matrix.
   // REQUIRES: out is 64-byte aligned and shape.bytes() long.
-  Status pack(const std::string& name, const kernels::PackedShape& shape, std::byte* out) const;
+  Result<float> pack(const std::string& name, const kernels::PackedShape& shape,
+                     std::byte* out) const;
 
-  // Tensors of shape [n_each, k], stacked along n, in memory of their own.
-  Result<Matrix> matrix(const std::vector<std::string>& names, const std::vector<int>& n_each,
-                        int k) const;
+  // A tensor of shape [n, k] in memory of its own, in form(name, k) or the one given.
   Result<Matrix> matrix(const std::string& name, int n, int k) const {
-    return matrix(name, n, k, format_);
+    return matrix(name, n, k, form(name, k));
   }
-  Result<Matrix> matrix(const std::string& name, int n, int k, kernels::WeightFormat format) const;
+  Result<Matrix> matrix(const std::string& name, int n, int k, const MatrixForm& form) const;
 
   void run() const;
 
@@ -73,12 +88,8 @@ class WeightLoader {
   static Matrix pack_rows(kernels::WeightFormat format, const float* rows, int n, int k);
 
  private:
-  // Packs tensors of shape [n_each, shape.k] as if they were one of shape [shape.n, shape.k].
-  Status pack_stacked(const std::vector<std::string>& names, const std::vector<int>& n_each,
-                      const kernels::PackedShape& shape, std::byte* out) const;
-
   const TensorSource& tensors_;
-  kernels::WeightFormat format_;
+  std::optional<kernels::WeightFormat> format_;
   std::function<void(uint64_t)> progress_;
   base::ThreadPool* pool_;
   std::unique_ptr<LoadQueue> queue_ = std::make_unique<LoadQueue>();

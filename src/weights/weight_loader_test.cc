@@ -83,6 +83,7 @@ class LoadedCheckpoint : public testing::TestWithParam<WeightFormat> {
   static void expect_equal(const Matrix& found, const Matrix& expected) {
     ASSERT_EQ(found.packed.shape, expected.packed.shape);
     ASSERT_EQ(found.packed.data, found.bytes.data());
+    EXPECT_EQ(found.packed.scale, expected.packed.scale);
     EXPECT_EQ(std::memcmp(found.bytes.data(), expected.bytes.data(), expected.bytes.size()), 0);
   }
 
@@ -118,21 +119,8 @@ TEST_P(LoadedCheckpoint, MatricesAreTheTensorsPacked) {
   EXPECT_EQ(read_, checkpoint_->total_bytes());
 }
 
-// Parts that end within a panel, and of different dtypes.
-TEST_P(LoadedCheckpoint, StackedMatricesAreOneMatrix) {
-  for (const std::vector<std::string>& names :
-       {std::vector<std::string>{"bf16", "f32"}, {"f16", "bf16", "f16", "f16", "f32"}}) {
-    std::vector<int> n_each;
-    for (const std::string& name : names) n_each.push_back(find(name).n);
-    auto found = loader_->matrix(names, n_each, 130);
-    ASSERT_TRUE(found.ok()) << found.status().message();
-    loader_->run();
-    expect_equal(*found, expected(names, GetParam()));
-  }
-}
-
 TEST_P(LoadedCheckpoint, OneMatrixMayHaveAnotherFormat) {
-  auto found = loader_->matrix("bf16", 48, 130, WeightFormat::kF32);
+  auto found = loader_->matrix("bf16", 48, 130, default_form(WeightFormat::kF32));
   ASSERT_TRUE(found.ok());
   loader_->run();
   expect_equal(*found, expected({"bf16"}, WeightFormat::kF32));
@@ -157,9 +145,9 @@ TEST_P(LoadedCheckpoint, RowsAreTheElementsInTheDtypeAskedFor) {
 }
 
 TEST_P(LoadedCheckpoint, ErrorsComeBeforeTheWorkAndNameTheTensor) {
-  const auto stacked = loader_->matrix({"bf16", "f32"}, {48, 47}, 130);
-  ASSERT_FALSE(stacked.ok());
-  EXPECT_THAT(stacked.status().message(),
+  const auto matrix = loader_->matrix("f32", 47, 130);
+  ASSERT_FALSE(matrix.ok());
+  EXPECT_THAT(matrix.status().message(),
               testing::AllOf(testing::HasSubstr("model.safetensors: tensor 'f32'"),
                              testing::HasSubstr("expected shape [47, 130], found [48, 130]")));
   EXPECT_FALSE(loader_->rows("nothing", 1, 1, Dtype::kF32, nullptr).ok());
