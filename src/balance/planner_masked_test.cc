@@ -79,7 +79,9 @@ void check_plan(const PlanShape& shape, const LayerPlan& plan, bool apart) {
     ASSERT_EQ(expert != kUnusedSlot, usable) << "slot " << slot;
     ASSERT_GE(share, 0.0);
     if (usable) sums[static_cast<size_t>(expert)] += share;
-    if (!usable) ASSERT_EQ(share, 0.0);
+    if (!usable) {
+      ASSERT_EQ(share, 0.0);
+    }
   }
   for (double sum : sums) ASSERT_NEAR(sum, 1.0, 1e-11);
   for (int rank = 0; apart && rank < shape.ep_size; ++rank) {
