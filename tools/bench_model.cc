@@ -84,7 +84,7 @@ Status run(const Options& given) {
   WIDEEP_TRY(check_source(options));
   WIDEEP_TRY_ASSIGN(options.bench.config, read_config(options));
   WIDEEP_TRY_ASSIGN(const auto tensors, open_tensors(options));
-  options.bench.format = options.precision.format();
+  options.bench.format = options.precision.format().value_or(options.bench.config.stored_format);
   const auto report = [&] {
     ProgressLines lines;  // wiped before anything else is written
     return bench::run_model_bench(options.bench, *tensors, lines.observer());
@@ -94,7 +94,7 @@ Status run(const Options& given) {
   const BenchedModel model{
       .name = std::filesystem::path(path).lexically_normal().string(),
       .random_weights = options.random_weights,
-      .precision = options.precision.name,
+      .precision = std::string(kernels::weight_format_name(options.bench.format)),
       .options = options.bench,
   };
   const auto replace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8

@@ -55,8 +55,9 @@ RankRun decode_run(std::string_view bytes) {
 // Rank 0's probe; the other ranks have none.
 class RankProbe {
  public:
+  // REQUIRES: the setup names a format.
   RankProbe(const RankBenchSetup& setup, const transport::MessagePipe& pipe)
-      : pipe_(pipe), format_(setup.engine.format), probe_(setup.processors) {}
+      : pipe_(pipe), format_(setup.engine.format.value()), probe_(setup.processors) {}
 
   Status tell_all() {
     const limits::Limits limits = probe_.measure();

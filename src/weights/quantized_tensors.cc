@@ -87,8 +87,8 @@ Json group_weights(int bits, const char* type, int group) {
 
 }  // namespace
 
-bool fits_layout(WeightFormat format, int k) {
-  return k % kernels::default_group(format) == 0 || format == WeightFormat::kFp8;
+bool fits_layout(WeightFormat format, int group, int k) {
+  return k % group == 0 || format == WeightFormat::kFp8;
 }
 
 std::vector<NamedTensor> quantized_tensors(const std::string& module,
@@ -112,8 +112,8 @@ std::vector<NamedTensor> quantized_tensors(const std::string& module,
   return {};
 }
 
-std::string quantization_config(WeightFormat format, const std::vector<std::string>& ignored) {
-  const int group = kernels::default_group(format);
+std::string quantization_config(WeightFormat format, int group,
+                                const std::vector<std::string>& ignored) {
   Json config;
   if (format == WeightFormat::kFp8) {
     config = {{"quant_method", "fp8"},

@@ -26,7 +26,7 @@ struct NamedTensor {
 };
 
 // Can a matrix with this many columns be written in the format's layout?
-bool fits_layout(kernels::WeightFormat format, int k);
+bool fits_layout(kernels::WeightFormat format, int group, int k);
 
 // The tensors of "<module>.". REQUIRES: fits_layout.
 std::vector<NamedTensor> quantized_tensors(const std::string& module,
@@ -34,7 +34,7 @@ std::vector<NamedTensor> quantized_tensors(const std::string& module,
 
 // config.json's "quantization_config" for a checkpoint whose matrices are in the format, but for
 // the modules named by `ignored` (exact names): a JSON object as text.
-std::string quantization_config(kernels::WeightFormat format,
+std::string quantization_config(kernels::WeightFormat format, int group,
                                 const std::vector<std::string>& ignored);
 
 }  // namespace wideep::weights
