@@ -173,7 +173,7 @@ TEST_F(CommandSettings, Options) {
       {{"--max-tokens", "0"}, {"--max-tokens", "0 not in range"}},
       {{"--max-tokens", "many"}, {"--max-tokens", "many"}},
       {{"--ranks", "0"}, {"--ranks", "0 not in range"}},
-      {{"--dtype", "fp8"}, {"--dtype", "fp8", "bf16"}},
+      {{"--dtype", "fp9"}, {"--dtype", "fp9", "bf16"}},
       {{"--timeout", "0"}, {"--timeout", "0"}},
       {{"--temperature", "-1"}, {"--temperature", "-1"}},
       {{"--temperature", "nan"}, {"--temperature", "nan"}},
