@@ -81,10 +81,4 @@ PackedMatrix pack_matrix(const PackedShape& shape, const float* rows, std::byte*
   return {shape, out};
 }
 
-PackedMatrix pack_bf16_rows(const PackedShape& shape, const Bf16* rows, std::byte* out) {
-  WIDEEP_CHECK(shape.format == WeightFormat::kBf16);
-  interleave(shape, reinterpret_cast<const std::byte*>(rows), out);
-  return {shape, out};
-}
-
 }  // namespace wideep::kernels

@@ -78,7 +78,4 @@ struct PackedMatrix {
 // REQUIRES: out is 64-byte aligned and shape.bytes() long.
 PackedMatrix pack_matrix(const PackedShape& shape, const float* rows, std::byte* out);
 
-// The same for bf16 rows into bf16, without a detour: what loading does most.
-PackedMatrix pack_bf16_rows(const PackedShape& shape, const Bf16* rows, std::byte* out);
-
 }  // namespace wideep::kernels
