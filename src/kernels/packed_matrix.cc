@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/packed_matrix.h"
 
-#include "base/check.h"
 #include "kernels/coded_matrix.h"
 #include "kernels/interleave.h"
 
