@@ -22,6 +22,11 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
   }
 }
 
+void MoeRunner::set_placement(int layer, const balance::Placement& placement,
+                              std::span<const double>) {
+  tables_.at(layer) = balance::make_routing_table(placement);
+}
+
 Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, int layer,
                           int64_t iteration, int num_tokens, const float* h, float* x) {
   const int hidden = config_.hidden_size;
@@ -46,7 +51,13 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, int
   WIDEEP_TRY(exchange_.combine(where));
   reduce(compute, num_tokens, shared, x);
   if (observer_) {
-    observer_({layer, experts_, counts_, exchange_.sent_entries(), experts_cpu_ns});
+    sum_counts();
+    observer_({.layer = layer,
+               .experts = experts_,
+               .counts = counts_,
+               .group_counts = group_counts_,
+               .sent_entries = exchange_.sent_entries(),
+               .experts_cpu_ns = experts_cpu_ns});
   }
   return {};
 }
@@ -74,6 +85,14 @@ void MoeRunner::route(const Compute& compute, const MoeWeights& weights, int num
   });
   counts_.assign(routing.num_experts, 0);
   for (const int32_t expert : experts_) ++counts_[expert];
+}
+
+void MoeRunner::sum_counts() {
+  group_counts_.assign(counts_.size(), 0);
+  for (int source = 0; source < endpoint_.num_ranks(); ++source) {
+    const std::span<const int32_t> counts = exchange_.counts_of(source);
+    for (size_t e = 0; e < counts.size(); ++e) group_counts_[e] += counts[e];
+  }
 }
 
 // The normalised rows in the dtype that travels.

@@ -31,6 +31,7 @@ struct MoeLayerRecord {
   int layer = 0;
   std::span<const int32_t> experts;       // [num_tokens, top_k] chosen experts, top-k order
   std::span<const int32_t> counts;        // [num_experts] tokens of this rank per expert
+  std::span<const int32_t> group_counts;  // [num_experts] the same, summed over all ranks
   std::span<const int32_t> sent_entries;  // [ep_size] (token, expert) pairs sent to each rank
   int64_t experts_cpu_ns = 0;  // critical processor time of computing this rank's experts
 };
@@ -45,6 +46,12 @@ class MoeRunner {
 
   void set_observer(MoeObserver observer) { observer_ = std::move(observer); }
 
+  // Where the layer's experts are from the next forward() on: on every rank between the same two
+  // iterations. shares: [S], of its expert's tokens that each slot receives; empty: equal ones.
+  // REQUIRES: a MoE layer, as many slots as before, valid placement and shares.
+  void set_placement(int layer, const balance::Placement& placement,
+                     std::span<const double> shares);
+
   // Adds the layer's output to x. h: [num_tokens, hidden], the normalised input; x, y alike.
   Status forward(const Compute& compute, const MoeWeights& weights, int layer, int64_t iteration,
                  int num_tokens, const float* h, float* x);
@@ -53,6 +60,7 @@ class MoeRunner {
   void route(const Compute& compute, const MoeWeights& weights, int num_tokens, const float* h);
   SourceRows rows_to_send(const Compute& compute, int num_tokens, const float* h);
   void run_experts(const Compute& compute, int layer);
+  void sum_counts();
   void reduce(const Compute& compute, int num_tokens, const float* shared, float* x);
 
   const ModelConfig& config_;
@@ -67,6 +75,7 @@ class MoeRunner {
   std::vector<int32_t> experts_, slot_ids_;  // [num_tokens, top_k]
   std::vector<float> expert_weights_;        // [num_tokens, top_k]
   std::vector<int32_t> counts_;              // [num_experts]
+  std::vector<int32_t> group_counts_;        // [num_experts]
   std::vector<const void*> received_;        // rows of this rank's experts, slot by slot
   std::vector<void*> results_;               // where theirs belong
   std::vector<ExpertWork> work_;
