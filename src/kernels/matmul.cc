@@ -12,20 +12,18 @@ std::string MatmulChoice::to_string() const {
                      tile_panels * kPanelWidth, rows, block_k);
 }
 
-MatmulChoice choose_matmul(int m, const PackedShape& w, int tile_rows, int tile_panels) {
+MatmulChoice choose_matmul(const PackedShape& w, int tile_rows, int tile_panels) {
   // Four panels of this many bytes a k fill two thirds of a 48 KiB first-level cache, beside the
   // rows of a tile.
   constexpr int kBlockBytes = 32 * 1024;
   MatmulChoice choice{.tile_rows = tile_rows, .tile_panels = tile_panels, .rows = kMaxMatmulRows};
   const bool plain = w.format == WeightFormat::kF32 || w.format == WeightFormat::kBf16;
-  const bool few = m <= 2;
+
   if (!plain) {
     choice.block_k = w.block_k();
-  } else if (few) {
-    choice.block_k = w.k;  // nothing is read twice, so sums need not leave the registers
   } else {
     const int bytes = kPanelWidth * (w.format == WeightFormat::kF32 ? 4 : 2);
-    choice.block_k = std::min(w.k, kBlockBytes / (4 * bytes));
+    choice.block_k = std::min(w.block_k(), kBlockBytes / (4 * bytes));
   }
   return choice;
 }

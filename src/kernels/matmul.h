@@ -82,6 +82,6 @@ struct MatmulChoice {
   std::string to_string() const;
 };
 // tile_rows and tile_panels: what the instruction set's registers hold.
-MatmulChoice choose_matmul(int m, const PackedShape& w, int tile_rows, int tile_panels);
+MatmulChoice choose_matmul(const PackedShape& w, int tile_rows, int tile_panels);
 
 }  // namespace wideep::kernels

@@ -153,7 +153,7 @@ TEST_P(EveryFormat, GatedMatmulAgreesWithRef) {
 TEST_P(EveryFormat, RowsDoNotDependOnTheirNeighbours) {
   if (&kernels() == &ref()) return;  // one element at a time, by its definition
   std::mt19937 rng(3);
-  for (const int m : {2, 5, 7, 23, 97}) {
+  for (const int m : {2, 3, 4, 5, 6, 7, 23, 97}) {
     const Product product(format(), m, 100, 275, rng);
     const auto together = product.run(kernels());
     const auto gated = product.run_gated(kernels());
@@ -251,12 +251,13 @@ TEST(Int8, ProductsAreCloseToTheFloatOnes) {
   }
 }
 
-TEST(MatmulChoice, FewRowsReadAllOfKAtOnce) {
-  const PackedShape w = packed_shape(WeightFormat::kBf16, 1024, 7168);
-  EXPECT_EQ(choose_matmul(2, w, 6, 4).block_k, 7168);
-  EXPECT_EQ(choose_matmul(7, w, 6, 4).block_k, 256);
-  EXPECT_EQ(choose_matmul(7, w, 6, 4).to_string(),
+TEST(MatmulChoice, BlocksOfFourPanelsFitTheFirstLevelCache) {
+  const PackedShape bf16 = packed_shape(WeightFormat::kBf16, 1024, 7168);
+  EXPECT_EQ(choose_matmul(bf16, 6, 4).to_string(),
             "tiles of 6 × 64 columns, 96 rows and 256 of k at a time");
+  EXPECT_EQ(choose_matmul(packed_shape(WeightFormat::kBf16, 64, 99), 6, 4).block_k, 100);
+  EXPECT_EQ(choose_matmul(packed_shape(WeightFormat::kF32, 64, 999), 6, 4).block_k, 128);
+  EXPECT_EQ(choose_matmul(packed_shape(WeightFormat::kInt4, 64, 999), 6, 4).block_k, 64);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ inline F32x16 multiply_step(const float* x, const float* w, F32x16 acc) {
   return fma(set1(*x), load(w), acc);
 }
 inline F32x16 multiply_step(const Bf16* x, const Bf16* w, F32x16 acc) {
-  return multiply_pair(x, w, acc);
+  return multiply_pair(x, load_line(w), acc);
 }
 template <typename T>
 inline constexpr int kStep = sizeof(float) / sizeof(T);

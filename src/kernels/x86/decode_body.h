@@ -1,49 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the codes of a block to what tiles read: bf16 pairs or bytes, in the order of packed bf16
-// and int8 panels, on the stack. A block is decoded once for up to kMaxMatmulRows rows.
+// How each format's blocks become operands of steps (bf16 pairs, bytes or float32, in the order of
+// packed bf16, int8 and float32 panels): line by line of codes, each of which makes kParts lines of
+// operands.
+//
+//   Codes codes(block);
+//   const auto group = codes.group(0);
+//   codes.expand(load_line(block + Codes::kFirstLine), group, operands);
+//
 // Included by matmul_body.h.
 #pragma once
 
+// Formats without groups of scales within a block.
+struct NoScales {
+  struct Group {};
+  explicit NoScales(const std::byte*) {}
+  static Group group(int) { return {}; }
+};
+
+// f32, bf16 and int8: the operands as they lie.
+struct PlainCodes : NoScales {
+  static constexpr int kParts = 1, kGroups = 1;
+  static constexpr size_t kFirstLine = 0;
+  using NoScales::NoScales;
+  static void expand(Line codes, Group, Line (&out)[1]) { out[0] = codes; }
+};
+
+struct Int4Codes : NoScales {
+  static constexpr int kParts = 2, kGroups = 1;
+  static constexpr size_t kFirstLine = 0;
+  using NoScales::NoScales;
+  static void expand(Line codes, Group, Line (&out)[2]) { expand_int4(codes, out); }
+};
+
+struct Fp8Codes : NoScales {
+  static constexpr int kParts = 2, kGroups = 1;
+  static constexpr size_t kFirstLine = 0;
+  using NoScales::NoScales;
+  static void expand(Line codes, Group, Line (&out)[2]) { expand_e4m3(codes, out); }
+};
+
+// Four groups' scales stand before the codes.
+struct Mxfp4Codes : PowerScales {
+  static constexpr int kParts = 4, kGroups = 4;
+  static constexpr size_t kFirstLine = 4 * kPanelWidth;
+  using PowerScales::PowerScales;
+};
+
+struct Nvfp4Codes : E4m3Scales {
+  static constexpr int kParts = 4, kGroups = 4;
+  static constexpr size_t kFirstLine = 4 * kPanelWidth;
+  using E4m3Scales::E4m3Scales;
+};
+
+// A whole block, for tiles of which several read it. lines: of codes.
+template <typename Codes>
+inline void decode_block(const std::byte* block, int lines, std::byte* out) {
+  const Codes codes(block);
+  const std::byte* line = block + Codes::kFirstLine;
+  for (int group = 0; group < Codes::kGroups; ++group) {
+    const auto scales = codes.group(group);
+    for (int i = 0; i < lines / Codes::kGroups; ++i) {
+      Line parts[Codes::kParts];
+      codes.expand(load_line(line), scales, parts);
+      for (const Line& part : parts) {
+        store_line(out, part);
+        out += sizeof(Line);
+      }
+      line += sizeof(Line);
+    }
+  }
+}
+
 inline constexpr int kMaxBlockK = 128;
 
-// Of int8: the codes as they lie.
-struct NoDecoder {
-  static const void* decode(const std::byte* block, const PackedShape&, int) { return block; }
-};
-
-struct Int4Decoder {
-  alignas(64) uint8_t bytes[kMaxPanels][kMaxBlockK * kPanelWidth];
-
-  const void* decode(const std::byte* block, const PackedShape& shape, int panel) {
-    decode_int4(block, shape.group / 8, bytes[panel]);
-    return bytes[panel];
+// The lines of operands of a panel's block: those in memory, or a decoded copy.
+template <typename Step, typename Codes>
+class OperandsOf {
+ public:
+  const std::byte* get(const std::byte* block, int lines) {
+    decode_block<Codes>(block, lines, lines_);
+    return lines_;
   }
+
+ private:
+  alignas(64) std::byte lines_[kMaxBlockK / Step::kStep * sizeof(Line)];
 };
-
-struct Fp8Decoder {
-  alignas(64) Bf16 pairs[kMaxPanels][kMaxBlockK * kPanelWidth];
-
-  const void* decode(const std::byte* block, const PackedShape& shape, int panel) {
-    decode_e4m3(block, shape.group * kPanelWidth, pairs[panel]);
-    return pairs[panel];
-  }
-};
-
-struct Mxfp4Decoder {
-  alignas(64) Bf16 pairs[kMaxPanels][kMaxBlockK * kPanelWidth];
-
-  const void* decode(const std::byte* block, const PackedShape&, int panel) {
-    decode_mxfp4(block, block + 4 * kPanelWidth, pairs[panel]);
-    return pairs[panel];
-  }
-};
-
-struct Nvfp4Decoder {
-  alignas(64) Bf16 pairs[kMaxPanels][kMaxBlockK / 2 * kPanelWidth];
-
-  const void* decode(const std::byte* block, const PackedShape&, int panel) {
-    decode_nvfp4(block, block + 4 * kPanelWidth, pairs[panel]);
-    return pairs[panel];
-  }
+template <typename Step>
+class OperandsOf<Step, PlainCodes> {
+ public:
+  static const std::byte* get(const std::byte* block, int) { return block; }
 };

@@ -4,7 +4,9 @@
 //
 // A piece of work is up to kMaxPanels panels of weights, kMaxMatmulRows rows of x and all of k,
 // block by block. What the blocks add up to is gathered in Sums, on the stack, and leaves through
-// an epilogue. Within a block, tiles of rows × panels keep their sums in registers.
+// an epilogue. Few rows are one tile of rows × panels (one_tile_body.h), whose sums stay in
+// registers and which expands codes there; more rows are several (tiles_body.h), which share a
+// block that was expanded once.
 #pragma once
 
 inline constexpr int kMaxPanels = 4;
@@ -22,35 +24,34 @@ struct Piece {
   MatmulChoice choice;
 };
 
-// A block of k as the tiles read it.
+// A block of k.
 struct Block {
   int k0 = 0;
   int count = 0;  // of k
   int index = 0;  // of grouped formats: the group
-  const void* weights[kMaxPanels];
-  const float* scales[kMaxPanels];  // [16], of formats whose groups have scales
-  const std::byte* next[kMaxPanels];
+  const std::byte* codes[kMaxPanels];
+  const float* scales[kMaxPanels];    // [16], of formats whose scales stand behind the codes
+  const std::byte* next[kMaxPanels];  // what to fetch meanwhile
+  size_t bytes = 0;                   // of each panel
 };
 
-// ---- steps: what the columns of one panel gain from kStep values of k ----
+// ---- steps: what the columns of one panel gain from a line of operands, kStep values of k ----
 
 struct StepF32 {
   using X = float;
-  using W = float;
   using Acc = F32x16;
   static constexpr int kStep = 1;
-  static Acc step(const X* x, const W* w, Acc acc) { return fma(set1(*x), load(w), acc); }
-  static Acc last(const X* x, int, const W* w, Acc acc) { return step(x, w, acc); }
+  static Acc step(const X* x, Line w, Acc acc) { return multiply_one(x, w, acc); }
+  static Acc last(const X* x, Line w, Acc acc) { return step(x, w, acc); }
 };
 
 struct StepBf16 {
   using X = Bf16;
-  using W = Bf16;
   using Acc = F32x16;
   static constexpr int kStep = 2;
-  static Acc step(const X* x, const W* w, Acc acc) { return multiply_pair(x, w, acc); }
+  static Acc step(const X* x, Line w, Acc acc) { return multiply_pair(x, w, acc); }
   // Where x ends after an odd number of values; the weight's partner is zero.
-  static Acc last(const X* x, int, const W* w, Acc acc) {
+  static Acc last(const X* x, Line w, Acc acc) {
     const Bf16 pair[2] = {x[0], Bf16()};
     return multiply_pair(pair, w, acc);
   }
@@ -59,11 +60,10 @@ struct StepBf16 {
 // Quantised rows are padded to whole groups: there is no last step.
 struct StepInt8 {
   using X = int8_t;
-  using W = uint8_t;
   using Acc = I32x16;
   static constexpr int kStep = 4;
-  static Acc step(const X* x, const W* w, Acc acc) { return multiply_four(x, w, acc); }
-  static Acc last(const X*, int, const W*, Acc acc) { return acc; }
+  static Acc step(const X* x, Line w, Acc acc) { return multiply_four(x, w, acc); }
+  static Acc last(const X*, Line, Acc acc) { return acc; }
 };
 
 // ---- folds: how a tile's sums begin and how they join those of earlier blocks ----
@@ -130,257 +130,91 @@ struct FoldInteger {
   size_t scales_offset, sums_offset;
 };
 
-// ---- tiles: Rows × Panels accumulators in registers, k innermost and ascending ----
-
-// A block's part of a tile. xs: the tile's rows, at the block's first k.
-// Fetch: lines of the next block are asked for meanwhile. Where a block has several tiles, only the
-// first of them waits for memory; without this it would wait longer than the processor can look
-// ahead, and the others would leave the memory idle.
-template <typename Step, int Rows, int Panels, bool Fetch>
-inline __attribute__((always_inline)) void run_tile(const typename Step::X* const* xs,
-                                                    const Block& block,
-                                                    const std::byte* const* fetch,
-                                                    typename Step::Acc (&edge)[Rows][Panels]) {
-  using W = typename Step::W;
-  const W* ws[Panels];
-  for (int p = 0; p < Panels; ++p) ws[p] = static_cast<const W*>(block.weights[p]);
-  // These copies are loops short enough to be unrolled, which keeps acc in registers; those of the
-  // caller may not be.
-  typename Step::Acc acc[Rows][Panels];
-  for (int r = 0; r < Rows; ++r) {
-    for (int p = 0; p < Panels; ++p) acc[r][p] = edge[r][p];
-  }
-  const int whole = block.count / Step::kStep * Step::kStep;
-  int k = 0;
-  if constexpr (Rows <= 2) {
-    constexpr int kRound = 8 * Step::kStep;
-    for (; k + kRound <= whole; k += kRound) {
-      for (int i = 0; i < kRound; i += Step::kStep) {
-        for (int p = 0; p < Panels; ++p) {
-          const W* w = ws[p] + static_cast<size_t>(k + i) * kPanelWidth;
-          for (int r = 0; r < Rows; ++r) acc[r][p] = Step::step(xs[r] + k + i, w, acc[r][p]);
-        }
-      }
-    }
-  }
-  for (; k < whole; k += Step::kStep) {
-    for (int p = 0; p < Panels; ++p) {
-      const size_t at = static_cast<size_t>(k) * kPanelWidth;
-      if constexpr (Fetch) __builtin_prefetch(fetch[p] + at * sizeof(W));
-      for (int r = 0; r < Rows; ++r) acc[r][p] = Step::step(xs[r] + k, ws[p] + at, acc[r][p]);
-    }
-  }
-  if (whole < block.count) {
-    for (int p = 0; p < Panels; ++p) {
-      const W* w = ws[p] + static_cast<size_t>(whole) * kPanelWidth;
-      for (int r = 0; r < Rows; ++r) {
-        acc[r][p] = Step::last(xs[r] + whole, block.count - whole, w, acc[r][p]);
-      }
-    }
-  }
-  for (int r = 0; r < Rows; ++r) {
-    for (int p = 0; p < Panels; ++p) edge[r][p] = acc[r][p];
-  }
-}
-
-// One of several tiles of a block, whose sums lie in memory between blocks.
-template <typename Fold, int Rows, int Panels, bool Fetch>
-inline void tile(const InputRows& x, const Fold& fold, const Block& block, int row,
-                 const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
-  using Step = typename Fold::Step;
-  const typename Step::X* xs[Rows];
-  typename Step::Acc edge[Rows][Panels];
-  for (int r = 0; r < Rows; ++r) {
-    xs[r] = static_cast<const typename Step::X*>(x[row + r]) + block.k0;
-    F32x16 before[Panels];
-    for (int p = 0; p < Panels; ++p) before[p] = block.k0 == 0 ? zero() : load(sums[r][p]);
-    fold.template begin<Panels>(block, row + r, before, edge[r]);
-  }
-  run_tile<Step, Rows, Panels, Fetch>(xs, block, fetch, edge);
-  for (int r = 0; r < Rows; ++r) {
-    F32x16 sum[Panels];
-    for (int p = 0; p < Panels; ++p) sum[p] = block.k0 == 0 ? zero() : load(sums[r][p]);
-    fold.template end<Panels>(block, row + r, edge[r], sum);
-    for (int p = 0; p < Panels; ++p) store(sums[r][p], sum[p]);
-  }
-}
-
-template <typename Fold, int Rows, int Panels>
-inline void tile_or_fetching_tile(const InputRows& x, const Fold& fold, const Block& block, int row,
-                                  const std::byte* const* fetch,
-                                  float (*sums)[kMaxPanels][kPanelWidth]) {
-  if (Panels == kTilePanels && Rows > 2) {
-    tile<Fold, Rows, Panels, true>(x, fold, block, row, fetch, sums);
-  } else {
-    tile<Fold, Rows, Panels, false>(x, fold, block, row, fetch, sums);
-  }
-}
-
-template <typename Fold, int Panels>
-inline void tile_of(int height, const InputRows& x, const Fold& fold, const Block& block, int row,
-                    const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
-  switch (height) {
-    case 1:
-      return tile_or_fetching_tile<Fold, 1, Panels>(x, fold, block, row, fetch, sums);
-    case 2:
-      return tile_or_fetching_tile<Fold, 2, Panels>(x, fold, block, row, fetch, sums);
-    case 3:
-      return tile_or_fetching_tile<Fold, 3, Panels>(x, fold, block, row, fetch, sums);
-  }
-  if constexpr (kTileRows > 3) {
-    switch (height) {
-      case 4:
-        return tile_or_fetching_tile<Fold, 4, Panels>(x, fold, block, row, fetch, sums);
-      case 5:
-        return tile_or_fetching_tile<Fold, 5, Panels>(x, fold, block, row, fetch, sums);
-      case 6:
-        return tile_or_fetching_tile<Fold, 6, Panels>(x, fold, block, row, fetch, sums);
-    }
-  }
-}
-
-// The rows of a piece in tiles of nearly equal height. Each tile fetches its part of the next
-// block.
-template <typename Fold, int Panels>
-inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int first_row,
-                  int num_rows, const MatmulChoice& choice, Sums& sums) {
-  const int num_tiles = (num_rows + choice.tile_rows - 1) / choice.tile_rows;
-  int row = 0;
-  for (int i = 0; i < num_tiles; ++i) {
-    const int height = (num_rows - row + num_tiles - i - 1) / (num_tiles - i);
-    const std::byte* fetch[Panels];
-    for (int p = 0; p < Panels; ++p) {
-      const bool mine = p % num_tiles == i;
-      fetch[p] = mine ? block.next[p] : static_cast<const std::byte*>(block.weights[p]);
-    }
-    tile_of<Fold, Panels>(height, x, fold, block, first_row + row, fetch, sums.values + row);
-    row += height;
-  }
-}
-
 // ---- blocks ----
 
-// f32 and bf16 are read where they lie.
-template <typename Fold, int Panels>
-inline void plain_blocks(const InputRows& x, const Piece& piece, int first_row, int num_rows,
-                         Sums& sums) {
-  const Fold fold(x, piece);
-  const int k = piece.w[0]->k();
-  constexpr size_t kBytesPerK = kPanelWidth * sizeof(typename Fold::Step::W);
-  Block block;
-  for (block.k0 = 0; block.k0 < k; block.k0 += block.count) {
-    block.count = std::min(piece.choice.block_k, k - block.k0);
-    const int after = block.k0 + block.count;
-    for (int p = 0; p < Panels; ++p) {
-      block.weights[p] = piece.panels[p] + static_cast<size_t>(block.k0) * kBytesPerK;
-      block.next[p] = after < k ? piece.panels[p] + static_cast<size_t>(after) * kBytesPerK
-                                : piece.next_panels[p];
-    }
-    tiles<Fold, Panels>(x, fold, block, first_row, num_rows, piece.choice, sums);
-  }
-}
-
-// The blocks of the other formats, made into bf16 or bytes by a decoder.
-template <typename Decoder, int Panels>
-class CodedBlocks {
+class Blocks {
  public:
-  explicit CodedBlocks(const Piece& piece)
+  // fetch_ahead: how many bytes before they are needed a panel's lines are asked for.
+  Blocks(const Piece& piece, size_t fetch_ahead)
       : piece_(piece),
         shape_(piece.w[0]->shape),
-        size_(shape_.num_blocks()),
-        count_(shape_.block_k()),
-        is_integer_(takes_quantized_rows(shape_.format)),
-        bytes_(shape_.block_bytes()) {}
+        block_k_(piece.choice.block_k),
+        size_((shape_.k + block_k_ - 1) / block_k_),
+        bytes_(shape_.block_bytes() * static_cast<size_t>(block_k_) /
+               static_cast<size_t>(shape_.block_k())),
+        ahead_(static_cast<int>((fetch_ahead + bytes_ - 1) / bytes_)) {}
 
   int size() const { return size_; }
+  int block_k() const { return block_k_; }
 
-  inline __attribute__((always_inline)) Block get(int index) {
+  template <int Panels>
+  Block get(int index) const {
     Block block;
     block.index = index;
-    block.k0 = index * count_;
-    // Quantised rows are padded to whole groups, rows of bf16 are not.
-    block.count = is_integer_ ? count_ : std::min(count_, shape_.k - block.k0);
+    block.bytes = bytes_;
+    block.k0 = index * block_k_;
+    // Quantised rows are padded to whole groups, others are not.
+    const bool padded = takes_quantized_rows(shape_.format);
+    block.count = padded ? block_k_ : std::min(block_k_, shape_.k - block.k0);
+    const int next = index + ahead_;
     for (int p = 0; p < Panels; ++p) {
-      const std::byte* at = piece_.panels[p] + static_cast<size_t>(index) * bytes_;
-      block.scales[p] = reinterpret_cast<const float*>(at + bytes_ - kScaleBytes);
-      block.weights[p] = decoder_.decode(at, shape_, p);
-      block.next[p] = index + 1 == size_ ? piece_.next_panels[p] : at + bytes_;
+      block.codes[p] = at(piece_.panels[p], index);
+      block.scales[p] = reinterpret_cast<const float*>(block.codes[p] + bytes_ - kScaleBytes);
+      block.next[p] =
+          next < size_ ? at(piece_.panels[p], next) : at(piece_.next_panels[p], next - size_);
     }
     return block;
   }
 
  private:
+  const std::byte* at(const std::byte* panel, int index) const {
+    return panel + static_cast<size_t>(index) * bytes_;
+  }
+
   const Piece& piece_;
   PackedShape shape_;
+  int block_k_;
   int size_;
-  int count_;
-  bool is_integer_;
   size_t bytes_;
-  Decoder decoder_;
+  int ahead_;
 };
 
-// All blocks for rows that make one tile: their sums stay in registers. (Sums that go through
-// memory after each block keep the processor from looking ahead to the next one's weights, which is
-// all that counts for few rows: 65 instead of 100 % of what memory gives.)
-template <typename Fold, typename Decoder, int Rows, int Panels>
-inline void one_tile(const InputRows& x, const Piece& piece, int row, Sums& sums) {
-  using Step = typename Fold::Step;
-  const Fold fold(x, piece);
-  CodedBlocks<Decoder, Panels> blocks(piece);
-  F32x16 sum[Rows][Panels];
-  for (auto& of_row : sum) {
-    for (F32x16& s : of_row) s = zero();
-  }
-  for (int index = 0; index < blocks.size(); ++index) {
-    const Block block = blocks.get(index);
-    const typename Step::X* xs[Rows];
-    typename Step::Acc edge[Rows][Panels];
-    for (int r = 0; r < Rows; ++r) {
-      xs[r] = static_cast<const typename Step::X*>(x[row + r]) + block.k0;
-      fold.template begin<Panels>(block, row + r, sum[r], edge[r]);
-    }
-    run_tile<Step, Rows, Panels, false>(xs, block, nullptr, edge);
-    for (int r = 0; r < Rows; ++r) fold.template end<Panels>(block, row + r, edge[r], sum[r]);
-  }
-  for (int r = 0; r < Rows; ++r) {
-    for (int p = 0; p < Panels; ++p) store(sums.values[r][p], sum[r][p]);
-  }
-}
-
-template <typename Fold, typename Decoder, int Panels>
-inline void coded_blocks(const InputRows& x, const Piece& piece, int first_row, int num_rows,
-                         Sums& sums) {
-  if (num_rows == 1) return one_tile<Fold, Decoder, 1, Panels>(x, piece, first_row, sums);
-  if (num_rows == 2) return one_tile<Fold, Decoder, 2, Panels>(x, piece, first_row, sums);
-  const Fold fold(x, piece);
-  CodedBlocks<Decoder, Panels> blocks(piece);
-  for (int index = 0; index < blocks.size(); ++index) {
-    tiles<Fold, Panels>(x, fold, blocks.get(index), first_row, num_rows, piece.choice, sums);
-  }
-}
-
 #include "kernels/x86/decode_body.h"
+//
+#include "kernels/x86/one_tile_body.h"
+#include "kernels/x86/tiles_body.h"
+
+template <typename Fold, typename Codes, int Panels>
+inline void multiply_codes(const InputRows& x, const Piece& piece, int first_row, int num_rows,
+                           Sums& sums) {
+  if (num_rows <= kTileRows) {
+    one_tile_of<Fold, Codes, Panels>(num_rows, x, piece, first_row, sums);
+  } else {
+    all_tiles<Fold, Codes, Panels>(x, piece, first_row, num_rows, sums);
+  }
+}
 
 template <int Panels>
 inline void multiply(const InputRows& x, const Piece& piece, int first_row, int num_rows,
                      Sums& sums) {
+  const auto with = [&]<typename Fold, typename Codes>() {
+    multiply_codes<Fold, Codes, Panels>(x, piece, first_row, num_rows, sums);
+  };
   switch (piece.w[0]->shape.format) {
     case WeightFormat::kF32:
-      return plain_blocks<FoldChain<StepF32>, Panels>(x, piece, first_row, num_rows, sums);
+      return with.template operator()<FoldChain<StepF32>, PlainCodes>();
     case WeightFormat::kBf16:
-      return plain_blocks<FoldChain<StepBf16>, Panels>(x, piece, first_row, num_rows, sums);
+      return with.template operator()<FoldChain<StepBf16>, PlainCodes>();
     case WeightFormat::kInt8:
-      return coded_blocks<FoldInteger, NoDecoder, Panels>(x, piece, first_row, num_rows, sums);
+      return with.template operator()<FoldInteger, PlainCodes>();
     case WeightFormat::kInt4:
-      return coded_blocks<FoldInteger, Int4Decoder, Panels>(x, piece, first_row, num_rows, sums);
+      return with.template operator()<FoldInteger, Int4Codes>();
     case WeightFormat::kFp8:
-      return coded_blocks<FoldScaled, Fp8Decoder, Panels>(x, piece, first_row, num_rows, sums);
+      return with.template operator()<FoldScaled, Fp8Codes>();
     case WeightFormat::kMxfp4:
-      return coded_blocks<FoldChain<StepBf16>, Mxfp4Decoder, Panels>(x, piece, first_row, num_rows,
-                                                                     sums);
+      return with.template operator()<FoldChain<StepBf16>, Mxfp4Codes>();
     case WeightFormat::kNvfp4:
-      return coded_blocks<FoldChain<StepBf16>, Nvfp4Decoder, Panels>(x, piece, first_row, num_rows,
-                                                                     sums);
+      return with.template operator()<FoldChain<StepBf16>, Nvfp4Codes>();
   }
 }
 
@@ -432,7 +266,7 @@ inline void matmul_panels(const MatmulArgs& args, const MatmulChoice& choice, in
 }
 
 void matmul(const MatmulArgs& args) {
-  const MatmulChoice choice = choose_matmul(args.m, args.w.shape, kTileRows, kTilePanels);
+  const MatmulChoice choice = choose_matmul(args.w.shape, kTileRows, kTilePanels);
   int panel = args.first_panel;
   for (; panel + kTilePanels <= args.last_panel; panel += kTilePanels) {
     matmul_panels<kTilePanels>(args, choice, panel);
@@ -468,7 +302,7 @@ inline void gated_panels(const GatedMatmulArgs& args, const MatmulChoice& choice
 }
 
 void gated_matmul(const GatedMatmulArgs& args) {
-  const MatmulChoice choice = choose_matmul(args.m, args.gate.shape, kTileRows, kTilePanels);
+  const MatmulChoice choice = choose_matmul(args.gate.shape, kTileRows, kTilePanels);
   constexpr int kHalf = kTilePanels / 2;
   int panel = args.first_panel;
   for (; panel + kHalf <= args.last_panel; panel += kHalf) {

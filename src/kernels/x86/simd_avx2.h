@@ -53,19 +53,6 @@ inline F32x16 load(const Bf16* p) {
   return {widen(_mm_loadu_si128(halves)), widen(_mm_loadu_si128(halves + 1))};
 }
 
-// Sixteen pairs of bf16 (32 values) taken apart: the first and the second of each pair.
-inline F32x16 load_even(const Bf16* p) {
-  const auto* q = reinterpret_cast<const __m256i*>(p);
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(q), 16)),
-          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(q + 1), 16))};
-}
-inline F32x16 load_odd(const Bf16* p) {
-  const auto* q = reinterpret_cast<const __m256i*>(p);
-  const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
-  return {_mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(q), upper)),
-          _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(q + 1), upper))};
-}
-
 inline __m256 scale_by_power_of_two(__m256 v, __m256 n) {
   return _mm256_castsi256_ps(
       _mm256_add_epi32(_mm256_castps_si256(v), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
@@ -118,6 +105,20 @@ inline void store_i8(int8_t* p, I32x16 v) {  // of values that fit
   for (int i = 0; i < kPanelWidth; ++i) p[i] = static_cast<int8_t>(lanes[i]);
 }
 
+// 64 bytes of weights.
+struct Line {
+  __m256i lo, hi;
+};
+inline Line load_line(const void* p) {
+  const auto* halves = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+}
+inline void store_line(void* p, Line v) {
+  auto* halves = static_cast<__m256i*>(p);
+  _mm256_storeu_si256(halves, v.lo);
+  _mm256_storeu_si256(halves + 1, v.hi);
+}
+
 // acc + x[0]·w[0] + … + x[3]·w[3] of eight columns. Bytes become 16-bit integers first: the
 // instruction that multiplies bytes saturates.
 inline __m256i multiply_four(__m256i x_even, __m256i x_odd, __m256i w, __m256i acc) {
@@ -126,23 +127,36 @@ inline __m256i multiply_four(__m256i x_even, __m256i x_odd, __m256i w, __m256i a
   acc = _mm256_add_epi32(acc, _mm256_madd_epi16(x_even, w_even));
   return _mm256_add_epi32(acc, _mm256_madd_epi16(x_odd, w_odd));
 }
-inline I32x16 multiply_four(const int8_t* x, const uint8_t* w, I32x16 acc) {
+inline I32x16 multiply_four(const int8_t* x, Line w, I32x16 acc) {
   int32_t four;
   std::memcpy(&four, x, sizeof(four));
   const __m256i bytes = _mm256_set1_epi32(four);
   const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
   const __m256i odd = _mm256_srai_epi16(bytes, 8);
-  const auto* at = reinterpret_cast<const __m256i*>(w);
-  return {multiply_four(even, odd, _mm256_loadu_si256(at), acc.lo),
-          multiply_four(even, odd, _mm256_loadu_si256(at + 1), acc.hi)};
+  return {multiply_four(even, odd, w.lo, acc.lo), multiply_four(even, odd, w.hi, acc.hi)};
 }
 
 // Rows of x by panels of w: 3 × 2 keeps 12 accumulators, 2 weights and 1 broadcast in 16 registers.
 inline constexpr int kTileRows = 3;
 inline constexpr int kTilePanels = 2;
 
+// The first and the second of each pair of bf16.
+inline F32x16 evens(Line pairs) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs.lo, 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(pairs.hi, 16))};
+}
+inline F32x16 odds(Line pairs) {
+  const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+  return {_mm256_castsi256_ps(_mm256_and_si256(pairs.lo, upper)),
+          _mm256_castsi256_ps(_mm256_and_si256(pairs.hi, upper))};
+}
+
 // acc + the pair x[0]·w[0] + x[1]·w[1] of each column, k ascending.
-inline F32x16 multiply_pair(const Bf16* x, const Bf16* w, F32x16 acc) {
-  acc = fma(set1(static_cast<float>(x[0])), load_even(w), acc);
-  return fma(set1(static_cast<float>(x[1])), load_odd(w), acc);
+inline F32x16 multiply_pair(const Bf16* x, Line w, F32x16 acc) {
+  acc = fma(set1(static_cast<float>(x[0])), evens(w), acc);
+  return fma(set1(static_cast<float>(x[1])), odds(w), acc);
+}
+// acc + x · w of each column.
+inline F32x16 multiply_one(const float* x, Line w, F32x16 acc) {
+  return fma(set1(*x), {_mm256_castsi256_ps(w.lo), _mm256_castsi256_ps(w.hi)}, acc);
 }

@@ -57,18 +57,25 @@ inline void store_i8(int8_t* p, I32x16 v) {  // of values that fit
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
 }
 
+// 64 bytes of weights.
+using Line = __m512i;
+inline Line load_line(const void* p) { return _mm512_loadu_si512(p); }
+inline void store_line(void* p, Line v) { _mm512_storeu_si512(p, v); }
+
 // acc + x[0]·w[0] + … + x[3]·w[3] of each column.
-inline I32x16 multiply_four(const int8_t* x, const uint8_t* w, I32x16 acc) {
+inline I32x16 multiply_four(const int8_t* x, Line w, I32x16 acc) {
   int32_t four;
   std::memcpy(&four, x, sizeof(four));
-  return _mm512_dpbusd_epi32(acc, _mm512_loadu_si512(w), _mm512_set1_epi32(four));
+  return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(four));
 }
 
 // acc + the pair x[0]·w[0] + x[1]·w[1] of each column, in vdpbf16ps' own rounding.
-inline F32x16 multiply_pair(const Bf16* x, const Bf16* w, F32x16 acc) {
+inline F32x16 multiply_pair(const Bf16* x, Line w, F32x16 acc) {
   int32_t pair;
   std::memcpy(&pair, x, sizeof(pair));
-  const __m512i both = _mm512_set1_epi32(pair);
-  const __m512i weights = _mm512_loadu_si512(w);
-  return _mm512_dpbf16_ps(acc, (__m512bh)both, (__m512bh)weights);
+  return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)w);
+}
+// acc + x · w of each column.
+inline F32x16 multiply_one(const float* x, Line w, F32x16 acc) {
+  return fma(set1(*x), _mm512_castsi512_ps(w), acc);
 }
