@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
   tools::add_bench_load_command(*bench, &status);
   tools::add_bench_model_command(*bench, &status);
   tools::add_doctor_command(app, &status);
+  tools::add_quantize_command(app, &status);
 
   std::vector<std::string> arguments;
   for (int i = argc - 1; i > 0; --i) arguments.push_back(normalize_option(argv[i]));

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/quantize_checkpoint.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/scratch_directory.h"
+#include "formats/files.h"
+#include "weights/checkpoint.h"
+#include "weights/quantized_tensors.h"
+#include "weights/stored_matrix.h"
+
+namespace wideep::weights {
+namespace {
+
+using base::ScratchDirectory;
+using kernels::WeightFormat;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+NamedTensor random_tensor(const std::string& name, std::vector<int64_t> shape) {
+  std::mt19937 rng(static_cast<unsigned>(name.size()));
+  std::normal_distribution<float> normal;
+  size_t count = 1;
+  for (const int64_t extent : shape) count *= static_cast<size_t>(extent);
+  std::vector<Bf16> values(count);
+  for (Bf16& value : values) value = Bf16(normal(rng));
+  NamedTensor tensor{name, Dtype::kBf16, std::move(shape), std::vector<std::byte>(count * 2)};
+  std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
+  return tensor;
+}
+
+void write_model(const ScratchDirectory& scratch) {
+  const NamedTensor tensors[] = {
+      random_tensor("model.embed_tokens.weight", {40, 128}),
+      random_tensor("model.layers.0.self_attn.o_proj.weight", {130, 128}),
+      random_tensor("model.layers.0.mlp.gate.weight", {8, 128}),
+      random_tensor("model.layers.0.mlp.experts.0.up_proj.weight", {64, 192}),
+      random_tensor("model.layers.0.input_layernorm.weight", {128})};
+  std::vector<formats::TensorToWrite> list;
+  for (const NamedTensor& tensor : tensors) list.push_back(tensor.to_write());
+  ASSERT_TRUE(formats::write_safetensors(scratch.file("model.safetensors"), list).ok());
+  ASSERT_TRUE(formats::write_file(scratch.file("config.json"), R"({"hidden_size": 128})").ok());
+  ASSERT_TRUE(formats::write_file(scratch.file("tokenizer.json"), "{}").ok());
+}
+
+Result<QuantizeReport> quantize(const ScratchDirectory& from, const std::string& to,
+                                WeightFormat format, uint64_t shard_bytes = 1 << 30) {
+  base::ThreadPool pool(2);
+  return quantize_checkpoint(
+      {.model_dir = from.path(), .output_dir = to, .format = format, .shard_bytes = shard_bytes},
+      pool, [](int64_t, int64_t) {});
+}
+
+TEST(QuantizeCheckpoint, MatricesBecomeCodesAndTheRestStays) {
+  const ScratchDirectory model, out;
+  write_model(model);
+  const auto before = Checkpoint::open(model.path());
+  for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4,
+                                    WeightFormat::kMxfp4, WeightFormat::kNvfp4}) {
+    const std::string dir = out.file(std::string(kernels::weight_format_name(format)));
+    const auto report = quantize(model, dir, format);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->tensors.size(), 2u);
+    EXPECT_TRUE(report->unfit.empty());
+    const auto after = Checkpoint::open(dir);
+    ASSERT_TRUE(after.ok()) << after.status().message();
+    EXPECT_EQ(after->total_bytes(), report->bytes_after);
+    const std::string up = "model.layers.0.mlp.experts.0.up_proj.weight";
+    EXPECT_EQ(stored_form(*after, up, 192), (MatrixForm{format, report->group}));
+    const auto stored = StoredMatrix::open(*after, up, 64, 192);
+    const auto exact = StoredMatrix::open(*before, up, 64, 192);
+    ASSERT_TRUE(stored.ok()) << stored.status().message();
+    std::vector<float> got(64 * 192), wanted(got.size());
+    stored->to_float32(0, 64, got.data());
+    exact->to_float32(0, 64, wanted.data());
+    double signal = 0.0, noise = 0.0;
+    for (size_t i = 0; i < got.size(); ++i) {
+      signal += double{wanted[i]} * double{wanted[i]};
+      noise += (double{got[i]} - double{wanted[i]}) * (double{got[i]} - double{wanted[i]});
+    }
+    EXPECT_NEAR(report->tensors[0].signal_to_noise_db, 10.0 * std::log10(signal / noise), 1e-6);
+    const auto* gate = after->find("model.layers.0.mlp.gate.weight");
+    const auto* gate_before = before->find("model.layers.0.mlp.gate.weight");
+    ASSERT_NE(gate, nullptr);
+    EXPECT_TRUE(std::equal(gate->bytes.begin(), gate->bytes.end(), gate_before->bytes.begin()));
+  }
+}
+
+TEST(QuantizeCheckpoint, ConfigSaysWhatIsNotQuantised) {
+  const ScratchDirectory model, out;
+  write_model(model);
+  const std::string dir = out.file("out");
+  ASSERT_TRUE(quantize(model, dir, WeightFormat::kInt4).ok());
+  const auto config = nlohmann::json::parse(*formats::read_file(dir + "/config.json"));
+  EXPECT_EQ(config["hidden_size"], 128);
+  EXPECT_EQ(config["quantization_config"]["format"], "pack-quantized");
+  EXPECT_THAT(config["quantization_config"]["ignore"].get<std::vector<std::string>>(),
+              ElementsAre("model.embed_tokens", "model.layers.0.mlp.gate"));
+  EXPECT_TRUE(std::filesystem::exists(dir + "/tokenizer.json"));
+}
+
+TEST(QuantizeCheckpoint, LargeModelsAreSeveralFilesWithAnIndex) {
+  const ScratchDirectory model, out;
+  write_model(model);
+  const std::string dir = out.file("out");
+  const auto report = quantize(model, dir, WeightFormat::kInt8, 8000);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  for (int i = 1; i <= 6; ++i) {
+    EXPECT_TRUE(
+        std::filesystem::exists(fmt::format("{}/model-0000{}-of-00006.safetensors", dir, i)));
+  }
+  const auto checkpoint = Checkpoint::open(dir);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  EXPECT_EQ(checkpoint->total_bytes(), report->bytes_after);
+}
+
+TEST(QuantizeCheckpoint, RefusesCodesAndFullDirectories) {
+  const ScratchDirectory model, out;
+  write_model(model);
+  const std::string dir = out.file("out");
+  ASSERT_TRUE(quantize(model, dir, WeightFormat::kInt8).ok());
+  EXPECT_THAT(quantize(model, dir, WeightFormat::kInt8).status().message(),
+              HasSubstr("expected an empty directory or none"));
+  base::ThreadPool pool(1);
+  const auto again = quantize_checkpoint(
+      {.model_dir = dir, .output_dir = out.file("again"), .format = WeightFormat::kInt8}, pool,
+      [](int64_t, int64_t) {});
+  EXPECT_EQ(again.status().exit_code(), 2);
+  EXPECT_THAT(again.status().message(),
+              HasSubstr("quantise the checkpoint that this one was made of"));
+}
+
+}  // namespace
+}  // namespace wideep::weights

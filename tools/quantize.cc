@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// wideep quantize: a checkpoint in another precision, and what that costs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "base/machine.h"
+#include "base/progress.h"
+#include "base/try.h"
+#include "commands.h"
+#include "engine/score.h"
+#include "engine/thread_plan.h"
+#include "formats/files.h"
+#include "held_out_text.h"
+#include "weights/quantize_checkpoint.h"
+
+namespace wideep::tools {
+namespace {
+
+struct Options {
+  weights::QuantizeOptions quantize;
+  std::string format;
+  std::string text_file;
+  bool no_evaluation = false;
+  bool json = false;
+};
+
+// Both models on the same text.
+struct Quality {
+  int num_tokens = 0;
+  double perplexity_before = 0.0;
+  double perplexity_after = 0.0;
+  double top1_agreement = 0.0;
+};
+
+Result<Quality> measure_quality(const Options& options, base::ThreadPool& pool) {
+  std::string text = kHeldOutText;
+  if (!options.text_file.empty()) {
+    WIDEEP_TRY_ASSIGN(text, formats::read_file(options.text_file));
+  }
+  WIDEEP_TRY_ASSIGN(const engine::TextScores before,
+                    engine::score_text({.model_dir = options.quantize.model_dir,
+                                        .format = kernels::WeightFormat::kBf16},
+                                       text, pool));
+  WIDEEP_TRY_ASSIGN(
+      const engine::TextScores after,
+      engine::score_text({.model_dir = options.quantize.output_dir, .format = {}}, text, pool));
+  return Quality{.num_tokens = static_cast<int>(before.best.size()),
+                 .perplexity_before = before.perplexity(),
+                 .perplexity_after = after.perplexity(),
+                 .top1_agreement = engine::top1_agreement(before, after)};
+}
+
+// Worst first.
+std::vector<weights::QuantizedTensor> by_loss(const weights::QuantizeReport& report) {
+  auto tensors = report.tensors;
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.signal_to_noise_db, a.name) < std::tie(b.signal_to_noise_db, b.name);
+  });
+  return tensors;
+}
+
+void print_report(const Options& options, const weights::QuantizeReport& report,
+                  const std::optional<Quality>& quality) {
+  constexpr size_t kWorst = 5;
+  const auto mebibytes = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  fmt::print("size        {:.1f} MiB, was {:.1f} MiB ({:.1f} %)\n", mebibytes(report.bytes_after),
+             mebibytes(report.bytes_before),
+             100.0 * static_cast<double>(report.bytes_after) /
+                 static_cast<double>(std::max<uint64_t>(report.bytes_before, 1)));
+  fmt::print("matrices    {} in {}, groups of {}", report.tensors.size(), options.format,
+             report.group);
+  if (!report.unfit.empty()) {
+    fmt::print("; {} whose columns fill no groups stay as they are", report.unfit.size());
+  }
+  fmt::print("\n");
+  const auto tensors = by_loss(report);
+  if (!tensors.empty()) {
+    fmt::print("SNR         median {:.1f} dB, least {:.1f} dB\n",
+               tensors[tensors.size() / 2].signal_to_noise_db, tensors[0].signal_to_noise_db);
+    for (size_t i = 0; i < std::min(kWorst, tensors.size()); ++i) {
+      fmt::print("            {:5.1f} dB  {}\n", tensors[i].signal_to_noise_db, tensors[i].name);
+    }
+  }
+  if (!quality) return;
+  fmt::print("perplexity  {:.3f}, in bf16 {:.3f}, over {} tokens\n", quality->perplexity_after,
+             quality->perplexity_before, quality->num_tokens);
+  fmt::print("top-1       {:.1f} % of the likeliest tokens are those of bf16\n",
+             100.0 * quality->top1_agreement);
+}
+
+void print_json(const Options& options, const weights::QuantizeReport& report,
+                const std::optional<Quality>& quality) {
+  nlohmann::ordered_json json = {{"format", options.format},
+                                 {"group", report.group},
+                                 {"bytes_before", report.bytes_before},
+                                 {"bytes_after", report.bytes_after},
+                                 {"unfit", report.unfit}};
+  for (const weights::QuantizedTensor& tensor : report.tensors) {
+    json["snr_db"][tensor.name] = tensor.signal_to_noise_db;
+  }
+  if (quality) {
+    json["quality"] = {{"tokens", quality->num_tokens},
+                       {"perplexity_bf16", quality->perplexity_before},
+                       {"perplexity", quality->perplexity_after},
+                       {"top1_agreement", quality->top1_agreement}};
+  }
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+Status run(const Options& given) {
+  Options options = given;
+  options.quantize.format = *kernels::weight_format_from_name(options.format);
+  const engine::ThreadPlan threads = engine::plan_threads(base::read_machine(), 1, 0);
+  base::ThreadPool pool(threads.of_rank(0));
+  std::optional<base::Progress> progress;
+  const auto report =
+      weights::quantize_checkpoint(options.quantize, pool, [&](int64_t, int64_t all) {
+        if (!progress) progress.emplace("quantising", all, "tensors");
+        progress->step();
+      });
+  progress.reset();
+  if (!report.ok()) return report.status();
+  std::optional<Quality> quality;
+  if (!options.no_evaluation) {
+    WIDEEP_TRY_ASSIGN(quality, measure_quality(options, pool));
+  }
+  options.json ? print_json(options, *report, quality) : print_report(options, *report, quality);
+  return {};
+}
+
+}  // namespace
+
+void add_quantize_command(CLI::App& app, Status* status) {
+  CLI::App* command =
+      app.add_subcommand("quantize", "Write a checkpoint in another precision, and what it costs");
+  auto options = std::make_shared<Options>();
+  command->add_option("--model", options->quantize.model_dir, "Directory of a float checkpoint")
+      ->required();
+  command->add_option("--to", options->format, "Precision of the matrices")
+      ->required()
+      ->check(CLI::IsMember({"int8", "int4", "fp8", "mxfp4", "nvfp4"}));
+  command->add_option("--output", options->quantize.output_dir, "New directory")->required();
+  command->add_option("--text", options->text_file,
+                      "Text that both models are judged on (default: a built-in page)");
+  command->add_flag("--no-evaluation", options->no_evaluation, "Write the checkpoint only");
+  command->add_flag("--json", options->json, "Print the report as JSON");
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools
