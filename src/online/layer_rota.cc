@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "online/layer_rota.h"
+
+namespace wideep::online {
+
+LayerRota::LayerRota(int num_layers, int layers_per_turn)
+    : num_layers_(num_layers),
+      num_groups_((num_layers + layers_per_turn - 1) / layers_per_turn),
+      // Groups differ by one layer at most: the last one is as large as the first when none does.
+      num_turns_(num_groups_ + (num_layers % num_groups_ == 0 ? 1 : 0)) {}
+
+}  // namespace wideep::online

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The recent load of every MoE layer: what the online balancer plans from.
+//
+// Two memories of the same counts:
+//
+//   samples   tokens per expert of the last iterations, grouped until a group holds sample_tokens
+//             tokens: what one large iteration looked like. Few tokens say little about experts, so
+//             an engine that decodes 32 tokens at a time gets a sample every 64 iterations.
+//   decayed   load · decay + counts, each iteration: TensorRT-LLM's expertLoadFactor. It starts
+//             anew (forget_decayed) once a layer has been planned from it.
+//
+//   LoadWindow window({.num_layers = 24, .num_experts = 32, .top_k = 4}, {});
+//   for (int layer = 0; layer < 24; ++layer) window.add(layer, counts[layer]);  // all ranks' sum
+//   window.end_iteration();
+//
+// Allocates in the constructor only. Thread safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace wideep::online {
+
+struct LoadShape {
+  int num_layers = 0;   // MoE layers, ≥ 1
+  int num_experts = 0;  // E, ≥ 1
+  int top_k = 0;        // experts per token, ≥ 1
+};
+
+struct WindowOptions {
+  int64_t sample_tokens = 2048;  // ≥ 1
+  int num_samples = 16;          // that are kept, ≥ 1
+  double decay = 0.9;            // per iteration, in [0, 1]
+};
+
+class LoadWindow {
+ public:
+  LoadWindow(const LoadShape& shape, const WindowOptions& options);
+
+  // Tokens per expert, [E], ≥ 0, that a layer had in the present iteration, or a part of them:
+  // calls for the same layer add up.
+  void add(int layer_idx, std::span<const int64_t> counts);
+  void add(int layer_idx, std::span<const int32_t> counts);
+
+  // The iteration's counts count from now on. One without a token changes nothing.
+  void end_iteration();
+
+  const LoadShape& shape() const { return shape_; }
+  int64_t num_iterations() const { return num_iterations_; }  // that had tokens
+
+  int num_samples() const;                                          // complete, ≤ the options'
+  std::span<const double> sample(int layer_idx, int age) const;     // [E] tokens; age 0: the newest
+  int64_t samples_completed() const { return samples_completed_; }  // ever
+
+  std::span<const double> decayed(int layer_idx) const;  // [E]
+  void forget_decayed(int layer_idx);
+
+ private:
+  template <typename Count>
+  void add_counts(int layer_idx, std::span<const Count> counts);
+  size_t row(int layer_idx) const;
+  std::span<double> open_sample();
+  void close_sample();
+
+  LoadShape shape_;
+  WindowOptions options_;
+  size_t model_;                   // L · E
+  std::vector<double> iteration_;  // [L, E] of the present iteration
+  std::vector<double> samples_;    // [num_samples + 1, L, E] a ring: one of them is open
+  std::vector<double> decayed_;    // [L, E]
+  size_t open_ = 0;                // index of the open sample
+  double open_tokens_ = 0.0;
+  int64_t samples_completed_ = 0;
+  int64_t num_iterations_ = 0;
+};
+
+}  // namespace wideep::online
