@@ -31,7 +31,7 @@ struct LoadShape {
 
 struct WindowOptions {
   int64_t sample_tokens = 2048;  // ≥ 1
-  int num_samples = 16;          // that are kept, ≥ 1
+  int num_samples = 32;          // that are kept, ≥ 1
   double decay = 0.9;            // per iteration, in [0, 1]
 };
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a placement is worth on expected load: the imbalance that shares leave, mean over weighted
+// samples.
+//
+// Which shares: those that are best for each sample (an engine that re-splits every iteration), or
+// those that are best for the expected load (one that splits by the window), or equal ones.
+//
+// Thread safety: one thread at a time. Allocates on the first calls only.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "online/sample_set.h"
+#include "wideep/balancer.h"
+
+namespace wideep::online {
+
+enum class Sharing { kEachSample, kExpectedLoad, kEqual };
+
+class PlacementJudge {
+ public:
+  PlacementJudge(Sharing sharing, int num_experts, int num_ranks);
+
+  // A sum above `enough` may end early: it is then only known to be above.
+  double imbalance(const SampleSet& samples, const balance::Placement& placement, double enough);
+
+  // The same in full, sample by sample.
+  struct Sample {
+    double imbalance = 0.0;
+    std::vector<char> hot;  // [R] the ranks that are stuck at the maximum (Resplitter's bottleneck)
+    int num_hot = 0;        // 0: balanced
+  };
+  double examine(const SampleSet& samples, const balance::Placement& placement,
+                 std::vector<Sample>* found);
+
+  // The shares for the expected load (equal ones for kEqual).
+  void choose_shares(std::span<const double> expected, balance::LayerPlan* plan);
+
+ private:
+  void begin(const SampleSet& samples, const balance::Placement& placement);
+  double max_load(std::span<const double> load, const balance::Placement& placement);
+  void write_equal_shares(const balance::Placement& placement);
+  void find_hot_ranks(double max_load, Sample* sample);
+
+  Sharing sharing_;
+  std::vector<int> replicas_;      // [E] scratch
+  std::vector<double> rank_load_;  // [R] of the last max_load(), unless kEachSample
+  balance::Resplitter resplitter_;
+  balance::Shares shares_;
+  std::vector<int> order_;  // of samples, what weighs most first: sums end early
+};
+
+}  // namespace wideep::online

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "online/update_policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "balance/moves.h"
+#include "balance/window_swaps.h"
+#include "balance/windowed_load.h"
+#include "base/check.h"
+#include "base/try.h"
+#include "online/layer_rota.h"
+#include "online/move_search.h"
+#include "online/placement_judge.h"
+#include "online/sample_set.h"
+
+namespace wideep::online {
+namespace {
+
+using balance::kUnusedSlot;
+using balance::LayerPlan;
+using balance::Placement;
+
+std::vector<SlotMove> changed_slots(const Placement& from, const Placement& to) {
+  std::vector<SlotMove> moves;
+  for (int slot = 0; slot < to.num_slots(); ++slot) {
+    const auto index = static_cast<size_t>(slot);
+    const int32_t expert = to.slot_to_expert[index];
+    if (expert != kUnusedSlot && expert != from.slot_to_expert[index]) {
+      moves.push_back({slot, expert});
+    }
+  }
+  return moves;
+}
+
+// What both policies share: the window, and whose turn it is.
+class PolicyBase : public UpdatePolicy {
+ public:
+  PolicyBase(const PolicyShape& shape, const PolicyOptions& options)
+      : shape_(shape),
+        options_(options),
+        window_({.num_layers = shape.num_layers,
+                 .num_experts = shape.plan.num_experts,
+                 .top_k = shape.top_k},
+                options.window),
+        rota_(shape.num_layers, options.layer_updates_per_iter) {}
+
+  void add_counts(int layer_idx, std::span<const int64_t> counts) final {
+    window_.add(layer_idx, counts);
+  }
+  void add_counts(int layer_idx, std::span<const int32_t> counts) final {
+    window_.add(layer_idx, counts);
+  }
+
+  std::span<const LayerUpdate> end_iteration(std::span<const Placement> placements,
+                                             std::span<const uint8_t> busy) final {
+    WIDEEP_CHECK_EQ(placements.size(), static_cast<size_t>(shape_.num_layers));
+    updates_.clear();
+    const int64_t before = window_.num_iterations();
+    window_.end_iteration();
+    const bool empty = window_.num_iterations() == before;
+    if (empty || window_.num_iterations() <= options_.warm_up_iterations) return updates_;
+    for (int l = rota_.first_layer(); l < shape_.num_layers; l += rota_.stride()) {
+      const auto index = static_cast<size_t>(l);
+      if (!busy.empty() && busy[index] != 0) continue;
+      LayerUpdate update;
+      update.layer_idx = l;
+      if (plan_layer(placements[index], &update)) finish(placements[index], std::move(update));
+    }
+    rota_.advance();
+    return updates_;
+  }
+
+  const LoadWindow& window() const final { return window_; }
+
+ protected:
+  // Writes plan and imbalances; false: nothing is to change.
+  virtual bool plan_layer(const Placement& from, LayerUpdate* update) = 0;
+
+  PolicyShape shape_;
+  PolicyOptions options_;
+  LoadWindow window_;
+
+ private:
+  void finish(const Placement& from, LayerUpdate update) {
+    update.moves = changed_slots(from, update.plan.placement);
+    update.bytes = static_cast<int64_t>(update.moves.size()) * options_.bytes_per_expert;
+    updates_.push_back(std::move(update));
+  }
+
+  LayerRota rota_;
+  std::vector<LayerUpdate> updates_;
+};
+
+Sharing sharing_of(ShareUpdate update) {
+  return update == ShareUpdate::kIteration ? Sharing::kEachSample : Sharing::kExpectedLoad;
+}
+
+class WideepPolicy : public PolicyBase {
+ public:
+  WideepPolicy(const PolicyShape& shape, const PolicyOptions& options,
+               std::unique_ptr<balance::LayerPlanner> planner)
+      : PolicyBase(shape, options),
+        num_ranks_(shape.plan.num_live_ranks()),
+        samples_(shape.plan.num_experts, options.window.num_samples),
+        plain_(shape.plan.num_experts, options.window.num_samples),
+        judge_(sharing_of(options.share_update), shape.plan.num_experts, shape.plan.ep_size),
+        search_(shape.plan, &judge_),
+        planner_(std::move(planner)),
+        seen_(static_cast<size_t>(shape.num_layers), -1) {
+    const double rows_per_rank =
+        static_cast<double>(options.horizon_tokens) * shape.top_k / num_ranks_;
+    goal_ = {.tolerance = options.tolerance,
+             .price = options.rows_per_move / rows_per_rank,
+             .max_moves = options.max_moves};
+  }
+
+  std::span<const double> expected_load(int layer_idx) override {
+    if (window_.num_samples() == 0) return window_.decayed(layer_idx);
+    plain_.assign(window_, layer_idx, num_ranks_, 0.0);
+    return plain_.expected();
+  }
+
+ protected:
+  bool plan_layer(const Placement& from, LayerUpdate* update) override {
+    // What was looked at and left alone is not looked at again before there is more to know.
+    int64_t& seen = seen_[static_cast<size_t>(update->layer_idx)];
+    if (seen == window_.samples_completed()) return false;
+    samples_.assign(window_, update->layer_idx, num_ranks_, options_.drift_margin);
+    if (samples_.size() == 0) return false;
+    LayerPlan& plan = update->plan;
+    plan.placement = from;
+    const double left = search_.run(samples_, goal_, &plan.placement);
+    if (left > kPlanAnewAbove) plan_anew(from, left, &plan.placement);
+    plan.placement = balance::align_slots(from, std::move(plan.placement));
+    const bool moves = plan.placement != from;
+    if (!moves) seen = window_.samples_completed();
+    if (!moves && options_.share_update == ShareUpdate::kIteration) return false;
+    plain_.assign(window_, update->layer_idx, num_ranks_, 0.0);
+    constexpr double kAll = std::numeric_limits<double>::infinity();
+    update->imbalance_before = judge_.imbalance(plain_, from, kAll);
+    update->imbalance_after = judge_.imbalance(plain_, plan.placement, kAll);
+    judge_.choose_shares(plain_.expected(), &plan);
+    return true;
+  }
+
+ private:
+  // Where moves one by one leave more than this, a plan from scratch is weighed against them.
+  static constexpr double kPlanAnewAbove = 0.05;
+
+  double cost(const Placement& from, const Placement& to, double imbalance) const {
+    return imbalance + goal_.price * balance::count_moves(from, to);
+  }
+
+  void plan_anew(const Placement& from, double imbalance, Placement* placement) {
+    planner_->plan(samples_.expected(), &anew_);
+    windows_.clear();
+    for (int i = 0; i < samples_.size(); ++i) {
+      const std::span<const double> load = samples_.load(i);
+      windows_.emplace_back(load.begin(), load.end());
+    }
+    balance::swap_for_windows(windows_, shape_.plan, &anew_);
+    balance::align_slots(from, &anew_);
+    if (balance::count_moves(from, anew_.placement) > goal_.max_moves) return;
+    const double enough = cost(from, *placement, imbalance);
+    const double found = judge_.imbalance(samples_, anew_.placement, enough);
+    if (cost(from, anew_.placement, found) < enough) *placement = anew_.placement;
+  }
+
+  int num_ranks_;
+  SearchGoal goal_;
+  SampleSet samples_;  // with the margin: what is searched on
+  SampleSet plain_;    // without it: what is reported
+  PlacementJudge judge_;
+  MoveSearch search_;
+  std::unique_ptr<balance::LayerPlanner> planner_;
+  LayerPlan anew_;
+  balance::Windows windows_;
+  std::vector<int64_t> seen_;  // [L] samples completed when a layer was left alone
+};
+
+class TrtPolicy : public PolicyBase {
+ public:
+  TrtPolicy(const PolicyShape& shape, const PolicyOptions& options,
+            std::unique_ptr<balance::LayerPlanner> planner)
+      : PolicyBase(shape, options), planner_(std::move(planner)) {}
+
+  std::span<const double> expected_load(int layer_idx) override {
+    return window_.decayed(layer_idx);
+  }
+
+ protected:
+  bool plan_layer(const Placement& from, LayerUpdate* update) override {
+    const std::span<const double> load = window_.decayed(update->layer_idx);
+    if (std::accumulate(load.begin(), load.end(), 0.0) == 0.0) return false;
+    LayerPlan& plan = update->plan;
+    planner_->plan(load, &plan);
+    balance::align_slots(from, &plan);
+    update->imbalance_before = balance::imbalance_ratio(from, load, balance::equal_shares(from));
+    update->imbalance_after = balance::imbalance_ratio(plan.placement, load, plan.shares);
+    window_.forget_decayed(update->layer_idx);
+    return plan.placement != from;
+  }
+
+ private:
+  std::unique_ptr<balance::LayerPlanner> planner_;
+};
+
+template <typename T>
+Status check_at_least(const char* option, T found, T least) {
+  if (found >= least) return {};
+  return invalid_input(fmt::format("{}: expected at least {}, found {}", option, least, found));
+}
+
+Status check_window(const WindowOptions& options) {
+  WIDEEP_TRY(check_at_least<int64_t>("sample_tokens", options.sample_tokens, 1));
+  WIDEEP_TRY(check_at_least("num_samples", options.num_samples, 1));
+  if (options.decay >= 0.0 && options.decay <= 1.0) return {};
+  return invalid_input(fmt::format("decay: expected 0 to 1, found {}", options.decay));
+}
+
+Status check_options(const PolicyShape& shape, const PolicyOptions& options) {
+  WIDEEP_TRY(check_at_least("num_layers", shape.num_layers, 1));
+  WIDEEP_TRY(check_at_least("top_k", shape.top_k, 1));
+  if (options.layer_updates_per_iter < 1 || options.layer_updates_per_iter > shape.num_layers) {
+    return invalid_input(
+        fmt::format("layer_updates_per_iter: expected 1 to {} (the MoE layers), found {}",
+                    shape.num_layers, options.layer_updates_per_iter));
+  }
+  WIDEEP_TRY(check_at_least<int64_t>("warm_up_iterations", options.warm_up_iterations, 0));
+  WIDEEP_TRY(check_at_least("max_moves", options.max_moves, 1));
+  WIDEEP_TRY(check_at_least<int64_t>("horizon_tokens", options.horizon_tokens, 1));
+  WIDEEP_TRY(check_at_least("tolerance", options.tolerance, 0.0));
+  WIDEEP_TRY(check_at_least("rows_per_move", options.rows_per_move, 0.0));
+  WIDEEP_TRY(check_at_least("drift_margin", options.drift_margin, 0.0));
+  return check_window(options.window);
+}
+
+}  // namespace
+
+std::string_view name_of(PolicyKind kind) { return kind == PolicyKind::kTrt ? "trt" : "wideep"; }
+
+std::string_view name_of(ShareUpdate update) {
+  return update == ShareUpdate::kWindow ? "window" : "iteration";
+}
+
+Result<PolicyKind> parse_policy(std::string_view name) {
+  for (const PolicyKind kind : {PolicyKind::kWideep, PolicyKind::kTrt}) {
+    if (name == name_of(kind)) return kind;
+  }
+  return invalid_input(fmt::format("policy: expected wideep or trt, found {}", name));
+}
+
+Result<ShareUpdate> parse_share_update(std::string_view name) {
+  for (const ShareUpdate update : {ShareUpdate::kIteration, ShareUpdate::kWindow}) {
+    if (name == name_of(update)) return update;
+  }
+  return invalid_input(fmt::format("share_update: expected iteration or window, found {}", name));
+}
+
+double rows_per_move(double bytes_per_expert, double copy_bytes_per_second,
+                     double seconds_per_row) {
+  return bytes_per_expert / copy_bytes_per_second / seconds_per_row;
+}
+
+Result<std::unique_ptr<UpdatePolicy>> make_update_policy(const PolicyShape& shape,
+                                                         const PolicyOptions& options) {
+  WIDEEP_TRY(balance::check_plan_shape(shape.plan));
+  WIDEEP_TRY(check_options(shape, options));
+  if (shape.plan.num_nodes > 1 && shape.plan.num_groups > 1) {
+    return invalid_input(
+        fmt::format("num_groups: moves do not keep {} groups on {} nodes; give num_groups 1",
+                    shape.plan.num_groups, shape.plan.num_nodes));
+  }
+  const bool trt = options.policy == PolicyKind::kTrt;
+  WIDEEP_TRY_ASSIGN(
+      auto planner,
+      balance::make_planner(name_of(options.policy), shape.plan,
+                            {.split = trt ? balance::Split::kEqual : balance::Split::kWeighted}));
+  if (trt) {
+    return std::unique_ptr<UpdatePolicy>(
+        std::make_unique<TrtPolicy>(shape, options, std::move(planner)));
+  }
+  return std::unique_ptr<UpdatePolicy>(
+      std::make_unique<WideepPolicy>(shape, options, std::move(planner)));
+}
+
+}  // namespace wideep::online
