@@ -18,23 +18,27 @@ struct NoScales {
   static Group group(int) { return {}; }
 };
 
+// kStrip: how many panels few rows read together (one_tile_body.h). A line of codes makes kParts
+// steps of each panel's chain, of up to six cycles each, and memory gives a line in about six to
+// ten: where a line is one step, one panel will do; others need more to keep the processor busy.
+
 // f32, bf16 and int8: the operands as they lie.
 struct PlainCodes : NoScales {
-  static constexpr int kParts = 1, kGroups = 1;
+  static constexpr int kParts = 1, kGroups = 1, kStrip = 1;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[1]) { out[0] = codes; }
 };
 
 struct Int4Codes : NoScales {
-  static constexpr int kParts = 2, kGroups = 1;
+  static constexpr int kParts = 2, kGroups = 1, kStrip = 4;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[2]) { expand_int4(codes, out); }
 };
 
 struct Fp8Codes : NoScales {
-  static constexpr int kParts = 2, kGroups = 1;
+  static constexpr int kParts = 2, kGroups = 1, kStrip = 4;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[2]) { expand_e4m3(codes, out); }
@@ -42,13 +46,13 @@ struct Fp8Codes : NoScales {
 
 // Four groups' scales stand before the codes.
 struct Mxfp4Codes : PowerScales {
-  static constexpr int kParts = 4, kGroups = 4;
+  static constexpr int kParts = 4, kGroups = 4, kStrip = 4;
   static constexpr size_t kFirstLine = 4 * kPanelWidth;
   using PowerScales::PowerScales;
 };
 
 struct Nvfp4Codes : E4m3Scales {
-  static constexpr int kParts = 4, kGroups = 4;
+  static constexpr int kParts = 4, kGroups = 4, kStrip = 4;
   static constexpr size_t kFirstLine = 4 * kPanelWidth;
   using E4m3Scales::E4m3Scales;
 };
@@ -75,7 +79,7 @@ inline void decode_block(const std::byte* block, int lines, std::byte* out) {
 inline constexpr int kMaxBlockK = 128;
 
 // The lines of operands of a panel's block: those in memory, or a decoded copy.
-template <typename Step, typename Codes>
+template <typename Step, typename Codes, bool AsTheyLie = Codes::kParts == 1>
 class OperandsOf {
  public:
   const std::byte* get(const std::byte* block, int lines) {
@@ -86,8 +90,8 @@ class OperandsOf {
  private:
   alignas(64) std::byte lines_[kMaxBlockK / Step::kStep * sizeof(Line)];
 };
-template <typename Step>
-class OperandsOf<Step, PlainCodes> {
+template <typename Step, typename Codes>
+class OperandsOf<Step, Codes, true> {
  public:
   static const std::byte* get(const std::byte* block, int) { return block; }
 };

@@ -16,23 +16,45 @@ struct Sums {
   alignas(64) float values[kMaxMatmulRows][kMaxPanels][kPanelWidth];
 };
 
-// The panels of a piece, and those that the next piece will read (for prefetching).
-struct Piece {
-  const PackedMatrix* w[kMaxPanels];
-  const std::byte* panels[kMaxPanels];
-  const std::byte* next_panels[kMaxPanels];
+// How the operands of a product lie: the same for all its pieces.
+struct Cut {
+  WeightFormat format;
   MatmulChoice choice;
+  int k;
+  int block_k;
+  int num_blocks;
+  size_t block_bytes;
+  size_t panel_bytes;
+  size_t x_scales_at = 0, x_sums_at = 0;  // of quantised rows
+
+  explicit Cut(const PackedShape& w)
+      : format(w.format),
+        choice(choose_matmul(w, kTileRows, kTilePanels)),
+        k(w.k),
+        block_k(choice.block_k),
+        num_blocks((k + block_k - 1) / block_k),
+        block_bytes(w.block_bytes() * static_cast<size_t>(block_k) /
+                    static_cast<size_t>(w.block_k())),
+        panel_bytes(w.panel_bytes()) {
+    if (!takes_quantized_rows(format)) return;
+    const QuantizedRowShape row{k, w.group};
+    x_scales_at = row.scales_offset();
+    x_sums_at = row.sums_offset();
+  }
+  // Of k. Quantised rows are padded to whole groups, others are not.
+  int whole_blocks() const { return takes_quantized_rows(format) ? num_blocks : k / block_k; }
+  size_t block_at(int index) const { return static_cast<size_t>(index) * block_bytes; }
+  size_t scales_at(int index) const { return block_at(index + 1) - kScaleBytes; }
+  const std::byte* panel(const PackedMatrix& w, int index) const {
+    return w.data + static_cast<size_t>(index) * panel_bytes;
+  }
 };
 
-// A block of k.
-struct Block {
-  int k0 = 0;
-  int count = 0;  // of k
-  int index = 0;  // of grouped formats: the group
-  const std::byte* codes[kMaxPanels];
-  const float* scales[kMaxPanels];    // [16], of formats whose scales stand behind the codes
-  const std::byte* next[kMaxPanels];  // what to fetch meanwhile
-  size_t bytes = 0;                   // of each panel
+// The panels of a piece, and those that the next piece will read (for prefetching).
+struct Piece {
+  const Cut& cut;
+  const std::byte* panels[kMaxPanels];
+  const std::byte* next_panels[kMaxPanels];
 };
 
 // ---- steps: what the columns of one panel gain from a line of operands, kStep values of k ----
@@ -66,19 +88,28 @@ struct StepInt8 {
   static Acc last(const X*, Line, Acc acc) { return acc; }
 };
 
-// ---- folds: how a tile's sums begin and how they join those of earlier blocks ----
+// ---- folds: how the sums of a block of a row begin and how they join those of earlier blocks ----
+
+// Where the scales of a block are, of formats that have them behind the codes: 16 of each panel.
+struct ScaleLines {
+  const std::byte* const* panels;
+  size_t at;
+
+  F32x16 operator[](int p) const { return load(reinterpret_cast<const float*>(panels[p] + at)); }
+};
 
 // One chain over all of k: what is gathered goes on where the last block ended.
 template <typename StepT>
 struct FoldChain {
   using Step = StepT;
-  FoldChain(const InputRows&, const Piece&) {}
+  explicit FoldChain(const Cut&) {}
   template <int Panels>
-  static void begin(const Block&, int, const F32x16* sums, F32x16* acc) {
+  static void begin(const typename Step::X*, int, const F32x16* sums, F32x16* acc) {
     for (int p = 0; p < Panels; ++p) acc[p] = sums[p];
   }
   template <int Panels>
-  static void end(const Block&, int, const F32x16* acc, F32x16* sums) {
+  static void end(const typename Step::X*, int, const ScaleLines&, const F32x16* acc,
+                  F32x16* sums) {
     for (int p = 0; p < Panels; ++p) sums[p] = acc[p];
   }
 };
@@ -86,97 +117,46 @@ struct FoldChain {
 // Each group from zero, then scaled (fp8).
 struct FoldScaled {
   using Step = StepBf16;
-  FoldScaled(const InputRows&, const Piece&) {}
+  explicit FoldScaled(const Cut&) {}
   template <int Panels>
-  static void begin(const Block&, int, const F32x16*, F32x16* acc) {
+  static void begin(const Bf16*, int, const F32x16*, F32x16* acc) {
     for (int p = 0; p < Panels; ++p) acc[p] = zero();
   }
   template <int Panels>
-  static void end(const Block& block, int, const F32x16* acc, F32x16* sums) {
-    for (int p = 0; p < Panels; ++p) sums[p] = fma(load(block.scales[p]), acc[p], sums[p]);
+  static void end(const Bf16*, int, const ScaleLines& scales, const F32x16* acc, F32x16* sums) {
+    for (int p = 0; p < Panels; ++p) sums[p] = fma(scales[p], acc[p], sums[p]);
   }
 };
 
-// Integers within a group, with the offset that weights are stored with taken back.
+// Integers within a group, with the offset that weights are stored with taken back. x: the row's
+// first byte (quantized_rows.h).
 struct FoldInteger {
   using Step = StepInt8;
-  FoldInteger(const InputRows& rows, const Piece& piece)
-      : x(rows), offset(piece.w[0]->shape.format == WeightFormat::kInt8 ? 128 : 8) {
-    const QuantizedRowShape shape{piece.w[0]->k(), piece.w[0]->shape.group};
-    scales_offset = shape.scales_offset();
-    sums_offset = shape.sums_offset();
-  }
+  explicit FoldInteger(const Cut& cut)
+      : offset(cut.format == WeightFormat::kInt8 ? 128 : 8),
+        scales_at(cut.x_scales_at),
+        sums_at(cut.x_sums_at) {}
   template <int Panels>
-  void begin(const Block& block, int row, const F32x16*, I32x16* acc) const {
-    const I32x16 first = set1_i32(-offset * field<int32_t>(row, sums_offset, block.index));
+  void begin(const int8_t* x, int group, const F32x16*, I32x16* acc) const {
+    const I32x16 first = set1_i32(-offset * field<int32_t>(x + sums_at, group));
     for (int p = 0; p < Panels; ++p) acc[p] = first;
   }
   template <int Panels>
-  void end(const Block& block, int row, const I32x16* acc, F32x16* sums) const {
-    const F32x16 x_scale = set1(field<float>(row, scales_offset, block.index));
+  void end(const int8_t* x, int group, const ScaleLines& scales, const I32x16* acc,
+           F32x16* sums) const {
+    const F32x16 x_scale = set1(field<float>(x + scales_at, group));
     for (int p = 0; p < Panels; ++p) {
-      sums[p] = fma(to_f32(acc[p]), mul(load(block.scales[p]), x_scale), sums[p]);
+      sums[p] = fma(to_f32(acc[p]), mul(scales[p], x_scale), sums[p]);
     }
   }
   template <typename T>
-  T field(int row, size_t offset_bytes, int group) const {
+  static T field(const int8_t* fields, int group) {
     T value;
-    const auto* at = static_cast<const std::byte*>(x[row]) + offset_bytes;
-    std::memcpy(&value, at + static_cast<size_t>(group) * sizeof(T), sizeof(T));
+    std::memcpy(&value, fields + static_cast<size_t>(group) * sizeof(T), sizeof(T));
     return value;
   }
-  const InputRows& x;
   int offset;
-  size_t scales_offset, sums_offset;
-};
-
-// ---- blocks ----
-
-class Blocks {
- public:
-  // fetch_ahead: how many bytes before they are needed a panel's lines are asked for.
-  Blocks(const Piece& piece, size_t fetch_ahead)
-      : piece_(piece),
-        shape_(piece.w[0]->shape),
-        block_k_(piece.choice.block_k),
-        size_((shape_.k + block_k_ - 1) / block_k_),
-        bytes_(shape_.block_bytes() * static_cast<size_t>(block_k_) /
-               static_cast<size_t>(shape_.block_k())),
-        ahead_(static_cast<int>((fetch_ahead + bytes_ - 1) / bytes_)) {}
-
-  int size() const { return size_; }
-  int block_k() const { return block_k_; }
-
-  template <int Panels>
-  Block get(int index) const {
-    Block block;
-    block.index = index;
-    block.bytes = bytes_;
-    block.k0 = index * block_k_;
-    // Quantised rows are padded to whole groups, others are not.
-    const bool padded = takes_quantized_rows(shape_.format);
-    block.count = padded ? block_k_ : std::min(block_k_, shape_.k - block.k0);
-    const int next = index + ahead_;
-    for (int p = 0; p < Panels; ++p) {
-      block.codes[p] = at(piece_.panels[p], index);
-      block.scales[p] = reinterpret_cast<const float*>(block.codes[p] + bytes_ - kScaleBytes);
-      block.next[p] =
-          next < size_ ? at(piece_.panels[p], next) : at(piece_.next_panels[p], next - size_);
-    }
-    return block;
-  }
-
- private:
-  const std::byte* at(const std::byte* panel, int index) const {
-    return panel + static_cast<size_t>(index) * bytes_;
-  }
-
-  const Piece& piece_;
-  PackedShape shape_;
-  int block_k_;
-  int size_;
-  size_t bytes_;
-  int ahead_;
+  size_t scales_at, sums_at;
 };
 
 #include "kernels/x86/decode_body.h"
@@ -200,7 +180,7 @@ inline void multiply(const InputRows& x, const Piece& piece, int first_row, int 
   const auto with = [&]<typename Fold, typename Codes>() {
     multiply_codes<Fold, Codes, Panels>(x, piece, first_row, num_rows, sums);
   };
-  switch (piece.w[0]->shape.format) {
+  switch (piece.cut.format) {
     case WeightFormat::kF32:
       return with.template operator()<FoldChain<StepF32>, PlainCodes>();
     case WeightFormat::kBf16:
@@ -243,18 +223,17 @@ inline F32x16 silu(F32x16 x) { return div(x, add(set1(1.0f), exp(sub(zero(), x))
 
 // w's panels [panel, panel + Panels) for all rows.
 template <int Panels>
-inline void matmul_panels(const MatmulArgs& args, const MatmulChoice& choice, int panel) {
-  Piece piece{.choice = choice};
+inline void matmul_panels(const MatmulArgs& args, const Cut& cut, int panel) {
+  Piece piece{.cut = cut};
+  const int last = args.w.shape.num_panels() - 1;
   for (int p = 0; p < Panels; ++p) {
-    piece.w[p] = &args.w;
-    piece.panels[p] = args.w.panel(panel + p);
-    const int next = std::min(panel + Panels + p, args.w.shape.num_panels() - 1);
-    piece.next_panels[p] = args.w.panel(next);
+    piece.panels[p] = cut.panel(args.w, panel + p);
+    piece.next_panels[p] = cut.panel(args.w, std::min(panel + Panels + p, last));
   }
   const F32x16 scale = set1(args.w.scale);
   Sums sums;
-  for (int row = 0; row < args.m; row += choice.rows) {
-    const int count = std::min(choice.rows, args.m - row);
+  for (int row = 0; row < args.m; row += cut.choice.rows) {
+    const int count = std::min(cut.choice.rows, args.m - row);
     multiply<Panels>(args.x, piece, row, count, sums);
     for (int r = 0; r < count; ++r) {
       for (int p = 0; p < Panels; ++p) {
@@ -266,29 +245,29 @@ inline void matmul_panels(const MatmulArgs& args, const MatmulChoice& choice, in
 }
 
 void matmul(const MatmulArgs& args) {
-  const MatmulChoice choice = choose_matmul(args.w.shape, kTileRows, kTilePanels);
+  const Cut cut(args.w.shape);
   int panel = args.first_panel;
   for (; panel + kTilePanels <= args.last_panel; panel += kTilePanels) {
-    matmul_panels<kTilePanels>(args, choice, panel);
+    matmul_panels<kTilePanels>(args, cut, panel);
   }
-  for (; panel < args.last_panel; ++panel) matmul_panels<1>(args, choice, panel);
+  for (; panel < args.last_panel; ++panel) matmul_panels<1>(args, cut, panel);
 }
 
 // Columns of Panels / 2 panels of gate and of up.
 template <int Panels>
-inline void gated_panels(const GatedMatmulArgs& args, const MatmulChoice& choice, int panel) {
+inline void gated_panels(const GatedMatmulArgs& args, const Cut& cut, int panel) {
   constexpr int kHalf = Panels / 2;
-  Piece piece{.choice = choice};
+  Piece piece{.cut = cut};
+  const int last = args.gate.shape.num_panels() - 1;
   for (int p = 0; p < Panels; ++p) {
     const PackedMatrix& w = p < kHalf ? args.gate : args.up;
-    piece.w[p] = &w;
-    piece.panels[p] = w.panel(panel + p % kHalf);
-    piece.next_panels[p] = w.panel(std::min(panel + kHalf + p % kHalf, w.shape.num_panels() - 1));
+    piece.panels[p] = cut.panel(w, panel + p % kHalf);
+    piece.next_panels[p] = cut.panel(w, std::min(panel + kHalf + p % kHalf, last));
   }
   const F32x16 gate_scale = set1(args.gate.scale), up_scale = set1(args.up.scale);
   Sums sums;
-  for (int row = 0; row < args.m; row += choice.rows) {
-    const int count = std::min(choice.rows, args.m - row);
+  for (int row = 0; row < args.m; row += cut.choice.rows) {
+    const int count = std::min(cut.choice.rows, args.m - row);
     multiply<Panels>(args.x, piece, row, count, sums);
     for (int r = 0; r < count; ++r) {
       for (int p = 0; p < kHalf; ++p) {
@@ -302,13 +281,13 @@ inline void gated_panels(const GatedMatmulArgs& args, const MatmulChoice& choice
 }
 
 void gated_matmul(const GatedMatmulArgs& args) {
-  const MatmulChoice choice = choose_matmul(args.gate.shape, kTileRows, kTilePanels);
+  const Cut cut(args.gate.shape);
   constexpr int kHalf = kTilePanels / 2;
   int panel = args.first_panel;
   for (; panel + kHalf <= args.last_panel; panel += kHalf) {
-    gated_panels<kTilePanels>(args, choice, panel);
+    gated_panels<kTilePanels>(args, cut, panel);
   }
-  for (; panel < args.last_panel; ++panel) gated_panels<2>(args, choice, panel);
+  for (; panel < args.last_panel; ++panel) gated_panels<2>(args, cut, panel);
 }
 
 // ---- quantised rows ----

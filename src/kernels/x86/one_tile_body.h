@@ -1,98 +1,163 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Products of so few rows that they make one tile: each line of codes is read once, expanded in
-// registers and multiplied there. Nothing but reading the weights takes long, so that reading never
-// waits for anything: sums stay in registers from the first block to the last, and lines are asked
-// for long before they are needed, the next piece's at the end of this one.
+// registers and multiplied there. Reading the weights is all that takes long, and two things keep
+// it going:
+//   - Panels are read in strips of as few as keep the processor busy: a core reads one run of
+//   memory
+//     faster than several at once.
+//   - Nothing is stored before a strip's end. A store has to wait for all that was asked of memory
+//     before it, and reading ahead ends at the first line that looks like the place of such a
+//     store.
 // Included by matmul_body.h.
 #pragma once
 
-// How far ahead of its use a panel's line is fetched. Four panels make 8 KiB under way, which at
-// 150 ns is what a core can read.
+// How far ahead of its use a panel's line is fetched.
 inline constexpr size_t kFetchAhead = 2048;
 
-// A whole block of `lines` lines of codes. xs: the rows, at the block's first k.
-template <typename Step, typename Codes, int Rows, int Panels>
-inline __attribute__((always_inline)) void run_codes(const typename Step::X* const* xs,
-                                                     const Block& block, int lines,
-                                                     typename Step::Acc (&edge)[Rows][Panels]) {
-  constexpr int kLineK = Codes::kParts * Step::kStep;
-  // Copies with fixed bounds, which keep acc in registers.
-  typename Step::Acc acc[Rows][Panels];
-  for (int r = 0; r < Rows; ++r) {
-    for (int p = 0; p < Panels; ++p) acc[r][p] = edge[r][p];
-  }
-  // Scales are a line before or behind those of codes.
-  const size_t scales_at = Codes::kFirstLine == 0 ? block.bytes - sizeof(Line) : 0;
-  for (int p = 0; p < Panels; ++p) __builtin_prefetch(block.next[p] + scales_at);
-  int k = 0;
-  size_t at = Codes::kFirstLine;
+// More rows times parts than this leave no registers for four panels.
+inline constexpr int kMaxWideParts = 8;
+template <typename Codes, int Rows, int Panels>
+inline constexpr int kStripPanels =
+    std::min(Panels, Rows* Codes::kParts <= kMaxWideParts ? Codes::kStrip : 2);
+
+// A run of blocks of a strip.
+template <typename X, int Rows, int Width>
+struct Run {
+  const X* xs[Rows];
+  const std::byte* codes[Width];  // panels
+  const std::byte* fetch[Width];  // what to fetch meanwhile, from the first block on
+  int begin, end;                 // blocks
+};
+
+// The lines of a group of a block.
+template <typename Step, typename Codes, int Rows, int Width>
+inline __attribute__((always_inline)) void run_lines(const Run<typename Step::X, Rows, Width>& run,
+                                                     size_t at, size_t fetch_at, int k, int lines,
+                                                     const typename Codes::Group (&group)[Width],
+                                                     typename Step::Acc (&acc)[Rows][Width]) {
 #pragma GCC unroll 1
-  for (int group = 0; group < Codes::kGroups; ++group) {
-    typename Codes::Group scales[Panels];
-    for (int p = 0; p < Panels; ++p) scales[p] = Codes(block.codes[p]).group(group);
-    for (int i = 0; i < lines / Codes::kGroups; ++i, k += kLineK, at += sizeof(Line)) {
-      for (int p = 0; p < Panels; ++p) {
-        __builtin_prefetch(block.next[p] + at);
-        Line w[Codes::kParts];
-        Codes::expand(load_line(block.codes[p] + at), scales[p], w);
-        for (int part = 0; part < Codes::kParts; ++part) {
-          for (int r = 0; r < Rows; ++r) {
-            acc[r][p] = Step::step(xs[r] + k + part * Step::kStep, w[part], acc[r][p]);
-          }
+  for (int i = 0; i < lines; ++i) {
+    for (int p = 0; p < Width; ++p) {
+      __builtin_prefetch(run.fetch[p] + fetch_at);
+      Line w[Codes::kParts];
+      Codes::expand(load_line(run.codes[p] + at), group[p], w);
+      for (int part = 0; part < Codes::kParts; ++part) {
+        for (int r = 0; r < Rows; ++r) {
+          acc[r][p] = Step::step(run.xs[r] + k + part * Step::kStep, w[part], acc[r][p]);
         }
       }
     }
+    at += sizeof(Line);
+    fetch_at += sizeof(Line);
+    k += Codes::kParts * Step::kStep;
   }
-  for (int r = 0; r < Rows; ++r) {
-    for (int p = 0; p < Panels; ++p) edge[r][p] = acc[r][p];
+}
+
+template <typename Fold, typename Codes, int Rows, int Width>
+inline __attribute__((always_inline)) void run_blocks(
+    const Fold& fold, const Cut& cut, const Run<typename Fold::Step::X, Rows, Width>& run,
+    F32x16 (&sum)[Rows][Width]) {
+  using Step = typename Fold::Step;
+  const int group_k = cut.block_k / Codes::kGroups;
+  const int lines = group_k / (Codes::kParts * Step::kStep);
+  const size_t first = cut.block_at(run.begin);
+  // Scales are a line before or behind those of codes.
+  const size_t scales_at = Codes::kFirstLine == 0 ? cut.block_bytes - sizeof(Line) : 0;
+  size_t at = first;
+  int k = run.begin * cut.block_k;
+  for (int index = run.begin; index < run.end; ++index) {
+    typename Step::Acc acc[Rows][Width];
+    for (int r = 0; r < Rows; ++r) fold.template begin<Width>(run.xs[r], index, sum[r], acc[r]);
+    for (int p = 0; p < Width; ++p) __builtin_prefetch(run.fetch[p] + (at - first + scales_at));
+    size_t line_at = at + Codes::kFirstLine;
+#pragma GCC unroll 1
+    for (int i = 0; i < Codes::kGroups; ++i) {
+      typename Codes::Group group[Width];
+      for (int p = 0; p < Width; ++p) group[p] = Codes(run.codes[p] + at).group(i);
+      run_lines<Step, Codes>(run, line_at, line_at - first, k, lines, group, acc);
+      line_at += static_cast<size_t>(lines) * sizeof(Line);
+      k += group_k;
+    }
+    at += cut.block_bytes;
+    const ScaleLines scales{run.codes, at - kScaleBytes};
+    for (int r = 0; r < Rows; ++r) {
+      fold.template end<Width>(run.xs[r], index, scales, acc[r], sum[r]);
+    }
   }
 }
 
 // The block at the end of k that is not whole.
-template <typename Step, typename Codes, int Rows, int Panels>
-inline __attribute__((noinline)) void run_rest(const typename Step::X* const* xs,
-                                               const Block& block, int lines,
-                                               typename Step::Acc (&acc)[Rows][Panels]) {
+template <typename Fold, typename Codes, int Rows, int Width>
+inline __attribute__((noinline)) void run_rest(const Fold& fold, const Cut& cut,
+                                               const Run<typename Fold::Step::X, Rows, Width>& run,
+                                               F32x16 (&sum)[Rows][Width]) {
+  using Step = typename Fold::Step;
+  const int index = cut.num_blocks - 1, lines = cut.block_k / (Codes::kParts * Step::kStep);
+  typename Step::Acc acc[Rows][Width];
+  for (int r = 0; r < Rows; ++r) fold.template begin<Width>(run.xs[r], index, sum[r], acc[r]);
   OperandsOf<Step, Codes> operands;
-  for (int p = 0; p < Panels; ++p) {
-    const std::byte* line = operands.get(block.codes[p], lines);
-    int k = 0;
-    for (; k + Step::kStep <= block.count; k += Step::kStep, line += sizeof(Line)) {
-      for (int r = 0; r < Rows; ++r) acc[r][p] = Step::step(xs[r] + k, load_line(line), acc[r][p]);
+  for (int p = 0; p < Width; ++p) {
+    const std::byte* line = operands.get(run.codes[p] + cut.block_at(index), lines);
+    int k = index * cut.block_k;
+    for (; k + Step::kStep <= cut.k; k += Step::kStep, line += sizeof(Line)) {
+      for (int r = 0; r < Rows; ++r) {
+        acc[r][p] = Step::step(run.xs[r] + k, load_line(line), acc[r][p]);
+      }
     }
-    if (k == block.count) continue;
-    for (int r = 0; r < Rows; ++r) acc[r][p] = Step::last(xs[r] + k, load_line(line), acc[r][p]);
+    if (k == cut.k) continue;
+    for (int r = 0; r < Rows; ++r) {
+      acc[r][p] = Step::last(run.xs[r] + k, load_line(line), acc[r][p]);
+    }
+  }
+  const ScaleLines scales{run.codes, cut.scales_at(index)};
+  for (int r = 0; r < Rows; ++r) {
+    fold.template end<Width>(run.xs[r], index, scales, acc[r], sum[r]);
+  }
+}
+
+// Width panels of a piece, from `first` on.
+template <typename Fold, typename Codes, int Rows, int Panels, int Width>
+inline void strip(const InputRows& x, const Piece& piece, const Fold& fold, int first, int row,
+                  Sums& sums) {
+  using X = typename Fold::Step::X;
+  const Cut& cut = piece.cut;
+  const int whole = cut.whole_blocks();
+  const int ahead =
+      std::min(whole, static_cast<int>((kFetchAhead + cut.block_bytes - 1) / cut.block_bytes));
+  Run<X, Rows, Width> run{.begin = 0, .end = whole - ahead};
+  Run<X, Rows, Width> run_to_end{.begin = whole - ahead, .end = whole};
+  for (int r = 0; r < Rows; ++r) {
+    run.xs[r] = run_to_end.xs[r] = static_cast<const X*>(x[row + r]);
+  }
+  for (int p = 0; p < Width; ++p) {
+    const int after = first + Width + p;
+    run.codes[p] = run_to_end.codes[p] = piece.panels[first + p];
+    run.fetch[p] = run.codes[p] + cut.block_at(ahead);
+    run_to_end.fetch[p] = after < Panels ? piece.panels[after] : piece.next_panels[after - Panels];
+  }
+  F32x16 sum[Rows][Width];
+  for (auto& of_row : sum) {
+    for (F32x16& s : of_row) s = zero();
+  }
+  run_blocks<Fold, Codes>(fold, cut, run, sum);
+  run_blocks<Fold, Codes>(fold, cut, run_to_end, sum);
+  // A copy: sum itself is to have no address, so that it stays in registers.
+  F32x16 all[Rows][Width];
+  std::copy_n(&sum[0][0], Rows * Width, &all[0][0]);
+  if (whole < cut.num_blocks) run_rest<Fold, Codes>(fold, cut, run_to_end, all);
+  for (int r = 0; r < Rows; ++r) {
+    for (int p = 0; p < Width; ++p) store(sums.values[r][first + p], all[r][p]);
   }
 }
 
 template <typename Fold, typename Codes, int Rows, int Panels>
 inline void one_tile(const InputRows& x, const Piece& piece, int row, Sums& sums) {
-  using Step = typename Fold::Step;
-  const Fold fold(x, piece);
-  const Blocks blocks(piece, kFetchAhead);
-  const int lines = blocks.block_k() / (Codes::kParts * Step::kStep);
-  F32x16 sum[Rows][Panels];
-  for (auto& of_row : sum) {
-    for (F32x16& s : of_row) s = zero();
-  }
-  for (int index = 0; index < blocks.size(); ++index) {
-    const Block block = blocks.template get<Panels>(index);
-    const typename Step::X* xs[Rows];
-    typename Step::Acc acc[Rows][Panels];
-    for (int r = 0; r < Rows; ++r) {
-      xs[r] = static_cast<const typename Step::X*>(x[row + r]) + block.k0;
-      fold.template begin<Panels>(block, row + r, sum[r], acc[r]);
-    }
-    if (block.count == blocks.block_k()) {
-      run_codes<Step, Codes>(xs, block, lines, acc);
-    } else {
-      run_rest<Step, Codes>(xs, block, lines, acc);
-    }
-    for (int r = 0; r < Rows; ++r) fold.template end<Panels>(block, row + r, acc[r], sum[r]);
-  }
-  for (int r = 0; r < Rows; ++r) {
-    for (int p = 0; p < Panels; ++p) store(sums.values[r][p], sum[r][p]);
+  constexpr int kWidth = kStripPanels<Codes, Rows, Panels>;
+  static_assert(Panels % kWidth == 0);
+  const Fold fold(piece.cut);
+  for (int first = 0; first < Panels; first += kWidth) {
+    strip<Fold, Codes, Rows, Panels, kWidth>(x, piece, fold, first, row, sums);
   }
 }
 

@@ -47,25 +47,38 @@ inline __attribute__((always_inline)) void run_tile(const typename Step::X* cons
   }
 }
 
+// A block of k as the tiles read it.
+struct Block {
+  int k0 = 0;
+  int count = 0;  // of k
+  int index = 0;  // of grouped formats: the group
+  ScaleLines scales;
+  const std::byte* operands[kMaxPanels];
+  const std::byte* codes[kMaxPanels];
+  const std::byte* next[kMaxPanels];  // the next block's codes
+};
+
 // One of several tiles of a block, whose sums lie in memory between blocks.
 template <typename Fold, int Rows, int Panels, int Parts>
 inline void tile(const InputRows& x, const Fold& fold, const Block& block, int row,
-                 const std::byte* const* operands, const std::byte* const* fetch,
-                 float (*sums)[kMaxPanels][kPanelWidth]) {
+                 const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
   using Step = typename Fold::Step;
-  const typename Step::X* xs[Rows];
+  using X = typename Step::X;
+  const X* xs[Rows];
   typename Step::Acc edge[Rows][Panels];
   for (int r = 0; r < Rows; ++r) {
-    xs[r] = static_cast<const typename Step::X*>(x[row + r]) + block.k0;
+    const X* x_row = static_cast<const X*>(x[row + r]);
+    xs[r] = x_row + block.k0;
     F32x16 before[Panels];
     for (int p = 0; p < Panels; ++p) before[p] = block.k0 == 0 ? zero() : load(sums[r][p]);
-    fold.template begin<Panels>(block, row + r, before, edge[r]);
+    fold.template begin<Panels>(x_row, block.index, before, edge[r]);
   }
-  run_tile<Step, Rows, Panels, Parts>(xs, operands, block.count, fetch, edge);
+  run_tile<Step, Rows, Panels, Parts>(xs, block.operands, block.count, fetch, edge);
   for (int r = 0; r < Rows; ++r) {
     F32x16 sum[Panels];
     for (int p = 0; p < Panels; ++p) sum[p] = block.k0 == 0 ? zero() : load(sums[r][p]);
-    fold.template end<Panels>(block, row + r, edge[r], sum);
+    fold.template end<Panels>(static_cast<const X*>(x[row + r]), block.index, block.scales, edge[r],
+                              sum);
     for (int p = 0; p < Panels; ++p) store(sums[r][p], sum[p]);
   }
 }
@@ -74,21 +87,19 @@ inline void tile(const InputRows& x, const Fold& fold, const Block& block, int r
 // height: none is a single row.
 template <typename Fold, int Panels, int Parts, int Rows = 2>
 inline void tile_of(int height, const InputRows& x, const Fold& fold, const Block& block, int row,
-                    const std::byte* const* operands, const std::byte* const* fetch,
-                    float (*sums)[kMaxPanels][kPanelWidth]) {
+                    const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
   if constexpr (Rows < kTileRows) {
     if (height > Rows) {
-      return tile_of<Fold, Panels, Parts, Rows + 1>(height, x, fold, block, row, operands, fetch,
-                                                    sums);
+      return tile_of<Fold, Panels, Parts, Rows + 1>(height, x, fold, block, row, fetch, sums);
     }
   }
-  tile<Fold, Rows, Panels, Parts>(x, fold, block, row, operands, fetch, sums);
+  tile<Fold, Rows, Panels, Parts>(x, fold, block, row, fetch, sums);
 }
 
 // A block for all rows. Tiles fetch the next block, each some panels of it.
 template <typename Fold, int Panels, int Parts>
 inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int first_row,
-                  int num_rows, const std::byte* const* operands, Sums& sums) {
+                  int num_rows, Sums& sums) {
   const int num_tiles = (num_rows + kTileRows - 1) / kTileRows;
   int row = 0;
   for (int i = 0; i < num_tiles; ++i) {
@@ -98,7 +109,7 @@ inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int 
       fetch[p] = p % num_tiles == i ? block.next[p] : block.codes[p];
     }
     tile_of<Fold, Panels, Panels == kTilePanels ? Parts : 0>(
-        height, x, fold, block, first_row + row, operands, fetch, sums.values + row);
+        height, x, fold, block, first_row + row, fetch, sums.values + row);
     row += height;
   }
 }
@@ -106,14 +117,22 @@ inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int 
 template <typename Fold, typename Codes, int Panels>
 inline void all_tiles(const InputRows& x, const Piece& piece, int first_row, int num_rows,
                       Sums& sums) {
-  const Fold fold(x, piece);
-  const Blocks blocks(piece, 1);
-  const int lines = blocks.block_k() / (Codes::kParts * Fold::Step::kStep);
-  OperandsOf<typename Fold::Step, Codes> of_panel[Panels];
-  for (int index = 0; index < blocks.size(); ++index) {
-    const Block block = blocks.template get<Panels>(index);
-    const std::byte* operands[Panels];
-    for (int p = 0; p < Panels; ++p) operands[p] = of_panel[p].get(block.codes[p], lines);
-    tiles<Fold, Panels, Codes::kParts>(x, fold, block, first_row, num_rows, operands, sums);
+  const Cut& cut = piece.cut;
+  const Fold fold(cut);
+  const int lines = cut.block_k / (Codes::kParts * Fold::Step::kStep);
+  OperandsOf<typename Fold::Step, Codes> operands[Panels];
+  Block block;
+  for (int index = 0; index < cut.num_blocks; ++index) {
+    block.index = index;
+    block.k0 = index * cut.block_k;
+    block.count = index < cut.whole_blocks() ? cut.block_k : cut.k - block.k0;
+    block.scales = {piece.panels, cut.scales_at(index)};
+    for (int p = 0; p < Panels; ++p) {
+      block.codes[p] = piece.panels[p] + cut.block_at(index);
+      block.operands[p] = operands[p].get(block.codes[p], lines);
+      block.next[p] =
+          index + 1 < cut.num_blocks ? block.codes[p] + cut.block_bytes : piece.next_panels[p];
+    }
+    tiles<Fold, Panels, Codes::kParts>(x, fold, block, first_row, num_rows, sums);
   }
 }
