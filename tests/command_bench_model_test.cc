@@ -62,6 +62,7 @@ TEST(BenchModel, RandomWeightsNeedTheConfigOnly) {
   const json report = bench_json(quick({"--config", config_path(), "--random-weights"}));
   EXPECT_EQ(report.at("ranks"), 1);
   EXPECT_EQ(report.at("dtype"), "bf16");
+  EXPECT_EQ(report.at("kv_cache_dtype"), "bf16");
   EXPECT_GT(report.at("limits").at("read_gbps"), 0.0);
   EXPECT_GT(report.at("limits").at("f32_gops"), 0.0);
   const json& tests = report.at("tests");
@@ -93,15 +94,17 @@ TEST(BenchModel, RanksChooseTheSameExpertsAsOneRank) {
 }
 
 TEST(BenchModel, PrintsATable) {
-  const CommandEnd end = run_command(
-      bench_model(quick({"--model", small_model(), "--random-weights", "--dtype", "f32"})));
+  const CommandEnd end =
+      run_command(bench_model(quick({"--model", small_model(), "--random-weights", "--dtype", "f32",
+                                     "--kv-cache-dtype", "fp8"})));
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.err, IsEmpty());
-  EXPECT_THAT(end.out, AllOf(StartsWith("model   "),
-                             HasSubstr("(random weights): 3 layers, 16 experts top 4"),
-                             HasSubstr("weights f32, "), HasSubstr("run     1 rank × 1 thread, "),
-                             HasSubstr("\nlimits  memory: read "), HasSubstr("\nprefill 24 "),
-                             HasSubstr("\ndecode x1 "), HasSubstr("\ndecode x5 ")));
+  EXPECT_THAT(
+      end.out,
+      AllOf(StartsWith("model   "), HasSubstr("(random weights): 3 layers, 16 experts top 4"),
+            HasSubstr("weights f32, "), HasSubstr("KV cache fp8\n"),
+            HasSubstr("run     1 rank × 1 thread, "), HasSubstr("\nlimits  memory: read "),
+            HasSubstr("\nprefill 24 "), HasSubstr("\ndecode x1 "), HasSubstr("\ndecode x5 ")));
 }
 
 TEST(BenchModel, SaysWhichModel) {
@@ -122,6 +125,7 @@ TEST(BenchModel, RefusesBrokenInput) {
   expect_refused(with({"--prompt", "0", "--generate", "0"}), {"nothing to measure"});
   expect_refused(with({"--batch", "1,0"}), {"--batch"});
   expect_refused(with({"--dtype", "bf17"}), {"--dtype", "bf17"});
+  expect_refused(with({"--kv-cache-dtype", "int8"}), {"--kv-cache-dtype", "int8"});
   expect_refused(with({"--ranks", "5"}), {"16"});
   expect_refused(run_command(bench_model({"--config", "/no/such.json", "--random-weights"})),
                  {"/no/such.json"});

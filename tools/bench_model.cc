@@ -26,6 +26,7 @@ struct Options {
   std::string config_file;
   bool random_weights = false;
   PrecisionOption precision;
+  std::string kv_cache_dtype = "auto";
   bench::ModelBenchOptions bench;
   bool json = false;
 };
@@ -84,7 +85,10 @@ Status run(const Options& given) {
   WIDEEP_TRY(check_source(options));
   WIDEEP_TRY_ASSIGN(options.bench.config, read_config(options));
   WIDEEP_TRY_ASSIGN(const auto tensors, open_tensors(options));
-  options.bench.format = options.precision.format().value_or(options.bench.config.stored_format);
+  options.bench.precision = options.precision.format().value_or(options.bench.config.stored_format);
+  if (options.kv_cache_dtype != "auto") {
+    options.bench.precision.cache = options.kv_cache_dtype == "fp8" ? Dtype::kF8E4M3 : Dtype::kBf16;
+  }
   const auto report = [&] {
     ProgressLines lines;  // wiped before anything else is written
     return bench::run_model_bench(options.bench, *tensors, lines.observer());
@@ -94,7 +98,7 @@ Status run(const Options& given) {
   const BenchedModel model{
       .name = std::filesystem::path(path).lexically_normal().string(),
       .random_weights = options.random_weights,
-      .precision = std::string(kernels::weight_format_name(options.bench.format)),
+      .precision = std::string(kernels::weight_format_name(options.bench.precision.weights)),
       .options = options.bench,
   };
   const auto replace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8
@@ -111,6 +115,11 @@ void add_what_options(CLI::App& command, Options& options) {
   command.add_flag("--random-weights", options.random_weights,
                    "Made-up weights: only config.json is read");
   add_precision_option(command, &options.precision);
+  command
+      .add_option("--kv-cache-dtype", options.kv_cache_dtype,
+                  "Precision of cached keys and values; auto: as dispatched rows")
+      ->check(CLI::IsMember({"auto", "bf16", "fp8"}))
+      ->capture_default_str();
   command.add_option("--seed", options.bench.bench.seed, "Of tokens and random weights")
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 62));
 }

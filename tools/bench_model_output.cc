@@ -15,6 +15,11 @@ using nlohmann::ordered_json;
 // Half way between the longest way on one die and the shortest between two: measured, EPYC.
 constexpr double kFarNs = 120.0;
 
+std::string_view cache_name(Dtype dtype) {
+  if (dtype == Dtype::kF8E4M3) return "fp8";
+  return dtype == Dtype::kBf16 ? "bf16" : "f32";
+}
+
 std::string giga(double count) { return fmt::format("{:.3f} G", count * 1e-9); }
 
 std::string counted(int count, std::string_view thing) {
@@ -93,7 +98,7 @@ std::string bench_text(const BenchedModel& model, const bench::ModelBenchReport&
   const limits::Limits& limits = report.limits;
   std::string text = fmt::format(
       "model   {}{}: {}, {} experts top {}; {} parameters, {} active\n"
-      "weights {}, {} packed, loaded in {:.1f} s\n"
+      "weights {}, {} packed, loaded in {:.1f} s; KV cache {}\n"
       "run     {} × {}, kernels {}; {} after one to warm up, {} ahead of each decode step\n"
       "limits  memory: read {:.1f}, copy {:.1f} GB/s; f32 {}, bf16 {}, int8 {} GOP/s{}\n\n",
       model.name, model.random_weights ? " (random weights)" : "",
@@ -101,11 +106,11 @@ std::string bench_text(const BenchedModel& model, const bench::ModelBenchReport&
       giga(static_cast<double>(report.parameters.all)),
       giga(static_cast<double>(report.parameters.active)), model.precision,
       base::byte_size(report.weight_bytes), report.load_seconds,
-      counted(model.options.num_ranks, "rank"), counted(report.threads_per_rank, "thread"),
-      report.isa, counted(model.options.bench.repeats, "run"),
-      counted(model.options.bench.depth, "token"), limits.read_gbps, limits.copy_gbps,
-      gops_text(limits.f32_gops), gops_text(limits.bf16_gops), gops_text(limits.int8_gops),
-      flag_text(limits.flag_one_way_ns));
+      cache_name(model.options.precision.cache), counted(model.options.num_ranks, "rank"),
+      counted(report.threads_per_rank, "thread"), report.isa,
+      counted(model.options.bench.repeats, "run"), counted(model.options.bench.depth, "token"),
+      limits.read_gbps, limits.copy_gbps, gops_text(limits.f32_gops), gops_text(limits.bf16_gops),
+      gops_text(limits.int8_gops), flag_text(limits.flag_one_way_ns));
   text += fmt::format("{:<14} {:>9} {:>9} {:>9} {:>10}  {}\n", "test", "tok/s", "low", "high", "ms",
                       " achieved of  limit                 share");
   for (const TestReport& test : report.tests) text += row(test, report);
@@ -118,6 +123,7 @@ ordered_json bench_json(const BenchedModel& model, const bench::ModelBenchReport
   ordered_json json = {{"model", model.name},
                        {"random_weights", model.random_weights},
                        {"dtype", model.precision},
+                       {"kv_cache_dtype", cache_name(options.precision.cache)},
                        {"parameters", report.parameters.all},
                        {"active_parameters", report.parameters.active},
                        {"weight_bytes", report.weight_bytes},

@@ -14,6 +14,7 @@
 #include "doctor_report.h"
 #include "parallel/initial_placement.h"
 #include "parallel_options.h"
+#include "weights/checkpoint.h"
 
 namespace wideep::tools {
 namespace {
@@ -23,6 +24,24 @@ struct Options {
   std::string model_dir;
   bool json = false;
 };
+
+bool has_file(const std::string& model_dir, const char* name) {
+  std::error_code absent;
+  return std::filesystem::exists(std::filesystem::path(model_dir) / name, absent);
+}
+
+bool has_weights(const std::string& model_dir) {
+  return has_file(model_dir, "model.safetensors") ||
+         has_file(model_dir, "model.safetensors.index.json");
+}
+
+// In what forms the matrices are stored.
+Status look_at_checkpoint(const std::string& model_dir, engine::ModelRun* run) {
+  WIDEEP_TRY_ASSIGN(const weights::Checkpoint checkpoint, weights::Checkpoint::open(model_dir));
+  run->stored_forms = model::model_forms(run->config, weights::WeightLoader(checkpoint, {}));
+  run->format = run->stored_forms->experts.format;
+  return {};
+}
 
 Result<engine::ModelRun> model_run(const Options& options,
                                    const parallel::ParallelConfig& parallel) {
@@ -38,19 +57,17 @@ Result<engine::ModelRun> model_run(const Options& options,
   run.format = options.parallel.format().value_or(run.config.stored_format);
   run.kv_cache_dtype = parallel.kv_cache_config.dtype;
   if (const auto tokens = parallel.kv_cache_config.max_tokens) run.kv_tokens_per_rank = *tokens;
+  if (!options.parallel.format() && has_weights(options.model_dir)) {
+    WIDEEP_TRY(look_at_checkpoint(options.model_dir, &run));
+  }
   return run;
 }
 
 // A model directory may be judged before its large files are there.
 std::optional<engine::Advice> missing_files(const std::string& model_dir) {
-  const std::filesystem::path dir = model_dir;
-  std::error_code absent;
-  const auto has = [&](const char* name) { return std::filesystem::exists(dir / name, absent); };
   std::vector<std::string> missing;
-  if (!has("model.safetensors") && !has("model.safetensors.index.json")) {
-    missing.push_back("model.safetensors (or its index)");
-  }
-  if (!has("tokenizer.json")) missing.push_back("tokenizer.json");
+  if (!has_weights(model_dir)) missing.push_back("model.safetensors (or its index)");
+  if (!has_file(model_dir, "tokenizer.json")) missing.push_back("tokenizer.json");
   if (missing.empty()) return {};
   return engine::Advice{fmt::format("{} is not complete: no {}; the sizes follow from config.json",
                                     model_dir, fmt::join(missing, ", no ")),

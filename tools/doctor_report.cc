@@ -111,7 +111,7 @@ std::string shape_text(const engine::ModelRun& run) {
   const std::string which = num_moe == run.config.num_layers ? "each" : std::to_string(num_moe);
   return fmt::format("{} layers, {} with {} experts of which a token uses {}; {} numbers",
                      run.config.num_layers, which, routing.num_experts, routing.top_k,
-                     kernels::weight_format_name(run.format));
+                     run.format_names());
 }
 
 std::string slots_text(const engine::ModelRun& run) {
@@ -231,7 +231,7 @@ ordered_json model_json(const DoctorReport& report) {
   return {{"dir", report.model_dir},
           {"num_slots", report.run->num_slots},
           {"max_num_tokens", report.run->max_num_tokens},
-          {"dtype", kernels::weight_format_name(report.run->format)},
+          {"dtype", report.run->format_names()},
           {"fits", fit.fits()},
           {"bytes_needed", fit.bytes_needed},
           {"bytes_usable", fit.bytes_usable},

@@ -22,7 +22,7 @@ Status check_memory(const ModelBenchOptions& options, const BenchPlan& plan,
        .num_ranks = options.num_ranks,
        .num_slots = placement.num_slots,
        .max_num_tokens = plan.limits.max_num_tokens,
-       .format = options.format,
+       .format = options.precision.weights,
        .kv_tokens_per_rank = static_cast<uint64_t>(plan.limits.max_pages) * kernels::kPageTokens},
       machine);
   if (fit.fits()) return {};
@@ -72,7 +72,7 @@ class Collector {
   void limits(const limits::Limits& found) {
     if (limits_.empty()) {
       report_->load_seconds = static_cast<double>(base::wall_ns() - created_ns_) * 1e-9;
-      report_->operation = operation_of(options_.format, found);
+      report_->operation = operation_of(options_.precision.weights, found);
     }
     limits_.push_back(found);
   }
@@ -85,7 +85,8 @@ class Collector {
     if (static_cast<int>(ranks.size()) < options_.num_ranks) return;
     const BenchRun& planned = plan_.runs[index];
     if (!planned.is_warm_up && failure_.ok()) {
-      auto sample = sample_of(options_.config, options_.format, plan_.tests[planned.test], ranks);
+      auto sample =
+          sample_of(options_.config, options_.precision, plan_.tests[planned.test], ranks);
       if (sample.ok()) runs_[index].sample = *sample;
       if (!sample.ok()) failure_ = sample.status();
     }
@@ -142,8 +143,8 @@ class Collector {
 
 ModelBenchReport begin_report(const ModelBenchOptions& options, const kernels::Kernels& kernels,
                               const ep::DispatchShape& dispatch, const base::Machine& machine) {
-  const engine::MemoryPlan plan = engine::plan_memory(options.config, dispatch, options.format,
-                                                      kernels::row_dtype(options.format));
+  const engine::MemoryPlan plan = engine::plan_memory(
+      options.config, dispatch, options.precision.weights, options.precision.cache);
   ModelBenchReport report;
   report.isa = kernels.isa;
   report.threads_per_rank =
@@ -169,7 +170,8 @@ Result<model::ModelWeights> load_weights(const Checked& checked,
                                          Collector& collector) {
   base::ThreadPool pool(checked.machine.usable_cores());
   const weights::WeightLoader loader(
-      tensors, checked.options.format, [&](uint64_t bytes) { collector.loaded(bytes); }, &pool);
+      tensors, checked.options.precision.weights, [&](uint64_t bytes) { collector.loaded(bytes); },
+      &pool);
   return model::ModelWeights::load(checked.options.config, loader);
 }
 
@@ -179,7 +181,7 @@ Result<ModelBenchReport> measure(const Checked& checked, const weights::TensorSo
   const auto& [options, kernels, machine, placement, plan] = checked;
   const ep::DispatchShape dispatch =
       engine::dispatch_shape(options.config, options.num_ranks, placement.num_slots,
-                             plan.limits.max_num_tokens, options.format);
+                             plan.limits.max_num_tokens, options.precision.weights);
   ModelBenchReport report = begin_report(options, kernels, dispatch, machine);
   Collector collector(options, plan, &report, observer);
   WIDEEP_TRY_ASSIGN(const model::ModelWeights weights, load_weights(checked, tensors, collector));
@@ -189,8 +191,8 @@ Result<ModelBenchReport> measure(const Checked& checked, const weights::TensorSo
       .placement = placement,
       .kernels = kernels,
       .weights = weights,
-      .format = options.format,
-      .cache = kernels::row_dtype(options.format),
+      .format = options.precision.weights,
+      .cache = options.precision.cache,
       .dispatch = dispatch,
       .limits = plan.limits,
       .threads = engine::plan_threads(machine, options.num_ranks, options.threads_per_rank)};

@@ -18,7 +18,7 @@ namespace wideep::bench {
 
 struct ModelBenchOptions {
   model::ModelConfig config;
-  kernels::WeightFormat format = kernels::WeightFormat::kBf16;
+  Precision precision = kernels::WeightFormat::kBf16;
   int num_ranks = 1;
   int threads_per_rank = 0;  // 0: cores / ranks, at least 1
   BenchOptions bench;

@@ -57,20 +57,20 @@ double seconds_between(int64_t start_ns, int64_t end_ns) {
   return static_cast<double>(end_ns - start_ns) * 1e-9;
 }
 
-BenchSample prefill_sample(const model::ModelConfig& config, kernels::WeightFormat format,
+BenchSample prefill_sample(const model::ModelConfig& config, const Precision& precision,
                            const BenchTest& test, const std::vector<Iteration>& iterations,
                            int64_t start_ns) {
   BenchSample sample{.tokens = int64_t{test.sequences} * test.prompt,
                      .steps = static_cast<int64_t>(iterations.size()),
                      .seconds = seconds_between(start_ns, iterations.back().end_ns)};
   for (const Iteration& each : iterations) sample.experts_hit += each.experts_hit;
-  sample.work = work_of(config, format,
+  sample.work = work_of(config, precision,
                         prompt_step(test.sequences, test.prompt, sample.experts_hit), sample.steps);
   return sample;
 }
 
 // The first `steps` iterations in which every sequence generates.
-Result<BenchSample> decode_sample(const model::ModelConfig& config, kernels::WeightFormat format,
+Result<BenchSample> decode_sample(const model::ModelConfig& config, const Precision& precision,
                                   const BenchTest& test, const std::vector<Iteration>& iterations) {
   BenchSample sample;
   StepShape shape;
@@ -94,7 +94,7 @@ Result<BenchSample> decode_sample(const model::ModelConfig& config, kernels::Wei
         fmt::format("{}: measured {} of {} steps", test.name(), sample.steps, test.steps));
   }
   sample.experts_hit = shape.experts_hit;
-  sample.work = work_of(config, format, shape, sample.steps);
+  sample.work = work_of(config, precision, shape, sample.steps);
   return sample;
 }
 
@@ -140,14 +140,14 @@ Figure figure_of(std::vector<double> values) {
   return {mean(values[lower], values[upper]), values.front(), values.back()};
 }
 
-Result<BenchSample> sample_of(const model::ModelConfig& config, kernels::WeightFormat format,
+Result<BenchSample> sample_of(const model::ModelConfig& config, const Precision& precision,
                               const BenchTest& test, const std::vector<RankRun>& ranks) {
   const std::vector<Iteration> iterations = combine(ranks);
   if (iterations.empty()) return failed(test.name() + ": no iteration ran");
   int64_t start_ns = 0;
   for (const RankRun& rank : ranks) start_ns = std::max(start_ns, rank.start_ns);
-  if (test.kind == Kind::kDecode) return decode_sample(config, format, test, iterations);
-  return prefill_sample(config, format, test, iterations, start_ns);
+  if (test.kind == Kind::kDecode) return decode_sample(config, precision, test, iterations);
+  return prefill_sample(config, precision, test, iterations, start_ns);
 }
 
 TestReport report_of(const model::ModelConfig& config, const BenchTest& test,

@@ -39,7 +39,7 @@ struct BenchSample {
 
 // ranks: the same run as every rank saw it.
 // Errors (failed): the run has fewer steps than the test measures.
-Result<BenchSample> sample_of(const model::ModelConfig& config, kernels::WeightFormat format,
+Result<BenchSample> sample_of(const model::ModelConfig& config, const Precision& precision,
                               const BenchTest& test, const std::vector<RankRun>& ranks);
 
 enum class Bound { kCompute, kRead };

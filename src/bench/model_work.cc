@@ -94,11 +94,12 @@ StepShape decode_step(int64_t count, int64_t cached, int64_t experts_hit) {
           .experts_hit = experts_hit};
 }
 
-Work work_of(const ModelConfig& config, kernels::WeightFormat format, const StepShape& shape,
+Work work_of(const ModelConfig& config, const Precision& precision, const StepShape& shape,
              int64_t num_steps) {
+  const kernels::WeightFormat format = precision.weights;
   // The plan of one rank with one slot: its slots are one expert of every MoE layer.
   const engine::MemoryPlan plan = engine::plan_memory(
-      config, engine::dispatch_shape(config, 1, 1, 1, format), format, kernels::row_dtype(format));
+      config, engine::dispatch_shape(config, 1, 1, 1, format), format, precision.cache);
   const double row =
       static_cast<double>(config.hidden_size) * dtype_bytes(kernels::row_dtype(format));
   const double dense = static_cast<double>(plan.dense_weights) - row * config.vocab_size;

@@ -50,9 +50,19 @@ struct Work {
   double bytes = 0.0;
 };
 
+// Of weights, and of cached keys and values: those of dispatched rows unless said otherwise.
+struct Precision {
+  Precision(kernels::WeightFormat format)  // NOLINT(google-explicit-constructor): the usual case
+      : Precision(format, kernels::row_dtype(format)) {}
+  Precision(kernels::WeightFormat format, Dtype cached) : weights(format), cache(cached) {}
+
+  kernels::WeightFormat weights;
+  Dtype cache;
+};
+
 // Sums over steps may be given as one shape only for operations: num_steps says how often the
 // weights outside the experts were read.
-Work work_of(const model::ModelConfig& config, kernels::WeightFormat format, const StepShape& shape,
+Work work_of(const model::ModelConfig& config, const Precision& precision, const StepShape& shape,
              int64_t num_steps = 1);
 
 // Weights of the model: elements of its matrices, embedding included, and of those that one token

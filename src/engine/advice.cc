@@ -182,9 +182,17 @@ std::vector<Advice> machine_advice(const Machine& machine, int num_ranks, std::s
   return all;
 }
 
+std::string ModelRun::format_names() const {
+  return stored_forms ? stored_forms->format_names()
+                      : std::string(kernels::weight_format_name(format));
+}
+
 MemoryPlan ModelRun::plan() const {
-  return plan_memory(config, dispatch_shape(config, num_ranks, num_slots, max_num_tokens, format),
-                     format, cache_dtype(kv_cache_dtype, format));
+  const ep::DispatchShape shape =
+      dispatch_shape(config, num_ranks, num_slots, max_num_tokens, format);
+  const Dtype cache = cache_dtype(kv_cache_dtype, format);
+  return stored_forms ? plan_memory(config, shape, *stored_forms, cache)
+                      : plan_memory(config, shape, format, cache);
 }
 
 uint64_t ModelRun::bytes_needed() const {

@@ -33,9 +33,12 @@ struct ModelRun {
   int num_slots = 0;  // of a layer, on all ranks
   int max_num_tokens = kDefaultMaxNumTokens;
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
+  // Of the checkpoint's matrices, where they are read as they are stored; else all are in `format`.
+  std::optional<model::ModelForms> stored_forms;
   std::string kv_cache_dtype = "AUTO";         // kv_cache_config.dtype
   std::optional<uint64_t> kv_tokens_per_rank;  // of the KV cache, where the configuration says
 
+  std::string format_names() const;
   MemoryPlan plan() const;
   // The smallest memory it runs in: with the KV cache asked for, else one page of it per rank.
   uint64_t bytes_needed() const;

@@ -118,7 +118,7 @@ std::string plan_text(const RunSetup& setup) {
   const model::ModelConfig& config = setup.config;
   const int ranks = setup.dispatch.ep_size;
   const MemoryPlan plan =
-      plan_memory(config, setup.dispatch, setup.format, setup.options.cache_dtype());
+      plan_memory(config, setup.dispatch, setup.forms, setup.options.cache_dtype());
   return fmt::format(
       "model   {}: {} layers, {} of them MoE with {} experts, top {}; {} weights, kernels {}\n"
       "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
@@ -126,11 +126,11 @@ std::string plan_text(const RunSetup& setup) {
       "MiB",
       std::filesystem::path(setup.options.model_dir).lexically_normal().string(), config.num_layers,
       config.num_moe_layers(), config.routing.num_experts, config.routing.top_k,
-      kernels::weight_format_name(setup.format), setup.kernels.isa, ranks,
-      setup.threads.threads_per_rank, setup.threads.threads_per_rank == 1 ? "" : "s",
-      setup.dispatch.slots_per_rank, setup.placement.num_slots,
-      setup.placement.num_slots - config.routing.num_experts, mebibytes(plan.slots_per_rank),
-      mebibytes(plan.symmetric_memory_per_rank), dtype_name(setup.options.cache_dtype()),
+      setup.forms.format_names(), setup.kernels.isa, ranks, setup.threads.threads_per_rank,
+      setup.threads.threads_per_rank == 1 ? "" : "s", setup.dispatch.slots_per_rank,
+      setup.placement.num_slots, setup.placement.num_slots - config.routing.num_experts,
+      mebibytes(plan.slots_per_rank), mebibytes(plan.symmetric_memory_per_rank),
+      dtype_name(setup.options.cache_dtype()),
       mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages)));
 }
 
@@ -317,18 +317,18 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
   model::ModelWeights weights;
   const SchedulerLimits limits = scheduler_limits(options, requests);
   const weights::WeightLoader looking(checkpoint, options.format);
-  const kernels::WeightFormat format = model::experts_shape(config, looking).format;
+  const model::ModelForms forms = model::model_forms(config, looking);
   const RunSetup setup{
       .options = options,
       .config = config,
       .checkpoint = checkpoint,
-      .format = format,
+      .forms = forms,
       .placement = placement,
       .kernels = *kernels,
       .weights = weights,
       .requests = std::move(requests),
       .dispatch = dispatch_shape(config, options.parallel.sizes.moe_ep, placement.num_slots,
-                                 limits.max_num_tokens, format),
+                                 limits.max_num_tokens, forms.experts.format),
       .limits = limits,
       .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
                               options.threads_per_rank)};

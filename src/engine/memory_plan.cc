@@ -12,16 +12,17 @@ namespace wideep::engine {
 namespace {
 
 using kernels::WeightFormat;
+using model::LayerForms;
 using model::ModelConfig;
+using model::ModelForms;
+using weights::MatrixForm;
 
-uint64_t packed_bytes(WeightFormat format, int n, int k) {
-  return kernels::packed_shape(format, n, k).bytes();
-}
+uint64_t packed_bytes(const MatrixForm& form, int n, int k) { return form.shape(n, k).bytes(); }
 
 uint64_t floats(uint64_t count) { return count * sizeof(float); }
 
-uint64_t gated_mlp_bytes(WeightFormat format, int hidden, int intermediate) {
-  return weights::ExpertShape{format, hidden, intermediate}.record_bytes();
+uint64_t gated_mlp_bytes(const MatrixForm& form, int hidden, int intermediate) {
+  return weights::ExpertShape{form.format, hidden, intermediate, form.group}.record_bytes();
 }
 
 int shared_intermediate(const ModelConfig& config) {
@@ -30,111 +31,133 @@ int shared_intermediate(const ModelConfig& config) {
 
 // ---- weights, by the names of the checkpoint's tensors ----
 
-uint64_t grouped_query_weights(const ModelConfig& config, WeightFormat format) {
+uint64_t grouped_query_weights(const ModelConfig& config, const LayerForms& forms) {
   const int hidden = config.hidden_size, dim = config.head_dim;
   const int q_width = config.num_heads * dim, kv_width = config.num_kv_heads * dim;
-  return packed_bytes(format, q_width, hidden) + 2 * packed_bytes(format, kv_width, hidden) +
-         packed_bytes(format, hidden, q_width) + floats(2 * uint64_t(dim));  // q_norm, k_norm
+  return packed_bytes(forms.input, q_width, hidden) +
+         2 * packed_bytes(forms.input, kv_width, hidden) +
+         packed_bytes(forms.output, hidden, q_width) + floats(2 * uint64_t(dim));  // q_, k_norm
 }
 
-uint64_t latent_weights(const ModelConfig& config, WeightFormat format) {
+uint64_t latent_weights(const ModelConfig& config, const LayerForms& forms, Dtype row_dtype) {
   const int hidden = config.hidden_size, heads = config.num_heads;
   const int q_rank = config.q_lora_rank, kv_rank = config.kv_lora_rank;
   const int q_width = heads * config.head_dim;
-  const uint64_t q = q_rank == 0 ? packed_bytes(format, q_width, hidden)
-                                 : packed_bytes(format, q_rank, hidden) +
+  const uint64_t q = q_rank == 0 ? packed_bytes(forms.input, q_width, hidden)
+                                 : packed_bytes(forms.input, q_rank, hidden) +
                                        floats(static_cast<uint64_t>(q_rank)) +
-                                       packed_bytes(format, q_width, q_rank);
-  const uint64_t kv_a = packed_bytes(format, kv_rank + config.qk_rope_head_dim, hidden) +
+                                       packed_bytes(forms.q_b, q_width, q_rank);
+  const uint64_t kv_a = packed_bytes(forms.input, kv_rank + config.qk_rope_head_dim, hidden) +
                         floats(static_cast<uint64_t>(kv_rank));
   // kv_b, taken apart: into the latent space, out of it and to keys, per head.
-  const WeightFormat kv_b_format = format == WeightFormat::kF32 ? format : WeightFormat::kBf16;
+  const MatrixForm part =
+      weights::default_form(row_dtype == Dtype::kF32 ? WeightFormat::kF32 : WeightFormat::kBf16);
   const uint64_t kv_b =
-      static_cast<uint64_t>(heads) * (packed_bytes(kv_b_format, kv_rank, config.qk_nope_head_dim) +
-                                      packed_bytes(kv_b_format, config.v_head_dim, kv_rank) +
-                                      packed_bytes(kv_b_format, config.qk_nope_head_dim, kv_rank));
-  return q + kv_a + kv_b + packed_bytes(format, hidden, heads * config.v_head_dim);
+      static_cast<uint64_t>(heads) * (packed_bytes(part, kv_rank, config.qk_nope_head_dim) +
+                                      packed_bytes(part, config.v_head_dim, kv_rank) +
+                                      packed_bytes(part, config.qk_nope_head_dim, kv_rank));
+  return q + kv_a + kv_b + packed_bytes(forms.output, hidden, heads * config.v_head_dim);
 }
 
 // Router (always float32) and shared expert.
-uint64_t moe_weights(const ModelConfig& config, WeightFormat format) {
+uint64_t moe_weights(const ModelConfig& config, const LayerForms& forms) {
   const int num_experts = config.routing.num_experts;
-  uint64_t bytes = packed_bytes(WeightFormat::kF32, num_experts, config.hidden_size);
+  uint64_t bytes =
+      packed_bytes(weights::default_form(WeightFormat::kF32), num_experts, config.hidden_size);
   if (config.routing.method == model::RoutingMethod::kDeepseekV3) bytes += floats(num_experts);
   if (config.num_shared_experts > 0) {
-    bytes += gated_mlp_bytes(format, config.hidden_size, shared_intermediate(config));
+    bytes += gated_mlp_bytes(forms.mlp, config.hidden_size, shared_intermediate(config));
   }
   return bytes;
 }
 
-uint64_t dense_weights(const ModelConfig& config, WeightFormat format) {
+uint64_t dense_weights(const ModelConfig& config, const ModelForms& forms) {
   const uint64_t hidden = config.hidden_size;
-  const uint64_t num_layers = config.num_layers, num_moe = config.num_moe_layers();
-  const uint64_t embedding = hidden * config.vocab_size * dtype_bytes(kernels::row_dtype(format));
-  const uint64_t lm_head = packed_bytes(format, config.vocab_size, config.hidden_size);
-  const uint64_t attention =
-      config.is_mla() ? latent_weights(config, format) : grouped_query_weights(config, format);
-  const uint64_t mlp = gated_mlp_bytes(format, config.hidden_size, config.dense_intermediate_size);
-  return embedding + lm_head + floats(hidden) + num_layers * (attention + floats(2 * hidden)) +
-         num_moe * moe_weights(config, format) + (num_layers - num_moe) * mlp;
+  uint64_t bytes = hidden * config.vocab_size * dtype_bytes(forms.row_dtype) +  // the embedding
+                   packed_bytes(forms.lm_head, config.vocab_size, config.hidden_size) +
+                   floats(hidden);
+  for (size_t i = 0; i < forms.layers.size(); ++i) {
+    const LayerForms& layer = forms.layers[i];
+    bytes += floats(2 * hidden);
+    bytes += config.is_mla() ? latent_weights(config, layer, forms.row_dtype)
+                             : grouped_query_weights(config, layer);
+    bytes += config.is_moe_layer[i]
+                 ? moe_weights(config, layer)
+                 : gated_mlp_bytes(layer.mlp, config.hidden_size, config.dense_intermediate_size);
+  }
+  return bytes;
 }
 
 // ---- intermediate results, per token: one layer's at a time ----
 
-// A copy of a row in the dtype of the weights, where that is not float32.
-uint64_t cast_row(WeightFormat format, uint64_t width) {
-  if (format == WeightFormat::kF32) return 0;
-  return model::operand_bytes(kernels::packed_shape(format, 1, static_cast<int>(width)));
+// A copy of a row as an operand of the matrix, where that is not the row itself.
+uint64_t cast_row(const MatrixForm& form, uint64_t width) {
+  if (form.format == WeightFormat::kF32) return 0;
+  return model::operand_bytes(form.shape(1, static_cast<int>(width)));
 }
 
-uint64_t grouped_query_row(const ModelConfig& config, WeightFormat format) {
+uint64_t grouped_query_row(const ModelConfig& config, const LayerForms& forms) {
   const uint64_t hidden = config.hidden_size;
   const uint64_t q_width = uint64_t(config.num_heads) * config.head_dim;
   const uint64_t kv_width = uint64_t(config.num_kv_heads) * config.head_dim;
   return floats(2 * q_width + 2 * kv_width + hidden + config.head_dim) +
-         cast_row(format, std::max(hidden, q_width));
+         std::max(cast_row(forms.input, hidden), cast_row(forms.output, q_width));
 }
 
-uint64_t latent_row(const ModelConfig& config, WeightFormat format) {
+uint64_t latent_row(const ModelConfig& config, const LayerForms& forms) {
   const uint64_t hidden = config.hidden_size, heads = config.num_heads;
   const uint64_t q_rank = config.q_lora_rank, kv_rank = config.kv_lora_rank;
   const uint64_t key = kv_rank + config.qk_rope_head_dim, v_width = heads * config.v_head_dim;
   const uint64_t queries = q_rank + heads * config.head_dim + heads * key;
   return floats(queries + key + heads * kv_rank + v_width + hidden + config.qk_rope_head_dim) +
-         cast_row(format, q_rank) + cast_row(format, std::max(hidden, v_width));
+         cast_row(forms.q_b, q_rank) +
+         std::max(cast_row(forms.input, hidden), cast_row(forms.output, v_width));
 }
 
 // What MlpRunner keeps of a row: its input, where that is not in the form of operands yet, and what
 // is between the products.
-uint64_t gated_mlp_row(WeightFormat format, uint64_t hidden, uint64_t intermediate, Dtype input) {
-  const kernels::PackedShape gate = kernels::packed_shape(format, 1, static_cast<int>(hidden));
-  const Dtype between = kernels::row_dtype(format);
+uint64_t gated_mlp_row(const MatrixForm& form, uint64_t hidden, uint64_t intermediate,
+                       Dtype input) {
+  const kernels::PackedShape gate = form.shape(1, static_cast<int>(hidden));
+  const Dtype between = kernels::row_dtype(form.format);
   const bool casts_between = model::needs_cast(gate, between);
-  return (model::needs_cast(gate, input) ? cast_row(format, hidden) : 0) +
-         intermediate * dtype_bytes(between) + (casts_between ? cast_row(format, intermediate) : 0);
+  return (model::needs_cast(gate, input) ? cast_row(form, hidden) : 0) +
+         intermediate * dtype_bytes(between) + (casts_between ? cast_row(form, intermediate) : 0);
 }
 
-uint64_t working_row(const ModelConfig& config, WeightFormat format) {
+// A MLP that is not a routed expert, and its result.
+uint64_t dense_mlp_row(const ModelConfig& config, const MatrixForm& form, int intermediate,
+                       Dtype input) {
+  return floats(uint64_t(config.hidden_size)) +
+         gated_mlp_row(form, config.hidden_size, intermediate, input);
+}
+
+// Every buffer is as large as the layer that needs most of it.
+uint64_t working_row(const ModelConfig& config, const ModelForms& forms) {
   const uint64_t hidden = config.hidden_size;
-  const uint64_t attention =
-      config.is_mla() ? latent_row(config, format) : grouped_query_row(config, format);
-  const uint64_t streams = floats(2 * hidden) + cast_row(format, hidden);
-  const Dtype sent = kernels::row_dtype(format);
-  const WeightFormat sent_format = sent == Dtype::kF32 ? WeightFormat::kF32 : WeightFormat::kBf16;
+  const Dtype sent = forms.row_dtype;
+  uint64_t attention = 0, dense = 0, shared = 0;
+  for (size_t i = 0; i < forms.layers.size(); ++i) {
+    const LayerForms& layer = forms.layers[i];
+    attention = std::max(
+        attention, config.is_mla() ? latent_row(config, layer) : grouped_query_row(config, layer));
+    if (!config.is_moe_layer[i]) {
+      dense = std::max(
+          dense, dense_mlp_row(config, layer.mlp, config.dense_intermediate_size, Dtype::kF32));
+    } else if (config.num_shared_experts > 0) {
+      shared =
+          std::max(shared, dense_mlp_row(config, layer.mlp, shared_intermediate(config), sent));
+    }
+  }
+  const MatrixForm sent_form =
+      weights::default_form(sent == Dtype::kF32 ? WeightFormat::kF32 : WeightFormat::kBf16);
+  const uint64_t streams = floats(2 * hidden) + cast_row(forms.lm_head, hidden);
   // Rows received for this rank's experts are as many as it sends, when ranks are balanced.
-  const uint64_t experts =
-      config.routing.top_k * gated_mlp_row(format, hidden, config.moe_intermediate_size, sent);
+  const uint64_t experts = config.routing.top_k *
+                           gated_mlp_row(forms.experts, hidden, config.moe_intermediate_size, sent);
   const uint64_t moe =
-      floats(uint64_t(config.routing.num_experts)) + cast_row(sent_format, hidden) + experts;
-  uint64_t row = attention + streams + moe;
-  if (config.num_moe_layers() < config.num_layers) {
-    row +=
-        floats(hidden) + gated_mlp_row(format, hidden, config.dense_intermediate_size, Dtype::kF32);
-  }
-  if (config.num_shared_experts > 0) {
-    row += floats(hidden) + gated_mlp_row(format, hidden, shared_intermediate(config), sent);
-  }
-  return row;
+      floats(uint64_t(config.routing.num_experts)) + cast_row(sent_form, hidden) + experts;
+  return attention + streams + moe + dense + shared;
 }
 
 }  // namespace
@@ -168,16 +191,21 @@ uint64_t MemoryPlan::kv_bytes(uint64_t num_tokens) const {
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
-                       WeightFormat format, Dtype cache) {
+                       const ModelForms& forms, Dtype cache) {
   const uint64_t slots = uint64_t(shape.slots_per_rank) * config.num_moe_layers();
   return {.num_ranks = shape.ep_size,
-          .dense_weights = dense_weights(config, format),
-          .slots_per_rank =
-              slots * gated_mlp_bytes(format, config.hidden_size, config.moe_intermediate_size),
+          .dense_weights = dense_weights(config, forms),
+          .slots_per_rank = slots * gated_mlp_bytes(forms.experts, config.hidden_size,
+                                                    config.moe_intermediate_size),
           .symmetric_memory_per_rank = ep::BufferLayout(shape).segment_bytes(),
           .working_memory_per_rank =
-              static_cast<uint64_t>(shape.max_tokens) * working_row(config, format),
+              static_cast<uint64_t>(shape.max_tokens) * working_row(config, forms),
           .kv_page_bytes = model::KvLayout(config, cache).page_bytes()};
+}
+
+MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
+                       WeightFormat format, Dtype cache) {
+  return plan_memory(config, shape, model::uniform_forms(config, format), cache);
 }
 
 }  // namespace wideep::engine

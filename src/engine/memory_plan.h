@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much memory serving a model takes, from its sizes alone: before anything is read or
-// allocated.
+// How much memory serving a model takes, from its sizes and the forms of its matrices: before
+// anything is read or allocated.
 //
 // The ranks of one machine are forked after the dense weights are loaded and share them; all else
 // each rank has for itself.
@@ -9,7 +9,7 @@
 // Thread safety: plain values; pure functions.
 //
 //   const MemoryPlan plan =
-//       plan_memory(config, dispatch_shape(config, 8, num_slots, 512, format), format, cache);
+//       plan_memory(config, dispatch_shape(config, 8, num_slots, 512, format), forms, cache);
 //   const uint64_t bytes = plan.bytes_without_cache() + pages_of_all_ranks * plan.kv_page_bytes;
 #pragma once
 
@@ -19,7 +19,7 @@
 
 #include "ep/buffer_layout.h"
 #include "kernels/weight_format.h"
-#include "model/config.h"
+#include "model/model_forms.h"
 
 namespace wideep::engine {
 
@@ -58,6 +58,9 @@ struct MemoryPlan {
   uint64_t kv_bytes(uint64_t num_tokens) const;  // of one sequence
 };
 
+MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape,
+                       const model::ModelForms& forms, Dtype cache);
+// Of weights all in one format.
 MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape,
                        kernels::WeightFormat format, Dtype cache);
 

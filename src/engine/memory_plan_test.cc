@@ -8,13 +8,18 @@
 #include <malloc.h>
 
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
+#include <functional>
 
+#include "base/scratch_directory.h"
+#include "kernels/coded_matrix.h"
 #include "kernels/packed_matrix.h"
 #include "model/config_testing.h"
 #include "model/model.h"
 #include "transport/endpoint.h"
 #include "weights/checkpoint.h"
+#include "weights/quantized_tensors.h"
 
 namespace wideep::engine {
 namespace {
@@ -130,6 +135,72 @@ TEST_P(GoldenPlan, DenseWeightsAreWhatLoadingAllocates) {
   const auto bookkeeping = 384.0 * static_cast<double>(checkpoint_->names().size());
   EXPECT_NEAR(static_cast<double>(allocated), static_cast<double>(plan().dense_weights),
               bookkeeping);
+}
+
+// A copy of a golden model in which every matrix has the format that `choose` says, if any.
+using ChooseFormat = std::function<std::optional<WeightFormat>(const std::string& name)>;
+void write_mixed(const std::string& from, const std::string& to, const ChooseFormat& choose) {
+  std::filesystem::copy(from + "/config.json", to + "/config.json");
+  const auto source = formats::SafetensorsFile::open(from + "/model.safetensors");
+  ASSERT_TRUE(source.ok());
+  std::deque<weights::NamedTensor> kept;
+  std::vector<formats::TensorToWrite> tensors;
+  for (const auto& [name, entry] : source->tensors()) {
+    const auto format = choose(name);
+    if (!format) {
+      tensors.push_back({name, entry.dtype, entry.shape, entry.bytes});
+      continue;
+    }
+    std::vector<float> values(entry.num_elements());
+    weights::to_float32(entry, values.data());
+    const int n = static_cast<int>(entry.shape[0]), k = static_cast<int>(entry.shape[1]);
+    const int group = *format == WeightFormat::kInt8 ? 8 : kernels::default_group(*format);
+    const auto codes = kernels::quantize_matrix(*format, group, values.data(), n, k, 0.0f);
+    const std::string module = name.substr(0, name.rfind(".weight"));
+    for (auto& tensor : weights::quantized_tensors(module, codes)) {
+      tensors.push_back(kept.emplace_back(std::move(tensor)).to_write());
+    }
+  }
+  ASSERT_TRUE(formats::write_safetensors(to + "/model.safetensors", tensors).ok());
+}
+
+// Experts in int8 with groups of 8, output projections in NVFP4, all else as it was.
+TEST(MixedPlan, FollowsEveryMatrixsOwnForm) {
+  const base::ScratchDirectory scratch;
+  write_mixed(kModels + "/qwen3_gqa", scratch.path(),
+              [](const std::string& name) -> std::optional<WeightFormat> {
+                if (name.ends_with("o_proj.weight")) return WeightFormat::kNvfp4;
+                if (name.find(".mlp.experts.") != std::string::npos) return WeightFormat::kInt8;
+                return std::nullopt;
+              });
+  const auto config = model::read_model_config(scratch.path());
+  const auto checkpoint = weights::Checkpoint::open(scratch.path());
+  ASSERT_TRUE(config.ok() && checkpoint.ok());
+  const weights::WeightLoader loader(*checkpoint, {});
+  const model::ModelForms forms = model::model_forms(*config, loader);
+  EXPECT_EQ(forms.format_names(), "int8, bf16, nvfp4");
+  EXPECT_EQ(forms.experts, (weights::MatrixForm{WeightFormat::kInt8, 8}));
+  EXPECT_EQ(forms.layers[0].output.format, WeightFormat::kNvfp4);
+  EXPECT_EQ(forms.layers[0].input.format, WeightFormat::kBf16);
+
+  balance::ModelPlacement placement;
+  for (const int layer : moe_layers(*config)) {
+    placement.layers[layer] = *balance::linear_placement(config->routing.num_experts, 1);
+  }
+  const auto slots = model::ExpertSlots::load(*config, loader, placement, 0);
+  ASSERT_TRUE(slots.ok()) << slots.status().message();
+  const auto shape =
+      dispatch_shape(*config, 1, config->routing.num_experts, 16, forms.experts.format);
+  const MemoryPlan plan = plan_memory(*config, shape, forms, Dtype::kBf16);
+  EXPECT_EQ(plan.slots_per_rank, slots->total_bytes());
+  // Against all of it in bf16: the output projections take fewer bytes, the rest as many.
+  const MemoryPlan all_bf16 = plan_memory(*config, shape, WeightFormat::kBf16, Dtype::kBf16);
+  const int q_width = config->num_heads * config->head_dim;
+  const auto packed = [&](WeightFormat format) {
+    return kernels::packed_shape(format, config->hidden_size, q_width).bytes();
+  };
+  EXPECT_EQ(all_bf16.dense_weights - plan.dense_weights,
+            config->num_layers * (packed(WeightFormat::kBf16) - packed(WeightFormat::kNvfp4)));
 }
 
 // One rank's forward pass over `num_tokens` tokens, of objects made afresh; returns how much heap

@@ -18,7 +18,7 @@ struct RunSetup {
   const GenerateOptions& options;
   const model::ModelConfig& config;
   const weights::Checkpoint& checkpoint;
-  kernels::WeightFormat format;  // of the experts
+  const model::ModelForms& forms;
   const balance::ModelPlacement& placement;
   const kernels::Kernels& kernels;
   const model::ModelWeights& weights;  // all but the experts: loaded before the fork, then shared

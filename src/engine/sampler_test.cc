@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -30,6 +32,31 @@ TEST(Sampler, LogProbabilityIsOfTheWholeSoftmax) {
   EXPECT_NEAR(sample(kLogits, {}, 0, 0).log_probability, std::log(0.4), 1e-6);
   EXPECT_NEAR(sample(kLogits, {.temperature = 2.0f, .top_k = 1}, 0, 0).log_probability,
               std::log(0.4), 1e-6);
+}
+
+// Whole blocks, rests, and logits too small to count.
+TEST(Sampler, LogProbabilityIsThatOfDoubles) {
+  for (const size_t vocab : {1u, 15u, 17u, 1024u, 5000u}) {
+    std::mt19937 rng(static_cast<unsigned>(vocab));
+    std::normal_distribution<float> normal(3.0f, 8.0f);
+    std::vector<float> logits(vocab);
+    for (float& logit : logits) logit = normal(rng);
+    logits[vocab / 2] = -200.0f;
+    const auto best = std::max_element(logits.begin(), logits.end());
+    double sum = 0.0;
+    for (const float logit : logits) sum += std::exp(double{logit} - double{*best});
+    const Sampled sampled = sample(logits, {}, 0, 0);
+    EXPECT_EQ(sampled.token, best - logits.begin());
+    EXPECT_NEAR(sampled.log_probability, -std::log(sum), 2e-6);
+  }
+}
+
+TEST(Sampler, GreedyFindsTheLargestWhereverItIs) {
+  std::vector<float> logits(70, -1.0f);
+  for (int at = 69; at >= 0; --at) {
+    logits[static_cast<size_t>(at)] = 2.0f;
+    EXPECT_EQ(sample(logits, {}, 0, 0).token, at);
+  }
 }
 
 // 20,000 draws: the standard deviation of a share is below 0.0035; 0.015 is four of them.

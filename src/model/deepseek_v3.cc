@@ -46,41 +46,38 @@ Result<std::unique_ptr<Attention>> LatentAttention::load(const ModelConfig& conf
                                                          const WeightLoader& loader) {
   std::unique_ptr<LatentAttention> attention(new LatentAttention(config, layer));
   const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
-  WIDEEP_TRY(attention->load_query(loader, prefix));
-  WIDEEP_TRY(attention->load_latent(loader, prefix));
-  WIDEEP_TRY_ASSIGN(attention->o_, loader.matrix(prefix + "o_proj.weight", config.hidden_size,
-                                                 config.num_heads * config.v_head_dim));
+  const LayerForms forms = layer_forms(config, layer, loader);
+  WIDEEP_TRY(attention->load_query(loader, forms, prefix));
+  WIDEEP_TRY(attention->load_latent(loader, forms, prefix));
+  WIDEEP_TRY_ASSIGN(attention->o_,
+                    loader.matrix(prefix + "o_proj.weight", config.hidden_size,
+                                  config.num_heads * config.v_head_dim, forms.output));
   return std::unique_ptr<Attention>(std::move(attention));
 }
 
-// Of the matrices that multiply the layer's input: one, so that it is cast once.
-weights::MatrixForm LatentAttention::input_form(const WeightLoader& loader,
-                                                const std::string& prefix) const {
-  const char* query = config_.q_lora_rank == 0 ? "q_proj.weight" : "q_a_proj.weight";
-  return loader.common_form({{prefix + query, config_.hidden_size},
-                             {prefix + "kv_a_proj_with_mqa.weight", config_.hidden_size}});
-}
-
-Status LatentAttention::load_query(const WeightLoader& loader, const std::string& prefix) {
+Status LatentAttention::load_query(const WeightLoader& loader, const LayerForms& forms,
+                                   const std::string& prefix) {
   const int width = config_.num_heads * (config_.qk_nope_head_dim + config_.qk_rope_head_dim);
   if (config_.q_lora_rank == 0) {
-    WIDEEP_TRY_ASSIGN(q_b_, loader.matrix(prefix + "q_proj.weight", width, config_.hidden_size,
-                                          input_form(loader, prefix)));
+    WIDEEP_TRY_ASSIGN(
+        q_b_, loader.matrix(prefix + "q_proj.weight", width, config_.hidden_size, forms.input));
     return {};
   }
   WIDEEP_TRY_ASSIGN(q_a_, loader.matrix(prefix + "q_a_proj.weight", config_.q_lora_rank,
-                                        config_.hidden_size, input_form(loader, prefix)));
+                                        config_.hidden_size, forms.input));
   WIDEEP_TRY_ASSIGN(q_a_norm_,
                     loader.floats(prefix + "q_a_layernorm.weight", {config_.q_lora_rank}));
-  WIDEEP_TRY_ASSIGN(q_b_, loader.matrix(prefix + "q_b_proj.weight", width, config_.q_lora_rank));
+  WIDEEP_TRY_ASSIGN(
+      q_b_, loader.matrix(prefix + "q_b_proj.weight", width, config_.q_lora_rank, forms.q_b));
   return {};
 }
 
-Status LatentAttention::load_latent(const WeightLoader& loader, const std::string& prefix) {
+Status LatentAttention::load_latent(const WeightLoader& loader, const LayerForms& forms,
+                                    const std::string& prefix) {
   const int rank = config_.kv_lora_rank, nope = config_.qk_nope_head_dim, v = config_.v_head_dim;
   WIDEEP_TRY_ASSIGN(
       kv_a_, loader.matrix(prefix + "kv_a_proj_with_mqa.weight", rank + config_.qk_rope_head_dim,
-                           config_.hidden_size, input_form(loader, prefix)));
+                           config_.hidden_size, forms.input));
   WIDEEP_TRY_ASSIGN(kv_a_norm_, loader.floats(prefix + "kv_a_layernorm.weight", {rank}));
   WIDEEP_TRY_ASSIGN(
       const std::vector<float> kv_b,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/attention.h"
+#include "model/model_forms.h"
 #include "model/latent_form.h"
 #include "model/rope.h"
 #include "weights/weight_loader.h"
@@ -36,10 +37,10 @@ class LatentAttention : public Attention {
 
  private:
   LatentAttention(const ModelConfig& config, int layer);
-  weights::MatrixForm input_form(const weights::WeightLoader& loader,
-                                 const std::string& prefix) const;
-  Status load_query(const weights::WeightLoader& loader, const std::string& prefix);
-  Status load_latent(const weights::WeightLoader& loader, const std::string& prefix);
+  Status load_query(const weights::WeightLoader& loader, const LayerForms& forms,
+                    const std::string& prefix);
+  Status load_latent(const weights::WeightLoader& loader, const LayerForms& forms,
+                     const std::string& prefix);
 
   std::vector<TokenRun> absorbed_ranges(const AttentionStep& step) const;
   LatentForm form_of(const TokenRun& run) const;

@@ -12,9 +12,6 @@
 
 namespace wideep::model {
 
-// The form of all routed experts: one, so that any slot can hold any of them.
-weights::ExpertShape experts_shape(const ModelConfig& config, const weights::WeightLoader& loader);
-
 class ExpertSlots {
  public:
   // Reads this rank's experts. Errors: as WeightLoader.

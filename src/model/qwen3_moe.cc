@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/try.h"
+#include "model/model_forms.h"
 
 namespace wideep::model {
 
@@ -25,14 +26,13 @@ Result<std::unique_ptr<Attention>> GroupedQueryAttention::load(
   const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
   const int hidden = config.hidden_size, dim = config.head_dim;
   const int q_width = config.num_heads * dim, kv_width = config.num_kv_heads * dim;
-  // One form, so that the layer's input is cast once.
-  const weights::MatrixForm form = loader.common_form({{prefix + "q_proj.weight", hidden},
-                                                       {prefix + "k_proj.weight", hidden},
-                                                       {prefix + "v_proj.weight", hidden}});
+  const LayerForms forms = layer_forms(config, layer, loader);
+  const weights::MatrixForm& form = forms.input;
   WIDEEP_TRY_ASSIGN(attention->q_, loader.matrix(prefix + "q_proj.weight", q_width, hidden, form));
   WIDEEP_TRY_ASSIGN(attention->k_, loader.matrix(prefix + "k_proj.weight", kv_width, hidden, form));
   WIDEEP_TRY_ASSIGN(attention->v_, loader.matrix(prefix + "v_proj.weight", kv_width, hidden, form));
-  WIDEEP_TRY_ASSIGN(attention->o_, loader.matrix(prefix + "o_proj.weight", hidden, q_width));
+  WIDEEP_TRY_ASSIGN(attention->o_,
+                    loader.matrix(prefix + "o_proj.weight", hidden, q_width, forms.output));
   WIDEEP_TRY_ASSIGN(attention->q_norm_, loader.floats(prefix + "q_norm.weight", {dim}));
   WIDEEP_TRY_ASSIGN(attention->k_norm_, loader.floats(prefix + "k_norm.weight", {dim}));
   return std::unique_ptr<Attention>(std::move(attention));
