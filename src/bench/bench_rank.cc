@@ -83,11 +83,11 @@ class RankProbe {
 
 // Whether to go on: the same answer on every rank.
 Result<bool> meet(transport::Endpoint& endpoint, const char* what) {
-  std::vector<uint64_t> words;
+  std::vector<transport::AgreedWords> words;
   const uint64_t stop = endpoint.memory().control().stop_requested.load() != 0 ? 1 : 0;
-  WIDEEP_TRY(endpoint.agree(stop, {.what = what}, &words));
+  WIDEEP_TRY(endpoint.agree({stop}, {.what = what}, &words));
   uint64_t any = 0;
-  for (const uint64_t word : words) any |= word;
+  for (const transport::AgreedWords& each : words) any |= each[0];
   return any == 0;
 }
 

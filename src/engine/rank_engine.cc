@@ -15,8 +15,7 @@ Status wait_for_weights(transport::Endpoint& endpoint) {
   constexpr std::chrono::hours kLoadingTimeout{2};
   const std::chrono::milliseconds timeout = endpoint.timeout();
   endpoint.set_timeout(std::max<std::chrono::milliseconds>(timeout, kLoadingTimeout));
-  std::vector<uint64_t> words;
-  WIDEEP_TRY(endpoint.agree(0, {.what = "its weights"}, &words));
+  WIDEEP_TRY(endpoint.meet({.what = "its weights"}));
   endpoint.set_timeout(timeout);
   return {};
 }

@@ -75,8 +75,7 @@ Status run_rank(Endpoint& endpoint, const Case& c) {
   const BufferLayout layout(c.shape);
   const int rank = endpoint.rank();
   std::memset(endpoint.segment(rank), 0xcd, layout.segment_bytes());
-  std::vector<uint64_t> words;
-  WIDEEP_TRY(endpoint.agree(0, {.what = "poisoned buffers"}, &words));
+  WIDEEP_TRY(endpoint.meet({.what = "poisoned buffers"}));
 
   WIDEEP_TRY_ASSIGN(const auto placement,
                     balance::default_placement(c.shape.num_experts, c.shape.ep_size, c.num_slots));

@@ -117,18 +117,21 @@ Status Endpoint::wait_all(Channel channel, uint32_t value, const Awaited& awaite
   return {};
 }
 
-Status Endpoint::agree(uint64_t word, const Awaited& awaited, std::vector<uint64_t>* words) {
-  // Two words per rank, used in turn: a rank reaches agreement n + 2 only after all have raised
+Status Endpoint::agree(const AgreedWords& mine, const Awaited& awaited,
+                       std::vector<AgreedWords>* words) {
+  // Two sets per rank, used in turn: a rank reaches agreement n + 2 only after all have raised
   // their flags for n + 1, hence have read the words of n.
   ++agreements_;
-  memory_->agreed_word(rank_, agreements_).store(word, std::memory_order_relaxed);
+  memory_->agreed_words(rank_, agreements_) = mine;
   raise_all(Channel::kAgree, agreements_);
   WIDEEP_TRY(wait_all(Channel::kAgree, agreements_, awaited));
   words->resize(num_ranks());
   for (int rank = 0; rank < num_ranks(); ++rank) {
-    (*words)[rank] = memory_->agreed_word(rank, agreements_).load(std::memory_order_relaxed);
+    (*words)[rank] = memory_->agreed_words(rank, agreements_);
   }
   return {};
 }
+
+Status Endpoint::meet(const Awaited& awaited) { return agree({}, awaited, &met_); }
 
 }  // namespace wideep::transport

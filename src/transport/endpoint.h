@@ -51,7 +51,9 @@ class Endpoint {
   Status wait_all(Channel channel, uint32_t value, const Awaited& awaited);
 
   // Gives every rank the words of all ranks: collective, once per iteration. words is [num_ranks].
-  Status agree(uint64_t word, const Awaited& awaited, std::vector<uint64_t>* words);
+  Status agree(const AgreedWords& mine, const Awaited& awaited, std::vector<AgreedWords>* words);
+  // The same for those who have no words to tell.
+  Status meet(const Awaited& awaited);
 
   // The processor time that this rank has spent in waits.
   int64_t waited_cpu_ns() const { return waited_cpu_ns_; }
@@ -66,6 +68,7 @@ class Endpoint {
   std::chrono::nanoseconds spin_{20'000};  // before a wait sleeps; 0 when ranks outnumber cores
   uint32_t agreements_ = 0;
   int64_t waited_cpu_ns_ = 0;
+  std::vector<AgreedWords> met_;
 };
 
 }  // namespace wideep::transport

@@ -2,15 +2,13 @@
 #include "transport/shared_memory.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <new>
 
 #include "base/check.h"
+#include "base/try.h"
 
 namespace wideep::transport {
 namespace {
@@ -19,22 +17,6 @@ constexpr size_t kPageBytes = 4096;
 constexpr size_t kNumChannels = static_cast<size_t>(Channel::kCount);
 
 size_t round_to_page(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
-
-Result<std::byte*> map_anonymous_file(size_t bytes) {
-  const int fd = ::memfd_create("wideep", MFD_CLOEXEC);
-  if (fd < 0) return failed(fmt::format("shared memory: memfd_create: {}", std::strerror(errno)));
-  void* base = MAP_FAILED;
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) == 0) {
-    base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  }
-  const int error = errno;
-  ::close(fd);  // the mapping keeps the memory
-  if (base == MAP_FAILED) {
-    return failed(
-        fmt::format("shared memory: cannot map {} bytes: {}", bytes, std::strerror(error)));
-  }
-  return static_cast<std::byte*>(base);
-}
 
 }  // namespace
 
@@ -45,29 +27,23 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(int num_ranks, size_t
   memory->num_ranks_ = num_ranks;
   memory->segment_bytes_ = round_to_page(segment_bytes);
   memory->words_offset_ = round_to_page(sizeof(ControlPage));
-  memory->flags_offset_ = memory->words_offset_ + round_to_page(ranks * 2 * sizeof(uint64_t));
+  memory->flags_offset_ = memory->words_offset_ + round_to_page(ranks * 2 * sizeof(AgreedWords));
   memory->segments_offset_ =
       memory->flags_offset_ + round_to_page(kNumChannels * ranks * ranks * sizeof(Flag));
-  if (__builtin_mul_overflow(ranks, memory->segment_bytes_, &memory->total_bytes_) ||
-      __builtin_add_overflow(memory->total_bytes_, memory->segments_offset_,
-                             &memory->total_bytes_)) {
+  size_t total_bytes = 0;
+  if (__builtin_mul_overflow(ranks, memory->segment_bytes_, &total_bytes) ||
+      __builtin_add_overflow(total_bytes, memory->segments_offset_, &total_bytes)) {
     return failed(fmt::format("shared memory: cannot map {} segments of {} bytes", ranks,
                               memory->segment_bytes_));
   }
-  auto base = map_anonymous_file(memory->total_bytes_);
-  if (!base.ok()) return base.status();
-  memory->base_ = *base;
+  WIDEEP_TRY_ASSIGN(memory->bytes_, base::SharedBytes::create("shared memory", total_bytes));
   // Fresh pages are zero, which is the initial state of every atomic here.
-  new (memory->base_) ControlPage();
+  new (memory->bytes_.data()) ControlPage();
   return memory;
 }
 
-SharedMemory::~SharedMemory() {
-  if (base_ != nullptr) ::munmap(base_, total_bytes_);
-}
-
 std::byte* SharedMemory::segment(int rank) const {
-  return base_ + segments_offset_ + static_cast<size_t>(rank) * segment_bytes_;
+  return bytes_.data() + segments_offset_ + static_cast<size_t>(rank) * segment_bytes_;
 }
 
 Flag& SharedMemory::flag(Channel channel, int from, int to) const {
@@ -75,11 +51,12 @@ Flag& SharedMemory::flag(Channel channel, int from, int to) const {
   // A reader's flags of one channel lie together.
   const size_t index = (static_cast<size_t>(channel) * ranks + static_cast<size_t>(to)) * ranks +
                        static_cast<size_t>(from);
-  return reinterpret_cast<Flag*>(base_ + flags_offset_)[index];
+  return reinterpret_cast<Flag*>(bytes_.data() + flags_offset_)[index];
 }
 
-std::atomic<uint64_t>& SharedMemory::agreed_word(int rank, uint32_t parity) const {
-  return reinterpret_cast<std::atomic<uint64_t>*>(base_ + words_offset_)[2 * rank + (parity & 1)];
+AgreedWords& SharedMemory::agreed_words(int rank, uint32_t parity) const {
+  auto* words = reinterpret_cast<AgreedWords*>(bytes_.data() + words_offset_);
+  return words[2 * rank + static_cast<int>(parity & 1)];
 }
 
 void SharedMemory::fail(const Status& status) const {

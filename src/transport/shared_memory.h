@@ -12,11 +12,13 @@
 //  3. Once failure.code is not zero the group never runs again; every wait returns an error.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include "base/shared_bytes.h"
 #include "wideep/status.h"
 
 namespace wideep::transport {
@@ -29,6 +31,9 @@ struct alignas(64) Flag {
   std::atomic<uint32_t> value{0};
   std::atomic<uint32_t> sleeper{0};  // 1 while the reader sleeps on `value`
 };
+
+// What a rank tells all others with its flag of kAgree: a cache line.
+using AgreedWords = std::array<uint64_t, 8>;
 
 // The first failure of any rank, told to all.
 struct Failure {
@@ -50,18 +55,14 @@ class SharedMemory {
   // Errors (failed): the kernel refuses the memory.
   static Result<std::shared_ptr<SharedMemory>> create(int num_ranks, size_t segment_bytes);
 
-  ~SharedMemory();
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-
   int num_ranks() const { return num_ranks_; }
   size_t segment_bytes() const { return segment_bytes_; }
 
   std::byte* segment(int rank) const;  // page aligned
   Flag& flag(Channel channel, int from, int to) const;
-  // One word per rank that its flag of kAgree carries (see Endpoint::agree).
-  std::atomic<uint64_t>& agreed_word(int rank, uint32_t parity) const;
-  ControlPage& control() const { return *reinterpret_cast<ControlPage*>(base_); }
+  // The words that a rank's flag of kAgree carries (see Endpoint::agree).
+  AgreedWords& agreed_words(int rank, uint32_t parity) const;
+  ControlPage& control() const { return *reinterpret_cast<ControlPage*>(bytes_.data()); }
 
   // Records the group's first failure; later ones are dropped. Any rank or the parent may call it.
   void fail(const Status& status) const;
@@ -71,8 +72,7 @@ class SharedMemory {
  private:
   SharedMemory() = default;
 
-  std::byte* base_ = nullptr;
-  size_t total_bytes_ = 0;
+  base::SharedBytes bytes_;
   size_t words_offset_ = 0;
   size_t flags_offset_ = 0;
   size_t segments_offset_ = 0;

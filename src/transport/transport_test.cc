@@ -88,12 +88,14 @@ TEST_P(EveryBackEnd, AgreementGivesAllWordsToAll) {
   const Status status =
       GetParam().run({.num_ranks = 5, .segment_bytes = 64}, [](Endpoint& endpoint) -> Status {
         std::mt19937 rng(endpoint.rank());
-        std::vector<uint64_t> words;
+        std::vector<AgreedWords> words;
         for (uint64_t n = 0; n < 300; ++n) {
           if (rng() % 50 == 0) ::usleep(rng() % 2000);  // ranks drift apart by up to one round
-          WIDEEP_TRY(endpoint.agree(n * 100 + endpoint.rank(), {.what = "words"}, &words));
+          WIDEEP_TRY(endpoint.agree({n, n * 100 + static_cast<uint64_t>(endpoint.rank())},
+                                    {.what = "words"}, &words));
           for (int rank = 0; rank < 5; ++rank) {
-            if (words[rank] != n * 100 + rank) return failed("a word of another round");
+            if (words[rank][0] != n || words[rank][1] != n * 100 + rank)
+              return failed("a word of another round");
           }
         }
         return Status();
@@ -183,10 +185,9 @@ TEST(RankProcesses, ASlowParentMakesNoRankLate) {
   const Status status = run_rank_processes(
       {.num_ranks = 2, .segment_bytes = 64, .timeout = std::chrono::milliseconds(300)},
       [](Endpoint& endpoint, const MessagePipe& pipe) -> Status {
-        std::vector<uint64_t> words;
         for (int i = 0; i < 20; ++i) {
           if (endpoint.rank() == 0) WIDEEP_TRY(pipe.send(std::string(20'000, 'x')));
-          WIDEEP_TRY(endpoint.agree(0, {.what = "next"}, &words));
+          WIDEEP_TRY(endpoint.meet({.what = "next"}));
         }
         return {};
       },

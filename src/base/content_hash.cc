@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/content_hash.h"
+
+#include <xxhash.h>
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace wideep::base {
+
+uint64_t content_hash(const std::byte* bytes, size_t num_bytes) {
+  return XXH3_64bits(bytes, num_bytes);
+}
+
+HashedCopy::HashedCopy() : state_(XXH3_createState()) {
+  WIDEEP_CHECK(state_ != nullptr);
+  XXH3_64bits_reset(static_cast<XXH3_state_t*>(state_));
+}
+
+HashedCopy::~HashedCopy() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
+
+void HashedCopy::copy(const std::byte* from, std::byte* to, size_t num_bytes) {
+  std::memcpy(to, from, num_bytes);
+  XXH3_64bits_update(static_cast<XXH3_state_t*>(state_), to, num_bytes);
+}
+
+uint64_t HashedCopy::hash() const {
+  return XXH3_64bits_digest(static_cast<const XXH3_state_t*>(state_));
+}
+
+}  // namespace wideep::base

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/shared_bytes.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace wideep::base {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Result<SharedBytes> SharedBytes::create(const char* purpose, size_t num_bytes, SharedPages pages) {
+  SharedBytes bytes;
+  bytes.purpose_ = purpose;
+  // The kernel sets huge pages aside at mmap, and refuses when it has too few.
+  bytes.huge_ = pages == SharedPages::kHugeIfReserved && bytes.map(num_bytes, MFD_HUGETLB);
+  if (!bytes.huge_ && !bytes.map(num_bytes, 0)) {
+    return failed(
+        fmt::format("{}: cannot map {} bytes: {}", purpose, num_bytes, std::strerror(errno)));
+  }
+  return bytes;
+}
+
+bool SharedBytes::map(size_t num_bytes, unsigned memfd_flags) {
+  const size_t page = memfd_flags == 0 ? kPageBytes : kHugePageBytes;
+  const size_t rounded = round_up(std::max<size_t>(num_bytes, 1), page);
+  const int fd = ::memfd_create("wideep", MFD_CLOEXEC | memfd_flags);
+  if (fd < 0) return false;
+  void* mapped = MAP_FAILED;
+  if (::ftruncate(fd, static_cast<off_t>(rounded)) == 0) {
+    mapped = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  if (mapped == MAP_FAILED) {
+    const int error = errno;
+    ::close(fd);
+    errno = error;
+    return false;
+  }
+  data_ = static_cast<std::byte*>(mapped);
+  size_ = num_bytes;
+  mapped_ = rounded;
+  fd_ = fd;
+  return true;
+}
+
+Status SharedBytes::reserve(size_t offset, size_t num_bytes) const {
+  if (num_bytes == 0) return {};
+  const size_t page = huge_ ? kHugePageBytes : kPageBytes;
+  const size_t begin = offset / page * page;
+  const size_t end = std::min(mapped_, round_up(offset + num_bytes, page));
+  while (::fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) != 0) {
+    if (errno == EINTR) continue;
+    return failed(fmt::format("{}: cannot get {} bytes of memory: {}", purpose_, num_bytes,
+                              std::strerror(errno)));
+  }
+  return {};
+}
+
+SharedBytes& SharedBytes::operator=(SharedBytes&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  purpose_ = other.purpose_;
+  data_ = std::exchange(other.data_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  mapped_ = std::exchange(other.mapped_, 0);
+  fd_ = std::exchange(other.fd_, -1);
+  huge_ = other.huge_;
+  return *this;
+}
+
+void SharedBytes::release() {
+  if (data_ != nullptr) ::munmap(data_, mapped_);
+  if (fd_ >= 0) ::close(fd_);
+  data_ = nullptr;
+  fd_ = -1;
+}
+
+}  // namespace wideep::base

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/host_pool.h"
+
+#include "base/content_hash.h"
+#include "base/try.h"
+
+namespace wideep::weights {
+
+Result<std::unique_ptr<HostPool>> HostPool::create(const ExpertShape& shape, int num_layers,
+                                                   int num_experts) {
+  std::unique_ptr<HostPool> pool(new HostPool(shape, num_layers, num_experts));
+  const size_t count = static_cast<size_t>(num_layers) * static_cast<size_t>(num_experts);
+  WIDEEP_TRY_ASSIGN(pool->records_,
+                    base::SharedBytes::create("host pool", count * shape.record_bytes(),
+                                              base::SharedPages::kHugeIfReserved));
+  WIDEEP_TRY_ASSIGN(pool->hashes_,
+                    base::SharedBytes::create("host pool", count * sizeof(uint64_t)));
+  return pool;
+}
+
+HostPool::Share HostPool::share_of(int rank, int num_ranks) const {
+  const int64_t count = int64_t{num_layers_} * num_experts_;
+  return {static_cast<int>(count * rank / num_ranks),
+          static_cast<int>(count * (rank + 1) / num_ranks)};
+}
+
+Status HostPool::reserve_share(int rank, int num_ranks) const {
+  const auto [begin, end] = share_of(rank, num_ranks);
+  const size_t bytes = shape_.record_bytes();
+  return records_.reserve(static_cast<size_t>(begin) * bytes,
+                          static_cast<size_t>(end - begin) * bytes);
+}
+
+void HostPool::seal(int layer, int expert) {
+  hashes()[index(layer, expert)] = base::content_hash(record(layer, expert), shape_.record_bytes());
+}
+
+}  // namespace wideep::weights
