@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "online/update_board.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <ctime>
+#include <new>
+
+#include "base/check.h"
+#include "base/try.h"
+
+namespace wideep::online {
+namespace {
+
+constexpr size_t kLine = 64;
+
+size_t round_to_line(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+struct UpdateBoard::Header {
+  alignas(kLine) std::atomic<uint32_t> num_posts{0};
+  alignas(kLine) BalancerCounters balancer;
+};
+
+struct UpdateBoard::Layer {
+  alignas(kLine) std::atomic<uint32_t> generation{0};
+  bool has_shares = false;
+  // Then [num_slots] double shares and [num_slots] int32 experts.
+};
+
+UpdateBoard::UpdateBoard(const BoardShape& shape)
+    : shape_(shape),
+      layers_offset_(round_to_line(sizeof(Header)) +
+                     static_cast<size_t>(shape.num_ranks) * round_to_line(sizeof(UpdaterCounters))),
+      layer_bytes_(sizeof(Layer) + round_to_line(static_cast<size_t>(shape.num_slots) *
+                                                 (sizeof(double) + sizeof(int32_t)))) {}
+
+Result<std::unique_ptr<UpdateBoard>> UpdateBoard::create(const BoardShape& shape) {
+  std::unique_ptr<UpdateBoard> board(new UpdateBoard(shape));
+  const size_t bytes =
+      board->layers_offset_ + static_cast<size_t>(shape.num_layers) * board->layer_bytes_;
+  WIDEEP_TRY_ASSIGN(board->bytes_, base::SharedBytes::create("board of updates", bytes));
+  new (board->bytes_.data()) Header();
+  for (int rank = 0; rank < shape.num_ranks; ++rank) new (&board->updater(rank)) UpdaterCounters();
+  for (int layer = 0; layer < shape.num_layers; ++layer) new (&board->layer_at(layer)) Layer();
+  return board;
+}
+
+void UpdateBoard::post(int layer, std::span<const int32_t> slot_to_expert,
+                       std::span<const double> shares) {
+  WIDEEP_CHECK_EQ(static_cast<int>(slot_to_expert.size()), shape_.num_slots);
+  std::copy(slot_to_expert.begin(), slot_to_expert.end(), slots_of(layer));
+  std::copy(shares.begin(), shares.end(), shares_of(layer));
+  Layer& posted = layer_at(layer);
+  posted.has_shares = !shares.empty();
+  posted.generation.fetch_add(1, std::memory_order_release);
+  header().num_posts.fetch_add(1, std::memory_order_release);
+  wake();
+}
+
+uint32_t UpdateBoard::generation(int layer) const {
+  return layer_at(layer).generation.load(std::memory_order_acquire);
+}
+
+std::span<const int32_t> UpdateBoard::slot_to_expert(int layer) const {
+  return {slots_of(layer), static_cast<size_t>(shape_.num_slots)};
+}
+
+std::span<const double> UpdateBoard::shares(int layer) const {
+  const size_t count = layer_at(layer).has_shares ? static_cast<size_t>(shape_.num_slots) : 0;
+  return {shares_of(layer), count};
+}
+
+uint32_t UpdateBoard::num_posts() const {
+  return header().num_posts.load(std::memory_order_acquire);
+}
+
+void UpdateBoard::wait_for_post(uint32_t seen, std::chrono::milliseconds at_most) const {
+  const timespec timeout{.tv_sec = at_most.count() / 1000,
+                         .tv_nsec = at_most.count() % 1000 * 1'000'000};
+  // Not FUTEX_PRIVATE: the word is shared between processes.
+  ::syscall(SYS_futex, &header().num_posts, FUTEX_WAIT, seen, &timeout, nullptr, 0);
+}
+
+void UpdateBoard::wake() const {
+  ::syscall(SYS_futex, &header().num_posts, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+UpdaterCounters& UpdateBoard::updater(int rank) const {
+  std::byte* first = bytes_.data() + round_to_line(sizeof(Header));
+  return *reinterpret_cast<UpdaterCounters*>(first + static_cast<size_t>(rank) *
+                                                         round_to_line(sizeof(UpdaterCounters)));
+}
+
+BalancerCounters& UpdateBoard::balancer() const { return header().balancer; }
+
+UpdateBoard::Header& UpdateBoard::header() const {
+  return *reinterpret_cast<Header*>(bytes_.data());
+}
+
+UpdateBoard::Layer& UpdateBoard::layer_at(int layer) const {
+  return *reinterpret_cast<Layer*>(bytes_.data() + layers_offset_ +
+                                   static_cast<size_t>(layer) * layer_bytes_);
+}
+
+double* UpdateBoard::shares_of(int layer) const {
+  return reinterpret_cast<double*>(&layer_at(layer) + 1);
+}
+
+int32_t* UpdateBoard::slots_of(int layer) const {
+  return reinterpret_cast<int32_t*>(shares_of(layer) + shape_.num_slots);
+}
+
+}  // namespace wideep::online

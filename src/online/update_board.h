@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the balancer of a group posts its plans for all ranks of the node to read, and where
+// everybody's counters stand for all to see. Anonymous shared memory, made before the ranks are
+// forked.
+//
+// One writer per datum: plans are rank 0's balancer thread's, counters of a rank its updater's. A
+// layer's plan is written only while no rank has an update of the layer under way, so that readers
+// need no lock.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/shared_bytes.h"
+#include "wideep/status.h"
+
+namespace wideep::online {
+
+// A rank's updater, since the start.
+struct UpdaterCounters {
+  std::atomic<int64_t> heartbeat_ns{0};   // when it last looked for work (base::wall_ns)
+  std::atomic<int64_t> copied_experts{0}; // verified
+  std::atomic<int64_t> copied_bytes{0};
+  std::atomic<int64_t> copy_ns{0};
+  std::atomic<int64_t> hash_failures{0};  // copies that were not what the pool holds
+};
+
+// The group's balancer, since the start.
+struct BalancerCounters {
+  std::atomic<int64_t> heartbeat_ns{0};
+  std::atomic<int64_t> last_plan_ns{0};  // 0: none yet
+  std::atomic<int64_t> plans{0};         // layers planned
+  std::atomic<int64_t> published{0};     // layers whose plan all ranks have taken over
+  std::atomic<int64_t> cancelled{0};     // layers whose plan a rank could not follow
+  std::atomic<int64_t> moves{0};         // experts copied into slots, of published plans
+  std::atomic<int64_t> bytes{0};         // and what that moved
+};
+
+struct BoardShape {
+  int num_ranks = 1;
+  int num_layers = 0;  // MoE layers
+  int num_slots = 0;   // of a layer, over all ranks
+};
+
+class UpdateBoard {
+ public:
+  // Errors (failed): the kernel refuses the memory.
+  static Result<std::unique_ptr<UpdateBoard>> create(const BoardShape& shape);
+
+  const BoardShape& shape() const { return shape_; }
+
+  // ---- the balancer ----
+
+  // slot_to_expert, shares: [num_slots]; shares: of the expert's tokens, empty for equal ones.
+  // REQUIRES: the layer's plan before has ended on all ranks.
+  void post(int layer, std::span<const int32_t> slot_to_expert, std::span<const double> shares);
+
+  // ---- updaters ----
+
+  // Plans posted for the layer so far.
+  uint32_t generation(int layer) const;
+  std::span<const int32_t> slot_to_expert(int layer) const;
+  std::span<const double> shares(int layer) const;  // empty for equal ones
+
+  uint32_t num_posts() const;
+  // Returns when num_posts() is not `seen`, when wake() is called, or after `at_most`.
+  void wait_for_post(uint32_t seen, std::chrono::milliseconds at_most) const;
+  void wake() const;
+
+  UpdaterCounters& updater(int rank) const;
+  BalancerCounters& balancer() const;
+
+ private:
+  struct Header;
+  struct Layer;
+
+  explicit UpdateBoard(const BoardShape& shape);
+  Header& header() const;
+  Layer& layer_at(int layer) const;
+  int32_t* slots_of(int layer) const;
+  double* shares_of(int layer) const;
+
+  BoardShape shape_;
+  size_t layers_offset_;
+  size_t layer_bytes_;
+  base::SharedBytes bytes_;
+};
+
+}  // namespace wideep::online

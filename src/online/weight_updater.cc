@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "online/weight_updater.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/content_hash.h"
+#include "base/cpu_time.h"
+#include "online/background_thread.h"
+
+namespace wideep::online {
+namespace {
+
+constexpr int kAttempts = 3;
+constexpr std::chrono::milliseconds kLookInterval{20};
+
+}  // namespace
+
+WeightUpdater::WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
+                             const std::vector<std::vector<int32_t>>& slot_to_expert,
+                             UpdaterOptions options)
+    : board_(board),
+      pool_(pool),
+      options_(std::move(options)),
+      slots_per_rank_(board.shape().num_slots / board.shape().num_ranks),
+      spare_bytes_(static_cast<size_t>(options_.num_spares) * pool.shape().record_bytes()),
+      updates_(new Update[slot_to_expert.size()]) {
+  WIDEEP_CHECK_GE(options_.num_spares, 1);
+  for (int i = 0; i < options_.num_spares; ++i) {
+    spares_.push_back(spare_bytes_.data() + static_cast<size_t>(i) * pool.shape().record_bytes());
+  }
+  for (size_t layer = 0; layer < slot_to_expert.size(); ++layer) {
+    updates_[layer].slot_to_expert = slot_to_expert[layer];
+    updates_[layer].slots.reserve(static_cast<size_t>(slots_per_rank_));
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+WeightUpdater::~WeightUpdater() {
+  stop_ = true;
+  board_.wake();
+  thread_.join();
+}
+
+void WeightUpdater::tell(transport::AgreedWords& words) const {
+  for (int layer = 0; layer < board_.shape().num_layers; ++layer) {
+    online::tell(updates_[layer].state.load(std::memory_order_acquire), layer, words);
+  }
+}
+
+// ---- the updater's thread ----
+
+void WeightUpdater::run() {
+  become_background_thread("wideep-copy");
+  while (!stop_) {
+    // Read before looking: a plan posted after that makes the wait return at once.
+    const uint32_t seen = board_.num_posts();
+    board_.updater(options_.rank).heartbeat_ns = base::wall_ns();
+    if (!look()) board_.wait_for_post(seen, kLookInterval);
+  }
+}
+
+// Whether there was anything to do.
+bool WeightUpdater::look() {
+  bool found = false;
+  for (int layer = 0; layer < board_.shape().num_layers && !stop_; ++layer) {
+    Update& update = updates_[layer];
+    const UpdateState state = update.state.load(std::memory_order_acquire);
+    if (state == UpdateState::kPublished || state == UpdateState::kCancelled) take_back(update);
+  }
+  for (int layer = 0; layer < board_.shape().num_layers && !stop_; ++layer) {
+    Update& update = updates_[layer];
+    if (update.state.load(std::memory_order_acquire) != UpdateState::kIdle) continue;
+    if (board_.generation(layer) == update.generation) continue;
+    begin(layer, update);
+    found = true;
+  }
+  return found;
+}
+
+// The records that are of no more use are spares again.
+void WeightUpdater::take_back(Update& update) {
+  if (update.state.load(std::memory_order_acquire) == UpdateState::kPublished) {
+    update.slot_to_expert = update.target;
+  }
+  for (const SlotRecord& slot : update.slots) spares_.push_back(slot.record);
+  update.slots.clear();
+  update.state.store(UpdateState::kIdle, std::memory_order_release);
+}
+
+void WeightUpdater::begin(int layer, Update& update) {
+  update.state.store(UpdateState::kCopying, std::memory_order_release);
+  update.generation = board_.generation(layer);
+  const auto target = board_.slot_to_expert(layer);
+  const auto shares = board_.shares(layer);
+  update.target.assign(target.begin(), target.end());
+  update.shares.assign(shares.begin(), shares.end());
+  bool ok = true;
+  const int first = options_.rank * slots_per_rank_;
+  for (int slot = 0; slot < slots_per_rank_ && ok; ++slot) {
+    const int32_t expert = update.target[first + slot];
+    if (expert == update.slot_to_expert[first + slot]) continue;
+    WIDEEP_CHECK(!spares_.empty());  // the balancer posts no more than there are
+    update.slots.push_back({slot, spares_.back()});
+    spares_.pop_back();
+    ok = copy_expert(layer, expert, update.slots.back().record);
+  }
+  update.state.store(ok ? UpdateState::kReady : UpdateState::kFailed, std::memory_order_release);
+}
+
+bool WeightUpdater::copy_expert(int layer, int expert, std::byte* record) {
+  UpdaterCounters& counters = board_.updater(options_.rank);
+  const size_t bytes = pool_.shape().record_bytes();
+  for (int attempt = 0; attempt < kAttempts && !stop_; ++attempt) {
+    const int64_t start_ns = base::wall_ns();
+    uint64_t hash = base::copy_and_hash(pool_.record(layer, expert), record, bytes, [&] {
+      counters.heartbeat_ns = base::wall_ns();
+      return !stop_;
+    });
+    if (options_.on_copy) {
+      options_.on_copy(layer, expert, record);
+      hash = base::content_hash(record, bytes);
+    }
+    counters.copy_ns += base::wall_ns() - start_ns;
+    if (hash == pool_.content_hash(layer, expert)) {
+      ++counters.copied_experts;
+      counters.copied_bytes += static_cast<int64_t>(bytes);
+      return true;
+    }
+    ++counters.hash_failures;
+  }
+  return false;
+}
+
+}  // namespace wideep::online

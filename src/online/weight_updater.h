@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A rank's background thread that copies experts from the host pool into spare records, as the
+// board's plans ask, and the hand-over of finished layers to the engine.
+//
+// The engine's thread never waits for it: it looks at one atomic per layer before each iteration,
+// and switches pointers. It makes no system call, takes no lock and allocates nothing here.
+//
+// Each copy is held against the pool's hash; one that differs is done again, and after three
+// failures the layer's update is given up on all ranks, and serving goes on as before.
+//
+//   before each iteration, on the engine's thread:
+//     updater.tell(words);                     // into what the ranks agree on
+//     ... agree ...
+//     updater.apply(decide(words_of_all), [&](const PublishedLayer& layer) { ... switch ... });
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/aligned_bytes.h"
+#include "online/update_board.h"
+#include "online/update_state.h"
+#include "weights/host_pool.h"
+
+namespace wideep::online {
+
+// A slot of this rank and the record it is to have; after the switch, the one it had.
+struct SlotRecord {
+  int local_slot = 0;
+  std::byte* record = nullptr;
+};
+
+// What the engine takes over.
+struct PublishedLayer {
+  int layer = 0;
+  std::span<const int32_t> slot_to_expert;  // [num_slots], of all ranks
+  std::span<const double> shares;           // [num_slots], empty for equal ones
+  std::span<SlotRecord> slots;              // whose records are to be exchanged
+};
+
+// For tests: called with each copy before it is verified; may spoil or delay it.
+using CopyHook = std::function<void(int layer, int expert, std::byte* record)>;
+
+struct UpdaterOptions {
+  int rank = 0;
+  int num_spares = 0;  // records for copies under way, at least 1
+  CopyHook on_copy;
+};
+
+class WeightUpdater {
+ public:
+  // slot_to_expert: of every layer, as serving begins. board and pool outlive the updater.
+  WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
+                const std::vector<std::vector<int32_t>>& slot_to_expert, UpdaterOptions options);
+  ~WeightUpdater();  // ends the thread; a copy under way is left
+  WeightUpdater(const WeightUpdater&) = delete;
+  WeightUpdater& operator=(const WeightUpdater&) = delete;
+
+  // ---- the engine's thread, between iterations ----
+
+  void tell(transport::AgreedWords& words) const;
+
+  // switch_layer(PublishedLayer): for each layer that all ranks take over now; it exchanges the
+  // records of layer.slots and leaves the old ones there.
+  template <typename SwitchLayer>
+  void apply(const Decision& decision, SwitchLayer switch_layer);
+
+ private:
+  // Owned by one of two threads, as its state says (update_state.h).
+  struct Update {
+    std::atomic<UpdateState> state{UpdateState::kIdle};
+    uint32_t generation = 0;              // of the plan last begun
+    std::vector<int32_t> target;          // [num_slots]
+    std::vector<double> shares;           // [num_slots] or empty
+    std::vector<SlotRecord> slots;
+    std::vector<int32_t> slot_to_expert;  // [num_slots] before the update
+  };
+
+  void run();
+  bool look();
+  void take_back(Update& update);
+  void begin(int layer, Update& update);
+  bool copy_expert(int layer, int expert, std::byte* record);
+
+  UpdateBoard& board_;
+  const weights::HostPool& pool_;
+  UpdaterOptions options_;
+  int slots_per_rank_;
+  base::AlignedBytes spare_bytes_;
+  std::vector<std::byte*> spares_;  // free ones; the updater's
+  std::unique_ptr<Update[]> updates_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;  // last: it uses everything above
+};
+
+template <typename SwitchLayer>
+void WeightUpdater::apply(const Decision& decision, SwitchLayer switch_layer) {
+  if (!any(decision.publish) && !any(decision.cancel)) return;
+  for (int layer = 0; layer < board_.shape().num_layers; ++layer) {
+    Update& update = updates_[layer];
+    if (has(decision.cancel, layer)) {
+      update.state.store(UpdateState::kCancelled, std::memory_order_release);
+    } else if (has(decision.publish, layer)) {
+      switch_layer(PublishedLayer{layer, update.target, update.shares, update.slots});
+      update.state.store(UpdateState::kPublished, std::memory_order_release);
+    }
+  }
+}
+
+}  // namespace wideep::online
