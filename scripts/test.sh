@@ -44,7 +44,7 @@ test_build "Release build" release .
 test_build "Address and undefined-behaviour sanitizers, fuzz targets" asan .
 # The thread sanitizer sees no race between processes: only tests whose ranks are threads.
 test_build "Thread sanitizer" tsan \
-  '^base\.ThreadPool|^transport\..*threads|^ep\..*Threads|^model\..*Golden' \
-  base_test transport_test ep_test model_test
+  '^base\.ThreadPool|^transport\..*threads|^ep\..*Threads|^model\..*Golden|^online\.' \
+  base_test transport_test ep_test model_test online_test
 test_build "gcc" gcc .
 print_counts

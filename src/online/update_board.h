@@ -22,8 +22,8 @@ namespace wideep::online {
 
 // A rank's updater, since the start.
 struct UpdaterCounters {
-  std::atomic<int64_t> heartbeat_ns{0};   // when it last looked for work (base::wall_ns)
-  std::atomic<int64_t> copied_experts{0}; // verified
+  std::atomic<int64_t> heartbeat_ns{0};    // when it last looked for work (base::wall_ns)
+  std::atomic<int64_t> copied_experts{0};  // verified
   std::atomic<int64_t> copied_bytes{0};
   std::atomic<int64_t> copy_ns{0};
   std::atomic<int64_t> hash_failures{0};  // copies that were not what the pool holds

@@ -40,7 +40,9 @@ inline constexpr int kFirstReadyWord = 5;
 
 using LayerBits = std::array<uint64_t, kMaxLayers / 64>;
 
-inline bool has(const LayerBits& bits, int layer) { return (bits[layer / 64] >> layer % 64 & 1) != 0; }
+inline bool has(const LayerBits& bits, int layer) {
+  return (bits[layer / 64] >> layer % 64 & 1) != 0;
+}
 inline bool any(const LayerBits& bits) { return (bits[0] | bits[1] | bits[2]) != 0; }
 
 // Adds a layer's state to the words of this rank.

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "online/weight_updater.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -17,6 +14,7 @@ namespace {
 
 constexpr int kAttempts = 3;
 constexpr std::chrono::milliseconds kLookInterval{20};
+constexpr std::chrono::milliseconds kBusyInterval{1};  // there is more to do, or soon will be
 
 }  // namespace
 
@@ -52,6 +50,20 @@ void WeightUpdater::tell(transport::AgreedWords& words) const {
   }
 }
 
+// The generation is read before the state gives the update away.
+void WeightUpdater::Update::end(UpdateState how, int64_t iteration) {
+  ended_iteration.store(iteration, std::memory_order_relaxed);
+  ended.store(uint64_t{generation} * 2 + (how == UpdateState::kPublished ? 1 : 0),
+              std::memory_order_release);
+  state.store(how, std::memory_order_release);
+}
+
+Outcome WeightUpdater::outcome(int layer) const {
+  const uint64_t ended = updates_[layer].ended.load(std::memory_order_acquire);
+  return {static_cast<uint32_t>(ended / 2), ended % 2 == 1,
+          updates_[layer].ended_iteration.load(std::memory_order_relaxed)};
+}
+
 // ---- the updater's thread ----
 
 void WeightUpdater::run() {
@@ -60,11 +72,11 @@ void WeightUpdater::run() {
     // Read before looking: a plan posted after that makes the wait return at once.
     const uint32_t seen = board_.num_posts();
     board_.updater(options_.rank).heartbeat_ns = base::wall_ns();
-    if (!look()) board_.wait_for_post(seen, kLookInterval);
+    board_.wait_for_post(seen, look() ? kBusyInterval : kLookInterval);
   }
 }
 
-// Whether there was anything to do.
+// Whether there is anything to do.
 bool WeightUpdater::look() {
   bool found = false;
   for (int layer = 0; layer < board_.shape().num_layers && !stop_; ++layer) {
@@ -76,8 +88,8 @@ bool WeightUpdater::look() {
     Update& update = updates_[layer];
     if (update.state.load(std::memory_order_acquire) != UpdateState::kIdle) continue;
     if (board_.generation(layer) == update.generation) continue;
-    begin(layer, update);
     found = true;
+    if (enough_spares(update, board_.slot_to_expert(layer))) begin(layer, update);
   }
   return found;
 }
@@ -92,6 +104,17 @@ void WeightUpdater::take_back(Update& update) {
   update.state.store(UpdateState::kIdle, std::memory_order_release);
 }
 
+// The balancer posts no more than there are, but rank 0 may be an iteration ahead of this rank's
+// engine, which then still has to give some back.
+bool WeightUpdater::enough_spares(const Update& update, std::span<const int32_t> target) const {
+  const auto first = static_cast<size_t>(options_.rank * slots_per_rank_);
+  size_t changed = 0;
+  for (size_t slot = first; slot < first + static_cast<size_t>(slots_per_rank_); ++slot) {
+    if (target[slot] != update.slot_to_expert[slot]) ++changed;
+  }
+  return changed <= spares_.size();
+}
+
 void WeightUpdater::begin(int layer, Update& update) {
   update.state.store(UpdateState::kCopying, std::memory_order_release);
   update.generation = board_.generation(layer);
@@ -104,7 +127,6 @@ void WeightUpdater::begin(int layer, Update& update) {
   for (int slot = 0; slot < slots_per_rank_ && ok; ++slot) {
     const int32_t expert = update.target[first + slot];
     if (expert == update.slot_to_expert[first + slot]) continue;
-    WIDEEP_CHECK(!spares_.empty());  // the balancer posts no more than there are
     update.slots.push_back({slot, spares_.back()});
     spares_.pop_back();
     ok = copy_expert(layer, expert, update.slots.back().record);

@@ -43,6 +43,13 @@ struct PublishedLayer {
   std::span<SlotRecord> slots;              // whose records are to be exchanged
 };
 
+// How the last update of a layer has ended.
+struct Outcome {
+  uint32_t generation = 0;  // of its plan; 0: none has ended yet
+  bool published = false;
+  int64_t iteration = 0;  // the first with it
+};
+
 // For tests: called with each copy before it is verified; may spoil or delay it.
 using CopyHook = std::function<void(int layer, int expert, std::byte* record)>;
 
@@ -68,22 +75,32 @@ class WeightUpdater {
   // switch_layer(PublishedLayer): for each layer that all ranks take over now; it exchanges the
   // records of layer.slots and leaves the old ones there.
   template <typename SwitchLayer>
-  void apply(const Decision& decision, SwitchLayer switch_layer);
+  void apply(const Decision& decision, int64_t iteration, SwitchLayer switch_layer);
+
+  // ---- any thread ----
+
+  Outcome outcome(int layer) const;
 
  private:
   // Owned by one of two threads, as its state says (update_state.h).
   struct Update {
     std::atomic<UpdateState> state{UpdateState::kIdle};
-    uint32_t generation = 0;              // of the plan last begun
-    std::vector<int32_t> target;          // [num_slots]
-    std::vector<double> shares;           // [num_slots] or empty
+    uint32_t generation = 0;      // of the plan last begun
+    std::vector<int32_t> target;  // [num_slots]
+    std::vector<double> shares;   // [num_slots] or empty
     std::vector<SlotRecord> slots;
     std::vector<int32_t> slot_to_expert;  // [num_slots] before the update
+    // For outcome(): the generation, doubled, and 1 where it was published.
+    std::atomic<uint64_t> ended{0};
+    std::atomic<int64_t> ended_iteration{0};
+
+    void end(UpdateState how, int64_t iteration);
   };
 
   void run();
   bool look();
   void take_back(Update& update);
+  bool enough_spares(const Update& update, std::span<const int32_t> target) const;
   void begin(int layer, Update& update);
   bool copy_expert(int layer, int expert, std::byte* record);
 
@@ -99,15 +116,15 @@ class WeightUpdater {
 };
 
 template <typename SwitchLayer>
-void WeightUpdater::apply(const Decision& decision, SwitchLayer switch_layer) {
+void WeightUpdater::apply(const Decision& decision, int64_t iteration, SwitchLayer switch_layer) {
   if (!any(decision.publish) && !any(decision.cancel)) return;
   for (int layer = 0; layer < board_.shape().num_layers; ++layer) {
     Update& update = updates_[layer];
     if (has(decision.cancel, layer)) {
-      update.state.store(UpdateState::kCancelled, std::memory_order_release);
+      update.end(UpdateState::kCancelled, iteration);
     } else if (has(decision.publish, layer)) {
       switch_layer(PublishedLayer{layer, update.target, update.shares, update.slots});
-      update.state.store(UpdateState::kPublished, std::memory_order_release);
+      update.end(UpdateState::kPublished, iteration);
     }
   }
 }

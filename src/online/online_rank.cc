@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "online/online_rank.h"
+
+namespace wideep::online {
+namespace {
+
+std::vector<std::vector<int32_t>> slots_of_layers(const balance::ModelPlacement& placement) {
+  std::vector<std::vector<int32_t>> layers;
+  for (const auto& [layer, each] : placement.layers) layers.push_back(each.slot_to_expert);
+  return layers;
+}
+
+std::vector<balance::Placement> placements_of_layers(const balance::ModelPlacement& placement) {
+  std::vector<balance::Placement> layers;
+  for (const auto& [layer, each] : placement.layers) layers.push_back(each);
+  return layers;
+}
+
+}  // namespace
+
+OnlineRank::OnlineRank(const OnlineSetup& setup, int rank)
+    : updater_(setup.board, setup.pool, slots_of_layers(setup.placement),
+               {.rank = rank, .num_spares = setup.options.num_spares, .on_copy = setup.on_copy}) {
+  if (rank != 0) return;
+  balancer_.emplace(setup.board, setup.pool, updater_, placements_of_layers(setup.placement),
+                    setup.plan, setup.on_rebalance, setup.options);
+}
+
+}  // namespace wideep::online

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Online balancing as an engine embeds it: a rank's side of it, called between iterations, and the
+// threads behind it. Knows neither model nor requests.
+//
+//   // before the ranks are forked
+//   WIDEEP_TRY_ASSIGN(auto board, UpdateBoard::create({num_ranks, num_layers, num_slots}));
+//   // in each rank
+//   OnlineRank online(setup, rank);
+//   for each iteration:
+//     online.tell(words);  ... all ranks exchange their words ...
+//     online.apply(words_of_all, iteration, [&](const PublishedLayer& layer) { ... switch ... });
+//     ... run; online.add_counts(layer, counts) for each MoE layer ...
+//     online.end_iteration(iteration);
+//
+// Thread safety: one thread. None of these calls waits, locks, allocates or enters the kernel.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "online/online_balancer.h"
+#include "online/weight_updater.h"
+
+namespace wideep::online {
+
+// What the ranks of a group have in common.
+struct OnlineSetup {
+  UpdateBoard& board;
+  const weights::HostPool& pool;
+  const balance::ModelPlacement& placement;
+  BalancerOptions options;
+  PlanFunction plan;                                   // called in rank 0
+  std::function<void(const Rebalance&)> on_rebalance;  // on a background thread of rank 0
+  CopyHook on_copy;                                    // for tests
+};
+
+class OnlineRank {
+ public:
+  OnlineRank(const OnlineSetup& setup, int rank);
+
+  void tell(transport::AgreedWords& words) const { updater_.tell(words); }
+
+  // switch_layer: as WeightUpdater::apply.
+  template <typename SwitchLayer>
+  void apply(std::span<const transport::AgreedWords> of_ranks, int64_t iteration,
+             SwitchLayer switch_layer) {
+    updater_.apply(decide(of_ranks), iteration, switch_layer);
+  }
+
+  // layer: position among the MoE layers. counts: [num_experts] tokens of all ranks.
+  void add_counts(int layer, std::span<const int32_t> counts) {
+    if (balancer_) balancer_->mailbox().add(layer, counts);
+  }
+  void end_iteration(int64_t iteration) {
+    if (balancer_) balancer_->mailbox().end_iteration(iteration);
+  }
+
+ private:
+  WeightUpdater updater_;
+  std::optional<OnlineBalancer> balancer_;  // rank 0's
+};
+
+}  // namespace wideep::online

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks as threads that do nothing but rebalance: before every iteration each slot must hold the
+// expert that the placement says, on all ranks the same placement.
+#include "online/online_rank.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <random>
+
+#include "base/content_hash.h"
+#include "base/try.h"
+#include "transport/rank_threads.h"
+
+namespace wideep::online {
+namespace {
+
+constexpr int kExperts = 8, kLayers = 3, kSlots = 12;
+
+// A pool whose records say which expert they are, all over.
+std::unique_ptr<weights::HostPool> numbered_pool() {
+  const weights::ExpertShape shape{kernels::WeightFormat::kBf16, 32, 32};
+  auto pool = weights::HostPool::create(shape, kLayers, kExperts).value();
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (int expert = 0; expert < kExperts; ++expert) {
+      std::memset(pool->record(layer, expert), 16 * layer + expert, shape.record_bytes());
+      pool->seal(layer, expert);
+    }
+  }
+  return pool;
+}
+
+balance::ModelPlacement default_placements(int num_ranks) {
+  balance::ModelPlacement model;
+  model.num_slots = kSlots;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    model.layers[layer] = balance::default_placement(kExperts, num_ranks, kSlots).value();
+  }
+  return model;
+}
+
+// Anything valid, for some layers, each time.
+class RandomPlans {
+ public:
+  std::vector<LayerPlan> operator()(const GroupLoads&, const std::vector<balance::Placement>&) {
+    std::vector<LayerPlan> plans;
+    for (int layer = 0; layer < kLayers; ++layer) {
+      if (rng_() % 3 == 0) continue;
+      LayerPlan& plan = plans.emplace_back();
+      plan.layer = layer;
+      for (int i = 0; i < kSlots; ++i) {
+        plan.slot_to_expert.push_back(i < kExperts ? i : static_cast<int32_t>(rng_() % kExperts));
+      }
+      std::shuffle(plan.slot_to_expert.begin(), plan.slot_to_expert.end(), rng_);
+    }
+    return plans;
+  }
+
+ private:
+  std::mt19937 rng_{7};
+};
+
+struct Run {
+  int num_ranks = 2;
+  int num_spares = 2;
+  int layers_in_flight = 2;
+  int64_t moves = 100;  // runs until the balancer has counted as many
+  CopyHook on_copy = {};
+};
+
+struct Totals {
+  int64_t moves = 0;
+  int64_t hash_failures = 0;
+  int64_t cancelled = 0;
+  int64_t rebalances = 0;
+  std::vector<int64_t> rank_moves;  // by rank
+};
+
+// One rank's slots and what it believes of all ranks'.
+class FakeEngine {
+ public:
+  FakeEngine(const OnlineSetup& setup, transport::Endpoint& endpoint)
+      : setup_(setup), endpoint_(endpoint), slots_per_rank_(kSlots / endpoint.num_ranks()) {
+    memory_ = base::AlignedBytes(static_cast<size_t>(kLayers * slots_per_rank_) * bytes());
+    for (int layer = 0; layer < kLayers; ++layer) {
+      placements_.push_back(setup.placement.layers.at(layer).slot_to_expert);
+      for (int slot = 0; slot < slots_per_rank_; ++slot) {
+        records_.push_back(memory_.data() + records_.size() * bytes());
+        std::memcpy(records_.back(), setup.pool.record(layer, expert_of(layer, slot)), bytes());
+      }
+    }
+  }
+
+  Status run(int64_t wanted_moves) {
+    OnlineRank online(setup_, endpoint_.rank());
+    std::mt19937 rng(static_cast<uint32_t>(endpoint_.rank()));
+    std::vector<transport::AgreedWords> all;
+    for (int64_t n = 0;; ++n) {
+      transport::AgreedWords words = {};
+      words[0] = placements_hash();
+      words[1] = setup_.board.balancer().moves >= wanted_moves ? 1 : 0;
+      online.tell(words);
+      WIDEEP_TRY(endpoint_.agree(words, {.what = "test"}, &all));
+      for (const auto& each : all) {
+        if (each[0] != words[0]) return failed("ranks differ in their placements");
+      }
+      if (all[0][1] == 1) return {};
+      if (n == 1'000'000) return failed("hardly anything moves");
+      online.apply(all, n, [&](const PublishedLayer& layer) { switch_layer(layer); });
+      WIDEEP_TRY(check());
+      if (rng() % 8 == 0) ::usleep(rng() % 300);
+      for (int layer = 0; layer < kLayers; ++layer) {
+        online.add_counts(layer, std::vector<int32_t>(kExperts, 1));
+      }
+      online.end_iteration(n);
+    }
+  }
+
+  int64_t moves() const { return moves_; }
+
+ private:
+  size_t bytes() const { return setup_.pool.shape().record_bytes(); }
+  int expert_of(int layer, int slot) const {
+    return placements_[layer][endpoint_.rank() * slots_per_rank_ + slot];
+  }
+  uint64_t placements_hash() const {
+    uint64_t hash = 0;
+    for (const auto& slots : placements_) {
+      hash = 31 * hash + base::content_hash(reinterpret_cast<const std::byte*>(slots.data()),
+                                            slots.size() * sizeof(int32_t));
+    }
+    return hash;
+  }
+  void switch_layer(const PublishedLayer& layer) {
+    placements_[layer.layer].assign(layer.slot_to_expert.begin(), layer.slot_to_expert.end());
+    for (SlotRecord& slot : layer.slots) {
+      std::swap(records_[layer.layer * slots_per_rank_ + slot.local_slot], slot.record);
+      ++moves_;
+    }
+  }
+  Status check() const {
+    for (int layer = 0; layer < kLayers; ++layer) {
+      for (int slot = 0; slot < slots_per_rank_; ++slot) {
+        const std::byte* record = records_[layer * slots_per_rank_ + slot];
+        const auto expected = static_cast<std::byte>(16 * layer + expert_of(layer, slot));
+        for (size_t i = 0; i < bytes(); i += 61) {
+          if (record[i] != expected) return failed("a slot does not hold its expert");
+        }
+      }
+    }
+    return {};
+  }
+
+  const OnlineSetup& setup_;
+  transport::Endpoint& endpoint_;
+  int slots_per_rank_;
+  base::AlignedBytes memory_;
+  std::vector<std::vector<int32_t>> placements_;  // by layer
+  std::vector<std::byte*> records_;               // by layer and slot
+  int64_t moves_ = 0;
+};
+
+Totals run_ranks(const Run& run) {
+  const auto pool = numbered_pool();
+  const auto board = UpdateBoard::create({run.num_ranks, kLayers, kSlots}).value();
+  const auto placement = default_placements(run.num_ranks);
+  Totals totals;
+  totals.rank_moves.resize(static_cast<size_t>(run.num_ranks));
+  const OnlineSetup setup{
+      .board = *board,
+      .pool = *pool,
+      .placement = placement,
+      .options = {run.layers_in_flight, run.num_spares, std::chrono::microseconds(50)},
+      .plan = RandomPlans(),
+      .on_rebalance = [&](const Rebalance&) { ++totals.rebalances; },
+      .on_copy = run.on_copy};
+  const auto statuses = transport::run_rank_threads(
+      {.num_ranks = run.num_ranks, .segment_bytes = 64}, [&](transport::Endpoint& endpoint) {
+        FakeEngine engine(setup, endpoint);
+        const Status status = engine.run(run.moves);
+        totals.rank_moves[static_cast<size_t>(endpoint.rank())] = engine.moves();
+        return status;
+      });
+  for (const Status& status : statuses.value()) EXPECT_TRUE(status.ok()) << status.message();
+  for (int rank = 0; rank < run.num_ranks; ++rank) {
+    totals.hash_failures += board->updater(rank).hash_failures;
+    totals.moves += totals.rank_moves[static_cast<size_t>(rank)];
+  }
+  totals.cancelled = board->balancer().cancelled;
+  return totals;
+}
+
+TEST(OnlineRank, EverySlotHoldsItsExpertBeforeEveryIteration) {
+  const Totals totals = run_ranks({.num_ranks = 3, .num_spares = 4, .moves = 200});
+  EXPECT_GE(totals.moves, 200);
+  EXPECT_GT(totals.rebalances, 5);
+  EXPECT_EQ(totals.hash_failures, 0);
+  EXPECT_EQ(totals.cancelled, 0);
+}
+
+TEST(OnlineRank, OneSpareRecordMakesSmallSteps) {
+  const Totals totals = run_ranks({.num_ranks = 4, .num_spares = 1});
+  EXPECT_GE(totals.moves, 100);
+}
+
+TEST(OnlineRank, ASpoiltCopyIsDoneAgain) {
+  std::atomic<int> copies{0};
+  const Totals totals = run_ranks({.on_copy = [&](int, int, std::byte* record) {
+    if (++copies % 5 == 0) record[100] ^= std::byte{1};
+  }});
+  EXPECT_GT(totals.hash_failures, 3);
+  EXPECT_GE(totals.moves, 100);
+  EXPECT_EQ(totals.cancelled, 0);
+}
+
+// One expert of the pool cannot be copied any more: its layers' plans are given up on all ranks,
+// the others go on.
+TEST(OnlineRank, AnExpertThatCannotBeCopiedStopsItsMovesOnly) {
+  const Totals totals = run_ranks(
+      {.num_ranks = 3, .num_spares = 4, .on_copy = [](int layer, int expert, std::byte* record) {
+         if (layer == 1 && expert == 3) record[0] ^= std::byte{1};
+       }});
+  EXPECT_GT(totals.cancelled, 0);
+  EXPECT_GE(totals.moves, 100);
+}
+
+TEST(OnlineRank, ASlowCopierDelaysNobody) {
+  const Totals totals = run_ranks({.moves = 30, .on_copy = [](int layer, int, std::byte*) {
+                                     if (layer == 0) ::usleep(5'000);
+                                   }});
+  EXPECT_EQ(totals.cancelled, 0);
+}
+
+}  // namespace
+}  // namespace wideep::online
