@@ -9,7 +9,10 @@
 namespace wideep::engine {
 namespace {
 
-// What a rank tells the others before each iteration.
+// What a rank tells the others before each iteration, beside the news of online::tell.
+constexpr int kFlagsWord = 0;
+constexpr int kTokensWord = 1;  // tokens of the rank's batch
+static_assert(kTokensWord < online::kFirstDoneWord);
 constexpr uint64_t kHasWork = 1;
 constexpr uint64_t kStopRequested = 2;
 
@@ -17,46 +20,54 @@ constexpr uint64_t kStopRequested = 2;
 
 Engine::Engine(const model::ModelConfig& config, const model::KvLayout& kv,
                const SchedulerLimits& limits, model::Model& model, model::MoeRunner& moe,
-               model::Compute compute, transport::Endpoint& endpoint, EngineObserver observer)
+               model::Compute compute, transport::Endpoint& endpoint, OnlineHooks online,
+               EngineObserver observer)
     : config_(config),
       kv_(kv),
       scheduler_(kv, limits),
       model_(model),
       compute_(compute),
       endpoint_(endpoint),
+      online_(std::move(online)),
       observer_(std::move(observer)) {
   moe.set_observer([this](const model::MoeLayerRecord& layer) { record_layer(layer); });
 }
 
 Status Engine::run() {
   for (;;) {
-    WIDEEP_TRY_ASSIGN(const Next next, agree());
+    const Scheduler::Step& step = scheduler_.schedule();
+    WIDEEP_TRY_ASSIGN(const Next next, agree(step));
     if (next == Next::kEnd) return {};
-    WIDEEP_TRY(step());
+    WIDEEP_TRY(run_step(step));
     ++iteration_;
   }
 }
 
 // Every rank sees the same words, so every rank decides the same.
-Result<Engine::Next> Engine::agree() {
-  uint64_t word = scheduler_.has_work() ? kHasWork : 0;
-  if (endpoint_.memory().control().stop_requested.load() != 0) word |= kStopRequested;
+Result<Engine::Next> Engine::agree(const Scheduler::Step& step) {
+  transport::AgreedWords mine = {};
+  mine[kFlagsWord] = scheduler_.has_work() ? kHasWork : 0;
+  if (endpoint_.memory().control().stop_requested.load() != 0) mine[kFlagsWord] |= kStopRequested;
+  mine[kTokensWord] = static_cast<uint64_t>(step.batch.num_tokens());
+  if (online_.rank != nullptr) online_.rank->tell(mine);
   WIDEEP_TRY(endpoint_.agree(
-      word, {.what = "the start of the iteration", .layer = -1, .iteration = iteration_}, &words_));
+      mine, {.what = "the start of the iteration", .layer = -1, .iteration = iteration_}, &words_));
+  if (online_.rank != nullptr) online_.rank->apply(words_, iteration_, online_.switch_layer);
   uint64_t any = 0;
-  for (const uint64_t each : words_) any |= each;
+  for (const transport::AgreedWords& each : words_) any |= each[kFlagsWord];
   return (any & kHasWork) == 0 || (any & kStopRequested) != 0 ? Next::kEnd : Next::kContinue;
 }
 
-Status Engine::step() {
+Status Engine::run_step(const Scheduler::Step& step) {
   const int64_t start_ns = base::wall_ns();
   record_ = {.iteration = iteration_};
   last_mark_cpu_ns_ = busy_cpu_ns();
-  const Scheduler::Step& step = scheduler_.schedule();
   current_ = &step;
+  moe_layers_done_ = 0;
   record_.prompt_tokens = step.prompt_tokens;
   record_.generated_tokens = static_cast<int64_t>(step.sampled.size());
   WIDEEP_TRY(model_.forward(step.batch, kv_, iteration_, &logits_));
+  if (online_.rank != nullptr) online_.rank->end_iteration(iteration_);
   WIDEEP_TRY(sample_rows(step));
   record_.tail_cpu_ns = busy_cpu_ns() - last_mark_cpu_ns_;
   record_.wall_ns = base::wall_ns() - start_ns;
@@ -71,6 +82,7 @@ void Engine::record_layer(const model::MoeLayerRecord& layer) {
   record.sent.assign(layer.sent_entries.begin(), layer.sent_entries.end());
   record.counts.assign(layer.counts.begin(), layer.counts.end());
   record_.layers.push_back(std::move(record));
+  if (online_.rank != nullptr) online_.rank->add_counts(moe_layers_done_++, layer.group_counts);
   if (observer_.on_routing) {
     observer_.on_routing({layer.layer, iteration_, layer.experts, layer.counts, current_->owners});
   }

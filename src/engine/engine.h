@@ -4,6 +4,9 @@
 //
 //   schedule → agree with all ranks → forward (collective) → sample → tell
 //
+// What ranks agree on carries the online balancer's news too: placements change here, between two
+// iterations, on all ranks at once.
+//
 // All ranks of a group run the same iterations: a rank without work takes part with an empty batch,
 // for its slots are needed by the others. The loop ends when no rank has work, or when one was
 // asked to stop, after the same iteration on every rank.
@@ -18,6 +21,7 @@
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
 #include "model/model.h"
+#include "online/online_rank.h"
 
 namespace wideep::engine {
 
@@ -47,11 +51,17 @@ struct EngineObserver {
   std::function<Status(const IterationRecord&)> on_iteration;
 };
 
+// How placements change under an engine. Without online balancing both are null.
+struct OnlineHooks {
+  online::OnlineRank* rank = nullptr;
+  std::function<void(const online::PublishedLayer&)> switch_layer;
+};
+
 class Engine {
  public:
   Engine(const model::ModelConfig& config, const model::KvLayout& kv, const SchedulerLimits& limits,
          model::Model& model, model::MoeRunner& moe, model::Compute compute,
-         transport::Endpoint& endpoint, EngineObserver observer);
+         transport::Endpoint& endpoint, OnlineHooks online, EngineObserver observer);
 
   // Errors (invalid input): as Scheduler::submit.
   Status submit(Request request) { return scheduler_.submit(std::move(request)); }
@@ -62,8 +72,8 @@ class Engine {
 
  private:
   enum class Next { kContinue, kEnd };
-  Result<Next> agree();
-  Status step();
+  Result<Next> agree(const Scheduler::Step& step);
+  Status run_step(const Scheduler::Step& step);
   void record_layer(const model::MoeLayerRecord& layer);
   Status sample_rows(const Scheduler::Step& step);
   FinishReason append(Sequence& sequence, int32_t token) const;
@@ -75,14 +85,16 @@ class Engine {
   model::Model& model_;
   model::Compute compute_;
   transport::Endpoint& endpoint_;
+  OnlineHooks online_;
   EngineObserver observer_;
 
   int64_t iteration_ = 0;  // the same on all ranks
   const Scheduler::Step* current_ = nullptr;
+  int moe_layers_done_ = 0;  // of the iteration
   IterationRecord record_;
   int64_t last_mark_cpu_ns_ = 0;  // busy_cpu_ns at the end of the last recorded layer
   std::vector<float> logits_;
-  std::vector<uint64_t> words_;
+  std::vector<transport::AgreedWords> words_;  // of all ranks
 };
 
 }  // namespace wideep::engine
