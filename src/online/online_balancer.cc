@@ -13,17 +13,18 @@ namespace wideep::online {
 
 OnlineBalancer::OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool,
                                const WeightUpdater& own, std::vector<balance::Placement> placements,
-                               PlanFunction plan,
+                               UpdatePolicy& policy,
                                std::function<void(const Rebalance&)> on_rebalance,
                                BalancerOptions options)
     : board_(board),
       pool_(pool),
       own_(own),
       placements_(std::move(placements)),
-      plan_(std::move(plan)),
+      policy_(policy),
       on_rebalance_(std::move(on_rebalance)),
       options_(options),
       mailbox_(pool.num_layers(), pool.num_experts()),
+      busy_(placements_.size()),
       free_records_(static_cast<size_t>(board.shape().num_ranks), options.num_spares) {
   thread_ = std::thread([this] { run(); });
 }
@@ -38,8 +39,7 @@ void OnlineBalancer::run() {
   while (!stop_) {
     board_.balancer().heartbeat_ns = base::wall_ns();
     settle();
-    const GroupLoads* loads = mailbox_.look();
-    if (loads != nullptr && waiting_.empty() && pending_.empty()) {
+    if (const GroupLoads* loads = mailbox_.look(); loads != nullptr) {
       decide(*loads);
       mailbox_.done();
     }
@@ -48,109 +48,120 @@ void OnlineBalancer::run() {
   }
 }
 
-// ---- from loads to plans ----
+// ---- from loads to updates ----
 
 void OnlineBalancer::decide(const GroupLoads& loads) {
-  std::vector<LayerPlan> plans = plan_(loads, placements_);
-  if (plans.empty()) return;
-  current_ = {};
-  copy_ns_before_ = copy_ns();
-  BalancerCounters& counters = board_.balancer();
-  counters.plans += static_cast<int64_t>(plans.size());
-  counters.last_plan_ns = base::wall_ns();
-  for (LayerPlan& plan : plans) {
-    current_.imbalance_before += plan.imbalance_before;
-    current_.imbalance_after += plan.imbalance_after;
-    waiting_.push_back(std::move(plan));
+  const size_t num_experts = loads.tokens.size() / placements_.size();
+  for (size_t layer = 0; layer < placements_.size(); ++layer) {
+    policy_.add_counts(static_cast<int>(layer),
+                       std::span(loads.tokens).subspan(layer * num_experts, num_experts));
   }
-  current_.imbalance_before /= static_cast<double>(plans.size());
-  current_.imbalance_after /= static_cast<double>(plans.size());
+  const std::span<const LayerUpdate> updates = policy_.end_iteration(placements_, busy_);
+  if (updates.empty()) return;
+  const auto decision = std::make_shared<Decision>();
+  decision->open = static_cast<int>(updates.size());
+  decision->start_ns = base::wall_ns();
+  decision->copy_ns_before = copy_ns();
+  for (const LayerUpdate& update : updates) {
+    decision->so_far.imbalance_before += update.imbalance_before / decision->open;
+    decision->so_far.imbalance_after += update.imbalance_after / decision->open;
+    busy_[update.layer_idx] = 1;
+    updates_.push_back({.decision = decision, .layer = update.layer_idx, .target = update.plan});
+  }
+  board_.balancer().plans += decision->open;
+  board_.balancer().last_plan_ns = decision->start_ns;
 }
 
-// ---- from plans to placements ----
+// ---- from updates to placements ----
 
 void OnlineBalancer::post_what_fits() {
-  while (!waiting_.empty() && static_cast<int>(pending_.size()) < options_.layers_in_flight) {
-    Pending next{.plan = waiting_.front()};
-    if (!post_step(next)) {
-      if (!pending_.empty()) return;  // more records will be free
-      ++current_.cancelled;           // not even with all of them
-      ++board_.balancer().cancelled;
-      waiting_.pop_front();
-      tell();
-      continue;
+  int posted = static_cast<int>(std::count_if(
+      updates_.begin(), updates_.end(), [](const Update& each) { return each.generation != 0; }));
+  for (Update& update : updates_) {
+    if (posted == options_.layers_in_flight) break;
+    if (update.generation != 0) continue;
+    if (post_step(update)) {
+      ++posted;
+    } else if (posted == 0) {
+      cancel(update);  // does not fit with all records free either
+    } else {
+      break;  // there will be more of them; the order stays
     }
-    waiting_.pop_front();
-    pending_.push_back(std::move(next));
   }
+  std::erase_if(updates_, [](const Update& each) { return each.decision == nullptr; });
 }
 
-// False where nothing of it fits. A plan that moves nothing is for its shares.
-bool OnlineBalancer::post_step(Pending& pending) {
-  const LayerPlan& plan = pending.plan;
-  balance::Placement& now = placements_[plan.layer];
-  const std::vector<int32_t> step = next_step(now, plan.slot_to_expert, free_records_);
-  const bool arrives = step == plan.slot_to_expert;
+// False where nothing of it fits. An update without moves is for its shares.
+bool OnlineBalancer::post_step(Update& update) {
+  const std::vector<int32_t>& target = update.target.placement.slot_to_expert;
+  const balance::Placement& now = placements_[update.layer];
+  const std::vector<int32_t> step = next_step(now, target, free_records_);
+  const bool arrives = step == target;
   if (!arrives && step == now.slot_to_expert) return false;
-  pending.records = changed_slots(now, step);
+  update.records = changed_slots(now, step);
   for (size_t rank = 0; rank < free_records_.size(); ++rank) {
-    free_records_[rank] -= pending.records[rank];
+    free_records_[rank] -= update.records[rank];
   }
-  board_.post(plan.layer, step, arrives ? plan.shares : std::vector<double>());
-  pending.generation = board_.generation(plan.layer);
+  board_.post(update.layer, step,
+              arrives ? std::span<const double>(update.target.shares) : std::span<const double>());
+  update.generation = board_.generation(update.layer);
   return true;
 }
 
 // Looks which steps have ended.
 void OnlineBalancer::settle() {
-  if (pending_.empty()) return;
-  std::erase_if(pending_, [this](Pending& pending) { return settle_step(pending); });
-  if (pending_.empty() && waiting_.empty()) tell();
+  std::erase_if(updates_,
+                [this](Update& update) { return update.generation != 0 && settle_step(update); });
 }
 
-// Whether the plan has ended with it.
-bool OnlineBalancer::settle_step(Pending& pending) {
-  const LayerPlan& plan = pending.plan;
-  const Outcome outcome = own_.outcome(plan.layer);
-  if (outcome.generation != pending.generation) return false;
+// Whether the update has ended with it.
+bool OnlineBalancer::settle_step(Update& update) {
+  const Outcome outcome = own_.outcome(update.layer);
+  if (outcome.generation != update.generation) return false;
   for (size_t rank = 0; rank < free_records_.size(); ++rank) {
-    free_records_[rank] += pending.records[rank];
+    free_records_[rank] += update.records[rank];
   }
-  BalancerCounters& counters = board_.balancer();
-  current_.iteration = std::max(current_.iteration, outcome.iteration);
+  Rebalance& so_far = update.decision->so_far;
+  so_far.iteration = std::max(so_far.iteration, outcome.iteration);
   if (!outcome.published) {
-    ++current_.cancelled;
-    ++counters.cancelled;
+    cancel(update);
     return true;
   }
-  const int moves = std::accumulate(pending.records.begin(), pending.records.end(), 0);
+  const int moves = std::accumulate(update.records.begin(), update.records.end(), 0);
   const int64_t bytes = moves * static_cast<int64_t>(pool_.shape().record_bytes());
-  current_.moves += moves;
-  current_.bytes += bytes;
-  counters.moves += moves;
-  counters.bytes += bytes;
-  const auto posted = board_.slot_to_expert(plan.layer);
-  placements_[plan.layer].slot_to_expert.assign(posted.begin(), posted.end());
-  if (placements_[plan.layer].slot_to_expert != plan.slot_to_expert) {
-    waiting_.push_front(std::move(pending.plan));  // its next step
-    return true;
-  }
-  ++current_.layers;
-  ++counters.published;
+  so_far.moves += moves;
+  so_far.bytes += bytes;
+  board_.balancer().moves += moves;
+  board_.balancer().bytes += bytes;
+  const auto posted = board_.slot_to_expert(update.layer);
+  placements_[update.layer].slot_to_expert.assign(posted.begin(), posted.end());
+  update.generation = 0;
+  if (placements_[update.layer] != update.target.placement) return false;  // its next step
+  ++so_far.layers;
+  ++board_.balancer().published;
+  end(update);
   return true;
 }
 
-void OnlineBalancer::tell() {
-  if (!waiting_.empty() || !pending_.empty()) return;
-  current_.copy_seconds = static_cast<double>(copy_ns() - copy_ns_before_) * 1e-9;
-  if (on_rebalance_) on_rebalance_(current_);
+void OnlineBalancer::cancel(Update& update) {
+  ++update.decision->so_far.cancelled;
+  ++board_.balancer().cancelled;
+  end(update);
+}
+
+void OnlineBalancer::end(Update& update) {
+  busy_[update.layer] = 0;
+  const std::shared_ptr<Decision> decision = std::move(update.decision);
+  if (--decision->open > 0) return;
+  Rebalance& rebalance = decision->so_far;
+  rebalance.seconds = static_cast<double>(base::wall_ns() - decision->start_ns) * 1e-9;
+  rebalance.copy_seconds = static_cast<double>(copy_ns() - decision->copy_ns_before) * 1e-9;
+  if (on_rebalance_) on_rebalance_(rebalance);
 }
 
 int64_t OnlineBalancer::copy_ns() const {
   int64_t sum = 0;
-  for (int rank = 0; rank < board_.shape().num_ranks; ++rank) {
-    sum += board_.updater(rank).copy_ns;
-  }
+  for (int rank = 0; rank < board_.shape().num_ranks; ++rank) sum += board_.updater(rank).copy_ns;
   return sum;
 }
 

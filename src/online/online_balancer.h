@@ -9,42 +9,31 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <chrono>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
 #include "online/load_mailbox.h"
 #include "online/update_board.h"
+#include "online/update_policy.h"
 #include "online/weight_updater.h"
 #include "wideep/placement.h"
 
 namespace wideep::online {
 
-// What a layer is to become.
-struct LayerPlan {
-  int layer = 0;                        // position among the MoE layers
-  std::vector<int32_t> slot_to_expert;  // [num_slots]
-  std::vector<double> shares;           // [num_slots] of the expert's tokens; empty: equal ones
-  double imbalance_before = 0.0;        // of the loads it was planned for
-  double imbalance_after = 0.0;
-};
-
-// Decides what to do about the loads of the iterations since its last call, given where experts
-// are: at most one plan a layer. Called on the balancer's thread, while no plan is under way.
-using PlanFunction = std::function<std::vector<LayerPlan>(
-    const GroupLoads&, const std::vector<balance::Placement>& placements)>;
-
-// Plans of one decision, all of which have ended.
+// The updates of one decision, all of which have ended.
 struct Rebalance {
   int64_t iteration = 0;  // the first with all of them
-  int layers = 0;         // published
+  int layers = 0;         // switched
   int cancelled = 0;      // layers that a rank could not follow: its copies failed
   int64_t moves = 0;      // experts copied into slots
   int64_t bytes = 0;
-  double imbalance_before = 0.0;  // mean over the published layers
+  double imbalance_before = 0.0;  // mean over the layers, as the policy expects it
   double imbalance_after = 0.0;
-  double copy_seconds = 0.0;  // of all ranks' copying threads together
+  double seconds = 0.0;       // from the decision to the last switch
+  double copy_seconds = 0.0;  // in it, of all ranks' copying threads together
 };
 
 struct BalancerOptions {
@@ -55,9 +44,10 @@ struct BalancerOptions {
 
 class OnlineBalancer {
  public:
-  // placements: of every MoE layer, as serving begins. own: rank 0's updater. All outlive it.
+  // placements: of every MoE layer, as serving begins. own: rank 0's updater. What is passed by
+  // reference outlives it; the policy is its thread's alone until then.
   OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool, const WeightUpdater& own,
-                 std::vector<balance::Placement> placements, PlanFunction plan,
+                 std::vector<balance::Placement> placements, UpdatePolicy& policy,
                  std::function<void(const Rebalance&)> on_rebalance, BalancerOptions options);
   ~OnlineBalancer();  // ends the thread
   OnlineBalancer(const OnlineBalancer&) = delete;
@@ -66,36 +56,44 @@ class OnlineBalancer {
   LoadMailbox& mailbox() { return mailbox_; }  // the engine's thread
 
  private:
-  // A plan on its way.
-  struct Pending {
-    LayerPlan plan;
-    uint32_t generation = 0;   // of the step posted
+  // A decision of the policy of which something is under way.
+  struct Decision {
+    Rebalance so_far;
+    int open = 0;  // updates that have not ended
+    int64_t start_ns = 0;
+    int64_t copy_ns_before = 0;
+  };
+  // An update on its way, in one or more steps.
+  struct Update {
+    std::shared_ptr<Decision> decision;
+    int layer = 0;
+    balance::LayerPlan target;
+    uint32_t generation = 0;   // of the step posted; 0: it waits
     std::vector<int> records;  // [num_ranks] that the step takes
   };
 
   void run();
-  void settle();
-  bool settle_step(Pending& pending);
   void decide(const GroupLoads& loads);
+  void settle();
   void post_what_fits();
-  bool post_step(Pending& pending);
-  void tell();
+  bool post_step(Update& update);
+  bool settle_step(Update& update);
+  void end(Update& update);
+  void cancel(Update& update);
   int64_t copy_ns() const;
 
   UpdateBoard& board_;
   const weights::HostPool& pool_;
   const WeightUpdater& own_;
   std::vector<balance::Placement> placements_;
-  PlanFunction plan_;
+  UpdatePolicy& policy_;
   std::function<void(const Rebalance&)> on_rebalance_;
   BalancerOptions options_;
   LoadMailbox mailbox_;
 
-  std::deque<LayerPlan> waiting_;
-  std::vector<Pending> pending_;
+  std::vector<Update> updates_;    // that have not ended, oldest first
+  std::vector<uint8_t> busy_;      // [num_layers] has one of them
   std::vector<int> free_records_;  // [num_ranks]
-  Rebalance current_;
-  int64_t copy_ns_before_ = 0;
 
   std::atomic<bool> stop_{false};
   std::thread thread_;  // last: it uses everything above

@@ -23,7 +23,7 @@ OnlineRank::OnlineRank(const OnlineSetup& setup, int rank)
                {.rank = rank, .num_spares = setup.options.num_spares, .on_copy = setup.on_copy}) {
   if (rank != 0) return;
   balancer_.emplace(setup.board, setup.pool, updater_, placements_of_layers(setup.placement),
-                    setup.plan, setup.on_rebalance, setup.options);
+                    setup.policy, setup.on_rebalance, setup.options);
 }
 
 }  // namespace wideep::online

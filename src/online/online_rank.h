@@ -31,7 +31,7 @@ struct OnlineSetup {
   const weights::HostPool& pool;
   const balance::ModelPlacement& placement;
   BalancerOptions options;
-  PlanFunction plan;                                   // called in rank 0
+  UpdatePolicy& policy;                                // rank 0's balancer uses it
   std::function<void(const Rebalance&)> on_rebalance;  // on a background thread of rank 0
   CopyHook on_copy;                                    // for tests
 };

@@ -44,24 +44,33 @@ balance::ModelPlacement default_placements(int num_ranks) {
 }
 
 // Anything valid, for some layers, each time.
-class RandomPlans {
+class RandomPolicy : public UpdatePolicy {
  public:
-  std::vector<LayerPlan> operator()(const GroupLoads&, const std::vector<balance::Placement>&) {
-    std::vector<LayerPlan> plans;
+  void add_counts(int, std::span<const int64_t>) override {}
+  void add_counts(int, std::span<const int32_t>) override {}
+  std::span<const LayerUpdate> end_iteration(std::span<const balance::Placement> placements,
+                                             std::span<const uint8_t> busy) override {
+    updates_.clear();
     for (int layer = 0; layer < kLayers; ++layer) {
-      if (rng_() % 3 == 0) continue;
-      LayerPlan& plan = plans.emplace_back();
-      plan.layer = layer;
+      if (busy[layer] != 0 || rng_() % 3 == 0) continue;
+      LayerUpdate& update = updates_.emplace_back();
+      update.layer_idx = layer;
+      update.plan.placement = placements[layer];
+      std::vector<int32_t>& slots = update.plan.placement.slot_to_expert;
       for (int i = 0; i < kSlots; ++i) {
-        plan.slot_to_expert.push_back(i < kExperts ? i : static_cast<int32_t>(rng_() % kExperts));
+        slots[i] = i < kExperts ? i : static_cast<int32_t>(rng_() % kExperts);
       }
-      std::shuffle(plan.slot_to_expert.begin(), plan.slot_to_expert.end(), rng_);
+      std::shuffle(slots.begin(), slots.end(), rng_);
     }
-    return plans;
+    return updates_;
   }
+  const LoadWindow& window() const override { return window_; }
+  std::span<const double> expected_load(int) override { return {}; }
 
  private:
   std::mt19937 rng_{7};
+  std::vector<LayerUpdate> updates_;
+  LoadWindow window_{{kLayers, kExperts, 2}, {}};
 };
 
 struct Run {
@@ -168,6 +177,7 @@ Totals run_ranks(const Run& run) {
   const auto pool = numbered_pool();
   const auto board = UpdateBoard::create({run.num_ranks, kLayers, kSlots}).value();
   const auto placement = default_placements(run.num_ranks);
+  RandomPolicy policy;
   Totals totals;
   totals.rank_moves.resize(static_cast<size_t>(run.num_ranks));
   const OnlineSetup setup{
@@ -175,7 +185,7 @@ Totals run_ranks(const Run& run) {
       .pool = *pool,
       .placement = placement,
       .options = {run.layers_in_flight, run.num_spares, std::chrono::microseconds(50)},
-      .plan = RandomPlans(),
+      .policy = policy,
       .on_rebalance = [&](const Rebalance&) { ++totals.rebalances; },
       .on_copy = run.on_copy};
   const auto statuses = transport::run_rank_threads(
