@@ -49,6 +49,8 @@ struct EngineObserver {
   std::function<Status(const TokenEvent&)> on_token;
   std::function<void(const RoutingEvent&)> on_routing;
   std::function<Status(const IterationRecord&)> on_iteration;
+  // Of rank 0, on a thread of the balancer's.
+  std::function<void(const online::Rebalance&)> on_rebalance;
 };
 
 // How placements change under an engine. Without online balancing both are null.

@@ -9,10 +9,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "engine/engine.h"
+#include "engine/online_parts.h"
 #include "engine/thread_plan.h"
 #include "model/model.h"
+#include "online/online_rank.h"
 #include "parallel/initial_placement.h"
 
 namespace wideep::engine {
@@ -30,6 +34,7 @@ struct RankSetup {
   ep::DispatchShape dispatch;
   SchedulerLimits limits;
   ThreadPlan threads;
+  const OnlineParts* online = nullptr;  // null: placements never change
 };
 
 class RankEngine {
@@ -46,7 +51,11 @@ class RankEngine {
 
  private:
   RankEngine(const RankSetup& setup, std::unique_ptr<base::ThreadPool> pool,
-             model::ExpertSlots slots, transport::Endpoint& endpoint, EngineObserver observer);
+             model::ExpertSlots slots, std::unique_ptr<online::UpdatePolicy> policy,
+             transport::Endpoint& endpoint, EngineObserver observer);
+  OnlineHooks start_online(const RankSetup& setup, int rank,
+                           std::function<void(const online::Rebalance&)> on_rebalance);
+  void switch_layer(const online::PublishedLayer& published);
 
   // In the order of construction: each uses those before it.
   std::unique_ptr<base::ThreadPool> pool_;  // loads too
@@ -55,6 +64,10 @@ class RankEngine {
   model::MoeRunner moe_;
   model::Model model_;
   model::KvLayout kv_;
+  std::vector<int> moe_layers_;
+  std::vector<balance::Placement> placements_;  // of moe_layers_, as they are now
+  std::unique_ptr<online::UpdatePolicy> policy_;
+  std::optional<online::OnlineRank> online_;  // ends before what it works on
   Engine engine_;
 };
 

@@ -34,7 +34,8 @@ class Reporter {
   EngineObserver observer() {
     return {.on_token = [this](const TokenEvent& event) { return token(event); },
             .on_routing = [this](const RoutingEvent& event) { routing(event); },
-            .on_iteration = [this](const IterationRecord& record) { return iteration(record); }};
+            .on_iteration = [this](const IterationRecord& record) { return iteration(record); },
+            .on_rebalance = [this](const online::Rebalance& each) { rebalance(each); }};
   }
 
   // The engine has ended: what is still to be written or told.
@@ -91,6 +92,14 @@ class Reporter {
     return pipe_.send(message_of(MessageKind::kIteration, encode(record)));
   }
 
+  void rebalance(const online::Rebalance& each) const {
+    WireWriter writer;
+    writer.put(each);
+    // A parent that is gone ends this process by itself.
+    [[maybe_unused]] const Status sent =
+        pipe_.send(message_of(MessageKind::kRebalance, writer.take()));
+  }
+
   const RunSetup& setup_;
   const transport::MessagePipe& pipe_;
   std::map<int, int> layer_index_;  // model's layer index → position among MoE layers
@@ -110,7 +119,8 @@ RankSetup rank_setup(const RunSetup& setup) {
           .cache = setup.options.cache_dtype(),
           .dispatch = setup.dispatch,
           .limits = setup.limits,
-          .threads = setup.threads};
+          .threads = setup.threads,
+          .online = setup.online};
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/generate.h"
+#include "engine/online_parts.h"
 #include "engine/thread_plan.h"
 #include "transport/rank_processes.h"
 #include "weights/checkpoint.h"
@@ -26,13 +27,14 @@ struct RunSetup {
   ep::DispatchShape dispatch;
   SchedulerLimits limits;
   ThreadPlan threads;
+  const OnlineParts* online = nullptr;  // null: placements never change
 };
 
 Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
                 const transport::MessagePipe& pipe);
 
 // A message from a rank; the first byte is its kind.
-enum class MessageKind : uint8_t { kLoaded, kToken, kIteration, kRequestCounts };
+enum class MessageKind : uint8_t { kLoaded, kToken, kIteration, kRequestCounts, kRebalance };
 
 struct TokenMessage {
   int request_index = 0;
@@ -52,6 +54,7 @@ struct MessageHandler {
   std::function<void(const TokenMessage&)> on_token;
   std::function<void(IterationRecord)> on_iteration;
   std::function<void(const RequestCountsMessage&)> on_request_counts;
+  std::function<void(const online::Rebalance&)> on_rebalance;
 };
 void read_message(std::string_view message, const MessageHandler& handler);
 
