@@ -68,8 +68,9 @@ TEST_F(CommandSettings, PlacementFiles) {
       {"num_slots: 18\n", {"num_slots", "multiple of the 4 ranks", "found 18", "20"}},
       {"num_slots: 12\n", {"num_slots", "16 experts", "found 12"}},
       {"layer_updates_per_iter: 0\n", {"num_slots", "missing"}},
-      {"num_slots: 16\nlayer_updates_per_iter: 1\n",
-       {"layer_updates_per_iter", "not built yet", "found 1"}},
+      {"num_slots: 16\nlayer_updates_per_iter: 3\n",
+       {"layer_updates_per_iter", "at most the model's 2 MoE layers", "found 3"}},
+      {"num_slots: 16\nlayer_updates_per_iter: -1\n", {"layer_updates_per_iter", "-1"}},
       {"num_slots: [16\n", {":"}},
   };
   for (const Case& c : cases) {
@@ -84,6 +85,9 @@ TEST_F(CommandSettings, MoreRanksThanSlots) {
   expect_refused(run_with_file("--load-balancer", "num_slots: 16\n", {"--ranks", "32"}),
                  {path_, "num_slots", "32 ranks", "16 slots"});
   expect_refused(run({"--ranks", "32"}), {"--ranks", "16 experts", "32 ranks"});
+  expect_refused(run_with_file("--load-balancer", "num_slots: 16\nlayer_updates_per_iter: 1\n",
+                               {"--ranks", "1"}),
+                 {path_, "layer_updates_per_iter", "one rank holds all experts"});
   expect_refused(run({"--ranks", "3"}), {"--ranks", "16 experts", "3 ranks", "num_slots: 18"});
 }
 
@@ -111,8 +115,6 @@ TEST_F(CommandSettings, FeaturesThatAreNotBuilt) {
        {"attention_dp_config.enable_balance", "not built yet"}},
       {dp + "moe_config: {use_low_precision_moe_combine: true}\n",
        {"moe_config.use_low_precision_moe_combine", "not built yet"}},
-      {dp + "moe_config: {load_balancer: {num_slots: 16, layer_updates_per_iter: 2}}\n",
-       {"moe_config.load_balancer.layer_updates_per_iter", "not built yet"}},
   };
   for (const Case& c : cases) expect_config_refused(c);
 }

@@ -114,6 +114,18 @@ void warn_of_missing_ranks(const engine::GenerateOptions& options,
       options.statistics->directory, options.parallel.sizes.moe_ep);
 }
 
+void log_rebalance(const online::Rebalance& each) {
+  const std::string cancelled =
+      each.cancelled == 0 ? "" : fmt::format(", {} given up", each.cancelled);
+  log::info(
+      "rebalance before iteration {}: {} layer{}{}, {} expert{} moved ({:.1f} MiB), imbalance "
+      "{:.3f} "
+      "-> {:.3f}, copied in {:.1f} ms, in service after {:.1f} ms",
+      each.iteration, each.layers, each.layers == 1 ? "" : "s", cancelled, each.moves,
+      each.moves == 1 ? "" : "s", static_cast<double>(each.bytes) / (1 << 20),
+      each.imbalance_before, each.imbalance_after, each.copy_seconds * 1e3, each.seconds * 1e3);
+}
+
 Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const engine::GenerateOptions engine_options_, engine_options(options));
   LoadingLine loading;
@@ -127,7 +139,8 @@ Status run(const Options& options) {
                             [&](int prompt, const std::string& text, bool last) {
                               loading.end();
                               stream.add(prompt, text, last);
-                            }}));
+                            },
+                        .on_rebalance = log_rebalance}));
   loading.end();
   stream.end();
   if (options.json) {

@@ -127,6 +127,39 @@ void TextStream::end() {
 
 // ---- afterwards ----
 
+std::string online_text(const engine::OnlineTotals& online) {
+  const std::string cancelled =
+      online.cancelled == 0 ? "" : fmt::format(", {} given up", online.cancelled);
+  return fmt::format(
+      "online balancing    {} experts moved ({:.1f} MiB, {:.2f} s of copying) in {} layer updates{}"
+      "\n",
+      online.moves, static_cast<double>(online.bytes) / (1 << 20), online.copy_seconds,
+      online.published, cancelled);
+}
+
+ordered_json online_json(const GenerateReport& report) {
+  const engine::OnlineTotals& online = *report.online;
+  ordered_json json = {{"layer_updates", online.published},
+                       {"cancelled", online.cancelled},
+                       {"moves", online.moves},
+                       {"bytes", online.bytes},
+                       {"hash_failures", online.hash_failures},
+                       {"copy_seconds", online.copy_seconds},
+                       {"rebalances", ordered_json::array()}};
+  for (const online::Rebalance& each : report.rebalances) {
+    json["rebalances"].push_back({{"iteration", each.iteration},
+                                  {"layers", each.layers},
+                                  {"cancelled", each.cancelled},
+                                  {"moves", each.moves},
+                                  {"bytes", each.bytes},
+                                  {"imbalance_before", each.imbalance_before},
+                                  {"imbalance_after", each.imbalance_after},
+                                  {"seconds", each.seconds},
+                                  {"copy_seconds", each.copy_seconds}});
+  }
+  return json;
+}
+
 std::string report_text(const engine::GenerateOptions& options, const GenerateReport& report) {
   const engine::LoadTotals& load = report.load;
   std::string text;
@@ -148,6 +181,7 @@ std::string report_text(const engine::GenerateOptions& options, const GenerateRe
       load.imbalance_ratio(), load.prompt_tokens, load.generated_tokens, load.num_iterations,
       report.wall_seconds, report.tokens_per_second(), report.load_seconds, load.critical_path_ms,
       load.mean_rank_ms, load.critical_path_experts_ms, load.mean_experts_ms);
+  if (report.online) text += online_text(*report.online);
   return text;
 }
 
@@ -174,6 +208,7 @@ ordered_json report_json(const engine::GenerateOptions& options, const GenerateR
                                       {"received", layer.received},
                                       {"imbalance_ratio", layer.imbalance_ratio}});
   }
+  if (report.online) json["online"] = online_json(report);
   return json;
 }
 

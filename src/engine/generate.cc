@@ -113,6 +113,21 @@ std::string first_characters(std::string_view text, int count) {
 
 double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
+// What online balancing does and costs beside the slots: a line, or nothing.
+std::string online_text(const RunSetup& setup) {
+  if (setup.online == nullptr) return "";
+  const OnlineParts& parts = *setup.online;
+  const uint64_t spares =
+      static_cast<uint64_t>(parts.balancer.num_spares) * parts.pool->shape().record_bytes();
+  return fmt::format(
+      "\nonline  balancing of up to {} layer{} at once; host pool {:.1f} MiB{}, spares per rank {} "
+      "({:.1f} MiB)",
+      parts.balancer.layers_in_flight, parts.balancer.layers_in_flight == 1 ? "" : "s",
+      mebibytes(parts.pool->total_bytes()),
+      parts.pool->in_huge_pages() ? " in reserved huge pages" : "", parts.balancer.num_spares,
+      mebibytes(spares));
+}
+
 // What runs and what it costs, before anything large is allocated.
 std::string plan_text(const RunSetup& setup) {
   const model::ModelConfig& config = setup.config;
@@ -131,10 +146,12 @@ std::string plan_text(const RunSetup& setup) {
       setup.placement.num_slots, setup.placement.num_slots - config.routing.num_experts,
       mebibytes(plan.slots_per_rank), mebibytes(plan.symmetric_memory_per_rank),
       dtype_name(setup.options.cache_dtype()),
-      mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages)));
+      mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages))) +
+         online_text(setup);
 }
 
-// Checkpoint bytes that loading will read: dense once, each slot's expert once per layer.
+// Checkpoint bytes that loading will read: dense once; each slot's expert, or with a host pool each
+// expert once.
 uint64_t bytes_to_load(const RunSetup& setup) {
   constexpr std::string_view kExperts = ".mlp.experts.";
   const std::string mtp = fmt::format("model.layers.{}.", setup.config.num_layers);
@@ -150,7 +167,12 @@ uint64_t bytes_to_load(const RunSetup& setup) {
     }
   }
   for (const auto& [layer, placement] : setup.placement.layers) {
-    for (const int32_t expert : placement.slot_to_expert) {
+    std::vector<int32_t> experts = placement.slot_to_expert;
+    if (setup.online != nullptr) {
+      std::sort(experts.begin(), experts.end());
+      experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
+    }
+    for (const int32_t expert : experts) {
       bytes += of_expert[fmt::format("model.layers.{}.mlp.experts.{}", layer, expert)];
     }
   }
@@ -186,13 +208,15 @@ class Collector {
                          .on_request_counts =
                              [this](const RequestCountsMessage& m) {
                                request_counts_[m.request_index] = m.counts;
-                             }});
+                             },
+                         .on_rebalance = [this](const online::Rebalance& r) { rebalance(r); }});
   }
 
   GenerateReport take(Status ended) {
     report_.ended = std::move(ended);
     report_.isa = setup_.kernels.isa;
     report_.load = loads_.totals();
+    if (setup_.online != nullptr) report_.online = read_totals(*setup_.online->board);
     if (first_ns_ > 0) report_.wall_seconds = static_cast<double>(last_ns_ - first_ns_) * 1e-9;
     if (setup_.options.routing_log && !loads_.log().empty()) report_.routing_log = routing_log();
     return std::move(report_);
@@ -220,6 +244,11 @@ class Collector {
     }
     last_ns_ = now;
     loads_.add(rank, std::move(record));
+  }
+
+  void rebalance(const online::Rebalance& each) {
+    report_.rebalances.push_back(each);
+    if (observer_.on_rebalance) observer_.on_rebalance(each);
   }
 
   balance::RoutingLog routing_log() const {
@@ -318,6 +347,13 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
   const SchedulerLimits limits = scheduler_limits(options, requests);
   const weights::WeightLoader looking(checkpoint, options.format);
   const model::ModelForms forms = model::model_forms(config, looking);
+  std::optional<OnlineParts> online;
+  if (placement.layer_updates_per_iter > 0) {
+    Result<OnlineParts> parts = make_online_parts(forms.experts, placement);
+    if (!parts.ok()) return parts.status().at(parallel::balancer_name(options.parallel));
+    online = std::move(*parts);
+    if (options.adjust_online) options.adjust_online(*online);
+  }
   const RunSetup setup{
       .options = options,
       .config = config,
@@ -331,7 +367,8 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
                                  limits.max_num_tokens, forms.experts.format),
       .limits = limits,
       .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
-                              options.threads_per_rank)};
+                              options.threads_per_rank),
+      .online = online ? &*online : nullptr};
   return run(setup, &weights, tokenizer, observer);
 }
 

@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "engine/load_collector.h"
 #include "engine/memory_plan.h"
+#include "engine/online_parts.h"
 #include "engine/statistics_recorder.h"
 #include "kernels/weight_format.h"
 #include "parallel/parallel_config.h"
@@ -34,7 +35,8 @@ struct GenerateOptions {
   bool logits_digest = false;
   std::optional<StatisticsRequest> statistics;
   bool routing_log = false;
-  std::chrono::milliseconds timeout{30'000};  // of any wait of a rank for another
+  std::function<void(OnlineParts&)> adjust_online;  // for tests: called before the ranks start
+  std::chrono::milliseconds timeout{30'000};        // of any wait of a rank for another
 
   Dtype cache_dtype() const {
     return engine::cache_dtype(parallel.kv_cache_config.dtype,
@@ -57,6 +59,8 @@ struct GenerateReport {
   double load_seconds = 0.0;
   double wall_seconds = 0.0;  // of the iterations
   LoadTotals load;
+  std::optional<OnlineTotals> online;         // with online balancing
+  std::vector<online::Rebalance> rebalances;  // in the order in which they ended
   std::optional<balance::RoutingLog> routing_log;
   Status ended;  // ok, interrupted, or why the ranks failed after they had begun
 
@@ -70,6 +74,7 @@ struct GenerateObserver {
   std::function<void(const std::string&)> on_plan;  // lines: what runs, and what it costs
   std::function<void(uint64_t done, uint64_t all)> on_loading;  // bytes of weights
   std::function<void(int prompt, const std::string& text, bool last)> on_text;
+  std::function<void(const online::Rebalance&)> on_rebalance;
 };
 
 // REQUIRES: the caller has started no other thread.

@@ -25,9 +25,10 @@ Status check_useful(const balance::ModelPlacement& placement) {
         fmt::format("{}: the model has no MoE layer to balance; set it to 0", kKey));
   }
   if (placement.layers.begin()->second.ep_size == 1) {
-    return invalid_input(fmt::format(
-        "{}: one rank holds all experts: there is nothing to balance; set it to 0 or use more ranks",
-        kKey));
+    return invalid_input(
+        fmt::format("{}: one rank holds all experts: there is nothing to balance; set it to 0 or "
+                    "use more ranks",
+                    kKey));
   }
   if (placement.layer_updates_per_iter > num_layers) {
     return invalid_input(fmt::format("{}: expected at most the model's {} MoE layers, found {}",

@@ -41,7 +41,8 @@ Result<model::ExpertSlots> load_slots(const RankSetup& setup, const weights::Wei
     return model::ExpertSlots::load(setup.config, loader, setup.placement, rank);
   }
   weights::HostPool& pool = *setup.online->pool;
-  WIDEEP_TRY(model::fill_host_pool(setup.config, loader, rank, endpoint.num_ranks(), threads, pool));
+  WIDEEP_TRY(
+      model::fill_host_pool(setup.config, loader, rank, endpoint.num_ranks(), threads, pool));
   WIDEEP_TRY(wait_for_weights(endpoint));
   return model::ExpertSlots::copy(pool, setup.placement, rank, threads);
 }
@@ -60,9 +61,8 @@ Result<std::unique_ptr<RankEngine>> RankEngine::start(const RankSetup& setup,
   const weights::WeightLoader loader(setup.tensors, setup.format, on_bytes, pool.get());
   WIDEEP_TRY_ASSIGN(model::ExpertSlots slots, load_slots(setup, loader, endpoint, *pool));
   WIDEEP_TRY(wait_for_weights(endpoint));
-  return std::unique_ptr<RankEngine>(new RankEngine(setup, std::move(pool), std::move(slots),
-                                                    std::move(policy), endpoint,
-                                                    std::move(observer)));
+  return std::unique_ptr<RankEngine>(new RankEngine(
+      setup, std::move(pool), std::move(slots), std::move(policy), endpoint, std::move(observer)));
 }
 
 RankEngine::RankEngine(const RankSetup& setup, std::unique_ptr<base::ThreadPool> pool,
@@ -78,9 +78,8 @@ RankEngine::RankEngine(const RankSetup& setup, std::unique_ptr<base::ThreadPool>
       engine_(setup.config, kv_, setup.limits, model_, moe_, compute_, endpoint,
               start_online(setup, endpoint.rank(), observer.on_rebalance), std::move(observer)) {}
 
-OnlineHooks RankEngine::start_online(
-    const RankSetup& setup, int rank,
-    std::function<void(const online::Rebalance&)> on_rebalance) {
+OnlineHooks RankEngine::start_online(const RankSetup& setup, int rank,
+                                     std::function<void(const online::Rebalance&)> on_rebalance) {
   if (setup.online == nullptr) return {};
   for (const auto& [layer, placement] : setup.placement.layers) {
     moe_layers_.push_back(layer);

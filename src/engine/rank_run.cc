@@ -166,6 +166,8 @@ void read_message(std::string_view message, const MessageHandler& handler) {
       const int index = reader.get<int>();
       return handler.on_request_counts({index, reader.get_all<int64_t>()});
     }
+    case MessageKind::kRebalance:
+      return handler.on_rebalance(reader.get<online::Rebalance>());
   }
 }
 

@@ -22,6 +22,10 @@ Result<ModelPlacement> linear(const ParallelConfig& config, const MoeShape& shap
 
 }  // namespace
 
+std::string balancer_name(const ParallelConfig& config) {
+  return config.moe_config.load_balancer_path.value_or(config.name + ": moe_config.load_balancer");
+}
+
 Result<ModelPlacement> initial_placement(const ParallelConfig& config, const ModelExperts& model) {
   const MoeShape shape{.moe_layers = model.moe_layers,
                        .num_experts = model.num_experts,
@@ -29,19 +33,9 @@ Result<ModelPlacement> initial_placement(const ParallelConfig& config, const Mod
   const MoeConfig& moe = config.moe_config;
   if (!moe.load_balancer && !moe.load_balancer_path) return linear(config, shape);
 
-  const std::string where =
-      moe.load_balancer_path.value_or(config.name + ": moe_config.load_balancer");
-  WIDEEP_TRY_ASSIGN(ModelPlacement placement,
-                    moe.load_balancer_path
-                        ? balance::read_balancer_yaml(*moe.load_balancer_path, shape)
-                        : balance::resolve_placement(*moe.load_balancer, shape, where));
-  if (placement.layer_updates_per_iter > 0) {
-    return invalid_input(
-        fmt::format("{}: layer_updates_per_iter: online balancing is not built yet: expected 0, "
-                    "found {}",
-                    where, placement.layer_updates_per_iter));
-  }
-  return placement;
+  return moe.load_balancer_path
+             ? balance::read_balancer_yaml(*moe.load_balancer_path, shape)
+             : balance::resolve_placement(*moe.load_balancer, shape, balancer_name(config));
 }
 
 }  // namespace wideep::parallel

@@ -5,6 +5,7 @@
 // Thread safety: pure functions of their arguments and the file.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "parallel/parallel_config.h"
@@ -19,10 +20,12 @@ struct ModelExperts {
   int num_experts = 0;          // E of each of them
 };
 
+// What messages about the balancer's settings begin with: its file, or its key.
+std::string balancer_name(const ParallelConfig& config);
+
 // The placement of every MoE layer over moe_expert_parallel_size ranks: of the load balancer's file
 // or inline settings, or linear where there is none. Errors (invalid input): as
-// balance::read_balancer_yaml and balance::linear_placement; layer_updates_per_iter > 0, which is
-// not built yet.
+// balance::read_balancer_yaml and balance::linear_placement.
 Result<balance::ModelPlacement> initial_placement(const ParallelConfig& config,
                                                   const ModelExperts& model);
 

@@ -62,9 +62,10 @@ TEST(InitialPlacement, ReadsTheFile) {
   EXPECT_THAT(placement_of(path).status().message(), HasSubstr(path));
 }
 
-TEST(InitialPlacement, RefusesOnlineBalancing) {
-  EXPECT_THAT(placement_of("{num_slots: 6, layer_updates_per_iter: 2}").status().message(),
-              HasSubstr("online balancing is not built yet: expected 0, found 2"));
+TEST(InitialPlacement, TellsOfOnlineBalancing) {
+  const auto placement = placement_of("{num_slots: 6, layer_updates_per_iter: 2}");
+  ASSERT_TRUE(placement.ok()) << placement.status().message();
+  EXPECT_EQ(placement->layer_updates_per_iter, 2);
 }
 
 }  // namespace

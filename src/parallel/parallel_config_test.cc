@@ -230,9 +230,6 @@ TEST(CheckSupported, RefusesByName) {
               HasSubstr("attention_dp_config.enable_balance:"));
   EXPECT_THAT(unsupported(wide + "moe_config: {use_low_precision_moe_combine: true}"),
               HasSubstr("moe_config.use_low_precision_moe_combine:"));
-  EXPECT_THAT(
-      unsupported(wide + "moe_config: {load_balancer: {num_slots: 8, layer_updates_per_iter: 1}}"),
-      HasSubstr("layer_updates_per_iter:"));
 }
 
 }  // namespace

@@ -37,9 +37,8 @@ std::array<Limit, 4> size_limits(const ParallelSizes& sizes) {
   }};
 }
 
-std::array<Limit, 7> feature_limits(const ParallelConfig& config) {
+std::array<Limit, 6> feature_limits(const ParallelConfig& config) {
   const MoeConfig& moe = config.moe_config;
-  const bool online = moe.load_balancer && moe.load_balancer->layer_updates_per_iter > 0;
   const bool balance = config.attention_dp_config && config.attention_dp_config->enable_balance;
   const bool rows_limited = moe.max_num_tokens.has_value();
   return {{
@@ -61,9 +60,6 @@ std::array<Limit, 7> feature_limits(const ParallelConfig& config) {
       {moe.use_low_precision_moe_combine,
        "moe_config.use_low_precision_moe_combine: a low-precision combine is not built yet; set it "
        "to false"},
-      {online,
-       "moe_config.load_balancer.layer_updates_per_iter: online balancing is not built yet; set it "
-       "to 0"},
   }};
 }
 

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Online balancing in whole runs: experts move between the slots of rank processes while they
+// generate, and no answer changes by a bit. Every test counts the moves: one in which nothing moved
+// has shown nothing.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "base/scratch_directory.h"
+#include "engine/generate.h"
+#include "random_model.h"
+
+namespace wideep::tests {
+namespace {
+
+using engine::GenerateOptions;
+using engine::GenerateReport;
+
+constexpr int kExperts = 16;
+constexpr int kSlots = 24;
+
+// Moves anything anywhere, all the time.
+class RestlessPolicy : public online::UpdatePolicy {
+ public:
+  RestlessPolicy(int num_layers, int layers_at_once)
+      : layers_at_once_(layers_at_once), window_({num_layers, kExperts, 4}, {}) {}
+
+  void add_counts(int, std::span<const int64_t>) override {}
+  void add_counts(int, std::span<const int32_t>) override {}
+  std::span<const online::LayerUpdate> end_iteration(std::span<const balance::Placement> placements,
+                                                     std::span<const uint8_t> busy) override {
+    updates_.clear();
+    for (size_t layer = 0; layer < placements.size(); ++layer) {
+      if (busy[layer] != 0 || static_cast<int>(updates_.size()) == layers_at_once_) continue;
+      online::LayerUpdate& update = updates_.emplace_back();
+      update.layer_idx = static_cast<int>(layer);
+      update.plan.placement = placements[layer];
+      std::vector<int32_t>& slots = update.plan.placement.slot_to_expert;
+      for (size_t i = 0; i < slots.size(); ++i) {
+        slots[i] = static_cast<int32_t>(i < kExperts ? i : rng_() % kExperts);
+      }
+      std::shuffle(slots.begin(), slots.end(), rng_);
+    }
+    return updates_;
+  }
+  const online::LoadWindow& window() const override { return window_; }
+  std::span<const double> expected_load(int) override { return {}; }
+
+ private:
+  int layers_at_once_;
+  online::LoadWindow window_;
+  std::mt19937 rng_{11};
+  std::vector<online::LayerUpdate> updates_;
+};
+
+struct Model {
+  const char* name;
+  model::Architecture architecture;
+  int moe_layers;
+};
+
+GenerateOptions options_for(const std::string& directory, int ranks, int max_tokens) {
+  GenerateOptions options;
+  options.model_dir = directory;
+  options.max_tokens = max_tokens;
+  options.logits_digest = true;
+  options.parallel = parallel::parallel_config_for_ranks(ranks).value();
+  options.parallel.max_batch_size = 1;  // one prompt of a rank after the other: many iterations
+  for (int i = 0; i < 10; ++i) {
+    options.prompts.push_back(fmt::format("{} prompt of its own kind {}", i, i * i));
+  }
+  return options;
+}
+
+// layer_updates: 0 for static.
+void balance(GenerateOptions& options, int layer_updates) {
+  options.parallel.moe_config.load_balancer = {.num_slots = kSlots,
+                                               .layer_updates_per_iter = layer_updates};
+}
+
+void make_restless(GenerateOptions& options, const Model& model, int layer_updates) {
+  options.adjust_online = [=](engine::OnlineParts& parts) {
+    parts.make_policy = [=] {
+      return std::make_unique<RestlessPolicy>(model.moe_layers, layer_updates);
+    };
+    parts.balancer.look_interval = std::chrono::microseconds(100);
+  };
+}
+
+GenerateReport run(const GenerateOptions& options) {
+  auto report = engine::generate(options, {});
+  EXPECT_TRUE(report.ok()) << report.status().message();
+  if (!report.ok()) return {};
+  EXPECT_TRUE(report->ended.ok()) << report->ended.message();
+  return std::move(*report);
+}
+
+std::vector<std::string> digests(const GenerateReport& report) {
+  std::vector<std::string> all;
+  for (const auto& result : report.results) {
+    EXPECT_EQ(result.digest.size(), 64u);
+    all.push_back(result.digest);
+  }
+  return all;
+}
+
+class Online : public testing::TestWithParam<Model> {
+ protected:
+  void SetUp() override {
+    write_random_model(directory_.path(), {.architecture = GetParam().architecture});
+  }
+  const base::ScratchDirectory directory_;
+};
+
+// 10 prompts one after the other on 2 ranks: up to 5 × 500 iterations, less where a text ends.
+TEST_P(Online, AnswersAreTheSameBitsWhileExpertsMove) {
+  const Model& model = GetParam();
+  GenerateOptions options = options_for(directory_.path(), 2, 500);
+  const std::vector<std::string> expected = digests(run(options));
+  balance(options, 0);
+  EXPECT_EQ(digests(run(options)), expected) << "static";
+  for (const int k : {1, 2, model.moe_layers}) {
+    balance(options, k);
+    make_restless(options, model, k);
+    const GenerateReport report = run(options);
+    EXPECT_EQ(digests(report), expected) << "online, k = " << k;
+    EXPECT_GE(report.load.num_iterations, 1000);
+    ASSERT_TRUE(report.online);
+    EXPECT_GE(report.online->moves, 500) << "k = " << k;
+    EXPECT_EQ(report.online->hash_failures, 0);
+    EXPECT_EQ(report.online->cancelled, 0);
+    fmt::print("  {} k {}: {} iterations, {} moves in {} layer updates, all equal\n", model.name, k,
+               report.load.num_iterations, report.online->moves, report.online->published);
+  }
+}
+
+TEST_P(Online, ManyRanksAndOneSpareRecordEach) {
+  const Model& model = GetParam();
+  GenerateOptions options = options_for(directory_.path(), 8, 100);
+  const std::vector<std::string> expected = digests(run(options));
+  balance(options, 2);
+  make_restless(options, model, 2);
+  const auto adjust = options.adjust_online;
+  options.adjust_online = [=](engine::OnlineParts& parts) {
+    adjust(parts);
+    parts.balancer.num_spares = 1;
+  };
+  const GenerateReport report = run(options);
+  EXPECT_EQ(digests(report), expected);
+  EXPECT_GT(report.online->moves, 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Online,
+                         testing::Values(Model{"deepseek", model::Architecture::kDeepseekV3, 2},
+                                         Model{"qwen3", model::Architecture::kQwen3Moe, 3}),
+                         [](const auto& param) { return param.param.name; });
+
+}  // namespace
+}  // namespace wideep::tests
