@@ -117,15 +117,13 @@ double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20)
 std::string online_text(const RunSetup& setup) {
   if (setup.online == nullptr) return "";
   const OnlineParts& parts = *setup.online;
-  const uint64_t spares =
-      static_cast<uint64_t>(parts.balancer.num_spares) * parts.pool->shape().record_bytes();
   return fmt::format(
       "\nonline  balancing of up to {} layer{} at once; host pool {:.1f} MiB{}, spares per rank {} "
       "({:.1f} MiB)",
       parts.balancer.layers_in_flight, parts.balancer.layers_in_flight == 1 ? "" : "s",
       mebibytes(parts.pool->total_bytes()),
       parts.pool->in_huge_pages() ? " in reserved huge pages" : "", parts.balancer.num_spares,
-      mebibytes(spares));
+      mebibytes(parts.spare_bytes_per_rank()));
 }
 
 // What runs and what it costs, before anything large is allocated.
@@ -303,6 +301,12 @@ Result<GenerateReport> run(const RunSetup& setup, model::ModelWeights* weights,
                            const tokenizer::Tokenizer& tokenizer,
                            const GenerateObserver& observer) {
   if (observer.on_plan) observer.on_plan(plan_text(setup));
+  if (setup.online != nullptr) {
+    const MemoryPlan plan =
+        plan_memory(setup.config, setup.dispatch, setup.format, setup.options.cache_dtype());
+    WIDEEP_TRY(
+        check_online_memory(*setup.online, plan, base::read_machine().usable_memory_bytes()));
+  }
   Collector collector(setup, tokenizer, observer);
   WIDEEP_TRY_ASSIGN(*weights, load_weights(setup, collector));
   const Status ended = transport::run_rank_processes(

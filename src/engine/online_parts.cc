@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/byte_size.h"
 #include "base/cpu_time.h"
 #include "base/try.h"
 
@@ -62,6 +63,22 @@ Result<OnlineParts> make_online_parts(const weights::ExpertShape& experts,
   parts.balancer.layers_in_flight = placement.layer_updates_per_iter;
   parts.balancer.num_spares = default_spare_slots(placement);
   return parts;
+}
+
+Status check_online_memory(const OnlineParts& parts, const MemoryPlan& plan, uint64_t usable) {
+  const uint64_t ranks = static_cast<uint64_t>(plan.num_ranks);
+  const uint64_t pool = parts.pool->in_huge_pages() ? 0 : parts.pool->total_bytes();
+  const uint64_t spares = ranks * parts.spare_bytes_per_rank();
+  const uint64_t needed = plan.bytes_without_cache() + pool + spares;
+  if (needed <= usable) return {};
+  return failed(fmt::format(
+      "memory: {} needed (host pool {}, slots {}, spares {}, other weights and buffers {}), {} "
+      "free; lower num_slots or spare_slots, use fewer ranks, or set layer_updates_per_iter to 0, "
+      "which needs no host pool",
+      base::byte_size(needed), base::byte_size(pool), base::byte_size(ranks * plan.slots_per_rank),
+      base::byte_size(spares),
+      base::byte_size(plan.bytes_without_cache() - ranks * plan.slots_per_rank),
+      base::byte_size(usable)));
 }
 
 OnlineTotals read_totals(const online::UpdateBoard& board) {

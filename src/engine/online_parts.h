@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 
+#include "engine/memory_plan.h"
 #include "online/online_rank.h"
 #include "weights/host_pool.h"
 #include "wideep/placement.h"
@@ -23,6 +24,10 @@ struct OnlineParts {
   // For tests: instead of the policy of the options; what happens to copies.
   std::function<std::unique_ptr<online::UpdatePolicy>()> make_policy;
   online::CopyHook on_copy;
+
+  uint64_t spare_bytes_per_rank() const {
+    return static_cast<uint64_t>(balancer.num_spares) * pool->shape().record_bytes();
+  }
 };
 
 // Spare records of each rank where the settings do not say: enough for all slots of the layers
@@ -34,6 +39,10 @@ int default_spare_slots(const balance::ModelPlacement& placement);
 // there are; (failed) the kernel refuses the memory.
 Result<OnlineParts> make_online_parts(const weights::ExpertShape& experts,
                                       const balance::ModelPlacement& placement);
+
+// Is there memory for all of it? plan: without what online balancing adds. usable: bytes that can
+// be allocated. Errors (failed) give what is needed, item by item, and what is there.
+Status check_online_memory(const OnlineParts& parts, const MemoryPlan& plan, uint64_t usable);
 
 // What has happened since the start, from the board that all ranks write on.
 struct OnlineTotals {
