@@ -133,18 +133,20 @@ std::string plan_text(const RunSetup& setup) {
   const MemoryPlan plan =
       plan_memory(config, setup.dispatch, setup.forms, setup.options.cache_dtype());
   return fmt::format(
-      "model   {}: {} layers, {} of them MoE with {} experts, top {}; {} weights, kernels {}\n"
-      "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
-      "memory  per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache ({}) up to {:.1f} "
-      "MiB",
-      std::filesystem::path(setup.options.model_dir).lexically_normal().string(), config.num_layers,
-      config.num_moe_layers(), config.routing.num_experts, config.routing.top_k,
-      setup.forms.format_names(), setup.kernels.isa, ranks, setup.threads.threads_per_rank,
-      setup.threads.threads_per_rank == 1 ? "" : "s", setup.dispatch.slots_per_rank,
-      setup.placement.num_slots, setup.placement.num_slots - config.routing.num_experts,
-      mebibytes(plan.slots_per_rank), mebibytes(plan.symmetric_memory_per_rank),
-      dtype_name(setup.options.cache_dtype()),
-      mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages))) +
+             "model   {}: {} layers, {} of them MoE with {} experts, top {}; {} weights, kernels "
+             "{}\n"
+             "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
+             "memory  per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache ({}) up to "
+             "{:.1f} "
+             "MiB",
+             std::filesystem::path(setup.options.model_dir).lexically_normal().string(),
+             config.num_layers, config.num_moe_layers(), config.routing.num_experts,
+             config.routing.top_k, setup.forms.format_names(), setup.kernels.isa, ranks,
+             setup.threads.threads_per_rank, setup.threads.threads_per_rank == 1 ? "" : "s",
+             setup.dispatch.slots_per_rank, setup.placement.num_slots,
+             setup.placement.num_slots - config.routing.num_experts, mebibytes(plan.slots_per_rank),
+             mebibytes(plan.symmetric_memory_per_rank), dtype_name(setup.options.cache_dtype()),
+             mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages))) +
          online_text(setup);
 }
 
@@ -303,7 +305,7 @@ Result<GenerateReport> run(const RunSetup& setup, model::ModelWeights* weights,
   if (observer.on_plan) observer.on_plan(plan_text(setup));
   if (setup.online != nullptr) {
     const MemoryPlan plan =
-        plan_memory(setup.config, setup.dispatch, setup.format, setup.options.cache_dtype());
+        plan_memory(setup.config, setup.dispatch, setup.forms, setup.options.cache_dtype());
     WIDEEP_TRY(
         check_online_memory(*setup.online, plan, base::read_machine().usable_memory_bytes()));
   }
@@ -353,7 +355,7 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
   const model::ModelForms forms = model::model_forms(config, looking);
   std::optional<OnlineParts> online;
   if (placement.layer_updates_per_iter > 0) {
-    Result<OnlineParts> parts = make_online_parts(forms.experts, placement);
+    Result<OnlineParts> parts = make_online_parts(model::experts_shape(config, looking), placement);
     if (!parts.ok()) return parts.status().at(parallel::balancer_name(options.parallel));
     online = std::move(*parts);
     if (options.adjust_online) options.adjust_online(*online);
