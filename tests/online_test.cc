@@ -6,7 +6,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "base/scratch_directory.h"
@@ -151,6 +157,110 @@ TEST_P(Online, ManyRanksAndOneSpareRecordEach) {
   const GenerateReport report = run(options);
   EXPECT_EQ(digests(report), expected);
   EXPECT_GT(report.online->moves, 5);
+}
+
+// The threads of a process whose names begin so.
+std::vector<pid_t> threads_named(pid_t process, const std::string& prefix) {
+  std::vector<pid_t> found;
+  const std::string tasks = fmt::format("/proc/{}/task", process);
+  for (const auto& entry : std::filesystem::directory_iterator(tasks)) {
+    std::string name;
+    std::getline(std::ifstream(entry.path() / "comm"), name);
+    if (name.starts_with(prefix)) found.push_back(std::stoi(entry.path().filename()));
+  }
+  return found;
+}
+
+// Stops threads of child processes wherever they are, and lets them go on. False where the system
+// forbids it.
+class StoppedThreads {
+ public:
+  bool stop(const std::vector<pid_t>& threads) {
+    for (const pid_t thread : threads) {
+      if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) return false;
+      ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
+      ::waitpid(thread, nullptr, __WALL);
+      stopped_.push_back(thread);
+    }
+    return true;
+  }
+  void go_on() {
+    for (const pid_t thread : stopped_) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
+    stopped_.clear();
+  }
+
+ private:
+  std::vector<pid_t> stopped_;
+};
+
+// What the parent sees of a run in the middle of which all threads of the balancer stop for a
+// while.
+class SuspendedBalancer {
+ public:
+  SuspendedBalancer(int64_t first, int64_t last) : first_(first), last_(last) {}
+
+  void iteration(int rank, int64_t number) {
+    if (rank != 0) return;
+    if (number == first_) {
+      std::vector<pid_t> threads;
+      for (const pid_t child : children()) {
+        for (const pid_t thread : threads_named(child, "wideep-")) threads.push_back(thread);
+      }
+      num_threads_ = static_cast<int>(threads.size());
+      permitted_ = stopped_.stop(threads);
+      moves_at_stop_ = board_->balancer().moves;
+    } else if (number == last_) {
+      moves_at_end_ = board_->balancer().moves;
+      stopped_.go_on();
+    }
+  }
+  void watch(const online::UpdateBoard* board) { board_ = board; }
+
+  bool permitted() const { return permitted_; }
+  int num_threads() const { return num_threads_; }
+  int64_t moves_while_stopped() const { return moves_at_end_ - moves_at_stop_; }
+
+ private:
+  static std::vector<pid_t> children() {
+    std::vector<pid_t> pids;
+    std::ifstream file(fmt::format("/proc/self/task/{}/children", ::getpid()));
+    for (pid_t pid; file >> pid;) pids.push_back(pid);
+    return pids;
+  }
+
+  int64_t first_, last_;
+  const online::UpdateBoard* board_ = nullptr;
+  StoppedThreads stopped_;
+  bool permitted_ = false;
+  int num_threads_ = 0;
+  int64_t moves_at_stop_ = 0, moves_at_end_ = 0;
+};
+
+// The threads stop in the middle of whatever they do, a copy or a plan, and nobody wakes them up
+// for a thousand iterations.
+TEST_P(Online, IterationsGoOnWhileTheBalancersThreadsAreStopped) {
+  const Model& model = GetParam();
+  GenerateOptions options = options_for(directory_.path(), 2, 500);
+  const std::vector<std::string> expected = digests(run(options));
+  balance(options, 2);
+  make_restless(options, model, 2);
+  SuspendedBalancer suspended(300, 1300);
+  const auto adjust = options.adjust_online;
+  options.adjust_online = [&](engine::OnlineParts& parts) {
+    adjust(parts);
+    suspended.watch(parts.board.get());
+  };
+  const auto report =
+      engine::generate(options, {.on_iteration = [&](int rank, const engine::IterationRecord& r) {
+                         suspended.iteration(rank, r.iteration);
+                       }});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  if (!suspended.permitted()) GTEST_SKIP() << "this system does not let a parent stop threads";
+  EXPECT_EQ(digests(*report), expected);
+  EXPECT_EQ(suspended.num_threads(), 3);  // two updaters, one balancer
+  EXPECT_EQ(suspended.moves_while_stopped(), 0);
+  EXPECT_GT(report->load.num_iterations, 1300);
+  EXPECT_GT(report->online->moves, 50);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Online,

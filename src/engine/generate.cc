@@ -243,6 +243,7 @@ class Collector {
       report_.load_seconds = static_cast<double>(first_ns_ - created_ns_) * 1e-9;
     }
     last_ns_ = now;
+    if (observer_.on_iteration) observer_.on_iteration(rank, record);
     loads_.add(rank, std::move(record));
   }
 

@@ -74,6 +74,7 @@ struct GenerateObserver {
   std::function<void(const std::string&)> on_plan;  // lines: what runs, and what it costs
   std::function<void(uint64_t done, uint64_t all)> on_loading;  // bytes of weights
   std::function<void(int prompt, const std::string& text, bool last)> on_text;
+  std::function<void(int rank, const IterationRecord&)> on_iteration;
   std::function<void(const online::Rebalance&)> on_rebalance;
 };
 
