@@ -13,3 +13,6 @@ for program in $(find build -name '*_bench' -type f -executable | sort); do
 done
 printf '\n== balance_goals\n'
 build/bench/balance_goals
+
+printf '\n== online_goals\n'
+build/bench/online_goals

@@ -167,6 +167,28 @@ TEST_F(CommandSignals, KilledRankIsNamed) {
   }
 }
 
+// The host pool of online balancing is shared memory too, and its threads are the ranks' own.
+TEST_F(CommandSignals, NothingIsLeftOfOnlineBalancing) {
+  const std::string balancer = model_.path() + "/online.yaml";
+  std::ofstream(balancer) << "num_slots: 24\nlayer_updates_per_iter: 2\n";
+  for (const bool all_ranks : {false, true}) {
+    SCOPED_TRACE(all_ranks);
+    Command command(long_run({"--load-balancer", balancer}));
+    ASSERT_TRUE(begins_to_print(command)) << command.err();
+    const std::vector<pid_t> ranks = command.ranks();
+    for (const pid_t rank : ranks) {
+      if (all_ranks || rank == ranks[1]) ::kill(rank, SIGKILL);
+    }
+    const CommandEnd end = expect_end_within(command, 3s);
+    EXPECT_EQ(end.exit_code, 1);
+    EXPECT_THAT(end.err, HasSubstr("was ended by signal 9"));
+  }
+  Command command(long_run({"--load-balancer", balancer}));
+  ASSERT_TRUE(begins_to_print(command)) << command.err();
+  command.send(SIGINT);
+  EXPECT_EQ(expect_end_within(command, 1s).exit_code, 130);
+}
+
 TEST_F(CommandSignals, KilledParentTakesItsRanksAlong) {
   Command command(long_run());
   ASSERT_TRUE(begins_to_print(command)) << command.err();

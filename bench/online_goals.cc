@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What online balancing costs the forward path: iteration times of the reference model with it and
+// without it, in runs that take turns, beside the spread of runs that are equal. And what it is
+// good for: the critical path of the experts beside that of a perfect balance.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/generate.h"
+
+namespace wideep {
+namespace {
+
+struct Options {
+  std::string model = "models/reference";
+  int ranks = 2;
+  int slots = 40;
+  int layer_updates = 2;
+  int pairs = 5;
+  int iterations = 2000;
+};
+
+// Of one run, per iteration.
+struct Times {
+  double median_us = 0.0;
+  double p99_us = 0.0;
+  double tokens_per_second = 0.0;
+  double experts_over_mean = 0.0;  // critical path of the experts over the mean rank's
+  int64_t moves = 0;
+};
+
+// Several kinds of text, one after the other: what they ask of the experts differs.
+const std::vector<std::string> kPrompts = {
+    "In the beginning the house stood alone upon the hill, and the old man who lived there",
+    "def read_lines(path):\n    with open(path) as file:\n        return [",
+    "Das Programm liest die Konfigurationsdatei beim Start ein. Wenn die Datei",
+    "Question: Anna has 12 apples and gives 5 of them to Ben. How many apples does she have",
+};
+
+enum class Kind { kStatic, kOnline, kOnlineTrt };
+constexpr std::pair<Kind, const char*> kKinds[] = {
+    {Kind::kStatic, "static"}, {Kind::kOnline, "online"}, {Kind::kOnlineTrt, "trt"}};
+
+engine::GenerateOptions run_options(const Options& options, Kind kind) {
+  engine::GenerateOptions run;
+  run.model_dir = options.model;
+  run.parallel = parallel::parallel_config_for_ranks(options.ranks).value();
+  run.parallel.max_batch_size = 4;
+  run.parallel.moe_config.load_balancer = {
+      .num_slots = options.slots,
+      .layer_updates_per_iter = kind == Kind::kStatic ? 0 : options.layer_updates};
+  if (kind == Kind::kOnlineTrt) {
+    run.adjust_online = [](engine::OnlineParts& parts) {
+      parts.policy.policy = online::PolicyKind::kTrt;
+    };
+  }
+  constexpr int kMaxTokens = 250;
+  run.max_tokens = kMaxTokens;
+  // Four requests of a rank at once, each of kMaxTokens iterations.
+  const int rounds = (options.iterations + kMaxTokens - 1) / kMaxTokens;
+  for (int round = 0; round < rounds; ++round) {
+    for (int i = 0; i < 4 * options.ranks; ++i) {
+      run.prompts.push_back(kPrompts[round % kPrompts.size()] + std::string(1, char('a' + i)));
+    }
+  }
+  return run;
+}
+
+double quantile(std::vector<double> values, double q) {
+  const auto at = static_cast<size_t>(q * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(at), values.end());
+  return values[at];
+}
+
+Result<Times> measure(const Options& options, Kind kind) {
+  std::vector<double> wall_us;
+  constexpr int kWarmUp = 50;
+  const auto report =
+      engine::generate(run_options(options, kind),
+                       {.on_iteration = [&](int rank, const engine::IterationRecord& record) {
+                         const bool decodes = record.prompt_tokens == 0;
+                         if (rank == 0 && decodes && record.iteration >= kWarmUp) {
+                           wall_us.push_back(static_cast<double>(record.wall_ns) * 1e-3);
+                         }
+                       }});
+  if (!report.ok()) return report.status();
+  if (!report->ended.ok()) return report->ended;
+  return Times{quantile(wall_us, 0.5), quantile(wall_us, 0.99), report->tokens_per_second(),
+               report->load.critical_path_experts_ms / report->load.mean_experts_ms,
+               report->online ? report->online->moves : 0};
+}
+
+double median_of(std::vector<double> values) { return quantile(std::move(values), 0.5); }
+
+void print_run(const char* name, const Times& times) {
+  fmt::print("{:<8}{:>11.1f}{:>11.1f}{:>12.0f}{:>18.3f}{:>8}\n", name, times.median_us,
+             times.p99_us, times.tokens_per_second, times.experts_over_mean, times.moves);
+}
+
+void print_goal(const char* what, double found, double goal, bool at_most) {
+  const bool met = at_most ? found <= goal : found >= goal;
+  fmt::print("{:<58}{:>8.3f}   goal {} {:.2f}  {}\n", what, found, at_most ? "<=" : ">=", goal,
+             met ? "met" : "missed");
+}
+
+// How runs of one kind compare with the static ones beside them.
+struct Ratios {
+  std::vector<double> median, p99, speed;
+
+  void add(const Times& with, const Times& without) {
+    median.push_back(with.median_us / without.median_us);
+    p99.push_back(with.p99_us / without.p99_us);
+    speed.push_back(with.tokens_per_second / without.tokens_per_second);
+  }
+  void print(const char* name) const {
+    fmt::print("\n{} / static\n", name);
+    print_goal("  iteration time, median", median_of(median), 1.02, true);
+    print_goal("  iteration time, p99", median_of(p99), 1.10, true);
+    print_goal("  tokens per second", median_of(speed), 0.98, false);
+  }
+};
+
+Status run(const Options& options) {
+  fmt::print("{} ranks, {} slots, layer_updates_per_iter {}, {} iterations a run\n\n",
+             options.ranks, options.slots, options.layer_updates, options.iterations);
+  fmt::print("run       median us     p99 us    tokens/s   experts / mean   moves\n");
+  Ratios online, trt;
+  std::vector<double> medians;
+  for (int pair = 0; pair < options.pairs; ++pair) {
+    Times times[std::size(kKinds)];
+    for (const auto& [kind, name] : kKinds) {
+      auto measured = measure(options, kind);
+      if (!measured.ok()) return measured.status();
+      times[static_cast<int>(kind)] = *measured;
+      print_run(name, *measured);
+    }
+    online.add(times[1], times[0]);
+    trt.add(times[2], times[0]);
+    medians.push_back(times[0].median_us);
+  }
+  online.print("online (policy wideep)");
+  trt.print("online with policy trt, which moves experts all the time");
+  const auto [low, high] = std::minmax_element(medians.begin(), medians.end());
+  fmt::print("\nnoise of this machine: medians of equal static runs {:.1f} to {:.1f} us\n", *low,
+             *high);
+  return {};
+}
+
+}  // namespace
+}  // namespace wideep
+
+int main(int argc, char** argv) {
+  wideep::Options options;
+  CLI::App app("Iteration times with and without online balancing");
+  app.add_option("--model", options.model, "Model directory")->capture_default_str();
+  app.add_option("--ranks", options.ranks, "Rank processes")->capture_default_str();
+  app.add_option("--num-slots", options.slots, "Of all ranks")->capture_default_str();
+  app.add_option("--layer-updates-per-iter", options.layer_updates, "k")->capture_default_str();
+  app.add_option("--pairs", options.pairs, "Runs of each kind")->capture_default_str();
+  app.add_option("--iterations", options.iterations, "Of each run")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  const wideep::Status status = wideep::run(options);
+  if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
+  return status.ok() ? 0 : 1;
+}
