@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Each kernel on each instruction set, beside the limit it runs into: GFLOP/s as a share of the
-// peak that a register-only loop reaches on this core in this run, and GB/s of weights read.
+// peak that a register-only loop reaches on this core in this run, and GB/s of weights read: from
+// the caches, and as experts of a decode step come, each from memory.
 #include "kernels/kernels.h"
 
 #include <benchmark/benchmark.h>
@@ -69,6 +70,26 @@ void bench_matmul(benchmark::State& state, const Kernels& kernels, WeightFormat 
       calls * static_cast<double>(product.weights.size()) * 1e-9, benchmark::Counter::kIsRate);
 }
 
+// Matrices the size of an expert's, so many that each comes from memory.
+void bench_experts(benchmark::State& state, const Kernels& kernels, WeightFormat format) {
+  constexpr int kHidden = 1024, kColumns = 512;
+  constexpr size_t kBytes = size_t{256} << 20;
+  Product product(format, static_cast<int>(state.range(0)), kColumns, kHidden);
+  const size_t bytes = product.args.w.shape.bytes();
+  base::AlignedBytes experts(kBytes);
+  std::fill_n(experts.data(), kBytes, std::byte{0x38});  // of each page, and a number in any format
+  size_t expert = 0;
+  for (auto _ : state) {
+    product.args.w.data = experts.data() + expert * bytes;
+    kernels.matmul(product.args);
+    benchmark::DoNotOptimize(product.y.data());
+    expert = (expert + 1) % (kBytes / bytes);
+  }
+  state.counters["weights_GB/s"] = benchmark::Counter(
+      static_cast<double>(state.iterations()) * static_cast<double>(bytes) * 1e-9,
+      benchmark::Counter::kIsRate);
+}
+
 const bool kRegistered = [] {
   for (const Kernels* table : all_kernels()) {
     if (!table->supported() || table->isa == "ref") continue;
@@ -85,6 +106,13 @@ const bool kRegistered = [] {
           ->Arg(16)
           ->Arg(64)
           ->Arg(256);
+      benchmark::RegisterBenchmark(
+          ("experts_512x1024_" + std::string(weight_format_name(format)) + "/" + isa).c_str(),
+          [table, format](benchmark::State& state) { bench_experts(state, *table, format); })
+          ->ArgName("rows")
+          ->DenseRange(1, 6)
+          ->Arg(8)
+          ->Arg(16);
     }
   }
   return true;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernels/coded_matrix.h"
+#include "kernels/e5m3.h"
 
 namespace wideep::kernels {
 namespace {
@@ -97,7 +98,10 @@ void pack_block_of_four(const PackedShape& shape, const CodedMatrix& matrix, int
   BlockCodes codes(matrix, shape, row, k0);
   for (int i = 0; i < 4 && k0 + i * shape.group < shape.k; ++i) {
     const int group = k0 / shape.group + i;
-    const auto scale = static_cast<const std::byte*>(matrix.scales)[matrix.scale_index(row, group)];
+    auto scale = static_cast<const std::byte*>(matrix.scales)[matrix.scale_index(row, group)];
+    if (shape.format == WeightFormat::kNvfp4) {
+      scale = std::byte{e5m3_from_e4m3(static_cast<uint8_t>(scale))};
+    }
     block[static_cast<size_t>(i) * kPanelWidth + size_t(lane)] = scale;
     const int bytes = shape.group / 2;
     if (scale == std::byte{0}) std::memset(codes.bytes + i * bytes, 0, static_cast<size_t>(bytes));

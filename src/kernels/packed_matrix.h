@@ -13,7 +13,8 @@
 //                                                k + 4 … k + 7
 //   mxfp4         128 (four groups of 32)        [4][16] e8m0, [128 / 8][16][2] words; nibble j of
 //                                                word i holds k + 2j + i
-//   nvfp4         64 (four groups of 16)         [4][16] e4m3, [64 / 8][16][2] words, likewise
+//   nvfp4         64 (four groups of 16)         [4][16] e5m3 (e5m3.h), [64 / 8][16][2] words,
+//                                                likewise
 //
 // Scales stand behind or before the codes as a product reads them: memory is fetched ahead in that
 // order. Columns beyond n and values beyond k are zero. The packed form of a matrix

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/microscaling.h"
+#include "kernels/e5m3.h"
 #include "kernels/tables.h"
 
 namespace wideep::kernels::ref {
@@ -54,9 +55,7 @@ float four_bit_float(const PackedMatrix& w, const InBlock& in) {
       in.value<uint8_t>(0, in.at / static_cast<size_t>(w.shape.group) * kPanelWidth + in.lane);
   const float element = float_from_e2m1(word >> (in.at % 8 / 2 * 4));
   if (w.shape.format == WeightFormat::kMxfp4) return element * float_from_e8m0(scale);
-  F8E4M3 fp8;
-  fp8.bits = scale;
-  return element * static_cast<float>(fp8);
+  return element * float_from_e5m3(scale);
 }
 
 // Weight (row, k); of int8, int4 and fp8 without its group's scale.

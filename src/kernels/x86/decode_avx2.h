@@ -98,19 +98,19 @@ struct PowerScales {
   const std::byte* bytes;
 };
 
-// How far e4m3 scales, and 1½ times them, are below kTop.
-struct E4m3Scales {
-  explicit E4m3Scales(const std::byte* scales) : bytes(scales) {}
+// How far e5m3 scales, and 1½ times them, are below kTop.
+struct E5m3Scales {
+  explicit E5m3Scales(const std::byte* scales) : bytes(scales) {}
   struct Group {
     Line below, raised_below;
   };
   Group group(int index) const {
-    const auto below = [&](const ByteTables& tables) {
-      return pairs_of(bytes + index * kPanelWidth, [&](unsigned code) {
-        return tables.high[code & 127] << 8 | tables.low[code & 127];
-      });
+    const auto below = [](unsigned code) { return kTopOfE5m3 - code * 16; };
+    const auto raised_below = [&](unsigned code) {
+      return below(code) - kRaiseOfFraction[code & 7];
     };
-    return {below(kE4m3Below), below(kE4m3RaisedBelow)};
+    const std::byte* scales = bytes + index * kPanelWidth;
+    return {pairs_of(scales, below), pairs_of(scales, raised_below)};
   }
   static void expand(Line codes, const Group& group, Line (&out)[4]) {
     const NibbleTable table(kE2m1);

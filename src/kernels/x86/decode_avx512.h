@@ -60,23 +60,25 @@ struct PowerScales {
   Line scales;
 };
 
-// How far e4m3 scales, and 1½ times them, are below kTop.
-struct E4m3Scales {
-  explicit E4m3Scales(const std::byte* bytes) {
-    const __m512i code = load_line(bytes);
-    low = ByteTable(kE4m3Below.low)[code];
-    high = ByteTable(kE4m3Below.high)[code];
-    raised_low = ByteTable(kE4m3RaisedBelow.low)[code];
-    raised_high = ByteTable(kE4m3RaisedBelow.high)[code];
-  }
+// How far e5m3 scales, and 1½ times them, are below kTop.
+struct E5m3Scales {
+  explicit E5m3Scales(const std::byte* bytes) : scales(load_line(bytes)) {}
   struct Group {
     Line below, raised_below;
   };
   Group group(int index) const {
-    const __m512i low_then_high =
-        _mm512_add_epi8(pair_index(index), _mm512_set1_epi16(static_cast<short>(0x4000)));
-    return {_mm512_permutex2var_epi8(low, low_then_high, high),
-            _mm512_permutex2var_epi8(raised_low, low_then_high, raised_high)};
+    constexpr __mmask64 kLowBytes = 0x5555555555555555;
+    const __m512i code = _mm512_maskz_permutexvar_epi8(kLowBytes, pair_index(index), scales);
+    const __m512i below = _mm512_sub_epi16(_mm512_set1_epi16(static_cast<short>(kTopOfE5m3)),
+                                           _mm512_slli_epi16(code, 4));
+    // The fraction, and in the upper bytes indices that give zero: (code & 7) | 0x8000.
+    const __m512i fraction = _mm512_ternarylogic_epi64(
+        code, _mm512_set1_epi16(7), _mm512_set1_epi16(static_cast<short>(0x8000)), 0xea);
+    const __m512i raise = _mm512_shuffle_epi8(
+        _mm512_broadcast_i32x4(
+            _mm_load_si128(reinterpret_cast<const __m128i*>(kRaiseOfFraction.data()))),
+        fraction);
+    return {below, _mm512_sub_epi16(below, raise)};
   }
   static void expand(Line codes, const Group& group, Line (&out)[4]) {
     const __m512i table = load_line(kE2m1.data());
@@ -89,5 +91,5 @@ struct E4m3Scales {
       codes = _mm512_srli_epi16(codes, 4);
     }
   }
-  Line low, high, raised_low, raised_high;
+  Line scales;
 };

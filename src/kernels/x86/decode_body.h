@@ -51,10 +51,10 @@ struct Mxfp4Codes : PowerScales {
   using PowerScales::PowerScales;
 };
 
-struct Nvfp4Codes : E4m3Scales {
+struct Nvfp4Codes : E5m3Scales {
   static constexpr int kParts = 4, kGroups = 4, kStrip = 4;
   static constexpr size_t kFirstLine = 4 * kPanelWidth;
-  using E4m3Scales::E4m3Scales;
+  using E5m3Scales::E5m3Scales;
 };
 
 // A whole block, for tiles of which several read it. lines: of codes.

@@ -3,17 +3,20 @@
 // What decoders look up, as bf16 bits.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
 
+#include "kernels/e5m3.h"
+
 namespace wideep::kernels {
 
-// The bf16 bits of e4m3 magnitude `code` (0 … 127) times `factor` (1 or 1.5): exact.
-constexpr unsigned bf16_of_e4m3(unsigned code, float factor) {
+// The bf16 bits of e4m3 magnitude `code` (0 … 127).
+constexpr unsigned bf16_of_e4m3(unsigned code) {
   if (code == 0x7f) return 0x7fc0;
   const unsigned exponent = code >> 3, fraction = code & 7;
-  float value = static_cast<float>(exponent == 0 ? fraction : 8 + fraction) * 0x1p-9f * factor;
+  float value = static_cast<float>(exponent == 0 ? fraction : 8 + fraction) * 0x1p-9f;
   for (unsigned e = 1; e < exponent; ++e) value *= 2.0f;
   return std::bit_cast<uint32_t>(value) >> 16;
 }
@@ -31,8 +34,7 @@ constexpr ByteTables byte_tables(Word word) {
   }
   return tables;
 }
-inline constexpr ByteTables kE4m3 =
-    byte_tables([](unsigned code) { return bf16_of_e4m3(code, 1.0f); });
+inline constexpr ByteTables kE4m3 = byte_tables([](unsigned code) { return bf16_of_e4m3(code); });
 
 // An e2m1 element times a scale, by one subtraction of bf16 bits that stops at zero. The largest
 // element whose scale needs no lowering is `kTop` plus its exponent; a scale is known by how far
@@ -41,8 +43,8 @@ inline constexpr ByteTables kE4m3 =
 //   product = bits of kTop · element − (kTop − bits of scale)
 //
 // Of the magnitudes 0, ½, 1, 1½, 2, 3, 4 and 6 those with a fraction are a power of two of 1½ times
-// the scale. For powers of two that is a fraction bit of the element; others are looked up both
-// ways, and kRaisedFlag, the lowest bit of both sides of the subtraction, tells which way to take.
+// the scale. For powers of two that is a fraction bit of the element; others have two numbers to
+// subtract, and kRaisedFlag, the lowest bit of both sides, tells which to take.
 inline constexpr unsigned kTop = 253 << 7;
 inline constexpr unsigned kRaisedFlag = 1;
 
@@ -63,14 +65,16 @@ constexpr std::array<uint16_t, 32> e2m1_table(unsigned raise) {
 alignas(64) inline constexpr std::array<uint16_t, 32> kE2m1 = e2m1_table(kRaisedFlag);
 alignas(64) inline constexpr std::array<uint16_t, 32> kE2m1OfPower = e2m1_table(0x40);
 
-// kTop less the bits of e4m3 scales, and of 1½ times them.
-constexpr unsigned e4m3_below_top(unsigned code, float factor) {
-  const unsigned bits = bf16_of_e4m3(code, factor);
-  return bits > kTop ? 0 : kTop - bits;
+// The same less the bits of an e5m3 scale, and how much less that is for 1½ times the scale, in the
+// steps of a bf16's last bit: 64 + 8 · fraction, or 96 − 4 · fraction where the exponent grows too.
+inline constexpr unsigned kTopOfE5m3 = kTop - kE5m3Offset;
+constexpr std::array<uint8_t, 16> raise_of_fractions() {
+  std::array<uint8_t, 16> raise{};
+  for (unsigned i = 0; i < 8; ++i) {
+    raise[i] = static_cast<uint8_t>(std::min(64 + 8 * i, 96 - 4 * i) - kRaisedFlag);
+  }
+  return raise;
 }
-inline constexpr ByteTables kE4m3Below =
-    byte_tables([](unsigned code) { return e4m3_below_top(code, 1.0f); });
-inline constexpr ByteTables kE4m3RaisedBelow =
-    byte_tables([](unsigned code) { return e4m3_below_top(code, 1.5f) + kRaisedFlag; });
+alignas(16) inline constexpr std::array<uint8_t, 16> kRaiseOfFraction = raise_of_fractions();
 
 }  // namespace wideep::kernels

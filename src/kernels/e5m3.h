@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scales of nvfp4 as packed matrices hold them: e4m3 with one more bit of exponent in the place of
+// the sign, which scales do not have. Every e4m3 is a normal number then, and its bf16 bits are a
+// shift and an addition away.
+//
+//   0         0
+//   8 … 255   (1 + fraction / 8) · 2^(exponent − 10), exponent in the upper five bits
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace wideep::kernels {
+
+// The bf16 bits of e5m3 `code` (other than 0) are code · 16 + kE5m3Offset.
+inline constexpr unsigned kE5m3Offset = 117 << 7;
+
+// Of an e4m3 without sign; NaN becomes 480.
+constexpr uint8_t e5m3_from_e4m3(uint8_t e4m3) {
+  const unsigned code = e4m3 & 0x7fu;
+  if (code == 0) return 0;
+  if (code >= 8) return static_cast<uint8_t>(code + 24);
+  const auto exponent = static_cast<unsigned>(std::bit_width(code)) - 1;  // subnormal: code · 2^-9
+  return static_cast<uint8_t>((exponent + 1) << 3 | (code << (3 - exponent) & 7));
+}
+
+constexpr float float_from_e5m3(uint8_t code) {
+  if (code == 0) return 0.0f;
+  return std::bit_cast<float>((code * 16u + kE5m3Offset) << 16);
+}
+
+}  // namespace wideep::kernels
