@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The everyday commands; each is a script of scripts/ or one line. On Debian 12 they install the
 # packages they need (scripts/packages.txt).
-.PHONY: help build demo test fuzz bench format check clean
+.PHONY: help build demo test soak fuzz bench format check clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1\t/p' Makefile | expand -t 16
@@ -14,6 +14,9 @@ demo: build ## see what it does
 
 test: ## run every test: release, sanitizers, fuzz targets, gcc (minutes)
 	@scripts/test.sh
+
+soak: ## half an hour of random traffic with rebalancing on
+	@scripts/soak.sh
 
 fuzz: ## look for inputs that break a reader (FUZZ_SECONDS=60 for each)
 	@scripts/fuzz.sh

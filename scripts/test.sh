@@ -41,7 +41,8 @@ test_build() {
 }
 
 test_build "Release build" release .
-test_build "Address and undefined-behaviour sanitizers, fuzz targets" asan .
+# Random traffic with rebalancing runs longest where most is noticed.
+WIDEEP_SOAK_SECONDS=60 test_build "Address and undefined-behaviour sanitizers, fuzz targets" asan .
 # The thread sanitizer sees no race between processes: only tests whose ranks are threads.
 test_build "Thread sanitizer" tsan \
   '^base\.ThreadPool|^transport\..*threads|^ep\..*Threads|^model\..*Golden|^online\.' \

@@ -18,6 +18,7 @@
 #include "base/scratch_directory.h"
 #include "engine/generate.h"
 #include "random_model.h"
+#include "restless_policy.h"
 
 namespace wideep::tests {
 namespace {
@@ -27,40 +28,6 @@ using engine::GenerateReport;
 
 constexpr int kExperts = 16;
 constexpr int kSlots = 24;
-
-// Moves anything anywhere, all the time.
-class RestlessPolicy : public online::UpdatePolicy {
- public:
-  RestlessPolicy(int num_layers, int layers_at_once)
-      : layers_at_once_(layers_at_once), window_({num_layers, kExperts, 4}, {}) {}
-
-  void add_counts(int, std::span<const int64_t>) override {}
-  void add_counts(int, std::span<const int32_t>) override {}
-  std::span<const online::LayerUpdate> end_iteration(std::span<const balance::Placement> placements,
-                                                     std::span<const uint8_t> busy) override {
-    updates_.clear();
-    for (size_t layer = 0; layer < placements.size(); ++layer) {
-      if (busy[layer] != 0 || static_cast<int>(updates_.size()) == layers_at_once_) continue;
-      online::LayerUpdate& update = updates_.emplace_back();
-      update.layer_idx = static_cast<int>(layer);
-      update.plan.placement = placements[layer];
-      std::vector<int32_t>& slots = update.plan.placement.slot_to_expert;
-      for (size_t i = 0; i < slots.size(); ++i) {
-        slots[i] = static_cast<int32_t>(i < kExperts ? i : rng_() % kExperts);
-      }
-      std::shuffle(slots.begin(), slots.end(), rng_);
-    }
-    return updates_;
-  }
-  const online::LoadWindow& window() const override { return window_; }
-  std::span<const double> expected_load(int) override { return {}; }
-
- private:
-  int layers_at_once_;
-  online::LoadWindow window_;
-  std::mt19937 rng_{11};
-  std::vector<online::LayerUpdate> updates_;
-};
 
 struct Model {
   const char* name;
@@ -90,7 +57,7 @@ void balance(GenerateOptions& options, int layer_updates) {
 void make_restless(GenerateOptions& options, const Model& model, int layer_updates) {
   options.adjust_online = [=](engine::OnlineParts& parts) {
     parts.make_policy = [=] {
-      return std::make_unique<RestlessPolicy>(model.moe_layers, layer_updates);
+      return std::make_unique<RestlessPolicy>(model.moe_layers, kExperts, layer_updates);
     };
     parts.balancer.look_interval = std::chrono::microseconds(100);
   };

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/try.h"
+#include "engine/handshake.h"
 
 namespace wideep::engine {
 namespace {
@@ -53,6 +54,7 @@ Result<std::unique_ptr<RankEngine>> RankEngine::start(const RankSetup& setup,
                                                       transport::Endpoint& endpoint,
                                                       const std::function<void(uint64_t)>& on_bytes,
                                                       EngineObserver observer) {
+  WIDEEP_TRY(shake_hands(setting_words(setup), endpoint));
   std::unique_ptr<online::UpdatePolicy> policy;
   if (setup.online != nullptr) {
     WIDEEP_TRY_ASSIGN(policy, make_policy(setup));
@@ -60,6 +62,7 @@ Result<std::unique_ptr<RankEngine>> RankEngine::start(const RankSetup& setup,
   auto pool = std::make_unique<base::ThreadPool>(setup.threads.of_rank(endpoint.rank()));
   const weights::WeightLoader loader(setup.tensors, setup.format, on_bytes, pool.get());
   WIDEEP_TRY_ASSIGN(model::ExpertSlots slots, load_slots(setup, loader, endpoint, *pool));
+  WIDEEP_TRY(setup.tensors.check_unchanged());
   WIDEEP_TRY(wait_for_weights(endpoint));
   return std::unique_ptr<RankEngine>(new RankEngine(
       setup, std::move(pool), std::move(slots), std::move(policy), endpoint, std::move(observer)));

@@ -41,7 +41,7 @@ class RankEngine {
  public:
   // Loads this rank's experts and waits until all ranks have theirs. Collective. on_bytes: told
   // the tensors' bytes read, as they are.
-  // Errors: as weights::WeightLoader; a peer failed.
+  // Errors: as weights::WeightLoader; ranks that were told different things; a peer failed.
   static Result<std::unique_ptr<RankEngine>> start(const RankSetup& setup,
                                                    transport::Endpoint& endpoint,
                                                    const std::function<void(uint64_t)>& on_bytes,

@@ -2,6 +2,7 @@
 #include "weights/checkpoint.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -140,6 +141,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
   WIDEEP_TRY_ASSIGN(checkpoint.shards_, open_files(model_dir));
   for (size_t shard = 0; shard < checkpoint.shards_.size(); ++shard) {
     const SafetensorsFile& file = checkpoint.shards_[shard];
+    checkpoint.states_.push_back(state_of(file.path()));
     for (const auto& [name, entry] : file.tensors()) {
       const auto [found, inserted] = checkpoint.tensors_.emplace(name, Location{shard, &entry});
       if (inserted) continue;
@@ -175,6 +177,25 @@ Result<const TensorEntry*> Checkpoint::tensor(const std::string& name,
 const TensorEntry* Checkpoint::find(const std::string& name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : found->second.entry;
+}
+
+Checkpoint::FileState Checkpoint::state_of(const std::string& path) {
+  struct stat found;
+  if (::stat(path.c_str(), &found) != 0) return {};
+  return {.device = found.st_dev,
+          .inode = found.st_ino,
+          .bytes = found.st_size,
+          .modified_ns = found.st_mtim.tv_sec * int64_t{1'000'000'000} + found.st_mtim.tv_nsec};
+}
+
+Status Checkpoint::check_unchanged() const {
+  for (size_t shard = 0; shard < shards_.size(); ++shard) {
+    if (state_of(shards_[shard].path()) == states_[shard]) continue;
+    return failed(fmt::format(
+        "{}: has changed while it was read; start again once nobody writes to it any more",
+        shards_[shard].path()));
+  }
+  return {};
 }
 
 std::string Checkpoint::where(const std::string& name) const {

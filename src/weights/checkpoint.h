@@ -32,6 +32,8 @@ class Checkpoint : public TensorSource {
                                              std::span<const Dtype> dtypes) const override;
 
   const formats::TensorEntry* find(const std::string& name) const override;
+  // By the files' sizes, times and identities.
+  Status check_unchanged() const override;
   // "file: tensor 'name'". REQUIRES: there is such a tensor.
   std::string where(const std::string& name) const override;
 
@@ -43,8 +45,19 @@ class Checkpoint : public TensorSource {
  private:
   Status missing(const std::string& name) const;
 
+  // What tells one state of a file from another.
+  struct FileState {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    int64_t bytes = -1;  // −1: no such file
+    int64_t modified_ns = 0;
+    bool operator==(const FileState&) const = default;
+  };
+  static FileState state_of(const std::string& path);
+
   std::string model_dir_;
   std::vector<formats::SafetensorsFile> shards_;
+  std::vector<FileState> states_;  // of the shards, when they were opened
   struct Location {
     size_t shard;
     const formats::TensorEntry* entry;

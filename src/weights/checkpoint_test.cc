@@ -236,5 +236,17 @@ TEST(ToFloat32Death, OtherDtypesAreABug) {
   EXPECT_DEATH(to_float32({Dtype::kI32, {0}, {}}, &out), "is_float");
 }
 
+TEST(Checkpoint, TellsThatAFileHasChangedUnderneath) {
+  const ScratchDirectory directory;
+  const std::string path = directory.path() + "/model.safetensors";
+  write_shard(path, {"a", "b"});
+  const auto checkpoint = Checkpoint::open(directory.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  EXPECT_TRUE(checkpoint->check_unchanged().ok());
+  write_shard(path, {"a", "b"});  // the same bytes in a new file
+  EXPECT_THAT(checkpoint->check_unchanged().message(),
+              AllOf(HasSubstr(path), HasSubstr("has changed while it was read")));
+}
+
 }  // namespace
 }  // namespace wideep::weights

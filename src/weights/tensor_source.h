@@ -34,6 +34,9 @@ class TensorSource {
   // nullptr when there is no such tensor.
   virtual const formats::TensorEntry* find(const std::string&) const { return nullptr; }
   bool has(const std::string& name) const { return find(name) != nullptr; }
+  // Ok while the tensors still are what they were when the source was opened: to be asked after
+  // reading them. Errors (failed) name what has changed.
+  virtual Status check_unchanged() const { return {}; }
   // The source and the tensor, for messages.
   virtual std::string where(const std::string& name) const { return name; }
 };

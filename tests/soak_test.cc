@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random traffic for as long as WIDEEP_SOAK_SECONDS says (a few seconds where it says nothing), on
+// rank processes, while experts move without rest and now and then a copy arrives spoilt or late:
+// answers stay the same bits, memory stays flat, every spoilt copy is noticed.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "base/scratch_directory.h"
+#include "engine/generate.h"
+#include "random_model.h"
+#include "restless_policy.h"
+
+namespace wideep::tests {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double soak_seconds() {
+  const char* value = std::getenv("WIDEEP_SOAK_SECONDS");
+  return value == nullptr ? 4.0 : std::atof(value);
+}
+
+// Resident bytes of this process: everything a run leaves behind in the parent.
+int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * 4096;
+}
+
+// Prompts of one kind each time, with the answers they had the first time.
+class Traffic {
+ public:
+  explicit Traffic(std::string model_dir) : model_dir_(std::move(model_dir)) {}
+
+  engine::GenerateOptions next() {
+    engine::GenerateOptions options;
+    options.model_dir = model_dir_;
+    options.logits_digest = true;
+    const int ranks = 1 << (1 + rng_() % 3);
+    options.parallel = parallel::parallel_config_for_ranks(ranks).value();
+    options.parallel.max_num_tokens = 32 + static_cast<int>(rng_() % 64);
+    options.parallel.max_batch_size = 1 + static_cast<int>(rng_() % 8);
+    options.max_tokens = kMaxTokens;
+    const int count = 8 + static_cast<int>(rng_() % 16);
+    for (int i = 0; i < count; ++i) {
+      options.prompts.push_back(fmt::format("request {:>{}}", rng_() % kKinds, 1 + rng_() % 3));
+    }
+    return options;
+  }
+
+  // The first run in which a prompt appears says what its answer is.
+  void check(const engine::GenerateOptions& options, const engine::GenerateReport& report) {
+    for (size_t i = 0; i < options.prompts.size(); ++i) {
+      const auto [answer, first] = answers_.emplace(options.prompts[i], report.results[i].digest);
+      ASSERT_EQ(report.results[i].digest, answer->second) << options.prompts[i];
+      if (!first) ++compared_;
+    }
+  }
+  int64_t compared() const { return compared_; }
+
+ private:
+  static constexpr int kMaxTokens = 60;
+  static constexpr int kKinds = 40;
+  std::string model_dir_;
+  std::mt19937 rng_{5};
+  std::map<std::string, std::string> answers_;
+  int64_t compared_ = 0;
+};
+
+// Of every 50 copies one is spoilt and one is slow.
+online::CopyHook troublesome_copies() {
+  return [copies = 0](int, int, std::byte* record) mutable {
+    ++copies;
+    if (copies % 50 == 7) record[3] ^= std::byte{4};
+    if (copies % 50 == 31) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+}
+
+TEST(Soak, RandomTrafficWhileExpertsMove) {
+  const base::ScratchDirectory directory;
+  write_random_model(directory.path(), {.architecture = model::Architecture::kQwen3Moe});
+  Traffic traffic(directory.path());
+  const auto end = Clock::now() + std::chrono::duration<double>(soak_seconds());
+  int64_t runs = 0, iterations = 0, moves = 0, spoilt = 0, bytes_at_start = 0;
+  while (Clock::now() < end) {
+    engine::GenerateOptions options = traffic.next();
+    const int k = static_cast<int>(runs % 4);  // 0: static
+    options.parallel.moe_config.load_balancer = {.num_slots = 24, .layer_updates_per_iter = k};
+    options.adjust_online = [&](engine::OnlineParts& parts) {
+      parts.make_policy = [&] { return std::make_unique<RestlessPolicy>(3, 16, k, runs); };
+      parts.balancer.look_interval = std::chrono::microseconds(100);
+      parts.on_copy = troublesome_copies();
+    };
+    const auto report = engine::generate(options, {});
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    ASSERT_TRUE(report->ended.ok()) << report->ended.message();
+    traffic.check(options, *report);
+    if (HasFatalFailure()) return;
+    iterations += report->load.num_iterations;
+    if (report->online) {
+      moves += report->online->moves;
+      spoilt += report->online->hash_failures;
+      EXPECT_EQ(report->online->cancelled, 0);
+    }
+    if (++runs == 20) bytes_at_start = resident_bytes();
+  }
+  fmt::print("  {} runs, {} iterations, {} moves, {} spoilt copies noticed, {} answers compared\n",
+             runs, iterations, moves, spoilt, traffic.compared());
+  EXPECT_GT(moves, 0);
+  EXPECT_GT(traffic.compared(), 0);
+  constexpr int64_t kGrowth = int64_t{16} << 20;
+  if (runs > 100) EXPECT_LT(resident_bytes() - bytes_at_start, kGrowth);
+}
+
+}  // namespace
+}  // namespace wideep::tests
