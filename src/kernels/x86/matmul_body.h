@@ -11,6 +11,10 @@
 
 inline constexpr int kMaxPanels = 4;
 
+// How far ahead of its use a panel's line is fetched. Four panels make 8 KiB under way, about what
+// a core reads in the time that memory takes to answer.
+inline constexpr size_t kFetchAhead = 2048;
+
 // Of one piece of work.
 struct Sums {
   alignas(64) float values[kMaxMatmulRows][kMaxPanels][kPanelWidth];
@@ -43,6 +47,11 @@ struct Cut {
   }
   // Of k. Quantised rows are padded to whole groups, others are not.
   int whole_blocks() const { return takes_quantized_rows(format) ? num_blocks : k / block_k; }
+  // After how many blocks the lines to fetch now are.
+  int blocks_ahead() const {
+    const auto blocks = static_cast<int>((kFetchAhead + block_bytes - 1) / block_bytes);
+    return std::min(num_blocks, blocks);
+  }
   size_t block_at(int index) const { return static_cast<size_t>(index) * block_bytes; }
   size_t scales_at(int index) const { return block_at(index + 1) - kScaleBytes; }
   const std::byte* panel(const PackedMatrix& w, int index) const {

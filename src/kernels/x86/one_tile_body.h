@@ -12,9 +12,6 @@
 // Included by matmul_body.h.
 #pragma once
 
-// How far ahead of its use a panel's line is fetched.
-inline constexpr size_t kFetchAhead = 2048;
-
 // More rows times parts than this leave no registers for four panels.
 inline constexpr int kMaxWideParts = 8;
 template <typename Codes, int Rows, int Panels>
@@ -123,8 +120,7 @@ inline void strip(const InputRows& x, const Piece& piece, const Fold& fold, int 
   using X = typename Fold::Step::X;
   const Cut& cut = piece.cut;
   const int whole = cut.whole_blocks();
-  const int ahead =
-      std::min(whole, static_cast<int>((kFetchAhead + cut.block_bytes - 1) / cut.block_bytes));
+  const int ahead = std::min(whole, cut.blocks_ahead());
   Run<X, Rows, Width> run{.begin = 0, .end = whole - ahead};
   Run<X, Rows, Width> run_to_end{.begin = whole - ahead, .end = whole};
   for (int r = 0; r < Rows; ++r) {

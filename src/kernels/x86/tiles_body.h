@@ -6,7 +6,7 @@
 
 // Tiles: Rows × Panels accumulators in registers, k innermost and ascending. operands: the panels'
 // lines; count: of k; xs: the tile's rows, at the block's first k.
-// fetch: lines of the next block, asked for meanwhile. Only the first tile of a block waits for
+// fetch: lines of a block to come, asked for meanwhile. Only the first tile of a block waits for
 // memory; without this it would wait longer than the processor can look ahead, and the others would
 // leave the memory idle. A line of codes is asked for every Parts lines of operands; 0: none.
 template <typename Step, int Rows, int Panels, int Parts>
@@ -55,7 +55,8 @@ struct Block {
   ScaleLines scales;
   const std::byte* operands[kMaxPanels];
   const std::byte* codes[kMaxPanels];
-  const std::byte* next[kMaxPanels];  // the next block's codes
+  const std::byte* next[kMaxPanels];  // a block to fetch meanwhile
+  size_t bytes = 0;                   // of each panel
 };
 
 // One of several tiles of a block, whose sums lie in memory between blocks.
@@ -96,7 +97,7 @@ inline void tile_of(int height, const InputRows& x, const Fold& fold, const Bloc
   tile<Fold, Rows, Panels, Parts>(x, fold, block, row, fetch, sums);
 }
 
-// A block for all rows. Tiles fetch the next block, each some panels of it.
+// A block for all rows. Tiles fetch a block to come, each some panels of it.
 template <typename Fold, int Panels, int Parts>
 inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int first_row,
                   int num_rows, Sums& sums) {
@@ -106,7 +107,10 @@ inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int 
     const int height = (num_rows - row + num_tiles - i - 1) / (num_tiles - i);
     const std::byte* fetch[Panels];
     for (int p = 0; p < Panels; ++p) {
-      fetch[p] = p % num_tiles == i ? block.next[p] : block.codes[p];
+      const bool mine = p % num_tiles == i;
+      fetch[p] = mine ? block.next[p] : block.codes[p];
+      // Scales make a block a line longer than the lines that go by.
+      if (mine) __builtin_prefetch(block.next[p] + block.bytes - sizeof(Line));
     }
     tile_of<Fold, Panels, Panels == kTilePanels ? Parts : 0>(
         height, x, fold, block, first_row + row, fetch, sums.values + row);
@@ -121,8 +125,9 @@ inline void all_tiles(const InputRows& x, const Piece& piece, int first_row, int
   const Fold fold(cut);
   const int lines = cut.block_k / (Codes::kParts * Fold::Step::kStep);
   OperandsOf<typename Fold::Step, Codes> operands[Panels];
-  Block block;
+  Block block{.bytes = cut.block_bytes};
   for (int index = 0; index < cut.num_blocks; ++index) {
+    const int next = index + cut.blocks_ahead();
     block.index = index;
     block.k0 = index * cut.block_k;
     block.count = index < cut.whole_blocks() ? cut.block_k : cut.k - block.k0;
@@ -130,8 +135,9 @@ inline void all_tiles(const InputRows& x, const Piece& piece, int first_row, int
     for (int p = 0; p < Panels; ++p) {
       block.codes[p] = piece.panels[p] + cut.block_at(index);
       block.operands[p] = operands[p].get(block.codes[p], lines);
-      block.next[p] =
-          index + 1 < cut.num_blocks ? block.codes[p] + cut.block_bytes : piece.next_panels[p];
+      block.next[p] = next < cut.num_blocks
+                          ? piece.panels[p] + cut.block_at(next)
+                          : piece.next_panels[p] + cut.block_at(next - cut.num_blocks);
     }
     tiles<Fold, Panels, Codes::kParts>(x, fold, block, first_row, num_rows, sums);
   }
