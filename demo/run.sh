@@ -58,3 +58,21 @@ fi
 
 "$wideep" balance picture --before "$out/before.json" --after "$out/after.json" \
   --output demo/report.html --title "wideep demo: $ranks ranks, 32 experts, $slots slots"
+
+step "7. The texts change while it serves: German, then Python, then arithmetic; first without, then with online balancing"
+changing=("$wideep" generate --model $model --prompts demo/changing_prompts.jsonl --max-tokens 150 \
+  --max-batch-size 3 --temperature 0.9 --seed 1 --ranks $ranks --logits-digest)
+echo "num_slots: $slots" >"$out/static.yaml"
+printf 'num_slots: %s\nlayer_updates_per_iter: 2\n' $slots >"$out/online.yaml"
+"${changing[@]}" --load-balancer "$out/static.yaml" --routing-log "$out/static.json" >"$out/static.txt"
+"${changing[@]}" --load-balancer "$out/online.yaml" --routing-log "$out/online.json" >"$out/online.txt"
+echo "without:"; summary "$out/static.txt"
+echo "with:";    summary "$out/online.txt"; grep '^online balancing' "$out/online.txt"
+if ! diff <(grep ^digest "$out/static.txt") <(grep ^digest "$out/online.txt") >/dev/null; then
+  echo "answers differ with and without online balancing: this must not happen" >&2
+  exit 1
+fi
+echo "answers:            $(grep -c ^digest "$out/online.txt") of $(wc -l <demo/changing_prompts.jsonl) prompts have bit-identical logits with and without"
+
+"$wideep" balance picture --before "$out/static.json" --after "$out/online.json" \
+  --output demo/online.html --title "wideep demo: the texts change at iterations 150 and 300; without and with online balancing"
