@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/online_parts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace wideep::engine {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const weights::ExpertShape kExperts{kernels::WeightFormat::kBf16, 64, 64};
+
+balance::ModelPlacement placement(int num_layers, int ranks, int layer_updates) {
+  balance::ModelPlacement model{.num_slots = 8, .layer_updates_per_iter = layer_updates};
+  for (int layer = 0; layer < num_layers; ++layer) {
+    model.layers[layer] = balance::default_placement(8, ranks, 8).value();
+  }
+  return model;
+}
+
+std::string error_of(const balance::ModelPlacement& model) {
+  const auto parts = make_online_parts(kExperts, model);
+  return parts.ok() ? "" : parts.status().message();
+}
+
+TEST(OnlineParts, WhatCouldNeverDoAnythingIsRefused) {
+  EXPECT_EQ(error_of(placement(3, 2, 3)), "");
+  EXPECT_THAT(error_of(placement(3, 2, 4)), HasSubstr("at most the model's 3 MoE layers, found 4"));
+  EXPECT_THAT(error_of(placement(3, 1, 1)), HasSubstr("nothing to balance"));
+  EXPECT_THAT(error_of(placement(0, 1, 1)), HasSubstr("no MoE layer"));
+  EXPECT_THAT(error_of(placement(online::kMaxLayers + 1, 2, 1)), HasSubstr("at most 192"));
+}
+
+TEST(OnlineParts, TooLittleMemoryIsAnErrorWithBothFigures) {
+  const auto parts = make_online_parts(kExperts, placement(3, 2, 2));
+  ASSERT_TRUE(parts.ok()) << parts.status().message();
+  const uint64_t record = kExperts.record_bytes();
+  EXPECT_EQ(parts->pool->total_bytes(), 3 * 8 * record);
+  EXPECT_EQ(parts->spare_bytes_per_rank(), 2 * 4 * record);  // two layers' slots
+  const MemoryPlan plan{.num_ranks = 2, .slots_per_rank = 3 * 4 * record};
+  const uint64_t needed = (3 * 8 + 2 * 3 * 4 + 2 * 2 * 4) * record;
+  EXPECT_TRUE(check_online_memory(*parts, plan, needed).ok());
+  const Status status = check_online_memory(*parts, plan, needed - record);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("1.5 MiB needed"), HasSubstr("host pool 576.0 KiB"),
+                                      HasSubstr("1.5 MiB free"), HasSubstr("spare_slots")));
+}
+
+TEST(OnlineParts, CountersStartAtNothing) {
+  const auto parts = make_online_parts(kExperts, placement(3, 2, 1));
+  const OnlineTotals totals = read_totals(*parts->board);
+  EXPECT_EQ(totals.moves, 0);
+  EXPECT_EQ(totals.seconds_since_plan, -1.0);
+}
+
+}  // namespace
+}  // namespace wideep::engine
