@@ -76,22 +76,27 @@ inline void decode_block(const std::byte* block, int lines, std::byte* out) {
   }
 }
 
-inline constexpr int kMaxBlockK = 128;
+// Of k: four panels of bf16 pairs are two thirds of a 48 KiB first-level cache.
+inline constexpr int kMaxDecodedK = 256;
 
-// The lines of operands of a panel's block: those in memory, or a decoded copy.
+// The lines of operands of a panel's blocks: those in memory, or a decoded copy.
 template <typename Step, typename Codes, bool AsTheyLie = Codes::kParts == 1>
 class OperandsOf {
  public:
-  const std::byte* get(const std::byte* block, int lines) {
-    decode_block<Codes>(block, lines, lines_);
+  const std::byte* get(const Cut& cut, const std::byte* blocks, int num_blocks) {
+    const int lines = cut.block_k / Step::kStep;
+    for (int i = 0; i < num_blocks; ++i) {
+      decode_block<Codes>(blocks + cut.block_at(i), lines / Codes::kParts,
+                          lines_ + static_cast<size_t>(i * lines) * sizeof(Line));
+    }
     return lines_;
   }
 
  private:
-  alignas(64) std::byte lines_[kMaxBlockK / Step::kStep * sizeof(Line)];
+  alignas(64) std::byte lines_[kMaxDecodedK / Step::kStep * sizeof(Line)];
 };
 template <typename Step, typename Codes>
 class OperandsOf<Step, Codes, true> {
  public:
-  static const std::byte* get(const std::byte* block, int) { return block; }
+  static const std::byte* get(const Cut&, const std::byte* blocks, int) { return blocks; }
 };

@@ -111,6 +111,7 @@ struct ScaleLines {
 template <typename StepT>
 struct FoldChain {
   using Step = StepT;
+  static constexpr bool kChains = true;
   explicit FoldChain(const Cut&) {}
   template <int Panels>
   static void begin(const typename Step::X*, int, const F32x16* sums, F32x16* acc) {
@@ -126,6 +127,7 @@ struct FoldChain {
 // Each group from zero, then scaled (fp8).
 struct FoldScaled {
   using Step = StepBf16;
+  static constexpr bool kChains = false;
   explicit FoldScaled(const Cut&) {}
   template <int Panels>
   static void begin(const Bf16*, int, const F32x16*, F32x16* acc) {
@@ -141,6 +143,7 @@ struct FoldScaled {
 // first byte (quantized_rows.h).
 struct FoldInteger {
   using Step = StepInt8;
+  static constexpr bool kChains = false;
   explicit FoldInteger(const Cut& cut)
       : offset(cut.format == WeightFormat::kInt8 ? 128 : 8),
         scales_at(cut.x_scales_at),

@@ -90,12 +90,12 @@ inline __attribute__((noinline)) void run_rest(const Fold& fold, const Cut& cut,
                                                const Run<typename Fold::Step::X, Rows, Width>& run,
                                                F32x16 (&sum)[Rows][Width]) {
   using Step = typename Fold::Step;
-  const int index = cut.num_blocks - 1, lines = cut.block_k / (Codes::kParts * Step::kStep);
+  const int index = cut.num_blocks - 1;
   typename Step::Acc acc[Rows][Width];
   for (int r = 0; r < Rows; ++r) fold.template begin<Width>(run.xs[r], index, sum[r], acc[r]);
   OperandsOf<Step, Codes> operands;
   for (int p = 0; p < Width; ++p) {
-    const std::byte* line = operands.get(run.codes[p] + cut.block_at(index), lines);
+    const std::byte* line = operands.get(cut, run.codes[p] + cut.block_at(index), 1);
     int k = index * cut.block_k;
     for (; k + Step::kStep <= cut.k; k += Step::kStep, line += sizeof(Line)) {
       for (int r = 0; r < Rows; ++r) {

@@ -47,7 +47,7 @@ inline __attribute__((always_inline)) void run_tile(const typename Step::X* cons
   }
 }
 
-// A block of k as the tiles read it.
+// A block of k as the tiles read it; or several, as one.
 struct Block {
   int k0 = 0;
   int count = 0;  // of k
@@ -56,7 +56,8 @@ struct Block {
   const std::byte* operands[kMaxPanels];
   const std::byte* codes[kMaxPanels];
   const std::byte* next[kMaxPanels];  // a block to fetch meanwhile
-  size_t bytes = 0;                   // of each panel
+  int num_blocks = 1;                 // that lie there
+  size_t bytes = 0;                   // of them, in each panel
 };
 
 // One of several tiles of a block, whose sums lie in memory between blocks.
@@ -109,8 +110,11 @@ inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int 
     for (int p = 0; p < Panels; ++p) {
       const bool mine = p % num_tiles == i;
       fetch[p] = mine ? block.next[p] : block.codes[p];
-      // Scales make a block a line longer than the lines that go by.
-      if (mine) __builtin_prefetch(block.next[p] + block.bytes - sizeof(Line));
+      if (!mine) continue;
+      // Scales make each block a line longer than the lines that go by.
+      for (int b = 1; b <= block.num_blocks; ++b) {
+        __builtin_prefetch(block.next[p] + block.bytes - static_cast<size_t>(b) * sizeof(Line));
+      }
     }
     tile_of<Fold, Panels, Panels == kTilePanels ? Parts : 0>(
         height, x, fold, block, first_row + row, fetch, sums.values + row);
@@ -118,23 +122,35 @@ inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int 
   }
 }
 
+// Blocks that tiles take at once. Where a chain goes on from block to block, more of them leave and
+// fetch the sums less often.
+template <typename Fold, typename Codes>
+inline int blocks_at_once(const Cut& cut) {
+  if constexpr (Fold::kChains && Codes::kParts > 1) return kMaxDecodedK / cut.block_k;
+  return 1;
+}
+
 template <typename Fold, typename Codes, int Panels>
 inline void all_tiles(const InputRows& x, const Piece& piece, int first_row, int num_rows,
                       Sums& sums) {
   const Cut& cut = piece.cut;
   const Fold fold(cut);
-  const int lines = cut.block_k / (Codes::kParts * Fold::Step::kStep);
+  const int at_once = blocks_at_once<Fold, Codes>(cut);
+  const int ahead = std::max(at_once, cut.blocks_ahead());
   OperandsOf<typename Fold::Step, Codes> operands[Panels];
-  Block block{.bytes = cut.block_bytes};
-  for (int index = 0; index < cut.num_blocks; ++index) {
-    const int next = index + cut.blocks_ahead();
+  Block block;
+  for (int index = 0; index < cut.num_blocks; index += at_once) {
+    const int num_blocks = std::min(at_once, cut.num_blocks - index), next = index + ahead;
     block.index = index;
     block.k0 = index * cut.block_k;
-    block.count = index < cut.whole_blocks() ? cut.block_k : cut.k - block.k0;
+    block.count =
+        index + num_blocks <= cut.whole_blocks() ? num_blocks * cut.block_k : cut.k - block.k0;
+    block.num_blocks = num_blocks;
+    block.bytes = static_cast<size_t>(num_blocks) * cut.block_bytes;
     block.scales = {piece.panels, cut.scales_at(index)};
     for (int p = 0; p < Panels; ++p) {
       block.codes[p] = piece.panels[p] + cut.block_at(index);
-      block.operands[p] = operands[p].get(block.codes[p], lines);
+      block.operands[p] = operands[p].get(cut, block.codes[p], num_blocks);
       block.next[p] = next < cut.num_blocks
                           ? piece.panels[p] + cut.block_at(next)
                           : piece.next_panels[p] + cut.block_at(next - cut.num_blocks);
