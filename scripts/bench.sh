@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs every microbenchmark of the release build, each line for MIN_TIME seconds (default 0.1), and
-# then the table of the balancer's goals. Arguments go to the microbenchmarks:
+# then the tables of the balancer's goals. Arguments go to the microbenchmarks:
 # scripts/bench.sh --benchmark_filter=MatMul
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,3 +16,6 @@ build/bench/balance_goals
 
 printf '\n== online_goals\n'
 build/bench/online_goals
+
+printf '\n== online_quality\n'
+build/bench/online_quality

@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
   tools::add_balance_resplit_command(*balance, &status);
   tools::add_balance_compare_command(*balance, &status);
   tools::add_balance_picture_command(*balance, &status);
+  tools::add_balance_replay_command(*balance, &status);
   CLI::App* bench = app.add_subcommand("bench", "Measure speed beside this machine's limits");
   bench->require_subcommand(1);
   tools::add_bench_load_command(*bench, &status);

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "online/replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "balance/window_swaps.h"
+#include "balance/windowed_load.h"
+#include "base/try.h"
+#include "online/served_layer.h"
+
+namespace wideep::online {
+namespace {
+
+using balance::LayerPlan;
+using balance::Placement;
+using Load = std::vector<double>;      // [E]
+using ModelLoads = std::vector<Load>;  // [layer]
+
+Sharing sharing_of(const PolicyOptions& options) {
+  if (options.policy == PolicyKind::kTrt) return Sharing::kEqual;
+  return options.share_update == ShareUpdate::kIteration ? Sharing::kEachSample
+                                                         : Sharing::kExpectedLoad;
+}
+
+balance::Split split_of(const PolicyOptions& options) {
+  return options.policy == PolicyKind::kTrt ? balance::Split::kEqual : balance::Split::kWeighted;
+}
+
+ModelLoads loads_of(const Iteration& iteration, int num_layers) {
+  ModelLoads loads;
+  for (int l = 0; l < num_layers; ++l) {
+    const auto counts = iteration.counts_of(l);
+    loads.emplace_back(counts.begin(), counts.end());
+  }
+  return loads;
+}
+
+// The tokens of the last iterations, summed.
+class SlidingWindow {
+ public:
+  explicit SlidingWindow(size_t iterations) : iterations_(iterations) {}
+
+  void add(const ModelLoads& loads) {
+    last_.push_back(loads);
+    if (sum_.empty()) sum_.assign(loads.size(), Load(loads[0].size()));
+    add_to_sum(loads, 1.0);
+    if (last_.size() <= iterations_) return;
+    add_to_sum(last_.front(), -1.0);
+    last_.pop_front();
+  }
+
+  const ModelLoads& sum() const { return sum_; }
+  // One layer's, iteration by iteration.
+  balance::Windows windows_of(size_t layer) const {
+    balance::Windows windows;
+    for (const ModelLoads& loads : last_) windows.push_back(loads[layer]);
+    return balance::parts_of_windows(windows);
+  }
+
+ private:
+  void add_to_sum(const ModelLoads& loads, double sign) {
+    for (size_t l = 0; l < loads.size(); ++l) {
+      for (size_t e = 0; e < loads[l].size(); ++e) sum_[l][e] += sign * loads[l][e];
+    }
+  }
+
+  size_t iterations_;
+  std::deque<ModelLoads> last_;
+  ModelLoads sum_;
+};
+
+struct PendingUpdate {
+  int64_t in_service = 0;  // from this iteration on
+  LayerPlan plan;
+};
+
+ReplayFigures& operator+=(ReplayFigures& sum, const ReplayFigures& other) {
+  sum.off += other.off;
+  sum.planned += other.planned;
+  sum.online += other.online;
+  sum.perfect += other.perfect;
+  sum.past += other.past;
+  return sum;
+}
+
+ReplayFigures operator/(ReplayFigures sum, double count) {
+  for (double* figure : {&sum.off, &sum.planned, &sum.online, &sum.perfect, &sum.past}) {
+    *figure /= count;
+  }
+  return sum;
+}
+
+class Replayer {
+ public:
+  Replayer(const RequestTrace& trace, const ReplayOptions& options)
+      : options_(options),
+        num_layers_(trace.shape.num_layers),
+        top_k_(trace.shape.top_k),
+        stream_(&trace, options.stream),
+        window_iterations_(
+            std::max<int64_t>(1, (options.window_tokens + options.stream.iteration_tokens / 2) /
+                                     options.stream.iteration_tokens)),
+        past_(static_cast<size_t>(window_iterations_)),
+        pending_(static_cast<size_t>(num_layers_)),
+        busy_(static_cast<size_t>(num_layers_)) {}
+
+  Result<ReplayResult> run() {
+    WIDEEP_TRY(make());
+    WIDEEP_TRY_ASSIGN(const std::vector<Iteration> first, first_window());
+    place();
+    for (const Iteration& iteration : first) serve(iteration, false);
+    do {
+      serve(iteration_, true);
+    } while (stream_.next(&iteration_));
+    return finish();
+  }
+
+ private:
+  Status make() {
+    PolicyOptions policy = options_.policy;
+    if (!options_.start_in_order) {
+      policy.warm_up_iterations = std::max(policy.warm_up_iterations, window_iterations_ - 1);
+    }
+    const PolicyShape shape{.plan = options_.shape, .num_layers = num_layers_, .top_k = top_k_};
+    WIDEEP_TRY_ASSIGN(policy_, make_update_policy(shape, policy));
+    const balance::PlannerOptions planner{.split = split_of(policy)};
+    WIDEEP_TRY_ASSIGN(planner_, balance::make_planner(options_.planner, options_.shape, planner));
+    WIDEEP_TRY_ASSIGN(past_planner_,
+                      balance::make_planner(name_of(policy.policy), options_.shape, planner));
+    return {};
+  }
+
+  // Leaves the first iteration behind it in iteration_.
+  Result<std::vector<Iteration>> first_window() {
+    std::vector<Iteration> first;
+    while (stream_.next(&iteration_)) {
+      if (static_cast<int64_t>(first.size()) == window_iterations_) return first;
+      first.push_back(iteration_);
+      past_.add(loads_of(iteration_, num_layers_));
+    }
+    return invalid_input(fmt::format(
+        "expected more than one window of {} iterations of {} tokens, found {}", window_iterations_,
+        options_.stream.iteration_tokens,
+        first.size() == 1 ? "1 iteration" : fmt::format("{} iterations", first.size())));
+  }
+
+  // Planned for the mean of the first window's iterations, then for each of them.
+  LayerPlan plan_static(size_t layer) {
+    const balance::Windows windows = past_.windows_of(layer);
+    Load mean(windows[0].size());
+    for (const Load& window : windows) {
+      for (size_t e = 0; e < mean.size(); ++e) mean[e] += window[e];
+    }
+    LayerPlan plan;
+    planner_->plan(mean, &plan);
+    if (options_.planner == "wideep") {
+      balance::swap_for_windows(windows, options_.shape, &plan);
+      if (split_of(options_.policy) == balance::Split::kWeighted) {
+        plan.shares = balance::resplit(plan.placement, mean);
+      }
+    }
+    return plan;
+  }
+
+  void place() {
+    const Sharing sharing = sharing_of(options_.policy);
+    const balance::PlanShape& shape = options_.shape;
+    LayerPlan in_order;
+    in_order.placement =
+        balance::default_placement(shape.num_experts, shape.ep_size, shape.num_slots).value();
+    in_order.shares = balance::equal_shares(in_order.placement);
+    for (size_t l = 0; l < pending_.size(); ++l) {
+      const LayerPlan plan = plan_static(l);
+      off_.emplace_back(Sharing::kEqual, in_order);
+      planned_.emplace_back(sharing, plan);
+      online_.emplace_back(sharing, options_.start_in_order ? in_order : plan);
+      placements_.push_back(online_.back().placement());
+      past_plans_.emplace_back(sharing == Sharing::kEqual ? sharing : Sharing::kExpectedLoad, plan);
+    }
+  }
+
+  // One iteration: judged, counted and planned from.
+  void serve(const Iteration& iteration, bool judged) {
+    put_in_service();
+    const ModelLoads loads = loads_of(iteration, num_layers_);
+    ReplayWindow& window = window_of(iteration);
+    if (judged) judge(loads, &window);
+    if (judged) past_.add(loads);
+    for (int l = 0; l < num_layers_; ++l) policy_->add_counts(l, iteration.counts_of(l));
+    plan(&window);
+    ++result_.num_iterations;
+    result_.num_tokens += iteration.num_tokens;
+    if (judged) judged_tokens_ += iteration.num_tokens;
+    options_.iteration_done();
+  }
+
+  void put_in_service() {
+    for (size_t l = 0; l < pending_.size(); ++l) {
+      if (!pending_[l] || pending_[l]->in_service > result_.num_iterations) continue;
+      placements_[l] = pending_[l]->plan.placement;
+      online_[l].replace(std::move(pending_[l]->plan));
+      pending_[l].reset();
+    }
+  }
+
+  ReplayWindow& window_of(const Iteration& iteration) {
+    if (result_.num_iterations % window_iterations_ == 0) {
+      result_.windows.push_back(
+          {.first_iteration = result_.num_iterations, .domains = {}, .figures = {}});
+    }
+    ReplayWindow& window = result_.windows.back();
+    ++window.num_iterations;
+    std::vector<int>& domains = window.domains;
+    if (std::find(domains.begin(), domains.end(), iteration.domain) == domains.end()) {
+      domains.push_back(iteration.domain);
+    }
+    return window;
+  }
+
+  void judge(const ModelLoads& loads, ReplayWindow* window) {
+    for (size_t l = 0; l < loads.size(); ++l) {
+      LayerPlan ideal;
+      past_planner_->plan(past_.sum()[l], &ideal);
+      past_plans_[l].replace(std::move(ideal));
+      window->figures += {.off = off_[l].imbalance(loads[l]),
+                          .planned = planned_[l].imbalance(loads[l]),
+                          .online = online_[l].imbalance(loads[l]),
+                          .perfect = balance::imbalance_lower_bound(loads[l], options_.shape,
+                                                                    balance::Split::kWeighted),
+                          .past = past_plans_[l].imbalance(loads[l])};
+    }
+  }
+
+  void plan(ReplayWindow* window) {
+    for (size_t l = 0; l < pending_.size(); ++l) busy_[l] = pending_[l] ? 1 : 0;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto updates = policy_->end_iteration(placements_, busy_);
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    result_.plan_seconds += time.count();
+    result_.longest_plan_seconds = std::max(result_.longest_plan_seconds, time.count());
+    for (const LayerUpdate& update : updates) {
+      ++window->updates;
+      window->moves += static_cast<int64_t>(update.moves.size());
+      result_.bytes += update.bytes;
+      pending_[static_cast<size_t>(update.layer_idx)] = {
+          result_.num_iterations + 1 + options_.copy_iterations, update.plan};
+    }
+  }
+
+  ReplayResult finish() {
+    for (ReplayWindow& window : result_.windows) {
+      result_.mean += window.figures;
+      result_.updates += window.updates;
+      result_.moves += window.moves;
+      window.figures = window.figures / (num_layers_ * static_cast<double>(window.num_iterations));
+    }
+    const auto judged = static_cast<double>(result_.num_iterations - window_iterations_);
+    result_.mean = result_.mean / (num_layers_ * judged);
+    const int64_t tokens = options_.start_in_order ? result_.num_tokens : judged_tokens_;
+    result_.moves_per_layer_and_window =
+        static_cast<double>(result_.moves) / num_layers_ /
+        (static_cast<double>(tokens) / static_cast<double>(options_.window_tokens));
+    return std::move(result_);
+  }
+
+  const ReplayOptions& options_;
+  int num_layers_;
+  int top_k_;
+  RequestStream stream_;
+  Iteration iteration_;
+  int64_t window_iterations_;
+  SlidingWindow past_;
+  std::unique_ptr<UpdatePolicy> policy_;
+  std::unique_ptr<balance::LayerPlanner> planner_;
+  std::unique_ptr<balance::LayerPlanner> past_planner_;
+  // [layer]
+  std::vector<ServedLayer> off_, planned_, online_, past_plans_;
+  std::vector<Placement> placements_;  // online
+  std::vector<std::optional<PendingUpdate>> pending_;
+  std::vector<uint8_t> busy_;
+  int64_t judged_tokens_ = 0;
+  ReplayResult result_;
+};
+
+constexpr int kMostCycles = 1000;
+
+Status check_at_least_one(const char* name, int64_t found) {
+  if (found >= 1) return {};
+  return invalid_input(fmt::format("{}: expected at least 1, found {}", name, found));
+}
+
+Status check_options(const ReplayOptions& options) {
+  WIDEEP_TRY(check_at_least_one("iteration_tokens", options.stream.iteration_tokens));
+  WIDEEP_TRY(check_at_least_one("window_tokens", options.window_tokens));
+  WIDEEP_TRY(check_at_least_one("in_flight", options.stream.in_flight));
+  if (options.stream.cycles < 1 || options.stream.cycles > kMostCycles) {
+    return invalid_input(
+        fmt::format("cycles: expected 1 to {}, found {}", kMostCycles, options.stream.cycles));
+  }
+  if (options.copy_iterations < 0) {
+    return invalid_input(
+        fmt::format("copy_iterations: expected 0 or more, found {}", options.copy_iterations));
+  }
+  if (balance::needs_pair_counts(options.planner)) {
+    return invalid_input(
+        fmt::format("planner: {} needs pairs of experts, which a replay does not "
+                    "count; expected another",
+                    options.planner));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ReplayResult> replay(const RequestTrace& trace, const ReplayOptions& options) {
+  WIDEEP_TRY(balance::check_plan_shape(options.shape));
+  WIDEEP_TRY(check_options(options));
+  return Replayer(trace, options).run();
+}
+
+}  // namespace wideep::online

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replays recorded routing through the online balancer: the same policy code as in an engine,
+// without weights. What imbalance would each mode have left, and what would it have moved?
+//
+//   off      experts in order, an equal split: no balancer
+//   static   a placement planned once, from the first window
+//   online   the same placement to begin with, then the policy's updates
+//   perfect  a lower bound for every placement and split
+//   past     an ideal plan of the window before, with its shares: what knowing the past alone can
+//            give (the noise floor of share_update window)
+//
+// static and online split tokens as the policy does: by the iteration's best shares, by the
+// window's, or equally (policy trt). An update that is planned after iteration i is in service from
+// iteration i
+// + 1 + copy_iterations on. The first window is planned on and not judged.
+//
+// Thread safety: pure function of its arguments.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "online/request_stream.h"
+#include "online/request_trace.h"
+#include "online/update_policy.h"
+#include "wideep/status.h"
+
+namespace wideep::online {
+
+struct ReplayOptions {
+  balance::PlanShape shape;        // E, R, S
+  std::string planner = "wideep";  // of the static placement
+  PolicyOptions policy;
+  StreamOptions stream;
+  int64_t window_tokens = 16384;  // of a line of the report; rounded to iterations, ≥ 1 of them
+  int copy_iterations = 1;        // ≥ 0
+  bool start_in_order = false;    // online begins with the experts in order instead
+  std::function<void()> iteration_done = [] {};
+};
+
+// Imbalance ratios, mean over layers and iterations.
+struct ReplayFigures {
+  double off = 0.0;
+  double planned = 0.0;  // static
+  double online = 0.0;
+  double perfect = 0.0;
+  double past = 0.0;
+};
+
+struct ReplayWindow {
+  int64_t first_iteration = 0;
+  int num_iterations = 0;
+  std::vector<int> domains;  // of its iterations, each once
+  ReplayFigures figures;
+  int64_t updates = 0;  // of layers, planned in this window
+  int64_t moves = 0;    // of experts, all layers
+};
+
+struct ReplayResult {
+  std::vector<ReplayWindow> windows;  // the first was planned on: no figures but moves
+  ReplayFigures mean;                 // over all iterations behind the first window
+  int64_t num_iterations = 0;         // all
+  int64_t num_tokens = 0;
+  int64_t updates = 0;
+  int64_t moves = 0;
+  int64_t bytes = 0;
+  double moves_per_layer_and_window = 0.0;  // of window_tokens tokens behind the first window
+  double plan_seconds = 0.0;                // of all calls of the policy
+  double longest_plan_seconds = 0.0;        // of one call
+};
+
+// Errors (invalid input): as make_update_policy and balance::make_planner; numbers below their
+// range; fewer than two windows.
+Result<ReplayResult> replay(const RequestTrace& trace, const ReplayOptions& options);
+
+}  // namespace wideep::online

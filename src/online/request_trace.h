@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Per-token traces of many requests: which experts each token of each request chose.
+//
+// A directory holds trace_index.csv, a line for each request, and the ids (balance/token_trace.h):
+//
+//   trace_index.csv   columns token_offset and n_tokens: the request's tokens in the file of ids;
+//                     domain or else dataset: what kind of text it is; others are ignored
+//   <domain>.ids.u8   (or .u16) one file for each domain, where there is a column domain;
+//   trace_ids.u8      (or .u16) one for all, where there is none
+//
+// Thread safety: plain values; pure function of the files.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "balance/token_trace.h"
+#include "wideep/status.h"
+
+namespace wideep::online {
+
+struct Request {
+  int domain = 0;  // index into RequestTrace::domains
+  int file = 0;    // index into RequestTrace::ids
+  int64_t token_offset = 0;
+  int64_t num_tokens = 0;
+};
+
+struct RequestTrace {
+  balance::TraceShape shape;
+  std::vector<std::string> domains;        // in the order in which the index first names them
+  std::vector<Request> requests;           // in its order
+  std::vector<std::vector<uint16_t>> ids;  // [file] of [token][layer][top_k]
+
+  int64_t num_tokens() const;  // of all requests
+  // Experts of one layer's token, [top_k].
+  std::span<const uint16_t> experts(int file, int64_t token, int layer_idx) const;
+};
+
+// Errors (invalid input) name file and line or column: no index, a column that is missing, numbers
+// that are none, requests without a token or beyond the end of their file, no request at all; as
+// balance::visit_trace.
+Result<RequestTrace> read_request_trace(const std::string& directory,
+                                        const balance::TraceShape& shape);
+
+}  // namespace wideep::online

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep balance replay: the online balancer on recorded routing, without weights.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/try.h"
+#include "commands.h"
+#include "online/replay.h"
+#include "replay_output.h"
+
+namespace wideep::tools {
+namespace {
+
+struct ReplayCommand {
+  std::string trace;
+  balance::TraceShape trace_shape;
+  std::optional<int> num_slots;
+  std::optional<int> layer_updates;
+  std::string policy = "wideep";
+  std::optional<std::string> share_update;
+  std::optional<double> tolerance;
+  std::optional<double> rows_per_move;
+  std::optional<int64_t> horizon_tokens;
+  std::optional<int> max_moves;
+  std::optional<int64_t> bytes_per_expert;
+  std::vector<std::string> domains;
+  online::ReplayOptions replay;
+  bool json = false;
+};
+
+// TensorRT-LLM's policy has no such choice.
+Status check_policy_options(const ReplayCommand& command) {
+  if (command.policy != "trt") return {};
+  const std::pair<bool, const char*> given[] = {
+      {command.share_update.has_value(), "--share-update"},
+      {command.tolerance.has_value(), "--tolerance"},
+      {command.rows_per_move.has_value(), "--rows-per-move"},
+      {command.horizon_tokens.has_value(), "--horizon-tokens"},
+      {command.max_moves.has_value(), "--max-moves"}};
+  for (const auto& [is_given, name] : given) {
+    if (!is_given) continue;
+    return invalid_input(fmt::format(
+        "{}: has no effect with --policy trt, which plans anew on each turn; leave it out", name));
+  }
+  return {};
+}
+
+Result<online::PolicyOptions> policy_options(const ReplayCommand& command) {
+  WIDEEP_TRY(check_policy_options(command));
+  online::PolicyOptions options;
+  WIDEEP_TRY_ASSIGN(options.policy, online::parse_policy(command.policy));
+  if (command.share_update) {
+    WIDEEP_TRY_ASSIGN(options.share_update, online::parse_share_update(*command.share_update));
+  }
+  options.layer_updates_per_iter = command.layer_updates.value_or(command.trace_shape.num_layers);
+  options.tolerance = command.tolerance.value_or(options.tolerance);
+  options.rows_per_move = command.rows_per_move.value_or(options.rows_per_move);
+  options.horizon_tokens = command.horizon_tokens.value_or(options.horizon_tokens);
+  options.max_moves = command.max_moves.value_or(options.max_moves);
+  options.bytes_per_expert = command.bytes_per_expert.value_or(0);
+  if (!command.bytes_per_expert || options.bytes_per_expert > 0) return options;
+  return invalid_input(fmt::format("--model-bytes-per-expert: expected more than 0 bytes, found {}",
+                                   options.bytes_per_expert));
+}
+
+Result<std::vector<int>> choose_domains(const ReplayCommand& command,
+                                        const online::RequestTrace& trace) {
+  std::vector<int> domains;
+  for (const std::string& name : command.domains) {
+    const auto found = std::find(trace.domains.begin(), trace.domains.end(), name);
+    if (found == trace.domains.end()) {
+      return invalid_input(fmt::format("--domains: expected some of {}, found {}",
+                                       fmt::join(trace.domains, ", "), name));
+    }
+    domains.push_back(static_cast<int>(found - trace.domains.begin()));
+  }
+  return domains;
+}
+
+Status run(ReplayCommand command) {
+  online::ReplayOptions& options = command.replay;
+  WIDEEP_TRY(balance::check_trace_shape(command.trace_shape));
+  options.shape.num_experts = command.trace_shape.num_experts;
+  options.shape.num_slots = command.num_slots.value_or(options.shape.num_experts);
+  WIDEEP_TRY(balance::check_plan_shape(options.shape));
+  WIDEEP_TRY_ASSIGN(options.policy, policy_options(command));
+  WIDEEP_TRY_ASSIGN(const online::RequestTrace trace,
+                    online::read_request_trace(command.trace, command.trace_shape));
+  WIDEEP_TRY_ASSIGN(options.stream.domains, choose_domains(command, trace));
+  base::Progress progress("replaying", online::num_iterations(trace, options.stream), "iterations");
+  options.iteration_done = [&progress] { progress.step(); };
+  Result<online::ReplayResult> result = online::replay(trace, options);
+  if (!result.ok()) return result.status().at(command.trace);
+  const Replayed replayed{.directory = command.trace,
+                          .trace = &trace,
+                          .options = &options,
+                          .bytes_known = command.bytes_per_expert.has_value(),
+                          .result = &*result};
+  std::fputs((command.json ? replay_json(replayed) : replay_table(replayed)).c_str(), stdout);
+  return {};
+}
+
+void add_trace_options(CLI::App& app, ReplayCommand* command) {
+  app.add_option("--trace", command->trace,
+                 "A directory: trace_index.csv (token_offset, n_tokens, domain or dataset) and "
+                 "<domain>.ids.u8 or trace_ids.u8 (.u16)")
+      ->required();
+  app.add_option("--trace-layers", command->trace_shape.num_layers, "Its number of MoE layers")
+      ->required();
+  app.add_option("--trace-top-k", command->trace_shape.top_k, "Experts per token and layer")
+      ->required();
+  app.add_option("--num-experts", command->trace_shape.num_experts, "Experts of a layer")
+      ->required();
+  app.add_option("--domains", command->domains,
+                 "Kinds of text, one after the other (default: all, as the index has them)")
+      ->delimiter(',');
+  online::StreamOptions& stream = command->replay.stream;
+  app.add_option("--cycles", stream.cycles, "Times to go through them (default: 1)");
+  app.add_option("--in-flight", stream.in_flight, "Requests at once (default: 64)");
+  app.add_option("--iteration-tokens", stream.iteration_tokens,
+                 "Tokens of an iteration (default: 2048)");
+  app.add_option("--seed", stream.seed,
+                 "Of the order of requests; 0: as the index has them, the first time (default)");
+}
+
+void add_policy_options(CLI::App& app, ReplayCommand* command) {
+  app.add_option("--policy", command->policy, "wideep (default) or trt, which plans from scratch");
+  app.add_option("--layer-updates-per-iter", command->layer_updates,
+                 "Layers that may be given a plan in one iteration (default: all)");
+  app.add_option(
+      "--share-update", command->share_update,
+      "Shares from each iteration's own counts (iteration, default) or from the window's "
+      "(window)");
+  app.add_option("--tolerance", command->tolerance,
+                 "Imbalance ratio that is left alone (default: 0.003)");
+  app.add_option("--rows-per-move", command->rows_per_move,
+                 "What copying an expert costs, in rows a rank could compute (default: 32)");
+  app.add_option("--horizon-tokens", command->horizon_tokens,
+                 "Tokens over which a move has to pay for itself (default: 16384)");
+  app.add_option("--max-moves", command->max_moves,
+                 "Experts that one update of a layer may move (default: as many as pay)");
+}
+
+}  // namespace
+
+void add_balance_replay_command(CLI::App& balance, Status* status) {
+  auto command = std::make_shared<ReplayCommand>();
+  CLI::App* app = balance.add_subcommand(
+      "replay", "The online balancer on a recorded trace: imbalance over time, and what it moves");
+  add_trace_options(*app, command.get());
+  online::ReplayOptions& replay = command->replay;
+  app->add_option("--ep-size", replay.shape.ep_size, "Number of ranks")->required();
+  app->add_option("--num-slots", command->num_slots,
+                  "Slots of all ranks (default: as many as experts)");
+  app->add_option("--planner", replay.planner,
+                  "Of the placement to start with, from the first window (default: wideep)");
+  add_policy_options(*app, command.get());
+  app->add_option("--window-tokens", replay.window_tokens,
+                  "Tokens of a line of the report (default: 16384)");
+  app->add_option(
+      "--copy-iterations", replay.copy_iterations,
+      "Iterations from a plan to its service, in which experts are copied (default: 1)");
+  app->add_flag("--start-in-order", replay.start_in_order,
+                "Start with the experts in order instead of a plan");
+  app->add_option("--model-bytes-per-expert", command->bytes_per_expert,
+                  "Bytes of one expert's weights in one layer: what a move copies");
+  app->add_flag("--json", command->json, "Print JSON");
+  app->callback([command, status] { *status = run(*command); });
+}
+
+}  // namespace wideep::tools
