@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep balance replay, as a user runs it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "command_balance.h"
+
+namespace wideep::tests {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using Arguments = std::vector<std::string>;
+
+// 2 layers of 16 experts, top 2; 20 requests of 100 tokens for each of two kinds of text, in which
+// other experts are hot.
+class CommandBalanceReplay : public CommandBalance {
+ protected:
+  CommandBalanceReplay() {
+    std::string index = "domain,token_offset,n_tokens\n";
+    for (const char* domain : {"prose", "code"}) {
+      const unsigned hottest = domain[0] == 'c' ? 8 : 0;
+      std::mt19937 random(hottest);
+      std::string ids;
+      for (int row = 0; row < 2000 * 2; ++row) {
+        const bool hot = random() % 3 == 0;
+        const auto first = static_cast<char>(hot ? hottest + random() % 3 : random() % kExperts);
+        ids += {first, static_cast<char>((first + 1 + random() % (kExperts - 1)) % kExperts)};
+      }
+      write(std::string(domain) + ".ids.u8", ids);
+      for (int r = 0; r < 20; ++r) {
+        index += std::string(domain) + "," + std::to_string(100 * r) + ",100\n";
+      }
+    }
+    write("trace_index.csv", index);
+  }
+
+  Arguments replay(const Arguments& more = {}) const {
+    Arguments all = {"replay", "--trace",
+                     file(""), "--trace-layers",
+                     "2",      "--trace-top-k",
+                     "2",      "--num-experts",
+                     "16",     "--ep-size",
+                     "4",      "--num-slots",
+                     "20",     "--iteration-tokens",
+                     "250",    "--window-tokens",
+                     "1000",   "--in-flight",
+                     "4",      "--cycles",
+                     "4"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+};
+
+TEST_F(CommandBalanceReplay, FollowsTheText) {
+  const json result = balance_json(replay({"--model-bytes-per-expert", "1000"}));
+  ASSERT_EQ(result["windows"].size(), 16u);
+  EXPECT_EQ(result["windows"][0]["domains"], json({"prose"}));
+  EXPECT_FALSE(result["windows"][0].contains("imbalance_online"));
+  const json& mean = result["mean"];
+  EXPECT_LT(mean["imbalance_online"].get<double>(), mean["imbalance_static"].get<double>());
+  EXPECT_LT(mean["imbalance_static"].get<double>(), mean["imbalance_off"].get<double>());
+  EXPECT_LE(mean["imbalance_perfect"].get<double>(), mean["imbalance_online"].get<double>());
+  EXPECT_GT(result["moves"], 0);
+  EXPECT_EQ(result["bytes"].get<int64_t>(), 1000 * result["moves"].get<int64_t>());
+  EXPECT_EQ(result["layer_updates_per_iter"], 2);
+  EXPECT_EQ(result["share_update"], "iteration");
+}
+
+TEST_F(CommandBalanceReplay, Table) {
+  const CommandEnd end = balance(replay({"--share-update", "window", "--domains", "code,prose"}));
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  for (const char* part : {"static", "online", "past", "perfect", "planned on",
+                           "shares of the window", "per layer and 1000 tokens", "code, prose"}) {
+    EXPECT_THAT(end.out, HasSubstr(part));
+  }
+}
+
+TEST_F(CommandBalanceReplay, TrtForComparison) {
+  const json trt = balance_json(replay({"--policy", "trt", "--planner", "trt"}));
+  const json wideep = balance_json(replay());
+  EXPECT_GT(trt["moves"].get<int>(), 5 * wideep["moves"].get<int>());
+  EXPECT_FALSE(trt.contains("share_update"));
+}
+
+TEST_F(CommandBalanceReplay, BadInput) {
+  expect_refused(balance(replay({"--domains", "code,law"})), {"--domains", "prose, code", "law"});
+  expect_refused(balance(replay({"--policy", "best"})), {"policy", "wideep or trt", "best"});
+  expect_refused(balance(replay({"--share-update", "never"})), {"share_update", "never"});
+  expect_refused(balance(replay({"--policy", "trt", "--tolerance", "0.1"})),
+                 {"--tolerance", "no effect"});
+  expect_refused(balance(replay({"--layer-updates-per-iter", "3"})),
+                 {"layer_updates_per_iter", "1 to 2", "3"});
+  expect_refused(balance(replay({"--layer-updates-per-iter", "-1"})),
+                 {"layer_updates_per_iter", "1 to 2"});
+  expect_refused(balance(replay({"--model-bytes-per-expert", "0"})), {"--model-bytes-per-expert"});
+  expect_refused(balance(replay({"--planner", "cooccurrence"})), {"planner", "cooccurrence"});
+  write("trace_index.csv", "domain,token_offset,n_tokens\nprose,0,2001\n");
+  expect_refused(balance(replay()), {"trace_index.csv", "line 2", "2000 tokens"});
+  write("trace_index.csv", "domain,token_offset,n_tokens\nprose,0,1100\n");
+  expect_refused(balance(replay({"--cycles", "1"})), {"more than one window"});
+}
+
+}  // namespace
+}  // namespace wideep::tests
