@@ -63,12 +63,14 @@ std::string memory_limit_text(const base::ControlGroup& group) {
                      byte_size(*group.memory_limit_bytes), byte_size(*group.memory_free_bytes));
 }
 
-// wideep itself asks for no huge pages: only "always" gives it some.
+// Weights and slots ask for transparent ones; the host pool of online balancing takes reserved ones
+// if there are enough.
 std::string huge_pages_text(const base::HugePages& pages) {
   const std::string mode = pages.transparent.empty() ? "not in this kernel" : pages.transparent;
-  const char* effect = pages.transparent == "always" ? "wideep gets them" : "wideep gets none";
+  const bool granted = pages.transparent == "always" || pages.transparent == "madvise";
+  const char* effect = granted ? "weights and slots get them" : "wideep gets none";
   const std::string reserved =
-      pages.reserved.empty() ? "none" : byte_size(pages.reserved_bytes()) + ", not for wideep";
+      pages.reserved.empty() ? "none" : byte_size(pages.reserved_bytes()) + ", for the host pool";
   return fmt::format("transparent: {} ({}); reserved: {}", mode, effect, reserved);
 }
 

@@ -47,9 +47,11 @@ std::optional<Advice> reserved_huge_pages(const Machine& machine) {
   const uint64_t bytes = machine.huge_pages.reserved_bytes();
   if (bytes == 0) return {};
   return Advice{
-      fmt::format("{} are reserved as huge pages (hugetlb), which wideep does not use",
+      fmt::format("{} are reserved as huge pages (hugetlb), which only the host pool of online "
+                  "balancing uses, if it fits",
                   byte_size(bytes)),
-      "if no other program needs them, release them: echo 0 | sudo tee /proc/sys/vm/nr_hugepages"};
+      "without online balancing, and if no other program needs them, release them: echo 0 | sudo "
+      "tee /proc/sys/vm/nr_hugepages"};
 }
 
 std::optional<Advice> slow_kernels(std::string_view isa, std::string_view best_isa) {
