@@ -18,7 +18,6 @@ MatmulChoice choose_matmul(const PackedShape& w, int tile_rows, int tile_panels)
   constexpr int kBlockBytes = 32 * 1024;
   MatmulChoice choice{.tile_rows = tile_rows, .tile_panels = tile_panels, .rows = kMaxMatmulRows};
   const bool plain = w.format == WeightFormat::kF32 || w.format == WeightFormat::kBf16;
-
   if (!plain) {
     choice.block_k = w.block_k();
   } else {

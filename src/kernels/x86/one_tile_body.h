@@ -2,21 +2,23 @@
 //
 // Products of so few rows that they make one tile: each line of codes is read once, expanded in
 // registers and multiplied there. Reading the weights is all that takes long, and two things keep
-// it going:
+// it going (docs/decisions/0008-few-rows.md):
 //   - Panels are read in strips of as few as keep the processor busy: a core reads one run of
-//   memory
-//     faster than several at once.
-//   - Nothing is stored before a strip's end. A store has to wait for all that was asked of memory
-//     before it, and reading ahead ends at the first line that looks like the place of such a
-//     store.
+//     memory faster than several at once.
+//   - Nothing is stored before a strip's end. Stores wait for what was asked of memory before them,
+//     and with such stores about, reading ahead comes to a halt.
 // Included by matmul_body.h.
 #pragma once
 
 // More rows times parts than this leave no registers for four panels.
 inline constexpr int kMaxWideParts = 8;
-template <typename Codes, int Rows, int Panels>
-inline constexpr int kStripPanels =
-    std::min(Panels, Rows* Codes::kParts <= kMaxWideParts ? Codes::kStrip : 2);
+// A single row takes two panels at least: its one chain would be slower than the caches.
+template <typename Codes, int Rows>
+constexpr int strip_panels(int panels) {
+  const bool fits = Rows * Codes::kParts <= kMaxWideParts;
+  const int wanted = fits ? Codes::kStrip : std::min(Codes::kStrip, 2);
+  return std::min(panels, Rows == 1 ? std::max(wanted, 2) : wanted);
+}
 
 // A run of blocks of a strip.
 template <typename X, int Rows, int Width>
@@ -149,7 +151,7 @@ inline void strip(const InputRows& x, const Piece& piece, const Fold& fold, int 
 
 template <typename Fold, typename Codes, int Rows, int Panels>
 inline void one_tile(const InputRows& x, const Piece& piece, int row, Sums& sums) {
-  constexpr int kWidth = kStripPanels<Codes, Rows, Panels>;
+  constexpr int kWidth = strip_panels<Codes, Rows>(Panels);
   static_assert(Panels % kWidth == 0);
   const Fold fold(piece.cut);
   for (int first = 0; first < Panels; first += kWidth) {
