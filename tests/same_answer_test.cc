@@ -76,6 +76,7 @@ Placements placements(const ModelFacts& model) {
               std::shuffle(slots.begin(), slots.end(), rng);
             }));
   }
+  all.back().second->share_update = balance::ShareUpdate::kWindow;
   // All 16 further slots hold the layer's expert 1, side by side: several on one rank.
   all.emplace_back("replicas of one expert on the same rank",
                    settings(model, 16, [](int, int) { return 1; }, keep));
@@ -90,12 +91,13 @@ struct Variant {
   int max_num_tokens;
   int max_batch_size;
   int prefill_chunk;
+  int64_t dispatch_tokens;  // of all ranks in one dispatch, at least one of each; 0: no bound
 };
 
 constexpr Variant kVariants[] = {
-    {"together, whole prompts", 0, 512, 64, 0},
-    {"5 companions, chunks of 7", 5, 64, 64, 7},
-    {"3 companions, 2 requests at a time, chunks of 1", 3, 4, 2, 1},
+    {"together, whole prompts", 0, 512, 64, 0, 0},
+    {"5 companions, chunks of 7, 20 tokens a dispatch", 5, 64, 64, 7, 20},
+    {"3 companions, 2 requests at a time, chunks of 1, least dispatch", 3, 4, 2, 1, 1},
 };
 
 GenerateOptions options_for(const ModelFacts& model, kernels::WeightFormat format, int ranks) {
@@ -140,6 +142,10 @@ GenerateOptions with_variant(GenerateOptions options, const Variant& variant) {
   options.parallel.max_num_tokens = variant.max_num_tokens;
   options.parallel.max_batch_size = variant.max_batch_size;
   options.prefill_chunk = variant.prefill_chunk;
+  if (variant.dispatch_tokens > 0) {
+    options.parallel.moe_config.max_num_tokens =
+        std::max<int64_t>(variant.dispatch_tokens, options.parallel.sizes.moe_ep);
+  }
   return options;
 }
 

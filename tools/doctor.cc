@@ -52,6 +52,7 @@ Result<engine::ModelRun> model_run(const Options& options,
                                                            run.config.routing.num_experts}));
   run.num_ranks = parallel.sizes.moe_ep;
   run.num_slots = placement.num_slots;
+  run.moe_max_num_tokens = parallel.moe_config.max_num_tokens;
   run.max_num_tokens =
       static_cast<int>(parallel.max_num_tokens.value_or(engine::kDefaultMaxNumTokens));
   run.format = options.parallel.format().value_or(run.config.stored_format);

@@ -45,11 +45,18 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
+// Where the shares of an expert's tokens come from that its replicas get.
+enum class ShareUpdate {
+  kIteration,  // every iteration anew from its own tokens, counted by all ranks before dispatch
+  kWindow,     // those that came with the placement, else equal ones: no wait before dispatch
+};
+
 // The placements of all MoE layers of a model: what moe_load_balancer.yaml says.
 struct ModelPlacement {
   int num_slots = 0;
   int layer_updates_per_iter = 0;   // 0: the placement never changes; > 0: online balancing
   std::map<int, Placement> layers;  // by the model's layer index; all share E, S and R
+  ShareUpdate share_update = ShareUpdate::kIteration;
 
   bool operator==(const ModelPlacement&) const = default;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/printable.h"
 #include "base/try.h"
 #include "formats/files.h"
 
@@ -13,6 +14,7 @@ namespace wideep::balance {
 namespace {
 
 constexpr const char* kAssignments = "initial_global_assignments";
+constexpr const char* kShareUpdate = "share_update";
 constexpr int64_t kMaxSlots = 1 << 20;
 constexpr int64_t kMaxLayerUpdates = 1 << 20;
 
@@ -34,6 +36,17 @@ std::map<int, std::vector<int64_t>> take_assignments(formats::YamlMap map) {
     }
   }
   return assignments;
+}
+
+std::optional<ShareUpdate> take_share_update(formats::YamlMap& map) {
+  if (!map.has(kShareUpdate)) return {};
+  const std::string word = map.string_or(kShareUpdate, "");
+  if (word == "window") return ShareUpdate::kWindow;
+  if (word != "iteration") {
+    map.complain(kShareUpdate, fmt::format("expected iteration or window, found '{}'",
+                                           base::printable(word, 60)));
+  }
+  return ShareUpdate::kIteration;
 }
 
 std::string layer_list(const std::vector<int>& layers) {
@@ -136,6 +149,7 @@ BalancerSettings take_balancer_settings(formats::YamlMap& map) {
   }
   settings.layer_updates_per_iter = static_cast<int>(
       map.integer_or("layer_updates_per_iter", 0, {.min = 0, .max = kMaxLayerUpdates}));
+  settings.share_update = take_share_update(map);
   map.refuse_unknown_keys();
   return settings;
 }
@@ -153,6 +167,13 @@ Result<ModelPlacement> resolve_placement(const BalancerSettings& settings, const
   model.layer_updates_per_iter = settings.layer_updates_per_iter;
   const Status counts = check_slot_counts(shape.num_experts, shape.ep_size, model.num_slots);
   if (!counts.ok()) return counts.at(where);
+  if (settings.share_update && model.num_slots == shape.num_experts) {
+    return invalid_input(
+        fmt::format("{}: {}: has no effect with num_slots {}, a slot for each expert: there are no "
+                    "replicas; raise num_slots or remove {}",
+                    where, kShareUpdate, model.num_slots, kShareUpdate));
+  }
+  model.share_update = settings.share_update.value_or(ShareUpdate::kIteration);
   WIDEEP_TRY(fill_layers(settings, shape, where, &model));
   return model;
 }
@@ -177,7 +198,11 @@ std::string balancer_yaml_text(const ModelPlacement& placement) {
   for (const auto& [layer, one] : placement.layers) {
     text += fmt::format("  {}: [{}]\n", layer, fmt::join(one.slot_to_expert, ", "));
   }
-  return text + fmt::format("layer_updates_per_iter: {}\n", placement.layer_updates_per_iter);
+  text += fmt::format("layer_updates_per_iter: {}\n", placement.layer_updates_per_iter);
+  if (placement.share_update == ShareUpdate::kWindow) {
+    text += fmt::format("{}: window\n", kShareUpdate);
+  }
+  return text;
 }
 
 Status write_balancer_yaml(const std::string& path, const ModelPlacement& placement) {

@@ -6,6 +6,7 @@
 //   initial_global_assignments:         # optional; absent: default_placement for every layer
 //     3: [138, 81, 60, ...]             # layer: expert of each global slot, num_slots values
 //   layer_updates_per_iter: 0           # 0: static; > 0: online
+//   share_update: iteration             # wideep's own; or window. Written only where it is window
 //
 // Unused slots (kUnusedSlot, of dead ranks or ranks with less memory) are written as -1, under a
 // comment that says so. TRT stops at such a file (expertId=-1), and so does whoever reads it here
@@ -44,6 +45,7 @@ struct BalancerSettings {
   // By layer; nullopt when the key is absent.
   std::optional<std::map<int, std::vector<int64_t>>> initial_global_assignments;
   int layer_updates_per_iter = 0;
+  std::optional<ShareUpdate> share_update;  // nullopt when the key is absent
 };
 
 // Takes the settings from an open YAML map and refuses unknown keys. Complaints go to the map's

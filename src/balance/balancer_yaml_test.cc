@@ -139,6 +139,23 @@ TEST(BalancerYaml, RefusesBadLayerLists) {
   EXPECT_EQ(complaint_of(with_layer("3, 1, 2, 0")), "accepted");
 }
 
+TEST(BalancerYaml, ShareUpdate) {
+  const auto share_update = [](const std::string& line) {
+    const auto model = parse_balancer_yaml("num_slots: 6\n" + line, "lb.yaml", kShape);
+    EXPECT_TRUE(model.ok()) << model.status().message();
+    return model->share_update;
+  };
+  EXPECT_EQ(share_update(""), ShareUpdate::kIteration);
+  EXPECT_EQ(share_update("share_update: iteration\n"), ShareUpdate::kIteration);
+  EXPECT_EQ(share_update("share_update: window\n"), ShareUpdate::kWindow);
+  EXPECT_THAT(complaint_of("num_slots: 6\nshare_update: always\n"),
+              HasSubstr("share_update: expected iteration or window, found 'always'"));
+  EXPECT_THAT(complaint_of("num_slots: 4\nshare_update: window\n"),
+              HasSubstr("share_update: has no effect with num_slots 4"));
+  const std::string text = std::string(kGood) + "share_update: window\n";
+  EXPECT_EQ(balancer_yaml_text(*parse_balancer_yaml(text, "lb.yaml", kShape)), text);
+}
+
 TEST(BalancerYaml, NamesTheMissingFile) {
   const Result<ModelPlacement> model = read_balancer_yaml("/no/such/lb.yaml", kShape);
   ASSERT_FALSE(model.ok());

@@ -32,6 +32,7 @@ struct ModelRun {
   int num_ranks = 1;
   int num_slots = 0;  // of a layer, on all ranks
   int max_num_tokens = kDefaultMaxNumTokens;
+  std::optional<int64_t> moe_max_num_tokens;  // of all ranks in one dispatch
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
   // Of the checkpoint's matrices, where they are read as they are stored; else all are in `format`.
   std::optional<model::ModelForms> stored_forms;

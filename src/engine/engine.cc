@@ -35,7 +35,7 @@ Engine::Engine(const model::ModelConfig& config, const model::KvLayout& kv,
 
 Status Engine::run() {
   for (;;) {
-    const Scheduler::Step& step = scheduler_.schedule();
+    Scheduler::Step& step = scheduler_.schedule();
     WIDEEP_TRY_ASSIGN(const Next next, agree(step));
     if (next == Next::kEnd) return {};
     WIDEEP_TRY(run_step(step));
@@ -44,7 +44,7 @@ Status Engine::run() {
 }
 
 // Every rank sees the same words, so every rank decides the same.
-Result<Engine::Next> Engine::agree(const Scheduler::Step& step) {
+Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   transport::AgreedWords mine = {};
   mine[kFlagsWord] = scheduler_.has_work() ? kHasWork : 0;
   if (endpoint_.memory().control().stop_requested.load() != 0) mine[kFlagsWord] |= kStopRequested;
@@ -54,7 +54,10 @@ Result<Engine::Next> Engine::agree(const Scheduler::Step& step) {
       mine, {.what = "the start of the iteration", .layer = -1, .iteration = iteration_}, &words_));
   if (online_.rank != nullptr) online_.rank->apply(words_, iteration_, online_.switch_layer);
   uint64_t any = 0;
-  for (const transport::AgreedWords& each : words_) any |= each[kFlagsWord];
+  for (const transport::AgreedWords& each : words_) {
+    any |= each[kFlagsWord];
+    step.batch.tokens_of_ranks.push_back(static_cast<int32_t>(each[kTokensWord]));
+  }
   return (any & kHasWork) == 0 || (any & kStopRequested) != 0 ? Next::kEnd : Next::kContinue;
 }
 

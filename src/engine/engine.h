@@ -74,7 +74,7 @@ class Engine {
 
  private:
   enum class Next { kContinue, kEnd };
-  Result<Next> agree(const Scheduler::Step& step);
+  Result<Next> agree(Scheduler::Step& step);
   Status run_step(const Scheduler::Step& step);
   void record_layer(const model::MoeLayerRecord& layer);
   Status sample_rows(const Scheduler::Step& step);

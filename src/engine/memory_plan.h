@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -31,9 +32,10 @@ inline constexpr int kDefaultMaxBatchSize = 64;
 std::vector<int> moe_layers(const model::ModelConfig& config);
 
 // num_slots: of all ranks, a multiple of num_ranks. format: of the weights; rows travel in its
-// row_dtype.
+// row_dtype. moe_max_num_tokens: of all ranks in one dispatch; nothing: unbounded.
 ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
-                                 int max_num_tokens, kernels::WeightFormat format);
+                                 int max_num_tokens, kernels::WeightFormat format,
+                                 std::optional<int64_t> moe_max_num_tokens = {});
 
 // What kv_cache_config.dtype means beside weights of this format: AUTO is row_dtype(format).
 Dtype cache_dtype(std::string_view setting, kernels::WeightFormat format);

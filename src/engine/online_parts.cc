@@ -58,6 +58,7 @@ Result<OnlineParts> make_online_parts(const weights::ExpertShape& experts,
   WIDEEP_TRY_ASSIGN(parts.pool, weights::HostPool::create(experts, num_layers, any.num_experts));
   WIDEEP_TRY_ASSIGN(parts.board,
                     online::UpdateBoard::create({any.ep_size, num_layers, any.num_slots()}));
+  parts.policy.share_update = placement.share_update;
   parts.policy.layer_updates_per_iter = placement.layer_updates_per_iter;
   parts.policy.bytes_per_expert = static_cast<int64_t>(experts.record_bytes());
   parts.balancer.layers_in_flight = placement.layer_updates_per_iter;

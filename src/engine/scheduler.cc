@@ -47,7 +47,7 @@ void Scheduler::admit() {
   }
 }
 
-const Scheduler::Step& Scheduler::schedule() {
+Scheduler::Step& Scheduler::schedule() {
   admit();
   step_.batch.clear();
   step_.sampled.clear();

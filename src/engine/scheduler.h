@@ -44,7 +44,7 @@ class Scheduler {
     std::vector<Sequence*> owners;
     int prompt_tokens = 0;
   };
-  const Step& schedule();
+  Step& schedule();
 
   // Ends a request: its pages are free again. Invalidates the pointer.
   void finish(Sequence* sequence);

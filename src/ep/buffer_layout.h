@@ -7,21 +7,24 @@
 //                  tokens that each source routes to each expert; two sets used in turn
 //   num_rows   [ep_size] int32
 //                  messages that each source has dispatched to this rank
-//   messages   [ep_size][max_tokens]
+//   messages   [max_rows], an area of each source behind the other
 //                  pushed by the sources (rank-major): a token travels at most once per destination
 //                  rank, as
 //                    hidden row    hidden × row dtype
 //                    local slots   [top_k] int32, in top-k order; −1 fills what is not used
 //                    padding       to 16 bytes
-//   results    [ep_size][max_tokens × entries]
+//   results    [max_rows × entries], areas likewise
 //                  pulled by the sources: one row of hidden × row dtype per (token, expert), in the
 //                  order of the messages and within one in the order of its slots
 //
 // entries = min(top_k, slots_per_rank): the most slots of one rank that one token can need.
+// max_rows = ep_size × max_tokens, or max_group_tokens where that is less: with the areas of a call
+// just as long as the sources' tokens, even a rank to which all tokens go has room for them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/dtype.h"
 
@@ -35,6 +38,11 @@ struct DispatchShape {
   int hidden = 0;
   int max_tokens = 0;              // per rank and layer call
   Dtype row_dtype = Dtype::kBf16;  // of dispatched and returned rows: kBf16 or kF32
+  int num_nodes = 1;               // divides ep_size; node n owns as many ranks in a row
+  // Of all ranks together per layer call, at least ep_size; 0: ep_size × max_tokens.
+  int64_t max_group_tokens = 0;
+
+  int64_t max_rows() const;
 };
 
 class BufferLayout {
@@ -47,10 +55,16 @@ class BufferLayout {
 
   // Each takes the base of the segment it looks into.
   int32_t* counts(std::byte* segment, uint32_t parity, int source) const;  // [num_experts]
+  std::span<const int32_t> counts_of_ranks(std::byte* segment, uint32_t parity) const;  // of all
   int32_t* num_rows(std::byte* segment, int source) const;
-  std::byte* message(std::byte* segment, int source, int row) const;  // begins with the hidden row
-  int32_t* message_slots(std::byte* message) const;                   // [top_k]
-  std::byte* result(std::byte* segment, int source, int entry) const;
+  // Rows and entries are counted from the start of the source's area.
+  std::byte* message(std::byte* segment, int64_t area, int row) const;  // begins with the row
+  int32_t* message_slots(std::byte* message) const;                     // [top_k]
+  std::byte* result(std::byte* segment, int64_t area, int entry) const;
+
+  // Where the area of each source starts in a call, in rows: [ep_size + 1], the last the end.
+  // tokens_of_ranks: [ep_size], together at most max_rows; empty: max_tokens each.
+  void start_areas(std::span<const int32_t> tokens_of_ranks, std::span<int64_t> starts) const;
 
  private:
   DispatchShape shape_;

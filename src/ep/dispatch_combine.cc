@@ -17,35 +17,40 @@ DispatchCombine::DispatchCombine(transport::Endpoint& endpoint, const BufferLayo
   const int ranks = layout.shape().ep_size;
   WIDEEP_CHECK_EQ(ranks, endpoint.num_ranks());
   WIDEEP_CHECK_GE(endpoint.memory().segment_bytes(), layout.segment_bytes());
+  area_.resize(ranks + 1);
   sent_rows_.resize(ranks);
   sent_entries_.resize(ranks);
   open_.resize(ranks);
   open_entries_.resize(ranks);
 }
 
-Status DispatchCombine::prepare(std::span<const int32_t> counts, const Awaited& where) {
+void DispatchCombine::begin(std::span<const int32_t> counts,
+                            std::span<const int32_t> tokens_of_ranks) {
   WIDEEP_CHECK_EQ(static_cast<int>(counts.size()), layout_.shape().num_experts);
   ++call_;
+  layout_.start_areas(tokens_of_ranks, area_);
   for (int peer = 0; peer < endpoint_.num_ranks(); ++peer) {
     std::copy(counts.begin(), counts.end(),
               layout_.counts(endpoint_.segment(peer), call_, endpoint_.rank()));
   }
-  endpoint_.raise_all(Channel::kPrepare, call_);
-  Awaited awaited = where;
-  awaited.what = "token counts";
-  return endpoint_.wait_all(Channel::kPrepare, call_, awaited);
 }
 
-std::span<const int32_t> DispatchCombine::counts_of(int source) const {
-  return {layout_.counts(endpoint_.segment(endpoint_.rank()), call_, source),
-          static_cast<size_t>(layout_.shape().num_experts)};
+Status DispatchCombine::await_counts(const Awaited& where) {
+  endpoint_.raise_all(Channel::kPrepare, ++counts_awaited_);
+  Awaited awaited = where;
+  awaited.what = "token counts";
+  return endpoint_.wait_all(Channel::kPrepare, counts_awaited_, awaited);
+}
+
+std::span<const int32_t> DispatchCombine::counts_of_ranks() const {
+  return layout_.counts_of_ranks(endpoint_.segment(endpoint_.rank()), call_);
 }
 
 // ---- source side ----
 
 Status DispatchCombine::dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
                                  std::span<const int32_t> slots, const Awaited& where) {
-  WIDEEP_CHECK_LE(num_tokens, layout_.shape().max_tokens);
+  WIDEEP_CHECK_LE(num_tokens, area_[endpoint_.rank() + 1] - area_[endpoint_.rank()]);
   WIDEEP_CHECK_EQ(slots.size(), static_cast<size_t>(num_tokens) * top_k());
   std::fill(sent_rows_.begin(), sent_rows_.end(), 0);
   std::fill(sent_entries_.begin(), sent_entries_.end(), 0);
@@ -75,14 +80,14 @@ void DispatchCombine::push_token(const std::byte* row, const int32_t* slots, int
     layout_.message_slots(open_[destination])[open_entries_[destination]++] =
         slots[k] % slots_per_rank;
     results_[token * top_k() + k] =
-        layout_.result(endpoint_.segment(destination), me, sent_entries_[destination]++);
+        layout_.result(endpoint_.segment(destination), area_[me], sent_entries_[destination]++);
   }
   for (int k = 0; k < top_k(); ++k) open_[slots[k] / slots_per_rank] = nullptr;
 }
 
 std::byte* DispatchCombine::open_message(int destination, const std::byte* row) {
-  std::byte* message =
-      layout_.message(endpoint_.segment(destination), endpoint_.rank(), sent_rows_[destination]++);
+  std::byte* message = layout_.message(endpoint_.segment(destination), area_[endpoint_.rank()],
+                                       sent_rows_[destination]++);
   std::memcpy(message, row, layout_.shape().hidden * dtype_bytes(layout_.shape().row_dtype));
   std::fill_n(layout_.message_slots(message), top_k(), -1);
   open_entries_[destination] = 0;
@@ -100,10 +105,10 @@ void DispatchCombine::group_received() {
       int entry = 0;
       const int num_rows = *layout_.num_rows(segment, source);
       for (int row = 0; row < num_rows; ++row) {
-        std::byte* message = layout_.message(segment, source, row);
+        std::byte* message = layout_.message(segment, area_[source], row);
         const int32_t* slots = layout_.message_slots(message);
         for (int k = 0; k < top_k() && slots[k] >= 0; ++k) {
-          visit(slots[k], message, layout_.result(segment, source, entry++));
+          visit(slots[k], message, layout_.result(segment, area_[source], entry++));
         }
       }
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dispatch, a made-up expert, combine, on ranks as threads and as processes, against the same sum
-// computed without any of it. Buffers start poisoned, so that reading what nobody wrote shows.
+// computed without any of it; whole and in chunks. Buffers start poisoned, so that reading what
+// nobody wrote shows.
 #include "ep/dispatch_combine.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <random>
 
 #include "base/try.h"
+#include "ep/chunks.h"
 #include "ep/slot_choice.h"
 #include "transport/rank_processes.h"
 
@@ -26,6 +28,7 @@ struct Case {
   int num_slots;
   Routing routing;
   int calls;
+  bool window = false;  // shares that come with the placement
 };
 
 // The made-up expert: exactly representable whatever the row dtype's 8 bits.
@@ -71,50 +74,105 @@ float row_element(Dtype dtype, const std::byte* row, int i) {
                               : static_cast<float>(reinterpret_cast<const Bf16*>(row)[i]);
 }
 
+// A rank of the group and what it dispatches in one iteration.
+struct Rank {
+  const Case& c;
+  Endpoint& endpoint;
+  balance::Placement placement;
+  SlotChooser chooser;
+  DispatchCombine exchange;
+  std::vector<int32_t> experts;  // [num_tokens, top_k]
+  std::vector<float> x;          // [num_tokens, hidden]
+  std::vector<Bf16> halves;
+};
+
+Status check_results(const Rank& rank, TokenRange tokens, int call) {
+  const auto& shape = rank.c.shape;
+  for (int t = 0; t < tokens.size; ++t) {
+    for (int k = 0; k < shape.top_k; ++k) {
+      const int token = tokens.begin + t;
+      for (int i = 0; i < shape.hidden; ++i) {
+        const float expected =
+            expert_value(rank.experts[token * shape.top_k + k], rank.x[token * shape.hidden + i]);
+        if (row_element(shape.row_dtype, rank.exchange.results(t)[k], i) != expected) {
+          return failed("rank " + std::to_string(rank.endpoint.rank()) + " call " +
+                        std::to_string(call) + " token " + std::to_string(token) + " entry " +
+                        std::to_string(k));
+        }
+      }
+    }
+  }
+  return {};
+}
+
+// tokens_of_ranks: [ep_size] in this chunk, or empty.
+Status run_chunk(Rank& rank, TokenRange tokens, std::span<const int32_t> tokens_of_ranks,
+                 int call) {
+  const auto& shape = rank.c.shape;
+  const auto experts = std::span<const int32_t>(rank.experts)
+                           .subspan(tokens.begin * shape.top_k, tokens.size * shape.top_k);
+  std::vector<int32_t> counts(shape.num_experts), slots(experts.size());
+  for (int32_t e : experts) ++counts[e];
+  const transport::Awaited where{.layer = 0, .iteration = call};
+  rank.exchange.begin(counts, tokens_of_ranks);
+  if (rank.c.window) {
+    rank.chooser.split_by_given_shares(0, counts);
+  } else {
+    WIDEEP_TRY(rank.exchange.await_counts(where));
+    rank.chooser.split_by_counts(0, rank.exchange.counts_of_ranks());
+  }
+  rank.chooser.choose(0, experts, slots);
+  const size_t row_bytes = shape.hidden * dtype_bytes(shape.row_dtype);
+  const auto* rows = shape.row_dtype == Dtype::kF32
+                         ? reinterpret_cast<const std::byte*>(rank.x.data())
+                         : reinterpret_cast<const std::byte*>(rank.halves.data());
+  WIDEEP_TRY(rank.exchange.dispatch(rows + tokens.begin * row_bytes, row_bytes, tokens.size, slots,
+                                    where));
+  const auto mine = rank.exchange.counts_of_ranks().subspan(
+      size_t(rank.endpoint.rank()) * shape.num_experts, counts.size());
+  if (!std::equal(mine.begin(), mine.end(), counts.begin())) return failed("my own counts");
+  compute_experts(rank.exchange, rank.placement, rank.endpoint.rank(), shape);
+  WIDEEP_TRY(rank.exchange.combine(where));
+  return check_results(rank, tokens, call);
+}
+
 Status run_rank(Endpoint& endpoint, const Case& c) {
   const BufferLayout layout(c.shape);
-  const int rank = endpoint.rank();
-  std::memset(endpoint.segment(rank), 0xcd, layout.segment_bytes());
+  std::memset(endpoint.segment(endpoint.rank()), 0xcd, layout.segment_bytes());
   WIDEEP_TRY(endpoint.meet({.what = "poisoned buffers"}));
 
   WIDEEP_TRY_ASSIGN(const auto placement,
                     balance::default_placement(c.shape.num_experts, c.shape.ep_size, c.num_slots));
-  const auto table = balance::make_routing_table(placement);
-  DispatchCombine exchange(endpoint, layout);
-  SlotChooser chooser;
-  std::mt19937 rng(rank * 1000 + 7);
+  Rank rank{c,
+            endpoint,
+            placement,
+            SlotChooser(c.shape, endpoint.rank()),
+            DispatchCombine(endpoint, layout),
+            {},
+            {},
+            {}};
+  rank.chooser.set_placement(0, placement, {});
+  std::mt19937 rng(endpoint.rank() * 1000 + 7);
   for (int call = 0; call < c.calls; ++call) {
-    const int num_tokens = tokens_of(c, rank, call, rng);
-    const auto experts = random_experts(num_tokens, c, rng);
-    std::vector<int32_t> counts(c.shape.num_experts), slots(experts.size());
-    for (int32_t e : experts) ++counts[e];
-    std::vector<float> x(size_t(num_tokens) * c.shape.hidden);
-    for (float& value : x) value = static_cast<float>(static_cast<int>(rng() % 64)) - 32.0f;
-    std::vector<Bf16> halves(x.begin(), x.end());
-    const bool wide = c.shape.row_dtype == Dtype::kF32;
-    const auto* rows = wide ? reinterpret_cast<const std::byte*>(x.data())
-                            : reinterpret_cast<const std::byte*>(halves.data());
-
-    const transport::Awaited where{.layer = 0, .iteration = call};
-    WIDEEP_TRY(exchange.prepare(counts, where));
-    const auto mine = exchange.counts_of(rank);
-    if (!std::equal(mine.begin(), mine.end(), counts.begin())) return failed("my own counts");
-    chooser.choose(table, experts, rank, slots);
-    WIDEEP_TRY(exchange.dispatch(rows, c.shape.hidden * dtype_bytes(c.shape.row_dtype), num_tokens,
-                                 slots, where));
-    compute_experts(exchange, placement, rank, c.shape);
-    WIDEEP_TRY(exchange.combine(where));
-    for (int t = 0; t < num_tokens; ++t) {
-      for (int k = 0; k < c.shape.top_k; ++k) {
-        for (int i = 0; i < c.shape.hidden; ++i) {
-          const float expected =
-              expert_value(experts[t * c.shape.top_k + k], x[t * c.shape.hidden + i]);
-          if (row_element(c.shape.row_dtype, exchange.results(t)[k], i) != expected) {
-            return failed("rank " + std::to_string(rank) + " call " + std::to_string(call) +
-                          " token " + std::to_string(t) + " entry " + std::to_string(k));
-          }
-        }
-      }
+    const int num_tokens = tokens_of(c, endpoint.rank(), call, rng);
+    rank.experts = random_experts(num_tokens, c, rng);
+    rank.x.resize(size_t(num_tokens) * c.shape.hidden);
+    for (float& value : rank.x) value = static_cast<float>(static_cast<int>(rng() % 64)) - 32.0f;
+    rank.halves = std::vector<Bf16>(rank.x.begin(), rank.x.end());
+    if (c.shape.max_group_tokens == 0) {
+      WIDEEP_TRY(run_chunk(rank, {0, num_tokens}, {}, call));
+      continue;
+    }
+    std::vector<transport::AgreedWords> words;
+    WIDEEP_TRY(endpoint.agree({static_cast<uint64_t>(num_tokens)}, {.what = "numbers of tokens"},
+                              &words));
+    std::vector<int32_t> tokens;
+    for (const auto& word : words) tokens.push_back(static_cast<int32_t>(word[0]));
+    const int chunks = num_chunks(tokens, c.shape.max_group_tokens);
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      std::vector<int32_t> in_chunk;
+      for (const int32_t each : tokens) in_chunk.push_back(chunk_of(each, chunk, chunks).size);
+      WIDEEP_TRY(run_chunk(rank, chunk_of(num_tokens, chunk, chunks), in_chunk, call));
     }
   }
   return {};
@@ -136,6 +194,14 @@ std::vector<Case> cases() {
       all.push_back({shape(8, 32, 40, 4, 64, 12, dtype), 40, routing, 20});
       all.push_back({shape(8, 8, 8, 8, 24, 12, dtype), 8, routing, 10});
     }
+    // Chunks: as few tokens as there are ranks, some more, and as many as there can be.
+    for (const int64_t max_group_tokens : {8, 19, 96}) {
+      Case c{shape(8, 32, 40, 4, 64, 12, Dtype::kBf16), 40, routing, 6};
+      c.shape.max_group_tokens = max_group_tokens;
+      c.window = max_group_tokens == 19;
+      all.push_back(c);
+    }
+    all.push_back({shape(4, 6, 16, 4, 16, 30, Dtype::kBf16), 16, routing, 20, true});
   }
   all.push_back({shape(16, 32, 48, 4, 40, 8, Dtype::kBf16), 48, Routing::kRandom, 20});
   return all;
@@ -161,6 +227,15 @@ TEST(DispatchCombine, ProcessesBringBackEveryRow) {
   }
 }
 
+TEST(BufferLayout, BoundedTokensBoundTheSegment) {
+  DispatchShape one = shape(8, 32, 40, 4, 64, 1000, Dtype::kBf16);
+  const size_t whole = BufferLayout(one).segment_bytes();
+  one.max_group_tokens = 1000;
+  EXPECT_NEAR(static_cast<double>(BufferLayout(one).segment_bytes()) / whole, 1.0 / 8, 0.01);
+  one.max_group_tokens = 1'000'000;
+  EXPECT_EQ(BufferLayout(one).segment_bytes(), whole);
+}
+
 TEST(DispatchCombine, ARankThatNeverDispatchesIsNamed) {
   const Case c{shape(3, 6, 6, 2, 8, 4, Dtype::kF32), 6, Routing::kRandom, 1};
   const auto statuses =
@@ -170,7 +245,7 @@ TEST(DispatchCombine, ARankThatNeverDispatchesIsNamed) {
                                   [&](Endpoint& endpoint) -> Status {
                                     DispatchCombine exchange(endpoint, BufferLayout(c.shape));
                                     const transport::Awaited where{.layer = 5, .iteration = 9};
-                                    WIDEEP_TRY(exchange.prepare(std::vector<int32_t>(6), where));
+                                    exchange.begin(std::vector<int32_t>(6), {});
                                     if (endpoint.rank() == 1) return {};
                                     return exchange.dispatch(nullptr, 0, 0, {}, where);
                                   });
@@ -179,15 +254,6 @@ TEST(DispatchCombine, ARankThatNeverDispatchesIsNamed) {
   EXPECT_NE((*statuses)[0].message().find("dispatched rows from rank 1, layer 5, iteration 9"),
             std::string::npos)
       << (*statuses)[0].message();
-}
-
-TEST(SlotChooser, TakesReplicasInTurnFromTheOffset) {
-  const balance::Placement placement{3, 2, {0, 1, 0, 2, 0, 0}};
-  const auto table = balance::make_routing_table(placement);
-  const std::vector<int32_t> experts = {0, 1, 0, 2, 0, 0, 0, 0};
-  std::vector<int32_t> slots(experts.size());
-  SlotChooser().choose(table, experts, 1, slots);
-  EXPECT_EQ(slots, (std::vector<int32_t>{2, 1, 4, 3, 5, 0, 2, 4}));
 }
 
 }  // namespace

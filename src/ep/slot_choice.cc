@@ -1,14 +1,175 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ep/slot_choice.h"
 
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+
 namespace wideep::ep {
 
-void SlotChooser::choose(const balance::RoutingTable& table, std::span<const int32_t> experts,
-                         int64_t offset, std::span<int32_t> slots) {
-  turn_.assign(table.num_experts(), offset);
+SlotChooser::SlotChooser(const DispatchShape& shape, int rank)
+    : shape_(shape), me_{rank, shape.ep_size / shape.num_nodes} {
+  load_.resize(static_cast<size_t>(shape.num_experts));
+  slot_shares_.resize(static_cast<size_t>(shape.ep_size) * shape.slots_per_rank);
+  counts_.resize(static_cast<size_t>(shape.ep_size));
+  rank_excess_.resize(static_cast<size_t>(shape.ep_size));
+}
+
+// ---- placements ----
+
+void SlotChooser::set_placement(int layer, const balance::Placement& placement,
+                                std::span<const double> shares) {
+  WIDEEP_CHECK_EQ(placement.slot_to_expert.size(), slot_shares_.size());
+  WIDEEP_CHECK_EQ(placement.num_experts, shape_.num_experts);
+  Layer& entry = layers_[layer];
+  list_replicas(placement, &entry);
+  if (entry.spread.empty()) return;
+  set_parts(shares, &entry);
+  entry.resplitter.reset(placement);
+}
+
+// The replicas of experts that have several, by expert and slot.
+void SlotChooser::list_replicas(const balance::Placement& placement, Layer* layer) {
+  constexpr Run kUnseen{.left = 0, .slot = -1, .replica = -1};
+  layer->runs.assign(static_cast<size_t>(placement.num_experts), kUnseen);
+  for (const int32_t expert : placement.slot_to_expert) {
+    if (expert != balance::kUnusedSlot) ++layer->runs[expert].left;
+  }
+  layer->spread.clear();
+  int32_t num_replicas = 0;
+  for (int32_t expert = 0; expert < placement.num_experts; ++expert) {
+    Run& run = layer->runs[expert];
+    if (run.left == 1) {
+      run.left = std::numeric_limits<int64_t>::max();
+      continue;
+    }
+    const auto end = static_cast<int32_t>(num_replicas + run.left);
+    layer->spread.push_back({expert, num_replicas, end});
+    run.left = 0;
+    run.replica = num_replicas;
+    num_replicas = end;
+  }
+  layer->replica_slots.resize(static_cast<size_t>(num_replicas));
+  layer->replica_ranks.resize(static_cast<size_t>(num_replicas));
+  for (int32_t slot = 0; slot < placement.num_slots(); ++slot) {
+    const int32_t expert = placement.slot_to_expert[slot];
+    if (expert == balance::kUnusedSlot) continue;
+    Run& run = layer->runs[expert];
+    run.slot = slot;
+    if (run.replica < 0) continue;
+    layer->replica_slots[run.replica] = slot;
+    layer->replica_ranks[run.replica++] = placement.rank_of_slot(slot);
+  }
+}
+
+void SlotChooser::set_parts(std::span<const double> shares, Layer* layer) {
+  const size_t num_replicas = layer->replica_slots.size();
+  layer->row.resize(num_replicas);
+  layer->parts.resize(num_replicas);
+  layer->credit.assign(num_replicas, 0);
+  for (const SpreadExpert& spread : layer->spread) {
+    const size_t begin = spread.begin, size = spread.end - spread.begin;
+    shares_.assign(size, 1.0 / static_cast<double>(size));
+    for (size_t i = 0; i < size && !shares.empty(); ++i) {
+      shares_[i] = shares[layer->replica_slots[begin + i]];
+    }
+    const auto parts = std::span(layer->parts).subspan(begin, size);
+    parts_of_equal_ranks(std::span(layer->replica_ranks).subspan(begin, size), parts);
+    // As if this rank had already sent one token for each rank before it.
+    round_with_credit(me_.rank, parts, std::span(layer->credit).subspan(begin, size), quotas_);
+  }
+}
+
+// If all ranks have equally many tokens of an expert, those that send by these parts meet shares_
+// together, and as few as possible leave their rank and node.
+void SlotChooser::parts_of_equal_ranks(std::span<const int32_t> replica_ranks,
+                                       std::span<int64_t> parts) {
+  const int64_t whole = shape_.ep_size * kWholeToken;  // a token from each rank
+  int64_t left = whole;
+  quotas_.resize(shares_.size());
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    // Given shares may sum to a little more than 1.
+    quotas_[i] = std::min(left, static_cast<int64_t>(shares_[i] * static_cast<double>(whole)));
+    left -= quotas_[i];
+  }
+  *std::max_element(quotas_.begin(), quotas_.end()) += left;
+  std::fill(counts_.begin(), counts_.end(), kWholeToken);
+  split_by_source(replica_ranks, me_, counts_, quotas_, parts);
+}
+
+// ---- calls ----
+
+void SlotChooser::split_by_counts(int layer, std::span<const int32_t> counts) {
+  const size_t num_experts = load_.size(), num_ranks = counts_.size();
+  WIDEEP_CHECK_EQ(counts.size(), num_ranks * num_experts);
+  Layer& entry = layers_.at(layer);
+  if (entry.spread.empty()) return;
+  totals_.assign(counts.begin(), counts.begin() + static_cast<ptrdiff_t>(num_experts));
+  for (size_t rank = 1; rank < num_ranks; ++rank) {
+    const int32_t* row = counts.data() + rank * num_experts;
+    for (size_t e = 0; e < num_experts; ++e) totals_[e] += row[e];
+  }
+  std::copy(totals_.begin(), totals_.end(), load_.begin());
+  entry.resplitter.resplit(load_, slot_shares_);
+  std::fill(rank_excess_.begin(), rank_excess_.end(), 0.0);
+  for (const SpreadExpert& spread : entry.spread) {
+    if (totals_[spread.expert] > 0) split_expert(spread, counts, entry);
+  }
+}
+
+// Every rank rounds all experts, whether it has tokens of them or not, so that all agree.
+void SlotChooser::split_expert(const SpreadExpert& spread, std::span<const int32_t> counts,
+                               Layer& layer) {
+  const size_t begin = spread.begin, size = spread.end - spread.begin;
+  const auto ranks = std::span(std::as_const(layer).replica_ranks).subspan(begin, size);
+  shares_.resize(size);
+  quotas_.resize(size);
+  for (size_t i = 0; i < size; ++i) shares_[i] = slot_shares_[layer.replica_slots[begin + i]];
+  round_shares(totals_[spread.expert], shares_, ranks, rank_excess_, quotas_);
+  if (counts[me_.rank * load_.size() + spread.expert] == 0) return;
+  start_run(spread, layer);
+  for (size_t rank = 0; rank < counts_.size(); ++rank) {
+    counts_[rank] = counts[rank * load_.size() + spread.expert];
+  }
+  split_by_source(ranks, me_, counts_, quotas_, std::span(layer.row).subspan(begin, size));
+}
+
+void SlotChooser::split_by_given_shares(int layer, std::span<const int32_t> counts) {
+  WIDEEP_CHECK_EQ(counts.size(), load_.size());
+  Layer& entry = layers_.at(layer);
+  for (const SpreadExpert& spread : entry.spread) {
+    if (counts[spread.expert] == 0) continue;
+    start_run(spread, entry);
+    const size_t begin = spread.begin, size = spread.end - spread.begin;
+    round_with_credit(counts[spread.expert], std::span(entry.parts).subspan(begin, size),
+                      std::span(entry.credit).subspan(begin, size),
+                      std::span(entry.row).subspan(begin, size));
+  }
+}
+
+void SlotChooser::start_run(const SpreadExpert& spread, Layer& layer) {
+  layer.runs[spread.expert] = {.left = 0, .slot = -1, .replica = spread.begin - 1};
+}
+
+void SlotChooser::next_run(Layer& layer, Run& run) {
+  do {
+    ++run.replica;
+    WIDEEP_CHECK_LT(static_cast<size_t>(run.replica), layer.row.size());
+    run.left = layer.row[run.replica];
+  } while (run.left == 0);
+  run.slot = layer.replica_slots[run.replica];
+}
+
+void SlotChooser::choose(int layer, std::span<const int32_t> experts, std::span<int32_t> slots) {
+  Layer& entry = layers_.at(layer);
+  Run* const runs = entry.runs.data();
   for (size_t i = 0; i < experts.size(); ++i) {
-    const auto replicas = table.replicas(experts[i]);
-    slots[i] = replicas[turn_[experts[i]]++ % static_cast<int64_t>(replicas.size())];
+    Run& run = runs[experts[i]];
+    if (run.left == 0) next_run(entry, run);
+    --run.left;
+    slots[i] = run.slot;
   }
 }
 

@@ -19,6 +19,9 @@ struct Batch {
   // all earlier positions are in them or in this batch before the token.
   std::vector<const PageList*> pages;
   std::vector<int32_t> logit_rows;  // tokens whose logits are wanted, ascending
+  // [ep_size] tokens of every rank in this iteration, equal on all of them. Empty: not known, which
+  // serves where nothing bounds the tokens of a dispatch.
+  std::vector<int32_t> tokens_of_ranks;
 
   int num_tokens() const { return static_cast<int>(ids.size()); }
   void clear() {
@@ -27,6 +30,7 @@ struct Batch {
     prompt_lengths.clear();
     pages.clear();
     logit_rows.clear();
+    tokens_of_ranks.clear();
   }
 };
 

@@ -54,7 +54,13 @@ Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, i
 
   normalize(layer.mlp_norm);
   if (layer.moe != nullptr) {
-    return moe_.forward(compute_, *layer.moe, index, iteration, num_tokens, h_.data(), x_.data());
+    return moe_.forward(compute_, *layer.moe,
+                        {.layer = index,
+                         .iteration = iteration,
+                         .num_tokens = num_tokens,
+                         .tokens_of_ranks = batch.tokens_of_ranks,
+                         .h = h_.data(),
+                         .x = x_.data()});
   }
   mlp_out_.resize(x_.size());
   mlp_runner_.run(compute_, layer.mlp.view(), float_rows(h_.data(), hidden, num_tokens, hidden),

@@ -14,102 +14,114 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
                      const ep::BufferLayout& layout)
     : config_(config),
       slots_(slots),
-      endpoint_(endpoint),
-      row_dtype_(layout.shape().row_dtype),
+      shape_(layout.shape()),
+      share_update_(placement.share_update),
+      chooser_(layout.shape(), endpoint.rank()),
       exchange_(endpoint, layout) {
   for (const auto& [layer, layer_placement] : placement.layers) {
-    tables_.emplace(layer, balance::make_routing_table(layer_placement));
+    set_placement(layer, layer_placement, {});
   }
 }
 
 void MoeRunner::set_placement(int layer, const balance::Placement& placement,
-                              std::span<const double>) {
-  tables_.at(layer) = balance::make_routing_table(placement);
+                              std::span<const double> shares) {
+  chooser_.set_placement(layer, placement, shares);
 }
 
-Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, int layer,
-                          int64_t iteration, int num_tokens, const float* h, float* x) {
-  const int hidden = config_.hidden_size;
-  const transport::Awaited where{.layer = layer, .iteration = iteration};
-  route(compute, weights, num_tokens, h);
-  WIDEEP_TRY(exchange_.prepare(counts_, where));
-  chooser_.choose(tables_.at(layer), experts_, endpoint_.rank() + iteration, slot_ids_);
-
-  const SourceRows rows = rows_to_send(compute, num_tokens, h);
-  WIDEEP_TRY(exchange_.dispatch(static_cast<const std::byte*>(rows.rows.first), rows.rows.stride,
-                                num_tokens, slot_ids_, where));
-
-  const int64_t cpu_before = base::thread_cpu_ns() + compute.pool().lag_cpu_ns();
-  run_experts(compute, layer);
-  const int64_t experts_cpu_ns = base::thread_cpu_ns() + compute.pool().lag_cpu_ns() - cpu_before;
-
-  float* shared = nullptr;
-  if (weights.has_shared()) {
-    shared = shared_out_.get<float>(static_cast<size_t>(num_tokens) * hidden);
-    shared_runner_.run(compute, weights.shared.view(), rows, shared, hidden);
+Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
+  const transport::Awaited where{.layer = call.layer, .iteration = call.iteration};
+  route(compute, weights, call);
+  const SourceRows rows = rows_to_send(compute, call);
+  const float* shared = nullptr;
+  const int num_chunks = ep::num_chunks(call.tokens_of_ranks, shape_.max_group_tokens);
+  start_totals();
+  for (int chunk = 0; chunk < num_chunks; ++chunk) {
+    const ep::TokenRange tokens = ep::chunk_of(call.num_tokens, chunk, num_chunks);
+    begin_chunk(call, chunk, num_chunks);
+    WIDEEP_TRY(choose_slots(call, experts_of(tokens)));
+    WIDEEP_TRY(exchange_.dispatch(
+        static_cast<const std::byte*>(rows.rows.first) + tokens.begin * rows.rows.stride,
+        rows.rows.stride, tokens.size, slot_ids_, where));
+    run_experts(compute, call.layer);
+    if (chunk == 0) shared = run_shared(compute, weights, rows);
+    WIDEEP_TRY(exchange_.combine(where));
+    reduce(compute, call, tokens, shared);
+    add_to_totals();
   }
-  WIDEEP_TRY(exchange_.combine(where));
-  reduce(compute, num_tokens, shared, x);
   if (observer_) {
-    sum_counts();
-    observer_({.layer = layer,
+    observer_({.layer = call.layer,
                .experts = experts_,
                .counts = counts_,
                .group_counts = group_counts_,
-               .sent_entries = exchange_.sent_entries(),
-               .experts_cpu_ns = experts_cpu_ns});
+               .sent_entries = sent_entries_,
+               .experts_cpu_ns = experts_cpu_ns_});
   }
   return {};
 }
 
 // Chosen experts and their weights, in float32 whatever the model's precision.
-void MoeRunner::route(const Compute& compute, const MoeWeights& weights, int num_tokens,
-                      const float* h) {
+void MoeRunner::route(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
   const RoutingConfig& routing = config_.routing;
-  const size_t entries = static_cast<size_t>(num_tokens) * routing.top_k;
-  experts_.resize(entries);
-  slot_ids_.resize(entries);
-  expert_weights_.resize(entries);
-  float* logits = logits_.get<float>(static_cast<size_t>(num_tokens) * routing.num_experts);
+  const size_t num_tokens = static_cast<size_t>(call.num_tokens);
+  experts_.resize(num_tokens * routing.top_k);
+  expert_weights_.resize(num_tokens * routing.top_k);
+  float* logits = logits_.get<float>(num_tokens * routing.num_experts);
   const size_t hidden = config_.hidden_size;
-  const SourceRows rows = float_rows(h, hidden, num_tokens, config_.hidden_size);
+  const SourceRows rows = float_rows(call.h, hidden, call.num_tokens, config_.hidden_size);
   compute.matmul(compute.cast(weights.router.packed.shape, rows, cast_), weights.router.packed,
                  logits, routing.num_experts);
   const float* bias = weights.router_bias.empty() ? nullptr : weights.router_bias.data();
-  compute.pool().parallel_for(num_tokens, 16, [&](int64_t begin, int64_t end) {
+  compute.pool().parallel_for(call.num_tokens, 16, [&](int64_t begin, int64_t end) {
     for (int64_t token = begin; token < end; ++token) {
       select_experts(routing, logits + token * routing.num_experts, bias,
                      experts_.data() + token * routing.top_k,
                      expert_weights_.data() + token * routing.top_k);
     }
   });
-  counts_.assign(routing.num_experts, 0);
-  for (const int32_t expert : experts_) ++counts_[expert];
-}
-
-void MoeRunner::sum_counts() {
-  group_counts_.assign(counts_.size(), 0);
-  for (int source = 0; source < endpoint_.num_ranks(); ++source) {
-    const std::span<const int32_t> counts = exchange_.counts_of(source);
-    for (size_t e = 0; e < counts.size(); ++e) group_counts_[e] += counts[e];
-  }
 }
 
 // The normalised rows in the dtype that travels.
-SourceRows MoeRunner::rows_to_send(const Compute& compute, int num_tokens, const float* h) {
+SourceRows MoeRunner::rows_to_send(const Compute& compute, const MoeCall& call) {
   const int hidden = config_.hidden_size;
-  const SourceRows rows = float_rows(h, hidden, num_tokens, hidden);
-  if (row_dtype_ == Dtype::kF32) return rows;
+  const SourceRows rows = float_rows(call.h, hidden, call.num_tokens, hidden);
+  if (shape_.row_dtype == Dtype::kF32) return rows;
   const kernels::PackedShape any_bf16 =
       kernels::packed_shape(kernels::WeightFormat::kBf16, 1, hidden);
-  return {compute.cast(any_bf16, rows, cast_).input, num_tokens, hidden, row_dtype_};
+  return {compute.cast(any_bf16, rows, cast_).input, call.num_tokens, hidden, shape_.row_dtype};
+}
+
+// Tells all ranks how many tokens of the chunk each expert gets.
+void MoeRunner::begin_chunk(const MoeCall& call, int chunk, int num_chunks) {
+  chunk_tokens_.clear();
+  for (const int32_t tokens : call.tokens_of_ranks) {
+    chunk_tokens_.push_back(ep::chunk_of(tokens, chunk, num_chunks).size);
+  }
+  chunk_counts_.assign(config_.routing.num_experts, 0);
+  for (const int32_t expert : experts_of(ep::chunk_of(call.num_tokens, chunk, num_chunks))) {
+    ++chunk_counts_[expert];
+  }
+  exchange_.begin(chunk_counts_, chunk_tokens_);
+}
+
+Status MoeRunner::choose_slots(const MoeCall& call, std::span<const int32_t> experts) {
+  if (!chooser_.has_replicas(call.layer)) {
+    // Nothing to split.
+  } else if (share_update_ == balance::ShareUpdate::kIteration) {
+    WIDEEP_TRY(exchange_.await_counts({.layer = call.layer, .iteration = call.iteration}));
+    chooser_.split_by_counts(call.layer, exchange_.counts_of_ranks());
+  } else {
+    chooser_.split_by_given_shares(call.layer, chunk_counts_);
+  }
+  slot_ids_.resize(experts.size());
+  chooser_.choose(call.layer, experts, slot_ids_);
+  return {};
 }
 
 void MoeRunner::run_experts(const Compute& compute, int layer) {
   received_.clear();
   results_.clear();
-  const int num_slots = tables_.at(layer).slot_ids.size() / endpoint_.num_ranks();
-  for (int slot = 0; slot < num_slots; ++slot) {
+  const int64_t cpu_before = base::thread_cpu_ns() + compute.pool().lag_cpu_ns();
+  for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
     for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) {
       received_.push_back(row.hidden);
       results_.push_back(row.result);
@@ -117,34 +129,74 @@ void MoeRunner::run_experts(const Compute& compute, int layer) {
   }
   work_.clear();
   size_t first = 0;
-  for (int slot = 0; slot < num_slots; ++slot) {
+  for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
     const int num_rows = static_cast<int>(exchange_.rows_of_slot(slot).size());
     if (num_rows == 0) continue;
     work_.push_back(
         {slots_.expert(layer, slot),
-         {{.pointers = received_.data() + first}, num_rows, config_.hidden_size, row_dtype_},
-         {.dtype = row_dtype_, .pointers = results_.data() + first}});
+         {{.pointers = received_.data() + first}, num_rows, config_.hidden_size, shape_.row_dtype},
+         {.dtype = shape_.row_dtype, .pointers = results_.data() + first}});
     first += static_cast<size_t>(num_rows);
   }
   if (!work_.empty()) experts_runner_.run(compute, work_);
+  experts_cpu_ns_ += base::thread_cpu_ns() + compute.pool().lag_cpu_ns() - cpu_before;
+}
+
+// Of all tokens, or null.
+const float* MoeRunner::run_shared(const Compute& compute, const MoeWeights& weights,
+                                   const SourceRows& rows) {
+  if (!weights.has_shared()) return nullptr;
+  const int hidden = config_.hidden_size;
+  float* shared = shared_out_.get<float>(static_cast<size_t>(rows.num_rows) * hidden);
+  shared_runner_.run(compute, weights.shared.view(), rows, shared, hidden);
+  return shared;
 }
 
 // x += shared + Σ_k weight_k · result_k, the sum in top-k order: the same order for every
 // placement.
-void MoeRunner::reduce(const Compute& compute, int num_tokens, const float* shared, float* x) {
+void MoeRunner::reduce(const Compute& compute, const MoeCall& call, ep::TokenRange tokens,
+                       const float* shared) {
   const int hidden = config_.hidden_size, top_k = config_.routing.top_k;
-  compute.pool().parallel_for(num_tokens, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t token = begin; token < end; ++token) {
+  compute.pool().parallel_for(tokens.size, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const size_t token = static_cast<size_t>(tokens.begin + i);
       compute.kernels().reduce_experts(
           {.n = hidden,
            .top_k = top_k,
-           .rows_dtype = row_dtype_,
-           .rows = exchange_.results(static_cast<int>(token)).data(),
+           .rows_dtype = shape_.row_dtype,
+           .rows = exchange_.results(static_cast<int>(i)).data(),
            .weights = expert_weights_.data() + token * top_k,
            .shared = shared == nullptr ? nullptr : shared + token * hidden,
-           .x = x + token * hidden});
+           .x = call.x + token * hidden});
     }
   });
+}
+
+// ---- what is told ----
+
+void MoeRunner::start_totals() {
+  counts_.assign(config_.routing.num_experts, 0);
+  group_counts_.assign(config_.routing.num_experts, 0);
+  sent_entries_.assign(shape_.ep_size, 0);
+  experts_cpu_ns_ = 0;
+}
+
+// After dispatch, when all ranks have counted in any case.
+void MoeRunner::add_to_totals() {
+  const auto add = [](std::span<const int32_t> values, std::vector<int32_t>& sums) {
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+  };
+  add(chunk_counts_, counts_);
+  add(exchange_.sent_entries(), sent_entries_);
+  const std::span<const int32_t> counts = exchange_.counts_of_ranks();
+  for (int rank = 0; rank < shape_.ep_size; ++rank) {
+    add(counts.subspan(rank * counts_.size(), counts_.size()), group_counts_);
+  }
+}
+
+std::span<const int32_t> MoeRunner::experts_of(ep::TokenRange tokens) const {
+  const size_t top_k = config_.routing.top_k;
+  return std::span(experts_).subspan(tokens.begin * top_k, tokens.size * top_k);
 }
 
 }  // namespace wideep::model

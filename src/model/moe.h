@@ -4,6 +4,9 @@
 //
 //   router → slot choice → dispatch → experts → combine, with the shared expert beside them
 //
+// All but the router and the shared expert run chunk by chunk, where the layout bounds the tokens
+// of a dispatch (ep/chunks.h).
+//
 // Collective: every rank of the group runs every MoE layer of every iteration, with or without
 // tokens.
 #pragma once
@@ -11,6 +14,7 @@
 #include <functional>
 #include <vector>
 
+#include "ep/chunks.h"
 #include "ep/dispatch_combine.h"
 #include "ep/slot_choice.h"
 #include "model/expert_slots.h"
@@ -26,7 +30,18 @@ struct MoeWeights {
   bool has_shared() const { return !shared.empty(); }
 };
 
-// What one MoE layer of one iteration did on this rank, told to whoever observes it.
+// One MoE layer of one iteration.
+struct MoeCall {
+  int layer = 0;
+  int64_t iteration = 0;
+  int num_tokens = 0;                        // of this rank
+  std::span<const int32_t> tokens_of_ranks;  // [ep_size]; empty: see Batch
+  const float* h = nullptr;                  // [num_tokens, hidden], the normalised input
+  float* x = nullptr;                        // [num_tokens, hidden], to which the output is added
+};
+
+// What one MoE layer of one iteration did on this rank, told to whoever observes it: all chunks
+// together.
 struct MoeLayerRecord {
   int layer = 0;
   std::span<const int32_t> experts;       // [num_tokens, top_k] chosen experts, top-k order
@@ -52,35 +67,45 @@ class MoeRunner {
   void set_placement(int layer, const balance::Placement& placement,
                      std::span<const double> shares);
 
-  // Adds the layer's output to x. h: [num_tokens, hidden], the normalised input; x, y alike.
-  Status forward(const Compute& compute, const MoeWeights& weights, int layer, int64_t iteration,
-                 int num_tokens, const float* h, float* x);
+  // Adds the layer's output to call.x.
+  Status forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call);
 
  private:
-  void route(const Compute& compute, const MoeWeights& weights, int num_tokens, const float* h);
-  SourceRows rows_to_send(const Compute& compute, int num_tokens, const float* h);
+  void route(const Compute& compute, const MoeWeights& weights, const MoeCall& call);
+  SourceRows rows_to_send(const Compute& compute, const MoeCall& call);
+  void start_totals();
+  void begin_chunk(const MoeCall& call, int chunk, int num_chunks);
+  Status choose_slots(const MoeCall& call, std::span<const int32_t> experts);
   void run_experts(const Compute& compute, int layer);
-  void sum_counts();
-  void reduce(const Compute& compute, int num_tokens, const float* shared, float* x);
+  const float* run_shared(const Compute& compute, const MoeWeights& weights,
+                          const SourceRows& rows);
+  void add_to_totals();
+  void reduce(const Compute& compute, const MoeCall& call, ep::TokenRange tokens,
+              const float* shared);
+  // Of the chunk's tokens, [size, top_k].
+  std::span<const int32_t> experts_of(ep::TokenRange tokens) const;
 
   const ModelConfig& config_;
   const ExpertSlots& slots_;
-  transport::Endpoint& endpoint_;
-  Dtype row_dtype_;
-  std::map<int, balance::RoutingTable> tables_;  // by layer
+  ep::DispatchShape shape_;
+  balance::ShareUpdate share_update_;
   ep::SlotChooser chooser_;
   ep::DispatchCombine exchange_;
   MoeObserver observer_;
 
   std::vector<int32_t> experts_, slot_ids_;  // [num_tokens, top_k]
   std::vector<float> expert_weights_;        // [num_tokens, top_k]
-  std::vector<int32_t> counts_;              // [num_experts]
-  std::vector<int32_t> group_counts_;        // [num_experts]
+  std::vector<int32_t> chunk_tokens_;        // [ep_size] tokens of each rank in this chunk
+  std::vector<int32_t> chunk_counts_;        // [num_experts]
   std::vector<const void*> received_;        // rows of this rank's experts, slot by slot
   std::vector<void*> results_;               // where theirs belong
   std::vector<ExpertWork> work_;
   Scratch logits_, cast_, shared_out_;
   MlpRunner experts_runner_, shared_runner_;
+
+  // Of all chunks, for the observer: as MoeLayerRecord.
+  std::vector<int32_t> counts_, group_counts_, sent_entries_;
+  int64_t experts_cpu_ns_ = 0;
 };
 
 }  // namespace wideep::model

@@ -43,11 +43,7 @@ namespace wideep::online {
 
 enum class PolicyKind { kWideep, kTrt };
 
-// From which counts the shares of an iteration follow.
-enum class ShareUpdate {
-  kIteration,  // its own
-  kWindow,     // those of the window: no wait for counts before dispatch
-};
+using balance::ShareUpdate;  // kWindow: the shares are those of the window's counts
 
 std::string_view name_of(PolicyKind kind);     // "wideep", "trt"
 std::string_view name_of(ShareUpdate update);  // "iteration", "window"

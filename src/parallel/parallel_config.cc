@@ -214,6 +214,13 @@ Status check_consistent(const ParallelConfig& config) {
         "one token",
         *config.max_batch_size, *config.max_num_tokens));
   }
+  const std::optional<int64_t>& dispatched = config.moe_config.max_num_tokens;
+  if (dispatched && *dispatched < sizes.moe_ep) {
+    return invalid_input(
+        fmt::format("moe_config.max_num_tokens: expected at least {}, a token of each rank "
+                    "(moe_expert_parallel_size), found {}; raise it or remove it",
+                    sizes.moe_ep, *dispatched));
+  }
   const bool balanced = config.moe_config.load_balancer || config.moe_config.load_balancer_path;
   if (balanced && sizes.moe_cluster > 1) {
     return invalid_input(

@@ -45,7 +45,9 @@ struct CpConfig {
 
 struct MoeConfig {
   std::string backend = "AUTO";
-  std::optional<int64_t> max_num_tokens;  // rows that one pass over the experts takes at most
+  // Of all ranks together in one dispatch, at least moe_expert_parallel_size; more are dispatched
+  // in chunks.
+  std::optional<int64_t> max_num_tokens;
   bool use_low_precision_moe_combine = false;
   bool disable_finalize_fusion = false;
   // At most one of the two: the path as written (relative to the working directory, as TRT takes

@@ -174,6 +174,10 @@ TEST(ParallelConfig, RefusesContradictions) {
               HasSubstr("no effect with context_parallel_size 1"));
   EXPECT_THAT(complaint_of("{max_batch_size: 64, max_num_tokens: 32}"),
               HasSubstr("max_batch_size 64 is more than max_num_tokens 32"));
+  EXPECT_THAT(complaint_of(std::string(kWideEp) + "moe_config: {max_num_tokens: 7}"),
+              HasSubstr("moe_config.max_num_tokens: expected at least 8, a token of each rank"));
+  EXPECT_THAT(complaint_of("moe_config: {max_num_tokens: 0}"), HasSubstr("max_num_tokens"));
+  EXPECT_EQ(complaint_of(std::string(kWideEp) + "moe_config: {max_num_tokens: 8}"), "accepted");
   EXPECT_THAT(complaint_of("{tensor_parallel_size: 4, moe_cluster_parallel_size: 4, "
                            "moe_config: {load_balancer: lb.yaml}}"),
               HasSubstr("expected moe_cluster_parallel_size 1, found 4"));
@@ -224,8 +228,7 @@ TEST(CheckSupported, RefusesByName) {
   EXPECT_THAT(unsupported(wide + "enable_chunked_prefill: false"),
               HasSubstr("enable_chunked_prefill:"));
   EXPECT_EQ(unsupported(wide + "enable_chunked_prefill: true"), "");
-  EXPECT_THAT(unsupported(wide + "moe_config: {max_num_tokens: 4096}"),
-              HasSubstr("moe_config.max_num_tokens:"));
+  EXPECT_EQ(unsupported(wide + "moe_config: {max_num_tokens: 4096}"), "");
   EXPECT_THAT(unsupported(wide + "attention_dp_config: {enable_balance: true}"),
               HasSubstr("attention_dp_config.enable_balance:"));
   EXPECT_THAT(unsupported(wide + "moe_config: {use_low_precision_moe_combine: true}"),

@@ -40,14 +40,10 @@ std::array<Limit, 4> size_limits(const ParallelSizes& sizes) {
 std::array<Limit, 6> feature_limits(const ParallelConfig& config) {
   const MoeConfig& moe = config.moe_config;
   const bool balance = config.attention_dp_config && config.attention_dp_config->enable_balance;
-  const bool rows_limited = moe.max_num_tokens.has_value();
   return {{
       {config.enable_chunked_prefill == false,
        "enable_chunked_prefill: prompts are always prefilled in chunks of at most max_num_tokens; "
        "raise max_num_tokens to the longest prompt and remove this key or set it to true"},
-      {rows_limited,
-       "moe_config.max_num_tokens: cutting the rows of one pass over the experts is not built yet; "
-       "remove it and bound max_num_tokens instead"},
       {config.sizes.tp > 1 && !config.enable_attention_dp,
        fmt::format("tensor_parallel_size: {} ranks without enable_attention_dp would shard the "
                    "attention, which is not built yet; set enable_attention_dp: true",

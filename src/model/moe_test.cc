@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A MoE layer over ranks as threads: the same bits whatever bounds a dispatch and however tokens
+// are shared among replicas; and what observers are told.
+#include "model/moe.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "base/thread_pool.h"
+#include "base/try.h"
+#include "kernels/kernels.h"
+#include "transport/rank_threads.h"
+#include "weights/random_tensors.h"
+
+namespace wideep::model {
+namespace {
+
+constexpr int kRanks = 4, kExperts = 8, kTopK = 3, kHidden = 32, kMaxTokens = 20;
+constexpr int kIntermediate = 16;
+constexpr int kIterations = 3;
+
+ModelConfig config() {
+  ModelConfig config;
+  config.architecture = Architecture::kQwen3Moe;
+  config.hidden_size = kHidden;
+  config.num_layers = 1;
+  config.moe_intermediate_size = kIntermediate;
+  config.routing = {.num_experts = kExperts, .top_k = kTopK};
+  config.is_moe_layer = {true};
+  return config;
+}
+
+struct Options {
+  int64_t max_num_tokens = 0;
+  int num_slots = kExperts;
+  balance::ShareUpdate share_update = balance::ShareUpdate::kIteration;
+  bool alike = false;  // all tokens go to the same experts
+};
+
+// What came out and what was told, of all iterations one behind the other.
+struct Told {
+  std::vector<float> x;
+  std::vector<int32_t> experts, counts, group_counts, sent;
+};
+
+int tokens_of(int rank, int iteration) {
+  if ((rank + iteration) % 3 == 0) return 0;  // idle
+  return 1 + (7 * rank + 11 * iteration) % kMaxTokens;
+}
+
+std::vector<float> input_of(int rank, int iteration, bool alike) {
+  std::mt19937 rng(alike ? 1 : 100 * iteration + rank);
+  std::normal_distribution<float> normal;
+  std::vector<float> h(static_cast<size_t>(tokens_of(rank, iteration)) * kHidden);
+  for (size_t i = 0; i < h.size(); ++i) {
+    h[i] = alike && i >= kHidden ? h[i - kHidden] : normal(rng);
+  }
+  return h;
+}
+
+Status run_rank(transport::Endpoint& endpoint, const Options& options,
+                const ep::BufferLayout& layout, Told* told) {
+  const ModelConfig model = config();
+  const weights::RandomTensors tensors(5);
+  const weights::WeightLoader loader(tensors, kernels::WeightFormat::kBf16);
+  const balance::ModelPlacement placement{
+      .num_slots = options.num_slots,
+      .layers = {{0, *balance::default_placement(kExperts, kRanks, options.num_slots)}},
+      .share_update = options.share_update};
+  WIDEEP_TRY_ASSIGN(const ExpertSlots slots,
+                    ExpertSlots::load(model, loader, placement, endpoint.rank()));
+  MoeWeights weights;
+  WIDEEP_TRY_ASSIGN(weights.router,
+                    loader.matrix("model.layers.0.mlp.gate.weight", kExperts, kHidden,
+                                  weights::default_form(kernels::WeightFormat::kF32)));
+  WIDEEP_TRY_ASSIGN(weights.shared, weights::load_mlp(loader, "model.layers.0.mlp.shared_experts",
+                                                      kHidden, kIntermediate));
+  loader.run();
+  base::ThreadPool pool(1);
+  const Compute compute(*kernels::all_kernels().back(), pool);
+  MoeRunner runner(model, placement, slots, endpoint, layout);
+  const auto append = [](std::vector<int32_t>& to, std::span<const int32_t> from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  runner.set_observer([&](const MoeLayerRecord& record) {
+    append(told->experts, record.experts);
+    append(told->counts, record.counts);
+    append(told->group_counts, record.group_counts);
+    append(told->sent, record.sent_entries);
+  });
+  for (int iteration = 0; iteration < kIterations; ++iteration) {
+    std::vector<int32_t> tokens_of_ranks;
+    for (int rank = 0; rank < kRanks; ++rank) tokens_of_ranks.push_back(tokens_of(rank, iteration));
+    const std::vector<float> h = input_of(endpoint.rank(), iteration, options.alike);
+    std::vector<float> x = h;
+    WIDEEP_TRY(runner.forward(compute, weights,
+                              {.layer = 0,
+                               .iteration = iteration,
+                               .num_tokens = tokens_of_ranks[endpoint.rank()],
+                               .tokens_of_ranks = tokens_of_ranks,
+                               .h = h.data(),
+                               .x = x.data()}));
+    told->x.insert(told->x.end(), x.begin(), x.end());
+  }
+  return {};
+}
+
+// [ep_size]
+std::vector<Told> run(const Options& options) {
+  const ep::BufferLayout layout({.ep_size = kRanks,
+                                 .num_experts = kExperts,
+                                 .slots_per_rank = options.num_slots / kRanks,
+                                 .top_k = kTopK,
+                                 .hidden = kHidden,
+                                 .max_tokens = kMaxTokens,
+                                 .max_group_tokens = options.max_num_tokens});
+  std::vector<Told> told(kRanks);
+  const auto statuses = transport::run_rank_threads(
+      {.num_ranks = kRanks, .segment_bytes = layout.segment_bytes()},
+      [&](transport::Endpoint& endpoint) {
+        return run_rank(endpoint, options, layout, &told[endpoint.rank()]);
+      });
+  EXPECT_TRUE(statuses.ok());
+  for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
+  return told;
+}
+
+constexpr auto kByIteration = balance::ShareUpdate::kIteration;
+constexpr auto kByWindow = balance::ShareUpdate::kWindow;
+
+TEST(MoeRunner, SameBitsWhateverTheChunksAndShares) {
+  for (const bool alike : {false, true}) {
+    const std::vector<Told> expected = run({.alike = alike});
+    for (const Options& options :
+         {Options{kRanks, kExperts, kByIteration, alike}, Options{kRanks, 16, kByIteration, alike},
+          Options{13, 16, kByWindow, alike}, Options{0, 12, kByIteration, alike},
+          Options{1000, 12, kByWindow, alike}}) {
+      const std::vector<Told> found = run(options);
+      for (int rank = 0; rank < kRanks; ++rank) {
+        EXPECT_EQ(found[rank].x, expected[rank].x)
+            << "max_num_tokens " << options.max_num_tokens << ", slots " << options.num_slots;
+        EXPECT_EQ(found[rank].experts, expected[rank].experts);
+        EXPECT_EQ(found[rank].counts, expected[rank].counts);
+        EXPECT_EQ(found[rank].group_counts, expected[rank].group_counts);
+      }
+    }
+  }
+}
+
+int64_t sum(std::span<const int32_t> values) {
+  return std::accumulate(values.begin(), values.end(), int64_t{0});
+}
+
+TEST(MoeRunner, ObserversSeeWholeIterationsOfTheGroup) {
+  const std::vector<Told> told = run({.max_num_tokens = kRanks, .num_slots = 12});
+  std::vector<int32_t> all(kIterations * kExperts, 0);
+  for (const Told& rank : told) {
+    ASSERT_EQ(rank.counts.size(), all.size());  // once an iteration
+    ASSERT_EQ(rank.sent.size(), static_cast<size_t>(kIterations * kRanks));
+    EXPECT_EQ(sum(rank.counts), static_cast<int64_t>(rank.experts.size()));
+    EXPECT_EQ(sum(rank.sent), static_cast<int64_t>(rank.experts.size()));
+    for (size_t i = 0; i < all.size(); ++i) all[i] += rank.counts[i];
+  }
+  for (const Told& rank : told) EXPECT_EQ(rank.group_counts, all);
+}
+
+// All tokens want the same experts: with replicas on all ranks they are spread evenly, to the
+// token.
+TEST(MoeRunner, ReplicasShareTheTokensOfTheIteration) {
+  const std::vector<Told> told = run({.num_slots = kRanks * kExperts, .alike = true});
+  for (int iteration = 0; iteration < kIterations; ++iteration) {
+    std::vector<int32_t> received(kRanks, 0);
+    for (const Told& rank : told) {
+      for (int to = 0; to < kRanks; ++to) received[to] += rank.sent[iteration * kRanks + to];
+    }
+    const auto [least, most] = std::minmax_element(received.begin(), received.end());
+    EXPECT_LE(*most - *least, 1);
+  }
+}
+
+}  // namespace
+}  // namespace wideep::model
