@@ -164,8 +164,8 @@ Status run_rank(Endpoint& endpoint, const Case& c) {
       continue;
     }
     std::vector<transport::AgreedWords> words;
-    WIDEEP_TRY(endpoint.agree({static_cast<uint64_t>(num_tokens)}, {.what = "numbers of tokens"},
-                              &words));
+    WIDEEP_TRY(
+        endpoint.agree({static_cast<uint64_t>(num_tokens)}, {.what = "numbers of tokens"}, &words));
     std::vector<int32_t> tokens;
     for (const auto& word : words) tokens.push_back(static_cast<int32_t>(word[0]));
     const int chunks = num_chunks(tokens, c.shape.max_group_tokens);
