@@ -58,7 +58,7 @@ void print_line(const Scenario& scenario, PolicyKind policy, ShareUpdate share_u
   const std::string split =
       policy == PolicyKind::kTrt ? "equal" : std::string(online::name_of(share_update));
   fmt::print("{:<44}{:<8}{:<10}{:>7.2f}{:>8.2f}{:>8.2f}{:>8.2f}{:>8.2f}{:>8.2f}{:>9.2f}  {}\n",
-             scenario.name, name_of(policy), split, 100 * mean.off, 100 * mean.planned,
+             scenario.name, online::name_of(policy), split, 100 * mean.off, 100 * mean.planned,
              100 * mean.online, 100 * mean.past, 100 * mean.perfect,
              result.moves_per_layer_and_window,
              1e3 * result.plan_seconds / static_cast<double>(result.num_iterations),

@@ -51,12 +51,21 @@ enum class ShareUpdate {
   kWindow,     // those that came with the placement, else equal ones: no wait before dispatch
 };
 
+// Who decides which experts move while the model serves.
+enum class UpdatePolicyKind {
+  kWideep,  // shares first, then the fewest moves that pay for themselves
+  kTrt,     // a plan from scratch each time, as TensorRT-LLM's; for comparison
+};
+
 // The placements of all MoE layers of a model: what moe_load_balancer.yaml says.
 struct ModelPlacement {
   int num_slots = 0;
   int layer_updates_per_iter = 0;   // 0: the placement never changes; > 0: online balancing
   std::map<int, Placement> layers;  // by the model's layer index; all share E, S and R
   ShareUpdate share_update = ShareUpdate::kIteration;
+  // Of online balancing only:
+  UpdatePolicyKind update_policy = UpdatePolicyKind::kWideep;
+  int spare_slots = 0;  // records of a rank for experts on their way; 0: slots per rank × min(k, 2)
 
   bool operator==(const ModelPlacement&) const = default;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "base/printable.h"
 #include "base/try.h"
@@ -15,6 +16,8 @@ namespace {
 
 constexpr const char* kAssignments = "initial_global_assignments";
 constexpr const char* kShareUpdate = "share_update";
+constexpr const char* kUpdatePolicy = "update_policy";
+constexpr const char* kSpareSlots = "spare_slots";
 constexpr int64_t kMaxSlots = 1 << 20;
 constexpr int64_t kMaxLayerUpdates = 1 << 20;
 
@@ -38,15 +41,31 @@ std::map<int, std::vector<int64_t>> take_assignments(formats::YamlMap map) {
   return assignments;
 }
 
-std::optional<ShareUpdate> take_share_update(formats::YamlMap& map) {
-  if (!map.has(kShareUpdate)) return {};
-  const std::string word = map.string_or(kShareUpdate, "");
-  if (word == "window") return ShareUpdate::kWindow;
-  if (word != "iteration") {
-    map.complain(kShareUpdate, fmt::format("expected iteration or window, found '{}'",
-                                           base::printable(word, 60)));
+// A key that is one of two words.
+template <typename Choice>
+std::optional<Choice> take_choice(formats::YamlMap& map, const char* key,
+                                  std::pair<const char*, Choice> usual,
+                                  std::pair<const char*, Choice> other) {
+  if (!map.has(key)) return {};
+  const std::string word = map.string_or(key, "");
+  if (word == other.first) return other.second;
+  if (word != usual.first) {
+    map.complain(key, fmt::format("expected {} or {}, found '{}'", usual.first, other.first,
+                                  base::printable(word, 60)));
   }
-  return ShareUpdate::kIteration;
+  return usual.second;
+}
+
+// What only online balancing uses is a mistake without it.
+Status check_online_keys(const BalancerSettings& settings, const std::string& where) {
+  if (settings.layer_updates_per_iter > 0) return {};
+  const char* key = settings.update_policy ? kUpdatePolicy
+                    : settings.spare_slots ? kSpareSlots
+                                           : nullptr;
+  if (key == nullptr) return {};
+  return invalid_input(
+      fmt::format("{}: {}: has no effect with layer_updates_per_iter 0; raise that or remove {}",
+                  where, key, key));
 }
 
 std::string layer_list(const std::vector<int>& layers) {
@@ -149,7 +168,13 @@ BalancerSettings take_balancer_settings(formats::YamlMap& map) {
   }
   settings.layer_updates_per_iter = static_cast<int>(
       map.integer_or("layer_updates_per_iter", 0, {.min = 0, .max = kMaxLayerUpdates}));
-  settings.share_update = take_share_update(map);
+  settings.share_update = take_choice<ShareUpdate>(
+      map, kShareUpdate, {"iteration", ShareUpdate::kIteration}, {"window", ShareUpdate::kWindow});
+  settings.update_policy = take_choice<UpdatePolicyKind>(
+      map, kUpdatePolicy, {"wideep", UpdatePolicyKind::kWideep}, {"trt", UpdatePolicyKind::kTrt});
+  if (map.has(kSpareSlots)) {
+    settings.spare_slots = map.integer(kSpareSlots, {.min = 1, .max = kMaxSlots});
+  }
   map.refuse_unknown_keys();
   return settings;
 }
@@ -173,7 +198,10 @@ Result<ModelPlacement> resolve_placement(const BalancerSettings& settings, const
                     "replicas; raise num_slots or remove {}",
                     where, kShareUpdate, model.num_slots, kShareUpdate));
   }
+  WIDEEP_TRY(check_online_keys(settings, where));
   model.share_update = settings.share_update.value_or(ShareUpdate::kIteration);
+  model.update_policy = settings.update_policy.value_or(UpdatePolicyKind::kWideep);
+  model.spare_slots = static_cast<int>(settings.spare_slots.value_or(0));
   WIDEEP_TRY(fill_layers(settings, shape, where, &model));
   return model;
 }
@@ -201,6 +229,12 @@ std::string balancer_yaml_text(const ModelPlacement& placement) {
   text += fmt::format("layer_updates_per_iter: {}\n", placement.layer_updates_per_iter);
   if (placement.share_update == ShareUpdate::kWindow) {
     text += fmt::format("{}: window\n", kShareUpdate);
+  }
+  if (placement.update_policy == UpdatePolicyKind::kTrt) {
+    text += fmt::format("{}: trt\n", kUpdatePolicy);
+  }
+  if (placement.spare_slots > 0) {
+    text += fmt::format("{}: {}\n", kSpareSlots, placement.spare_slots);
   }
   return text;
 }

@@ -7,6 +7,9 @@
 //     3: [138, 81, 60, ...]             # layer: expert of each global slot, num_slots values
 //   layer_updates_per_iter: 0           # 0: static; > 0: online
 //   share_update: iteration             # wideep's own; or window. Written only where it is window
+//   update_policy: wideep               # wideep's own, online: or trt
+//   spare_slots: 10                     # wideep's own, online: records of a rank for experts on
+//                                       # their way; absent: slots per rank × min(k, 2)
 //
 // Unused slots (kUnusedSlot, of dead ranks or ranks with less memory) are written as -1, under a
 // comment that says so. TRT stops at such a file (expertId=-1), and so does whoever reads it here
@@ -45,7 +48,10 @@ struct BalancerSettings {
   // By layer; nullopt when the key is absent.
   std::optional<std::map<int, std::vector<int64_t>>> initial_global_assignments;
   int layer_updates_per_iter = 0;
-  std::optional<ShareUpdate> share_update;  // nullopt when the key is absent
+  // nullopt when the key is absent
+  std::optional<ShareUpdate> share_update;
+  std::optional<UpdatePolicyKind> update_policy;
+  std::optional<int64_t> spare_slots;
 };
 
 // Takes the settings from an open YAML map and refuses unknown keys. Complaints go to the map's

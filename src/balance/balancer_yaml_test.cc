@@ -156,6 +156,25 @@ TEST(BalancerYaml, ShareUpdate) {
   EXPECT_EQ(balancer_yaml_text(*parse_balancer_yaml(text, "lb.yaml", kShape)), text);
 }
 
+TEST(BalancerYaml, OnlineKeys) {
+  const std::string online = "num_slots: 6\nlayer_updates_per_iter: 1\n";
+  const auto plain = parse_balancer_yaml(online, "lb.yaml", kShape);
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  EXPECT_EQ(plain->update_policy, UpdatePolicyKind::kWideep);
+  EXPECT_EQ(plain->spare_slots, 0);
+  const auto all =
+      parse_balancer_yaml(online + "update_policy: trt\nspare_slots: 3\n", "lb.yaml", kShape);
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_EQ(all->update_policy, UpdatePolicyKind::kTrt);
+  EXPECT_EQ(all->spare_slots, 3);
+  EXPECT_EQ(*parse_balancer_yaml(balancer_yaml_text(*all), "lb.yaml", kShape), *all);
+  EXPECT_THAT(complaint_of(online + "update_policy: eplb\n"),
+              HasSubstr("update_policy: expected wideep or trt, found 'eplb'"));
+  EXPECT_THAT(complaint_of(online + "spare_slots: 0\n"), HasSubstr("spare_slots"));
+  EXPECT_THAT(complaint_of("num_slots: 6\nspare_slots: 2\n"),
+              HasSubstr("spare_slots: has no effect with layer_updates_per_iter 0"));
+}
+
 TEST(BalancerYaml, NamesTheMissingFile) {
   const Result<ModelPlacement> model = read_balancer_yaml("/no/such/lb.yaml", kShape);
   ASSERT_FALSE(model.ok());

@@ -62,7 +62,11 @@ Result<OnlineParts> make_online_parts(const weights::ExpertShape& experts,
   parts.policy.layer_updates_per_iter = placement.layer_updates_per_iter;
   parts.policy.bytes_per_expert = static_cast<int64_t>(experts.record_bytes());
   parts.balancer.layers_in_flight = placement.layer_updates_per_iter;
-  parts.balancer.num_spares = default_spare_slots(placement);
+  parts.policy.policy = placement.update_policy;
+  // A move of a wide group has more tokens to pay for itself with.
+  parts.policy.horizon_tokens *= std::max(1, any.ep_size / 8);
+  parts.balancer.num_spares =
+      placement.spare_slots > 0 ? placement.spare_slots : default_spare_slots(placement);
   return parts;
 }
 

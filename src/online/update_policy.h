@@ -41,7 +41,7 @@
 
 namespace wideep::online {
 
-enum class PolicyKind { kWideep, kTrt };
+using PolicyKind = balance::UpdatePolicyKind;
 
 using balance::ShareUpdate;  // kWindow: the shares are those of the window's counts
 
