@@ -145,6 +145,9 @@ ordered_json online_json(const GenerateReport& report) {
                        {"bytes", online.bytes},
                        {"hash_failures", online.hash_failures},
                        {"copy_seconds", online.copy_seconds},
+                       {"seconds_since_plan", online.seconds_since_plan},
+                       {"seconds_since_balancer_ran", online.seconds_since_balancer_ran},
+                       {"seconds_since_updater_ran", online.seconds_since_updater_ran},
                        {"rebalances", ordered_json::array()}};
   for (const online::Rebalance& each : report.rebalances) {
     json["rebalances"].push_back({{"iteration", each.iteration},

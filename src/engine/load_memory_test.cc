@@ -16,6 +16,7 @@
 #include "engine/memory_plan.h"
 #include "model/config_testing.h"
 #include "model/model.h"
+#include "online/weight_updater.h"
 #include "weights/checkpoint.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -114,14 +115,64 @@ uint64_t peak_of_loading(const model::ModelConfig& config, const std::string& di
   return dense.ok() && slots.ok() ? (peak - before) * 1024 : 0;
 }
 
+// Shared memory counts too: the host pool.
+uint64_t resident_kib() {
+  return anonymous_kib() + base::read_field("/proc/self/status", "RssShmem").value_or(0);
+}
+
+// Moves every expert of a layer once, so that all spare records are in use.
+bool use_all_spares(online::UpdateBoard& board, online::WeightUpdater& updater,
+                    std::vector<int32_t> slot_to_expert) {
+  std::rotate(slot_to_expert.begin(), slot_to_expert.begin() + 1, slot_to_expert.end());
+  board.post(0, slot_to_expert, {});
+  transport::AgreedWords words = {};
+  for (int i = 0; i < 5000 && words == transport::AgreedWords{}; ++i) {
+    ::usleep(1000);
+    updater.tell(words);
+  }
+  return online::has(online::decide(std::span(&words, 1)).publish, 0);
+}
+
+// What online balancing keeps in memory at its peak, on a node with one rank: pool, slots, spares.
+uint64_t peak_of_online(const model::ModelConfig& config, const std::string& dir,
+                        WeightFormat format) {
+  const auto checkpoint = weights::Checkpoint::open(dir);
+  if (!checkpoint.ok()) return 0;
+  const int num_experts = config.routing.num_experts;
+  const std::vector<int> layers = moe_layers(config);
+  balance::ModelPlacement placement;
+  for (const int layer : layers) {
+    placement.layers[layer] = *balance::linear_placement(num_experts, 1);
+  }
+  const std::vector<std::vector<int32_t>> slots_of_layers(
+      layers.size(), placement.layers.begin()->second.slot_to_expert);
+  base::ThreadPool threads(2);
+  const uint64_t before = resident_kib();
+  uint64_t peak = before;
+  const auto look = [&](uint64_t) { peak = std::max(peak, resident_kib()); };
+  const weights::WeightLoader loader(*checkpoint, format, look, &threads);
+  const int num_layers = static_cast<int>(layers.size());
+  auto pool = weights::HostPool::create(experts_shape(config, loader), num_layers, num_experts);
+  const auto board = online::UpdateBoard::create({1, num_layers, num_experts});
+  if (!pool.ok() || !fill_host_pool(config, loader, 0, 1, threads, **pool).ok()) return 0;
+  look(0);
+  const auto slots = model::ExpertSlots::copy(**pool, placement, 0, threads);
+  online::WeightUpdater updater(**board, **pool, slots_of_layers, {.num_spares = num_experts});
+  const bool moved = use_all_spares(**board, updater, slots_of_layers[0]);
+  look(0);
+  return slots.ok() && moved ? (peak - before) * 1024 : 0;
+}
+
+using Measured = uint64_t(const model::ModelConfig&, const std::string&, WeightFormat);
+
 // The same in a process of its own, whose heap has no memory to spare.
-uint64_t peak_in_child(const model::ModelConfig& config, const std::string& dir,
+uint64_t peak_in_child(Measured* measure, const model::ModelConfig& config, const std::string& dir,
                        WeightFormat format) {
   int fds[2];
   EXPECT_EQ(::pipe(fds), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const uint64_t peak = peak_of_loading(config, dir, format);
+    const uint64_t peak = measure(config, dir, format);
     ::_exit(::write(fds[1], &peak, sizeof(peak)) == sizeof(peak) ? 0 : 1);
   }
   uint64_t peak = 0;
@@ -148,7 +199,8 @@ TEST(LoadMemory, PeakIsTheWeightsAndLittleMore) {
           dispatch_shape(*config, 1, config->routing.num_experts, 1, format);
       const MemoryPlan plan = plan_memory(*config, shape, format, Dtype::kBf16);
       const auto planned = static_cast<double>(plan.dense_weights + plan.slots_per_rank);
-      const auto peak = static_cast<double>(peak_in_child(*config, scratch.path(), format));
+      const auto peak =
+          static_cast<double>(peak_in_child(peak_of_loading, *config, scratch.path(), format));
       SCOPED_TRACE(fmt::format("{}{}: {:.1f} of {:.1f} MiB planned",
                                kernels::weight_format_name(format), tied ? ", tied" : "",
                                peak / (1 << 20), planned / (1 << 20)));
@@ -157,6 +209,29 @@ TEST(LoadMemory, PeakIsTheWeightsAndLittleMore) {
       EXPECT_LE(peak, 1.15 * planned);
     }
   }
+}
+
+TEST(LoadMemory, OnlineBalancingAddsThePoolAndTheSpares) {
+#ifdef WIDEEP_SHADOW_MEMORY
+  GTEST_SKIP() << "the sanitizer has memory of its own";
+#endif
+  if (anonymous_kib() == 0) GTEST_SKIP() << "the kernel does not count anonymous pages";
+  const auto config = model::parse(config_json(false));
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const base::ScratchDirectory scratch;
+  ASSERT_TRUE(write_checkpoint(*config, scratch.file("model.safetensors")).ok());
+  const weights::ExpertShape expert{WeightFormat::kBf16, config->hidden_size,
+                                    config->moe_intermediate_size};
+  const auto layers = static_cast<double>(moe_layers(*config).size());
+  // Pool and slots: all experts of all layers each; spares: those of one layer.
+  const double planned =
+      (2 * layers + 1) * config->routing.num_experts * static_cast<double>(expert.record_bytes());
+  const auto peak = static_cast<double>(
+      peak_in_child(peak_of_online, *config, scratch.path(), WeightFormat::kBf16));
+  SCOPED_TRACE(fmt::format("{:.1f} of {:.1f} MiB", peak / (1 << 20), planned / (1 << 20)));
+  RecordProperty("ratio", std::to_string(peak / planned));
+  EXPECT_GE(peak, 0.95 * planned);
+  EXPECT_LE(peak, 1.15 * planned);
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ Result<OnlineParts> make_online_parts(const weights::ExpertShape& experts,
   parts.policy.bytes_per_expert = static_cast<int64_t>(experts.record_bytes());
   parts.balancer.layers_in_flight = placement.layer_updates_per_iter;
   parts.policy.policy = placement.update_policy;
-  // A move of a wide group has more tokens to pay for itself with.
-  parts.policy.horizon_tokens *= std::max(1, any.ep_size / 8);
+  // The ranks of a wide group share the tokens with which a move pays for itself (docs/online.md).
+  if (any.ep_size > 8) parts.policy.horizon_tokens *= any.ep_size / 4;
   parts.balancer.num_spares =
       placement.spare_slots > 0 ? placement.spare_slots : default_spare_slots(placement);
   return parts;
