@@ -20,12 +20,17 @@ MatrixForm WeightLoader::form(const std::string& name, int k) const {
 }
 
 MatrixForm WeightLoader::common_form(const std::vector<NameAndWidth>& matrices) const {
-  if (matrices.empty()) return default_form(format_.value_or(WeightFormat::kBf16));
-  const MatrixForm first = form(matrices.front().name, matrices.front().k);
-  const bool all = std::all_of(matrices.begin(), matrices.end(), [&](const NameAndWidth& matrix) {
-    return form(matrix.name, matrix.k) == first;
+  const MatrixForm floats = default_form(format_.value_or(WeightFormat::kBf16));
+  if (matrices.empty()) return floats;
+  std::vector<MatrixForm> forms;
+  for (const NameAndWidth& matrix : matrices) forms.push_back(form(matrix.name, matrix.k));
+  MatrixForm common = forms.front();
+  for (const MatrixForm& each : forms) common.group = std::min(common.group, each.group);
+  const bool all = std::all_of(forms.begin(), forms.end(), [&](const MatrixForm& each) {
+    const bool finer = common.group > 0 && each.group % common.group == 0;
+    return each.format == common.format && (each.group == common.group || finer);
   });
-  return all ? first : default_form(format_.value_or(WeightFormat::kBf16));
+  return all ? common : floats;
 }
 
 Result<std::vector<float>> WeightLoader::floats(const std::string& name,

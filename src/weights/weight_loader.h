@@ -52,7 +52,8 @@ class WeightLoader {
 
   // The form in which a matrix with k columns is packed.
   MatrixForm form(const std::string& name, int k) const;
-  // The form of all of them: bf16 where matrices are packed as they are stored, and that differs.
+  // The form of all of them: with the finest of their groups, which part the others; bf16 where
+  // matrices are packed as they are stored, and their formats differ.
   struct NameAndWidth {
     std::string name;
     int k;

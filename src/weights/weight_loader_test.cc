@@ -154,5 +154,37 @@ TEST_P(LoadedCheckpoint, ErrorsComeBeforeTheWorkAndNameTheTensor) {
   EXPECT_EQ(read_, 0u);
 }
 
+// Names, dtypes and shapes of compressed-tensors' packed integers, without any bytes.
+class PackedInt8 : public TensorSource {
+ public:
+  void add(const std::string& module, int n, int k, int groups) {
+    tensors_[module + ".weight_packed"] = {.dtype = Dtype::kI32, .shape = {n, k / 4}};
+    tensors_[module + ".weight_scale"] = {.dtype = Dtype::kBf16, .shape = {n, groups}};
+  }
+  Result<const formats::TensorEntry*> tensor(const std::string& name,
+                                             const std::vector<int64_t>&) const override {
+    return invalid_input(name + ": has no bytes");
+  }
+  const formats::TensorEntry* find(const std::string& name) const override {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::map<std::string, formats::TensorEntry> tensors_;
+};
+
+TEST(WeightLoader, MatricesOfOneExpertShareTheFinestGroup) {
+  PackedInt8 tensors;
+  tensors.add("gate", 64, 256, 4);  // groups of 64
+  tensors.add("down", 256, 64, 1);  // one scale a row, in any groups
+  tensors.add("odd", 64, 240, 5);   // groups of 48, no part of 64 is one of them
+  const WeightLoader loader(tensors, std::nullopt);
+  EXPECT_EQ(loader.common_form({{"gate.weight", 256}, {"down.weight", 64}}),
+            (MatrixForm{WeightFormat::kInt8, 64}));
+  EXPECT_EQ(loader.common_form({{"gate.weight", 256}, {"odd.weight", 240}}),
+            default_form(WeightFormat::kBf16));
+}
+
 }  // namespace
 }  // namespace wideep::weights
