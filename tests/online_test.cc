@@ -84,6 +84,7 @@ struct Moved {
   int64_t iterations = 0;
   int64_t moves = 0;
   int64_t updates = 0;
+  int64_t cancelled = 0;
 };
 
 // How much moves in a run depends on how busy the machine is: runs again until `moves` are reached,
@@ -98,7 +99,7 @@ Moved run_until_moved(const GenerateOptions& options, int64_t moves,
     EXPECT_TRUE(report.online);
     if (testing::Test::HasFailure()) return moved;
     EXPECT_EQ(report.online->hash_failures, 0);
-    EXPECT_EQ(report.online->cancelled, 0);
+    moved.cancelled += report.online->cancelled;
     moved.iterations += report.load.num_iterations;
     moved.moves += report.online->moves;
     moved.updates += report.online->published;
@@ -127,6 +128,7 @@ TEST_P(Online, AnswersAreTheSameBitsWhileExpertsMove) {
     make_restless(options, model, k);
     const Moved moved = run_until_moved(options, 500, expected);
     EXPECT_GE(moved.iterations, 1000);
+    EXPECT_EQ(moved.cancelled, 0);
     fmt::print("  {} k {}: {} iterations, {} moves in {} layer updates, all equal\n", model.name, k,
                moved.iterations, moved.moves, moved.updates);
   }
