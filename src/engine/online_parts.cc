@@ -7,6 +7,7 @@
 
 #include "base/byte_size.h"
 #include "base/cpu_time.h"
+#include "base/machine.h"
 #include "base/try.h"
 
 namespace wideep::engine {
@@ -65,6 +66,7 @@ Result<OnlineParts> make_online_parts(const weights::ExpertShape& experts,
   parts.policy.policy = placement.update_policy;
   // The ranks of a wide group share the tokens with which a move pays for itself (docs/online.md).
   if (any.ep_size > 8) parts.policy.horizon_tokens *= any.ep_size / 4;
+  parts.balancer.processors = base::read_machine().allowed;
   parts.balancer.num_spares =
       placement.spare_slots > 0 ? placement.spare_slots : default_spare_slots(placement);
   return parts;

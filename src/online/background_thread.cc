@@ -8,12 +8,17 @@
 
 namespace wideep::online {
 
-void become_background_thread(const char* name) {
+void become_background_thread(const char* name, const std::vector<int>& processors) {
   ::pthread_setname_np(::pthread_self(), name);
   // Of a thread's own priority, as Linux has it. Whatever is refused: it is a matter of speed only.
   const sched_param none{};
   ::pthread_setschedparam(::pthread_self(), SCHED_BATCH, &none);
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
+  if (processors.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int processor : processors) CPU_SET(processor, &set);
+  ::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set);
 }
 
 }  // namespace wideep::online

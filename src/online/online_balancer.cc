@@ -22,10 +22,10 @@ OnlineBalancer::OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool
       placements_(std::move(placements)),
       policy_(policy),
       on_rebalance_(std::move(on_rebalance)),
-      options_(options),
+      options_(std::move(options)),
       mailbox_(pool.num_layers(), pool.num_experts()),
       busy_(placements_.size()),
-      free_records_(static_cast<size_t>(board.shape().num_ranks), options.num_spares) {
+      free_records_(static_cast<size_t>(board.shape().num_ranks), options_.num_spares) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -35,7 +35,7 @@ OnlineBalancer::~OnlineBalancer() {
 }
 
 void OnlineBalancer::run() {
-  become_background_thread("wideep-balance");
+  become_background_thread("wideep-balance", options_.processors);
   while (!stop_) {
     board_.balancer().heartbeat_ns = base::wall_ns();
     settle();

@@ -40,6 +40,7 @@ struct BalancerOptions {
   int layers_in_flight = 1;  // layer_updates_per_iter: layers whose update is under way at once
   int num_spares = 1;        // records that every rank has for copies under way
   std::chrono::microseconds look_interval{1000};
+  std::vector<int> processors;  // of the background threads of all ranks; empty: the callers'
 };
 
 class OnlineBalancer {

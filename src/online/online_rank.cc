@@ -20,7 +20,10 @@ std::vector<balance::Placement> placements_of_layers(const balance::ModelPlaceme
 
 OnlineRank::OnlineRank(const OnlineSetup& setup, int rank)
     : updater_(setup.board, setup.pool, slots_of_layers(setup.placement),
-               {.rank = rank, .num_spares = setup.options.num_spares, .on_copy = setup.on_copy}) {
+               {.rank = rank,
+                .num_spares = setup.options.num_spares,
+                .processors = setup.options.processors,
+                .on_copy = setup.on_copy}) {
   if (rank != 0) return;
   balancer_.emplace(setup.board, setup.pool, updater_, placements_of_layers(setup.placement),
                     setup.policy, setup.on_rebalance, setup.options);

@@ -180,14 +180,15 @@ Totals run_ranks(const Run& run) {
   RandomPolicy policy;
   Totals totals;
   totals.rank_moves.resize(static_cast<size_t>(run.num_ranks));
-  const OnlineSetup setup{
-      .board = *board,
-      .pool = *pool,
-      .placement = placement,
-      .options = {run.layers_in_flight, run.num_spares, std::chrono::microseconds(50)},
-      .policy = policy,
-      .on_rebalance = [&](const Rebalance&) { ++totals.rebalances; },
-      .on_copy = run.on_copy};
+  const OnlineSetup setup{.board = *board,
+                          .pool = *pool,
+                          .placement = placement,
+                          .options = {.layers_in_flight = run.layers_in_flight,
+                                      .num_spares = run.num_spares,
+                                      .look_interval = std::chrono::microseconds(50)},
+                          .policy = policy,
+                          .on_rebalance = [&](const Rebalance&) { ++totals.rebalances; },
+                          .on_copy = run.on_copy};
   const auto statuses = transport::run_rank_threads(
       {.num_ranks = run.num_ranks, .segment_bytes = 64}, [&](transport::Endpoint& endpoint) {
         FakeEngine engine(setup, endpoint);

@@ -67,7 +67,7 @@ Outcome WeightUpdater::outcome(int layer) const {
 // ---- the updater's thread ----
 
 void WeightUpdater::run() {
-  become_background_thread("wideep-copy");
+  become_background_thread("wideep-copy", options_.processors);
   while (!stop_) {
     // Read before looking: a plan posted after that makes the wait return at once.
     const uint32_t seen = board_.num_posts();
@@ -148,6 +148,7 @@ bool WeightUpdater::copy_expert(int layer, int expert, std::byte* record) {
       hash = base::content_hash(record, bytes);
     }
     counters.copy_ns += base::wall_ns() - start_ns;
+    if (stop_) break;  // the copy may have been left in the middle
     if (hash == pool_.content_hash(layer, expert)) {
       ++counters.copied_experts;
       counters.copied_bytes += static_cast<int64_t>(bytes);

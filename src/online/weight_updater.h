@@ -55,7 +55,8 @@ using CopyHook = std::function<void(int layer, int expert, std::byte* record)>;
 
 struct UpdaterOptions {
   int rank = 0;
-  int num_spares = 0;  // records for copies under way, at least 1
+  int num_spares = 0;           // records for copies under way, at least 1
+  std::vector<int> processors;  // of its thread; empty: the caller's
   CopyHook on_copy;
 };
 
