@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/cpu_time.h"
 #include "engine/generate.h"
+#include "stopped_threads.h"
 
 namespace wideep {
 namespace {
@@ -23,6 +25,7 @@ struct Options {
   int layer_updates = 2;
   int pairs = 5;
   int iterations = 2000;
+  double stall_seconds = 10.0;
 };
 
 // Of one run, per iteration.
@@ -46,7 +49,7 @@ enum class Kind { kStatic, kOnline, kOnlineTrt };
 constexpr std::pair<Kind, const char*> kKinds[] = {
     {Kind::kStatic, "static"}, {Kind::kOnline, "online"}, {Kind::kOnlineTrt, "trt"}};
 
-engine::GenerateOptions run_options(const Options& options, Kind kind) {
+engine::GenerateOptions run_options(const Options& options, Kind kind, int iterations) {
   engine::GenerateOptions run;
   run.model_dir = options.model;
   run.parallel = parallel::parallel_config_for_ranks(options.ranks).value();
@@ -62,7 +65,7 @@ engine::GenerateOptions run_options(const Options& options, Kind kind) {
   constexpr int kMaxTokens = 250;
   run.max_tokens = kMaxTokens;
   // Four requests of a rank at once, each of kMaxTokens iterations.
-  const int rounds = (options.iterations + kMaxTokens - 1) / kMaxTokens;
+  const int rounds = (iterations + kMaxTokens - 1) / kMaxTokens;
   for (int round = 0; round < rounds; ++round) {
     for (int i = 0; i < 4 * options.ranks; ++i) {
       run.prompts.push_back(kPrompts[round % kPrompts.size()] + std::string(1, char('a' + i)));
@@ -81,7 +84,7 @@ Result<Times> measure(const Options& options, Kind kind) {
   std::vector<double> wall_us;
   constexpr int kWarmUp = 50;
   const auto report =
-      engine::generate(run_options(options, kind),
+      engine::generate(run_options(options, kind, options.iterations),
                        {.on_iteration = [&](int rank, const engine::IterationRecord& record) {
                          const bool decodes = record.prompt_tokens == 0;
                          if (rank == 0 && decodes && record.iteration >= kWarmUp) {
@@ -125,6 +128,62 @@ struct Ratios {
   }
 };
 
+// Iteration times before, while and after all threads of the balancer are stopped.
+class Stall {
+ public:
+  explicit Stall(double seconds) : stall_ns_(static_cast<int64_t>(seconds * 1e9)) {}
+
+  void iteration(const engine::IterationRecord& record) {
+    const int64_t now = base::wall_ns();
+    if (start_ns_ == 0) start_ns_ = now;
+    const int64_t since = now - start_ns_;
+    const int phase = since < kRunningNs ? 0 : since < kRunningNs + stall_ns_ ? 1 : 2;
+    if (phase != phase_ && phase == 1) {
+      permitted_ = threads_.stop(tests::threads_of_children("wideep-"));
+    }
+    if (phase != phase_ && phase == 2) threads_.go_on();
+    phase_ = phase;
+    if (record.prompt_tokens == 0)
+      times_[phase].push_back(static_cast<double>(record.wall_ns) / 1e3);
+  }
+  void print() const {
+    fmt::print("\nall threads of the balancer stopped for {:.0f} s{}\n",
+               static_cast<double>(stall_ns_) * 1e-9,
+               permitted_ ? "" : ": not permitted here, they ran on");
+    fmt::print("             iterations  median us     p99 us\n");
+    const char* names[] = {"before", "stopped", "after"};
+    for (int phase = 0; phase < 3; ++phase) {
+      if (times_[phase].empty()) continue;
+      fmt::print("  {:<9}{:>12}{:>11.1f}{:>11.1f}\n", names[phase], times_[phase].size(),
+                 quantile(times_[phase], 0.5), quantile(times_[phase], 0.99));
+    }
+  }
+
+ private:
+  static constexpr int64_t kRunningNs = 3'000'000'000;
+  int64_t stall_ns_;
+  int64_t start_ns_ = 0;
+  int phase_ = 0;
+  bool permitted_ = false;
+  tests::StoppedThreads threads_;
+  std::vector<double> times_[3];
+};
+
+// With policy trt, so that threads are stopped in the middle of something.
+Status run_stall(const Options& options) {
+  constexpr int kIterationsPerSecond = 1500;  // about as many as the reference model makes
+  const auto iterations = static_cast<int>((options.stall_seconds + 6) * kIterationsPerSecond);
+  Stall stall(options.stall_seconds);
+  const auto report =
+      engine::generate(run_options(options, Kind::kOnlineTrt, iterations),
+                       {.on_iteration = [&](int rank, const engine::IterationRecord& record) {
+                         if (rank == 0) stall.iteration(record);
+                       }});
+  if (!report.ok()) return report.status();
+  stall.print();
+  return report->ended;
+}
+
 Status run(const Options& options) {
   fmt::print("{} ranks, {} slots, layer_updates_per_iter {}, {} iterations a run\n\n",
              options.ranks, options.slots, options.layer_updates, options.iterations);
@@ -163,8 +222,11 @@ int main(int argc, char** argv) {
   app.add_option("--layer-updates-per-iter", options.layer_updates, "k")->capture_default_str();
   app.add_option("--pairs", options.pairs, "Runs of each kind")->capture_default_str();
   app.add_option("--iterations", options.iterations, "Of each run")->capture_default_str();
+  app.add_option("--stall-seconds", options.stall_seconds, "The balancer's threads stop; 0: no")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  const wideep::Status status = wideep::run(options);
+  wideep::Status status = wideep::run(options);
+  if (status.ok() && options.stall_seconds > 0) status = wideep::run_stall(options);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
   return status.ok() ? 0 : 1;
 }

@@ -6,19 +6,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <sys/ptrace.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "base/scratch_directory.h"
 #include "engine/generate.h"
 #include "random_model.h"
 #include "restless_policy.h"
+#include "stopped_threads.h"
 
 namespace wideep::tests {
 namespace {
@@ -148,40 +143,6 @@ TEST_P(Online, ManyRanksAndOneSpareRecordEach) {
   run_until_moved(options, 20, expected);
 }
 
-// The threads of a process whose names begin so.
-std::vector<pid_t> threads_named(pid_t process, const std::string& prefix) {
-  std::vector<pid_t> found;
-  const std::string tasks = fmt::format("/proc/{}/task", process);
-  for (const auto& entry : std::filesystem::directory_iterator(tasks)) {
-    std::string name;
-    std::getline(std::ifstream(entry.path() / "comm"), name);
-    if (name.starts_with(prefix)) found.push_back(std::stoi(entry.path().filename()));
-  }
-  return found;
-}
-
-// Stops threads of child processes wherever they are, and lets them go on. False where the system
-// forbids it.
-class StoppedThreads {
- public:
-  bool stop(const std::vector<pid_t>& threads) {
-    for (const pid_t thread : threads) {
-      if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) return false;
-      ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
-      ::waitpid(thread, nullptr, __WALL);
-      stopped_.push_back(thread);
-    }
-    return true;
-  }
-  void go_on() {
-    for (const pid_t thread : stopped_) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
-    stopped_.clear();
-  }
-
- private:
-  std::vector<pid_t> stopped_;
-};
-
 // What the parent sees of a run in the middle of which all threads of the balancer stop for a
 // while.
 class SuspendedBalancer {
@@ -191,10 +152,7 @@ class SuspendedBalancer {
   void iteration(int rank, int64_t number) {
     if (rank != 0) return;
     if (number == first_) {
-      std::vector<pid_t> threads;
-      for (const pid_t child : children()) {
-        for (const pid_t thread : threads_named(child, "wideep-")) threads.push_back(thread);
-      }
+      const std::vector<pid_t> threads = threads_of_children("wideep-");
       num_threads_ = static_cast<int>(threads.size());
       permitted_ = stopped_.stop(threads);
       moves_at_stop_ = board_->balancer().moves;
@@ -210,13 +168,6 @@ class SuspendedBalancer {
   int64_t moves_while_stopped() const { return moves_at_end_ - moves_at_stop_; }
 
  private:
-  static std::vector<pid_t> children() {
-    std::vector<pid_t> pids;
-    std::ifstream file(fmt::format("/proc/self/task/{}/children", ::getpid()));
-    for (pid_t pid; file >> pid;) pids.push_back(pid);
-    return pids;
-  }
-
   int64_t first_, last_;
   const online::UpdateBoard* board_ = nullptr;
   StoppedThreads stopped_;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Threads of this process's children, stopped wherever they are: in the middle of a copy, of a
+// plan, with whatever they hold.
+#pragma once
+
+#include <fmt/format.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace wideep::tests {
+
+// Of all children of the calling thread, those whose names begin so.
+inline std::vector<pid_t> threads_of_children(const std::string& prefix) {
+  std::vector<pid_t> found;
+  std::ifstream children(fmt::format("/proc/self/task/{}/children", ::gettid()));
+  for (pid_t child; children >> child;) {
+    const std::string tasks = fmt::format("/proc/{}/task", child);
+    for (const auto& entry : std::filesystem::directory_iterator(tasks)) {
+      std::string name;
+      std::ifstream comm(entry.path() / "comm");
+      std::getline(comm, name);
+      if (name.starts_with(prefix)) found.push_back(std::stoi(entry.path().filename()));
+    }
+  }
+  return found;
+}
+
+// Stops threads of child processes wherever they are, and lets them go on. False where the system
+// forbids it.
+class StoppedThreads {
+ public:
+  bool stop(const std::vector<pid_t>& threads) {
+    for (const pid_t thread : threads) {
+      if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) return false;
+      ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr);
+      ::waitpid(thread, nullptr, __WALL);
+      stopped_.push_back(thread);
+    }
+    return true;
+  }
+  void go_on() {
+    for (const pid_t thread : stopped_) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
+    stopped_.clear();
+  }
+
+ private:
+  std::vector<pid_t> stopped_;
+};
+
+}  // namespace wideep::tests
