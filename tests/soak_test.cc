@@ -118,7 +118,9 @@ TEST(Soak, RandomTrafficWhileExpertsMove) {
   EXPECT_GT(moves, 0);
   EXPECT_GT(traffic.compared(), 0);
   constexpr int64_t kGrowth = int64_t{16} << 20;
-  if (runs > 100) EXPECT_LT(resident_bytes() - bytes_at_start, kGrowth);
+  if (runs > 100) {
+    EXPECT_LT(resident_bytes() - bytes_at_start, kGrowth);
+  }
 }
 
 }  // namespace
