@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/cpu_time.h"
+#include "base/stopped_threads.h"
 #include "engine/generate.h"
-#include "stopped_threads.h"
 
 namespace wideep {
 namespace {
@@ -139,7 +139,7 @@ class Stall {
     const int64_t since = now - start_ns_;
     const int phase = since < kRunningNs ? 0 : since < kRunningNs + stall_ns_ ? 1 : 2;
     if (phase != phase_ && phase == 1) {
-      permitted_ = threads_.stop(tests::threads_of_children("wideep-"));
+      permitted_ = threads_.stop(base::threads_of_children("wideep-"));
     }
     if (phase != phase_ && phase == 2) threads_.go_on();
     phase_ = phase;
@@ -165,7 +165,7 @@ class Stall {
   int64_t start_ns_ = 0;
   int phase_ = 0;
   bool permitted_ = false;
-  tests::StoppedThreads threads_;
+  base::StoppedThreads threads_;
   std::vector<double> times_[3];
 };
 

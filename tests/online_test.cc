@@ -10,10 +10,10 @@
 #include <random>
 
 #include "base/scratch_directory.h"
+#include "base/stopped_threads.h"
 #include "engine/generate.h"
 #include "random_model.h"
 #include "restless_policy.h"
-#include "stopped_threads.h"
 
 namespace wideep::tests {
 namespace {
@@ -152,7 +152,7 @@ class SuspendedBalancer {
   void iteration(int rank, int64_t number) {
     if (rank != 0) return;
     if (number == first_) {
-      const std::vector<pid_t> threads = threads_of_children("wideep-");
+      const std::vector<pid_t> threads = base::threads_of_children("wideep-");
       num_threads_ = static_cast<int>(threads.size());
       permitted_ = stopped_.stop(threads);
       moves_at_stop_ = board_->balancer().moves;
@@ -170,7 +170,7 @@ class SuspendedBalancer {
  private:
   int64_t first_, last_;
   const online::UpdateBoard* board_ = nullptr;
-  StoppedThreads stopped_;
+  base::StoppedThreads stopped_;
   bool permitted_ = false;
   int num_threads_ = 0;
   int64_t moves_at_stop_ = 0, moves_at_end_ = 0;

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace wideep::tests {
+namespace wideep::base {
 
 // Of all children of the calling thread, those whose names begin so.
 inline std::vector<pid_t> threads_of_children(const std::string& prefix) {
@@ -54,4 +54,4 @@ class StoppedThreads {
   std::vector<pid_t> stopped_;
 };
 
-}  // namespace wideep::tests
+}  // namespace wideep::base
