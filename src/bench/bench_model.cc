@@ -194,6 +194,7 @@ Result<ModelBenchReport> measure(const Checked& checked, const weights::TensorSo
       .format = options.precision.weights,
       .cache = options.precision.cache,
       .dispatch = dispatch,
+      .moe = {.row_dtype = kernels::row_dtype(options.precision.weights)},
       .limits = plan.limits,
       .threads = engine::plan_threads(machine, options.num_ranks, options.threads_per_rank)};
   const int all_threads = options.num_ranks * report.threads_per_rank;

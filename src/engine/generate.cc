@@ -373,6 +373,7 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
       .dispatch = dispatch_shape(config, options.parallel.sizes.moe_ep, placement.num_slots,
                                  limits.max_num_tokens, forms.experts.format,
                                  options.parallel.moe_config.max_num_tokens),
+      .moe = {.row_dtype = kernels::row_dtype(forms.experts.format)},
       .limits = limits,
       .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
                               options.threads_per_rank),

@@ -35,8 +35,7 @@ std::string model_text(const RankSetup& setup) {
   return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(c.architecture),
                      c.hidden_size, c.num_layers, c.vocab_size, c.num_heads, c.num_kv_heads,
                      c.head_dim, c.moe_intermediate_size, c.dense_intermediate_size,
-                     c.routing.num_experts, c.routing.top_k,
-                     static_cast<int>(setup.dispatch.row_dtype),
+                     c.routing.num_experts, c.routing.top_k, static_cast<int>(setup.moe.row_dtype),
                      setup.format ? static_cast<int>(*setup.format) : -1);
 }
 

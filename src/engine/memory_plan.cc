@@ -173,13 +173,14 @@ std::vector<int> moe_layers(const ModelConfig& config) {
 ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, WeightFormat format,
                                  std::optional<int64_t> moe_max_num_tokens) {
+  const size_t row_bytes = config.hidden_size * dtype_bytes(kernels::row_dtype(format));
   return {.ep_size = num_ranks,
           .num_experts = config.routing.num_experts,
           .slots_per_rank = num_slots / num_ranks,
           .top_k = config.routing.top_k,
-          .hidden = config.hidden_size,
+          .row_bytes = row_bytes,
+          .result_bytes = row_bytes,
           .max_tokens = max_num_tokens,
-          .row_dtype = kernels::row_dtype(format),
           .max_group_tokens = moe_max_num_tokens.value_or(0)};
 }
 

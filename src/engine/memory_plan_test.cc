@@ -231,7 +231,8 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
   }
   std::vector<float> logits;
   const uint64_t before = heap_bytes();
-  model::MoeRunner moe(config, placement, *slots, endpoint, layout);
+  model::MoeRunner moe(config, placement, *slots, endpoint, layout,
+                       {.row_dtype = loader.row_dtype()});
   model::Model model(config, weights, {*kernels::all_kernels().back(), pool}, moe);
   EXPECT_TRUE(model.forward(batch, kv, 0, &logits).ok());
   return heap_bytes() - before;

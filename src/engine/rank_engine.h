@@ -32,6 +32,7 @@ struct RankSetup {
   std::optional<kernels::WeightFormat> format;
   Dtype cache = Dtype::kBf16;  // of keys and values
   ep::DispatchShape dispatch;
+  model::MoeOptions moe;
   SchedulerLimits limits;
   ThreadPlan threads;
   const OnlineParts* online = nullptr;  // null: placements never change

@@ -118,6 +118,7 @@ RankSetup rank_setup(const RunSetup& setup) {
           .format = setup.options.format,
           .cache = setup.options.cache_dtype(),
           .dispatch = setup.dispatch,
+          .moe = setup.moe,
           .limits = setup.limits,
           .threads = setup.threads,
           .online = setup.online};

@@ -9,6 +9,7 @@
 #include "engine/generate.h"
 #include "engine/online_parts.h"
 #include "engine/thread_plan.h"
+#include "model/moe.h"
 #include "transport/rank_processes.h"
 #include "weights/checkpoint.h"
 
@@ -25,6 +26,7 @@ struct RunSetup {
   const model::ModelWeights& weights;  // all but the experts: loaded before the fork, then shared
   std::vector<Request> requests;
   ep::DispatchShape dispatch;
+  model::MoeOptions moe;
   SchedulerLimits limits;
   ThreadPlan threads;
   const OnlineParts* online = nullptr;  // null: placements never change

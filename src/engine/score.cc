@@ -70,17 +70,19 @@ class ScoredModel {
   Status connect(const kernels::Kernels& kernels, Dtype row_dtype, int max_tokens,
                  base::ThreadPool& pool) {
     const int num_experts = config_.routing.num_experts;
+    const size_t row_bytes = config_.hidden_size * dtype_bytes(row_dtype);
     layout_.emplace(ep::DispatchShape{.ep_size = 1,
                                       .num_experts = num_experts,
                                       .slots_per_rank = num_experts,
                                       .top_k = config_.routing.top_k,
-                                      .hidden = config_.hidden_size,
-                                      .max_tokens = max_tokens,
-                                      .row_dtype = row_dtype});
+                                      .row_bytes = row_bytes,
+                                      .result_bytes = row_bytes,
+                                      .max_tokens = max_tokens});
     WIDEEP_TRY_ASSIGN(const auto memory,
                       transport::SharedMemory::create(1, layout_->segment_bytes()));
     endpoint_.emplace(memory, 0, std::chrono::milliseconds(1000));
-    moe_.emplace(config_, placement_, *slots_, *endpoint_, *layout_);
+    moe_.emplace(config_, placement_, *slots_, *endpoint_, *layout_,
+                 model::MoeOptions{.row_dtype = row_dtype});
     model_.emplace(config_, weights_, model::Compute(kernels, pool), *moe_);
     kv_.emplace(config_, row_dtype);
     for (int at = 0; at < max_tokens; at += kernels::kPageTokens) {

@@ -10,7 +10,7 @@ namespace {
 
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-constexpr size_t kMessageAlignment = 16;
+constexpr size_t kRowAlignment = 16;
 constexpr size_t kSectionAlignment = 4096;
 
 }  // namespace
@@ -24,14 +24,14 @@ BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
   const size_t ranks = static_cast<size_t>(shape.ep_size);
   const size_t rows = static_cast<size_t>(shape.max_rows());
   max_entries_ = std::min(shape.top_k, shape.slots_per_rank);
-  row_bytes_ = round_up(shape.hidden * dtype_bytes(shape.row_dtype), kMessageAlignment);
-  slots_offset_ = row_bytes_;
-  message_bytes_ = row_bytes_ + round_up(shape.top_k * sizeof(int32_t), kMessageAlignment);
+  slots_offset_ = round_up(shape.row_bytes, kRowAlignment);
+  message_bytes_ = slots_offset_ + round_up(shape.top_k * sizeof(int32_t), kRowAlignment);
+  result_bytes_ = round_up(shape.result_bytes, kRowAlignment);
 
   num_rows_offset_ = round_up(2 * ranks * shape.num_experts * sizeof(int32_t), kSectionAlignment);
   messages_offset_ = num_rows_offset_ + round_up(ranks * sizeof(int32_t), kSectionAlignment);
   results_offset_ = messages_offset_ + round_up(rows * message_bytes_, kSectionAlignment);
-  segment_bytes_ = results_offset_ + rows * max_entries_ * row_bytes_;
+  segment_bytes_ = results_offset_ + rows * max_entries_ * result_bytes_;
 }
 
 int32_t* BufferLayout::counts(std::byte* segment, uint32_t parity, int source) const {
@@ -57,7 +57,7 @@ int32_t* BufferLayout::message_slots(std::byte* message) const {
 
 std::byte* BufferLayout::result(std::byte* segment, int64_t area, int entry) const {
   const size_t index = static_cast<size_t>(area * max_entries_ + entry);
-  return segment + results_offset_ + index * row_bytes_;
+  return segment + results_offset_ + index * result_bytes_;
 }
 
 void BufferLayout::start_areas(std::span<const int32_t> tokens_of_ranks,

@@ -10,12 +10,12 @@
 //   messages   [max_rows], an area of each source behind the other
 //                  pushed by the sources (rank-major): a token travels at most once per destination
 //                  rank, as
-//                    hidden row    hidden × row dtype
+//                    row           row_bytes, padded to 16 bytes
 //                    local slots   [top_k] int32, in top-k order; −1 fills what is not used
 //                    padding       to 16 bytes
 //   results    [max_rows × entries], areas likewise
-//                  pulled by the sources: one row of hidden × row dtype per (token, expert), in the
-//                  order of the messages and within one in the order of its slots
+//                  pulled by the sources: one row of result_bytes, padded to 16, per (token,
+//                  expert), in the order of the messages and within one in the order of its slots
 //
 // entries = min(top_k, slots_per_rank): the most slots of one rank that one token can need.
 // max_rows = ep_size × max_tokens, or max_group_tokens where that is less: with the areas of a call
@@ -26,8 +26,6 @@
 #include <cstdint>
 #include <span>
 
-#include "base/dtype.h"
-
 namespace wideep::ep {
 
 struct DispatchShape {
@@ -35,10 +33,10 @@ struct DispatchShape {
   int num_experts = 0;
   int slots_per_rank = 0;
   int top_k = 0;
-  int hidden = 0;
-  int max_tokens = 0;              // per rank and layer call
-  Dtype row_dtype = Dtype::kBf16;  // of dispatched and returned rows: kBf16 or kF32
-  int num_nodes = 1;               // divides ep_size; node n owns as many ranks in a row
+  size_t row_bytes = 0;     // of a dispatched row; what they mean is the caller's
+  size_t result_bytes = 0;  // of a row that an expert returns
+  int max_tokens = 0;       // per rank and layer call
+  int num_nodes = 1;        // divides ep_size; node n owns as many ranks in a row
   // Of all ranks together per layer call, at least ep_size; 0: ep_size × max_tokens.
   int64_t max_group_tokens = 0;
 
@@ -50,7 +48,6 @@ class BufferLayout {
   explicit BufferLayout(const DispatchShape& shape);
 
   const DispatchShape& shape() const { return shape_; }
-  size_t row_bytes() const { return row_bytes_; }
   size_t segment_bytes() const { return segment_bytes_; }
 
   // Each takes the base of the segment it looks into.
@@ -69,9 +66,9 @@ class BufferLayout {
  private:
   DispatchShape shape_;
   int max_entries_;
-  size_t row_bytes_;
   size_t slots_offset_;  // inside a message
   size_t message_bytes_;
+  size_t result_bytes_;  // padded
   size_t num_rows_offset_;
   size_t messages_offset_;
   size_t results_offset_;

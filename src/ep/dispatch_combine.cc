@@ -88,7 +88,7 @@ void DispatchCombine::push_token(const std::byte* row, const int32_t* slots, int
 std::byte* DispatchCombine::open_message(int destination, const std::byte* row) {
   std::byte* message = layout_.message(endpoint_.segment(destination), area_[endpoint_.rank()],
                                        sent_rows_[destination]++);
-  std::memcpy(message, row, layout_.shape().hidden * dtype_bytes(layout_.shape().row_dtype));
+  std::memcpy(message, row, layout_.shape().row_bytes);
   std::fill_n(layout_.message_slots(message), top_k(), -1);
   open_entries_[destination] = 0;
   return message;

@@ -9,8 +9,8 @@
 //   combine    every rank pulls the result rows of its tokens, in top-k order
 //
 // Calls are collective: a rank without tokens takes part with zero rows. Sizes are decided by the
-// data. A buffer is written again only after its readers are known to be
-// done:
+// data; what a row is made of is the caller's. A buffer is written again only after its readers are
+// known to be done:
 //
 //  - Messages to rank d for call n + 1 are pushed after d's combine flag of call n, which d raises
 //    when it has computed (read) all its messages.
@@ -34,8 +34,8 @@ namespace wideep::ep {
 
 // A row this rank has received for one of its slots, and where its result belongs.
 struct ExpertRow {
-  const std::byte* hidden = nullptr;  // [hidden] of row dtype
-  std::byte* result = nullptr;        // [hidden] of row dtype
+  const std::byte* row = nullptr;  // [row_bytes], aligned to 16
+  std::byte* result = nullptr;     // [result_bytes], aligned to 16
 };
 
 class DispatchCombine {
@@ -53,7 +53,7 @@ class DispatchCombine {
   // counted, [ep_size, num_experts].
   std::span<const int32_t> counts_of_ranks() const;
 
-  // rows: [num_tokens] rows of `row_bytes` used bytes each, stride row_stride bytes.
+  // rows: [num_tokens] rows of the shape's row_bytes, row_stride bytes apart.
   // slots: [num_tokens, top_k] global slot ids, those of one token distinct.
   // REQUIRES: num_tokens as begin was told of this rank, or at most max_tokens.
   Status dispatch(const std::byte* rows, size_t row_stride, int num_tokens,

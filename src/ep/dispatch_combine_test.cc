@@ -10,6 +10,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/dtype.h"
 #include "base/try.h"
 #include "ep/chunks.h"
 #include "ep/slot_choice.h"
@@ -25,6 +26,8 @@ enum class Routing { kRandom, kOneHot, kZeroOnSomeRanks, kAllZero };
 
 struct Case {
   DispatchShape shape;
+  int hidden;
+  Dtype dtype;
   int num_slots;
   Routing routing;
   int calls;
@@ -52,16 +55,16 @@ int tokens_of(const Case& c, int rank, int call, std::mt19937& rng) {
 }
 
 void compute_experts(const DispatchCombine& exchange, const balance::Placement& placement, int rank,
-                     const DispatchShape& shape) {
-  for (int slot = 0; slot < shape.slots_per_rank; ++slot) {
+                     const Case& c) {
+  for (int slot = 0; slot < c.shape.slots_per_rank; ++slot) {
     const int expert = placement.experts_of_rank(rank)[slot];
     for (const ExpertRow& row : exchange.rows_of_slot(slot)) {
-      for (int i = 0; i < shape.hidden; ++i) {
-        if (shape.row_dtype == Dtype::kF32) {
-          const float x = reinterpret_cast<const float*>(row.hidden)[i];
+      for (int i = 0; i < c.hidden; ++i) {
+        if (c.dtype == Dtype::kF32) {
+          const float x = reinterpret_cast<const float*>(row.row)[i];
           reinterpret_cast<float*>(row.result)[i] = expert_value(expert, x);
         } else {
-          const float x = static_cast<float>(reinterpret_cast<const Bf16*>(row.hidden)[i]);
+          const float x = static_cast<float>(reinterpret_cast<const Bf16*>(row.row)[i]);
           reinterpret_cast<Bf16*>(row.result)[i] = Bf16(expert_value(expert, x));
         }
       }
@@ -91,10 +94,10 @@ Status check_results(const Rank& rank, TokenRange tokens, int call) {
   for (int t = 0; t < tokens.size; ++t) {
     for (int k = 0; k < shape.top_k; ++k) {
       const int token = tokens.begin + t;
-      for (int i = 0; i < shape.hidden; ++i) {
+      for (int i = 0; i < rank.c.hidden; ++i) {
         const float expected =
-            expert_value(rank.experts[token * shape.top_k + k], rank.x[token * shape.hidden + i]);
-        if (row_element(shape.row_dtype, rank.exchange.results(t)[k], i) != expected) {
+            expert_value(rank.experts[token * shape.top_k + k], rank.x[token * rank.c.hidden + i]);
+        if (row_element(rank.c.dtype, rank.exchange.results(t)[k], i) != expected) {
           return failed("rank " + std::to_string(rank.endpoint.rank()) + " call " +
                         std::to_string(call) + " token " + std::to_string(token) + " entry " +
                         std::to_string(k));
@@ -122,8 +125,8 @@ Status run_chunk(Rank& rank, TokenRange tokens, std::span<const int32_t> tokens_
     rank.chooser.split_by_counts(0, rank.exchange.counts_of_ranks());
   }
   rank.chooser.choose(0, experts, slots);
-  const size_t row_bytes = shape.hidden * dtype_bytes(shape.row_dtype);
-  const auto* rows = shape.row_dtype == Dtype::kF32
+  const size_t row_bytes = shape.row_bytes;
+  const auto* rows = rank.c.dtype == Dtype::kF32
                          ? reinterpret_cast<const std::byte*>(rank.x.data())
                          : reinterpret_cast<const std::byte*>(rank.halves.data());
   WIDEEP_TRY(rank.exchange.dispatch(rows + tokens.begin * row_bytes, row_bytes, tokens.size, slots,
@@ -131,7 +134,7 @@ Status run_chunk(Rank& rank, TokenRange tokens, std::span<const int32_t> tokens_
   const auto mine = rank.exchange.counts_of_ranks().subspan(
       size_t(rank.endpoint.rank()) * shape.num_experts, counts.size());
   if (!std::equal(mine.begin(), mine.end(), counts.begin())) return failed("my own counts");
-  compute_experts(rank.exchange, rank.placement, rank.endpoint.rank(), shape);
+  compute_experts(rank.exchange, rank.placement, rank.endpoint.rank(), rank.c);
   WIDEEP_TRY(rank.exchange.combine(where));
   return check_results(rank, tokens, call);
 }
@@ -156,7 +159,7 @@ Status run_rank(Endpoint& endpoint, const Case& c) {
   for (int call = 0; call < c.calls; ++call) {
     const int num_tokens = tokens_of(c, endpoint.rank(), call, rng);
     rank.experts = random_experts(num_tokens, c, rng);
-    rank.x.resize(size_t(num_tokens) * c.shape.hidden);
+    rank.x.resize(size_t(num_tokens) * c.hidden);
     for (float& value : rank.x) value = static_cast<float>(static_cast<int>(rng() % 64)) - 32.0f;
     rank.halves = std::vector<Bf16>(rank.x.begin(), rank.x.end());
     if (c.shape.max_group_tokens == 0) {
@@ -178,9 +181,24 @@ Status run_rank(Endpoint& endpoint, const Case& c) {
   return {};
 }
 
-DispatchShape shape(int ep_size, int num_experts, int num_slots, int top_k, int hidden,
-                    int max_tokens, Dtype dtype) {
-  return {ep_size, num_experts, num_slots / ep_size, top_k, hidden, max_tokens, dtype};
+struct Numbers {
+  int ep_size, num_experts, num_slots, top_k, hidden, max_tokens;
+};
+
+Case make_case(const Numbers& n, Dtype dtype, Routing routing, int calls) {
+  const size_t row_bytes = n.hidden * dtype_bytes(dtype);
+  return {.shape = {.ep_size = n.ep_size,
+                    .num_experts = n.num_experts,
+                    .slots_per_rank = n.num_slots / n.ep_size,
+                    .top_k = n.top_k,
+                    .row_bytes = row_bytes,
+                    .result_bytes = row_bytes,
+                    .max_tokens = n.max_tokens},
+          .hidden = n.hidden,
+          .dtype = dtype,
+          .num_slots = n.num_slots,
+          .routing = routing,
+          .calls = calls};
 }
 
 std::vector<Case> cases() {
@@ -188,22 +206,23 @@ std::vector<Case> cases() {
   for (Routing routing :
        {Routing::kRandom, Routing::kOneHot, Routing::kZeroOnSomeRanks, Routing::kAllZero}) {
     for (Dtype dtype : {Dtype::kBf16, Dtype::kF32}) {
-      all.push_back({shape(1, 8, 8, 2, 20, 9, dtype), 8, routing, 4});
-      all.push_back({shape(2, 8, 12, 3, 33, 17, dtype), 12, routing, 20});
-      all.push_back({shape(4, 6, 16, 4, 16, 30, dtype), 16, routing, 20});
-      all.push_back({shape(8, 32, 40, 4, 64, 12, dtype), 40, routing, 20});
-      all.push_back({shape(8, 8, 8, 8, 24, 12, dtype), 8, routing, 10});
+      all.push_back(make_case({1, 8, 8, 2, 20, 9}, dtype, routing, 4));
+      all.push_back(make_case({2, 8, 12, 3, 33, 17}, dtype, routing, 20));
+      all.push_back(make_case({4, 6, 16, 4, 16, 30}, dtype, routing, 20));
+      all.push_back(make_case({8, 32, 40, 4, 64, 12}, dtype, routing, 20));
+      all.push_back(make_case({8, 8, 8, 8, 24, 12}, dtype, routing, 10));
     }
     // Chunks: as few tokens as there are ranks, some more, and as many as there can be.
     for (const int64_t max_group_tokens : {8, 19, 96}) {
-      Case c{shape(8, 32, 40, 4, 64, 12, Dtype::kBf16), 40, routing, 6};
+      Case c = make_case({8, 32, 40, 4, 64, 12}, Dtype::kBf16, routing, 6);
       c.shape.max_group_tokens = max_group_tokens;
       c.window = max_group_tokens == 19;
       all.push_back(c);
     }
-    all.push_back({shape(4, 6, 16, 4, 16, 30, Dtype::kBf16), 16, routing, 20, true});
+    all.push_back(make_case({4, 6, 16, 4, 16, 30}, Dtype::kBf16, routing, 20));
+    all.back().window = true;
   }
-  all.push_back({shape(16, 32, 48, 4, 40, 8, Dtype::kBf16), 48, Routing::kRandom, 20});
+  all.push_back(make_case({16, 32, 48, 4, 40, 8}, Dtype::kBf16, Routing::kRandom, 20));
   return all;
 }
 
@@ -228,7 +247,7 @@ TEST(DispatchCombine, ProcessesBringBackEveryRow) {
 }
 
 TEST(BufferLayout, BoundedTokensBoundTheSegment) {
-  DispatchShape one = shape(8, 32, 40, 4, 64, 1000, Dtype::kBf16);
+  DispatchShape one = make_case({8, 32, 40, 4, 64, 1000}, Dtype::kBf16, Routing::kRandom, 1).shape;
   const size_t whole = BufferLayout(one).segment_bytes();
   one.max_group_tokens = 1000;
   EXPECT_NEAR(static_cast<double>(BufferLayout(one).segment_bytes()) / whole, 1.0 / 8, 0.01);
@@ -237,7 +256,7 @@ TEST(BufferLayout, BoundedTokensBoundTheSegment) {
 }
 
 TEST(DispatchCombine, ARankThatNeverDispatchesIsNamed) {
-  const Case c{shape(3, 6, 6, 2, 8, 4, Dtype::kF32), 6, Routing::kRandom, 1};
+  const Case c = make_case({3, 6, 6, 2, 8, 4}, Dtype::kF32, Routing::kRandom, 1);
   const auto statuses =
       transport::run_rank_threads({.num_ranks = 3,
                                    .segment_bytes = BufferLayout(c.shape).segment_bytes(),

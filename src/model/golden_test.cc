@@ -76,18 +76,20 @@ Result<Output> run_model(const std::string& dir, const kernels::Kernels& kernels
   auto slots = ExpertSlots::load(*config, loader, placement, 0);
   if (!slots.ok()) return slots.status();
 
+  const Dtype dtype = kernels::row_dtype(format);
+  const size_t row_bytes = config->hidden_size * dtype_bytes(dtype);
   const ep::BufferLayout layout({.ep_size = 1,
                                  .num_experts = num_experts,
                                  .slots_per_rank = num_experts,
                                  .top_k = config->routing.top_k,
-                                 .hidden = config->hidden_size,
-                                 .max_tokens = static_cast<int>(ids.size()),
-                                 .row_dtype = kernels::row_dtype(format)});
+                                 .row_bytes = row_bytes,
+                                 .result_bytes = row_bytes,
+                                 .max_tokens = static_cast<int>(ids.size())});
   auto memory = transport::SharedMemory::create(1, layout.segment_bytes());
   if (!memory.ok()) return memory.status();
   transport::Endpoint endpoint(*memory, 0, std::chrono::milliseconds(1000));
   base::ThreadPool pool(options.num_threads);
-  MoeRunner moe(*config, placement, *slots, endpoint, layout);
+  MoeRunner moe(*config, placement, *slots, endpoint, layout, {.row_dtype = dtype});
   Output output;
   moe.set_observer([&](const MoeLayerRecord& record) {
     output.experts.insert(output.experts.end(), record.experts.begin(), record.experts.end());

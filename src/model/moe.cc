@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/cpu_time.h"
 #include "base/try.h"
 #include "model/router.h"
@@ -11,13 +12,16 @@
 namespace wideep::model {
 MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
                      const ExpertSlots& slots, transport::Endpoint& endpoint,
-                     const ep::BufferLayout& layout)
+                     const ep::BufferLayout& layout, const MoeOptions& options)
     : config_(config),
       slots_(slots),
       shape_(layout.shape()),
+      options_(options),
       share_update_(placement.share_update),
       chooser_(layout.shape(), endpoint.rank()),
       exchange_(endpoint, layout) {
+  WIDEEP_CHECK_GE(shape_.row_bytes, config.hidden_size * dtype_bytes(options.row_dtype));
+  WIDEEP_CHECK_GE(shape_.result_bytes, config.hidden_size * dtype_bytes(options.row_dtype));
   for (const auto& [layer, layer_placement] : placement.layers) {
     set_placement(layer, layer_placement, {});
   }
@@ -84,10 +88,10 @@ void MoeRunner::route(const Compute& compute, const MoeWeights& weights, const M
 SourceRows MoeRunner::rows_to_send(const Compute& compute, const MoeCall& call) {
   const int hidden = config_.hidden_size;
   const SourceRows rows = float_rows(call.h, hidden, call.num_tokens, hidden);
-  if (shape_.row_dtype == Dtype::kF32) return rows;
+  if (options_.row_dtype == Dtype::kF32) return rows;
   const kernels::PackedShape any_bf16 =
       kernels::packed_shape(kernels::WeightFormat::kBf16, 1, hidden);
-  return {compute.cast(any_bf16, rows, cast_).input, call.num_tokens, hidden, shape_.row_dtype};
+  return {compute.cast(any_bf16, rows, cast_).input, call.num_tokens, hidden, options_.row_dtype};
 }
 
 // Tells all ranks how many tokens of the chunk each expert gets.
@@ -123,7 +127,7 @@ void MoeRunner::run_experts(const Compute& compute, int layer) {
   const int64_t cpu_before = base::thread_cpu_ns() + compute.pool().lag_cpu_ns();
   for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
     for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) {
-      received_.push_back(row.hidden);
+      received_.push_back(row.row);
       results_.push_back(row.result);
     }
   }
@@ -132,10 +136,12 @@ void MoeRunner::run_experts(const Compute& compute, int layer) {
   for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
     const int num_rows = static_cast<int>(exchange_.rows_of_slot(slot).size());
     if (num_rows == 0) continue;
-    work_.push_back(
-        {slots_.expert(layer, slot),
-         {{.pointers = received_.data() + first}, num_rows, config_.hidden_size, shape_.row_dtype},
-         {.dtype = shape_.row_dtype, .pointers = results_.data() + first}});
+    work_.push_back({slots_.expert(layer, slot),
+                     {{.pointers = received_.data() + first},
+                      num_rows,
+                      config_.hidden_size,
+                      options_.row_dtype},
+                     {.dtype = options_.row_dtype, .pointers = results_.data() + first}});
     first += static_cast<size_t>(num_rows);
   }
   if (!work_.empty()) experts_runner_.run(compute, work_);
@@ -163,7 +169,7 @@ void MoeRunner::reduce(const Compute& compute, const MoeCall& call, ep::TokenRan
       compute.kernels().reduce_experts(
           {.n = hidden,
            .top_k = top_k,
-           .rows_dtype = shape_.row_dtype,
+           .rows_dtype = options_.row_dtype,
            .rows = exchange_.results(static_cast<int>(i)).data(),
            .weights = expert_weights_.data() + token * top_k,
            .shared = shared == nullptr ? nullptr : shared + token * hidden,

@@ -14,6 +14,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/dtype.h"
 #include "ep/chunks.h"
 #include "ep/dispatch_combine.h"
 #include "ep/slot_choice.h"
@@ -52,12 +53,17 @@ struct MoeLayerRecord {
 };
 using MoeObserver = std::function<void(const MoeLayerRecord&)>;
 
+struct MoeOptions {
+  Dtype row_dtype = Dtype::kBf16;  // of dispatched and returned rows: kBf16 or kF32
+};
+
 // What the MoE layers of a rank share. One layer runs at a time.
 class MoeRunner {
  public:
+  // REQUIRES: the layout's rows and results have room for [hidden] of options.row_dtype.
   MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
-            const ExpertSlots& slots, transport::Endpoint& endpoint,
-            const ep::BufferLayout& layout);
+            const ExpertSlots& slots, transport::Endpoint& endpoint, const ep::BufferLayout& layout,
+            const MoeOptions& options);
 
   void set_observer(MoeObserver observer) { observer_ = std::move(observer); }
 
@@ -88,6 +94,7 @@ class MoeRunner {
   const ModelConfig& config_;
   const ExpertSlots& slots_;
   ep::DispatchShape shape_;
+  MoeOptions options_;
   balance::ShareUpdate share_update_;
   ep::SlotChooser chooser_;
   ep::DispatchCombine exchange_;

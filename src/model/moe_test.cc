@@ -82,7 +82,7 @@ Status run_rank(transport::Endpoint& endpoint, const Options& options,
   loader.run();
   base::ThreadPool pool(1);
   const Compute compute(*kernels::all_kernels().back(), pool);
-  MoeRunner runner(model, placement, slots, endpoint, layout);
+  MoeRunner runner(model, placement, slots, endpoint, layout, {});
   const auto append = [](std::vector<int32_t>& to, std::span<const int32_t> from) {
     to.insert(to.end(), from.begin(), from.end());
   };
@@ -115,7 +115,8 @@ std::vector<Told> run(const Options& options) {
                                  .num_experts = kExperts,
                                  .slots_per_rank = options.num_slots / kRanks,
                                  .top_k = kTopK,
-                                 .hidden = kHidden,
+                                 .row_bytes = kHidden * sizeof(Bf16),
+                                 .result_bytes = kHidden * sizeof(Bf16),
                                  .max_tokens = kMaxTokens,
                                  .max_group_tokens = options.max_num_tokens});
   std::vector<Told> told(kRanks);
