@@ -18,6 +18,7 @@
 #include "kernels/matmul.h"
 #include "kernels/quantized_rows.h"
 #include "kernels/reduce.h"
+#include "kernels/row_format.h"
 #include "wideep/status.h"
 
 namespace wideep::kernels {
@@ -55,6 +56,11 @@ struct Kernels {
   // Rotates pairs of x: [dim] in place by the angles whose cosines and then sines cos_sin: [dim]
   // holds; pairs are (0, 1), (2, 3) ... when interleaved, else (i, i + dim / 2).
   void (*rotate)(const float* cos_sin, int dim, bool interleaved, float* x);
+
+  // Rows that travel, see row_format.h. x and y: [hidden] float or Bf16; row: row_bytes(format,
+  // hidden), 4-byte aligned. REQUIRES: hidden is a multiple of row_group(format).
+  void (*encode_row)(Dtype x_dtype, const void* x, RowFormat format, int hidden, std::byte* row);
+  void (*decode_row)(RowFormat format, const std::byte* row, int hidden, Dtype y_dtype, void* y);
 
   // See reduce.h.
   void (*reduce_experts)(const ReduceArgs& args);

@@ -74,7 +74,7 @@ TEST_P(EveryIsa, ReductionIsEqualBitForBitToRef) {
         auto x = random_floats(n, rng), expected = x;
         ReduceArgs args{n,
                         top_k,
-                        Dtype::kBf16,
+                        RowFormat::kBf16,
                         pointers.data(),
                         weights.data(),
                         has_shared ? shared.data() : nullptr,

@@ -5,19 +5,19 @@
 //   x[i] += (Σ_k weights[k] · rows[k][i]) + shared[i]
 //
 // The sum begins at zero and goes in ascending k, then the shared expert, then x: the same chain
-// for every placement.
+// for every placement. Coded rows are decoded on the way: the same bits as decoding them first.
 #pragma once
 
 #include <cstddef>
 
-#include "base/dtype.h"
+#include "kernels/row_format.h"
 
 namespace wideep::kernels {
 
 struct ReduceArgs {
   int n = 0;
   int top_k = 0;
-  Dtype rows_dtype = Dtype::kBf16;         // kBf16 or kF32
+  RowFormat format = RowFormat::kBf16;     // of rows
   const std::byte* const* rows = nullptr;  // [top_k] rows of n
   const float* weights = nullptr;          // [top_k]
   const float* shared = nullptr;           // [n], or null: none

@@ -20,6 +20,8 @@
   void widen_fp8(const std::byte* fp8, size_t count, Bf16* out);                                   \
   void rms_norm(const float* x, const float* weight, float eps, int n, float* y);                  \
   void rotate(const float* cos_sin, int dim, bool interleaved, float* x);                          \
+  void encode_row(Dtype x_dtype, const void* x, RowFormat format, int hidden, std::byte* row);      \
+  void decode_row(RowFormat format, const std::byte* row, int hidden, Dtype y_dtype, void* y);      \
   void reduce_experts(const ReduceArgs& args);                                                     \
   void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y);                     \
   void to_bf16(const float* x, int n, Bf16* y);                                                    \

@@ -169,7 +169,7 @@ void MoeRunner::reduce(const Compute& compute, const MoeCall& call, ep::TokenRan
       compute.kernels().reduce_experts(
           {.n = hidden,
            .top_k = top_k,
-           .rows_dtype = options_.row_dtype,
+           .format = kernels::row_format(options_.row_dtype),
            .rows = exchange_.results(static_cast<int>(i)).data(),
            .weights = expert_weights_.data() + token * top_k,
            .shared = shared == nullptr ? nullptr : shared + token * hidden,

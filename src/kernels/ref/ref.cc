@@ -195,17 +195,6 @@ void rotate(const float* cos_sin, int dim, bool interleaved, float* x) {
   }
 }
 
-void reduce_experts(const ReduceArgs& args) {
-  for (int i = 0; i < args.n; ++i) {
-    float sum = 0.0f;
-    for (int k = 0; k < args.top_k; ++k) {
-      sum = std::fma(args.weights[k], element(args.rows_dtype, args.rows[k], i), sum);
-    }
-    if (args.shared != nullptr) sum += args.shared[i];
-    args.x[i] += sum;
-  }
-}
-
 void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y) {
   for (int i = 0; i < n; ++i) y[i] = std::fma(scale, element(x_dtype, x, i), y[i]);
 }

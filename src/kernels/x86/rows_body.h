@@ -31,27 +31,6 @@ void rotate(const float* cos_sin, int dim, bool interleaved, float* x) {
 }
 
 template <typename T>
-inline void reduce_rows(const ReduceArgs& args) {
-  for_each_vector(args.n, [&](int i, int count) {
-    F32x16 sum = zero();
-    for (int k = 0; k < args.top_k; ++k) {
-      sum = fma(set1(args.weights[k]), load_n(reinterpret_cast<const T*>(args.rows[k]) + i, count),
-                sum);
-    }
-    if (args.shared != nullptr) sum = add(sum, load_n(args.shared + i, count));
-    store_n(args.x + i, add(sum, load_n(args.x + i, count)), count);
-  });
-}
-
-void reduce_experts(const ReduceArgs& args) {
-  if (args.rows_dtype == Dtype::kBf16) {
-    reduce_rows<Bf16>(args);
-  } else {
-    reduce_rows<float>(args);
-  }
-}
-
-template <typename T>
 inline void add_scaled_rows(const T* x, float scale, int n, float* y) {
   for_each_vector(n, [&](int i, int count) {
     store_n(y + i, fma(set1(scale), load_n(x + i, count), load_n(y + i, count)), count);

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows that travel: what "ref" makes is held against the formats' definition, and every other table
+// against "ref", byte by byte.
+#include "kernels/row_format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "base/microscaling.h"
+#include "kernels/kernels.h"
+
+namespace wideep::kernels {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr RowFormat kFormats[] = {RowFormat::kF32, RowFormat::kBf16, RowFormat::kFp8,
+                                  RowFormat::kNvfp4};
+constexpr RowFormat kCoded[] = {RowFormat::kFp8, RowFormat::kNvfp4};
+
+const Kernels& ref() { return *all_kernels().back(); }
+
+// Normal, with outliers, runs of zeros and widely different groups.
+std::vector<float> random_row(int n, std::mt19937& rng) {
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<size_t>(n));
+  for (float& value : x) value = normal(rng) * (rng() % 50 == 0 ? 40.0f : 1.0f);
+  for (size_t at = 0; at < x.size(); at += 16) {
+    const float scale = rng() % 8 == 0 ? 0.0f : std::exp2(static_cast<float>(rng() % 12) - 9.0f);
+    for (size_t i = at; i < std::min(x.size(), at + 16); ++i) x[i] *= scale;
+  }
+  return x;
+}
+
+std::vector<std::byte> encoded(const Kernels& kernels, RowFormat format,
+                               const std::vector<float>& x) {
+  std::vector<std::byte> row(row_bytes(format, static_cast<int>(x.size())), std::byte{0xa5});
+  kernels.encode_row(Dtype::kF32, x.data(), format, static_cast<int>(x.size()), row.data());
+  return row;
+}
+
+std::vector<float> decoded(const Kernels& kernels, RowFormat format,
+                           const std::vector<std::byte>& row, int n) {
+  std::vector<float> y(static_cast<size_t>(n));
+  kernels.decode_row(format, row.data(), n, Dtype::kF32, y.data());
+  return y;
+}
+
+std::vector<float> round_trip(RowFormat format, const std::vector<float>& x) {
+  return decoded(ref(), format, encoded(ref(), format, x), static_cast<int>(x.size()));
+}
+
+TEST(RowFormat, BytesOfARow) {
+  const auto share = [](RowFormat format) {
+    return static_cast<double>(row_bytes(format, 7168)) /
+           static_cast<double>(row_bytes(RowFormat::kBf16, 7168));
+  };
+  EXPECT_EQ(row_bytes(RowFormat::kFp8, 7168), 7168u + 56 * 4);
+  EXPECT_EQ(row_bytes(RowFormat::kNvfp4, 7168), 3584u + 448 + 16);
+  EXPECT_LE(share(RowFormat::kFp8), 0.53);
+  EXPECT_LE(share(RowFormat::kNvfp4), 0.30);
+  EXPECT_EQ(row_bytes(RowFormat::kBf16, 9), 32u);
+  EXPECT_EQ(row_bytes(RowFormat::kF32, 8), 32u);
+}
+
+TEST(RowFormat, NamesAreReadBack) {
+  for (const RowFormat format : kFormats) {
+    EXPECT_EQ(row_format_from_name(row_format_name(format)), format);
+  }
+  EXPECT_FALSE(row_format_from_name("fp4").has_value());
+}
+
+TEST(RowFormat, HiddenSizesThatDoNotFitAreErrorsWithTheNumbers) {
+  EXPECT_TRUE(check_row_format(RowFormat::kFp8, 256).ok());
+  EXPECT_TRUE(check_row_format(RowFormat::kNvfp4, 272).ok());
+  EXPECT_TRUE(check_row_format(RowFormat::kBf16, 100).ok());
+  const Status fp8 = check_row_format(RowFormat::kFp8, 272);
+  EXPECT_EQ(fp8.code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(fp8.message(), HasSubstr("rows of 272 values in fp8: expected a multiple of 128"));
+  EXPECT_THAT(check_row_format(RowFormat::kNvfp4, 100).message(), HasSubstr("multiple of 16"));
+  EXPECT_FALSE(check_row_format(RowFormat::kBf16, 0).ok());
+}
+
+// With scale 1, values are the nearest of e4m3, ties to the even code.
+TEST(RowFormat, Fp8RoundsToTheNearestEven) {
+  std::vector<float> x(128);
+  x[0] = 448.0f;
+  for (size_t i = 1; i < x.size(); ++i) x[i] = 16.0f + static_cast<float>(i) / 16.0f;
+  const std::vector<float> y = round_trip(RowFormat::kFp8, x);
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(y[i], 2.0f * std::nearbyint(x[i] / 2.0f)) << x[i];  // steps of 2 from 16 to 32
+  }
+}
+
+// With row scale 1 and group scale 1, the magnitudes of e2m1, ties to the even code.
+TEST(RowFormat, Nvfp4RoundsToTheNearestEven) {
+  std::vector<float> x(32);
+  x[0] = 6.0f * 448.0f;  // whose group takes the largest scale
+  const float values[] = {6.0f, 5.0f, 3.5f, -2.5f, 1.75f, 1.25f, -0.75f, 0.25f, 0.26f, -5.01f};
+  const float expected[] = {6.0f, 4.0f, 4.0f, -2.0f, 2.0f, 1.0f, -1.0f, 0.0f, 0.5f, -6.0f};
+  std::copy(std::begin(values), std::end(values), x.begin() + 16);
+  const std::vector<float> y = round_trip(RowFormat::kNvfp4, x);
+  EXPECT_EQ(y[0], x[0]);
+  for (size_t i = 0; i < std::size(values); ++i) EXPECT_EQ(y[16 + i], expected[i]) << values[i];
+}
+
+TEST(RowFormat, ZeroAndTinyRowsAreZeroBytes) {
+  for (const RowFormat format : kCoded) {
+    for (const float tiny : {0.0f, -0.0f, 1e-40f, -0x1p-101f}) {
+      const std::vector<std::byte> row = encoded(ref(), format, std::vector<float>(128, tiny));
+      EXPECT_EQ(row, std::vector<std::byte>(row.size()));
+    }
+    EXPECT_EQ(round_trip(format, std::vector<float>(128, 0x1p-100f))[5], 0x1p-100f);
+  }
+}
+
+TEST(RowFormat, WhatIsNotFiniteIsNeverHidden) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float bad : {kInfinity, -kInfinity, std::nanf(""), 0x1p127f}) {
+    std::vector<float> x(256, 1.0f);
+    x[7] = bad;
+    const std::vector<float> fp8 = round_trip(RowFormat::kFp8, x);
+    EXPECT_TRUE(std::isnan(fp8[0]) && std::isnan(fp8[7]) && std::isnan(fp8[127]));
+    EXPECT_EQ(fp8[128], 1.0f);
+    const std::vector<float> nvfp4 = round_trip(RowFormat::kNvfp4, x);
+    EXPECT_TRUE(std::isnan(nvfp4[7]) && std::isnan(nvfp4[255]));
+  }
+  for (const RowFormat format : kCoded) {
+    for (const float value : round_trip(format, std::vector<float>(128, 0x1.fffffep126f))) {
+      EXPECT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
+double snr_db(RowFormat format) {
+  std::mt19937 rng(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(7168);
+  for (float& value : x) value = normal(rng);
+  const std::vector<float> y = round_trip(format, x);
+  double signal = 0.0, noise = 0.0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    signal += double{x[i]} * double{x[i]};
+    noise += (double{x[i]} - double{y[i]}) * (double{x[i]} - double{y[i]});
+  }
+  return 10.0 * std::log10(signal / noise);
+}
+
+// As weights in these formats (docs/precisions.md).
+TEST(RowFormat, NoiseOfNormalValues) {
+  EXPECT_GT(snr_db(RowFormat::kFp8), 31.0);
+  EXPECT_GT(snr_db(RowFormat::kNvfp4), 20.0);
+}
+
+class RowFormatIsa : public testing::TestWithParam<const Kernels*> {
+ protected:
+  void SetUp() override {
+    if (!GetParam()->supported()) GTEST_SKIP() << "this processor cannot run " << GetParam()->isa;
+  }
+  const Kernels& kernels() const { return *GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Kernels, RowFormatIsa, testing::ValuesIn(all_kernels()),
+                         [](const auto& test) { return std::string(test.param->isa); });
+
+// Bits, for NaN is not equal to itself.
+template <typename T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+void expect_as_ref(const Kernels& kernels, RowFormat format, const std::vector<float>& x) {
+  const int n = static_cast<int>(x.size());
+  const std::vector<std::byte> row = encoded(ref(), format, x);
+  EXPECT_EQ(encoded(kernels, format, x), row) << row_format_name(format) << ", " << n;
+  EXPECT_TRUE(same_bits(decoded(kernels, format, row, n), decoded(ref(), format, row, n)))
+      << row_format_name(format) << ", " << n;
+
+  const std::vector<Bf16> halves(x.begin(), x.end());
+  std::vector<std::byte> expected(row.size()), found(row.size(), std::byte{0xa5});
+  ref().encode_row(Dtype::kBf16, halves.data(), format, n, expected.data());
+  kernels.encode_row(Dtype::kBf16, halves.data(), format, n, found.data());
+  EXPECT_EQ(found, expected) << row_format_name(format) << " of bf16, " << n;
+  std::vector<Bf16> y(x.size()), expected_y(x.size());
+  ref().decode_row(format, row.data(), n, Dtype::kBf16, expected_y.data());
+  kernels.decode_row(format, row.data(), n, Dtype::kBf16, y.data());
+  EXPECT_TRUE(same_bits(y, expected_y)) << row_format_name(format) << " to bf16, " << n;
+}
+
+TEST_P(RowFormatIsa, EncodesAndDecodesAsRefByteByByte) {
+  std::mt19937 rng(11);
+  for (const RowFormat format : kFormats) {
+    for (int round = 0; round < 30; ++round) {
+      const int group = row_group(format);
+      const int n = group * (1 + static_cast<int>(rng() % (group == 1 ? 300u : 40u)));
+      std::vector<float> x = random_row(n, rng);
+      expect_as_ref(kernels(), format, x);
+      // Magnitudes over all of a float's range, and what is not finite.
+      for (float& value : x) value *= std::exp2(static_cast<float>(rng() % 200) - 120.0f);
+      expect_as_ref(kernels(), format, x);
+      x[rng() % x.size()] = round % 2 == 0 ? std::nanf("") : -HUGE_VALF;
+      expect_as_ref(kernels(), format, x);
+    }
+  }
+}
+
+// Every value between neighbours of the formats, and the ties: scaled by powers of two.
+TEST_P(RowFormatIsa, RoundsAsRefEverywhere) {
+  std::vector<float> x;
+  for (float value = 0.0f; value <= 448.0f; value += value < 8.0f ? 0x1p-8f : 0x1p-2f) {
+    x.push_back(x.size() % 3 == 0 ? -value : value);
+  }
+  x.resize((x.size() + 127) / 128 * 128);
+  for (size_t i = 0; i < x.size(); i += 128) x[i] = 448.0f;
+  expect_as_ref(kernels(), RowFormat::kFp8, x);
+  x[1] = 6.0f * 448.0f;
+  for (size_t i = 16; i < x.size(); ++i) x[i] = std::fmod(x[i], 7.0f);
+  expect_as_ref(kernels(), RowFormat::kNvfp4, x);
+}
+
+TEST_P(RowFormatIsa, ReducesCodedRowsAsIfDecodedFirst) {
+  std::mt19937 rng(12);
+  for (const RowFormat format : kFormats) {
+    for (const int top_k : {1, 3, 8}) {
+      const int n = row_group(format) * 19;
+      std::vector<std::vector<std::byte>> rows, decoded_rows;
+      std::vector<const std::byte*> pointers, decoded_pointers;
+      for (int k = 0; k < top_k; ++k) {
+        rows.push_back(encoded(ref(), format, random_row(n, rng)));
+        decoded_rows.push_back(
+            encoded(ref(), RowFormat::kF32, decoded(ref(), format, rows.back(), n)));
+      }
+      for (const auto& row : rows) pointers.push_back(row.data());
+      for (const auto& row : decoded_rows) decoded_pointers.push_back(row.data());
+      const auto weights = random_row(top_k, rng), shared = random_row(n, rng);
+      auto x = random_row(n, rng), expected = x;
+      kernels().reduce_experts({.n = n,
+                                .top_k = top_k,
+                                .format = format,
+                                .rows = pointers.data(),
+                                .weights = weights.data(),
+                                .shared = shared.data(),
+                                .x = x.data()});
+      ref().reduce_experts({.n = n,
+                            .top_k = top_k,
+                            .format = RowFormat::kF32,
+                            .rows = decoded_pointers.data(),
+                            .weights = weights.data(),
+                            .shared = shared.data(),
+                            .x = expected.data()});
+      EXPECT_EQ(x, expected) << row_format_name(format) << ", top " << top_k;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace wideep::kernels

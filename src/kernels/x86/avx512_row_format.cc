@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#if defined(__x86_64__)
+#include <bit>
+
+#include "kernels/row_scales.h"
+#include "kernels/x86/avx512_begin.h"
+//
+#include "kernels/x86/row_format_avx512.h"
+//
+#include "kernels/x86/row_format_body.h"
+//
+#include "kernels/x86/avx512_end.h"
+#endif

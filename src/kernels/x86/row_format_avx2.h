@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What row_format_body.h needs beside simd_avx2.h. The same names as row_format_avx512.h. Included
+// inside a region.
+#pragma once
+
+inline I32x16 bits_of(F32x16 v) { return {_mm256_castps_si256(v.lo), _mm256_castps_si256(v.hi)}; }
+inline F32x16 from_bits(I32x16 v) { return {_mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi)}; }
+inline I32x16 sub(I32x16 a, I32x16 b) {
+  return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)};
+}
+inline I32x16 bit_and(I32x16 a, I32x16 b) {
+  return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
+}
+inline I32x16 bit_or(I32x16 a, I32x16 b) {
+  return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+}
+template <int kBits>
+inline I32x16 shift_left(I32x16 v) {
+  return {_mm256_slli_epi32(v.lo, kBits), _mm256_slli_epi32(v.hi, kBits)};
+}
+template <int kBits>
+inline I32x16 shift_right(I32x16 v) {
+  return {_mm256_srli_epi32(v.lo, kBits), _mm256_srli_epi32(v.hi, kBits)};
+}
+inline I32x16 max(I32x16 a, I32x16 b) {
+  return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
+}
+inline I32x16 min(I32x16 a, I32x16 b) {
+  return {_mm256_min_epi32(a.lo, b.lo), _mm256_min_epi32(a.hi, b.hi)};
+}
+inline int32_t reduce_max(I32x16 v) {
+  const __m256i eight = _mm256_max_epi32(v.lo, v.hi);
+  const __m128i four =
+      _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+// a < b ? yes : no, lane by lane.
+inline I32x16 where_less(I32x16 a, I32x16 b, I32x16 yes, I32x16 no) {
+  return {_mm256_blendv_epi8(no.lo, yes.lo, _mm256_cmpgt_epi32(b.lo, a.lo)),
+          _mm256_blendv_epi8(no.hi, yes.hi, _mm256_cmpgt_epi32(b.hi, a.hi))};
+}
+
+// Lanes as 16-bit integers in order. They hold no more.
+inline __m256i to_u16(I32x16 v) {
+  return _mm256_permute4x64_epi64(_mm256_packus_epi32(v.lo, v.hi), 0xd8);
+}
+inline __m128i to_u8(__m256i words) {
+  return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+// The lower 16, 8 or 4 bits of each lane; of fours the even lane's come first. Lanes hold no more.
+inline void store_u16(void* p, I32x16 v) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p), to_u16(v));
+}
+inline void store_u8(void* p, I32x16 v) {
+  _mm_storeu_si128(static_cast<__m128i*>(p), to_u8(to_u16(v)));
+}
+inline void store_u4(void* p, I32x16 v) {
+  const __m128i pairs = _mm_maddubs_epi16(to_u8(to_u16(v)), _mm_set1_epi16(0x1001));
+  _mm_storel_epi64(static_cast<__m128i*>(p), _mm_packus_epi16(pairs, pairs));
+}
+
+// 16 finite e4m3, divided by 256. Subnormal: as 2^-14 × 1.fraction, less 2^-14.
+inline F32x16 load_256ths_of_e4m3(const void* p) {
+  const __m128i codes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+  const I32x16 lanes = {_mm256_cvtepu8_epi32(codes),
+                        _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(codes, codes))};
+  const I32x16 magnitude = shift_left<20>(bit_and(lanes, set1_i32(0x7f)));
+  const I32x16 one = set1_i32(113 << 23);
+  const I32x16 small = bits_of(sub(from_bits(bit_or(one, magnitude)), from_bits(one)));
+  const I32x16 large = add(magnitude, set1_i32(112 << 23));
+  const I32x16 sign = shift_left<24>(bit_and(lanes, set1_i32(0x80)));
+  return from_bits(bit_or(sign, where_less(magnitude, set1_i32(1 << 23), small, large)));
+}
+
+// 8 e2m1 of 4 bytes, which are the lower of `bytes`.
+inline __m256 expand_e2m1(__m128i bytes) {
+  const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+  const __m256i both = _mm256_cvtepu8_epi64(bytes);
+  const __m256i codes = _mm256_or_si256(both, _mm256_slli_epi64(both, 28));
+  const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(codes, _mm256_set1_epi32(8)), 28);
+  return _mm256_or_ps(_mm256_permutevar8x32_ps(magnitudes, codes), _mm256_castsi256_ps(sign));
+}
+// 16 e2m1 of 8 bytes.
+inline F32x16 load_e2m1(const void* p) {
+  const __m128i bytes = _mm_loadl_epi64(static_cast<const __m128i*>(p));
+  return {expand_e2m1(bytes), expand_e2m1(_mm_srli_epi64(bytes, 32))};
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows that travel (kernels/row_format.h) and the sum over them (reduce.h), written once over
+// F32x16. The same bits as ref: all steps are exact, or rounded as ref rounds. Included inside a
+// region.
+#pragma once
+
+inline I32x16 magnitude_bits(F32x16 v) { return bit_and(bits_of(v), set1_i32(0x7fffffff)); }
+
+template <typename T>
+inline uint32_t largest_bits(const T* x, int n) {
+  I32x16 largest = set1_i32(0);
+  for (int i = 0; i < n; i += kPanelWidth) largest = max(largest, magnitude_bits(load(x + i)));
+  return static_cast<uint32_t>(reduce_max(largest));
+}
+
+// Magnitudes as codes of a float with kFraction bits of fraction and 2^kLeast as its smallest
+// normal number: nearest, ties to even. Below that, the sum with an anchor whose last bit is worth
+// the smallest step rounds to it.
+template <int kFraction, int kLeast>
+inline I32x16 round_magnitude(F32x16 v) {
+  constexpr int kDropped = 23 - kFraction;
+  const I32x16 magnitude = magnitude_bits(v);
+  const I32x16 anchor = set1_i32((127 + kDropped + kLeast) << 23);
+  const I32x16 small = sub(bits_of(add(from_bits(magnitude), from_bits(anchor))), anchor);
+  const I32x16 last = bit_and(shift_right<kDropped>(magnitude), set1_i32(1));
+  const I32x16 up = add(add(magnitude, set1_i32((1 << (kDropped - 1)) - 1)), last);
+  const I32x16 large = sub(shift_right<kDropped>(up), set1_i32((126 + kLeast) << kFraction));
+  return where_less(magnitude, set1_i32((127 + kLeast) << 23), small, large);
+}
+// REQUIRES: |v| < 464, which is the first that would round to more than 448.
+inline I32x16 to_e4m3(F32x16 v) {
+  const I32x16 sign = bit_and(shift_right<24>(bits_of(v)), set1_i32(0x80));
+  return bit_or(round_magnitude<3, -6>(v), sign);
+}
+inline I32x16 to_e2m1(F32x16 v) {
+  const I32x16 sign = bit_and(shift_right<28>(bits_of(v)), set1_i32(8));
+  return bit_or(min(round_magnitude<1, 0>(v), set1_i32(7)), sign);
+}
+
+// As Bf16(float), which the instruction for it is not for NaN and subnormals.
+inline void store_exact(Bf16* p, F32x16 v) {
+  const I32x16 u = bits_of(v);
+  const I32x16 last = bit_and(shift_right<16>(u), set1_i32(1));
+  const I32x16 rounded = shift_right<16>(add(add(u, set1_i32(0x7fff)), last));
+  const I32x16 quiet = bit_or(shift_right<16>(u), set1_i32(0x40));
+  store_u16(p, where_less(set1_i32(0x7f800000), magnitude_bits(v), quiet, rounded));
+}
+inline void store_exact(float* p, F32x16 v) { store(p, v); }
+
+inline void put_float(std::byte* to, float value) { std::memcpy(to, &value, sizeof(value)); }
+inline float get_float(const std::byte* from) {
+  float value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+// ---- encoding ----
+
+template <typename T>
+inline void encode_fp8(const T* x, int hidden, std::byte* row) {
+  std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
+  for (int k = 0; k < hidden; k += kFp8RowGroup, scales += sizeof(float)) {
+    const RowScale scale = fp8_scale(largest_bits(x + k, kFp8RowGroup));
+    put_float(scales, scale.scale);
+    if (scale.to_code == 0.0f) {
+      std::memset(row + k, 0, kFp8RowGroup);
+      continue;
+    }
+    for (int i = k; i < k + kFp8RowGroup; i += kPanelWidth) {
+      store_u8(row + i, to_e4m3(mul(load(x + i), set1(scale.to_code))));
+    }
+  }
+}
+
+// The scales of up to 16 groups of 16: their codes to `codes`, and for each what its values are
+// multiplied by, which is zero where the code is.
+template <typename T>
+inline void scale_groups(const T* x, int count, const RowScale& of_row, std::byte* codes,
+                         float* to_code) {
+  alignas(64) float largest[kPanelWidth] = {};
+  for (int group = 0; group < count; ++group) {
+    largest[group] = std::bit_cast<float>(largest_bits(x + group * kNvfp4RowGroup, kNvfp4RowGroup));
+  }
+  const I32x16 code = to_e4m3(mul(load(largest), set1(of_row.to_code)));
+  alignas(16) std::byte bytes[kPanelWidth];
+  store_u8(bytes, code);
+  std::memcpy(codes, bytes, static_cast<size_t>(count));
+  const F32x16 scales = mul(load_256ths_of_e4m3(bytes), set1(of_row.scale * 256.0f));
+  const I32x16 inverse = bits_of(div(set1(1.0f), scales));
+  store(to_code, from_bits(where_less(set1_i32(0), code, inverse, set1_i32(0))));
+}
+
+template <typename T>
+inline void encode_nvfp4(const T* x, int hidden, std::byte* row) {
+  const RowScale of_row = nvfp4_scale(largest_bits(x, hidden));
+  std::byte* scales = row + row_scales_offset(RowFormat::kNvfp4, hidden);
+  put_float(row + row_scales_end(RowFormat::kNvfp4, hidden), of_row.scale);
+  const int num_groups = hidden / kNvfp4RowGroup;
+  if (of_row.to_code == 0.0f) {
+    std::memset(row, 0, row_scales_end(RowFormat::kNvfp4, hidden));
+    return;
+  }
+  for (int first = 0; first < num_groups; first += kPanelWidth) {
+    const int count = std::min(kPanelWidth, num_groups - first);
+    alignas(64) float to_code[kPanelWidth];
+    scale_groups(x + first * kNvfp4RowGroup, count, of_row, scales + first, to_code);
+    for (int group = 0; group < count; ++group) {
+      const int k = (first + group) * kNvfp4RowGroup;
+      store_u4(row + k / 2, to_e2m1(mul(load(x + k), set1(to_code[group]))));
+    }
+  }
+}
+
+// Rows that are not coded.
+inline void convert_row(const float* x, int n, Bf16* y) { to_bf16(x, n, y); }
+inline void convert_row(const Bf16* x, int n, Bf16* y) {
+  std::memcpy(y, x, static_cast<size_t>(n) * sizeof(Bf16));
+}
+template <typename T>
+inline void convert_row(const T* x, int n, float* y) {
+  for_each_vector(n, [&](int i, int count) { store_n(y + i, load_n(x + i, count), count); });
+}
+
+template <typename T>
+inline void encode(const T* x, RowFormat format, int hidden, std::byte* row) {
+  switch (format) {
+    case RowFormat::kF32:
+      convert_row(x, hidden, reinterpret_cast<float*>(row));
+      break;
+    case RowFormat::kBf16:
+      convert_row(x, hidden, reinterpret_cast<Bf16*>(row));
+      break;
+    case RowFormat::kFp8:
+      encode_fp8(x, hidden, row);
+      break;
+    case RowFormat::kNvfp4:
+      encode_nvfp4(x, hidden, row);
+      break;
+  }
+  const size_t used =
+      row_scales_end(format, hidden) + (format == RowFormat::kNvfp4 ? sizeof(float) : 0);
+  std::memset(row + used, 0, row_bytes(format, hidden) - used);
+}
+
+void encode_row(Dtype x_dtype, const void* x, RowFormat format, int hidden, std::byte* row) {
+  if (x_dtype == Dtype::kBf16) {
+    encode(static_cast<const Bf16*>(x), format, hidden, row);
+  } else {
+    encode(static_cast<const float*>(x), format, hidden, row);
+  }
+}
+
+// ---- decoding ----
+
+// Calls visit(i, values) for each 16 values of [k, k + kStep) of a row.
+struct Fp8Rows {
+  static constexpr int kStep = kFp8RowGroup;
+  template <typename Visit>
+  static void visit(const std::byte* row, int hidden, int k, Visit visit) {
+    const std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
+    const F32x16 scale =
+        set1(get_float(scales + static_cast<size_t>(k / kFp8RowGroup) * sizeof(float)) * 256.0f);
+    for (int i = 0; i < kStep; i += kPanelWidth) {
+      visit(k + i, mul(load_256ths_of_e4m3(row + k + i), scale));
+    }
+  }
+};
+
+// The last step of a row may be short.
+struct Nvfp4Rows {
+  static constexpr int kStep = kPanelWidth * kNvfp4RowGroup;
+  template <typename Visit>
+  static void visit(const std::byte* row, int hidden, int k, Visit visit) {
+    const std::byte* codes =
+        row + row_scales_offset(RowFormat::kNvfp4, hidden) + k / kNvfp4RowGroup;
+    const float of_row = get_float(row + row_scales_end(RowFormat::kNvfp4, hidden));
+    const int count = std::min(kPanelWidth, (hidden - k) / kNvfp4RowGroup);
+    alignas(16) std::byte bytes[kPanelWidth] = {};
+    if (count < kPanelWidth) {
+      std::memcpy(bytes, codes, static_cast<size_t>(count));
+      codes = bytes;
+    }
+    alignas(64) float scales[kPanelWidth];
+    store(scales, mul(load_256ths_of_e4m3(codes), set1(of_row * 256.0f)));
+    for (int group = 0; group < count; ++group) {
+      const int i = k + group * kNvfp4RowGroup;
+      visit(i, mul(load_e2m1(row + i / 2), set1(scales[group])));
+    }
+  }
+};
+
+template <typename Rows, typename T>
+inline void decode_coded(const std::byte* row, int hidden, T* y) {
+  for (int k = 0; k < hidden; k += Rows::kStep) {
+    Rows::visit(row, hidden, k, [&](int i, F32x16 values) { store_exact(y + i, values); });
+  }
+}
+
+template <typename T>
+inline void decode(RowFormat format, const std::byte* row, int hidden, T* y) {
+  switch (format) {
+    case RowFormat::kF32:
+      return convert_row(reinterpret_cast<const float*>(row), hidden, y);
+    case RowFormat::kBf16:
+      return convert_row(reinterpret_cast<const Bf16*>(row), hidden, y);
+    case RowFormat::kFp8:
+      return decode_coded<Fp8Rows>(row, hidden, y);
+    case RowFormat::kNvfp4:
+      return decode_coded<Nvfp4Rows>(row, hidden, y);
+  }
+}
+
+void decode_row(RowFormat format, const std::byte* row, int hidden, Dtype y_dtype, void* y) {
+  if (y_dtype == Dtype::kBf16) {
+    decode(format, row, hidden, static_cast<Bf16*>(y));
+  } else {
+    decode(format, row, hidden, static_cast<float*>(y));
+  }
+}
+
+// ---- the sum over a token's experts ----
+
+inline void finish_sum(const ReduceArgs& args, int i, int count, F32x16 sum) {
+  if (args.shared != nullptr) sum = add(sum, load_n(args.shared + i, count));
+  store_n(args.x + i, add(sum, load_n(args.x + i, count)), count);
+}
+
+template <typename T>
+inline void reduce_rows(const ReduceArgs& args) {
+  for_each_vector(args.n, [&](int i, int count) {
+    F32x16 sum = zero();
+    for (int k = 0; k < args.top_k; ++k) {
+      sum = fma(set1(args.weights[k]), load_n(reinterpret_cast<const T*>(args.rows[k]) + i, count),
+                sum);
+    }
+    finish_sum(args, i, count, sum);
+  });
+}
+
+// Row by row over as many values as share what is looked up once.
+template <typename Rows>
+inline void reduce_coded(const ReduceArgs& args) {
+  for (int begin = 0; begin < args.n; begin += Rows::kStep) {
+    alignas(64) float sums[Rows::kStep] = {};
+    for (int k = 0; k < args.top_k; ++k) {
+      const F32x16 weight = set1(args.weights[k]);
+      Rows::visit(args.rows[k], args.n, begin, [&](int i, F32x16 values) {
+        store(sums + (i - begin), fma(weight, values, load(sums + (i - begin))));
+      });
+    }
+    const int end = std::min(args.n, begin + Rows::kStep);
+    for (int i = begin; i < end; i += kPanelWidth) {
+      finish_sum(args, i, kPanelWidth, load(sums + (i - begin)));
+    }
+  }
+}
+
+void reduce_experts(const ReduceArgs& args) {
+  switch (args.format) {
+    case RowFormat::kF32:
+      return reduce_rows<float>(args);
+    case RowFormat::kBf16:
+      return reduce_rows<Bf16>(args);
+    case RowFormat::kFp8:
+      return reduce_coded<Fp8Rows>(args);
+    case RowFormat::kNvfp4:
+      return reduce_coded<Nvfp4Rows>(args);
+  }
+}
