@@ -101,6 +101,7 @@ std::byte* DispatchCombine::open_message(int destination, const std::byte* row) 
 void DispatchCombine::group_received() {
   std::byte* segment = endpoint_.segment(endpoint_.rank());
   const auto for_each_entry = [&](auto&& visit) {
+    num_messages_ = 0;
     for (int source = 0; source < endpoint_.num_ranks(); ++source) {
       int entry = 0;
       const int num_rows = *layout_.num_rows(segment, source);
@@ -108,20 +109,20 @@ void DispatchCombine::group_received() {
         std::byte* message = layout_.message(segment, area_[source], row);
         const int32_t* slots = layout_.message_slots(message);
         for (int k = 0; k < top_k() && slots[k] >= 0; ++k) {
-          visit(slots[k], message, layout_.result(segment, area_[source], entry++));
+          std::byte* result = layout_.result(segment, area_[source], entry++);
+          visit(slots[k], ExpertRow{message, result, num_messages_});
         }
+        ++num_messages_;
       }
     }
   };
   slot_start_.assign(layout_.shape().slots_per_rank + 1, 0);
-  for_each_entry([&](int slot, std::byte*, std::byte*) { ++slot_start_[slot + 1]; });
+  for_each_entry([&](int slot, const ExpertRow&) { ++slot_start_[slot + 1]; });
   for (size_t slot = 1; slot < slot_start_.size(); ++slot)
     slot_start_[slot] += slot_start_[slot - 1];
   slot_fill_.assign(slot_start_.begin(), slot_start_.end() - 1);
   rows_.resize(slot_start_.back());
-  for_each_entry([&](int slot, std::byte* message, std::byte* result) {
-    rows_[slot_fill_[slot]++] = {message, result};
-  });
+  for_each_entry([&](int slot, const ExpertRow& row) { rows_[slot_fill_[slot]++] = row; });
 }
 
 std::span<const ExpertRow> DispatchCombine::rows_of_slot(int local_slot) const {

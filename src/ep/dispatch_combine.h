@@ -36,6 +36,7 @@ namespace wideep::ep {
 struct ExpertRow {
   const std::byte* row = nullptr;  // [row_bytes], aligned to 16
   std::byte* result = nullptr;     // [result_bytes], aligned to 16
+  int message = 0;                 // which of the received rows, for one may be of several slots
 };
 
 class DispatchCombine {
@@ -62,6 +63,9 @@ class DispatchCombine {
   // After dispatch: the received rows of one local slot, by source rank and the source's token
   // order.
   std::span<const ExpertRow> rows_of_slot(int local_slot) const;
+
+  // After dispatch: the received rows, each counted once.
+  int num_messages() const { return num_messages_; }
 
   // Tells the sources that all results are written, and waits for the results of my tokens.
   Status combine(const transport::Awaited& where);
@@ -96,6 +100,7 @@ class DispatchCombine {
   std::vector<int32_t> slot_start_;  // [slots_per_rank + 1] into rows_
   std::vector<int32_t> slot_fill_;   // [slots_per_rank]
   std::vector<ExpertRow> rows_;
+  int num_messages_ = 0;
 };
 
 }  // namespace wideep::ep

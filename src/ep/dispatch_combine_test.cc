@@ -56,9 +56,13 @@ int tokens_of(const Case& c, int rank, int call, std::mt19937& rng) {
 
 void compute_experts(const DispatchCombine& exchange, const balance::Placement& placement, int rank,
                      const Case& c) {
+  std::vector<const std::byte*> rows_of_messages(exchange.num_messages(), nullptr);
   for (int slot = 0; slot < c.shape.slots_per_rank; ++slot) {
     const int expert = placement.experts_of_rank(rank)[slot];
     for (const ExpertRow& row : exchange.rows_of_slot(slot)) {
+      const std::byte*& row_of_message = rows_of_messages[row.message];
+      if (row_of_message == nullptr) row_of_message = row.row;
+      EXPECT_EQ(row.row, row_of_message);
       for (int i = 0; i < c.hidden; ++i) {
         if (c.dtype == Dtype::kF32) {
           const float x = reinterpret_cast<const float*>(row.row)[i];
@@ -70,6 +74,7 @@ void compute_experts(const DispatchCombine& exchange, const balance::Placement& 
       }
     }
   }
+  for (const std::byte* row : rows_of_messages) EXPECT_NE(row, nullptr);
 }
 
 float row_element(Dtype dtype, const std::byte* row, int i) {

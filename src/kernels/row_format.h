@@ -11,8 +11,8 @@
 //           of the row)                                        [hidden / 16] e4m3
 //                                                              [1] float32
 //
-// followed by zero bytes up to a multiple of 16. A row's bytes depend on that row only, and are the
-// same on every instruction set.
+// coded rows followed by zero bytes up to a multiple of 16. A row's bytes depend on that row only,
+// and are the same on every instruction set.
 //
 // Scales are the least that hold the largest magnitude: fp8 max / 448 of 128 values; nvfp4 the
 // row's max / (6 · 448), and of 16 values max / 6 in units of that, rounded to e4m3. Values are
@@ -70,11 +70,12 @@ constexpr size_t row_scales_end(RowFormat format, int hidden) {
   if (format == RowFormat::kFp8) return offset + groups * sizeof(float);
   return format == RowFormat::kNvfp4 ? offset + groups : offset;
 }
-// A multiple of kRowAlignment.
+// Of coded rows a multiple of kRowAlignment.
 constexpr size_t row_bytes(RowFormat format, int hidden) {
-  const size_t end =
-      row_scales_end(format, hidden) + (format == RowFormat::kNvfp4 ? sizeof(float) : 0);
-  return (end + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  const size_t end = row_scales_end(format, hidden);
+  if (!is_coded(format)) return end;
+  const size_t used = end + (format == RowFormat::kNvfp4 ? sizeof(float) : 0);
+  return (used + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
 }
 
 // Errors (invalid input): hidden below 1, or not a multiple of the group.

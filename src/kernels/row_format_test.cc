@@ -66,7 +66,7 @@ TEST(RowFormat, BytesOfARow) {
   EXPECT_EQ(row_bytes(RowFormat::kNvfp4, 7168), 3584u + 448 + 16);
   EXPECT_LE(share(RowFormat::kFp8), 0.53);
   EXPECT_LE(share(RowFormat::kNvfp4), 0.30);
-  EXPECT_EQ(row_bytes(RowFormat::kBf16, 9), 32u);
+  EXPECT_EQ(row_bytes(RowFormat::kBf16, 9), 18u);
   EXPECT_EQ(row_bytes(RowFormat::kF32, 8), 32u);
 }
 

@@ -10,6 +10,12 @@
 #include "model/router.h"
 
 namespace wideep::model {
+namespace {
+
+constexpr int64_t kRowsPerTask = 8;
+
+}  // namespace
+
 MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
                      const ExpertSlots& slots, transport::Endpoint& endpoint,
                      const ep::BufferLayout& layout, const MoeOptions& options)
@@ -20,8 +26,9 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
       share_update_(placement.share_update),
       chooser_(layout.shape(), endpoint.rank()),
       exchange_(endpoint, layout) {
-  WIDEEP_CHECK_GE(shape_.row_bytes, config.hidden_size * dtype_bytes(options.row_dtype));
-  WIDEEP_CHECK_GE(shape_.result_bytes, config.hidden_size * dtype_bytes(options.row_dtype));
+  const int hidden = config.hidden_size;
+  WIDEEP_CHECK_GE(shape_.row_bytes, kernels::row_bytes(options.dispatch_format(), hidden));
+  WIDEEP_CHECK_GE(shape_.result_bytes, kernels::row_bytes(options.combine_format(), hidden));
   for (const auto& [layer, layer_placement] : placement.layers) {
     set_placement(layer, layer_placement, {});
   }
@@ -35,7 +42,7 @@ void MoeRunner::set_placement(int layer, const balance::Placement& placement,
 Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
   const transport::Awaited where{.layer = call.layer, .iteration = call.iteration};
   route(compute, weights, call);
-  const SourceRows rows = rows_to_send(compute, call);
+  const kernels::InputRows rows = rows_to_send(compute, call);
   const float* shared = nullptr;
   const int num_chunks = ep::num_chunks(call.tokens_of_ranks, shape_.max_group_tokens);
   start_totals();
@@ -43,11 +50,10 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, con
     const ep::TokenRange tokens = ep::chunk_of(call.num_tokens, chunk, num_chunks);
     begin_chunk(call, chunk, num_chunks);
     WIDEEP_TRY(choose_slots(call, experts_of(tokens)));
-    WIDEEP_TRY(exchange_.dispatch(
-        static_cast<const std::byte*>(rows.rows.first) + tokens.begin * rows.rows.stride,
-        rows.rows.stride, tokens.size, slot_ids_, where));
+    WIDEEP_TRY(exchange_.dispatch(static_cast<const std::byte*>(rows[tokens.begin]), rows.stride,
+                                  tokens.size, slot_ids_, where));
     run_experts(compute, call.layer);
-    if (chunk == 0) shared = run_shared(compute, weights, rows);
+    if (chunk == 0) shared = run_shared(compute, weights, rows_of_shared(call, rows));
     WIDEEP_TRY(exchange_.combine(where));
     reduce(compute, call, tokens, shared);
     add_to_totals();
@@ -58,7 +64,9 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, con
                .counts = counts_,
                .group_counts = group_counts_,
                .sent_entries = sent_entries_,
-               .experts_cpu_ns = experts_cpu_ns_});
+               .experts_cpu_ns = experts_cpu_ns_,
+               .dispatched = dispatched_,
+               .returned = returned_noise_});
   }
   return {};
 }
@@ -84,14 +92,37 @@ void MoeRunner::route(const Compute& compute, const MoeWeights& weights, const M
   });
 }
 
-// The normalised rows in the dtype that travels.
-SourceRows MoeRunner::rows_to_send(const Compute& compute, const MoeCall& call) {
+// The normalised rows as they travel, each in its form before it is known to whom.
+kernels::InputRows MoeRunner::rows_to_send(const Compute& compute, const MoeCall& call) {
   const int hidden = config_.hidden_size;
   const SourceRows rows = float_rows(call.h, hidden, call.num_tokens, hidden);
-  if (options_.row_dtype == Dtype::kF32) return rows;
-  const kernels::PackedShape any_bf16 =
-      kernels::packed_shape(kernels::WeightFormat::kBf16, 1, hidden);
-  return {compute.cast(any_bf16, rows, cast_).input, call.num_tokens, hidden, options_.row_dtype};
+  const kernels::RowFormat format = options_.dispatch_format();
+  if (format == kernels::RowFormat::kF32) return rows.rows;
+  const size_t bytes = kernels::row_bytes(format, hidden);
+  auto* sent = sent_.get<std::byte>(static_cast<size_t>(call.num_tokens) * bytes);
+  compute.pool().parallel_for(call.num_tokens, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      compute.kernels().encode_row(Dtype::kF32, rows.rows[static_cast<int>(row)], format, hidden,
+                                   sent + static_cast<size_t>(row) * bytes);
+    }
+  });
+  const kernels::InputRows coded{sent, bytes};
+  if (options_.measure_noise) {
+    dispatched_ = {};
+    for (int row = 0; row < call.num_tokens; ++row) {
+      dispatched_.add(compute.kernels(), rows.dtype, rows.rows[row], format, coded[row], hidden);
+    }
+  }
+  return coded;
+}
+
+// What was sent where the experts could take it, too.
+SourceRows MoeRunner::rows_of_shared(const MoeCall& call, const kernels::InputRows& sent) const {
+  const int hidden = config_.hidden_size;
+  if (options_.dispatch_format() == kernels::row_format(options_.row_dtype)) {
+    return {sent, call.num_tokens, hidden, options_.row_dtype};
+  }
+  return float_rows(call.h, hidden, call.num_tokens, hidden);
 }
 
 // Tells all ranks how many tokens of the chunk each expert gets.
@@ -122,15 +153,8 @@ Status MoeRunner::choose_slots(const MoeCall& call, std::span<const int32_t> exp
 }
 
 void MoeRunner::run_experts(const Compute& compute, int layer) {
-  received_.clear();
-  results_.clear();
   const int64_t cpu_before = base::thread_cpu_ns() + compute.pool().lag_cpu_ns();
-  for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
-    for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) {
-      received_.push_back(row.row);
-      results_.push_back(row.result);
-    }
-  }
+  place_rows(compute);
   work_.clear();
   size_t first = 0;
   for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
@@ -145,7 +169,70 @@ void MoeRunner::run_experts(const Compute& compute, int layer) {
     first += static_cast<size_t>(num_rows);
   }
   if (!work_.empty()) experts_runner_.run(compute, work_);
+  encode_results(compute);
   experts_cpu_ns_ += base::thread_cpu_ns() + compute.pool().lag_cpu_ns() - cpu_before;
+}
+
+// Where the experts read and write: in the segment, where rows travel as experts take and return
+// them; else in scratch.
+void MoeRunner::place_rows(const Compute& compute) {
+  const size_t plain_bytes =
+      static_cast<size_t>(config_.hidden_size) * dtype_bytes(options_.row_dtype);
+  received_.clear();
+  returned_.clear();
+  messages_.resize(static_cast<size_t>(exchange_.num_messages()));
+  for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
+    for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) {
+      messages_[row.message] = row.row;
+      returned_.push_back(row.result);
+    }
+  }
+  const std::byte* decoded = decode_received(compute);
+  for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
+    for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) {
+      const size_t at = static_cast<size_t>(row.message) * plain_bytes;
+      received_.push_back(decoded == nullptr ? row.row : decoded + at);
+    }
+  }
+  results_.assign(returned_.begin(), returned_.end());
+  if (options_.combine_format() == kernels::row_format(options_.row_dtype)) return;
+  auto* plain = plain_results_.get<std::byte>(results_.size() * plain_bytes);
+  for (size_t i = 0; i < results_.size(); ++i) results_[i] = plain + i * plain_bytes;
+}
+
+// Each received row once, however many of this rank's experts take it: [num_messages, hidden]. Null
+// where there is nothing to decode.
+const std::byte* MoeRunner::decode_received(const Compute& compute) {
+  const kernels::RowFormat format = options_.dispatch_format();
+  if (format == kernels::row_format(options_.row_dtype)) return nullptr;
+  const int hidden = config_.hidden_size;
+  const size_t bytes = static_cast<size_t>(hidden) * dtype_bytes(options_.row_dtype);
+  const auto count = static_cast<int64_t>(messages_.size());
+  auto* decoded = decoded_.get<std::byte>(messages_.size() * bytes);
+  compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      compute.kernels().decode_row(format, messages_[i], hidden, options_.row_dtype,
+                                   decoded + static_cast<size_t>(i) * bytes);
+    }
+  });
+  return decoded;
+}
+
+void MoeRunner::encode_results(const Compute& compute) {
+  const kernels::RowFormat format = options_.combine_format();
+  if (format == kernels::row_format(options_.row_dtype)) return;
+  const int hidden = config_.hidden_size;
+  const auto count = static_cast<int64_t>(results_.size());
+  compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      compute.kernels().encode_row(options_.row_dtype, results_[i], format, hidden, returned_[i]);
+    }
+  });
+  if (!options_.measure_noise) return;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    returned_noise_.add(compute.kernels(), options_.row_dtype, results_[i], format, returned_[i],
+                        hidden);
+  }
 }
 
 // Of all tokens, or null.
@@ -169,7 +256,7 @@ void MoeRunner::reduce(const Compute& compute, const MoeCall& call, ep::TokenRan
       compute.kernels().reduce_experts(
           {.n = hidden,
            .top_k = top_k,
-           .format = kernels::row_format(options_.row_dtype),
+           .format = options_.combine_format(),
            .rows = exchange_.results(static_cast<int>(i)).data(),
            .weights = expert_weights_.data() + token * top_k,
            .shared = shared == nullptr ? nullptr : shared + token * hidden,
@@ -185,6 +272,7 @@ void MoeRunner::start_totals() {
   group_counts_.assign(config_.routing.num_experts, 0);
   sent_entries_.assign(shape_.ep_size, 0);
   experts_cpu_ns_ = 0;
+  returned_noise_ = {};
 }
 
 // After dispatch, when all ranks have counted in any case.

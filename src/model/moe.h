@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/dtype.h"
@@ -20,6 +21,7 @@
 #include "ep/slot_choice.h"
 #include "model/expert_slots.h"
 #include "model/mlp.h"
+#include "model/row_noise.h"
 
 namespace wideep::model {
 
@@ -50,17 +52,31 @@ struct MoeLayerRecord {
   std::span<const int32_t> group_counts;  // [num_experts] the same, summed over all ranks
   std::span<const int32_t> sent_entries;  // [ep_size] (token, expert) pairs sent to each rank
   int64_t experts_cpu_ns = 0;  // critical processor time of computing this rank's experts
+  // By MoeOptions::measure_noise: what the forms of this rank's rows, and of its experts' results,
+  // cost.
+  RowNoise dispatched, returned;
 };
 using MoeObserver = std::function<void(const MoeLayerRecord&)>;
 
 struct MoeOptions {
-  Dtype row_dtype = Dtype::kBf16;  // of dispatched and returned rows: kBf16 or kF32
+  Dtype row_dtype = Dtype::kBf16;  // that experts take and return: kBf16 or kF32
+  // In what form rows are dispatched and results returned; nothing: in row_dtype.
+  std::optional<kernels::RowFormat> dispatch, combine;
+  bool measure_noise = false;  // tell observers, which takes a decoding of every row
+
+  kernels::RowFormat dispatch_format() const {
+    return dispatch.value_or(kernels::row_format(row_dtype));
+  }
+  kernels::RowFormat combine_format() const {
+    return combine.value_or(kernels::row_format(row_dtype));
+  }
 };
 
 // What the MoE layers of a rank share. One layer runs at a time.
 class MoeRunner {
  public:
-  // REQUIRES: the layout's rows and results have room for [hidden] of options.row_dtype.
+  // REQUIRES: the layout's rows and results have room for [hidden] in the options' formats, which
+  // hidden fits (kernels::check_row_format).
   MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
             const ExpertSlots& slots, transport::Endpoint& endpoint, const ep::BufferLayout& layout,
             const MoeOptions& options);
@@ -78,11 +94,15 @@ class MoeRunner {
 
  private:
   void route(const Compute& compute, const MoeWeights& weights, const MoeCall& call);
-  SourceRows rows_to_send(const Compute& compute, const MoeCall& call);
+  kernels::InputRows rows_to_send(const Compute& compute, const MoeCall& call);
+  SourceRows rows_of_shared(const MoeCall& call, const kernels::InputRows& sent) const;
   void start_totals();
   void begin_chunk(const MoeCall& call, int chunk, int num_chunks);
   Status choose_slots(const MoeCall& call, std::span<const int32_t> experts);
   void run_experts(const Compute& compute, int layer);
+  void place_rows(const Compute& compute);
+  const std::byte* decode_received(const Compute& compute);
+  void encode_results(const Compute& compute);
   const float* run_shared(const Compute& compute, const MoeWeights& weights,
                           const SourceRows& rows);
   void add_to_totals();
@@ -105,14 +125,18 @@ class MoeRunner {
   std::vector<int32_t> chunk_tokens_;        // [ep_size] tokens of each rank in this chunk
   std::vector<int32_t> chunk_counts_;        // [num_experts]
   std::vector<const void*> received_;        // rows of this rank's experts, slot by slot
-  std::vector<void*> results_;               // where theirs belong
+  std::vector<void*> results_;               // where they write theirs
+  std::vector<std::byte*> returned_;         // where those belong
+  std::vector<const std::byte*> messages_;   // the received rows, each once
   std::vector<ExpertWork> work_;
-  Scratch logits_, cast_, shared_out_;
+  Scratch logits_, cast_, sent_, shared_out_;
+  Scratch decoded_, plain_results_;  // where rows do not travel in row_dtype
   MlpRunner experts_runner_, shared_runner_;
 
   // Of all chunks, for the observer: as MoeLayerRecord.
   std::vector<int32_t> counts_, group_counts_, sent_entries_;
   int64_t experts_cpu_ns_ = 0;
+  RowNoise dispatched_, returned_noise_;
 };
 
 }  // namespace wideep::model

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 
@@ -39,12 +40,14 @@ struct Options {
   int num_slots = kExperts;
   balance::ShareUpdate share_update = balance::ShareUpdate::kIteration;
   bool alike = false;  // all tokens go to the same experts
+  MoeOptions moe = {};
 };
 
 // What came out and what was told, of all iterations one behind the other.
 struct Told {
   std::vector<float> x;
   std::vector<int32_t> experts, counts, group_counts, sent;
+  RowNoise dispatched, returned;
 };
 
 int tokens_of(int rank, int iteration) {
@@ -82,7 +85,7 @@ Status run_rank(transport::Endpoint& endpoint, const Options& options,
   loader.run();
   base::ThreadPool pool(1);
   const Compute compute(*kernels::all_kernels().back(), pool);
-  MoeRunner runner(model, placement, slots, endpoint, layout, {});
+  MoeRunner runner(model, placement, slots, endpoint, layout, options.moe);
   const auto append = [](std::vector<int32_t>& to, std::span<const int32_t> from) {
     to.insert(to.end(), from.begin(), from.end());
   };
@@ -91,6 +94,8 @@ Status run_rank(transport::Endpoint& endpoint, const Options& options,
     append(told->counts, record.counts);
     append(told->group_counts, record.group_counts);
     append(told->sent, record.sent_entries);
+    told->dispatched.add(record.dispatched);
+    told->returned.add(record.returned);
   });
   for (int iteration = 0; iteration < kIterations; ++iteration) {
     std::vector<int32_t> tokens_of_ranks;
@@ -115,8 +120,8 @@ std::vector<Told> run(const Options& options) {
                                  .num_experts = kExperts,
                                  .slots_per_rank = options.num_slots / kRanks,
                                  .top_k = kTopK,
-                                 .row_bytes = kHidden * sizeof(Bf16),
-                                 .result_bytes = kHidden * sizeof(Bf16),
+                                 .row_bytes = row_bytes(options.moe.dispatch_format(), kHidden),
+                                 .result_bytes = row_bytes(options.moe.combine_format(), kHidden),
                                  .max_tokens = kMaxTokens,
                                  .max_group_tokens = options.max_num_tokens});
   std::vector<Told> told(kRanks);
@@ -150,6 +155,41 @@ TEST(MoeRunner, SameBitsWhateverTheChunksAndShares) {
       }
     }
   }
+}
+
+double snr_db(const std::vector<float>& x, const std::vector<float>& exact) {
+  double signal = 0.0, noise = 0.0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    signal += double{exact[i]} * exact[i];
+    noise += (double{x[i]} - exact[i]) * (double{x[i]} - exact[i]);
+  }
+  return 10.0 * std::log10(signal / noise);
+}
+
+// Rows of nvfp4: other bits than bf16's, and near them; still the same for all chunks and shares.
+TEST(MoeRunner, SameBitsWhereRowsTravelInLowPrecision) {
+  const MoeOptions coded{.dispatch = kernels::RowFormat::kNvfp4,
+                         .combine = kernels::RowFormat::kNvfp4,
+                         .measure_noise = true};
+  const std::vector<Told> plain = run({}), expected = run({.moe = coded});
+  for (const Options& options : {Options{kRanks, 16, kByIteration, false, coded},
+                                 Options{13, 12, kByWindow, false, coded}}) {
+    const std::vector<Told> found = run(options);
+    for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(found[rank].x, expected[rank].x);
+  }
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const double snr = snr_db(expected[rank].x, plain[rank].x);
+    EXPECT_TRUE(snr > 12.0 && snr < 60.0) << snr;
+    EXPECT_NEAR(expected[rank].dispatched.snr(), 20.5, 1.5);
+    EXPECT_NEAR(expected[rank].returned.snr(), 20.5, 1.5);
+  }
+}
+
+// Float32 rows carry what bf16 experts take and return, and no more.
+TEST(MoeRunner, RowsOfAnotherDtypeAreConverted) {
+  const MoeOptions coded{.dispatch = kernels::RowFormat::kF32, .combine = kernels::RowFormat::kF32};
+  const std::vector<Told> plain = run({}), found = run({.moe = coded});
+  for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(found[rank].x, plain[rank].x);
 }
 
 int64_t sum(std::span<const int32_t> values) {

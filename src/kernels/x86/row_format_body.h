@@ -15,18 +15,16 @@ inline uint32_t largest_bits(const T* x, int n) {
 }
 
 // Magnitudes as codes of a float with kFraction bits of fraction and 2^kLeast as its smallest
-// normal number: nearest, ties to even. Below that, the sum with an anchor whose last bit is worth
-// the smallest step rounds to it.
+// normal number: nearest, ties to even. The sum with an anchor, whose last bit is worth a step at
+// the magnitude's exponent, rounds to whole steps; the exponent counts in steps, too.
 template <int kFraction, int kLeast>
 inline I32x16 round_magnitude(F32x16 v) {
   constexpr int kDropped = 23 - kFraction;
-  const I32x16 magnitude = magnitude_bits(v);
-  const I32x16 anchor = set1_i32((127 + kDropped + kLeast) << 23);
-  const I32x16 small = sub(bits_of(add(from_bits(magnitude), from_bits(anchor))), anchor);
-  const I32x16 last = bit_and(shift_right<kDropped>(magnitude), set1_i32(1));
-  const I32x16 up = add(add(magnitude, set1_i32((1 << (kDropped - 1)) - 1)), last);
-  const I32x16 large = sub(shift_right<kDropped>(up), set1_i32((126 + kLeast) << kFraction));
-  return where_less(magnitude, set1_i32((127 + kLeast) << 23), small, large);
+  const I32x16 least = set1_i32((127 + kLeast) << 23);
+  const I32x16 exponent = max(bit_and(bits_of(v), set1_i32(0x7f800000)), least);
+  const I32x16 anchor = add(exponent, set1_i32(kDropped << 23));
+  const I32x16 sum = bits_of(add(from_bits(magnitude_bits(v)), from_bits(anchor)));
+  return add(sub(sum, anchor), shift_right<kDropped>(sub(exponent, least)));
 }
 // REQUIRES: |v| < 464, which is the first that would round to more than 448.
 inline I32x16 to_e4m3(F32x16 v) {
@@ -124,23 +122,18 @@ inline void convert_row(const T* x, int n, float* y) {
 
 template <typename T>
 inline void encode(const T* x, RowFormat format, int hidden, std::byte* row) {
+  const size_t bytes = row_bytes(format, hidden);
+  if (is_coded(format)) std::memset(row + bytes - kRowAlignment, 0, kRowAlignment);
   switch (format) {
     case RowFormat::kF32:
-      convert_row(x, hidden, reinterpret_cast<float*>(row));
-      break;
+      return convert_row(x, hidden, reinterpret_cast<float*>(row));
     case RowFormat::kBf16:
-      convert_row(x, hidden, reinterpret_cast<Bf16*>(row));
-      break;
+      return convert_row(x, hidden, reinterpret_cast<Bf16*>(row));
     case RowFormat::kFp8:
-      encode_fp8(x, hidden, row);
-      break;
+      return encode_fp8(x, hidden, row);
     case RowFormat::kNvfp4:
-      encode_nvfp4(x, hidden, row);
-      break;
+      return encode_nvfp4(x, hidden, row);
   }
-  const size_t used =
-      row_scales_end(format, hidden) + (format == RowFormat::kNvfp4 ? sizeof(float) : 0);
-  std::memset(row + used, 0, row_bytes(format, hidden) - used);
 }
 
 void encode_row(Dtype x_dtype, const void* x, RowFormat format, int hidden, std::byte* row) {
