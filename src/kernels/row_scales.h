@@ -6,13 +6,13 @@
 
 #include <bit>
 #include <cstdint>
-#include <limits>
 
 namespace wideep::kernels {
 
 // So small that no product of scales is subnormal, so large that no decoded value is infinite.
 inline constexpr uint32_t kLeastCoded = std::bit_cast<uint32_t>(0x1p-100f);
 inline constexpr uint32_t kBeyondCoded = std::bit_cast<uint32_t>(0x1p127f);
+inline constexpr uint32_t kNotFinite = 0x7fc00000u;  // the scale of what has an infinity or a NaN
 
 // scale: decoded = code · scale. to_code: code = rounded(value · to_code); 0 where all codes are
 // zero, and the scale says whether they stand for 0 or NaN.
@@ -22,7 +22,7 @@ struct RowScale {
 };
 
 inline RowScale fixed_scale(uint32_t largest_bits) {
-  return {largest_bits < kLeastCoded ? 0.0f : std::numeric_limits<float>::quiet_NaN(), 0.0f};
+  return {largest_bits < kLeastCoded ? 0.0f : std::bit_cast<float>(kNotFinite), 0.0f};
 }
 inline bool has_scale(uint32_t largest_bits) {
   return largest_bits >= kLeastCoded && largest_bits < kBeyondCoded;

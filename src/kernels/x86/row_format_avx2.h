@@ -61,6 +61,14 @@ inline void store_u4(void* p, I32x16 v) {
   _mm_storel_epi64(static_cast<__m128i*>(p), _mm_packus_epi16(pairs, pairs));
 }
 
+// The same of four vectors, one behind the other.
+inline void store_u8(std::byte* p, const I32x16 (&v)[4]) {
+  for (int i = 0; i < 4; ++i) store_u8(p + i * kPanelWidth, v[i]);
+}
+inline void store_u4(std::byte* p, const I32x16 (&v)[4]) {
+  for (int i = 0; i < 4; ++i) store_u4(p + i * kPanelWidth / 2, v[i]);
+}
+
 // 16 finite e4m3, divided by 256. Subnormal: as 2^-14 × 1.fraction, less 2^-14.
 inline F32x16 load_256ths_of_e4m3(const void* p) {
   const __m128i codes = _mm_loadu_si128(static_cast<const __m128i*>(p));

@@ -37,6 +37,22 @@ inline void store_u4(void* p, I32x16 v) {
   _mm_storel_epi64(static_cast<__m128i*>(p), _mm512_cvtepi64_epi8(pairs));
 }
 
+// The same of four vectors, one behind the other. Packing goes by 128 bits: a lane of the packed
+// bytes holds four of each vector.
+inline __m512i to_bytes(const I32x16 (&v)[4]) {
+  return _mm512_packus_epi16(_mm512_packus_epi32(v[0], v[1]), _mm512_packus_epi32(v[2], v[3]));
+}
+inline void store_u8(void* p, const I32x16 (&v)[4]) {
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, to_bytes(v)));
+}
+inline void store_u4(void* p, const I32x16 (&v)[4]) {
+  const __m256i order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i pairs = _mm512_maddubs_epi16(to_bytes(v), _mm512_set1_epi16(0x1001));
+  _mm256_storeu_si256(static_cast<__m256i*>(p),
+                      _mm256_permutexvar_epi16(order, _mm512_cvtepi16_epi8(pairs)));
+}
+
 // 16 finite e4m3, divided by 256: as half floats, whose exponent's bias is 8 more.
 inline F32x16 load_256ths_of_e4m3(const void* p) {
   const __m256i codes = _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));

@@ -55,38 +55,80 @@ inline float get_float(const std::byte* from) {
 
 // ---- encoding ----
 
+// Of up to 16 groups of values the largest magnitude each; 0 for those beyond count.
+template <int kGroup, typename T>
+inline I32x16 largest_of_groups(const T* x, int count) {
+  I32x16 largest[kPanelWidth];
+  for (int group = 0; group < kPanelWidth; ++group) {
+    largest[group] = set1_i32(0);
+    if (group >= count) continue;
+    for (int i = 0; i < kGroup; i += kPanelWidth) {
+      largest[group] = max(largest[group], magnitude_bits(load(x + group * kGroup + i)));
+    }
+  }
+  return max_of_each(largest);
+}
+
+// As fp8_scale, of up to 16 groups.
+template <typename T>
+inline void fp8_scales(const T* x, int count, std::byte* scales, float* to_code) {
+  const I32x16 largest = largest_of_groups<kFp8RowGroup>(x, count);
+  const I32x16 least = set1_i32(kLeastCoded), beyond = set1_i32(kBeyondCoded);
+  const F32x16 scale = div(from_bits(largest), set1(448.0f));
+  const I32x16 inverse = bits_of(div(set1(1.0f), scale));
+  const I32x16 inverse_or_zero = where_less(largest, least, set1_i32(0), inverse);
+  store(to_code, from_bits(where_less(largest, beyond, inverse_or_zero, set1_i32(0))));
+  const I32x16 scale_or_zero = where_less(largest, least, set1_i32(0), bits_of(scale));
+  alignas(64) float all[kPanelWidth];
+  store(all, from_bits(where_less(largest, beyond, scale_or_zero, set1_i32(kNotFinite))));
+  std::memcpy(scales, all, static_cast<size_t>(count) * sizeof(float));
+}
+
 template <typename T>
 inline void encode_fp8(const T* x, int hidden, std::byte* row) {
   std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
-  for (int k = 0; k < hidden; k += kFp8RowGroup, scales += sizeof(float)) {
-    const RowScale scale = fp8_scale(largest_bits(x + k, kFp8RowGroup));
-    put_float(scales, scale.scale);
-    if (scale.to_code == 0.0f) {
-      std::memset(row + k, 0, kFp8RowGroup);
-      continue;
-    }
-    for (int i = k; i < k + kFp8RowGroup; i += kPanelWidth) {
-      store_u8(row + i, to_e4m3(mul(load(x + i), set1(scale.to_code))));
+  const int num_groups = hidden / kFp8RowGroup;
+  for (int first = 0; first < num_groups; first += kPanelWidth) {
+    const int count = std::min(kPanelWidth, num_groups - first);
+    alignas(64) float to_code[kPanelWidth];
+    fp8_scales(x + first * kFp8RowGroup, count, scales + static_cast<size_t>(first) * sizeof(float),
+               to_code);
+    for (int group = 0; group < count; ++group) {
+      const int k = (first + group) * kFp8RowGroup;
+      if (to_code[group] == 0.0f) {
+        std::memset(row + k, 0, kFp8RowGroup);
+        continue;
+      }
+      for (int i = k; i < k + kFp8RowGroup; i += 4 * kPanelWidth) {
+        I32x16 codes[4];
+        for (int j = 0; j < 4; ++j) {
+          codes[j] = to_e4m3(mul(load(x + i + j * kPanelWidth), set1(to_code[group])));
+        }
+        store_u8(row + i, codes);
+      }
     }
   }
 }
 
-// The scales of up to 16 groups of 16: their codes to `codes`, and for each what its values are
+// The scales of up to 16 groups: their codes to `codes`, and for each what its values are
 // multiplied by, which is zero where the code is.
 template <typename T>
-inline void scale_groups(const T* x, int count, const RowScale& of_row, std::byte* codes,
+inline void nvfp4_scales(const T* x, int count, const RowScale& of_row, std::byte* codes,
                          float* to_code) {
-  alignas(64) float largest[kPanelWidth] = {};
-  for (int group = 0; group < count; ++group) {
-    largest[group] = std::bit_cast<float>(largest_bits(x + group * kNvfp4RowGroup, kNvfp4RowGroup));
-  }
-  const I32x16 code = to_e4m3(mul(load(largest), set1(of_row.to_code)));
+  const F32x16 largest = from_bits(largest_of_groups<kNvfp4RowGroup>(x, count));
+  const I32x16 code = to_e4m3(mul(largest, set1(of_row.to_code)));
   alignas(16) std::byte bytes[kPanelWidth];
   store_u8(bytes, code);
   std::memcpy(codes, bytes, static_cast<size_t>(count));
   const F32x16 scales = mul(load_256ths_of_e4m3(bytes), set1(of_row.scale * 256.0f));
   const I32x16 inverse = bits_of(div(set1(1.0f), scales));
   store(to_code, from_bits(where_less(set1_i32(0), code, inverse, set1_i32(0))));
+}
+
+// Of one group.
+template <typename T>
+inline I32x16 e2m1_of(const T* x, float to_code) {
+  return to_e2m1(mul(load(x), set1(to_code)));
 }
 
 template <typename T>
@@ -102,10 +144,20 @@ inline void encode_nvfp4(const T* x, int hidden, std::byte* row) {
   for (int first = 0; first < num_groups; first += kPanelWidth) {
     const int count = std::min(kPanelWidth, num_groups - first);
     alignas(64) float to_code[kPanelWidth];
-    scale_groups(x + first * kNvfp4RowGroup, count, of_row, scales + first, to_code);
-    for (int group = 0; group < count; ++group) {
-      const int k = (first + group) * kNvfp4RowGroup;
-      store_u4(row + k / 2, to_e2m1(mul(load(x + k), set1(to_code[group]))));
+    nvfp4_scales(x + first * kNvfp4RowGroup, count, of_row, scales + first, to_code);
+    const T* values = x + first * kNvfp4RowGroup;
+    std::byte* out = row + first * kNvfp4RowGroup / 2;
+    int group = 0;
+    for (; group + 4 <= count; group += 4) {
+      I32x16 codes[4];
+      for (int j = 0; j < 4; ++j) {
+        codes[j] = e2m1_of(values + (group + j) * kNvfp4RowGroup, to_code[group + j]);
+      }
+      store_u4(out + group * kNvfp4RowGroup / 2, codes);
+    }
+    for (; group < count; ++group) {
+      store_u4(out + group * kNvfp4RowGroup / 2,
+               e2m1_of(values + group * kNvfp4RowGroup, to_code[group]));
     }
   }
 }
@@ -149,6 +201,7 @@ void encode_row(Dtype x_dtype, const void* x, RowFormat format, int hidden, std:
 // Calls visit(i, values) for each 16 values of [k, k + kStep) of a row.
 struct Fp8Rows {
   static constexpr int kStep = kFp8RowGroup;
+  static constexpr int bytes_of(int values) { return values; }
   template <typename Visit>
   static void visit(const std::byte* row, int hidden, int k, Visit visit) {
     const std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
@@ -163,6 +216,7 @@ struct Fp8Rows {
 // The last step of a row may be short.
 struct Nvfp4Rows {
   static constexpr int kStep = kPanelWidth * kNvfp4RowGroup;
+  static constexpr int bytes_of(int values) { return values / 2; }
   template <typename Visit>
   static void visit(const std::byte* row, int hidden, int k, Visit visit) {
     const std::byte* codes =
@@ -231,12 +285,24 @@ inline void reduce_rows(const ReduceArgs& args) {
   });
 }
 
+// What the sum will read of a row some steps later: too many rows at once for the processor to see
+// by itself that each is read forward.
+template <typename Rows>
+inline void fetch_ahead(const std::byte* row, int hidden, int k) {
+  const std::byte* from = row + Rows::bytes_of(k + 4 * Rows::kStep);
+  const std::byte* to = row + Rows::bytes_of(hidden);
+  for (const std::byte* at = from; at < from + Rows::bytes_of(Rows::kStep) && at < to; at += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+  }
+}
+
 // Row by row over as many values as share what is looked up once.
 template <typename Rows>
 inline void reduce_coded(const ReduceArgs& args) {
   for (int begin = 0; begin < args.n; begin += Rows::kStep) {
     alignas(64) float sums[Rows::kStep] = {};
     for (int k = 0; k < args.top_k; ++k) {
+      fetch_ahead<Rows>(args.rows[k], args.n, begin);
       const F32x16 weight = set1(args.weights[k]);
       Rows::visit(args.rows[k], args.n, begin, [&](int i, F32x16 values) {
         store(sums + (i - begin), fma(weight, values, load(sums + (i - begin))));
