@@ -20,6 +20,7 @@ void add_balance_resplit_command(CLI::App& balance, Status* status);  // wideep 
 void add_balance_compare_command(CLI::App& balance, Status* status);  // wideep balance compare
 void add_balance_picture_command(CLI::App& balance, Status* status);  // wideep balance picture
 void add_balance_replay_command(CLI::App& balance, Status* status);   // wideep balance replay
+void add_bench_ep_command(CLI::App& bench, Status* status);           // wideep bench ep
 void add_bench_load_command(CLI::App& bench, Status* status);         // wideep bench load
 void add_bench_model_command(CLI::App& bench, Status* status);        // wideep bench model
 void add_doctor_command(CLI::App& app, Status* status);

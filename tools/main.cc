@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
   tools::add_balance_replay_command(*balance, &status);
   CLI::App* bench = app.add_subcommand("bench", "Measure speed beside this machine's limits");
   bench->require_subcommand(1);
+  tools::add_bench_ep_command(*bench, &status);
   tools::add_bench_load_command(*bench, &status);
   tools::add_bench_model_command(*bench, &status);
   tools::add_doctor_command(app, &status);

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/ep_round.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/cpu_time.h"
+#include "base/try.h"
+
+namespace wideep::bench {
+namespace {
+
+constexpr transport::Awaited kWhere{.layer = 0};
+
+// What every expert of a rank returns: exact in bf16.
+float result_of(int rank) { return static_cast<float>(1 + rank % 64); }
+
+}  // namespace
+
+ep::DispatchShape dispatch_shape(const EpRoundSetup& setup) {
+  return {.ep_size = setup.group.num_ranks,
+          .num_experts = setup.group.num_experts,
+          .slots_per_rank = setup.group.slots_per_rank(),
+          .top_k = setup.group.top_k,
+          .row_bytes = kernels::row_bytes(setup.rows, setup.hidden),
+          .result_bytes = kernels::row_bytes(setup.results, setup.hidden),
+          .max_tokens = std::max(1, setup.max_tokens)};
+}
+
+EpRounds::EpRounds(const EpRoundSetup& setup, transport::Endpoint& endpoint)
+    : setup_(setup),
+      endpoint_(endpoint),
+      layout_(dispatch_shape(setup)),
+      exchange_(endpoint, layout_) {
+  const size_t elements = static_cast<size_t>(setup.max_tokens) * setup.hidden;
+  rows_ = base::AlignedBytes(elements * sizeof(Bf16));
+  sums_ = base::AlignedBytes(elements * sizeof(float));
+  if (kernels::is_coded(setup.rows)) {
+    coded_ = base::AlignedBytes(setup.max_tokens * layout_.shape().row_bytes);
+  }
+  one_token_ = base::AlignedBytes(layout_.shape().top_k * layout_.shape().result_bytes);
+  std::fill_n(rows_.as<Bf16>(), elements, Bf16(1.0f));
+}
+
+Status EpRounds::set_tokens(int num_tokens) {
+  route(num_tokens);
+  EpPhases phases;
+  WIDEEP_TRY(round(&phases));  // tells where this rank's results are
+  fill_results();
+  WIDEEP_TRY(endpoint_.meet({.what = "results"}));
+  std::fill_n(sums_.as<float>(), static_cast<size_t>(num_tokens) * setup_.hidden, 0.0f);
+  WIDEEP_TRY(round(&phases));
+  list_copies();
+  return check_sums();
+}
+
+void EpRounds::route(int num_tokens) {
+  num_tokens_ = num_tokens;
+  experts_ = route_tokens(setup_.group, endpoint_.rank(), num_tokens);
+  weights_ = weigh_tokens(setup_.group, endpoint_.rank(), num_tokens);
+  counts_.assign(static_cast<size_t>(setup_.group.num_experts), 0);
+  for (const int32_t expert : experts_) ++counts_[static_cast<size_t>(expert)];
+  tokens_of_ranks_.assign(static_cast<size_t>(setup_.group.num_ranks), num_tokens);
+}
+
+void EpRounds::fill_results() {
+  const std::vector<float> values(static_cast<size_t>(setup_.hidden), result_of(endpoint_.rank()));
+  for (int slot = 0; slot < setup_.group.slots_per_rank(); ++slot) {
+    for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) {
+      setup_.kernels->encode_row(Dtype::kF32, values.data(), setup_.results, setup_.hidden,
+                                 row.result);
+    }
+  }
+}
+
+Status EpRounds::round(EpPhases* phases) {
+  const int64_t start = base::wall_ns();
+  exchange_.begin(counts_, tokens_of_ranks_);
+  const int64_t begun = base::wall_ns();
+  WIDEEP_TRY(exchange_.dispatch(travelling_rows(), layout_.shape().row_bytes, num_tokens_, experts_,
+                                kWhere));
+  const int64_t dispatched = base::wall_ns();
+  WIDEEP_TRY(exchange_.combine(kWhere));
+  reduce();
+  *phases = {begun - start, dispatched - begun, base::wall_ns() - dispatched};
+  return {};
+}
+
+const std::byte* EpRounds::travelling_rows() {
+  if (!kernels::is_coded(setup_.rows)) return rows_.data();
+  const size_t row_bytes = layout_.shape().row_bytes, hidden = static_cast<size_t>(setup_.hidden);
+  for (size_t token = 0; token < static_cast<size_t>(num_tokens_); ++token) {
+    setup_.kernels->encode_row(Dtype::kBf16, rows_.as<Bf16>() + token * hidden, setup_.rows,
+                               setup_.hidden, coded_.data() + token * row_bytes);
+  }
+  return coded_.data();
+}
+
+void EpRounds::reduce() {
+  const int top_k = setup_.group.top_k;
+  for (int token = 0; token < num_tokens_; ++token) {
+    setup_.kernels->reduce_experts(
+        {.n = setup_.hidden,
+         .top_k = top_k,
+         .format = setup_.results,
+         .rows = exchange_.results(token).data(),
+         .weights = weights_.data() + static_cast<size_t>(token) * top_k,
+         .x = sums_.as<float>() + static_cast<size_t>(token) * setup_.hidden});
+  }
+}
+
+// First and last element of each row: a bench that measured a wrong exchange would be worthless.
+Status EpRounds::check_sums() const {
+  const size_t top_k = static_cast<size_t>(setup_.group.top_k), hidden = setup_.hidden;
+  for (size_t token = 0; token < static_cast<size_t>(num_tokens_); ++token) {
+    float expected = 0.0f;
+    for (size_t i = token * top_k; i < (token + 1) * top_k; ++i) {
+      expected += weights_[i] * result_of(setup_.group.rank_of(experts_[i]));
+    }
+    for (const size_t element : {size_t{0}, hidden - 1}) {
+      const float found = sums_.as<float>()[token * hidden + element];
+      if (std::abs(found - expected) < 1e-3f * expected) continue;
+      return failed(fmt::format("rank {}, token {}: expected a sum of {}, found {}",
+                                endpoint_.rank(), token, expected, found));
+    }
+  }
+  return {};
+}
+
+// ---- the same bytes without a protocol ----
+
+void EpRounds::list_copies() {
+  copies_.clear();
+  const ep::DispatchShape& shape = layout_.shape();
+  const std::byte* all_rows = travelling_rows();
+  const int64_t area = int64_t{num_tokens_} * endpoint_.rank();
+  std::vector<int> sent(static_cast<size_t>(shape.ep_size), 0);
+  std::vector<int> last_token(static_cast<size_t>(shape.ep_size), -1);
+  for (int token = 0; token < num_tokens_; ++token) {
+    const std::byte* row = all_rows + static_cast<size_t>(token) * shape.row_bytes;
+    for (int k = 0; k < shape.top_k; ++k) {
+      const auto to = static_cast<size_t>(setup_.group.rank_of(experts_[token * shape.top_k + k]));
+      if (std::exchange(last_token[to], token) == token) continue;
+      std::byte* segment = endpoint_.segment(static_cast<int>(to));
+      copies_.push_back({row, layout_.message(segment, area, sent[to]++), shape.row_bytes});
+    }
+  }
+  for (int token = 0; token < num_tokens_; ++token) {
+    std::byte* to = one_token_.data();
+    for (const std::byte* result : exchange_.results(token)) {
+      copies_.push_back({result, to, shape.result_bytes});
+      to += shape.result_bytes;
+    }
+  }
+}
+
+void EpRounds::copy_round() {
+  for (const Copy& copy : copies_) std::memcpy(copy.to, copy.from, copy.bytes);
+}
+
+int64_t EpRounds::bytes_per_round() const {
+  int64_t bytes = 0;
+  for (const Copy& copy : copies_) bytes += static_cast<int64_t>(copy.bytes);
+  return bytes;
+}
+
+}  // namespace wideep::bench

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep bench ep as a whole: what it prints, and how it ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+
+namespace wideep::tests {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Small enough to be over at once.
+CommandOptions bench_ep(const std::vector<std::string>& more) {
+  CommandOptions options{
+      .arguments = {"bench", "ep", "--experts", "16", "--repeat", "2", "--block", "1"}};
+  const auto add = [&](const std::string& option, const std::string& value) {
+    if (std::find(more.begin(), more.end(), option) != more.end()) return;
+    options.arguments.insert(options.arguments.end(), {option, value});
+  };
+  add("--hidden", "256");
+  add("--top-k", "4");
+  options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+  return options;
+}
+
+TEST(CommandBenchEp, MeasuresEveryTestBesideCopies) {
+  const CommandEnd end = run_command(bench_ep({"--ranks", "4", "--tokens", "1,5", "--json"}));
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json report = json::parse(end.out);
+  ASSERT_EQ(report["tests"].size(), 3u);  // and the empty round
+  EXPECT_EQ(report["tests"][0]["tokens"], 0);
+  for (const json& test : report["tests"]) {
+    EXPECT_GT(test["round_us"]["median"], 0.0);
+    EXPECT_LE(test["round_us"]["low"], test["round_us"]["high"]);
+    EXPECT_FALSE(test.contains("mpi"));
+  }
+  const json& five = report["tests"][2];
+  EXPECT_GT(five["copy_us"]["median"], 0.0);
+  // 4 ranks × 5 tokens × 4 results of 512 bytes, and 1 to 4 rows out for each token.
+  EXPECT_GE(five["bytes"], 4 * 5 * (4 + 1) * 512);
+  EXPECT_LE(five["bytes"], 4 * 5 * (4 + 4) * 512);
+}
+
+TEST(CommandBenchEp, CodedRowsAreFewerBytes) {
+  const CommandEnd end =
+      run_command(bench_ep({"--tokens", "3", "--dtype", "fp8", "--combine-dtype", "nvfp4"}));
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("fp8 (0.531 × bf16) out, nvfp4 (0.312 × bf16) back"));
+}
+
+TEST(CommandBenchEp, SweepsGroups) {
+  const CommandEnd end = run_command(
+      bench_ep({"--sweep-ranks", "2,4,8", "--tokens", "2", "--routing", "spread", "--json"}));
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json report = json::parse(end.out);
+  ASSERT_EQ(report["groups"].size(), 3u);
+  EXPECT_FALSE(report["groups"][0].contains("relative"));  // fewer ranks than experts of a token
+  EXPECT_EQ(report["groups"][1]["relative"], 1.0);
+  EXPECT_GT(report["groups"][2]["cpu_us"]["median"], 0.0);
+  // Each token's experts are on 4 ranks: as many bytes, however many ranks there are.
+  EXPECT_EQ(report["groups"][1]["bytes_per_rank"], report["groups"][2]["bytes_per_rank"]);
+}
+
+TEST(CommandBenchEp, BesideMpi) {
+  const char* named = std::getenv("WIDEEP_BINARY");
+  const std::filesystem::path binary = named == nullptr ? WIDEEP_BINARY : named;
+  const auto program = binary.parent_path() / "wideep_mpi_baseline";
+  if (!std::filesystem::exists(program)) GTEST_SKIP() << "built without MPI: no " << program;
+  const CommandEnd end = run_command(bench_ep({"--tokens", "2", "--baseline", "mpi", "--json"}));
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json test = json::parse(end.out)["tests"][1];
+  for (const char* rows : {"per-expert", "once-per-rank", "per-rank"}) {
+    EXPECT_GT(test["mpi"][rows]["round_us"]["median"], 0.0) << rows;
+    EXPECT_GT(test["mpi"][rows]["ratio"]["median"], 0.0) << rows;
+  }
+}
+
+TEST(CommandBenchEp, RefusesWhatItCannotMeasure) {
+  expect_refused(run_command(bench_ep({"--ranks", "3"})), {"--experts", "3 ranks", "found 16"});
+  expect_refused(run_command(bench_ep({"--top-k", "17"})), {"--top-k", "16 experts", "found 17"});
+  expect_refused(run_command(bench_ep({"--dtype", "fp8", "--hidden", "100"})),
+                 {"--dtype", "100", "128"});
+  expect_refused(run_command(bench_ep({"--baseline", "mpi", "--dtype", "fp8"})),
+                 {"--baseline mpi", "bf16", "fp8"});
+  expect_refused(run_command(bench_ep({"--sweep-ranks", "2,4"})), {"--tokens", "found 4"});
+  expect_refused(
+      run_command(bench_ep({"--ranks", "16", "--hidden", "1048576", "--tokens", "1000000"})),
+      {"--tokens", "1000000", "16 ranks"});
+}
+
+}  // namespace
+}  // namespace wideep::tests

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep bench ep: dispatch and combine beside plain copies, and beside MPI.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "base/progress.h"
+#include "base/try.h"
+#include "bench_ep_output.h"
+#include "commands.h"
+
+namespace wideep::tools {
+namespace {
+
+struct Options {
+  bench::EpBenchOptions bench{.tokens = {1, 16, 64, 256}};
+  std::string routing = "random";
+  std::string dtype = "bf16";
+  std::string combine_dtype = "bf16";
+  std::string baseline;
+  std::vector<int> sweep;
+  int block_ms = 50;
+  bool json = false;
+};
+
+Result<std::string> measure_group(const Options& options) {
+  const auto report = [&] {
+    base::Progress progress("measuring", bench::num_blocks(options.bench), "blocks");
+    return bench::run_ep_bench(options.bench, [&] { progress.step(); });
+  }();
+  if (!report.ok()) return report.status();
+  return options.json ? ep_bench_json(options.bench, *report).dump(2) + "\n"
+                      : ep_bench_text(options.bench, *report);
+}
+
+Result<std::string> measure_sweep(const Options& options) {
+  const auto groups = static_cast<int64_t>(options.sweep.size()) * options.bench.repeats;
+  const auto rows = [&] {
+    base::Progress progress("measuring", groups, "groups");
+    return bench::run_ep_sweep(options.bench, options.sweep, [&] { progress.step(); });
+  }();
+  if (!rows.ok()) return rows.status();
+  return options.json ? ep_sweep_json(options.bench, *rows).dump(2) + "\n"
+                      : ep_sweep_text(options.bench, *rows);
+}
+
+Status check_sweep(const Options& options) {
+  if (!options.baseline.empty()) {
+    return invalid_input("--sweep-ranks and --baseline: a sweep has none: leave one of them out");
+  }
+  if (options.bench.tokens.size() == 1) return {};
+  return invalid_input(fmt::format("--tokens: with --sweep-ranks expected one number, found {}",
+                                   options.bench.tokens.size()));
+}
+
+Status run(const Options& given) {
+  Options options = given;
+  WIDEEP_TRY_ASSIGN(options.bench.group.routing, bench::routing_of(options.routing));
+  options.bench.rows = kernels::row_format_from_name(options.dtype).value();
+  options.bench.results = kernels::row_format_from_name(options.combine_dtype).value();
+  options.bench.with_mpi = !options.baseline.empty();
+  options.bench.block = std::chrono::milliseconds(options.block_ms);
+  if (!options.sweep.empty()) WIDEEP_TRY(check_sweep(options));
+  WIDEEP_TRY_ASSIGN(const std::string text,
+                    options.sweep.empty() ? measure_group(options) : measure_sweep(options));
+  std::fputs(text.c_str(), stdout);
+  return {};
+}
+
+void add_what_options(CLI::App& command, Options& options) {
+  bench::EpBenchOptions& bench = options.bench;
+  command.add_option("--ranks", bench.group.num_ranks, "Rank processes on this machine")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command.add_option("--tokens", bench.tokens, "Tokens of each rank, a test for each: A,B,C")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command.add_option("--hidden", bench.hidden, "Elements of a row")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command.add_option("--experts", bench.group.num_experts, "Experts of the layer")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command.add_option("--top-k", bench.group.top_k, "Experts of a token")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  const CLI::IsMember formats({"bf16", "fp8", "nvfp4"});
+  command.add_option("--dtype", options.dtype, "Form in which rows are dispatched")
+      ->check(formats)
+      ->capture_default_str();
+  command.add_option("--combine-dtype", options.combine_dtype, "Form in which results come back")
+      ->check(formats)
+      ->capture_default_str();
+  command
+      .add_option(
+          "--routing", options.routing,
+          "random; hot: all tokens to the same experts; spread: each token to as many ranks "
+          "as can be")
+      ->check(CLI::IsMember({"random", "hot", "spread"}))
+      ->capture_default_str();
+  command.add_option("--seed", bench.group.seed, "Of the routing")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 62))
+      ->capture_default_str();
+}
+
+void add_how_options(CLI::App& command, Options& options) {
+  command
+      .add_option("--baseline", options.baseline,
+                  "Beside the same rows by another program: mpi (Open MPI's Alltoallv)")
+      ->check(CLI::IsMember({"mpi"}));
+  command
+      .add_option("--sweep-ranks", options.sweep,
+                  "Instead: processor time per rank in groups of A,B,C ranks, of --tokens N each")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--repeat", options.bench.repeats, "Blocks of each kind, in turn")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command.add_option("--block", options.block_ms, "How long a block of rounds is, in ms")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  command.add_flag("--json", options.json, "Only JSON on stdout");
+}
+
+}  // namespace
+
+void add_bench_ep_command(CLI::App& bench, Status* status) {
+  CLI::App* command =
+      bench.add_subcommand("ep", "Dispatch and combine, beside plain copies and beside MPI");
+  auto options = std::make_shared<Options>();
+  add_what_options(*command, *options);
+  add_how_options(*command, *options);
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools
