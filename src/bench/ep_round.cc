@@ -46,6 +46,7 @@ EpRounds::EpRounds(const EpRoundSetup& setup, transport::Endpoint& endpoint)
 }
 
 Status EpRounds::set_tokens(int num_tokens) {
+  if (!exchange_.is_open()) WIDEEP_TRY(exchange_.open());
   route(num_tokens);
   EpPhases phases;
   WIDEEP_TRY(round(&phases));  // tells where this rank's results are
@@ -78,7 +79,7 @@ void EpRounds::fill_results() {
 
 Status EpRounds::round(EpPhases* phases) {
   const int64_t start = base::wall_ns();
-  exchange_.begin(counts_, tokens_of_ranks_);
+  WIDEEP_TRY(exchange_.begin(counts_, tokens_of_ranks_));
   const int64_t begun = base::wall_ns();
   WIDEEP_TRY(exchange_.dispatch(travelling_rows(), layout_.shape().row_bytes, num_tokens_, experts_,
                                 kWhere));
@@ -144,8 +145,10 @@ void EpRounds::list_copies() {
     for (int k = 0; k < shape.top_k; ++k) {
       const auto to = static_cast<size_t>(setup_.group.rank_of(experts_[token * shape.top_k + k]));
       if (std::exchange(last_token[to], token) == token) continue;
+      if (static_cast<int>(to) == endpoint_.rank()) continue;  // those stay where they are
       std::byte* segment = endpoint_.segment(static_cast<int>(to));
-      copies_.push_back({row, layout_.message(segment, area, sent[to]++), shape.row_bytes});
+      std::byte* message = layout_.message(segment, area, sent[to]++);
+      copies_.push_back({row, layout_.message_row(message), shape.row_bytes});
     }
   }
   for (int token = 0; token < num_tokens_; ++token) {

@@ -3,14 +3,12 @@
 
 #include <algorithm>
 
-#include "base/check.h"
-
 namespace wideep::ep {
 namespace {
 
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-constexpr size_t kRowAlignment = 16;
+constexpr size_t kRowAlignment = 64;  // no two rows share a cache line
 constexpr size_t kSectionAlignment = 4096;
 
 }  // namespace
@@ -20,18 +18,38 @@ int64_t DispatchShape::max_rows() const {
   return max_group_tokens == 0 ? all : std::min(all, max_group_tokens);
 }
 
+std::array<DispatchShape::Field, DispatchShape::kNumFields> DispatchShape::fields() const {
+  const auto number = [](auto value) { return static_cast<uint64_t>(value); };
+  return {{{"ep_size", number(ep_size)},
+           {"num_experts", number(num_experts)},
+           {"slots_per_rank", number(slots_per_rank)},
+           {"top_k", number(top_k)},
+           {"row_bytes", number(row_bytes)},
+           {"result_bytes", number(result_bytes)},
+           {"max_tokens", number(max_tokens)},
+           {"num_nodes", number(num_nodes)},
+           {"max_group_tokens", number(max_group_tokens)},
+           {"combine", number(combine)},
+           {"strategy", number(strategy)}}};
+}
+
 BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
   const size_t ranks = static_cast<size_t>(shape.ep_size);
   const size_t rows = static_cast<size_t>(shape.max_rows());
-  max_entries_ = std::min(shape.top_k, shape.slots_per_rank);
-  slots_offset_ = round_up(shape.row_bytes, kRowAlignment);
-  message_bytes_ = slots_offset_ + round_up(shape.top_k * sizeof(int32_t), kRowAlignment);
+  const bool reduced = shape.combine == Combine::kReduced;
+  const size_t messages = shape.strategy == Strategy::kAllGather
+                              ? std::min(rows, static_cast<size_t>(shape.max_tokens))
+                              : rows;
+  max_results_ = reduced ? 1 : std::min(shape.top_k, shape.slots_per_rank);
+  weights_offset_ = shape.top_k * sizeof(int32_t);
+  row_offset_ =
+      round_up(weights_offset_ + (reduced ? shape.top_k * sizeof(float) : 0), kRowAlignment);
+  message_bytes_ = row_offset_ + round_up(shape.row_bytes, kRowAlignment);
   result_bytes_ = round_up(shape.result_bytes, kRowAlignment);
 
-  num_rows_offset_ = round_up(2 * ranks * shape.num_experts * sizeof(int32_t), kSectionAlignment);
-  messages_offset_ = num_rows_offset_ + round_up(ranks * sizeof(int32_t), kSectionAlignment);
-  results_offset_ = messages_offset_ + round_up(rows * message_bytes_, kSectionAlignment);
-  segment_bytes_ = results_offset_ + rows * max_entries_ * result_bytes_;
+  messages_offset_ = round_up(2 * ranks * shape.num_experts * sizeof(int32_t), kSectionAlignment);
+  results_offset_ = messages_offset_ + round_up(messages * message_bytes_, kSectionAlignment);
+  segment_bytes_ = results_offset_ + rows * max_results_ * result_bytes_;
 }
 
 int32_t* BufferLayout::counts(std::byte* segment, uint32_t parity, int source) const {
@@ -43,21 +61,13 @@ std::span<const int32_t> BufferLayout::counts_of_ranks(std::byte* segment, uint3
   return {counts(segment, parity, 0), static_cast<size_t>(shape_.ep_size) * shape_.num_experts};
 }
 
-int32_t* BufferLayout::num_rows(std::byte* segment, int source) const {
-  return reinterpret_cast<int32_t*>(segment + num_rows_offset_) + source;
-}
-
 std::byte* BufferLayout::message(std::byte* segment, int64_t area, int row) const {
   return segment + messages_offset_ + static_cast<size_t>(area + row) * message_bytes_;
 }
 
-int32_t* BufferLayout::message_slots(std::byte* message) const {
-  return reinterpret_cast<int32_t*>(message + slots_offset_);
-}
-
-std::byte* BufferLayout::result(std::byte* segment, int64_t area, int entry) const {
-  const size_t index = static_cast<size_t>(area * max_entries_ + entry);
-  return segment + results_offset_ + index * result_bytes_;
+std::byte* BufferLayout::result(std::byte* segment, int64_t area, int index) const {
+  const size_t at = static_cast<size_t>(area * max_results_ + index);
+  return segment + results_offset_ + at * result_bytes_;
 }
 
 void BufferLayout::start_areas(std::span<const int32_t> tokens_of_ranks,
@@ -68,7 +78,6 @@ void BufferLayout::start_areas(std::span<const int32_t> tokens_of_ranks,
     start += tokens_of_ranks.empty() ? shape_.max_tokens : tokens_of_ranks[rank];
   }
   starts[shape_.ep_size] = start;
-  WIDEEP_CHECK_LE(start, shape_.max_rows());
 }
 
 }  // namespace wideep::ep

@@ -5,28 +5,44 @@
 //
 //   counts     [2][ep_size][num_experts] int32
 //                  tokens that each source routes to each expert; two sets used in turn
-//   num_rows   [ep_size] int32
-//                  messages that each source has dispatched to this rank
 //   messages   [max_rows], an area of each source behind the other
 //                  pushed by the sources (rank-major): a token travels at most once per destination
 //                  rank, as
-//                    row           row_bytes, padded to 16 bytes
 //                    local slots   [top_k] int32, in top-k order; −1 fills what is not used
-//                    padding       to 16 bytes
+//                    weights       [top_k] float32, likewise; Combine::kReduced only
+//                    row           row_bytes, on a cache line of its own
+//              Strategy::kAllGather: [max_tokens], this rank's own tokens once each, with global
+//              slots; the others read them in place
 //   results    [max_rows × entries], areas likewise
-//                  pulled by the sources: one row of result_bytes, padded to 16, per (token,
-//                  expert), in the order of the messages and within one in the order of its slots
+//                  pulled by the sources: one row of result_bytes per (token, expert), in the order
+//                  of the messages and within one in the order of its slots; Combine::kReduced: one
+//                  per message
 //
+// How many messages a source has pushed stands on its flag of dispatch (Endpoint::tell).
 // entries = min(top_k, slots_per_rank): the most slots of one rank that one token can need.
 // max_rows = ep_size × max_tokens, or max_group_tokens where that is less: with the areas of a call
 // just as long as the sources' tokens, even a rank to which all tokens go has room for them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace wideep::ep {
+
+// What comes back of a token.
+enum class Combine {
+  kExact,    // a row per expert, summed by its own rank in top-k order
+  kReduced,  // a row per rank, which has summed those of its experts. Outside promise 1: sums, and
+             // with them bits, depend on which experts share a rank
+};
+
+// How a token gets to the ranks of its slots: the same rows, the same bits.
+enum class Strategy {
+  kDispatch,   // pushed to each of them
+  kAllGather,  // laid down once, read in place by all
+};
 
 struct DispatchShape {
   int ep_size = 1;
@@ -34,13 +50,23 @@ struct DispatchShape {
   int slots_per_rank = 0;
   int top_k = 0;
   size_t row_bytes = 0;     // of a dispatched row; what they mean is the caller's
-  size_t result_bytes = 0;  // of a row that an expert returns
+  size_t result_bytes = 0;  // of a row that comes back
   int max_tokens = 0;       // per rank and layer call
   int num_nodes = 1;        // divides ep_size; node n owns as many ranks in a row
   // Of all ranks together per layer call, at least ep_size; 0: ep_size × max_tokens.
   int64_t max_group_tokens = 0;
+  Combine combine = Combine::kExact;
+  Strategy strategy = Strategy::kDispatch;
 
   int64_t max_rows() const;
+
+  // Everything above by name, for ranks to compare.
+  struct Field {
+    const char* name;
+    uint64_t value;
+  };
+  static constexpr size_t kNumFields = 11;
+  std::array<Field, kNumFields> fields() const;
 };
 
 class BufferLayout {
@@ -53,23 +79,30 @@ class BufferLayout {
   // Each takes the base of the segment it looks into.
   int32_t* counts(std::byte* segment, uint32_t parity, int source) const;  // [num_experts]
   std::span<const int32_t> counts_of_ranks(std::byte* segment, uint32_t parity) const;  // of all
-  int32_t* num_rows(std::byte* segment, int source) const;
-  // Rows and entries are counted from the start of the source's area.
-  std::byte* message(std::byte* segment, int64_t area, int row) const;  // begins with the row
-  int32_t* message_slots(std::byte* message) const;                     // [top_k]
-  std::byte* result(std::byte* segment, int64_t area, int entry) const;
+  // Rows and results are counted from the start of the source's area.
+  std::byte* message(std::byte* segment, int64_t area, int row) const;
+  int32_t* message_slots(std::byte* message) const {  // [top_k]
+    return reinterpret_cast<int32_t*>(message);
+  }
+  float* message_weights(std::byte* message) const {  // [top_k]
+    return reinterpret_cast<float*>(message + weights_offset_);
+  }
+  std::byte* message_row(std::byte* message) const { return message + row_offset_; }
+  std::byte* result(std::byte* segment, int64_t area, int index) const;
+  // The most results of one message.
+  int max_results() const { return max_results_; }
 
   // Where the area of each source starts in a call, in rows: [ep_size + 1], the last the end.
-  // tokens_of_ranks: [ep_size], together at most max_rows; empty: max_tokens each.
+  // tokens_of_ranks: [ep_size]; empty: max_tokens each.
   void start_areas(std::span<const int32_t> tokens_of_ranks, std::span<int64_t> starts) const;
 
  private:
   DispatchShape shape_;
-  int max_entries_;
-  size_t slots_offset_;  // inside a message
+  int max_results_;
+  size_t weights_offset_;  // inside a message
+  size_t row_offset_;      // the same
   size_t message_bytes_;
-  size_t result_bytes_;  // padded
-  size_t num_rows_offset_;
+  size_t result_bytes_;  // with what aligns the next
   size_t messages_offset_;
   size_t results_offset_;
   size_t segment_bytes_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ep/dispatch_combine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +10,15 @@
 #include "base/try.h"
 
 namespace wideep::ep {
+namespace {
 
+// Messages whose slots are fetched before they are looked at: each is a cache line far from the
+// others.
+constexpr int kHeadersAhead = 4;
+
+}  // namespace
+
+using transport::AgreedWords;
 using transport::Awaited;
 using transport::Channel;
 
@@ -21,25 +31,97 @@ DispatchCombine::DispatchCombine(transport::Endpoint& endpoint, const BufferLayo
   sent_rows_.resize(ranks);
   sent_entries_.resize(ranks);
   open_.resize(ranks);
-  open_entries_.resize(ranks);
+  entries_.resize(ranks);
+  filled_.resize(ranks);
+  destination_of_.resize(layout.shape().top_k);
+  arrivals_.resize(ranks);
 }
 
-void DispatchCombine::begin(std::span<const int32_t> counts,
-                            std::span<const int32_t> tokens_of_ranks) {
-  WIDEEP_CHECK_EQ(static_cast<int>(counts.size()), layout_.shape().num_experts);
-  ++call_;
+// ---- the order of steps ----
+
+// The others shall not wait for a rank that cannot go on.
+Status DispatchCombine::give_up(std::string why) const {
+  const Status status = invalid_input(fmt::format("rank {}: {}", endpoint_.rank(), why));
+  endpoint_.memory().fail(status);
+  return status;
+}
+
+Status DispatchCombine::expect(Stage stage, const char* step) const {
+  if (stage_ == stage) return {};
+  static constexpr const char* kNames[] = {"before open", "between two calls", "after begin",
+                                           "after dispatch", "after close"};
+  return give_up(fmt::format("{} {}: it belongs {}", step, kNames[static_cast<int>(stage_)],
+                             kNames[static_cast<int>(stage)]));
+}
+
+Status DispatchCombine::open() {
+  WIDEEP_TRY(expect(Stage::kNew, "open"));
+  const auto mine = layout_.shape().fields();
+  std::vector<std::vector<uint64_t>> of_ranks(endpoint_.num_ranks());
+  for (size_t first = 0; first < mine.size(); first += AgreedWords().size()) {
+    AgreedWords told = {};
+    const size_t count = std::min(told.size(), mine.size() - first);
+    for (size_t i = 0; i < count; ++i) told[i] = mine[first + i].value;
+    std::vector<AgreedWords> words;
+    WIDEEP_TRY(endpoint_.agree(told, {.what = "the shape of dispatch"}, &words));
+    for (size_t rank = 0; rank < words.size(); ++rank) {
+      of_ranks[rank].insert(of_ranks[rank].end(), words[rank].begin(), words[rank].end());
+    }
+  }
+  WIDEEP_TRY(compare_shapes(of_ranks));
+  call_ = endpoint_.raised(Channel::kDispatch);
+  stage_ = Stage::kReady;
+  return {};
+}
+
+// All ranks see the same and return the same.
+Status DispatchCombine::compare_shapes(std::span<const std::vector<uint64_t>> of_ranks) const {
+  const auto names = layout_.shape().fields();
+  for (size_t field = 0; field < names.size(); ++field) {
+    for (size_t rank = 1; rank < of_ranks.size(); ++rank) {
+      const uint64_t first = of_ranks[0][field], other = of_ranks[rank][field];
+      if (first == other) continue;
+      return invalid_input(
+          fmt::format("dispatch: {} is {} on rank 0 and {} on rank {}; it must be the same on all",
+                      names[field].name, first, other, rank));
+    }
+  }
+  return {};
+}
+
+Status DispatchCombine::begin(std::span<const int32_t> counts,
+                              std::span<const int32_t> tokens_of_ranks) {
+  WIDEEP_TRY(expect(Stage::kReady, "begin"));
+  const DispatchShape& shape = layout_.shape();
+  if (static_cast<int>(counts.size()) != shape.num_experts) {
+    return give_up(
+        fmt::format("begin: counts of {} experts, expected {}", counts.size(), shape.num_experts));
+  }
+  if (!tokens_of_ranks.empty() && static_cast<int>(tokens_of_ranks.size()) != shape.ep_size) {
+    return give_up(fmt::format("begin: tokens of {} ranks, expected {}", tokens_of_ranks.size(),
+                               shape.ep_size));
+  }
   layout_.start_areas(tokens_of_ranks, area_);
-  for (int peer = 0; peer < endpoint_.num_ranks(); ++peer) {
+  if (area_.back() > shape.max_rows()) {
+    return give_up(fmt::format("begin: {} tokens of all ranks, but there is room for {}",
+                               area_.back(), shape.max_rows()));
+  }
+  ++call_;
+  stage_ = Stage::kBegun;
+  for (int peer = 0; peer < shape.ep_size; ++peer) {
     std::copy(counts.begin(), counts.end(),
               layout_.counts(endpoint_.segment(peer), call_, endpoint_.rank()));
   }
+  return {};
 }
 
 Status DispatchCombine::await_counts(const Awaited& where) {
-  endpoint_.raise_all(Channel::kPrepare, ++counts_awaited_);
+  WIDEEP_TRY(expect(Stage::kBegun, "await_counts"));
+  const uint32_t value = endpoint_.raised(Channel::kPrepare) + 1;
+  endpoint_.raise_all(Channel::kPrepare, value);
   Awaited awaited = where;
   awaited.what = "token counts";
-  return endpoint_.wait_all(Channel::kPrepare, counts_awaited_, awaited);
+  return endpoint_.wait_all(Channel::kPrepare, value, awaited);
 }
 
 std::span<const int32_t> DispatchCombine::counts_of_ranks() const {
@@ -48,81 +130,226 @@ std::span<const int32_t> DispatchCombine::counts_of_ranks() const {
 
 // ---- source side ----
 
+Status DispatchCombine::check(const Batch& batch) const {
+  const int64_t announced = area_[endpoint_.rank() + 1] - area_[endpoint_.rank()];
+  if (batch.num_tokens > announced) {
+    return give_up(
+        fmt::format("dispatch: {} tokens, but {} were announced", batch.num_tokens, announced));
+  }
+  const size_t entries = static_cast<size_t>(batch.num_tokens) * top_k();
+  if (batch.slots.size() != entries) {
+    return give_up(fmt::format("dispatch: {} slots, expected {} tokens × top-{}",
+                               batch.slots.size(), batch.num_tokens, top_k()));
+  }
+  if (batch.weights.size() != (reduced() ? entries : 0)) {
+    return give_up(fmt::format("dispatch: {} router weights, expected {}", batch.weights.size(),
+                               reduced() ? entries : 0));
+  }
+  return {};
+}
+
 Status DispatchCombine::dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
-                                 std::span<const int32_t> slots, const Awaited& where) {
-  WIDEEP_CHECK_LE(num_tokens, area_[endpoint_.rank() + 1] - area_[endpoint_.rank()]);
-  WIDEEP_CHECK_EQ(slots.size(), static_cast<size_t>(num_tokens) * top_k());
+                                 std::span<const int32_t> slots, const Awaited& where,
+                                 std::span<const float> weights) {
+  WIDEEP_TRY(expect(Stage::kBegun, "dispatch"));
+  const Batch batch{rows, row_stride, num_tokens, slots, weights};
+  WIDEEP_TRY(check(batch));
   std::fill(sent_rows_.begin(), sent_rows_.end(), 0);
   std::fill(sent_entries_.begin(), sent_entries_.end(), 0);
   results_.resize(slots.size());
+  num_results_.resize(reduced() ? num_tokens : 0);
+  own_rows_.clear();
   for (int token = 0; token < num_tokens; ++token) {
-    push_token(rows + token * row_stride, slots.data() + token * top_k(), token);
+    WIDEEP_TRY(send_token(batch, token));
   }
   for (int peer = 0; peer < endpoint_.num_ranks(); ++peer) {
-    *layout_.num_rows(endpoint_.segment(peer), endpoint_.rank()) = sent_rows_[peer];
+    endpoint_.tell(Channel::kDispatch, peer, gathers() ? num_tokens : sent_rows_[peer]);
   }
   endpoint_.raise_all(Channel::kDispatch, call_);
   Awaited awaited = where;
   awaited.what = "dispatched rows";
-  WIDEEP_TRY(endpoint_.wait_all(Channel::kDispatch, call_, awaited));
+  slot_start_.assign(layout_.shape().slots_per_rank + 1, 0);
+  WIDEEP_TRY(endpoint_.wait_each(Channel::kDispatch, call_, awaited,
+                                 [this](int source) { take_messages(source); }));
   group_received();
+  stage_ = Stage::kDispatched;
   return {};
 }
 
-// One message per rank that holds any of the token's slots, each with that rank's slots in top-k
-// order.
-void DispatchCombine::push_token(const std::byte* row, const int32_t* slots, int token) {
-  const int slots_per_rank = layout_.shape().slots_per_rank;
-  const int me = endpoint_.rank();
-  for (int k = 0; k < top_k(); ++k) {
-    const int destination = slots[k] / slots_per_rank;
-    if (open_[destination] == nullptr) open_[destination] = open_message(destination, row);
-    layout_.message_slots(open_[destination])[open_entries_[destination]++] =
-        slots[k] % slots_per_rank;
-    results_[token * top_k() + k] =
-        layout_.result(endpoint_.segment(destination), area_[me], sent_entries_[destination]++);
+Status DispatchCombine::send_token(const Batch& batch, int token) {
+  const int32_t* slots = batch.slots.data() + static_cast<size_t>(token) * top_k();
+  const std::byte* row = batch.rows + token * batch.row_stride;
+  const float* weights =
+      reduced() ? batch.weights.data() + static_cast<size_t>(token) * top_k() : nullptr;
+  WIDEEP_TRY(find_destinations(slots, token));
+  if (gathers()) {
+    lay_down(token, row, slots, weights);
+  } else {
+    push(row, slots, weights);
   }
-  for (int k = 0; k < top_k(); ++k) open_[slots[k] / slots_per_rank] = nullptr;
+  if (reduced()) {
+    note_one_result_per_rank(token);
+  } else {
+    note_results(token);
+  }
+  for (const int32_t destination : destinations_) {
+    ++sent_rows_[destination];
+    entries_[destination] = 0;
+  }
+  return {};
 }
 
-std::byte* DispatchCombine::open_message(int destination, const std::byte* row) {
-  std::byte* message = layout_.message(endpoint_.segment(destination), area_[endpoint_.rank()],
-                                       sent_rows_[destination]++);
-  std::memcpy(message, row, layout_.shape().row_bytes);
-  std::fill_n(layout_.message_slots(message), top_k(), -1);
-  open_entries_[destination] = 0;
-  return message;
+// The ranks of a token's slots, and how many of them each has.
+Status DispatchCombine::find_destinations(const int32_t* slots, int token) {
+  const DispatchShape& shape = layout_.shape();
+  destinations_.clear();
+  for (int k = 0; k < shape.top_k; ++k) {
+    const int32_t destination = slots[k] / shape.slots_per_rank;
+    if (slots[k] < 0 || destination >= shape.ep_size) {
+      return give_up(fmt::format("dispatch: token {} wants slot {} of {}", token, slots[k],
+                                 shape.ep_size * shape.slots_per_rank));
+    }
+    destination_of_[k] = destination;
+    if (entries_[destination]++ == 0) destinations_.push_back(destination);
+    if (entries_[destination] > shape.slots_per_rank) {
+      return give_up(
+          fmt::format("dispatch: token {} wants a slot of rank {} twice", token, destination));
+    }
+  }
+  return {};
+}
+
+// One message per rank, each with that rank's slots in top-k order. What is mine stays where it is.
+void DispatchCombine::push(const std::byte* row, const int32_t* slots, const float* weights) {
+  const int me = endpoint_.rank();
+  for (const int32_t destination : destinations_) {
+    std::byte* message =
+        layout_.message(endpoint_.segment(destination), area_[me], sent_rows_[destination]);
+    open_[destination] = message;
+    filled_[destination] = 0;
+    std::fill_n(layout_.message_slots(message), top_k(), -1);
+    if (destination == me) {
+      own_rows_.push_back(row);
+    } else {
+      std::memcpy(layout_.message_row(message), row, layout_.shape().row_bytes);
+    }
+  }
+  for (int k = 0; k < top_k(); ++k) {
+    const int32_t destination = destination_of_[k];
+    const int32_t at = filled_[destination]++;
+    layout_.message_slots(open_[destination])[at] = slots[k] % layout_.shape().slots_per_rank;
+    if (weights != nullptr) layout_.message_weights(open_[destination])[at] = weights[k];
+  }
+}
+
+void DispatchCombine::lay_down(int token, const std::byte* row, const int32_t* slots,
+                               const float* weights) {
+  std::byte* message = layout_.message(endpoint_.segment(endpoint_.rank()), 0, token);
+  std::copy_n(slots, top_k(), layout_.message_slots(message));
+  if (weights != nullptr) std::copy_n(weights, top_k(), layout_.message_weights(message));
+  own_rows_.push_back(row);
+  if (destinations_.size() == 1 && destinations_[0] == endpoint_.rank()) return;
+  std::memcpy(layout_.message_row(message), row, layout_.shape().row_bytes);
+}
+
+void DispatchCombine::note_results(int token) {
+  const int64_t area = area_[endpoint_.rank()];
+  for (int k = 0; k < top_k(); ++k) {
+    const int32_t destination = destination_of_[k];
+    results_[static_cast<size_t>(token) * top_k() + k] =
+        layout_.result(endpoint_.segment(destination), area, sent_entries_[destination]++);
+  }
+}
+
+void DispatchCombine::note_one_result_per_rank(int token) {
+  const int64_t area = area_[endpoint_.rank()];
+  std::sort(destinations_.begin(), destinations_.end());
+  size_t at = static_cast<size_t>(token) * top_k();
+  for (const int32_t destination : destinations_) {
+    results_[at++] = layout_.result(endpoint_.segment(destination), area, sent_rows_[destination]);
+    sent_entries_[destination] += entries_[destination];
+  }
+  num_results_[token] = static_cast<int32_t>(destinations_.size());
 }
 
 // ---- destination side ----
 
-// Counting sort of all received entries by slot; stable, so that a slot's rows stand in source
-// order.
-void DispatchCombine::group_received() {
-  std::byte* segment = endpoint_.segment(endpoint_.rank());
-  const auto for_each_entry = [&](auto&& visit) {
-    num_messages_ = 0;
-    for (int source = 0; source < endpoint_.num_ranks(); ++source) {
-      int entry = 0;
-      const int num_rows = *layout_.num_rows(segment, source);
-      for (int row = 0; row < num_rows; ++row) {
-        std::byte* message = layout_.message(segment, area_[source], row);
-        const int32_t* slots = layout_.message_slots(message);
-        for (int k = 0; k < top_k() && slots[k] >= 0; ++k) {
-          std::byte* result = layout_.result(segment, area_[source], entry++);
-          visit(slots[k], ExpertRow{message, result, num_messages_});
-        }
-        ++num_messages_;
-      }
+std::byte* DispatchCombine::received_message(int source, int index) const {
+  return gathers() ? layout_.message(endpoint_.segment(source), 0, index)
+                   : layout_.message(endpoint_.segment(endpoint_.rank()), area_[source], index);
+}
+
+void DispatchCombine::take_messages(int source) {
+  arrivals_[source].clear();
+  const int num_messages = static_cast<int>(endpoint_.told(Channel::kDispatch, source));
+  for (int index = 0; index < num_messages; ++index) {
+    if (index + kHeadersAhead < num_messages) {
+      __builtin_prefetch(received_message(source, index + kHeadersAhead));
     }
-  };
-  slot_start_.assign(layout_.shape().slots_per_rank + 1, 0);
-  for_each_entry([&](int slot, const ExpertRow&) { ++slot_start_[slot + 1]; });
-  for (size_t slot = 1; slot < slot_start_.size(); ++slot)
+    take_slots(source, index);
+  }
+}
+
+// My slots of one message.
+void DispatchCombine::take_slots(int source, int index) {
+  std::byte* message = received_message(source, index);
+  const int32_t* slots = layout_.message_slots(message);
+  const int32_t first = gathers() ? endpoint_.rank() * layout_.shape().slots_per_rank : 0;
+  for (int k = 0; k < top_k(); ++k) {
+    const int32_t slot = slots[k] - first;
+    if (slot < 0 || slot >= layout_.shape().slots_per_rank) continue;
+    const float weight = reduced() ? layout_.message_weights(message)[k] : 0.0f;
+    arrivals_[source].push_back({slot, index, weight});
+    ++slot_start_[slot + 1];
+  }
+}
+
+// Counting sort of all arrivals by slot; stable, so that a slot's rows stand in source order. Ranks
+// that have sent nothing cost nothing.
+void DispatchCombine::group_received() {
+  for (size_t slot = 1; slot < slot_start_.size(); ++slot) {
     slot_start_[slot] += slot_start_[slot - 1];
+  }
   slot_fill_.assign(slot_start_.begin(), slot_start_.end() - 1);
   rows_.resize(slot_start_.back());
-  for_each_entry([&](int slot, const ExpertRow& row) { rows_[slot_fill_[slot]++] = row; });
+  weights_.resize(reduced() ? rows_.size() : 0);
+  tokens_.clear();
+  num_messages_ = 0;
+  int32_t entry = 0;
+  for (int source = 0; source < endpoint_.num_ranks(); ++source) {
+    entry = group_source(source, entry);
+  }
+}
+
+// The arrivals of a message stand side by side. Returns the entry after the source's last.
+int32_t DispatchCombine::group_source(int source, int32_t entry) {
+  std::byte* segment = endpoint_.segment(endpoint_.rank());
+  const bool own = source == endpoint_.rank();
+  int num_messages = 0, num_entries = 0;
+  int32_t message = -1;
+  const std::byte* row = nullptr;
+  for (const Arrival& arrival : arrivals_[source]) {
+    if (arrival.message != message) {
+      message = arrival.message;
+      row = own ? own_rows_[message] : layout_.message_row(received_message(source, message));
+      if (reduced()) {
+        tokens_.push_back(
+            {.first_entry = entry, .result = layout_.result(segment, area_[source], num_messages)});
+      }
+      ++num_messages;
+    }
+    std::byte* result = nullptr;
+    if (reduced()) {
+      weights_[entry] = arrival.weight;
+      tokens_.back().weights = {weights_.data() + tokens_.back().first_entry,
+                                tokens_.back().weights.size() + 1};
+    } else {
+      result = layout_.result(segment, area_[source], num_entries++);
+    }
+    rows_[slot_fill_[arrival.slot]++] = {row, result, entry++, num_messages_ + num_messages - 1};
+  }
+  num_messages_ += num_messages;
+  return entry;
 }
 
 std::span<const ExpertRow> DispatchCombine::rows_of_slot(int local_slot) const {
@@ -131,10 +358,13 @@ std::span<const ExpertRow> DispatchCombine::rows_of_slot(int local_slot) const {
 }
 
 Status DispatchCombine::combine(const Awaited& where) {
+  WIDEEP_TRY(expect(Stage::kDispatched, "combine"));
   endpoint_.raise_all(Channel::kCombine, call_);
   Awaited awaited = where;
   awaited.what = "expert results";
-  return endpoint_.wait_all(Channel::kCombine, call_, awaited);
+  WIDEEP_TRY(endpoint_.wait_all(Channel::kCombine, call_, awaited));
+  stage_ = Stage::kReady;
+  return {};
 }
 
 }  // namespace wideep::ep

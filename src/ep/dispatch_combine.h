@@ -2,28 +2,39 @@
 //
 // The all-to-all of expert parallelism over symmetric memory, one MoE layer at a time:
 //
+//   open       once: all ranks make sure that they have the same shape
 //   begin      every rank tells every rank how many of its tokens each expert gets
 //   (await_counts  only where slots are chosen by the counts of all ranks)
-//   dispatch   every rank pushes its token rows to the ranks of their slots
-//   (experts)  every rank computes one result row per received row and slot, in its own segment
-//   combine    every rank pulls the result rows of its tokens, in top-k order
+//   dispatch   every rank pushes its token rows to the ranks of their slots, or lays them down
+//   where
+//              all can read them (Strategy)
+//   (experts)  every rank computes one result row per received row and slot
+//   combine    every rank pulls the result rows of its tokens
 //
 // Calls are collective: a rank without tokens takes part with zero rows. Sizes are decided by the
 // data; what a row is made of is the caller's. A buffer is written again only after its readers are
 // known to be done:
 //
 //  - Messages to rank d for call n + 1 are pushed after d's combine flag of call n, which d raises
-//    when it has computed (read) all its messages.
+//    when it has computed (read) all its messages. (Laid down: after all ranks' combine flags.)
 //  - d's results of call n + 1 are written after every source's dispatch flag of n + 1, which a
 //    source raises when it has pulled its results of n.
 //  - Counts alternate between two sets, for a rank may begin n + 1 while a slower one still reads
 //    those of n.
+//
+// Combine::kExact: each result row lies in this rank's segment, where its source reads it.
+// Combine::kReduced: the caller computes a message's results anywhere, and adds them, times the
+// router weights that came with it, to the one row that goes back. Outside promise 1.
+//
+// Errors of any rank (a step out of turn, more tokens than announced, different shapes) fail the
+// whole group: its message is what all ranks' waits return.
 //
 // Thread safety: one thread per rank calls; the views may be used by many.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ep/buffer_layout.h"
@@ -34,9 +45,17 @@ namespace wideep::ep {
 
 // A row this rank has received for one of its slots, and where its result belongs.
 struct ExpertRow {
-  const std::byte* row = nullptr;  // [row_bytes], aligned to 16
-  std::byte* result = nullptr;     // [result_bytes], aligned to 16
-  int message = 0;                 // which of the received rows, for one may be of several slots
+  const std::byte* row = nullptr;  // [row_bytes]; of my own tokens: where I have it
+  std::byte* result = nullptr;     // [result_bytes]; Combine::kReduced: null
+  int32_t entry = 0;               // numbers all that have come in this call
+  int32_t message = 0;             // which of the received rows, for one may be of several slots
+};
+
+// Combine::kReduced: a token this rank has received, and the row that goes back for it.
+struct ReceivedToken {
+  std::span<const float> weights;  // of its slots here, in top-k order
+  int32_t first_entry = 0;         // ExpertRow::entry of the first of these; the others follow
+  std::byte* result = nullptr;     // [result_bytes]
 };
 
 class DispatchCombine {
@@ -44,63 +63,117 @@ class DispatchCombine {
   // The endpoint's segments are at least layout.segment_bytes() long.
   DispatchCombine(transport::Endpoint& endpoint, const BufferLayout& layout);
 
+  // Collective, before the first call. Errors: ranks have different shapes, names what differs.
+  Status open();
+  bool is_open() const { return stage_ != Stage::kNew && stage_ != Stage::kClosed; }
+  // For good. Ranks may do so at different times, after the last call.
+  void close() { stage_ = Stage::kClosed; }
+
   // Begins a call, without waiting. counts: [num_experts] of this rank's tokens. tokens_of_ranks:
   // [ep_size] in this call, equal on all ranks; empty where not known: needs a layout with room for
   // max_tokens of each.
-  void begin(std::span<const int32_t> counts, std::span<const int32_t> tokens_of_ranks);
+  Status begin(std::span<const int32_t> counts, std::span<const int32_t> tokens_of_ranks);
   // Waits until all ranks have counted. Collective: all ranks do so in a call, or none.
   Status await_counts(const transport::Awaited& where);
   // After await_counts, and in any case after dispatch, until the next begin: what all ranks have
   // counted, [ep_size, num_experts].
   std::span<const int32_t> counts_of_ranks() const;
 
-  // rows: [num_tokens] rows of the shape's row_bytes, row_stride bytes apart.
+  // rows: [num_tokens] rows of the shape's row_bytes, row_stride bytes apart; they stay as they are
+  // until combine.
   // slots: [num_tokens, top_k] global slot ids, those of one token distinct.
-  // REQUIRES: num_tokens as begin was told of this rank, or at most max_tokens.
+  // weights: [num_tokens, top_k]; Combine::kReduced only, else empty.
+  // num_tokens: as begin was told of this rank, or at most max_tokens.
   Status dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
-                  std::span<const int32_t> slots, const transport::Awaited& where);
+                  std::span<const int32_t> slots, const transport::Awaited& where,
+                  std::span<const float> weights = {});
 
   // After dispatch: the received rows of one local slot, by source rank and the source's token
   // order.
   std::span<const ExpertRow> rows_of_slot(int local_slot) const;
-
-  // After dispatch: the received rows, each counted once.
+  // How many there are for all slots together, and how many different rows these are.
+  int num_entries() const { return static_cast<int>(rows_.size()); }
   int num_messages() const { return num_messages_; }
+  // Combine::kReduced: [num_messages] the received tokens, each of which is to be given its result.
+  std::span<const ReceivedToken> received_tokens() const { return tokens_; }
 
   // Tells the sources that all results are written, and waits for the results of my tokens.
   Status combine(const transport::Awaited& where);
-  // After combine, until the next begin: the result rows of my token, [top_k].
+  // After combine, until the next begin: the rows that have come back for my token. kExact:
+  // [top_k], in top-k order. kReduced: one per rank that has any of its slots, in rank order.
   std::span<const std::byte* const> results(int token) const {
-    return std::span(results_).subspan(static_cast<size_t>(token) * top_k(), top_k());
+    return {results_.data() + static_cast<size_t>(token) * top_k(),
+            static_cast<size_t>(reduced() ? num_results_[token] : top_k())};
   }
 
   // (token, expert) pairs that this rank has sent to each rank in the current call: [ep_size].
   std::span<const int32_t> sent_entries() const { return sent_entries_; }
 
  private:
+  enum class Stage { kNew, kReady, kBegun, kDispatched, kClosed };
+  struct Batch {  // what dispatch is given
+    const std::byte* rows;
+    size_t row_stride;
+    int num_tokens;
+    std::span<const int32_t> slots;
+    std::span<const float> weights;
+  };
+  // A row for a local slot, as its message says.
+  struct Arrival {
+    int32_t slot;
+    int32_t message;
+    float weight;  // kReduced
+  };
+
   int top_k() const { return layout_.shape().top_k; }
-  void push_token(const std::byte* row, const int32_t* slots, int token);
-  std::byte* open_message(int destination, const std::byte* row);
+  bool reduced() const { return layout_.shape().combine == Combine::kReduced; }
+  bool gathers() const { return layout_.shape().strategy == Strategy::kAllGather; }
+  Status give_up(std::string why) const;
+  Status expect(Stage stage, const char* step) const;
+  Status check(const Batch& batch) const;
+  Status compare_shapes(std::span<const std::vector<uint64_t>> of_ranks) const;
+
+  Status send_token(const Batch& batch, int token);
+  Status find_destinations(const int32_t* slots, int token);
+  void push(const std::byte* row, const int32_t* slots, const float* weights);
+  void lay_down(int token, const std::byte* row, const int32_t* slots, const float* weights);
+  void note_results(int token);
+  void note_one_result_per_rank(int token);
+
+  std::byte* received_message(int source, int index) const;
+  void take_messages(int source);
+  void take_slots(int source, int index);
   void group_received();
+  int32_t group_source(int source, int32_t entry);
 
   transport::Endpoint& endpoint_;
   BufferLayout layout_;
-  uint32_t call_ = 0;            // the value of the flags of dispatch and combine
-  uint32_t counts_awaited_ = 0;  // times that counts were; the value of their flag
-  std::vector<int64_t> area_;    // [ep_size + 1] see BufferLayout::start_areas
+  Stage stage_ = Stage::kNew;
+  uint32_t call_ = 0;          // the value of the flags of dispatch and combine
+  std::vector<int64_t> area_;  // [ep_size + 1] see BufferLayout::start_areas
 
   // Source side, of the current call.
-  std::vector<int32_t> sent_rows_;         // [ep_size] messages
-  std::vector<int32_t> sent_entries_;      // [ep_size]
-  std::vector<const std::byte*> results_;  // [num_tokens, top_k]
-  std::vector<std::byte*> open_;           // [ep_size] this token's message, or null
-  std::vector<int32_t> open_entries_;      // [ep_size] entries in it
+  std::vector<int32_t> sent_rows_;          // [ep_size] messages with any of its slots
+  std::vector<int32_t> sent_entries_;       // [ep_size]
+  std::vector<const std::byte*> results_;   // [num_tokens, top_k]
+  std::vector<int32_t> num_results_;        // [num_tokens], kReduced
+  std::vector<const std::byte*> own_rows_;  // of the messages that I send myself
+
+  // Source side, of the current token.
+  std::vector<int32_t> destination_of_;  // [top_k]
+  std::vector<int32_t> destinations_;    // the same, each once
+  std::vector<int32_t> entries_;         // [ep_size] slots there; 0 between tokens
+  std::vector<std::byte*> open_;         // [ep_size] the message to each
+  std::vector<int32_t> filled_;          // [ep_size] slots in it
 
   // Destination side, of the current call.
-  std::vector<int32_t> slot_start_;  // [slots_per_rank + 1] into rows_
-  std::vector<int32_t> slot_fill_;   // [slots_per_rank]
+  std::vector<std::vector<Arrival>> arrivals_;  // [ep_size] in the order of their messages
+  std::vector<int32_t> slot_start_;             // [slots_per_rank + 1] into rows_
+  std::vector<int32_t> slot_fill_;              // [slots_per_rank]
   std::vector<ExpertRow> rows_;
+  std::vector<float> weights_;  // [num_entries], kReduced
   int num_messages_ = 0;
+  std::vector<ReceivedToken> tokens_;  // kReduced
 };
 
 }  // namespace wideep::ep

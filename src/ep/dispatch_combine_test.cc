@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dispatch, a made-up expert, combine, on ranks as threads and as processes, against the same sum
-// computed without any of it; whole and in chunks. Buffers start poisoned, so that reading what
-// nobody wrote shows.
+// Dispatch, a made-up expert, combine, on ranks as threads and as processes, against the same
+// computed without any of it; whole and in chunks, by either strategy, exact and reduced. Buffers
+// are poisoned before every iteration, so that reading what nobody wrote shows.
 #include "ep/dispatch_combine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <random>
 
 #include "base/dtype.h"
@@ -54,8 +56,26 @@ int tokens_of(const Case& c, int rank, int call, std::mt19937& rng) {
   return static_cast<int>(rng() % (c.shape.max_tokens + 1));
 }
 
-void compute_experts(const DispatchCombine& exchange, const balance::Placement& placement, int rank,
-                     const Case& c) {
+void set_element(Dtype dtype, std::byte* row, int i, float value) {
+  if (dtype == Dtype::kF32) {
+    reinterpret_cast<float*>(row)[i] = value;
+  } else {
+    reinterpret_cast<Bf16*>(row)[i] = Bf16(value);
+  }
+}
+
+float row_element(Dtype dtype, const std::byte* row, int i) {
+  return dtype == Dtype::kF32 ? reinterpret_cast<const float*>(row)[i]
+                              : static_cast<float>(reinterpret_cast<const Bf16*>(row)[i]);
+}
+
+// Of the k-th slot of any token.
+float router_weight(int k) { return 0.25f * static_cast<float>(1 + k % 3); }
+
+// The results of all entries, [num_entries, hidden]: where they belong, or, reduced, only returned.
+std::vector<float> compute_experts(const DispatchCombine& exchange,
+                                   const balance::Placement& placement, int rank, const Case& c) {
+  std::vector<float> all(static_cast<size_t>(exchange.num_entries()) * c.hidden);
   std::vector<const std::byte*> rows_of_messages(exchange.num_messages(), nullptr);
   for (int slot = 0; slot < c.shape.slots_per_rank; ++slot) {
     const int expert = placement.experts_of_rank(rank)[slot];
@@ -64,22 +84,27 @@ void compute_experts(const DispatchCombine& exchange, const balance::Placement& 
       if (row_of_message == nullptr) row_of_message = row.row;
       EXPECT_EQ(row.row, row_of_message);
       for (int i = 0; i < c.hidden; ++i) {
-        if (c.dtype == Dtype::kF32) {
-          const float x = reinterpret_cast<const float*>(row.row)[i];
-          reinterpret_cast<float*>(row.result)[i] = expert_value(expert, x);
-        } else {
-          const float x = static_cast<float>(reinterpret_cast<const Bf16*>(row.row)[i]);
-          reinterpret_cast<Bf16*>(row.result)[i] = Bf16(expert_value(expert, x));
-        }
+        const float value = expert_value(expert, row_element(c.dtype, row.row, i));
+        all[static_cast<size_t>(row.entry) * c.hidden + i] = value;
+        if (c.shape.combine == Combine::kExact) set_element(c.dtype, row.result, i, value);
       }
     }
   }
   for (const std::byte* row : rows_of_messages) EXPECT_NE(row, nullptr);
+  return all;
 }
 
-float row_element(Dtype dtype, const std::byte* row, int i) {
-  return dtype == Dtype::kF32 ? reinterpret_cast<const float*>(row)[i]
-                              : static_cast<float>(reinterpret_cast<const Bf16*>(row)[i]);
+// What each received token sends back.
+void reduce_here(const DispatchCombine& exchange, const Case& c, const std::vector<float>& all) {
+  for (const ReceivedToken& token : exchange.received_tokens()) {
+    for (int i = 0; i < c.hidden; ++i) {
+      float sum = 0.0f;
+      for (size_t n = 0; n < token.weights.size(); ++n) {
+        sum += token.weights[n] * all[(token.first_entry + n) * c.hidden + i];
+      }
+      set_element(c.dtype, token.result, i, sum);
+    }
+  }
 }
 
 // A rank of the group and what it dispatches in one iteration.
@@ -94,20 +119,42 @@ struct Rank {
   std::vector<Bf16> halves;
 };
 
-Status check_results(const Rank& rank, TokenRange tokens, int call) {
-  const auto& shape = rank.c.shape;
+// What should come back for a token: a row per expert, or one per rank that has any of them. slots:
+// [top_k]. Element i of each.
+std::vector<float> expected_elements(const Rank& rank, int token, const int32_t* slots, int i) {
+  const DispatchShape& shape = rank.c.shape;
+  std::vector<float> values;
+  std::map<int, float> sums;  // by rank
+  for (int k = 0; k < shape.top_k; ++k) {
+    const float value = expert_value(rank.experts[token * shape.top_k + k],
+                                     rank.x[static_cast<size_t>(token) * rank.c.hidden + i]);
+    values.push_back(value);
+    sums[slots[k] / shape.slots_per_rank] += router_weight(k) * value;
+  }
+  if (shape.combine == Combine::kExact) return values;
+  values.clear();
+  for (const auto& [destination, sum] : sums) {
+    values.push_back(rank.c.dtype == Dtype::kF32 ? sum : static_cast<float>(Bf16(sum)));
+  }
+  return values;
+}
+
+// slots: of the chunk's tokens.
+Status check_results(const Rank& rank, TokenRange tokens, std::span<const int32_t> slots,
+                     int call) {
   for (int t = 0; t < tokens.size; ++t) {
-    for (int k = 0; k < shape.top_k; ++k) {
-      const int token = tokens.begin + t;
-      for (int i = 0; i < rank.c.hidden; ++i) {
-        const float expected =
-            expert_value(rank.experts[token * shape.top_k + k], rank.x[token * rank.c.hidden + i]);
-        if (row_element(rank.c.dtype, rank.exchange.results(t)[k], i) != expected) {
-          return failed("rank " + std::to_string(rank.endpoint.rank()) + " call " +
-                        std::to_string(call) + " token " + std::to_string(token) + " entry " +
-                        std::to_string(k));
-        }
+    const auto rows = rank.exchange.results(t);
+    for (int i = 0; i < rank.c.hidden; ++i) {
+      const std::vector<float> expected = expected_elements(
+          rank, tokens.begin + t, slots.data() + size_t(t) * rank.c.shape.top_k, i);
+      bool same = rows.size() == expected.size();
+      for (size_t n = 0; n < rows.size() && same; ++n) {
+        same = row_element(rank.c.dtype, rows[n], i) == expected[n];
       }
+      if (same) continue;
+      return failed("rank " + std::to_string(rank.endpoint.rank()) + " call " +
+                    std::to_string(call) + " token " + std::to_string(tokens.begin + t) +
+                    " element " + std::to_string(i));
     }
   }
   return {};
@@ -122,7 +169,7 @@ Status run_chunk(Rank& rank, TokenRange tokens, std::span<const int32_t> tokens_
   std::vector<int32_t> counts(shape.num_experts), slots(experts.size());
   for (int32_t e : experts) ++counts[e];
   const transport::Awaited where{.layer = 0, .iteration = call};
-  rank.exchange.begin(counts, tokens_of_ranks);
+  WIDEEP_TRY(rank.exchange.begin(counts, tokens_of_ranks));
   if (rank.c.window) {
     rank.chooser.split_by_given_shares(0, counts);
   } else {
@@ -134,21 +181,31 @@ Status run_chunk(Rank& rank, TokenRange tokens, std::span<const int32_t> tokens_
   const auto* rows = rank.c.dtype == Dtype::kF32
                          ? reinterpret_cast<const std::byte*>(rank.x.data())
                          : reinterpret_cast<const std::byte*>(rank.halves.data());
+  std::vector<float> weights;
+  for (size_t n = 0; n < slots.size() && shape.combine == Combine::kReduced; ++n) {
+    weights.push_back(router_weight(static_cast<int>(n) % shape.top_k));
+  }
   WIDEEP_TRY(rank.exchange.dispatch(rows + tokens.begin * row_bytes, row_bytes, tokens.size, slots,
-                                    where));
+                                    where, weights));
   const auto mine = rank.exchange.counts_of_ranks().subspan(
       size_t(rank.endpoint.rank()) * shape.num_experts, counts.size());
   if (!std::equal(mine.begin(), mine.end(), counts.begin())) return failed("my own counts");
-  compute_experts(rank.exchange, rank.placement, rank.endpoint.rank(), rank.c);
+  const std::vector<float> all =
+      compute_experts(rank.exchange, rank.placement, rank.endpoint.rank(), rank.c);
+  if (shape.combine == Combine::kReduced) reduce_here(rank.exchange, rank.c, all);
   WIDEEP_TRY(rank.exchange.combine(where));
-  return check_results(rank, tokens, call);
+  return check_results(rank, tokens, slots, call);
+}
+
+// When nobody reads or writes them.
+Status poison(Endpoint& endpoint, const BufferLayout& layout) {
+  WIDEEP_TRY(endpoint.meet({.what = "the end of the iteration before"}));
+  std::memset(endpoint.segment(endpoint.rank()), 0xff, layout.segment_bytes());
+  return endpoint.meet({.what = "poisoned buffers"});
 }
 
 Status run_rank(Endpoint& endpoint, const Case& c) {
   const BufferLayout layout(c.shape);
-  std::memset(endpoint.segment(endpoint.rank()), 0xcd, layout.segment_bytes());
-  WIDEEP_TRY(endpoint.meet({.what = "poisoned buffers"}));
-
   WIDEEP_TRY_ASSIGN(const auto placement,
                     balance::default_placement(c.shape.num_experts, c.shape.ep_size, c.num_slots));
   Rank rank{c,
@@ -160,8 +217,10 @@ Status run_rank(Endpoint& endpoint, const Case& c) {
             {},
             {}};
   rank.chooser.set_placement(0, placement, {});
+  WIDEEP_TRY(rank.exchange.open());
   std::mt19937 rng(endpoint.rank() * 1000 + 7);
   for (int call = 0; call < c.calls; ++call) {
+    WIDEEP_TRY(poison(endpoint, layout));
     const int num_tokens = tokens_of(c, endpoint.rank(), call, rng);
     rank.experts = random_experts(num_tokens, c, rng);
     rank.x.resize(size_t(num_tokens) * c.hidden);
@@ -212,10 +271,10 @@ std::vector<Case> cases() {
        {Routing::kRandom, Routing::kOneHot, Routing::kZeroOnSomeRanks, Routing::kAllZero}) {
     for (Dtype dtype : {Dtype::kBf16, Dtype::kF32}) {
       all.push_back(make_case({1, 8, 8, 2, 20, 9}, dtype, routing, 4));
-      all.push_back(make_case({2, 8, 12, 3, 33, 17}, dtype, routing, 20));
-      all.push_back(make_case({4, 6, 16, 4, 16, 30}, dtype, routing, 20));
-      all.push_back(make_case({8, 32, 40, 4, 64, 12}, dtype, routing, 20));
-      all.push_back(make_case({8, 8, 8, 8, 24, 12}, dtype, routing, 10));
+      all.push_back(make_case({2, 8, 12, 3, 33, 17}, dtype, routing, 8));
+      all.push_back(make_case({4, 6, 16, 4, 16, 30}, dtype, routing, 8));
+      all.push_back(make_case({8, 32, 40, 4, 64, 12}, dtype, routing, 8));
+      all.push_back(make_case({8, 8, 8, 8, 24, 12}, dtype, routing, 5));
     }
     // Chunks: as few tokens as there are ranks, some more, and as many as there can be.
     for (const int64_t max_group_tokens : {8, 19, 96}) {
@@ -224,15 +283,37 @@ std::vector<Case> cases() {
       c.window = max_group_tokens == 19;
       all.push_back(c);
     }
-    all.push_back(make_case({4, 6, 16, 4, 16, 30}, Dtype::kBf16, routing, 20));
+    all.push_back(make_case({4, 6, 16, 4, 16, 30}, Dtype::kBf16, routing, 8));
     all.back().window = true;
   }
-  all.push_back(make_case({16, 32, 48, 4, 40, 8}, Dtype::kBf16, Routing::kRandom, 20));
+  all.push_back(make_case({16, 32, 48, 4, 40, 8}, Dtype::kBf16, Routing::kRandom, 8));
   return all;
 }
 
-TEST(DispatchCombine, ThreadsBringBackEveryRow) {
-  for (const Case& c : cases()) {
+// All cases, with each pair of these where they are to be told apart.
+std::vector<Case> cases_of(Combine combine, Strategy strategy) {
+  std::vector<Case> all = cases();
+  for (Case& c : all) {
+    c.shape.combine = combine;
+    c.shape.strategy = strategy;
+  }
+  return all;
+}
+
+class EveryWay : public testing::TestWithParam<std::tuple<Combine, Strategy>> {
+ protected:
+  static std::vector<Case> all_cases() {
+    return cases_of(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(DispatchCombine, EveryWay,
+                         testing::Combine(testing::Values(Combine::kExact, Combine::kReduced),
+                                          testing::Values(Strategy::kDispatch,
+                                                          Strategy::kAllGather)));
+
+TEST_P(EveryWay, ThreadsBringBackEveryRow) {
+  for (const Case& c : all_cases()) {
     const auto statuses = transport::run_rank_threads(
         {.num_ranks = c.shape.ep_size, .segment_bytes = BufferLayout(c.shape).segment_bytes()},
         [&](Endpoint& endpoint) { return run_rank(endpoint, c); });
@@ -241,8 +322,9 @@ TEST(DispatchCombine, ThreadsBringBackEveryRow) {
   }
 }
 
-TEST(DispatchCombine, ProcessesBringBackEveryRow) {
-  for (const Case& c : cases()) {
+TEST_P(EveryWay, ProcessesBringBackEveryRow) {
+  for (const Case& c : all_cases()) {
+    if (c.routing == Routing::kOneHot || c.shape.max_group_tokens > 0) continue;
     const Status status = transport::run_rank_processes(
         {.num_ranks = c.shape.ep_size, .segment_bytes = BufferLayout(c.shape).segment_bytes()},
         [&](Endpoint& endpoint, const MessagePipe&) { return run_rank(endpoint, c); },
@@ -260,6 +342,158 @@ TEST(BufferLayout, BoundedTokensBoundTheSegment) {
   EXPECT_EQ(BufferLayout(one).segment_bytes(), whole);
 }
 
+// ---- what goes wrong ----
+
+// Small, and the same for all.
+DispatchShape small_shape(int ranks) {
+  Case c = make_case({ranks, 6, 6, 2, 8, 4}, Dtype::kF32, Routing::kRandom, 1);
+  return c.shape;
+}
+
+// Runs the body on ranks that wait at most a few seconds; what each reports.
+std::vector<Status> report(const transport::GroupOptions& group,
+                           const std::function<Status(Endpoint&, DispatchCombine&)>& body) {
+  transport::GroupOptions options = group;
+  const BufferLayout layout(small_shape(options.num_ranks));
+  options.segment_bytes = layout.segment_bytes();
+  const auto statuses = transport::run_rank_threads(options, [&](Endpoint& endpoint) {
+    DispatchCombine exchange(endpoint, layout);
+    return body(endpoint, exchange);
+  });
+  return statuses.ok() ? *statuses : std::vector<Status>{statuses.status()};
+}
+
+void expect_all(const std::vector<Status>& statuses, const std::string& message) {
+  for (const Status& status : statuses) EXPECT_THAT(status.message(), testing::HasSubstr(message));
+}
+
+const std::vector<int32_t> kNoCounts(6);
+
+TEST(DispatchCombine, ShapesThatDifferAreNamedByAll) {
+  DispatchShape larger = small_shape(3);
+  larger.max_tokens = 9;
+  const auto statuses = transport::run_rank_threads(
+      {.num_ranks = 3, .segment_bytes = BufferLayout(larger).segment_bytes()},
+      [&](Endpoint& endpoint) {
+        return DispatchCombine(endpoint,
+                               BufferLayout(endpoint.rank() == 2 ? larger : small_shape(3)))
+            .open();
+      });
+  ASSERT_TRUE(statuses.ok());
+  expect_all(*statuses, "max_tokens is 4 on rank 0 and 9 on rank 2");
+}
+
+TEST(DispatchCombine, MoreTokensThanAnnouncedEndAllRanks) {
+  const std::vector<float> rows(8 * 8);
+  const std::vector<int32_t> slots = {0, 1, 2, 3, 4, 5};
+  const std::vector<int32_t> tokens = {1, 2};
+  const auto statuses =
+      report({.num_ranks = 2}, [&](Endpoint& endpoint, DispatchCombine& exchange) -> Status {
+        WIDEEP_TRY(exchange.open());
+        WIDEEP_TRY(exchange.begin(kNoCounts, tokens));
+        const int num_tokens = endpoint.rank() == 1 ? 3 : 1;
+        return exchange.dispatch(reinterpret_cast<const std::byte*>(rows.data()), 32, num_tokens,
+                                 std::span(slots).first(num_tokens * 2), {});
+      });
+  expect_all(statuses, "rank 1: dispatch: 3 tokens, but 2 were announced");
+}
+
+TEST(DispatchCombine, MoreTokensThanThereIsRoomForAreRefused) {
+  const std::vector<int32_t> tokens = {5, 4};
+  const auto statuses = report({.num_ranks = 2}, [&](Endpoint&, DispatchCombine& exchange) {
+    WIDEEP_TRY(exchange.open());
+    return exchange.begin(kNoCounts, tokens);
+  });
+  expect_all(statuses, "begin: 9 tokens of all ranks, but there is room for 8");
+}
+
+TEST(DispatchCombine, SlotsThatDoNotExistAreRefused) {
+  const std::vector<float> row(8);
+  for (const auto& [slots, message] :
+       {std::pair<std::vector<int32_t>, std::string>{{1, 6}, "token 0 wants slot 6 of 6"},
+        {{-1, 0}, "token 0 wants slot -1 of 6"}}) {
+    const auto statuses =
+        report({.num_ranks = 2}, [&](Endpoint& endpoint, DispatchCombine& exchange) -> Status {
+          WIDEEP_TRY(exchange.open());
+          WIDEEP_TRY(exchange.begin(kNoCounts, {}));
+          const int num_tokens = endpoint.rank() == 0 ? 1 : 0;
+          return exchange.dispatch(reinterpret_cast<const std::byte*>(row.data()), 32, num_tokens,
+                                   std::span(slots).first(num_tokens * 2), {});
+        });
+    expect_all(statuses, message);
+  }
+}
+
+TEST(DispatchCombine, StepsOutOfTurnEndAllRanks) {
+  using Step = std::function<Status(DispatchCombine&)>;
+  const Step begin = [](DispatchCombine& e) { return e.begin(kNoCounts, {}); };
+  const Step dispatch = [](DispatchCombine& e) { return e.dispatch(nullptr, 0, 0, {}, {}); };
+  const Step combine = [](DispatchCombine& e) { return e.combine({}); };
+  const Step open = [](DispatchCombine& e) { return e.open(); };
+  const Step close = [](DispatchCombine& e) {
+    e.close();
+    return Status();
+  };
+  const std::vector<std::pair<std::vector<Step>, std::string>> runs = {
+      {{begin}, "begin before open"},
+      {{open, open}, "open between two calls"},
+      {{open, combine}, "combine between two calls"},
+      {{open, begin, combine}, "combine after begin"},
+      {{open, begin, dispatch, combine, close, begin}, "begin after close"}};
+  for (const auto& [steps, message] : runs) {
+    const auto statuses = report({.num_ranks = 2}, [&](Endpoint&, DispatchCombine& exchange) {
+      for (const Step& step : steps) WIDEEP_TRY(step(exchange));
+      return Status();
+    });
+    expect_all(statuses, message);
+  }
+}
+
+// One behind the other over the same memory, as a library's caller may.
+TEST(DispatchCombine, AnotherCanFollow) {
+  const auto statuses =
+      report({.num_ranks = 2}, [&](Endpoint& endpoint, DispatchCombine& first) -> Status {
+        DispatchCombine second(endpoint, BufferLayout(small_shape(2)));
+        for (DispatchCombine* each : {&first, &second}) {
+          WIDEEP_TRY(each->open());
+          const std::vector<float> row(8, static_cast<float>(endpoint.rank()));
+          const std::vector<int32_t> slots = {0, 3};
+          WIDEEP_TRY(each->begin(kNoCounts, {}));
+          WIDEEP_TRY(
+              each->dispatch(reinterpret_cast<const std::byte*>(row.data()), 32, 1, slots, {}));
+          if (each->num_entries() != 2) return failed("a row is missing");
+          WIDEEP_TRY(each->combine({}));
+          each->close();
+        }
+        return {};
+      });
+  for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.message();
+}
+
+// Whatever it was about to tell: opening takes two rounds of flags, a call two.
+TEST(DispatchCombine, ASilentRankIsNamedByAll) {
+  for (const int after_raises : {1, 2, 3, 4, 5}) {
+    const auto statuses = report(
+        {.num_ranks = 3,
+         .timeout = std::chrono::milliseconds(60),
+         .faults = {{.rank = 1,
+                     .kind = transport::Fault::Kind::kSilence,
+                     .after_raises = after_raises}}},
+        [](Endpoint&, DispatchCombine& exchange) -> Status {
+          WIDEEP_TRY(exchange.open());
+          for (int call = 0; call < 2; ++call) {
+            WIDEEP_TRY(exchange.begin(kNoCounts, {}));
+            WIDEEP_TRY(exchange.dispatch(nullptr, 0, 0, {}, {.layer = 5, .iteration = call}));
+            WIDEEP_TRY(exchange.combine({.layer = 5, .iteration = call}));
+          }
+          return {};
+        });
+    expect_all(statuses, "from rank 1");
+    const bool inside_call = after_raises >= 2;
+    if (inside_call) expect_all(statuses, "layer 5, iteration " + std::to_string(after_raises / 4));
+  }
+}
+
 TEST(DispatchCombine, ARankThatNeverDispatchesIsNamed) {
   const Case c = make_case({3, 6, 6, 2, 8, 4}, Dtype::kF32, Routing::kRandom, 1);
   const auto statuses =
@@ -269,7 +503,8 @@ TEST(DispatchCombine, ARankThatNeverDispatchesIsNamed) {
                                   [&](Endpoint& endpoint) -> Status {
                                     DispatchCombine exchange(endpoint, BufferLayout(c.shape));
                                     const transport::Awaited where{.layer = 5, .iteration = 9};
-                                    exchange.begin(std::vector<int32_t>(6), {});
+                                    WIDEEP_TRY(exchange.open());
+                                    WIDEEP_TRY(exchange.begin(std::vector<int32_t>(6), {}));
                                     if (endpoint.rank() == 1) return {};
                                     return exchange.dispatch(nullptr, 0, 0, {}, where);
                                   });

@@ -41,6 +41,7 @@ void MoeRunner::set_placement(int layer, const balance::Placement& placement,
 
 Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
   const transport::Awaited where{.layer = call.layer, .iteration = call.iteration};
+  if (!exchange_.is_open()) WIDEEP_TRY(exchange_.open());
   route(compute, weights, call);
   const kernels::InputRows rows = rows_to_send(compute, call);
   const float* shared = nullptr;
@@ -48,7 +49,7 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, con
   start_totals();
   for (int chunk = 0; chunk < num_chunks; ++chunk) {
     const ep::TokenRange tokens = ep::chunk_of(call.num_tokens, chunk, num_chunks);
-    begin_chunk(call, chunk, num_chunks);
+    WIDEEP_TRY(begin_chunk(call, chunk, num_chunks));
     WIDEEP_TRY(choose_slots(call, experts_of(tokens)));
     WIDEEP_TRY(exchange_.dispatch(static_cast<const std::byte*>(rows[tokens.begin]), rows.stride,
                                   tokens.size, slot_ids_, where));
@@ -126,7 +127,7 @@ SourceRows MoeRunner::rows_of_shared(const MoeCall& call, const kernels::InputRo
 }
 
 // Tells all ranks how many tokens of the chunk each expert gets.
-void MoeRunner::begin_chunk(const MoeCall& call, int chunk, int num_chunks) {
+Status MoeRunner::begin_chunk(const MoeCall& call, int chunk, int num_chunks) {
   chunk_tokens_.clear();
   for (const int32_t tokens : call.tokens_of_ranks) {
     chunk_tokens_.push_back(ep::chunk_of(tokens, chunk, num_chunks).size);
@@ -135,7 +136,7 @@ void MoeRunner::begin_chunk(const MoeCall& call, int chunk, int num_chunks) {
   for (const int32_t expert : experts_of(ep::chunk_of(call.num_tokens, chunk, num_chunks))) {
     ++chunk_counts_[expert];
   }
-  exchange_.begin(chunk_counts_, chunk_tokens_);
+  return exchange_.begin(chunk_counts_, chunk_tokens_);
 }
 
 Status MoeRunner::choose_slots(const MoeCall& call, std::span<const int32_t> experts) {

@@ -97,7 +97,7 @@ class MoeRunner {
   kernels::InputRows rows_to_send(const Compute& compute, const MoeCall& call);
   SourceRows rows_of_shared(const MoeCall& call, const kernels::InputRows& sent) const;
   void start_totals();
-  void begin_chunk(const MoeCall& call, int chunk, int num_chunks);
+  Status begin_chunk(const MoeCall& call, int chunk, int num_chunks);
   Status choose_slots(const MoeCall& call, std::span<const int32_t> experts);
   void run_experts(const Compute& compute, int layer);
   void place_rows(const Compute& compute);

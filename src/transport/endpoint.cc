@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <immintrin.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,9 +23,21 @@ constexpr std::chrono::milliseconds kLookInterval{20};
 // What one look may take of the deadline: time in which the whole group was stopped (Ctrl-Z, a
 // suspended machine) is not time in which the peer was late.
 constexpr std::chrono::milliseconds kMostPerLook{200};
+// A wait looks so many times, a pause of some 20 ns between them, before it reads any clock. Then
+// it yields its core between looks: whom it awaits may be on the same, even where there are enough.
+// Waking a sleeper takes 20–40 µs and costs its waker 6–8: a wait that may end sooner is not worth
+// a sleep.
+constexpr int kPausesBeforeClock = 100;
+constexpr int kPausesBeforeYield = 50;
+constexpr int kYieldsBeforeClock = 3;  // where ranks outnumber cores, instead of pauses
+constexpr int64_t kYieldNs = 100'000;
 
 // Flags may run ahead of their reader and wrap around.
 bool reached(uint32_t flag, uint32_t value) { return static_cast<int32_t>(flag - value) >= 0; }
+
+bool is_at(const Flag& flag, uint32_t value) {
+  return reached(flag.value.load(std::memory_order_acquire), value);
+}
 
 void futex_wait(std::atomic<uint32_t>& word, uint32_t seen, std::chrono::nanoseconds at_most) {
   const timespec timeout{.tv_sec = static_cast<time_t>(at_most.count() / 1'000'000'000),
@@ -38,44 +51,77 @@ void futex_wake(std::atomic<uint32_t>& word) {
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
+bool spin_until(const Flag& flag, uint32_t value, int pauses) {
+  for (; !is_at(flag, value); --pauses) {
+    if (pauses == 0) return false;
+    _mm_pause();
+  }
+  return true;
+}
+
 }  // namespace
 
 Endpoint::Endpoint(std::shared_ptr<SharedMemory> memory, int rank,
                    std::chrono::milliseconds timeout)
     : memory_(std::move(memory)), rank_(rank), timeout_(timeout) {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  if (num_ranks() > cores) spin_ = std::chrono::nanoseconds(0);
+  crowded_ = num_ranks() > static_cast<int>(std::thread::hardware_concurrency());
 }
 
-void Endpoint::raise(Channel channel, int peer, uint32_t value) {
+void Endpoint::store_flag(Channel channel, int peer, uint32_t value) {
+  memory_->flag(channel, rank_, peer).value.store(value, std::memory_order_release);
+}
+
+// After a full barrier behind the stores: either the reader sees the value, or we see it asleep.
+void Endpoint::wake(Channel channel, int peer) {
   Flag& flag = memory_->flag(channel, rank_, peer);
-  // Sequentially consistent on both words: either the reader sees the value, or we see it asleep.
-  flag.value.store(value);
   if (flag.sleeper.load() != 0) futex_wake(flag.value);
 }
 
+void Endpoint::raise(Channel channel, int peer, uint32_t value) {
+  raised_[static_cast<size_t>(channel)] = value;
+  if (!may_raise()) return;
+  store_flag(channel, peer, value);
+  _mm_mfence();
+  wake(channel, peer);
+}
+
+// One barrier for all: the cache lines of the flags travel side by side.
 void Endpoint::raise_all(Channel channel, uint32_t value) {
-  for (int step = 0; step < num_ranks(); ++step) {
-    raise(channel, (rank_ + step) % num_ranks(), value);  // not all ranks at the same peer first
-  }
+  raised_[static_cast<size_t>(channel)] = value;
+  if (!may_raise()) return;
+  for (int peer = rank_ + 1; peer < num_ranks(); ++peer) store_flag(channel, peer, value);
+  for (int peer = 0; peer <= rank_; ++peer) store_flag(channel, peer, value);
+  _mm_mfence();
+  for (int peer = rank_ + 1; peer < num_ranks(); ++peer) wake(channel, peer);
+  for (int peer = 0; peer < rank_; ++peer) wake(channel, peer);
 }
 
 Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& awaited) {
   Flag& flag = memory_->flag(channel, peer, rank_);
-  if (reached(flag.value.load(std::memory_order_acquire), value)) return {};
-  const int64_t start_ns = base::wall_ns();
+  if (spin_until(flag, value, crowded_ ? 0 : kPausesBeforeClock)) return {};
+  for (int i = 0; i < kYieldsBeforeClock && crowded_; ++i) {
+    ::sched_yield();
+    if (is_at(flag, value)) return {};
+  }
+  return wait_long(flag, peer, value, awaited);
+}
+
+Status Endpoint::wait_long(Flag& flag, int peer, uint32_t value, const Awaited& awaited) {
   const int64_t start_cpu_ns = base::thread_cpu_ns();
   Status status;
-  bool arrived = false;
-  while (!arrived && base::wall_ns() - start_ns < spin_.count()) {
-    for (int i = 0; i < 64 && !arrived; ++i) {
-      _mm_pause();
-      arrived = reached(flag.value.load(std::memory_order_acquire), value);
-    }
-  }
-  if (!arrived) status = sleep_until(flag, peer, value, awaited);
+  if (!yield_until(flag, value)) status = sleep_until(flag, peer, value, awaited);
   waited_cpu_ns_ += base::thread_cpu_ns() - start_cpu_ns;
   return status;
+}
+
+// False: not there in time.
+bool Endpoint::yield_until(const Flag& flag, uint32_t value) const {
+  const int64_t until_ns = base::wall_ns() + kYieldNs;
+  do {
+    ::sched_yield();
+    if (spin_until(flag, value, crowded_ ? 0 : kPausesBeforeYield)) return true;
+  } while (base::wall_ns() < until_ns);
+  return false;
 }
 
 Status Endpoint::sleep_until(Flag& flag, int peer, uint32_t value, const Awaited& awaited) {
@@ -117,17 +163,32 @@ Status Endpoint::wait_all(Channel channel, uint32_t value, const Awaited& awaite
   return {};
 }
 
+Status Endpoint::wait_each(Channel channel, uint32_t value, const Awaited& awaited,
+                           const std::function<void(int peer)>& arrived) {
+  missing_.clear();
+  for (int step = 0; step < num_ranks(); ++step) missing_.push_back((rank_ + step) % num_ranks());
+  for (;;) {
+    std::erase_if(missing_, [&](int peer) {
+      if (!is_at(memory_->flag(channel, peer, rank_), value)) return false;
+      arrived(peer);
+      return true;
+    });
+    if (missing_.empty()) return {};
+    WIDEEP_TRY(wait(channel, missing_.front(), value, awaited));
+  }
+}
+
 Status Endpoint::agree(const AgreedWords& mine, const Awaited& awaited,
                        std::vector<AgreedWords>* words) {
   // Two sets per rank, used in turn: a rank reaches agreement n + 2 only after all have raised
   // their flags for n + 1, hence have read the words of n.
-  ++agreements_;
-  memory_->agreed_words(rank_, agreements_) = mine;
-  raise_all(Channel::kAgree, agreements_);
-  WIDEEP_TRY(wait_all(Channel::kAgree, agreements_, awaited));
+  const uint32_t agreement = raised(Channel::kAgree) + 1;
+  memory_->agreed_words(rank_, agreement) = mine;
+  raise_all(Channel::kAgree, agreement);
+  WIDEEP_TRY(wait_all(Channel::kAgree, agreement, awaited));
   words->resize(num_ranks());
   for (int rank = 0; rank < num_ranks(); ++rank) {
-    (*words)[rank] = memory_->agreed_words(rank, agreements_);
+    (*words)[rank] = memory_->agreed_words(rank, agreement);
   }
   return {};
 }

@@ -84,11 +84,11 @@ class SignalQueue {
 [[noreturn]] void run_rank(const std::shared_ptr<SharedMemory>& memory, int rank,
                            const GroupOptions& options, int pipe_fd,
                            const std::function<Status(Endpoint&, const MessagePipe&)>& body) {
-  Endpoint endpoint(memory, rank, options.timeout);
+  const auto endpoint = make_endpoint(memory, rank, options.timeout, options.faults);
   MessagePipe pipe(pipe_fd);
   Status status;
   try {
-    status = body(endpoint, pipe);
+    status = body(*endpoint, pipe);
   } catch (const std::exception& error) {
     status = failed(fmt::format("rank {}: {}", rank, error.what()));
   }

@@ -14,8 +14,8 @@ Result<std::vector<Status>> run_rank_threads(const GroupOptions& options,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.num_ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      Endpoint endpoint(memory, rank, options.timeout);
-      statuses[rank] = body(endpoint);
+      const auto endpoint = make_endpoint(memory, rank, options.timeout, options.faults);
+      statuses[rank] = body(*endpoint);
       if (!statuses[rank].ok()) memory->fail(statuses[rank]);
     });
   }

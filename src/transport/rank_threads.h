@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "transport/endpoint.h"
+#include "transport/faulty.h"
 
 namespace wideep::transport {
 
@@ -15,6 +15,7 @@ struct GroupOptions {
   int num_ranks = 1;
   size_t segment_bytes = 0;
   std::chrono::milliseconds timeout{30'000};
+  std::vector<Fault> faults = {};  // of tests; none: all ranks are sound
 };
 
 // Runs body(endpoint) once per rank, each in its own thread, and returns their statuses in rank

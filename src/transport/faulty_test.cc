@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks that are late, silent or dead: whoever survives knows whom to blame within its deadline.
+#include "transport/faulty.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/cpu_time.h"
+#include "base/try.h"
+#include "transport/rank_processes.h"
+
+namespace wideep::transport {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+constexpr int kRanks = 4;
+
+Status meet_often(Endpoint& endpoint) {
+  for (int i = 0; i < 6; ++i) {
+    WIDEEP_TRY(endpoint.meet({.what = "everybody", .iteration = i}));
+  }
+  return {};
+}
+
+GroupOptions group(const Fault& fault, milliseconds timeout) {
+  return {.num_ranks = kRanks, .segment_bytes = 64, .timeout = timeout, .faults = {fault}};
+}
+
+TEST(Faulty, ALateRankIsWaitedFor) {
+  const Fault late{
+      .rank = 2, .kind = Fault::Kind::kDelay, .after_raises = 1, .delay = milliseconds(5)};
+  const int64_t start_ns = base::wall_ns();
+  const auto statuses = run_rank_threads(group(late, milliseconds(10'000)), meet_often);
+  ASSERT_TRUE(statuses.ok());
+  for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_GE(base::wall_ns() - start_ns, 5 * 5'000'000);
+}
+
+TEST(Faulty, ASilentRankIsNamedByAll) {
+  for (const int after_raises : {0, 3}) {
+    const Fault silent{.rank = 1, .kind = Fault::Kind::kSilence, .after_raises = after_raises};
+    const auto statuses = run_rank_threads(group(silent, milliseconds(60)), meet_often);
+    ASSERT_TRUE(statuses.ok());
+    for (const Status& status : *statuses) {
+      EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+      EXPECT_THAT(status.message(), HasSubstr("for everybody from rank 1, iteration " +
+                                              std::to_string(after_raises)));
+    }
+  }
+}
+
+TEST(Faulty, ADeadRankIsNamedBeforeAnyDeadline) {
+  const Fault dead{.rank = 3, .kind = Fault::Kind::kKill, .after_raises = 2};
+  const int64_t start_ns = base::wall_ns();
+  const Status status = run_rank_processes(
+      group(dead, milliseconds(60'000)),
+      [](Endpoint& endpoint, const MessagePipe&) { return meet_often(endpoint); },
+      [](int, std::string_view) {});
+  EXPECT_THAT(status.message(), HasSubstr("rank 3"));
+  EXPECT_THAT(status.message(), HasSubstr("signal 9"));
+  EXPECT_LT(base::wall_ns() - start_ns, 30'000'000'000);
+}
+
+}  // namespace
+}  // namespace wideep::transport
