@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wideep for C, and for every language that can call C: the expert balancer. Link with -lwideep.
+ * wideep for C, and for every language that can call C: the expert balancer, and dispatch and
+ * combine. Link with -lwideep.
  *
  * Every function that can fail returns a status: WIDEEP_OK, or WIDEEP_INVALID_INPUT when the
  * arguments are wrong, or WIDEEP_FAILED. wideep_last_error() then says what was wrong in one line,
@@ -11,9 +12,9 @@
  * default. Members to come will take the place of `reserved`, so sizes stay. A library that is
  * older than its header refuses what it does not know.
  *
- * Thread safety: one thread at a time per handle (planner, resplitter, repairer); everything else
- * may be called from any. Handles keep their work space from call to call; wideep_resplitter_run
- * never allocates.
+ * Thread safety: one thread at a time per handle (planner, resplitter, repairer, communicator);
+ * everything else, groups among them, may be called from any. Handles keep their work space from
+ * call to call; wideep_resplitter_run never allocates.
  *
  *   wideep_plan_shape shape = {.num_experts = 256, .ep_size = 32, .num_slots = 288};
  *   wideep_planner* planner;
@@ -170,6 +171,62 @@ WIDEEP_EXPORT int wideep_imbalance(const wideep_plan_shape* shape, const int32_t
 /* No placement of this shape has a smaller imbalance under load [E]. */
 WIDEEP_EXPORT int wideep_imbalance_lower_bound(const wideep_plan_shape* shape, const double* load,
                                                int split, double* bound);
+
+/* Dispatch and combine between ranks of one machine that are processes or threads; what they do,
+ * and in which order, is explained in wideep/communicator.h. One process makes the group; then it
+ * forks, or starts a thread, for each rank, which joins. Wrong arguments of a rank, and waits that
+ * last longer than timeout_ms (WIDEEP_FAILED), end the group: every rank gets the first error. */
+typedef struct wideep_group_options {
+  int32_t num_ranks;
+  int32_t slots_per_rank; /* slot s of the group is on rank s / slots_per_rank */
+  int32_t top_k;          /* slots of each token */
+  int32_t max_tokens;     /* of each rank in a dispatch */
+  int64_t row_bytes;      /* of a dispatched row */
+  int64_t result_bytes;   /* of the row that a slot returns */
+  int64_t timeout_ms;     /* of every single wait; 0: 30000 */
+  int64_t reserved[5];
+} wideep_group_options;
+
+/* A row that has come for a slot, and where its result belongs; 16-byte aligned. */
+typedef struct wideep_received_row {
+  const void* row; /* [row_bytes] */
+  void* result;    /* [result_bytes] */
+} wideep_received_row;
+
+typedef struct wideep_group wideep_group;
+typedef struct wideep_communicator wideep_communicator;
+
+WIDEEP_EXPORT int wideep_group_create(const wideep_group_options* options, wideep_group** group);
+/* NULL is allowed. Communicators may outlive it. */
+WIDEEP_EXPORT void wideep_group_destroy(wideep_group* group);
+/* For whoever supervises the ranks: every rank's call returns this message from now on. */
+WIDEEP_EXPORT int wideep_group_fail(wideep_group* group, const char* message);
+
+/* Waits for all ranks. A rank joins once. */
+WIDEEP_EXPORT int wideep_communicator_join(wideep_group* group, int32_t rank,
+                                           wideep_communicator** communicator);
+/* NULL is allowed. */
+WIDEEP_EXPORT void wideep_communicator_destroy(wideep_communicator* communicator);
+
+/* rows: [num_tokens] rows of row_bytes, row_stride bytes apart, which stay as they are until
+ * combine; NULL without tokens. slots: [num_tokens, top_k] of the group, those of one token
+ * distinct. */
+WIDEEP_EXPORT int wideep_communicator_dispatch(wideep_communicator* communicator, const void* rows,
+                                               int64_t row_stride, int32_t num_tokens,
+                                               const int32_t* slots);
+/* Between dispatch and combine: the rows for one of this rank's slots, 0 to slots_per_rank - 1:
+ * [num_rows], valid until combine. */
+WIDEEP_EXPORT int wideep_communicator_received(const wideep_communicator* communicator,
+                                               int32_t slot, const wideep_received_row** rows,
+                                               int32_t* num_rows);
+/* After all results are written. */
+WIDEEP_EXPORT int wideep_communicator_combine(wideep_communicator* communicator);
+/* After combine: the results of one of this rank's tokens in the order of its slots: [top_k]
+ * pointers to result_bytes, valid until the next dispatch. */
+WIDEEP_EXPORT int wideep_communicator_results(const wideep_communicator* communicator,
+                                              int32_t token, const void* const** results);
+/* As wideep_group_fail. */
+WIDEEP_EXPORT int wideep_communicator_fail(wideep_communicator* communicator, const char* message);
 
 #ifdef __cplusplus
 } /* extern "C" */

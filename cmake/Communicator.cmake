@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# Dispatch and combine as other programs embed them:
+#   wideep::communicator  static library for C++: wideep/communicator.h
+# wideep::c_api has them too. It needs nothing but fmt.
+include(GNUInstallDirs)
+
+set(sources base/check.cc base/shared_bytes.cc
+            transport/endpoint.cc transport/shared_memory.cc
+            ep/buffer_layout.cc ep/dispatch_combine.cc ep/communicator.cc)
+list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/src/)
+
+add_library(wideep_communicator STATIC ${sources})
+target_include_directories(wideep_communicator
+  PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+  PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_compile_features(wideep_communicator PUBLIC cxx_std_20)
+target_link_libraries(wideep_communicator PRIVATE fmt::fmt)
+set_target_properties(wideep_communicator PROPERTIES EXPORT_NAME communicator)
+add_library(wideep::communicator ALIAS wideep_communicator)
