@@ -9,6 +9,7 @@
 
 #include "base/cpu_time.h"
 #include "base/try.h"
+#include "ep/strategy.h"
 
 namespace wideep::bench {
 namespace {
@@ -21,13 +22,15 @@ float result_of(int rank) { return static_cast<float>(1 + rank % 64); }
 }  // namespace
 
 ep::DispatchShape dispatch_shape(const EpRoundSetup& setup) {
-  return {.ep_size = setup.group.num_ranks,
-          .num_experts = setup.group.num_experts,
-          .slots_per_rank = setup.group.slots_per_rank(),
-          .top_k = setup.group.top_k,
-          .row_bytes = kernels::row_bytes(setup.rows, setup.hidden),
-          .result_bytes = kernels::row_bytes(setup.results, setup.hidden),
-          .max_tokens = std::max(1, setup.max_tokens)};
+  ep::DispatchShape shape{.ep_size = setup.group.num_ranks,
+                          .num_experts = setup.group.num_experts,
+                          .slots_per_rank = setup.group.slots_per_rank(),
+                          .top_k = setup.group.top_k,
+                          .row_bytes = kernels::row_bytes(setup.rows, setup.hidden),
+                          .result_bytes = kernels::row_bytes(setup.results, setup.hidden),
+                          .max_tokens = std::max(1, setup.max_tokens)};
+  shape.strategy = ep::choose_strategy(shape).strategy;
+  return shape;
 }
 
 EpRounds::EpRounds(const EpRoundSetup& setup, transport::Endpoint& endpoint)
@@ -142,13 +145,17 @@ void EpRounds::list_copies() {
   std::vector<int> last_token(static_cast<size_t>(shape.ep_size), -1);
   for (int token = 0; token < num_tokens_; ++token) {
     const std::byte* row = all_rows + static_cast<size_t>(token) * shape.row_bytes;
+    if (shape.strategy == ep::Strategy::kAllGather) {
+      std::byte* mine = endpoint_.segment(endpoint_.rank());
+      copies_.push_back({row, layout_.row(mine, 0, token), shape.row_bytes});
+      continue;
+    }
     for (int k = 0; k < shape.top_k; ++k) {
       const auto to = static_cast<size_t>(setup_.group.rank_of(experts_[token * shape.top_k + k]));
       if (std::exchange(last_token[to], token) == token) continue;
       if (static_cast<int>(to) == endpoint_.rank()) continue;  // those stay where they are
       std::byte* segment = endpoint_.segment(static_cast<int>(to));
-      std::byte* message = layout_.message(segment, area, sent[to]++);
-      copies_.push_back({row, layout_.message_row(message), shape.row_bytes});
+      copies_.push_back({row, layout_.row(segment, area, sent[to]++), shape.row_bytes});
     }
   }
   for (int token = 0; token < num_tokens_; ++token) {

@@ -14,6 +14,7 @@
 #include "base/try.h"
 #include "engine/memory_plan.h"
 #include "engine/rank_run.h"
+#include "ep/strategy.h"
 #include "parallel/initial_placement.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/utf8.h"
@@ -138,7 +139,8 @@ std::string plan_text(const RunSetup& setup) {
              "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
              "memory  per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache ({}) up to "
              "{:.1f} "
-             "MiB",
+             "MiB\n"
+             "experts {}",
              std::filesystem::path(setup.options.model_dir).lexically_normal().string(),
              config.num_layers, config.num_moe_layers(), config.routing.num_experts,
              config.routing.top_k, setup.forms.format_names(), setup.kernels.isa, ranks,
@@ -146,7 +148,8 @@ std::string plan_text(const RunSetup& setup) {
              setup.dispatch.slots_per_rank, setup.placement.num_slots,
              setup.placement.num_slots - config.routing.num_experts, mebibytes(plan.slots_per_rank),
              mebibytes(plan.symmetric_memory_per_rank), dtype_name(setup.options.cache_dtype()),
-             mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages))) +
+             mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages)),
+             ep::choose_strategy(setup.dispatch).reason()) +
          online_text(setup);
 }
 

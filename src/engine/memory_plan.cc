@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ep/strategy.h"
 #include "kernels/packed_matrix.h"
 #include "model/compute.h"
 #include "model/kv_layout.h"
@@ -174,14 +175,16 @@ ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int n
                                  int max_num_tokens, WeightFormat format,
                                  std::optional<int64_t> moe_max_num_tokens) {
   const size_t row_bytes = config.hidden_size * dtype_bytes(kernels::row_dtype(format));
-  return {.ep_size = num_ranks,
-          .num_experts = config.routing.num_experts,
-          .slots_per_rank = num_slots / num_ranks,
-          .top_k = config.routing.top_k,
-          .row_bytes = row_bytes,
-          .result_bytes = row_bytes,
-          .max_tokens = max_num_tokens,
-          .max_group_tokens = moe_max_num_tokens.value_or(0)};
+  ep::DispatchShape shape{.ep_size = num_ranks,
+                          .num_experts = config.routing.num_experts,
+                          .slots_per_rank = num_slots / num_ranks,
+                          .top_k = config.routing.top_k,
+                          .row_bytes = row_bytes,
+                          .result_bytes = row_bytes,
+                          .max_tokens = max_num_tokens,
+                          .max_group_tokens = moe_max_num_tokens.value_or(0)};
+  shape.strategy = ep::choose_strategy(shape).strategy;
+  return shape;
 }
 
 Dtype cache_dtype(std::string_view setting, WeightFormat format) {

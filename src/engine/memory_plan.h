@@ -33,6 +33,7 @@ std::vector<int> moe_layers(const model::ModelConfig& config);
 
 // num_slots: of all ranks, a multiple of num_ranks. format: of the weights; rows travel in its
 // row_dtype. moe_max_num_tokens: of all ranks in one dispatch; nothing: unbounded.
+// The strategy of dispatch is the one that moves fewer bytes (ep/strategy.h).
 ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, kernels::WeightFormat format,
                                  std::optional<int64_t> moe_max_num_tokens = {});

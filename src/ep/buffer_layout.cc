@@ -35,21 +35,29 @@ std::array<DispatchShape::Field, DispatchShape::kNumFields> DispatchShape::field
 
 BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
   const size_t ranks = static_cast<size_t>(shape.ep_size);
-  const size_t rows = static_cast<size_t>(shape.max_rows());
+  const size_t max_rows = static_cast<size_t>(shape.max_rows());
   const bool reduced = shape.combine == Combine::kReduced;
-  const size_t messages = shape.strategy == Strategy::kAllGather
-                              ? std::min(rows, static_cast<size_t>(shape.max_tokens))
-                              : rows;
+  const size_t lists = shape.top_k * (sizeof(int32_t) + (reduced ? sizeof(float) : 0));
+  const size_t row_bytes = round_up(shape.row_bytes, kRowAlignment);
   max_results_ = reduced ? 1 : std::min(shape.top_k, shape.slots_per_rank);
-  weights_offset_ = shape.top_k * sizeof(int32_t);
-  row_offset_ =
-      round_up(weights_offset_ + (reduced ? shape.top_k * sizeof(float) : 0), kRowAlignment);
-  message_bytes_ = row_offset_ + round_up(shape.row_bytes, kRowAlignment);
   result_bytes_ = round_up(shape.result_bytes, kRowAlignment);
 
-  messages_offset_ = round_up(2 * ranks * shape.num_experts * sizeof(int32_t), kSectionAlignment);
-  results_offset_ = messages_offset_ + round_up(messages * message_bytes_, kSectionAlignment);
-  segment_bytes_ = results_offset_ + rows * max_results_ * result_bytes_;
+  lists_offset_ = round_up(2 * ranks * shape.num_experts * sizeof(int32_t), kSectionAlignment);
+  size_t messages_end = 0;
+  if (shape.strategy == Strategy::kAllGather) {
+    const size_t messages = std::min(max_rows, static_cast<size_t>(shape.max_tokens));
+    lists_stride_ = lists;
+    rows_offset_ = lists_offset_ + round_up(messages * lists, kSectionAlignment);
+    rows_stride_ = row_bytes;
+    messages_end = rows_offset_ + messages * row_bytes;
+  } else {
+    const size_t before_row = round_up(lists, kRowAlignment);
+    lists_stride_ = rows_stride_ = before_row + row_bytes;
+    rows_offset_ = lists_offset_ + before_row;
+    messages_end = lists_offset_ + max_rows * lists_stride_;
+  }
+  results_offset_ = round_up(messages_end, kSectionAlignment);
+  segment_bytes_ = results_offset_ + max_rows * max_results_ * result_bytes_;
 }
 
 int32_t* BufferLayout::counts(std::byte* segment, uint32_t parity, int source) const {
@@ -61,8 +69,17 @@ std::span<const int32_t> BufferLayout::counts_of_ranks(std::byte* segment, uint3
   return {counts(segment, parity, 0), static_cast<size_t>(shape_.ep_size) * shape_.num_experts};
 }
 
-std::byte* BufferLayout::message(std::byte* segment, int64_t area, int row) const {
-  return segment + messages_offset_ + static_cast<size_t>(area + row) * message_bytes_;
+int32_t* BufferLayout::slots(std::byte* segment, int64_t area, int index) const {
+  return reinterpret_cast<int32_t*>(segment + lists_offset_ +
+                                    static_cast<size_t>(area + index) * lists_stride_);
+}
+
+float* BufferLayout::weights(std::byte* segment, int64_t area, int index) const {
+  return reinterpret_cast<float*>(slots(segment, area, index) + shape_.top_k);
+}
+
+std::byte* BufferLayout::row(std::byte* segment, int64_t area, int index) const {
+  return segment + rows_offset_ + static_cast<size_t>(area + index) * rows_stride_;
 }
 
 std::byte* BufferLayout::result(std::byte* segment, int64_t area, int index) const {

@@ -11,8 +11,9 @@
 //                    local slots   [top_k] int32, in top-k order; −1 fills what is not used
 //                    weights       [top_k] float32, likewise; Combine::kReduced only
 //                    row           row_bytes, on a cache line of its own
-//              Strategy::kAllGather: [max_tokens], this rank's own tokens once each, with global
-//              slots; the others read them in place
+//              Strategy::kAllGather: this rank's own tokens once each, for the others to read in
+//              place: global slots (and weights) [max_tokens], then rows [max_tokens]; who looks
+//              for its slots among all tokens reads short lists side by side
 //   results    [max_rows × entries], areas likewise
 //                  pulled by the sources: one row of result_bytes per (token, expert), in the order
 //                  of the messages and within one in the order of its slots; Combine::kReduced: one
@@ -79,15 +80,11 @@ class BufferLayout {
   // Each takes the base of the segment it looks into.
   int32_t* counts(std::byte* segment, uint32_t parity, int source) const;  // [num_experts]
   std::span<const int32_t> counts_of_ranks(std::byte* segment, uint32_t parity) const;  // of all
-  // Rows and results are counted from the start of the source's area.
-  std::byte* message(std::byte* segment, int64_t area, int row) const;
-  int32_t* message_slots(std::byte* message) const {  // [top_k]
-    return reinterpret_cast<int32_t*>(message);
-  }
-  float* message_weights(std::byte* message) const {  // [top_k]
-    return reinterpret_cast<float*>(message + weights_offset_);
-  }
-  std::byte* message_row(std::byte* message) const { return message + row_offset_; }
+  // Of a message, or of a result: counted from the start of the source's area. (kAllGather: a
+  // message's area is 0.)
+  int32_t* slots(std::byte* segment, int64_t area, int index) const;  // [top_k]
+  float* weights(std::byte* segment, int64_t area, int index) const;  // [top_k]; kReduced
+  std::byte* row(std::byte* segment, int64_t area, int index) const;  // [row_bytes]
   std::byte* result(std::byte* segment, int64_t area, int index) const;
   // The most results of one message.
   int max_results() const { return max_results_; }
@@ -99,12 +96,12 @@ class BufferLayout {
  private:
   DispatchShape shape_;
   int max_results_;
-  size_t weights_offset_;  // inside a message
-  size_t row_offset_;      // the same
-  size_t message_bytes_;
-  size_t result_bytes_;  // with what aligns the next
-  size_t messages_offset_;
+  size_t lists_offset_;  // of the first message's slots
+  size_t lists_stride_;  // from message to message
+  size_t rows_offset_;
+  size_t rows_stride_;
   size_t results_offset_;
+  size_t result_bytes_;  // with what aligns the next
   size_t segment_bytes_;
 };
 

@@ -12,9 +12,8 @@
 namespace wideep::ep {
 namespace {
 
-// Messages whose slots are fetched before they are looked at: each is a cache line far from the
-// others.
-constexpr int kHeadersAhead = 4;
+// Messages whose slots are fetched before they are looked at: pushed ones lie far from each other.
+constexpr int kListsAhead = 8;
 
 }  // namespace
 
@@ -30,7 +29,6 @@ DispatchCombine::DispatchCombine(transport::Endpoint& endpoint, const BufferLayo
   area_.resize(ranks + 1);
   sent_rows_.resize(ranks);
   sent_entries_.resize(ranks);
-  open_.resize(ranks);
   entries_.resize(ranks);
   filled_.resize(ranks);
   destination_of_.resize(layout.shape().top_k);
@@ -221,35 +219,34 @@ Status DispatchCombine::find_destinations(const int32_t* slots, int token) {
 
 // One message per rank, each with that rank's slots in top-k order. What is mine stays where it is.
 void DispatchCombine::push(const std::byte* row, const int32_t* slots, const float* weights) {
-  const int me = endpoint_.rank();
-  for (const int32_t destination : destinations_) {
-    std::byte* message =
-        layout_.message(endpoint_.segment(destination), area_[me], sent_rows_[destination]);
-    open_[destination] = message;
-    filled_[destination] = 0;
-    std::fill_n(layout_.message_slots(message), top_k(), -1);
-    if (destination == me) {
+  const int64_t area = area_[endpoint_.rank()];
+  for (const int32_t to : destinations_) {
+    std::byte* segment = endpoint_.segment(to);
+    filled_[to] = 0;
+    std::fill_n(layout_.slots(segment, area, sent_rows_[to]), top_k(), -1);
+    if (to == endpoint_.rank()) {
       own_rows_.push_back(row);
     } else {
-      std::memcpy(layout_.message_row(message), row, layout_.shape().row_bytes);
+      std::memcpy(layout_.row(segment, area, sent_rows_[to]), row, layout_.shape().row_bytes);
     }
   }
   for (int k = 0; k < top_k(); ++k) {
-    const int32_t destination = destination_of_[k];
-    const int32_t at = filled_[destination]++;
-    layout_.message_slots(open_[destination])[at] = slots[k] % layout_.shape().slots_per_rank;
-    if (weights != nullptr) layout_.message_weights(open_[destination])[at] = weights[k];
+    const int32_t to = destination_of_[k];
+    const int32_t at = filled_[to]++;
+    std::byte* segment = endpoint_.segment(to);
+    layout_.slots(segment, area, sent_rows_[to])[at] = slots[k] % layout_.shape().slots_per_rank;
+    if (weights != nullptr) layout_.weights(segment, area, sent_rows_[to])[at] = weights[k];
   }
 }
 
 void DispatchCombine::lay_down(int token, const std::byte* row, const int32_t* slots,
                                const float* weights) {
-  std::byte* message = layout_.message(endpoint_.segment(endpoint_.rank()), 0, token);
-  std::copy_n(slots, top_k(), layout_.message_slots(message));
-  if (weights != nullptr) std::copy_n(weights, top_k(), layout_.message_weights(message));
+  std::byte* segment = endpoint_.segment(endpoint_.rank());
+  std::copy_n(slots, top_k(), layout_.slots(segment, 0, token));
+  if (weights != nullptr) std::copy_n(weights, top_k(), layout_.weights(segment, 0, token));
   own_rows_.push_back(row);
   if (destinations_.size() == 1 && destinations_[0] == endpoint_.rank()) return;
-  std::memcpy(layout_.message_row(message), row, layout_.shape().row_bytes);
+  std::memcpy(layout_.row(segment, 0, token), row, layout_.shape().row_bytes);
 }
 
 void DispatchCombine::note_results(int token) {
@@ -274,32 +271,33 @@ void DispatchCombine::note_one_result_per_rank(int token) {
 
 // ---- destination side ----
 
-std::byte* DispatchCombine::received_message(int source, int index) const {
-  return gathers() ? layout_.message(endpoint_.segment(source), 0, index)
-                   : layout_.message(endpoint_.segment(endpoint_.rank()), area_[source], index);
+DispatchCombine::Place DispatchCombine::messages_of(int source) const {
+  if (gathers()) return {endpoint_.segment(source), 0};
+  return {endpoint_.segment(endpoint_.rank()), area_[source]};
 }
 
 void DispatchCombine::take_messages(int source) {
+  const Place messages = messages_of(source);
   arrivals_[source].clear();
   const int num_messages = static_cast<int>(endpoint_.told(Channel::kDispatch, source));
   for (int index = 0; index < num_messages; ++index) {
-    if (index + kHeadersAhead < num_messages) {
-      __builtin_prefetch(received_message(source, index + kHeadersAhead));
+    if (index + kListsAhead < num_messages) {
+      __builtin_prefetch(layout_.slots(messages.segment, messages.area, index + kListsAhead));
     }
-    take_slots(source, index);
+    take_slots(messages, index, arrivals_[source]);
   }
 }
 
 // My slots of one message.
-void DispatchCombine::take_slots(int source, int index) {
-  std::byte* message = received_message(source, index);
-  const int32_t* slots = layout_.message_slots(message);
+void DispatchCombine::take_slots(const Place& messages, int index, std::vector<Arrival>& arrivals) {
+  const int32_t* slots = layout_.slots(messages.segment, messages.area, index);
   const int32_t first = gathers() ? endpoint_.rank() * layout_.shape().slots_per_rank : 0;
   for (int k = 0; k < top_k(); ++k) {
     const int32_t slot = slots[k] - first;
     if (slot < 0 || slot >= layout_.shape().slots_per_rank) continue;
-    const float weight = reduced() ? layout_.message_weights(message)[k] : 0.0f;
-    arrivals_[source].push_back({slot, index, weight});
+    const float weight =
+        reduced() ? layout_.weights(messages.segment, messages.area, index)[k] : 0.0f;
+    arrivals.push_back({slot, index, weight});
     ++slot_start_[slot + 1];
   }
 }
@@ -324,6 +322,7 @@ void DispatchCombine::group_received() {
 // The arrivals of a message stand side by side. Returns the entry after the source's last.
 int32_t DispatchCombine::group_source(int source, int32_t entry) {
   std::byte* segment = endpoint_.segment(endpoint_.rank());
+  const Place messages = messages_of(source);
   const bool own = source == endpoint_.rank();
   int num_messages = 0, num_entries = 0;
   int32_t message = -1;
@@ -331,7 +330,7 @@ int32_t DispatchCombine::group_source(int source, int32_t entry) {
   for (const Arrival& arrival : arrivals_[source]) {
     if (arrival.message != message) {
       message = arrival.message;
-      row = own ? own_rows_[message] : layout_.message_row(received_message(source, message));
+      row = own ? own_rows_[message] : layout_.row(messages.segment, messages.area, message);
       if (reduced()) {
         tokens_.push_back(
             {.first_entry = entry, .result = layout_.result(segment, area_[source], num_messages)});

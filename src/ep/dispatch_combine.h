@@ -140,9 +140,14 @@ class DispatchCombine {
   void note_results(int token);
   void note_one_result_per_rank(int token);
 
-  std::byte* received_message(int source, int index) const;
+  // Where a source's messages to me lie.
+  struct Place {
+    std::byte* segment;
+    int64_t area;
+  };
+  Place messages_of(int source) const;
   void take_messages(int source);
-  void take_slots(int source, int index);
+  void take_slots(const Place& messages, int index, std::vector<Arrival>& arrivals);
   void group_received();
   int32_t group_source(int source, int32_t entry);
 
@@ -163,8 +168,7 @@ class DispatchCombine {
   std::vector<int32_t> destination_of_;  // [top_k]
   std::vector<int32_t> destinations_;    // the same, each once
   std::vector<int32_t> entries_;         // [ep_size] slots there; 0 between tokens
-  std::vector<std::byte*> open_;         // [ep_size] the message to each
-  std::vector<int32_t> filled_;          // [ep_size] slots in it
+  std::vector<int32_t> filled_;          // [ep_size] slots in its message so far
 
   // Destination side, of the current call.
   std::vector<std::vector<Arrival>> arrivals_;  // [ep_size] in the order of their messages

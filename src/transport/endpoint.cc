@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kMostPerLook{200};
 constexpr int kPausesBeforeClock = 100;
 constexpr int kPausesBeforeYield = 50;
 constexpr int kYieldsBeforeClock = 3;  // where ranks outnumber cores, instead of pauses
-constexpr int64_t kYieldNs = 100'000;
+constexpr int kYields = 100;           // as long as others need the core, or some 100 µs
 
 // Flags may run ahead of their reader and wrap around.
 bool reached(uint32_t flag, uint32_t value) { return static_cast<int32_t>(flag - value) >= 0; }
@@ -116,11 +116,10 @@ Status Endpoint::wait_long(Flag& flag, int peer, uint32_t value, const Awaited& 
 
 // False: not there in time.
 bool Endpoint::yield_until(const Flag& flag, uint32_t value) const {
-  const int64_t until_ns = base::wall_ns() + kYieldNs;
-  do {
+  for (int i = 0; i < kYields; ++i) {
     ::sched_yield();
     if (spin_until(flag, value, crowded_ ? 0 : kPausesBeforeYield)) return true;
-  } while (base::wall_ns() < until_ns);
+  }
   return false;
 }
 

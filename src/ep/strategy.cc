@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ep/strategy.h"
+
+#include <fmt/format.h>
+
+namespace wideep::ep {
+namespace {
+
+// That none of a token's slots is on a given rank.
+double none_there(const DispatchShape& shape) {
+  const double slots = static_cast<double>(shape.ep_size) * shape.slots_per_rank;
+  double q = 1.0;
+  for (int k = 0; k < shape.top_k; ++k) {
+    const double elsewhere = slots - shape.slots_per_rank - k;
+    if (elsewhere <= 0.0) return 0.0;
+    q *= elsewhere / (slots - k);
+  }
+  return q;
+}
+
+}  // namespace
+
+StrategyChoice choose_strategy(const DispatchShape& shape) {
+  const double row = static_cast<double>(shape.row_bytes);
+  const double lists = shape.top_k * (shape.combine == Combine::kReduced ? 8.0 : 4.0);
+  const double peers = shape.ep_size - 1;
+  StrategyChoice choice;
+  choice.dispatch_bytes = peers * (1.0 - none_there(shape)) * (row + lists);
+  choice.gather_bytes = (shape.num_nodes > 1 ? peers : 1.0) * row + peers * lists;
+  if (choice.gather_bytes < choice.dispatch_bytes) choice.strategy = Strategy::kAllGather;
+  return choice;
+}
+
+std::string StrategyChoice::reason() const {
+  return strategy == Strategy::kAllGather
+             ? fmt::format("all-gather: {:.0f} bytes per token, where dispatch would send {:.0f}",
+                           gather_bytes, dispatch_bytes)
+             : fmt::format("dispatch: {:.0f} bytes per token, where all-gather would take {:.0f}",
+                           dispatch_bytes, gather_bytes);
+}
+
+}  // namespace wideep::ep
