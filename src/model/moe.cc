@@ -52,7 +52,8 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, con
     WIDEEP_TRY(begin_chunk(call, chunk, num_chunks));
     WIDEEP_TRY(choose_slots(call, experts_of(tokens)));
     WIDEEP_TRY(exchange_.dispatch(static_cast<const std::byte*>(rows[tokens.begin]), rows.stride,
-                                  tokens.size, slot_ids_, where));
+                                  tokens.size, slot_ids_, where,
+                                  reduced() ? weights_of(tokens) : std::span<const float>()));
     run_experts(compute, call.layer);
     if (chunk == 0) shared = run_shared(compute, weights, rows_of_shared(call, rows));
     WIDEEP_TRY(exchange_.combine(where));
@@ -170,12 +171,16 @@ void MoeRunner::run_experts(const Compute& compute, int layer) {
     first += static_cast<size_t>(num_rows);
   }
   if (!work_.empty()) experts_runner_.run(compute, work_);
-  encode_results(compute);
+  if (reduced()) {
+    sum_results(compute);
+  } else {
+    encode_results(compute);
+  }
   experts_cpu_ns_ += base::thread_cpu_ns() + compute.pool().lag_cpu_ns() - cpu_before;
 }
 
 // Where the experts read and write: in the segment, where rows travel as experts take and return
-// them; else in scratch.
+// them; else in scratch, [num_entries, hidden] in the order in which rows came.
 void MoeRunner::place_rows(const Compute& compute) {
   const size_t plain_bytes =
       static_cast<size_t>(config_.hidden_size) * dtype_bytes(options_.row_dtype);
@@ -196,9 +201,14 @@ void MoeRunner::place_rows(const Compute& compute) {
     }
   }
   results_.assign(returned_.begin(), returned_.end());
-  if (options_.combine_format() == kernels::row_format(options_.row_dtype)) return;
+  if (!reduced() && options_.combine_format() == kernels::row_format(options_.row_dtype)) return;
   auto* plain = plain_results_.get<std::byte>(results_.size() * plain_bytes);
-  for (size_t i = 0; i < results_.size(); ++i) results_[i] = plain + i * plain_bytes;
+  size_t i = 0;
+  for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
+    for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) {
+      results_[i++] = plain + static_cast<size_t>(row.entry) * plain_bytes;
+    }
+  }
 }
 
 // Each received row once, however many of this rank's experts take it: [num_messages, hidden]. Null
@@ -236,6 +246,42 @@ void MoeRunner::encode_results(const Compute& compute) {
   }
 }
 
+// Combine::kReduced: the one row that goes back for a received token, Σ weight · result in top-k
+// order over the experts that are here.
+void MoeRunner::sum_results(const Compute& compute) {
+  const int hidden = config_.hidden_size;
+  const size_t plain_bytes = static_cast<size_t>(hidden) * dtype_bytes(options_.row_dtype);
+  const std::span<const ep::ReceivedToken> tokens = exchange_.received_tokens();
+  const auto* plain = plain_results_.get<std::byte>(results_.size() * plain_bytes);
+  auto* sums = sums_.get<float>(tokens.size() * hidden);
+  std::fill_n(sums, tokens.size() * hidden, 0.0f);
+  const auto count = static_cast<int64_t>(tokens.size());
+  compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    std::vector<const std::byte*> rows;
+    for (int64_t i = begin; i < end; ++i) {
+      const ep::ReceivedToken& token = tokens[static_cast<size_t>(i)];
+      rows.clear();
+      for (size_t n = 0; n < token.weights.size(); ++n) {
+        rows.push_back(plain + (static_cast<size_t>(token.first_entry) + n) * plain_bytes);
+      }
+      float* sum = sums + i * hidden;
+      compute.kernels().reduce_experts({.n = hidden,
+                                        .top_k = static_cast<int>(rows.size()),
+                                        .format = kernels::row_format(options_.row_dtype),
+                                        .rows = rows.data(),
+                                        .weights = token.weights.data(),
+                                        .x = sum});
+      compute.kernels().encode_row(Dtype::kF32, sum, options_.combine_format(), hidden,
+                                   token.result);
+    }
+  });
+  if (!options_.measure_noise) return;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    returned_noise_.add(compute.kernels(), Dtype::kF32, sums + i * hidden,
+                        options_.combine_format(), tokens[i].result, hidden);
+  }
+}
+
 // Of all tokens, or null.
 const float* MoeRunner::run_shared(const Compute& compute, const MoeWeights& weights,
                                    const SourceRows& rows) {
@@ -247,19 +293,21 @@ const float* MoeRunner::run_shared(const Compute& compute, const MoeWeights& wei
 }
 
 // x += shared + Σ_k weight_k · result_k, the sum in top-k order: the same order for every
-// placement.
+// placement. Combine::kReduced: what came back has its weights in it and is summed in rank order.
 void MoeRunner::reduce(const Compute& compute, const MoeCall& call, ep::TokenRange tokens,
                        const float* shared) {
   const int hidden = config_.hidden_size, top_k = config_.routing.top_k;
+  ones_.assign(static_cast<size_t>(top_k), 1.0f);
   compute.pool().parallel_for(tokens.size, 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const size_t token = static_cast<size_t>(tokens.begin + i);
+      const auto rows = exchange_.results(static_cast<int>(i));
       compute.kernels().reduce_experts(
           {.n = hidden,
-           .top_k = top_k,
+           .top_k = static_cast<int>(rows.size()),
            .format = options_.combine_format(),
-           .rows = exchange_.results(static_cast<int>(i)).data(),
-           .weights = expert_weights_.data() + token * top_k,
+           .rows = rows.data(),
+           .weights = reduced() ? ones_.data() : expert_weights_.data() + token * top_k,
            .shared = shared == nullptr ? nullptr : shared + token * hidden,
            .x = call.x + token * hidden});
     }
@@ -292,6 +340,11 @@ void MoeRunner::add_to_totals() {
 std::span<const int32_t> MoeRunner::experts_of(ep::TokenRange tokens) const {
   const size_t top_k = config_.routing.top_k;
   return std::span(experts_).subspan(tokens.begin * top_k, tokens.size * top_k);
+}
+
+std::span<const float> MoeRunner::weights_of(ep::TokenRange tokens) const {
+  const size_t top_k = config_.routing.top_k;
+  return std::span(expert_weights_).subspan(tokens.begin * top_k, tokens.size * top_k);
 }
 
 }  // namespace wideep::model

@@ -75,6 +75,7 @@ struct MoeOptions {
 // What the MoE layers of a rank share. One layer runs at a time.
 class MoeRunner {
  public:
+  // Results come back by the layout's Combine: by kReduced outside promise 1.
   // REQUIRES: the layout's rows and results have room for [hidden] in the options' formats, which
   // hidden fits (kernels::check_row_format).
   MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
@@ -103,13 +104,16 @@ class MoeRunner {
   void place_rows(const Compute& compute);
   const std::byte* decode_received(const Compute& compute);
   void encode_results(const Compute& compute);
+  void sum_results(const Compute& compute);
   const float* run_shared(const Compute& compute, const MoeWeights& weights,
                           const SourceRows& rows);
   void add_to_totals();
   void reduce(const Compute& compute, const MoeCall& call, ep::TokenRange tokens,
               const float* shared);
+  bool reduced() const { return shape_.combine == ep::Combine::kReduced; }
   // Of the chunk's tokens, [size, top_k].
   std::span<const int32_t> experts_of(ep::TokenRange tokens) const;
+  std::span<const float> weights_of(ep::TokenRange tokens) const;
 
   const ModelConfig& config_;
   const ExpertSlots& slots_;
@@ -131,6 +135,8 @@ class MoeRunner {
   std::vector<ExpertWork> work_;
   Scratch logits_, cast_, sent_, shared_out_;
   Scratch decoded_, plain_results_;  // where rows do not travel in row_dtype
+  Scratch sums_;                     // reduced: of received tokens
+  std::vector<float> ones_;          // [top_k] reduced: results have their weights in them
   MlpRunner experts_runner_, shared_runner_;
 
   // Of all chunks, for the observer: as MoeLayerRecord.

@@ -41,6 +41,8 @@ struct Options {
   balance::ShareUpdate share_update = balance::ShareUpdate::kIteration;
   bool alike = false;  // all tokens go to the same experts
   MoeOptions moe = {};
+  ep::Combine combine = ep::Combine::kExact;
+  ep::Strategy strategy = ep::Strategy::kDispatch;
 };
 
 // What came out and what was told, of all iterations one behind the other.
@@ -123,7 +125,9 @@ std::vector<Told> run(const Options& options) {
                                  .row_bytes = row_bytes(options.moe.dispatch_format(), kHidden),
                                  .result_bytes = row_bytes(options.moe.combine_format(), kHidden),
                                  .max_tokens = kMaxTokens,
-                                 .max_group_tokens = options.max_num_tokens});
+                                 .max_group_tokens = options.max_num_tokens,
+                                 .combine = options.combine,
+                                 .strategy = options.strategy});
   std::vector<Told> told(kRanks);
   const auto statuses = transport::run_rank_threads(
       {.num_ranks = kRanks, .segment_bytes = layout.segment_bytes()},
@@ -153,6 +157,18 @@ TEST(MoeRunner, SameBitsWhateverTheChunksAndShares) {
         EXPECT_EQ(found[rank].counts, expected[rank].counts);
         EXPECT_EQ(found[rank].group_counts, expected[rank].group_counts);
       }
+    }
+  }
+}
+
+TEST(MoeRunner, SameBitsByEitherStrategy) {
+  for (const int64_t max_num_tokens : {0, 13}) {
+    const std::vector<Told> expected = run({.max_num_tokens = max_num_tokens});
+    const std::vector<Told> found =
+        run({.max_num_tokens = max_num_tokens, .strategy = ep::Strategy::kAllGather});
+    for (int rank = 0; rank < kRanks; ++rank) {
+      EXPECT_EQ(found[rank].x, expected[rank].x);
+      EXPECT_EQ(found[rank].sent, expected[rank].sent);
     }
   }
 }
@@ -220,6 +236,30 @@ TEST(MoeRunner, ReplicasShareTheTokensOfTheIteration) {
     }
     const auto [least, most] = std::minmax_element(received.begin(), received.end());
     EXPECT_LE(*most - *least, 1);
+  }
+}
+
+// Rounded once per rank instead of once per expert, and summed in another order: close; in float32
+// rows as close as float32 can tell.
+TEST(MoeRunner, AReducedCombineIsClose) {
+  for (const auto& [dtype, decibels] : {std::pair{Dtype::kBf16, 45.0}, {Dtype::kF32, 100.0}}) {
+    const MoeOptions moe{.row_dtype = dtype};
+    const std::vector<Told> exact = run({.moe = moe});
+    for (const ep::Strategy strategy : {ep::Strategy::kDispatch, ep::Strategy::kAllGather}) {
+      for (const int64_t max_num_tokens : {0, 13}) {
+        const std::vector<Told> found = run({.max_num_tokens = max_num_tokens,
+                                             .moe = moe,
+                                             .combine = ep::Combine::kReduced,
+                                             .strategy = strategy});
+        for (int rank = 0; rank < kRanks; ++rank) {
+          EXPECT_GT(snr_db(found[rank].x, exact[rank].x), decibels);
+          EXPECT_EQ(found[rank].experts, exact[rank].experts);
+        }
+        if (dtype == Dtype::kBf16) {
+          EXPECT_NE(found[1].x, exact[1].x);  // it is another sum
+        }
+      }
+    }
   }
 }
 

@@ -273,9 +273,26 @@ inline void finish_sum(const ReduceArgs& args, int i, int count, F32x16 sum) {
   store_n(args.x + i, add(sum, load_n(args.x + i, count)), count);
 }
 
+// Several vectors side by side: a sum alone would wait for each of its steps.
 template <typename T>
 inline void reduce_rows(const ReduceArgs& args) {
-  for_each_vector(args.n, [&](int i, int count) {
+  constexpr int kVectors = 4, kStep = kVectors * kPanelWidth;
+  int done = 0;
+  for (; done + kStep <= args.n; done += kStep) {
+    F32x16 sums[kVectors] = {zero(), zero(), zero(), zero()};
+    for (int k = 0; k < args.top_k; ++k) {
+      const F32x16 weight = set1(args.weights[k]);
+      const T* row = reinterpret_cast<const T*>(args.rows[k]) + done;
+      for (int v = 0; v < kVectors; ++v) {
+        sums[v] = fma(weight, load(row + v * kPanelWidth), sums[v]);
+      }
+    }
+    for (int v = 0; v < kVectors; ++v) {
+      finish_sum(args, done + v * kPanelWidth, kPanelWidth, sums[v]);
+    }
+  }
+  for_each_vector(args.n - done, [&](int at, int count) {
+    const int i = done + at;
     F32x16 sum = zero();
     for (int k = 0; k < args.top_k; ++k) {
       sum = fma(set1(args.weights[k]), load_n(reinterpret_cast<const T*>(args.rows[k]) + i, count),
