@@ -113,8 +113,7 @@ TEST_F(CommandSettings, FeaturesThatAreNotBuilt) {
       {dp + "enable_lm_head_tp_in_adp: true\n", {"enable_lm_head_tp_in_adp", "not built yet"}},
       {dp + "attention_dp_config: {enable_balance: true}\n",
        {"attention_dp_config.enable_balance", "not built yet"}},
-      {dp + "moe_config: {use_low_precision_moe_combine: true}\n",
-       {"moe_config.use_low_precision_moe_combine", "not built yet"}},
+      {dp + "moe_config: {combine: reduced}\n", {"moe_config.combine", "not built yet"}},
   };
   for (const Case& c : cases) expect_config_refused(c);
 }

@@ -61,6 +61,10 @@ Result<engine::ModelRun> model_run(const Options& options,
   if (!options.parallel.format() && has_weights(options.model_dir)) {
     WIDEEP_TRY(look_at_checkpoint(options.model_dir, &run));
   }
+  WIDEEP_TRY_ASSIGN(const model::MoeOptions moe,
+                    engine::moe_options(parallel, run.config, run.format));
+  run.dispatch = moe.dispatch;
+  run.combine = moe.combine;
   return run;
 }
 

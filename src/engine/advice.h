@@ -36,7 +36,8 @@ struct ModelRun {
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
   // Of the checkpoint's matrices, where they are read as they are stored; else all are in `format`.
   std::optional<model::ModelForms> stored_forms;
-  std::string kv_cache_dtype = "AUTO";         // kv_cache_config.dtype
+  std::optional<kernels::RowFormat> dispatch, combine;  // as model::MoeOptions
+  std::string kv_cache_dtype = "AUTO";                  // kv_cache_config.dtype
   std::optional<uint64_t> kv_tokens_per_rank;  // of the KV cache, where the configuration says
 
   std::string format_names() const;

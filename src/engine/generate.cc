@@ -127,6 +127,19 @@ std::string online_text(const RunSetup& setup) {
       mebibytes(parts.spare_bytes_per_rank()));
 }
 
+// How rows travel between ranks.
+std::string rows_text(const RunSetup& setup) {
+  const auto in = [&](kernels::RowFormat format) {
+    return fmt::format("{} ({} bytes each)", kernels::row_format_name(format),
+                       kernels::row_bytes(format, setup.config.hidden_size));
+  };
+  return fmt::format(
+      "\nrows    dispatched in {}, returned in {}, one for each token and expert: the same bits "
+      "for "
+      "every EP size and placement",
+      in(setup.moe.dispatch_format()), in(setup.moe.combine_format()));
+}
+
 // What runs and what it costs, before anything large is allocated.
 std::string plan_text(const RunSetup& setup) {
   const model::ModelConfig& config = setup.config;
@@ -150,7 +163,7 @@ std::string plan_text(const RunSetup& setup) {
              mebibytes(plan.symmetric_memory_per_rank), dtype_name(setup.options.cache_dtype()),
              mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages)),
              ep::choose_strategy(setup.dispatch).reason()) +
-         online_text(setup);
+         rows_text(setup) + online_text(setup);
 }
 
 // Checkpoint bytes that loading will read: dense once; each slot's expert, or with a host pool each
@@ -357,6 +370,8 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
   const SchedulerLimits limits = scheduler_limits(options, requests);
   const weights::WeightLoader looking(checkpoint, options.format);
   const model::ModelForms forms = model::model_forms(config, looking);
+  WIDEEP_TRY_ASSIGN(const model::MoeOptions moe,
+                    moe_options(options.parallel, config, forms.experts.format));
   std::optional<OnlineParts> online;
   if (placement.layer_updates_per_iter > 0) {
     Result<OnlineParts> parts = make_online_parts(model::experts_shape(config, looking), placement);
@@ -364,23 +379,22 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
     online = std::move(*parts);
     if (options.adjust_online) options.adjust_online(*online);
   }
-  const RunSetup setup{
-      .options = options,
-      .config = config,
-      .checkpoint = checkpoint,
-      .forms = forms,
-      .placement = placement,
-      .kernels = *kernels,
-      .weights = weights,
-      .requests = std::move(requests),
-      .dispatch = dispatch_shape(config, options.parallel.sizes.moe_ep, placement.num_slots,
-                                 limits.max_num_tokens, forms.experts.format,
-                                 options.parallel.moe_config.max_num_tokens),
-      .moe = {.row_dtype = kernels::row_dtype(forms.experts.format)},
-      .limits = limits,
-      .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
-                              options.threads_per_rank),
-      .online = online ? &*online : nullptr};
+  const RunSetup setup{.options = options,
+                       .config = config,
+                       .checkpoint = checkpoint,
+                       .forms = forms,
+                       .placement = placement,
+                       .kernels = *kernels,
+                       .weights = weights,
+                       .requests = std::move(requests),
+                       .dispatch = dispatch_shape(config, options.parallel.sizes.moe_ep,
+                                                  placement.num_slots, limits.max_num_tokens, moe,
+                                                  options.parallel.moe_config.max_num_tokens),
+                       .moe = moe,
+                       .limits = limits,
+                       .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
+                                               options.threads_per_rank),
+                       .online = online ? &*online : nullptr};
   return run(setup, &weights, tokenizer, observer);
 }
 

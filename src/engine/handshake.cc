@@ -21,9 +21,9 @@ constexpr std::array<const char*, SettingWords().size()> kNames = {
     "the kernels (WIDEEP_ISA)",
     "the placement (moe_config.load_balancer)",
     "online balancing (layer_updates_per_iter, spares)",
-    "max_num_tokens",
-    "max_batch_size, the prefill chunk or the KV cache",
-    "the threads per rank",
+    "max_num_tokens or moe_config.max_num_tokens",
+    "how rows travel (moe_config.dispatch_dtype, combine_dtype, combine)",
+    "max_batch_size, the prefill chunk, the KV cache or the threads per rank",
 };
 
 uint64_t hash_of(const std::string& text) {
@@ -68,12 +68,14 @@ SettingWords setting_words(const RankSetup& setup) {
   set(SharedSetting::kKernels, std::string(setup.kernels.isa));
   set(SharedSetting::kPlacement, placement_text(setup));
   set(SharedSetting::kOnline, online_text(setup));
-  words[static_cast<size_t>(SharedSetting::kMaxNumTokens)] =
-      static_cast<uint64_t>(setup.dispatch.max_tokens);
-  set(SharedSetting::kBatch, fmt::format("{} {} {} {}", limits.max_batch_size, limits.prefill_chunk,
-                                         limits.max_pages, static_cast<int>(setup.cache)));
-  words[static_cast<size_t>(SharedSetting::kThreads)] =
-      static_cast<uint64_t>(setup.threads.threads_per_rank);
+  set(SharedSetting::kMaxNumTokens,
+      fmt::format("{} {}", setup.dispatch.max_tokens, setup.dispatch.max_group_tokens));
+  set(SharedSetting::kRows,
+      fmt::format("{} {}", kernels::row_format_name(setup.moe.dispatch_format()),
+                  kernels::row_format_name(setup.moe.combine_format())));
+  set(SharedSetting::kBatch,
+      fmt::format("{} {} {} {} {}", limits.max_batch_size, limits.prefill_chunk, limits.max_pages,
+                  static_cast<int>(setup.cache), setup.threads.threads_per_rank));
   return words;
 }
 

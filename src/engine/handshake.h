@@ -24,8 +24,8 @@ enum class SharedSetting {
   kPlacement,     // slots, experts, share_update
   kOnline,        // layer_updates_per_iter and the spares
   kMaxNumTokens,  // of a rank and iteration, and of a dispatch
-  kBatch,         // max_batch_size, prefill chunk, KV cache
-  kThreads,       // per rank
+  kRows,          // in what form they travel
+  kBatch,         // max_batch_size, prefill chunk, KV cache, threads per rank
   kCount
 };
 using SettingWords = std::array<uint64_t, static_cast<size_t>(SharedSetting::kCount)>;

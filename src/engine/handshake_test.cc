@@ -35,6 +35,9 @@ TEST(Handshake, EveryRankNamesWhatDiffersAndWhose) {
   for (const Status& status : meet(1, SharedSetting::kPlacement, 9)) {
     EXPECT_THAT(status.message(), testing::HasSubstr("ranks 0 and 1 differ in the placement"));
   }
+  for (const Status& status : meet(1, SharedSetting::kRows, 9)) {
+    EXPECT_THAT(status.message(), testing::HasSubstr("moe_config.dispatch_dtype, combine_dtype"));
+  }
 }
 
 }  // namespace

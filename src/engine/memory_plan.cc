@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/try.h"
 #include "ep/strategy.h"
 #include "kernels/packed_matrix.h"
 #include "model/compute.h"
@@ -133,10 +134,24 @@ uint64_t dense_mlp_row(const ModelConfig& config, const MatrixForm& form, int in
          gated_mlp_row(form, config.hidden_size, intermediate, input);
 }
 
+// Rows in the form in which they are sent, and where that is not the experts' own, what experts
+// take and return. Rows received are as many as are sent, when ranks are balanced.
+uint64_t travelling_row(const ModelConfig& config, const ep::DispatchShape& shape, Dtype plain) {
+  const uint64_t bytes = static_cast<uint64_t>(config.hidden_size) * dtype_bytes(plain);
+  uint64_t sum = plain == Dtype::kF32 && shape.row_bytes == bytes ? 0 : shape.row_bytes;
+  if (shape.row_bytes != bytes) {
+    sum += static_cast<uint64_t>(std::min(config.routing.top_k, shape.ep_size)) * bytes;
+  }
+  if (shape.result_bytes != bytes) sum += static_cast<uint64_t>(config.routing.top_k) * bytes;
+  return sum;
+}
+
 // Every buffer is as large as the layer that needs most of it.
-uint64_t working_row(const ModelConfig& config, const ModelForms& forms) {
+uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
+                     const ep::DispatchShape& shape) {
   const uint64_t hidden = config.hidden_size;
-  const Dtype sent = forms.row_dtype;
+  const Dtype plain = forms.row_dtype;
+  const bool sent_plain = shape.row_bytes == hidden * dtype_bytes(plain);
   uint64_t attention = 0, dense = 0, shared = 0;
   for (size_t i = 0; i < forms.layers.size(); ++i) {
     const LayerForms& layer = forms.layers[i];
@@ -146,18 +161,17 @@ uint64_t working_row(const ModelConfig& config, const ModelForms& forms) {
       dense = std::max(
           dense, dense_mlp_row(config, layer.mlp, config.dense_intermediate_size, Dtype::kF32));
     } else if (config.num_shared_experts > 0) {
-      shared =
-          std::max(shared, dense_mlp_row(config, layer.mlp, shared_intermediate(config), sent));
+      shared = std::max(shared, dense_mlp_row(config, layer.mlp, shared_intermediate(config),
+                                              sent_plain ? plain : Dtype::kF32));
     }
   }
-  const MatrixForm sent_form =
-      weights::default_form(sent == Dtype::kF32 ? WeightFormat::kF32 : WeightFormat::kBf16);
   const uint64_t streams = floats(2 * hidden) + cast_row(forms.lm_head, hidden);
   // Rows received for this rank's experts are as many as it sends, when ranks are balanced.
-  const uint64_t experts = config.routing.top_k *
-                           gated_mlp_row(forms.experts, hidden, config.moe_intermediate_size, sent);
+  const uint64_t experts =
+      config.routing.top_k *
+      gated_mlp_row(forms.experts, hidden, config.moe_intermediate_size, plain);
   const uint64_t moe =
-      floats(uint64_t(config.routing.num_experts)) + cast_row(sent_form, hidden) + experts;
+      floats(uint64_t(config.routing.num_experts)) + travelling_row(config, shape, plain) + experts;
   return attention + streams + moe + dense + shared;
 }
 
@@ -171,18 +185,44 @@ std::vector<int> moe_layers(const ModelConfig& config) {
   return layers;
 }
 
+Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
+                                      const ModelConfig& config, WeightFormat experts) {
+  model::MoeOptions options{.row_dtype = kernels::row_dtype(experts)};
+  const auto take = [&](const char* key, const std::string& dtype,
+                        std::optional<kernels::RowFormat>* format) -> Status {
+    if (dtype == "BF16") *format = kernels::RowFormat::kBf16;
+    if (dtype == "FP8") *format = kernels::RowFormat::kFp8;
+    if (dtype == "NVFP4") *format = kernels::RowFormat::kNvfp4;
+    if (!*format) return {};
+    const Status fits = kernels::check_row_format(**format, config.hidden_size);
+    return fits.ok() ? fits : fits.at(key).at(settings.name);
+  };
+  WIDEEP_TRY(
+      take("moe_config.dispatch_dtype", settings.moe_config.dispatch_dtype, &options.dispatch));
+  WIDEEP_TRY(take("moe_config.combine_dtype", settings.moe_config.combine_dtype, &options.combine));
+  return options;
+}
+
 ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, WeightFormat format,
                                  std::optional<int64_t> moe_max_num_tokens) {
-  const size_t row_bytes = config.hidden_size * dtype_bytes(kernels::row_dtype(format));
-  ep::DispatchShape shape{.ep_size = num_ranks,
-                          .num_experts = config.routing.num_experts,
-                          .slots_per_rank = num_slots / num_ranks,
-                          .top_k = config.routing.top_k,
-                          .row_bytes = row_bytes,
-                          .result_bytes = row_bytes,
-                          .max_tokens = max_num_tokens,
-                          .max_group_tokens = moe_max_num_tokens.value_or(0)};
+  return dispatch_shape(config, num_ranks, num_slots, max_num_tokens,
+                        model::MoeOptions{.row_dtype = kernels::row_dtype(format)},
+                        moe_max_num_tokens);
+}
+
+ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int num_slots,
+                                 int max_num_tokens, const model::MoeOptions& moe,
+                                 std::optional<int64_t> moe_max_num_tokens) {
+  ep::DispatchShape shape{
+      .ep_size = num_ranks,
+      .num_experts = config.routing.num_experts,
+      .slots_per_rank = num_slots / num_ranks,
+      .top_k = config.routing.top_k,
+      .row_bytes = kernels::row_bytes(moe.dispatch_format(), config.hidden_size),
+      .result_bytes = kernels::row_bytes(moe.combine_format(), config.hidden_size),
+      .max_tokens = max_num_tokens,
+      .max_group_tokens = moe_max_num_tokens.value_or(0)};
   shape.strategy = ep::choose_strategy(shape).strategy;
   return shape;
 }
@@ -205,7 +245,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape
                                                     config.moe_intermediate_size),
           .symmetric_memory_per_rank = ep::BufferLayout(shape).segment_bytes(),
           .working_memory_per_rank =
-              static_cast<uint64_t>(shape.max_tokens) * working_row(config, forms),
+              static_cast<uint64_t>(shape.max_tokens) * working_row(config, forms, shape),
           .kv_page_bytes = model::KvLayout(config, cache).page_bytes()};
 }
 

@@ -21,6 +21,9 @@
 #include "ep/buffer_layout.h"
 #include "kernels/weight_format.h"
 #include "model/model_forms.h"
+#include "model/moe_options.h"
+#include "parallel/parallel_config.h"
+#include "wideep/status.h"
 
 namespace wideep::engine {
 
@@ -31,9 +34,19 @@ inline constexpr int kDefaultMaxBatchSize = 64;
 // Indices of the layers that have experts, ascending.
 std::vector<int> moe_layers(const model::ModelConfig& config);
 
-// num_slots: of all ranks, a multiple of num_ranks. format: of the weights; rows travel in its
-// row_dtype. moe_max_num_tokens: of all ranks in one dispatch; nothing: unbounded.
-// The strategy of dispatch is the one that moves fewer bytes (ep/strategy.h).
+// How rows travel beside experts of this format.
+// Errors (invalid input): a hidden size that does not divide into the groups of a dtype.
+Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
+                                      const model::ModelConfig& config,
+                                      kernels::WeightFormat experts);
+
+// num_slots: of all ranks, a multiple of num_ranks. moe_max_num_tokens: of all ranks in one
+// dispatch; nothing: unbounded. The strategy of dispatch is the one that moves fewer bytes
+// (ep/strategy.h).
+ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
+                                 int max_num_tokens, const model::MoeOptions& moe,
+                                 std::optional<int64_t> moe_max_num_tokens = {});
+// Of rows that travel in the format's row_dtype.
 ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, kernels::WeightFormat format,
                                  std::optional<int64_t> moe_max_num_tokens = {});

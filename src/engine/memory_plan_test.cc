@@ -206,15 +206,15 @@ TEST(MixedPlan, FollowsEveryMatrixsOwnForm) {
 // One rank's forward pass over `num_tokens` tokens, of objects made afresh; returns how much heap
 // they have taken when it is done.
 uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWeights& weights,
-                         const weights::WeightLoader& loader, int num_tokens) {
+                         const weights::WeightLoader& loader, int num_tokens,
+                         const model::MoeOptions& options) {
   const int num_experts = config.routing.num_experts;
   balance::ModelPlacement placement;
   for (const int layer : moe_layers(config)) {
     placement.layers[layer] = *balance::linear_placement(num_experts, 1);
   }
   const auto slots = model::ExpertSlots::load(config, loader, placement, 0);
-  const ep::BufferLayout layout(dispatch_shape(config, 1, num_experts, num_tokens,
-                                               model::experts_shape(config, loader).format));
+  const ep::BufferLayout layout(dispatch_shape(config, 1, num_experts, num_tokens, options));
   const auto memory = transport::SharedMemory::create(1, layout.segment_bytes());
   EXPECT_TRUE(slots.ok() && memory.ok());
   transport::Endpoint endpoint(*memory, 0, std::chrono::milliseconds(1000));
@@ -231,8 +231,7 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
   }
   std::vector<float> logits;
   const uint64_t before = heap_bytes();
-  model::MoeRunner moe(config, placement, *slots, endpoint, layout,
-                       {.row_dtype = loader.row_dtype()});
+  model::MoeRunner moe(config, placement, *slots, endpoint, layout, options);
   model::Model model(config, weights, {*kernels::all_kernels().back(), pool}, moe);
   EXPECT_TRUE(model.forward(batch, kv, 0, &logits).ok());
   return heap_bytes() - before;
@@ -244,11 +243,39 @@ TEST_P(GoldenPlan, WorkingMemoryIsAboutWhatAForwardPassAllocates) {
   const weights::WeightLoader loader(*checkpoint_, format_);
   const auto loaded = model::ModelWeights::load(config_, loader);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-  heap_of_forward(config_, *loaded, loader, kTokens);  // memory of threads, kept for good
-  const auto allocated = static_cast<double>(heap_of_forward(config_, *loaded, loader, kTokens));
-  const auto planned = static_cast<double>(plan(1, kTokens).working_memory_per_rank);
-  EXPECT_GT(allocated, 0.9 * planned);
-  EXPECT_LT(allocated, 1.3 * planned);
+  const model::MoeOptions as_they_are{.row_dtype = loader.row_dtype()};
+  heap_of_forward(config_, *loaded, loader, kTokens, as_they_are);  // memory of threads, kept
+  for (const auto& travel : {std::optional<kernels::RowFormat>(), {kernels::RowFormat::kNvfp4}}) {
+    model::MoeOptions options = as_they_are;
+    options.dispatch = options.combine = travel;
+    const ep::DispatchShape shape =
+        dispatch_shape(config_, 1, config_.routing.num_experts, kTokens, options);
+    const auto allocated =
+        static_cast<double>(heap_of_forward(config_, *loaded, loader, kTokens, options));
+    const auto planned = static_cast<double>(
+        plan_memory(config_, shape, format_, loader.row_dtype()).working_memory_per_rank);
+    EXPECT_GT(allocated, 0.9 * planned);
+    EXPECT_LT(allocated, 1.3 * planned);
+  }
+}
+
+TEST(MoeOptions, HiddenSizesThatDoNotFitTheDtypeAreErrorsOfTheKey) {
+  model::ModelConfig config;
+  config.hidden_size = 272;
+  parallel::ParallelConfig settings;
+  settings.name = "parallel.yaml";
+  settings.moe_config.combine_dtype = "NVFP4";
+  const auto fits = moe_options(settings, config, WeightFormat::kBf16);
+  ASSERT_TRUE(fits.ok());
+  EXPECT_EQ(fits->dispatch_format(), kernels::RowFormat::kBf16);
+  EXPECT_EQ(fits->combine_format(), kernels::RowFormat::kNvfp4);
+  settings.moe_config.dispatch_dtype = "FP8";
+  const auto unfit = moe_options(settings, config, WeightFormat::kBf16);
+  ASSERT_FALSE(unfit.ok());
+  EXPECT_EQ(unfit.status().code(), StatusCode::kInvalidInput);
+  EXPECT_EQ(unfit.status().message(),
+            "parallel.yaml: moe_config.dispatch_dtype: rows of 272 values in fp8: expected a "
+            "multiple of 128, the values that share a scale; use bf16");
 }
 
 TEST_P(GoldenPlan, CacheAndMessagesGrowWithWhatTheyHold) {

@@ -12,15 +12,14 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <vector>
 
-#include "base/dtype.h"
 #include "ep/chunks.h"
 #include "ep/dispatch_combine.h"
 #include "ep/slot_choice.h"
 #include "model/expert_slots.h"
 #include "model/mlp.h"
+#include "model/moe_options.h"
 #include "model/row_noise.h"
 
 namespace wideep::model {
@@ -57,20 +56,6 @@ struct MoeLayerRecord {
   RowNoise dispatched, returned;
 };
 using MoeObserver = std::function<void(const MoeLayerRecord&)>;
-
-struct MoeOptions {
-  Dtype row_dtype = Dtype::kBf16;  // that experts take and return: kBf16 or kF32
-  // In what form rows are dispatched and results returned; nothing: in row_dtype.
-  std::optional<kernels::RowFormat> dispatch, combine;
-  bool measure_noise = false;  // tell observers, which takes a decoding of every row
-
-  kernels::RowFormat dispatch_format() const {
-    return dispatch.value_or(kernels::row_format(row_dtype));
-  }
-  kernels::RowFormat combine_format() const {
-    return combine.value_or(kernels::row_format(row_dtype));
-  }
-};
 
 // What the MoE layers of a rank share. One layer runs at a time.
 class MoeRunner {

@@ -26,6 +26,8 @@ constexpr IntegerRange kAtLeastOne{.min = 1, .max = kMaxTokens};
 constexpr IntegerRange kAtLeastZero{.min = 0, .max = kMaxTokens};
 
 constexpr std::array kCacheDtypes = {"AUTO", "BF16", "FP8"};
+constexpr std::array kTravelDtypes = {"AUTO", "BF16", "FP8", "NVFP4"};
+constexpr std::array kCombines = {"EXACT", "REDUCED"};
 constexpr std::array kMoeBackends = {"AUTO",   "CUTLASS",          "CUTEDSL", "WIDEEP",
                                      "TRTLLM", "DEEPGEMM",         "VANILLA", "DENSEGEMM",
                                      "TRITON", "MEGAMOE_DEEPGEMM", "MARLIN"};
@@ -118,6 +120,23 @@ void take_load_balancer(YamlMap& moe, MoeConfig* config) {
   }
 }
 
+// How rows travel.
+void take_rows(YamlMap& moe, MoeConfig* config) {
+  constexpr const char* kLow = "use_low_precision_moe_combine";
+  config->dispatch_dtype = take_word(moe, "dispatch_dtype", kTravelDtypes);
+  config->combine_dtype = take_word(moe, "combine_dtype", kTravelDtypes);
+  config->combine = take_word(moe, "combine", kCombines);
+  config->use_low_precision_moe_combine = moe.boolean_or(kLow, false);
+  const bool low = config->combine_dtype == "FP8" || config->combine_dtype == "NVFP4";
+  if (config->combine_dtype == "AUTO") {
+    if (config->use_low_precision_moe_combine) config->combine_dtype = "NVFP4";
+  } else if (moe.has(kLow) && low != config->use_low_precision_moe_combine) {
+    moe.complain("combine_dtype",
+                 fmt::format("{} contradicts {}: {}; remove one of the two", config->combine_dtype,
+                             kLow, config->use_low_precision_moe_combine));
+  }
+}
+
 MoeConfig take_moe(YamlMap map, std::vector<std::string>* notes) {
   MoeConfig config;
   if (map.has("backend")) {
@@ -125,7 +144,7 @@ MoeConfig take_moe(YamlMap map, std::vector<std::string>* notes) {
   }
   config.backend = take_word(map, "backend", kMoeBackends);
   config.max_num_tokens = take_integer(map, "max_num_tokens", kAtLeastOne);
-  config.use_low_precision_moe_combine = map.boolean_or("use_low_precision_moe_combine", false);
+  take_rows(map, &config);
   if (map.has("disable_finalize_fusion")) {
     notes->push_back(
         "moe_config.disable_finalize_fusion has no effect: there is no fused finalize");

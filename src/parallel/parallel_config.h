@@ -7,6 +7,8 @@
 //   moe_expert_parallel_size: 8
 //   moe_config:
 //     load_balancer: ./moe_load_balancer.yaml     # or the file's keys inline
+//     dispatch_dtype: fp8                         # in what form rows travel
+//     use_low_precision_moe_combine: true         # results come back in nvfp4
 //   max_num_tokens: 2048
 //
 // Reading is strict: an unknown key, a wrong type, sizes whose products contradict each other and
@@ -48,7 +50,13 @@ struct MoeConfig {
   // Of all ranks together in one dispatch, at least moe_expert_parallel_size; more are dispatched
   // in chunks.
   std::optional<int64_t> max_num_tokens;
+  // In what form rows are dispatched and results come back: AUTO, as the experts take and return
+  // them; BF16; FP8; NVFP4. use_low_precision_moe_combine alone makes the latter NVFP4.
+  std::string dispatch_dtype = "AUTO";
+  std::string combine_dtype = "AUTO";
   bool use_low_precision_moe_combine = false;
+  // EXACT: a row of each expert comes back. REDUCED: one of each rank, its experts' summed.
+  std::string combine = "EXACT";
   bool disable_finalize_fusion = false;
   // At most one of the two: the path as written (relative to the working directory, as TRT takes
   // it), or the inline form.

@@ -45,6 +45,9 @@ TEST(ParallelConfig, ReadsEveryKey) {
           "  backend: cutlass\n"
           "  max_num_tokens: 9216\n"
           "  use_low_precision_moe_combine: true\n"
+          "  dispatch_dtype: fp8\n"
+          "  combine_dtype: nvfp4\n"
+          "  combine: reduced\n"
           "  disable_finalize_fusion: true\n"
           "  load_balancer: ./moe_load_balancer.yaml\n"
           "max_batch_size: 16\n"
@@ -68,6 +71,9 @@ TEST(ParallelConfig, ReadsEveryKey) {
   EXPECT_EQ(config->moe_config.backend, "CUTLASS");
   EXPECT_EQ(config->moe_config.max_num_tokens, 9216);
   EXPECT_TRUE(config->moe_config.use_low_precision_moe_combine);
+  EXPECT_EQ(config->moe_config.dispatch_dtype, "FP8");
+  EXPECT_EQ(config->moe_config.combine_dtype, "NVFP4");
+  EXPECT_EQ(config->moe_config.combine, "REDUCED");
   EXPECT_TRUE(config->moe_config.disable_finalize_fusion);
   EXPECT_EQ(config->moe_config.load_balancer_path, "./moe_load_balancer.yaml");
   EXPECT_FALSE(config->moe_config.load_balancer.has_value());
@@ -105,6 +111,25 @@ TEST(ParallelConfig, AnEmptyFileIsOneRank) {
   EXPECT_EQ(config->sizes.moe_ep, 1);
   EXPECT_THAT(config->notes, IsEmpty());
   EXPECT_TRUE(check_supported(*config).ok());
+}
+
+TEST(ParallelConfig, OneKeyOrTheOtherSaysInWhatResultsComeBack) {
+  const auto combine_dtype = [](const std::string& moe) {
+    const auto config = parse_parallel_config("moe_config: {" + moe + "}", "config.yaml");
+    return config.ok() ? config->moe_config.combine_dtype : config.status().message();
+  };
+  EXPECT_EQ(combine_dtype(""), "AUTO");
+  EXPECT_EQ(combine_dtype("use_low_precision_moe_combine: false"), "AUTO");
+  EXPECT_EQ(combine_dtype("use_low_precision_moe_combine: true"), "NVFP4");
+  EXPECT_EQ(combine_dtype("use_low_precision_moe_combine: true, combine_dtype: fp8"), "FP8");
+  EXPECT_EQ(combine_dtype("combine_dtype: fp8"), "FP8");
+  EXPECT_THAT(combine_dtype("use_low_precision_moe_combine: true, combine_dtype: bf16"),
+              HasSubstr("moe_config.combine_dtype: BF16 contradicts "
+                        "use_low_precision_moe_combine: true"));
+  EXPECT_THAT(combine_dtype("use_low_precision_moe_combine: false, combine_dtype: nvfp4"),
+              HasSubstr("contradicts use_low_precision_moe_combine: false"));
+  EXPECT_THAT(complaint_of("moe_config: {dispatch_dtype: fp4}"),
+              HasSubstr("moe_config.dispatch_dtype: expected one of AUTO, BF16, FP8, NVFP4"));
 }
 
 TEST(ParallelConfig, TakesTheLoadBalancerInline) {
@@ -231,8 +256,9 @@ TEST(CheckSupported, RefusesByName) {
   EXPECT_EQ(unsupported(wide + "moe_config: {max_num_tokens: 4096}"), "");
   EXPECT_THAT(unsupported(wide + "attention_dp_config: {enable_balance: true}"),
               HasSubstr("attention_dp_config.enable_balance:"));
-  EXPECT_THAT(unsupported(wide + "moe_config: {use_low_precision_moe_combine: true}"),
-              HasSubstr("moe_config.use_low_precision_moe_combine:"));
+  EXPECT_THAT(unsupported(wide + "moe_config: {combine: reduced}"),
+              HasSubstr("moe_config.combine:"));
+  EXPECT_EQ(unsupported(wide + "moe_config: {combine: exact, dispatch_dtype: nvfp4}"), "");
 }
 
 }  // namespace

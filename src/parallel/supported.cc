@@ -53,9 +53,9 @@ std::array<Limit, 6> feature_limits(const ParallelConfig& config) {
       {balance,
        "attention_dp_config.enable_balance: waiting for evenly filled ranks is not built yet; set "
        "it to false"},
-      {moe.use_low_precision_moe_combine,
-       "moe_config.use_low_precision_moe_combine: a low-precision combine is not built yet; set it "
-       "to false"},
+      {moe.combine == "REDUCED",
+       "moe_config.combine: a combine that returns one row per rank is not built yet; set it to "
+       "exact"},
   }};
 }
 

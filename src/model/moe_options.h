@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How rows travel between ranks in MoE layers.
+//
+// Thread safety: a plain value.
+#pragma once
+
+#include <optional>
+
+#include "base/dtype.h"
+#include "kernels/row_format.h"
+
+namespace wideep::model {
+
+struct MoeOptions {
+  Dtype row_dtype = Dtype::kBf16;  // that experts take and return: kBf16 or kF32
+  // In what form rows are dispatched and results returned; nothing: in row_dtype.
+  std::optional<kernels::RowFormat> dispatch, combine;
+  bool measure_noise = false;  // tell observers, which takes a decoding of every row
+
+  kernels::RowFormat dispatch_format() const {
+    return dispatch.value_or(kernels::row_format(row_dtype));
+  }
+  kernels::RowFormat combine_format() const {
+    return combine.value_or(kernels::row_format(row_dtype));
+  }
+};
+
+}  // namespace wideep::model
