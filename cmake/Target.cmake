@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+include(GoogleTest)
 
 # wideep_folder(<name> [DEPS <folder or library>...] [WITHOUT <library>])
 #
@@ -46,10 +47,8 @@ function(wideep_folder name)
 
   if(tests)
     add_executable(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE wideep_${name} GTest::gmock GTest::gtest_main)
-    target_compile_definitions(${name}_test PRIVATE
-      WIDEEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    include(GoogleTest)
+    target_link_libraries(${name}_test PRIVATE wideep_${name})
+    wideep_test_program(${name}_test)
     gtest_discover_tests(${name}_test TEST_PREFIX "${name}." NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST
                          PROPERTIES TIMEOUT 300)
   endif()
@@ -64,6 +63,22 @@ function(wideep_folder name)
       target_link_libraries(${program} PRIVATE wideep_${name} -fsanitize=fuzzer)
       wideep_fuzz_test(${program})
     endforeach()
+  endif()
+endfunction()
+
+# What all test programs share. Most of their time to compile would go into the headers of
+# GoogleTest and of the standard library, parsed here once for all, and into optimising what runs
+# for a moment.
+function(wideep_test_program program)
+  target_link_libraries(${program} PRIVATE GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${program} PRIVATE WIDEEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_compile_options(${program} PRIVATE $<IF:$<CONFIG:Debug>,-O0,-O1>)
+  if(TARGET base_test AND NOT program STREQUAL base_test)
+    target_precompile_headers(${program} REUSE_FROM base_test)
+  else()
+    target_precompile_headers(${program} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>
+                                                 <nlohmann/json.hpp> <filesystem> <functional>
+                                                 <random>)
   endif()
 endfunction()
 

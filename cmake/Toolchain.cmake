@@ -14,7 +14,9 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # It repeats nothing that includes precompiled headers unless told that macros are looked at.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+                                  CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 find_program(MOLD mold)
 if(MOLD)
@@ -26,6 +28,10 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # gcc 12 warns of its own headers: intrinsics (GCC bug 105593), string concatenation (105651).
   add_compile_options(-Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # A precompiled header is the same each time it is made, as ccache wants it.
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
 if(WIDEEP_WERROR)
   add_compile_options(-Werror)

@@ -19,6 +19,8 @@
 #include <string_view>
 #include <thread>
 
+#include "base/sanitized.h"
+
 namespace wideep::tests {
 namespace {
 
@@ -109,22 +111,9 @@ bool is_held(const std::string& path) {
   return false;
 }
 
-constexpr bool kSanitized =
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-    true;
-#else
-    false;
-#endif
-#else
-    false;
-#endif
-
 }  // namespace
 
-const int kSlowdown = kSanitized ? 10 : 1;
+const int kSlowdown = base::kSanitized ? 10 : 1;
 
 std::vector<std::string> CommandEnd::error_lines() const {
   std::vector<std::string> errors;

@@ -12,20 +12,13 @@
 #include <random>
 
 #include "base/proc_file.h"
+#include "base/sanitized.h"
 #include "base/scratch_directory.h"
 #include "engine/memory_plan.h"
 #include "model/config_testing.h"
 #include "model/model.h"
 #include "online/weight_updater.h"
 #include "weights/checkpoint.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define WIDEEP_SHADOW_MEMORY 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define WIDEEP_SHADOW_MEMORY 1
-#endif
-#endif
 
 namespace wideep::engine {
 namespace {
@@ -185,9 +178,7 @@ uint64_t peak_in_child(Measured* measure, const model::ModelConfig& config, cons
 }
 
 TEST(LoadMemory, PeakIsTheWeightsAndLittleMore) {
-#ifdef WIDEEP_SHADOW_MEMORY
-  GTEST_SKIP() << "the sanitizer has memory of its own";
-#endif
+  if (base::kSanitized) GTEST_SKIP() << "the sanitizer has memory of its own";
   if (anonymous_kib() == 0) GTEST_SKIP() << "the kernel does not count anonymous pages";
   for (const bool tied : {false, true}) {
     const auto config = model::parse(config_json(tied));
@@ -212,9 +203,7 @@ TEST(LoadMemory, PeakIsTheWeightsAndLittleMore) {
 }
 
 TEST(LoadMemory, OnlineBalancingAddsThePoolAndTheSpares) {
-#ifdef WIDEEP_SHADOW_MEMORY
-  GTEST_SKIP() << "the sanitizer has memory of its own";
-#endif
+  if (base::kSanitized) GTEST_SKIP() << "the sanitizer has memory of its own";
   if (anonymous_kib() == 0) GTEST_SKIP() << "the kernel does not count anonymous pages";
   const auto config = model::parse(config_json(false));
   ASSERT_TRUE(config.ok()) << config.status().message();
