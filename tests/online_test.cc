@@ -7,8 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <random>
 
+#include "base/proc_file.h"
+#include "base/sanitized.h"
 #include "base/scratch_directory.h"
 #include "base/stopped_threads.h"
 #include "engine/generate.h"
@@ -201,6 +204,51 @@ TEST_P(Online, IterationsGoOnWhileTheBalancersThreadsAreStopped) {
   EXPECT_EQ(suspended.moves_while_stopped(), 0);
   EXPECT_GT(report->load.num_iterations, 1300);
   EXPECT_GT(report->online->moves, 0);
+}
+
+// With every format of weights that is a record of its own kind, and an iteration's tokens
+// dispatched a few at a time.
+TEST_P(Online, CodedWeightsAndChunkedDispatch) {
+  const Model& model = GetParam();
+  for (const auto format : {kernels::WeightFormat::kFp8, kernels::WeightFormat::kNvfp4}) {
+    GenerateOptions options = options_for(directory_.path(), 4, 60);
+    options.format = format;
+    const std::vector<std::string> expected = digests(run(options));
+    options.parallel.moe_config.max_num_tokens = 8;
+    options.parallel.max_batch_size = 3;
+    options.prefill_chunk = 7;
+    balance(options, 2);
+    make_restless(options, model, 2);
+    run_until_moved(options, 20, expected);
+  }
+}
+
+int64_t private_bytes_of_children() {
+  uint64_t kib = 0;
+  std::ifstream children(fmt::format("/proc/self/task/{}/children", ::gettid()));
+  for (pid_t child; children >> child;) {
+    kib += base::read_field(fmt::format("/proc/{}/status", child), "RssAnon").value_or(0);
+  }
+  return static_cast<int64_t>(kib << 10);
+}
+
+TEST_P(Online, RanksKeepNothingOfWhatHasMoved) {
+  if (base::kSanitized) GTEST_SKIP() << "the sanitizer has memory of its own";
+  const Model& model = GetParam();
+  GenerateOptions options = options_for(directory_.path(), 2, 500);
+  balance(options, 2);
+  make_restless(options, model, 2);
+  int64_t first = 0, last = 0;
+  const auto report =
+      engine::generate(options, {.on_iteration = [&](int rank, const engine::IterationRecord& r) {
+                         if (rank != 0) return;
+                         if (r.iteration == 500) first = private_bytes_of_children();
+                         if (r.iteration == 1300) last = private_bytes_of_children();
+                       }});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_GT(report->online->moves, 0);
+  EXPECT_GT(first, 0);
+  EXPECT_LT(last - first, int64_t{1} << 20) << "of " << first;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Online,

@@ -61,6 +61,14 @@ Result<std::optional<engine::StatisticsRequest>> statistics_request(const Option
   return std::optional(engine::StatisticsRequest{path.empty() ? "expert_statistic" : path, parsed});
 }
 
+// The option, or TRT's environment variable.
+Result<bool> wants_perfect_router(bool option) {
+  const char* value = std::getenv("ENABLE_PERFECT_ROUTER");
+  if (value == nullptr || *value == '\0' || value == std::string_view("0")) return option;
+  if (value == std::string_view("1")) return true;
+  return invalid_input(fmt::format("ENABLE_PERFECT_ROUTER: expected 0 or 1, found {}", value));
+}
+
 Status check_sampling(const engine::SamplingParams& sampling) {
   if (!(sampling.temperature >= 0.0f) || std::isinf(sampling.temperature)) {
     return invalid_input(
@@ -88,6 +96,13 @@ Result<engine::GenerateOptions> engine_options(const Options& options) {
   WIDEEP_TRY_ASSIGN(result.parallel, read_parallel_options(options.parallel));
   if (options.max_batch_size) result.parallel.max_batch_size = *options.max_batch_size;
   WIDEEP_TRY_ASSIGN(result.statistics, statistics_request(options));
+  WIDEEP_TRY_ASSIGN(result.perfect_router, wants_perfect_router(options.engine.perfect_router));
+  if (result.statistics && result.perfect_router) {
+    return invalid_input(
+        "--perfect-router: expert statistics would say nothing of the model's own router; leave "
+        "out "
+        "one of the two");
+  }
   result.routing_log = !options.routing_log.empty();
   result.format = options.parallel.format();
   result.timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1e3));
@@ -129,7 +144,9 @@ void log_rebalance(const online::Rebalance& each) {
 Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const engine::GenerateOptions engine_options_, engine_options(options));
   LoadingLine loading;
-  TextStream stream(engine_options_.prompts, options.json ? nullptr : stdout);
+  TextStream stream(engine_options_.prompts,
+                    engine_options_.perfect_router ? " (perfect router: means nothing)" : "",
+                    options.json ? nullptr : stdout);
   WIDEEP_TRY_ASSIGN(
       const engine::GenerateReport report,
       engine::generate(engine_options_,
@@ -199,6 +216,10 @@ void add_how_options(CLI::App& command, Options& options) {
       .add_option("--prefill-chunk", options.engine.prefill_chunk,
                   "Most prompt tokens of one request in an iteration; 0: --max-num-tokens")
       ->check(CLI::Range(0, 1 << 20));
+  command.add_flag(
+      "--perfect-router", options.engine.perfect_router,
+      "Send tokens to all ranks evenly (also ENABLE_PERFECT_ROUTER=1): what balance is "
+      "worth at most; the texts mean nothing");
   command
       .add_option("--timeout", options.timeout_seconds,
                   "Seconds that a rank waits for another before it gives up")

@@ -46,15 +46,17 @@ std::string load_table(const std::vector<LayerLoad>& layers) {
   return text;
 }
 
-ordered_json result_json(const GenerateReport& report, size_t index, const std::string& prompt) {
+ordered_json result_json(const GenerateReport& report, size_t index,
+                         const engine::GenerateOptions& options) {
   const engine::PromptResult& result = report.results[index];
   ordered_json json = {{"index", index},
-                       {"prompt", prompt},
+                       {"prompt", options.prompts[index]},
                        {"text", result.text},
                        {"num_prompt_tokens", result.num_prompt_tokens},
                        {"tokens", result.tokens},
                        {"log_probabilities", result.log_probabilities},
                        {"finish_reason", finish_name(result.finish_reason)}};
+  if (options.perfect_router) json["meaningless"] = true;
   if (!result.digest.empty()) json["logits_digest"] = result.digest;
   return json;
 }
@@ -78,8 +80,9 @@ void LoadingLine::end() {
   fmt::print(stderr, "\r                    \r");
 }
 
-TextStream::TextStream(const std::vector<std::string>& prompts, std::FILE* out)
-    : prompts_(prompts), out_(out), waiting_(prompts.size()) {}
+TextStream::TextStream(const std::vector<std::string>& prompts, const std::string& note,
+                       std::FILE* out)
+    : prompts_(prompts), note_(note), out_(out), waiting_(prompts.size()) {}
 
 void TextStream::add(int prompt, const std::string& text, bool last) {
   if (out_ == nullptr) return;
@@ -95,7 +98,7 @@ void TextStream::print(const std::string& text) const {
 }
 
 void TextStream::begin_line() {
-  print(fmt::format("--- prompt {} ---\n{}", current_, prompts_[current_]));
+  print(fmt::format("--- prompt {}{} ---\n{}", current_, note_, prompts_[current_]));
   line_open_ = true;
 }
 
@@ -185,6 +188,9 @@ std::string report_text(const engine::GenerateOptions& options, const GenerateRe
       report.wall_seconds, report.tokens_per_second(), report.load_seconds, load.critical_path_ms,
       load.mean_rank_ms, load.critical_path_experts_ms, load.mean_experts_ms);
   if (report.online) text += online_text(*report.online);
+  if (options.perfect_router) {
+    text += "perfect router      tokens went to all ranks evenly; the texts mean nothing\n";
+  }
   return text;
 }
 
@@ -192,8 +198,9 @@ ordered_json report_json(const engine::GenerateOptions& options, const GenerateR
   const engine::LoadTotals& load = report.load;
   ordered_json json = {
       {"model", options.model_dir}, {"ranks", options.parallel.sizes.moe_ep}, {"isa", report.isa}};
+  if (options.perfect_router) json["perfect_router"] = true;
   for (size_t i = 0; i < report.results.size(); ++i) {
-    json["results"].push_back(result_json(report, i, options.prompts[i]));
+    json["results"].push_back(result_json(report, i, options));
   }
   json["timings"] = {{"load_seconds", report.load_seconds},
                      {"wall_seconds", report.wall_seconds},

@@ -29,8 +29,8 @@ class LoadingLine {
 // ended goes out at once, the others wait for their turn.
 class TextStream {
  public:
-  // out: null prints nothing.
-  TextStream(const std::vector<std::string>& prompts, std::FILE* out);
+  // out: null prints nothing. note: stands beside every prompt's number.
+  TextStream(const std::vector<std::string>& prompts, const std::string& note, std::FILE* out);
   void add(int prompt, const std::string& text, bool last);
   // Prints what is still waiting, of runs that ended early, and marks what was cut short.
   void end();
@@ -45,6 +45,7 @@ class TextStream {
     bool ended = false;
   };
   const std::vector<std::string>& prompts_;
+  std::string note_;
   std::FILE* out_;
   std::vector<Waiting> waiting_;
   size_t current_ = 0;

@@ -163,7 +163,10 @@ std::string plan_text(const RunSetup& setup) {
              mebibytes(plan.symmetric_memory_per_rank), dtype_name(setup.options.cache_dtype()),
              mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages)),
              ep::choose_strategy(setup.dispatch).reason()) +
-         rows_text(setup) + online_text(setup);
+         rows_text(setup) + online_text(setup) +
+         (setup.moe.perfect_router
+              ? "\nrouter  perfect: tokens go to all ranks evenly; the texts mean nothing"
+              : "");
 }
 
 // Checkpoint bytes that loading will read: dense once; each slot's expert, or with a host pool each
@@ -348,6 +351,9 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
                     kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   WIDEEP_TRY(check_batch_size(options.parallel));
   WIDEEP_TRY_ASSIGN(const model::ModelConfig config, model::read_model_config(options.model_dir));
+  if (options.perfect_router) {
+    WIDEEP_TRY(model::PerfectRouter::check(config.routing, options.parallel.sizes.moe_ep));
+  }
   WIDEEP_TRY_ASSIGN(const balance::ModelPlacement placement,
                     parallel::initial_placement(options.parallel,
                                                 {moe_layers(config), config.routing.num_experts}));
@@ -370,8 +376,9 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
   const SchedulerLimits limits = scheduler_limits(options, requests);
   const weights::WeightLoader looking(checkpoint, options.format);
   const model::ModelForms forms = model::model_forms(config, looking);
-  WIDEEP_TRY_ASSIGN(const model::MoeOptions moe,
+  WIDEEP_TRY_ASSIGN(model::MoeOptions moe,
                     moe_options(options.parallel, config, forms.experts.format));
+  moe.perfect_router = options.perfect_router;
   std::optional<OnlineParts> online;
   if (placement.layer_updates_per_iter > 0) {
     Result<OnlineParts> parts = make_online_parts(model::experts_shape(config, looking), placement);

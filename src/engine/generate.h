@@ -35,6 +35,7 @@ struct GenerateOptions {
   bool logits_digest = false;
   std::optional<StatisticsRequest> statistics;
   bool routing_log = false;
+  bool perfect_router = false;                      // see model::MoeOptions; the texts mean nothing
   std::function<void(OnlineParts&)> adjust_online;  // for tests: called before the ranks start
   std::chrono::milliseconds timeout{30'000};        // of any wait of a rank for another
 

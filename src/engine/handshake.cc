@@ -17,7 +17,7 @@ namespace {
 // As the settings are called where people set them.
 constexpr std::array<const char*, SettingWords().size()> kNames = {
     "the version of wideep",
-    "the model (config.json, or the weights' format)",
+    "the model (config.json, the weights' format or the router)",
     "the kernels (WIDEEP_ISA)",
     "the placement (moe_config.load_balancer)",
     "online balancing (layer_updates_per_iter, spares)",
@@ -32,11 +32,11 @@ uint64_t hash_of(const std::string& text) {
 
 std::string model_text(const RankSetup& setup) {
   const model::ModelConfig& c = setup.config;
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(c.architecture),
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(c.architecture),
                      c.hidden_size, c.num_layers, c.vocab_size, c.num_heads, c.num_kv_heads,
                      c.head_dim, c.moe_intermediate_size, c.dense_intermediate_size,
                      c.routing.num_experts, c.routing.top_k, static_cast<int>(setup.moe.row_dtype),
-                     setup.format ? static_cast<int>(*setup.format) : -1);
+                     setup.moe.perfect_router, setup.format ? static_cast<int>(*setup.format) : -1);
 }
 
 std::string placement_text(const RankSetup& setup) {

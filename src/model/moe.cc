@@ -29,6 +29,9 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
   const int hidden = config.hidden_size;
   WIDEEP_CHECK_GE(shape_.row_bytes, kernels::row_bytes(options.dispatch_format(), hidden));
   WIDEEP_CHECK_GE(shape_.result_bytes, kernels::row_bytes(options.combine_format(), hidden));
+  if (options.perfect_router) {
+    perfect_router_.emplace(config.routing, shape_.ep_size, endpoint.rank());
+  }
   for (const auto& [layer, layer_placement] : placement.layers) {
     set_placement(layer, layer_placement, {});
   }
@@ -85,9 +88,14 @@ void MoeRunner::route(const Compute& compute, const MoeWeights& weights, const M
   compute.matmul(compute.cast(weights.router.packed.shape, rows, cast_), weights.router.packed,
                  logits, routing.num_experts);
   const float* bias = weights.router_bias.empty() ? nullptr : weights.router_bias.data();
+  const float* chosen_by = logits;
+  if (perfect_router_) {
+    chosen_by = perfect_router_->logits(call.num_tokens);
+    bias = perfect_router_->zero_bias();
+  }
   compute.pool().parallel_for(call.num_tokens, 16, [&](int64_t begin, int64_t end) {
     for (int64_t token = begin; token < end; ++token) {
-      select_experts(routing, logits + token * routing.num_experts, bias,
+      select_experts(routing, chosen_by + token * routing.num_experts, bias,
                      experts_.data() + token * routing.top_k,
                      expert_weights_.data() + token * routing.top_k);
     }

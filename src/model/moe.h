@@ -20,6 +20,7 @@
 #include "model/expert_slots.h"
 #include "model/mlp.h"
 #include "model/moe_options.h"
+#include "model/perfect_router.h"
 #include "model/row_noise.h"
 
 namespace wideep::model {
@@ -123,6 +124,7 @@ class MoeRunner {
   Scratch sums_;                     // reduced: of received tokens
   std::vector<float> ones_;          // [top_k] reduced: results have their weights in them
   MlpRunner experts_runner_, shared_runner_;
+  std::optional<PerfectRouter> perfect_router_;
 
   // Of all chunks, for the observer: as MoeLayerRecord.
   std::vector<int32_t> counts_, group_counts_, sent_entries_;

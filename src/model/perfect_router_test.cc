@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/perfect_router.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "model/router.h"
+
+namespace wideep::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+// (token, expert) pairs that each rank computes, and each expert gets, of tokens_per_rank tokens of
+// every rank.
+struct Loads {
+  std::vector<int> ranks, experts;
+};
+
+Loads loads(const RoutingConfig& routing, int ep_size, int tokens_per_rank) {
+  Loads loads{std::vector<int>(ep_size), std::vector<int>(routing.num_experts)};
+  std::vector<int32_t> chosen(routing.top_k);
+  std::vector<float> weights(routing.top_k);
+  for (int rank = 0; rank < ep_size; ++rank) {
+    PerfectRouter router(routing, ep_size, rank);
+    for (int token = 0; token < tokens_per_rank; ++token) {
+      const float* logits = router.logits(token + 1) + token * routing.num_experts;
+      select_experts(routing, logits, router.zero_bias(), chosen.data(), weights.data());
+      for (const int32_t expert : chosen) {
+        EXPECT_EQ(logits[expert], 10.0f);
+        ++loads.experts[expert];
+        ++loads.ranks[expert / (routing.num_experts / ep_size)];
+      }
+    }
+  }
+  return loads;
+}
+
+int spread(const std::vector<int>& values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return *most - *least;
+}
+
+TEST(PerfectRouter, EvenOverRanksAndExpertsForEveryMethod) {
+  for (const auto method : {RoutingMethod::kDefault, RoutingMethod::kRenormalize}) {
+    for (const int ep_size : {1, 2, 4, 8, 16}) {
+      const Loads found = loads({.method = method, .num_experts = 64, .top_k = 8}, ep_size, 128);
+      EXPECT_EQ(spread(found.ranks), 0) << ep_size;
+      EXPECT_LE(spread(found.experts), 2 * ep_size) << ep_size;
+    }
+  }
+}
+
+TEST(PerfectRouter, EvenWithinTheGroupsOfDeepseek) {
+  const RoutingConfig v3{.method = RoutingMethod::kDeepseekV3,
+                         .num_experts = 256,
+                         .top_k = 8,
+                         .num_groups = 8,
+                         .top_k_groups = 4};
+  for (const int ep_size : {1, 2, 4, 8, 16, 32, 64}) {
+    const Loads found = loads(v3, ep_size, 64);
+    EXPECT_EQ(spread(found.ranks), 0) << ep_size;
+  }
+}
+
+TEST(PerfectRouter, FewTokensAreEvenToo) {
+  const Loads found = loads({.num_experts = 64, .top_k = 2}, 8, 1);
+  EXPECT_EQ(spread(found.ranks), 0);
+}
+
+TEST(PerfectRouter, MoreTokensRepeatTheFirst) {
+  const RoutingConfig routing{.num_experts = 16, .top_k = 3};
+  PerfectRouter router(routing, 4, 1);
+  const std::vector<float> few(router.logits(5), router.logits(5) + 5 * 16);
+  EXPECT_TRUE(std::equal(few.begin(), few.end(), router.logits(100)));
+  EXPECT_TRUE(std::equal(few.begin(), few.end(), router.logits(5)));
+}
+
+TEST(PerfectRouter, RanksThatDoNotDivideTheExpertsAreRefused) {
+  EXPECT_TRUE(PerfectRouter::check({.num_experts = 64, .top_k = 8}, 8).ok());
+  EXPECT_THAT(PerfectRouter::check({.num_experts = 64, .top_k = 8}, 6).message(),
+              HasSubstr("divides the 64 experts, found 6"));
+}
+
+}  // namespace
+}  // namespace wideep::model

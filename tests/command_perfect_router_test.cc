@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep generate --perfect-router: even loads, and texts that nobody takes for the model's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "command_model.h"
+
+namespace wideep::tests {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+CommandOptions perfect(std::vector<std::string> more) {
+  more.insert(more.end(), {"--ranks", "4", "--perfect-router"});
+  return generate(small_model(), more);
+}
+
+// A token may choose among half of the ranks only (its groups), those of four ranks among all.
+TEST(CommandPerfectRouter, LoadsAreEvenAndTheJsonSaysSo) {
+  const CommandEnd end = run_command(
+      perfect({"--json", "--prompt", "A dog", "--prompt", "A cow", "--prompt", "A hen", "--prompt",
+               "A fox", "--prompt", "The hen", "--prompt", "The dog", "--prompt", "The fox"}));
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json report = json::parse(end.out);
+  EXPECT_TRUE(report.at("perfect_router").get<bool>());
+  for (const json& result : report.at("results")) {
+    EXPECT_TRUE(result.at("meaningless").get<bool>());
+  }
+  for (const json& layer : report.at("load").at("layers")) {
+    EXPECT_EQ(layer.at("imbalance_ratio").get<double>(), 0.0) << layer;
+  }
+}
+
+TEST(CommandPerfectRouter, EveryTextIsMarked) {
+  const CommandEnd end = run_command(perfect({}));
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("--- prompt 0 (perfect router: means nothing) ---"));
+  EXPECT_THAT(end.out, HasSubstr("the texts mean nothing"));
+  EXPECT_THAT(end.err, HasSubstr("router  perfect"));
+}
+
+TEST(CommandPerfectRouter, TheVariableOfTensorRtLlmIsUnderstood) {
+  CommandOptions options = generate(small_model(), {"--ranks", "4", "--json"});
+  options.environment.emplace_back("ENABLE_PERFECT_ROUTER", "1");
+  const CommandEnd on = run_command(options);
+  ASSERT_EQ(on.exit_code, 0) << on.err;
+  EXPECT_TRUE(json::parse(on.out).contains("perfect_router"));
+  options.environment.back().second = "0";
+  const CommandEnd off = run_command(options);
+  EXPECT_FALSE(json::parse(off.out).contains("perfect_router"));
+  options.environment.back().second = "yes";
+  expect_refused(run_command(options), {"ENABLE_PERFECT_ROUTER", "expected 0 or 1, found yes"});
+}
+
+TEST(CommandPerfectRouter, StatisticsOfItAreRefused) {
+  expect_refused(run_command(perfect({"--expert-statistic-iter-range", "0-2"})),
+                 {"--perfect-router", "leave out one of the two"});
+}
+
+TEST(CommandPerfectRouter, RanksThatDoNotDivideTheExpertsAreRefused) {
+  expect_refused(run_command(generate(small_model(), {"--ranks", "3", "--perfect-router"})),
+                 {"perfect router", "16 experts, found 3"});
+}
+
+}  // namespace
+}  // namespace wideep::tests
