@@ -2,7 +2,7 @@
 //
 // What online balancing costs the forward path: iteration times of the reference model with it and
 // without it, in runs that take turns, beside the spread of runs that are equal. And what it is
-// good for: the critical path of the experts beside that of a perfect balance.
+// good for: the critical path of the experts beside that of a perfect router.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -26,6 +26,7 @@ struct Options {
   int pairs = 5;
   int iterations = 2000;
   double stall_seconds = 10.0;
+  int skewed_ranks = 4;
 };
 
 // Of one run, per iteration.
@@ -184,6 +185,66 @@ Status run_stall(const Options& options) {
   return report->ended;
 }
 
+// ---- what it is good for ----
+
+// Prompts of one kind only, much prefill: tokens, not experts' weights, decide how long ranks take.
+engine::GenerateOptions skewed_options(const Options& options) {
+  engine::GenerateOptions run;
+  run.model_dir = options.model;
+  run.parallel = parallel::parallel_config_for_ranks(options.skewed_ranks).value();
+  run.parallel.max_batch_size = 8;
+  run.parallel.max_num_tokens = 1024;
+  run.max_tokens = 2;
+  std::string text;
+  for (int line = 0; line < 12; ++line) text += kPrompts[1] + "\n\n";
+  for (int i = 0; i < 64 * options.skewed_ranks; ++i) {
+    run.prompts.push_back(text.substr(static_cast<size_t>(i) % 60));
+  }
+  return run;
+}
+
+struct Critical {
+  const char* name;
+  std::vector<double> experts_ms, experts_over_mean;
+};
+
+Status measure_critical(const engine::GenerateOptions& run, Critical* critical) {
+  const auto report = engine::generate(run, {});
+  if (!report.ok()) return report.status();
+  if (!report->ended.ok()) return report->ended;
+  const engine::LoadTotals& load = report->load;
+  critical->experts_ms.push_back(load.critical_path_experts_ms);
+  critical->experts_over_mean.push_back(load.critical_path_experts_ms / load.mean_experts_ms);
+  return {};
+}
+
+// Processor time on the critical path of the experts: the slowest rank of each layer, summed up.
+Status run_skewed(const Options& options) {
+  const engine::GenerateOptions off = skewed_options(options);
+  engine::GenerateOptions online = off, perfect = off;
+  online.parallel.moe_config.load_balancer = {.num_slots = options.slots,
+                                              .layer_updates_per_iter = options.layer_updates};
+  perfect.perfect_router = true;
+  Critical results[] = {{"no balancer", {}, {}}, {"online", {}, {}}, {"perfect router", {}, {}}};
+  const engine::GenerateOptions* runs[] = {&off, &online, &perfect};
+  for (int pair = 0; pair < options.pairs; ++pair) {
+    for (int i = 0; i < 3; ++i) {
+      const Status status = measure_critical(*runs[i], &results[i]);
+      if (!status.ok()) return status;
+    }
+  }
+  fmt::print("\n{} ranks, prompts of one kind: critical path of the experts, medians of {}\n",
+             options.skewed_ranks, options.pairs);
+  const double least = median_of(results[2].experts_ms);
+  for (const Critical& each : results) {
+    fmt::print("  {:<16}{:>9.1f} ms{:>9.3f} of the mean rank{:>9.3f} of the perfect router's\n",
+               each.name, median_of(each.experts_ms), median_of(each.experts_over_mean),
+               median_of(each.experts_ms) / least);
+  }
+  print_goal("  online / perfect router", median_of(results[1].experts_ms) / least, 1.05, true);
+  return {};
+}
+
 Status run(const Options& options) {
   fmt::print("{} ranks, {} slots, layer_updates_per_iter {}, {} iterations a run\n\n",
              options.ranks, options.slots, options.layer_updates, options.iterations);
@@ -224,9 +285,12 @@ int main(int argc, char** argv) {
   app.add_option("--iterations", options.iterations, "Of each run")->capture_default_str();
   app.add_option("--stall-seconds", options.stall_seconds, "The balancer's threads stop; 0: no")
       ->capture_default_str();
+  app.add_option("--skewed-ranks", options.skewed_ranks, "Of the skewed runs; 0: no such")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   wideep::Status status = wideep::run(options);
   if (status.ok() && options.stall_seconds > 0) status = wideep::run_stall(options);
+  if (status.ok() && options.skewed_ranks > 0) status = wideep::run_skewed(options);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
   return status.ok() ? 0 : 1;
 }
