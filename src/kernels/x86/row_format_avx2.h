@@ -96,6 +96,11 @@ inline F32x16 load_e2m1(const void* p) {
   return {expand_e2m1(bytes), expand_e2m1(_mm_srli_epi64(bytes, 32))};
 }
 
+// Of two vectors: the larger of each one's halves, side by side.
+inline __m256i max_over_lanes(__m256i a, __m256i b) {
+  return _mm256_max_epi32(_mm256_permute2x128_si256(a, b, 0x20),
+                          _mm256_permute2x128_si256(a, b, 0x31));
+}
 // Lane i: the largest of v[i]. Each step holds twice as many vectors' maxima, over half the lanes.
 inline I32x16 max_of_each(const I32x16 (&v)[kPanelWidth]) {
   __m256i fours[4];
@@ -108,9 +113,5 @@ inline I32x16 max_of_each(const I32x16 (&v)[kPanelWidth]) {
         _mm256_max_epi32(_mm256_unpacklo_epi32(of[2], of[3]), _mm256_unpackhi_epi32(of[2], of[3]));
     fours[i] = _mm256_max_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
   }
-  const auto over_lanes = [](__m256i a, __m256i b) {
-    return _mm256_max_epi32(_mm256_permute2x128_si256(a, b, 0x20),
-                            _mm256_permute2x128_si256(a, b, 0x31));
-  };
-  return {over_lanes(fours[0], fours[1]), over_lanes(fours[2], fours[3])};
+  return {max_over_lanes(fours[0], fours[1]), max_over_lanes(fours[2], fours[3])};
 }
