@@ -71,6 +71,10 @@ inline F32x16 load_e2m1(const void* p) {
   return _mm512_permutexvar_ps(codes, from_bits(magnitudes_and_signs));
 }
 
+// Of two vectors: the larger of each one's first and third, second and fourth quarters.
+inline __m512i max_over_lanes(__m512i a, __m512i b) {
+  return _mm512_max_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+}
 // Lane i: the largest of v[i]. Each step holds twice as many vectors' maxima, over half the lanes.
 inline I32x16 max_of_each(const I32x16 (&v)[kPanelWidth]) {
   __m512i fours[4];
@@ -82,8 +86,5 @@ inline I32x16 max_of_each(const I32x16 (&v)[kPanelWidth]) {
         _mm512_max_epi32(_mm512_unpacklo_epi32(of[2], of[3]), _mm512_unpackhi_epi32(of[2], of[3]));
     fours[i] = _mm512_max_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
   }
-  const auto over_lanes = [](__m512i a, __m512i b) {
-    return _mm512_max_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
-  };
-  return over_lanes(over_lanes(fours[0], fours[1]), over_lanes(fours[2], fours[3]));
+  return max_over_lanes(max_over_lanes(fours[0], fours[1]), max_over_lanes(fours[2], fours[3]));
 }
