@@ -30,7 +30,11 @@ constexpr std::chrono::milliseconds kMostPerLook{200};
 constexpr int kPausesBeforeClock = 100;
 constexpr int kPausesBeforeYield = 50;
 constexpr int kYieldsBeforeClock = 3;  // where ranks outnumber cores, instead of pauses
-constexpr int kYields = 100;           // as long as others need the core, or some 100 µs
+constexpr int kYields = 100;
+// Who yields to a thread that computes gets its core back when that has had its slice; who sleeps,
+// when it is woken. So once a yield has taken this long, the next waits sleep at once.
+constexpr int64_t kLongYieldNs = 1'000'000;
+constexpr int kWaitsWithoutYield = 16;
 
 // Flags may run ahead of their reader and wrap around.
 bool reached(uint32_t flag, uint32_t value) { return static_cast<int32_t>(flag - value) >= 0; }
@@ -99,25 +103,25 @@ void Endpoint::raise_all(Channel channel, uint32_t value) {
 Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& awaited) {
   Flag& flag = memory_->flag(channel, peer, rank_);
   if (spin_until(flag, value, crowded_ ? 0 : kPausesBeforeClock)) return {};
-  for (int i = 0; i < kYieldsBeforeClock && crowded_; ++i) {
-    ::sched_yield();
-    if (is_at(flag, value)) return {};
-  }
+  if (crowded_ && yield_until(flag, value, kYieldsBeforeClock)) return {};
   return wait_long(flag, peer, value, awaited);
 }
 
 Status Endpoint::wait_long(Flag& flag, int peer, uint32_t value, const Awaited& awaited) {
   const int64_t start_cpu_ns = base::thread_cpu_ns();
   Status status;
-  if (!yield_until(flag, value)) status = sleep_until(flag, peer, value, awaited);
+  if (!yield_until(flag, value, kYields)) status = sleep_until(flag, peer, value, awaited);
+  if (waits_without_yield_ > 0) --waits_without_yield_;
   waited_cpu_ns_ += base::thread_cpu_ns() - start_cpu_ns;
   return status;
 }
 
 // False: not there in time.
-bool Endpoint::yield_until(const Flag& flag, uint32_t value) const {
-  for (int i = 0; i < kYields; ++i) {
+bool Endpoint::yield_until(const Flag& flag, uint32_t value, int yields) {
+  for (int i = 0; i < yields && waits_without_yield_ == 0; ++i) {
+    const int64_t start_ns = base::wall_ns();
     ::sched_yield();
+    if (base::wall_ns() - start_ns > kLongYieldNs) waits_without_yield_ = kWaitsWithoutYield;
     if (spin_until(flag, value, crowded_ ? 0 : kPausesBeforeYield)) return true;
   }
   return false;

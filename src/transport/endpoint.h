@@ -84,7 +84,7 @@ class Endpoint {
   void store_flag(Channel channel, int peer, uint32_t value);
   void wake(Channel channel, int peer);
   Status wait_long(Flag& flag, int peer, uint32_t value, const Awaited& awaited);
-  bool yield_until(const Flag& flag, uint32_t value) const;
+  bool yield_until(const Flag& flag, uint32_t value, int yields);
   Status sleep_until(Flag& flag, int peer, uint32_t value, const Awaited& awaited);
   Status timed_out(int peer, const Awaited& awaited) const;
 
@@ -92,6 +92,7 @@ class Endpoint {
   int rank_;
   std::chrono::milliseconds timeout_;
   bool crowded_;  // ranks outnumber cores: whom we await may need ours
+  int waits_without_yield_ = 0;
   std::array<uint32_t, static_cast<size_t>(Channel::kCount)> raised_ = {};
   int64_t waited_cpu_ns_ = 0;
   std::vector<AgreedWords> met_;
