@@ -290,14 +290,17 @@ std::vector<Case> cases() {
   return all;
 }
 
-// All cases, with each pair of these where they are to be told apart.
+// All cases of the plain way, every third of the others.
 std::vector<Case> cases_of(Combine combine, Strategy strategy) {
-  std::vector<Case> all = cases();
-  for (Case& c : all) {
-    c.shape.combine = combine;
-    c.shape.strategy = strategy;
+  const std::vector<Case> all = cases();
+  const size_t step = combine == Combine::kExact && strategy == Strategy::kDispatch ? 1 : 3;
+  std::vector<Case> chosen;
+  for (size_t i = 0; i < all.size(); i += step) {
+    chosen.push_back(all[i]);
+    chosen.back().shape.combine = combine;
+    chosen.back().shape.strategy = strategy;
   }
-  return all;
+  return chosen;
 }
 
 class EveryWay : public testing::TestWithParam<std::tuple<Combine, Strategy>> {
