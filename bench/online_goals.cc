@@ -197,7 +197,7 @@ engine::GenerateOptions skewed_options(const Options& options) {
   run.max_tokens = 2;
   std::string text;
   for (int line = 0; line < 12; ++line) text += kPrompts[1] + "\n\n";
-  for (int i = 0; i < 64 * options.skewed_ranks; ++i) {
+  for (int i = 0; i < 256 * options.skewed_ranks; ++i) {
     run.prompts.push_back(text.substr(static_cast<size_t>(i) % 60));
   }
   return run;
@@ -205,7 +205,7 @@ engine::GenerateOptions skewed_options(const Options& options) {
 
 struct Critical {
   const char* name;
-  std::vector<double> experts_ms, experts_over_mean;
+  std::vector<double> experts_ms, experts_over_mean, imbalance;
 };
 
 Status measure_critical(const engine::GenerateOptions& run, Critical* critical) {
@@ -215,6 +215,7 @@ Status measure_critical(const engine::GenerateOptions& run, Critical* critical) 
   const engine::LoadTotals& load = report->load;
   critical->experts_ms.push_back(load.critical_path_experts_ms);
   critical->experts_over_mean.push_back(load.critical_path_experts_ms / load.mean_experts_ms);
+  critical->imbalance.push_back(load.imbalance_ratio());
   return {};
 }
 
@@ -225,7 +226,8 @@ Status run_skewed(const Options& options) {
   online.parallel.moe_config.load_balancer = {.num_slots = options.slots,
                                               .layer_updates_per_iter = options.layer_updates};
   perfect.perfect_router = true;
-  Critical results[] = {{"no balancer", {}, {}}, {"online", {}, {}}, {"perfect router", {}, {}}};
+  Critical results[] = {
+      {"no balancer", {}, {}, {}}, {"online", {}, {}, {}}, {"perfect router", {}, {}, {}}};
   const engine::GenerateOptions* runs[] = {&off, &online, &perfect};
   for (int pair = 0; pair < options.pairs; ++pair) {
     for (int i = 0; i < 3; ++i) {
@@ -237,9 +239,11 @@ Status run_skewed(const Options& options) {
              options.skewed_ranks, options.pairs);
   const double least = median_of(results[2].experts_ms);
   for (const Critical& each : results) {
-    fmt::print("  {:<16}{:>9.1f} ms{:>9.3f} of the mean rank{:>9.3f} of the perfect router's\n",
-               each.name, median_of(each.experts_ms), median_of(each.experts_over_mean),
-               median_of(each.experts_ms) / least);
+    fmt::print(
+        "  {:<16}{:>9.1f} ms{:>9.3f} of the mean rank{:>9.3f} of the perfect router's   "
+        "imbalance of tokens {:.3f}\n",
+        each.name, median_of(each.experts_ms), median_of(each.experts_over_mean),
+        median_of(each.experts_ms) / least, median_of(each.imbalance));
   }
   print_goal("  online / perfect router", median_of(results[1].experts_ms) / least, 1.05, true);
   return {};
