@@ -262,27 +262,35 @@ void Rounds::check() {
   }
 }
 
-// The median over rounds of the slowest rank's time, in microseconds, at rank 0.
-double time_rounds(Rounds& rounds, int rank, int64_t microseconds) {
-  rounds.check();
-  int64_t warm = base::wall_ns();
+int choose_count(Rounds& rounds, int64_t nanoseconds) {
+  const int64_t start = base::wall_ns();
   for (int i = 0; i < 3; ++i) rounds.round();
-  warm = (base::wall_ns() - warm) / 3;
-  int count = static_cast<int>(
-      std::clamp<int64_t>(microseconds * 1000 / std::max<int64_t>(1, warm), 3, kMostRounds));
+  const int64_t one = std::max<int64_t>(1, (base::wall_ns() - start) / 3);
+  int count = static_cast<int>(std::clamp<int64_t>(nanoseconds / one, 3, kMostRounds));
   MPI_Bcast(&count, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  std::vector<double> mine(static_cast<size_t>(count)), slowest(mine.size());
+  return count;
+}
+
+// Of rank 0's answer.
+bench::MpiBaseline::Times time_rounds(Rounds& rounds, int64_t nanoseconds) {
+  rounds.check();
+  const int count = choose_count(rounds, nanoseconds);
+  std::vector<int64_t> mine(static_cast<size_t>(count)), slowest(mine.size());
   MPI_Barrier(MPI_COMM_WORLD);
-  for (double& time : mine) {
-    const int64_t start = base::wall_ns();
+  const int64_t start = base::wall_ns();
+  for (int64_t& time : mine) {
+    const int64_t begin = base::wall_ns();
     rounds.round();
-    time = static_cast<double>(base::wall_ns() - start) * 1e-3;
+    time = base::wall_ns() - begin;
   }
-  MPI_Reduce(mine.data(), slowest.data(), count, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-  if (rank != 0) return 0.0;
+  const int64_t end = base::wall_ns();
+  int64_t first = 0, last = 0;
+  MPI_Reduce(mine.data(), slowest.data(), count, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&start, &first, 1, MPI_INT64_T, MPI_MIN, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&end, &last, 1, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
   const auto middle = slowest.begin() + count / 2;
   std::nth_element(slowest.begin(), middle, slowest.end());
-  return *middle;
+  return {static_cast<double>(*middle) * 1e-3, static_cast<double>(last - first) / count * 1e-3};
 }
 
 // tokens, rows, microseconds; tokens −1: the end. Ranks but the first sleep until it is there.
@@ -332,9 +340,9 @@ int main(int argc, char** argv) {
   stay_on_processor(argv[6], rank);
   for (Order order = next_order(rank); order[0] >= 0; order = next_order(rank)) {
     Rounds rounds(group, rank, hidden, order[0], static_cast<MpiRows>(order[1]), **kernels);
-    const double round_us = time_rounds(rounds, rank, order[2]);
+    const auto times = time_rounds(rounds, int64_t{order[2]} * 1000);
     if (rank == 0) {
-      fmt::print("round_us {}\n", round_us);
+      fmt::print("microseconds {} {}\n", times.round, times.mean);
       std::fflush(stdout);
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // wideep bench ep as a whole: what it prints, and how it ends.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -33,7 +34,8 @@ CommandOptions bench_ep(const std::vector<std::string>& more) {
 }
 
 TEST(CommandBenchEp, MeasuresEveryTestBesideCopies) {
-  const CommandEnd end = run_command(bench_ep({"--ranks", "4", "--tokens", "1,5", "--json"}));
+  const CommandEnd end = run_command(
+      bench_ep({"--ranks", "4", "--tokens", "1,5", "--strategy", "allgather", "--json"}));
   ASSERT_EQ(end.exit_code, 0) << end.err;
   const json report = json::parse(end.out);
   ASSERT_EQ(report["tests"].size(), 3u);  // and the empty round
@@ -45,29 +47,36 @@ TEST(CommandBenchEp, MeasuresEveryTestBesideCopies) {
   }
   const json& five = report["tests"][2];
   EXPECT_GT(five["copy_us"]["median"], 0.0);
-  // 4 ranks × 5 tokens × 4 results of 512 bytes, and 1 to 4 rows out for each token.
-  EXPECT_GE(five["bytes"], 4 * 5 * (4 + 1) * 512);
-  EXPECT_LE(five["bytes"], 4 * 5 * (4 + 4) * 512);
+  EXPECT_EQ(five["strategy"], "allgather");
+  EXPECT_EQ(five["bytes"], 4 * 5 * (4 + 1) * 512);  // a row laid down, 4 results back
 }
 
-TEST(CommandBenchEp, CodedRowsAreFewerBytes) {
+TEST(CommandBenchEp, EveryFormWithEveryCombine) {
   const CommandEnd end =
-      run_command(bench_ep({"--tokens", "3", "--dtype", "fp8", "--combine-dtype", "nvfp4"}));
+      run_command(bench_ep({"--tokens", "3", "--strategy", "dispatch", "--dtype", "bf16,fp8",
+                            "--combine-dtype", "bf16,nvfp4", "--combine", "exact,reduced"}));
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.out, HasSubstr("fp8 (0.531 × bf16) out, nvfp4 (0.312 × bf16) back"));
+  for (const char* combine : {"exact  ", "reduced"}) {
+    for (const char* form : {"bf16       bf16 ", "fp8 0.531  nvfp4 0.312 "}) {
+      EXPECT_THAT(end.out, HasSubstr(fmt::format("     3 dispatch  {} {}", combine, form)));
+    }
+  }
 }
 
 TEST(CommandBenchEp, SweepsGroups) {
-  const CommandEnd end = run_command(
-      bench_ep({"--sweep-ranks", "2,4,8", "--tokens", "2", "--routing", "spread", "--json"}));
+  const CommandEnd end =
+      run_command(bench_ep({"--sweep-ranks", "2,4,8", "--tokens", "2", "--strategy", "dispatch",
+                            "--routing", "spread", "--json"}));
   ASSERT_EQ(end.exit_code, 0) << end.err;
   const json report = json::parse(end.out);
   ASSERT_EQ(report["groups"].size(), 3u);
   EXPECT_FALSE(report["groups"][0].contains("relative"));  // fewer ranks than experts of a token
   EXPECT_EQ(report["groups"][1]["relative"], 1.0);
   EXPECT_GT(report["groups"][2]["cpu_us"]["median"], 0.0);
-  // Each token's experts are on 4 ranks: as many bytes, however many ranks there are.
-  EXPECT_EQ(report["groups"][1]["bytes_per_rank"], report["groups"][2]["bytes_per_rank"]);
+  // Each token's experts are on 4 ranks: 4 rows of 512 bytes back, and there 3, with luck 4.
+  EXPECT_EQ(report["groups"][1]["bytes_per_rank"], 2 * 7 * 512);
+  EXPECT_GE(report["groups"][2]["bytes_per_rank"], 2 * 7 * 512);
+  EXPECT_LE(report["groups"][2]["bytes_per_rank"], 2 * 8 * 512);
 }
 
 TEST(CommandBenchEp, BesideMpi) {
@@ -75,12 +84,18 @@ TEST(CommandBenchEp, BesideMpi) {
   const std::filesystem::path binary = named == nullptr ? WIDEEP_BINARY : named;
   const auto program = binary.parent_path() / "wideep_mpi_baseline";
   if (!std::filesystem::exists(program)) GTEST_SKIP() << "built without MPI: no " << program;
-  const CommandEnd end = run_command(bench_ep({"--tokens", "2", "--baseline", "mpi", "--json"}));
+  const CommandEnd end = run_command(
+      bench_ep({"--tokens", "2", "--baseline", "mpi", "--combine", "exact,reduced", "--json"}));
   ASSERT_EQ(end.exit_code, 0) << end.err;
-  const json test = json::parse(end.out)["tests"][1];
-  for (const char* rows : {"per-expert", "once-per-rank", "per-rank"}) {
-    EXPECT_GT(test["mpi"][rows]["round_us"]["median"], 0.0) << rows;
-    EXPECT_GT(test["mpi"][rows]["ratio"]["median"], 0.0) << rows;
+  const json tests = json::parse(end.out)["tests"];
+  const json& exact = tests[1]["mpi"];
+  const json& reduced = tests[2]["mpi"];
+  EXPECT_EQ(exact.size(), 2u);
+  EXPECT_EQ(reduced.size(), 1u);
+  for (const json& peer : {exact["per-expert"], exact["once-per-rank"], reduced["per-rank"]}) {
+    EXPECT_GT(peer["round_us"]["median"], 0.0);
+    EXPECT_GT(peer["ratio"]["median"], 0.0);
+    EXPECT_GT(peer["ratio_of_means"]["median"], 0.0);
   }
 }
 
@@ -91,7 +106,9 @@ TEST(CommandBenchEp, RefusesWhatItCannotMeasure) {
                  {"--dtype", "100", "128"});
   expect_refused(run_command(bench_ep({"--baseline", "mpi", "--dtype", "fp8"})),
                  {"--baseline mpi", "bf16", "fp8"});
-  expect_refused(run_command(bench_ep({"--sweep-ranks", "2,4"})), {"--tokens", "found 4"});
+  expect_refused(run_command(bench_ep({"--sweep-ranks", "2,4"})), {"--sweep-ranks", "found 4"});
+  expect_refused(run_command(bench_ep({"--dtype", "bf16,fp8", "--combine-dtype", "bf16"})),
+                 {"--combine-dtype", "each of 2", "found 1"});
   expect_refused(
       run_command(bench_ep({"--ranks", "16", "--hidden", "1048576", "--tokens", "1000000"})),
       {"--tokens", "1000000", "16 ranks"});

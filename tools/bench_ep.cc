@@ -16,8 +16,10 @@ namespace {
 struct Options {
   bench::EpBenchOptions bench{.tokens = {1, 16, 64, 256}};
   std::string routing = "random";
-  std::string dtype = "bf16";
-  std::string combine_dtype = "bf16";
+  std::vector<std::string> dtypes = {"bf16"};
+  std::vector<std::string> combine_dtypes;  // empty: bf16
+  std::vector<std::string> combines = {"exact"};
+  std::string strategy = "auto";
   std::string baseline;
   std::vector<int> sweep;
   int block_ms = 50;
@@ -26,7 +28,7 @@ struct Options {
 
 Result<std::string> measure_group(const Options& options) {
   const auto report = [&] {
-    base::Progress progress("measuring", bench::num_blocks(options.bench), "blocks");
+    base::Progress progress("measuring", options.bench.repeats, "turns");
     return bench::run_ep_bench(options.bench, [&] { progress.step(); });
   }();
   if (!report.ok()) return report.status();
@@ -49,16 +51,43 @@ Status check_sweep(const Options& options) {
   if (!options.baseline.empty()) {
     return invalid_input("--sweep-ranks and --baseline: a sweep has none: leave one of them out");
   }
-  if (options.bench.tokens.size() == 1) return {};
-  return invalid_input(fmt::format("--tokens: with --sweep-ranks expected one number, found {}",
-                                   options.bench.tokens.size()));
+  const size_t tests = options.bench.tests().size() - 1;
+  if (tests == 1) return {};
+  return invalid_input(
+      fmt::format("--sweep-ranks: expected one test, found {}: give --tokens, --combine and "
+                  "--dtype one value each",
+                  tests));
+}
+
+// The i-th of --dtype goes with the i-th of --combine-dtype.
+Status read_forms(const Options& options, std::vector<bench::EpForm>* forms) {
+  std::vector<std::string> results = options.combine_dtypes;
+  if (results.empty()) results.assign(options.dtypes.size(), "bf16");
+  if (results.size() != options.dtypes.size()) {
+    return invalid_input(
+        fmt::format("--combine-dtype: expected one for each of {} of --dtype, found {}",
+                    options.dtypes.size(), results.size()));
+  }
+  forms->clear();
+  for (size_t i = 0; i < results.size(); ++i) {
+    forms->push_back({kernels::row_format_from_name(options.dtypes[i]).value(),
+                      kernels::row_format_from_name(results[i]).value()});
+  }
+  return {};
 }
 
 Status run(const Options& given) {
   Options options = given;
   WIDEEP_TRY_ASSIGN(options.bench.group.routing, bench::routing_of(options.routing));
-  options.bench.rows = kernels::row_format_from_name(options.dtype).value();
-  options.bench.results = kernels::row_format_from_name(options.combine_dtype).value();
+  WIDEEP_TRY(read_forms(options, &options.bench.forms));
+  options.bench.combines.clear();
+  for (const std::string& name : options.combines) {
+    options.bench.combines.push_back(name == "exact" ? ep::Combine::kExact : ep::Combine::kReduced);
+  }
+  if (options.strategy != "auto") {
+    options.bench.strategy =
+        options.strategy == "dispatch" ? ep::Strategy::kDispatch : ep::Strategy::kAllGather;
+  }
   options.bench.with_mpi = !options.baseline.empty();
   options.bench.block = std::chrono::milliseconds(options.block_ms);
   if (!options.sweep.empty()) WIDEEP_TRY(check_sweep(options));
@@ -86,13 +115,29 @@ void add_what_options(CLI::App& command, Options& options) {
   command.add_option("--top-k", bench.group.top_k, "Experts of a token")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  command
+      .add_option("--combine", options.combines,
+                  "What comes back: exact, a row per expert; reduced, a row per rank: A,B")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"exact", "reduced"}))
+      ->capture_default_str();
+  command
+      .add_option(
+          "--strategy", options.strategy,
+          "dispatch: rows to the ranks of their slots; allgather: laid down for all to read; "
+          "auto: what moves fewer bytes")
+      ->check(CLI::IsMember({"auto", "dispatch", "allgather"}))
+      ->capture_default_str();
   const CLI::IsMember formats({"bf16", "fp8", "nvfp4"});
-  command.add_option("--dtype", options.dtype, "Form in which rows are dispatched")
+  command.add_option("--dtype", options.dtypes, "Form in which rows are dispatched: A,B")
+      ->delimiter(',')
       ->check(formats)
       ->capture_default_str();
-  command.add_option("--combine-dtype", options.combine_dtype, "Form in which results come back")
-      ->check(formats)
-      ->capture_default_str();
+  command
+      .add_option("--combine-dtype", options.combine_dtypes,
+                  "Form in which results come back, one for each of --dtype (default: bf16)")
+      ->delimiter(',')
+      ->check(formats);
   command
       .add_option(
           "--routing", options.routing,

@@ -5,7 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <limits>
+#include <span>
 
 #include "base/cpu_time.h"
 #include "base/try.h"
@@ -28,26 +28,27 @@ class EpRank {
  public:
   EpRank(const EpRankSetup& setup, transport::Endpoint& endpoint,
          const transport::MessagePipe& pipe)
-      : setup_(setup), endpoint_(endpoint), pipe_(pipe), rounds_(setup.round, endpoint) {}
+      : setup_(setup), endpoint_(endpoint), pipe_(pipe) {}
 
   Status run();
 
  private:
   bool is_first() const { return endpoint_.rank() == 0; }
   EpRankBlock& mine() { return setup_.board.block(endpoint_.rank()); }
-  Status run_test(int test, int num_tokens);
-  Status choose_num_rounds();
-  Status measure_rounds(int test);
-  Status measure_copies(int test);
+  Status run_test(int index, const EpTest& test);
+  Status choose_num_rounds(EpRounds& rounds);
+  Status measure_rounds(int test, EpRounds& rounds);
+  Status measure_copies(int test, EpRounds& rounds);
   Status measure_ping_pong();
   void throw_ball() const;
-  Status measure_mpi(int test, int num_tokens);
+  Status measure_mpi(int index, const EpTest& test);
+  template <typename Round>
+  Status time_block(Round round);
   Status tell(const EpSample& sample) const { return pipe_.send(sample.bytes()); }
 
   const EpRankSetup& setup_;
   transport::Endpoint& endpoint_;
   const transport::MessagePipe& pipe_;
-  EpRounds rounds_;
   MpiBaseline mpi_;
 };
 
@@ -58,29 +59,33 @@ Status EpRank::run() {
                                                .hidden = setup_.options.hidden,
                                                .processors = setup_.processors}));
   }
-  WIDEEP_TRY(run_test(0, 0));
-  int test = 0;
-  for (const int num_tokens : setup_.options.tokens) WIDEEP_TRY(run_test(++test, num_tokens));
-  return {};
-}
-
-Status EpRank::run_test(int test, int num_tokens) {
-  WIDEEP_TRY(rounds_.set_tokens(num_tokens));
-  mine().bytes = rounds_.bytes_per_round();
-  WIDEEP_TRY(choose_num_rounds());
+  const std::vector<EpTest> tests = setup_.options.tests();
   for (int repeat = 0; repeat < setup_.options.repeats; ++repeat) {
-    WIDEEP_TRY(measure_rounds(test));
-    if (num_tokens == 0) WIDEEP_TRY(measure_ping_pong());
-    if (num_tokens > 0 && setup_.options.with_copies) WIDEEP_TRY(measure_copies(test));
-    if (!setup_.mpi_program.empty()) WIDEEP_TRY(measure_mpi(test, num_tokens));
+    for (size_t i = 0; i < tests.size(); ++i) {
+      WIDEEP_TRY(run_test(static_cast<int>(i), tests[i]));
+    }
   }
   return {};
 }
 
-Status EpRank::choose_num_rounds() {
+Status EpRank::run_test(int index, const EpTest& test) {
+  EpRounds rounds(round_setup(setup_, test), endpoint_);
+  WIDEEP_TRY(rounds.start());
+  mine().bytes = rounds.bytes_per_round();
+  WIDEEP_TRY(choose_num_rounds(rounds));
+  WIDEEP_TRY(measure_rounds(index, rounds));
+  if (test.tokens == 0) {
+    WIDEEP_TRY(measure_ping_pong());
+  } else {
+    WIDEEP_TRY(measure_copies(index, rounds));
+  }
+  return setup_.mpi_program.empty() ? Status() : measure_mpi(index, test);
+}
+
+Status EpRank::choose_num_rounds(EpRounds& rounds) {
   EpPhases phases;
   const int64_t start = base::wall_ns();
-  for (int i = 0; i < kWarmRounds; ++i) WIDEEP_TRY(rounds_.round(&phases));
+  for (int i = 0; i < kWarmRounds; ++i) WIDEEP_TRY(rounds.round(&phases));
   const int64_t one = std::max<int64_t>(1, (base::wall_ns() - start) / kWarmRounds);
   if (is_first()) {
     const int64_t wanted = std::chrono::nanoseconds(setup_.options.block).count() / one;
@@ -90,40 +95,36 @@ Status EpRank::choose_num_rounds() {
   return endpoint_.meet(kBlock);
 }
 
-Status EpRank::measure_rounds(int test) {
-  EpPhases phases;
-  WIDEEP_TRY(rounds_.round(&phases));  // brings back what another block has pushed out of caches
+// round(i) as often as has been agreed; the board then says how long this rank took.
+template <typename Round>
+Status EpRank::time_block(Round round) {
   EpRankBlock& block = mine();
   WIDEEP_TRY(endpoint_.meet(kBlock));
   const int64_t cpu = base::thread_cpu_ns(), waited = endpoint_.waited_cpu_ns();
   block.start_ns = base::wall_ns();
-  for (int i = 0; i < setup_.board.num_rounds(); ++i) {
-    WIDEEP_TRY(rounds_.round(&block.rounds[i]));
-  }
+  for (int i = 0; i < setup_.board.num_rounds(); ++i) WIDEEP_TRY(round(i));
   block.end_ns = base::wall_ns();
   block.cpu_ns = base::thread_cpu_ns() - cpu;
   block.wait_ns = endpoint_.waited_cpu_ns() - waited;
-  WIDEEP_TRY(endpoint_.meet(kBlock));
+  return endpoint_.meet(kBlock);
+}
+
+Status EpRank::measure_rounds(int test, EpRounds& rounds) {
+  WIDEEP_TRY(time_block([&](int i) { return rounds.round(&mine().rounds[i]); }));
   if (!is_first()) return {};
   return tell({.test = test, .block = block_of_group(setup_.board, endpoint_.num_ranks())});
 }
 
-Status EpRank::measure_copies(int test) {
-  rounds_.copy_round();
-  WIDEEP_TRY(endpoint_.meet(kBlock));
-  EpRankBlock& block = mine();
-  block.start_ns = base::wall_ns();
-  for (int i = 0; i < setup_.board.num_rounds(); ++i) rounds_.copy_round();
-  block.end_ns = base::wall_ns();
-  WIDEEP_TRY(endpoint_.meet(kBlock));
+Status EpRank::measure_copies(int test, EpRounds& rounds) {
+  rounds.copy_round();
+  WIDEEP_TRY(time_block([&](int) -> Status {
+    rounds.copy_round();
+    return {};
+  }));
   if (!is_first()) return {};
-  int64_t start = std::numeric_limits<int64_t>::max(), end = 0;
-  for (int rank = 0; rank < endpoint_.num_ranks(); ++rank) {
-    start = std::min(start, setup_.board.block(rank).start_ns);
-    end = std::max(end, setup_.board.block(rank).end_ns);
-  }
-  const double nanoseconds = static_cast<double>(end - start) / setup_.board.num_rounds();
-  return tell({.test = test, .kind = EpSample::kCopy, .value = nanoseconds * 1e-3});
+  return tell({.test = test,
+               .kind = EpSample::kCopy,
+               .block = block_of_group(setup_.board, endpoint_.num_ranks())});
 }
 
 Status EpRank::measure_ping_pong() {
@@ -132,11 +133,10 @@ Status EpRank::measure_ping_pong() {
   WIDEEP_TRY(endpoint_.meet(kBlock));
   const int64_t start = base::wall_ns();
   if (endpoint_.rank() < 2) throw_ball();
-  const int64_t nanoseconds = base::wall_ns() - start;
+  const double nanoseconds = static_cast<double>(base::wall_ns() - start);
   WIDEEP_TRY(endpoint_.meet(kBlock));
   if (!is_first()) return {};
-  return tell({.kind = EpSample::kPingPong,
-               .value = static_cast<double>(nanoseconds) / kBallRounds * 1e-3});
+  return tell({.kind = EpSample::kPingPong, .block = {.mean = nanoseconds * 1e-3 / kBallRounds}});
 }
 
 // Rank 0 stores a number, rank 1 answers with the same. Both are there: they have just met.
@@ -152,17 +152,38 @@ void EpRank::throw_ball() const {
   }
 }
 
-Status EpRank::measure_mpi(int test, int num_tokens) {
-  for (const MpiRows rows : kMpiRows) {
-    if (!is_first()) continue;
-    WIDEEP_TRY_ASSIGN(const double round, mpi_.measure(num_tokens, rows, setup_.options.block));
-    WIDEEP_TRY(
-        tell({.test = test, .kind = EpSample::kMpi + static_cast<int>(rows), .value = round}));
+// What brings back as many rows.
+std::span<const MpiRows> peers_of(const EpTest& test) {
+  static constexpr MpiRows kExact[] = {MpiRows::kPerExpert, MpiRows::kOncePerRank};
+  static constexpr MpiRows kReduced[] = {MpiRows::kPerRank};
+  if (!test.form.is_bf16()) return {};
+  return test.combine == ep::Combine::kExact ? std::span(kExact)
+                                             : std::span<const MpiRows>(kReduced);
+}
+
+Status EpRank::measure_mpi(int index, const EpTest& test) {
+  for (const MpiRows rows : peers_of(test)) {
+    if (!is_first()) break;
+    WIDEEP_TRY_ASSIGN(const auto times, mpi_.measure(test.tokens, rows, setup_.options.block));
+    WIDEEP_TRY(tell({.test = index,
+                     .kind = EpSample::kMpi + static_cast<int>(rows),
+                     .block = {.round = times.round, .mean = times.mean}}));
   }
   return endpoint_.meet(kBlock);
 }
 
 }  // namespace
+
+EpRoundSetup round_setup(const EpRankSetup& setup, const EpTest& test) {
+  return {.group = setup.options.group,
+          .hidden = setup.options.hidden,
+          .rows = test.form.rows,
+          .results = test.form.results,
+          .combine = test.combine,
+          .strategy = setup.options.strategy,
+          .num_tokens = test.tokens,
+          .kernels = setup.kernels};
+}
 
 Status run_ep_rank(const EpRankSetup& setup, transport::Endpoint& endpoint,
                    const transport::MessagePipe& pipe) {

@@ -17,10 +17,9 @@ namespace wideep::bench {
 struct EpSample {
   enum Kind : int { kRounds, kCopy, kPingPong, kMpi };  // kMpi + MpiRows
 
-  int test = 0;  // 0: the empty round
+  int test = 0;  // of EpBenchOptions::tests
   int kind = kRounds;
-  EpBlock block;       // kRounds
-  double value = 0.0;  // other kinds: microseconds per round
+  EpBlock block;  // kPingPong: `mean` alone, kMpi: `mean` and `round`, kCopy: those that say times
 
   std::string_view bytes() const { return {reinterpret_cast<const char*>(this), sizeof(*this)}; }
   static EpSample of(std::string_view bytes) {
@@ -32,11 +31,13 @@ struct EpSample {
 
 struct EpRankSetup {
   const EpBenchOptions& options;
-  const EpRoundSetup& round;
   const EpBoard& board;
+  const kernels::Kernels* kernels;
   std::vector<int> processors;  // of each rank
   std::string mpi_program;      // empty: no MPI
 };
+
+EpRoundSetup round_setup(const EpRankSetup& setup, const EpTest& test);
 
 Status run_ep_rank(const EpRankSetup& setup, transport::Endpoint& endpoint,
                    const transport::MessagePipe& pipe);

@@ -28,8 +28,9 @@ ep::DispatchShape dispatch_shape(const EpRoundSetup& setup) {
                           .top_k = setup.group.top_k,
                           .row_bytes = kernels::row_bytes(setup.rows, setup.hidden),
                           .result_bytes = kernels::row_bytes(setup.results, setup.hidden),
-                          .max_tokens = std::max(1, setup.max_tokens)};
-  shape.strategy = ep::choose_strategy(shape).strategy;
+                          .max_tokens = std::max(1, setup.num_tokens),
+                          .combine = setup.combine};
+  shape.strategy = setup.strategy.value_or(ep::choose_strategy(shape).strategy);
   return shape;
 }
 
@@ -38,33 +39,34 @@ EpRounds::EpRounds(const EpRoundSetup& setup, transport::Endpoint& endpoint)
       endpoint_(endpoint),
       layout_(dispatch_shape(setup)),
       exchange_(endpoint, layout_) {
-  const size_t elements = static_cast<size_t>(setup.max_tokens) * setup.hidden;
+  const size_t elements = static_cast<size_t>(setup.num_tokens) * setup.hidden;
   rows_ = base::AlignedBytes(elements * sizeof(Bf16));
   sums_ = base::AlignedBytes(elements * sizeof(float));
   if (kernels::is_coded(setup.rows)) {
-    coded_ = base::AlignedBytes(setup.max_tokens * layout_.shape().row_bytes);
+    coded_ = base::AlignedBytes(setup.num_tokens * layout_.shape().row_bytes);
   }
   one_token_ = base::AlignedBytes(layout_.shape().top_k * layout_.shape().result_bytes);
   std::fill_n(rows_.as<Bf16>(), elements, Bf16(1.0f));
 }
 
-Status EpRounds::set_tokens(int num_tokens) {
-  if (!exchange_.is_open()) WIDEEP_TRY(exchange_.open());
-  route(num_tokens);
+Status EpRounds::start() {
+  route();
+  WIDEEP_TRY(exchange_.open());
   EpPhases phases;
   WIDEEP_TRY(round(&phases));  // tells where this rank's results are
   fill_results();
   WIDEEP_TRY(endpoint_.meet({.what = "results"}));
-  std::fill_n(sums_.as<float>(), static_cast<size_t>(num_tokens) * setup_.hidden, 0.0f);
+  std::fill_n(sums_.as<float>(), static_cast<size_t>(setup_.num_tokens) * setup_.hidden, 0.0f);
   WIDEEP_TRY(round(&phases));
   list_copies();
   return check_sums();
 }
 
-void EpRounds::route(int num_tokens) {
-  num_tokens_ = num_tokens;
+void EpRounds::route() {
+  const int num_tokens = setup_.num_tokens;
   experts_ = route_tokens(setup_.group, endpoint_.rank(), num_tokens);
   weights_ = weigh_tokens(setup_.group, endpoint_.rank(), num_tokens);
+  ones_.assign(static_cast<size_t>(setup_.group.top_k), 1.0f);
   counts_.assign(static_cast<size_t>(setup_.group.num_experts), 0);
   for (const int32_t expert : experts_) ++counts_[static_cast<size_t>(expert)];
   tokens_of_ranks_.assign(static_cast<size_t>(setup_.group.num_ranks), num_tokens);
@@ -72,11 +74,12 @@ void EpRounds::route(int num_tokens) {
 
 void EpRounds::fill_results() {
   const std::vector<float> values(static_cast<size_t>(setup_.hidden), result_of(endpoint_.rank()));
-  for (int slot = 0; slot < setup_.group.slots_per_rank(); ++slot) {
-    for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) {
-      setup_.kernels->encode_row(Dtype::kF32, values.data(), setup_.results, setup_.hidden,
-                                 row.result);
-    }
+  const auto fill = [&](std::byte* result) {
+    setup_.kernels->encode_row(Dtype::kF32, values.data(), setup_.results, setup_.hidden, result);
+  };
+  for (const ep::ReceivedToken& token : exchange_.received_tokens()) fill(token.result);
+  for (int slot = 0; slot < setup_.group.slots_per_rank() && !reduced(); ++slot) {
+    for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) fill(row.result);
   }
 }
 
@@ -84,8 +87,9 @@ Status EpRounds::round(EpPhases* phases) {
   const int64_t start = base::wall_ns();
   WIDEEP_TRY(exchange_.begin(counts_, tokens_of_ranks_));
   const int64_t begun = base::wall_ns();
-  WIDEEP_TRY(exchange_.dispatch(travelling_rows(), layout_.shape().row_bytes, num_tokens_, experts_,
-                                kWhere));
+  const std::span<const float> weights = reduced() ? weights_ : std::span<const float>();
+  WIDEEP_TRY(exchange_.dispatch(travelling_rows(), layout_.shape().row_bytes, setup_.num_tokens,
+                                experts_, kWhere, weights));
   const int64_t dispatched = base::wall_ns();
   WIDEEP_TRY(exchange_.combine(kWhere));
   reduce();
@@ -96,36 +100,49 @@ Status EpRounds::round(EpPhases* phases) {
 const std::byte* EpRounds::travelling_rows() {
   if (!kernels::is_coded(setup_.rows)) return rows_.data();
   const size_t row_bytes = layout_.shape().row_bytes, hidden = static_cast<size_t>(setup_.hidden);
-  for (size_t token = 0; token < static_cast<size_t>(num_tokens_); ++token) {
+  for (size_t token = 0; token < static_cast<size_t>(setup_.num_tokens); ++token) {
     setup_.kernels->encode_row(Dtype::kBf16, rows_.as<Bf16>() + token * hidden, setup_.rows,
                                setup_.hidden, coded_.data() + token * row_bytes);
   }
   return coded_.data();
 }
 
+// Rows that are sums already carry their weights.
 void EpRounds::reduce() {
-  const int top_k = setup_.group.top_k;
-  for (int token = 0; token < num_tokens_; ++token) {
+  const size_t top_k = static_cast<size_t>(setup_.group.top_k);
+  for (int token = 0; token < setup_.num_tokens; ++token) {
+    const auto rows = exchange_.results(token);
     setup_.kernels->reduce_experts(
         {.n = setup_.hidden,
-         .top_k = top_k,
+         .top_k = static_cast<int>(rows.size()),
          .format = setup_.results,
-         .rows = exchange_.results(token).data(),
-         .weights = weights_.data() + static_cast<size_t>(token) * top_k,
+         .rows = rows.data(),
+         .weights = reduced() ? ones_.data() : weights_.data() + static_cast<size_t>(token) * top_k,
          .x = sums_.as<float>() + static_cast<size_t>(token) * setup_.hidden});
   }
 }
 
+float EpRounds::expected_sum(int token) const {
+  const size_t top_k = static_cast<size_t>(setup_.group.top_k);
+  const size_t first = static_cast<size_t>(token) * top_k;
+  float sum = 0.0f;
+  std::vector<bool> seen(static_cast<size_t>(setup_.group.num_ranks));
+  for (size_t i = first; i < first + top_k; ++i) {
+    const int rank = setup_.group.rank_of(experts_[i]);
+    if (!reduced()) sum += weights_[i] * result_of(rank);
+    if (reduced() && !seen[static_cast<size_t>(rank)]) sum += result_of(rank);
+    seen[static_cast<size_t>(rank)] = true;
+  }
+  return sum;
+}
+
 // First and last element of each row: a bench that measured a wrong exchange would be worthless.
 Status EpRounds::check_sums() const {
-  const size_t top_k = static_cast<size_t>(setup_.group.top_k), hidden = setup_.hidden;
-  for (size_t token = 0; token < static_cast<size_t>(num_tokens_); ++token) {
-    float expected = 0.0f;
-    for (size_t i = token * top_k; i < (token + 1) * top_k; ++i) {
-      expected += weights_[i] * result_of(setup_.group.rank_of(experts_[i]));
-    }
-    for (const size_t element : {size_t{0}, hidden - 1}) {
-      const float found = sums_.as<float>()[token * hidden + element];
+  const size_t hidden = static_cast<size_t>(setup_.hidden);
+  for (int token = 0; token < setup_.num_tokens; ++token) {
+    const float expected = expected_sum(token);
+    const float* sums = sums_.as<float>() + static_cast<size_t>(token) * hidden;
+    for (const float found : {sums[0], sums[hidden - 1]}) {
       if (std::abs(found - expected) < 1e-3f * expected) continue;
       return failed(fmt::format("rank {}, token {}: expected a sum of {}, found {}",
                                 endpoint_.rank(), token, expected, found));
@@ -140,10 +157,10 @@ void EpRounds::list_copies() {
   copies_.clear();
   const ep::DispatchShape& shape = layout_.shape();
   const std::byte* all_rows = travelling_rows();
-  const int64_t area = int64_t{num_tokens_} * endpoint_.rank();
+  const int64_t area = int64_t{setup_.num_tokens} * endpoint_.rank();
   std::vector<int> sent(static_cast<size_t>(shape.ep_size), 0);
   std::vector<int> last_token(static_cast<size_t>(shape.ep_size), -1);
-  for (int token = 0; token < num_tokens_; ++token) {
+  for (int token = 0; token < setup_.num_tokens; ++token) {
     const std::byte* row = all_rows + static_cast<size_t>(token) * shape.row_bytes;
     if (shape.strategy == ep::Strategy::kAllGather) {
       std::byte* mine = endpoint_.segment(endpoint_.rank());
@@ -158,7 +175,7 @@ void EpRounds::list_copies() {
       copies_.push_back({row, layout_.row(segment, area, sent[to]++), shape.row_bytes});
     }
   }
-  for (int token = 0; token < num_tokens_; ++token) {
+  for (int token = 0; token < setup_.num_tokens; ++token) {
     std::byte* to = one_token_.data();
     for (const std::byte* result : exchange_.results(token)) {
       copies_.push_back({result, to, shape.result_bytes});

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/aligned_bytes.h"
@@ -33,7 +34,9 @@ struct EpRoundSetup {
   int hidden = 7168;
   kernels::RowFormat rows = kernels::RowFormat::kBf16;     // dispatched
   kernels::RowFormat results = kernels::RowFormat::kBf16;  // combined
-  int max_tokens = 256;
+  ep::Combine combine = ep::Combine::kExact;
+  std::optional<ep::Strategy> strategy;  // none: the one that moves fewer bytes
+  int num_tokens = 0;                    // of each rank
   const kernels::Kernels* kernels = nullptr;
 };
 ep::DispatchShape dispatch_shape(const EpRoundSetup& setup);
@@ -42,9 +45,9 @@ class EpRounds {
  public:
   EpRounds(const EpRoundSetup& setup, transport::Endpoint& endpoint);
 
-  // For the rounds to come. Collective, all ranks with the same number: the group makes one round.
+  // Before the first round. Collective, all ranks with the same setup.
   // Errors: those of round(); failed: a sum that is not what was sent.
-  Status set_tokens(int num_tokens);
+  Status start();
   Status round(EpPhases* phases);
 
   // Copies as many bytes as a round sends and pulls, from and to the same addresses, without a
@@ -61,25 +64,27 @@ class EpRounds {
     size_t bytes;
   };
   const std::byte* travelling_rows();
-  void route(int num_tokens);
+  bool reduced() const { return setup_.combine == ep::Combine::kReduced; }
+  void route();
   void fill_results();
   void list_copies();
   void reduce();
+  float expected_sum(int token) const;
   Status check_sums() const;
 
   EpRoundSetup setup_;
   transport::Endpoint& endpoint_;
   ep::BufferLayout layout_;
   ep::DispatchCombine exchange_;
-  int num_tokens_ = 0;
   std::vector<int32_t> experts_;          // [num_tokens, top_k], slots too
   std::vector<float> weights_;            // the same
+  std::vector<float> ones_;               // [top_k]
   std::vector<int32_t> counts_;           // [num_experts]
   std::vector<int32_t> tokens_of_ranks_;  // [num_ranks]
-  base::AlignedBytes rows_;               // [max_tokens, hidden] bf16
-  base::AlignedBytes coded_;              // [max_tokens] rows as they travel; empty: rows_ does
-  base::AlignedBytes sums_;               // [max_tokens, hidden] float32
-  base::AlignedBytes one_token_;          // [top_k] results
+  base::AlignedBytes rows_;               // [num_tokens, hidden] bf16
+  base::AlignedBytes coded_;              // [num_tokens] rows as they travel; empty: rows_ does
+  base::AlignedBytes sums_;               // [num_tokens, hidden] float32
+  base::AlignedBytes one_token_;          // [top_k] rows that come back
   std::vector<Copy> copies_;
 };
 

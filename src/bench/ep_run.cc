@@ -15,76 +15,97 @@
 namespace wideep::bench {
 namespace {
 
-// What rank 0 has told, test by test and kind by kind, in the order of the turns.
+using Blocks = std::vector<EpBlock>;  // in the order of the turns
+
+std::vector<double> values(const Blocks& blocks, double EpBlock::* member) {
+  std::vector<double> found;
+  for (const EpBlock& block : blocks) found.push_back(block.*member);
+  return found;
+}
+
+double median(const Blocks& blocks, double EpBlock::* member) {
+  return figure_of(values(blocks, member)).median;
+}
+
+// Turn by turn.
+Figure quotient(const Blocks& a, const Blocks& b, double EpBlock::* member) {
+  std::vector<double> quotients;
+  for (size_t i = 0; i < a.size(); ++i) quotients.push_back(a[i].*member / b[i].*member);
+  return figure_of(quotients);
+}
+
+// What rank 0 has told, test by test and kind by kind.
 class Samples {
  public:
-  explicit Samples(size_t num_tests) : tests_(num_tests) {}
+  explicit Samples(std::vector<EpTest> tests) : tests_(std::move(tests)), blocks_(tests_.size()) {}
 
-  void add(const EpSample& sample) {
-    Test& test = tests_[static_cast<size_t>(sample.test)];
-    if (sample.kind == EpSample::kRounds) {
-      test.blocks.push_back(sample.block);
-    } else {
-      test.values[static_cast<size_t>(sample.kind)].push_back(sample.value);
-    }
-  }
-  EpTestReport report(size_t test, int tokens) const;
+  void add(const EpSample& sample) { blocks_[sample.test][sample.kind].push_back(sample.block); }
+  bool turn_is_over() const { return blocks_.back()[EpSample::kRounds].size() > turns_; }
+  void next_turn() { ++turns_; }
+  std::vector<EpTestReport> reports() const;
   std::optional<Figure> ping_pong_ns() const;
 
  private:
-  struct Test {
-    std::vector<EpBlock> blocks;
-    std::array<std::vector<double>, EpSample::kMpi + std::size(kMpiRows)> values;
+  static constexpr size_t kKinds = EpSample::kMpi + std::size(kMpiRows);
 
-    template <typename Get>
-    std::vector<double> of_blocks(Get get) const {
-      std::vector<double> found;
-      for (const EpBlock& block : blocks) found.push_back(get(block));
-      return found;
-    }
-  };
-  std::vector<Test> tests_;
+  EpTestReport report(size_t test) const;
+  size_t in_first_form(size_t test) const;
+
+  std::vector<EpTest> tests_;
+  std::vector<std::array<Blocks, kKinds>> blocks_;
+  size_t turns_ = 0;
 };
 
-std::vector<double> quotients(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> result(a.size());
-  for (size_t i = 0; i < a.size(); ++i) result[i] = a[i] / b[i];
-  return result;
+// The same tokens and combine come first with the first form.
+size_t Samples::in_first_form(size_t test) const {
+  for (size_t i = 0; i < test; ++i) {
+    const bool same =
+        tests_[i].tokens == tests_[test].tokens && tests_[i].combine == tests_[test].combine;
+    if (same) return i;
+  }
+  return test;
 }
 
-EpTestReport Samples::report(size_t index, int tokens) const {
-  const Test& test = tests_[index];
-  const auto median = [&](double EpBlock::* member) {
-    return figure_of(test.of_blocks([=](const EpBlock& b) { return b.*member; })).median;
-  };
-  const std::vector<double> rounds = test.of_blocks([](const EpBlock& b) { return b.round; });
-  EpTestReport report{.tokens = tokens,
-                      .num_rounds = test.blocks.back().num_rounds,
-                      .round = figure_of(rounds),
-                      .mean = figure_of(test.of_blocks([](const EpBlock& b) { return b.mean; })),
-                      .prepare = median(&EpBlock::prepare),
-                      .dispatch = median(&EpBlock::dispatch),
-                      .combine = median(&EpBlock::combine),
-                      .cpu = median(&EpBlock::cpu),
-                      .wait_cpu = median(&EpBlock::wait_cpu),
-                      .bytes = median(&EpBlock::bytes)};
-  const std::vector<double>& copies = test.values[EpSample::kCopy];
+EpTestReport Samples::report(size_t test) const {
+  const Blocks& rounds = blocks_[test][EpSample::kRounds];
+  const Blocks& copies = blocks_[test][EpSample::kCopy];
+  EpTestReport report{.test = tests_[test],
+                      .num_rounds = rounds.back().num_rounds,
+                      .round = figure_of(values(rounds, &EpBlock::round)),
+                      .mean = figure_of(values(rounds, &EpBlock::mean)),
+                      .prepare = median(rounds, &EpBlock::prepare),
+                      .dispatch = median(rounds, &EpBlock::dispatch),
+                      .combine = median(rounds, &EpBlock::combine),
+                      .cpu = median(rounds, &EpBlock::cpu),
+                      .wait_cpu = median(rounds, &EpBlock::wait_cpu),
+                      .bytes = median(rounds, &EpBlock::bytes)};
   if (!copies.empty()) {
-    report.copy = figure_of(copies);
-    report.share = figure_of(quotients(copies, rounds));
+    report.copy = figure_of(values(copies, &EpBlock::mean));
+    report.copy_cpu = median(copies, &EpBlock::cpu);
+    report.share = quotient(copies, rounds, &EpBlock::mean);
   }
+  report.of_first_form =
+      quotient(rounds, blocks_[in_first_form(test)][EpSample::kRounds], &EpBlock::mean);
   for (size_t rows = 0; rows < report.mpi.size(); ++rows) {
-    const std::vector<double>& theirs = test.values[EpSample::kMpi + rows];
+    const Blocks& theirs = blocks_[test][EpSample::kMpi + rows];
     if (theirs.empty()) continue;
-    report.mpi[rows] = {figure_of(theirs), figure_of(quotients(theirs, rounds))};
+    report.mpi[rows] = {figure_of(values(theirs, &EpBlock::round)),
+                        quotient(theirs, rounds, &EpBlock::round),
+                        quotient(theirs, rounds, &EpBlock::mean)};
   }
   return report;
 }
 
+std::vector<EpTestReport> Samples::reports() const {
+  std::vector<EpTestReport> reports;
+  for (size_t test = 0; test < tests_.size(); ++test) reports.push_back(report(test));
+  return reports;
+}
+
 std::optional<Figure> Samples::ping_pong_ns() const {
-  std::vector<double> nanoseconds;
-  for (const double us : tests_[0].values[EpSample::kPingPong]) nanoseconds.push_back(us * 1e3);
+  std::vector<double> nanoseconds = values(blocks_[0][EpSample::kPingPong], &EpBlock::mean);
   if (nanoseconds.empty()) return std::nullopt;
+  for (double& time : nanoseconds) time *= 1e3;
   return figure_of(nanoseconds);
 }
 
@@ -104,7 +125,41 @@ Status check_memory(const EpBenchOptions& options, const base::Machine& machine)
       options.group.num_ranks, base::byte_size(needed), base::byte_size(found)));
 }
 
+size_t most_segment_bytes(const EpRankSetup& setup) {
+  size_t bytes = 0;
+  for (const EpTest& test : setup.options.tests()) {
+    const ep::BufferLayout layout(dispatch_shape(round_setup(setup, test)));
+    bytes = std::max(bytes, layout.segment_bytes());
+  }
+  return bytes;
+}
+
+Status check_forms(const EpBenchOptions& options) {
+  bool any_bf16 = false;
+  for (const EpForm& form : options.forms) {
+    WIDEEP_TRY(kernels::check_row_format(form.rows, options.hidden).at("--dtype"));
+    WIDEEP_TRY(kernels::check_row_format(form.results, options.hidden).at("--combine-dtype"));
+    any_bf16 = any_bf16 || form.is_bf16();
+  }
+  if (any_bf16 || !options.with_mpi) return {};
+  return invalid_input(fmt::format(
+      "--baseline mpi: carries bf16 both ways, so expected --dtype and --combine-dtype bf16 among "
+      "others, found {} and {}",
+      kernels::row_format_name(options.forms[0].rows),
+      kernels::row_format_name(options.forms[0].results)));
+}
+
 }  // namespace
+
+std::vector<EpTest> EpBenchOptions::tests() const {
+  std::vector<EpTest> all = {{.tokens = 0, .combine = combines[0], .form = forms[0]}};
+  for (const int num_tokens : tokens) {
+    for (const ep::Combine combine : combines) {
+      for (const EpForm& form : forms) all.push_back({num_tokens, combine, form});
+    }
+  }
+  return all;
+}
 
 Status check_options(const EpBenchOptions& options) {
   const EpGroup& group = options.group;
@@ -118,25 +173,12 @@ Status check_options(const EpBenchOptions& options) {
     return invalid_input(fmt::format("--top-k: expected at most the {} experts, found {}",
                                      group.num_experts, group.top_k));
   }
-  const bool is_bf16 = options.rows == kernels::RowFormat::kBf16 && options.rows == options.results;
-  if (options.with_mpi && !is_bf16) {
-    return invalid_input(fmt::format(
-        "--baseline mpi: carries bf16 both ways, so expected --dtype and --combine-dtype bf16, "
-        "found {} and {}",
-        kernels::row_format_name(options.rows), kernels::row_format_name(options.results)));
-  }
-  WIDEEP_TRY(kernels::check_row_format(options.rows, options.hidden).at("--dtype"));
-  WIDEEP_TRY(kernels::check_row_format(options.results, options.hidden).at("--combine-dtype"));
+  WIDEEP_TRY(check_forms(options));
   return check_memory(options, base::read_machine());
 }
 
-int num_blocks(const EpBenchOptions& options) {
-  const int kinds = 2 + (options.with_mpi ? static_cast<int>(std::size(kMpiRows)) : 0);
-  return kinds * options.repeats * static_cast<int>(1 + options.tokens.size());
-}
-
 Result<EpBenchReport> run_ep_bench(const EpBenchOptions& options,
-                                   const std::function<void()>& on_block) {
+                                   const std::function<void()>& on_turn) {
   WIDEEP_TRY(check_options(options));
   std::string mpi_program;
   if (options.with_mpi) {
@@ -145,36 +187,31 @@ Result<EpBenchReport> run_ep_bench(const EpBenchOptions& options,
   WIDEEP_TRY_ASSIGN(const kernels::Kernels* kernels,
                     kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   WIDEEP_TRY_ASSIGN(const EpBoard board, EpBoard::create(options.group.num_ranks));
-  const EpRoundSetup round{
-      .group = options.group,
-      .hidden = options.hidden,
-      .rows = options.rows,
-      .results = options.results,
-      .max_tokens = *std::max_element(options.tokens.begin(), options.tokens.end()),
-      .kernels = kernels};
-  const EpRankSetup setup{options, round, board,
+  const EpRankSetup setup{options, board, kernels,
                           limits::choose_processors(base::read_machine(), options.group.num_ranks),
                           mpi_program};
-  Samples samples(1 + options.tokens.size());
+  Samples samples(options.tests());
   WIDEEP_TRY(transport::run_rank_processes(
       {.num_ranks = options.group.num_ranks,
-       .segment_bytes = ep::BufferLayout(dispatch_shape(round)).segment_bytes(),
+       .segment_bytes = most_segment_bytes(setup),
        .timeout = options.timeout},
       [&setup](transport::Endpoint& endpoint, const transport::MessagePipe& pipe) {
         return run_ep_rank(setup, endpoint, pipe);
       },
       [&](int, std::string_view message) {
         samples.add(EpSample::of(message));
-        on_block();
+        if (!samples.turn_is_over()) return;
+        samples.next_turn();
+        on_turn();
       }));
-  EpBenchReport report{.isa = std::string(kernels->isa),
-                       .processors = setup.processors,
-                       .ping_pong_ns = samples.ping_pong_ns()};
-  report.tests.push_back(samples.report(0, 0));
-  for (size_t i = 0; i < options.tokens.size(); ++i) {
-    report.tests.push_back(samples.report(i + 1, options.tokens[i]));
+  std::vector<EpTestReport> reports = samples.reports();
+  for (EpTestReport& report : reports) {
+    report.strategy = dispatch_shape(round_setup(setup, report.test)).strategy;
   }
-  return report;
+  return EpBenchReport{.isa = std::string(kernels->isa),
+                       .processors = setup.processors,
+                       .ping_pong_ns = samples.ping_pong_ns(),
+                       .tests = std::move(reports)};
 }
 
 }  // namespace wideep::bench

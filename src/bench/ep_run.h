@@ -4,9 +4,9 @@
 // where asked, beside MPI.
 //
 // A virtual machine changes from second to second, so whatever is compared is measured in turn in
-// one run: a block of wideep's rounds, one of plain copies of as many bytes, one of each kind of
-// MPI's, and again. Ratios and shares are medians over those turns. Ranks stay on a processor each,
-// MPI's on the same ones.
+// one run: of each test a block of wideep's rounds, one of plain copies of as many bytes, one of
+// each kind of MPI's that brings back as many rows, and all tests again. Ratios and shares are
+// medians over those turns. Ranks stay on a processor each, MPI's on the same ones.
 //
 // Thread safety: one thread; it forks the ranks, so the caller has started no other.
 #pragma once
@@ -23,24 +23,43 @@
 
 namespace wideep::bench {
 
-struct EpBenchOptions {
-  EpGroup group;
-  int hidden = 7168;                                       // elements of a row
+// How rows travel.
+struct EpForm {
   kernels::RowFormat rows = kernels::RowFormat::kBf16;     // dispatched
   kernels::RowFormat results = kernels::RowFormat::kBf16;  // combined
-  std::vector<int> tokens = {1, 16};  // of each rank: a test each; an empty round comes first
-  bool with_copies = true;
+
+  bool is_bf16() const { return rows == kernels::RowFormat::kBf16 && results == rows; }
+};
+
+// What rounds of a block are.
+struct EpTest {
+  int tokens = 0;  // of each rank; 0: the empty round
+  ep::Combine combine = ep::Combine::kExact;
+  EpForm form;
+};
+
+struct EpBenchOptions {
+  EpGroup group;
+  int hidden = 7168;  // elements of a row
+  std::vector<int> tokens = {1,
+                             16};  // a test each, with each of the following; an empty round first
+  std::vector<ep::Combine> combines = {ep::Combine::kExact};
+  std::vector<EpForm> forms = {EpForm{}};
+  std::optional<ep::Strategy> strategy;  // none: the one that moves fewer bytes
   bool with_mpi = false;
   int repeats = 5;
   std::chrono::microseconds block{50'000};
   std::chrono::milliseconds timeout{120'000};
+
+  std::vector<EpTest> tests() const;
 };
 // Errors (invalid input): what cannot be measured, with the numbers.
 Status check_options(const EpBenchOptions& options);
 
 // Microseconds where nothing else is said.
 struct EpTestReport {
-  int tokens = 0;
+  EpTest test;
+  ep::Strategy strategy = ep::Strategy::kDispatch;
   int num_rounds = 0;  // of the last block
   Figure round;        // median over rounds of the slowest rank's time
   Figure mean;         // a block's time per round
@@ -48,12 +67,15 @@ struct EpTestReport {
   double cpu = 0.0;       // processor time per rank and round
   double wait_cpu = 0.0;  // of it, in waits
   double bytes = 0.0;     // of all ranks, sent and pulled in a round
-  Figure copy;            // as many bytes without a protocol; 0 where not measured
+  Figure copy;            // as many bytes without a protocol; 0 in an empty round
+  double copy_cpu = 0.0;  // of it, processor time per rank
   Figure share;           // copy / round
+  Figure of_first_form;   // round / that of the same test in the first form
   // With MPI, by MpiRows.
   struct Peer {
     Figure round;
-    Figure ratio;  // its time / wideep's
+    Figure ratio;       // its time / wideep's
+    Figure mean_ratio;  // the same, of blocks' times per round
   };
   std::array<std::optional<Peer>, std::size(kMpiRows)> mpi;
 };
@@ -62,13 +84,12 @@ struct EpBenchReport {
   std::string isa;
   std::vector<int> processors;         // of each rank
   std::optional<Figure> ping_pong_ns;  // there and back; none where ranks 0 and 1 share a processor
-  std::vector<EpTestReport> tests;     // the empty round, then as options.tokens
+  std::vector<EpTestReport> tests;     // as options.tests()
 };
 
-// on_block is called after each of num_blocks(options) blocks.
+// on_turn is called after each of options.repeats turns of all tests.
 // Errors: those of check_options; failed: a rank fails; mpirun does.
 Result<EpBenchReport> run_ep_bench(const EpBenchOptions& options,
-                                   const std::function<void()>& on_block);
-int num_blocks(const EpBenchOptions& options);
+                                   const std::function<void()>& on_turn);
 
 }  // namespace wideep::bench

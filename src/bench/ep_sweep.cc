@@ -11,20 +11,22 @@ namespace {
 EpBenchOptions group_options(const EpBenchOptions& options, int num_ranks) {
   EpBenchOptions group = options;
   group.group.num_ranks = num_ranks;
-  group.with_copies = group.with_mpi = false;
+  group.with_mpi = false;
   group.repeats = 1;  // all groups in turn make a repeat
   return group;
 }
 
 EpSweepRow row_of(int num_ranks, const std::vector<EpTestReport>& repeats) {
-  std::vector<double> cpu, wait;
+  std::vector<double> cpu, wait, copy;
   for (const EpTestReport& test : repeats) {
     cpu.push_back(test.cpu);
     wait.push_back(test.wait_cpu);
+    copy.push_back(test.copy_cpu);
   }
   return {.num_ranks = num_ranks,
           .cpu = figure_of(cpu),
           .wait_cpu = figure_of(wait).median,
+          .copy_cpu = figure_of(copy).median,
           .bytes_per_rank = repeats[0].bytes / num_ranks};
 }
 
@@ -32,9 +34,11 @@ void relate(int top_k, std::vector<EpSweepRow>* rows) {
   const auto wide = [=](const EpSweepRow& row) { return row.num_ranks >= top_k; };
   const auto first = std::find_if(rows->begin(), rows->end(), wide);
   if (first == rows->end()) return;
-  const double base = first->cpu.median;
+  const double cpu = first->cpu.median, copy_cpu = first->copy_cpu;
   for (EpSweepRow& row : *rows) {
-    if (wide(row)) row.relative = row.cpu.median / base;
+    if (!wide(row)) continue;
+    row.relative = row.cpu.median / cpu;
+    row.relative_copy = row.copy_cpu / copy_cpu;
   }
 }
 

@@ -22,7 +22,7 @@ namespace wideep::bench {
 namespace {
 
 constexpr const char* kProgram = "wideep_mpi_baseline";
-constexpr std::string_view kAnswer = "round_us ";  // begins the lines that are for us
+constexpr std::string_view kAnswer = "microseconds ";  // begins the lines that are for us
 
 bool is_in_path(const char* program) {
   const char* path = std::getenv("PATH");
@@ -110,14 +110,16 @@ Status MpiBaseline::start(const std::string& program, const MpiBaselineOptions& 
   return failed(fmt::format("--baseline mpi: cannot start mpirun: {}", std::strerror(errno)));
 }
 
-Result<double> MpiBaseline::measure(int num_tokens, MpiRows rows,
-                                    std::chrono::microseconds duration) {
+Result<MpiBaseline::Times> MpiBaseline::measure(int num_tokens, MpiRows rows,
+                                                std::chrono::microseconds duration) {
   fmt::print(to_, "{} {} {}\n", num_tokens, static_cast<int>(rows), duration.count());
   std::fflush(to_);
   WIDEEP_TRY_ASSIGN(const std::string answer, read_answer());
-  double round_us = 0.0;
-  const auto [end, error] = std::from_chars(answer.data(), answer.data() + answer.size(), round_us);
-  if (error == std::errc()) return round_us;
+  Times times;
+  const char* const end = answer.data() + answer.size();
+  const auto round = std::from_chars(answer.data(), end, times.round);
+  const auto mean = std::from_chars(std::min(round.ptr + 1, end), end, times.mean);
+  if (round.ec == std::errc() && mean.ec == std::errc()) return times;
   return failed(fmt::format("--baseline mpi: expected microseconds, found \"{}\"", answer));
 }
 

@@ -49,9 +49,12 @@ class MpiBaseline {
   // Errors (failed): mpirun cannot be started, or ends.
   Status start(const std::string& program, const MpiBaselineOptions& options);
 
-  // Rounds for about `duration`: the median over rounds of the slowest rank's time, microseconds.
-  // Errors (failed): the program has ended.
-  Result<double> measure(int num_tokens, MpiRows rows, std::chrono::microseconds duration);
+  struct Times {         // microseconds
+    double round = 0.0;  // median over rounds of the slowest rank's time
+    double mean = 0.0;   // of all rounds
+  };
+  // Rounds for about `duration`. Errors (failed): the program has ended.
+  Result<Times> measure(int num_tokens, MpiRows rows, std::chrono::microseconds duration);
 
  private:
   Result<std::string> read_answer();
