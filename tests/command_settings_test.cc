@@ -113,7 +113,6 @@ TEST_F(CommandSettings, FeaturesThatAreNotBuilt) {
       {dp + "enable_lm_head_tp_in_adp: true\n", {"enable_lm_head_tp_in_adp", "not built yet"}},
       {dp + "attention_dp_config: {enable_balance: true}\n",
        {"attention_dp_config.enable_balance", "not built yet"}},
-      {dp + "moe_config: {combine: reduced}\n", {"moe_config.combine", "not built yet"}},
   };
   for (const Case& c : cases) expect_config_refused(c);
 }
@@ -126,6 +125,10 @@ TEST_F(CommandSettings, Contradictions) {
       {"max_batch_size: 9\nmax_num_tokens: 8\n", {"max_batch_size 9", "max_num_tokens 8"}},
       {"tensor_parallel_sizes: 4\n", {"tensor_parallel_sizes", "tensor_parallel_size"}},
       {"tensor_parallel_size: four\n", {"tensor_parallel_size", "'four'"}},
+      {"moe_config: {use_low_precision_moe_combine: true, combine_dtype: bf16}\n",
+       {"moe_config.combine_dtype", "contradicts use_low_precision_moe_combine: true"}},
+      {"moe_config: {dispatch_dtype: fp8}\n",
+       {"moe_config.dispatch_dtype", "expected a multiple of 128"}},
   };
   for (const Case& c : cases) expect_config_refused(c);
   expect_refused(run_with_file("--config", "tensor_parallel_size: 1\n", {"--ranks", "4"}),

@@ -124,10 +124,13 @@ std::vector<std::string> digests(const GenerateOptions& options) {
   return result;
 }
 
-std::vector<std::string> reference_digests(const ModelFacts& model, kernels::WeightFormat format) {
+std::vector<std::string> reference_digests(const ModelFacts& model, kernels::WeightFormat format,
+                                           const std::string& travel) {
   std::vector<std::string> result;
   for (const std::string& prompt : kPrompts) {
     GenerateOptions options = options_for(model, format, 1);
+    options.parallel.moe_config.dispatch_dtype = travel;
+    options.parallel.moe_config.combine_dtype = travel;
     options.prompts = {prompt};
     result.push_back(digests(options).at(0));
   }
@@ -162,10 +165,10 @@ bool is_left_out(size_t combination, size_t variant) {
   return base::kSanitized && combination % std::size(kVariants) != variant;
 }
 
-// Runs the matrix and prints it.
+// Runs the matrix and prints it. travel: dispatch_dtype and combine_dtype.
 void expect_same_answers(const ModelFacts& model, kernels::WeightFormat format,
-                         const Extent& extent = {}) {
-  const auto expected = reference_digests(model, format);
+                         const Extent& extent = {}, const std::string& travel = "AUTO") {
+  const auto expected = reference_digests(model, format, travel);
   ASSERT_EQ(expected.size(), kPrompts.size());
   EXPECT_NE(expected[0], expected[1]);
   int compared = 0;
@@ -181,6 +184,8 @@ void expect_same_answers(const ModelFacts& model, kernels::WeightFormat format,
         const Variant& variant = kVariants[v];
         GenerateOptions options = with_variant(options_for(model, format, ranks), variant);
         options.parallel.moe_config.load_balancer = settings;
+        options.parallel.moe_config.dispatch_dtype = travel;
+        options.parallel.moe_config.combine_dtype = travel;
         auto found = digests(options);
         found.erase(found.begin(), found.begin() + variant.companions);
         ASSERT_EQ(found, expected) << name << ", EP " << ranks << ", " << variant.name;
@@ -225,6 +230,14 @@ TEST(SameAnswer, QuantisedWeights) {
        {kernels::WeightFormat::kFp8, kernels::WeightFormat::kInt8, kernels::WeightFormat::kNvfp4}) {
     expect_same_answers(model, format, {.ranks = {2}, .placements = 2});
   }
+}
+
+// Scales are of rows, never of batches.
+TEST(SameAnswer, RowsInLowPrecision) {
+  const base::ScratchDirectory directory;
+  const ModelFacts model = random_model(directory, model::Architecture::kDeepseekV3);
+  expect_same_answers(model, kernels::WeightFormat::kBf16, {.ranks = {2}, .placements = 2},
+                      "NVFP4");
 }
 
 TEST(SameAnswer, ReferenceModelBf16) {

@@ -23,6 +23,7 @@ void add_balance_replay_command(CLI::App& balance, Status* status);   // wideep 
 void add_bench_ep_command(CLI::App& bench, Status* status);           // wideep bench ep
 void add_bench_load_command(CLI::App& bench, Status* status);         // wideep bench load
 void add_bench_model_command(CLI::App& bench, Status* status);        // wideep bench model
+void add_bench_rows_command(CLI::App& bench, Status* status);         // wideep bench rows
 void add_doctor_command(CLI::App& app, Status* status);
 void add_quantize_command(CLI::App& app, Status* status);
 

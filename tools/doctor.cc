@@ -65,6 +65,7 @@ Result<engine::ModelRun> model_run(const Options& options,
                     engine::moe_options(parallel, run.config, run.format));
   run.dispatch = moe.dispatch;
   run.combine = moe.combine;
+  run.combine_rows = engine::combine_of(parallel);
   return run;
 }
 

@@ -64,6 +64,7 @@ int main(int argc, char** argv) {
   tools::add_bench_ep_command(*bench, &status);
   tools::add_bench_load_command(*bench, &status);
   tools::add_bench_model_command(*bench, &status);
+  tools::add_bench_rows_command(*bench, &status);
   tools::add_doctor_command(app, &status);
   tools::add_quantize_command(app, &status);
 

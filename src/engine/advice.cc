@@ -193,7 +193,7 @@ MemoryPlan ModelRun::plan() const {
   const ep::DispatchShape shape = dispatch_shape(
       config, num_ranks, num_slots, max_num_tokens,
       {.row_dtype = kernels::row_dtype(format), .dispatch = dispatch, .combine = combine},
-      moe_max_num_tokens);
+      moe_max_num_tokens, combine_rows);
   const Dtype cache = cache_dtype(kv_cache_dtype, format);
   return stored_forms ? plan_memory(config, shape, *stored_forms, cache)
                       : plan_memory(config, shape, format, cache);

@@ -37,7 +37,8 @@ struct ModelRun {
   // Of the checkpoint's matrices, where they are read as they are stored; else all are in `format`.
   std::optional<model::ModelForms> stored_forms;
   std::optional<kernels::RowFormat> dispatch, combine;  // as model::MoeOptions
-  std::string kv_cache_dtype = "AUTO";                  // kv_cache_config.dtype
+  ep::Combine combine_rows = ep::Combine::kExact;
+  std::string kv_cache_dtype = "AUTO";         // kv_cache_config.dtype
   std::optional<uint64_t> kv_tokens_per_rank;  // of the KV cache, where the configuration says
 
   std::string format_names() const;

@@ -133,11 +133,12 @@ std::string rows_text(const RunSetup& setup) {
     return fmt::format("{} ({} bytes each)", kernels::row_format_name(format),
                        kernels::row_bytes(format, setup.config.hidden_size));
   };
+  const bool reduced = setup.dispatch.combine == ep::Combine::kReduced;
   return fmt::format(
-      "\nrows    dispatched in {}, returned in {}, one for each token and expert: the same bits "
-      "for "
-      "every EP size and placement",
-      in(setup.moe.dispatch_format()), in(setup.moe.combine_format()));
+      "\nrows    dispatched in {}, returned in {}, {}", in(setup.moe.dispatch_format()),
+      in(setup.moe.combine_format()),
+      reduced ? "a sum for each token and rank: bits depend on EP size and placement"
+              : "one for each token and expert: the same bits for every EP size and placement");
 }
 
 // What runs and what it costs, before anything large is allocated.
@@ -396,7 +397,8 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
                        .requests = std::move(requests),
                        .dispatch = dispatch_shape(config, options.parallel.sizes.moe_ep,
                                                   placement.num_slots, limits.max_num_tokens, moe,
-                                                  options.parallel.moe_config.max_num_tokens),
+                                                  options.parallel.moe_config.max_num_tokens,
+                                                  combine_of(options.parallel)),
                        .moe = moe,
                        .limits = limits,
                        .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,

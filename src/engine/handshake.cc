@@ -71,8 +71,9 @@ SettingWords setting_words(const RankSetup& setup) {
   set(SharedSetting::kMaxNumTokens,
       fmt::format("{} {}", setup.dispatch.max_tokens, setup.dispatch.max_group_tokens));
   set(SharedSetting::kRows,
-      fmt::format("{} {}", kernels::row_format_name(setup.moe.dispatch_format()),
-                  kernels::row_format_name(setup.moe.combine_format())));
+      fmt::format("{} {} {}", kernels::row_format_name(setup.moe.dispatch_format()),
+                  kernels::row_format_name(setup.moe.combine_format()),
+                  setup.dispatch.combine == ep::Combine::kReduced));
   set(SharedSetting::kBatch,
       fmt::format("{} {} {} {} {}", limits.max_batch_size, limits.prefill_chunk, limits.max_pages,
                   static_cast<int>(setup.cache), setup.threads.threads_per_rank));

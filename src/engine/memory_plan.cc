@@ -138,11 +138,13 @@ uint64_t dense_mlp_row(const ModelConfig& config, const MatrixForm& form, int in
 // take and return. Rows received are as many as are sent, when ranks are balanced.
 uint64_t travelling_row(const ModelConfig& config, const ep::DispatchShape& shape, Dtype plain) {
   const uint64_t bytes = static_cast<uint64_t>(config.hidden_size) * dtype_bytes(plain);
+  const auto top_k = static_cast<uint64_t>(config.routing.top_k);
+  const uint64_t received = std::min(top_k, static_cast<uint64_t>(shape.ep_size));
+  const bool reduced = shape.combine == ep::Combine::kReduced;
   uint64_t sum = plain == Dtype::kF32 && shape.row_bytes == bytes ? 0 : shape.row_bytes;
-  if (shape.row_bytes != bytes) {
-    sum += static_cast<uint64_t>(std::min(config.routing.top_k, shape.ep_size)) * bytes;
-  }
-  if (shape.result_bytes != bytes) sum += static_cast<uint64_t>(config.routing.top_k) * bytes;
+  if (shape.row_bytes != bytes) sum += received * bytes;
+  if (shape.result_bytes != bytes || reduced) sum += top_k * bytes;
+  if (reduced) sum += received * floats(static_cast<uint64_t>(config.hidden_size));
   return sum;
 }
 
@@ -203,6 +205,10 @@ Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
   return options;
 }
 
+ep::Combine combine_of(const parallel::ParallelConfig& settings) {
+  return settings.moe_config.combine == "REDUCED" ? ep::Combine::kReduced : ep::Combine::kExact;
+}
+
 ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, WeightFormat format,
                                  std::optional<int64_t> moe_max_num_tokens) {
@@ -213,7 +219,7 @@ ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int n
 
 ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, const model::MoeOptions& moe,
-                                 std::optional<int64_t> moe_max_num_tokens) {
+                                 std::optional<int64_t> moe_max_num_tokens, ep::Combine combine) {
   ep::DispatchShape shape{
       .ep_size = num_ranks,
       .num_experts = config.routing.num_experts,
@@ -222,7 +228,8 @@ ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int n
       .row_bytes = kernels::row_bytes(moe.dispatch_format(), config.hidden_size),
       .result_bytes = kernels::row_bytes(moe.combine_format(), config.hidden_size),
       .max_tokens = max_num_tokens,
-      .max_group_tokens = moe_max_num_tokens.value_or(0)};
+      .max_group_tokens = moe_max_num_tokens.value_or(0),
+      .combine = combine};
   shape.strategy = ep::choose_strategy(shape).strategy;
   return shape;
 }

@@ -40,12 +40,16 @@ Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
                                       const model::ModelConfig& config,
                                       kernels::WeightFormat experts);
 
+// By moe_config.combine.
+ep::Combine combine_of(const parallel::ParallelConfig& settings);
+
 // num_slots: of all ranks, a multiple of num_ranks. moe_max_num_tokens: of all ranks in one
 // dispatch; nothing: unbounded. The strategy of dispatch is the one that moves fewer bytes
 // (ep/strategy.h).
 ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, const model::MoeOptions& moe,
-                                 std::optional<int64_t> moe_max_num_tokens = {});
+                                 std::optional<int64_t> moe_max_num_tokens = {},
+                                 ep::Combine combine = ep::Combine::kExact);
 // Of rows that travel in the format's row_dtype.
 ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, kernels::WeightFormat format,

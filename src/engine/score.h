@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct TextScores {
 
   double perplexity() const;  // e to the mean negative log probability
 };
+
+// Of one place: logits [vocab], and the token that stands there.
+void add_scores(std::span<const float> logits, int32_t token, TextScores* scores);
 
 // The share of places at which both have the same best token. REQUIRES: scores of the same text.
 double top1_agreement(const TextScores& a, const TextScores& b);

@@ -37,8 +37,7 @@ std::array<Limit, 4> size_limits(const ParallelSizes& sizes) {
   }};
 }
 
-std::array<Limit, 6> feature_limits(const ParallelConfig& config) {
-  const MoeConfig& moe = config.moe_config;
+std::array<Limit, 4> feature_limits(const ParallelConfig& config) {
   const bool balance = config.attention_dp_config && config.attention_dp_config->enable_balance;
   return {{
       {config.enable_chunked_prefill == false,
@@ -53,9 +52,6 @@ std::array<Limit, 6> feature_limits(const ParallelConfig& config) {
       {balance,
        "attention_dp_config.enable_balance: waiting for evenly filled ranks is not built yet; set "
        "it to false"},
-      {moe.combine == "REDUCED",
-       "moe_config.combine: a combine that returns one row per rank is not built yet; set it to "
-       "exact"},
   }};
 }
 
