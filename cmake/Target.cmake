@@ -70,7 +70,8 @@ endfunction()
 # GoogleTest and of the standard library, parsed here once for all, and into optimising what runs
 # for a moment.
 function(wideep_test_program program)
-  target_link_libraries(${program} PRIVATE GTest::gmock GTest::gtest_main)
+  # fmt: all with it, or gcc takes the parsed headers for others.
+  target_link_libraries(${program} PRIVATE GTest::gmock GTest::gtest_main fmt::fmt)
   target_compile_definitions(${program} PRIVATE WIDEEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_compile_options(${program} PRIVATE $<IF:$<CONFIG:Debug>,-O0,-O1>)
   if(TARGET base_test AND NOT program STREQUAL base_test)
