@@ -68,11 +68,13 @@ endfunction()
 
 # What all test programs share. Most of their time to compile would go into the headers of
 # GoogleTest and of the standard library, parsed here once for all, and into optimising what runs
-# for a moment.
+# for a moment. gcc takes parsed headers for its user's own and warns of them.
 function(wideep_test_program program)
-  # fmt: all with it, or gcc takes the parsed headers for others.
   target_link_libraries(${program} PRIVATE GTest::gmock GTest::gtest_main fmt::fmt)
   target_compile_definitions(${program} PRIVATE WIDEEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    return()
+  endif()
   target_compile_options(${program} PRIVATE $<IF:$<CONFIG:Debug>,-O0,-O1>)
   if(TARGET base_test AND NOT program STREQUAL base_test)
     target_precompile_headers(${program} REUSE_FROM base_test)
