@@ -23,12 +23,15 @@ constexpr std::chrono::milliseconds kLookInterval{20};
 // What one look may take of the deadline: time in which the whole group was stopped (Ctrl-Z, a
 // suspended machine) is not time in which the peer was late.
 constexpr std::chrono::milliseconds kMostPerLook{200};
-// A wait looks so many times, a pause of some 20 ns between them, before it reads any clock. Then
-// it yields its core between looks: whom it awaits may be on the same, even where there are enough.
+// A wait looks so many times, a pause of some 20 ns between them, before it reads any clock. Then,
+// where ranks outnumber cores, it yields its core between looks, for whom it awaits may be on the
+// same. With a core of its own it goes on looking for a while: a yield would hand the core to a
+// background thread for a slice, however low its priority.
 // Waking a sleeper takes 20–40 µs and costs its waker 6–8: a wait that may end sooner is not worth
 // a sleep.
 constexpr int kPausesBeforeClock = 100;
-constexpr int kPausesBeforeYield = 50;
+constexpr int kPausesBetweenClocks = 50;
+constexpr int64_t kSpinNs = 20'000;
 constexpr int kYieldsBeforeClock = 3;  // where ranks outnumber cores, instead of pauses
 constexpr int kYields = 100;
 // Who yields to a thread that computes gets its core back when that has had its slice; who sleeps,
@@ -61,6 +64,14 @@ bool spin_until(const Flag& flag, uint32_t value, int pauses) {
     _mm_pause();
   }
   return true;
+}
+
+bool spin_for(const Flag& flag, uint32_t value, int64_t at_most_ns) {
+  const int64_t end_ns = base::wall_ns() + at_most_ns;
+  do {
+    if (spin_until(flag, value, kPausesBetweenClocks)) return true;
+  } while (base::wall_ns() < end_ns);
+  return false;
 }
 
 }  // namespace
@@ -110,7 +121,8 @@ Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& 
 Status Endpoint::wait_long(Flag& flag, int peer, uint32_t value, const Awaited& awaited) {
   const int64_t start_cpu_ns = base::thread_cpu_ns();
   Status status;
-  if (!yield_until(flag, value, kYields)) status = sleep_until(flag, peer, value, awaited);
+  const bool seen = crowded_ ? yield_until(flag, value, kYields) : spin_for(flag, value, kSpinNs);
+  if (!seen) status = sleep_until(flag, peer, value, awaited);
   if (waits_without_yield_ > 0) --waits_without_yield_;
   waited_cpu_ns_ += base::thread_cpu_ns() - start_cpu_ns;
   return status;
@@ -122,7 +134,7 @@ bool Endpoint::yield_until(const Flag& flag, uint32_t value, int yields) {
     const int64_t start_ns = base::wall_ns();
     ::sched_yield();
     if (base::wall_ns() - start_ns > kLongYieldNs) waits_without_yield_ = kWaitsWithoutYield;
-    if (spin_until(flag, value, crowded_ ? 0 : kPausesBeforeYield)) return true;
+    if (is_at(flag, value)) return true;
   }
   return false;
 }

@@ -5,9 +5,9 @@
 // threads.
 //
 // Every wait ends: with what it waited for, with the group's failure, or at its deadline with an
-// error that names rank, peer, layer, iteration and what was awaited. A wait spins briefly (not at
-// all where ranks outnumber cores), then yields its core for a while, then sleeps on a futex, so
-// that many ranks may share a core.
+// error that names rank, peer, layer, iteration and what was awaited. A wait spins briefly, or
+// where ranks outnumber cores yields its core for a while; then it sleeps on a futex, so that many
+// ranks may share a core.
 //
 // Thread safety: one thread per endpoint.
 #pragma once
