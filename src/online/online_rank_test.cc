@@ -13,7 +13,9 @@
 #include <random>
 
 #include "base/content_hash.h"
+#include "base/sanitized.h"
 #include "base/try.h"
+#include "online/system_calls_testing.h"
 #include "transport/rank_threads.h"
 
 namespace wideep::online {
@@ -79,6 +81,7 @@ struct Run {
   int layers_in_flight = 2;
   int64_t moves = 100;  // runs until the balancer has counted as many
   CopyHook on_copy = {};
+  bool count_calls = false;  // system calls of what an engine calls in every iteration
 };
 
 struct Totals {
@@ -86,7 +89,8 @@ struct Totals {
   int64_t hash_failures = 0;
   int64_t cancelled = 0;
   int64_t rebalances = 0;
-  std::vector<int64_t> rank_moves;  // by rank
+  std::vector<int64_t> rank_moves;    // by rank
+  std::vector<CountedCalls> counted;  // by rank
 };
 
 // One rank's slots and what it believes of all ranks'.
@@ -112,20 +116,22 @@ class FakeEngine {
       transport::AgreedWords words = {};
       words[0] = placements_hash();
       words[1] = setup_.board.balancer().moves >= wanted_moves ? 1 : 0;
-      online.tell(words);
+      count_system_calls([&] { online.tell(words); });
       WIDEEP_TRY(endpoint_.agree(words, {.what = "test"}, &all));
       for (const auto& each : all) {
         if (each[0] != words[0]) return failed("ranks differ in their placements");
       }
       if (all[0][1] == 1) return {};
       if (n == 1'000'000) return failed("hardly anything moves");
-      online.apply(all, n, [&](const PublishedLayer& layer) { switch_layer(layer); });
+      count_system_calls(
+          [&] { online.apply(all, n, [&](const PublishedLayer& layer) { switch_layer(layer); }); });
       WIDEEP_TRY(check());
       if (rng() % 8 == 0) ::usleep(rng() % 300);
-      for (int layer = 0; layer < kLayers; ++layer) {
-        online.add_counts(layer, std::vector<int32_t>(kExperts, 1));
-      }
-      online.end_iteration(n);
+      const std::vector<int32_t> counts(kExperts, 1);
+      count_system_calls([&] {
+        for (int layer = 0; layer < kLayers; ++layer) online.add_counts(layer, counts);
+        online.end_iteration(n);
+      });
     }
   }
 
@@ -180,6 +186,7 @@ Totals run_ranks(const Run& run) {
   RandomPolicy policy;
   Totals totals;
   totals.rank_moves.resize(static_cast<size_t>(run.num_ranks));
+  totals.counted.resize(static_cast<size_t>(run.num_ranks));
   const OnlineSetup setup{.board = *board,
                           .pool = *pool,
                           .placement = placement,
@@ -192,7 +199,9 @@ Totals run_ranks(const Run& run) {
   const auto statuses = transport::run_rank_threads(
       {.num_ranks = run.num_ranks, .segment_bytes = 64}, [&](transport::Endpoint& endpoint) {
         FakeEngine engine(setup, endpoint);
+        if (run.count_calls) EXPECT_TRUE(can_count_system_calls());
         const Status status = engine.run(run.moves);
+        totals.counted[static_cast<size_t>(endpoint.rank())] = counted_system_calls();
         totals.rank_moves[static_cast<size_t>(endpoint.rank())] = engine.moves();
         return status;
       });
@@ -239,6 +248,20 @@ TEST(OnlineRank, AnExpertThatCannotBeCopiedStopsItsMovesOnly) {
                                    }});
   EXPECT_GT(totals.cancelled, 0);
   EXPECT_GE(totals.moves, 300);
+}
+
+// Background threads decide, copy and hash all the while.
+TEST(OnlineRank, TheForwardPathMakesNoSystemCall) {
+  if (base::kSanitized) GTEST_SKIP() << "sanitizers make calls of their own";
+  if (!can_count_system_calls()) GTEST_SKIP() << "this kernel has no syscall user dispatch";
+  count_system_calls([] { ::getppid(); });
+  ASSERT_EQ(counted_system_calls().count, 1) << "what counts does not see a call";
+  const Totals totals =
+      run_ranks({.num_ranks = 3, .num_spares = 4, .moves = 200, .count_calls = true});
+  EXPECT_GE(totals.moves, 200);
+  for (const CountedCalls& counted : totals.counted) {
+    EXPECT_EQ(counted.count, 0) << "the first one is number " << counted.first_number;
+  }
 }
 
 TEST(OnlineRank, ASlowCopierDelaysNobody) {
