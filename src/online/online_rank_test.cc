@@ -199,7 +199,9 @@ Totals run_ranks(const Run& run) {
   const auto statuses = transport::run_rank_threads(
       {.num_ranks = run.num_ranks, .segment_bytes = 64}, [&](transport::Endpoint& endpoint) {
         FakeEngine engine(setup, endpoint);
-        if (run.count_calls) EXPECT_TRUE(can_count_system_calls());
+        if (run.count_calls) {
+          EXPECT_TRUE(can_count_system_calls());
+        }
         const Status status = engine.run(run.moves);
         totals.counted[static_cast<size_t>(endpoint.rank())] = counted_system_calls();
         totals.rank_moves[static_cast<size_t>(endpoint.rank())] = engine.moves();
