@@ -228,8 +228,9 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
     batch.positions.push_back(i);
     batch.prompt_lengths.push_back(0);  // all generated: latent attention takes most for these
     batch.pages.push_back(&pages);
+    batch.logit_rows.push_back(i);  // else the last layer would compute none
   }
-  std::vector<float> logits;
+  std::vector<float> logits(static_cast<size_t>(num_tokens) * config.vocab_size);
   const uint64_t before = heap_bytes();
   model::MoeRunner moe(config, placement, *slots, endpoint, layout, options);
   model::Model model(config, weights, {*kernels::all_kernels().back(), pool}, moe);

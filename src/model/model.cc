@@ -54,13 +54,15 @@ Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, i
 
   normalize(layer.mlp_norm);
   if (layer.moe != nullptr) {
-    return moe_.forward(compute_, *layer.moe,
-                        {.layer = index,
-                         .iteration = iteration,
-                         .num_tokens = num_tokens,
-                         .tokens_of_ranks = batch.tokens_of_ranks,
-                         .h = h_.data(),
-                         .x = x_.data()});
+    MoeCall call{.layer = index,
+                 .iteration = iteration,
+                 .num_tokens = num_tokens,
+                 .tokens_of_ranks = batch.tokens_of_ranks,
+                 .h = h_.data(),
+                 .x = x_.data()};
+    // Nobody reads what the last layer makes of the other tokens.
+    if (index + 1 == config_.num_layers) call.wanted = batch.logit_rows;
+    return moe_.forward(compute_, *layer.moe, call);
   }
   mlp_out_.resize(x_.size());
   mlp_runner_.run(compute_, layer.mlp.view(), float_rows(h_.data(), hidden, num_tokens, hidden),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/cpu_time.h"
@@ -46,6 +47,7 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, con
   const transport::Awaited where{.layer = call.layer, .iteration = call.iteration};
   if (!exchange_.is_open()) WIDEEP_TRY(exchange_.open());
   route(compute, weights, call);
+  keep_wanted(call);
   const kernels::InputRows rows = rows_to_send(compute, call);
   const float* shared = nullptr;
   const int num_chunks = ep::num_chunks(call.tokens_of_ranks, shape_.max_group_tokens);
@@ -53,14 +55,15 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, con
   for (int chunk = 0; chunk < num_chunks; ++chunk) {
     const ep::TokenRange tokens = ep::chunk_of(call.num_tokens, chunk, num_chunks);
     WIDEEP_TRY(begin_chunk(call, chunk, num_chunks));
-    WIDEEP_TRY(choose_slots(call, experts_of(tokens)));
-    WIDEEP_TRY(exchange_.dispatch(static_cast<const std::byte*>(rows[tokens.begin]), rows.stride,
-                                  tokens.size, slot_ids_, where,
-                                  reduced() ? weights_of(tokens) : std::span<const float>()));
+    WIDEEP_TRY(choose_slots(call, tokens));
+    const ep::TokenRange wanted = wanted_of(tokens);
+    WIDEEP_TRY(exchange_.dispatch(static_cast<const std::byte*>(rows[wanted.begin]), rows.stride,
+                                  wanted.size, slot_ids_, where,
+                                  reduced() ? weights_of(wanted) : std::span<const float>()));
     run_experts(compute, call.layer);
     if (chunk == 0) shared = run_shared(compute, weights, rows_of_shared(call, rows));
     WIDEEP_TRY(exchange_.combine(where));
-    reduce(compute, call, tokens, shared);
+    reduce(compute, call, wanted, shared);
     add_to_totals();
   }
   if (observer_) {
@@ -102,37 +105,56 @@ void MoeRunner::route(const Compute& compute, const MoeWeights& weights, const M
   });
 }
 
-// The normalised rows as they travel, each in its form before it is known to whom.
+// From here on weights are those of the wanted tokens, one behind the other.
+void MoeRunner::keep_wanted(const MoeCall& call) {
+  wanted_.resize(static_cast<size_t>(call.num_tokens));
+  std::iota(wanted_.begin(), wanted_.end(), 0);
+  if (!call.wanted) return;
+  wanted_.assign(call.wanted->begin(), call.wanted->end());
+  const int top_k = config_.routing.top_k;
+  for (size_t i = 0; i < wanted_.size(); ++i) {
+    std::copy_n(expert_weights_.begin() + int64_t{wanted_[i]} * top_k, top_k,
+                expert_weights_.begin() + static_cast<int64_t>(i) * top_k);
+  }
+}
+
+// The wanted tokens' normalised rows as they travel, each in its form before it is known to whom.
 kernels::InputRows MoeRunner::rows_to_send(const Compute& compute, const MoeCall& call) {
   const int hidden = config_.hidden_size;
   const SourceRows rows = float_rows(call.h, hidden, call.num_tokens, hidden);
   const kernels::RowFormat format = options_.dispatch_format();
-  if (format == kernels::RowFormat::kF32) return rows.rows;
+  if (format == kernels::RowFormat::kF32 && !call.wanted) return rows.rows;
   const size_t bytes = kernels::row_bytes(format, hidden);
-  auto* sent = sent_.get<std::byte>(static_cast<size_t>(call.num_tokens) * bytes);
-  compute.pool().parallel_for(call.num_tokens, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      compute.kernels().encode_row(Dtype::kF32, rows.rows[static_cast<int>(row)], format, hidden,
-                                   sent + static_cast<size_t>(row) * bytes);
+  const auto count = static_cast<int64_t>(wanted_.size());
+  auto* sent = sent_.get<std::byte>(wanted_.size() * bytes);
+  compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      compute.kernels().encode_row(Dtype::kF32, rows.rows[wanted_[i]], format, hidden,
+                                   sent + static_cast<size_t>(i) * bytes);
     }
   });
   const kernels::InputRows coded{sent, bytes};
   if (options_.measure_noise) {
     dispatched_ = {};
-    for (int row = 0; row < call.num_tokens; ++row) {
-      dispatched_.add(compute.kernels(), rows.dtype, rows.rows[row], format, coded[row], hidden);
+    for (int i = 0; i < count; ++i) {
+      dispatched_.add(compute.kernels(), rows.dtype, rows.rows[wanted_[i]], format, coded[i],
+                      hidden);
     }
   }
   return coded;
 }
 
 // What was sent where the experts could take it, too.
-SourceRows MoeRunner::rows_of_shared(const MoeCall& call, const kernels::InputRows& sent) const {
-  const int hidden = config_.hidden_size;
+SourceRows MoeRunner::rows_of_shared(const MoeCall& call, const kernels::InputRows& sent) {
+  const int hidden = config_.hidden_size, num_rows = static_cast<int>(wanted_.size());
   if (options_.dispatch_format() == kernels::row_format(options_.row_dtype)) {
-    return {sent, call.num_tokens, hidden, options_.row_dtype};
+    return {sent, num_rows, hidden, options_.row_dtype};
   }
-  return float_rows(call.h, hidden, call.num_tokens, hidden);
+  shared_rows_.clear();
+  for (const int32_t token : wanted_) {
+    shared_rows_.push_back(call.h + static_cast<size_t>(token) * hidden);
+  }
+  return {{.pointers = shared_rows_.data()}, num_rows, hidden, Dtype::kF32};
 }
 
 // Tells all ranks how many tokens of the chunk each expert gets.
@@ -148,7 +170,8 @@ Status MoeRunner::begin_chunk(const MoeCall& call, int chunk, int num_chunks) {
   return exchange_.begin(chunk_counts_, chunk_tokens_);
 }
 
-Status MoeRunner::choose_slots(const MoeCall& call, std::span<const int32_t> experts) {
+// Of all tokens of the chunk; kept of those that are sent.
+Status MoeRunner::choose_slots(const MoeCall& call, ep::TokenRange tokens) {
   if (!chooser_.has_replicas(call.layer)) {
     // Nothing to split.
   } else if (share_update_ == balance::ShareUpdate::kIteration) {
@@ -157,9 +180,23 @@ Status MoeRunner::choose_slots(const MoeCall& call, std::span<const int32_t> exp
   } else {
     chooser_.split_by_given_shares(call.layer, chunk_counts_);
   }
+  const std::span<const int32_t> experts = experts_of(tokens);
   slot_ids_.resize(experts.size());
   chooser_.choose(call.layer, experts, slot_ids_);
+  for (const int32_t slot : slot_ids_) ++sent_entries_[slot / shape_.slots_per_rank];
+  keep_wanted_slots(tokens);
   return {};
+}
+
+void MoeRunner::keep_wanted_slots(ep::TokenRange tokens) {
+  const ep::TokenRange wanted = wanted_of(tokens);
+  if (wanted.size == tokens.size) return;
+  const int top_k = config_.routing.top_k;
+  for (int i = 0; i < wanted.size; ++i) {
+    const int64_t at = wanted_[wanted.begin + i] - tokens.begin;
+    std::copy_n(slot_ids_.begin() + at * top_k, top_k, slot_ids_.begin() + int64_t{i} * top_k);
+  }
+  slot_ids_.resize(static_cast<size_t>(wanted.size) * top_k);
 }
 
 void MoeRunner::run_experts(const Compute& compute, int layer) {
@@ -290,7 +327,7 @@ void MoeRunner::sum_results(const Compute& compute) {
   }
 }
 
-// Of all tokens, or null.
+// Of the wanted tokens, or null.
 const float* MoeRunner::run_shared(const Compute& compute, const MoeWeights& weights,
                                    const SourceRows& rows) {
   if (!weights.has_shared()) return nullptr;
@@ -302,22 +339,22 @@ const float* MoeRunner::run_shared(const Compute& compute, const MoeWeights& wei
 
 // x += shared + Σ_k weight_k · result_k, the sum in top-k order: the same order for every
 // placement. Combine::kReduced: what came back has its weights in it and is summed in rank order.
-void MoeRunner::reduce(const Compute& compute, const MoeCall& call, ep::TokenRange tokens,
+void MoeRunner::reduce(const Compute& compute, const MoeCall& call, ep::TokenRange wanted,
                        const float* shared) {
   const int hidden = config_.hidden_size, top_k = config_.routing.top_k;
   ones_.assign(static_cast<size_t>(top_k), 1.0f);
-  compute.pool().parallel_for(tokens.size, 4, [&](int64_t begin, int64_t end) {
+  compute.pool().parallel_for(wanted.size, 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const size_t token = static_cast<size_t>(tokens.begin + i);
+      const size_t at = static_cast<size_t>(wanted.begin + i);
       const auto rows = exchange_.results(static_cast<int>(i));
       compute.kernels().reduce_experts(
           {.n = hidden,
            .top_k = static_cast<int>(rows.size()),
            .format = options_.combine_format(),
            .rows = rows.data(),
-           .weights = reduced() ? ones_.data() : expert_weights_.data() + token * top_k,
-           .shared = shared == nullptr ? nullptr : shared + token * hidden,
-           .x = call.x + token * hidden});
+           .weights = reduced() ? ones_.data() : expert_weights_.data() + at * top_k,
+           .shared = shared == nullptr ? nullptr : shared + at * hidden,
+           .x = call.x + static_cast<size_t>(wanted_[at]) * hidden});
     }
   });
 }
@@ -338,7 +375,6 @@ void MoeRunner::add_to_totals() {
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
   };
   add(chunk_counts_, counts_);
-  add(exchange_.sent_entries(), sent_entries_);
   const std::span<const int32_t> counts = exchange_.counts_of_ranks();
   for (int rank = 0; rank < shape_.ep_size; ++rank) {
     add(counts.subspan(rank * counts_.size(), counts_.size()), group_counts_);
@@ -350,9 +386,15 @@ std::span<const int32_t> MoeRunner::experts_of(ep::TokenRange tokens) const {
   return std::span(experts_).subspan(tokens.begin * top_k, tokens.size * top_k);
 }
 
-std::span<const float> MoeRunner::weights_of(ep::TokenRange tokens) const {
+ep::TokenRange MoeRunner::wanted_of(ep::TokenRange tokens) const {
+  const auto first = std::lower_bound(wanted_.begin(), wanted_.end(), tokens.begin);
+  const auto last = std::lower_bound(first, wanted_.end(), tokens.begin + tokens.size);
+  return {static_cast<int>(first - wanted_.begin()), static_cast<int>(last - first)};
+}
+
+std::span<const float> MoeRunner::weights_of(ep::TokenRange wanted) const {
   const size_t top_k = config_.routing.top_k;
-  return std::span(expert_weights_).subspan(tokens.begin * top_k, tokens.size * top_k);
+  return std::span(expert_weights_).subspan(wanted.begin * top_k, wanted.size * top_k);
 }
 
 }  // namespace wideep::model

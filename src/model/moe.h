@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "ep/chunks.h"
@@ -41,6 +42,9 @@ struct MoeCall {
   std::span<const int32_t> tokens_of_ranks;  // [ep_size]; empty: see Batch
   const float* h = nullptr;                  // [num_tokens, hidden], the normalised input
   float* x = nullptr;                        // [num_tokens, hidden], to which the output is added
+  // The tokens whose output is added, ascending; empty optional: all of them. The others are routed
+  // and told to observers as ever, and are not sent. Ranks need not know each other's.
+  std::optional<std::span<const int32_t>> wanted;
 };
 
 // What one MoE layer of one iteration did on this rank, told to whoever observes it: all chunks
@@ -50,7 +54,8 @@ struct MoeLayerRecord {
   std::span<const int32_t> experts;       // [num_tokens, top_k] chosen experts, top-k order
   std::span<const int32_t> counts;        // [num_experts] tokens of this rank per expert
   std::span<const int32_t> group_counts;  // [num_experts] the same, summed over all ranks
-  std::span<const int32_t> sent_entries;  // [ep_size] (token, expert) pairs sent to each rank
+  // [ep_size] (token, expert) pairs for each rank, of all tokens, wanted or not
+  std::span<const int32_t> sent_entries;
   int64_t experts_cpu_ns = 0;  // critical processor time of computing this rank's experts
   // By MoeOptions::measure_noise: what the forms of this rank's rows, and of its experts' results,
   // cost.
@@ -81,11 +86,13 @@ class MoeRunner {
 
  private:
   void route(const Compute& compute, const MoeWeights& weights, const MoeCall& call);
+  void keep_wanted(const MoeCall& call);
   kernels::InputRows rows_to_send(const Compute& compute, const MoeCall& call);
-  SourceRows rows_of_shared(const MoeCall& call, const kernels::InputRows& sent) const;
+  SourceRows rows_of_shared(const MoeCall& call, const kernels::InputRows& sent);
   void start_totals();
   Status begin_chunk(const MoeCall& call, int chunk, int num_chunks);
-  Status choose_slots(const MoeCall& call, std::span<const int32_t> experts);
+  Status choose_slots(const MoeCall& call, ep::TokenRange tokens);
+  void keep_wanted_slots(ep::TokenRange tokens);
   void run_experts(const Compute& compute, int layer);
   void place_rows(const Compute& compute);
   const std::byte* decode_received(const Compute& compute);
@@ -94,12 +101,14 @@ class MoeRunner {
   const float* run_shared(const Compute& compute, const MoeWeights& weights,
                           const SourceRows& rows);
   void add_to_totals();
-  void reduce(const Compute& compute, const MoeCall& call, ep::TokenRange tokens,
+  void reduce(const Compute& compute, const MoeCall& call, ep::TokenRange wanted,
               const float* shared);
   bool reduced() const { return shape_.combine == ep::Combine::kReduced; }
   // Of the chunk's tokens, [size, top_k].
   std::span<const int32_t> experts_of(ep::TokenRange tokens) const;
-  std::span<const float> weights_of(ep::TokenRange tokens) const;
+  // Which of wanted_ are among the chunk's tokens; and of these, [size, top_k].
+  ep::TokenRange wanted_of(ep::TokenRange tokens) const;
+  std::span<const float> weights_of(ep::TokenRange wanted) const;
 
   const ModelConfig& config_;
   const ExpertSlots& slots_;
@@ -111,9 +120,11 @@ class MoeRunner {
   MoeObserver observer_;
 
   std::vector<int32_t> experts_, slot_ids_;  // [num_tokens, top_k]
-  std::vector<float> expert_weights_;        // [num_tokens, top_k]
+  std::vector<int32_t> wanted_;              // the tokens to compute, ascending
+  std::vector<float> expert_weights_;        // [num_tokens, top_k]; then of wanted_
   std::vector<int32_t> chunk_tokens_;        // [ep_size] tokens of each rank in this chunk
   std::vector<int32_t> chunk_counts_;        // [num_experts]
+  std::vector<const void*> shared_rows_;     // [wanted_] of the shared expert
   std::vector<const void*> received_;        // rows of this rank's experts, slot by slot
   std::vector<void*> results_;               // where they write theirs
   std::vector<std::byte*> returned_;         // where those belong

@@ -43,6 +43,7 @@ struct Options {
   MoeOptions moe = {};
   ep::Combine combine = ep::Combine::kExact;
   ep::Strategy strategy = ep::Strategy::kDispatch;
+  bool every_third = false;  // only these tokens' outputs are wanted
 };
 
 // What came out and what was told, of all iterations one behind the other.
@@ -55,6 +56,13 @@ struct Told {
 int tokens_of(int rank, int iteration) {
   if ((rank + iteration) % 3 == 0) return 0;  // idle
   return 1 + (7 * rank + 11 * iteration) % kMaxTokens;
+}
+
+// Of a rank's tokens, every third from its second on: none where there is one.
+std::vector<int32_t> wanted_of(int num_tokens) {
+  std::vector<int32_t> wanted;
+  for (int token = 1; token < num_tokens; token += 3) wanted.push_back(token);
+  return wanted;
 }
 
 std::vector<float> input_of(int rank, int iteration, bool alike) {
@@ -104,13 +112,15 @@ Status run_rank(transport::Endpoint& endpoint, const Options& options,
     for (int rank = 0; rank < kRanks; ++rank) tokens_of_ranks.push_back(tokens_of(rank, iteration));
     const std::vector<float> h = input_of(endpoint.rank(), iteration, options.alike);
     std::vector<float> x = h;
-    WIDEEP_TRY(runner.forward(compute, weights,
-                              {.layer = 0,
-                               .iteration = iteration,
-                               .num_tokens = tokens_of_ranks[endpoint.rank()],
-                               .tokens_of_ranks = tokens_of_ranks,
-                               .h = h.data(),
-                               .x = x.data()}));
+    MoeCall call{.layer = 0,
+                 .iteration = iteration,
+                 .num_tokens = tokens_of_ranks[endpoint.rank()],
+                 .tokens_of_ranks = tokens_of_ranks,
+                 .h = h.data(),
+                 .x = x.data()};
+    const std::vector<int32_t> wanted = wanted_of(call.num_tokens);
+    if (options.every_third) call.wanted = wanted;
+    WIDEEP_TRY(runner.forward(compute, weights, call));
     told->x.insert(told->x.end(), x.begin(), x.end());
   }
   return {};
@@ -137,6 +147,22 @@ std::vector<Told> run(const Options& options) {
   EXPECT_TRUE(statuses.ok());
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
   return told;
+}
+
+// What `run` gives where only some tokens are wanted: of those from `all`, else the input.
+std::vector<float> wanted_only(const std::vector<float>& all, int rank) {
+  std::vector<float> x;
+  for (int iteration = 0; iteration < kIterations; ++iteration) {
+    const size_t first = x.size();
+    const std::vector<float> h = input_of(rank, iteration, false);
+    x.insert(x.end(), h.begin(), h.end());
+    for (const int32_t token : wanted_of(tokens_of(rank, iteration))) {
+      const size_t at = first + static_cast<size_t>(token) * kHidden;
+      std::copy_n(all.begin() + static_cast<int64_t>(at), kHidden,
+                  x.begin() + static_cast<int64_t>(at));
+    }
+  }
+  return x;
 }
 
 constexpr auto kByIteration = balance::ShareUpdate::kIteration;
@@ -169,6 +195,25 @@ TEST(MoeRunner, SameBitsByEitherStrategy) {
     for (int rank = 0; rank < kRanks; ++rank) {
       EXPECT_EQ(found[rank].x, expected[rank].x);
       EXPECT_EQ(found[rank].sent, expected[rank].sent);
+    }
+  }
+}
+
+// Wanted tokens get what they get among all; the others stay as they were; told is the same.
+TEST(MoeRunner, OnlyWantedTokensAreComputed) {
+  const MoeOptions f32{.dispatch = kernels::RowFormat::kF32};
+  for (Options options : {Options{}, Options{.max_num_tokens = 13, .num_slots = 12},
+                          Options{.moe = f32}, Options{.combine = ep::Combine::kReduced},
+                          Options{.max_num_tokens = 13, .strategy = ep::Strategy::kAllGather}}) {
+    const std::vector<Told> all = run(options);
+    options.every_third = true;
+    const std::vector<Told> found = run(options);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      EXPECT_EQ(found[rank].x, wanted_only(all[rank].x, rank));
+      EXPECT_EQ(found[rank].experts, all[rank].experts);
+      EXPECT_EQ(found[rank].counts, all[rank].counts);
+      EXPECT_EQ(found[rank].group_counts, all[rank].group_counts);
+      EXPECT_EQ(found[rank].sent, all[rank].sent);
     }
   }
 }
