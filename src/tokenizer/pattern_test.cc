@@ -57,11 +57,16 @@ TEST(PatternTest, IgnoresCaseBeyondAscii) {
   EXPECT_THAT(split("(?i:'s)|x", "'SXx"), ElementsAre("'S", "X", "x"));
 }
 
-std::vector<char32_t> matched_ranges(const Pattern& pattern) {
+std::string all_code_points() {
   std::string text;
   for (char32_t c = 0; c < 0x110000; ++c) {
     if (c < 0xD800 || c >= 0xE000) append_utf8(c, &text);
   }
+  return text;
+}
+
+std::vector<char32_t> matched_ranges(const Pattern& pattern) {
+  static const std::string text = all_code_points();
   MatchScratch scratch;
   std::vector<std::string_view> pieces;
   pattern.split(text, &scratch, &pieces);
