@@ -30,12 +30,14 @@ std::array<DispatchShape::Field, DispatchShape::kNumFields> DispatchShape::field
            {"num_nodes", number(num_nodes)},
            {"max_group_tokens", number(max_group_tokens)},
            {"combine", number(combine)},
-           {"strategy", number(strategy)}}};
+           {"strategy", number(strategy)},
+           {"calls_in_flight", number(calls_in_flight)}}};
 }
 
 BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
   const size_t ranks = static_cast<size_t>(shape.ep_size);
-  const size_t max_rows = static_cast<size_t>(shape.max_rows());
+  const size_t sets = static_cast<size_t>(shape.calls_in_flight);
+  const size_t max_rows = sets * static_cast<size_t>(shape.max_rows());
   const bool reduced = shape.combine == Combine::kReduced;
   const size_t lists = shape.top_k * (sizeof(int32_t) + (reduced ? sizeof(float) : 0));
   const size_t row_bytes = round_up(shape.row_bytes, kRowAlignment);
@@ -45,7 +47,7 @@ BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
   lists_offset_ = round_up(2 * ranks * shape.num_experts * sizeof(int32_t), kSectionAlignment);
   size_t messages_end = 0;
   if (shape.strategy == Strategy::kAllGather) {
-    const size_t messages = std::min(max_rows, static_cast<size_t>(shape.max_tokens));
+    const size_t messages = sets * static_cast<size_t>(max_gathered());
     lists_stride_ = lists;
     rows_offset_ = lists_offset_ + round_up(messages * lists, kSectionAlignment);
     rows_stride_ = row_bytes;
@@ -58,6 +60,11 @@ BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
   }
   results_offset_ = round_up(messages_end, kSectionAlignment);
   segment_bytes_ = results_offset_ + max_rows * max_results_ * result_bytes_;
+}
+
+// Messages of a rank in a call.
+int64_t BufferLayout::max_gathered() const {
+  return std::min<int64_t>(shape_.max_rows(), shape_.max_tokens);
 }
 
 int32_t* BufferLayout::counts(std::byte* segment, uint32_t parity, int source) const {
@@ -87,9 +94,9 @@ std::byte* BufferLayout::result(std::byte* segment, int64_t area, int index) con
   return segment + results_offset_ + at * result_bytes_;
 }
 
-void BufferLayout::start_areas(std::span<const int32_t> tokens_of_ranks,
+void BufferLayout::start_areas(std::span<const int32_t> tokens_of_ranks, int set,
                                std::span<int64_t> starts) const {
-  int64_t start = 0;
+  int64_t start = set * shape_.max_rows();
   for (int rank = 0; rank < shape_.ep_size; ++rank) {
     starts[rank] = start;
     start += tokens_of_ranks.empty() ? shape_.max_tokens : tokens_of_ranks[rank];

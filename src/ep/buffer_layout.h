@@ -19,6 +19,9 @@
 //                  of the messages and within one in the order of its slots; Combine::kReduced: one
 //                  per message
 //
+// Where two calls may be under way at once (DispatchShape::calls_in_flight), there are two sets of
+// messages and of results, one behind the other: an area says in which set it is.
+//
 // How many messages a source has pushed stands on its flag of dispatch (Endpoint::tell).
 // entries = min(top_k, slots_per_rank): the most slots of one rank that one token can need.
 // max_rows = ep_size × max_tokens, or max_group_tokens where that is less: with the areas of a call
@@ -58,15 +61,17 @@ struct DispatchShape {
   int64_t max_group_tokens = 0;
   Combine combine = Combine::kExact;
   Strategy strategy = Strategy::kDispatch;
+  int calls_in_flight =
+      1;  // 1 or 2: rows of the next call may travel before this one's are reduced
 
-  int64_t max_rows() const;
+  int64_t max_rows() const;  // of one call
 
   // Everything above by name, for ranks to compare.
   struct Field {
     const char* name;
     uint64_t value;
   };
-  static constexpr size_t kNumFields = 11;
+  static constexpr size_t kNumFields = 12;
   std::array<Field, kNumFields> fields() const;
 };
 
@@ -80,8 +85,8 @@ class BufferLayout {
   // Each takes the base of the segment it looks into.
   int32_t* counts(std::byte* segment, uint32_t parity, int source) const;  // [num_experts]
   std::span<const int32_t> counts_of_ranks(std::byte* segment, uint32_t parity) const;  // of all
-  // Of a message, or of a result: counted from the start of the source's area. (kAllGather: a
-  // message's area is 0.)
+  // Of a message, or of a result: counted from the start of the source's area. (kAllGather: of a
+  // message, from gathered_area.)
   int32_t* slots(std::byte* segment, int64_t area, int index) const;  // [top_k]
   float* weights(std::byte* segment, int64_t area, int index) const;  // [top_k]; kReduced
   std::byte* row(std::byte* segment, int64_t area, int index) const;  // [row_bytes]
@@ -90,10 +95,15 @@ class BufferLayout {
   int max_results() const { return max_results_; }
 
   // Where the area of each source starts in a call, in rows: [ep_size + 1], the last the end.
-  // tokens_of_ranks: [ep_size]; empty: max_tokens each.
-  void start_areas(std::span<const int32_t> tokens_of_ranks, std::span<int64_t> starts) const;
+  // tokens_of_ranks: [ep_size]; empty: max_tokens each. set: 0 … calls_in_flight − 1.
+  void start_areas(std::span<const int32_t> tokens_of_ranks, int set,
+                   std::span<int64_t> starts) const;
+  // kAllGather: of every source's messages, in its own segment.
+  int64_t gathered_area(int set) const { return set * max_gathered(); }
 
  private:
+  int64_t max_gathered() const;
+
   DispatchShape shape_;
   int max_results_;
   size_t lists_offset_;  // of the first message's slots

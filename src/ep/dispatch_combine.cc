@@ -15,6 +15,11 @@ namespace {
 // Messages whose slots are fetched before they are looked at: pushed ones lie far from each other.
 constexpr int kListsAhead = 8;
 
+// What is told with a flag of dispatch.
+uint32_t told_of(uint32_t num_messages, int set) {
+  return num_messages << 1 | static_cast<uint32_t>(set);
+}
+
 }  // namespace
 
 using transport::AgreedWords;
@@ -26,7 +31,7 @@ DispatchCombine::DispatchCombine(transport::Endpoint& endpoint, const BufferLayo
   const int ranks = layout.shape().ep_size;
   WIDEEP_CHECK_EQ(ranks, endpoint.num_ranks());
   WIDEEP_CHECK_GE(endpoint.memory().segment_bytes(), layout.segment_bytes());
-  area_.resize(ranks + 1);
+  for (Call& call : calls_) call.area.resize(ranks + 1);
   sent_rows_.resize(ranks);
   sent_entries_.resize(ranks);
   entries_.resize(ranks);
@@ -44,16 +49,25 @@ Status DispatchCombine::give_up(std::string why) const {
   return status;
 }
 
-Status DispatchCombine::expect(Stage stage, const char* step) const {
-  if (stage_ == stage) return {};
-  static constexpr const char* kNames[] = {"before open", "between two calls", "after begin",
-                                           "after dispatch", "after close"};
-  return give_up(fmt::format("{} {}: it belongs {}", step, kNames[static_cast<int>(stage_)],
-                             kNames[static_cast<int>(stage)]));
+Status DispatchCombine::expect(bool in_turn, const char* step, const char* belongs) const {
+  if (life_ == Life::kOpen && in_turn) return {};
+  return give_up(fmt::format("{} {}: it belongs {}", step, where_we_are(), belongs));
+}
+
+const char* DispatchCombine::where_we_are() const {
+  if (life_ == Life::kNew) return "before open";
+  if (life_ == Life::kClosed) return "after close";
+  if (begun_ != sent_) return "after begin";
+  if (received_ != returned_) return "after dispatch";
+  if (returned_ != finished_) return "after start_combine";
+  if (sent_ != received_) return "after start_dispatch";
+  return "between two calls";
 }
 
 Status DispatchCombine::open() {
-  WIDEEP_TRY(expect(Stage::kNew, "open"));
+  if (life_ != Life::kNew) {
+    return give_up(fmt::format("open {}: it belongs before all else", where_we_are()));
+  }
   const auto mine = layout_.shape().fields();
   std::vector<std::vector<uint64_t>> of_ranks(endpoint_.num_ranks());
   for (size_t first = 0; first < mine.size(); first += AgreedWords().size()) {
@@ -67,8 +81,9 @@ Status DispatchCombine::open() {
     }
   }
   WIDEEP_TRY(compare_shapes(of_ranks));
-  call_ = endpoint_.raised(Channel::kDispatch);
-  stage_ = Stage::kReady;
+  begun_ = sent_ = received_ = returned_ = finished_ = endpoint_.raised(Channel::kDispatch);
+  counted_ = endpoint_.raised(Channel::kPrepare);
+  life_ = Life::kOpen;
   return {};
 }
 
@@ -89,8 +104,10 @@ Status DispatchCombine::compare_shapes(std::span<const std::vector<uint64_t>> of
 
 Status DispatchCombine::begin(std::span<const int32_t> counts,
                               std::span<const int32_t> tokens_of_ranks) {
-  WIDEEP_TRY(expect(Stage::kReady, "begin"));
   const DispatchShape& shape = layout_.shape();
+  const uint32_t open_calls = begun_ - finished_;
+  WIDEEP_TRY(expect(begun_ == sent_ && open_calls < static_cast<uint32_t>(shape.calls_in_flight),
+                    "begin", "between two calls"));
   if (static_cast<int>(counts.size()) != shape.num_experts) {
     return give_up(
         fmt::format("begin: counts of {} experts, expected {}", counts.size(), shape.num_experts));
@@ -99,37 +116,52 @@ Status DispatchCombine::begin(std::span<const int32_t> counts,
     return give_up(fmt::format("begin: tokens of {} ranks, expected {}", tokens_of_ranks.size(),
                                shape.ep_size));
   }
-  layout_.start_areas(tokens_of_ranks, area_);
-  if (area_.back() > shape.max_rows()) {
-    return give_up(fmt::format("begin: {} tokens of all ranks, but there is room for {}",
-                               area_.back(), shape.max_rows()));
+  // The first set stays in the caches where calls do not overlap.
+  const int set = open_calls == 0 ? 0 : 1 - call_of(begun_).set;
+  Call& call = call_of(begun_ + 1);
+  call.set = set;
+  layout_.start_areas(tokens_of_ranks, set, call.area);
+  const int64_t tokens = call.area.back() - call.area.front();
+  if (tokens > shape.max_rows()) {
+    return give_up(fmt::format("begin: {} tokens of all ranks, but there is room for {}", tokens,
+                               shape.max_rows()));
   }
-  ++call_;
-  stage_ = Stage::kBegun;
+  ++begun_;
+  counts_told_ = false;
   for (int peer = 0; peer < shape.ep_size; ++peer) {
     std::copy(counts.begin(), counts.end(),
-              layout_.counts(endpoint_.segment(peer), call_, endpoint_.rank()));
+              layout_.counts(endpoint_.segment(peer), begun_, endpoint_.rank()));
   }
   return {};
 }
 
+void DispatchCombine::tell_counts() {
+  endpoint_.raise_all(Channel::kPrepare, ++counted_);
+  counts_told_ = true;
+}
+
+bool DispatchCombine::counts_have_come() const {
+  return endpoint_.all_reached(Channel::kPrepare, counted_);
+}
+
 Status DispatchCombine::await_counts(const Awaited& where) {
-  WIDEEP_TRY(expect(Stage::kBegun, "await_counts"));
-  const uint32_t value = endpoint_.raised(Channel::kPrepare) + 1;
-  endpoint_.raise_all(Channel::kPrepare, value);
+  WIDEEP_TRY(expect(begun_ != sent_, "await_counts", "after begin"));
+  if (!counts_told_) tell_counts();
   Awaited awaited = where;
   awaited.what = "token counts";
-  return endpoint_.wait_all(Channel::kPrepare, value, awaited);
+  return endpoint_.wait_all(Channel::kPrepare, counted_, awaited);
 }
 
 std::span<const int32_t> DispatchCombine::counts_of_ranks() const {
-  return layout_.counts_of_ranks(endpoint_.segment(endpoint_.rank()), call_);
+  return layout_.counts_of_ranks(endpoint_.segment(endpoint_.rank()),
+                                 begun_ != sent_ ? begun_ : received_);
 }
 
 // ---- source side ----
 
 Status DispatchCombine::check(const Batch& batch) const {
-  const int64_t announced = area_[endpoint_.rank() + 1] - area_[endpoint_.rank()];
+  const std::vector<int64_t>& area = call_of(begun_).area;
+  const int64_t announced = area[endpoint_.rank() + 1] - area[endpoint_.rank()];
   if (batch.num_tokens > announced) {
     return give_up(
         fmt::format("dispatch: {} tokens, but {} were announced", batch.num_tokens, announced));
@@ -146,31 +178,27 @@ Status DispatchCombine::check(const Batch& batch) const {
   return {};
 }
 
-Status DispatchCombine::dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
-                                 std::span<const int32_t> slots, const Awaited& where,
-                                 std::span<const float> weights) {
-  WIDEEP_TRY(expect(Stage::kBegun, "dispatch"));
+Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
+                                       std::span<const int32_t> slots,
+                                       std::span<const float> weights) {
+  WIDEEP_TRY(expect(begun_ != sent_, "dispatch", "after begin"));
   const Batch batch{rows, row_stride, num_tokens, slots, weights};
   WIDEEP_TRY(check(batch));
+  Call& call = call_of(begun_);
   std::fill(sent_rows_.begin(), sent_rows_.end(), 0);
   std::fill(sent_entries_.begin(), sent_entries_.end(), 0);
-  results_.resize(slots.size());
-  num_results_.resize(reduced() ? num_tokens : 0);
-  own_rows_.clear();
+  call.results.resize(slots.size());
+  call.num_results.resize(reduced() ? num_tokens : 0);
+  call.own_rows.clear();
   for (int token = 0; token < num_tokens; ++token) {
     WIDEEP_TRY(send_token(batch, token));
   }
   for (int peer = 0; peer < endpoint_.num_ranks(); ++peer) {
-    endpoint_.tell(Channel::kDispatch, peer, gathers() ? num_tokens : sent_rows_[peer]);
+    const auto messages = static_cast<uint32_t>(gathers() ? num_tokens : sent_rows_[peer]);
+    endpoint_.tell(Channel::kDispatch, peer, begun_, told_of(messages, call.set));
   }
-  endpoint_.raise_all(Channel::kDispatch, call_);
-  Awaited awaited = where;
-  awaited.what = "dispatched rows";
-  slot_start_.assign(layout_.shape().slots_per_rank + 1, 0);
-  WIDEEP_TRY(endpoint_.wait_each(Channel::kDispatch, call_, awaited,
-                                 [this](int source) { take_messages(source); }));
-  group_received();
-  stage_ = Stage::kDispatched;
+  endpoint_.raise_all(Channel::kDispatch, begun_);
+  sent_ = begun_;
   return {};
 }
 
@@ -219,13 +247,14 @@ Status DispatchCombine::find_destinations(const int32_t* slots, int token) {
 
 // One message per rank, each with that rank's slots in top-k order. What is mine stays where it is.
 void DispatchCombine::push(const std::byte* row, const int32_t* slots, const float* weights) {
-  const int64_t area = area_[endpoint_.rank()];
+  Call& call = call_of(begun_);
+  const int64_t area = call.area[endpoint_.rank()];
   for (const int32_t to : destinations_) {
     std::byte* segment = endpoint_.segment(to);
     filled_[to] = 0;
     std::fill_n(layout_.slots(segment, area, sent_rows_[to]), top_k(), -1);
     if (to == endpoint_.rank()) {
-      own_rows_.push_back(row);
+      call.own_rows.push_back(row);
     } else {
       std::memcpy(layout_.row(segment, area, sent_rows_[to]), row, layout_.shape().row_bytes);
     }
@@ -241,51 +270,89 @@ void DispatchCombine::push(const std::byte* row, const int32_t* slots, const flo
 
 void DispatchCombine::lay_down(int token, const std::byte* row, const int32_t* slots,
                                const float* weights) {
+  Call& call = call_of(begun_);
+  const int64_t area = layout_.gathered_area(call.set);
   std::byte* segment = endpoint_.segment(endpoint_.rank());
-  std::copy_n(slots, top_k(), layout_.slots(segment, 0, token));
-  if (weights != nullptr) std::copy_n(weights, top_k(), layout_.weights(segment, 0, token));
-  own_rows_.push_back(row);
+  std::copy_n(slots, top_k(), layout_.slots(segment, area, token));
+  if (weights != nullptr) std::copy_n(weights, top_k(), layout_.weights(segment, area, token));
+  call.own_rows.push_back(row);
   if (destinations_.size() == 1 && destinations_[0] == endpoint_.rank()) return;
-  std::memcpy(layout_.row(segment, 0, token), row, layout_.shape().row_bytes);
+  std::memcpy(layout_.row(segment, area, token), row, layout_.shape().row_bytes);
 }
 
 void DispatchCombine::note_results(int token) {
-  const int64_t area = area_[endpoint_.rank()];
+  Call& call = call_of(begun_);
+  const int64_t area = call.area[endpoint_.rank()];
   for (int k = 0; k < top_k(); ++k) {
     const int32_t destination = destination_of_[k];
-    results_[static_cast<size_t>(token) * top_k() + k] =
+    call.results[static_cast<size_t>(token) * top_k() + k] =
         layout_.result(endpoint_.segment(destination), area, sent_entries_[destination]++);
   }
 }
 
 void DispatchCombine::note_one_result_per_rank(int token) {
-  const int64_t area = area_[endpoint_.rank()];
+  Call& call = call_of(begun_);
+  const int64_t area = call.area[endpoint_.rank()];
   std::sort(destinations_.begin(), destinations_.end());
   size_t at = static_cast<size_t>(token) * top_k();
   for (const int32_t destination : destinations_) {
-    results_[at++] = layout_.result(endpoint_.segment(destination), area, sent_rows_[destination]);
+    call.results[at++] =
+        layout_.result(endpoint_.segment(destination), area, sent_rows_[destination]);
     sent_entries_[destination] += entries_[destination];
   }
-  num_results_[token] = static_cast<int32_t>(destinations_.size());
+  call.num_results[token] = static_cast<int32_t>(destinations_.size());
 }
 
 // ---- destination side ----
 
-DispatchCombine::Place DispatchCombine::messages_of(int source) const {
-  if (gathers()) return {endpoint_.segment(source), 0};
-  return {endpoint_.segment(endpoint_.rank()), area_[source]};
+bool DispatchCombine::rows_have_come() const {
+  return endpoint_.all_reached(Channel::kDispatch, received_ + 1);
 }
 
-void DispatchCombine::take_messages(int source) {
+Status DispatchCombine::finish_dispatch(const Awaited& where) {
+  WIDEEP_TRY(expect(sent_ != received_ && received_ == returned_, "finish_dispatch",
+                    "after start_dispatch"));
+  ++received_;
+  WIDEEP_TRY(take_all(where));
+  group_received();
+  return {};
+}
+
+Status DispatchCombine::take_all(const Awaited& where) {
+  Awaited awaited = where;
+  awaited.what = "dispatched rows";
+  slot_start_.assign(layout_.shape().slots_per_rank + 1, 0);
+  Status taken;
+  WIDEEP_TRY(endpoint_.wait_each(Channel::kDispatch, received_, awaited, [&](int source) {
+    if (taken.ok()) taken = take_messages(source);
+  }));
+  return taken;
+}
+
+DispatchCombine::Place DispatchCombine::messages_of(int source) const {
+  const Call& call = call_of(received_);
+  if (gathers()) return {endpoint_.segment(source), layout_.gathered_area(call.set)};
+  return {endpoint_.segment(endpoint_.rank()), call.area[source]};
+}
+
+Status DispatchCombine::take_messages(int source) {
   const Place messages = messages_of(source);
   arrivals_[source].clear();
-  const int num_messages = static_cast<int>(endpoint_.told(Channel::kDispatch, source));
+  const uint32_t told = endpoint_.told(Channel::kDispatch, source, received_);
+  const int num_messages = static_cast<int>(told >> 1);
+  if (told != told_of(static_cast<uint32_t>(num_messages), call_of(received_).set)) {
+    return give_up(fmt::format(
+        "dispatch: rank {} overlaps other calls than this one; all ranks must begin them in the "
+        "same order",
+        source));
+  }
   for (int index = 0; index < num_messages; ++index) {
     if (index + kListsAhead < num_messages) {
       __builtin_prefetch(layout_.slots(messages.segment, messages.area, index + kListsAhead));
     }
     take_slots(messages, index, arrivals_[source]);
   }
+  return {};
 }
 
 // My slots of one message.
@@ -322,6 +389,7 @@ void DispatchCombine::group_received() {
 // The arrivals of a message stand side by side. Returns the entry after the source's last.
 int32_t DispatchCombine::group_source(int source, int32_t entry) {
   std::byte* segment = endpoint_.segment(endpoint_.rank());
+  const Call& call = call_of(received_);
   const Place messages = messages_of(source);
   const bool own = source == endpoint_.rank();
   int num_messages = 0, num_entries = 0;
@@ -330,10 +398,10 @@ int32_t DispatchCombine::group_source(int source, int32_t entry) {
   for (const Arrival& arrival : arrivals_[source]) {
     if (arrival.message != message) {
       message = arrival.message;
-      row = own ? own_rows_[message] : layout_.row(messages.segment, messages.area, message);
+      row = own ? call.own_rows[message] : layout_.row(messages.segment, messages.area, message);
       if (reduced()) {
-        tokens_.push_back(
-            {.first_entry = entry, .result = layout_.result(segment, area_[source], num_messages)});
+        tokens_.push_back({.first_entry = entry,
+                           .result = layout_.result(segment, call.area[source], num_messages)});
       }
       ++num_messages;
     }
@@ -343,7 +411,7 @@ int32_t DispatchCombine::group_source(int source, int32_t entry) {
       tokens_.back().weights = {weights_.data() + tokens_.back().first_entry,
                                 tokens_.back().weights.size() + 1};
     } else {
-      result = layout_.result(segment, area_[source], num_entries++);
+      result = layout_.result(segment, call.area[source], num_entries++);
     }
     rows_[slot_fill_[arrival.slot]++] = {row, result, entry++, num_messages_ + num_messages - 1};
   }
@@ -356,13 +424,25 @@ std::span<const ExpertRow> DispatchCombine::rows_of_slot(int local_slot) const {
           static_cast<size_t>(slot_start_[local_slot + 1] - slot_start_[local_slot])};
 }
 
-Status DispatchCombine::combine(const Awaited& where) {
-  WIDEEP_TRY(expect(Stage::kDispatched, "combine"));
-  endpoint_.raise_all(Channel::kCombine, call_);
+// ---- results ----
+
+Status DispatchCombine::start_combine() {
+  WIDEEP_TRY(expect(received_ != returned_, "combine", "after dispatch"));
+  returned_ = received_;
+  endpoint_.raise_all(Channel::kCombine, returned_);
+  return {};
+}
+
+bool DispatchCombine::results_have_come() const {
+  return endpoint_.all_reached(Channel::kCombine, finished_ + 1);
+}
+
+Status DispatchCombine::finish_combine(const Awaited& where) {
+  WIDEEP_TRY(expect(returned_ != finished_, "finish_combine", "after start_combine"));
   Awaited awaited = where;
   awaited.what = "expert results";
-  WIDEEP_TRY(endpoint_.wait_all(Channel::kCombine, call_, awaited));
-  stage_ = Stage::kReady;
+  WIDEEP_TRY(endpoint_.wait_all(Channel::kCombine, finished_ + 1, awaited));
+  ++finished_;
   return {};
 }
 

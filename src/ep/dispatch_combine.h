@@ -11,16 +11,30 @@
 //   (experts)  every rank computes one result row per received row and slot
 //   combine    every rank pulls the result rows of its tokens
 //
+// dispatch and combine can be had in two halves, for work that is done while rows travel: start_…
+// tells the others and returns, finish_… waits for them.
+//
+// Where the shape allows two calls in flight, the next may begin (and start its dispatch) before
+// this one's rows or results have come, on all ranks alike:
+//
+//   begin n, start_dispatch n, begin n + 1, start_dispatch n + 1,
+//   finish_dispatch n, (experts), start_combine n, finish_dispatch n + 1, (experts), …
+//   finish_combine n, begin n + 2, …
+//
 // Calls are collective: a rank without tokens takes part with zero rows. Sizes are decided by the
 // data; what a row is made of is the caller's. A buffer is written again only after its readers are
-// known to be done:
+// known to be done. Let call p be the last before n that used the same set of buffers (n − 1, or of
+// two in flight n − 2):
 //
-//  - Messages to rank d for call n + 1 are pushed after d's combine flag of call n, which d raises
-//    when it has computed (read) all its messages. (Laid down: after all ranks' combine flags.)
-//  - d's results of call n + 1 are written after every source's dispatch flag of n + 1, which a
-//    source raises when it has pulled its results of n.
-//  - Counts alternate between two sets, for a rank may begin n + 1 while a slower one still reads
-//    those of n.
+//  - n begins after p's finish_combine. So messages of n to rank d are pushed after d's combine
+//  flag
+//    of p, which d raises when it has computed (read) all its messages of p. (Laid down: after all
+//    ranks' combine flags.)
+//  - d's results of n are written after every source's dispatch flag of n, which a source raises
+//    when it has pulled its results of p.
+//  - Counts alternate between two sets, for a rank may begin n while a slower one still reads those
+//    of n − 1. Those of n − 2 it has read before it raised its combine flag of n − 2, which has
+//    been seen. The same holds for what is told with the dispatch flag.
 //
 // Combine::kExact: each result row lies in this rank's segment, where its source reads it.
 // Combine::kReduced: the caller computes a message's results anywhere, and adds them, times the
@@ -32,6 +46,7 @@
 // Thread safety: one thread per rank calls; the views may be used by many.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -65,31 +80,42 @@ class DispatchCombine {
 
   // Collective, before the first call. Errors: ranks have different shapes, names what differs.
   Status open();
-  bool is_open() const { return stage_ != Stage::kNew && stage_ != Stage::kClosed; }
+  bool is_open() const { return life_ == Life::kOpen; }
   // For good. Ranks may do so at different times, after the last call.
-  void close() { stage_ = Stage::kClosed; }
+  void close() { life_ = Life::kClosed; }
 
   // Begins a call, without waiting. counts: [num_experts] of this rank's tokens. tokens_of_ranks:
   // [ep_size] in this call, equal on all ranks; empty where not known: needs a layout with room for
   // max_tokens of each.
   Status begin(std::span<const int32_t> counts, std::span<const int32_t> tokens_of_ranks);
-  // Waits until all ranks have counted. Collective: all ranks do so in a call, or none.
+  // After begin: tells the others that this rank has counted, and waits until all have. Collective:
+  // all ranks do so in a call, or none. Either half may be had alone.
   Status await_counts(const transport::Awaited& where);
-  // After await_counts, and in any case after dispatch, until the next begin: what all ranks have
-  // counted, [ep_size, num_experts].
+  void tell_counts();
+  bool counts_have_come() const;  // after tell_counts; so that await_counts does not wait
+  // What all ranks have counted, [ep_size, num_experts]. After await_counts until start_dispatch:
+  // of the call begun last. After finish_dispatch, until start_combine: of the call that has come.
   std::span<const int32_t> counts_of_ranks() const;
 
+  Status dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
+                  std::span<const int32_t> slots, const transport::Awaited& where,
+                  std::span<const float> weights = {}) {
+    const Status started = start_dispatch(rows, row_stride, num_tokens, slots, weights);
+    return started.ok() ? finish_dispatch(where) : started;
+  }
   // rows: [num_tokens] rows of the shape's row_bytes, row_stride bytes apart; they stay as they are
   // until combine.
   // slots: [num_tokens, top_k] global slot ids, those of one token distinct.
   // weights: [num_tokens, top_k]; Combine::kReduced only, else empty.
   // num_tokens: as begin was told of this rank, or at most max_tokens.
-  Status dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
-                  std::span<const int32_t> slots, const transport::Awaited& where,
-                  std::span<const float> weights = {});
+  Status start_dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
+                        std::span<const int32_t> slots, std::span<const float> weights = {});
+  // So that finish_dispatch does not wait.
+  bool rows_have_come() const;
+  Status finish_dispatch(const transport::Awaited& where);
 
-  // After dispatch: the received rows of one local slot, by source rank and the source's token
-  // order.
+  // After finish_dispatch, until the next: the received rows of one local slot, by source rank and
+  // the source's token order.
   std::span<const ExpertRow> rows_of_slot(int local_slot) const;
   // How many there are for all slots together, and how many different rows these are.
   int num_entries() const { return static_cast<int>(rows_.size()); }
@@ -98,19 +124,36 @@ class DispatchCombine {
   std::span<const ReceivedToken> received_tokens() const { return tokens_; }
 
   // Tells the sources that all results are written, and waits for the results of my tokens.
-  Status combine(const transport::Awaited& where);
-  // After combine, until the next begin: the rows that have come back for my token. kExact:
+  Status combine(const transport::Awaited& where) {
+    const Status started = start_combine();
+    return started.ok() ? finish_combine(where) : started;
+  }
+  Status start_combine();
+  // So that finish_combine does not wait.
+  bool results_have_come() const;
+  Status finish_combine(const transport::Awaited& where);
+  // After finish_combine, until the next begin: the rows that have come back for my token. kExact:
   // [top_k], in top-k order. kReduced: one per rank that has any of its slots, in rank order.
   std::span<const std::byte* const> results(int token) const {
-    return {results_.data() + static_cast<size_t>(token) * top_k(),
-            static_cast<size_t>(reduced() ? num_results_[token] : top_k())};
+    const Call& call = call_of(finished_);
+    return {call.results.data() + static_cast<size_t>(token) * top_k(),
+            static_cast<size_t>(reduced() ? call.num_results[token] : top_k())};
   }
 
-  // (token, expert) pairs that this rank has sent to each rank in the current call: [ep_size].
+  // (token, expert) pairs that this rank has sent to each rank in the call that was dispatched
+  // last: [ep_size].
   std::span<const int32_t> sent_entries() const { return sent_entries_; }
 
  private:
-  enum class Stage { kNew, kReady, kBegun, kDispatched, kClosed };
+  enum class Life { kNew, kOpen, kClosed };
+  // What has to be known of a call until its end. Number n is calls_[n % 2].
+  struct Call {
+    int set = 0;                             // of buffers
+    std::vector<int64_t> area;               // [ep_size + 1] see BufferLayout::start_areas
+    std::vector<const std::byte*> results;   // [num_tokens, top_k]
+    std::vector<int32_t> num_results;        // [num_tokens], kReduced
+    std::vector<const std::byte*> own_rows;  // of the messages that I send myself
+  };
   struct Batch {  // what dispatch is given
     const std::byte* rows;
     size_t row_stride;
@@ -129,7 +172,10 @@ class DispatchCombine {
   bool reduced() const { return layout_.shape().combine == Combine::kReduced; }
   bool gathers() const { return layout_.shape().strategy == Strategy::kAllGather; }
   Status give_up(std::string why) const;
-  Status expect(Stage stage, const char* step) const;
+  Status expect(bool in_turn, const char* step, const char* belongs) const;
+  const char* where_we_are() const;
+  Call& call_of(uint32_t number) { return calls_[number & 1]; }
+  const Call& call_of(uint32_t number) const { return calls_[number & 1]; }
   Status check(const Batch& batch) const;
   Status compare_shapes(std::span<const std::vector<uint64_t>> of_ranks) const;
 
@@ -146,23 +192,25 @@ class DispatchCombine {
     int64_t area;
   };
   Place messages_of(int source) const;
-  void take_messages(int source);
+  Status take_all(const transport::Awaited& where);
+  Status take_messages(int source);
   void take_slots(const Place& messages, int index, std::vector<Arrival>& arrivals);
   void group_received();
   int32_t group_source(int source, int32_t entry);
 
   transport::Endpoint& endpoint_;
   BufferLayout layout_;
-  Stage stage_ = Stage::kNew;
-  uint32_t call_ = 0;          // the value of the flags of dispatch and combine
-  std::vector<int64_t> area_;  // [ep_size + 1] see BufferLayout::start_areas
+  Life life_ = Life::kNew;
+  // The last call that has got so far: each at most the one before it. A call's number is the value
+  // of its flags of dispatch and combine.
+  uint32_t begun_ = 0, sent_ = 0, received_ = 0, returned_ = 0, finished_ = 0;
+  uint32_t counted_ = 0;  // the last value of my flags of prepare
+  bool counts_told_ = false;
+  std::array<Call, 2> calls_;
 
-  // Source side, of the current call.
-  std::vector<int32_t> sent_rows_;          // [ep_size] messages with any of its slots
-  std::vector<int32_t> sent_entries_;       // [ep_size]
-  std::vector<const std::byte*> results_;   // [num_tokens, top_k]
-  std::vector<int32_t> num_results_;        // [num_tokens], kReduced
-  std::vector<const std::byte*> own_rows_;  // of the messages that I send myself
+  // Source side, of the call that was dispatched last.
+  std::vector<int32_t> sent_rows_;     // [ep_size] messages with any of its slots
+  std::vector<int32_t> sent_entries_;  // [ep_size]
 
   // Source side, of the current token.
   std::vector<int32_t> destination_of_;  // [top_k]
@@ -170,7 +218,7 @@ class DispatchCombine {
   std::vector<int32_t> entries_;         // [ep_size] slots there; 0 between tokens
   std::vector<int32_t> filled_;          // [ep_size] slots in its message so far
 
-  // Destination side, of the current call.
+  // Destination side, of the call that was received last.
   std::vector<std::vector<Arrival>> arrivals_;  // [ep_size] in the order of their messages
   std::vector<int32_t> slot_start_;             // [slots_per_rank + 1] into rows_
   std::vector<int32_t> slot_fill_;              // [slots_per_rank]

@@ -160,41 +160,100 @@ Status check_results(const Rank& rank, TokenRange tokens, std::span<const int32_
   return {};
 }
 
-// tokens_of_ranks: [ep_size] in this chunk, or empty.
-Status run_chunk(Rank& rank, TokenRange tokens, std::span<const int32_t> tokens_of_ranks,
-                 int call) {
+// A part of a rank's tokens in one call.
+struct Chunk {
+  TokenRange tokens;
+  std::vector<int32_t> tokens_of_ranks;  // [ep_size], or empty
+  std::vector<int32_t> counts;           // [num_experts]
+  std::vector<int32_t> slots;            // [tokens, top_k]
+};
+
+Status send(Rank& rank, Chunk& chunk, const transport::Awaited& where) {
   const auto& shape = rank.c.shape;
-  const auto experts = std::span<const int32_t>(rank.experts)
-                           .subspan(tokens.begin * shape.top_k, tokens.size * shape.top_k);
-  std::vector<int32_t> counts(shape.num_experts), slots(experts.size());
-  for (int32_t e : experts) ++counts[e];
-  const transport::Awaited where{.layer = 0, .iteration = call};
-  WIDEEP_TRY(rank.exchange.begin(counts, tokens_of_ranks));
+  const auto experts =
+      std::span<const int32_t>(rank.experts)
+          .subspan(chunk.tokens.begin * shape.top_k, chunk.tokens.size * shape.top_k);
+  chunk.counts.assign(shape.num_experts, 0);
+  chunk.slots.resize(experts.size());
+  for (int32_t e : experts) ++chunk.counts[e];
+  WIDEEP_TRY(rank.exchange.begin(chunk.counts, chunk.tokens_of_ranks));
   if (rank.c.window) {
-    rank.chooser.split_by_given_shares(0, counts);
+    rank.chooser.split_by_given_shares(0, chunk.counts);
   } else {
     WIDEEP_TRY(rank.exchange.await_counts(where));
     rank.chooser.split_by_counts(0, rank.exchange.counts_of_ranks());
   }
-  rank.chooser.choose(0, experts, slots);
+  rank.chooser.choose(0, experts, chunk.slots);
   const size_t row_bytes = shape.row_bytes;
   const auto* rows = rank.c.dtype == Dtype::kF32
                          ? reinterpret_cast<const std::byte*>(rank.x.data())
                          : reinterpret_cast<const std::byte*>(rank.halves.data());
   std::vector<float> weights;
-  for (size_t n = 0; n < slots.size() && shape.combine == Combine::kReduced; ++n) {
+  for (size_t n = 0; n < chunk.slots.size() && shape.combine == Combine::kReduced; ++n) {
     weights.push_back(router_weight(static_cast<int>(n) % shape.top_k));
   }
-  WIDEEP_TRY(rank.exchange.dispatch(rows + tokens.begin * row_bytes, row_bytes, tokens.size, slots,
-                                    where, weights));
+  return rank.exchange.start_dispatch(rows + chunk.tokens.begin * row_bytes, row_bytes,
+                                      chunk.tokens.size, chunk.slots, weights);
+}
+
+void spoil(const std::byte* row, size_t bytes) {
+  std::memset(const_cast<std::byte*>(row), 0xff, bytes);
+}
+
+// Nobody may write my messages before I have told that I am done with them, so what I do to them
+// before must not be seen by anybody.
+void spoil_messages(const Rank& rank) {
+  const std::byte* mine = rank.endpoint.segment(rank.endpoint.rank());
+  for (int slot = 0; slot < rank.c.shape.slots_per_rank; ++slot) {
+    for (const ExpertRow& row : rank.exchange.rows_of_slot(slot)) {
+      const bool in_segment =
+          row.row >= mine && row.row < mine + rank.endpoint.memory().segment_bytes();
+      const bool shared = rank.c.shape.strategy == Strategy::kAllGather;
+      if (in_segment && !shared) spoil(row.row, rank.c.shape.row_bytes);
+    }
+  }
+}
+
+Status compute(Rank& rank, const Chunk& chunk, const transport::Awaited& where) {
+  WIDEEP_TRY(rank.exchange.finish_dispatch(where));
   const auto mine = rank.exchange.counts_of_ranks().subspan(
-      size_t(rank.endpoint.rank()) * shape.num_experts, counts.size());
-  if (!std::equal(mine.begin(), mine.end(), counts.begin())) return failed("my own counts");
+      size_t(rank.endpoint.rank()) * chunk.counts.size(), chunk.counts.size());
+  if (!std::equal(mine.begin(), mine.end(), chunk.counts.begin())) return failed("my own counts");
   const std::vector<float> all =
       compute_experts(rank.exchange, rank.placement, rank.endpoint.rank(), rank.c);
-  if (shape.combine == Combine::kReduced) reduce_here(rank.exchange, rank.c, all);
-  WIDEEP_TRY(rank.exchange.combine(where));
-  return check_results(rank, tokens, slots, call);
+  if (rank.c.shape.combine == Combine::kReduced) reduce_here(rank.exchange, rank.c, all);
+  spoil_messages(rank);
+  return rank.exchange.start_combine();
+}
+
+// Likewise the results of my tokens, which nobody may write again before my next rows have come.
+Status check(Rank& rank, const Chunk& chunk, const transport::Awaited& where) {
+  WIDEEP_TRY(rank.exchange.finish_combine(where));
+  WIDEEP_TRY(check_results(rank, chunk.tokens, chunk.slots, static_cast<int>(where.iteration)));
+  for (int t = 0; t < chunk.tokens.size; ++t) {
+    for (const std::byte* row : rank.exchange.results(t)) spoil(row, rank.c.shape.result_bytes);
+  }
+  return {};
+}
+
+// One behind the other, or each sent before the one before is computed: late, where that would mean
+// to wait.
+Status run_chunks(Rank& rank, std::vector<Chunk>& chunks, int call) {
+  const transport::Awaited where{.layer = 0, .iteration = call};
+  const size_t in_flight = static_cast<size_t>(rank.c.shape.calls_in_flight);
+  size_t sent = 0, checked = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    while (sent < chunks.size() && sent < i + in_flight) {
+      if (sent >= in_flight) {
+        if (sent > i && !rank.exchange.results_have_come()) break;
+        WIDEEP_TRY(check(rank, chunks[checked++], where));
+      }
+      WIDEEP_TRY(send(rank, chunks[sent++], where));
+    }
+    WIDEEP_TRY(compute(rank, chunks[i], where));
+  }
+  while (checked < chunks.size()) WIDEEP_TRY(check(rank, chunks[checked++], where));
+  return {};
 }
 
 // When nobody reads or writes them.
@@ -227,7 +286,8 @@ Status run_rank(Endpoint& endpoint, const Case& c) {
     for (float& value : rank.x) value = static_cast<float>(static_cast<int>(rng() % 64)) - 32.0f;
     rank.halves = std::vector<Bf16>(rank.x.begin(), rank.x.end());
     if (c.shape.max_group_tokens == 0) {
-      WIDEEP_TRY(run_chunk(rank, {0, num_tokens}, {}, call));
+      std::vector<Chunk> whole = {{.tokens = {0, num_tokens}}};
+      WIDEEP_TRY(run_chunks(rank, whole, call));
       continue;
     }
     std::vector<transport::AgreedWords> words;
@@ -235,12 +295,15 @@ Status run_rank(Endpoint& endpoint, const Case& c) {
         endpoint.agree({static_cast<uint64_t>(num_tokens)}, {.what = "numbers of tokens"}, &words));
     std::vector<int32_t> tokens;
     for (const auto& word : words) tokens.push_back(static_cast<int32_t>(word[0]));
-    const int chunks = num_chunks(tokens, c.shape.max_group_tokens);
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      std::vector<int32_t> in_chunk;
-      for (const int32_t each : tokens) in_chunk.push_back(chunk_of(each, chunk, chunks).size);
-      WIDEEP_TRY(run_chunk(rank, chunk_of(num_tokens, chunk, chunks), in_chunk, call));
+    const int number = num_chunks(tokens, c.shape.max_group_tokens);
+    std::vector<Chunk> chunks(number);
+    for (int chunk = 0; chunk < number; ++chunk) {
+      chunks[chunk].tokens = chunk_of(num_tokens, chunk, number);
+      for (const int32_t each : tokens) {
+        chunks[chunk].tokens_of_ranks.push_back(chunk_of(each, chunk, number).size);
+      }
     }
+    WIDEEP_TRY(run_chunks(rank, chunks, call));
   }
   return {};
 }
@@ -282,11 +345,16 @@ std::vector<Case> cases() {
       c.shape.max_group_tokens = max_group_tokens;
       c.window = max_group_tokens == 19;
       all.push_back(c);
+      c.shape.calls_in_flight = 2;
+      all.push_back(c);
     }
     all.push_back(make_case({4, 6, 16, 4, 16, 30}, Dtype::kBf16, routing, 5));
     all.back().window = true;
   }
   all.push_back(make_case({16, 32, 48, 4, 40, 8}, Dtype::kBf16, Routing::kRandom, 5));
+  all.push_back(all.back());
+  all.back().shape.max_group_tokens = 20;
+  all.back().shape.calls_in_flight = 2;
   return all;
 }
 
@@ -327,7 +395,8 @@ TEST_P(EveryWay, ThreadsBringBackEveryRow) {
 
 TEST_P(EveryWay, ProcessesBringBackEveryRow) {
   for (const Case& c : all_cases()) {
-    if (c.routing == Routing::kOneHot || c.shape.max_group_tokens > 0) continue;
+    if (c.routing == Routing::kOneHot) continue;
+    if (c.shape.max_group_tokens > 0 && c.shape.calls_in_flight == 1) continue;
     const Status status = transport::run_rank_processes(
         {.num_ranks = c.shape.ep_size, .segment_bytes = BufferLayout(c.shape).segment_bytes()},
         [&](Endpoint& endpoint, const MessagePipe&) { return run_rank(endpoint, c); },
@@ -341,6 +410,9 @@ TEST(BufferLayout, BoundedTokensBoundTheSegment) {
   const size_t whole = BufferLayout(one).segment_bytes();
   one.max_group_tokens = 1000;
   EXPECT_NEAR(static_cast<double>(BufferLayout(one).segment_bytes()) / whole, 1.0 / 8, 0.01);
+  one.calls_in_flight = 2;
+  EXPECT_NEAR(static_cast<double>(BufferLayout(one).segment_bytes()) / whole, 2.0 / 8, 0.01);
+  one.calls_in_flight = 1;
   one.max_group_tokens = 1'000'000;
   EXPECT_EQ(BufferLayout(one).segment_bytes(), whole);
 }
@@ -471,6 +543,54 @@ TEST(DispatchCombine, AnotherCanFollow) {
         return {};
       });
   for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.message();
+}
+
+// With one set of buffers a call begins when the one before has ended; with two, the second may.
+TEST(DispatchCombine, ACallTooManyIsRefused) {
+  for (const int in_flight : {1, 2}) {
+    DispatchShape shape = small_shape(2);
+    shape.calls_in_flight = in_flight;
+    const BufferLayout layout(shape);
+    const auto statuses =
+        transport::run_rank_threads({.num_ranks = 2, .segment_bytes = layout.segment_bytes()},
+                                    [&](Endpoint& endpoint) -> Status {
+                                      DispatchCombine exchange(endpoint, layout);
+                                      WIDEEP_TRY(exchange.open());
+                                      for (int call = 0; call < in_flight; ++call) {
+                                        WIDEEP_TRY(exchange.begin(kNoCounts, {}));
+                                        WIDEEP_TRY(exchange.start_dispatch(nullptr, 0, 0, {}));
+                                      }
+                                      return exchange.begin(kNoCounts, {});
+                                    });
+    ASSERT_TRUE(statuses.ok());
+    expect_all(*statuses, "begin after start_dispatch: it belongs between two calls");
+  }
+}
+
+TEST(DispatchCombine, RanksThatOverlapOtherCallsAreNamed) {
+  DispatchShape shape = small_shape(2);
+  shape.calls_in_flight = 2;
+  const BufferLayout layout(shape);
+  const auto statuses = transport::run_rank_threads(
+      {.num_ranks = 2, .segment_bytes = layout.segment_bytes()}, [&](Endpoint& endpoint) -> Status {
+        DispatchCombine exchange(endpoint, layout);
+        WIDEEP_TRY(exchange.open());
+        WIDEEP_TRY(exchange.begin(kNoCounts, {}));
+        WIDEEP_TRY(exchange.start_dispatch(nullptr, 0, 0, {}));
+        const auto begin_next = [&] {
+          const Status begun = exchange.begin(kNoCounts, {});
+          return begun.ok() ? exchange.start_dispatch(nullptr, 0, 0, {}) : begun;
+        };
+        if (endpoint.rank() == 0) WIDEEP_TRY(begin_next());
+        WIDEEP_TRY(exchange.finish_dispatch({}));
+        WIDEEP_TRY(exchange.combine({}));
+        if (endpoint.rank() == 1) WIDEEP_TRY(begin_next());
+        return exchange.finish_dispatch({});
+      });
+  ASSERT_TRUE(statuses.ok());
+  for (const Status& status : *statuses) {
+    EXPECT_THAT(status.message(), testing::HasSubstr("overlaps other calls than this one"));
+  }
 }
 
 // Whatever it was about to tell: opening takes two rounds of flags, a call two.

@@ -111,6 +111,13 @@ void Endpoint::raise_all(Channel channel, uint32_t value) {
   for (int peer = 0; peer < rank_; ++peer) wake(channel, peer);
 }
 
+bool Endpoint::all_reached(Channel channel, uint32_t value) const {
+  for (int peer = 0; peer < num_ranks(); ++peer) {
+    if (!is_at(memory_->flag(channel, peer, rank_), value)) return false;
+  }
+  return true;
+}
+
 Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& awaited) {
   Flag& flag = memory_->flag(channel, peer, rank_);
   if (spin_until(flag, value, crowded_ ? 0 : kPausesBeforeClock)) return {};

@@ -52,14 +52,17 @@ class Endpoint {
   // The value that my flags of `channel` were last raised to.
   uint32_t raised(Channel channel) const { return raised_[static_cast<size_t>(channel)]; }
 
-  // A word on the flag's own cache line. The sender tells it before it raises the flag, the reader
-  // looks after its wait. REQUIRES: the reader has looked at the word before.
-  void tell(Channel channel, int peer, uint32_t word) {
-    memory_->flag(channel, rank_, peer).word = word;
+  // A word on the flag's own cache line. The sender tells it before it raises the flag to `value`,
+  // the reader looks after its wait for that. REQUIRES: the reader has looked at that of value − 2.
+  void tell(Channel channel, int peer, uint32_t value, uint32_t word) {
+    memory_->flag(channel, rank_, peer).words[value & 1] = word;
   }
-  uint32_t told(Channel channel, int peer) const {
-    return memory_->flag(channel, peer, rank_).word;
+  uint32_t told(Channel channel, int peer, uint32_t value) const {
+    return memory_->flag(channel, peer, rank_).words[value & 1];
   }
+
+  // Whether a wait for all would end at once.
+  bool all_reached(Channel channel, uint32_t value) const;
 
   // Returns when `peer`'s flag has reached `value` (it may be further already).
   Status wait(Channel channel, int peer, uint32_t value, const Awaited& awaited);

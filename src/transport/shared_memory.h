@@ -30,7 +30,9 @@ enum class Channel : int { kAgree, kPrepare, kDispatch, kCombine, kCount };
 struct alignas(64) Flag {
   std::atomic<uint32_t> value{0};
   std::atomic<uint32_t> sleeper{0};  // 1 while the reader sleeps on `value`
-  uint32_t word = 0;                 // told with the value: written before, read after it
+  // Told with the value: written before, read after it; of values in turn, so that one may be told
+  // while the one before is still to be read.
+  std::array<uint32_t, 2> words = {};
 };
 
 // What a rank tells all others with its flag of kAgree: a cache line.
