@@ -230,6 +230,8 @@ ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int n
       .max_tokens = max_num_tokens,
       .max_group_tokens = moe_max_num_tokens.value_or(0),
       .combine = combine};
+  // Where iterations may be cut into chunks, the next one's rows travel beside this one's results.
+  if (shape.max_rows() < int64_t{num_ranks} * max_num_tokens) shape.calls_in_flight = 2;
   shape.strategy = ep::choose_strategy(shape).strategy;
   return shape;
 }

@@ -152,9 +152,8 @@ Status DispatchCombine::await_counts(const Awaited& where) {
   return endpoint_.wait_all(Channel::kPrepare, counted_, awaited);
 }
 
-std::span<const int32_t> DispatchCombine::counts_of_ranks() const {
-  return layout_.counts_of_ranks(endpoint_.segment(endpoint_.rank()),
-                                 begun_ != sent_ ? begun_ : received_);
+std::span<const int32_t> DispatchCombine::counts_of_call(uint32_t number) const {
+  return layout_.counts_of_ranks(endpoint_.segment(endpoint_.rank()), number);
 }
 
 // ---- source side ----

@@ -93,9 +93,11 @@ class DispatchCombine {
   Status await_counts(const transport::Awaited& where);
   void tell_counts();
   bool counts_have_come() const;  // after tell_counts; so that await_counts does not wait
-  // What all ranks have counted, [ep_size, num_experts]. After await_counts until start_dispatch:
-  // of the call begun last. After finish_dispatch, until start_combine: of the call that has come.
-  std::span<const int32_t> counts_of_ranks() const;
+  // What all ranks have counted, [ep_size, num_experts]: after await_counts, until start_dispatch.
+  std::span<const int32_t> counts_of_ranks() const { return counts_of_call(begun_); }
+  // In any case, also without await_counts: of the call that has come, after finish_dispatch, until
+  // start_combine.
+  std::span<const int32_t> received_counts() const { return counts_of_call(received_); }
 
   Status dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
                   std::span<const int32_t> slots, const transport::Awaited& where,
@@ -174,6 +176,7 @@ class DispatchCombine {
   Status give_up(std::string why) const;
   Status expect(bool in_turn, const char* step, const char* belongs) const;
   const char* where_we_are() const;
+  std::span<const int32_t> counts_of_call(uint32_t number) const;
   Call& call_of(uint32_t number) { return calls_[number & 1]; }
   const Call& call_of(uint32_t number) const { return calls_[number & 1]; }
   Status check(const Batch& batch) const;

@@ -216,7 +216,7 @@ void spoil_messages(const Rank& rank) {
 
 Status compute(Rank& rank, const Chunk& chunk, const transport::Awaited& where) {
   WIDEEP_TRY(rank.exchange.finish_dispatch(where));
-  const auto mine = rank.exchange.counts_of_ranks().subspan(
+  const auto mine = rank.exchange.received_counts().subspan(
       size_t(rank.endpoint.rank()) * chunk.counts.size(), chunk.counts.size());
   if (!std::equal(mine.begin(), mine.end(), chunk.counts.begin())) return failed("my own counts");
   const std::vector<float> all =
@@ -340,12 +340,12 @@ std::vector<Case> cases() {
       all.push_back(make_case({8, 8, 8, 8, 24, 12}, dtype, routing, 5));
     }
     // Chunks: as few tokens as there are ranks, some more, and as many as there can be.
-    for (const int64_t max_group_tokens : {8, 19, 96}) {
+    for (const auto& [max_group_tokens, window, in_flight] :
+         {std::tuple{8, false, 2}, {19, true, 1}, {19, false, 2}, {96, false, 1}}) {
       Case c = make_case({8, 32, 40, 4, 64, 12}, Dtype::kBf16, routing, 3);
       c.shape.max_group_tokens = max_group_tokens;
-      c.window = max_group_tokens == 19;
-      all.push_back(c);
-      c.shape.calls_in_flight = 2;
+      c.shape.calls_in_flight = in_flight;
+      c.window = window;
       all.push_back(c);
     }
     all.push_back(make_case({4, 6, 16, 4, 16, 30}, Dtype::kBf16, routing, 5));

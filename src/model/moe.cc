@@ -15,6 +15,11 @@ namespace {
 
 constexpr int64_t kRowsPerTask = 8;
 
+// values: one or several sets, each as long as sums.
+void add_counts(std::span<const int32_t> values, std::span<int32_t> sums) {
+  for (size_t i = 0; i < values.size(); ++i) sums[i % sums.size()] += values[i];
+}
+
 }  // namespace
 
 MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
@@ -44,28 +49,13 @@ void MoeRunner::set_placement(int layer, const balance::Placement& placement,
 }
 
 Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
-  const transport::Awaited where{.layer = call.layer, .iteration = call.iteration};
   if (!exchange_.is_open()) WIDEEP_TRY(exchange_.open());
   route(compute, weights, call);
   keep_wanted(call);
-  const kernels::InputRows rows = rows_to_send(compute, call);
-  const float* shared = nullptr;
-  const int num_chunks = ep::num_chunks(call.tokens_of_ranks, shape_.max_group_tokens);
+  Progress progress{compute, weights, call, rows_to_send(compute, call),
+                    ep::num_chunks(call.tokens_of_ranks, shape_.max_group_tokens)};
   start_totals();
-  for (int chunk = 0; chunk < num_chunks; ++chunk) {
-    const ep::TokenRange tokens = ep::chunk_of(call.num_tokens, chunk, num_chunks);
-    WIDEEP_TRY(begin_chunk(call, chunk, num_chunks));
-    WIDEEP_TRY(choose_slots(call, tokens));
-    const ep::TokenRange wanted = wanted_of(tokens);
-    WIDEEP_TRY(exchange_.dispatch(static_cast<const std::byte*>(rows[wanted.begin]), rows.stride,
-                                  wanted.size, slot_ids_, where,
-                                  reduced() ? weights_of(wanted) : std::span<const float>()));
-    run_experts(compute, call.layer);
-    if (chunk == 0) shared = run_shared(compute, weights, rows_of_shared(call, rows));
-    WIDEEP_TRY(exchange_.combine(where));
-    reduce(compute, call, wanted, shared);
-    add_to_totals();
-  }
+  WIDEEP_TRY(run_chunks(progress));
   if (observer_) {
     observer_({.layer = call.layer,
                .experts = experts_,
@@ -76,6 +66,55 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, con
                .dispatched = dispatched_,
                .returned = returned_noise_});
   }
+  return {};
+}
+
+Status MoeRunner::run_chunks(Progress& progress) {
+  for (int chunk = 0; chunk < progress.num_chunks; ++chunk) {
+    WIDEEP_TRY(send_chunk(progress, chunk, Wait::kYes));
+    if (shape_.calls_in_flight > 1) WIDEEP_TRY(send_chunk(progress, chunk + 1, Wait::kNo));
+    if (!exchange_.rows_have_come()) run_shared(progress);
+    WIDEEP_TRY(exchange_.finish_dispatch(progress.where()));
+    add_counts(exchange_.received_counts(), group_counts_);
+    run_experts(progress.compute, progress.call.layer);
+    WIDEEP_TRY(exchange_.start_combine());
+  }
+  while (progress.reduced < progress.num_chunks) WIDEEP_TRY(reduce_chunk(progress));
+  return {};
+}
+
+// Sends the chunk's rows, if that has not been done. Wait::kNo: goes as far as it can without
+// waiting; buffers of a chunk that is not yet reduced are freed by reducing it.
+Status MoeRunner::send_chunk(Progress& progress, int chunk, Wait wait) {
+  if (chunk == progress.num_chunks || chunk < progress.sent) return {};
+  const bool by_counts = splits_by_counts(progress.call.layer);
+  if (chunk == progress.begun) {
+    if (chunk - progress.reduced == shape_.calls_in_flight) {
+      if (wait == Wait::kNo && !exchange_.results_have_come()) return {};
+      WIDEEP_TRY(reduce_chunk(progress));
+    }
+    WIDEEP_TRY(begin_chunk(progress));
+    if (by_counts) exchange_.tell_counts();
+  }
+  if (by_counts && wait == Wait::kNo && !exchange_.counts_have_come()) return {};
+  const ep::TokenRange tokens = progress.tokens_of(chunk);
+  const ep::TokenRange wanted = wanted_of(tokens);
+  WIDEEP_TRY(choose_slots(progress, tokens));
+  WIDEEP_TRY(exchange_.start_dispatch(static_cast<const std::byte*>(progress.rows[wanted.begin]),
+                                      progress.rows.stride, wanted.size, slot_ids_,
+                                      reduced() ? weights_of(wanted) : std::span<const float>()));
+  add_counts(chunk_counts_, counts_);
+  ++progress.sent;
+  return {};
+}
+
+// The next chunk whose results have not been summed.
+Status MoeRunner::reduce_chunk(Progress& progress) {
+  run_shared(progress);
+  WIDEEP_TRY(exchange_.finish_combine(progress.where()));
+  const ep::TokenRange wanted = wanted_of(progress.tokens_of(progress.reduced));
+  reduce(progress.compute, progress.call, wanted, progress.shared);
+  ++progress.reduced;
   return {};
 }
 
@@ -157,32 +196,34 @@ SourceRows MoeRunner::rows_of_shared(const MoeCall& call, const kernels::InputRo
   return {{.pointers = shared_rows_.data()}, num_rows, hidden, Dtype::kF32};
 }
 
-// Tells all ranks how many tokens of the chunk each expert gets.
-Status MoeRunner::begin_chunk(const MoeCall& call, int chunk, int num_chunks) {
+// Tells all ranks how many tokens of the next chunk each expert gets.
+Status MoeRunner::begin_chunk(Progress& progress) {
+  const int chunk = progress.begun++;
   chunk_tokens_.clear();
-  for (const int32_t tokens : call.tokens_of_ranks) {
-    chunk_tokens_.push_back(ep::chunk_of(tokens, chunk, num_chunks).size);
+  for (const int32_t tokens : progress.call.tokens_of_ranks) {
+    chunk_tokens_.push_back(ep::chunk_of(tokens, chunk, progress.num_chunks).size);
   }
   chunk_counts_.assign(config_.routing.num_experts, 0);
-  for (const int32_t expert : experts_of(ep::chunk_of(call.num_tokens, chunk, num_chunks))) {
-    ++chunk_counts_[expert];
-  }
+  for (const int32_t expert : experts_of(progress.tokens_of(chunk))) ++chunk_counts_[expert];
   return exchange_.begin(chunk_counts_, chunk_tokens_);
 }
 
+bool MoeRunner::splits_by_counts(int layer) const {
+  return share_update_ == balance::ShareUpdate::kIteration && chooser_.has_replicas(layer);
+}
+
 // Of all tokens of the chunk; kept of those that are sent.
-Status MoeRunner::choose_slots(const MoeCall& call, ep::TokenRange tokens) {
-  if (!chooser_.has_replicas(call.layer)) {
-    // Nothing to split.
-  } else if (share_update_ == balance::ShareUpdate::kIteration) {
-    WIDEEP_TRY(exchange_.await_counts({.layer = call.layer, .iteration = call.iteration}));
-    chooser_.split_by_counts(call.layer, exchange_.counts_of_ranks());
-  } else {
-    chooser_.split_by_given_shares(call.layer, chunk_counts_);
+Status MoeRunner::choose_slots(const Progress& progress, ep::TokenRange tokens) {
+  const int layer = progress.call.layer;
+  if (splits_by_counts(layer)) {
+    WIDEEP_TRY(exchange_.await_counts(progress.where()));
+    chooser_.split_by_counts(layer, exchange_.counts_of_ranks());
+  } else if (chooser_.has_replicas(layer)) {
+    chooser_.split_by_given_shares(layer, chunk_counts_);
   }
   const std::span<const int32_t> experts = experts_of(tokens);
   slot_ids_.resize(experts.size());
-  chooser_.choose(call.layer, experts, slot_ids_);
+  chooser_.choose(layer, experts, slot_ids_);
   for (const int32_t slot : slot_ids_) ++sent_entries_[slot / shape_.slots_per_rank];
   keep_wanted_slots(tokens);
   return {};
@@ -327,14 +368,16 @@ void MoeRunner::sum_results(const Compute& compute) {
   }
 }
 
-// Of the wanted tokens, or null.
-const float* MoeRunner::run_shared(const Compute& compute, const MoeWeights& weights,
-                                   const SourceRows& rows) {
-  if (!weights.has_shared()) return nullptr;
+// Of the wanted tokens, once.
+void MoeRunner::run_shared(Progress& progress) {
+  if (progress.shared_done) return;
+  progress.shared_done = true;
+  if (!progress.weights.has_shared()) return;
   const int hidden = config_.hidden_size;
+  const SourceRows rows = rows_of_shared(progress.call, progress.rows);
   float* shared = shared_out_.get<float>(static_cast<size_t>(rows.num_rows) * hidden);
-  shared_runner_.run(compute, weights.shared.view(), rows, shared, hidden);
-  return shared;
+  shared_runner_.run(progress.compute, progress.weights.shared.view(), rows, shared, hidden);
+  progress.shared = shared;
 }
 
 // x += shared + Σ_k weight_k · result_k, the sum in top-k order: the same order for every
@@ -367,18 +410,6 @@ void MoeRunner::start_totals() {
   sent_entries_.assign(shape_.ep_size, 0);
   experts_cpu_ns_ = 0;
   returned_noise_ = {};
-}
-
-// After dispatch, when all ranks have counted in any case.
-void MoeRunner::add_to_totals() {
-  const auto add = [](std::span<const int32_t> values, std::vector<int32_t>& sums) {
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
-  };
-  add(chunk_counts_, counts_);
-  const std::span<const int32_t> counts = exchange_.counts_of_ranks();
-  for (int rank = 0; rank < shape_.ep_size; ++rank) {
-    add(counts.subspan(rank * counts_.size(), counts_.size()), group_counts_);
-  }
 }
 
 std::span<const int32_t> MoeRunner::experts_of(ep::TokenRange tokens) const {

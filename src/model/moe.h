@@ -7,6 +7,11 @@
 // All but the router and the shared expert run chunk by chunk, where the layout bounds the tokens
 // of a dispatch (ep/chunks.h).
 //
+// Work is done while rows travel. A rank whose rows have not all come runs the shared expert first;
+// one that came last does so while it waits for results. A chunk's rows are sent before the experts
+// of the chunk before are run, where the layout has buffers for two calls; if its buffers are still
+// in use, after them.
+//
 // Collective: every rank of the group runs every MoE layer of every iteration, with or without
 // tokens.
 #pragma once
@@ -85,22 +90,41 @@ class MoeRunner {
   Status forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call);
 
  private:
+  // A layer call on its way.
+  struct Progress {
+    const Compute& compute;
+    const MoeWeights& weights;
+    const MoeCall& call;
+    kernels::InputRows rows;  // of the wanted tokens, as they travel
+    int num_chunks;
+    int begun = 0, sent = 0, reduced = 0;  // chunks that have got so far
+    bool shared_done = false;
+    const float* shared = nullptr;  // [wanted tokens, hidden]; null: no shared expert
+    ep::TokenRange tokens_of(int chunk) const {
+      return ep::chunk_of(call.num_tokens, chunk, num_chunks);
+    }
+    transport::Awaited where() const { return {.layer = call.layer, .iteration = call.iteration}; }
+  };
+  enum class Wait { kNo, kYes };
+
+  Status run_chunks(Progress& progress);
+  Status send_chunk(Progress& progress, int chunk, Wait wait);
+  Status reduce_chunk(Progress& progress);
   void route(const Compute& compute, const MoeWeights& weights, const MoeCall& call);
   void keep_wanted(const MoeCall& call);
   kernels::InputRows rows_to_send(const Compute& compute, const MoeCall& call);
   SourceRows rows_of_shared(const MoeCall& call, const kernels::InputRows& sent);
   void start_totals();
-  Status begin_chunk(const MoeCall& call, int chunk, int num_chunks);
-  Status choose_slots(const MoeCall& call, ep::TokenRange tokens);
+  Status begin_chunk(Progress& progress);
+  bool splits_by_counts(int layer) const;
+  Status choose_slots(const Progress& progress, ep::TokenRange tokens);
   void keep_wanted_slots(ep::TokenRange tokens);
   void run_experts(const Compute& compute, int layer);
   void place_rows(const Compute& compute);
   const std::byte* decode_received(const Compute& compute);
   void encode_results(const Compute& compute);
   void sum_results(const Compute& compute);
-  const float* run_shared(const Compute& compute, const MoeWeights& weights,
-                          const SourceRows& rows);
-  void add_to_totals();
+  void run_shared(Progress& progress);
   void reduce(const Compute& compute, const MoeCall& call, ep::TokenRange wanted,
               const float* shared);
   bool reduced() const { return shape_.combine == ep::Combine::kReduced; }

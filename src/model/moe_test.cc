@@ -43,6 +43,7 @@ struct Options {
   MoeOptions moe = {};
   ep::Combine combine = ep::Combine::kExact;
   ep::Strategy strategy = ep::Strategy::kDispatch;
+  int calls_in_flight = 1;
   bool every_third = false;  // only these tokens' outputs are wanted
 };
 
@@ -137,7 +138,8 @@ std::vector<Told> run(const Options& options) {
                                  .max_tokens = kMaxTokens,
                                  .max_group_tokens = options.max_num_tokens,
                                  .combine = options.combine,
-                                 .strategy = options.strategy});
+                                 .strategy = options.strategy,
+                                 .calls_in_flight = options.calls_in_flight});
   std::vector<Told> told(kRanks);
   const auto statuses = transport::run_rank_threads(
       {.num_ranks = kRanks, .segment_bytes = layout.segment_bytes()},
@@ -182,6 +184,26 @@ TEST(MoeRunner, SameBitsWhateverTheChunksAndShares) {
         EXPECT_EQ(found[rank].experts, expected[rank].experts);
         EXPECT_EQ(found[rank].counts, expected[rank].counts);
         EXPECT_EQ(found[rank].group_counts, expected[rank].group_counts);
+      }
+    }
+  }
+}
+
+// Chunks whose rows travel while those before are computed.
+TEST(MoeRunner, SameBitsWhereChunksOverlap) {
+  const std::vector<Told> expected = run({});
+  for (const auto share_update : {kByIteration, kByWindow}) {
+    for (const int64_t max_num_tokens : {kRanks, 13}) {
+      for (const int num_slots : {kExperts, 16}) {
+        const std::vector<Told> found = run({.max_num_tokens = max_num_tokens,
+                                             .num_slots = num_slots,
+                                             .share_update = share_update,
+                                             .calls_in_flight = 2});
+        for (int rank = 0; rank < kRanks; ++rank) {
+          EXPECT_EQ(found[rank].x, expected[rank].x);
+          EXPECT_EQ(found[rank].counts, expected[rank].counts);
+          EXPECT_EQ(found[rank].group_counts, expected[rank].group_counts);
+        }
       }
     }
   }
