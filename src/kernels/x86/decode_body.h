@@ -91,6 +91,9 @@ class OperandsOf {
     }
     return lines_;
   }
+  static size_t bytes_of_block(const Cut& cut) {
+    return static_cast<size_t>(cut.block_k / Step::kStep) * sizeof(Line);
+  }
 
  private:
   alignas(64) std::byte lines_[kMaxDecodedK / Step::kStep * sizeof(Line)];
@@ -99,4 +102,5 @@ template <typename Step, typename Codes>
 class OperandsOf<Step, Codes, true> {
  public:
   static const std::byte* get(const Cut&, const std::byte* blocks, int) { return blocks; }
+  static size_t bytes_of_block(const Cut& cut) { return cut.block_bytes; }
 };

@@ -107,6 +107,18 @@ struct ScaleLines {
   F32x16 operator[](int p) const { return load(reinterpret_cast<const float*>(panels[p] + at)); }
 };
 
+// The same in registers.
+template <int Panels>
+struct Scales {
+  F32x16 values[Panels];
+
+  explicit Scales(const ScaleLines& lines) {
+    for (int p = 0; p < Panels; ++p) values[p] = lines[p];
+  }
+  F32x16 operator[](int p) const { return values[p]; }
+};
+struct NoScalesOfBlocks {};
+
 // One chain over all of k: what is gathered goes on where the last block ended.
 template <typename StepT>
 struct FoldChain {
@@ -118,8 +130,11 @@ struct FoldChain {
     for (int p = 0; p < Panels; ++p) acc[p] = sums[p];
   }
   template <int Panels>
-  static void end(const typename Step::X*, int, const ScaleLines&, const F32x16* acc,
-                  F32x16* sums) {
+  static NoScalesOfBlocks scales(const ScaleLines&) {
+    return {};
+  }
+  template <int Panels>
+  static void end(const typename Step::X*, int, NoScalesOfBlocks, const F32x16* acc, F32x16* sums) {
     for (int p = 0; p < Panels; ++p) sums[p] = acc[p];
   }
 };
@@ -134,7 +149,11 @@ struct FoldScaled {
     for (int p = 0; p < Panels; ++p) acc[p] = zero();
   }
   template <int Panels>
-  static void end(const Bf16*, int, const ScaleLines& scales, const F32x16* acc, F32x16* sums) {
+  static Scales<Panels> scales(const ScaleLines& lines) {
+    return Scales<Panels>(lines);
+  }
+  template <int Panels>
+  static void end(const Bf16*, int, const Scales<Panels>& scales, const F32x16* acc, F32x16* sums) {
     for (int p = 0; p < Panels; ++p) sums[p] = fma(scales[p], acc[p], sums[p]);
   }
 };
@@ -145,16 +164,20 @@ struct FoldInteger {
   using Step = StepInt8;
   static constexpr bool kChains = false;
   explicit FoldInteger(const Cut& cut)
-      : offset(cut.format == WeightFormat::kInt8 ? 128 : 8),
+      : offset_bits(cut.format == WeightFormat::kInt8 ? 7 : 3),
         scales_at(cut.x_scales_at),
         sums_at(cut.x_sums_at) {}
   template <int Panels>
   void begin(const int8_t* x, int group, const F32x16*, I32x16* acc) const {
-    const I32x16 first = set1_i32(-offset * field<int32_t>(x + sums_at, group));
+    const I32x16 first = minus_shifted(field<int32_t>(x + sums_at, group), offset_bits);
     for (int p = 0; p < Panels; ++p) acc[p] = first;
   }
   template <int Panels>
-  void end(const int8_t* x, int group, const ScaleLines& scales, const I32x16* acc,
+  static Scales<Panels> scales(const ScaleLines& lines) {
+    return Scales<Panels>(lines);
+  }
+  template <int Panels>
+  void end(const int8_t* x, int group, const Scales<Panels>& scales, const I32x16* acc,
            F32x16* sums) const {
     const F32x16 x_scale = set1(field<float>(x + scales_at, group));
     for (int p = 0; p < Panels; ++p) {
@@ -167,7 +190,7 @@ struct FoldInteger {
     std::memcpy(&value, fields + static_cast<size_t>(group) * sizeof(T), sizeof(T));
     return value;
   }
-  int offset;
+  int offset_bits;  // 2^these were added to each weight
   size_t scales_at, sums_at;
 };
 

@@ -79,7 +79,7 @@ inline __attribute__((always_inline)) void run_blocks(
       k += group_k;
     }
     at += cut.block_bytes;
-    const ScaleLines scales{run.codes, at - kScaleBytes};
+    const auto scales = fold.template scales<Width>({run.codes, at - kScaleBytes});
     for (int r = 0; r < Rows; ++r) {
       fold.template end<Width>(run.xs[r], index, scales, acc[r], sum[r]);
     }
@@ -109,7 +109,7 @@ inline __attribute__((noinline)) void run_rest(const Fold& fold, const Cut& cut,
       acc[r][p] = Step::last(run.xs[r] + k, load_line(line), acc[r][p]);
     }
   }
-  const ScaleLines scales{run.codes, cut.scales_at(index)};
+  const auto scales = fold.template scales<Width>({run.codes, cut.scales_at(index)});
   for (int r = 0; r < Rows; ++r) {
     fold.template end<Width>(run.xs[r], index, scales, acc[r], sum[r]);
   }

@@ -86,6 +86,12 @@ struct I32x16 {
   __m256i lo, hi;
 };
 inline I32x16 set1_i32(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+// −(x · 2^bits) in all lanes.
+inline I32x16 minus_shifted(int32_t x, int bits) {
+  const __m256i lanes = _mm256_sub_epi32(
+      _mm256_setzero_si256(), _mm256_sll_epi32(_mm256_set1_epi32(x), _mm_cvtsi32_si128(bits)));
+  return {lanes, lanes};
+}
 inline I32x16 add(I32x16 a, I32x16 b) {
   return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
 }

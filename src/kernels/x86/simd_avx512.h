@@ -49,6 +49,11 @@ inline void store_bf16(Bf16* p, F32x16 v) {
 
 using I32x16 = __m512i;
 inline I32x16 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
+// −(x · 2^bits) in all lanes.
+inline I32x16 minus_shifted(int32_t x, int bits) {
+  return _mm512_sub_epi32(_mm512_setzero_si512(),
+                          _mm512_sll_epi32(_mm512_set1_epi32(x), _mm_cvtsi32_si128(bits)));
+}
 inline I32x16 add(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
 inline int32_t reduce_add(I32x16 v) { return _mm512_reduce_add_epi32(v); }
 inline I32x16 to_i32(F32x16 v) { return _mm512_cvtps_epi32(v); }  // to nearest even
