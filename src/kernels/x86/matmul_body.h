@@ -203,7 +203,11 @@ template <typename Fold, typename Codes, int Panels>
 inline void multiply_codes(const InputRows& x, const Piece& piece, int first_row, int num_rows,
                            Sums& sums) {
   if (num_rows <= kTileRows) {
-    one_tile_of<Fold, Codes, Panels>(num_rows, x, piece, first_row, sums);
+    one_tile_of<Fold, Codes, 0, Panels>(num_rows, x, piece, {}, first_row, sums.values);
+  } else if (num_rows <= Codes::kFewTiles * kTileRows) {
+    if constexpr (Codes::kFewTiles > 1) {
+      few_tiles<Fold, Codes, Panels>(x, piece, first_row, num_rows, sums);
+    }
   } else {
     all_tiles<Fold, Codes, Panels>(x, piece, first_row, num_rows, sums);
   }

@@ -29,8 +29,14 @@ struct Run {
   int begin, end;                 // blocks
 };
 
-// The lines of a group of a block.
-template <typename Step, typename Codes, int Rows, int Width>
+// Asks for a line: where tiles share a piece, into the cache from which all of them will read it.
+template <int Slower>
+inline void fetch_line(const std::byte* first, size_t at) {
+  __builtin_prefetch(first + (at >> Slower), 0, Slower == 0 ? 3 : 2);
+}
+
+// The lines of a group of a block. Slower: see Fetching.
+template <typename Step, typename Codes, int Slower, int Rows, int Width>
 inline __attribute__((always_inline)) void run_lines(const Run<typename Step::X, Rows, Width>& run,
                                                      size_t at, size_t fetch_at, int k, int lines,
                                                      const typename Codes::Group (&group)[Width],
@@ -38,7 +44,7 @@ inline __attribute__((always_inline)) void run_lines(const Run<typename Step::X,
 #pragma GCC unroll 1
   for (int i = 0; i < lines; ++i) {
     for (int p = 0; p < Width; ++p) {
-      __builtin_prefetch(run.fetch[p] + fetch_at);
+      fetch_line<Slower>(run.fetch[p], fetch_at);
       Line w[Codes::kParts];
       Codes::expand(load_line(run.codes[p] + at), group[p], w);
       for (int part = 0; part < Codes::kParts; ++part) {
@@ -53,7 +59,7 @@ inline __attribute__((always_inline)) void run_lines(const Run<typename Step::X,
   }
 }
 
-template <typename Fold, typename Codes, int Rows, int Width>
+template <typename Fold, typename Codes, int Slower, int Rows, int Width>
 inline __attribute__((always_inline)) void run_blocks(
     const Fold& fold, const Cut& cut, const Run<typename Fold::Step::X, Rows, Width>& run,
     F32x16 (&sum)[Rows][Width]) {
@@ -68,13 +74,13 @@ inline __attribute__((always_inline)) void run_blocks(
   for (int index = run.begin; index < run.end; ++index) {
     typename Step::Acc acc[Rows][Width];
     for (int r = 0; r < Rows; ++r) fold.template begin<Width>(run.xs[r], index, sum[r], acc[r]);
-    for (int p = 0; p < Width; ++p) __builtin_prefetch(run.fetch[p] + (at - first + scales_at));
+    for (int p = 0; p < Width; ++p) fetch_line<Slower>(run.fetch[p], at - first + scales_at);
     size_t line_at = at + Codes::kFirstLine;
 #pragma GCC unroll 1
     for (int i = 0; i < Codes::kGroups; ++i) {
       typename Codes::Group group[Width];
       for (int p = 0; p < Width; ++p) group[p] = Codes(run.codes[p] + at).group(i);
-      run_lines<Step, Codes>(run, line_at, line_at - first, k, lines, group, acc);
+      run_lines<Step, Codes, Slower>(run, line_at, line_at - first, k, lines, group, acc);
       line_at += static_cast<size_t>(lines) * sizeof(Line);
       k += group_k;
     }
@@ -115,14 +121,20 @@ inline __attribute__((noinline)) void run_rest(const Fold& fold, const Cut& cut,
   }
 }
 
+// What the tiles of a piece fetch meanwhile. A tile alone: lines kFetchAhead from where it is.
+// Several (Slower > 0): tile number `tile` a part of the next piece, a line every 2^Slower lines.
+struct Fetching {
+  int tile = 0;
+};
+
 // Width panels of a piece, from `first` on.
-template <typename Fold, typename Codes, int Rows, int Panels, int Width>
-inline void strip(const InputRows& x, const Piece& piece, const Fold& fold, int first, int row,
-                  Sums& sums) {
+template <typename Fold, typename Codes, int Slower, int Rows, int Panels, int Width>
+inline void strip(const InputRows& x, const Piece& piece, const Fold& fold, Fetching fetching,
+                  int first, int row, float (*sums)[kMaxPanels][kPanelWidth]) {
   using X = typename Fold::Step::X;
   const Cut& cut = piece.cut;
   const int whole = cut.whole_blocks();
-  const int ahead = std::min(whole, cut.blocks_ahead());
+  const int ahead = Slower == 0 ? std::min(whole, cut.blocks_ahead()) : 0;
   Run<X, Rows, Width> run{.begin = 0, .end = whole - ahead};
   Run<X, Rows, Width> run_to_end{.begin = whole - ahead, .end = whole};
   for (int r = 0; r < Rows; ++r) {
@@ -133,39 +145,61 @@ inline void strip(const InputRows& x, const Piece& piece, const Fold& fold, int 
     run.codes[p] = run_to_end.codes[p] = piece.panels[first + p];
     run.fetch[p] = run.codes[p] + cut.block_at(ahead);
     run_to_end.fetch[p] = after < Panels ? piece.panels[after] : piece.next_panels[after - Panels];
+    if constexpr (Slower > 0) {
+      const size_t part = static_cast<size_t>(fetching.tile) * cut.panel_bytes >> Slower;
+      run.fetch[p] = piece.next_panels[first + p] + std::min(part, cut.panel_bytes);
+    }
   }
   F32x16 sum[Rows][Width];
   for (auto& of_row : sum) {
     for (F32x16& s : of_row) s = zero();
   }
-  run_blocks<Fold, Codes>(fold, cut, run, sum);
-  run_blocks<Fold, Codes>(fold, cut, run_to_end, sum);
+  run_blocks<Fold, Codes, Slower>(fold, cut, run, sum);
+  if constexpr (Slower == 0) run_blocks<Fold, Codes, Slower>(fold, cut, run_to_end, sum);
   // A copy: sum itself is to have no address, so that it stays in registers.
   F32x16 all[Rows][Width];
   std::copy_n(&sum[0][0], Rows * Width, &all[0][0]);
   if (whole < cut.num_blocks) run_rest<Fold, Codes>(fold, cut, run_to_end, all);
   for (int r = 0; r < Rows; ++r) {
-    for (int p = 0; p < Width; ++p) store(sums.values[r][first + p], all[r][p]);
+    for (int p = 0; p < Width; ++p) store(sums[r][first + p], all[r][p]);
   }
 }
 
-template <typename Fold, typename Codes, int Rows, int Panels>
-inline void one_tile(const InputRows& x, const Piece& piece, int row, Sums& sums) {
+template <typename Fold, typename Codes, int Slower, int Rows, int Panels>
+inline void one_tile(const InputRows& x, const Piece& piece, Fetching fetching, int row,
+                     float (*sums)[kMaxPanels][kPanelWidth]) {
   constexpr int kWidth = strip_panels<Codes, Rows>(Panels);
   static_assert(Panels % kWidth == 0);
   const Fold fold(piece.cut);
   for (int first = 0; first < Panels; first += kWidth) {
-    strip<Fold, Codes, Rows, Panels, kWidth>(x, piece, fold, first, row, sums);
+    strip<Fold, Codes, Slower, Rows, Panels, kWidth>(x, piece, fold, fetching, first, row, sums);
   }
 }
 
 // Calls one_tile with num_rows as a constant.
-template <typename Fold, typename Codes, int Panels, int Rows = 1>
-inline void one_tile_of(int num_rows, const InputRows& x, const Piece& piece, int row, Sums& sums) {
+template <typename Fold, typename Codes, int Slower, int Panels, int Rows = 1>
+inline void one_tile_of(int num_rows, const InputRows& x, const Piece& piece, Fetching fetching,
+                        int row, float (*sums)[kMaxPanels][kPanelWidth]) {
   if constexpr (Rows < kTileRows) {
     if (num_rows > Rows) {
-      return one_tile_of<Fold, Codes, Panels, Rows + 1>(num_rows, x, piece, row, sums);
+      return one_tile_of<Fold, Codes, Slower, Panels, Rows + 1>(num_rows, x, piece, fetching, row,
+                                                                sums);
     }
   }
-  one_tile<Fold, Codes, Rows, Panels>(x, piece, row, sums);
+  one_tile<Fold, Codes, Slower, Rows, Panels>(x, piece, fetching, row, sums);
+}
+
+// Some tiles of nearly equal height one after the other, each of which expands the codes anew:
+// where that takes less than leaving registers after every group (tiles_body.h).
+template <typename Fold, typename Codes, int Panels>
+inline void few_tiles(const InputRows& x, const Piece& piece, int first_row, int num_rows,
+                      Sums& sums) {
+  const int num_tiles = (num_rows + kTileRows - 1) / kTileRows;
+  int row = 0;
+  for (int i = 0; i < num_tiles; ++i) {
+    const int height = (num_rows - row + num_tiles - i - 1) / (num_tiles - i);
+    one_tile_of<Fold, Codes, 1, Panels, 2>(height, x, piece, {.tile = i}, first_row + row,
+                                           sums.values + row);
+    row += height;
+  }
 }
