@@ -33,7 +33,7 @@ struct PlainCodes : NoScales {
 };
 
 struct Int4Codes : NoScales {
-  static constexpr int kParts = 2, kGroups = 1, kStrip = 4, kFewTiles = 2;
+  static constexpr int kParts = 2, kGroups = 1, kStrip = 4, kFewTiles = 4;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[2]) { expand_int4(codes, out); }
