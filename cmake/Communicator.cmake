@@ -4,7 +4,7 @@
 # wideep::c_api has them too. It needs nothing but fmt.
 include(GNUInstallDirs)
 
-set(sources base/check.cc base/shared_bytes.cc
+set(sources base/check.cc base/shared_bytes.cc base/trace.cc
             transport/endpoint.cc transport/shared_memory.cc
             ep/buffer_layout.cc ep/dispatch_combine.cc ep/communicator.cc)
 list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/src/)

@@ -33,6 +33,8 @@ struct Options {
   std::string statistics_path;
   std::string statistics_range;
   std::string routing_log;
+  std::string profile_path = "profile.json";
+  std::string profile_range;
   double timeout_seconds = 30.0;
   bool json = false;
 };
@@ -59,6 +61,13 @@ Result<std::optional<engine::StatisticsRequest>> statistics_request(const Option
                                                              ? "EXPERT_STATISTIC_ITER_RANGE"
                                                              : "--expert-statistic-iter-range"));
   return std::optional(engine::StatisticsRequest{path.empty() ? "expert_statistic" : path, parsed});
+}
+
+Result<std::optional<engine::ProfileRequest>> profile_request(const Options& options) {
+  if (options.profile_range.empty()) return std::optional<engine::ProfileRequest>();
+  WIDEEP_TRY_ASSIGN(const auto ranges,
+                    engine::parse_ranges(options.profile_range, "--profile-range"));
+  return std::optional(engine::ProfileRequest{options.profile_path, ranges});
 }
 
 // The option, or TRT's environment variable.
@@ -96,6 +105,7 @@ Result<engine::GenerateOptions> engine_options(const Options& options) {
   WIDEEP_TRY_ASSIGN(result.parallel, read_parallel_options(options.parallel));
   if (options.max_batch_size) result.parallel.max_batch_size = *options.max_batch_size;
   WIDEEP_TRY_ASSIGN(result.statistics, statistics_request(options));
+  WIDEEP_TRY_ASSIGN(result.profile, profile_request(options));
   WIDEEP_TRY_ASSIGN(result.perfect_router, wants_perfect_router(options.engine.perfect_router));
   if (result.statistics && result.perfect_router) {
     return invalid_input(
@@ -117,6 +127,13 @@ void warn_of_missing_iterations(const engine::StatisticsRequest& request, int64_
       first < ran ? fmt::format("{}-{} are recorded", first, ran) : "none is recorded";
   log::warn("expert statistics of iterations {}-{}: the run had {} iterations, {}", first, last,
             ran, recorded);
+}
+
+void warn_of_missing_profile(const engine::ProfileRequest& request, int64_t ran) {
+  for (const auto& [first, last] : request.ranges) {
+    if (last <= ran) continue;
+    log::warn("profile of iterations {}-{}: the run had {} iterations", first, last, ran);
+  }
 }
 
 void warn_of_missing_ranks(const engine::GenerateOptions& options,
@@ -169,6 +186,9 @@ Status run(const Options& options) {
   }
   if (engine_options_.statistics && report.ended.ok()) {
     warn_of_missing_iterations(*engine_options_.statistics, report.load.num_iterations);
+  }
+  if (engine_options_.profile && report.ended.ok()) {
+    warn_of_missing_profile(*engine_options_.profile, report.load.num_iterations);
   }
   if (engine_options_.statistics) warn_of_missing_ranks(engine_options_, report);
   if (report.routing_log) {
@@ -232,6 +252,14 @@ void add_output_options(CLI::App& command, Options& options) {
                      "Directory for expert statistics (also EXPERT_STATISTIC_PATH)");
   command.add_option("--expert-statistic-iter-range", options.statistics_range,
                      "Iterations to record, A-B without B (also EXPERT_STATISTIC_ITER_RANGE)");
+  CLI::Option* range = command.add_option(
+      "--profile-range", options.profile_range,
+      "Iterations to profile, A-B without B, several with commas: what every rank did when");
+  command
+      .add_option("--profile-output", options.profile_path,
+                  "File for that, a Chrome trace: opens in ui.perfetto.dev")
+      ->needs(range)
+      ->capture_default_str();
   command.add_option("--routing-log", options.routing_log,
                      "File for `wideep balance picture`: who sent what where");
   command.add_flag("--logits-digest", options.engine.logits_digest,

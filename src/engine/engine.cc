@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/cpu_time.h"
+#include "base/trace.h"
 #include "base/try.h"
 
 namespace wideep::engine {
@@ -35,6 +36,7 @@ Engine::Engine(const model::ModelConfig& config, const model::KvLayout& kv,
 
 Status Engine::run() {
   for (;;) {
+    if (observer_.on_start) observer_.on_start(iteration_);
     Scheduler::Step& step = scheduler_.schedule();
     WIDEEP_TRY_ASSIGN(const Next next, agree(step));
     if (next == Next::kEnd) return {};
@@ -45,6 +47,7 @@ Status Engine::run() {
 
 // Every rank sees the same words, so every rank decides the same.
 Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
+  const base::TraceSpan span(base::Span::kAgree);
   transport::AgreedWords mine = {};
   mine[kFlagsWord] = scheduler_.has_work() ? kHasWork : 0;
   if (endpoint_.memory().control().stop_requested.load() != 0) mine[kFlagsWord] |= kStopRequested;
@@ -62,6 +65,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
 }
 
 Status Engine::run_step(const Scheduler::Step& step) {
+  const base::TraceSpan span(base::Span::kIteration);
   const int64_t start_ns = base::wall_ns();
   record_ = {.iteration = iteration_};
   last_mark_cpu_ns_ = busy_cpu_ns();
@@ -93,6 +97,7 @@ void Engine::record_layer(const model::MoeLayerRecord& layer) {
 }
 
 Status Engine::sample_rows(const Scheduler::Step& step) {
+  const base::TraceSpan span(base::Span::kSampling);
   const size_t vocab = config_.vocab_size;
   for (size_t row = 0; row < step.sampled.size(); ++row) {
     Sequence& sequence = *step.sampled[row];

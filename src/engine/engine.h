@@ -46,6 +46,7 @@ struct RoutingEvent {
 // Whom the engine tells; each may be empty. Called on the engine's thread. A status that is not ok
 // ends the run.
 struct EngineObserver {
+  std::function<void(int64_t iteration)> on_start;  // of an iteration, before ranks agree on it
   std::function<Status(const TokenEvent&)> on_token;
   std::function<void(const RoutingEvent&)> on_routing;
   std::function<Status(const IterationRecord&)> on_iteration;

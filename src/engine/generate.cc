@@ -15,6 +15,7 @@
 #include "engine/memory_plan.h"
 #include "engine/rank_run.h"
 #include "ep/strategy.h"
+#include "formats/chrome_trace.h"
 #include "parallel/initial_placement.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/utf8.h"
@@ -341,6 +342,10 @@ Result<GenerateReport> run(const RunSetup& setup, model::ModelWeights* weights,
       },
       [&](int rank, std::string_view message) { collector.message(rank, message); });
   GenerateReport report = collector.take(ended);
+  if (setup.trace != nullptr) {
+    const Status written = formats::write_chrome_trace(setup.options.profile->path, *setup.trace);
+    if (report.ended.ok()) report.ended = written;
+  }
   if (!ended.ok() && report.load.num_iterations == 0) return ended;
   return report;
 }
@@ -387,6 +392,10 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
     online = std::move(*parts);
     if (options.adjust_online) options.adjust_online(*online);
   }
+  std::optional<base::TraceBuffer> trace;
+  if (options.profile) {
+    WIDEEP_TRY_ASSIGN(trace, base::TraceBuffer::create(options.parallel.sizes.moe_ep));
+  }
   const RunSetup setup{.options = options,
                        .config = config,
                        .checkpoint = checkpoint,
@@ -403,7 +412,8 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
                        .limits = limits,
                        .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
                                                options.threads_per_rank),
-                       .online = online ? &*online : nullptr};
+                       .online = online ? &*online : nullptr,
+                       .trace = trace ? &*trace : nullptr};
   return run(setup, &weights, tokenizer, observer);
 }
 

@@ -15,6 +15,7 @@
 #include "engine/load_collector.h"
 #include "engine/memory_plan.h"
 #include "engine/online_parts.h"
+#include "engine/profile.h"
 #include "engine/statistics_recorder.h"
 #include "kernels/weight_format.h"
 #include "parallel/parallel_config.h"
@@ -34,6 +35,7 @@ struct GenerateOptions {
   int prefill_chunk = 0;  // 0: max_num_tokens
   bool logits_digest = false;
   std::optional<StatisticsRequest> statistics;
+  std::optional<ProfileRequest> profile;
   bool routing_log = false;
   bool perfect_router = false;                      // see model::MoeOptions; the texts mean nothing
   std::function<void(OnlineParts&)> adjust_online;  // for tests: called before the ranks start

@@ -23,6 +23,7 @@ class Reporter {
       : setup_(setup), pipe_(pipe) {
     int index = 0;
     for (const auto& [layer, placement] : setup.placement.layers) layer_index_[layer] = index++;
+    if (setup.options.profile) profiler_.emplace(*setup.options.profile, *setup.trace, rank);
     if (setup.options.statistics) {
       recorder_.emplace(*setup.options.statistics, rank,
                         balance::StatisticsShape{.num_experts = setup.config.routing.num_experts,
@@ -32,7 +33,9 @@ class Reporter {
   }
 
   EngineObserver observer() {
-    return {.on_token = [this](const TokenEvent& event) { return token(event); },
+    return {.on_start = profiler_ ? [this](int64_t iteration) { profiler_->start(iteration); }
+                                  : std::function<void(int64_t)>(),
+            .on_token = [this](const TokenEvent& event) { return token(event); },
             .on_routing = [this](const RoutingEvent& event) { routing(event); },
             .on_iteration = [this](const IterationRecord& record) { return iteration(record); },
             .on_rebalance = [this](const online::Rebalance& each) { rebalance(each); }};
@@ -103,6 +106,7 @@ class Reporter {
   const RunSetup& setup_;
   const transport::MessagePipe& pipe_;
   std::map<int, int> layer_index_;  // model's layer index → position among MoE layers
+  std::optional<RankProfiler> profiler_;
   std::optional<StatisticsRecorder> recorder_;
   Status recording_;
   std::map<int, base::Sha256> digests_;                 // by request index

@@ -29,7 +29,8 @@ struct RunSetup {
   model::MoeOptions moe;
   SchedulerLimits limits;
   ThreadPlan threads;
-  const OnlineParts* online = nullptr;  // null: placements never change
+  const OnlineParts* online = nullptr;       // null: placements never change
+  const base::TraceBuffer* trace = nullptr;  // where options.profile goes
 };
 
 Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,

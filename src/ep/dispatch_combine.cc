@@ -198,6 +198,7 @@ Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride,
   }
   endpoint_.raise_all(Channel::kDispatch, begun_);
   sent_ = begun_;
+  call.sent_ns = base::trace_start();
   return {};
 }
 
@@ -314,7 +315,13 @@ Status DispatchCombine::finish_dispatch(const Awaited& where) {
   ++received_;
   WIDEEP_TRY(take_all(where));
   group_received();
+  base::trace_since(call_of(received_).sent_ns, base::Span::kRowsTravel, where.layer,
+                    lane_of(received_, base::Lane::kRowsEven));
   return {};
+}
+
+base::Lane DispatchCombine::lane_of(uint32_t number, base::Lane even) const {
+  return static_cast<base::Lane>(static_cast<uint32_t>(even) + (number & 1));
 }
 
 Status DispatchCombine::take_all(const Awaited& where) {
@@ -429,6 +436,7 @@ Status DispatchCombine::start_combine() {
   WIDEEP_TRY(expect(received_ != returned_, "combine", "after dispatch"));
   returned_ = received_;
   endpoint_.raise_all(Channel::kCombine, returned_);
+  call_of(returned_).returned_ns = base::trace_start();
   return {};
 }
 
@@ -442,6 +450,8 @@ Status DispatchCombine::finish_combine(const Awaited& where) {
   awaited.what = "expert results";
   WIDEEP_TRY(endpoint_.wait_all(Channel::kCombine, finished_ + 1, awaited));
   ++finished_;
+  base::trace_since(call_of(finished_).returned_ns, base::Span::kResultsTravel, where.layer,
+                    lane_of(finished_, base::Lane::kResultsEven));
   return {};
 }
 

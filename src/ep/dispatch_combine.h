@@ -52,6 +52,7 @@
 #include <string>
 #include <vector>
 
+#include "base/trace.h"
 #include "ep/buffer_layout.h"
 #include "transport/endpoint.h"
 #include "wideep/status.h"
@@ -151,6 +152,7 @@ class DispatchCombine {
   // What has to be known of a call until its end. Number n is calls_[n % 2].
   struct Call {
     int set = 0;                             // of buffers
+    int64_t sent_ns = 0, returned_ns = 0;    // 0: nobody records
     std::vector<int64_t> area;               // [ep_size + 1] see BufferLayout::start_areas
     std::vector<const std::byte*> results;   // [num_tokens, top_k]
     std::vector<int32_t> num_results;        // [num_tokens], kReduced
@@ -196,6 +198,7 @@ class DispatchCombine {
   };
   Place messages_of(int source) const;
   Status take_all(const transport::Awaited& where);
+  base::Lane lane_of(uint32_t number, base::Lane even) const;
   Status take_messages(int source);
   void take_slots(const Place& messages, int index, std::vector<Arrival>& arrivals);
   void group_received();

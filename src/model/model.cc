@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "base/trace.h"
 #include "base/try.h"
 
 namespace wideep::model {
@@ -49,8 +50,11 @@ Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, i
     });
   };
 
-  normalize(layer.attention_norm);
-  add(layer.attention->forward(compute_, batch, kv, h_.data(), attention_scratch_));
+  {
+    const base::TraceSpan span(base::Span::kAttention, index);
+    normalize(layer.attention_norm);
+    add(layer.attention->forward(compute_, batch, kv, h_.data(), attention_scratch_));
+  }
 
   normalize(layer.mlp_norm);
   if (layer.moe != nullptr) {
@@ -64,6 +68,7 @@ Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, i
     if (index + 1 == config_.num_layers) call.wanted = batch.logit_rows;
     return moe_.forward(compute_, *layer.moe, call);
   }
+  const base::TraceSpan span(base::Span::kMlp, index);
   mlp_out_.resize(x_.size());
   mlp_runner_.run(compute_, layer.mlp.view(), float_rows(h_.data(), hidden, num_tokens, hidden),
                   mlp_out_.data(), hidden);
@@ -73,6 +78,7 @@ Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, i
 
 // Only the rows whose logits are wanted.
 void Model::head(const Batch& batch, std::vector<float>* logits) {
+  const base::TraceSpan span(base::Span::kHead);
   const int hidden = config_.hidden_size;
   const int num_rows = static_cast<int>(batch.logit_rows.size());
   for (int i = 0; i < num_rows; ++i) {

@@ -7,10 +7,15 @@
 
 #include "base/check.h"
 #include "base/cpu_time.h"
+#include "base/trace.h"
 #include "base/try.h"
 #include "model/router.h"
 
 namespace wideep::model {
+
+using base::Span;
+using base::TraceSpan;
+
 namespace {
 
 constexpr int64_t kRowsPerTask = 8;
@@ -74,13 +79,18 @@ Status MoeRunner::run_chunks(Progress& progress) {
     WIDEEP_TRY(send_chunk(progress, chunk, Wait::kYes));
     if (shape_.calls_in_flight > 1) WIDEEP_TRY(send_chunk(progress, chunk + 1, Wait::kNo));
     if (!exchange_.rows_have_come()) run_shared(progress);
-    WIDEEP_TRY(exchange_.finish_dispatch(progress.where()));
+    WIDEEP_TRY(receive(progress));
     add_counts(exchange_.received_counts(), group_counts_);
     run_experts(progress.compute, progress.call.layer);
     WIDEEP_TRY(exchange_.start_combine());
   }
   while (progress.reduced < progress.num_chunks) WIDEEP_TRY(reduce_chunk(progress));
   return {};
+}
+
+Status MoeRunner::receive(const Progress& progress) {
+  const TraceSpan span(Span::kAwaitRows, progress.call.layer);
+  return exchange_.finish_dispatch(progress.where());
 }
 
 // Sends the chunk's rows, if that has not been done. Wait::kNo: goes as far as it can without
@@ -100,6 +110,7 @@ Status MoeRunner::send_chunk(Progress& progress, int chunk, Wait wait) {
   const ep::TokenRange tokens = progress.tokens_of(chunk);
   const ep::TokenRange wanted = wanted_of(tokens);
   WIDEEP_TRY(choose_slots(progress, tokens));
+  const TraceSpan span(Span::kPush, progress.call.layer);
   WIDEEP_TRY(exchange_.start_dispatch(static_cast<const std::byte*>(progress.rows[wanted.begin]),
                                       progress.rows.stride, wanted.size, slot_ids_,
                                       reduced() ? weights_of(wanted) : std::span<const float>()));
@@ -111,7 +122,10 @@ Status MoeRunner::send_chunk(Progress& progress, int chunk, Wait wait) {
 // The next chunk whose results have not been summed.
 Status MoeRunner::reduce_chunk(Progress& progress) {
   run_shared(progress);
-  WIDEEP_TRY(exchange_.finish_combine(progress.where()));
+  {
+    const TraceSpan span(Span::kAwaitResults, progress.call.layer);
+    WIDEEP_TRY(exchange_.finish_combine(progress.where()));
+  }
   const ep::TokenRange wanted = wanted_of(progress.tokens_of(progress.reduced));
   reduce(progress.compute, progress.call, wanted, progress.shared);
   ++progress.reduced;
@@ -120,6 +134,7 @@ Status MoeRunner::reduce_chunk(Progress& progress) {
 
 // Chosen experts and their weights, in float32 whatever the model's precision.
 void MoeRunner::route(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
+  const TraceSpan span(Span::kRouter, call.layer);
   const RoutingConfig& routing = config_.routing;
   const size_t num_tokens = static_cast<size_t>(call.num_tokens);
   experts_.resize(num_tokens * routing.top_k);
@@ -198,6 +213,7 @@ SourceRows MoeRunner::rows_of_shared(const MoeCall& call, const kernels::InputRo
 
 // Tells all ranks how many tokens of the next chunk each expert gets.
 Status MoeRunner::begin_chunk(Progress& progress) {
+  const TraceSpan span(Span::kBegin, progress.call.layer);
   const int chunk = progress.begun++;
   chunk_tokens_.clear();
   for (const int32_t tokens : progress.call.tokens_of_ranks) {
@@ -215,6 +231,7 @@ bool MoeRunner::splits_by_counts(int layer) const {
 // Of all tokens of the chunk; kept of those that are sent.
 Status MoeRunner::choose_slots(const Progress& progress, ep::TokenRange tokens) {
   const int layer = progress.call.layer;
+  const TraceSpan span(Span::kChooseSlots, layer);
   if (splits_by_counts(layer)) {
     WIDEEP_TRY(exchange_.await_counts(progress.where()));
     chooser_.split_by_counts(layer, exchange_.counts_of_ranks());
@@ -241,6 +258,7 @@ void MoeRunner::keep_wanted_slots(ep::TokenRange tokens) {
 }
 
 void MoeRunner::run_experts(const Compute& compute, int layer) {
+  const TraceSpan span(Span::kExperts, layer);
   const int64_t cpu_before = base::thread_cpu_ns() + compute.pool().lag_cpu_ns();
   place_rows(compute);
   work_.clear();
@@ -373,6 +391,7 @@ void MoeRunner::run_shared(Progress& progress) {
   if (progress.shared_done) return;
   progress.shared_done = true;
   if (!progress.weights.has_shared()) return;
+  const TraceSpan span(Span::kSharedExpert, progress.call.layer);
   const int hidden = config_.hidden_size;
   const SourceRows rows = rows_of_shared(progress.call, progress.rows);
   float* shared = shared_out_.get<float>(static_cast<size_t>(rows.num_rows) * hidden);
@@ -384,6 +403,7 @@ void MoeRunner::run_shared(Progress& progress) {
 // placement. Combine::kReduced: what came back has its weights in it and is summed in rank order.
 void MoeRunner::reduce(const Compute& compute, const MoeCall& call, ep::TokenRange wanted,
                        const float* shared) {
+  const TraceSpan span(Span::kReduce, call.layer);
   const int hidden = config_.hidden_size, top_k = config_.routing.top_k;
   ones_.assign(static_cast<size_t>(top_k), 1.0f);
   compute.pool().parallel_for(wanted.size, 4, [&](int64_t begin, int64_t end) {

@@ -109,6 +109,7 @@ class MoeRunner {
 
   Status run_chunks(Progress& progress);
   Status send_chunk(Progress& progress, int chunk, Wait wait);
+  Status receive(const Progress& progress);
   Status reduce_chunk(Progress& progress);
   void route(const Compute& compute, const MoeWeights& weights, const MoeCall& call);
   void keep_wanted(const MoeCall& call);

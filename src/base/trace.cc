@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/trace.h"
+
+#include <algorithm>
+
+namespace wideep::base {
+namespace {
+
+constexpr size_t kCounterBytes = 64;  // a rank's count, on a cache line of its own
+
+}  // namespace
+
+const char* span_name(Span span) {
+  static constexpr const char* kNames[] = {
+      "iteration",     "start of iteration", "attention", "MLP",        "router",
+      "begin",         "choose slots",       "push rows", "wait: rows", "experts",
+      "shared expert", "wait: results",      "reduce",    "LM head",    "sampling",
+      "rows travel",   "results travel"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Span::kCount));
+  return kNames[static_cast<size_t>(span)];
+}
+
+const char* lane_name(Lane lane) {
+  static constexpr const char* kNames[] = {"forward", "rows (even calls)", "rows (odd calls)",
+                                           "results (even calls)", "results (odd calls)"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Lane::kCount));
+  return kNames[static_cast<size_t>(lane)];
+}
+
+Result<TraceBuffer> TraceBuffer::create(int num_ranks, size_t events_per_rank) {
+  TraceBuffer buffer;
+  buffer.num_ranks_ = num_ranks;
+  buffer.events_per_rank_ = events_per_rank;
+  const size_t bytes_per_rank = kCounterBytes + events_per_rank * sizeof(TraceEvent);
+  Result<SharedBytes> bytes =
+      SharedBytes::create("profile", static_cast<size_t>(num_ranks) * bytes_per_rank);
+  if (!bytes.ok()) return bytes.status();
+  buffer.bytes_ = std::move(*bytes);
+  return buffer;
+}
+
+std::atomic<uint64_t>& TraceBuffer::added(int rank) const {
+  return *reinterpret_cast<std::atomic<uint64_t>*>(bytes_.data() +
+                                                   static_cast<size_t>(rank) * kCounterBytes);
+}
+
+TraceEvent* TraceBuffer::room_of(int rank) const {
+  std::byte* events = bytes_.data() + static_cast<size_t>(num_ranks_) * kCounterBytes;
+  return reinterpret_cast<TraceEvent*>(events) + static_cast<size_t>(rank) * events_per_rank_;
+}
+
+void TraceBuffer::add(int rank, const TraceEvent& event) const {
+  const uint64_t at = added(rank).fetch_add(1, std::memory_order_relaxed);
+  if (at < events_per_rank_) room_of(rank)[at] = event;
+}
+
+std::span<const TraceEvent> TraceBuffer::events(int rank) const {
+  return {room_of(rank), std::min<size_t>(added(rank).load(), events_per_rank_)};
+}
+
+uint64_t TraceBuffer::num_dropped(int rank) const {
+  return added(rank).load() - events(rank).size();
+}
+
+void add_to_trace(int64_t start_ns, Span span, int layer, Lane lane) {
+  const TraceRecorder* recorder = trace_of_thread;
+  if (recorder == nullptr) return;  // switched off meanwhile
+  recorder->buffer->add(recorder->rank, {.start_ns = start_ns,
+                                         .end_ns = wall_ns(),
+                                         .iteration = recorder->iteration,
+                                         .layer = layer,
+                                         .span = span,
+                                         .lane = lane});
+}
+
+}  // namespace wideep::base

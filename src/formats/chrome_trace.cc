@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/chrome_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "base/try.h"
+#include "formats/files.h"
+
+namespace wideep::formats {
+namespace {
+
+using base::TraceEvent;
+
+int64_t first_start(const base::TraceBuffer& trace) {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (int rank = 0; rank < trace.num_ranks(); ++rank) {
+    for (const TraceEvent& event : trace.events(rank)) {
+      if (event.end_ns != 0) first = std::min(first, event.start_ns);
+    }
+  }
+  return first;
+}
+
+// The rank's name and those of its lanes, in the order in which they are to be shown.
+std::string names_of(int rank) {
+  std::string text = fmt::format(
+      R"({{"ph":"M","name":"process_name","pid":{0},"tid":0,"args":{{"name":"rank {0}"}}}})", rank);
+  for (int lane = 0; lane < static_cast<int>(base::Lane::kCount); ++lane) {
+    text += fmt::format(
+        ",\n"
+        R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
+        rank, lane, base::lane_name(static_cast<base::Lane>(lane)));
+  }
+  return text;
+}
+
+std::string line_of(int rank, const TraceEvent& event, int64_t first_ns) {
+  const auto microseconds = [](int64_t ns) { return static_cast<double>(ns) * 1e-3; };
+  const std::string layer = event.layer < 0 ? "" : fmt::format(R"(,"layer":{})", event.layer);
+  return fmt::format(
+      ",\n"
+      R"({{"ph":"X","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
+      R"("args":{{"iteration":{}{}}}}})",
+      base::span_name(event.span), rank, static_cast<int>(event.lane),
+      microseconds(event.start_ns - first_ns), microseconds(event.end_ns - event.start_ns),
+      event.iteration, layer);
+}
+
+}  // namespace
+
+Status write_chrome_trace(const std::string& path, const base::TraceBuffer& trace) {
+  WIDEEP_TRY_ASSIGN(AtomicFile file, AtomicFile::create(path));
+  const int64_t first_ns = first_start(trace);
+  uint64_t dropped = 0;
+  WIDEEP_TRY(file.append(R"({"displayTimeUnit":"ms","traceEvents":[)"
+                         "\n"));
+  for (int rank = 0; rank < trace.num_ranks(); ++rank) {
+    WIDEEP_TRY(file.append((rank == 0 ? "" : ",\n") + names_of(rank)));
+    for (const TraceEvent& event : trace.events(rank)) {
+      if (event.end_ns != 0) WIDEEP_TRY(file.append(line_of(rank, event, first_ns)));
+    }
+    dropped += trace.num_dropped(rank);
+  }
+  WIDEEP_TRY(file.append(fmt::format("],\n\"otherData\":{{\"droppedEvents\":{}}}}}\n", dropped)));
+  return file.commit();
+}
+
+}  // namespace wideep::formats
