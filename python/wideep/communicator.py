@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dispatch and combine between ranks of one machine: threads of this process, or forks of it.
+
+    group = Group(num_ranks=2, slots_per_rank=4, top_k=2, max_tokens=64, hidden=256)
+    # ... in a thread or fork of each rank:
+    communicator = group.join(rank)
+    received = communicator.dispatch(rows, slots)     # one array [n, hidden] for each of my slots
+    results = communicator.combine([expert(slot, r) for slot, r in enumerate(received)])
+    output = (results * weights[:, :, None]).sum(axis=1)        # results: [tokens, top_k, hidden]
+
+Slot s of the group is slot s % slots_per_rank of rank s // slots_per_rank. Every rank calls
+dispatch and combine as often as every other, also with no tokens. Rows are copied into arrays on
+the Python side; who minds takes C++ (wideep/communicator.h).
+
+Wrong arguments raise ValueError; a rank that does not come in time TimeoutError, on all ranks.
+Other Python threads run while a call waits.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from . import _communicator
+
+
+class Group:
+    """Made once, before ranks are started."""
+
+    def __init__(
+        self,
+        num_ranks: int,
+        slots_per_rank: int,
+        top_k: int,
+        max_tokens: int,
+        hidden: int,
+        dtype: DTypeLike = np.float32,
+        timeout: float = 30.0,
+    ) -> None:
+        """max_tokens: of a rank in one dispatch. hidden, dtype: of rows and of results.
+        timeout: seconds that any wait may last."""
+        self.slots_per_rank = slots_per_rank
+        self.top_k = top_k
+        self.hidden = hidden
+        self.dtype = np.dtype(dtype)
+        self._row_bytes = hidden * self.dtype.itemsize
+        self._group = _communicator.create_group(
+            num_ranks,
+            slots_per_rank,
+            top_k,
+            max_tokens,
+            self._row_bytes,
+            self._row_bytes,
+            round(timeout * 1000),
+        )
+
+    def join(self, rank: int) -> Communicator:
+        """By every rank: waits for all others."""
+        return Communicator(self, _communicator.join(self._group, rank))
+
+
+class Communicator:
+    """One rank's end, from Group.join. One thread at a time."""
+
+    def __init__(self, group: Group, communicator: _communicator.Communicator) -> None:
+        self._group = group
+        self._communicator = communicator
+        self._rows = np.empty((0, 0), dtype=np.uint8)  # stay as they are until combine
+
+    def dispatch(self, rows: ArrayLike, slots: ArrayLike) -> list[np.ndarray]:
+        """Sends rows [tokens, hidden] to their slots [tokens, top_k].
+
+        Returns what has come for each of my slots, [n, hidden] each: a copy."""
+        group = self._group
+        values = np.ascontiguousarray(rows, dtype=group.dtype)
+        chosen = np.ascontiguousarray(slots, dtype=np.int32)
+        if values.ndim != 2 or values.shape[1] != group.hidden:
+            raise ValueError(f"rows: expected [tokens, {group.hidden}], found {values.shape}")
+        if chosen.shape != (len(values), group.top_k):
+            expected = (len(values), group.top_k)
+            raise ValueError(f"slots: expected {expected}, found {chosen.shape}")
+        self._rows = self._to_bytes(values)
+        _communicator.dispatch(self._communicator, self._rows, chosen)
+        return [
+            self._to_values(_communicator.received(self._communicator, slot, group._row_bytes))
+            for slot in range(group.slots_per_rank)
+        ]
+
+    def combine(self, results_of_slots: Sequence[ArrayLike]) -> np.ndarray:
+        """Returns the results of my tokens, [tokens, top_k, hidden], in the order of their slots.
+
+        results_of_slots: what each of my slots has made of what it received, row by row."""
+        group = self._group
+        if len(results_of_slots) != group.slots_per_rank:
+            raise ValueError(
+                f"results_of_slots: expected {group.slots_per_rank}, found {len(results_of_slots)}"
+            )
+        for slot, results in enumerate(results_of_slots):
+            values = np.ascontiguousarray(results, dtype=group.dtype)
+            received = _communicator.received(self._communicator, slot, group._row_bytes)
+            expected = (len(received), group.hidden)
+            if values.shape != expected:
+                raise ValueError(f"results of slot {slot}: expected {expected}, found {values.shape}")
+            _communicator.give_results(self._communicator, slot, self._to_bytes(values))
+        _communicator.combine(self._communicator)
+        mine = _communicator.results(self._communicator, len(self._rows), group._row_bytes)
+        return self._to_values(mine).reshape(len(self._rows), group.top_k, group.hidden)
+
+    def fail(self, message: str) -> None:
+        """Ends the group: every rank's call raises this message from now on."""
+        _communicator.fail(self._communicator, message)
+
+    def close(self) -> None:
+        """This rank makes no more calls."""
+        _communicator.close(self._communicator)
+
+    def _to_bytes(self, values: np.ndarray) -> np.ndarray:
+        return values.view(np.uint8).reshape(len(values), self._group._row_bytes)
+
+    def _to_values(self, rows: np.ndarray) -> np.ndarray:
+        return rows.view(self._group.dtype).reshape(len(rows), self._group.hidden)
