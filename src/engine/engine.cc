@@ -96,18 +96,30 @@ void Engine::record_layer(const model::MoeLayerRecord& layer) {
   last_mark_cpu_ns_ = busy_cpu_ns();  // telling is not part of the next layer
 }
 
+// Drawing is pure, and passes over all logits: on all threads. What follows is told in order.
 Status Engine::sample_rows(const Scheduler::Step& step) {
   const base::TraceSpan span(base::Span::kSampling);
   const size_t vocab = config_.vocab_size;
+  const auto logits_of = [&](size_t row) {
+    return std::span<const float>(logits_.data() + row * vocab, vocab);
+  };
+  sampled_.resize(step.sampled.size());
+  compute_.pool().parallel_for(
+      static_cast<int64_t>(sampled_.size()), 1, [&](int64_t begin, int64_t end) {
+        for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
+          const Sequence& sequence = *step.sampled[row];
+          sampled_[row] = sample(logits_of(row), sequence.request.sampling, sequence.request.index,
+                                 sequence.num_generated());
+        }
+      });
   for (size_t row = 0; row < step.sampled.size(); ++row) {
     Sequence& sequence = *step.sampled[row];
-    const std::span<const float> logits(logits_.data() + row * vocab, vocab);
-    const Sampled sampled =
-        sample(logits, sequence.request.sampling, sequence.request.index, sequence.num_generated());
+    const Sampled& sampled = sampled_[row];
     const FinishReason reason = append(sequence, sampled.token);
     const int index = sequence.request.index;
     if (reason != FinishReason::kNotFinished) scheduler_.finish(&sequence);
-    if (observer_.on_token) WIDEEP_TRY(observer_.on_token({index, sampled, reason, logits}));
+    if (observer_.on_token)
+      WIDEEP_TRY(observer_.on_token({index, sampled, reason, logits_of(row)}));
   }
   return {};
 }

@@ -97,6 +97,7 @@ class Engine {
   IterationRecord record_;
   int64_t last_mark_cpu_ns_ = 0;  // busy_cpu_ns at the end of the last recorded layer
   std::vector<float> logits_;
+  std::vector<Sampled> sampled_;               // of the step's logit rows
   std::vector<transport::AgreedWords> words_;  // of all ranks
 };
 
