@@ -240,12 +240,24 @@ TEST(SameAnswer, RowsInLowPrecision) {
                       "NVFP4");
 }
 
-TEST(SameAnswer, ReferenceModelBf16) {
-  const std::string directory = WIDEEP_SOURCE_DIR "/models/reference";
-  if (!std::filesystem::exists(directory + "/model.safetensors")) {
-    GTEST_SKIP() << "models/reference has no weights";
+class SameAnswerOfReferenceModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(model_.directory + "/model.safetensors")) {
+      GTEST_SKIP() << "models/reference has no weights";
+    }
   }
-  expect_same_answers({directory, {1, 2, 3, 4, 5, 6}, 32}, kernels::WeightFormat::kBf16);
+
+  const ModelFacts model_ = {WIDEEP_SOURCE_DIR "/models/reference", {1, 2, 3, 4, 5, 6}, 32};
+};
+
+TEST_F(SameAnswerOfReferenceModel, Bf16) {
+  expect_same_answers(model_, kernels::WeightFormat::kBf16);
+}
+
+// Its rows are whole blocks of 128.
+TEST_F(SameAnswerOfReferenceModel, RowsInFp8) {
+  expect_same_answers(model_, kernels::WeightFormat::kBf16, {.ranks = {4}, .placements = 2}, "FP8");
 }
 
 }  // namespace
