@@ -29,6 +29,7 @@ enum class Span : uint16_t {
   kAgree,  // the wait for all ranks at its start
   kAttention,
   kMlp,
+  kMeet,  // the wait for ranks that share the batch
   kRouter,
   kBegin,        // counts told
   kChooseSlots,  // by the counts of all ranks, where these are awaited

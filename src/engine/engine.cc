@@ -51,7 +51,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   transport::AgreedWords mine = {};
   mine[kFlagsWord] = scheduler_.has_work() ? kHasWork : 0;
   if (endpoint_.memory().control().stop_requested.load() != 0) mine[kFlagsWord] |= kStopRequested;
-  mine[kTokensWord] = static_cast<uint64_t>(step.batch.num_tokens());
+  mine[kTokensWord] = static_cast<uint64_t>(model_.group().tokens(step.batch.num_tokens()).size);
   if (online_.rank != nullptr) online_.rank->tell(mine);
   WIDEEP_TRY(endpoint_.agree(
       mine, {.what = "the start of the iteration", .layer = -1, .iteration = iteration_}, &words_));
@@ -71,8 +71,10 @@ Status Engine::run_step(const Scheduler::Step& step) {
   last_mark_cpu_ns_ = busy_cpu_ns();
   current_ = &step;
   moe_layers_done_ = 0;
-  record_.prompt_tokens = step.prompt_tokens;
-  record_.generated_tokens = static_cast<int64_t>(step.sampled.size());
+  if (speaks()) {
+    record_.prompt_tokens = step.prompt_tokens;
+    record_.generated_tokens = static_cast<int64_t>(step.sampled.size());
+  }
   WIDEEP_TRY(model_.forward(step.batch, kv_, iteration_, &logits_));
   if (online_.rank != nullptr) online_.rank->end_iteration(iteration_);
   WIDEEP_TRY(sample_rows(step));
@@ -91,7 +93,9 @@ void Engine::record_layer(const model::MoeLayerRecord& layer) {
   record_.layers.push_back(std::move(record));
   if (online_.rank != nullptr) online_.rank->add_counts(moe_layers_done_++, layer.group_counts);
   if (observer_.on_routing) {
-    observer_.on_routing({layer.layer, iteration_, layer.experts, layer.counts, current_->owners});
+    const ep::TokenRange own = model_.group().tokens(static_cast<int>(current_->owners.size()));
+    observer_.on_routing({layer.layer, iteration_, layer.experts, layer.counts,
+                          std::span(current_->owners).subspan(own.begin, own.size)});
   }
   last_mark_cpu_ns_ = busy_cpu_ns();  // telling is not part of the next layer
 }
@@ -118,8 +122,9 @@ Status Engine::sample_rows(const Scheduler::Step& step) {
     const FinishReason reason = append(sequence, sampled.token);
     const int index = sequence.request.index;
     if (reason != FinishReason::kNotFinished) scheduler_.finish(&sequence);
-    if (observer_.on_token)
+    if (observer_.on_token && speaks()) {
       WIDEEP_TRY(observer_.on_token({index, sampled, reason, logits_of(row)}));
+    }
   }
   return {};
 }

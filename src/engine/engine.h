@@ -11,6 +11,9 @@
 // for its slots are needed by the others. The loop ends when no rank has work, or when one was
 // asked to stop, after the same iteration on every rank.
 //
+// Ranks that compute one batch together (model/tensor_group.h) have the same requests and schedule
+// and sample the same; the first of them tells of tokens, each of its own tokens' routing.
+//
 // Thread safety: one thread per engine.
 #pragma once
 
@@ -80,6 +83,8 @@ class Engine {
   void record_layer(const model::MoeLayerRecord& layer);
   Status sample_rows(const Scheduler::Step& step);
   FinishReason append(Sequence& sequence, int32_t token) const;
+  // Whether this rank tells what all ranks of its group know.
+  bool speaks() const { return model_.group().rank() == 0; }
   int64_t busy_cpu_ns() const;
 
   const model::ModelConfig& config_;

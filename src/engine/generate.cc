@@ -94,7 +94,7 @@ SchedulerLimits scheduler_limits(const GenerateOptions& options,
     return limits;
   }
   // As much as all requests of the fullest rank need at once.
-  const int ranks = options.parallel.sizes.moe_ep;
+  const int ranks = options.parallel.shares_batches() ? 1 : options.parallel.sizes.moe_ep;
   std::vector<int> pages(ranks);
   for (const Request& request : requests) {
     pages[request.index % ranks] +=
@@ -102,6 +102,12 @@ SchedulerLimits scheduler_limits(const GenerateOptions& options,
   }
   limits.max_pages = *std::max_element(pages.begin(), pages.end());
   return limits;
+}
+
+// Most tokens that a rank brings to a dispatch.
+int tokens_of_rank(const parallel::ParallelConfig& parallel, const SchedulerLimits& limits) {
+  const int sharers = parallel.shares_batches() ? parallel.sizes.tp : 1;
+  return (limits.max_num_tokens + sharers - 1) / sharers;
 }
 
 // The first `count` characters, none of them cut.
@@ -147,7 +153,7 @@ std::string plan_text(const RunSetup& setup) {
   const model::ModelConfig& config = setup.config;
   const int ranks = setup.dispatch.ep_size;
   const MemoryPlan plan =
-      plan_memory(config, setup.dispatch, setup.forms, setup.options.cache_dtype());
+      plan_memory(config, setup.dispatch, setup.forms, setup.options.cache_dtype(), setup.joint);
   return fmt::format(
              "model   {}: {} layers, {} of them MoE with {} experts, top {}; {} weights, kernels "
              "{}\n"
@@ -228,7 +234,7 @@ class Collector {
                          .on_iteration = [&](IterationRecord r) { iteration(rank, std::move(r)); },
                          .on_request_counts =
                              [this](const RequestCountsMessage& m) {
-                               request_counts_[m.request_index] = m.counts;
+                               add_request_counts(m);
                              },
                          .on_rebalance = [this](const online::Rebalance& r) { rebalance(r); }});
   }
@@ -244,6 +250,13 @@ class Collector {
   }
 
  private:
+  // Of ranks that compute batches together each tells its part.
+  void add_request_counts(const RequestCountsMessage& message) {
+    std::vector<int64_t>& sums = request_counts_[message.request_index];
+    sums.resize(message.counts.size());
+    std::transform(sums.begin(), sums.end(), message.counts.begin(), sums.begin(), std::plus<>());
+  }
+
   void token(const TokenMessage& message) {
     PromptResult& result = report_.results[message.request_index];
     const bool last = message.finish_reason != FinishReason::kNotFinished;
@@ -327,7 +340,8 @@ Result<GenerateReport> run(const RunSetup& setup, model::ModelWeights* weights,
   if (observer.on_plan) observer.on_plan(plan_text(setup));
   if (setup.online != nullptr) {
     const MemoryPlan plan =
-        plan_memory(setup.config, setup.dispatch, setup.forms, setup.options.cache_dtype());
+        plan_memory(setup.config, setup.dispatch, setup.forms, setup.options.cache_dtype(),
+                    setup.joint);
     WIDEEP_TRY(
         check_online_memory(*setup.online, plan, base::read_machine().usable_memory_bytes()));
   }
@@ -335,7 +349,8 @@ Result<GenerateReport> run(const RunSetup& setup, model::ModelWeights* weights,
   WIDEEP_TRY_ASSIGN(*weights, load_weights(setup, collector));
   const Status ended = transport::run_rank_processes(
       {.num_ranks = setup.dispatch.ep_size,
-       .segment_bytes = ep::BufferLayout(setup.dispatch).segment_bytes(),
+       .segment_bytes = ep::BufferLayout(setup.dispatch).segment_bytes() +
+                        (setup.joint ? setup.joint->bytes() : 0),
        .timeout = setup.options.timeout},
       [&](transport::Endpoint& endpoint, const transport::MessagePipe& pipe) {
         return run_rank(setup, endpoint, pipe);
@@ -385,6 +400,9 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
   WIDEEP_TRY_ASSIGN(model::MoeOptions moe,
                     moe_options(options.parallel, config, forms.experts.format));
   moe.perfect_router = options.perfect_router;
+  WIDEEP_TRY_ASSIGN(
+      const std::optional<model::JointLayout> joint,
+      joint_layout(options.parallel, config, limits.max_num_tokens, limits.max_batch_size));
   std::optional<OnlineParts> online;
   if (placement.layer_updates_per_iter > 0) {
     Result<OnlineParts> parts = make_online_parts(model::experts_shape(config, looking), placement);
@@ -405,11 +423,13 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
                        .weights = weights,
                        .requests = std::move(requests),
                        .dispatch = dispatch_shape(config, options.parallel.sizes.moe_ep,
-                                                  placement.num_slots, limits.max_num_tokens, moe,
+                                                  placement.num_slots,
+                                                  tokens_of_rank(options.parallel, limits), moe,
                                                   options.parallel.moe_config.max_num_tokens,
                                                   combine_of(options.parallel)),
                        .moe = moe,
                        .limits = limits,
+                       .joint = joint,
                        .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
                                                options.threads_per_rank),
                        .online = online ? &*online : nullptr,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/memory_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/try.h"
@@ -205,6 +207,27 @@ Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
   return options;
 }
 
+Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelConfig& settings,
+                                                       const ModelConfig& config,
+                                                       int max_num_tokens, int max_batch_size) {
+  const int tp = settings.sizes.tp, heads = config.num_heads, kv_heads = config.num_kv_heads;
+  if (tp == 1 || settings.enable_attention_dp) return std::optional<model::JointLayout>();
+  if (heads % tp != 0) {
+    return invalid_input(
+        fmt::format("{}: tensor_parallel_size: expected a divisor of the model's {} attention "
+                    "heads, found {}; set enable_attention_dp: true where none fits",
+                    settings.name, heads, tp));
+  }
+  if (!config.is_mla() && tp % kv_heads != 0 && kv_heads % tp != 0) {
+    return invalid_input(
+        fmt::format("{}: tensor_parallel_size: expected a divisor or a multiple of the model's {} "
+                    "heads of keys and values, found {}; set enable_attention_dp: true where none "
+                    "fits",
+                    settings.name, kv_heads, tp));
+  }
+  return std::optional(model::JointLayout(config, max_num_tokens, max_batch_size));
+}
+
 ep::Combine combine_of(const parallel::ParallelConfig& settings) {
   return settings.moe_config.combine == "REDUCED" ? ep::Combine::kReduced : ep::Combine::kExact;
 }
@@ -246,16 +269,19 @@ uint64_t MemoryPlan::kv_bytes(uint64_t num_tokens) const {
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
-                       const ModelForms& forms, Dtype cache) {
+                       const ModelForms& forms, Dtype cache,
+                       const std::optional<model::JointLayout>& joint) {
   const uint64_t slots = uint64_t(shape.slots_per_rank) * config.num_moe_layers();
   return {.num_ranks = shape.ep_size,
           .dense_weights = dense_weights(config, forms),
           .slots_per_rank = slots * gated_mlp_bytes(forms.experts, config.hidden_size,
                                                     config.moe_intermediate_size),
           .symmetric_memory_per_rank = ep::BufferLayout(shape).segment_bytes(),
+          .joint_memory = joint ? joint->bytes() : 0,
           .working_memory_per_rank =
               static_cast<uint64_t>(shape.max_tokens) * working_row(config, forms, shape),
-          .kv_page_bytes = model::KvLayout(config, cache).page_bytes()};
+          .kv_page_bytes =
+              model::KvLayout(config, cache, joint ? shape.ep_size : 1).page_bytes()};
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,

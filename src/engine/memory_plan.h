@@ -22,6 +22,7 @@
 #include "kernels/weight_format.h"
 #include "model/model_forms.h"
 #include "model/moe_options.h"
+#include "model/tensor_group.h"
 #include "parallel/parallel_config.h"
 #include "wideep/status.h"
 
@@ -43,6 +44,14 @@ Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
 // By moe_config.combine.
 ep::Combine combine_of(const parallel::ParallelConfig& settings);
 
+// The ranks of tensor parallelism, tensor_parallel_size without enable_attention_dp; nothing: every
+// rank has batches of its own.
+// Errors (invalid input): tensor_parallel_size does not divide the heads; neither it nor the number
+// of keys' and values' heads divides the other.
+Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelConfig& settings,
+                                                       const model::ModelConfig& config,
+                                                       int max_num_tokens, int max_batch_size);
+
 // num_slots: of all ranks, a multiple of num_ranks. moe_max_num_tokens: of all ranks in one
 // dispatch; nothing: unbounded. The strategy of dispatch is the one that moves fewer bytes
 // (ep/strategy.h).
@@ -63,6 +72,7 @@ struct MemoryPlan {
   uint64_t dense_weights = 0;              // bytes, like all below; once per machine
   uint64_t slots_per_rank = 0;             // packed experts of all layers
   uint64_t symmetric_memory_per_rank = 0;  // one segment: messages and results of dispatch
+  uint64_t joint_memory = 0;  // of ranks that compute batches together: once
   // Intermediate results of a full iteration, whose memory all layers share. An estimate: small
   // things, logits and those of single threads are left out.
   uint64_t working_memory_per_rank = 0;
@@ -73,13 +83,15 @@ struct MemoryPlan {
   }
   // Of the whole machine, when every buffer is as full as it can get.
   uint64_t bytes_without_cache() const {
-    return dense_weights + static_cast<uint64_t>(num_ranks) * per_rank();
+    return dense_weights + joint_memory + static_cast<uint64_t>(num_ranks) * per_rank();
   }
   uint64_t kv_bytes(uint64_t num_tokens) const;  // of one sequence
 };
 
+// joint: of ranks that compute all batches together; they share the heads of the cache, too.
 MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape,
-                       const model::ModelForms& forms, Dtype cache);
+                       const model::ModelForms& forms, Dtype cache,
+                       const std::optional<model::JointLayout>& joint = {});
 // Of weights all in one format.
 MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape,
                        kernels::WeightFormat format, Dtype cache);

@@ -48,6 +48,11 @@ Result<model::ExpertSlots> load_slots(const RankSetup& setup, const weights::Wei
   return model::ExpertSlots::copy(pool, setup.placement, rank, threads);
 }
 
+model::TensorGroup tensor_group(const RankSetup& setup, transport::Endpoint& endpoint) {
+  if (!setup.joint) return {};
+  return {endpoint, ep::BufferLayout(setup.dispatch).segment_bytes(), *setup.joint};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RankEngine>> RankEngine::start(const RankSetup& setup,
@@ -76,8 +81,8 @@ RankEngine::RankEngine(const RankSetup& setup, std::unique_ptr<base::ThreadPool>
       compute_(setup.kernels, *pool_),
       moe_(setup.config, setup.placement, slots_, endpoint, ep::BufferLayout(setup.dispatch),
            setup.moe),
-      model_(setup.config, setup.weights, compute_, moe_),
-      kv_(setup.config, setup.cache),
+      model_(setup.config, setup.weights, compute_, moe_, tensor_group(setup, endpoint)),
+      kv_(setup.config, setup.cache, model_.group().size()),
       policy_(std::move(policy)),
       engine_(setup.config, kv_, setup.limits, model_, moe_, compute_, endpoint,
               start_online(setup, endpoint.rank(), observer.on_rebalance), std::move(observer)) {}

@@ -34,6 +34,9 @@ struct RankSetup {
   ep::DispatchShape dispatch;
   model::MoeOptions moe;
   SchedulerLimits limits;
+  // What ranks need that compute all batches together (tensor parallelism), behind the segment of
+  // dispatch; nothing: every rank has batches of its own.
+  std::optional<model::JointLayout> joint;
   ThreadPlan threads;
   const OnlineParts* online = nullptr;  // null: placements never change
 };

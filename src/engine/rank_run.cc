@@ -124,6 +124,7 @@ RankSetup rank_setup(const RunSetup& setup) {
           .dispatch = setup.dispatch,
           .moe = setup.moe,
           .limits = setup.limits,
+          .joint = setup.joint,
           .threads = setup.threads,
           .online = setup.online};
 }
@@ -145,9 +146,9 @@ Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<RankEngine> rank_engine,
                     RankEngine::start(common, endpoint, tell_loaded, reporter.observer()));
   Engine& engine = rank_engine->engine();
-  for (size_t i = static_cast<size_t>(rank); i < setup.requests.size();
-       i += static_cast<size_t>(endpoint.num_ranks())) {
-    WIDEEP_TRY(engine.submit(setup.requests[i]));
+  for (size_t i = 0; i < setup.requests.size(); ++i) {
+    const bool mine = setup.joint || static_cast<int>(i) % endpoint.num_ranks() == rank;
+    if (mine) WIDEEP_TRY(engine.submit(setup.requests[i]));
   }
   return reporter.finish(engine.run());
 }

@@ -28,6 +28,7 @@ struct RunSetup {
   ep::DispatchShape dispatch;
   model::MoeOptions moe;
   SchedulerLimits limits;
+  std::optional<model::JointLayout> joint;  // as RankSetup has it
   ThreadPlan threads;
   const OnlineParts* online = nullptr;       // null: placements never change
   const base::TraceBuffer* trace = nullptr;  // where options.profile goes

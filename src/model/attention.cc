@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/try.h"
+
 namespace wideep::model {
 namespace {
 
@@ -56,29 +58,44 @@ void AttentionStep::start(const Compute& compute, const Batch& batch, const Rope
   });
 }
 
-void AttentionStep::add_tasks(const Compute& compute, int index, int num_heads, int num_kv_heads) {
+void AttentionStep::add_tasks(const Compute& compute, int index, const HeadRange& heads) {
   const TokenRun& run = runs[index];
   const kernels::AttentionSplit split =
       kernels::choose_split({.num_tokens = run.num_tokens,
-                             .num_heads = num_heads,
-                             .num_kv_heads = num_kv_heads,
+                             .num_heads = heads.count,
+                             .num_kv_heads = heads.num_kv,
                              .num_runs = static_cast<int>(runs.size()),
                              .num_threads = compute.pool().num_threads()});
-  const int group = num_heads / num_kv_heads;
+  const int group = heads.count / heads.num_kv;
   const int num_blocks = (run.num_tokens + split.tokens_per_task - 1) / split.tokens_per_task;
   for (int block = num_blocks - 1; block >= 0; --block) {  // the last attend to the most
     const int first = block * split.tokens_per_task;
-    for (int kv_head = 0; kv_head < num_kv_heads; ++kv_head) {
+    for (int kv_head = 0; kv_head < heads.num_kv; ++kv_head) {
       for (int head = 0; head < group; head += split.heads_per_task) {
         tasks.push_back({.run = index,
                          .kv_head = kv_head,
-                         .first_head = kv_head * group + head,
+                         .first_head = heads.first + kv_head * group + head,
                          .num_heads = std::min(split.heads_per_task, group - head),
                          .first_token = first,
                          .num_tokens = std::min(split.tokens_per_task, run.num_tokens - first)});
       }
     }
   }
+}
+
+Result<const float*> Attention::project(const AttentionCall& call, const kernels::PackedMatrix& o) {
+  const int num_tokens = call.batch.num_tokens();
+  const float* heads =
+      call.group.joint<float>(JointBuffer::kHeads, static_cast<size_t>(num_tokens) * o.k());
+  float* out =
+      call.group.joint<float>(JointBuffer::kOutput, static_cast<size_t>(num_tokens) * o.n());
+  WIDEEP_TRY(call.group.meet(call.where.named("attention's heads")));
+  const Rows rows =
+      call.compute.cast(o.shape, float_rows(heads, o.k(), num_tokens, o.k()), call.scratch.cast);
+  const Product product{&o, out, static_cast<size_t>(o.n()), call.group.panels(o.shape)};
+  call.compute.matmul(rows, std::span(&product, 1));
+  WIDEEP_TRY(call.group.meet(call.where.named("attention's output")));
+  return out;
 }
 
 kernels::AttentionArgs CachedAttention::args(const TokenRun& run, const AttentionTask& task,

@@ -10,6 +10,7 @@
 #include "model/batch.h"
 #include "model/compute.h"
 #include "model/rope.h"
+#include "model/tensor_group.h"
 
 namespace wideep::model {
 
@@ -27,7 +28,7 @@ struct TokenRun {
 // One call of the attention kernel, over all pages of its tokens.
 struct AttentionTask {
   int run = 0;
-  int kv_head = 0;
+  int kv_head = 0;     // in this rank's cache
   int first_head = 0;  // query head, of all
   int num_heads = 0;
   int first_token = 0;  // of the run
@@ -45,8 +46,9 @@ struct AttentionStep {
 
   // Runs, pieces and angles of the batch; no tasks.
   void start(const Compute& compute, const Batch& batch, const Rope& rope);
-  // Adds the tasks of run `index`, cut as kernels::choose_split says; the longest first.
-  void add_tasks(const Compute& compute, int index, int num_heads, int num_kv_heads);
+  // Adds the tasks of run `index` for these heads, cut as kernels::choose_split says; the longest
+  // first.
+  void add_tasks(const Compute& compute, int index, const HeadRange& heads);
   const float* angles_of(int token, int rope_dim) const {
     return angles.data() + static_cast<size_t>(token) * rope_dim;
   }
@@ -58,7 +60,16 @@ struct AttentionScratch {
   Scratch cast, low_cast;
   Scratch query_low, query, key, value, kv_row;
   Scratch latent_query, latent_out;
-  Scratch heads, out;
+};
+
+// What one layer's attention computes with, and on.
+struct AttentionCall {
+  const Compute& compute;
+  TensorGroup& group;
+  const Batch& batch;
+  const KvLayout& kv;
+  transport::Awaited where;
+  AttentionScratch& scratch;
 };
 
 // The weights of one layer's attention; constant after loading, so that ranks can share them.
@@ -67,13 +78,16 @@ class Attention {
   virtual ~Attention() = default;
 
   // What all layers share, computed by any one of them before the first layer's forward.
-  virtual void prepare(const Compute& compute, const Batch& batch,
-                       AttentionScratch& scratch) const = 0;
+  virtual void prepare(const AttentionCall& call) const = 0;
 
-  // h: [num_tokens, hidden], the normalised input. Writes the batch's keys and values into the
-  // cache and returns the output, [num_tokens, hidden], in `scratch`: valid until its next use.
-  virtual const float* forward(const Compute& compute, const Batch& batch, const KvLayout& kv,
-                               const float* h, AttentionScratch& scratch) const = 0;
+  // h: [num_tokens, hidden], the normalised input. Writes the keys and values of the batch and of
+  // this rank's heads into the cache and returns the output, [num_tokens, hidden], of all heads, in
+  // JointBuffer::kOutput. Collective over call.group.
+  virtual Result<const float*> forward(const AttentionCall& call, const float* h) const = 0;
+
+ protected:
+  // h · oᵀ of what all ranks have written to kHeads, [num_tokens, width].
+  static Result<const float*> project(const AttentionCall& call, const kernels::PackedMatrix& o);
 };
 
 // The attention of one layer over cached pages.

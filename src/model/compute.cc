@@ -87,7 +87,7 @@ kernels::MatmulArgs matmul_args(const Rows& x, const PackedMatrix& w, float* y, 
 }
 
 void Compute::matmul(const Rows& x, const PackedMatrix& w, float* y, size_t y_stride) const {
-  const Product product{&w, y, y_stride};
+  const Product product{&w, y, y_stride, all_panels(w)};
   matmul(x, std::span(&product, 1));
 }
 
@@ -95,16 +95,16 @@ void Compute::matmul(const Rows& x, const PackedMatrix& w, float* y, size_t y_st
 void Compute::matmul(const Rows& x, std::span<const Product> products) const {
   if (x.num_rows == 0) return;
   int num_panels = 0;
-  for (const Product& product : products) num_panels += product.w->shape.num_panels();
+  for (const Product& product : products) num_panels += product.panels.count();
   const auto run = [&](int64_t begin, int64_t end) {
     int64_t first = 0;  // of the product
     for (const Product& product : products) {
-      const int64_t panels = product.w->shape.num_panels();
+      const int64_t panels = product.panels.count();
       const int64_t from = std::max(begin, first), to = std::min(end, first + panels);
       if (from < to) {
         kernels::MatmulArgs args = matmul_args(x, *product.w, product.y, product.y_stride);
-        args.first_panel = static_cast<int>(from - first);
-        args.last_panel = static_cast<int>(to - first);
+        args.first_panel = product.panels.first + static_cast<int>(from - first);
+        args.last_panel = product.panels.first + static_cast<int>(to - first);
         kernels_.matmul(args);
       }
       first += panels;

@@ -15,12 +15,22 @@
 
 namespace wideep::model {
 
+// Panels of a packed matrix: [first, last).
+struct Panels {
+  int first = 0;
+  int last = 0;
+
+  int count() const { return last - first; }
+};
+inline Panels all_panels(const kernels::PackedMatrix& w) { return {0, w.shape.num_panels()}; }
+
 // One of several products of the same rows. y: [num_rows, n] float32, y_stride elements from row to
-// row.
+// row, of which the columns of `panels` are written.
 struct Product {
   const kernels::PackedMatrix* w = nullptr;
   float* y = nullptr;
   size_t y_stride = 0;
+  Panels panels;
 };
 
 // Rows ready to be multiplied with matrices of one format and k. Points into the source or into a

@@ -112,22 +112,21 @@ LatentForm LatentAttention::form_of(const TokenRun& run) const {
                              .v_head_dim = config_.v_head_dim});
 }
 
-void LatentAttention::prepare(const Compute& compute, const Batch& batch,
-                              AttentionScratch& scratch) const {
-  AttentionStep& step = scratch.step;
-  step.start(compute, batch, rope_);
+void LatentAttention::prepare(const AttentionCall& call) const {
+  AttentionStep& step = call.scratch.step;
+  step.start(call.compute, call.batch, rope_);
+  const HeadRange own = heads_of(call.group);
   for (size_t i = 0; i < step.runs.size(); ++i) {
     const TokenRun& run = step.runs[i];
     const int index = static_cast<int>(i);
     if (form_of(run) == LatentForm::kAbsorbed) {
-      step.add_tasks(compute, index, config_.num_heads, 1);
+      step.add_tasks(call.compute, index, call.group.heads(config_.num_heads, 1));
       continue;
     }
     for (int end = run.num_tokens; end > 0; end -= kMostExpandedRows) {
       const int first = std::max(0, end - kMostExpandedRows);
-      for (int head = 0; head < config_.num_heads; ++head) {
+      for (int head = own.first; head < own.first + own.count; ++head) {
         step.tasks.push_back({.run = index,
-                              .kv_head = head,
                               .first_head = head,
                               .num_heads = 1,
                               .first_token = first,
@@ -137,16 +136,16 @@ void LatentAttention::prepare(const Compute& compute, const Batch& batch,
   }
 }
 
-const float* LatentAttention::forward(const Compute& compute, const Batch& batch,
-                                      const KvLayout& kv, const float* h,
-                                      AttentionScratch& scratch) const {
-  const int num_tokens = batch.num_tokens();
+Result<const float*> LatentAttention::forward(const AttentionCall& call, const float* h) const {
+  const Compute& compute = call.compute;
+  AttentionScratch& scratch = call.scratch;
+  const int num_tokens = call.batch.num_tokens();
   if (num_tokens == 0) return h;  // an idle rank: no rows, and scratch memory that may be null
   const int hidden = config_.hidden_size, width = config_.num_heads * config_.v_head_dim;
   const Rows rows =
       compute.cast(kv_a_.packed.shape, float_rows(h, hidden, num_tokens, hidden), scratch.cast);
-  float* q = queries(compute, rows, scratch);
-  write_cache(compute, kv, rows, q, scratch);
+  float* q = queries(call, rows);
+  write_cache(call, rows, q);
 
   const AttentionStep& step = scratch.step;
   const std::vector<TokenRun> absorbed = absorbed_ranges(step);
@@ -155,24 +154,21 @@ const float* LatentAttention::forward(const Compute& compute, const Batch& batch
                                                     static_cast<size_t>(absorbed_.key_dim));
   float* latent = scratch.latent_out.get<float>(latent_rows * config_.num_heads *
                                                 static_cast<size_t>(absorbed_.value_dim));
-  float* heads = scratch.heads.get<float>(static_cast<size_t>(num_tokens) * width);
-  for (const TokenRun& tokens : absorbed) enter_latent(compute, tokens, q, latent_q);
+  float* heads =
+      call.group.joint<float>(JointBuffer::kHeads, static_cast<size_t>(num_tokens) * width);
+  for (const TokenRun& tokens : absorbed) enter_latent(call, tokens, q, latent_q);
   compute.pool().parallel_for(static_cast<int64_t>(step.tasks.size()), 1,
                               [&](int64_t begin, int64_t) {
                                 const AttentionTask& task = step.tasks[begin];
                                 const TokenRun& run = step.runs[task.run];
                                 if (form_of(run) == LatentForm::kAbsorbed) {
-                                  absorbed_.run(compute, kv, run, task, latent_q, latent);
+                                  absorbed_.run(compute, call.kv, run, task, latent_q, latent);
                                 } else {
-                                  attend_expanded(compute, kv, run, task, q, heads);
+                                  attend_expanded(compute, call.kv, run, task, q, heads);
                                 }
                               });
-  for (const TokenRun& tokens : absorbed) leave_latent(compute, tokens, latent, heads);
-
-  float* out = scratch.out.get<float>(static_cast<size_t>(num_tokens) * hidden);
-  const SourceRows head_rows = float_rows(heads, width, num_tokens, width);
-  compute.matmul(compute.cast(o_.packed.shape, head_rows, scratch.cast), o_.packed, out, hidden);
-  return out;
+  for (const TokenRun& tokens : absorbed) leave_latent(call, tokens, latent, heads);
+  return project(call, o_.packed);
 }
 
 // Stretches of neighbouring tokens, of whatever sequences, that take the absorbed form.
@@ -192,12 +188,17 @@ std::vector<TokenRun> LatentAttention::absorbed_ranges(const AttentionStep& step
 }
 
 // [num_tokens, num_heads × (nope + rope)], before rotation.
-float* LatentAttention::queries(const Compute& compute, const Rows& h,
-                                AttentionScratch& scratch) const {
+float* LatentAttention::queries(const AttentionCall& call, const Rows& h) const {
+  const Compute& compute = call.compute;
+  AttentionScratch& scratch = call.scratch;
   const size_t width = q_b_.packed.n();
   float* q = scratch.query.get<float>(h.num_rows * width);
+  const HeadRange own = heads_of(call.group);
+  const int dim = expanded_.key_dim;
+  const Product own_queries{&q_b_.packed, q, width,
+                            panels_of_columns(own.first * dim, own.count * dim)};
   if (config_.q_lora_rank == 0) {
-    compute.matmul(h, q_b_.packed, q, width);
+    compute.matmul(h, std::span(&own_queries, 1));
     return q;
   }
   const int rank = config_.q_lora_rank;
@@ -206,15 +207,18 @@ float* LatentAttention::queries(const Compute& compute, const Rows& h,
   compute.rms_norm(low, rank, q_a_norm_.data(), config_.latent_norm_eps, h.num_rows, rank, low,
                    rank);
   const SourceRows low_rows = float_rows(low, rank, h.num_rows, rank);
-  compute.matmul(compute.cast(q_b_.packed.shape, low_rows, scratch.low_cast), q_b_.packed, q,
-                 width);
+  compute.matmul(compute.cast(q_b_.packed.shape, low_rows, scratch.low_cast),
+                 std::span(&own_queries, 1));
   return q;
 }
 
 // The cached row of a position: its normalised latent, then its rotated key. Rotates the queries
 // too, for a token's angles are at hand.
-void LatentAttention::write_cache(const Compute& compute, const KvLayout& kv, const Rows& h,
-                                  float* q, AttentionScratch& scratch) const {
+void LatentAttention::write_cache(const AttentionCall& call, const Rows& h, float* q) const {
+  const Compute& compute = call.compute;
+  const KvLayout& kv = call.kv;
+  AttentionScratch& scratch = call.scratch;
+  const HeadRange own = heads_of(call.group);
   const int rank = config_.kv_lora_rank, nope = config_.qk_nope_head_dim;
   const int width = rank + config_.qk_rope_head_dim, q_dim = expanded_.key_dim;
   float* rows = scratch.kv_row.get<float>(static_cast<size_t>(h.num_rows) * width);
@@ -227,7 +231,7 @@ void LatentAttention::write_cache(const Compute& compute, const KvLayout& kv, co
     rope_.rotate(kernels, cos_sin, row + rank);
     kernels.store_row(kv.dtype, row, width, kv.row(page, absorbed_.layer, slot));
     float* query = q + static_cast<size_t>(token) * config_.num_heads * q_dim + nope;
-    for (int head = 0; head < config_.num_heads; ++head) {
+    for (int head = own.first; head < own.first + own.count; ++head) {
       rope_.rotate(kernels, cos_sin, query + static_cast<size_t>(head) * q_dim);
     }
   });
@@ -237,14 +241,17 @@ void LatentAttention::write_cache(const Compute& compute, const KvLayout& kv, co
 
 // Each head's query carried into the latent space, beside its rotated part:
 // [num_tokens, num_heads × (kv_lora_rank + rope)].
-void LatentAttention::enter_latent(const Compute& compute, const TokenRun& tokens, const float* q,
-                                   float* latent_q) const {
+void LatentAttention::enter_latent(const AttentionCall& call, const TokenRun& tokens,
+                                   const float* q, float* latent_q) const {
+  const Compute& compute = call.compute;
+  const HeadRange own = heads_of(call.group);
   const int nope = config_.qk_nope_head_dim, rope = config_.qk_rope_head_dim;
   const int rank = config_.kv_lora_rank;
   const size_t width = q_b_.packed.n();
   const size_t out_width = static_cast<size_t>(config_.num_heads) * absorbed_.key_dim;
-  compute.pool().parallel_for(config_.num_heads, 1, [&](int64_t head, int64_t) {
+  compute.pool().parallel_for(own.count, 1, [&](int64_t index, int64_t) {
     thread_local Scratch cast;
+    const int64_t head = own.first + index;
     const float* q_head = q + tokens.first_token * width + head * (nope + rope);
     float* out_head = latent_q + tokens.first_token * out_width + head * absorbed_.key_dim;
     const Rows rows = cast_rows(compute.kernels(), to_latent_[head].packed.shape,
@@ -258,13 +265,16 @@ void LatentAttention::enter_latent(const Compute& compute, const TokenRun& token
 }
 
 // heads: [num_tokens, num_heads × v] from latent: [num_tokens, num_heads × kv_lora_rank].
-void LatentAttention::leave_latent(const Compute& compute, const TokenRun& tokens,
+void LatentAttention::leave_latent(const AttentionCall& call, const TokenRun& tokens,
                                    const float* latent, float* heads) const {
+  const Compute& compute = call.compute;
+  const HeadRange own = heads_of(call.group);
   const int rank = config_.kv_lora_rank, v = config_.v_head_dim;
   const size_t width = static_cast<size_t>(config_.num_heads) * rank;
   const size_t out_width = static_cast<size_t>(config_.num_heads) * v;
-  compute.pool().parallel_for(config_.num_heads, 1, [&](int64_t head, int64_t) {
+  compute.pool().parallel_for(own.count, 1, [&](int64_t index, int64_t) {
     thread_local Scratch cast;
+    const int64_t head = own.first + index;
     const float* from = latent + tokens.first_token * width + head * rank;
     const Rows rows = cast_rows(compute.kernels(), from_latent_[head].packed.shape,
                                 float_rows(from, width, tokens.num_tokens, rank), cast);

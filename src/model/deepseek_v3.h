@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "model/attention.h"
-#include "model/model_forms.h"
 #include "model/latent_form.h"
+#include "model/model_forms.h"
 #include "model/rope.h"
 #include "weights/weight_loader.h"
 
@@ -30,10 +30,8 @@ class LatentAttention : public Attention {
   static Result<std::unique_ptr<Attention>> load(const ModelConfig& config, int layer,
                                                  const weights::WeightLoader& loader);
 
-  void prepare(const Compute& compute, const Batch& batch,
-               AttentionScratch& scratch) const override;
-  const float* forward(const Compute& compute, const Batch& batch, const KvLayout& kv,
-                       const float* h, AttentionScratch& scratch) const override;
+  void prepare(const AttentionCall& call) const override;
+  Result<const float*> forward(const AttentionCall& call, const float* h) const override;
 
  private:
   LatentAttention(const ModelConfig& config, int layer);
@@ -44,12 +42,15 @@ class LatentAttention : public Attention {
 
   std::vector<TokenRun> absorbed_ranges(const AttentionStep& step) const;
   LatentForm form_of(const TokenRun& run) const;
-  float* queries(const Compute& compute, const Rows& h, AttentionScratch& scratch) const;
-  void write_cache(const Compute& compute, const KvLayout& kv, const Rows& h, float* q,
-                   AttentionScratch& scratch) const;
-  void enter_latent(const Compute& compute, const TokenRun& tokens, const float* q,
+  // As the expanded form has them: every head with keys of its own.
+  HeadRange heads_of(const TensorGroup& group) const {
+    return group.heads(config_.num_heads, config_.num_heads);
+  }
+  float* queries(const AttentionCall& call, const Rows& h) const;
+  void write_cache(const AttentionCall& call, const Rows& h, float* q) const;
+  void enter_latent(const AttentionCall& call, const TokenRun& tokens, const float* q,
                     float* latent_q) const;
-  void leave_latent(const Compute& compute, const TokenRun& tokens, const float* latent,
+  void leave_latent(const AttentionCall& call, const TokenRun& tokens, const float* latent,
                     float* heads) const;
   void attend_expanded(const Compute& compute, const KvLayout& kv, const TokenRun& run,
                        const AttentionTask& task, const float* q, float* heads) const;

@@ -11,6 +11,7 @@
 // values are the first part of the keys.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -31,14 +32,16 @@ struct KvLayout {
   size_t key_bytes = 0;    // of one head in a page
   size_t value_bytes = 0;  // likewise
 
-  KvLayout(const ModelConfig& config, Dtype cache_dtype)
+  // parts: ranks that share the heads of a batch, each keeping its own (model/tensor_group.h). All
+  // of them keep latents, and where there are more ranks than heads several keep the same head.
+  KvLayout(const ModelConfig& config, Dtype cache_dtype, int parts = 1)
       : dtype(cache_dtype), num_layers(config.num_layers) {
     if (config.is_mla()) {
       const int width = config.kv_lora_rank + config.qk_rope_head_dim;
       row_stride = static_cast<size_t>(kernels::padded_value_dim(width));
       key_bytes = kernels::kPageTokens * row_stride * dtype_bytes(dtype);
     } else {
-      num_kv_heads = config.num_kv_heads;
+      num_kv_heads = std::max(config.num_kv_heads / parts, 1);
       key_bytes = kernels::key_panel_bytes(dtype, config.head_dim);
       value_bytes = kernels::value_panel_bytes(dtype, config.head_dim);
     }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/try.h"
+
 namespace wideep::model {
 
 using kernels::PackedShape;
@@ -13,18 +15,48 @@ void MlpRunner::run(const Compute& compute, const weights::GatedMlp& mlp, const 
   run(compute, std::span(&work, 1));
 }
 
+Result<const float*> MlpRunner::run(const Compute& compute, TensorGroup& group,
+                                    const weights::GatedMlp& mlp, const SourceRows& x,
+                                    const transport::Awaited& where) {
+  const int hidden = mlp.down.n();
+  float* y = group.joint<float>(JointBuffer::kOutput, static_cast<size_t>(x.num_rows) * hidden);
+  if (x.num_rows == 0) return y;
+  const ExpertWork one{mlp, x, {y, hidden * sizeof(float)}};
+  const std::span work(&one, 1);
+  place(work);
+  auto* between = group.joint<std::byte>(JointBuffer::kBetween, between_bytes(mlp.down.shape));
+  cast_inputs(compute, work);
+  gate_and_up(compute, work, group.panels(mlp.gate.shape), between);
+  WIDEEP_TRY(group.meet(where.named("gate and up")));
+  cast_between(compute, work, between);
+  down(compute, work, group.panels(mlp.down.shape));
+  WIDEEP_TRY(group.meet(where.named("the feed-forward output")));
+  return y;
+}
+
 void MlpRunner::run(const Compute& compute, std::span<const ExpertWork> work) {
+  place(work);
+  if (first_row_.back() == 0) return;
+  auto* between = between_.get<std::byte>(between_bytes(work[0].mlp.down.shape));
+  cast_inputs(compute, work);
+  gate_and_up(compute, work, all_panels(work[0].mlp.gate), between);
+  cast_between(compute, work, between);
+  down(compute, work, all_panels(work[0].mlp.down));
+}
+
+void MlpRunner::place(std::span<const ExpertWork> work) {
   first_row_.assign(1, 0);
   for (const ExpertWork& expert : work) first_row_.push_back(first_row_.back() + expert.x.num_rows);
-  if (first_row_.back() == 0) return;
-  cast_inputs(compute, work);
-  gate_and_up(compute, work);
-  down(compute, work);
+}
+
+size_t MlpRunner::between_bytes(const PackedShape& down) const {
+  const size_t row = static_cast<size_t>(down.k) * dtype_bytes(kernels::row_dtype(down.format));
+  return static_cast<size_t>(first_row_.back()) * row;
 }
 
 // An expert's columns are cut into runs of panels: large ones first, and at the end so small that
 // threads finish together. Alone, a thread takes each expert whole.
-void MlpRunner::cut(const Compute& compute, std::span<const ExpertWork> work, int num_panels,
+void MlpRunner::cut(const Compute& compute, std::span<const ExpertWork> work, Panels all,
                     int unit) {
   // What reading a panel from memory costs, in rows' worth of multiplying with it.
   constexpr int64_t kReading = 12;
@@ -32,16 +64,16 @@ void MlpRunner::cut(const Compute& compute, std::span<const ExpertWork> work, in
   const auto cost = [](const ExpertWork& expert) { return kReading + expert.x.num_rows; };
   int64_t left = 0;  // of the cost of all panels
   for (const ExpertWork& expert : work) {
-    if (expert.x.num_rows > 0) left += cost(expert) * num_panels;
+    if (expert.x.num_rows > 0) left += cost(expert) * all.count();
   }
   tasks_.clear();
   for (size_t i = 0; i < work.size(); ++i) {
     if (work[i].x.num_rows == 0) continue;
-    for (int at = 0; at < num_panels;) {
+    for (int at = all.first; at < all.last;) {
       const int64_t share = left / (3 * threads) / cost(work[i]) / unit * unit;
       const auto panels =
-          static_cast<int>(threads == 1 ? num_panels : std::max<int64_t>(share, unit));
-      const int end = std::min(num_panels, at + panels);
+          static_cast<int>(threads == 1 ? all.count() : std::max<int64_t>(share, unit));
+      const int end = std::min(all.last, at + panels);
       tasks_.push_back({static_cast<int>(i), at, end});
       left -= cost(work[i]) * (end - at);
       at = end;
@@ -69,12 +101,12 @@ void MlpRunner::cast_inputs(const Compute& compute, std::span<const ExpertWork> 
   });
 }
 
-void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> work) {
+void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> work, Panels panels,
+                            std::byte* between) {
   const PackedShape& down = work[0].mlp.down.shape;
   const Dtype dtype = kernels::row_dtype(down.format);
   const size_t row_bytes = static_cast<size_t>(down.k) * dtype_bytes(dtype);
-  auto* hidden = hidden_.get<std::byte>(static_cast<size_t>(first_row_.back()) * row_bytes);
-  cut(compute, work, work[0].mlp.gate.shape.num_panels(), 2);  // and as many of up
+  cut(compute, work, panels, 2);  // and as many of up
   compute.pool().parallel_for(static_cast<int64_t>(tasks_.size()), 1, [&](int64_t i, int64_t) {
     const Task& task = tasks_[i];
     const ExpertWork& expert = work[task.expert];
@@ -85,20 +117,28 @@ void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> 
          .up = expert.mlp.up,
          .first_panel = task.first_panel,
          .last_panel = task.last_panel,
-         .h = {hidden + static_cast<size_t>(first_row_[task.expert]) * row_bytes, row_bytes,
+         .h = {between + static_cast<size_t>(first_row_[task.expert]) * row_bytes, row_bytes,
                dtype}});
   });
+}
+
+// Between the products: what gate and up made, as operands of down.
+void MlpRunner::cast_between(const Compute& compute, std::span<const ExpertWork> work,
+                             const std::byte* between) {
+  const PackedShape& down = work[0].mlp.down.shape;
+  const Dtype dtype = kernels::row_dtype(down.format);
+  const size_t row_bytes = static_cast<size_t>(down.k) * dtype_bytes(dtype);
   const int num_rows = static_cast<int>(first_row_.back());
   const Rows rows =
-      compute.cast(down, {{hidden, row_bytes}, num_rows, down.k, dtype}, hidden_cast_);
+      compute.cast(down, {{between, row_bytes}, num_rows, down.k, dtype}, between_cast_);
   for (size_t i = 0; i < work.size(); ++i) {
     inputs_[i] = rows;
     inputs_[i].input.first = rows.input[static_cast<int>(first_row_[i])];
   }
 }
 
-void MlpRunner::down(const Compute& compute, std::span<const ExpertWork> work) {
-  cut(compute, work, work[0].mlp.down.shape.num_panels(), 4);
+void MlpRunner::down(const Compute& compute, std::span<const ExpertWork> work, Panels panels) {
+  cut(compute, work, panels, 4);
   compute.pool().parallel_for(static_cast<int64_t>(tasks_.size()), 1, [&](int64_t i, int64_t) {
     const Task& task = tasks_[i];
     const ExpertWork& expert = work[task.expert];

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/compute.h"
+#include "model/tensor_group.h"
 #include "weights/expert_record.h"
 
 namespace wideep::model {
@@ -26,6 +27,11 @@ class MlpRunner {
   void run(const Compute& compute, const weights::GatedMlp& mlp, const SourceRows& x, float* y,
            size_t y_stride);
 
+  // The same by all ranks of a group, all of which have x; the result is in JointBuffer::kOutput.
+  // Collective.
+  Result<const float*> run(const Compute& compute, TensorGroup& group, const weights::GatedMlp& mlp,
+                           const SourceRows& x, const transport::Awaited& where);
+
   // Every expert on its rows. All have the same shape.
   void run(const Compute& compute, std::span<const ExpertWork> work);
 
@@ -37,15 +43,21 @@ class MlpRunner {
     int last_panel;
   };
   // unit: panels that the kernel takes at once.
-  void cut(const Compute& compute, std::span<const ExpertWork> work, int num_panels, int unit);
+  void cut(const Compute& compute, std::span<const ExpertWork> work, Panels panels, int unit);
+  void place(std::span<const ExpertWork> work);
+  size_t between_bytes(const kernels::PackedShape& down) const;
   void cast_inputs(const Compute& compute, std::span<const ExpertWork> work);
-  void gate_and_up(const Compute& compute, std::span<const ExpertWork> work);
-  void down(const Compute& compute, std::span<const ExpertWork> work);
+  // between: between_bytes long.
+  void gate_and_up(const Compute& compute, std::span<const ExpertWork> work, Panels panels,
+                   std::byte* between);
+  void cast_between(const Compute& compute, std::span<const ExpertWork> work,
+                    const std::byte* between);
+  void down(const Compute& compute, std::span<const ExpertWork> work, Panels panels);
 
   std::vector<int64_t> first_row_;  // of each expert, and the end
   std::vector<Rows> inputs_;        // of each expert
   std::vector<Task> tasks_;
-  Scratch cast_, hidden_, hidden_cast_;
+  Scratch cast_, between_, between_cast_;
 };
 
 }  // namespace wideep::model

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/model.h"
 
-#include <cstring>
+#include <algorithm>
+#include <numeric>
 
 #include "base/trace.h"
 #include "base/try.h"
@@ -15,82 +16,137 @@ namespace wideep::model {
 //   logits = lm_head(rms_norm(x))
 Status Model::forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
                       std::vector<float>* logits) {
+  const AttentionCall call{compute_,          group_, batch, kv, {.iteration = iteration},
+                           attention_scratch_};
+  own_ = group_.tokens(batch.num_tokens());
+  find_rows(batch);
   embed(batch);
-  weights_.layers[0].attention->prepare(compute_, batch, attention_scratch_);
+  weights_.layers[0].attention->prepare(call);
   for (int layer = 0; layer < config_.num_layers; ++layer) {
-    WIDEEP_TRY(forward_layer(batch, kv, layer, iteration));
+    AttentionCall layer_call = call;
+    layer_call.where.layer = layer;
+    WIDEEP_TRY(forward_layer(layer_call, layer));
   }
-  head(batch, logits);
-  return {};
+  return head(batch, call.where, logits);
+}
+
+void Model::find_rows(const Batch& batch) {
+  all_.resize(static_cast<size_t>(batch.num_tokens()));
+  std::iota(all_.begin(), all_.end(), 0);
+  wanted_.clear();
+  for (const int32_t row : batch.logit_rows) {
+    if (row >= own_.begin && row < own_.begin + own_.size) wanted_.push_back(row - own_.begin);
+  }
 }
 
 void Model::embed(const Batch& batch) {
   const size_t hidden = config_.hidden_size;
   x_.assign(batch.num_tokens() * hidden, 0.0f);
-  h_.resize(x_.size());
+  h_ = group_.joint<float>(JointBuffer::kInput, x_.size());
   const size_t row_bytes = hidden * dtype_bytes(weights_.dtype);
-  for_each_row(batch.num_tokens(), [&](int64_t token) {
+  for_each_row([&](int64_t token) {
     const size_t id = batch.ids[static_cast<size_t>(token)];
     compute_.kernels().add_scaled(weights_.dtype, weights_.embedding.data() + id * row_bytes, 1.0f,
                                   config_.hidden_size, x_.data() + token * hidden);
   });
 }
 
-Status Model::forward_layer(const Batch& batch, const KvLayout& kv, int index, int64_t iteration) {
-  const Layer& layer = weights_.layers[index];
-  const int num_tokens = batch.num_tokens(), hidden = config_.hidden_size;
-  const auto normalize = [&](const std::vector<float>& norm) {
-    compute_.rms_norm(x_.data(), hidden, norm.data(), config_.rms_norm_eps, num_tokens, hidden,
-                      h_.data(), hidden);
-  };
-  const auto add = [&](const float* y) {
-    for_each_row(num_tokens, [&](int64_t row) {
-      compute_.kernels().add_scaled(Dtype::kF32, y + row * hidden, 1.0f, hidden,
-                                    x_.data() + row * hidden);
-    });
-  };
+void Model::normalize(const std::vector<float>& norm) {
+  const int hidden = config_.hidden_size;
+  const size_t first = static_cast<size_t>(own_.begin) * hidden;
+  compute_.rms_norm(x_.data() + first, hidden, norm.data(), config_.rms_norm_eps, own_.size, hidden,
+                    h_ + first, hidden);
+}
 
+void Model::add(const float* y) {
+  const int hidden = config_.hidden_size;
+  for_each_row([&](int64_t row) {
+    compute_.kernels().add_scaled(Dtype::kF32, y + row * hidden, 1.0f, hidden,
+                                  x_.data() + row * hidden);
+  });
+}
+
+Status Model::forward_layer(const AttentionCall& call, int index) {
+  const Layer& layer = weights_.layers[index];
   {
     const base::TraceSpan span(base::Span::kAttention, index);
     normalize(layer.attention_norm);
-    add(layer.attention->forward(compute_, batch, kv, h_.data(), attention_scratch_));
+    WIDEEP_TRY(group_.meet(call.where.named("the layer's input")));
+    WIDEEP_TRY_ASSIGN(const float* attended, layer.attention->forward(call, h_));
+    add(attended);
   }
-
   normalize(layer.mlp_norm);
-  if (layer.moe != nullptr) {
-    MoeCall call{.layer = index,
-                 .iteration = iteration,
-                 .num_tokens = num_tokens,
-                 .tokens_of_ranks = batch.tokens_of_ranks,
-                 .h = h_.data(),
-                 .x = x_.data()};
-    // Nobody reads what the last layer makes of the other tokens.
-    if (index + 1 == config_.num_layers) call.wanted = batch.logit_rows;
-    return moe_.forward(compute_, *layer.moe, call);
-  }
+  return layer.moe != nullptr ? forward_moe(call, index) : forward_mlp(call, index);
+}
+
+// Of all tokens of the batch, by all ranks of the group.
+Status Model::forward_mlp(const AttentionCall& call, int index) {
   const base::TraceSpan span(base::Span::kMlp, index);
-  mlp_out_.resize(x_.size());
-  mlp_runner_.run(compute_, layer.mlp.view(), float_rows(h_.data(), hidden, num_tokens, hidden),
-                  mlp_out_.data(), hidden);
-  add(mlp_out_.data());
+  const int num_tokens = call.batch.num_tokens(), hidden = config_.hidden_size;
+  WIDEEP_TRY(group_.meet(call.where.named("the feed-forward input")));
+  WIDEEP_TRY_ASSIGN(const float* out,
+                    mlp_runner_.run(compute_, group_, weights_.layers[index].mlp.view(),
+                                    float_rows(h_, hidden, num_tokens, hidden), call.where));
+  add(out);
   return {};
 }
 
+// Each rank routes its own tokens, which dispatch takes to the experts' ranks. A rank alone leaves
+// the shared expert to the runner, which has time for it while it waits.
+Status Model::forward_moe(const AttentionCall& call, int index) {
+  const MoeWeights& weights = *weights_.layers[index].moe;
+  const size_t hidden = config_.hidden_size, first = own_.begin * hidden;
+  MoeCall moe{.layer = index,
+              .iteration = call.where.iteration,
+              .num_tokens = own_.size,
+              .tokens_of_ranks = call.batch.tokens_of_ranks,
+              .h = h_ + first,
+              .x = x_.data() + first};
+  // Nobody reads what the last layer makes of the other tokens.
+  const bool last = index + 1 == config_.num_layers;
+  if (last) moe.wanted = wanted_;
+  if (weights.has_shared() && !group_.is_alone()) {
+    const std::vector<int32_t>& tokens = last ? call.batch.logit_rows : all_;
+    const auto own = std::lower_bound(tokens.begin(), tokens.end(), own_.begin) - tokens.begin();
+    WIDEEP_TRY_ASSIGN(const float* shared, run_shared(call, weights, tokens));
+    moe.shared = shared + static_cast<size_t>(own) * hidden;
+  }
+  return moe_.forward(compute_, weights, moe);
+}
+
+Result<const float*> Model::run_shared(const AttentionCall& call, const MoeWeights& weights,
+                                       std::span<const int32_t> tokens) {
+  const base::TraceSpan span(base::Span::kSharedExpert, call.where.layer);
+  WIDEEP_TRY(group_.meet(call.where.named("the shared expert's input")));
+  return mlp_runner_.run(compute_, group_, weights.shared.view(),
+                         moe_.shared_input(compute_, h_, tokens), call.where);
+}
+
 // Only the rows whose logits are wanted.
-void Model::head(const Batch& batch, std::vector<float>* logits) {
+Status Model::head(const Batch& batch, const transport::Awaited& where,
+                   std::vector<float>* logits) {
   const base::TraceSpan span(base::Span::kHead);
   const int hidden = config_.hidden_size;
   const int num_rows = static_cast<int>(batch.logit_rows.size());
+  const size_t vocab = config_.vocab_size;
   for (int i = 0; i < num_rows; ++i) {
-    const float* row = x_.data() + static_cast<size_t>(batch.logit_rows[i]) * hidden;
-    compute_.kernels().rms_norm(row, weights_.final_norm.data(), config_.rms_norm_eps, hidden,
-                                h_.data() + static_cast<size_t>(i) * hidden);
+    const int row = batch.logit_rows[i];
+    if (row < own_.begin || row >= own_.begin + own_.size) continue;
+    compute_.kernels().rms_norm(x_.data() + static_cast<size_t>(row) * hidden,
+                                weights_.final_norm.data(), config_.rms_norm_eps, hidden,
+                                h_ + static_cast<size_t>(i) * hidden);
   }
-  logits->resize(static_cast<size_t>(num_rows) * config_.vocab_size);
+  WIDEEP_TRY(group_.meet(where.named("the last layer's output")));
+  logits->resize(num_rows * vocab);
   const kernels::PackedMatrix& lm_head = weights_.lm_head.packed;
-  const Rows rows =
-      compute_.cast(lm_head.shape, float_rows(h_.data(), hidden, num_rows, hidden), cast_);
-  compute_.matmul(rows, lm_head, logits->data(), config_.vocab_size);
+  const Rows rows = compute_.cast(lm_head.shape, float_rows(h_, hidden, num_rows, hidden), cast_);
+  float* out = group_.is_alone() ? logits->data()
+                                 : group_.joint<float>(JointBuffer::kLogits, logits->size());
+  const Product product{&lm_head, out, vocab, group_.panels(lm_head.shape)};
+  compute_.matmul(rows, std::span(&product, 1));
+  WIDEEP_TRY(group_.meet(where.named("logits")));
+  if (!group_.is_alone()) std::copy_n(out, logits->size(), logits->data());
+  return {};
 }
 
 }  // namespace wideep::model

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "model/attention.h"
@@ -37,37 +38,56 @@ class ModelWeights {
 
 class Model {
  public:
-  Model(const ModelConfig& config, const ModelWeights& weights, Compute compute, MoeRunner& moe)
-      : config_(config), weights_(weights), compute_(compute), moe_(moe) {}
+  // group: the ranks that compute the same batches; alone where every rank has its own.
+  Model(const ModelConfig& config, const ModelWeights& weights, Compute compute, MoeRunner& moe,
+        TensorGroup group = {})
+      : config_(config),
+        weights_(weights),
+        compute_(compute),
+        moe_(moe),
+        group_(std::move(group)) {}
 
-  // One iteration of the forward pass: collective over the ranks of `moe`.
+  const TensorGroup& group() const { return group_; }
+
+  // One iteration of the forward pass: collective over the ranks of `moe` and those of the group,
+  // which give the same batch.
   // logits: [batch.logit_rows, vocab], in the order of logit_rows.
   Status forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
                  std::vector<float>* logits);
 
  private:
-  // run(row) for every row, on all threads.
+  // run(row) for every row of this rank's, on all threads.
   template <typename Run>
-  void for_each_row(int num_rows, Run run) const {
+  void for_each_row(Run run) const {
     constexpr int64_t kRowsPerChunk = 16;
-    compute_.pool().parallel_for(num_rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) run(row);
+    compute_.pool().parallel_for(own_.size, kRowsPerChunk, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) run(own_.begin + row);
     });
   }
   void embed(const Batch& batch);
-  Status forward_layer(const Batch& batch, const KvLayout& kv, int layer, int64_t iteration);
-  void head(const Batch& batch, std::vector<float>* logits);
+  void normalize(const std::vector<float>& norm);
+  void add(const float* y);
+  Status forward_layer(const AttentionCall& call, int layer);
+  Status forward_mlp(const AttentionCall& call, int layer);
+  Status forward_moe(const AttentionCall& call, int layer);
+  Result<const float*> run_shared(const AttentionCall& call, const MoeWeights& weights,
+                                  std::span<const int32_t> tokens);
+  void find_rows(const Batch& batch);
+  Status head(const Batch& batch, const transport::Awaited& where, std::vector<float>* logits);
 
   const ModelConfig& config_;
   const ModelWeights& weights_;
   Compute compute_;
   MoeRunner& moe_;
-  std::vector<float> x_;  // [num_tokens, hidden] residual stream
-  std::vector<float> h_;  // [num_tokens, hidden] normalised
+  TensorGroup group_;
+  ep::TokenRange own_;    // this rank's tokens of the batch
+  std::vector<float> x_;  // [num_tokens, hidden] residual stream; own rows
+  float* h_ = nullptr;    // [num_tokens, hidden] normalised, in kInput; own rows are written
   Scratch cast_;
   AttentionScratch attention_scratch_;
   MlpRunner mlp_runner_;
-  std::vector<float> mlp_out_;
+  std::vector<int32_t> all_;     // [num_tokens] 0, 1, ...
+  std::vector<int32_t> wanted_;  // own tokens whose logits are wanted, counted from own_.begin
 };
 
 }  // namespace wideep::model

@@ -386,11 +386,33 @@ void MoeRunner::sum_results(const Compute& compute) {
   }
 }
 
+SourceRows MoeRunner::shared_input(const Compute& compute, const float* h,
+                                   std::span<const int32_t> tokens) {
+  const int hidden = config_.hidden_size, num_rows = static_cast<int>(tokens.size());
+  const bool plain = options_.dispatch_format() == kernels::row_format(options_.row_dtype);
+  shared_rows_.clear();
+  for (const int32_t token : tokens) {
+    shared_rows_.push_back(h + static_cast<size_t>(token) * hidden);
+  }
+  if (!plain || options_.row_dtype == Dtype::kF32) {
+    return {{.pointers = shared_rows_.data()}, num_rows, hidden, Dtype::kF32};
+  }
+  const size_t bytes = static_cast<size_t>(hidden) * dtype_bytes(options_.row_dtype);
+  auto* rows = sent_.get<std::byte>(tokens.size() * bytes);
+  compute.pool().parallel_for(num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      compute.kernels().encode_row(Dtype::kF32, shared_rows_[row], options_.dispatch_format(),
+                                   hidden, rows + static_cast<size_t>(row) * bytes);
+    }
+  });
+  return {{rows, bytes}, num_rows, hidden, options_.row_dtype};
+}
+
 // Of the wanted tokens, once.
 void MoeRunner::run_shared(Progress& progress) {
   if (progress.shared_done) return;
   progress.shared_done = true;
-  if (!progress.weights.has_shared()) return;
+  if (!progress.weights.has_shared() || progress.shared != nullptr) return;
   const TraceSpan span(Span::kSharedExpert, progress.call.layer);
   const int hidden = config_.hidden_size;
   const SourceRows rows = rows_of_shared(progress.call, progress.rows);

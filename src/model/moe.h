@@ -50,6 +50,8 @@ struct MoeCall {
   // The tokens whose output is added, ascending; empty optional: all of them. The others are routed
   // and told to observers as ever, and are not sent. Ranks need not know each other's.
   std::optional<std::span<const int32_t>> wanted;
+  // The shared expert's output for these tokens, [wanted tokens, hidden], where the caller has it.
+  const float* shared = nullptr;
 };
 
 // What one MoE layer of one iteration did on this rank, told to whoever observes it: all chunks
@@ -86,6 +88,10 @@ class MoeRunner {
   void set_placement(int layer, const balance::Placement& placement,
                      std::span<const double> shares);
 
+  // Rows as the shared expert takes them, for callers who run it: in the experts' dtype where rows
+  // travel in it, so that its bits do not depend on who runs it. h: [rows' tokens, hidden] float32.
+  SourceRows shared_input(const Compute& compute, const float* h, std::span<const int32_t> tokens);
+
   // Adds the layer's output to call.x.
   Status forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call);
 
@@ -99,7 +105,7 @@ class MoeRunner {
     int num_chunks;
     int begun = 0, sent = 0, reduced = 0;  // chunks that have got so far
     bool shared_done = false;
-    const float* shared = nullptr;  // [wanted tokens, hidden]; null: no shared expert
+    const float* shared = call.shared;  // [wanted tokens, hidden]; null: none, or not yet
     ep::TokenRange tokens_of(int chunk) const {
       return ep::chunk_of(call.num_tokens, chunk, num_chunks);
     }

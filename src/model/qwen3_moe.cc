@@ -38,12 +38,11 @@ Result<std::unique_ptr<Attention>> GroupedQueryAttention::load(
   return std::unique_ptr<Attention>(std::move(attention));
 }
 
-void GroupedQueryAttention::prepare(const Compute& compute, const Batch& batch,
-                                    AttentionScratch& scratch) const {
-  AttentionStep& step = scratch.step;
-  step.start(compute, batch, rope_);
+void GroupedQueryAttention::prepare(const AttentionCall& call) const {
+  AttentionStep& step = call.scratch.step;
+  step.start(call.compute, call.batch, rope_);
   for (size_t run = 0; run < step.runs.size(); ++run) {
-    step.add_tasks(compute, static_cast<int>(run), config_.num_heads, config_.num_kv_heads);
+    step.add_tasks(call.compute, static_cast<int>(run), heads_of(call.group));
   }
 }
 
@@ -59,52 +58,60 @@ void GroupedQueryAttention::normalize_and_rotate(const Compute& compute, const f
 }
 
 // Normalised and rotated queries and keys, and keys and values into the cache, token by token.
-void GroupedQueryAttention::write_cache(const Compute& compute, const AttentionStep& step,
-                                        const KvLayout& kv, float* q, float* k,
+void GroupedQueryAttention::write_cache(const AttentionCall& call, float* q, float* k,
                                         const float* v) const {
+  const Compute& compute = call.compute;
+  const KvLayout& kv = call.kv;
+  const AttentionStep& step = call.scratch.step;
+  const HeadRange heads = heads_of(call.group);
   const int dim = config_.head_dim;
   const size_t q_width = static_cast<size_t>(config_.num_heads) * dim;
   const size_t kv_width = static_cast<size_t>(config_.num_kv_heads) * dim;
   for_each_token(compute, step, [&](int token, std::byte* page, int slot) {
     const float* cos_sin = step.angles_of(token, dim);
-    float* key = k + token * kv_width;
-    normalize_and_rotate(compute, q_norm_.data(), cos_sin, config_.num_heads, q + token * q_width);
-    normalize_and_rotate(compute, k_norm_.data(), cos_sin, config_.num_kv_heads, key);
-    for (int head = 0; head < config_.num_kv_heads; ++head) {
+    float* query = q + token * q_width + static_cast<size_t>(heads.first) * dim;
+    float* key = k + token * kv_width + static_cast<size_t>(heads.first_kv) * dim;
+    const float* value = v + token * kv_width + static_cast<size_t>(heads.first_kv) * dim;
+    normalize_and_rotate(compute, q_norm_.data(), cos_sin, heads.count, query);
+    normalize_and_rotate(compute, k_norm_.data(), cos_sin, heads.num_kv, key);
+    for (int head = 0; head < heads.num_kv; ++head) {
       const size_t at = static_cast<size_t>(head) * dim;
       compute.kernels().store_key(kv.dtype, key + at, dim, slot, kv.keys(page, core_.layer, head));
-      compute.kernels().store_value(kv.dtype, v + token * kv_width + at, dim, slot,
+      compute.kernels().store_value(kv.dtype, value + at, dim, slot,
                                     kv.values(page, core_.layer, head));
     }
   });
 }
 
-const float* GroupedQueryAttention::forward(const Compute& compute, const Batch& batch,
-                                            const KvLayout& kv, const float* h,
-                                            AttentionScratch& scratch) const {
-  const int num_tokens = batch.num_tokens(), hidden = config_.hidden_size;
+Result<const float*> GroupedQueryAttention::forward(const AttentionCall& call,
+                                                    const float* h) const {
+  const Compute& compute = call.compute;
+  AttentionScratch& scratch = call.scratch;
+  const int num_tokens = call.batch.num_tokens(), hidden = config_.hidden_size;
+  const int dim = config_.head_dim;
+  const HeadRange own = heads_of(call.group);
   const size_t q_width = q_.packed.n(), kv_width = k_.packed.n();
   const Rows rows =
       compute.cast(q_.packed.shape, float_rows(h, hidden, num_tokens, hidden), scratch.cast);
   float* q = scratch.query.get<float>(num_tokens * q_width);
   float* k = scratch.key.get<float>(num_tokens * kv_width);
   float* v = scratch.value.get<float>(num_tokens * kv_width);
-  const Product products[] = {
-      {&q_.packed, q, q_width}, {&k_.packed, k, kv_width}, {&v_.packed, v, kv_width}};
+  const Panels queries = panels_of_columns(own.first * dim, own.count * dim);
+  const Panels keys = panels_of_columns(own.first_kv * dim, own.num_kv * dim);
+  const Product products[] = {{&q_.packed, q, q_width, queries},
+                              {&k_.packed, k, kv_width, keys},
+                              {&v_.packed, v, kv_width, keys}};
   compute.matmul(rows, products);
+  write_cache(call, q, k, v);
 
   const AttentionStep& step = scratch.step;
-  write_cache(compute, step, kv, q, k, v);
-  float* heads = scratch.heads.get<float>(num_tokens * q_width);
+  float* heads = call.group.joint<float>(JointBuffer::kHeads, num_tokens * q_width);
   compute.pool().parallel_for(static_cast<int64_t>(step.tasks.size()), 1,
                               [&](int64_t begin, int64_t) {
                                 const AttentionTask& task = step.tasks[begin];
-                                core_.run(compute, kv, step.runs[task.run], task, q, heads);
+                                core_.run(compute, call.kv, step.runs[task.run], task, q, heads);
                               });
-  float* out = scratch.out.get<float>(static_cast<size_t>(num_tokens) * hidden);
-  const SourceRows head_rows = float_rows(heads, q_width, num_tokens, static_cast<int>(q_width));
-  compute.matmul(compute.cast(o_.packed.shape, head_rows, scratch.cast), o_.packed, out, hidden);
-  return out;
+  return project(call, o_.packed);
 }
 
 }  // namespace wideep::model

@@ -18,18 +18,18 @@ class GroupedQueryAttention : public Attention {
   static Result<std::unique_ptr<Attention>> load(const ModelConfig& config, int layer,
                                                  const weights::WeightLoader& loader);
 
-  void prepare(const Compute& compute, const Batch& batch,
-               AttentionScratch& scratch) const override;
-  const float* forward(const Compute& compute, const Batch& batch, const KvLayout& kv,
-                       const float* h, AttentionScratch& scratch) const override;
+  void prepare(const AttentionCall& call) const override;
+  Result<const float*> forward(const AttentionCall& call, const float* h) const override;
 
  private:
   GroupedQueryAttention(const ModelConfig& config, int layer);
   void normalize_and_rotate(const Compute& compute, const float* norm, const float* cos_sin,
                             int num_heads, float* heads) const;
 
-  void write_cache(const Compute& compute, const AttentionStep& step, const KvLayout& kv, float* q,
-                   float* k, const float* v) const;
+  HeadRange heads_of(const TensorGroup& group) const {
+    return group.heads(config_.num_heads, config_.num_kv_heads);
+  }
+  void write_cache(const AttentionCall& call, float* q, float* k, const float* v) const;
 
   const ModelConfig& config_;
   Rope rope_;

@@ -89,6 +89,10 @@ struct ParallelConfig {
 
   // Never fails: reading has checked the sizes.
   Mapping mapping() const;
+
+  // Do the tp ranks compute all batches together, each a part of heads and columns? Without, each
+  // has its own.
+  bool shares_batches() const { return sizes.tp > 1 && !enable_attention_dp; }
 };
 
 // Errors (invalid input): as above.
@@ -99,9 +103,9 @@ Result<ParallelConfig> parse_parallel_config(const std::string& text, const std:
 // Errors (invalid input): num_ranks outside 1 ... 65536.
 Result<ParallelConfig> parallel_config_for_ranks(int num_ranks);
 
-// Refuses by name what a configuration may ask for and wideep cannot do yet. It serves: one rank,
-// or enable_attention_dp with tensor_parallel_size = moe_expert_parallel_size and every other size
-// 1; a static placement.
+// Refuses by name what a configuration may ask for and wideep cannot do yet. It serves
+// tensor_parallel_size = moe_expert_parallel_size, with or without enable_attention_dp, and every
+// other size 1.
 Status check_supported(const ParallelConfig& config);
 
 }  // namespace wideep::parallel

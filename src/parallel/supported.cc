@@ -37,16 +37,12 @@ std::array<Limit, 4> size_limits(const ParallelSizes& sizes) {
   }};
 }
 
-std::array<Limit, 4> feature_limits(const ParallelConfig& config) {
+std::array<Limit, 3> feature_limits(const ParallelConfig& config) {
   const bool balance = config.attention_dp_config && config.attention_dp_config->enable_balance;
   return {{
       {config.enable_chunked_prefill == false,
        "enable_chunked_prefill: prompts are always prefilled in chunks of at most max_num_tokens; "
        "raise max_num_tokens to the longest prompt and remove this key or set it to true"},
-      {config.sizes.tp > 1 && !config.enable_attention_dp,
-       fmt::format("tensor_parallel_size: {} ranks without enable_attention_dp would shard the "
-                   "attention, which is not built yet; set enable_attention_dp: true",
-                   config.sizes.tp)},
       {config.enable_lm_head_tp_in_adp,
        "enable_lm_head_tp_in_adp: a sharded output projection is not built yet; set it to false"},
       {balance,

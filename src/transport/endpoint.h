@@ -29,6 +29,8 @@ struct Awaited {
   const char* what = "";
   int layer = -1;          // −1: not inside a layer
   int64_t iteration = -1;  // −1: before the first
+
+  Awaited named(const char* name) const { return {name, layer, iteration}; }
 };
 
 class Endpoint {

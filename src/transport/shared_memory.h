@@ -24,7 +24,7 @@
 namespace wideep::transport {
 
 // What a flag tells its reader. Every ordered pair of ranks has one flag per channel.
-enum class Channel : int { kAgree, kPrepare, kDispatch, kCombine, kCount };
+enum class Channel : int { kAgree, kPrepare, kDispatch, kCombine, kJoin, kCount };
 
 // On a cache line of its own: neighbours belong to other senders.
 struct alignas(64) Flag {

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tensor parallelism: the ranks that compute one batch together. Each of them computes a part of
+// the columns of every product, whole sums, and everybody reads the parts of all. So an element is
+// one chain of additions along all of k, as on one rank, and **its bits do not depend on the size
+// of the group**; adding up partial sums, as an all-reduce does, would make them depend on it. What
+// travels is no more: heads once and outputs once, where an all-reduce moves outputs twice.
+//
+//   what                          parted by      written to
+//   residual stream, norms        tokens         kInput
+//   q, k, v; attention            heads          kHeads
+//   output projection, down       columns        kOutput
+//   gate and up                   columns        kBetween
+//   experts                       tokens, which dispatch sends to the experts' ranks
+//   LM head                       columns        kLogits
+//
+// On one machine these buffers are shared memory: a part is written once and read in place by all.
+//
+// Thread safety: one thread per rank.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "ep/chunks.h"
+#include "kernels/packed_matrix.h"
+#include "model/compute.h"
+#include "model/config.h"
+#include "transport/endpoint.h"
+
+namespace wideep::model {
+
+enum class JointBuffer : int { kInput, kHeads, kOutput, kBetween, kLogits, kCount };
+
+// Bytes of the buffers, for batches of at most max_tokens tokens and max_logit_rows wanted logits.
+struct JointLayout {
+  JointLayout() = default;
+  JointLayout(const ModelConfig& config, int64_t max_tokens, int64_t max_logit_rows);
+
+  size_t bytes() const { return begin.back(); }
+
+  std::array<size_t, static_cast<size_t>(JointBuffer::kCount) + 1> begin = {};
+};
+
+// Heads that a rank computes, and which of the cache's heads they read. Every one of the latter
+// serves count / num_kv of the former, in order.
+struct HeadRange {
+  int first = 0;
+  int count = 0;
+  int first_kv = 0;
+  int num_kv = 0;
+};
+// Part `rank` of `size`. REQUIRES: size divides num_heads; of size and num_kv_heads one divides the
+// other (several ranks hold the same one where there are more ranks).
+HeadRange part_of_heads(int rank, int size, int num_heads, int num_kv_heads);
+
+// Panels that hold columns [first, first + count).
+Panels panels_of_columns(int first, int count);
+
+class TensorGroup {
+ public:
+  // A rank on its own; buffers are its own memory.
+  TensorGroup() = default;
+  // All ranks of the endpoint's group. The buffers lie `offset` bytes into the first rank's
+  // segment.
+  TensorGroup(transport::Endpoint& endpoint, size_t offset, const JointLayout& layout);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  bool is_alone() const { return size_ == 1; }
+
+  ep::TokenRange tokens(int num_tokens) const { return ep::chunk_of(num_tokens, rank_, size_); }
+  Panels panels(const kernels::PackedShape& w) const;
+  HeadRange heads(int num_heads, int num_kv_heads) const {
+    return part_of_heads(rank_, size_, num_heads, num_kv_heads);
+  }
+
+  // What all ranks of the group see. REQUIRES: count fits the layout (a rank alone: any count).
+  template <typename T>
+  T* joint(JointBuffer buffer, size_t count) {
+    if (is_alone()) return own_[static_cast<size_t>(buffer)].get<T>(count);
+    return reinterpret_cast<T*>(shared(buffer, count * sizeof(T)));
+  }
+
+  // Returns when all ranks of the group have come here: what each wrote before, all see after it.
+  Status meet(const transport::Awaited& where);
+
+ private:
+  std::byte* shared(JointBuffer buffer, size_t bytes) const;
+
+  transport::Endpoint* endpoint_ = nullptr;
+  int rank_ = 0;
+  int size_ = 1;
+  JointLayout layout_;
+  std::byte* base_ = nullptr;
+  std::array<Scratch, static_cast<size_t>(JointBuffer::kCount)> own_;
+};
+
+}  // namespace wideep::model
