@@ -108,13 +108,17 @@ TEST_F(CommandSettings, FeaturesThatAreNotBuilt) {
        {"moe_cluster_parallel_size", "not built yet"}},
       {"tensor_parallel_size: 2\nenable_attention_dp: true\nmoe_tensor_parallel_size: 2\n",
        {"moe_tensor_parallel_size", "not built yet"}},
-      {"tensor_parallel_size: 4\nmoe_expert_parallel_size: 4\n",
-       {"tensor_parallel_size", "enable_attention_dp"}},
       {dp + "enable_lm_head_tp_in_adp: true\n", {"enable_lm_head_tp_in_adp", "not built yet"}},
       {dp + "attention_dp_config: {enable_balance: true}\n",
        {"attention_dp_config.enable_balance", "not built yet"}},
   };
   for (const Case& c : cases) expect_config_refused(c);
+}
+
+TEST_F(CommandSettings, HeadsThatRanksCannotShare) {
+  expect_config_refused({"tensor_parallel_size: 8\nmoe_expert_parallel_size: 8\n",
+                         {"tensor_parallel_size", "divisor of the model's 4 attention heads",
+                          "found 8", "enable_attention_dp"}});
 }
 
 TEST_F(CommandSettings, Contradictions) {

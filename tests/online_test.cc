@@ -132,6 +132,17 @@ TEST_P(Online, AnswersAreTheSameBitsWhileExpertsMove) {
   }
 }
 
+// Every rank has a part of each batch, of its heads and of its columns.
+TEST_P(Online, RanksShareBatches) {
+  const Model& model = GetParam();
+  GenerateOptions options = options_for(directory_.path(), 2, 60);
+  const std::vector<std::string> expected = digests(run(options));
+  options.parallel.enable_attention_dp = false;
+  balance(options, 2);
+  make_restless(options, model, 2);
+  run_until_moved(options, 50, expected);
+}
+
 TEST_P(Online, ManyRanksAndOneSpareRecordEach) {
   const Model& model = GetParam();
   GenerateOptions options = options_for(directory_.path(), 8, 100);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Promise 1: the logits of a request are the same bits for every number of ranks, placement,
-// replication, batch and chunking of the prefill. Each run compares the SHA-256 of every generated
+// Promise 1: the logits of a request are the same bits for every number of ranks, each with batches
+// of its own or all sharing one (tensor parallelism), placement, replication, batch and chunking of
+// the prefill. Each run compares the SHA-256 of every generated
 // step's logits with the run on one rank, one prompt at a time, without load balancer.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -38,6 +39,7 @@ struct ModelFacts {
   std::string directory;
   std::vector<int> moe_layers;
   int num_experts = 0;
+  int num_heads = 0;
 };
 
 // Every expert once, then `redundant` more slots for the experts that `next` names; then shuffled
@@ -165,6 +167,12 @@ bool is_left_out(size_t combination, size_t variant) {
   return base::kSanitized && combination % std::size(kVariants) != variant;
 }
 
+// Whether ranks can share a batch, and do so in this combination: a third of them under sanitizers.
+bool shares_batches(const ModelFacts& model, int ranks, size_t combination) {
+  if (ranks == 1 || model.num_heads % ranks != 0) return false;
+  return !base::kSanitized || combination % 3 == 0;
+}
+
 // Runs the matrix and prints it. travel: dispatch_dtype and combine_dtype.
 void expect_same_answers(const ModelFacts& model, kernels::WeightFormat format,
                          const Extent& extent = {}, const std::string& travel = "AUTO") {
@@ -179,19 +187,28 @@ void expect_same_answers(const ModelFacts& model, kernels::WeightFormat format,
     std::string row = fmt::format("  {:<40}", name);
     for (const int ranks : extent.ranks) {
       ++combination;
-      for (size_t v = 0; v < std::size(kVariants); ++v) {
-        if (is_left_out(combination, v)) continue;
-        const Variant& variant = kVariants[v];
+      const auto compare = [&](const Variant& variant, bool attention_dp) {
         GenerateOptions options = with_variant(options_for(model, format, ranks), variant);
+        options.parallel.enable_attention_dp = attention_dp;
         options.parallel.moe_config.load_balancer = settings;
         options.parallel.moe_config.dispatch_dtype = travel;
         options.parallel.moe_config.combine_dtype = travel;
         auto found = digests(options);
         found.erase(found.begin(), found.begin() + variant.companions);
-        ASSERT_EQ(found, expected) << name << ", EP " << ranks << ", " << variant.name;
+        ASSERT_EQ(found, expected)
+            << name << (attention_dp ? ", EP " : ", TP ") << ranks << ", " << variant.name;
         compared += static_cast<int>(found.size());
+      };
+      for (size_t v = 0; v < std::size(kVariants); ++v) {
+        if (is_left_out(combination, v)) continue;
+        ASSERT_NO_FATAL_FAILURE(compare(kVariants[v], true));
       }
-      row += fmt::format("  EP {} =", ranks);
+      const bool shares = shares_batches(model, ranks, combination);
+      if (shares) {
+        const Variant& variant = kVariants[(combination / 3) % std::size(kVariants)];
+        ASSERT_NO_FATAL_FAILURE(compare(variant, false));
+      }
+      row += fmt::format("  EP {}{} =", ranks, shares ? fmt::format(", TP {}", ranks) : "");
     }
     fmt::print("{}\n", row);
   }
@@ -201,7 +218,7 @@ void expect_same_answers(const ModelFacts& model, kernels::WeightFormat format,
 ModelFacts random_model(const base::ScratchDirectory& directory, model::Architecture architecture) {
   write_random_model(directory.path(), {.architecture = architecture});
   const bool deepseek = architecture == model::Architecture::kDeepseekV3;
-  return {directory.path(), deepseek ? std::vector<int>{1, 2} : std::vector<int>{0, 1, 2}, 16};
+  return {directory.path(), deepseek ? std::vector<int>{1, 2} : std::vector<int>{0, 1, 2}, 16, 4};
 }
 
 TEST(SameAnswer, DeepseekV3Bf16) {
@@ -248,7 +265,7 @@ class SameAnswerOfReferenceModel : public testing::Test {
     }
   }
 
-  const ModelFacts model_ = {WIDEEP_SOURCE_DIR "/models/reference", {1, 2, 3, 4, 5, 6}, 32};
+  const ModelFacts model_ = {WIDEEP_SOURCE_DIR "/models/reference", {1, 2, 3, 4, 5, 6}, 32, 8};
 };
 
 TEST_F(SameAnswerOfReferenceModel, Bf16) {

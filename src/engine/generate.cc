@@ -233,9 +233,7 @@ class Collector {
                          .on_token = [this](const TokenMessage& m) { token(m); },
                          .on_iteration = [&](IterationRecord r) { iteration(rank, std::move(r)); },
                          .on_request_counts =
-                             [this](const RequestCountsMessage& m) {
-                               add_request_counts(m);
-                             },
+                             [this](const RequestCountsMessage& m) { add_request_counts(m); },
                          .on_rebalance = [this](const online::Rebalance& r) { rebalance(r); }});
   }
 
@@ -339,9 +337,8 @@ Result<GenerateReport> run(const RunSetup& setup, model::ModelWeights* weights,
                            const GenerateObserver& observer) {
   if (observer.on_plan) observer.on_plan(plan_text(setup));
   if (setup.online != nullptr) {
-    const MemoryPlan plan =
-        plan_memory(setup.config, setup.dispatch, setup.forms, setup.options.cache_dtype(),
-                    setup.joint);
+    const MemoryPlan plan = plan_memory(setup.config, setup.dispatch, setup.forms,
+                                        setup.options.cache_dtype(), setup.joint);
     WIDEEP_TRY(
         check_online_memory(*setup.online, plan, base::read_machine().usable_memory_bytes()));
   }
@@ -414,26 +411,26 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
   if (options.profile) {
     WIDEEP_TRY_ASSIGN(trace, base::TraceBuffer::create(options.parallel.sizes.moe_ep));
   }
-  const RunSetup setup{.options = options,
-                       .config = config,
-                       .checkpoint = checkpoint,
-                       .forms = forms,
-                       .placement = placement,
-                       .kernels = *kernels,
-                       .weights = weights,
-                       .requests = std::move(requests),
-                       .dispatch = dispatch_shape(config, options.parallel.sizes.moe_ep,
-                                                  placement.num_slots,
-                                                  tokens_of_rank(options.parallel, limits), moe,
-                                                  options.parallel.moe_config.max_num_tokens,
-                                                  combine_of(options.parallel)),
-                       .moe = moe,
-                       .limits = limits,
-                       .joint = joint,
-                       .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
-                                               options.threads_per_rank),
-                       .online = online ? &*online : nullptr,
-                       .trace = trace ? &*trace : nullptr};
+  const RunSetup setup{
+      .options = options,
+      .config = config,
+      .checkpoint = checkpoint,
+      .forms = forms,
+      .placement = placement,
+      .kernels = *kernels,
+      .weights = weights,
+      .requests = std::move(requests),
+      .dispatch =
+          dispatch_shape(config, options.parallel.sizes.moe_ep, placement.num_slots,
+                         tokens_of_rank(options.parallel, limits), moe,
+                         options.parallel.moe_config.max_num_tokens, combine_of(options.parallel)),
+      .moe = moe,
+      .limits = limits,
+      .joint = joint,
+      .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
+                              options.threads_per_rank),
+      .online = online ? &*online : nullptr,
+      .trace = trace ? &*trace : nullptr};
   return run(setup, &weights, tokenizer, observer);
 }
 

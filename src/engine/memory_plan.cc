@@ -280,8 +280,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape
           .joint_memory = joint ? joint->bytes() : 0,
           .working_memory_per_rank =
               static_cast<uint64_t>(shape.max_tokens) * working_row(config, forms, shape),
-          .kv_page_bytes =
-              model::KvLayout(config, cache, joint ? shape.ep_size : 1).page_bytes()};
+          .kv_page_bytes = model::KvLayout(config, cache, joint ? shape.ep_size : 1).page_bytes()};
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,

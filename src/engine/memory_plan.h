@@ -72,7 +72,7 @@ struct MemoryPlan {
   uint64_t dense_weights = 0;              // bytes, like all below; once per machine
   uint64_t slots_per_rank = 0;             // packed experts of all layers
   uint64_t symmetric_memory_per_rank = 0;  // one segment: messages and results of dispatch
-  uint64_t joint_memory = 0;  // of ranks that compute batches together: once
+  uint64_t joint_memory = 0;               // of ranks that compute batches together: once
   // Intermediate results of a full iteration, whose memory all layers share. An estimate: small
   // things, logits and those of single threads are left out.
   uint64_t working_memory_per_rank = 0;

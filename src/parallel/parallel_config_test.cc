@@ -236,12 +236,11 @@ TEST(ParallelConfigForRanks, SpreadsExpertsOverAllRanks) {
 TEST(CheckSupported, AcceptsWideEp) {
   EXPECT_EQ(unsupported(kWideEp), "");
   EXPECT_EQ(unsupported(std::string(kWideEp) + "moe_config: {load_balancer: lb.yaml}\n"), "");
+  EXPECT_EQ(unsupported("{tensor_parallel_size: 8, moe_expert_parallel_size: 8}"), "");
 }
 
 TEST(CheckSupported, RefusesByName) {
   const std::string wide = kWideEp;
-  EXPECT_THAT(unsupported("{tensor_parallel_size: 8, moe_expert_parallel_size: 8}"),
-              HasSubstr("config.yaml: tensor_parallel_size: 8 ranks without enable_attention_dp"));
   EXPECT_THAT(unsupported("{tensor_parallel_size: 8, enable_attention_dp: true}"),
               HasSubstr("set moe_expert_parallel_size: 8"));
   EXPECT_THAT(unsupported("pipeline_parallel_size: 2"), HasSubstr("pipeline_parallel_size:"));

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/tensor_group.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "transport/rank_threads.h"
+
+namespace wideep::model {
+namespace {
+
+TEST(PartOfHeads, RanksShareThemOut) {
+  for (const auto& [size, heads, kv_heads] : {std::array{1, 8, 2},
+                                              {2, 8, 2},
+                                              {4, 8, 2},
+                                              {8, 8, 2},
+                                              {4, 16, 4},
+                                              {8, 64, 1},
+                                              {4, 12, 12}}) {
+    int next = 0;
+    for (int rank = 0; rank < size; ++rank) {
+      const HeadRange part = part_of_heads(rank, size, heads, kv_heads);
+      EXPECT_EQ(part.first, next);
+      next += part.count;
+      EXPECT_EQ(part.num_kv, std::max(kv_heads / size, 1));
+      // Every head finds its own keys among those of the rank.
+      const int group = part.count / part.num_kv;
+      for (int head = 0; head < part.count; ++head) {
+        EXPECT_EQ(part.first_kv + head / group, (part.first + head) / (heads / kv_heads))
+            << size << " ranks, " << heads << " heads, " << kv_heads;
+      }
+    }
+    EXPECT_EQ(next, heads);
+  }
+}
+
+TEST(PanelsOfColumns, CoverThem) {
+  const auto panels = [](int first, int count) {
+    const Panels found = panels_of_columns(first, count);
+    return std::pair(found.first, found.last);
+  };
+  EXPECT_EQ(panels(0, 16), std::pair(0, 1));
+  EXPECT_EQ(panels(16, 17), std::pair(1, 3));
+  EXPECT_EQ(panels(24, 24), std::pair(1, 3));  // two ranks compute a panel in the middle
+}
+
+// Ranks that are late by chance write their parts, meet, and read those of all.
+TEST(TensorGroup, EveryPartIsSeenAfterTheMeeting) {
+  constexpr int kRanks = 4, kRounds = 200, kOffset = 4096;
+  ModelConfig config;
+  config.hidden_size = 24;
+  config.num_heads = config.head_dim = 4;
+  config.dense_intermediate_size = 40;
+  config.vocab_size = 10;
+  const JointLayout layout(config, 7, 3);
+  const auto statuses = transport::run_rank_threads(
+      {.num_ranks = kRanks, .segment_bytes = kOffset + layout.bytes()},
+      [&](transport::Endpoint& endpoint) -> Status {
+        TensorGroup group(endpoint, kOffset, layout);
+        std::mt19937 rng(static_cast<uint32_t>(endpoint.rank()));
+        for (int round = 0; round < kRounds; ++round) {
+          // Two buffers in turn: whoever writes the first again has passed the second's meeting.
+          const auto buffer = round % 2 == 0 ? JointBuffer::kInput : JointBuffer::kOutput;
+          float* rows = group.joint<float>(buffer, 7 * 24);
+          const ep::TokenRange own = group.tokens(7);
+          for (int i = own.begin * 24; i < (own.begin + own.size) * 24; ++i) {
+            rows[i] = static_cast<float>(round * 1000 + i);
+          }
+          if (rng() % 16 == 0) std::this_thread::yield();
+          const Status met = group.meet({.what = "test"});
+          if (!met.ok()) return met;
+          for (int i = 0; i < 7 * 24; ++i) {
+            if (rows[i] != static_cast<float>(round * 1000 + i)) return failed("not seen");
+          }
+        }
+        return {};
+      });
+  for (const Status& status : statuses.value()) EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(TensorGroup, AloneItHasEverything) {
+  TensorGroup group;
+  EXPECT_TRUE(group.is_alone());
+  EXPECT_EQ(group.tokens(7).size, 7);
+  EXPECT_EQ(group.panels(kernels::packed_shape(kernels::WeightFormat::kBf16, 100, 32)).count(), 7);
+  EXPECT_EQ(group.heads(8, 2).count, 8);
+  EXPECT_TRUE(group.meet({}).ok());
+}
+
+}  // namespace
+}  // namespace wideep::model
