@@ -6,15 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 
 #include "base/try.h"
 #include "commands.h"
 #include "doctor_report.h"
-#include "parallel/initial_placement.h"
+#include "model_run.h"
 #include "parallel_options.h"
-#include "weights/checkpoint.h"
 
 namespace wideep::tools {
 namespace {
@@ -24,50 +22,6 @@ struct Options {
   std::string model_dir;
   bool json = false;
 };
-
-bool has_file(const std::string& model_dir, const char* name) {
-  std::error_code absent;
-  return std::filesystem::exists(std::filesystem::path(model_dir) / name, absent);
-}
-
-bool has_weights(const std::string& model_dir) {
-  return has_file(model_dir, "model.safetensors") ||
-         has_file(model_dir, "model.safetensors.index.json");
-}
-
-// In what forms the matrices are stored.
-Status look_at_checkpoint(const std::string& model_dir, engine::ModelRun* run) {
-  WIDEEP_TRY_ASSIGN(const weights::Checkpoint checkpoint, weights::Checkpoint::open(model_dir));
-  run->stored_forms = model::model_forms(run->config, weights::WeightLoader(checkpoint, {}));
-  run->format = run->stored_forms->experts.format;
-  return {};
-}
-
-Result<engine::ModelRun> model_run(const Options& options,
-                                   const parallel::ParallelConfig& parallel) {
-  engine::ModelRun run;
-  WIDEEP_TRY_ASSIGN(run.config, model::read_model_config(options.model_dir));
-  WIDEEP_TRY_ASSIGN(const balance::ModelPlacement placement,
-                    parallel::initial_placement(parallel, {engine::moe_layers(run.config),
-                                                           run.config.routing.num_experts}));
-  run.num_ranks = parallel.sizes.moe_ep;
-  run.num_slots = placement.num_slots;
-  run.moe_max_num_tokens = parallel.moe_config.max_num_tokens;
-  run.max_num_tokens =
-      static_cast<int>(parallel.max_num_tokens.value_or(engine::kDefaultMaxNumTokens));
-  run.format = options.parallel.format().value_or(run.config.stored_format);
-  run.kv_cache_dtype = parallel.kv_cache_config.dtype;
-  if (const auto tokens = parallel.kv_cache_config.max_tokens) run.kv_tokens_per_rank = *tokens;
-  if (!options.parallel.format() && has_weights(options.model_dir)) {
-    WIDEEP_TRY(look_at_checkpoint(options.model_dir, &run));
-  }
-  WIDEEP_TRY_ASSIGN(const model::MoeOptions moe,
-                    engine::moe_options(parallel, run.config, run.format));
-  run.dispatch = moe.dispatch;
-  run.combine = moe.combine;
-  run.combine_rows = engine::combine_of(parallel);
-  return run;
-}
 
 // A model directory may be judged before its large files are there.
 std::optional<engine::Advice> missing_files(const std::string& model_dir) {
@@ -82,7 +36,7 @@ std::optional<engine::Advice> missing_files(const std::string& model_dir) {
 
 Status judge_model(const Options& options, const parallel::ParallelConfig& parallel,
                    DoctorReport* report) {
-  WIDEEP_TRY_ASSIGN(report->run, model_run(options, parallel));
+  WIDEEP_TRY_ASSIGN(report->run, model_run(options.model_dir, options.parallel.format(), parallel));
   report->model_dir = options.model_dir;
   report->fit = engine::judge_fit(*report->run, report->machine);
   if (const auto missing = missing_files(options.model_dir)) report->warnings.push_back(*missing);

@@ -65,6 +65,9 @@ int main(int argc, char** argv) {
   tools::add_bench_load_command(*bench, &status);
   tools::add_bench_model_command(*bench, &status);
   tools::add_bench_rows_command(*bench, &status);
+  CLI::App* parallel = app.add_subcommand("parallel", "How a model is spread over ranks");
+  parallel->require_subcommand(1);
+  tools::add_parallel_explain_command(*parallel, &status);
   tools::add_doctor_command(app, &status);
   tools::add_quantize_command(app, &status);
 

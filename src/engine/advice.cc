@@ -189,14 +189,17 @@ std::string ModelRun::format_names() const {
                       : std::string(kernels::weight_format_name(format));
 }
 
-MemoryPlan ModelRun::plan() const {
-  const ep::DispatchShape shape = dispatch_shape(
+ep::DispatchShape ModelRun::dispatch_shape() const {
+  return engine::dispatch_shape(
       config, num_ranks, num_slots, max_num_tokens,
       {.row_dtype = kernels::row_dtype(format), .dispatch = dispatch, .combine = combine},
       moe_max_num_tokens, combine_rows);
-  const Dtype cache = cache_dtype(kv_cache_dtype, format);
-  return stored_forms ? plan_memory(config, shape, *stored_forms, cache)
-                      : plan_memory(config, shape, format, cache);
+}
+
+MemoryPlan ModelRun::plan() const {
+  return plan_memory(config, dispatch_shape(),
+                     stored_forms ? *stored_forms : model::uniform_forms(config, format),
+                     cache_dtype(kv_cache_dtype, format), joint);
 }
 
 uint64_t ModelRun::bytes_needed() const {
@@ -211,7 +214,10 @@ ModelFit judge_fit(const ModelRun& run, const Machine& machine) {
                .bytes_usable = machine.usable_memory_bytes()};
   const uint64_t other = fit.plan.bytes_without_cache();
   if (fit.bytes_usable > other) {
-    fit.kv_tokens = (fit.bytes_usable - other) / fit.plan.kv_page_bytes * kernels::kPageTokens;
+    // Of ranks that share batches each keeps its heads of every token.
+    const uint64_t page =
+        fit.plan.kv_page_bytes * static_cast<uint64_t>(run.joint ? run.num_ranks : 1);
+    fit.kv_tokens = (fit.bytes_usable - other) / page * kernels::kPageTokens;
   }
   if (!fit.fits()) {
     fit.advice = too_large(run, machine, fit.bytes_needed);

@@ -30,8 +30,8 @@ std::vector<Advice> machine_advice(const base::Machine& machine, int num_ranks,
 struct ModelRun {
   model::ModelConfig config;
   int num_ranks = 1;
-  int num_slots = 0;  // of a layer, on all ranks
-  int max_num_tokens = kDefaultMaxNumTokens;
+  int num_slots = 0;                          // of a layer, on all ranks
+  int max_num_tokens = kDefaultMaxNumTokens;  // that a rank dispatches
   std::optional<int64_t> moe_max_num_tokens;  // of all ranks in one dispatch
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
   // Of the checkpoint's matrices, where they are read as they are stored; else all are in `format`.
@@ -40,6 +40,9 @@ struct ModelRun {
   ep::Combine combine_rows = ep::Combine::kExact;
   std::string kv_cache_dtype = "AUTO";         // kv_cache_config.dtype
   std::optional<uint64_t> kv_tokens_per_rank;  // of the KV cache, where the configuration says
+  std::optional<model::JointLayout> joint;     // of ranks that share every batch
+
+  ep::DispatchShape dispatch_shape() const;
 
   std::string format_names() const;
   MemoryPlan plan() const;

@@ -104,12 +104,6 @@ SchedulerLimits scheduler_limits(const GenerateOptions& options,
   return limits;
 }
 
-// Most tokens that a rank brings to a dispatch.
-int tokens_of_rank(const parallel::ParallelConfig& parallel, const SchedulerLimits& limits) {
-  const int sharers = parallel.shares_batches() ? parallel.sizes.tp : 1;
-  return (limits.max_num_tokens + sharers - 1) / sharers;
-}
-
 // The first `count` characters, none of them cut.
 std::string first_characters(std::string_view text, int count) {
   size_t bytes = 0;
@@ -422,7 +416,7 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
       .requests = std::move(requests),
       .dispatch =
           dispatch_shape(config, options.parallel.sizes.moe_ep, placement.num_slots,
-                         tokens_of_rank(options.parallel, limits), moe,
+                         dispatched_tokens(options.parallel, limits.max_num_tokens), moe,
                          options.parallel.moe_config.max_num_tokens, combine_of(options.parallel)),
       .moe = moe,
       .limits = limits,

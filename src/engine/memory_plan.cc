@@ -228,6 +228,11 @@ Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelC
   return std::optional(model::JointLayout(config, max_num_tokens, max_batch_size));
 }
 
+int dispatched_tokens(const parallel::ParallelConfig& settings, int max_num_tokens) {
+  const int sharers = settings.shares_batches() ? settings.sizes.tp : 1;
+  return (max_num_tokens + sharers - 1) / sharers;
+}
+
 ep::Combine combine_of(const parallel::ParallelConfig& settings) {
   return settings.moe_config.combine == "REDUCED" ? ep::Combine::kReduced : ep::Combine::kExact;
 }
@@ -279,7 +284,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape
           .symmetric_memory_per_rank = ep::BufferLayout(shape).segment_bytes(),
           .joint_memory = joint ? joint->bytes() : 0,
           .working_memory_per_rank =
-              static_cast<uint64_t>(shape.max_tokens) * working_row(config, forms, shape),
+              static_cast<uint64_t>(joint ? joint->max_tokens : shape.max_tokens) *
+              working_row(config, forms, shape),
           .kv_page_bytes = model::KvLayout(config, cache, joint ? shape.ep_size : 1).page_bytes()};
 }
 

@@ -52,6 +52,9 @@ Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelC
                                                        const model::ModelConfig& config,
                                                        int max_num_tokens, int max_batch_size);
 
+// Most tokens that a rank brings to a dispatch, of an iteration's.
+int dispatched_tokens(const parallel::ParallelConfig& settings, int max_num_tokens);
+
 // num_slots: of all ranks, a multiple of num_ranks. moe_max_num_tokens: of all ranks in one
 // dispatch; nothing: unbounded. The strategy of dispatch is the one that moves fewer bytes
 // (ep/strategy.h).

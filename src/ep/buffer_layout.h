@@ -61,8 +61,8 @@ struct DispatchShape {
   int64_t max_group_tokens = 0;
   Combine combine = Combine::kExact;
   Strategy strategy = Strategy::kDispatch;
-  int calls_in_flight =
-      1;  // 1 or 2: rows of the next call may travel before this one's are reduced
+  // 1 or 2: rows of the next call may travel before this one's are reduced.
+  int calls_in_flight = 1;
 
   int64_t max_rows() const;  // of one call
 

@@ -26,10 +26,9 @@
 // known to be done. Let call p be the last before n that used the same set of buffers (n − 1, or of
 // two in flight n − 2):
 //
-//  - n begins after p's finish_combine. So messages of n to rank d are pushed after d's combine
-//  flag
-//    of p, which d raises when it has computed (read) all its messages of p. (Laid down: after all
-//    ranks' combine flags.)
+//  - n begins after p's finish_combine. So messages of n to rank d are pushed after d's flag of
+//    combine of p, which d raises when it has computed (read) all its messages of p. (Laid down:
+//    after all ranks' flags of combine.)
 //  - d's results of n are written after every source's dispatch flag of n, which a source raises
 //    when it has pulled its results of p.
 //  - Counts alternate between two sets, for a rank may begin n while a slower one still reads those

@@ -20,12 +20,16 @@ double none_there(const DispatchShape& shape) {
 
 }  // namespace
 
+double expected_peers(const DispatchShape& shape) {
+  return (shape.ep_size - 1) * (1.0 - none_there(shape));
+}
+
 StrategyChoice choose_strategy(const DispatchShape& shape) {
   const double row = static_cast<double>(shape.row_bytes);
   const double lists = shape.top_k * (shape.combine == Combine::kReduced ? 8.0 : 4.0);
   const double peers = shape.ep_size - 1;
   StrategyChoice choice;
-  choice.dispatch_bytes = peers * (1.0 - none_there(shape)) * (row + lists);
+  choice.dispatch_bytes = expected_peers(shape) * (row + lists);
   choice.gather_bytes = (shape.num_nodes > 1 ? peers : 1.0) * row + peers * lists;
   if (choice.gather_bytes < choice.dispatch_bytes) choice.strategy = Strategy::kAllGather;
   return choice;

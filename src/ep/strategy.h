@@ -31,6 +31,9 @@ struct StrategyChoice {
   std::string reason() const;
 };
 
+// Ranks other than its own that have any of a token's slots, if slots are chosen evenly.
+double expected_peers(const DispatchShape& shape);
+
 // Whatever shape.strategy says.
 StrategyChoice choose_strategy(const DispatchShape& shape);
 

@@ -16,11 +16,12 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 }  // namespace
 
-JointLayout::JointLayout(const ModelConfig& config, int64_t max_tokens, int64_t max_logit_rows) {
+JointLayout::JointLayout(const ModelConfig& config, int64_t tokens, int64_t max_logit_rows)
+    : max_tokens(tokens) {
   const int value_dim = config.is_mla() ? config.v_head_dim : config.head_dim;
   const int shared = config.num_shared_experts * config.moe_intermediate_size;
   const int between = std::max(config.dense_intermediate_size, shared);
-  const int64_t rows = std::max(max_tokens, max_logit_rows);
+  const int64_t rows = std::max(tokens, max_logit_rows);
   const std::array<int64_t, static_cast<size_t>(JointBuffer::kCount)> elements = {
       rows * config.hidden_size,          rows * config.num_heads * value_dim,
       rows * config.hidden_size,          rows * between,

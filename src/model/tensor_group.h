@@ -39,6 +39,7 @@ struct JointLayout {
 
   size_t bytes() const { return begin.back(); }
 
+  int64_t max_tokens = 0;
   std::array<size_t, static_cast<size_t>(JointBuffer::kCount) + 1> begin = {};
 };
 

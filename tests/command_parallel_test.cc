@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep parallel explain: ranks, what they hold and send; configurations that do not fit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "command.h"
+#include "command_model.h"
+#include "formats/files.h"
+
+namespace wideep::tests {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+class CommandParallel : public testing::Test {
+ protected:
+  CommandEnd explain(const std::string& config, const std::vector<std::string>& more) {
+    EXPECT_TRUE(formats::write_file(path_, config).ok());
+    std::vector<std::string> arguments = {"parallel",    "explain",  "--model",
+                                          small_model(), "--config", path_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_command({.arguments = arguments});
+  }
+
+  json explain_json(const std::string& config) {
+    const CommandEnd end = explain(config, {"--json"});
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    return json::parse(end.out, nullptr, false);
+  }
+
+  const base::ScratchDirectory scratch_;
+  const std::string path_ = scratch_.file("config.yaml");
+};
+
+constexpr const char* kShared = "tensor_parallel_size: 4\nmoe_expert_parallel_size: 4\n";
+constexpr const char* kOwn =
+    "tensor_parallel_size: 4\nmoe_expert_parallel_size: 4\nenable_attention_dp: true\n";
+
+// The small model has 4 heads and 16 experts.
+TEST_F(CommandParallel, RanksThatShareBatchesShareHeadsAndCache) {
+  const json shared = explain_json(kShared), own = explain_json(kOwn);
+  ASSERT_EQ(shared.at("ranks").size(), 4u);
+  int next_head = 0, next_slot = 0;
+  for (const json& rank : shared.at("ranks")) {
+    EXPECT_EQ(rank.at("first_head"), next_head);
+    EXPECT_EQ(rank.at("first_slot"), next_slot);
+    next_head += rank.at("num_heads").get<int>();
+    next_slot += rank.at("num_slots").get<int>();
+  }
+  EXPECT_EQ(next_head, 4);
+  EXPECT_EQ(next_slot, 16);
+  EXPECT_GT(shared.at("bytes_once").at("shared_rows"), 0);
+  EXPECT_GT(shared.at("bytes_sent_per_token").at("heads_per_layer"), 0.0);
+  EXPECT_EQ(own.at("bytes_once").at("shared_rows"), 0);
+  EXPECT_EQ(own.at("bytes_sent_per_token").at("heads_per_layer"), 0.0);
+  for (const json& rank : own.at("ranks")) EXPECT_EQ(rank.at("num_heads"), 4);
+  EXPECT_EQ(own.at("bytes_per_rank").at("slots"), shared.at("bytes_per_rank").at("slots"));
+}
+
+TEST_F(CommandParallel, OnlineBalancingHoldsAllExpertsOnceMore) {
+  const std::string balancer = "moe_config:\n  load_balancer:\n    num_slots: 24\n";
+  const json fixed = explain_json(kOwn + balancer);
+  const json online = explain_json(kOwn + balancer + "    layer_updates_per_iter: 1\n");
+  EXPECT_EQ(fixed.at("bytes_once").at("host_pool"), 0);
+  // 24 slots of 16 experts on 4 ranks: as many experts again as two thirds of all ranks' slots.
+  EXPECT_EQ(online.at("bytes_once").at("host_pool").get<int64_t>() * 24,
+            online.at("bytes_per_rank").at("slots").get<int64_t>() * 4 * 16);
+  EXPECT_GT(online.at("bytes_per_rank").at("spares"), 0);
+}
+
+TEST_F(CommandParallel, ATableForPeople) {
+  const CommandEnd end = explain(kShared, {"--world", "4"});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  for (const char* part : {"4 ranks = tp 4", "query heads", "holds", "sends", "12-15"}) {
+    EXPECT_THAT(end.out, HasSubstr(part));
+  }
+}
+
+TEST_F(CommandParallel, WhatDoesNotFitIsRefused) {
+  const CommandEnd world = explain(kShared, {"--world", "8"});
+  EXPECT_EQ(world.exit_code, 2);
+  EXPECT_THAT(world.err, HasSubstr("--world: expected 4 ranks"));
+  EXPECT_THAT(world.err, HasSubstr("found 8"));
+  const CommandEnd heads = explain("tensor_parallel_size: 8\nmoe_expert_parallel_size: 8\n", {});
+  EXPECT_EQ(heads.exit_code, 2);
+  EXPECT_THAT(heads.err, HasSubstr("divisor of the model's 4 attention heads"));
+}
+
+}  // namespace
+}  // namespace wideep::tests

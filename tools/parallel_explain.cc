@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep parallel explain: which rank does what, what it holds and what it sends.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/byte_size.h"
+#include "base/try.h"
+#include "commands.h"
+#include "engine/online_parts.h"
+#include "ep/strategy.h"
+#include "model_run.h"
+#include "parallel/initial_placement.h"
+#include "parallel_options.h"
+#include "weights/expert_record.h"
+
+namespace wideep::tools {
+namespace {
+
+using base::byte_size;
+using nlohmann::ordered_json;
+
+constexpr uint64_t kCacheExampleTokens = 1024;
+
+struct Options {
+  ParallelOptions parallel;
+  std::string model_dir;
+  std::optional<int> world;
+  bool json = false;
+};
+
+// What online balancing adds.
+struct OnlineBytes {
+  uint64_t pool = 0;  // once per machine
+  uint64_t spares_per_rank = 0;
+};
+
+// Bytes that a rank writes for others, means per token of its own where slots are chosen evenly.
+struct Sent {
+  double rows = 0.0;     // a MoE layer: to the ranks of its slots, or laid down once
+  double results = 0.0;  // a MoE layer: pulled by the ranks of other tokens
+  double heads = 0.0;    // a layer, of ranks that share batches: its heads
+  double outputs = 0.0;  // likewise: its columns of the output projection
+};
+
+struct Explained {
+  engine::ModelRun run;
+  parallel::Mapping mapping;
+  bool shares_batches = false;
+  engine::MemoryPlan memory;
+  OnlineBytes online;
+  Sent sent;
+};
+
+OnlineBytes online_bytes(const engine::ModelRun& run, const balance::ModelPlacement& placement) {
+  if (placement.layer_updates_per_iter == 0) return {};
+  const weights::ExpertShape expert{run.format, run.config.hidden_size,
+                                    run.config.moe_intermediate_size};
+  const int spares =
+      placement.spare_slots > 0 ? placement.spare_slots : engine::default_spare_slots(placement);
+  const uint64_t record = expert.record_bytes();
+  return {.pool = record * placement.layers.size() *
+                  static_cast<uint64_t>(run.config.routing.num_experts),
+          .spares_per_rank = record * static_cast<uint64_t>(spares)};
+}
+
+Sent sent_by_rank(const engine::ModelRun& run) {
+  const ep::DispatchShape shape = run.dispatch_shape();
+  const ep::StrategyChoice choice = ep::choose_strategy(shape);
+  const double elsewhere = 1.0 - 1.0 / shape.ep_size;
+  const bool reduced = shape.combine == ep::Combine::kReduced;
+  Sent sent;
+  if (shape.ep_size > 1) {
+    sent.rows =
+        choice.strategy == ep::Strategy::kAllGather ? choice.gather_bytes : choice.dispatch_bytes;
+  }
+  sent.results = static_cast<double>(shape.result_bytes) *
+                 (reduced ? ep::expected_peers(shape) : shape.top_k * elsewhere);
+  if (run.joint) {
+    const model::ModelConfig& config = run.config;
+    const int value_dim = config.is_mla() ? config.v_head_dim : config.head_dim;
+    sent.heads = sizeof(float) * static_cast<double>(config.num_heads * value_dim) / shape.ep_size;
+    sent.outputs = sizeof(float) * static_cast<double>(config.hidden_size) / shape.ep_size;
+  }
+  return sent;
+}
+
+Result<Explained> explain(const Options& options, const parallel::ParallelConfig& config) {
+  const int world = config.mapping().world_size();
+  if (options.world && *options.world != world) {
+    return invalid_input(fmt::format(
+        "--world: expected {} ranks (tensor_parallel_size {} × pipeline_parallel_size {} × "
+        "context_parallel_size {} of {}), found {}",
+        world, config.sizes.tp, config.sizes.pp, config.sizes.cp, config.name, *options.world));
+  }
+  WIDEEP_TRY_ASSIGN(const engine::ModelRun run,
+                    model_run(options.model_dir, options.parallel.format(), config));
+  WIDEEP_TRY_ASSIGN(const balance::ModelPlacement placement,
+                    parallel::initial_placement(
+                        config, {engine::moe_layers(run.config), run.config.routing.num_experts}));
+  return Explained{.run = run,
+                   .mapping = config.mapping(),
+                   .shares_batches = config.shares_batches(),
+                   .memory = run.plan(),
+                   .online = online_bytes(run, placement),
+                   .sent = sent_by_rank(run)};
+}
+
+// ---- ranks ----
+
+struct RankPart {
+  parallel::Coordinates at;
+  model::HeadRange heads;
+  int first_slot = 0, num_slots = 0;
+};
+
+RankPart part_of(const Explained& all, int rank) {
+  const model::ModelConfig& config = all.run.config;
+  const int sharers = all.shares_batches ? all.run.num_ranks : 1;
+  const int kv_heads = config.is_mla() ? 1 : config.num_kv_heads;
+  const int slots = all.run.num_slots / all.run.num_ranks;
+  const parallel::Coordinates at = all.mapping.coordinates(rank);
+  return {.at = at,
+          .heads = model::part_of_heads(all.shares_batches ? at.tp_rank : 0, sharers,
+                                        config.num_heads, kv_heads),
+          .first_slot = at.moe_ep_rank * slots,
+          .num_slots = slots};
+}
+
+std::string range(int first, int count) {
+  return count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
+}
+
+std::string ranks_text(const Explained& all) {
+  std::string text = fmt::format("{:>5}{:>5}{:>5}{:>5}{:>8}{:>8}{:>13}{:>10}{:>13}\n", "rank", "tp",
+                                 "cp", "pp", "moe_ep", "moe_tp", "query heads",
+                                 all.run.config.is_mla() ? "latents" : "kv heads", "slots");
+  for (int rank = 0; rank < all.mapping.world_size(); ++rank) {
+    const RankPart part = part_of(all, rank);
+    text += fmt::format("{:>5}{:>5}{:>5}{:>5}{:>8}{:>8}{:>13}{:>10}{:>13}\n", rank, part.at.tp_rank,
+                        part.at.cp_rank, part.at.pp_rank, part.at.moe_ep_rank, part.at.moe_tp_rank,
+                        range(part.heads.first, part.heads.count),
+                        range(part.heads.first_kv, part.heads.num_kv),
+                        range(part.first_slot, part.num_slots));
+  }
+  return text;
+}
+
+// ---- memory and messages ----
+
+std::string memory_text(const Explained& all) {
+  const engine::MemoryPlan& memory = all.memory;
+  std::string once = fmt::format("weights outside the experts {}", byte_size(memory.dense_weights));
+  if (memory.joint_memory > 0)
+    once += fmt::format(", shared rows {}", byte_size(memory.joint_memory));
+  if (all.online.pool > 0) once += fmt::format(", host pool {}", byte_size(all.online.pool));
+  std::string rank = fmt::format("slots {}", byte_size(memory.slots_per_rank));
+  if (all.online.pool > 0)
+    rank += fmt::format(", spares {}", byte_size(all.online.spares_per_rank));
+  return fmt::format(
+      "holds   the machine, once: {}\n"
+      "        each rank: {}, dispatch and combine {}, intermediate results {},\n"
+      "        KV cache {} per {} tokens\n",
+      once, rank, byte_size(memory.symmetric_memory_per_rank),
+      byte_size(memory.working_memory_per_rank), byte_size(memory.kv_bytes(kCacheExampleTokens)),
+      kCacheExampleTokens);
+}
+
+std::string sent_text(const Explained& all) {
+  const std::string moe =
+      fmt::format("sends   per MoE layer and token of its own: rows {:.0f} bytes, results {:.0f}\n",
+                  all.sent.rows, all.sent.results);
+  if (!all.shares_batches) return moe;
+  return moe + fmt::format(
+                   "        per layer and token of the batch: heads {:.0f} bytes, outputs {:.0f}\n",
+                   all.sent.heads, all.sent.outputs);
+}
+
+std::string explained_text(const Explained& all) {
+  const parallel::ParallelSizes& sizes = all.mapping.sizes();
+  return fmt::format(
+             "{} ranks = tp {} × pp {} × cp {}; of tp, moe_ep {} × moe_tp {}\n"
+             "batches {}\n\n",
+             all.mapping.world_size(), sizes.tp, sizes.pp, sizes.cp, sizes.moe_ep, sizes.moe_tp,
+             all.shares_batches
+                 ? "of all ranks together: each computes a part of heads and columns"
+                 : "of each rank its own (attention data parallel): all heads, its requests") +
+         ranks_text(all) + "\n" + memory_text(all) + sent_text(all);
+}
+
+ordered_json rank_json(const Explained& all, int rank) {
+  const RankPart part = part_of(all, rank);
+  return {{"rank", rank},
+          {"tp_rank", part.at.tp_rank},
+          {"cp_rank", part.at.cp_rank},
+          {"pp_rank", part.at.pp_rank},
+          {"moe_ep_rank", part.at.moe_ep_rank},
+          {"moe_tp_rank", part.at.moe_tp_rank},
+          {"first_head", part.heads.first},
+          {"num_heads", part.heads.count},
+          {"first_kv_head", part.heads.first_kv},
+          {"num_kv_heads", part.heads.num_kv},
+          {"first_slot", part.first_slot},
+          {"num_slots", part.num_slots}};
+}
+
+ordered_json explained_json(const Explained& all) {
+  const parallel::ParallelSizes& sizes = all.mapping.sizes();
+  const engine::MemoryPlan& memory = all.memory;
+  ordered_json ranks = ordered_json::array();
+  for (int rank = 0; rank < all.mapping.world_size(); ++rank) ranks.push_back(rank_json(all, rank));
+  return {{"world_size", all.mapping.world_size()},
+          {"tensor_parallel_size", sizes.tp},
+          {"pipeline_parallel_size", sizes.pp},
+          {"context_parallel_size", sizes.cp},
+          {"moe_expert_parallel_size", sizes.moe_ep},
+          {"moe_tensor_parallel_size", sizes.moe_tp},
+          {"shares_batches", all.shares_batches},
+          {"ranks", ranks},
+          {"bytes_once",
+           {{"dense_weights", memory.dense_weights},
+            {"shared_rows", memory.joint_memory},
+            {"host_pool", all.online.pool}}},
+          {"bytes_per_rank",
+           {{"slots", memory.slots_per_rank},
+            {"spares", all.online.spares_per_rank},
+            {"dispatch_and_combine", memory.symmetric_memory_per_rank},
+            {"intermediate_results", memory.working_memory_per_rank},
+            {"kv_cache_per_1024_tokens", memory.kv_bytes(kCacheExampleTokens)}}},
+          {"bytes_sent_per_token",
+           {{"rows_per_moe_layer", all.sent.rows},
+            {"results_per_moe_layer", all.sent.results},
+            {"heads_per_layer", all.sent.heads},
+            {"outputs_per_layer", all.sent.outputs}}}};
+}
+
+Status run(const Options& options) {
+  WIDEEP_TRY_ASSIGN(const parallel::ParallelConfig config, read_parallel_options(options.parallel));
+  WIDEEP_TRY_ASSIGN(const Explained all, explain(options, config));
+  const std::string text = options.json ? explained_json(all).dump(2) + "\n" : explained_text(all);
+  std::fputs(text.c_str(), stdout);
+  return {};
+}
+
+}  // namespace
+
+void add_parallel_explain_command(CLI::App& parallel, Status* status) {
+  CLI::App* command =
+      parallel.add_subcommand("explain", "Which rank does what, what it holds and what it sends");
+  auto options = std::make_shared<Options>();
+  command->add_option("--model", options->model_dir, "Model directory; config.json is enough")
+      ->required();
+  add_parallel_options(*command, &options->parallel);
+  command->add_option("--world", options->world, "Ranks that will be started, to be compared");
+  command->add_flag("--json", options->json, "Only JSON on stdout");
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools
