@@ -26,6 +26,7 @@ using engine::GenerateReport;
 
 constexpr int kExperts = 16;
 constexpr int kSlots = 24;
+constexpr int kMostRuns = 40;  // until something has moved: on a busy machine threads get no turn
 
 struct Model {
   const char* name;
@@ -89,7 +90,6 @@ struct Moved {
 // and holds every answer of every run against the expected ones.
 Moved run_until_moved(const GenerateOptions& options, int64_t moves,
                       const std::vector<std::string>& expected) {
-  constexpr int kMostRuns = 40;
   Moved moved;
   for (int i = 0; i < kMostRuns && moved.moves < moves; ++i) {
     const GenerateReport report = run(options);
@@ -198,23 +198,27 @@ TEST_P(Online, IterationsGoOnWhileTheBalancersThreadsAreStopped) {
   const std::vector<std::string> expected = digests(run(options));
   balance(options, 2);
   make_restless(options, model, 2);
-  SuspendedBalancer suspended(300, 1300);
   const auto adjust = options.adjust_online;
-  options.adjust_online = [&](engine::OnlineParts& parts) {
-    adjust(parts);
-    suspended.watch(parts.board.get());
-  };
-  const auto report =
-      engine::generate(options, {.on_iteration = [&](int rank, const engine::IterationRecord& r) {
-                         suspended.iteration(rank, r.iteration);
-                       }});
-  ASSERT_TRUE(report.ok()) << report.status().message();
-  if (!suspended.permitted()) GTEST_SKIP() << "this system does not let a parent stop threads";
-  EXPECT_EQ(digests(*report), expected);
-  EXPECT_EQ(suspended.num_threads(), 3);  // two updaters, one balancer
-  EXPECT_EQ(suspended.moves_while_stopped(), 0);
-  EXPECT_GT(report->load.num_iterations, 1300);
-  EXPECT_GT(report->online->moves, 0);
+  int64_t moves = 0;
+  for (int i = 0; i < kMostRuns && moves == 0; ++i) {
+    SuspendedBalancer suspended(300, 1300);
+    options.adjust_online = [&](engine::OnlineParts& parts) {
+      adjust(parts);
+      suspended.watch(parts.board.get());
+    };
+    const auto report =
+        engine::generate(options, {.on_iteration = [&](int rank, const engine::IterationRecord& r) {
+                           suspended.iteration(rank, r.iteration);
+                         }});
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    if (!suspended.permitted()) GTEST_SKIP() << "this system does not let a parent stop threads";
+    EXPECT_EQ(digests(*report), expected);
+    EXPECT_EQ(suspended.num_threads(), 3);  // two updaters, one balancer
+    EXPECT_EQ(suspended.moves_while_stopped(), 0);
+    EXPECT_GT(report->load.num_iterations, 1300);
+    moves = report->online->moves;
+  }
+  EXPECT_GT(moves, 0);
 }
 
 // With every format of weights that is a record of its own kind, and an iteration's tokens
@@ -249,17 +253,21 @@ TEST_P(Online, RanksKeepNothingOfWhatHasMoved) {
   GenerateOptions options = options_for(directory_.path(), 2, 500);
   balance(options, 2);
   make_restless(options, model, 2);
-  int64_t first = 0, last = 0;
-  const auto report =
-      engine::generate(options, {.on_iteration = [&](int rank, const engine::IterationRecord& r) {
-                         if (rank != 0) return;
-                         if (r.iteration == 500) first = private_bytes_of_children();
-                         if (r.iteration == 1300) last = private_bytes_of_children();
-                       }});
-  ASSERT_TRUE(report.ok()) << report.status().message();
-  EXPECT_GT(report->online->moves, 0);
-  EXPECT_GT(first, 0);
-  EXPECT_LT(last - first, int64_t{1} << 20) << "of " << first;
+  int64_t moves = 0;
+  for (int i = 0; i < kMostRuns && moves == 0; ++i) {
+    int64_t first = 0, last = 0;
+    const auto report =
+        engine::generate(options, {.on_iteration = [&](int rank, const engine::IterationRecord& r) {
+                           if (rank != 0) return;
+                           if (r.iteration == 500) first = private_bytes_of_children();
+                           if (r.iteration == 1300) last = private_bytes_of_children();
+                         }});
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    moves = report->online->moves;
+    EXPECT_GT(first, 0);
+    EXPECT_LT(last - first, int64_t{1} << 20) << "of " << first;
+  }
+  EXPECT_GT(moves, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Online,
