@@ -175,40 +175,48 @@ void MoeRunner::keep_wanted(const MoeCall& call) {
 // The wanted tokens' normalised rows as they travel, each in its form before it is known to whom.
 kernels::InputRows MoeRunner::rows_to_send(const Compute& compute, const MoeCall& call) {
   const int hidden = config_.hidden_size;
-  const SourceRows rows = float_rows(call.h, hidden, call.num_tokens, hidden);
   const kernels::RowFormat format = options_.dispatch_format();
-  if (format == kernels::RowFormat::kF32 && !call.wanted) return rows.rows;
-  const size_t bytes = kernels::row_bytes(format, hidden);
-  const auto count = static_cast<int64_t>(wanted_.size());
-  auto* sent = sent_.get<std::byte>(wanted_.size() * bytes);
-  compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      compute.kernels().encode_row(Dtype::kF32, rows.rows[wanted_[i]], format, hidden,
-                                   sent + static_cast<size_t>(i) * bytes);
-    }
-  });
-  const kernels::InputRows coded{sent, bytes};
+  if (format == kernels::RowFormat::kF32 && !call.wanted) {
+    return float_rows(call.h, hidden, call.num_tokens, hidden).rows;
+  }
+  const SourceRows rows = rows_of(call.h, wanted_);
+  const kernels::InputRows coded = encode(compute, rows);
   if (options_.measure_noise) {
     dispatched_ = {};
-    for (int i = 0; i < count; ++i) {
-      dispatched_.add(compute.kernels(), rows.dtype, rows.rows[wanted_[i]], format, coded[i],
-                      hidden);
+    for (int i = 0; i < rows.num_rows; ++i) {
+      dispatched_.add(compute.kernels(), rows.dtype, rows.rows[i], format, coded[i], hidden);
     }
   }
   return coded;
 }
 
+// Float32 rows in the form in which rows travel.
+kernels::InputRows MoeRunner::encode(const Compute& compute, const SourceRows& rows) {
+  const size_t bytes = kernels::row_bytes(options_.dispatch_format(), rows.width);
+  auto* coded = sent_.get<std::byte>(static_cast<size_t>(rows.num_rows) * bytes);
+  compute.pool().parallel_for(rows.num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      compute.kernels().encode_row(Dtype::kF32, rows.rows[static_cast<int>(row)],
+                                   options_.dispatch_format(), rows.width,
+                                   coded + static_cast<size_t>(row) * bytes);
+    }
+  });
+  return {coded, bytes};
+}
+
 // What was sent where the experts could take it, too.
 SourceRows MoeRunner::rows_of_shared(const MoeCall& call, const kernels::InputRows& sent) {
-  const int hidden = config_.hidden_size, num_rows = static_cast<int>(wanted_.size());
-  if (options_.dispatch_format() == kernels::row_format(options_.row_dtype)) {
-    return {sent, num_rows, hidden, options_.row_dtype};
+  if (!travels_plain()) return rows_of(call.h, wanted_);
+  return {sent, static_cast<int>(wanted_.size()), config_.hidden_size, options_.row_dtype};
+}
+
+SourceRows MoeRunner::rows_of(const float* h, std::span<const int32_t> tokens) {
+  const int hidden = config_.hidden_size;
+  row_pointers_.clear();
+  for (const int32_t token : tokens) {
+    row_pointers_.push_back(h + static_cast<size_t>(token) * hidden);
   }
-  shared_rows_.clear();
-  for (const int32_t token : wanted_) {
-    shared_rows_.push_back(call.h + static_cast<size_t>(token) * hidden);
-  }
-  return {{.pointers = shared_rows_.data()}, num_rows, hidden, Dtype::kF32};
+  return {{.pointers = row_pointers_.data()}, static_cast<int>(tokens.size()), hidden, Dtype::kF32};
 }
 
 // Tells all ranks how many tokens of the next chunk each expert gets.
@@ -388,24 +396,9 @@ void MoeRunner::sum_results(const Compute& compute) {
 
 SourceRows MoeRunner::shared_input(const Compute& compute, const float* h,
                                    std::span<const int32_t> tokens) {
-  const int hidden = config_.hidden_size, num_rows = static_cast<int>(tokens.size());
-  const bool plain = options_.dispatch_format() == kernels::row_format(options_.row_dtype);
-  shared_rows_.clear();
-  for (const int32_t token : tokens) {
-    shared_rows_.push_back(h + static_cast<size_t>(token) * hidden);
-  }
-  if (!plain || options_.row_dtype == Dtype::kF32) {
-    return {{.pointers = shared_rows_.data()}, num_rows, hidden, Dtype::kF32};
-  }
-  const size_t bytes = static_cast<size_t>(hidden) * dtype_bytes(options_.row_dtype);
-  auto* rows = sent_.get<std::byte>(tokens.size() * bytes);
-  compute.pool().parallel_for(num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      compute.kernels().encode_row(Dtype::kF32, shared_rows_[row], options_.dispatch_format(),
-                                   hidden, rows + static_cast<size_t>(row) * bytes);
-    }
-  });
-  return {{rows, bytes}, num_rows, hidden, options_.row_dtype};
+  const SourceRows rows = rows_of(h, tokens);
+  if (!travels_plain() || options_.row_dtype == Dtype::kF32) return rows;
+  return {encode(compute, rows), rows.num_rows, rows.width, options_.row_dtype};
 }
 
 // Of the wanted tokens, once.

@@ -121,6 +121,9 @@ class MoeRunner {
   void keep_wanted(const MoeCall& call);
   kernels::InputRows rows_to_send(const Compute& compute, const MoeCall& call);
   SourceRows rows_of_shared(const MoeCall& call, const kernels::InputRows& sent);
+  // These tokens' float32 rows; valid until the next call.
+  SourceRows rows_of(const float* h, std::span<const int32_t> tokens);
+  kernels::InputRows encode(const Compute& compute, const SourceRows& rows);
   void start_totals();
   Status begin_chunk(Progress& progress);
   bool splits_by_counts(int layer) const;
@@ -134,6 +137,10 @@ class MoeRunner {
   void run_shared(Progress& progress);
   void reduce(const Compute& compute, const MoeCall& call, ep::TokenRange wanted,
               const float* shared);
+  // Do rows travel in the experts' dtype?
+  bool travels_plain() const {
+    return options_.dispatch_format() == kernels::row_format(options_.row_dtype);
+  }
   bool reduced() const { return shape_.combine == ep::Combine::kReduced; }
   // Of the chunk's tokens, [size, top_k].
   std::span<const int32_t> experts_of(ep::TokenRange tokens) const;
@@ -155,7 +162,7 @@ class MoeRunner {
   std::vector<float> expert_weights_;        // [num_tokens, top_k]; then of wanted_
   std::vector<int32_t> chunk_tokens_;        // [ep_size] tokens of each rank in this chunk
   std::vector<int32_t> chunk_counts_;        // [num_experts]
-  std::vector<const void*> shared_rows_;     // [wanted_] of the shared expert
+  std::vector<const void*> row_pointers_;    // of rows_of
   std::vector<const void*> received_;        // rows of this rank's experts, slot by slot
   std::vector<void*> results_;               // where they write theirs
   std::vector<std::byte*> returned_;         // where those belong
