@@ -17,8 +17,12 @@
 #include <string>
 #include <utility>
 
+#include "raise.h"
+
 namespace nb = nanobind;
 using namespace wideep::balance;
+using wideep::python::raise_unless_ok;
+using wideep::python::value_or_raise;
 
 namespace {
 
@@ -26,16 +30,6 @@ template <typename T>
 using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-void raise_unless_ok(const wideep::Status& status) {
-  if (!status.ok()) throw nb::value_error(status.message().c_str());
-}
-
-template <typename T>
-T value_or_raise(wideep::Result<T> result) {
-  raise_unless_ok(result.status());
-  return std::move(result).value();
-}
 
 template <typename T>
 std::span<T> row(const Matrix<T>& matrix, size_t layer) {

@@ -14,28 +14,17 @@
 #include <utility>
 #include <vector>
 
+#include "raise.h"
+
 namespace nb = nanobind;
 using namespace wideep::ep;
+using wideep::python::raise_unless_ok;
+using wideep::python::value_or_raise;
 
 namespace {
 
 using Rows = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Slots = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-void raise_unless_ok(const wideep::Status& status) {
-  if (status.ok()) return;
-  PyObject* type = PyExc_RuntimeError;
-  if (status.code() == wideep::StatusCode::kInvalidInput) type = PyExc_ValueError;
-  if (status.code() == wideep::StatusCode::kDeadlineExceeded) type = PyExc_TimeoutError;
-  PyErr_SetString(type, status.message().c_str());
-  throw nb::python_error();
-}
-
-template <typename T>
-T value_or_raise(wideep::Result<T> result) {
-  raise_unless_ok(result.status());
-  return std::move(result).value();
-}
 
 CommunicatorGroup create_group(int num_ranks, int slots_per_rank, int top_k, int max_tokens,
                                size_t row_bytes, size_t result_bytes, int64_t timeout_ms) {
