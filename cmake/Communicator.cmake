@@ -5,8 +5,9 @@
 include(GNUInstallDirs)
 
 set(sources base/check.cc base/shared_bytes.cc base/trace.cc
-            transport/endpoint.cc transport/shared_memory.cc
-            ep/buffer_layout.cc ep/dispatch_combine.cc ep/communicator.cc)
+            transport/bridge.cc transport/endpoint.cc transport/flag.cc transport/node_map.cc
+            transport/shared_memory.cc
+            ep/buffer_layout.cc ep/communicator.cc ep/dispatch_combine.cc ep/node_crossing.cc)
 list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/src/)
 
 add_library(wideep_communicator STATIC ${sources})

@@ -44,6 +44,8 @@ function(wideep_folder name)
   target_include_directories(wideep_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src
                                                    ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(wideep_${name} PUBLIC ${deps})
+  wideep_precompile(wideep_${name} wideep_base <fmt/format.h> <nlohmann/json.hpp> <algorithm>
+                    <functional> <map> <memory> <optional> <span> <string> <vector>)
 
   if(tests)
     add_executable(${name}_test ${tests})
@@ -66,23 +68,30 @@ function(wideep_folder name)
   endif()
 endfunction()
 
-# What all test programs share. Most of their time to compile would go into the headers of
-# GoogleTest and of the standard library, parsed here once for all, and into optimising what runs
-# for a moment. gcc takes parsed headers for its user's own and warns of them.
+# wideep_precompile(<target> <first> <header>...)
+#
+# Headers of other projects that most files include, and that take longer to parse than those files
+# themselves: parsed once, for the target <first>, whose options all others share. Files include what
+# they need all the same, which the build with gcc sees to: it takes parsed headers for its user's
+# own, warns of them, and therefore has none.
+function(wideep_precompile target first)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    return()
+  endif()
+  if(TARGET ${first} AND NOT target STREQUAL first)
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  else()
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
+# What all test programs share. They run for a moment: it is not worth while to optimise them.
 function(wideep_test_program program)
   target_link_libraries(${program} PRIVATE GTest::gmock GTest::gtest_main fmt::fmt)
   target_compile_definitions(${program} PRIVATE WIDEEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_compile_options(${program} PRIVATE $<IF:$<CONFIG:Debug>,-O0,-O1>)
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    return()
-  endif()
-  if(TARGET base_test AND NOT program STREQUAL base_test)
-    target_precompile_headers(${program} REUSE_FROM base_test)
-  else()
-    target_precompile_headers(${program} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>
-                                                 <nlohmann/json.hpp> <filesystem> <functional>
-                                                 <random>)
-  endif()
+  wideep_precompile(${program} base_test <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>
+                    <nlohmann/json.hpp> <filesystem> <functional> <random>)
 endfunction()
 
 # New inputs that reach new code, and those that break it, stay in fuzz/ of the build directory.

@@ -42,10 +42,12 @@ test_build() {
 
 test_build "Release build" release .
 # Random traffic with rebalancing runs longest where most is noticed.
-WIDEEP_SOAK_SECONDS=60 test_build "Address and undefined-behaviour sanitizers, fuzz targets" asan .
+WIDEEP_SOAK_SECONDS=40 test_build "Address and undefined-behaviour sanitizers, fuzz targets" asan .
 # The thread sanitizer sees no race between processes: only tests whose ranks are threads.
 test_build "Thread sanitizer" tsan \
   '^base\.ThreadPool|^transport\..*threads|^ep\..*Threads|^model\..*Golden|^online\.' \
   base_test transport_test ep_test model_test online_test
-test_build "gcc" gcc .
+# Another compiler: all of the command, and the tests of what computes, travels and runs at once.
+test_build "gcc" gcc '^(base|kernels|transport|ep|weights|online|model|engine|whole)\.' \
+  wideep {base,kernels,transport,ep,weights,online,model,engine,whole}_test
 print_counts

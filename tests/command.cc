@@ -30,7 +30,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr std::array kVariables = {
-    "WIDEEP_ISA=", "EXPERT_STATISTIC_PATH=", "EXPERT_STATISTIC_ITER_RANGE="};
+    "WIDEEP_ISA=", "WIDEEP_PROFILE_START_STOP=", "ENABLE_PERFECT_ROUTER=",
+    "TLLM_",       "EXPERT_STATISTIC_PATH=",     "EXPERT_STATISTIC_ITER_RANGE="};
 
 std::string program() {
   if (const char* path = std::getenv("WIDEEP_BINARY")) return path;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "command.h"
@@ -41,6 +43,19 @@ TEST(CommandPerfectRouter, EveryTextIsMarked) {
   EXPECT_THAT(end.out, HasSubstr("--- prompt 0 (perfect router: means nothing) ---"));
   EXPECT_THAT(end.out, HasSubstr("the texts mean nothing"));
   EXPECT_THAT(end.err, HasSubstr("router  perfect"));
+}
+
+TEST(CommandPerfectRouter, AServerAnswersUnderANameThatSaysSo) {
+  Command server({.arguments = {"serve", "--model", small_model(), "--port", "0", "--ranks", "4",
+                                "--served-model-name", "m", "--perfect-router"}});
+  EXPECT_TRUE(wait_until(
+      [&] {
+        return server.err().find("serving m (perfect router: means nothing)") != std::string::npos;
+      },
+      std::chrono::seconds(30) * kSlowdown))
+      << server.err();
+  server.send(SIGTERM);
+  EXPECT_EQ(server.wait().exit_code, 0);
 }
 
 TEST(CommandPerfectRouter, TheVariableOfTensorRtLlmIsUnderstood) {

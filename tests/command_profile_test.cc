@@ -91,7 +91,40 @@ TEST_F(CommandProfile, ShowsTheSharedExpertWhileRowsTravel) {
   EXPECT_THAT(names, IsSupersetOf({"iteration", "attention", "router", "push rows", "wait: rows",
                                    "experts", "shared expert", "wait: results", "reduce", "LM head",
                                    "sampling", "rows travel", "results travel"}));
+
   expect_nested(events);
+}
+
+TEST_F(CommandProfile, VariablesOfTensorRtLlmAreUnderstood) {
+  CommandOptions options = generate(small_model(), {"--ranks", "2"});
+  options.environment = {{"TLLM_PROFILE_START_STOP", "1-3"}, {"TLLM_TORCH_PROFILE_TRACE", path_}};
+  const auto iterations = [&] {
+    EXPECT_EQ(run_command(options).exit_code, 0);
+    std::set<int> found;
+    for (const Event& event : events_of(json::parse(formats::read_file(path_).value()))) {
+      found.insert(event.iteration);
+    }
+    return found;
+  };
+  EXPECT_EQ(iterations(), (std::set<int>{1, 2}));
+  options.environment.emplace_back("WIDEEP_PROFILE_START_STOP", "0-1");  // ours wins
+  EXPECT_EQ(iterations(), (std::set<int>{0}));
+  options.environment = {{"TLLM_NVTX_DEBUG", "1"}};
+  expect_refused(run_command(options), {"TLLM_NVTX_DEBUG=1", "no CUDA"});
+  options.environment = {{"TLLM_PROFILE_RECORD_GC", "1"}};
+  expect_refused(run_command(options), {"TLLM_PROFILE_RECORD_GC=1", "no garbage collector"});
+  options.environment = {{"TLLM_TORCH_PROFILE_TRACE", path_}};
+  expect_refused(run_command(options), {"TLLM_TORCH_PROFILE_TRACE", "no iterations given"});
+}
+
+TEST_F(CommandProfile, AFileThatCannotBeWrittenIsFoundBeforeTheRun) {
+  const CommandEnd end = run_command(generate(
+      small_model(), {"--profile-range", "0-1", "--profile-output", "/nowhere/profile.json"}));
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.out, "");
+  EXPECT_EQ(end.error_lines().size(), 1u);
+  EXPECT_THAT(end.err, HasSubstr("/nowhere/profile.json"));
+  EXPECT_THAT(end.err, testing::Not(HasSubstr("model  ")));  // nothing has been loaded
 }
 
 TEST_F(CommandProfile, WhatCannotBeProfiledIsSaid) {

@@ -102,15 +102,11 @@ TEST_F(CommandSettings, FeaturesThatAreNotBuilt) {
   const std::string dp =
       "tensor_parallel_size: 4\nmoe_expert_parallel_size: 4\nenable_attention_dp: true\n";
   const std::vector<Case> cases = {
-      {"pipeline_parallel_size: 2\n", {"pipeline_parallel_size", "not built yet", "found 2"}},
-      {"context_parallel_size: 2\n", {"context_parallel_size", "not built yet", "found 2"}},
       {"tensor_parallel_size: 2\nenable_attention_dp: true\nmoe_cluster_parallel_size: 2\n",
        {"moe_cluster_parallel_size", "not built yet"}},
-      {"tensor_parallel_size: 2\nenable_attention_dp: true\nmoe_tensor_parallel_size: 2\n",
-       {"moe_tensor_parallel_size", "not built yet"}},
       {dp + "enable_lm_head_tp_in_adp: true\n", {"enable_lm_head_tp_in_adp", "not built yet"}},
-      {dp + "attention_dp_config: {enable_balance: true}\n",
-       {"attention_dp_config.enable_balance", "not built yet"}},
+      {dp + "scheduler_config: {capacity_scheduler_policy: STATIC_BATCH}\n",
+       {"scheduler_config.capacity_scheduler_policy", "GUARANTEED_NO_EVICT, MAX_UTILIZATION"}},
   };
   for (const Case& c : cases) expect_config_refused(c);
 }

@@ -167,6 +167,29 @@ TEST_F(CommandSignals, KilledRankIsNamed) {
   }
 }
 
+// Of either stage of a pipeline: those of the other stage learn of it as soon.
+TEST_F(CommandSignals, KilledRankOfAPipelineStage) {
+  const std::string config = model_.path() + "/stages.yaml";
+  std::ofstream(config) << "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n"
+                           "enable_attention_dp: true\npipeline_parallel_size: 2\n";
+  for (const int rank : {1, 2}) {
+    SCOPED_TRACE(rank);
+    Command command(generate(model_.path(), {"--config", config, "--prompt", "A second prompt",
+                                             "--max-tokens", "200000"}));
+    ASSERT_TRUE(begins_to_print(command)) << command.err();
+    ::kill(command.ranks()[rank], SIGKILL);
+    const CommandEnd end = expect_end_within(command, 3s);
+    EXPECT_EQ(end.exit_code, 1);
+    EXPECT_THAT(end.err, HasSubstr(fmt::format("rank {} (process", rank)));
+    EXPECT_THAT(end.err, HasSubstr("was ended by signal 9"));
+  }
+  Command command(generate(model_.path(), {"--config", config, "--prompt", "A second prompt",
+                                           "--max-tokens", "200000"}));
+  ASSERT_TRUE(begins_to_print(command)) << command.err();
+  command.send(SIGINT);
+  EXPECT_EQ(expect_end_within(command, 1s).exit_code, 130);
+}
+
 // The host pool of online balancing is shared memory too, and its threads are the ranks' own.
 TEST_F(CommandSignals, NothingIsLeftOfOnlineBalancing) {
   const std::string balancer = model_.path() + "/online.yaml";

@@ -143,6 +143,20 @@ TEST_P(Online, RanksShareBatches) {
   run_until_moved(options, 50, expected);
 }
 
+// Each stage of a pipeline has a balancer of its own.
+TEST_P(Online, StagesOfAPipeline) {
+  GenerateOptions options = options_for(directory_.path(), 2, 60);
+  const std::vector<std::string> expected = digests(run(options));
+  options.parallel.sizes.pp = 2;
+  balance(options, 1);
+  options.adjust_online = [](engine::OnlineParts& parts) {
+    const int layers = parts.board->shape().num_layers;
+    parts.make_policy = [layers] { return std::make_unique<RestlessPolicy>(layers, kExperts, 1); };
+    parts.balancer.look_interval = std::chrono::microseconds(100);
+  };
+  run_until_moved(options, 50, expected);
+}
+
 TEST_P(Online, ManyRanksAndOneSpareRecordEach) {
   const Model& model = GetParam();
   GenerateOptions options = options_for(directory_.path(), 8, 100);

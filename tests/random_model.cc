@@ -21,7 +21,6 @@ using nlohmann::json;
 constexpr int kHidden = 64;
 constexpr int kVocab = 264;
 constexpr int kHeads = 4;
-constexpr int kExpertWidth = 48;
 
 class Writer {
  public:
@@ -104,7 +103,7 @@ json config_json(const RandomModelShape& shape) {
                  {"num_hidden_layers", shape.num_layers},
                  {"num_attention_heads", kHeads},
                  {"intermediate_size", 96},
-                 {"moe_intermediate_size", kExpertWidth},
+                 {"moe_intermediate_size", shape.expert_width},
                  {"num_experts_per_tok", shape.top_k},
                  {"norm_topk_prob", true},
                  {"hidden_act", "silu"},
@@ -152,10 +151,10 @@ void write_layer(Writer& writer, const RandomModelShape& shape, int layer) {
   writer.matrix(prefix + "mlp.gate.weight", shape.num_experts, kHidden, 2.0f);
   if (deepseek) {
     writer.bias(prefix + "mlp.gate.e_score_correction_bias", shape.num_experts);
-    writer.mlp(prefix + "mlp.shared_experts.", kExpertWidth);
+    writer.mlp(prefix + "mlp.shared_experts.", shape.expert_width);
   }
   for (int expert = 0; expert < shape.num_experts; ++expert) {
-    writer.mlp(fmt::format("{}mlp.experts.{}.", prefix, expert), kExpertWidth);
+    writer.mlp(fmt::format("{}mlp.experts.{}.", prefix, expert), shape.expert_width);
   }
 }
 

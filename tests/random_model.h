@@ -16,6 +16,7 @@ struct RandomModelShape {
   int top_k = 4;
   int num_layers = 3;  // DeepSeek: the first is dense
   uint32_t seed = 1;
+  int expert_width = 48;  // moe_intermediate_size
 };
 
 // Writes config.json, model.safetensors and tokenizer.json into `directory`, which exists.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Promise 1: the logits of a request are the same bits for every number of ranks, each with batches
-// of its own or all sharing one (tensor parallelism), placement, replication, batch and chunking of
-// the prefill. Each run compares the SHA-256 of every generated
+// of its own or all sharing one (tensor parallelism), number of pipeline stages, placement,
+// replication, batch and chunking of the prefill. Each run compares the SHA-256 of every generated
 // step's logits with the run on one rank, one prompt at a time, without load balancer.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -173,6 +173,14 @@ bool shares_batches(const ModelFacts& model, int ranks, size_t combination) {
   return !base::kSanitized || combination % 3 == 0;
 }
 
+// Whether the layers are split over a pipeline too: of these ranks in all, in a third of the
+// combinations. 2 and 3 stages in turn, of ranks with batches of their own or of all.
+int stages_of(const ModelFacts& model, int ranks, size_t combination) {
+  const int layers = model.moe_layers.back() + 1;
+  const int stages = combination % 2 == 0 ? 2 : std::min(3, layers);
+  return ranks <= 2 && combination % 3 == 1 ? stages : 1;
+}
+
 // Runs the matrix and prints it. travel: dispatch_dtype and combine_dtype.
 void expect_same_answers(const ModelFacts& model, kernels::WeightFormat format,
                          const Extent& extent = {}, const std::string& travel = "AUTO") {
@@ -187,16 +195,19 @@ void expect_same_answers(const ModelFacts& model, kernels::WeightFormat format,
     std::string row = fmt::format("  {:<40}", name);
     for (const int ranks : extent.ranks) {
       ++combination;
-      const auto compare = [&](const Variant& variant, bool attention_dp) {
+      const auto compare = [&](const Variant& variant, bool attention_dp, int stages = 1) {
         GenerateOptions options = with_variant(options_for(model, format, ranks), variant);
+        options.parallel.sizes.pp = stages;
+        if (stages > 1 && combination % 2 == 0)
+          options.parallel.pipeline_micro_batches = 2 * stages;
         options.parallel.enable_attention_dp = attention_dp;
         options.parallel.moe_config.load_balancer = settings;
         options.parallel.moe_config.dispatch_dtype = travel;
         options.parallel.moe_config.combine_dtype = travel;
         auto found = digests(options);
         found.erase(found.begin(), found.begin() + variant.companions);
-        ASSERT_EQ(found, expected)
-            << name << (attention_dp ? ", EP " : ", TP ") << ranks << ", " << variant.name;
+        ASSERT_EQ(found, expected) << name << (attention_dp ? ", EP " : ", TP ") << ranks << ", PP "
+                                   << stages << ", " << variant.name;
         compared += static_cast<int>(found.size());
       };
       for (size_t v = 0; v < std::size(kVariants); ++v) {
@@ -208,7 +219,16 @@ void expect_same_answers(const ModelFacts& model, kernels::WeightFormat format,
         const Variant& variant = kVariants[(combination / 3) % std::size(kVariants)];
         ASSERT_NO_FATAL_FAILURE(compare(variant, false));
       }
-      row += fmt::format("  EP {}{} =", ranks, shares ? fmt::format(", TP {}", ranks) : "");
+      const int stages = stages_of(model, ranks, combination);
+      if (stages > 1) {
+        const Variant& variant = kVariants[(combination / 3) % std::size(kVariants)];
+        ASSERT_NO_FATAL_FAILURE(compare(variant, true, stages));
+        if (ranks > 1) {
+          ASSERT_NO_FATAL_FAILURE(compare(variant, false, stages));
+        }
+      }
+      row += fmt::format("  EP {}{}{} =", ranks, shares ? fmt::format(", TP {}", ranks) : "",
+                         stages > 1 ? fmt::format(", PP {}", stages) : "");
     }
     fmt::print("{}\n", row);
   }
@@ -269,7 +289,8 @@ class SameAnswerOfReferenceModel : public testing::Test {
 };
 
 TEST_F(SameAnswerOfReferenceModel, Bf16) {
-  expect_same_answers(model_, kernels::WeightFormat::kBf16);
+  const Extent few = {.ranks = {4}, .placements = 3};
+  expect_same_answers(model_, kernels::WeightFormat::kBf16, base::kSanitized ? few : Extent());
 }
 
 // Its rows are whole blocks of 128.

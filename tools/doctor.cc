@@ -55,7 +55,7 @@ Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const parallel::ParallelConfig parallel,
                     read_parallel_options(options.parallel));
   report.machine = base::read_machine();
-  report.num_ranks = parallel.sizes.moe_ep;
+  report.num_ranks = parallel.mapping().world_size();
   report.warnings = engine::machine_advice(report.machine, report.num_ranks,
                                            report.chosen_kernels->isa, best->isa);
   if (!options.model_dir.empty()) report.outcome = judge_model(options, parallel, &report);

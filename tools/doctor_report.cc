@@ -111,9 +111,11 @@ std::string shape_text(const engine::ModelRun& run) {
   const model::RoutingConfig& routing = run.config.routing;
   const int num_moe = run.config.num_moe_layers();
   const std::string which = num_moe == run.config.num_layers ? "each" : std::to_string(num_moe);
-  return fmt::format("{} layers, {} with {} experts of which a token uses {}; {} numbers",
-                     run.config.num_layers, which, routing.num_experts, routing.top_k,
-                     run.format_names());
+  const int stages = run.pipeline.num_stages;
+  return fmt::format("{} layers{}, {} with {} experts of which a token uses {}; {} numbers",
+                     run.config.num_layers,
+                     stages == 1 ? "" : fmt::format(" in {} pipeline stages", stages), which,
+                     routing.num_experts, routing.top_k, run.format_names());
 }
 
 std::string slots_text(const engine::ModelRun& run) {
@@ -124,14 +126,20 @@ std::string slots_text(const engine::ModelRun& run) {
 
 std::string memory_lines(const engine::ModelRun& run, const engine::ModelFit& fit) {
   const engine::MemoryPlan& plan = fit.plan;
-  const auto ranks = static_cast<uint64_t>(run.num_ranks);
-  const auto each = [&](std::string_view label, uint64_t bytes, std::string_view what) {
-    return size_line(label, byte_size(bytes), ranks * bytes, what);
+  const std::vector<engine::MemoryPlan> stages = run.stages();
+  const auto each = [&](std::string_view label, uint64_t engine::MemoryPlan::* bytes,
+                        std::string_view what) {
+    uint64_t all = 0;
+    for (const engine::MemoryPlan& stage : stages) {
+      all += stage.all_ranks() * stage.*bytes;
+    }
+    return size_line(label, byte_size(plan.*bytes), all, what);
   };
   return size_line("dense weights", "shared", plan.dense_weights, "all but the experts; one copy") +
-         each("experts", plan.slots_per_rank, slots_text(run)) +
-         each("messages", plan.symmetric_memory_per_rank, "symmetric memory that all ranks see") +
-         each("working memory", plan.working_memory_per_rank,
+         each("experts", &engine::MemoryPlan::slots_per_rank, slots_text(run)) +
+         each("messages", &engine::MemoryPlan::symmetric_memory_per_rank,
+              "symmetric memory that all ranks see") +
+         each("working memory", &engine::MemoryPlan::working_memory_per_rank,
               fmt::format("about; for {} tokens at a time", run.max_num_tokens)) +
          size_line("needed", "", fit.bytes_needed, "with the smallest KV cache") +
          size_line("usable", "", fit.bytes_usable, fit.fits() ? "it fits" : "it does not fit");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep generate: prompts in, continuations out, over ranks forked on this machine.
+// wideep generate: prompts in, continuations out, over ranks forked on this machine, or started by
+// mpirun or srun on several.
 #include "engine/generate.h"
 
 #include <fmt/format.h>
@@ -18,24 +19,25 @@
 #include "commands.h"
 #include "formats/files.h"
 #include "generate_output.h"
-#include "parallel_options.h"
 #include "prompts_file.h"
+#include "rebalance_line.h"
+#include "run_options.h"
+#include "started.h"
 
 namespace wideep::tools {
 namespace {
+
+// Of ranks that were started one by one, to have read what they were told.
+constexpr std::chrono::seconds kStartTimeout{60};
 
 struct Options {
   engine::GenerateOptions engine;
   std::vector<std::string> prompts;
   std::string prompts_file;
-  ParallelOptions parallel;
-  std::optional<int> max_batch_size;
+  RankRunOptions ranks;
   std::string statistics_path;
   std::string statistics_range;
   std::string routing_log;
-  std::string profile_path = "profile.json";
-  std::string profile_range;
-  double timeout_seconds = 30.0;
   bool json = false;
 };
 
@@ -63,21 +65,6 @@ Result<std::optional<engine::StatisticsRequest>> statistics_request(const Option
   return std::optional(engine::StatisticsRequest{path.empty() ? "expert_statistic" : path, parsed});
 }
 
-Result<std::optional<engine::ProfileRequest>> profile_request(const Options& options) {
-  if (options.profile_range.empty()) return std::optional<engine::ProfileRequest>();
-  WIDEEP_TRY_ASSIGN(const auto ranges,
-                    engine::parse_ranges(options.profile_range, "--profile-range"));
-  return std::optional(engine::ProfileRequest{options.profile_path, ranges});
-}
-
-// The option, or TRT's environment variable.
-Result<bool> wants_perfect_router(bool option) {
-  const char* value = std::getenv("ENABLE_PERFECT_ROUTER");
-  if (value == nullptr || *value == '\0' || value == std::string_view("0")) return option;
-  if (value == std::string_view("1")) return true;
-  return invalid_input(fmt::format("ENABLE_PERFECT_ROUTER: expected 0 or 1, found {}", value));
-}
-
 Status check_sampling(const engine::SamplingParams& sampling) {
   if (!(sampling.temperature >= 0.0f) || std::isinf(sampling.temperature)) {
     return invalid_input(
@@ -94,19 +81,17 @@ Status check_sampling(const engine::SamplingParams& sampling) {
   return {};
 }
 
-Result<engine::GenerateOptions> engine_options(const Options& options) {
+Result<engine::GenerateOptions> engine_options(const Options& options, const Started& started) {
   engine::GenerateOptions result = options.engine;
+  result.started = started.ranks();
   result.prompts = options.prompts;
   if (!options.prompts_file.empty()) {
     WIDEEP_TRY_ASSIGN(const auto more, read_prompts(options.prompts_file));
     result.prompts.insert(result.prompts.end(), more.begin(), more.end());
   }
   WIDEEP_TRY(check_sampling(result.sampling));
-  WIDEEP_TRY_ASSIGN(result.parallel, read_parallel_options(options.parallel));
-  if (options.max_batch_size) result.parallel.max_batch_size = *options.max_batch_size;
+  WIDEEP_TRY(apply_rank_run_options(options.ranks, started.speaks(), &result));
   WIDEEP_TRY_ASSIGN(result.statistics, statistics_request(options));
-  WIDEEP_TRY_ASSIGN(result.profile, profile_request(options));
-  WIDEEP_TRY_ASSIGN(result.perfect_router, wants_perfect_router(options.engine.perfect_router));
   if (result.statistics && result.perfect_router) {
     return invalid_input(
         "--perfect-router: expert statistics would say nothing of the model's own router; leave "
@@ -114,8 +99,6 @@ Result<engine::GenerateOptions> engine_options(const Options& options) {
         "one of the two");
   }
   result.routing_log = !options.routing_log.empty();
-  result.format = options.parallel.format();
-  result.timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1e3));
   return result;
 }
 
@@ -143,23 +126,23 @@ void warn_of_missing_ranks(const engine::GenerateOptions& options,
       "expert statistics in {}: a rank that died has written none; they can be read only if there "
       "is "
       "a file of each of the {} ranks",
-      options.statistics->directory, options.parallel.sizes.moe_ep);
+      options.statistics->directory, options.parallel.mapping().world_size());
 }
 
-void log_rebalance(const online::Rebalance& each) {
-  const std::string cancelled =
-      each.cancelled == 0 ? "" : fmt::format(", {} given up", each.cancelled);
-  log::info(
-      "rebalance before iteration {}: {} layer{}{}, {} expert{} moved ({:.1f} MiB), imbalance "
-      "{:.3f} "
-      "-> {:.3f}, copied in {:.1f} ms, in service after {:.1f} ms",
-      each.iteration, each.layers, each.layers == 1 ? "" : "s", cancelled, each.moves,
-      each.moves == 1 ? "" : "s", static_cast<double>(each.bytes) / (1 << 20),
-      each.imbalance_before, each.imbalance_after, each.copy_seconds * 1e3, each.seconds * 1e3);
+// A rank other than the one that speaks.
+Status run_silently(const engine::GenerateOptions& options) {
+  WIDEEP_TRY_ASSIGN(const engine::GenerateReport report, engine::generate(options, {}));
+  return report.ended;
 }
 
-Status run(const Options& options) {
-  WIDEEP_TRY_ASSIGN(const engine::GenerateOptions engine_options_, engine_options(options));
+Status run(const Options& options, const Started& started) {
+  Result<engine::GenerateOptions> read = engine_options(options, started);
+  if (started.ranks() != nullptr) {
+    WIDEEP_TRY(started.ranks()->agree_on(read.status(), {}, kStartTimeout));
+  }
+  WIDEEP_TRY(read.status());
+  const engine::GenerateOptions& engine_options_ = *read;
+  if (!started.speaks()) return run_silently(engine_options_);
   LoadingLine loading;
   TextStream stream(engine_options_.prompts,
                     engine_options_.perfect_router ? " (perfect router: means nothing)" : "",
@@ -224,27 +207,11 @@ void add_what_options(CLI::App& command, Options& options) {
 }
 
 void add_how_options(CLI::App& command, Options& options) {
-  add_parallel_options(command, &options.parallel);
-  command
-      .add_option("--threads-per-rank", options.engine.threads_per_rank,
-                  "0: cores divided by ranks")
-      ->check(CLI::Range(0, 1024));
-  command
-      .add_option("--max-batch-size", options.max_batch_size, "Requests of a rank in one iteration")
-      ->check(CLI::Range(1, 1 << 20));
+  add_rank_run_options(command, &options.ranks);
   command
       .add_option("--prefill-chunk", options.engine.prefill_chunk,
                   "Most prompt tokens of one request in an iteration; 0: --max-num-tokens")
       ->check(CLI::Range(0, 1 << 20));
-  command.add_flag(
-      "--perfect-router", options.engine.perfect_router,
-      "Send tokens to all ranks evenly (also ENABLE_PERFECT_ROUTER=1): what balance is "
-      "worth at most; the texts mean nothing");
-  command
-      .add_option("--timeout", options.timeout_seconds,
-                  "Seconds that a rank waits for another before it gives up")
-      ->check(CLI::Range(0.01, 86400.0))
-      ->capture_default_str();
 }
 
 void add_output_options(CLI::App& command, Options& options) {
@@ -252,14 +219,6 @@ void add_output_options(CLI::App& command, Options& options) {
                      "Directory for expert statistics (also EXPERT_STATISTIC_PATH)");
   command.add_option("--expert-statistic-iter-range", options.statistics_range,
                      "Iterations to record, A-B without B (also EXPERT_STATISTIC_ITER_RANGE)");
-  CLI::Option* range = command.add_option(
-      "--profile-range", options.profile_range,
-      "Iterations to profile, A-B without B, several with commas: what every rank did when");
-  command
-      .add_option("--profile-output", options.profile_path,
-                  "File for that, a Chrome trace: opens in ui.perfetto.dev")
-      ->needs(range)
-      ->capture_default_str();
   command.add_option("--routing-log", options.routing_log,
                      "File for `wideep balance picture`: who sent what where");
   command.add_flag("--logits-digest", options.engine.logits_digest,
@@ -269,13 +228,13 @@ void add_output_options(CLI::App& command, Options& options) {
 
 }  // namespace
 
-void add_generate_command(CLI::App& app, Status* status) {
+void add_generate_command(CLI::App& app, const Started& started, Status* status) {
   CLI::App* command = app.add_subcommand("generate", "Generate text with a MoE model over N ranks");
   auto options = std::make_shared<Options>();
   add_what_options(*command, *options);
   add_how_options(*command, *options);
   add_output_options(*command, *options);
-  command->callback([options, status] { *status = run(*options); });
+  command->callback([options, &started, status] { *status = run(*options, started); });
 }
 
 }  // namespace wideep::tools

@@ -140,6 +140,53 @@ std::string online_text(const engine::OnlineTotals& online) {
       online.published, cancelled);
 }
 
+std::string stages_text(const std::vector<engine::StageReport>& stages) {
+  std::string text;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const engine::StageReport& stage = stages[i];
+    text +=
+        fmt::format("stage {:<13} {:.3f}   share of the time that it waited for other stages\n",
+                    fmt::format("{} (layers {}-{})", i, stage.layers.first, stage.layers.last - 1),
+                    stage.idle_share);
+  }
+  return text;
+}
+
+ordered_json stages_json(const std::vector<engine::StageReport>& stages) {
+  ordered_json json = ordered_json::array();
+  for (const engine::StageReport& stage : stages) {
+    json.push_back({{"first_layer", stage.layers.first},
+                    {"last_layer", stage.layers.last - 1},
+                    {"idle_share", stage.idle_share}});
+  }
+  return json;
+}
+
+std::string nodes_text(const engine::NodesReport& nodes) {
+  const auto mebibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  return fmt::format(
+      "between nodes       {:.2f} MiB dispatched ({:.3f} of the rows), {:.2f} MiB returned ({:.3f} "
+      "of the rows), {:.2f} MiB else\n",
+      mebibytes(nodes.traffic.dispatched_bytes), nodes.dispatch_ratio(),
+      mebibytes(nodes.traffic.returned_bytes), nodes.combine_ratio(),
+      mebibytes(nodes.traffic.other_bytes));
+}
+
+ordered_json nodes_json(const engine::NodesReport& nodes) {
+  return {{"count", nodes.num_nodes},
+          {"dispatch",
+           {{"rows", nodes.traffic.dispatched_rows},
+            {"row_bytes", nodes.row_bytes},
+            {"bytes", nodes.traffic.dispatched_bytes},
+            {"ratio", nodes.dispatch_ratio()}}},
+          {"combine",
+           {{"rows", nodes.traffic.returned_rows},
+            {"row_bytes", nodes.result_bytes},
+            {"bytes", nodes.traffic.returned_bytes},
+            {"ratio", nodes.combine_ratio()}}},
+          {"other_bytes", nodes.traffic.other_bytes}};
+}
+
 ordered_json online_json(const GenerateReport& report) {
   const engine::OnlineTotals& online = *report.online;
   ordered_json json = {{"layer_updates", online.published},
@@ -187,6 +234,8 @@ std::string report_text(const engine::GenerateOptions& options, const GenerateRe
       load.imbalance_ratio(), load.prompt_tokens, load.generated_tokens, load.num_iterations,
       report.wall_seconds, report.tokens_per_second(), report.load_seconds, load.critical_path_ms,
       load.mean_rank_ms, load.critical_path_experts_ms, load.mean_experts_ms);
+  text += stages_text(report.stages);
+  if (report.nodes) text += nodes_text(*report.nodes);
   if (report.online) text += online_text(*report.online);
   if (options.perfect_router) {
     text += "perfect router      tokens went to all ranks evenly; the texts mean nothing\n";
@@ -196,8 +245,9 @@ std::string report_text(const engine::GenerateOptions& options, const GenerateRe
 
 ordered_json report_json(const engine::GenerateOptions& options, const GenerateReport& report) {
   const engine::LoadTotals& load = report.load;
-  ordered_json json = {
-      {"model", options.model_dir}, {"ranks", options.parallel.sizes.moe_ep}, {"isa", report.isa}};
+  ordered_json json = {{"model", options.model_dir},
+                       {"ranks", options.parallel.mapping().world_size()},
+                       {"isa", report.isa}};
   if (options.perfect_router) json["perfect_router"] = true;
   for (size_t i = 0; i < report.results.size(); ++i) {
     json["results"].push_back(result_json(report, i, options));
@@ -218,6 +268,8 @@ ordered_json report_json(const engine::GenerateOptions& options, const GenerateR
                                       {"received", layer.received},
                                       {"imbalance_ratio", layer.imbalance_ratio}});
   }
+  if (!report.stages.empty()) json["stages"] = stages_json(report.stages);
+  if (report.nodes) json["nodes"] = nodes_json(*report.nodes);
   if (report.online) json["online"] = online_json(report);
   return json;
 }

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "commands.h"
+#include "started.h"
 
 namespace {
 
@@ -49,8 +50,13 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", WIDEEP_VERSION);
 
-  Status status;
-  tools::add_generate_command(app, &status);
+  std::vector<std::string> arguments;
+  for (int i = 1; i < argc; ++i) arguments.push_back(normalize_option(argv[i]));
+  tools::Started started = tools::Started::find(arguments);
+  Status status = started.status();
+  if (!status.ok()) started.end(status);
+  tools::add_generate_command(app, started, &status);
+  tools::add_serve_command(app, started, &status);
   CLI::App* balance = app.add_subcommand("balance", "Measure and plan the placement of experts");
   balance->require_subcommand(1);
   tools::add_balance_report_command(*balance, &status);
@@ -61,29 +67,34 @@ int main(int argc, char** argv) {
   tools::add_balance_replay_command(*balance, &status);
   CLI::App* bench = app.add_subcommand("bench", "Measure speed beside this machine's limits");
   bench->require_subcommand(1);
+  tools::add_bench_compare_routing_command(*bench, &status);
+  tools::add_bench_dataset_command(*bench, &status);
   tools::add_bench_ep_command(*bench, &status);
+  tools::add_bench_latency_command(*bench, &status);
+  tools::add_bench_iterations_command(*bench, &status);
   tools::add_bench_load_command(*bench, &status);
   tools::add_bench_model_command(*bench, &status);
   tools::add_bench_rows_command(*bench, &status);
+  tools::add_bench_serving_command(*bench, &status);
+  tools::add_bench_throughput_command(*bench, &status);
   CLI::App* parallel = app.add_subcommand("parallel", "How a model is spread over ranks");
   parallel->require_subcommand(1);
   tools::add_parallel_explain_command(*parallel, &status);
   tools::add_doctor_command(app, &status);
   tools::add_quantize_command(app, &status);
 
-  std::vector<std::string> arguments;
-  for (int i = argc - 1; i > 0; --i) arguments.push_back(normalize_option(argv[i]));
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
   try {
-    app.parse(arguments);  // CLI11 takes them last first
+    app.parse(arguments);
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    log::error("{} (see --help)", what_is_wrong(app, error));
-    return invalid_input("").exit_code();
+    status = invalid_input(fmt::format("{} (see --help)", what_is_wrong(app, error)));
   } catch (const std::bad_alloc&) {
     status = failed("out of memory; wideep doctor --model DIR --ranks N says what a run needs");
   }
   if (status.ok()) status = check_printed();
+  if (started.ranks() != nullptr) started.end(status);
   if (!status.ok()) log::error("{}", status.message());
   return status.exit_code();
 }

@@ -40,7 +40,9 @@ Result<engine::ModelRun> model_run(const std::string& model_dir,
   WIDEEP_TRY_ASSIGN(const balance::ModelPlacement placement,
                     parallel::initial_placement(parallel, {engine::moe_layers(run.config),
                                                            run.config.routing.num_experts}));
-  run.num_ranks = parallel.sizes.moe_ep;
+  run.num_ranks = parallel.sizes.tp;
+  run.num_slices = parallel.sizes.moe_tp;
+  run.num_groups = parallel.sizes.cp;
   run.num_slots = placement.num_slots;
   run.moe_max_num_tokens = parallel.moe_config.max_num_tokens;
   const int max_num_tokens =
@@ -50,6 +52,8 @@ Result<engine::ModelRun> model_run(const std::string& model_dir,
       parallel.max_batch_size.value_or(std::min(engine::kDefaultMaxBatchSize, max_num_tokens)));
   WIDEEP_TRY_ASSIGN(run.joint,
                     engine::joint_layout(parallel, run.config, max_num_tokens, max_batch_size));
+  WIDEEP_TRY_ASSIGN(run.pipeline,
+                    engine::pipeline_layout(parallel, run.config, max_num_tokens, max_batch_size));
   run.format = format.value_or(run.config.stored_format);
   run.kv_cache_dtype = parallel.kv_cache_config.dtype;
   if (const auto tokens = parallel.kv_cache_config.max_tokens) run.kv_tokens_per_rank = *tokens;
@@ -58,6 +62,7 @@ Result<engine::ModelRun> model_run(const std::string& model_dir,
   }
   WIDEEP_TRY_ASSIGN(const model::MoeOptions moe,
                     engine::moe_options(parallel, run.config, run.format));
+  WIDEEP_TRY(engine::check_slices(parallel, run.config, moe));
   run.dispatch = moe.dispatch;
   run.combine = moe.combine;
   run.combine_rows = engine::combine_of(parallel);

@@ -45,13 +45,16 @@ struct Sent {
   double results = 0.0;  // a MoE layer: pulled by the ranks of other tokens
   double heads = 0.0;    // a layer, of ranks that share batches: its heads
   double outputs = 0.0;  // likewise: its columns of the output projection
+  double cache = 0.0;    // a layer, of ranks that share sequences: keys and values, read in place
+  double stage = 0.0;    // to the next stage of a pipeline: the residual stream
+  double between = 0.0;  // a MoE layer, of ranks that share experts: what gate and up make
 };
 
 struct Explained {
   engine::ModelRun run;
   parallel::Mapping mapping;
   bool shares_batches = false;
-  engine::MemoryPlan memory;
+  std::vector<engine::MemoryPlan> stages;
   OnlineBytes online;
   Sent sent;
 };
@@ -59,12 +62,14 @@ struct Explained {
 OnlineBytes online_bytes(const engine::ModelRun& run, const balance::ModelPlacement& placement) {
   if (placement.layer_updates_per_iter == 0) return {};
   const weights::ExpertShape expert{run.format, run.config.hidden_size,
-                                    run.config.moe_intermediate_size};
+                                    run.config.moe_intermediate_size,
+                                    kernels::default_group(run.format), run.num_slices};
   const int spares =
       placement.spare_slots > 0 ? placement.spare_slots : engine::default_spare_slots(placement);
   const uint64_t record = expert.record_bytes();
-  return {.pool = record * placement.layers.size() *
-                  static_cast<uint64_t>(run.config.routing.num_experts),
+  const uint64_t experts =
+      static_cast<uint64_t>(run.config.routing.num_experts) * static_cast<uint64_t>(run.num_slices);
+  return {.pool = record * placement.layers.size() * experts,
           .spares_per_rank = record * static_cast<uint64_t>(spares)};
 }
 
@@ -79,7 +84,20 @@ Sent sent_by_rank(const engine::ModelRun& run) {
         choice.strategy == ep::Strategy::kAllGather ? choice.gather_bytes : choice.dispatch_bytes;
   }
   sent.results = static_cast<double>(shape.result_bytes) *
-                 (reduced ? ep::expected_peers(shape) : shape.top_k * elsewhere);
+                 (reduced ? ep::expected_peers(shape) : shape.top_k * shape.num_slices * elsewhere);
+  if (shape.num_slices > 1) {
+    sent.between = static_cast<double>(shape.top_k) * run.config.moe_intermediate_size *
+                   static_cast<double>(dtype_bytes(kernels::row_dtype(run.format)));
+  }
+  if (run.num_groups > 1) {
+    sent.cache =
+        static_cast<double>(engine::fullest(run.stages()).kv_page_bytes) /
+        parallel::layers_of_stage(0, run.pipeline.num_stages, run.config.num_layers).count() /
+        kernels::kPageTokens;
+  }
+  if (run.pipeline.num_stages > 1) {
+    sent.stage = sizeof(float) * static_cast<double>(run.config.hidden_size);
+  }
   if (run.joint) {
     const model::ModelConfig& config = run.config;
     const int value_dim = config.is_mla() ? config.v_head_dim : config.head_dim;
@@ -105,7 +123,7 @@ Result<Explained> explain(const Options& options, const parallel::ParallelConfig
   return Explained{.run = run,
                    .mapping = config.mapping(),
                    .shares_batches = config.shares_batches(),
-                   .memory = run.plan(),
+                   .stages = run.stages(),
                    .online = online_bytes(run, placement),
                    .sent = sent_by_rank(run)};
 }
@@ -114,6 +132,7 @@ Result<Explained> explain(const Options& options, const parallel::ParallelConfig
 
 struct RankPart {
   parallel::Coordinates at;
+  parallel::LayerRange layers;
   model::HeadRange heads;
   int first_slot = 0, num_slots = 0;
 };
@@ -122,9 +141,10 @@ RankPart part_of(const Explained& all, int rank) {
   const model::ModelConfig& config = all.run.config;
   const int sharers = all.shares_batches ? all.run.num_ranks : 1;
   const int kv_heads = config.is_mla() ? 1 : config.num_kv_heads;
-  const int slots = all.run.num_slots / all.run.num_ranks;
+  const int slots = all.run.num_slots / (all.run.num_ranks / all.run.num_slices);
   const parallel::Coordinates at = all.mapping.coordinates(rank);
   return {.at = at,
+          .layers = all.mapping.pp_layers(at.pp_rank, config.num_layers),
           .heads = model::part_of_heads(all.shares_batches ? at.tp_rank : 0, sharers,
                                         config.num_heads, kv_heads),
           .first_slot = at.moe_ep_rank * slots,
@@ -136,16 +156,16 @@ std::string range(int first, int count) {
 }
 
 std::string ranks_text(const Explained& all) {
-  std::string text = fmt::format("{:>5}{:>5}{:>5}{:>5}{:>8}{:>8}{:>13}{:>10}{:>13}\n", "rank", "tp",
-                                 "cp", "pp", "moe_ep", "moe_tp", "query heads",
+  std::string text = fmt::format("{:>5}{:>5}{:>5}{:>5}{:>8}{:>8}{:>9}{:>13}{:>10}{:>13}\n", "rank",
+                                 "tp", "cp", "pp", "moe_ep", "moe_tp", "layers", "query heads",
                                  all.run.config.is_mla() ? "latents" : "kv heads", "slots");
   for (int rank = 0; rank < all.mapping.world_size(); ++rank) {
     const RankPart part = part_of(all, rank);
-    text += fmt::format("{:>5}{:>5}{:>5}{:>5}{:>8}{:>8}{:>13}{:>10}{:>13}\n", rank, part.at.tp_rank,
-                        part.at.cp_rank, part.at.pp_rank, part.at.moe_ep_rank, part.at.moe_tp_rank,
-                        range(part.heads.first, part.heads.count),
-                        range(part.heads.first_kv, part.heads.num_kv),
-                        range(part.first_slot, part.num_slots));
+    text += fmt::format(
+        "{:>5}{:>5}{:>5}{:>5}{:>8}{:>8}{:>9}{:>13}{:>10}{:>13}\n", rank, part.at.tp_rank,
+        part.at.cp_rank, part.at.pp_rank, part.at.moe_ep_rank, part.at.moe_tp_rank,
+        range(part.layers.first, part.layers.count()), range(part.heads.first, part.heads.count),
+        range(part.heads.first_kv, part.heads.num_kv), range(part.first_slot, part.num_slots));
   }
   return text;
 }
@@ -153,27 +173,41 @@ std::string ranks_text(const Explained& all) {
 // ---- memory and messages ----
 
 std::string memory_text(const Explained& all) {
-  const engine::MemoryPlan& memory = all.memory;
+  const engine::MemoryPlan memory = engine::fullest(all.stages);
   std::string once = fmt::format("weights outside the experts {}", byte_size(memory.dense_weights));
   if (memory.joint_memory > 0)
     once += fmt::format(", shared rows {}", byte_size(memory.joint_memory));
+  if (memory.shard_memory > 0)
+    once += fmt::format(", rows between sharded experts {}", byte_size(memory.shard_memory));
   if (all.online.pool > 0) once += fmt::format(", host pool {}", byte_size(all.online.pool));
   std::string rank = fmt::format("slots {}", byte_size(memory.slots_per_rank));
   if (all.online.pool > 0)
     rank += fmt::format(", spares {}", byte_size(all.online.spares_per_rank));
   return fmt::format(
       "holds   the machine, once: {}\n"
-      "        each rank: {}, dispatch and combine {}, intermediate results {},\n"
+      "        each rank{}: {}, messages {}, intermediate results {},\n"
       "        KV cache {} per {} tokens\n",
-      once, rank, byte_size(memory.symmetric_memory_per_rank),
-      byte_size(memory.working_memory_per_rank), byte_size(memory.kv_bytes(kCacheExampleTokens)),
-      kCacheExampleTokens);
+      once, all.stages.size() > 1 ? " of the fullest stage" : "", rank,
+      byte_size(memory.symmetric_memory_per_rank), byte_size(memory.working_memory_per_rank),
+      byte_size(memory.kv_bytes_of_rank(kCacheExampleTokens)), kCacheExampleTokens);
 }
 
 std::string sent_text(const Explained& all) {
-  const std::string moe =
-      fmt::format("sends   per MoE layer and token of its own: rows {:.0f} bytes, results {:.0f}\n",
+  std::string moe =
+      fmt::format("sends   per MoE layer and token of its own: rows {:.0f} bytes, results {:.0f}",
                   all.sent.rows, all.sent.results);
+  if (all.sent.between > 0.0)
+    moe += fmt::format(", between the ranks of an expert {:.0f}", all.sent.between);
+  moe += "\n";
+  if (all.sent.cache > 0.0) {
+    moe += fmt::format(
+        "        per layer and token of its own: keys and values {:.0f} bytes, which the other {} "
+        "of its sequence read in place\n",
+        all.sent.cache, all.run.num_groups - 1);
+  }
+  if (all.sent.stage > 0.0)
+    moe += fmt::format("        to the next stage, per token of its own: {:.0f} bytes\n",
+                       all.sent.stage);
   if (!all.shares_batches) return moe;
   return moe + fmt::format(
                    "        per layer and token of the batch: heads {:.0f} bytes, outputs {:.0f}\n",
@@ -200,6 +234,8 @@ ordered_json rank_json(const Explained& all, int rank) {
           {"pp_rank", part.at.pp_rank},
           {"moe_ep_rank", part.at.moe_ep_rank},
           {"moe_tp_rank", part.at.moe_tp_rank},
+          {"first_layer", part.layers.first},
+          {"last_layer", part.layers.last - 1},
           {"first_head", part.heads.first},
           {"num_heads", part.heads.count},
           {"first_kv_head", part.heads.first_kv},
@@ -208,10 +244,19 @@ ordered_json rank_json(const Explained& all, int rank) {
           {"num_slots", part.num_slots}};
 }
 
+ordered_json bytes_json(const engine::MemoryPlan& stage) {
+  return {{"dense_weights", stage.dense_weights},
+          {"slots", stage.slots_per_rank},
+          {"messages", stage.symmetric_memory_per_rank},
+          {"intermediate_results", stage.working_memory_per_rank},
+          {"kv_cache_per_1024_tokens", stage.kv_bytes(kCacheExampleTokens)}};
+}
+
 ordered_json explained_json(const Explained& all) {
   const parallel::ParallelSizes& sizes = all.mapping.sizes();
-  const engine::MemoryPlan& memory = all.memory;
-  ordered_json ranks = ordered_json::array();
+  const engine::MemoryPlan memory = engine::fullest(all.stages);
+  ordered_json ranks = ordered_json::array(), stages = ordered_json::array();
+  for (const engine::MemoryPlan& stage : all.stages) stages.push_back(bytes_json(stage));
   for (int rank = 0; rank < all.mapping.world_size(); ++rank) ranks.push_back(rank_json(all, rank));
   return {{"world_size", all.mapping.world_size()},
           {"tensor_parallel_size", sizes.tp},
@@ -224,18 +269,23 @@ ordered_json explained_json(const Explained& all) {
           {"bytes_once",
            {{"dense_weights", memory.dense_weights},
             {"shared_rows", memory.joint_memory},
+            {"sharded_expert_rows", memory.shard_memory},
             {"host_pool", all.online.pool}}},
           {"bytes_per_rank",
            {{"slots", memory.slots_per_rank},
             {"spares", all.online.spares_per_rank},
             {"dispatch_and_combine", memory.symmetric_memory_per_rank},
             {"intermediate_results", memory.working_memory_per_rank},
-            {"kv_cache_per_1024_tokens", memory.kv_bytes(kCacheExampleTokens)}}},
+            {"kv_cache_per_1024_tokens", memory.kv_bytes_of_rank(kCacheExampleTokens)}}},
+          {"bytes_per_rank_of_stages", stages},
           {"bytes_sent_per_token",
            {{"rows_per_moe_layer", all.sent.rows},
             {"results_per_moe_layer", all.sent.results},
+            {"between_per_moe_layer", all.sent.between},
+            {"cache_per_layer", all.sent.cache},
             {"heads_per_layer", all.sent.heads},
-            {"outputs_per_layer", all.sent.outputs}}}};
+            {"outputs_per_layer", all.sent.outputs},
+            {"to_next_stage", all.sent.stage}}}};
 }
 
 Status run(const Options& options) {

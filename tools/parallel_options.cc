@@ -7,9 +7,20 @@
 #include "base/try.h"
 
 namespace wideep::tools {
+namespace {
+
+Result<parallel::ParallelConfig> read_config(const ParallelOptions& options) {
+  if (!options.text.empty()) return parallel::parse_parallel_config(options.text, "options");
+  if (!options.config.empty()) return parallel::read_parallel_config(options.config);
+  return parallel::parallel_config_for_ranks(options.ranks.value_or(1));
+}
+
+}  // namespace
 
 void add_parallel_options(CLI::App& command, ParallelOptions* options) {
-  command.add_option("--ranks", options->ranks, "Rank processes on this machine")
+  command
+      .add_option("--ranks", options->ranks,
+                  "Rank processes on this machine (of mpirun or srun: as many as they start)")
       ->check(CLI::Range(1, 4096));
   command.add_option("--config", options->config, "parallel_config.yaml, instead of --ranks");
   command.add_option("--load-balancer", options->load_balancer, "moe_load_balancer.yaml");
@@ -25,15 +36,13 @@ void add_parallel_options(CLI::App& command, ParallelOptions* options) {
       ->check(CLI::IsMember({"auto", "bf16", "fp8"}));
 }
 
-Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options) {
+Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options,
+                                                       bool tell_notes) {
   if (!options.config.empty() && options.ranks) {
     return invalid_input(
         "--ranks and --config both say how many ranks there are: give one of them");
   }
-  WIDEEP_TRY_ASSIGN(parallel::ParallelConfig config,
-                    options.config.empty()
-                        ? parallel::parallel_config_for_ranks(options.ranks.value_or(1))
-                        : parallel::read_parallel_config(options.config));
+  WIDEEP_TRY_ASSIGN(parallel::ParallelConfig config, read_config(options));
   if (!options.load_balancer.empty()) {
     if (config.moe_config.load_balancer || config.moe_config.load_balancer_path) {
       return invalid_input(
@@ -47,7 +56,9 @@ Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& op
   if (options.kv_cache_dtype == "fp8") config.kv_cache_config.dtype = "FP8";
   if (options.max_num_tokens) config.max_num_tokens = *options.max_num_tokens;
   WIDEEP_TRY(parallel::check_supported(config));
-  for (const std::string& note : config.notes) log::info("{}", note);
+  for (const std::string& note : config.notes) {
+    if (tell_notes) log::info("{}", note);
+  }
   return config;
 }
 

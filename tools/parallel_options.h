@@ -17,6 +17,7 @@ namespace wideep::tools {
 struct ParallelOptions {
   std::optional<int> ranks;
   std::string config;
+  std::string text;  // of a configuration that other options stand for; instead of both
   std::string load_balancer;
   std::optional<int> max_num_tokens;
   PrecisionOption precision;
@@ -30,9 +31,10 @@ struct ParallelOptions {
 void add_parallel_options(CLI::App& command, ParallelOptions* options);
 
 // The configuration file, or what --ranks means (default: 1), with the options that override single
-// keys. Tells of keys without effect (log::info).
+// keys. Tells of keys without effect (log::info), if asked to.
 // Errors (invalid input): as parallel::read_parallel_config and parallel::check_supported; two
 // options that say the same.
-Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options);
+Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options,
+                                                       bool tell_notes = true);
 
 }  // namespace wideep::tools

@@ -123,7 +123,17 @@ Result<RankTensors> index_tensors(const SafetensorsFile& file, int num_experts) 
   return tensors;
 }
 
-// What rank 0's file spans; check_grid then asks every rank for exactly that.
+// The files of a directory: of every stage those of its ranks, in order.
+struct Files {
+  int num_files = 0;
+  int num_stages = 1;
+  std::vector<ExpertStatistics> stages;  // what the first file of each spans; no counts
+
+  int ranks_per_stage() const { return num_files / num_stages; }
+  int stage_of(int file) const { return file / ranks_per_stage(); }
+};
+
+// What the first file of a stage spans; check_grid then asks all of its ranks for exactly that.
 void take_extent(const RankTensors& tensors, ExpertStatistics* statistics) {
   std::set<int> layers;
   for (const auto& [key, tensor] : tensors) layers.insert(key.layer);
@@ -159,12 +169,13 @@ Status check_grid(const RankTensors& tensors, const std::string& file,
   return {};
 }
 
-Status copy_counts(const RankTensors& tensors, const std::string& file, int rank,
-                   ExpertStatistics* statistics) {
+// first_layer: where the file's layers begin among all.
+Status copy_counts(const RankTensors& tensors, const std::string& file, int rank, int first_layer,
+                   const ExpertStatistics& extent, ExpertStatistics* statistics) {
   auto tensor = tensors.begin();
-  for (int iteration = 0; iteration < statistics->num_iterations(); ++iteration) {
-    for (int layer = 0; layer < statistics->num_layers(); ++layer, ++tensor) {
-      const std::span<int64_t> row = statistics->row(iteration, layer, rank);
+  for (int iteration = 0; iteration < extent.num_iterations(); ++iteration) {
+    for (int layer = 0; layer < extent.num_layers(); ++layer, ++tensor) {
+      const std::span<int64_t> row = statistics->row(iteration, first_layer + layer, rank);
       std::memcpy(row.data(), tensor->second->bytes.data(), row.size_bytes());
       const auto negative = std::find_if(row.begin(), row.end(), [](int64_t n) { return n < 0; });
       if (negative != row.end()) {
@@ -178,18 +189,62 @@ Status copy_counts(const RankTensors& tensors, const std::string& file, int rank
   return {};
 }
 
-Status read_rank(const std::string& directory, int rank, ExpertStatistics* statistics) {
-  const std::string path = fmt::format("{}/rank{}.safetensors", directory, rank);
-  WIDEEP_TRY_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
-  WIDEEP_TRY_ASSIGN(const RankTensors tensors, index_tensors(file, statistics->num_experts));
-  if (rank == 0) take_extent(tensors, statistics);
-  WIDEEP_TRY(check_grid(tensors, path, *statistics));
-  statistics->counts.resize(tensors.size() * static_cast<size_t>(statistics->ep_size) *
-                            static_cast<size_t>(statistics->num_experts));
-  return copy_counts(tensors, path, rank, statistics);
+std::string path_of(const std::string& directory, int file) {
+  return fmt::format("{}/rank{}.safetensors", directory, file);
 }
 
-Status read_meta_info(const std::string& directory, ExpertStatistics* statistics) {
+// The stages' layers follow each other, and all have the same iterations.
+Status add_stage(const std::string& file, const ExpertStatistics& extent,
+                 ExpertStatistics* statistics) {
+  if (statistics->layers.empty()) {
+    statistics->iter_start = extent.iter_start;
+    statistics->iter_stop = extent.iter_stop;
+  } else if (extent.layers.front() <= statistics->layers.back()) {
+    return invalid_input(
+        fmt::format("{}: holds layer {}, expected layers after {}, which belongs "
+                    "to the pipeline stage before",
+                    file, extent.layers.front(), statistics->layers.back()));
+  } else if (extent.iter_start != statistics->iter_start ||
+             extent.iter_stop != statistics->iter_stop) {
+    return invalid_input(fmt::format(
+        "{}: holds iterations {} to {}, expected {} to {} as in the pipeline stage before", file,
+        extent.iter_start, extent.iter_stop - 1, statistics->iter_start,
+        statistics->iter_stop - 1));
+  }
+  statistics->layers.insert(statistics->layers.end(), extent.layers.begin(), extent.layers.end());
+  return {};
+}
+
+Status read_extents(const std::string& directory, Files* files, ExpertStatistics* statistics) {
+  for (int stage = 0; stage < files->num_stages; ++stage) {
+    const std::string path = path_of(directory, stage * files->ranks_per_stage());
+    WIDEEP_TRY_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
+    WIDEEP_TRY_ASSIGN(const RankTensors tensors, index_tensors(file, statistics->num_experts));
+    take_extent(tensors, &files->stages.emplace_back());
+    // A hole would make the extent larger than the file, and the counts as large as it says.
+    WIDEEP_TRY(check_grid(tensors, path, files->stages.back()));
+    WIDEEP_TRY(add_stage(path, files->stages.back(), statistics));
+  }
+  statistics->counts.resize(static_cast<size_t>(statistics->num_iterations()) *
+                            statistics->layers.size() * static_cast<size_t>(statistics->ep_size) *
+                            static_cast<size_t>(statistics->num_experts));
+  return {};
+}
+
+Status read_rank(const std::string& directory, const Files& files, int number,
+                 ExpertStatistics* statistics) {
+  const std::string path = path_of(directory, number);
+  WIDEEP_TRY_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
+  WIDEEP_TRY_ASSIGN(const RankTensors tensors, index_tensors(file, statistics->num_experts));
+  const ExpertStatistics& extent = files.stages[static_cast<size_t>(files.stage_of(number))];
+  WIDEEP_TRY(check_grid(tensors, path, extent));
+  const auto first =
+      std::find(statistics->layers.begin(), statistics->layers.end(), extent.layers.front());
+  return copy_counts(tensors, path, number % files.ranks_per_stage(),
+                     static_cast<int>(first - statistics->layers.begin()), extent, statistics);
+}
+
+Status read_meta_info(const std::string& directory, Files* files, ExpertStatistics* statistics) {
   WIDEEP_TRY_ASSIGN(const formats::JsonDocument document,
                     formats::JsonDocument::read(directory + "/meta_info.json"));
   const formats::JsonObject root = document.root();
@@ -197,14 +252,18 @@ Status read_meta_info(const std::string& directory, ExpertStatistics* statistics
       static_cast<int>(root.integer("num_experts", {.min = 1, .max = kMaxExperts}));
   statistics->top_k =
       static_cast<int>(root.integer("num_experts_per_token", {.min = 1, .max = kMaxTopK}));
-  // Ours says it, TRT's does not.
-  const int64_t ranks = root.integer_or("ep_size", statistics->ep_size, {.min = 1});
+  // Ours says these, TRT's does not.
+  const int64_t stages = root.integer_or("num_stages", 1, {.min = 1, .max = files->num_files});
+  const int64_t ranks = root.integer_or("ep_size", files->num_files, {.min = 1});
   WIDEEP_TRY(document.status());
-  if (ranks == statistics->ep_size) return {};
+  files->num_stages = static_cast<int>(stages);
+  statistics->ep_size = files->ranks_per_stage();
+  if (ranks * stages == files->num_files) return {};
+  const std::string of_stages = stages == 1 ? "" : fmt::format(" of {} pipeline stages", stages);
   return invalid_input(fmt::format(
-      "{}: recorded by {} ranks (meta_info.json: ep_size), expected as many files, found "
+      "{}: recorded by {} ranks{} (meta_info.json: ep_size), expected as many files, found "
       "{} (rank0 to rank{}); copy the files of all ranks",
-      directory, ranks, statistics->ep_size, statistics->ep_size - 1));
+      directory, ranks, of_stages, files->num_files, files->num_files - 1));
 }
 
 // Sums must fit, and without any token there is nothing to balance.
@@ -228,10 +287,12 @@ Status check_total(const std::string& directory, const ExpertStatistics& statist
 
 Result<ExpertStatistics> read_statistics_directory(const std::string& directory) {
   ExpertStatistics statistics;
-  WIDEEP_TRY_ASSIGN(statistics.ep_size, count_rank_files(directory));
-  WIDEEP_TRY(read_meta_info(directory, &statistics));
-  for (int rank = 0; rank < statistics.ep_size; ++rank) {
-    WIDEEP_TRY(read_rank(directory, rank, &statistics));
+  Files files;
+  WIDEEP_TRY_ASSIGN(files.num_files, count_rank_files(directory));
+  WIDEEP_TRY(read_meta_info(directory, &files, &statistics));
+  WIDEEP_TRY(read_extents(directory, &files, &statistics));
+  for (int file = 0; file < files.num_files; ++file) {
+    WIDEEP_TRY(read_rank(directory, files, file, &statistics));
   }
   WIDEEP_TRY(check_total(directory, statistics));
   return statistics;

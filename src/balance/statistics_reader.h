@@ -4,7 +4,9 @@
 //
 // A directory as TRT records it:
 //   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; ours adds "ep_size"
-//   rank{r}.safetensors     "{iteration}_{layer}" → int64 [num_experts], one file per rank
+//                           and, of a pipeline, "num_stages"
+//   rank{r}.safetensors     "{iteration}_{layer}" → int64 [num_experts], one file per rank; of a
+//                           pipeline one per stage and rank, stage by stage
 //   rank{r}_raw.safetensors and other files are not read
 //
 // A JSON file {"logical_count": [[tokens of expert 0, 1, ...] per layer of the model]}: one

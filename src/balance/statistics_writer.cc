@@ -73,8 +73,8 @@ Status StatisticsWriter::write_counts() const {
 }
 
 Status StatisticsWriter::write_meta_info() const {
-  const std::string ranks =
-      shape_.ep_size == 0 ? "" : fmt::format(", \"ep_size\": {}", shape_.ep_size);
+  std::string ranks = shape_.ep_size == 0 ? "" : fmt::format(", \"ep_size\": {}", shape_.ep_size);
+  if (shape_.num_stages > 1) ranks += fmt::format(", \"num_stages\": {}", shape_.num_stages);
   return formats::write_file(
       directory_ + "/meta_info.json",
       fmt::format("{{\"num_experts\": {}, \"num_experts_per_token\": {}{}}}\n", shape_.num_experts,

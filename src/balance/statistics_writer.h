@@ -33,6 +33,9 @@ struct StatisticsShape {
   int num_experts = 0;  // E
   int top_k = 0;        // num_experts_per_token
   int ep_size = 0;      // R, the ranks that record; 0: left out of meta_info.json, as TRT does
+  // Pipeline stages that have MoE layers. Each has R files, in order: rank r of the i-th is file
+  // i · R + r and holds the layers of its stage.
+  int num_stages = 1;
 };
 
 class StatisticsWriter {

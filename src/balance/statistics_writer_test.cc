@@ -52,6 +52,34 @@ TEST(StatisticsWriter, WritesWhatTheReaderReads) {
   fs::remove_all(path);
 }
 
+// Two stages of two ranks: layers 2 and 3, layer 7.
+TEST(StatisticsWriter, StagesOfAPipelineRecordTheirLayers) {
+  const std::string path = fresh_directory("stages");
+  ASSERT_TRUE(prepare_statistics_directory(path).ok());
+  const std::vector<std::vector<int>> layers = {{2, 3}, {7}};
+  const auto write = [&](int file, int shift) {
+    StatisticsWriter writer(path, file,
+                            {.num_experts = 2, .top_k = 1, .ep_size = 2, .num_stages = 2});
+    for (const int layer : layers[static_cast<size_t>(file / 2)]) {
+      writer.add(5 + shift, layer, std::vector<int64_t>{10 * layer, file % 2});
+    }
+    return writer.write();
+  };
+  for (int file = 0; file < 4; ++file) ASSERT_TRUE(write(file, 0).ok());
+  const Result<ExpertStatistics> statistics = read_statistics(path);
+  ASSERT_TRUE(statistics.ok()) << statistics.status().message();
+  EXPECT_EQ(statistics->ep_size, 2);
+  EXPECT_THAT(statistics->layers, ElementsAre(2, 3, 7));
+  EXPECT_THAT(statistics->counts, ElementsAre(20, 0, 20, 1, 30, 0, 30, 1, 70, 0, 70, 1));
+  ASSERT_TRUE(write(2, 1).ok());
+  EXPECT_THAT(read_statistics(path).status().message(),
+              HasSubstr("rank2.safetensors: holds iterations 6 to 6, expected 5 to 5"));
+  fs::remove(path + "/rank3.safetensors");
+  EXPECT_THAT(read_statistics(path).status().message(),
+              HasSubstr("recorded by 2 ranks of 2 pipeline stages"));
+  fs::remove_all(path);
+}
+
 TEST(StatisticsWriter, RefusesToMixWithAnEarlierRun) {
   const std::string path = fresh_directory("mix");
   ASSERT_TRUE(prepare_statistics_directory(path).ok());

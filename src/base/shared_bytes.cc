@@ -25,8 +25,19 @@ Result<SharedBytes> SharedBytes::create(const char* purpose, size_t num_bytes, S
   SharedBytes bytes;
   bytes.purpose_ = purpose;
   // The kernel sets huge pages aside at mmap, and refuses when it has too few.
-  bytes.huge_ = pages == SharedPages::kHugeIfReserved && bytes.map(num_bytes, MFD_HUGETLB);
-  if (!bytes.huge_ && !bytes.map(num_bytes, 0)) {
+  const bool mapped = pages == SharedPages::kHugeIfReserved && bytes.map(num_bytes, MFD_HUGETLB);
+  if (!mapped && !bytes.map(num_bytes, 0)) {
+    return failed(
+        fmt::format("{}: cannot map {} bytes: {}", purpose, num_bytes, std::strerror(errno)));
+  }
+  return bytes;
+}
+
+Result<SharedBytes> SharedBytes::adopt(const char* purpose, int fd, size_t num_bytes, bool huge) {
+  SharedBytes bytes;
+  bytes.purpose_ = purpose;
+  bytes.huge_ = huge;
+  if (!bytes.map_file(fd, num_bytes)) {
     return failed(
         fmt::format("{}: cannot map {} bytes: {}", purpose, num_bytes, std::strerror(errno)));
   }
@@ -34,14 +45,26 @@ Result<SharedBytes> SharedBytes::create(const char* purpose, size_t num_bytes, S
 }
 
 bool SharedBytes::map(size_t num_bytes, unsigned memfd_flags) {
-  const size_t page = memfd_flags == 0 ? kPageBytes : kHugePageBytes;
-  const size_t rounded = round_up(std::max<size_t>(num_bytes, 1), page);
+  huge_ = memfd_flags != 0;
   const int fd = ::memfd_create("wideep", MFD_CLOEXEC | memfd_flags);
   if (fd < 0) return false;
-  void* mapped = MAP_FAILED;
-  if (::ftruncate(fd, static_cast<off_t>(rounded)) == 0) {
-    mapped = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (::ftruncate(fd, static_cast<off_t>(mapped_bytes(num_bytes))) == 0) {
+    return map_file(fd, num_bytes);
   }
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return false;
+}
+
+size_t SharedBytes::mapped_bytes(size_t num_bytes) const {
+  return round_up(std::max<size_t>(num_bytes, 1), huge_ ? kHugePageBytes : kPageBytes);
+}
+
+// Takes the descriptor.
+bool SharedBytes::map_file(int fd, size_t num_bytes) {
+  const size_t rounded = mapped_bytes(num_bytes);
+  void* mapped = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) {
     const int error = errno;
     ::close(fd);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
 #include "wideep/status.h"
 
@@ -35,12 +36,19 @@ class SharedBytes {
   size_t size() const { return size_; }
   bool huge() const { return huge_; }
 
+  // The memory behind a descriptor that another process has made (fd() there) and sent. Takes the
+  // descriptor. It may lie at another address here.
+  static Result<SharedBytes> adopt(const char* purpose, int fd, size_t num_bytes, bool huge);
+  int fd() const { return fd_; }
+
   // Takes the memory of [offset, offset + num_bytes) now: what is missing is an error here instead
   // of a bus error at the first touch. Errors (failed): with the bytes asked for.
   Status reserve(size_t offset, size_t num_bytes) const;
 
  private:
   bool map(size_t num_bytes, unsigned memfd_flags);
+  bool map_file(int fd, size_t num_bytes);
+  size_t mapped_bytes(size_t num_bytes) const;
   void release();
 
   const char* purpose_ = "";
@@ -50,5 +58,10 @@ class SharedBytes {
   int fd_ = -1;
   bool huge_ = false;
 };
+
+// Where memory comes from that the ranks of a node share: made before they are forked
+// (SharedBytes::create), or by one of them for all (transport::StartedRanks).
+using MakeSharedBytes =
+    std::function<Result<SharedBytes>(const char* purpose, size_t num_bytes, SharedPages)>;
 
 }  // namespace wideep::base

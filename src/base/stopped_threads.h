@@ -16,11 +16,18 @@
 
 namespace wideep::base {
 
-// Of all children of the calling thread, those whose names begin so.
+// Processes that the calling thread has forked.
+inline std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  std::ifstream file(fmt::format("/proc/self/task/{}/children", ::gettid()));
+  for (pid_t child; file >> child;) found.push_back(child);
+  return found;
+}
+
+// Of all threads of theirs, those whose names begin so.
 inline std::vector<pid_t> threads_of_children(const std::string& prefix) {
   std::vector<pid_t> found;
-  std::ifstream children(fmt::format("/proc/self/task/{}/children", ::gettid()));
-  for (pid_t child; children >> child;) {
+  for (const pid_t child : children()) {
     const std::string tasks = fmt::format("/proc/{}/task", child);
     for (const auto& entry : std::filesystem::directory_iterator(tasks)) {
       std::string name;

@@ -11,15 +11,13 @@ constexpr size_t kCounterBytes = 64;  // a rank's count, on a cache line of its 
 }  // namespace
 
 const char* span_name(Span span) {
-  static constexpr const char* kNames[] = {"iteration",     "start of iteration",
-                                           "attention",     "MLP",
-                                           "wait: batch",   "router",
-                                           "begin",         "choose slots",
-                                           "push rows",     "wait: rows",
-                                           "experts",       "shared expert",
-                                           "wait: results", "reduce",
-                                           "LM head",       "sampling",
-                                           "rows travel",   "results travel"};
+  static constexpr const char* kNames[] = {"iteration",     "wait: stage",   "start of iteration",
+                                           "attention",     "MLP",           "wait: batch",
+                                           "router",        "begin",         "choose slots",
+                                           "push rows",     "wait: rows",    "experts",
+                                           "shared expert", "wait: results", "reduce",
+                                           "LM head",       "sampling",      "rows travel",
+                                           "results travel"};
   static_assert(std::size(kNames) == static_cast<size_t>(Span::kCount));
   return kNames[static_cast<size_t>(span)];
 }

@@ -26,7 +26,8 @@ namespace wideep::base {
 
 enum class Span : uint16_t {
   kIteration,
-  kAgree,  // the wait for all ranks at its start
+  kAwaitStage,  // the wait for rows or tokens of another stage
+  kAgree,       // the wait for all ranks at its start
   kAttention,
   kMlp,
   kMeet,  // the wait for ranks that share the batch

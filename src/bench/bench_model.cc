@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "engine/advice.h"
 #include "engine/memory_plan.h"
+#include "parallel/initial_placement.h"
 
 namespace wideep::bench {
 namespace {
@@ -162,6 +163,7 @@ struct Checked {
   const base::Machine& machine;
   const balance::ModelPlacement& placement;
   const BenchPlan& plan;
+  const parallel::Mapping mapping;
 };
 
 // All but the experts, on a thread for every core, which end here.
@@ -178,7 +180,7 @@ Result<model::ModelWeights> load_weights(const Checked& checked,
 // Loads the weights, forks the ranks and collects what they tell.
 Result<ModelBenchReport> measure(const Checked& checked, const weights::TensorSource& tensors,
                                  const ModelBenchObserver& observer) {
-  const auto& [options, kernels, machine, placement, plan] = checked;
+  const auto& [options, kernels, machine, placement, plan, mapping] = checked;
   const ep::DispatchShape dispatch =
       engine::dispatch_shape(options.config, options.num_ranks, placement.num_slots,
                              plan.limits.max_num_tokens, options.precision.weights);
@@ -196,12 +198,13 @@ Result<ModelBenchReport> measure(const Checked& checked, const weights::TensorSo
       .dispatch = dispatch,
       .moe = {.row_dtype = kernels::row_dtype(options.precision.weights)},
       .limits = plan.limits,
+      .mapping = mapping,
       .threads = engine::plan_threads(machine, options.num_ranks, options.threads_per_rank)};
   const int all_threads = options.num_ranks * report.threads_per_rank;
   const RankBenchSetup setup{rank_setup, plan, limits::choose_processors(machine, all_threads)};
   WIDEEP_TRY(transport::run_rank_processes(
       {.num_ranks = options.num_ranks,
-       .segment_bytes = ep::BufferLayout(dispatch).segment_bytes(),
+       .segment_bytes = engine::segment_bytes(rank_setup),
        .timeout = options.timeout},
       [&setup](transport::Endpoint& endpoint, const transport::MessagePipe& pipe) {
         return run_rank_bench(setup, endpoint, pipe);
@@ -229,7 +232,8 @@ Result<ModelBenchReport> run_model_bench(const ModelBenchOptions& given,
   WIDEEP_TRY_ASSIGN(const BenchPlan plan,
                     make_plan(options.bench, options.config, options.num_ranks));
   WIDEEP_TRY(check_memory(options, plan, placement, machine));
-  return measure({options, *kernels, machine, placement, plan}, tensors, observer);
+  return measure({options, *kernels, machine, placement, plan, parallel.mapping()}, tensors,
+                 observer);
 }
 
 }  // namespace wideep::bench

@@ -34,13 +34,16 @@ std::optional<Advice> oversubscription(const Machine& machine, int num_ranks) {
                 fmt::format("use --ranks {} or fewer for speed", cores)};
 }
 
-std::optional<Advice> numa(const Machine& machine) {
+// Only threads that are bound to cores have slots that stay near them (plan_threads).
+std::optional<Advice> numa(const Machine& machine, int num_ranks) {
   const size_t nodes = machine.topology.numa_node_bytes.size();
-  if (nodes < 2) return {};
+  const int cores = machine.usable_cores();
+  if (nodes < 2 || num_ranks > cores || cores % num_ranks == 0) return {};
   return Advice{fmt::format("memory is in {} parts (NUMA nodes), each near to some cores and far "
-                            "from others; shared weights land in one of them",
-                            nodes),
-                "start with `numactl --interleave=all wideep ...` to spread them evenly"};
+                            "from others; {} ranks do not divide {} cores, so threads are not "
+                            "bound to cores and may run far from their rank's slots",
+                            nodes, num_ranks, cores),
+                "use a number of ranks that divides the cores"};
 }
 
 std::optional<Advice> reserved_huge_pages(const Machine& machine) {
@@ -96,7 +99,7 @@ std::optional<Saving> smaller_cache(const ModelRun& run, uint64_t /*usable*/) {
 
 std::optional<Saving> no_redundancy(const ModelRun& run, uint64_t /*usable*/) {
   const int experts = run.config.routing.num_experts;
-  if (run.num_slots <= experts || experts % run.num_ranks != 0) return {};
+  if (run.num_slots <= experts || experts % (run.num_ranks / run.num_slices) != 0) return {};
   Saving saving{
       fmt::format("num_slots: {} in the load balancer's file (no redundant slots)", experts), run};
   saving.run.num_slots = experts;
@@ -104,6 +107,7 @@ std::optional<Saving> no_redundancy(const ModelRun& run, uint64_t /*usable*/) {
 }
 
 std::optional<Saving> fewer_ranks(const ModelRun& run, uint64_t usable) {
+  if (run.num_slices > 1) return {};  // of sizes that a file gives
   Saving saving{"", run};
   for (int ranks = run.num_ranks - 1; ranks >= 1; --ranks) {
     if (run.num_slots % ranks != 0) continue;
@@ -178,7 +182,7 @@ std::vector<Advice> machine_advice(const Machine& machine, int num_ranks, std::s
                                    std::string_view best_isa) {
   std::vector<Advice> all;
   for (auto& advice : {slow_kernels(isa, best_isa), oversubscription(machine, num_ranks),
-                       numa(machine), reserved_huge_pages(machine)}) {
+                       numa(machine, num_ranks), reserved_huge_pages(machine)}) {
     if (advice) all.push_back(*advice);
   }
   return all;
@@ -193,30 +197,36 @@ ep::DispatchShape ModelRun::dispatch_shape() const {
   return engine::dispatch_shape(
       config, num_ranks, num_slots, max_num_tokens,
       {.row_dtype = kernels::row_dtype(format), .dispatch = dispatch, .combine = combine},
-      moe_max_num_tokens, combine_rows);
+      moe_max_num_tokens, combine_rows, num_slices);
 }
 
-MemoryPlan ModelRun::plan() const {
-  return plan_memory(config, dispatch_shape(),
+std::vector<MemoryPlan> ModelRun::stages() const {
+  return plan_stages(config, dispatch_shape(),
                      stored_forms ? *stored_forms : model::uniform_forms(config, format),
-                     cache_dtype(kv_cache_dtype, format), joint);
+                     cache_dtype(kv_cache_dtype, format), joint, pipeline, num_groups);
 }
 
 uint64_t ModelRun::bytes_needed() const {
-  const MemoryPlan needs = plan();
-  return needs.bytes_without_cache() +
-         static_cast<uint64_t>(num_ranks) * needs.kv_bytes(kv_tokens_per_rank.value_or(1));
+  uint64_t bytes = 0;
+  for (const MemoryPlan& stage : stages()) {
+    bytes += stage.bytes_without_cache() +
+             stage.all_ranks() * stage.kv_bytes(kv_tokens_per_rank.value_or(1));
+  }
+  return bytes;
 }
 
 ModelFit judge_fit(const ModelRun& run, const Machine& machine) {
-  ModelFit fit{.plan = run.plan(),
+  const std::vector<MemoryPlan> stages = run.stages();
+  ModelFit fit{.plan = fullest(stages),
                .bytes_needed = run.bytes_needed(),
                .bytes_usable = machine.usable_memory_bytes()};
-  const uint64_t other = fit.plan.bytes_without_cache();
+  const uint64_t other = bytes_without_cache(stages);
   if (fit.bytes_usable > other) {
-    // Of ranks that share batches each keeps its heads of every token.
-    const uint64_t page =
-        fit.plan.kv_page_bytes * static_cast<uint64_t>(run.joint ? run.num_ranks : 1);
+    // Of ranks that share batches each keeps its heads of every token, and each stage its layers.
+    uint64_t page = 0;
+    for (const MemoryPlan& stage : stages) {
+      page += stage.kv_page_bytes * static_cast<uint64_t>(run.joint ? run.num_ranks : 1);
+    }
     fit.kv_tokens = (fit.bytes_usable - other) / page * kernels::kPageTokens;
   }
   if (!fit.fits()) {

@@ -29,8 +29,10 @@ std::vector<Advice> machine_advice(const base::Machine& machine, int num_ranks,
 // A model as someone wants to run it.
 struct ModelRun {
   model::ModelConfig config;
-  int num_ranks = 1;
+  int num_ranks = 1;                          // of a pipeline stage
   int num_slots = 0;                          // of a layer, on all ranks
+  int num_slices = 1;                         // into which each expert is cut
+  int num_groups = 1;                         // of as many ranks, that share sequences
   int max_num_tokens = kDefaultMaxNumTokens;  // that a rank dispatches
   std::optional<int64_t> moe_max_num_tokens;  // of all ranks in one dispatch
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
@@ -41,17 +43,18 @@ struct ModelRun {
   std::string kv_cache_dtype = "AUTO";         // kv_cache_config.dtype
   std::optional<uint64_t> kv_tokens_per_rank;  // of the KV cache, where the configuration says
   std::optional<model::JointLayout> joint;     // of ranks that share every batch
+  PipelineLayout pipeline;
 
   ep::DispatchShape dispatch_shape() const;
 
   std::string format_names() const;
-  MemoryPlan plan() const;
+  std::vector<MemoryPlan> stages() const;  // of the pipeline
   // The smallest memory it runs in: with the KV cache asked for, else one page of it per rank.
   uint64_t bytes_needed() const;
 };
 
 struct ModelFit {
-  MemoryPlan plan;
+  MemoryPlan plan;  // as fullest() has it
   uint64_t bytes_needed = 0;
   uint64_t bytes_usable = 0;
   uint64_t kv_tokens = 0;        // that fit into the memory beside all else, over all ranks

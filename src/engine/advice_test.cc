@@ -51,8 +51,8 @@ TEST(MachineAdvice, NumaAndReservedHugePages) {
   Machine machine = machine_of(8, kGiB);
   machine.topology.numa_node_bytes = {kGiB, kGiB};
   machine.huge_pages.reserved = {{.page_bytes = 2 << 20, .num_pages = 512, .num_free = 512}};
-  EXPECT_THAT(machine_advice(machine, 1, "avx2", "avx2"),
-              ElementsAre(says("2 parts (NUMA nodes)", "numactl --interleave=all"),
+  EXPECT_THAT(machine_advice(machine, 3, "avx2", "avx2"),
+              ElementsAre(says("2 parts (NUMA nodes)", "divides the cores"),
                           says("1.0 GiB are reserved as huge pages", "nr_hugepages")));
 }
 

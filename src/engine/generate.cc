@@ -4,61 +4,43 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <map>
+#include <numeric>
 
 #include "base/cpu_time.h"
-#include "base/machine.h"
 #include "base/try.h"
-#include "engine/memory_plan.h"
+#include "engine/iteration_log.h"
 #include "engine/rank_run.h"
-#include "ep/strategy.h"
+#include "engine/run_settings.h"
+#include "engine/run_text.h"
 #include "formats/chrome_trace.h"
-#include "parallel/initial_placement.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/utf8.h"
+#include "transport/rank_processes.h"
 
 namespace wideep::engine {
 namespace {
 
 constexpr int kLabelCharacters = 60;  // of a prompt, in the routing log
 
-// Every request of a batch needs room for at least its next token.
-Status check_batch_size(const parallel::ParallelConfig& config) {
-  const int64_t tokens = config.max_num_tokens.value_or(kDefaultMaxNumTokens);
-  if (!config.max_batch_size || *config.max_batch_size <= tokens) return {};
-  return invalid_input(fmt::format(
-      "{}: max_batch_size: expected at most max_num_tokens ({}), found {}; lower one or raise the "
-      "other",
-      config.name, tokens, *config.max_batch_size));
-}
-
-Result<std::vector<Request>> make_requests(const GenerateOptions& options,
-                                           const model::ModelConfig& config,
-                                           const tokenizer::Tokenizer& tokenizer) {
+Result<std::vector<Request>> make_requests(const GenerateOptions& options, const RunFiles& files) {
   if (options.prompts.empty()) return invalid_input("no prompt: give --prompt or --prompts");
-  const int64_t limit = options.parallel.max_seq_len.value_or(config.max_position_embeddings);
-  if (limit > config.max_position_embeddings) {
-    return invalid_input(fmt::format(
-        "{}: max_seq_len: expected at most the model's max_position_embeddings {}, found {}",
-        options.parallel.name, config.max_position_embeddings, limit));
-  }
   std::vector<Request> requests;
   for (const std::string& prompt : options.prompts) {
     const int index = static_cast<int>(requests.size());
     Request request{.index = index,
-                    .prompt = tokenizer.encode(prompt),
+                    .prompt = files.tokenizer->encode(prompt),
                     .max_tokens = options.max_tokens,
-                    .sampling = options.sampling};
+                    .sampling = options.sampling,
+                    .draw = index};
     const int length = static_cast<int>(request.prompt.size());
     if (length == 0) return invalid_input(fmt::format("prompt {}: has no tokens", index));
-    if (length + options.max_tokens > limit) {
+    if (length + options.max_tokens > files.max_sequence) {
       return invalid_input(fmt::format(
           "prompt {}: {} tokens and {} to generate exceed the context of {} tokens; shorten it or "
           "lower --max-tokens",
-          index, length, options.max_tokens, limit));
+          index, length, options.max_tokens, files.max_sequence));
     }
     requests.push_back(std::move(request));
   }
@@ -69,9 +51,14 @@ Result<std::vector<Request>> make_requests(const GenerateOptions& options,
 Status check_cache_size(const GenerateOptions& options, const std::vector<Request>& requests) {
   const auto max_tokens = options.parallel.kv_cache_config.max_tokens;
   if (!max_tokens) return {};
+  const auto batch =
+      static_cast<int>(options.parallel.max_num_tokens.value_or(kDefaultMaxNumTokens));
+  const int turn = context_turn(options.parallel, batch);
   for (const Request& request : requests) {
     const int length = static_cast<int>(request.prompt.size());
-    const int needed = pages_for(length + request.max_tokens) * kernels::kPageTokens;
+    const int needed = most_pages_of_rank(pages_for(length + request.max_tokens),
+                                          options.parallel.sizes.cp, turn / kernels::kPageTokens) *
+                       kernels::kPageTokens;
     if (needed <= *max_tokens) continue;
     return invalid_input(fmt::format(
         "prompt {}: {} tokens and {} to generate: expected kv_cache_config.max_tokens of at least "
@@ -81,26 +68,24 @@ Status check_cache_size(const GenerateOptions& options, const std::vector<Reques
   return {};
 }
 
-SchedulerLimits scheduler_limits(const GenerateOptions& options,
-                                 const std::vector<Request>& requests) {
-  SchedulerLimits limits;
-  limits.max_num_tokens =
-      static_cast<int>(options.parallel.max_num_tokens.value_or(kDefaultMaxNumTokens));
-  limits.max_batch_size = static_cast<int>(options.parallel.max_batch_size.value_or(
-      std::min(kDefaultMaxBatchSize, limits.max_num_tokens)));
-  limits.prefill_chunk = options.prefill_chunk;
-  if (const auto max_tokens = options.parallel.kv_cache_config.max_tokens) {
-    limits.max_pages = static_cast<int>(*max_tokens / kernels::kPageTokens);
-    return limits;
-  }
-  // As much as all requests of the fullest rank need at once.
-  const int ranks = options.parallel.shares_batches() ? 1 : options.parallel.sizes.moe_ep;
-  std::vector<int> pages(ranks);
+// Without a word of the configuration as much as the requests that can run at once on a rank need
+// at most; of ranks that share sequences the first of each may have a page more.
+SchedulerLimits limits_for(const GenerateOptions& options, const std::vector<Request>& requests) {
+  SchedulerLimits limits = scheduler_limits(options);
+  if (limits.max_pages > 0) return limits;
+  const parallel::ParallelSizes& sizes = options.parallel.sizes;
+  const int ranks = options.parallel.shares_batches() ? 1 : sizes.tp;
+  std::vector<std::vector<int>> pages(ranks);  // of each rank's requests
   for (const Request& request : requests) {
-    pages[request.index % ranks] +=
-        pages_for(static_cast<int>(request.prompt.size()) + request.max_tokens);
+    const int all = pages_for(static_cast<int>(request.prompt.size()) + request.max_tokens);
+    pages[request.index % ranks].push_back(most_pages_of_rank(all, sizes.cp, limits.turn_pages));
   }
-  limits.max_pages = *std::max_element(pages.begin(), pages.end());
+  const size_t running = static_cast<size_t>(limits.max_batch_size) * limits.micro_batches;
+  for (std::vector<int>& each : pages) {
+    std::sort(each.begin(), each.end(), std::greater<>());
+    each.resize(std::min(each.size(), running));
+    limits.max_pages = std::max(limits.max_pages, std::accumulate(each.begin(), each.end(), 0));
+  }
   return limits;
 }
 
@@ -113,113 +98,36 @@ std::string first_characters(std::string_view text, int count) {
   return std::string(text.substr(0, bytes));
 }
 
-double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
-// What online balancing does and costs beside the slots: a line, or nothing.
-std::string online_text(const RunSetup& setup) {
-  if (setup.online == nullptr) return "";
-  const OnlineParts& parts = *setup.online;
-  return fmt::format(
-      "\nonline  balancing of up to {} layer{} at once; host pool {:.1f} MiB{}, spares per rank {} "
-      "({:.1f} MiB)",
-      parts.balancer.layers_in_flight, parts.balancer.layers_in_flight == 1 ? "" : "s",
-      mebibytes(parts.pool->total_bytes()),
-      parts.pool->in_huge_pages() ? " in reserved huge pages" : "", parts.balancer.num_spares,
-      mebibytes(parts.spare_bytes_per_rank()));
-}
-
-// How rows travel between ranks.
-std::string rows_text(const RunSetup& setup) {
-  const auto in = [&](kernels::RowFormat format) {
-    return fmt::format("{} ({} bytes each)", kernels::row_format_name(format),
-                       kernels::row_bytes(format, setup.config.hidden_size));
-  };
-  const bool reduced = setup.dispatch.combine == ep::Combine::kReduced;
-  return fmt::format(
-      "\nrows    dispatched in {}, returned in {}, {}", in(setup.moe.dispatch_format()),
-      in(setup.moe.combine_format()),
-      reduced ? "a sum for each token and rank: bits depend on EP size and placement"
-              : "one for each token and expert: the same bits for every EP size and placement");
-}
-
-// What runs and what it costs, before anything large is allocated.
-std::string plan_text(const RunSetup& setup) {
-  const model::ModelConfig& config = setup.config;
-  const int ranks = setup.dispatch.ep_size;
-  const MemoryPlan plan =
-      plan_memory(config, setup.dispatch, setup.forms, setup.options.cache_dtype(), setup.joint);
-  return fmt::format(
-             "model   {}: {} layers, {} of them MoE with {} experts, top {}; {} weights, kernels "
-             "{}\n"
-             "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
-             "memory  per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache ({}) up to "
-             "{:.1f} "
-             "MiB\n"
-             "experts {}",
-             std::filesystem::path(setup.options.model_dir).lexically_normal().string(),
-             config.num_layers, config.num_moe_layers(), config.routing.num_experts,
-             config.routing.top_k, setup.forms.format_names(), setup.kernels.isa, ranks,
-             setup.threads.threads_per_rank, setup.threads.threads_per_rank == 1 ? "" : "s",
-             setup.dispatch.slots_per_rank, setup.placement.num_slots,
-             setup.placement.num_slots - config.routing.num_experts, mebibytes(plan.slots_per_rank),
-             mebibytes(plan.symmetric_memory_per_rank), dtype_name(setup.options.cache_dtype()),
-             mebibytes(plan.kv_page_bytes * static_cast<uint64_t>(setup.limits.max_pages)),
-             ep::choose_strategy(setup.dispatch).reason()) +
-         rows_text(setup) + online_text(setup) +
-         (setup.moe.perfect_router
-              ? "\nrouter  perfect: tokens go to all ranks evenly; the texts mean nothing"
-              : "");
-}
-
-// Checkpoint bytes that loading will read: dense once; each slot's expert, or with a host pool each
-// expert once.
-uint64_t bytes_to_load(const RunSetup& setup) {
-  constexpr std::string_view kExperts = ".mlp.experts.";
-  const std::string mtp = fmt::format("model.layers.{}.", setup.config.num_layers);
-  uint64_t bytes = 0;
-  std::map<std::string, uint64_t, std::less<>> of_expert;  // by "model.layers.0.mlp.experts.0"
-  for (const std::string& name : setup.checkpoint.names()) {
-    const size_t at = name.find(kExperts);
-    if (at != name.npos) {
-      const size_t end = std::min(name.find('.', at + kExperts.size()), name.size());
-      of_expert[name.substr(0, end)] += setup.checkpoint.tensor_bytes(name);
-    } else if (!name.starts_with(mtp)) {
-      bytes += setup.checkpoint.tensor_bytes(name);
-    }
-  }
-  for (const auto& [layer, placement] : setup.placement.layers) {
-    std::vector<int32_t> experts = placement.slot_to_expert;
-    if (setup.online != nullptr) {
-      std::sort(experts.begin(), experts.end());
-      experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
-    }
-    for (const int32_t expert : experts) {
-      bytes += of_expert[fmt::format("model.layers.{}.mlp.experts.{}", layer, expert)];
-    }
-  }
-  return bytes;
-}
-
 // The parent's side of a run: turns the ranks' messages into a report.
 class Collector {
  public:
-  Collector(const RunSetup& setup, const tokenizer::Tokenizer& tokenizer,
-            const GenerateObserver& observer)
-      : setup_(setup),
+  // log: null: none.
+  Collector(const Run& run, const GenerateOptions& options, const GenerateObserver& observer,
+            IterationLog* log)
+      : setup_(run.setup()),
+        options_(options),
         observer_(observer),
-        loads_(setup.dispatch.ep_size, moe_layers(setup.config), setup.options.routing_log),
-        decoders_(setup.requests.size(), tokenizer::StreamDecoder(tokenizer)),
-        all_bytes_(bytes_to_load(setup)) {
-    report_.results.resize(setup.requests.size());
-    for (size_t i = 0; i < setup.requests.size(); ++i) {
-      report_.results[i].num_prompt_tokens = static_cast<int>(setup.requests[i].prompt.size());
+        log_(log),
+        loads_(setup_.mapping.stage_size(), moe_layers_of_stages(setup_),
+               setup_.options.routing_log),
+        decoders_(setup_.requests.size(), tokenizer::StreamDecoder(run.tokenizer())),
+        all_bytes_(bytes_to_load(setup_)) {
+    report_.results.resize(setup_.requests.size());
+    for (size_t i = 0; i < setup_.requests.size(); ++i) {
+      report_.results[i].num_prompt_tokens = static_cast<int>(setup_.requests[i].prompt.size());
     }
-    request_counts_.resize(setup.requests.size());
+    request_counts_.resize(setup_.requests.size());
+    const transport::StartedRanks* started = setup_.options.started;
+    if (started == nullptr || started->nodes().num_nodes() == 1) return;
+    report_.nodes = {.num_nodes = started->nodes().num_nodes(),
+                     .row_bytes = setup_.dispatch.row_bytes,
+                     .result_bytes = setup_.dispatch.result_bytes,
+                     .traffic = {}};
   }
 
   void loaded(uint64_t bytes) {
     loaded_bytes_ += bytes;
-    if (observer_.on_loading) observer_.on_loading(loaded_bytes_, all_bytes_);
+    if (all_bytes_ > 0 && observer_.on_loading) observer_.on_loading(loaded_bytes_, all_bytes_);
   }
 
   void message(int rank, std::string_view bytes) {
@@ -228,14 +136,19 @@ class Collector {
                          .on_iteration = [&](IterationRecord r) { iteration(rank, std::move(r)); },
                          .on_request_counts =
                              [this](const RequestCountsMessage& m) { add_request_counts(m); },
-                         .on_rebalance = [this](const online::Rebalance& r) { rebalance(r); }});
+                         .on_rebalance = [this](const online::Rebalance& r) { rebalance(r); },
+                         .on_times =
+                             [&](const RunTimes& times, const NodeTraffic& traffic) {
+                               add_times(rank, times);
+                               if (report_.nodes) report_.nodes->traffic.add(traffic);
+                             }});
   }
 
   GenerateReport take(Status ended) {
     report_.ended = std::move(ended);
     report_.isa = setup_.kernels.isa;
     report_.load = loads_.totals();
-    if (setup_.online != nullptr) report_.online = read_totals(*setup_.online->board);
+    if (!setup_.online.empty()) report_.online = read_totals(setup_.online);
     if (first_ns_ > 0) report_.wall_seconds = static_cast<double>(last_ns_ - first_ns_) * 1e-9;
     if (setup_.options.routing_log && !loads_.log().empty()) report_.routing_log = routing_log();
     return std::move(report_);
@@ -270,11 +183,24 @@ class Collector {
     }
     last_ns_ = now;
     if (observer_.on_iteration) observer_.on_iteration(rank, record);
-    loads_.add(rank, std::move(record));
+    const auto summary = loads_.add(rank, std::move(record));
+    if (summary && log_ != nullptr) log_->add(*summary);
+  }
+
+  // A stage waits as long as its ranks do, on average.
+  void add_times(int rank, const RunTimes& times) {
+    if (setup_.mapping.sizes().pp == 1 || times.wall_ns == 0) return;
+    const int stage = setup_.mapping.coordinates(rank).pp_rank;
+    report_.stages.resize(static_cast<size_t>(setup_.mapping.sizes().pp));
+    StageReport& report = report_.stages[static_cast<size_t>(stage)];
+    report.layers = setup_.mapping.pp_layers(stage, setup_.config.num_layers);
+    report.idle_share += static_cast<double>(times.stage_wait_ns) /
+                         static_cast<double>(times.wall_ns) / setup_.mapping.stage_size();
   }
 
   void rebalance(const online::Rebalance& each) {
     report_.rebalances.push_back(each);
+    if (log_ != nullptr) log_->add(each);
     if (observer_.on_rebalance) observer_.on_rebalance(each);
   }
 
@@ -282,7 +208,7 @@ class Collector {
     const model::RoutingConfig& routing = setup_.config.routing;
     balance::RoutingLog log;
     log.model = std::filesystem::path(setup_.options.model_dir).lexically_normal().filename();
-    log.ep_size = setup_.dispatch.ep_size;
+    log.ep_size = setup_.mapping.stage_size();
     log.num_experts = routing.num_experts;
     log.num_slots = setup_.placement.num_slots;
     log.top_k = routing.top_k;
@@ -292,7 +218,7 @@ class Collector {
     log.wall_ms = report_.wall_seconds * 1e3;
     log.iterations = loads_.log();
     for (size_t i = 0; i < setup_.requests.size(); ++i) {
-      log.requests.push_back(first_characters(setup_.options.prompts[i], kLabelCharacters));
+      log.requests.push_back(first_characters(options_.prompts[i], kLabelCharacters));
       auto& layers = log.request_counts.emplace_back(log.layers.size(),
                                                      std::vector<int64_t>(routing.num_experts));
       for (size_t j = 0; j < request_counts_[i].size(); ++j) {
@@ -303,7 +229,9 @@ class Collector {
   }
 
   const RunSetup& setup_;
+  const GenerateOptions& options_;
   const GenerateObserver& observer_;
+  IterationLog* log_;
   GenerateReport report_;
   LoadCollector loads_;
   std::vector<tokenizer::StreamDecoder> decoders_;
@@ -315,117 +243,67 @@ class Collector {
   int64_t last_ns_ = 0;
 };
 
-// What all ranks share, before there are any: on all the threads they will have, which end here.
-Result<model::ModelWeights> load_weights(const RunSetup& setup, Collector& collector) {
-  const int threads = setup.dispatch.ep_size * setup.threads.threads_per_rank;
-  base::ThreadPool pool(std::min(threads, base::read_machine().usable_cores()));
-  const weights::WeightLoader loader(
-      setup.checkpoint, setup.options.format, [&](uint64_t bytes) { collector.loaded(bytes); },
-      &pool);
-  return model::ModelWeights::load(setup.config, loader);
+Status run_ranks(const RunSetup& setup, Collector& collector) {
+  const transport::GroupOptions group{.num_ranks = setup.mapping.world_size(),
+                                      .segment_bytes = segment_bytes(rank_setup(setup)),
+                                      .timeout = setup.options.timeout};
+  const auto body = [&](transport::Endpoint& endpoint, const transport::Messenger& parent) {
+    return run_rank(setup, endpoint, parent);
+  };
+  const auto on_message = [&](int rank, std::string_view message) {
+    collector.message(rank, message);
+  };
+  return setup.options.started != nullptr
+             ? transport::run_started_ranks(*setup.options.started, group, body, on_message)
+             : transport::run_rank_processes(group, body, on_message);
 }
 
-// weights: where setup.weights points to.
-Result<GenerateReport> run(const RunSetup& setup, model::ModelWeights* weights,
-                           const tokenizer::Tokenizer& tokenizer,
-                           const GenerateObserver& observer) {
+Result<GenerateReport> run(Run& run, const GenerateOptions& options,
+                           const GenerateObserver& observer, IterationLog* log) {
+  const RunSetup& setup = run.setup();
   if (observer.on_plan) observer.on_plan(plan_text(setup));
-  if (setup.online != nullptr) {
-    const MemoryPlan plan = plan_memory(setup.config, setup.dispatch, setup.forms,
-                                        setup.options.cache_dtype(), setup.joint);
-    WIDEEP_TRY(
-        check_online_memory(*setup.online, plan, base::read_machine().usable_memory_bytes()));
-  }
-  Collector collector(setup, tokenizer, observer);
-  WIDEEP_TRY_ASSIGN(*weights, load_weights(setup, collector));
-  const Status ended = transport::run_rank_processes(
-      {.num_ranks = setup.dispatch.ep_size,
-       .segment_bytes = ep::BufferLayout(setup.dispatch).segment_bytes() +
-                        (setup.joint ? setup.joint->bytes() : 0),
-       .timeout = setup.options.timeout},
-      [&](transport::Endpoint& endpoint, const transport::MessagePipe& pipe) {
-        return run_rank(setup, endpoint, pipe);
-      },
-      [&](int rank, std::string_view message) { collector.message(rank, message); });
+  Collector collector(run, options, observer, log);
+  WIDEEP_TRY(agree_on(options, run.load([&](uint64_t bytes) { collector.loaded(bytes); })));
+  const Status ended = run_ranks(setup, collector);
   GenerateReport report = collector.take(ended);
   if (setup.trace != nullptr) {
-    const Status written = formats::write_chrome_trace(setup.options.profile->path, *setup.trace);
+    const Status written = formats::write_chrome_trace(options.profile->path, *setup.trace);
     if (report.ended.ok()) report.ended = written;
   }
+  if (log != nullptr && report.ended.ok()) report.ended = log->status();
   if (!ended.ok() && report.load.num_iterations == 0) return ended;
   return report;
+}
+
+// What every rank reads and finds before anything large is allocated.
+struct Prepared {
+  RunFiles files;
+  RunShapes shapes;
+  std::vector<Request> requests;
+  std::optional<IterationLog> log;
+};
+
+Result<Prepared> prepare(const GenerateOptions& options) {
+  WIDEEP_TRY_ASSIGN(RunFiles files, read_run_files(options));
+  WIDEEP_TRY_ASSIGN(std::vector<Request> requests, make_requests(options, files));
+  WIDEEP_TRY(check_cache_size(options, requests));
+  WIDEEP_TRY_ASSIGN(RunShapes shapes, run_shapes(options, files, limits_for(options, requests)));
+  WIDEEP_TRY_ASSIGN(std::optional<IterationLog> log, create_iteration_log(options));
+  return Prepared{std::move(files), std::move(shapes), std::move(requests), std::move(log)};
 }
 
 }  // namespace
 
 Result<GenerateReport> generate(const GenerateOptions& options, const GenerateObserver& observer) {
-  WIDEEP_TRY_ASSIGN(const kernels::Kernels* kernels,
-                    kernels::select_kernels(std::getenv("WIDEEP_ISA")));
-  WIDEEP_TRY(check_batch_size(options.parallel));
-  WIDEEP_TRY_ASSIGN(const model::ModelConfig config, model::read_model_config(options.model_dir));
-  if (options.perfect_router) {
-    WIDEEP_TRY(model::PerfectRouter::check(config.routing, options.parallel.sizes.moe_ep));
-  }
-  WIDEEP_TRY_ASSIGN(const balance::ModelPlacement placement,
-                    parallel::initial_placement(options.parallel,
-                                                {moe_layers(config), config.routing.num_experts}));
-  WIDEEP_TRY_ASSIGN(const tokenizer::Tokenizer tokenizer,
-                    tokenizer::Tokenizer::read(options.model_dir));
-  if (tokenizer.id_limit() > config.vocab_size) {
-    return invalid_input(
-        fmt::format("{}/tokenizer.json: has token ids up to {}, but config.json: vocab_size is {}",
-                    options.model_dir, tokenizer.id_limit() - 1, config.vocab_size));
-  }
-  WIDEEP_TRY_ASSIGN(std::vector<Request> requests, make_requests(options, config, tokenizer));
-  WIDEEP_TRY(check_cache_size(options, requests));
-  WIDEEP_TRY_ASSIGN(const weights::Checkpoint checkpoint,
-                    weights::Checkpoint::open(options.model_dir));
-  if (options.statistics) {
-    WIDEEP_TRY(balance::prepare_statistics_directory(options.statistics->directory));
-  }
-
-  model::ModelWeights weights;
-  const SchedulerLimits limits = scheduler_limits(options, requests);
-  const weights::WeightLoader looking(checkpoint, options.format);
-  const model::ModelForms forms = model::model_forms(config, looking);
-  WIDEEP_TRY_ASSIGN(model::MoeOptions moe,
-                    moe_options(options.parallel, config, forms.experts.format));
-  moe.perfect_router = options.perfect_router;
-  WIDEEP_TRY_ASSIGN(
-      const std::optional<model::JointLayout> joint,
-      joint_layout(options.parallel, config, limits.max_num_tokens, limits.max_batch_size));
-  std::optional<OnlineParts> online;
-  if (placement.layer_updates_per_iter > 0) {
-    Result<OnlineParts> parts = make_online_parts(model::experts_shape(config, looking), placement);
-    if (!parts.ok()) return parts.status().at(parallel::balancer_name(options.parallel));
-    online = std::move(*parts);
-    if (options.adjust_online) options.adjust_online(*online);
-  }
-  std::optional<base::TraceBuffer> trace;
-  if (options.profile) {
-    WIDEEP_TRY_ASSIGN(trace, base::TraceBuffer::create(options.parallel.sizes.moe_ep));
-  }
-  const RunSetup setup{
-      .options = options,
-      .config = config,
-      .checkpoint = checkpoint,
-      .forms = forms,
-      .placement = placement,
-      .kernels = *kernels,
-      .weights = weights,
-      .requests = std::move(requests),
-      .dispatch =
-          dispatch_shape(config, options.parallel.sizes.moe_ep, placement.num_slots,
-                         dispatched_tokens(options.parallel, limits.max_num_tokens), moe,
-                         options.parallel.moe_config.max_num_tokens, combine_of(options.parallel)),
-      .moe = moe,
-      .limits = limits,
-      .joint = joint,
-      .threads = plan_threads(base::read_machine(), options.parallel.sizes.moe_ep,
-                              options.threads_per_rank),
-      .online = online ? &*online : nullptr,
-      .trace = trace ? &*trace : nullptr};
-  return run(setup, &weights, tokenizer, observer);
+  Result<Prepared> prepared = prepare(options);
+  const bool compares = prepared.ok() && options.started != nullptr;
+  WIDEEP_TRY(agree_on(options, prepared.status(),
+                      compares ? run_settings(options, *prepared->files.kernels, prepared->requests)
+                               : transport::Settings()));
+  WIDEEP_TRY_ASSIGN(const std::unique_ptr<Run> prepared_run,
+                    Run::make(options, std::move(prepared->files), std::move(prepared->shapes),
+                              std::move(prepared->requests)));
+  return run(*prepared_run, options, observer, prepared->log ? &*prepared->log : nullptr);
 }
 
 }  // namespace wideep::engine

@@ -23,7 +23,8 @@ constexpr std::array<const char*, SettingWords().size()> kNames = {
     "online balancing (layer_updates_per_iter, spares)",
     "max_num_tokens or moe_config.max_num_tokens",
     "how rows travel (moe_config.dispatch_dtype, combine_dtype, combine)",
-    "max_batch_size, the prefill chunk, the KV cache or the threads per rank",
+    "the parallel sizes, enable_attention_dp, max_batch_size, the prefill chunk, the KV cache or "
+    "the threads per rank",
 };
 
 uint64_t hash_of(const std::string& text) {
@@ -48,11 +49,25 @@ std::string placement_text(const RankSetup& setup) {
   return text;
 }
 
+std::string parallel_text(const RankSetup& setup) {
+  const parallel::ParallelSizes& sizes = setup.mapping.sizes();
+  return fmt::format(" {} {} {} {} {} {}", sizes.tp, sizes.pp, sizes.cp, sizes.moe_tp, sizes.moe_ep,
+                     setup.joint.has_value()) +
+         fmt::format(" {} {} {} {} {} {} {} {}", setup.limits.max_rank_tokens,
+                     setup.limits.turn_pages, setup.limits.reuse_pages,
+                     static_cast<int>(setup.limits.policy), setup.limits.balance.enabled,
+                     setup.limits.balance.timeout_iters, setup.limits.balance.batching_wait_iters,
+                     setup.limits.micro_batches);
+}
+
 std::string online_text(const RankSetup& setup) {
-  if (setup.online == nullptr) return "off";
-  const OnlineParts& parts = *setup.online;
-  return fmt::format("{} {} {}", parts.balancer.layers_in_flight, parts.balancer.num_spares,
-                     parts.pool->total_bytes());
+  std::string text;
+  for (const OnlineParts& stage : setup.online) {
+    if (!stage.balances()) continue;
+    text += fmt::format("{} {} {}\n", stage.balancer.layers_in_flight, stage.balancer.num_spares,
+                        stage.pool->total_bytes());
+  }
+  return text;
 }
 
 }  // namespace
@@ -71,12 +86,13 @@ SettingWords setting_words(const RankSetup& setup) {
   set(SharedSetting::kMaxNumTokens,
       fmt::format("{} {}", setup.dispatch.max_tokens, setup.dispatch.max_group_tokens));
   set(SharedSetting::kRows,
-      fmt::format("{} {} {}", kernels::row_format_name(setup.moe.dispatch_format()),
+      fmt::format("{} {} {} {}", kernels::row_format_name(setup.moe.dispatch_format()),
                   kernels::row_format_name(setup.moe.combine_format()),
-                  setup.dispatch.combine == ep::Combine::kReduced));
+                  setup.dispatch.combine == ep::Combine::kReduced, setup.dispatch.num_slices));
   set(SharedSetting::kBatch,
       fmt::format("{} {} {} {} {}", limits.max_batch_size, limits.prefill_chunk, limits.max_pages,
-                  static_cast<int>(setup.cache), setup.threads.threads_per_rank));
+                  static_cast<int>(setup.cache), setup.threads.threads_per_rank) +
+          parallel_text(setup));
   return words;
 }
 

@@ -25,7 +25,7 @@ enum class SharedSetting {
   kOnline,        // layer_updates_per_iter and the spares
   kMaxNumTokens,  // of a rank and iteration, and of a dispatch
   kRows,          // in what form they travel
-  kBatch,         // max_batch_size, prefill chunk, KV cache, threads per rank
+  kBatch,         // parallel sizes, max_batch_size, prefill chunk, KV cache, threads per rank
   kCount
 };
 using SettingWords = std::array<uint64_t, static_cast<size_t>(SharedSetting::kCount)>;

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/queue_record.h"
 #include "wideep/status.h"
 
 namespace wideep::engine {
@@ -27,21 +28,26 @@ struct LayerRecord {
   std::vector<int32_t> sent;   // [ep_size] (token, expert) pairs sent to each rank
   // [num_experts] tokens of this rank per expert; empty unless asked for
   std::vector<int32_t> counts;
+  // Of all ranks, had experts stayed where they began; negative: not told. With online balancing
+  // the first rank of a stage tells it.
+  float initial_imbalance = -1.0f;
 };
 
 struct IterationRecord {
   int64_t iteration = 0;
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
+  QueueRecord queue;
   int64_t tail_cpu_ns = 0;  // after the last MoE layer: head, sampling
   int64_t wall_ns = 0;
+  int64_t schedule_ns = 0;  // deciding what to compute, and taking in the tokens of earlier ones
   std::vector<LayerRecord> layers;  // MoE layers, ascending
 
   bool operator==(const IterationRecord&) const = default;
 };
 inline bool operator==(const LayerRecord& a, const LayerRecord& b) {
   return a.other_cpu_ns == b.other_cpu_ns && a.experts_cpu_ns == b.experts_cpu_ns &&
-         a.sent == b.sent && a.counts == b.counts;
+         a.sent == b.sent && a.counts == b.counts && a.initial_imbalance == b.initial_imbalance;
 }
 
 // Bytes for a pipe between processes of one build, and back.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "balance/routing_log.h"
@@ -35,25 +36,47 @@ struct LoadTotals {
   double imbalance_ratio() const;  // mean over layers
 };
 
+// One iteration of all ranks.
+struct IterationSummary {
+  int64_t iteration = 0;
+  int64_t prompt_tokens = 0;
+  int64_t generated_tokens = 0;
+  QueueRecord queue;     // sums
+  double wall_ms = 0.0;  // of the slowest rank; of a pipeline, from its first stage to its last
+  double critical_path_ms = 0.0;
+  double critical_path_experts_ms = 0.0;
+  double mean_rank_ms = 0.0;
+  double mean_experts_ms = 0.0;
+  std::vector<double> imbalance_ratios;  // of each MoE layer
+
+  double imbalance_ratio() const;  // mean over layers
+};
+
 class LoadCollector {
  public:
-  // keep_log: also keep every iteration for a routing log.
-  LoadCollector(int ep_size, const std::vector<int>& moe_layers, bool keep_log);
+  // moe_layers: of each pipeline stage, whose ranks are ep_size neighbours. keep_log: also keep
+  // every iteration for a routing log.
+  LoadCollector(int ep_size, const std::vector<std::vector<int>>& moe_layers, bool keep_log);
 
-  void add(int rank, IterationRecord record);
+  // rank: of the world. What the ranks of a pipeline tell of an iteration is put together. The
+  // iteration, where this was the last word on it.
+  std::optional<IterationSummary> add(int rank, IterationRecord record);
 
   // Of the iterations that all ranks have reported.
   LoadTotals totals() const;
   const std::vector<balance::RoutingLog::Iteration>& log() const { return log_; }
 
  private:
-  void fold(const std::vector<IterationRecord>& ranks);
+  IterationSummary fold(const std::vector<IterationRecord>& ranks);
+  void add_to_sums(const IterationSummary& summary);
+  double add_received(size_t layer, const std::vector<IterationRecord>& ranks);
   balance::RoutingLog::Iteration log_entry(const std::vector<IterationRecord>& ranks) const;
 
   int ep_size_;
+  std::vector<size_t> first_layers_;  // of each stage, among all MoE layers
   bool keep_log_;
   LoadTotals sums_;  // imbalance_ratio of layers: sums over iterations
-  std::map<int64_t, std::vector<IterationRecord>> open_;  // not yet reported by all ranks
+  std::map<int64_t, std::vector<IterationRecord>> open_;  // [ep_size] all stages
   std::map<int64_t, int> reported_;
   std::vector<balance::RoutingLog::Iteration> log_;
 };

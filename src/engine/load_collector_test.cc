@@ -22,7 +22,7 @@ IterationRecord record(int64_t iteration, std::vector<int32_t> sent, int other_m
 }
 
 TEST(LoadCollector, SumsReceiversAndTakesTheSlowestRankOfEachStep) {
-  LoadCollector collector(2, {5}, true);
+  LoadCollector collector(2, {{5}}, true);
   // Iteration 0: ranks receive 1 + 3 = 4 and 2 + 6 = 8, mean 6, ratio 1/3.
   collector.add(0, record(0, {1, 2}, 10, 4, 1));
   collector.add(1, record(0, {3, 6}, 20, 2, 3));
@@ -46,14 +46,57 @@ TEST(LoadCollector, SumsReceiversAndTakesTheSlowestRankOfEachStep) {
   EXPECT_EQ(collector.log()[0].critical_path_us[0], 4000.0);
 }
 
+TEST(LoadCollector, TellsOfAnIterationWithTheLastWordOnIt) {
+  LoadCollector collector(2, {{5}}, false);
+  IterationRecord first = record(4, {1, 2}, 10, 4, 1), second = record(4, {3, 6}, 20, 2, 3);
+  first.queue = {
+      .running = 3, .waiting = 1, .scheduled = 2, .prompts = 1, .cache_pages = 4, .max_pages = 8};
+  second.queue = first.queue;
+  first.wall_ns = 5'000'000;
+  second.wall_ns = 7'000'000;
+  EXPECT_FALSE(collector.add(0, first).has_value());
+  const auto summary = collector.add(1, second);
+  ASSERT_TRUE(summary.has_value());
+  EXPECT_EQ(summary->iteration, 4);
+  EXPECT_EQ(summary->prompt_tokens, 6);
+  EXPECT_EQ(summary->queue.running, 6);
+  EXPECT_EQ(summary->queue.max_pages, 16);
+  EXPECT_EQ(summary->wall_ms, 7.0);
+  EXPECT_NEAR(summary->critical_path_ms, 20 + 4 + 3, 1e-9);
+  EXPECT_NEAR(summary->imbalance_ratio(), 1.0 / 3, 1e-12);
+}
+
 TEST(LoadCollector, AnIterationThatOneRankNeverReportedDoesNotCount) {
-  LoadCollector collector(2, {5}, false);
+  LoadCollector collector(2, {{5}}, false);
   collector.add(0, record(0, {1, 1}, 1, 1, 1));
   EXPECT_EQ(collector.totals().num_iterations, 0);
 }
 
+// Ranks 0 and 1 have layer 3, ranks 2 and 3 layers 5 and 6.
+TEST(LoadCollector, StagesOfAPipelineTellOfTheirLayers) {
+  LoadCollector collector(2, {{3}, {5, 6}}, false);
+  IterationRecord later = record(0, {2, 0}, 3, 4, 5);
+  later.prompt_tokens = later.generated_tokens = 0;
+  later.layers.push_back(later.layers[0]);
+  collector.add(2, later);
+  collector.add(0, record(0, {1, 2}, 10, 20, 30));
+  collector.add(3, later);
+  EXPECT_EQ(collector.totals().num_iterations, 0);
+  collector.add(1, record(0, {3, 6}, 10, 20, 30));
+  const LoadTotals totals = collector.totals();
+  EXPECT_EQ(totals.num_iterations, 1);
+  EXPECT_EQ(totals.prompt_tokens, 6);
+  ASSERT_EQ(totals.layers.size(), 3u);
+  EXPECT_EQ(totals.layers[0].received, (std::vector<int64_t>{4, 8}));
+  EXPECT_EQ(totals.layers[2].layer, 6);
+  EXPECT_EQ(totals.layers[2].received, (std::vector<int64_t>{4, 0}));
+  EXPECT_NEAR(totals.critical_path_ms, (10 + 20 + 30) + 2 * (3 + 4) + 5, 1e-9);
+}
+
 TEST(IterationRecord, SurvivesThePipe) {
-  const IterationRecord original = record(7, {1, -2, 3}, 4, 5, 6);
+  IterationRecord original = record(7, {1, -2, 3}, 4, 5, 6);
+  original.queue = {
+      .running = 1, .waiting = 2, .scheduled = 3, .prompts = 4, .cache_pages = 5, .max_pages = 6};
   EXPECT_EQ(decode_iteration(encode(original)), original);
 }
 

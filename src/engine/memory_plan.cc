@@ -10,23 +10,26 @@
 #include "kernels/packed_matrix.h"
 #include "model/compute.h"
 #include "model/kv_layout.h"
+#include "model/moe.h"
 #include "weights/expert_record.h"
 
 namespace wideep::engine {
 namespace {
 
+using kernels::PackedShape;
 using kernels::WeightFormat;
 using model::LayerForms;
 using model::ModelConfig;
 using model::ModelForms;
+using parallel::LayerRange;
 using weights::MatrixForm;
 
 uint64_t packed_bytes(const MatrixForm& form, int n, int k) { return form.shape(n, k).bytes(); }
 
 uint64_t floats(uint64_t count) { return count * sizeof(float); }
 
-uint64_t gated_mlp_bytes(const MatrixForm& form, int hidden, int intermediate) {
-  return weights::ExpertShape{form.format, hidden, intermediate, form.group}.record_bytes();
+uint64_t gated_mlp_bytes(const MatrixForm& form, int hidden, int intermediate, int slices = 1) {
+  return weights::ExpertShape{form.format, hidden, intermediate, form.group, slices}.record_bytes();
 }
 
 int shared_intermediate(const ModelConfig& config) {
@@ -75,19 +78,25 @@ uint64_t moe_weights(const ModelConfig& config, const LayerForms& forms) {
   return bytes;
 }
 
-uint64_t dense_weights(const ModelConfig& config, const ModelForms& forms) {
+uint64_t layer_weights(const ModelConfig& config, const ModelForms& forms, int index) {
+  const LayerForms& layer = forms.layers[static_cast<size_t>(index)];
+  const uint64_t attention = config.is_mla() ? latent_weights(config, layer, forms.row_dtype)
+                                             : grouped_query_weights(config, layer);
+  const uint64_t rest =
+      config.is_moe_layer[index]
+          ? moe_weights(config, layer)
+          : gated_mlp_bytes(layer.mlp, config.hidden_size, config.dense_intermediate_size);
+  return floats(2 * uint64_t(config.hidden_size)) + attention + rest;
+}
+
+// The first stage embeds, the last has the LM head.
+uint64_t dense_weights(const ModelConfig& config, const ModelForms& forms, LayerRange layers) {
   const uint64_t hidden = config.hidden_size;
-  uint64_t bytes = hidden * config.vocab_size * dtype_bytes(forms.row_dtype) +  // the embedding
-                   packed_bytes(forms.lm_head, config.vocab_size, config.hidden_size) +
-                   floats(hidden);
-  for (size_t i = 0; i < forms.layers.size(); ++i) {
-    const LayerForms& layer = forms.layers[i];
-    bytes += floats(2 * hidden);
-    bytes += config.is_mla() ? latent_weights(config, layer, forms.row_dtype)
-                             : grouped_query_weights(config, layer);
-    bytes += config.is_moe_layer[i]
-                 ? moe_weights(config, layer)
-                 : gated_mlp_bytes(layer.mlp, config.hidden_size, config.dense_intermediate_size);
+  uint64_t bytes = 0;
+  if (layers.first == 0) bytes += hidden * config.vocab_size * dtype_bytes(forms.row_dtype);
+  for (int i = layers.first; i < layers.last; ++i) bytes += layer_weights(config, forms, i);
+  if (layers.last == config.num_layers) {
+    bytes += packed_bytes(forms.lm_head, config.vocab_size, config.hidden_size) + floats(hidden);
   }
   return bytes;
 }
@@ -152,13 +161,13 @@ uint64_t travelling_row(const ModelConfig& config, const ep::DispatchShape& shap
 
 // Every buffer is as large as the layer that needs most of it.
 uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
-                     const ep::DispatchShape& shape) {
+                     const ep::DispatchShape& shape, LayerRange layers) {
   const uint64_t hidden = config.hidden_size;
   const Dtype plain = forms.row_dtype;
   const bool sent_plain = shape.row_bytes == hidden * dtype_bytes(plain);
   uint64_t attention = 0, dense = 0, shared = 0;
-  for (size_t i = 0; i < forms.layers.size(); ++i) {
-    const LayerForms& layer = forms.layers[i];
+  for (int i = layers.first; i < layers.last; ++i) {
+    const LayerForms& layer = forms.layers[static_cast<size_t>(i)];
     attention = std::max(
         attention, config.is_mla() ? latent_row(config, layer) : grouped_query_row(config, layer));
     if (!config.is_moe_layer[i]) {
@@ -225,12 +234,64 @@ Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelC
                     "fits",
                     settings.name, kv_heads, tp));
   }
-  return std::optional(model::JointLayout(config, max_num_tokens, max_batch_size));
+  return std::optional(
+      model::JointLayout(config, tokens_of_rank(settings, max_num_tokens), max_batch_size));
+}
+
+std::optional<model::JointLayout> shard_layout(const ModelConfig& config,
+                                               const ep::DispatchShape& shape, Dtype row_dtype) {
+  if (shape.num_slices == 1) return {};
+  return model::JointLayout::of_experts(config, row_dtype, model::MoeRunner::between_rows(shape));
+}
+
+Status check_slices(const parallel::ParallelConfig& settings, const ModelConfig& config,
+                    const model::MoeOptions& moe) {
+  const int slices = settings.sizes.moe_tp;
+  if (slices == 1) return {};
+  const int width = std::min(config.moe_intermediate_size, config.hidden_size);
+  const int most = PackedShape{.n = width}.num_panels();
+  if (slices > most) {
+    return invalid_input(fmt::format(
+        "{}: moe_tensor_parallel_size: expected at most {}, one for each {} of the {} columns of "
+        "an expert's products, found {}",
+        settings.name, most, kernels::kPanelWidth, width, slices));
+  }
+  if (!kernels::is_coded(moe.combine_format())) return {};
+  return invalid_input(fmt::format(
+      "{}: moe_config.combine_dtype: expected AUTO or BF16 beside moe_tensor_parallel_size {}, "
+      "found {}: results come back in slices, and the scales of that form are of whole rows",
+      settings.name, slices, kernels::row_format_name(moe.combine_format())));
+}
+
+SegmentPlan::SegmentPlan(const ep::DispatchShape& shape,
+                         const std::optional<model::JointLayout>& joint_rows,
+                         const std::optional<model::JointLayout>& shard_rows,
+                         const PipelineLayout& stages)
+    : dispatch((ep::BufferLayout(shape).segment_bytes() + 4095) / 4096 * 4096),
+      joint(joint_rows ? joint_rows->bytes() : 0),
+      shards(shard_rows ? shard_rows->bytes() : 0),
+      pipeline((stages.bytes() + 4095) / 4096 * 4096) {}
+
+int context_turn(const parallel::ParallelConfig& settings, int max_num_tokens) {
+  constexpr int kPage = kernels::kPageTokens, kLongest = 4 * kPage;
+  if (settings.cp_config && settings.cp_config->tokens_per_block) {
+    return static_cast<int>(*settings.cp_config->tokens_per_block);
+  }
+  const int ranks = settings.sizes.cp, share = (max_num_tokens + ranks - 1) / ranks;
+  return std::min((share + kPage - 1) / kPage * kPage, kLongest);
+}
+
+int tokens_of_rank(const parallel::ParallelConfig& settings, int max_num_tokens) {
+  const int ranks = settings.sizes.cp;
+  if (ranks == 1) return max_num_tokens;
+  const int share = (max_num_tokens + ranks - 1) / ranks;
+  const int turn = context_turn(settings, max_num_tokens);
+  return std::min(max_num_tokens, (share + turn - 1) / turn * turn);
 }
 
 int dispatched_tokens(const parallel::ParallelConfig& settings, int max_num_tokens) {
   const int sharers = settings.shares_batches() ? settings.sizes.tp : 1;
-  return (max_num_tokens + sharers - 1) / sharers;
+  return (tokens_of_rank(settings, max_num_tokens) + sharers - 1) / sharers;
 }
 
 ep::Combine combine_of(const parallel::ParallelConfig& settings) {
@@ -247,17 +308,23 @@ ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int n
 
 ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, const model::MoeOptions& moe,
-                                 std::optional<int64_t> moe_max_num_tokens, ep::Combine combine) {
+                                 std::optional<int64_t> moe_max_num_tokens, ep::Combine combine,
+                                 int num_slices) {
+  // Results come back in slices, as long as the longest.
+  const int panels = kernels::PackedShape{.n = config.hidden_size}.num_panels();
+  const int columns =
+      std::min((panels + num_slices - 1) / num_slices * kernels::kPanelWidth, config.hidden_size);
   ep::DispatchShape shape{
       .ep_size = num_ranks,
       .num_experts = config.routing.num_experts,
-      .slots_per_rank = num_slots / num_ranks,
+      .slots_per_rank = num_slots / (num_ranks / num_slices),
       .top_k = config.routing.top_k,
       .row_bytes = kernels::row_bytes(moe.dispatch_format(), config.hidden_size),
-      .result_bytes = kernels::row_bytes(moe.combine_format(), config.hidden_size),
+      .result_bytes = kernels::row_bytes(moe.combine_format(), columns),
       .max_tokens = max_num_tokens,
       .max_group_tokens = moe_max_num_tokens.value_or(0),
-      .combine = combine};
+      .combine = combine,
+      .num_slices = num_slices};
   // Where iterations may be cut into chunks, the next one's rows travel beside this one's results.
   if (shape.max_rows() < int64_t{num_ranks} * max_num_tokens) shape.calls_in_flight = 2;
   shape.strategy = ep::choose_strategy(shape).strategy;
@@ -273,20 +340,87 @@ uint64_t MemoryPlan::kv_bytes(uint64_t num_tokens) const {
   return (num_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens * kv_page_bytes;
 }
 
+uint64_t MemoryPlan::kv_bytes_of_rank(uint64_t num_tokens) const {
+  const uint64_t pages = (num_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
+  const auto ranks = static_cast<uint64_t>(num_groups);
+  return (pages + ranks - 1) / ranks * kv_page_bytes;
+}
+
 MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
                        const ModelForms& forms, Dtype cache,
-                       const std::optional<model::JointLayout>& joint) {
-  const uint64_t slots = uint64_t(shape.slots_per_rank) * config.num_moe_layers();
+                       const std::optional<model::JointLayout>& joint,
+                       std::optional<LayerRange> of_stage, const PipelineLayout& pipeline) {
+  const LayerRange layers = of_stage.value_or(LayerRange{0, config.num_layers});
+  const auto moe = std::count(config.is_moe_layer.begin() + layers.first,
+                              config.is_moe_layer.begin() + layers.last, true);
+  const uint64_t slots = uint64_t(shape.slots_per_rank) * static_cast<uint64_t>(moe);
+  const auto shards = shard_layout(config, shape, forms.row_dtype);
+  const model::KvLayout kv(config, cache, layers, joint ? shape.ep_size : 1);
   return {.num_ranks = shape.ep_size,
-          .dense_weights = dense_weights(config, forms),
+          .dense_weights = dense_weights(config, forms, layers),
           .slots_per_rank = slots * gated_mlp_bytes(forms.experts, config.hidden_size,
-                                                    config.moe_intermediate_size),
-          .symmetric_memory_per_rank = ep::BufferLayout(shape).segment_bytes(),
+                                                    config.moe_intermediate_size, shape.num_slices),
+          .symmetric_memory_per_rank = ep::BufferLayout(shape).segment_bytes() + pipeline.bytes(),
           .joint_memory = joint ? joint->bytes() : 0,
+          .shard_memory = shards ? uint64_t(shape.num_owners()) * shards->bytes() : 0,
           .working_memory_per_rank =
               static_cast<uint64_t>(joint ? joint->max_tokens : shape.max_tokens) *
-              working_row(config, forms, shape),
-          .kv_page_bytes = model::KvLayout(config, cache, joint ? shape.ep_size : 1).page_bytes()};
+              working_row(config, forms, shape, layers),
+          .kv_page_bytes = kv.page_bytes()};
+}
+
+std::vector<MemoryPlan> plan_stages(const ModelConfig& config, const ep::DispatchShape& shape,
+                                    const ModelForms& forms, Dtype cache,
+                                    const std::optional<model::JointLayout>& joint,
+                                    const PipelineLayout& pipeline, int num_groups) {
+  std::vector<MemoryPlan> stages;
+  for (int stage = 0; stage < pipeline.num_stages; ++stage) {
+    const LayerRange layers =
+        parallel::layers_of_stage(stage, pipeline.num_stages, config.num_layers);
+    stages.push_back(plan_memory(config, shape, forms, cache, joint, layers, pipeline));
+    stages.back().num_groups = num_groups;
+  }
+  return stages;
+}
+
+uint64_t bytes_without_cache(std::span<const MemoryPlan> stages) {
+  uint64_t bytes = 0;
+  for (const MemoryPlan& stage : stages) bytes += stage.bytes_without_cache();
+  return bytes;
+}
+
+MemoryPlan fullest(std::span<const MemoryPlan> stages) {
+  MemoryPlan all{.num_ranks = 0};
+  for (const MemoryPlan& stage : stages) {
+    all.num_ranks += stage.num_ranks;
+    all.num_groups = stage.num_groups;
+    all.dense_weights += stage.dense_weights;
+    all.joint_memory += stage.joint_memory;
+    all.shard_memory += stage.shard_memory;
+    all.slots_per_rank = std::max(all.slots_per_rank, stage.slots_per_rank);
+    all.symmetric_memory_per_rank =
+        std::max(all.symmetric_memory_per_rank, stage.symmetric_memory_per_rank);
+    all.working_memory_per_rank =
+        std::max(all.working_memory_per_rank, stage.working_memory_per_rank);
+    all.kv_page_bytes = std::max(all.kv_page_bytes, stage.kv_page_bytes);
+  }
+  return all;
+}
+
+Result<PipelineLayout> pipeline_layout(const parallel::ParallelConfig& settings,
+                                       const ModelConfig& config, int max_num_tokens,
+                                       int max_batch_size) {
+  const int stages = settings.sizes.pp;
+  if (stages > config.num_layers) {
+    return invalid_input(
+        fmt::format("{}: pipeline_parallel_size: expected at most the model's {} layers, found {}",
+                    settings.name, config.num_layers, stages));
+  }
+  return PipelineLayout{.num_stages = stages,
+                        .micro_batches = settings.micro_batches(),
+                        .max_tokens = dispatched_tokens(settings, max_num_tokens),
+                        .max_sampled = max_batch_size,
+                        .hidden = config.hidden_size};
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,

@@ -9,6 +9,7 @@
 #include "base/cpu_time.h"
 #include "base/machine.h"
 #include "base/try.h"
+#include "parallel/initial_placement.h"
 
 namespace wideep::engine {
 namespace {
@@ -43,6 +44,29 @@ double seconds_since(int64_t then_ns) {
   return static_cast<double>(base::wall_ns() - then_ns) * 1e-9;
 }
 
+void add_totals(const online::UpdateBoard& board, OnlineTotals* totals) {
+  const online::BalancerCounters& balancer = board.balancer();
+  totals->plans += balancer.plans;
+  totals->published += balancer.published;
+  totals->cancelled += balancer.cancelled;
+  totals->moves += balancer.moves;
+  totals->bytes += balancer.bytes;
+  if (balancer.last_plan_ns > 0) {
+    const double since = seconds_since(balancer.last_plan_ns);
+    const bool first = totals->seconds_since_plan < 0.0;
+    totals->seconds_since_plan = first ? since : std::min(totals->seconds_since_plan, since);
+  }
+  totals->seconds_since_balancer_ran =
+      std::max(totals->seconds_since_balancer_ran, seconds_since(balancer.heartbeat_ns));
+  for (int rank = 0; rank < board.shape().num_ranks; ++rank) {
+    const online::UpdaterCounters& updater = board.updater(rank);
+    totals->hash_failures += updater.hash_failures;
+    totals->copy_seconds += static_cast<double>(updater.copy_ns) * 1e-9;
+    totals->seconds_since_updater_ran =
+        std::max(totals->seconds_since_updater_ran, seconds_since(updater.heartbeat_ns));
+  }
+}
+
 }  // namespace
 
 int default_spare_slots(const balance::ModelPlacement& placement) {
@@ -51,17 +75,24 @@ int default_spare_slots(const balance::ModelPlacement& placement) {
 }
 
 Result<OnlineParts> make_online_parts(const weights::ExpertShape& experts,
-                                      const balance::ModelPlacement& placement) {
+                                      const balance::ModelPlacement& placement, int num_ranks,
+                                      const base::MakeSharedBytes& make) {
   WIDEEP_TRY(check_useful(placement));
   const balance::Placement& any = placement.layers.begin()->second;
   const int num_layers = static_cast<int>(placement.layers.size());
   OnlineParts parts;
-  WIDEEP_TRY_ASSIGN(parts.pool, weights::HostPool::create(experts, num_layers, any.num_experts));
-  WIDEEP_TRY_ASSIGN(parts.board,
-                    online::UpdateBoard::create({any.ep_size, num_layers, any.num_slots()}));
+  WIDEEP_TRY_ASSIGN(parts.pool,
+                    weights::HostPool::create(experts, num_layers, any.num_experts, make));
+  WIDEEP_TRY_ASSIGN(parts.board, online::UpdateBoard::create({.num_ranks = num_ranks,
+                                                              .num_layers = num_layers,
+                                                              .num_slots = any.num_slots(),
+                                                              .num_owners = any.ep_size,
+                                                              .num_slices = experts.num_slices},
+                                                             make));
   parts.policy.share_update = placement.share_update;
   parts.policy.layer_updates_per_iter = placement.layer_updates_per_iter;
-  parts.policy.bytes_per_expert = static_cast<int64_t>(experts.record_bytes());
+  parts.policy.bytes_per_expert =
+      static_cast<int64_t>(experts.record_bytes()) * (num_ranks / any.ep_size);
   parts.balancer.layers_in_flight = placement.layer_updates_per_iter;
   parts.policy.policy = placement.update_policy;
   // The ranks of a wide group share the tokens with which a move pays for itself (docs/online.md).
@@ -72,37 +103,49 @@ Result<OnlineParts> make_online_parts(const weights::ExpertShape& experts,
   return parts;
 }
 
-Status check_online_memory(const OnlineParts& parts, const MemoryPlan& plan, uint64_t usable) {
-  const uint64_t ranks = static_cast<uint64_t>(plan.num_ranks);
-  const uint64_t pool = parts.pool->in_huge_pages() ? 0 : parts.pool->total_bytes();
-  const uint64_t spares = ranks * parts.spare_bytes_per_rank();
-  const uint64_t needed = plan.bytes_without_cache() + pool + spares;
+Result<std::vector<OnlineParts>> make_online_stages(const weights::ExpertShape& experts,
+                                                    const balance::ModelPlacement& placement,
+                                                    const parallel::Mapping& mapping,
+                                                    int num_layers,
+                                                    const base::MakeSharedBytes& make) {
+  WIDEEP_TRY(check_useful(placement));
+  std::vector<OnlineParts> stages(static_cast<size_t>(mapping.sizes().pp));
+  for (size_t i = 0; i < stages.size(); ++i) {
+    balance::ModelPlacement part = parallel::placement_of_layers(
+        placement, mapping.pp_layers(static_cast<int>(i), num_layers));
+    if (part.layers.empty()) continue;
+    part.layer_updates_per_iter =
+        std::min(part.layer_updates_per_iter, static_cast<int>(part.layers.size()));
+    WIDEEP_TRY_ASSIGN(stages[i], make_online_parts(experts, part, mapping.stage_size(), make));
+  }
+  return stages;
+}
+
+Status check_online_memory(std::span<const OnlineParts> stages, std::span<const MemoryPlan> plan,
+                           uint64_t usable) {
+  uint64_t pools = 0, spares = 0, slots = 0, all = 0;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const uint64_t ranks = plan[i].all_ranks();
+    slots += ranks * plan[i].slots_per_rank;
+    all += plan[i].bytes_without_cache();
+    if (!stages[i].balances()) continue;
+    pools += stages[i].pool->in_huge_pages() ? 0 : stages[i].pool->total_bytes();
+    spares += ranks * stages[i].spare_bytes_per_rank();
+  }
+  const uint64_t needed = all + pools + spares;
   if (needed <= usable) return {};
   return failed(fmt::format(
       "memory: {} needed (host pool {}, slots {}, spares {}, other weights and buffers {}), {} "
       "free; lower num_slots or spare_slots, use fewer ranks, or set layer_updates_per_iter to 0, "
       "which needs no host pool",
-      base::byte_size(needed), base::byte_size(pool), base::byte_size(ranks * plan.slots_per_rank),
-      base::byte_size(spares),
-      base::byte_size(plan.bytes_without_cache() - ranks * plan.slots_per_rank),
-      base::byte_size(usable)));
+      base::byte_size(needed), base::byte_size(pools), base::byte_size(slots),
+      base::byte_size(spares), base::byte_size(all - slots), base::byte_size(usable)));
 }
 
-OnlineTotals read_totals(const online::UpdateBoard& board) {
-  const online::BalancerCounters& balancer = board.balancer();
-  OnlineTotals totals{.plans = balancer.plans,
-                      .published = balancer.published,
-                      .cancelled = balancer.cancelled,
-                      .moves = balancer.moves,
-                      .bytes = balancer.bytes};
-  if (balancer.last_plan_ns > 0) totals.seconds_since_plan = seconds_since(balancer.last_plan_ns);
-  totals.seconds_since_balancer_ran = seconds_since(balancer.heartbeat_ns);
-  for (int rank = 0; rank < board.shape().num_ranks; ++rank) {
-    const online::UpdaterCounters& updater = board.updater(rank);
-    totals.hash_failures += updater.hash_failures;
-    totals.copy_seconds += static_cast<double>(updater.copy_ns) * 1e-9;
-    totals.seconds_since_updater_ran =
-        std::max(totals.seconds_since_updater_ran, seconds_since(updater.heartbeat_ns));
+OnlineTotals read_totals(std::span<const OnlineParts> stages) {
+  OnlineTotals totals;
+  for (const OnlineParts& stage : stages) {
+    if (stage.balances()) add_totals(*stage.board, &totals);
   }
   return totals;
 }

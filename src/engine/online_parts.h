@@ -11,12 +11,14 @@
 
 #include "engine/memory_plan.h"
 #include "online/online_rank.h"
+#include "parallel/mapping.h"
 #include "weights/host_pool.h"
 #include "wideep/placement.h"
 
 namespace wideep::engine {
 
 struct OnlineParts {
+  // Null: there is nothing to balance, for the pipeline stage has no MoE layer.
   std::unique_ptr<weights::HostPool> pool;
   std::unique_ptr<online::UpdateBoard> board;
   online::PolicyOptions policy;
@@ -25,6 +27,7 @@ struct OnlineParts {
   std::function<std::unique_ptr<online::UpdatePolicy>()> make_policy;
   online::CopyHook on_copy;
 
+  bool balances() const { return pool != nullptr; }
   uint64_t spare_bytes_per_rank() const {
     return static_cast<uint64_t>(balancer.num_spares) * pool->shape().record_bytes();
   }
@@ -34,15 +37,25 @@ struct OnlineParts {
 // under way, of at most two of them.
 int default_spare_slots(const balance::ModelPlacement& placement);
 
-// REQUIRES: placement.layer_updates_per_iter > 0.
+// Of one pipeline stage's layers and ranks. REQUIRES: placement.layer_updates_per_iter > 0.
 // Errors: (invalid input) online balancing could never do anything, more layers an iteration than
 // there are; (failed) the kernel refuses the memory.
-Result<OnlineParts> make_online_parts(const weights::ExpertShape& experts,
-                                      const balance::ModelPlacement& placement);
+Result<OnlineParts> make_online_parts(
+    const weights::ExpertShape& experts, const balance::ModelPlacement& placement, int num_ranks,
+    const base::MakeSharedBytes& make = base::SharedBytes::create);
 
-// Is there memory for all of it? plan: without what online balancing adds. usable: bytes that can
-// be allocated. Errors (failed) give what is needed, item by item, and what is there.
-Status check_online_memory(const OnlineParts& parts, const MemoryPlan& plan, uint64_t usable);
+// Of every stage, each with its own balancer. placement: of all layers; its
+// layer_updates_per_iter are those of a stage, at most as many as it has.
+Result<std::vector<OnlineParts>> make_online_stages(
+    const weights::ExpertShape& experts, const balance::ModelPlacement& placement,
+    const parallel::Mapping& mapping, int num_layers,
+    const base::MakeSharedBytes& make = base::SharedBytes::create);
+
+// Is there memory for all of it? plan: of each stage, without what online balancing adds. usable:
+// bytes that can be allocated. Errors (failed) give what is needed, item by item, and what is
+// there.
+Status check_online_memory(std::span<const OnlineParts> stages, std::span<const MemoryPlan> plan,
+                           uint64_t usable);
 
 // What has happened since the start, from the board that all ranks write on.
 struct OnlineTotals {
@@ -57,6 +70,6 @@ struct OnlineTotals {
   double seconds_since_balancer_ran = 0.0;  // heartbeat of its thread
   double seconds_since_updater_ran = 0.0;   // the oldest heartbeat of the ranks' copying threads
 };
-OnlineTotals read_totals(const online::UpdateBoard& board);
+OnlineTotals read_totals(std::span<const OnlineParts> stages);
 
 }  // namespace wideep::engine

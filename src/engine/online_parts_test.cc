@@ -21,7 +21,8 @@ balance::ModelPlacement placement(int num_layers, int ranks, int layer_updates) 
 }
 
 std::string error_of(const balance::ModelPlacement& model) {
-  const auto parts = make_online_parts(kExperts, model);
+  const auto parts = make_online_parts(
+      kExperts, model, model.layers.empty() ? 1 : model.layers.begin()->second.ep_size);
   return parts.ok() ? "" : parts.status().message();
 }
 
@@ -34,22 +35,28 @@ TEST(OnlineParts, WhatCouldNeverDoAnythingIsRefused) {
 }
 
 TEST(OnlineParts, TooLittleMemoryIsAnErrorWithBothFigures) {
-  const auto parts = make_online_parts(kExperts, placement(3, 2, 2));
-  ASSERT_TRUE(parts.ok()) << parts.status().message();
+  std::vector<OnlineParts> stages(1);
+  auto made = make_online_parts(kExperts, placement(3, 2, 2), 2);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  stages[0] = std::move(*made);
+  const OnlineParts* parts = stages.data();
   const uint64_t record = kExperts.record_bytes();
   EXPECT_EQ(parts->pool->total_bytes(), 3 * 8 * record);
   EXPECT_EQ(parts->spare_bytes_per_rank(), 2 * 4 * record);  // two layers' slots
-  const MemoryPlan plan{.num_ranks = 2, .slots_per_rank = 3 * 4 * record};
+  const std::vector<MemoryPlan> plan = {{.num_ranks = 2, .slots_per_rank = 3 * 4 * record}};
   const uint64_t needed = (3 * 8 + 2 * 3 * 4 + 2 * 2 * 4) * record;
-  EXPECT_TRUE(check_online_memory(*parts, plan, needed).ok());
-  const Status status = check_online_memory(*parts, plan, needed - record);
+  EXPECT_TRUE(check_online_memory(stages, plan, needed).ok());
+  const Status status = check_online_memory(stages, plan, needed - record);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("1.5 MiB needed"), HasSubstr("host pool 576.0 KiB"),
                                       HasSubstr("1.5 MiB free"), HasSubstr("spare_slots")));
 }
 
 TEST(OnlineParts, CountersStartAtNothing) {
-  const auto parts = make_online_parts(kExperts, placement(3, 2, 1));
-  const OnlineTotals totals = read_totals(*parts->board);
+  auto made = make_online_parts(kExperts, placement(3, 2, 1), 2);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  std::vector<OnlineParts> stages(2);  // of two stages, the first without experts
+  stages[1] = std::move(*made);
+  const OnlineTotals totals = read_totals(stages);
   EXPECT_EQ(totals.moves, 0);
   EXPECT_EQ(totals.seconds_since_plan, -1.0);
 }

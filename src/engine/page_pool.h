@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of a rank's KV cache, in pages of one size. Pages are allocated when first needed and
-// kept for reuse. Not thread safe.
+// The memory of a rank's KV cache, in pages of one size, taken when first needed. Who has which of
+// them: engine/page_cache.h. Not thread safe.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "base/aligned_bytes.h"
@@ -14,35 +15,39 @@ namespace wideep::engine {
 
 class PagePool {
  public:
-  PagePool(size_t page_bytes, int max_pages) : page_bytes_(page_bytes), max_pages_(max_pages) {}
+  // memory: max_pages · page_bytes that other ranks see too; null: of its own.
+  PagePool(size_t page_bytes, int max_pages, std::byte* memory = nullptr)
+      : page_bytes_(page_bytes), max_pages_(max_pages), given_(memory) {}
 
   // REQUIRES: fewer than max_pages are taken.
   std::byte* take() {
-    if (free_.empty()) {
-      WIDEEP_CHECK_LT(memory_.size(), static_cast<size_t>(max_pages_));
-      memory_.emplace_back(page_bytes_);
-      return memory_.back().data();
-    }
-    std::byte* page = free_.back();
-    free_.pop_back();
-    return page;
+    WIDEEP_CHECK_LT(num_pages_, max_pages_);
+    const int page = num_pages_++;
+    if (given_ != nullptr) return given_ + static_cast<size_t>(page) * page_bytes_;
+    memory_.emplace_back(page_bytes_);
+    return memory_.back().data();
   }
 
-  void give_back(model::PageList& pages) {
-    free_.insert(free_.end(), pages.begin(), pages.end());
-    pages.clear();
-  }
+  // That were taken.
+  int num_pages() const { return num_pages_; }
 
  private:
   size_t page_bytes_;
   int max_pages_;
+  std::byte* given_;
+  int num_pages_ = 0;
   std::vector<base::AlignedBytes> memory_;
-  std::vector<std::byte*> free_;
 };
 
 // Pages that hold `num_tokens` positions.
 inline int pages_for(int num_tokens) {
   return (num_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
+}
+
+// Of these, most that one of `ranks` has, to whom they are dealt `turn_pages` at a time.
+inline int most_pages_of_rank(int pages, int ranks, int turn_pages) {
+  const int round = ranks * turn_pages;
+  return pages / round * turn_pages + std::min(pages % round, turn_pages);
 }
 
 }  // namespace wideep::engine

@@ -6,6 +6,8 @@
 
 #include "base/try.h"
 #include "engine/handshake.h"
+#include "parallel/initial_placement.h"
+#include "transport/bridge.h"
 
 namespace wideep::engine {
 namespace {
@@ -21,88 +23,205 @@ Status wait_for_weights(transport::Endpoint& endpoint) {
   return {};
 }
 
-Result<std::unique_ptr<online::UpdatePolicy>> make_policy(const RankSetup& setup) {
-  const OnlineParts& parts = *setup.online;
-  if (parts.make_policy) return parts.make_policy();
-  const auto& layers = setup.placement.layers;
+model::JointLayout context_layout(const RankSetup& setup) {
+  return model::JointLayout::of_context(setup.config, setup.limits.max_batch_size);
+}
+
+// As a deputy this rank keeps the boards of its node for ranks of others, of whatever stage: until
+// the bridge ends, which the boards outlive.
+void follow_boards(const RankSetup& setup, transport::Endpoint& world) {
+  if (setup.online.empty() || world.bridge() == nullptr) return;
+  std::vector<online::UpdateBoard*> boards;
+  for (const OnlineParts& stage : setup.online) boards.push_back(stage.board.get());
+  world.bridge()->set_on_notice([boards = std::move(boards)](std::span<const std::byte> notice) {
+    online::take_in(notice, boards);
+  });
+}
+
+SegmentPlan segment_plan(const RankSetup& setup) {
+  SegmentPlan plan(setup.dispatch, setup.joint,
+                   shard_layout(setup.config, setup.dispatch, setup.moe.row_dtype), setup.pipeline);
+  if (setup.mapping.sizes().cp == 1) return plan;
+  // The first stage has the most layers.
+  const model::KvLayout kv(setup.config, setup.cache,
+                           setup.mapping.pp_layers(0, setup.config.num_layers),
+                           setup.joint ? setup.mapping.sizes().tp : 1);
+  plan.logits = context_layout(setup).bytes();
+  plan.cache = kv.page_bytes() * static_cast<size_t>(setup.limits.max_pages);
+  return plan;
+}
+
+}  // namespace
+
+size_t segment_bytes(const RankSetup& setup) { return segment_plan(setup).bytes(); }
+
+RankEngine::Stage RankEngine::stage_of(const RankSetup& setup, transport::Endpoint& world) {
+  const int index = setup.mapping.coordinates(world.rank()).pp_rank;
+  Stage stage{.layers = setup.mapping.pp_layers(index, setup.config.num_layers)};
+  stage.placement = parallel::placement_of_layers(setup.placement, stage.layers);
+  const bool online = !setup.online.empty() && !stage.placement.layers.empty();
+  if (online) stage.online = &setup.online[static_cast<size_t>(index)];
+  stage.ranks = std::make_unique<transport::Endpoint>(world, transport::Group::kStage,
+                                                      setup.mapping.stage(world.rank()));
+  if (online && world.bridge() != nullptr) {
+    stage.relay = std::make_unique<online::BoardRelay>(*world.bridge(), *stage.online->board, index,
+                                                       setup.mapping.stage(world.rank()),
+                                                       stage.ranks->rank());
+  }
+  if (setup.mapping.sizes().cp > 1) {
+    stage.tensor_ranks = std::make_unique<transport::Endpoint>(
+        world, transport::Group::kExperts, setup.mapping.group(parallel::Axis::kTp, world.rank()));
+    stage.context_ranks = std::make_unique<transport::Endpoint>(
+        world, transport::Group::kContext, setup.mapping.group(parallel::Axis::kCp, world.rank()));
+  }
+  return stage;
+}
+
+model::TensorGroup RankEngine::context_group(const RankSetup& setup, const Stage& stage) {
+  if (stage.context_ranks == nullptr) return {};
+  return {*stage.context_ranks, segment_plan(setup).logits_offset(), context_layout(setup)};
+}
+
+ContextPlace RankEngine::context_place(const RankSetup& setup, const Stage& stage) {
+  if (stage.context_ranks == nullptr) return {};
+  const transport::Endpoint& ranks = *stage.context_ranks;
+  ContextPlace place{.rank = ranks.rank(), .size = ranks.num_ranks()};
+  for (int rank = 0; rank < ranks.num_ranks(); ++rank) {
+    place.caches.push_back(ranks.segment(rank) + segment_plan(setup).cache_offset());
+  }
+  return place;
+}
+
+Result<std::unique_ptr<online::UpdatePolicy>> RankEngine::make_policy(const RankSetup& setup,
+                                                                      const Stage& stage) {
+  if (stage.online == nullptr) return std::unique_ptr<online::UpdatePolicy>();
+  if (stage.online->make_policy) return stage.online->make_policy();
+  const auto& layers = stage.placement.layers;
   const balance::Placement& any = layers.begin()->second;
   return online::make_update_policy({.plan = {.num_experts = any.num_experts,
                                               .ep_size = any.ep_size,
                                               .num_slots = any.num_slots()},
                                      .num_layers = static_cast<int>(layers.size()),
                                      .top_k = setup.config.routing.top_k},
-                                    parts.policy);
+                                    stage.online->policy);
 }
 
-// With a pool every rank reads a share of all experts, and copies its own from there.
-Result<model::ExpertSlots> load_slots(const RankSetup& setup, const weights::WeightLoader& loader,
-                                      transport::Endpoint& endpoint, base::ThreadPool& threads) {
-  const int rank = endpoint.rank();
-  if (setup.online == nullptr) {
-    return model::ExpertSlots::load(setup.config, loader, setup.placement, rank);
+// With a pool every rank reads a share of the stage's experts, and copies its own from there.
+Result<model::ExpertSlots> RankEngine::load_slots(const RankSetup& setup, const Stage& stage,
+                                                  const weights::WeightLoader& loader,
+                                                  base::ThreadPool& threads) {
+  const int rank = stage.experts().rank(), owners = setup.dispatch.num_owners();
+  const model::SlotOwner owner(rank % owners, rank / owners, setup.dispatch.num_slices);
+  if (stage.online == nullptr) {
+    return model::ExpertSlots::load(setup.config, loader, stage.placement, owner);
   }
-  weights::HostPool& pool = *setup.online->pool;
-  WIDEEP_TRY(
-      model::fill_host_pool(setup.config, loader, rank, endpoint.num_ranks(), threads, pool));
-  WIDEEP_TRY(wait_for_weights(endpoint));
-  return model::ExpertSlots::copy(pool, setup.placement, rank, threads);
+  weights::HostPool& pool = *stage.online->pool;
+  std::vector<int> layers;
+  for (const auto& [layer, placement] : stage.placement.layers) layers.push_back(layer);
+  WIDEEP_TRY(model::fill_host_pool(layers, loader, stage.ranks->place_on_node(),
+                                   stage.ranks->ranks_on_node(), threads, pool));
+  WIDEEP_TRY(wait_for_weights(*stage.ranks));
+  return model::ExpertSlots::copy(pool, stage.placement, owner, threads);
 }
 
-model::TensorGroup tensor_group(const RankSetup& setup, transport::Endpoint& endpoint) {
+model::TensorGroup RankEngine::tensor_group(const RankSetup& setup, const Stage& stage) {
   if (!setup.joint) return {};
-  return {endpoint, ep::BufferLayout(setup.dispatch).segment_bytes(), *setup.joint};
+  return {stage.experts(), segment_plan(setup).joint_offset(), *setup.joint};
 }
 
-}  // namespace
+// Between the ranks of the stage that have slices of the same experts.
+std::unique_ptr<transport::Endpoint> RankEngine::shards_endpoint(const RankSetup& setup,
+                                                                 const Stage& stage) {
+  if (setup.dispatch.num_slices == 1) return nullptr;
+  const int owners = setup.dispatch.num_owners();
+  std::vector<int> ranks;
+  transport::Endpoint& all = stage.experts();
+  for (int rank = all.rank() % owners; rank < all.num_ranks(); rank += owners) {
+    ranks.push_back(all.world_rank(rank));
+  }
+  return std::make_unique<transport::Endpoint>(all, transport::Group::kShards, std::move(ranks));
+}
+
+model::TensorGroup RankEngine::shard_group(const RankSetup& setup, transport::Endpoint* shards) {
+  if (shards == nullptr) return {};
+  return {*shards, segment_plan(setup).shards_offset(),
+          *shard_layout(setup.config, setup.dispatch, setup.moe.row_dtype)};
+}
 
 Result<std::unique_ptr<RankEngine>> RankEngine::start(const RankSetup& setup,
                                                       transport::Endpoint& endpoint,
                                                       const std::function<void(uint64_t)>& on_bytes,
                                                       EngineObserver observer) {
   WIDEEP_TRY(shake_hands(setting_words(setup), endpoint));
-  std::unique_ptr<online::UpdatePolicy> policy;
-  if (setup.online != nullptr) {
-    WIDEEP_TRY_ASSIGN(policy, make_policy(setup));
-  }
-  auto pool = std::make_unique<base::ThreadPool>(setup.threads.of_rank(endpoint.rank()));
+  follow_boards(setup, endpoint);
+  Stage stage = stage_of(setup, endpoint);
+  WIDEEP_TRY_ASSIGN(std::unique_ptr<online::UpdatePolicy> policy, make_policy(setup, stage));
+  auto pool = std::make_unique<base::ThreadPool>(setup.threads.of_rank(endpoint.place_on_node()));
   const weights::WeightLoader loader(setup.tensors, setup.format, on_bytes, pool.get());
-  WIDEEP_TRY_ASSIGN(model::ExpertSlots slots, load_slots(setup, loader, endpoint, *pool));
+  WIDEEP_TRY_ASSIGN(model::ExpertSlots slots, load_slots(setup, stage, loader, *pool));
   WIDEEP_TRY(setup.tensors.check_unchanged());
   WIDEEP_TRY(wait_for_weights(endpoint));
-  return std::unique_ptr<RankEngine>(new RankEngine(
-      setup, std::move(pool), std::move(slots), std::move(policy), endpoint, std::move(observer)));
+  return std::unique_ptr<RankEngine>(new RankEngine(setup, std::move(stage), std::move(pool),
+                                                    std::move(slots), std::move(policy), endpoint,
+                                                    std::move(observer)));
 }
 
-RankEngine::RankEngine(const RankSetup& setup, std::unique_ptr<base::ThreadPool> pool,
+RankEngine::RankEngine(const RankSetup& setup, Stage stage, std::unique_ptr<base::ThreadPool> pool,
                        model::ExpertSlots slots, std::unique_ptr<online::UpdatePolicy> policy,
-                       transport::Endpoint& endpoint, EngineObserver observer)
-    : pool_(std::move(pool)),
+                       transport::Endpoint& world, EngineObserver observer)
+    : world_(world),
+      stage_(std::move(stage)),
+      pipeline_(world, setup.mapping.group(parallel::Axis::kPp, world.rank()), setup.pipeline,
+                segment_plan(setup).pipeline_offset()),
+      pool_(std::move(pool)),
       slots_(std::move(slots)),
       compute_(setup.kernels, *pool_),
-      moe_(setup.config, setup.placement, slots_, endpoint, ep::BufferLayout(setup.dispatch),
-           setup.moe),
-      model_(setup.config, setup.weights, compute_, moe_, tensor_group(setup, endpoint)),
-      kv_(setup.config, setup.cache, model_.group().size()),
+      shards_(shards_endpoint(setup, stage_)),
+      moe_(setup.config, stage_.placement, slots_, stage_.experts(),
+           ep::BufferLayout(setup.dispatch), setup.moe, shard_group(setup, shards_.get())),
+      model_(setup.config, setup.weights, compute_, moe_, stage_.layers,
+             tensor_group(setup, stage_), context_group(setup, stage_)),
+      kv_(setup.config, setup.cache, stage_.layers, model_.group().size()),
       policy_(std::move(policy)),
-      engine_(setup.config, kv_, setup.limits, model_, moe_, compute_, endpoint,
-              start_online(setup, endpoint.rank(), observer.on_rebalance), std::move(observer)) {}
+      engine_(setup.config, kv_, setup.limits, model_, moe_, compute_, *stage_.ranks,
+              {setup.mapping.coordinates(world.rank()).cp_rank * setup.mapping.sizes().tp,
+               setup.mapping.sizes().tp},
+              context_place(setup, stage_), pipeline_, start_online(observer.on_rebalance),
+              std::move(observer)) {}
 
-OnlineHooks RankEngine::start_online(const RankSetup& setup, int rank,
-                                     std::function<void(const online::Rebalance&)> on_rebalance) {
-  if (setup.online == nullptr) return {};
-  for (const auto& [layer, placement] : setup.placement.layers) {
+NodeTraffic RankEngine::traffic() const {
+  NodeTraffic traffic;
+  if (const ep::NodeCrossing* crossing = moe_.crossing()) {
+    traffic.dispatched_rows = crossing->token_nodes();
+    traffic.returned_rows = crossing->returned_rows();
+  }
+  if (const transport::Bridge* bridge = world_.bridge()) {
+    const auto sent = [&](transport::Traffic kind) {
+      return static_cast<int64_t>(bridge->sent_bytes(kind));
+    };
+    traffic.dispatched_bytes = sent(transport::Traffic::kRows);
+    traffic.returned_bytes = sent(transport::Traffic::kResults);
+    traffic.other_bytes = sent(transport::Traffic::kOther);
+  }
+  return traffic;
+}
+
+OnlineHooks RankEngine::start_online(std::function<void(const online::Rebalance&)> on_rebalance) {
+  if (stage_.online == nullptr) return {};
+  for (const auto& [layer, placement] : stage_.placement.layers) {
     moe_layers_.push_back(layer);
     placements_.push_back(placement);
   }
-  const OnlineParts& parts = *setup.online;
+  const OnlineParts& parts = *stage_.online;
   online_.emplace(online::OnlineSetup{.board = *parts.board,
                                       .pool = *parts.pool,
-                                      .placement = setup.placement,
+                                      .placement = stage_.placement,
                                       .options = parts.balancer,
                                       .policy = *policy_,
                                       .on_rebalance = std::move(on_rebalance),
-                                      .on_copy = parts.on_copy},
-                  rank);
+                                      .on_copy = parts.on_copy,
+                                      .relay = stage_.relay.get()},
+                  stage_.ranks->rank());
   return {.rank = &*online_,
           .switch_layer = [this](const online::PublishedLayer& layer) { switch_layer(layer); }};
 }

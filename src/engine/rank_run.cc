@@ -3,10 +3,10 @@
 
 #include <map>
 
+#include "balance/report.h"
 #include "base/log.h"
 #include "base/sha256.h"
 #include "base/try.h"
-#include "engine/rank_engine.h"
 #include "engine/wire.h"
 
 namespace wideep::engine {
@@ -19,16 +19,20 @@ std::string message_of(MessageKind kind, std::string body) {
 // What this rank reports about its requests and iterations.
 class Reporter {
  public:
-  Reporter(const RunSetup& setup, int rank, const transport::MessagePipe& pipe)
-      : setup_(setup), pipe_(pipe) {
+  Reporter(const RunSetup& setup, int rank, const transport::Messenger& parent)
+      : setup_(setup),
+        parent_(parent),
+        tells_initial_imbalance_(!setup.online.empty() && rank % setup.mapping.stage_size() == 0) {
     int index = 0;
     for (const auto& [layer, placement] : setup.placement.layers) layer_index_[layer] = index++;
     if (setup.options.profile) profiler_.emplace(*setup.options.profile, *setup.trace, rank);
     if (setup.options.statistics) {
-      recorder_.emplace(*setup.options.statistics, rank,
+      const StatisticsPart part = statistics_part(setup, rank);
+      recorder_.emplace(*setup.options.statistics, part.file,
                         balance::StatisticsShape{.num_experts = setup.config.routing.num_experts,
                                                  .top_k = setup.config.routing.top_k,
-                                                 .ep_size = setup.options.parallel.sizes.moe_ep});
+                                                 .ep_size = setup.mapping.stage_size(),
+                                                 .num_stages = part.num_stages});
     }
   }
 
@@ -38,11 +42,12 @@ class Reporter {
             .on_token = [this](const TokenEvent& event) { return token(event); },
             .on_routing = [this](const RoutingEvent& event) { routing(event); },
             .on_iteration = [this](const IterationRecord& record) { return iteration(record); },
+            .on_record_experts = [this](bool records) { return record_experts(records); },
             .on_rebalance = [this](const online::Rebalance& each) { rebalance(each); }};
   }
 
   // The engine has ended: what is still to be written or told.
-  Status finish(const Status& run) {
+  Status finish(const Status& run, const RunTimes& times, const NodeTraffic& traffic) {
     if (recorder_) {
       const Status written = recorder_->finish(run.ok());
       if (run.ok()) WIDEEP_TRY(written);
@@ -52,12 +57,17 @@ class Reporter {
       WireWriter writer;
       writer.put(index);
       writer.put_all(counts);
-      WIDEEP_TRY(pipe_.send(message_of(MessageKind::kRequestCounts, writer.take())));
+      WIDEEP_TRY(parent_.send(message_of(MessageKind::kRequestCounts, writer.take())));
     }
+    WireWriter writer;
+    writer.put(times);
+    writer.put(traffic);
+    WIDEEP_TRY(parent_.send(message_of(MessageKind::kTimes, writer.take())));
     return run;
   }
 
  private:
+  // The iteration's record follows.
   Status token(const TokenEvent& event) {
     std::string digest;
     if (setup_.options.logits_digest) {
@@ -69,11 +79,28 @@ class Reporter {
     writer.put(event.request_index);
     writer.put(event.sampled);
     writer.put(event.finish_reason);
+    writer.put(event.cached_tokens);
     writer.put_text(digest);
-    return pipe_.send(message_of(MessageKind::kToken, writer.take()));
+    writer.put_all(std::vector<Sampled>(event.likely.begin(), event.likely.end()));
+    return parent_.send_with_next(message_of(MessageKind::kToken, writer.take()));
+  }
+
+  // In order with the iterations that it begins or ends.
+  Status record_experts(bool records) {
+    records_experts_ = records;
+    WireWriter writer;
+    writer.put(records);
+    return parent_.send(message_of(MessageKind::kRecordExperts, writer.take()));
   }
 
   void routing(const RoutingEvent& event) {
+    if (tells_initial_imbalance_) {
+      const std::vector<int64_t> loads(event.group_counts.begin(), event.group_counts.end());
+      initial_imbalances_.push_back(static_cast<float>(
+          balance::summarize_loads(
+              balance::rank_loads(setup_.placement.layers.at(event.layer), loads))
+              .imbalance_ratio));
+    }
     if (recorder_ && recording_.ok()) {
       recording_ = recorder_->add(event.iteration, event.layer, event.counts);
     }
@@ -89,10 +116,14 @@ class Reporter {
 
   Status iteration(IterationRecord record) {
     WIDEEP_TRY(recording_);
-    if (!setup_.options.routing_log) {
+    if (!setup_.options.routing_log && !records_experts_) {
       for (LayerRecord& layer : record.layers) layer.counts.clear();
     }
-    return pipe_.send(message_of(MessageKind::kIteration, encode(record)));
+    for (size_t i = 0; i < initial_imbalances_.size(); ++i) {
+      record.layers[i].initial_imbalance = initial_imbalances_[i];
+    }
+    initial_imbalances_.clear();
+    return parent_.send(message_of(MessageKind::kIteration, encode(record)));
   }
 
   void rebalance(const online::Rebalance& each) const {
@@ -100,22 +131,41 @@ class Reporter {
     writer.put(each);
     // A parent that is gone ends this process by itself.
     [[maybe_unused]] const Status sent =
-        pipe_.send(message_of(MessageKind::kRebalance, writer.take()));
+        parent_.send(message_of(MessageKind::kRebalance, writer.take()));
   }
 
   const RunSetup& setup_;
-  const transport::MessagePipe& pipe_;
+  const transport::Messenger& parent_;
   std::map<int, int> layer_index_;  // model's layer index → position among MoE layers
   std::optional<RankProfiler> profiler_;
   std::optional<StatisticsRecorder> recorder_;
   Status recording_;
+  bool records_experts_ = false;  // the parent does, from what iterations tell
+  const bool tells_initial_imbalance_;
+  std::vector<float> initial_imbalances_;               // of this iteration's layers so far
   std::map<int, base::Sha256> digests_;                 // by request index
   std::map<int, std::vector<int64_t>> request_counts_;  // by request index, [MoE layers × experts]
 };
 
+}  // namespace
+
+StatisticsPart statistics_part(const RunSetup& setup, int rank) {
+  StatisticsPart part;
+  const int own = setup.mapping.coordinates(rank).pp_rank;
+  for (int stage = 0; stage < setup.mapping.sizes().pp; ++stage) {
+    const parallel::LayerRange layers = setup.mapping.pp_layers(stage, setup.config.num_layers);
+    const auto first = setup.placement.layers.lower_bound(layers.first);
+    if (first == setup.placement.layers.end() || !layers.contains(first->first)) continue;
+    if (stage < own) part.file += setup.mapping.stage_size();
+    ++part.num_stages;
+  }
+  part.file += rank % setup.mapping.stage_size();
+  return part;
+}
+
 RankSetup rank_setup(const RunSetup& setup) {
   return {.config = setup.config,
-          .tensors = setup.checkpoint,
+          .tensors = setup.tensors,
           .placement = setup.placement,
           .kernels = setup.kernels,
           .weights = setup.weights,
@@ -124,33 +174,43 @@ RankSetup rank_setup(const RunSetup& setup) {
           .dispatch = setup.dispatch,
           .moe = setup.moe,
           .limits = setup.limits,
+          .mapping = setup.mapping,
           .joint = setup.joint,
+          .pipeline = setup.pipeline,
           .threads = setup.threads,
           .online = setup.online};
 }
 
-}  // namespace
-
 Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
-                const transport::MessagePipe& pipe) {
+                const transport::Messenger& parent) {
   const int rank = endpoint.rank();
   log::set_prefix(fmt::format("rank {}: ", rank));
   const auto tell_loaded = [&](uint64_t bytes) {
     WireWriter writer;
     writer.put(bytes);
     // A parent that is gone ends this process by itself.
-    [[maybe_unused]] const Status sent = pipe.send(message_of(MessageKind::kLoaded, writer.take()));
+    [[maybe_unused]] const Status sent =
+        parent.send(message_of(MessageKind::kLoaded, writer.take()));
   };
   const RankSetup common = rank_setup(setup);
-  Reporter reporter(setup, rank, pipe);
+  Reporter reporter(setup, rank, parent);
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<RankEngine> rank_engine,
                     RankEngine::start(common, endpoint, tell_loaded, reporter.observer()));
   Engine& engine = rank_engine->engine();
+  const int tp = setup.mapping.sizes().tp;
+  if (!setup.feeds.empty()) {
+    RequestFeed feed(setup.feeds[static_cast<size_t>(rank)],
+                     setup.joint ? std::nullopt : std::optional(rank % tp));
+    WIDEEP_TRY(parent.send(message_of(MessageKind::kReady, "")));
+    const Status served = engine.serve(feed);
+    return reporter.finish(served, engine.times(), rank_engine->traffic());
+  }
   for (size_t i = 0; i < setup.requests.size(); ++i) {
-    const bool mine = setup.joint || static_cast<int>(i) % endpoint.num_ranks() == rank;
+    const bool mine = setup.joint || static_cast<int>(i) % tp == rank % tp;
     if (mine) WIDEEP_TRY(engine.submit(setup.requests[i]));
   }
-  return reporter.finish(engine.run());
+  const Status run = engine.run();
+  return reporter.finish(run, engine.times(), rank_engine->traffic());
 }
 
 void read_message(std::string_view message, const MessageHandler& handler) {
@@ -163,7 +223,9 @@ void read_message(std::string_view message, const MessageHandler& handler) {
       token.request_index = reader.get<int>();
       token.sampled = reader.get<Sampled>();
       token.finish_reason = reader.get<FinishReason>();
+      token.cached_tokens = reader.get<int>();
       token.digest = reader.get_text();
+      token.likely = reader.get_all<Sampled>();
       return handler.on_token(token);
     }
     case MessageKind::kIteration:
@@ -174,6 +236,14 @@ void read_message(std::string_view message, const MessageHandler& handler) {
     }
     case MessageKind::kRebalance:
       return handler.on_rebalance(reader.get<online::Rebalance>());
+    case MessageKind::kReady:
+      return handler.on_ready();
+    case MessageKind::kRecordExperts:
+      return handler.on_record_experts(reader.get<bool>());
+    case MessageKind::kTimes: {
+      const auto times = reader.get<RunTimes>();
+      return handler.on_times(times, reader.get<NodeTraffic>());
+    }
   }
 }
 

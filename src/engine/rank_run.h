@@ -1,50 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one rank process does from its start to its end, and what it tells the parent.
+// What one rank process does from its start to its end, and what it tells the process that shows
+// results: the parent, or, where a launcher has started the ranks, rank 0.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "engine/generate.h"
-#include "engine/online_parts.h"
-#include "engine/thread_plan.h"
-#include "model/moe.h"
-#include "transport/rank_processes.h"
-#include "weights/checkpoint.h"
+#include "engine/run_setup.h"
+#include "transport/messenger.h"
 
 namespace wideep::engine {
 
-// Everything the ranks have in common: made by the parent before it forks.
-struct RunSetup {
-  const GenerateOptions& options;
-  const model::ModelConfig& config;
-  const weights::Checkpoint& checkpoint;
-  const model::ModelForms& forms;
-  const balance::ModelPlacement& placement;
-  const kernels::Kernels& kernels;
-  const model::ModelWeights& weights;  // all but the experts: loaded before the fork, then shared
-  std::vector<Request> requests;
-  ep::DispatchShape dispatch;
-  model::MoeOptions moe;
-  SchedulerLimits limits;
-  std::optional<model::JointLayout> joint;  // as RankSetup has it
-  ThreadPlan threads;
-  const OnlineParts* online = nullptr;       // null: placements never change
-  const base::TraceBuffer* trace = nullptr;  // where options.profile goes
+RankSetup rank_setup(const RunSetup& setup);
+
+// A rank's file of expert statistics, and how many pipeline stages have such: those with MoE
+// layers.
+struct StatisticsPart {
+  int file = 0;
+  int num_stages = 0;
 };
+StatisticsPart statistics_part(const RunSetup& setup, int rank);
 
 Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
-                const transport::MessagePipe& pipe);
+                const transport::Messenger& parent);
 
 // A message from a rank; the first byte is its kind.
-enum class MessageKind : uint8_t { kLoaded, kToken, kIteration, kRequestCounts, kRebalance };
+enum class MessageKind : uint8_t {
+  kLoaded,
+  kToken,
+  kIteration,
+  kRequestCounts,
+  kRebalance,
+  kTimes,
+  kReady,         // the rank has its weights, and begins
+  kRecordExperts  // whether the iterations told from here on have counts of experts
+};
 
 struct TokenMessage {
   int request_index = 0;
   Sampled sampled;
   FinishReason finish_reason = FinishReason::kNotFinished;
-  std::string digest;  // with the last token
+  int cached_tokens = 0;  // of the prompt, that were taken over from others
+  std::string digest;     // with the last token
+  std::vector<Sampled> likely;
 };
 
 struct RequestCountsMessage {
@@ -59,6 +58,10 @@ struct MessageHandler {
   std::function<void(IterationRecord)> on_iteration;
   std::function<void(const RequestCountsMessage&)> on_request_counts;
   std::function<void(const online::Rebalance&)> on_rebalance;
+  // A rank's last message.
+  std::function<void(const RunTimes&, const NodeTraffic&)> on_times;
+  std::function<void()> on_ready;
+  std::function<void(bool records)> on_record_experts;
 };
 void read_message(std::string_view message, const MessageHandler& handler);
 

@@ -20,9 +20,9 @@ uint64_t mix(uint64_t x) {
 }
 
 // Uniform in [0, 1).
-double uniform(uint64_t seed, int request_index, int step) {
+double uniform(uint64_t seed, int request, int step) {
   const uint64_t bits =
-      mix(mix(mix(seed) ^ static_cast<uint64_t>(request_index)) ^ static_cast<uint64_t>(step));
+      mix(mix(mix(seed) ^ static_cast<uint64_t>(request)) ^ static_cast<uint64_t>(step));
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
@@ -118,12 +118,30 @@ int32_t draw(std::span<const float> logits, const SamplingParams& params, double
 
 }  // namespace
 
-Sampled sample(std::span<const float> logits, const SamplingParams& params, int request_index,
-               int step) {
+std::vector<Sampled> most_likely(std::span<const float> logits, int count) {
+  const auto before = [&](int32_t a, int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  };
+  std::vector<int32_t> best;  // ordered; few, so that most logits are only compared with the last
+  for (int32_t token = 0; token < static_cast<int32_t>(logits.size()); ++token) {
+    const bool full = static_cast<int>(best.size()) == count;
+    if (full && !before(token, best.back())) continue;
+    if (full) best.pop_back();
+    best.insert(std::upper_bound(best.begin(), best.end(), token, before), token);
+  }
+  const double all = log_sum_exp(logits, logits[best[0]]);
+  std::vector<Sampled> likely;
+  for (const int32_t token : best) {
+    likely.push_back({token, static_cast<float>(logits[token] - all)});
+  }
+  return likely;
+}
+
+Sampled sample(std::span<const float> logits, const SamplingParams& params, int request, int step) {
   const int32_t best = largest_of(logits);
   Sampled sampled{best, 0.0f};
   if (params.temperature > 0.0f) {
-    sampled.token = draw(logits, params, uniform(params.seed, request_index, step));
+    sampled.token = draw(logits, params, uniform(params.seed, request, step));
   }
   sampled.log_probability =
       static_cast<float>(logits[sampled.token] - log_sum_exp(logits, logits[best]));

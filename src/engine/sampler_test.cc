@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace wideep::engine {
@@ -80,6 +82,27 @@ TEST(Sampler, TopKAndTopPKeepTheMostLikely) {
   const auto nucleus = frequencies({.temperature = 1.0f, .top_p = 0.65f}, 5'000);
   EXPECT_EQ(nucleus.size(), 2u);  // 0.4 + 0.3 reach it
   EXPECT_EQ(frequencies({.temperature = 1.0f, .top_p = 1e-6f}, 100).size(), 1u);
+}
+
+TEST(Sampler, MostLikelyTokensInOrder) {
+  std::vector<float> logits(1000);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = static_cast<float>(i * 7919 % 500) * 0.01f;  // every value twice
+  }
+  const std::vector<Sampled> likely = most_likely(logits, 20);
+  ASSERT_EQ(likely.size(), 20u);
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return std::pair(-logits[a], a) < std::pair(-logits[b], b);
+  });
+  for (size_t i = 0; i < likely.size(); ++i) EXPECT_EQ(likely[i].token, order[i]) << i;
+  const Sampled greedy = sample(logits, {}, 0, 0);
+  EXPECT_EQ(likely[0].token, greedy.token);
+  EXPECT_EQ(likely[0].log_probability, greedy.log_probability);
+  EXPECT_NEAR(std::exp(likely[4].log_probability - likely[0].log_probability),
+              std::exp(logits[likely[4].token] - logits[likely[0].token]), 1e-5);
+  EXPECT_EQ(most_likely(std::vector<float>{1.0f, 2.0f}, 5).size(), 2u);
 }
 
 TEST(Sampler, SeedRequestAndStepAreAllThatMatters) {

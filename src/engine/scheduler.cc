@@ -4,93 +4,322 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/check.h"
 
 namespace wideep::engine {
 namespace {
 
-int pages_needed(const Request& request) {
+int most_pages_needed(const Request& request) {
   // The last generated token is never fed back, but reserving for it keeps the rule simple.
   return pages_for(static_cast<int>(request.prompt.size()) + request.max_tokens);
 }
 
 }  // namespace
 
-Scheduler::Scheduler(const model::KvLayout& kv, const SchedulerLimits& limits)
-    : limits_(limits), pool_(kv.page_bytes(), limits.max_pages) {
+Scheduler::Scheduler(const model::KvLayout& kv, const SchedulerLimits& limits, ContextPlace place)
+    : limits_(limits),
+      place_(std::move(place)),
+      pages_(kv, limits, place_),
+      rank_tokens_(static_cast<size_t>(place_.size)) {
   WIDEEP_CHECK_GE(limits.max_num_tokens, limits.max_batch_size);
   if (limits_.prefill_chunk <= 0) limits_.prefill_chunk = limits_.max_num_tokens;
+  if (limits_.max_rank_tokens <= 0) limits_.max_rank_tokens = limits_.max_num_tokens;
 }
 
 Status Scheduler::submit(Request request) {
-  const int pages = pages_needed(request);
+  const int pages = most_pages_of_rank(most_pages_needed(request), place_.size, limits_.turn_pages);
   if (pages > limits_.max_pages) {
     return invalid_input(fmt::format(
         "request {}: {} prompt tokens and {} to generate need {} pages of the KV cache, found {}; "
         "shorten it or raise kv_cache_config.max_tokens",
         request.index, request.prompt.size(), request.max_tokens, pages, limits_.max_pages));
   }
-  waiting_.push_back(std::move(request));
+  waiting_.push_back({.request = std::move(request), .arrival = num_submitted_++});
   return {};
 }
 
+// ---- who runs ----
+
 void Scheduler::admit() {
-  while (!waiting_.empty() && static_cast<int>(running_.size()) < limits_.max_batch_size) {
-    const int pages = pages_needed(waiting_.front());
-    if (reserved_pages_ + pages > limits_.max_pages) return;  // in order: none overtakes
-    reserved_pages_ += pages;
-    Sequence sequence{.request = std::move(waiting_.front())};
-    waiting_.pop_front();
-    sequence.tokens = sequence.request.prompt;
-    running_.push_back(std::move(sequence));
+  const size_t most = static_cast<size_t>(limits_.max_batch_size) * limits_.micro_batches;
+  if (waiting_.empty() || running_.size() >= most) return;
+  std::vector<int> claimed(static_cast<size_t>(place_.size));
+  for (const Sequence& sequence : running_) add_claims(sequence, claimed);
+  while (!waiting_.empty() && running_.size() < most) {
+    if (!begin(waiting_.front(), claimed)) return;  // in order: none overtakes
+    insert_by_arrival(waiting_, waiting_.begin(), running_);
   }
 }
 
+// Pages that the sequence has or will be given without anyone being paused. Who is admitted while
+// others run has room for a page more, so that it is not paused at once.
+int Scheduler::pages_claimed(const Sequence& sequence) const {
+  const int most = most_pages_needed(sequence.request);
+  if (limits_.policy == CapacityPolicy::kGuaranteedNoEvict) return most;
+  return std::min(most, pages_for(static_cast<int>(sequence.tokens.size())) + 1);
+}
+
+// Of these, what it does not have yet, on each rank.
+void Scheduler::add_claims(const Sequence& sequence, std::vector<int>& claimed) const {
+  const auto held = static_cast<int>(sequence.pages.size());
+  const int all = std::max(pages_claimed(sequence), held);
+  for (int rank = 0; rank < place_.size; ++rank) {
+    claimed[rank] += pages_.pages_on(rank, sequence, all) - pages_.pages_on(rank, sequence, held);
+  }
+}
+
+// With what others have computed of it, if there is room for the rest.
+bool Scheduler::begin(Sequence& sequence, std::vector<int>& claimed) {
+  if (sequence.tokens.empty()) sequence.tokens = sequence.request.prompt;
+  const std::optional<int> first_rank = pages_.first_rank(sequence, running_);
+  sequence.first_rank = first_rank.value_or(next_first_rank_);
+  const int reused = pages_.reuse(sequence);
+  std::vector<int> all = claimed;
+  add_claims(sequence, all);
+  for (int rank = 0; rank < place_.size; ++rank) {
+    if (all[rank] <= pages_.cache().available(rank)) continue;
+    pages_.release(sequence, true);
+    return false;
+  }
+  claimed = std::move(all);
+  if (!first_rank) next_first_rank_ = (next_first_rank_ + 1) % place_.size;
+  note_reuse(sequence, reused);
+  return true;
+}
+
+void Scheduler::note_reuse(Sequence& sequence, int tokens) {
+  record_.reused_tokens += tokens;
+  if (!sequence.was_paused) sequence.cached_tokens += tokens;
+}
+
+void Scheduler::insert_by_arrival(Sequences& from, Sequences::iterator sequence, Sequences& to) {
+  auto place = to.end();
+  while (place != to.begin() && std::prev(place)->arrival > sequence->arrival) --place;
+  to.splice(place, from, sequence);
+}
+
+// ---- max_utilization ----
+
+// Oldest first each gets the pages of its next tokens, if need be from the youngest. There may be
+// nobody to take them from while tokens of all younger ones are under way: then it waits.
+void Scheduler::make_room() {
+  std::vector<int> planned(static_cast<size_t>(place_.size));
+  int left = limits_.max_num_tokens;
+  for (const Sequence& sequence : running_) left -= sequence.in_prefill() ? 0 : 1;
+  for (Sequence& sequence : running_) {
+    sequence.lacks_pages = false;
+    if (sequence.awaits_token()) continue;
+    int count = 1;
+    if (sequence.in_prefill()) {
+      count = std::clamp(left, 0, std::min(limits_.prefill_chunk, sequence.num_to_compute()));
+      left -= count;
+    }
+    while (!sequence.lacks_pages && !room_for(sequence, count, planned)) {
+      sequence.lacks_pages = !pause_youngest_after(sequence);
+    }
+  }
+}
+
+// If there is, it is planned for.
+bool Scheduler::room_for(const Sequence& sequence, int count, std::vector<int>& planned) const {
+  const auto held = static_cast<int>(sequence.pages.size());
+  const int wanted = std::max(pages_for(sequence.num_computed + count), held);
+  std::vector<int> all = planned;
+  for (int rank = 0; rank < place_.size; ++rank) {
+    all[rank] += pages_.pages_on(rank, sequence, wanted) - pages_.pages_on(rank, sequence, held);
+    if (all[rank] > pages_.cache().available(rank)) return false;
+  }
+  planned = std::move(all);
+  return true;
+}
+
+bool Scheduler::pause_youngest_after(const Sequence& sequence) {
+  auto youngest = std::prev(running_.end());
+  while (&*youngest != &sequence && youngest->awaits_token()) --youngest;
+  if (&*youngest == &sequence) return false;
+  pages_.release(*youngest, true);
+  youngest->was_paused = true;
+  ++record_.pauses;
+  insert_by_arrival(running_, youngest, waiting_);
+  return true;
+}
+
+// ---- what they compute ----
+
 Scheduler::Step& Scheduler::schedule() {
+  clear_step();
   admit();
-  step_.batch.clear();
-  step_.sampled.clear();
-  step_.owners.clear();
-  step_.prompt_tokens = 0;
-  for (Sequence& sequence : running_) {
-    if (!sequence.in_prefill()) add_tokens(sequence, 1);
-  }
-  for (Sequence& sequence : running_) {
-    if (!sequence.in_prefill()) continue;
-    const int left = limits_.max_num_tokens - step_.batch.num_tokens();
-    const int chunk =
-        std::min({left, limits_.prefill_chunk, sequence.prompt_length() - sequence.num_computed});
-    if (chunk <= 0) break;
-    step_.prompt_tokens += chunk;
-    add_tokens(sequence, chunk);
-  }
+  if (limits_.policy == CapacityPolicy::kMaxUtilization) make_room();
+  add_generating();
+  add_prompts();
+  note_record();
   return step_;
 }
 
+void Scheduler::clear_step() {
+  step_.batch.clear();
+  step_.logit_places.clear();
+  step_.owners.clear();
+  step_.sampled.clear();
+  step_.num_tokens = 0;
+  step_.prompt_tokens = 0;
+  step_.num_requests = 0;
+  step_.num_prompts = 0;
+  std::fill(rank_tokens_.begin(), rank_tokens_.end(), 0);
+}
+
+// Requests that an iteration gives a token, of all that run. Whoever is left out is ready before
+// those that were not, so that nobody is left out by as many iterations as are under way.
+int Scheduler::share() const {
+  const int running = static_cast<int>(running_.size());
+  return (running + limits_.micro_batches - 1) / limits_.micro_batches;
+}
+
+void Scheduler::add_generating() {
+  const auto most_sampled = static_cast<size_t>(share());
+  for (Sequence& sequence : running_) {  // at most max_batch_size: a share is no more
+    if (step_.sampled.size() == most_sampled) break;
+    if (sequence.in_prefill() || sequence.awaits_token() || sequence.lacks_pages) continue;
+    if (fitting(sequence, 1) == 1) add_tokens(sequence, 1);
+  }
+}
+
+void Scheduler::add_prompts() {
+  prompts_.clear();
+  for (Sequence& sequence : running_) {
+    if (!sequence.in_prefill() || sequence.lacks_pages) continue;
+    sequence.may_begin |= !hold_new_prompts_;
+    if (sequence.may_begin) prompts_.push_back(&sequence);
+  }
+  if (prompts_.empty()) return;
+  const int left = limits_.max_num_tokens - step_.num_tokens;
+  if (prompts_.front()->num_to_compute() > left) add_short_prompts(left / 2);
+  for (Sequence* sequence : prompts_) {
+    if (!add_chunk(*sequence, limits_.max_num_tokens - step_.num_tokens)) return;
+  }
+}
+
+// Those with fewer tokens left than the oldest, the fewest first, have up to `most` tokens.
+void Scheduler::add_short_prompts(int most) {
+  const Sequence* oldest = prompts_.front();
+  std::vector<Sequence*> shorter;
+  std::copy_if(prompts_.begin() + 1, prompts_.end(), std::back_inserter(shorter),
+               [&](const Sequence* sequence) {
+                 return sequence->num_to_compute() < oldest->num_to_compute();
+               });
+  std::sort(shorter.begin(), shorter.end(), [](const Sequence* a, const Sequence* b) {
+    return std::pair(a->num_to_compute(), a->arrival) < std::pair(b->num_to_compute(), b->arrival);
+  });
+  const int end = step_.num_tokens + most;
+  for (Sequence* sequence : shorter) {
+    if (!add_chunk(*sequence, end - step_.num_tokens)) return;
+    std::erase(prompts_, sequence);
+  }
+}
+
+// Whether another may have one too.
+bool Scheduler::add_chunk(Sequence& sequence, int most) {
+  if (step_.num_requests == limits_.max_batch_size) return false;
+  note_reuse(sequence, pages_.reuse(sequence));
+  const int rest = sequence.num_to_compute();
+  const int chunk = fitting(sequence, std::min({most, limits_.prefill_chunk, rest}));
+  if (chunk <= 0) return false;
+  const bool samples = chunk == rest;
+  if (samples && step_.sampled.size() == static_cast<size_t>(share())) return false;
+  step_.prompt_tokens += chunk;
+  ++step_.num_prompts;
+  add_tokens(sequence, chunk);
+  return true;
+}
+
+// The most of the sequence's next `count` tokens, so that no rank has more than it may, and there
+// are pages for them.
+int Scheduler::fitting(const Sequence& sequence, int count) const {
+  count = pages_.fitting(sequence, count);
+  std::vector<int> tokens = rank_tokens_;
+  for (int i = 0; i < count; ++i) {
+    const int page = (sequence.num_computed + i) / kernels::kPageTokens;
+    if (tokens[pages_.rank_of_page(sequence, page)]++ == limits_.max_rank_tokens) return i;
+  }
+  return count;
+}
+
 void Scheduler::add_tokens(Sequence& sequence, int count) {
-  model::Batch& batch = step_.batch;
+  ++step_.num_requests;
   const int end = sequence.num_computed + count;
-  while (static_cast<int>(sequence.pages.size()) < pages_for(end)) {
-    sequence.pages.push_back(pool_.take());
-  }
+  pages_.grow(sequence, end);
   for (int position = sequence.num_computed; position < end; ++position) {
-    batch.ids.push_back(sequence.tokens[position]);
-    batch.positions.push_back(position);
-    batch.prompt_lengths.push_back(sequence.prompt_length());
-    batch.pages.push_back(&sequence.pages);
-    step_.owners.push_back(&sequence);
+    add_token(sequence, position);
   }
+  step_.num_tokens += count;
   sequence.num_computed = end;
-  if (end == static_cast<int>(sequence.tokens.size())) {
-    batch.logit_rows.push_back(batch.num_tokens() - 1);
-    step_.sampled.push_back(&sequence);
+  if (end == static_cast<int>(sequence.tokens.size())) step_.sampled.push_back(&sequence);
+}
+
+// If it is this rank's.
+void Scheduler::add_token(Sequence& sequence, int position) {
+  const int rank = pages_.rank_of_page(sequence, position / kernels::kPageTokens);
+  ++rank_tokens_[rank];
+  if (rank != place_.rank) return;
+  model::Batch& batch = step_.batch;
+  if (position + 1 == static_cast<int>(sequence.tokens.size())) {
+    batch.logit_rows.push_back(batch.num_tokens());
+    step_.logit_places.push_back(static_cast<int32_t>(step_.sampled.size()));
+  }
+  batch.ids.push_back(sequence.tokens[position]);
+  batch.positions.push_back(position);
+  batch.prompt_lengths.push_back(sequence.prompt_length());
+  batch.pages.push_back(&sequence.pages);
+  step_.owners.push_back(&sequence);
+}
+
+RankReadiness Scheduler::readiness() const {
+  RankReadiness readiness;
+  int generating = 0;
+  for (const Sequence& sequence : running_) {
+    readiness.has_prompts |= sequence.in_prefill();
+    generating += sequence.in_prefill() ? 0 : 1;
+  }
+  readiness.generates = generating > 0;
+  readiness.has_room = generating < limits_.max_batch_size * limits_.micro_batches;
+  return readiness;
+}
+
+// Of the cache, what there is over all ranks that share sequences.
+void Scheduler::note_record() {
+  const PageCache& cache = pages_.cache();
+  record_.running = static_cast<int32_t>(running_.size());
+  record_.waiting = static_cast<int32_t>(waiting_.size());
+  record_.scheduled = step_.num_requests;
+  record_.prompts = step_.num_prompts;
+  record_.cache_pages = record_.kept_pages = 0;
+  for (int rank = 0; rank < place_.size; ++rank) {
+    record_.cache_pages += cache.used(rank);
+    record_.kept_pages += cache.kept(rank);
+  }
+  record_.max_pages = limits_.max_pages * place_.size;
+  record_.evicted_pages = cache.num_evicted();
+}
+
+// ---- who ends ----
+
+void Scheduler::cancel(int index) {
+  const auto is_it = [&](const Sequence& sequence) { return sequence.request.index == index; };
+  std::erase_if(waiting_, is_it);
+  const auto found = std::find_if(running_.begin(), running_.end(), is_it);
+  if (found == running_.end()) return;
+  if (found->awaits_token()) {
+    found->cancelled = true;
+  } else {
+    finish(&*found);
   }
 }
 
 void Scheduler::finish(Sequence* sequence) {
-  reserved_pages_ -= pages_needed(sequence->request);
-  pool_.give_back(sequence->pages);
+  pages_.release(*sequence, false);
   running_.remove_if([&](const Sequence& running) { return &running == sequence; });
 }
 

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -48,6 +51,23 @@ TEST(Scheduler, CutsPromptsIntoChunks) {
   EXPECT_EQ(drain(scheduler), (std::vector<int>{5, 5, 2, 1}));
 }
 
+TEST(Scheduler, CancelledRequestsGiveBackWhatTheyHave) {
+  Scheduler scheduler(kKv, {.max_batch_size = 4, .max_num_tokens = 8, .max_pages = 2});
+  ASSERT_TRUE(scheduler.submit(request(1, 6, 3)).ok());
+  ASSERT_TRUE(scheduler.submit(request(2, 30, 10)).ok());
+  ASSERT_TRUE(scheduler.submit(request(3, 5, 1)).ok());
+  scheduler.cancel(2);  // waits
+  scheduler.cancel(7);  // nobody
+  Scheduler::Step& step = scheduler.schedule();
+  ASSERT_EQ(step.sampled.size(), 1u);
+  scheduler.cancel(1);  // its token is under way
+  EXPECT_TRUE(step.sampled[0]->cancelled);
+  step.sampled[0]->tokens.push_back(99);
+  scheduler.cancel(1);                                 // which has come
+  EXPECT_EQ(drain(scheduler), (std::vector<int>{3}));  // request 3, of whose prompt 2 were done
+  EXPECT_FALSE(scheduler.has_work());
+}
+
 TEST(Scheduler, DecodeTokensAndPromptChunksShareAnIteration) {
   Scheduler scheduler(kKv, {.max_batch_size = 4, .max_num_tokens = 8, .max_pages = 10});
   ASSERT_TRUE(scheduler.submit(request(1, 3, 3)).ok());
@@ -62,6 +82,55 @@ TEST(Scheduler, AdmitsOnlyWhatTheCacheCanHoldToTheEnd) {
   ASSERT_TRUE(scheduler.submit(request(1, 60, 6)).ok());     // two pages
   ASSERT_TRUE(scheduler.submit(request(2, 7, 1)).ok());      // must wait until they are free
   EXPECT_EQ(drain(scheduler), (std::vector<int>{60, 1, 1, 1, 1, 1, 7}));
+}
+
+// As a pipeline runs it: the tokens of an iteration come when `micro_batches` are under way.
+std::vector<int> drain_late(Scheduler& scheduler, int micro_batches) {
+  std::vector<int> sizes;
+  std::deque<std::vector<Sequence*>> under_way;
+  for (;;) {
+    if (static_cast<int>(under_way.size()) == micro_batches) {
+      for (Sequence* sequence : under_way.front()) {
+        sequence->tokens.push_back(99);
+        if (sequence->num_generated() == sequence->request.max_tokens) scheduler.finish(sequence);
+      }
+      under_way.pop_front();
+    }
+    if (!scheduler.has_work()) return sizes;
+    const auto& step = scheduler.schedule();
+    sizes.push_back(step.batch.num_tokens());
+    under_way.push_back(step.sampled);
+  }
+}
+
+TEST(Scheduler, MicroBatchesHaveAboutAsManyRequestsEach) {
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 2, .max_num_tokens = 64, .max_pages = 10, .micro_batches = 2});
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(scheduler.submit(request(i, 10, 3)).ok());
+  // Two prompts, then the two others while these are under way; and so on.
+  EXPECT_EQ(drain_late(scheduler, 2), (std::vector<int>{20, 20, 2, 2, 2, 2, 0}));
+}
+
+TEST(Scheduler, ChunksOfOnePromptFollowEachOther) {
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 2, .max_num_tokens = 4, .max_pages = 10, .micro_batches = 3});
+  ASSERT_TRUE(scheduler.submit(request(0, 14, 2)).ok());
+  // Nothing to do while the first token is on its way, which is 3 iterations behind.
+  EXPECT_EQ(drain_late(scheduler, 3), (std::vector<int>{4, 4, 4, 2, 0, 0, 1, 0, 0}));
+}
+
+// Whoever is left out is not left out again before all under way have had their turn.
+TEST(Scheduler, NobodyIsLeftOutForLong) {
+  constexpr int kMicroBatches = 3;
+  Scheduler scheduler(kKv, {.max_batch_size = 3,
+                            .max_num_tokens = 200,
+                            .max_pages = 100,
+                            .micro_batches = kMicroBatches});
+  for (int i = 0; i < 7; ++i) ASSERT_TRUE(scheduler.submit(request(i, 1 + i, 12 + i % 3)).ok());
+  const std::vector<int> sizes = drain_late(scheduler, kMicroBatches);
+  // Every request has a token at least every third iteration, the prompts' included.
+  EXPECT_LE(sizes.size(), static_cast<size_t>(kMicroBatches * (14 + 2)));
+  EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), 0), 28 + 7 * 12 + 6 - 7);
 }
 
 // Random work: positions of every request run 0, 1, 2, ... without gap; budgets hold; pages of live
@@ -100,6 +169,386 @@ TEST(Scheduler, InvariantsUnderRandomWork) {
       }
     }
     EXPECT_EQ(next, left);
+  }
+}
+
+// A prompt of 32k tokens: the cache and the batch of each of n ranks are an n-th.
+TEST(Scheduler, RanksThatShareSequencesNeedAnNthOfTheMemory) {
+  constexpr int kTokens = 32768, kBatch = 2048;
+  for (const int size : {2, 4, 8}) {
+    const int pages = kTokens / kernels::kPageTokens / size + 1;  // and one for what is generated
+    std::vector<std::byte> memory(kKv.page_bytes() * pages * size);
+    ContextPlace place{.rank = size - 1, .size = size};
+    for (int rank = 0; rank < size; ++rank) {
+      place.caches.push_back(memory.data() + kKv.page_bytes() * pages * rank);
+    }
+    Scheduler scheduler(kKv,
+                        {.max_batch_size = 1,
+                         .max_num_tokens = kBatch,
+                         .max_rank_tokens = kBatch / size,
+                         .max_pages = pages},
+                        place);
+    ASSERT_TRUE(scheduler.submit(request(0, kTokens, 10)).ok());
+    int most = 0, iterations = 0;
+    while (scheduler.has_work()) {
+      const auto& step = scheduler.schedule();
+      most = std::max(most, step.batch.num_tokens());
+      ++iterations;
+      for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
+        sequence->tokens.push_back(99);
+        if (sequence->num_generated() == 10) scheduler.finish(sequence);
+      }
+    }
+    EXPECT_EQ(most, kBatch / size);
+    EXPECT_EQ(iterations, kTokens / kBatch + 9);
+  }
+}
+
+// All ranks that share sequences schedule alike: between them they have every token once, in the
+// rank's memory that has its page.
+class SharedSequences : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(TurnPages, SharedSequences, testing::Values(1, 2, 3));
+
+TEST_P(SharedSequences, RanksHaveTheirTurnsOfPages) {
+  constexpr int kRanks = 3, kMaxPages = 12;
+  std::vector<std::vector<std::byte>> memory(kRanks);
+  ContextPlace place{.size = kRanks};
+  for (auto& cache : memory) {
+    cache.resize(kKv.page_bytes() * kMaxPages);
+    place.caches.push_back(cache.data());
+  }
+  std::deque<Scheduler> ranks;
+  for (place.rank = 0; place.rank < kRanks; ++place.rank) {
+    ranks.emplace_back(kKv,
+                       SchedulerLimits{.max_batch_size = 4,
+                                       .max_num_tokens = 300,
+                                       .turn_pages = GetParam(),
+                                       .max_pages = kMaxPages},
+                       place);
+    EXPECT_FALSE(ranks.back().submit(request(9, 37 * 64, 1)).ok());
+    for (int i = 0; i < 7; ++i) ASSERT_TRUE(ranks.back().submit(request(i, 30 + 250 * i, 70)).ok());
+  }
+  std::vector<int64_t> tokens_of_rank(kRanks);
+  std::map<int, int> next;  // by request
+  while (ranks[0].has_work()) {
+    std::vector<Scheduler::Step*> steps;
+    for (Scheduler& rank : ranks) steps.push_back(&rank.schedule());
+    std::set<std::pair<int, int>> computed;  // request, position
+    std::set<int32_t> places;
+    int num_tokens = 0;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const Scheduler::Step& step = *steps[rank];
+      ASSERT_EQ(step.num_tokens, steps[0]->num_tokens);
+      ASSERT_EQ(step.sampled.size(), steps[0]->sampled.size());
+      ASSERT_EQ(step.logit_places.size(), step.batch.logit_rows.size());
+      num_tokens += step.batch.num_tokens();
+      tokens_of_rank[rank] += step.batch.num_tokens();
+      for (int t = 0; t < step.batch.num_tokens(); ++t) {
+        const int position = step.batch.positions[t];
+        computed.emplace(step.owners[t]->request.index, position);
+        const std::byte* page = (*step.batch.pages[t])[position / kernels::kPageTokens];
+        EXPECT_GE(page, memory[rank].data());
+        EXPECT_LT(page, memory[rank].data() + memory[rank].size());
+      }
+      for (size_t i = 0; i < step.logit_places.size(); ++i) {
+        EXPECT_TRUE(places.insert(step.logit_places[i]).second);
+        EXPECT_EQ(step.owners[step.batch.logit_rows[i]], step.sampled[step.logit_places[i]]);
+      }
+    }
+    ASSERT_LE(num_tokens, 300);
+    ASSERT_EQ(num_tokens, steps[0]->num_tokens);
+    ASSERT_EQ(places.size(), steps[0]->sampled.size());
+    for (const auto& [index, position] : computed) ASSERT_EQ(position, next[index]++);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      for (Sequence* sequence : std::vector<Sequence*>(steps[rank]->sampled)) {
+        sequence->tokens.push_back(99);
+        const bool done = sequence->num_generated() == sequence->request.max_tokens;
+        if (done) ranks[rank].finish(sequence);
+      }
+    }
+  }
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(next[i], 30 + 250 * i + 69);
+  const auto [least, most] = std::minmax_element(tokens_of_rank.begin(), tokens_of_rank.end());
+  EXPECT_LT(*most - *least, 7 * 64 * GetParam());
+}
+
+// ---- pages that others have computed ----
+
+Request request_of(int index, std::vector<int32_t> prompt, int max_tokens) {
+  return {.index = index, .prompt = std::move(prompt), .max_tokens = max_tokens};
+}
+
+std::vector<int32_t> counted(int from, int count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), from);
+  return tokens;
+}
+
+TEST(Scheduler, ComputesWhatOthersHaveComputedNotAgain) {
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 4, .max_num_tokens = 400, .max_pages = 20, .reuse_pages = true});
+  ASSERT_TRUE(scheduler.submit(request_of(0, counted(0, 150), 2)).ok());
+  EXPECT_EQ(drain(scheduler), (std::vector<int>{150, 1}));
+  std::vector<int32_t> longer = counted(0, 140);
+  longer.resize(200, 7);
+  ASSERT_TRUE(scheduler.submit(request_of(1, longer, 1)).ok());           // 2 pages alike
+  ASSERT_TRUE(scheduler.submit(request_of(2, counted(0, 128), 1)).ok());  // all but one token
+  ASSERT_TRUE(scheduler.submit(request_of(3, counted(1, 150), 1)).ok());
+  EXPECT_EQ(drain(scheduler), (std::vector<int>{200 - 128 + 128 - 64 + 150}));
+  EXPECT_EQ(scheduler.record().reused_tokens, 128 + 64);
+}
+
+TEST(Scheduler, PromptsThatComeTogetherAreComputedOnce) {
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 8, .max_num_tokens = 400, .max_pages = 40, .reuse_pages = true});
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(scheduler.submit(request_of(i, counted(0, 70), 1)).ok());
+  EXPECT_EQ(drain(scheduler), (std::vector<int>{70 + 3 * 6}));
+}
+
+TEST(Scheduler, AChatGoesOnFromItsAnswerWhereRolesAreAlike) {
+  for (const bool differ : {false, true}) {
+    Scheduler scheduler(kKv, {.max_batch_size = 4,
+                              .max_num_tokens = 400,
+                              .max_pages = 20,
+                              .reuse_pages = true,
+                              .roles_differ = differ});
+    ASSERT_TRUE(scheduler.submit(request_of(0, counted(0, 100), 60)).ok());
+    drain(scheduler);
+    std::vector<int32_t> chat = counted(0, 100);
+    chat.resize(159, 99);
+    chat.resize(200, 5);
+    ASSERT_TRUE(scheduler.submit(request_of(1, chat, 1)).ok());
+    EXPECT_EQ(drain(scheduler), (std::vector<int>{differ ? 200 - 64 : 200 - 128}));
+  }
+}
+
+TEST(Scheduler, SharedPagesCountOnceWhenRequestsAreAdmitted) {
+  // Each needs 4 pages, of which 3 are alike: two fit into 5.
+  Scheduler scheduler(
+      kKv, {.max_batch_size = 4, .max_num_tokens = 400, .max_pages = 5, .reuse_pages = true});
+  ASSERT_TRUE(scheduler.submit(request_of(0, counted(0, 200), 2)).ok());
+  ASSERT_TRUE(scheduler.submit(request_of(1, counted(0, 200), 2)).ok());
+  scheduler.schedule();
+  scheduler.schedule();
+  EXPECT_EQ(scheduler.record().running, 2);
+  EXPECT_EQ(scheduler.record().cache_pages, 5);
+}
+
+// Short prompts do not wait for a long one, which has half of every iteration at least.
+TEST(Scheduler, LongAndShortPromptsHoldEachOtherUpALittleOnly) {
+  Scheduler scheduler(kKv, {.max_batch_size = 64, .max_num_tokens = 100, .max_pages = 1000});
+  ASSERT_TRUE(scheduler.submit(request(1000, 2000, 1)).ok());
+  std::map<int, int> came, done;
+  int long_done = 0;
+  for (int iteration = 0; long_done == 0; ++iteration) {
+    ASSERT_TRUE(scheduler.submit(request(iteration, 40, 1)).ok());  // always more of them
+    came[iteration] = iteration;
+    for (Sequence* sequence : std::vector<Sequence*>(scheduler.schedule().sampled)) {
+      const int index = sequence->request.index;
+      (index == 1000 ? long_done : done[index]) = iteration;
+      sequence->tokens.push_back(99);
+      scheduler.finish(sequence);
+    }
+    ASSERT_LT(iteration, 100);
+  }
+  EXPECT_LE(long_done, 2 * 2000 / 100);
+  for (const auto& [index, iteration] : done) EXPECT_LE(iteration - came[index], 1);
+  EXPECT_GE(done.size(), static_cast<size_t>(long_done - 1));
+}
+
+// ---- max_utilization ----
+
+TEST(Scheduler, TheYoungestPausesWhenPagesRunOut) {
+  Scheduler scheduler(kKv, {.max_batch_size = 4,
+                            .max_num_tokens = 400,
+                            .max_pages = 4,
+                            .policy = CapacityPolicy::kMaxUtilization});
+  ASSERT_TRUE(scheduler.submit(request(0, 60, 100)).ok());  // 3 pages in the end
+  ASSERT_TRUE(scheduler.submit(request(1, 60, 100)).ok());
+  const std::vector<int> sizes = drain(scheduler);
+  EXPECT_EQ(sizes[0], 120);  // where all may need 3 pages, one would wait for the other
+  EXPECT_EQ(sizes[1], 2);
+  EXPECT_GE(scheduler.record().pauses, 1);
+  EXPECT_LT(sizes.size(), 160u);  // one after the other takes 200
+}
+
+// What a page has in each position: a hash of all tokens up to there, and of their roles where
+// these make a difference.
+class PageContents {
+ public:
+  explicit PageContents(bool roles_differ) : roles_differ_(roles_differ) {}
+
+  // The step's tokens are written; what they attend to is as it was when it was computed.
+  void follow(const Scheduler::Step& step) {
+    for (int t = 0; t < step.batch.num_tokens(); ++t) {
+      const Sequence& sequence = *step.owners[t];
+      const int position = step.batch.positions[t];
+      uint64_t content = 1;
+      for (int p = 0; p <= position; ++p) {
+        const bool generated = roles_differ_ && p >= sequence.prompt_length();
+        content = content * 1099511628211u +
+                  static_cast<uint64_t>(sequence.tokens[p] * 2 + (generated ? 1 : 0));
+        const auto slot =
+            std::pair((*step.batch.pages[t])[p / kernels::kPageTokens], p % kernels::kPageTokens);
+        if (p == position) {
+          slots_[slot] = content;
+        } else {
+          ASSERT_EQ(slots_.at(slot), content) << sequence.request.index << " at " << p;
+        }
+      }
+    }
+  }
+
+ private:
+  bool roles_differ_;
+  std::map<std::pair<std::byte*, int>, uint64_t> slots_;
+};
+
+// What a request's next token is.
+int32_t next_token(const Sequence& sequence) {
+  return (sequence.tokens[0] + sequence.num_generated() * 3) % 5;
+}
+
+struct Random {
+  const char* name = "";
+  bool reuse = false;
+  bool roles_differ = false;
+  CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
+  int micro_batches = 1;
+};
+
+class RandomWork : public testing::TestWithParam<Random> {};
+INSTANTIATE_TEST_SUITE_P(
+    Policies, RandomWork,
+    testing::Values(Random{.name = "reuse", .reuse = true},
+                    Random{.name = "roles", .reuse = true, .roles_differ = true},
+                    Random{.name = "pauses", .policy = CapacityPolicy::kMaxUtilization},
+                    Random{
+                        .name = "both", .reuse = true, .policy = CapacityPolicy::kMaxUtilization},
+                    Random{.name = "all",
+                           .reuse = true,
+                           .roles_differ = true,
+                           .policy = CapacityPolicy::kMaxUtilization,
+                           .micro_batches = 3}),
+    [](const auto& each) { return each.param.name; });
+
+// Prompts that begin alike, chats that go on, requests that leave: pages always hold what their
+// sequences say, every request gets its tokens, and all pages come back.
+TEST_P(RandomWork, PagesHoldWhatTheirSequencesSay) {
+  const Random& param = GetParam();
+  std::mt19937 rng(7);
+  int64_t reused = 0, evicted = 0, pauses = 0;
+  for (int round = 0; round < 6; ++round) {
+    SchedulerLimits limits{.max_batch_size = int(2 + rng() % 5),
+                           .max_num_tokens = int(6 + rng() % 120),
+                           .prefill_chunk = int(rng() % 70),
+                           .max_pages = int(8 + rng() % 6),
+                           .micro_batches = param.micro_batches,
+                           .policy = param.policy,
+                           .reuse_pages = param.reuse,
+                           .roles_differ = param.roles_differ};
+    Scheduler scheduler(kKv, limits);
+    PageContents contents(param.roles_differ);
+    std::vector<std::vector<int32_t>> texts(1);
+    std::deque<std::vector<Sequence*>> under_way;
+    int submitted = 0, left = 0;
+    std::map<int, int> generated;
+    int64_t idle = 0;
+    while (submitted < 16 || left > 0) {
+      if (submitted < 16 && rng() % 2 == 0) {
+        std::vector<int32_t> prompt = texts[rng() % texts.size()];
+        prompt.resize(std::min<size_t>(prompt.size(), 250));
+        const size_t more = 1 + rng() % 90;
+        for (size_t i = 0; i < more; ++i) prompt.push_back(static_cast<int32_t>(rng() % 3));
+        texts.push_back(prompt);
+        ASSERT_TRUE(scheduler.submit(request_of(submitted, prompt, int(1 + rng() % 200))).ok());
+        ++submitted;
+        ++left;
+      }
+      if (rng() % 60 == 0 && submitted > 0) {  // where a token is awaited it ends with that
+        const int index = int(rng() % submitted);
+        const int before = scheduler.num_requests();
+        scheduler.cancel(index);
+        left -= before - scheduler.num_requests();
+      }
+      if (static_cast<int>(under_way.size()) == param.micro_batches) {
+        for (Sequence* sequence : under_way.front()) {
+          sequence->tokens.push_back(next_token(*sequence));
+          const bool done = sequence->num_generated() == sequence->request.max_tokens;
+          if (!done && !sequence->cancelled) continue;
+          texts.push_back(sequence->tokens);
+          scheduler.finish(sequence);
+          --left;
+        }
+        under_way.pop_front();
+      }
+      const Scheduler::Step& step = scheduler.schedule();
+      ASSERT_LE(step.num_tokens, limits.max_num_tokens);
+      ASSERT_LE(step.num_requests, limits.max_batch_size);
+      ASSERT_LE(scheduler.record().cache_pages + scheduler.record().kept_pages, limits.max_pages);
+      contents.follow(step);
+      if (HasFatalFailure()) return;
+      idle = step.num_tokens == 0 && left > 0 ? idle + 1 : 0;
+      ASSERT_LE(idle, param.micro_batches);  // the oldest always goes on
+      under_way.push_back(step.sampled);
+    }
+    EXPECT_EQ(scheduler.record().cache_pages, 0);
+    reused += scheduler.record().reused_tokens;
+    evicted += scheduler.record().evicted_pages;
+    pauses += scheduler.record().pauses;
+  }
+  EXPECT_EQ(reused > 0, param.reuse);
+  EXPECT_EQ(evicted > 0, param.reuse);
+  EXPECT_EQ(pauses > 0, param.policy == CapacityPolicy::kMaxUtilization);
+}
+
+// Ranks that share sequences keep the same books, and find each other's pages.
+TEST(Scheduler, RanksThatShareSequencesShareTheirPagesToo) {
+  constexpr int kRanks = 3, kMaxPages = 7;
+  std::vector<std::vector<std::byte>> memory(kRanks);
+  ContextPlace place{.size = kRanks};
+  for (auto& cache : memory) {
+    cache.resize(kKv.page_bytes() * kMaxPages);
+    place.caches.push_back(cache.data());
+  }
+  for (const auto policy : {CapacityPolicy::kGuaranteedNoEvict, CapacityPolicy::kMaxUtilization}) {
+    std::deque<Scheduler> ranks;
+    for (place.rank = 0; place.rank < kRanks; ++place.rank) {
+      ranks.emplace_back(kKv,
+                         SchedulerLimits{.max_batch_size = 4,
+                                         .max_num_tokens = 300,
+                                         .max_rank_tokens = 128,
+                                         .turn_pages = 2,
+                                         .max_pages = kMaxPages,
+                                         .policy = policy,
+                                         .reuse_pages = true},
+                         place);
+    }
+    std::mt19937 rng(5);
+    for (int i = 0; i < 20; ++i) {
+      std::vector<int32_t> prompt = counted(int(rng() % 3), int(1 + rng() % 700));
+      for (Scheduler& rank : ranks) {
+        ASSERT_TRUE(rank.submit(request_of(i, prompt, 1 + i % 100)).ok());
+      }
+    }
+    for (int iteration = 0; ranks[0].has_work(); ++iteration) {
+      ASSERT_LT(iteration, 2000);
+      std::vector<Scheduler::Step*> steps;
+      for (Scheduler& rank : ranks) steps.push_back(&rank.schedule());
+      for (int rank = 0; rank < kRanks; ++rank) {
+        ASSERT_EQ(ranks[rank].record(), ranks[0].record());
+        ASSERT_LE(steps[rank]->batch.num_tokens(), 128);
+        for (const auto* page : steps[rank]->batch.pages) {
+          for (size_t i = 0; i < page->size(); ++i) ASSERT_NE((*page)[i], nullptr);
+        }
+        for (Sequence* sequence : std::vector<Sequence*>(steps[rank]->sampled)) {
+          sequence->tokens.push_back(next_token(*sequence));
+          const bool done = sequence->num_generated() == sequence->request.max_tokens;
+          if (done) ranks[rank].finish(sequence);
+        }
+      }
+    }
+    EXPECT_GT(ranks[0].record().reused_tokens, 20 * 64);
   }
 }
 

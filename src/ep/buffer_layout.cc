@@ -31,7 +31,8 @@ std::array<DispatchShape::Field, DispatchShape::kNumFields> DispatchShape::field
            {"max_group_tokens", number(max_group_tokens)},
            {"combine", number(combine)},
            {"strategy", number(strategy)},
-           {"calls_in_flight", number(calls_in_flight)}}};
+           {"calls_in_flight", number(calls_in_flight)},
+           {"num_slices", number(num_slices)}}};
 }
 
 BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
@@ -67,9 +68,13 @@ int64_t BufferLayout::max_gathered() const {
   return std::min<int64_t>(shape_.max_rows(), shape_.max_tokens);
 }
 
-int32_t* BufferLayout::counts(std::byte* segment, uint32_t parity, int source) const {
+size_t BufferLayout::counts_offset(uint32_t parity, int source) const {
   const size_t set = (parity & 1) * static_cast<size_t>(shape_.ep_size) + source;
-  return reinterpret_cast<int32_t*>(segment) + set * shape_.num_experts;
+  return set * shape_.num_experts * sizeof(int32_t);
+}
+
+int32_t* BufferLayout::counts(std::byte* segment, uint32_t parity, int source) const {
+  return reinterpret_cast<int32_t*>(segment + counts_offset(parity, source));
 }
 
 std::span<const int32_t> BufferLayout::counts_of_ranks(std::byte* segment, uint32_t parity) const {

@@ -63,6 +63,13 @@ struct DispatchShape {
   Strategy strategy = Strategy::kDispatch;
   // 1 or 2: rows of the next call may travel before this one's are reduced.
   int calls_in_flight = 1;
+  // Ranks that share the same slots, each computing a slice of every result, which is then what
+  // result_bytes is of. Divides ep_size: rank r has slice r / num_owners() of the slots of
+  // owner r % num_owners().
+  int num_slices = 1;
+
+  int num_owners() const { return ep_size / num_slices; }
+  int num_slots() const { return num_owners() * slots_per_rank; }
 
   int64_t max_rows() const;  // of one call
 
@@ -71,7 +78,7 @@ struct DispatchShape {
     const char* name;
     uint64_t value;
   };
-  static constexpr size_t kNumFields = 12;
+  static constexpr size_t kNumFields = 13;
   std::array<Field, kNumFields> fields() const;
 };
 
@@ -84,6 +91,7 @@ class BufferLayout {
 
   // Each takes the base of the segment it looks into.
   int32_t* counts(std::byte* segment, uint32_t parity, int source) const;  // [num_experts]
+  size_t counts_offset(uint32_t parity, int source) const;                 // of these in a segment
   std::span<const int32_t> counts_of_ranks(std::byte* segment, uint32_t parity) const;  // of all
   // Of a message, or of a result: counted from the start of the source's area. (kAllGather: of a
   // message, from gathered_area.)

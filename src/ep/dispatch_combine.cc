@@ -38,6 +38,15 @@ DispatchCombine::DispatchCombine(transport::Endpoint& endpoint, const BufferLayo
   filled_.resize(ranks);
   destination_of_.resize(layout.shape().top_k);
   arrivals_.resize(ranks);
+  num_results_for_.resize(ranks);
+  for (int rank = 0; rank < ranks; ++rank) is_near_.push_back(endpoint.is_near(rank));
+  // Also where this group is on one node: the rank may be a deputy for another group's.
+  const bool is_spread = std::count(is_near_.begin(), is_near_.end(), 0) > 0;
+  if (endpoint.bridge() == nullptr || (gathers() && !is_spread)) return;
+  crossing_.emplace(endpoint, layout);
+  for (int rank = 0; rank < ranks; ++rank) {
+    node_of_.push_back(endpoint.bridge()->nodes().node_of(endpoint.world_rank(rank)));
+  }
 }
 
 // ---- the order of steps ----
@@ -68,6 +77,12 @@ Status DispatchCombine::open() {
   if (life_ != Life::kNew) {
     return give_up(fmt::format("open {}: it belongs before all else", where_we_are()));
   }
+  if (gathers() && crossing_) {
+    return give_up("dispatch: all-gather reads rows in place; ranks on several nodes cannot");
+  }
+  if (sums_on_nodes() && !row_sum_) {
+    return give_up("dispatch: reduced results of several nodes need set_row_sum");
+  }
   const auto mine = layout_.shape().fields();
   std::vector<std::vector<uint64_t>> of_ranks(endpoint_.num_ranks());
   for (size_t first = 0; first < mine.size(); first += AgreedWords().size()) {
@@ -81,7 +96,8 @@ Status DispatchCombine::open() {
     }
   }
   WIDEEP_TRY(compare_shapes(of_ranks));
-  begun_ = sent_ = received_ = returned_ = finished_ = endpoint_.raised(Channel::kDispatch);
+  begun_ = sent_ = received_ = returned_ = summed_ = finished_ =
+      endpoint_.raised(Channel::kDispatch);
   counted_ = endpoint_.raised(Channel::kPrepare);
   life_ = Life::kOpen;
   return {};
@@ -128,10 +144,7 @@ Status DispatchCombine::begin(std::span<const int32_t> counts,
   }
   ++begun_;
   counts_told_ = false;
-  for (int peer = 0; peer < shape.ep_size; ++peer) {
-    std::copy(counts.begin(), counts.end(),
-              layout_.counts(endpoint_.segment(peer), begun_, endpoint_.rank()));
-  }
+  endpoint_.write_to_all(layout_.counts_offset(begun_, endpoint_.rank()), std::as_bytes(counts));
   return {};
 }
 
@@ -186,12 +199,13 @@ Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride,
   Call& call = call_of(begun_);
   std::fill(sent_rows_.begin(), sent_rows_.end(), 0);
   std::fill(sent_entries_.begin(), sent_entries_.end(), 0);
-  call.results.resize(slots.size());
+  call.results.resize(slots.size() * static_cast<size_t>(layout_.shape().num_slices));
   call.num_results.resize(reduced() ? num_tokens : 0);
   call.own_rows.clear();
   for (int token = 0; token < num_tokens; ++token) {
     WIDEEP_TRY(send_token(batch, token));
   }
+  if (crossing_) crossing_->send_rows();
   for (int peer = 0; peer < endpoint_.num_ranks(); ++peer) {
     const auto messages = static_cast<uint32_t>(gathers() ? num_tokens : sent_rows_[peer]);
     endpoint_.tell(Channel::kDispatch, peer, begun_, told_of(messages, call.set));
@@ -230,16 +244,17 @@ Status DispatchCombine::find_destinations(const int32_t* slots, int token) {
   const DispatchShape& shape = layout_.shape();
   destinations_.clear();
   for (int k = 0; k < shape.top_k; ++k) {
-    const int32_t destination = slots[k] / shape.slots_per_rank;
-    if (slots[k] < 0 || destination >= shape.ep_size) {
+    const int32_t owner = slots[k] / shape.slots_per_rank;
+    if (slots[k] < 0 || owner >= shape.num_owners()) {
       return give_up(fmt::format("dispatch: token {} wants slot {} of {}", token, slots[k],
-                                 shape.ep_size * shape.slots_per_rank));
+                                 shape.num_slots()));
     }
-    destination_of_[k] = destination;
-    if (entries_[destination]++ == 0) destinations_.push_back(destination);
-    if (entries_[destination] > shape.slots_per_rank) {
-      return give_up(
-          fmt::format("dispatch: token {} wants a slot of rank {} twice", token, destination));
+    destination_of_[k] = owner;
+    for (int32_t to = owner; to < shape.ep_size; to += shape.num_owners()) {
+      if (entries_[to]++ == 0) destinations_.push_back(to);
+    }
+    if (entries_[owner] > shape.slots_per_rank) {
+      return give_up(fmt::format("dispatch: token {} wants a slot of rank {} twice", token, owner));
     }
   }
   return {};
@@ -249,7 +264,9 @@ Status DispatchCombine::find_destinations(const int32_t* slots, int token) {
 void DispatchCombine::push(const std::byte* row, const int32_t* slots, const float* weights) {
   Call& call = call_of(begun_);
   const int64_t area = call.area[endpoint_.rank()];
+  if (crossing_) crossing_->add({begun_, area, row, slots, weights, destination_of_});
   for (const int32_t to : destinations_) {
+    if (!is_near_[to]) continue;
     std::byte* segment = endpoint_.segment(to);
     filled_[to] = 0;
     std::fill_n(layout_.slots(segment, area, sent_rows_[to]), top_k(), -1);
@@ -259,12 +276,15 @@ void DispatchCombine::push(const std::byte* row, const int32_t* slots, const flo
       std::memcpy(layout_.row(segment, area, sent_rows_[to]), row, layout_.shape().row_bytes);
     }
   }
+  const DispatchShape& shape = layout_.shape();
   for (int k = 0; k < top_k(); ++k) {
-    const int32_t to = destination_of_[k];
-    const int32_t at = filled_[to]++;
-    std::byte* segment = endpoint_.segment(to);
-    layout_.slots(segment, area, sent_rows_[to])[at] = slots[k] % layout_.shape().slots_per_rank;
-    if (weights != nullptr) layout_.weights(segment, area, sent_rows_[to])[at] = weights[k];
+    for (int32_t to = destination_of_[k]; to < shape.ep_size; to += shape.num_owners()) {
+      if (!is_near_[to]) continue;
+      const int32_t at = filled_[to]++;
+      std::byte* segment = endpoint_.segment(to);
+      layout_.slots(segment, area, sent_rows_[to])[at] = slots[k] % shape.slots_per_rank;
+      if (weights != nullptr) layout_.weights(segment, area, sent_rows_[to])[at] = weights[k];
+    }
   }
 }
 
@@ -283,10 +303,13 @@ void DispatchCombine::lay_down(int token, const std::byte* row, const int32_t* s
 void DispatchCombine::note_results(int token) {
   Call& call = call_of(begun_);
   const int64_t area = call.area[endpoint_.rank()];
+  const DispatchShape& shape = layout_.shape();
   for (int k = 0; k < top_k(); ++k) {
-    const int32_t destination = destination_of_[k];
-    call.results[static_cast<size_t>(token) * top_k() + k] =
-        layout_.result(endpoint_.segment(destination), area, sent_entries_[destination]++);
+    size_t at = static_cast<size_t>(token) * max_results() + k;
+    for (int32_t to = destination_of_[k]; to < shape.ep_size; to += shape.num_owners()) {
+      call.results[at] = layout_.result(endpoint_.segment(to), area, sent_entries_[to]++);
+      at += top_k();
+    }
   }
 }
 
@@ -294,13 +317,28 @@ void DispatchCombine::note_one_result_per_rank(int token) {
   Call& call = call_of(begun_);
   const int64_t area = call.area[endpoint_.rank()];
   std::sort(destinations_.begin(), destinations_.end());
-  size_t at = static_cast<size_t>(token) * top_k();
+  const auto first = static_cast<size_t>(token) * static_cast<size_t>(max_results());
+  size_t at = first;
+  noted_nodes_.clear();
   for (const int32_t destination : destinations_) {
-    call.results[at++] =
-        layout_.result(endpoint_.segment(destination), area, sent_rows_[destination]);
     sent_entries_[destination] += entries_[destination];
+    const std::byte* result = result_of(destination, area);
+    if (result != nullptr) call.results[at++] = result;
   }
-  call.num_results[token] = static_cast<int32_t>(destinations_.size());
+  call.num_results[token] = static_cast<int32_t>(at - first);
+}
+
+// Null: it is in the sum of a rank before it.
+const std::byte* DispatchCombine::result_of(int32_t destination, int64_t area) {
+  if (is_near_[destination] || !sums_on_nodes()) {
+    return layout_.result(endpoint_.segment(destination), area, sent_rows_[destination]);
+  }
+  const int node = node_of_[destination];
+  if (std::find(noted_nodes_.begin(), noted_nodes_.end(), node) != noted_nodes_.end()) {
+    return nullptr;
+  }
+  noted_nodes_.push_back(node);
+  return crossing_->sum_from(node, area);
 }
 
 // ---- destination side ----
@@ -364,10 +402,12 @@ Status DispatchCombine::take_messages(int source) {
 // My slots of one message.
 void DispatchCombine::take_slots(const Place& messages, int index, std::vector<Arrival>& arrivals) {
   const int32_t* slots = layout_.slots(messages.segment, messages.area, index);
-  const int32_t first = gathers() ? endpoint_.rank() * layout_.shape().slots_per_rank : 0;
+  const DispatchShape& shape = layout_.shape();
+  const int owner = endpoint_.rank() % shape.num_owners();
+  const int32_t first = gathers() ? owner * shape.slots_per_rank : 0;
   for (int k = 0; k < top_k(); ++k) {
     const int32_t slot = slots[k] - first;
-    if (slot < 0 || slot >= layout_.shape().slots_per_rank) continue;
+    if (slot < 0 || slot >= shape.slots_per_rank) continue;
     const float weight =
         reduced() ? layout_.weights(messages.segment, messages.area, index)[k] : 0.0f;
     arrivals.push_back({slot, index, weight});
@@ -422,6 +462,7 @@ int32_t DispatchCombine::group_source(int source, int32_t entry) {
     rows_[slot_fill_[arrival.slot]++] = {row, result, entry++, num_messages_ + num_messages - 1};
   }
   num_messages_ += num_messages;
+  num_results_for_[source] = reduced() ? num_messages : num_entries;
   return entry;
 }
 
@@ -435,12 +476,40 @@ std::span<const ExpertRow> DispatchCombine::rows_of_slot(int local_slot) const {
 Status DispatchCombine::start_combine() {
   WIDEEP_TRY(expect(received_ != returned_, "combine", "after dispatch"));
   returned_ = received_;
-  endpoint_.raise_all(Channel::kCombine, returned_);
+  if (sums_on_nodes()) {
+    endpoint_.raise_near(Channel::kCombine, returned_);
+  } else {
+    if (crossing_) send_results_to_nodes();
+    endpoint_.raise_all(Channel::kCombine, returned_);
+  }
   call_of(returned_).returned_ns = base::trace_start();
   return {};
 }
 
-bool DispatchCombine::results_have_come() const {
+void DispatchCombine::send_results_to_nodes() {
+  for (int source = 0; source < endpoint_.num_ranks(); ++source) {
+    if (is_near_[source]) continue;
+    crossing_->add_results(source, call_of(returned_).area[source], num_results_for_[source]);
+  }
+  crossing_->send_results();
+}
+
+// All ranks of this node have their results: ranks of others are told now.
+void DispatchCombine::send_sums() {
+  crossing_->send_sums(++summed_, row_sum_);
+  endpoint_.raise_far(Channel::kCombine, summed_);
+}
+
+Status DispatchCombine::wait_for_node(const Awaited& awaited) {
+  for (int rank = 0; rank < endpoint_.num_ranks(); ++rank) {
+    if (!is_near_[rank]) continue;
+    WIDEEP_TRY(endpoint_.wait(Channel::kCombine, rank, summed_ + 1, awaited));
+  }
+  return {};
+}
+
+bool DispatchCombine::results_have_come() {
+  if (owes_sums() && endpoint_.near_reached(Channel::kCombine, summed_ + 1)) send_sums();
   return endpoint_.all_reached(Channel::kCombine, finished_ + 1);
 }
 
@@ -448,6 +517,10 @@ Status DispatchCombine::finish_combine(const Awaited& where) {
   WIDEEP_TRY(expect(returned_ != finished_, "finish_combine", "after start_combine"));
   Awaited awaited = where;
   awaited.what = "expert results";
+  if (owes_sums()) {
+    WIDEEP_TRY(wait_for_node(awaited));
+    send_sums();
+  }
   WIDEEP_TRY(endpoint_.wait_all(Channel::kCombine, finished_ + 1, awaited));
   ++finished_;
   base::trace_since(call_of(finished_).returned_ns, base::Span::kResultsTravel, where.layer,

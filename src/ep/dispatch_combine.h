@@ -37,7 +37,12 @@
 //
 // Combine::kExact: each result row lies in this rank's segment, where its source reads it.
 // Combine::kReduced: the caller computes a message's results anywhere, and adds them, times the
-// router weights that came with it, to the one row that goes back. Outside promise 1.
+// router weights that came with it, to the one row that goes back. Outside promise 1. From another
+// node one row comes back for all its ranks: their rows, added up there in the order of the ranks
+// (set_row_sum).
+//
+// Ranks may be on several nodes (Endpoint::set_bridge); what crosses between these, and how often:
+// node_crossing.h. Strategy::kDispatch only.
 //
 // Errors of any rank (a step out of turn, more tokens than announced, different shapes) fail the
 // whole group: its message is what all ranks' waits return.
@@ -47,12 +52,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/trace.h"
 #include "ep/buffer_layout.h"
+#include "ep/node_crossing.h"
 #include "transport/endpoint.h"
 #include "wideep/status.h"
 
@@ -78,6 +85,8 @@ class DispatchCombine {
   // The endpoint's segments are at least layout.segment_bytes() long.
   DispatchCombine(transport::Endpoint& endpoint, const BufferLayout& layout);
 
+  // Before open. Combine::kReduced on several nodes needs it.
+  void set_row_sum(RowSum row_sum) { row_sum_ = std::move(row_sum); }
   // Collective, before the first call. Errors: ranks have different shapes, names what differs.
   Status open();
   bool is_open() const { return life_ == Life::kOpen; }
@@ -132,19 +141,22 @@ class DispatchCombine {
   }
   Status start_combine();
   // So that finish_combine does not wait.
-  bool results_have_come() const;
+  bool results_have_come();
   Status finish_combine(const transport::Awaited& where);
-  // After finish_combine, until the next begin: the rows that have come back for my token. kExact:
-  // [top_k], in top-k order. kReduced: one per rank that has any of its slots, in rank order.
+  // After finish_combine, until the next begin: the rows that have come back for my token, slice by
+  // slice. kExact: [num_slices, top_k], in top-k order. kReduced: [num_slices, n], of the n owners
+  // of its slots in their order; those of another node as one, in the place of the first of them.
   std::span<const std::byte* const> results(int token) const {
     const Call& call = call_of(finished_);
-    return {call.results.data() + static_cast<size_t>(token) * top_k(),
-            static_cast<size_t>(reduced() ? call.num_results[token] : top_k())};
+    return {call.results.data() + static_cast<size_t>(token) * max_results(),
+            static_cast<size_t>(reduced() ? call.num_results[token] : max_results())};
   }
 
   // (token, expert) pairs that this rank has sent to each rank in the call that was dispatched
   // last: [ep_size].
   std::span<const int32_t> sent_entries() const { return sent_entries_; }
+  // Null where nothing crosses.
+  const NodeCrossing* crossing() const { return crossing_ ? &*crossing_ : nullptr; }
 
  private:
   enum class Life { kNew, kOpen, kClosed };
@@ -153,7 +165,7 @@ class DispatchCombine {
     int set = 0;                             // of buffers
     int64_t sent_ns = 0, returned_ns = 0;    // 0: nobody records
     std::vector<int64_t> area;               // [ep_size + 1] see BufferLayout::start_areas
-    std::vector<const std::byte*> results;   // [num_tokens, top_k]
+    std::vector<const std::byte*> results;   // [num_tokens, max_results()]
     std::vector<int32_t> num_results;        // [num_tokens], kReduced
     std::vector<const std::byte*> own_rows;  // of the messages that I send myself
   };
@@ -172,6 +184,7 @@ class DispatchCombine {
   };
 
   int top_k() const { return layout_.shape().top_k; }
+  int max_results() const { return layout_.shape().num_slices * top_k(); }  // of a token
   bool reduced() const { return layout_.shape().combine == Combine::kReduced; }
   bool gathers() const { return layout_.shape().strategy == Strategy::kAllGather; }
   Status give_up(std::string why) const;
@@ -189,6 +202,7 @@ class DispatchCombine {
   void lay_down(int token, const std::byte* row, const int32_t* slots, const float* weights);
   void note_results(int token);
   void note_one_result_per_rank(int token);
+  const std::byte* result_of(int32_t destination, int64_t area);
 
   // Where a source's messages to me lie.
   struct Place {
@@ -200,15 +214,26 @@ class DispatchCombine {
   base::Lane lane_of(uint32_t number, base::Lane even) const;
   Status take_messages(int source);
   void take_slots(const Place& messages, int index, std::vector<Arrival>& arrivals);
+  void send_results_to_nodes();
+  bool sums_on_nodes() const { return crossing_ && crossing_->sums_on_nodes(); }
+  // Does the oldest call that is not finished still want this rank's sums?
+  bool owes_sums() const { return sums_on_nodes() && summed_ == finished_ && summed_ != returned_; }
+  Status wait_for_node(const transport::Awaited& awaited);
+  void send_sums();
   void group_received();
   int32_t group_source(int source, int32_t entry);
 
   transport::Endpoint& endpoint_;
   BufferLayout layout_;
+  std::optional<NodeCrossing> crossing_;  // where ranks are on several nodes
+  std::vector<char> is_near_;             // [ep_size] on this node
+  std::vector<int> node_of_;              // [ep_size] where ranks are on several
+  RowSum row_sum_;
   Life life_ = Life::kNew;
   // The last call that has got so far: each at most the one before it. A call's number is the value
   // of its flags of dispatch and combine.
   uint32_t begun_ = 0, sent_ = 0, received_ = 0, returned_ = 0, finished_ = 0;
+  uint32_t summed_ = 0;   // between returned_ and finished_, where sums_on_nodes()
   uint32_t counted_ = 0;  // the last value of my flags of prepare
   bool counts_told_ = false;
   std::array<Call, 2> calls_;
@@ -218,13 +243,15 @@ class DispatchCombine {
   std::vector<int32_t> sent_entries_;  // [ep_size]
 
   // Source side, of the current token.
-  std::vector<int32_t> destination_of_;  // [top_k]
-  std::vector<int32_t> destinations_;    // the same, each once
+  std::vector<int32_t> destination_of_;  // [top_k] owners, who have the first slice
+  std::vector<int32_t> destinations_;    // the ranks of all slices, each once
   std::vector<int32_t> entries_;         // [ep_size] slots there; 0 between tokens
   std::vector<int32_t> filled_;          // [ep_size] slots in its message so far
+  std::vector<int> noted_nodes_;         // whose sum has its place among the results
 
   // Destination side, of the call that was received last.
   std::vector<std::vector<Arrival>> arrivals_;  // [ep_size] in the order of their messages
+  std::vector<int32_t> num_results_for_;        // [ep_size]
   std::vector<int32_t> slot_start_;             // [slots_per_rank + 1] into rows_
   std::vector<int32_t> slot_fill_;              // [slots_per_rank]
   std::vector<ExpertRow> rows_;

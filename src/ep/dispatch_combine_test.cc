@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dispatch, a made-up expert, combine, on ranks as threads and as processes, against the same
-// computed without any of it; whole and in chunks, by either strategy, exact and reduced. Buffers
+// computed without any of it; whole and in chunks, by either strategy, exact and reduced, of whole
+// and of sliced experts. Buffers
 // are poisoned before every iteration, so that reading what nobody wrote shows.
 #include "ep/dispatch_combine.h"
 
@@ -11,8 +12,11 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <set>
+#include <tuple>
 
 #include "base/dtype.h"
+#include "base/sanitized.h"
 #include "base/try.h"
 #include "ep/chunks.h"
 #include "ep/slot_choice.h"
@@ -23,6 +27,7 @@ namespace {
 
 using transport::Endpoint;
 using transport::MessagePipe;
+using transport::NodeMap;
 
 enum class Routing { kRandom, kOneHot, kZeroOnSomeRanks, kAllZero };
 
@@ -72,21 +77,29 @@ float row_element(Dtype dtype, const std::byte* row, int i) {
 // Of the k-th slot of any token.
 float router_weight(int k) { return 0.25f * static_cast<float>(1 + k % 3); }
 
+// Elements [begin, begin + size) of a result that a rank has.
+TokenRange slice_of(const Case& c, int rank) {
+  return chunk_of(c.hidden, rank / c.shape.num_owners(), c.shape.num_slices);
+}
+
 // The results of all entries, [num_entries, hidden]: where they belong, or, reduced, only returned.
 std::vector<float> compute_experts(const DispatchCombine& exchange,
                                    const balance::Placement& placement, int rank, const Case& c) {
+  const TokenRange slice = slice_of(c, rank);
+  const int owner = rank % c.shape.num_owners();
   std::vector<float> all(static_cast<size_t>(exchange.num_entries()) * c.hidden);
   std::vector<const std::byte*> rows_of_messages(exchange.num_messages(), nullptr);
   for (int slot = 0; slot < c.shape.slots_per_rank; ++slot) {
-    const int expert = placement.experts_of_rank(rank)[slot];
+    const int expert = placement.experts_of_rank(owner)[slot];
     for (const ExpertRow& row : exchange.rows_of_slot(slot)) {
       const std::byte*& row_of_message = rows_of_messages[row.message];
       if (row_of_message == nullptr) row_of_message = row.row;
       EXPECT_EQ(row.row, row_of_message);
-      for (int i = 0; i < c.hidden; ++i) {
+      for (int i = slice.begin; i < slice.begin + slice.size; ++i) {
         const float value = expert_value(expert, row_element(c.dtype, row.row, i));
         all[static_cast<size_t>(row.entry) * c.hidden + i] = value;
-        if (c.shape.combine == Combine::kExact) set_element(c.dtype, row.result, i, value);
+        if (c.shape.combine == Combine::kExact)
+          set_element(c.dtype, row.result, i - slice.begin, value);
       }
     }
   }
@@ -95,14 +108,16 @@ std::vector<float> compute_experts(const DispatchCombine& exchange,
 }
 
 // What each received token sends back.
-void reduce_here(const DispatchCombine& exchange, const Case& c, const std::vector<float>& all) {
+void reduce_here(const DispatchCombine& exchange, const Case& c, int rank,
+                 const std::vector<float>& all) {
+  const TokenRange slice = slice_of(c, rank);
   for (const ReceivedToken& token : exchange.received_tokens()) {
-    for (int i = 0; i < c.hidden; ++i) {
+    for (int i = slice.begin; i < slice.begin + slice.size; ++i) {
       float sum = 0.0f;
       for (size_t n = 0; n < token.weights.size(); ++n) {
         sum += token.weights[n] * all[(token.first_entry + n) * c.hidden + i];
       }
-      set_element(c.dtype, token.result, i, sum);
+      set_element(c.dtype, token.result, i - slice.begin, sum);
     }
   }
 }
@@ -119,8 +134,25 @@ struct Rank {
   std::vector<Bf16> halves;
 };
 
-// What should come back for a token: a row per expert, or one per rank that has any of them. slots:
-// [top_k]. Element i of each.
+// The made-up rows that ranks of a node have for a token, added up.
+RowSum row_sum(const Case& c) {
+  return [c](std::span<const std::byte* const> rows, std::byte* sum) {
+    for (int i = 0; i < c.hidden; ++i) {
+      float all = 0.0f;
+      for (const std::byte* row : rows) all += row_element(c.dtype, row, i);
+      set_element(c.dtype, sum, i, all);
+    }
+  };
+}
+
+// The node of a rank whose ranks send one sum, or a number of its own.
+int sum_of(const Endpoint& endpoint, const DispatchShape& shape, int rank) {
+  if (endpoint.is_near(rank) || shape.num_slices > 1) return -1 - rank;
+  return endpoint.bridge()->nodes().node_of(endpoint.world_rank(rank));
+}
+
+// What should come back for a token: a row per expert, or one per owner that has any of them, or
+// per node of several such. slots: [top_k]. Element i of each.
 std::vector<float> expected_elements(const Rank& rank, int token, const int32_t* slots, int i) {
   const DispatchShape& shape = rank.c.shape;
   std::vector<float> values;
@@ -133,10 +165,28 @@ std::vector<float> expected_elements(const Rank& rank, int token, const int32_t*
   }
   if (shape.combine == Combine::kExact) return values;
   values.clear();
+  std::map<int, size_t> place_of_sum;
+  const auto rounded = [&](float sum) {
+    return rank.c.dtype == Dtype::kF32 ? sum : static_cast<float>(Bf16(sum));
+  };
   for (const auto& [destination, sum] : sums) {
-    values.push_back(rank.c.dtype == Dtype::kF32 ? sum : static_cast<float>(Bf16(sum)));
+    const auto [place, is_new] =
+        place_of_sum.try_emplace(sum_of(rank.endpoint, shape, destination), values.size());
+    if (is_new) values.push_back(0.0f);
+    values[place->second] += rounded(sum);
   }
+  for (float& value : values) value = rounded(value);
   return values;
+}
+
+// The slice that has an element, and its first.
+std::pair<int, int> slice_with(const Case& c, int element) {
+  int slice = 0, begin = 0;
+  for (int next = 0; next < c.shape.num_slices; ++next) {
+    const int first = chunk_of(c.hidden, next, c.shape.num_slices).begin;
+    if (first <= element) std::tie(slice, begin) = std::pair(next, first);
+  }
+  return {slice, begin};
 }
 
 // slots: of the chunk's tokens.
@@ -147,9 +197,11 @@ Status check_results(const Rank& rank, TokenRange tokens, std::span<const int32_
     for (int i = 0; i < rank.c.hidden; ++i) {
       const std::vector<float> expected = expected_elements(
           rank, tokens.begin + t, slots.data() + size_t(t) * rank.c.shape.top_k, i);
-      bool same = rows.size() == expected.size();
-      for (size_t n = 0; n < rows.size() && same; ++n) {
-        same = row_element(rank.c.dtype, rows[n], i) == expected[n];
+      const auto [slice, begin] = slice_with(rank.c, i);
+      const size_t first = expected.size() * static_cast<size_t>(slice);
+      bool same = rows.size() == expected.size() * static_cast<size_t>(rank.c.shape.num_slices);
+      for (size_t n = 0; n < expected.size() && same; ++n) {
+        same = row_element(rank.c.dtype, rows[first + n], i - begin) == expected[n];
       }
       if (same) continue;
       return failed("rank " + std::to_string(rank.endpoint.rank()) + " call " +
@@ -221,7 +273,8 @@ Status compute(Rank& rank, const Chunk& chunk, const transport::Awaited& where) 
   if (!std::equal(mine.begin(), mine.end(), chunk.counts.begin())) return failed("my own counts");
   const std::vector<float> all =
       compute_experts(rank.exchange, rank.placement, rank.endpoint.rank(), rank.c);
-  if (rank.c.shape.combine == Combine::kReduced) reduce_here(rank.exchange, rank.c, all);
+  if (rank.c.shape.combine == Combine::kReduced)
+    reduce_here(rank.exchange, rank.c, rank.endpoint.rank(), all);
   spoil_messages(rank);
   return rank.exchange.start_combine();
 }
@@ -265,8 +318,9 @@ Status poison(Endpoint& endpoint, const BufferLayout& layout) {
 
 Status run_rank(Endpoint& endpoint, const Case& c) {
   const BufferLayout layout(c.shape);
-  WIDEEP_TRY_ASSIGN(const auto placement,
-                    balance::default_placement(c.shape.num_experts, c.shape.ep_size, c.num_slots));
+  WIDEEP_TRY_ASSIGN(
+      const auto placement,
+      balance::default_placement(c.shape.num_experts, c.shape.num_owners(), c.num_slots));
   Rank rank{c,
             endpoint,
             placement,
@@ -276,6 +330,7 @@ Status run_rank(Endpoint& endpoint, const Case& c) {
             {},
             {}};
   rank.chooser.set_placement(0, placement, {});
+  rank.exchange.set_row_sum(row_sum(c));
   WIDEEP_TRY(rank.exchange.open());
   std::mt19937 rng(endpoint.rank() * 1000 + 7);
   for (int call = 0; call < c.calls; ++call) {
@@ -328,6 +383,15 @@ Case make_case(const Numbers& n, Dtype dtype, Routing routing, int calls) {
           .calls = calls};
 }
 
+// Of experts cut into slices, which as many ranks have each.
+Case sliced(Case c, int num_slices) {
+  c.shape.num_slices = num_slices;
+  c.shape.slots_per_rank = c.num_slots / c.shape.num_owners();
+  const int longest = (c.hidden + num_slices - 1) / num_slices;
+  c.shape.result_bytes = longest * dtype_bytes(c.dtype);
+  return c;
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (Routing routing :
@@ -350,6 +414,15 @@ std::vector<Case> cases() {
     }
     all.push_back(make_case({4, 6, 16, 4, 16, 30}, Dtype::kBf16, routing, 5));
     all.back().window = true;
+  }
+  for (const int num_slices : {2, 4, 8}) {
+    all.push_back(
+        sliced(make_case({8, 32, 40, 4, 70, 12}, Dtype::kF32, Routing::kRandom, 4), num_slices));
+    all.push_back(sliced(
+        make_case({8, 8, 8, 8, 24, 12}, Dtype::kBf16, Routing::kZeroOnSomeRanks, 4), num_slices));
+    all.push_back(all.back());
+    all.back().shape.max_group_tokens = 20;
+    all.back().shape.calls_in_flight = 2;
   }
   all.push_back(make_case({16, 32, 48, 4, 40, 8}, Dtype::kBf16, Routing::kRandom, 5));
   all.push_back(all.back());
@@ -390,6 +463,120 @@ TEST_P(EveryWay, ThreadsBringBackEveryRow) {
         [&](Endpoint& endpoint) { return run_rank(endpoint, c); });
     ASSERT_TRUE(statuses.ok());
     for (const Status& status : *statuses) ASSERT_TRUE(status.ok()) << status.message();
+  }
+}
+
+// Ranks of two or three nodes, some of which have a rank more than others: the same rows come back.
+TEST(DispatchCombine, ThreadsOnSeveralNodesBringBackEveryRow) {
+  int number = 0;
+  for (const Combine combine : {Combine::kExact, Combine::kReduced}) {
+    for (const Case& c : cases_of(combine, Strategy::kDispatch)) {
+      if (c.shape.ep_size == 1 || (c.dtype == Dtype::kF32 && c.shape.num_slices == 1)) continue;
+      for (const int num_nodes : {2, 3}) {
+        if (num_nodes > c.shape.ep_size) continue;
+        if (base::kSanitized && ++number % 4 != 0) continue;
+        const auto statuses =
+            transport::run_rank_threads({.num_ranks = c.shape.ep_size,
+                                         .segment_bytes = BufferLayout(c.shape).segment_bytes(),
+                                         .num_nodes = num_nodes},
+                                        [&](Endpoint& endpoint) { return run_rank(endpoint, c); });
+        ASSERT_TRUE(statuses.ok());
+        for (const Status& status : *statuses) ASSERT_TRUE(status.ok()) << status.message();
+      }
+    }
+  }
+}
+
+// What a rank has sent between nodes, and what would have to cross at least.
+struct Crossed {
+  int64_t rows_bytes = 0, results_bytes = 0;
+  int64_t token_nodes = 0, token_experts = 0;
+};
+
+// Each rank dispatches random tokens once.
+std::vector<Crossed> cross_nodes(const Case& c, int num_nodes) {
+  const BufferLayout layout(c.shape);
+  std::vector<Crossed> crossed(c.shape.ep_size);
+  const auto statuses = transport::run_rank_threads(
+      {.num_ranks = c.shape.ep_size,
+       .segment_bytes = layout.segment_bytes(),
+       .num_nodes = num_nodes},
+      [&](Endpoint& endpoint) -> Status {
+        DispatchCombine exchange(endpoint, layout);
+        exchange.set_row_sum(row_sum(c));
+        WIDEEP_TRY(exchange.open());
+        std::mt19937 rng(endpoint.rank());
+        const std::vector<int32_t> slots = random_experts(c.shape.max_tokens, c, rng);
+        const std::vector<std::byte> rows(c.shape.row_bytes * c.shape.max_tokens);
+        WIDEEP_TRY(exchange.begin(std::vector<int32_t>(c.shape.num_experts), {}));
+        const std::vector<float> weights(c.shape.combine == Combine::kReduced ? slots.size() : 0,
+                                         1.0f);
+        WIDEEP_TRY(exchange.dispatch(rows.data(), c.shape.row_bytes, c.shape.max_tokens, slots, {},
+                                     weights));
+        WIDEEP_TRY(exchange.combine({}));
+        const transport::Bridge& bridge = *endpoint.bridge();
+        const NodeMap nodes = NodeMap::even(c.shape.ep_size, num_nodes);
+        Crossed& mine = crossed[endpoint.rank()];
+        mine = {
+            .rows_bytes = static_cast<int64_t>(bridge.sent_bytes(transport::Traffic::kRows)),
+            .results_bytes = static_cast<int64_t>(bridge.sent_bytes(transport::Traffic::kResults))};
+        for (int token = 0; token < c.shape.max_tokens; ++token) {
+          std::set<int> there;
+          for (int k = 0; k < c.shape.top_k; ++k) {
+            const int node =
+                nodes.node_of(slots[token * c.shape.top_k + k] / c.shape.slots_per_rank);
+            if (node == nodes.node_of(endpoint.rank())) continue;
+            there.insert(node);
+            ++mine.token_experts;
+          }
+          mine.token_nodes += static_cast<int64_t>(there.size());
+        }
+        const NodeCrossing& books = *exchange.crossing();
+        return books.token_nodes() == mine.token_nodes &&
+                       books.returned_rows() == (c.shape.combine == Combine::kExact
+                                                     ? mine.token_experts
+                                                     : mine.token_nodes)
+                   ? Status()
+                   : failed("the books are wrong");
+      });
+  for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
+  return crossed;
+}
+
+// A token of 8 of 64 experts on 8 ranks has slots on most ranks of the other node.
+TEST(DispatchCombine, ARowCrossesToANodeOnce) {
+  for (const int num_nodes : {2, 4}) {
+    const Case c = make_case({8, 64, 64, 8, 2048, 16}, Dtype::kBf16, Routing::kRandom, 1);
+    Crossed all;
+    for (const Crossed& each : cross_nodes(c, num_nodes)) {
+      all.rows_bytes += each.rows_bytes;
+      all.results_bytes += each.results_bytes;
+      all.token_nodes += each.token_nodes;
+      all.token_experts += each.token_experts;
+    }
+    const auto row_bytes = static_cast<double>(c.shape.row_bytes);
+    EXPECT_GE(all.rows_bytes, all.token_nodes * row_bytes);
+    EXPECT_LE(all.rows_bytes, 1.02 * all.token_nodes * row_bytes);
+    EXPECT_GE(all.results_bytes, all.token_experts * row_bytes);
+    EXPECT_LE(all.results_bytes, 1.02 * all.token_experts * row_bytes);
+  }
+}
+
+// Reduced: what a node's ranks have made of a token comes back as one row.
+TEST(DispatchCombine, ASumCrossesOncePerTokenAndNode) {
+  for (const int num_nodes : {2, 4}) {
+    Case c = make_case({8, 64, 64, 8, 2048, 16}, Dtype::kBf16, Routing::kRandom, 1);
+    c.shape.combine = Combine::kReduced;
+    Crossed all;
+    for (const Crossed& each : cross_nodes(c, num_nodes)) {
+      all.rows_bytes += each.rows_bytes;
+      all.results_bytes += each.results_bytes;
+      all.token_nodes += each.token_nodes;
+    }
+    const auto row_bytes = static_cast<double>(c.shape.row_bytes);
+    EXPECT_LE(all.rows_bytes, 1.02 * all.token_nodes * row_bytes);
+    EXPECT_GE(all.results_bytes, all.token_nodes * row_bytes);
+    EXPECT_LE(all.results_bytes, 1.02 * all.token_nodes * row_bytes);
   }
 }
 

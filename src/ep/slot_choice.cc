@@ -12,7 +12,7 @@ namespace wideep::ep {
 SlotChooser::SlotChooser(const DispatchShape& shape, int rank)
     : shape_(shape), me_{rank, shape.ep_size / shape.num_nodes} {
   load_.resize(static_cast<size_t>(shape.num_experts));
-  slot_shares_.resize(static_cast<size_t>(shape.ep_size) * shape.slots_per_rank);
+  slot_shares_.resize(static_cast<size_t>(shape.num_slots()));
   counts_.resize(static_cast<size_t>(shape.ep_size));
   rank_excess_.resize(static_cast<size_t>(shape.ep_size));
 }

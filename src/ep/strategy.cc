@@ -8,7 +8,7 @@ namespace {
 
 // That none of a token's slots is on a given rank.
 double none_there(const DispatchShape& shape) {
-  const double slots = static_cast<double>(shape.ep_size) * shape.slots_per_rank;
+  const double slots = shape.num_slots();
   double q = 1.0;
   for (int k = 0; k < shape.top_k; ++k) {
     const double elsewhere = slots - shape.slots_per_rank - k;

@@ -8,6 +8,8 @@
 //
 //   q = C(S − slots_per_rank, top_k) / C(S, top_k)
 //
+// (of ranks that share slots, S counts these once, and all or none of the ranks have them)
+//
 //   dispatch    (ep_size − 1) · (1 − q): a row to every other rank that has any
 //   all-gather  1 in shared memory, where all read the row that was laid down once;
 //               between nodes a row to every rank of the others, as many as dispatch at most has

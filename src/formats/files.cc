@@ -147,4 +147,6 @@ Status AtomicFile::commit() {
   return {};
 }
 
+Status check_writable(const std::string& path) { return AtomicFile::create(path).status(); }
+
 }  // namespace wideep::formats

@@ -44,4 +44,7 @@ class AtomicFile {
   int fd_;
 };
 
+// Whether such a file could be made now; nothing is left behind. Errors: as AtomicFile::create.
+Status check_writable(const std::string& path);
+
 }  // namespace wideep::formats

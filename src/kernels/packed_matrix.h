@@ -62,16 +62,31 @@ inline PackedShape packed_shape(WeightFormat format, int n, int k) {
   return {format, n, k, default_group(format)};
 }
 
+// Panels [first, last).
+struct PanelRange {
+  int first = 0;
+  int last = 0;
+
+  int count() const { return last - first; }
+};
+// Part `part` of `parts`, about as many panels in each.
+inline PanelRange panels_of_part(const PackedShape& shape, int part, int parts) {
+  const int64_t panels = shape.num_panels();
+  return {static_cast<int>(panels * part / parts), static_cast<int>(panels * (part + 1) / parts)};
+}
+
 // Where a packed matrix lies; does not own the bytes.
 struct PackedMatrix {
   PackedShape shape;
-  const std::byte* data = nullptr;  // 64-byte aligned, shape.bytes() long
+  const std::byte* data = nullptr;  // 64-byte aligned; all panels, or those of a slice
   float scale = 1.0f;               // of the whole matrix: nvfp4
+  // Of a slice of the matrix: the panel that data begins with. Panels are counted as in the whole.
+  int first_panel = 0;
 
   int n() const { return shape.n; }
   int k() const { return shape.k; }
   const std::byte* panel(int index) const {
-    return data + static_cast<size_t>(index) * shape.panel_bytes();
+    return data + static_cast<size_t>(index - first_panel) * shape.panel_bytes();
   }
 };
 

@@ -12,7 +12,9 @@ using kernels::kPageTokens;
 
 constexpr int kPieceTokens = 16;
 
-TokenRun run_from(const Batch& batch, int token) {
+enum class Roles { kOne, kBoth };
+
+TokenRun run_from(const Batch& batch, int token, Roles roles) {
   TokenRun run{.first_token = token,
                .num_tokens = 1,
                .first_position = batch.positions[token],
@@ -21,7 +23,7 @@ TokenRun run_from(const Batch& batch, int token) {
   while (token + run.num_tokens < batch.num_tokens()) {
     const int next = token + run.num_tokens, position = run.first_position + run.num_tokens;
     if (batch.pages[next] != run.pages || batch.positions[next] != position) break;
-    if ((position < run.prompt_length) != run.is_prompt()) break;
+    if (roles == Roles::kOne && (position < run.prompt_length) != run.is_prompt()) break;
     ++run.num_tokens;
   }
   return run;
@@ -46,8 +48,12 @@ void AttentionStep::start(const Compute& compute, const Batch& batch, const Rope
   pieces.clear();
   tasks.clear();
   for (int token = 0; token < batch.num_tokens(); token += runs.back().num_tokens) {
-    runs.push_back(run_from(batch, token));
-    cut(runs.back(), &pieces);
+    runs.push_back(run_from(batch, token, Roles::kOne));
+  }
+  for (int token = 0; token < batch.num_tokens();) {
+    const TokenRun run = run_from(batch, token, Roles::kBoth);
+    cut(run, &pieces);
+    token += run.num_tokens;
   }
   const int dim = rope.dim();
   angles.resize(static_cast<size_t>(batch.num_tokens()) * dim);
@@ -83,18 +89,39 @@ void AttentionStep::add_tasks(const Compute& compute, int index, const HeadRange
   }
 }
 
+// Pages are sent to other nodes whole, as far as they are of this layer.
+Status Attention::meet_in_cache(const AttentionCall& call, int layer) {
+  std::vector<transport::Written> written;
+  if (call.context.is_spread() && call.batch.num_tokens() > 0) {
+    for (const TokenRun& run : call.scratch.step.runs) {
+      const int last = run.first_position + run.num_tokens - 1;
+      for (int page = run.first_position / kPageTokens; page <= last / kPageTokens; ++page) {
+        written.push_back(
+            {.first = call.kv.keys((*run.pages)[page], layer, 0), .width = call.kv.layer_bytes()});
+      }
+    }
+  }
+  return call.context.meet_with_own(written, call.where.named("keys and values"));
+}
+
 Result<const float*> Attention::project(const AttentionCall& call, const kernels::PackedMatrix& o) {
   const int num_tokens = call.batch.num_tokens();
   const float* heads =
       call.group.joint<float>(JointBuffer::kHeads, static_cast<size_t>(num_tokens) * o.k());
   float* out =
       call.group.joint<float>(JointBuffer::kOutput, static_cast<size_t>(num_tokens) * o.n());
-  WIDEEP_TRY(call.group.meet(call.where.named("attention's heads")));
+  const size_t own = static_cast<size_t>(o.k() / call.group.size());
+  WIDEEP_TRY(call.group.meet({.first = heads + own * static_cast<size_t>(call.group.rank()),
+                              .width = own * sizeof(float),
+                              .stride = static_cast<size_t>(o.k()) * sizeof(float),
+                              .rows = static_cast<size_t>(num_tokens)},
+                             call.where.named("attention's heads")));
   const Rows rows =
       call.compute.cast(o.shape, float_rows(heads, o.k(), num_tokens, o.k()), call.scratch.cast);
   const Product product{&o, out, static_cast<size_t>(o.n()), call.group.panels(o.shape)};
   call.compute.matmul(rows, std::span(&product, 1));
-  WIDEEP_TRY(call.group.meet(call.where.named("attention's output")));
+  WIDEEP_TRY(call.group.meet(written_columns(out, o.n(), sizeof(float), num_tokens, product.panels),
+                             call.where.named("attention's output")));
   return out;
 }
 

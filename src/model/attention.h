@@ -38,8 +38,8 @@ struct AttentionTask {
 // What all layers of an iteration share.
 struct AttentionStep {
   std::vector<TokenRun> runs;
-  // The runs cut at every 16th position, where threads may part: whoever writes an even position of
-  // a page clears its odd neighbour.
+  // Consecutive tokens of a sequence, whatever their role, cut at every 16th position, where threads
+  // may part: whoever writes an even position of a page clears its odd neighbour.
   std::vector<TokenRun> pieces;
   std::vector<AttentionTask> tasks;
   std::vector<float> angles;  // [num_tokens, rope dim], see Rope::angles
@@ -66,6 +66,7 @@ struct AttentionScratch {
 struct AttentionCall {
   const Compute& compute;
   TensorGroup& group;
+  TensorGroup& context;  // ranks that have other tokens of the same sequences
   const Batch& batch;
   const KvLayout& kv;
   transport::Awaited where;
@@ -82,10 +83,13 @@ class Attention {
 
   // h: [num_tokens, hidden], the normalised input. Writes the keys and values of the batch and of
   // this rank's heads into the cache and returns the output, [num_tokens, hidden], of all heads, in
-  // JointBuffer::kOutput. Collective over call.group.
+  // JointBuffer::kOutput. Collective over call.group and call.context.
   virtual Result<const float*> forward(const AttentionCall& call, const float* h) const = 0;
 
  protected:
+  // The batch's keys and values are written. Those of other ranks of call.context can be read in
+  // place after it: their pages lie in memory that all of them see.
+  static Status meet_in_cache(const AttentionCall& call, int layer);
   // h · oᵀ of what all ranks have written to kHeads, [num_tokens, width].
   static Result<const float*> project(const AttentionCall& call, const kernels::PackedMatrix& o);
 };

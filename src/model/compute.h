@@ -15,13 +15,7 @@
 
 namespace wideep::model {
 
-// Panels of a packed matrix: [first, last).
-struct Panels {
-  int first = 0;
-  int last = 0;
-
-  int count() const { return last - first; }
-};
+using Panels = kernels::PanelRange;
 inline Panels all_panels(const kernels::PackedMatrix& w) { return {0, w.shape.num_panels()}; }
 
 // One of several products of the same rows. y: [num_rows, n] float32, y_stride elements from row to

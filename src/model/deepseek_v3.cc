@@ -140,12 +140,16 @@ Result<const float*> LatentAttention::forward(const AttentionCall& call, const f
   const Compute& compute = call.compute;
   AttentionScratch& scratch = call.scratch;
   const int num_tokens = call.batch.num_tokens();
-  if (num_tokens == 0) return h;  // an idle rank: no rows, and scratch memory that may be null
+  if (num_tokens == 0) {  // an idle rank: no rows, and scratch memory that may be null
+    WIDEEP_TRY(meet_in_cache(call, absorbed_.layer));
+    return h;
+  }
   const int hidden = config_.hidden_size, width = config_.num_heads * config_.v_head_dim;
   const Rows rows =
       compute.cast(kv_a_.packed.shape, float_rows(h, hidden, num_tokens, hidden), scratch.cast);
   float* q = queries(call, rows);
   write_cache(call, rows, q);
+  WIDEEP_TRY(meet_in_cache(call, absorbed_.layer));
 
   const AttentionStep& step = scratch.step;
   const std::vector<TokenRun> absorbed = absorbed_ranges(step);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The slots of one rank: for every MoE layer, slots_per_rank experts' weights, each a private copy.
+// Ranks that share experts have the same slots, each its slice of them.
 #pragma once
 
 #include <map>
@@ -15,25 +16,36 @@
 
 namespace wideep::model {
 
-// Reads this rank's share of all experts into the host pool; layers of the pool are the model's MoE
-// layers. Errors: as WeightLoader; there is not enough memory.
-Status fill_host_pool(const ModelConfig& config, const weights::WeightLoader& loader, int rank,
+// Reads this rank's share of the experts of `layers` (of the model, ascending), which are those of
+// the host pool, into it. Errors: as WeightLoader; there is not enough memory.
+Status fill_host_pool(std::span<const int> layers, const weights::WeightLoader& loader, int rank,
                       int num_ranks, base::ThreadPool& threads, weights::HostPool& pool);
+
+// Whose slots a rank has, and which slice of their experts.
+struct SlotOwner {
+  SlotOwner(int rank) : ep_rank(rank) {}  // whole experts
+  SlotOwner(int rank, int its_slice, int slices)
+      : ep_rank(rank), slice(its_slice), num_slices(slices) {}
+
+  int ep_rank;
+  int slice = 0;
+  int num_slices = 1;
+};
 
 class ExpertSlots {
  public:
   // Reads this rank's experts. Errors: as WeightLoader.
   static Result<ExpertSlots> load(const ModelConfig& config, const weights::WeightLoader& loader,
-                                  const balance::ModelPlacement& placement, int rank);
+                                  const balance::ModelPlacement& placement, const SlotOwner& owner);
 
   // Copies them from a pool that all ranks have filled. Errors (failed): a copy that is not what
   // the pool's rank has loaded.
   static Result<ExpertSlots> copy(const weights::HostPool& pool,
-                                  const balance::ModelPlacement& placement, int rank,
+                                  const balance::ModelPlacement& placement, const SlotOwner& owner,
                                   base::ThreadPool& threads);
 
   weights::GatedMlp expert(int layer, int local_slot) const {
-    return weights::view_expert(shape_, slots_[first_slots_.at(layer) + local_slot]);
+    return weights::view_expert(shape_, slots_[first_slots_.at(layer) + local_slot], slice_);
   }
 
   // Puts another record into a slot; returns the one that was there. Not during a forward pass.
@@ -46,9 +58,10 @@ class ExpertSlots {
  private:
   // Slots with memory, without content.
   ExpertSlots(const weights::ExpertShape& shape, const balance::ModelPlacement& placement,
-              int rank);
+              const SlotOwner& owner);
 
   weights::ExpertShape shape_;
+  int slice_;
   base::AlignedBytes records_;         // of all layers, slot by slot, as they begin
   std::vector<std::byte*> slots_;      // of all layers: each slot's record
   std::map<int, size_t> first_slots_;  // by layer: where its slots begin

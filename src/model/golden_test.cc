@@ -12,6 +12,7 @@
 
 #include "base/aligned_bytes.h"
 #include "formats/safetensors.h"
+#include "model/latent_form.h"
 #include "model/model.h"
 #include "transport/rank_threads.h"
 #include "weights/checkpoint.h"
@@ -51,6 +52,7 @@ struct RunOptions {
   std::optional<Dtype> cache;  // else as rows are dispatched
   int chunk = 0;               // tokens of an iteration; 0: the whole prompt
   int num_threads = 2;
+  int prompt_length = 0;  // tokens that have the role of a prompt; 0: all
 };
 
 // One rank, one prompt, all logits.
@@ -103,13 +105,15 @@ Result<Output> run_model(const std::string& dir, const kernels::Kernels& kernels
     memory_of_pages.emplace_back(kv.page_bytes());
     pages.push_back(memory_of_pages.back().data());
   }
+  const int prompt_length =
+      options.prompt_length > 0 ? options.prompt_length : static_cast<int>(ids.size());
   const size_t chunk = options.chunk > 0 ? static_cast<size_t>(options.chunk) : ids.size();
   for (size_t begin = 0; begin < ids.size(); begin += chunk) {
     Batch batch;
     for (size_t i = begin; i < std::min(begin + chunk, ids.size()); ++i) {
       batch.ids.push_back(ids[i]);
       batch.positions.push_back(static_cast<int32_t>(i));
-      batch.prompt_lengths.push_back(static_cast<int32_t>(ids.size()));
+      batch.prompt_lengths.push_back(prompt_length);
       batch.pages.push_back(&pages);
       batch.logit_rows.push_back(static_cast<int32_t>(i - begin));
     }
@@ -244,6 +248,23 @@ TEST_P(Golden, ChunksOfAPromptAndThreadsChangeNoBit) {
       EXPECT_EQ(output->logits, expected->logits) << "chunk " << chunk;
     }
   }
+}
+
+// What a cache may keep for whom: whether generated tokens are the same bits as those of a prompt.
+TEST_P(Golden, RolesDifferWhereTheConfigSaysSo) {
+  const std::string dir = kModels + "/" + GetParam().model;
+  const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");
+  ASSERT_TRUE(golden.ok()) << golden.status().message();
+  const auto ids = long_prompt(*golden);
+  const RunOptions prompt{WeightFormat::kBf16};
+  RunOptions generated = prompt;
+  generated.prompt_length = 1;
+  const auto as_prompt = run_model(dir, *GetParam().kernels, prompt, ids);
+  const auto as_generated = run_model(dir, *GetParam().kernels, generated, ids);
+  ASSERT_TRUE(as_prompt.ok() && as_generated.ok());
+  const auto config = read_model_config(dir);
+  EXPECT_EQ(as_prompt->logits != as_generated->logits, roles_differ(*config));
+  EXPECT_TRUE(config->is_mla() || !roles_differ(*config));
 }
 
 // Tokens before the first one that chooses other experts in one run than in the other.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What one page of the KV cache holds: kPageTokens consecutive positions of one sequence, for all
-// layers.
+// layers of a rank.
 //
-//   page     [num_layers] layers
+//   page     [layers.count()] layers
 //   layer    [num_kv_heads] heads: keys, then values, in the form of kernels/kv_page.h
 //
 // Grouped-query attention: panels of head_dim. Multi-head latent attention: one head of rows, the
@@ -18,6 +18,7 @@
 #include "base/dtype.h"
 #include "kernels/kv_page.h"
 #include "model/config.h"
+#include "parallel/mapping.h"
 
 namespace wideep::model {
 
@@ -25,8 +26,8 @@ namespace wideep::model {
 using PageList = std::vector<std::byte*>;
 
 struct KvLayout {
-  Dtype dtype = Dtype::kBf16;  // kF32, kBf16 or kF8E4M3
-  int num_layers = 0;
+  Dtype dtype = Dtype::kBf16;   // kF32, kBf16 or kF8E4M3
+  parallel::LayerRange layers;  // of the model, that this rank computes
   int num_kv_heads = 1;
   size_t row_stride = 0;   // elements; latent attention only
   size_t key_bytes = 0;    // of one head in a page
@@ -35,7 +36,9 @@ struct KvLayout {
   // parts: ranks that share the heads of a batch, each keeping its own (model/tensor_group.h). All
   // of them keep latents, and where there are more ranks than heads several keep the same head.
   KvLayout(const ModelConfig& config, Dtype cache_dtype, int parts = 1)
-      : dtype(cache_dtype), num_layers(config.num_layers) {
+      : KvLayout(config, cache_dtype, {0, config.num_layers}, parts) {}
+  KvLayout(const ModelConfig& config, Dtype cache_dtype, parallel::LayerRange of_layers, int parts)
+      : dtype(cache_dtype), layers(of_layers) {
     if (config.is_mla()) {
       const int width = config.kv_lora_rank + config.qk_rope_head_dim;
       row_stride = static_cast<size_t>(kernels::padded_value_dim(width));
@@ -48,10 +51,10 @@ struct KvLayout {
   }
 
   size_t layer_bytes() const { return num_kv_heads * (key_bytes + value_bytes); }
-  size_t page_bytes() const { return layer_bytes() * num_layers; }
+  size_t page_bytes() const { return layer_bytes() * layers.count(); }
 
   std::byte* keys(std::byte* page, int layer, int kv_head) const {
-    return page + layer * layer_bytes() + kv_head * (key_bytes + value_bytes);
+    return page + (layer - layers.first) * layer_bytes() + kv_head * (key_bytes + value_bytes);
   }
   std::byte* values(std::byte* page, int layer, int kv_head) const {
     return keys(page, layer, kv_head) + key_bytes;

@@ -20,6 +20,17 @@ LatentForm choose_latent_form(const LatentProblem& problem) {
              : LatentForm::kAbsorbed;
 }
 
+bool roles_differ(const ModelConfig& config) {
+  if (!config.is_mla()) return false;
+  const LatentProblem prompt{.position = 0,
+                             .prompt_length = kShortestExpanded,
+                             .kv_lora_rank = config.kv_lora_rank,
+                             .qk_nope_head_dim = config.qk_nope_head_dim,
+                             .qk_rope_head_dim = config.qk_rope_head_dim,
+                             .v_head_dim = config.v_head_dim};
+  return choose_latent_form(prompt) == LatentForm::kExpanded;
+}
+
 std::string_view latent_form_name(LatentForm form) {
   return form == LatentForm::kAbsorbed ? "absorbed" : "expanded";
 }

@@ -15,6 +15,8 @@
 
 #include <string_view>
 
+#include "model/config.h"
+
 namespace wideep::model {
 
 enum class LatentForm { kAbsorbed, kExpanded };
@@ -29,6 +31,10 @@ struct LatentProblem {
 };
 
 LatentForm choose_latent_form(const LatentProblem& problem);
+
+// Whether a token's keys and values may depend on its role: in layers after one whose attention
+// takes different forms for prompts and for generated tokens. Prompts of a page and more.
+bool roles_differ(const ModelConfig& config);
 
 // "absorbed", "expanded".
 std::string_view latent_form_name(LatentForm form);

@@ -27,10 +27,12 @@ Result<const float*> MlpRunner::run(const Compute& compute, TensorGroup& group,
   auto* between = group.joint<std::byte>(JointBuffer::kBetween, between_bytes(mlp.down.shape));
   cast_inputs(compute, work);
   gate_and_up(compute, work, group.panels(mlp.gate.shape), between);
-  WIDEEP_TRY(group.meet(where.named("gate and up")));
+  WIDEEP_TRY(group.meet(written_between(between, work[0].mlp, group), where.named("gate and up")));
   cast_between(compute, work, between);
   down(compute, work, group.panels(mlp.down.shape));
-  WIDEEP_TRY(group.meet(where.named("the feed-forward output")));
+  WIDEEP_TRY(group.meet(
+      written_columns(y, hidden, sizeof(float), x.num_rows, group.panels(mlp.down.shape)),
+      where.named("the feed-forward output")));
   return y;
 }
 
@@ -42,6 +44,29 @@ void MlpRunner::run(const Compute& compute, std::span<const ExpertWork> work) {
   gate_and_up(compute, work, all_panels(work[0].mlp.gate), between);
   cast_between(compute, work, between);
   down(compute, work, all_panels(work[0].mlp.down));
+}
+
+Status MlpRunner::run(const Compute& compute, TensorGroup& group, std::span<const ExpertWork> work,
+                      std::byte* between, const transport::Awaited& where) {
+  place(work);
+  const PackedShape& gate = work[0].mlp.gate.shape;
+  const PackedShape& down_shape = work[0].mlp.down.shape;
+  cast_inputs(compute, work);
+  gate_and_up(compute, work, group.panels(gate), between);
+  WIDEEP_TRY(group.meet(written_between(between, work[0].mlp, group),
+                        where.named("the experts' gate and up")));
+  cast_between(compute, work, between);
+  down(compute, work, group.panels(down_shape));
+  return {};
+}
+
+// This rank's columns of what gate and up make, of all rows.
+transport::Written MlpRunner::written_between(const std::byte* between,
+                                              const weights::GatedMlp& mlp,
+                                              const TensorGroup& group) const {
+  const PackedShape& down = mlp.down.shape;
+  return written_columns(between, down.k, dtype_bytes(kernels::row_dtype(down.format)),
+                         static_cast<int64_t>(first_row_.back()), group.panels(mlp.gate.shape));
 }
 
 void MlpRunner::place(std::span<const ExpertWork> work) {

@@ -35,6 +35,12 @@ class MlpRunner {
   // Every expert on its rows. All have the same shape.
   void run(const Compute& compute, std::span<const ExpertWork> work);
 
+  // The same by all ranks of a group, each of which has its slice of the experts and all of the
+  // rows, in the same order: it computes its columns of the results. between: what all of them see,
+  // between_bytes() long. Collective.
+  Status run(const Compute& compute, TensorGroup& group, std::span<const ExpertWork> work,
+             std::byte* between, const transport::Awaited& where);
+
  private:
   // A piece of work for one thread.
   struct Task {
@@ -46,6 +52,8 @@ class MlpRunner {
   void cut(const Compute& compute, std::span<const ExpertWork> work, Panels panels, int unit);
   void place(std::span<const ExpertWork> work);
   size_t between_bytes(const kernels::PackedShape& down) const;
+  transport::Written written_between(const std::byte* between, const weights::GatedMlp& mlp,
+                                     const TensorGroup& group) const;
   void cast_inputs(const Compute& compute, std::span<const ExpertWork> work);
   // between: between_bytes long.
   void gate_and_up(const Compute& compute, std::span<const ExpertWork> work, Panels panels,

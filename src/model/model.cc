@@ -14,20 +14,30 @@ namespace wideep::model {
 //   x = embedding(ids)
 //   per layer:  x += attention(rms_norm(x));  x += mlp_or_moe(rms_norm(x))
 //   logits = lm_head(rms_norm(x))
+//
+// A stage of a pipeline runs its layers; x comes from the stage before and goes to the next.
 Status Model::forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
-                      std::vector<float>* logits) {
-  const AttentionCall call{compute_,          group_, batch, kv, {.iteration = iteration},
+                      const StageRows& rows, std::vector<float>* logits) {
+  const AttentionCall call{compute_,          group_, context_, batch, kv, {.iteration = iteration},
                            attention_scratch_};
-  own_ = group_.tokens(batch.num_tokens());
-  find_rows(batch);
-  embed(batch);
-  weights_.layers[0].attention->prepare(call);
-  for (int layer = 0; layer < config_.num_layers; ++layer) {
+  start(batch);
+  rows.in == nullptr ? embed(batch) : take(rows.in);
+  weights_.layers[layers_.first].attention->prepare(call);
+  for (int layer = layers_.first; layer < layers_.last; ++layer) {
     AttentionCall layer_call = call;
     layer_call.where.layer = layer;
     WIDEEP_TRY(forward_layer(layer_call, layer));
   }
-  return head(batch, call.where, logits);
+  if (rows.out == nullptr) return head(batch, call.where, logits);
+  pass_on(rows.out);
+  return {};
+}
+
+void Model::start(const Batch& batch) {
+  own_ = group_.tokens(batch.num_tokens());
+  find_rows(batch);
+  x_.assign(batch.num_tokens() * static_cast<size_t>(config_.hidden_size), 0.0f);
+  h_ = group_.joint<float>(JointBuffer::kInput, x_.size());
 }
 
 void Model::find_rows(const Batch& batch) {
@@ -41,8 +51,6 @@ void Model::find_rows(const Batch& batch) {
 
 void Model::embed(const Batch& batch) {
   const size_t hidden = config_.hidden_size;
-  x_.assign(batch.num_tokens() * hidden, 0.0f);
-  h_ = group_.joint<float>(JointBuffer::kInput, x_.size());
   const size_t row_bytes = hidden * dtype_bytes(weights_.dtype);
   for_each_row([&](int64_t token) {
     const size_t id = batch.ids[static_cast<size_t>(token)];
@@ -51,11 +59,25 @@ void Model::embed(const Batch& batch) {
   });
 }
 
+void Model::take(const float* rows) {
+  const size_t hidden = config_.hidden_size;
+  std::copy_n(rows, own_.size * hidden, x_.data() + own_.begin * hidden);
+}
+
+void Model::pass_on(float* rows) const {
+  const size_t hidden = config_.hidden_size;
+  std::copy_n(x_.data() + own_.begin * hidden, own_.size * hidden, rows);
+}
+
 void Model::normalize(const std::vector<float>& norm) {
   const int hidden = config_.hidden_size;
   const size_t first = static_cast<size_t>(own_.begin) * hidden;
   compute_.rms_norm(x_.data() + first, hidden, norm.data(), config_.rms_norm_eps, own_.size, hidden,
                     h_ + first, hidden);
+}
+
+transport::Written Model::own_input() const {
+  return written_rows(h_, static_cast<size_t>(config_.hidden_size), own_);
 }
 
 void Model::add(const float* y) {
@@ -71,7 +93,7 @@ Status Model::forward_layer(const AttentionCall& call, int index) {
   {
     const base::TraceSpan span(base::Span::kAttention, index);
     normalize(layer.attention_norm);
-    WIDEEP_TRY(group_.meet(call.where.named("the layer's input")));
+    WIDEEP_TRY(group_.meet(own_input(), call.where.named("the layer's input")));
     WIDEEP_TRY_ASSIGN(const float* attended, layer.attention->forward(call, h_));
     add(attended);
   }
@@ -83,7 +105,7 @@ Status Model::forward_layer(const AttentionCall& call, int index) {
 Status Model::forward_mlp(const AttentionCall& call, int index) {
   const base::TraceSpan span(base::Span::kMlp, index);
   const int num_tokens = call.batch.num_tokens(), hidden = config_.hidden_size;
-  WIDEEP_TRY(group_.meet(call.where.named("the feed-forward input")));
+  WIDEEP_TRY(group_.meet(own_input(), call.where.named("the feed-forward input")));
   WIDEEP_TRY_ASSIGN(const float* out,
                     mlp_runner_.run(compute_, group_, weights_.layers[index].mlp.view(),
                                     float_rows(h_, hidden, num_tokens, hidden), call.where));
@@ -117,7 +139,7 @@ Status Model::forward_moe(const AttentionCall& call, int index) {
 Result<const float*> Model::run_shared(const AttentionCall& call, const MoeWeights& weights,
                                        std::span<const int32_t> tokens) {
   const base::TraceSpan span(base::Span::kSharedExpert, call.where.layer);
-  WIDEEP_TRY(group_.meet(call.where.named("the shared expert's input")));
+  WIDEEP_TRY(group_.meet(own_input(), call.where.named("the shared expert's input")));
   return mlp_runner_.run(compute_, group_, weights.shared.view(),
                          moe_.shared_input(compute_, h_, tokens), call.where);
 }
@@ -129,14 +151,17 @@ Status Model::head(const Batch& batch, const transport::Awaited& where,
   const int hidden = config_.hidden_size;
   const int num_rows = static_cast<int>(batch.logit_rows.size());
   const size_t vocab = config_.vocab_size;
+  ep::TokenRange own_rows;  // of the wanted ones, which ascend
   for (int i = 0; i < num_rows; ++i) {
     const int row = batch.logit_rows[i];
     if (row < own_.begin || row >= own_.begin + own_.size) continue;
+    if (own_rows.size++ == 0) own_rows.begin = i;
     compute_.kernels().rms_norm(x_.data() + static_cast<size_t>(row) * hidden,
                                 weights_.final_norm.data(), config_.rms_norm_eps, hidden,
                                 h_ + static_cast<size_t>(i) * hidden);
   }
-  WIDEEP_TRY(group_.meet(where.named("the last layer's output")));
+  WIDEEP_TRY(group_.meet(written_rows(h_, static_cast<size_t>(hidden), own_rows),
+                         where.named("the last layer's output")));
   logits->resize(num_rows * vocab);
   const kernels::PackedMatrix& lm_head = weights_.lm_head.packed;
   const Rows rows = compute_.cast(lm_head.shape, float_rows(h_, hidden, num_rows, hidden), cast_);
@@ -144,7 +169,9 @@ Status Model::head(const Batch& batch, const transport::Awaited& where,
                                  : group_.joint<float>(JointBuffer::kLogits, logits->size());
   const Product product{&lm_head, out, vocab, group_.panels(lm_head.shape)};
   compute_.matmul(rows, std::span(&product, 1));
-  WIDEEP_TRY(group_.meet(where.named("logits")));
+  WIDEEP_TRY(
+      group_.meet(written_columns(out, config_.vocab_size, sizeof(float), num_rows, product.panels),
+                  where.named("logits")));
   if (!group_.is_alone()) std::copy_n(out, logits->size(), logits->data());
   return {};
 }

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "model/attention.h"
 #include "model/config.h"
 #include "model/moe.h"
+#include "parallel/mapping.h"
 
 namespace wideep::model {
 
@@ -26,8 +28,11 @@ struct Layer {
 // it.
 class ModelWeights {
  public:
-  // REQUIRES: config outlives the result.
-  static Result<ModelWeights> load(const ModelConfig& config, const weights::WeightLoader& loader);
+  // of_layers: those of a pipeline stage; nothing: all. The others stay empty, and so do the
+  // embedding of all stages but the first, norm and LM head of all but the last. REQUIRES: config
+  // outlives the result.
+  static Result<ModelWeights> load(const ModelConfig& config, const weights::WeightLoader& loader,
+                                   std::optional<parallel::LayerRange> of_layers = {});
 
   Dtype dtype = Dtype::kBf16;    // of the embedding: kBf16 or kF32
   base::AlignedBytes embedding;  // [vocab, hidden] of dtype
@@ -36,24 +41,44 @@ class ModelWeights {
   weights::Matrix lm_head;        // [vocab, hidden]
 };
 
+// The rows that pass from one stage of a pipeline to the next: the residual stream of this rank's
+// tokens, [group().tokens(batch).size, hidden].
+struct StageRows {
+  const float* in = nullptr;  // of the stage before; null: the first, which embeds the tokens
+  float* out = nullptr;       // for the next stage; null: the last, which computes logits
+};
+
 class Model {
  public:
-  // group: the ranks that compute the same batches; alone where every rank has its own.
+  // layers: those of this rank's pipeline stage. group: the ranks that compute the same batches;
+  // alone where every rank has its own. context: those that have other tokens of the same
+  // sequences, and read each other's pages.
   Model(const ModelConfig& config, const ModelWeights& weights, Compute compute, MoeRunner& moe,
-        TensorGroup group = {})
+        parallel::LayerRange layers, TensorGroup group = {}, TensorGroup context = {})
       : config_(config),
         weights_(weights),
         compute_(compute),
         moe_(moe),
-        group_(std::move(group)) {}
+        layers_(layers),
+        group_(std::move(group)),
+        context_(std::move(context)) {}
+  // All layers.
+  Model(const ModelConfig& config, const ModelWeights& weights, Compute compute, MoeRunner& moe)
+      : Model(config, weights, compute, moe, {0, config.num_layers}) {}
 
   const TensorGroup& group() const { return group_; }
+  TensorGroup& context() { return context_; }
+  const TensorGroup& context() const { return context_; }
 
-  // One iteration of the forward pass: collective over the ranks of `moe` and those of the group,
-  // which give the same batch.
-  // logits: [batch.logit_rows, vocab], in the order of logit_rows.
-  Status forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
+  // One iteration of the forward pass: collective over the ranks of `moe`, those of the group,
+  // which give the same batch, and those of the context.
+  // logits: [batch.logit_rows, vocab], in the order of logit_rows; of the last stage only.
+  Status forward(const Batch& batch, const KvLayout& kv, int64_t iteration, const StageRows& rows,
                  std::vector<float>* logits);
+  Status forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
+                 std::vector<float>* logits) {
+    return forward(batch, kv, iteration, {}, logits);
+  }
 
  private:
   // run(row) for every row of this rank's, on all threads.
@@ -64,9 +89,13 @@ class Model {
       for (int64_t row = begin; row < end; ++row) run(own_.begin + row);
     });
   }
+  void start(const Batch& batch);
   void embed(const Batch& batch);
+  void take(const float* rows);
+  void pass_on(float* rows) const;
   void normalize(const std::vector<float>& norm);
   void add(const float* y);
+  transport::Written own_input() const;
   Status forward_layer(const AttentionCall& call, int layer);
   Status forward_mlp(const AttentionCall& call, int layer);
   Status forward_moe(const AttentionCall& call, int layer);
@@ -79,7 +108,8 @@ class Model {
   const ModelWeights& weights_;
   Compute compute_;
   MoeRunner& moe_;
-  TensorGroup group_;
+  parallel::LayerRange layers_;
+  TensorGroup group_, context_;
   ep::TokenRange own_;    // this rank's tokens of the batch
   std::vector<float> x_;  // [num_tokens, hidden] residual stream; own rows
   float* h_ = nullptr;    // [num_tokens, hidden] normalised, in kInput; own rows are written

@@ -93,7 +93,8 @@ std::string expert_prefix(int layer, int expert) {
   return fmt::format("model.layers.{}.mlp.experts.{}", layer, expert);
 }
 
-weights::ExpertShape experts_shape(const ModelConfig& config, const WeightLoader& loader) {
+weights::ExpertShape experts_shape(const ModelConfig& config, const WeightLoader& loader,
+                                   int num_slices) {
   std::vector<std::string> prefixes;
   for (int layer = 0; layer < config.num_layers; ++layer) {
     if (!config.is_moe_layer[layer]) continue;
@@ -101,7 +102,10 @@ weights::ExpertShape experts_shape(const ModelConfig& config, const WeightLoader
       prefixes.push_back(expert_prefix(layer, expert));
     }
   }
-  return weights::expert_shape(loader, prefixes, config.hidden_size, config.moe_intermediate_size);
+  weights::ExpertShape shape =
+      weights::expert_shape(loader, prefixes, config.hidden_size, config.moe_intermediate_size);
+  shape.num_slices = num_slices;
+  return shape;
 }
 
 }  // namespace wideep::model

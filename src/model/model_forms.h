@@ -44,6 +44,8 @@ ModelForms uniform_forms(const ModelConfig& config, kernels::WeightFormat format
 std::string expert_prefix(int layer, int expert);
 
 // The form of all routed experts: one, so that any slot can hold any of them.
-weights::ExpertShape experts_shape(const ModelConfig& config, const weights::WeightLoader& loader);
+// num_slices: into which each of them is cut.
+weights::ExpertShape experts_shape(const ModelConfig& config, const weights::WeightLoader& loader,
+                                   int num_slices = 1);
 
 }  // namespace wideep::model

@@ -3,6 +3,7 @@
 // Loading of everything but the routed experts, by the tensor names of Hugging Face checkpoints.
 #include <fmt/format.h>
 
+#include "base/numa.h"
 #include "base/try.h"
 #include "model/deepseek_v3.h"
 #include "model/model.h"
@@ -64,22 +65,30 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
 
 }  // namespace
 
-Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightLoader& loader) {
+Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightLoader& loader,
+                                        std::optional<parallel::LayerRange> of_layers) {
+  const parallel::LayerRange layers =
+      of_layers.value_or(parallel::LayerRange{0, config.num_layers});
   ModelWeights model;
   model.dtype = loader.row_dtype();
   const int vocab = config.vocab_size, hidden = config.hidden_size;
   const std::string embedding = "model.embed_tokens.weight";
-  model.embedding =
-      base::AlignedBytes(static_cast<size_t>(vocab) * hidden * dtype_bytes(model.dtype));
-  WIDEEP_TRY(loader.rows(embedding, vocab, hidden, model.dtype, model.embedding.data()));
-  for (int layer = 0; layer < config.num_layers; ++layer) {
-    WIDEEP_TRY_ASSIGN(Layer loaded, load_layer(config, layer, loader));
-    model.layers.push_back(std::move(loaded));
+  if (layers.first == 0) {
+    model.embedding =
+        base::AlignedBytes(static_cast<size_t>(vocab) * hidden * dtype_bytes(model.dtype));
+    base::spread_over_numa_nodes(model.embedding.data(), model.embedding.size());
+    WIDEEP_TRY(loader.rows(embedding, vocab, hidden, model.dtype, model.embedding.data()));
   }
-  WIDEEP_TRY_ASSIGN(model.final_norm, loader.floats("model.norm.weight", {hidden}));
-  WIDEEP_TRY_ASSIGN(
-      model.lm_head,
-      loader.matrix(config.tie_word_embeddings ? embedding : "lm_head.weight", vocab, hidden));
+  model.layers.resize(static_cast<size_t>(config.num_layers));
+  for (int layer = layers.first; layer < layers.last; ++layer) {
+    WIDEEP_TRY_ASSIGN(model.layers[static_cast<size_t>(layer)], load_layer(config, layer, loader));
+  }
+  if (layers.last == config.num_layers) {
+    WIDEEP_TRY_ASSIGN(model.final_norm, loader.floats("model.norm.weight", {hidden}));
+    WIDEEP_TRY_ASSIGN(
+        model.lm_head,
+        loader.matrix(config.tie_word_embeddings ? embedding : "lm_head.weight", vocab, hidden));
+  }
   loader.run();
   return model;
 }

@@ -29,9 +29,10 @@ void add_counts(std::span<const int32_t> values, std::span<int32_t> sums) {
 
 MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
                      const ExpertSlots& slots, transport::Endpoint& endpoint,
-                     const ep::BufferLayout& layout, const MoeOptions& options)
+                     const ep::BufferLayout& layout, const MoeOptions& options, TensorGroup shards)
     : config_(config),
       slots_(slots),
+      shards_(std::move(shards)),
       shape_(layout.shape()),
       options_(options),
       share_update_(placement.share_update),
@@ -39,9 +40,12 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
       exchange_(endpoint, layout) {
   const int hidden = config.hidden_size;
   WIDEEP_CHECK_GE(shape_.row_bytes, kernels::row_bytes(options.dispatch_format(), hidden));
-  WIDEEP_CHECK_GE(shape_.result_bytes, kernels::row_bytes(options.combine_format(), hidden));
+  WIDEEP_CHECK_EQ(shards_.size(), shape_.num_slices);
+  WIDEEP_CHECK_GE(shape_.result_bytes,
+                  kernels::row_bytes(options.combine_format(), columns_of(shards_.rank()).size));
   if (options.perfect_router) {
-    perfect_router_.emplace(config.routing, shape_.ep_size, endpoint.rank());
+    perfect_router_.emplace(config.routing, shape_.num_owners(),
+                            endpoint.rank() % shape_.num_owners());
   }
   for (const auto& [layer, layer_placement] : placement.layers) {
     set_placement(layer, layer_placement, {});
@@ -54,7 +58,10 @@ void MoeRunner::set_placement(int layer, const balance::Placement& placement,
 }
 
 Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
-  if (!exchange_.is_open()) WIDEEP_TRY(exchange_.open());
+  if (!exchange_.is_open()) {
+    exchange_.set_row_sum(row_sum(compute.kernels()));
+    WIDEEP_TRY(exchange_.open());
+  }
   route(compute, weights, call);
   keep_wanted(call);
   Progress progress{compute, weights, call, rows_to_send(compute, call),
@@ -74,6 +81,24 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, con
   return {};
 }
 
+// Combine::kReduced, ranks of one node for another: in float32, then in the form rows return in.
+ep::RowSum MoeRunner::row_sum(const kernels::Kernels& kernels) const {
+  const auto width = static_cast<size_t>(columns_of(shards_.rank()).size);
+  return [&kernels, format = options_.combine_format(), sum = std::vector<float>(width),
+          ones = std::vector<float>()](std::span<const std::byte* const> rows,
+                                       std::byte* out) mutable {
+    ones.assign(rows.size(), 1.0f);
+    std::fill(sum.begin(), sum.end(), 0.0f);
+    kernels.reduce_experts({.n = static_cast<int>(sum.size()),
+                            .top_k = static_cast<int>(rows.size()),
+                            .format = format,
+                            .rows = rows.data(),
+                            .weights = ones.data(),
+                            .x = sum.data()});
+    kernels.encode_row(Dtype::kF32, sum.data(), format, static_cast<int>(sum.size()), out);
+  };
+}
+
 Status MoeRunner::run_chunks(Progress& progress) {
   for (int chunk = 0; chunk < progress.num_chunks; ++chunk) {
     WIDEEP_TRY(send_chunk(progress, chunk, Wait::kYes));
@@ -81,7 +106,7 @@ Status MoeRunner::run_chunks(Progress& progress) {
     if (!exchange_.rows_have_come()) run_shared(progress);
     WIDEEP_TRY(receive(progress));
     add_counts(exchange_.received_counts(), group_counts_);
-    run_experts(progress.compute, progress.call.layer);
+    WIDEEP_TRY(run_experts(progress));
     WIDEEP_TRY(exchange_.start_combine());
   }
   while (progress.reduced < progress.num_chunks) WIDEEP_TRY(reduce_chunk(progress));
@@ -249,7 +274,10 @@ Status MoeRunner::choose_slots(const Progress& progress, ep::TokenRange tokens) 
   const std::span<const int32_t> experts = experts_of(tokens);
   slot_ids_.resize(experts.size());
   chooser_.choose(layer, experts, slot_ids_);
-  for (const int32_t slot : slot_ids_) ++sent_entries_[slot / shape_.slots_per_rank];
+  for (const int32_t slot : slot_ids_) {
+    const int owner = slot / shape_.slots_per_rank;
+    for (int to = owner; to < shape_.ep_size; to += shape_.num_owners()) ++sent_entries_[to];
+  }
   keep_wanted_slots(tokens);
   return {};
 }
@@ -265,7 +293,9 @@ void MoeRunner::keep_wanted_slots(ep::TokenRange tokens) {
   slot_ids_.resize(static_cast<size_t>(wanted.size) * top_k);
 }
 
-void MoeRunner::run_experts(const Compute& compute, int layer) {
+Status MoeRunner::run_experts(const Progress& progress) {
+  const Compute& compute = progress.compute;
+  const int layer = progress.call.layer;
   const TraceSpan span(Span::kExperts, layer);
   const int64_t cpu_before = base::thread_cpu_ns() + compute.pool().lag_cpu_ns();
   place_rows(compute);
@@ -282,13 +312,49 @@ void MoeRunner::run_experts(const Compute& compute, int layer) {
                      {.dtype = options_.row_dtype, .pointers = results_.data() + first}});
     first += static_cast<size_t>(num_rows);
   }
-  if (!work_.empty()) experts_runner_.run(compute, work_);
+  WIDEEP_TRY(run_work(progress));
   if (reduced()) {
     sum_results(compute);
   } else {
     encode_results(compute);
   }
   experts_cpu_ns_ += base::thread_cpu_ns() + compute.pool().lag_cpu_ns() - cpu_before;
+  return {};
+}
+
+// Ranks that share experts have the same rows for them: they meet, or none of them does.
+Status MoeRunner::run_work(const Progress& progress) {
+  if (work_.empty()) return {};
+  if (shards_.is_alone()) {
+    experts_runner_.run(progress.compute, work_);
+    return {};
+  }
+  return experts_runner_.run(progress.compute, shards_, work_, shared_between(), progress.where());
+}
+
+// A rank that is done with a call writes the next one's rows while others still read this one's,
+// where the next one's inputs may already be here.
+std::byte* MoeRunner::shared_between() {
+  const size_t row =
+      static_cast<size_t>(config_.moe_intermediate_size) * dtype_bytes(options_.row_dtype);
+  const auto rows = static_cast<size_t>(between_rows(shape_));
+  auto* between = shards_.joint<std::byte>(JointBuffer::kBetween, rows * row);
+  const size_t set = calls_run_++ % static_cast<size_t>(shape_.calls_in_flight);
+  return between + set * (rows / static_cast<size_t>(shape_.calls_in_flight)) * row;
+}
+
+int64_t MoeRunner::between_rows(const ep::DispatchShape& shape) {
+  return shape.calls_in_flight * shape.max_rows() * std::min(shape.top_k, shape.slots_per_rank);
+}
+
+ep::TokenRange MoeRunner::columns_of(int slice) const {
+  const Panels panels = kernels::panels_of_part({.n = config_.hidden_size}, slice, shards_.size());
+  const int begin = panels.first * kernels::kPanelWidth;
+  return {begin, std::min(panels.last * kernels::kPanelWidth, config_.hidden_size) - begin};
+}
+
+size_t MoeRunner::result_bytes() const {
+  return static_cast<size_t>(columns_of(shards_.rank()).size) * dtype_bytes(options_.row_dtype);
 }
 
 // Where the experts read and write: in the segment, where rows travel as experts take and return
@@ -312,13 +378,24 @@ void MoeRunner::place_rows(const Compute& compute) {
       received_.push_back(decoded == nullptr ? row.row : decoded + at);
     }
   }
-  results_.assign(returned_.begin(), returned_.end());
-  if (!reduced() && options_.combine_format() == kernels::row_format(options_.row_dtype)) return;
-  auto* plain = plain_results_.get<std::byte>(results_.size() * plain_bytes);
-  size_t i = 0;
+  place_results();
+}
+
+// The products count a result's columns from its first, whichever slice of them is computed here:
+// pointers are to where that would be.
+void MoeRunner::place_results() {
+  const size_t bytes = result_bytes();
+  const size_t before =
+      static_cast<size_t>(columns_of(shards_.rank()).begin) * dtype_bytes(options_.row_dtype);
+  results_.clear();
+  if (!reduced() && options_.combine_format() == kernels::row_format(options_.row_dtype)) {
+    for (std::byte* result : returned_) results_.push_back(result - before);
+    return;
+  }
+  auto* plain = plain_results_.get<std::byte>(before + returned_.size() * bytes);
   for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
     for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) {
-      results_[i++] = plain + static_cast<size_t>(row.entry) * plain_bytes;
+      results_.push_back(plain + static_cast<size_t>(row.entry) * bytes);
     }
   }
 }
@@ -344,53 +421,58 @@ const std::byte* MoeRunner::decode_received(const Compute& compute) {
 void MoeRunner::encode_results(const Compute& compute) {
   const kernels::RowFormat format = options_.combine_format();
   if (format == kernels::row_format(options_.row_dtype)) return;
-  const int hidden = config_.hidden_size;
+  const ep::TokenRange columns = columns_of(shards_.rank());
+  const size_t before = static_cast<size_t>(columns.begin) * dtype_bytes(options_.row_dtype);
+  const auto plain = [&](size_t i) { return static_cast<const std::byte*>(results_[i]) + before; };
   const auto count = static_cast<int64_t>(results_.size());
   compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      compute.kernels().encode_row(options_.row_dtype, results_[i], format, hidden, returned_[i]);
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      compute.kernels().encode_row(options_.row_dtype, plain(i), format, columns.size,
+                                   returned_[i]);
     }
   });
   if (!options_.measure_noise) return;
   for (size_t i = 0; i < results_.size(); ++i) {
-    returned_noise_.add(compute.kernels(), options_.row_dtype, results_[i], format, returned_[i],
-                        hidden);
+    returned_noise_.add(compute.kernels(), options_.row_dtype, plain(i), format, returned_[i],
+                        columns.size);
   }
 }
 
 // Combine::kReduced: the one row that goes back for a received token, Σ weight · result in top-k
 // order over the experts that are here.
 void MoeRunner::sum_results(const Compute& compute) {
-  const int hidden = config_.hidden_size;
-  const size_t plain_bytes = static_cast<size_t>(hidden) * dtype_bytes(options_.row_dtype);
+  const ep::TokenRange columns = columns_of(shards_.rank());
+  const auto width = static_cast<size_t>(columns.size);
+  const size_t before = static_cast<size_t>(columns.begin) * dtype_bytes(options_.row_dtype);
+  const size_t bytes = result_bytes();
   const std::span<const ep::ReceivedToken> tokens = exchange_.received_tokens();
-  const auto* plain = plain_results_.get<std::byte>(results_.size() * plain_bytes);
-  auto* sums = sums_.get<float>(tokens.size() * hidden);
-  std::fill_n(sums, tokens.size() * hidden, 0.0f);
+  const auto* plain = plain_results_.get<std::byte>(before + results_.size() * bytes) + before;
+  auto* sums = sums_.get<float>(tokens.size() * width);
+  std::fill_n(sums, tokens.size() * width, 0.0f);
   const auto count = static_cast<int64_t>(tokens.size());
   compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
     std::vector<const std::byte*> rows;
-    for (int64_t i = begin; i < end; ++i) {
-      const ep::ReceivedToken& token = tokens[static_cast<size_t>(i)];
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      const ep::ReceivedToken& token = tokens[i];
       rows.clear();
       for (size_t n = 0; n < token.weights.size(); ++n) {
-        rows.push_back(plain + (static_cast<size_t>(token.first_entry) + n) * plain_bytes);
+        rows.push_back(plain + (static_cast<size_t>(token.first_entry) + n) * bytes);
       }
-      float* sum = sums + i * hidden;
-      compute.kernels().reduce_experts({.n = hidden,
+      float* sum = sums + i * width;
+      compute.kernels().reduce_experts({.n = columns.size,
                                         .top_k = static_cast<int>(rows.size()),
                                         .format = kernels::row_format(options_.row_dtype),
                                         .rows = rows.data(),
                                         .weights = token.weights.data(),
                                         .x = sum});
-      compute.kernels().encode_row(Dtype::kF32, sum, options_.combine_format(), hidden,
+      compute.kernels().encode_row(Dtype::kF32, sum, options_.combine_format(), columns.size,
                                    token.result);
     }
   });
   if (!options_.measure_noise) return;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    returned_noise_.add(compute.kernels(), Dtype::kF32, sums + i * hidden,
-                        options_.combine_format(), tokens[i].result, hidden);
+    returned_noise_.add(compute.kernels(), Dtype::kF32, sums + i * width, options_.combine_format(),
+                        tokens[i].result, columns.size);
   }
 }
 
@@ -419,22 +501,36 @@ void MoeRunner::run_shared(Progress& progress) {
 void MoeRunner::reduce(const Compute& compute, const MoeCall& call, ep::TokenRange wanted,
                        const float* shared) {
   const TraceSpan span(Span::kReduce, call.layer);
-  const int hidden = config_.hidden_size, top_k = config_.routing.top_k;
-  ones_.assign(static_cast<size_t>(top_k), 1.0f);
+  const auto hidden = static_cast<size_t>(config_.hidden_size);
+  const auto top_k = static_cast<size_t>(config_.routing.top_k);
+  ones_.assign(top_k, 1.0f);
   compute.pool().parallel_for(wanted.size, 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const size_t at = static_cast<size_t>(wanted.begin + i);
-      const auto rows = exchange_.results(static_cast<int>(i));
-      compute.kernels().reduce_experts(
-          {.n = hidden,
-           .top_k = static_cast<int>(rows.size()),
-           .format = options_.combine_format(),
-           .rows = rows.data(),
-           .weights = reduced() ? ones_.data() : expert_weights_.data() + at * top_k,
-           .shared = shared == nullptr ? nullptr : shared + at * hidden,
-           .x = call.x + static_cast<size_t>(wanted_[at]) * hidden});
+      reduce_token(compute, static_cast<int>(i),
+                   reduced() ? ones_.data() : expert_weights_.data() + at * top_k,
+                   shared == nullptr ? nullptr : shared + at * hidden,
+                   call.x + static_cast<size_t>(wanted_[at]) * hidden);
     }
   });
+}
+
+// Slice by slice of its columns.
+void MoeRunner::reduce_token(const Compute& compute, int token, const float* weights,
+                             const float* shared, float* x) const {
+  const auto rows = exchange_.results(token);
+  const size_t per_slice = rows.size() / static_cast<size_t>(shape_.num_slices);
+  for (int slice = 0; slice < shape_.num_slices; ++slice) {
+    const ep::TokenRange columns = columns_of(slice);
+    compute.kernels().reduce_experts(
+        {.n = columns.size,
+         .top_k = static_cast<int>(per_slice),
+         .format = options_.combine_format(),
+         .rows = rows.data() + static_cast<size_t>(slice) * per_slice,
+         .weights = weights,
+         .shared = shared == nullptr ? nullptr : shared + columns.begin,
+         .x = x + columns.begin});
+  }
 }
 
 // ---- what is told ----

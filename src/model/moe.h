@@ -12,6 +12,10 @@
 // of the chunk before are run, where the layout has buffers for two calls; if its buffers are still
 // in use, after them.
 //
+// Ranks that share experts (moe_tp) each get the rows of all of them, compute their slice of what
+// is between the products, meet, compute their slice of the results' columns over all of it, and
+// send back that. Every element is one whole sum (decision 15): the same bits as of whole experts.
+//
 // Collective: every rank of the group runs every MoE layer of every iteration, with or without
 // tokens.
 #pragma once
@@ -75,10 +79,15 @@ class MoeRunner {
  public:
   // Results come back by the layout's Combine: by kReduced outside promise 1.
   // REQUIRES: the layout's rows and results have room for [hidden] in the options' formats, which
-  // hidden fits (kernels::check_row_format).
+  // hidden fits (kernels::check_row_format); of ranks that share experts results are not coded.
+  // shards: the ranks that have slices of the same experts as this one, in the order of the slices,
+  // with buffers for between_rows(layout's shape).
   MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
             const ExpertSlots& slots, transport::Endpoint& endpoint, const ep::BufferLayout& layout,
-            const MoeOptions& options);
+            const MoeOptions& options, TensorGroup shards = {});
+
+  // Of all experts of a rank, in all calls that may be in flight.
+  static int64_t between_rows(const ep::DispatchShape& shape);
 
   void set_observer(MoeObserver observer) { observer_ = std::move(observer); }
 
@@ -91,6 +100,9 @@ class MoeRunner {
   // Rows as the shared expert takes them, for callers who run it: in the experts' dtype where rows
   // travel in it, so that its bits do not depend on who runs it. h: [rows' tokens, hidden] float32.
   SourceRows shared_input(const Compute& compute, const float* h, std::span<const int32_t> tokens);
+
+  // Null where all ranks share a node.
+  const ep::NodeCrossing* crossing() const { return exchange_.crossing(); }
 
   // Adds the layer's output to call.x.
   Status forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call);
@@ -113,6 +125,7 @@ class MoeRunner {
   };
   enum class Wait { kNo, kYes };
 
+  ep::RowSum row_sum(const kernels::Kernels& kernels) const;
   Status run_chunks(Progress& progress);
   Status send_chunk(Progress& progress, int chunk, Wait wait);
   Status receive(const Progress& progress);
@@ -129,14 +142,19 @@ class MoeRunner {
   bool splits_by_counts(int layer) const;
   Status choose_slots(const Progress& progress, ep::TokenRange tokens);
   void keep_wanted_slots(ep::TokenRange tokens);
-  void run_experts(const Compute& compute, int layer);
+  Status run_experts(const Progress& progress);
+  Status run_work(const Progress& progress);
+  std::byte* shared_between();
   void place_rows(const Compute& compute);
+  void place_results();
   const std::byte* decode_received(const Compute& compute);
   void encode_results(const Compute& compute);
   void sum_results(const Compute& compute);
   void run_shared(Progress& progress);
   void reduce(const Compute& compute, const MoeCall& call, ep::TokenRange wanted,
               const float* shared);
+  void reduce_token(const Compute& compute, int token, const float* weights, const float* shared,
+                    float* x) const;
   // Do rows travel in the experts' dtype?
   bool travels_plain() const {
     return options_.dispatch_format() == kernels::row_format(options_.row_dtype);
@@ -146,10 +164,14 @@ class MoeRunner {
   std::span<const int32_t> experts_of(ep::TokenRange tokens) const;
   // Which of wanted_ are among the chunk's tokens; and of these, [size, top_k].
   ep::TokenRange wanted_of(ep::TokenRange tokens) const;
+  // Columns [begin, begin + size) of a result that a slice has.
+  ep::TokenRange columns_of(int slice) const;
+  size_t result_bytes() const;  // of this rank's slice, as the experts write it
   std::span<const float> weights_of(ep::TokenRange wanted) const;
 
   const ModelConfig& config_;
   const ExpertSlots& slots_;
+  TensorGroup shards_;
   ep::DispatchShape shape_;
   MoeOptions options_;
   balance::ShareUpdate share_update_;
@@ -164,13 +186,14 @@ class MoeRunner {
   std::vector<int32_t> chunk_counts_;        // [num_experts]
   std::vector<const void*> row_pointers_;    // of rows_of
   std::vector<const void*> received_;        // rows of this rank's experts, slot by slot
-  std::vector<void*> results_;               // where they write theirs
+  std::vector<void*> results_;               // where they write theirs: a row's column 0
   std::vector<std::byte*> returned_;         // where those belong
   std::vector<const std::byte*> messages_;   // the received rows, each once
   std::vector<ExpertWork> work_;
   Scratch logits_, cast_, sent_, shared_out_;
   Scratch decoded_, plain_results_;  // where rows do not travel in row_dtype
   Scratch sums_;                     // reduced: of received tokens
+  uint64_t calls_run_ = 0;           // of experts: two in flight use different rows in between
   std::vector<float> ones_;          // [top_k] reduced: results have their weights in them
   MlpRunner experts_runner_, shared_runner_;
   std::optional<PerfectRouter> perfect_router_;

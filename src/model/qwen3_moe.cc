@@ -103,6 +103,7 @@ Result<const float*> GroupedQueryAttention::forward(const AttentionCall& call,
                               {&v_.packed, v, kv_width, keys}};
   compute.matmul(rows, products);
   write_cache(call, q, k, v);
+  WIDEEP_TRY(meet_in_cache(call, core_.layer));
 
   const AttentionStep& step = scratch.step;
   float* heads = call.group.joint<float>(JointBuffer::kHeads, num_tokens * q_width);

@@ -32,6 +32,23 @@ JointLayout::JointLayout(const ModelConfig& config, int64_t tokens, int64_t max_
   }
 }
 
+JointLayout JointLayout::of_experts(const ModelConfig& config, Dtype row_dtype, int64_t max_rows) {
+  JointLayout layout;
+  layout.max_tokens = max_rows;
+  const size_t row = static_cast<size_t>(config.moe_intermediate_size) * dtype_bytes(row_dtype);
+  const auto between = static_cast<size_t>(JointBuffer::kBetween);
+  std::fill(layout.begin.begin() + between + 1, layout.begin.end(),
+            aligned(static_cast<size_t>(max_rows) * row));
+  return layout;
+}
+
+JointLayout JointLayout::of_context(const ModelConfig& config, int64_t max_logit_rows) {
+  JointLayout layout;
+  layout.begin.back() =
+      aligned(static_cast<size_t>(max_logit_rows) * config.vocab_size * sizeof(float));
+  return layout;
+}
+
 HeadRange part_of_heads(int rank, int size, int num_heads, int num_kv_heads) {
   const int count = num_heads / size, group = num_heads / num_kv_heads;
   const int first = rank * count;
@@ -46,6 +63,17 @@ Panels panels_of_columns(int first, int count) {
           (first + count + kernels::kPanelWidth - 1) / kernels::kPanelWidth};
 }
 
+transport::Written written_columns(const void* buffer, int elements, size_t element_bytes,
+                                   int64_t num_rows, Panels panels) {
+  const int first = panels.first * kernels::kPanelWidth;
+  const int last = std::min(panels.last * kernels::kPanelWidth, elements);
+  return {
+      .first = static_cast<const std::byte*>(buffer) + static_cast<size_t>(first) * element_bytes,
+      .width = static_cast<size_t>(std::max(last - first, 0)) * element_bytes,
+      .stride = static_cast<size_t>(elements) * element_bytes,
+      .rows = static_cast<size_t>(num_rows)};
+}
+
 TensorGroup::TensorGroup(transport::Endpoint& endpoint, size_t offset, const JointLayout& layout)
     : endpoint_(&endpoint),
       rank_(endpoint.rank()),
@@ -56,8 +84,7 @@ TensorGroup::TensorGroup(transport::Endpoint& endpoint, size_t offset, const Joi
 }
 
 Panels TensorGroup::panels(const kernels::PackedShape& w) const {
-  const int64_t panels = w.num_panels();
-  return {static_cast<int>(panels * rank_ / size_), static_cast<int>(panels * (rank_ + 1) / size_)};
+  return kernels::panels_of_part(w, rank_, size_);
 }
 
 std::byte* TensorGroup::shared(JointBuffer buffer, size_t bytes) const {
@@ -66,9 +93,11 @@ std::byte* TensorGroup::shared(JointBuffer buffer, size_t bytes) const {
   return base_ + layout_.begin[i];
 }
 
-Status TensorGroup::meet(const transport::Awaited& where) {
+Status TensorGroup::meet_after(int owner, std::span<const transport::Written> wrote,
+                               const transport::Awaited& where) {
   if (is_alone()) return {};
   const base::TraceSpan span(base::Span::kMeet, where.layer);
+  endpoint_->share(owner, wrote);
   const uint32_t value = endpoint_->raised(transport::Channel::kJoin) + 1;
   endpoint_->raise_all(transport::Channel::kJoin, value);
   return endpoint_->wait_all(transport::Channel::kJoin, value, where);

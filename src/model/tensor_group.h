@@ -14,13 +14,15 @@
 //   experts                       tokens, which dispatch sends to the experts' ranks
 //   LM head                       columns        kLogits
 //
-// On one machine these buffers are shared memory: a part is written once and read in place by all.
+// On one node these buffers are shared memory: a part is written once and read in place by all. On
+// several each node has them, and parts are sent to the others when ranks meet.
 //
 // Thread safety: one thread per rank.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "ep/chunks.h"
 #include "kernels/packed_matrix.h"
@@ -32,10 +34,17 @@ namespace wideep::model {
 
 enum class JointBuffer : int { kInput, kHeads, kOutput, kBetween, kLogits, kCount };
 
-// Bytes of the buffers, for batches of at most max_tokens tokens and max_logit_rows wanted logits.
+// Bytes of the buffers.
 struct JointLayout {
   JointLayout() = default;
+  // For batches of at most max_tokens tokens and max_logit_rows wanted logits.
   JointLayout(const ModelConfig& config, int64_t max_tokens, int64_t max_logit_rows);
+  // Of ranks that share experts (moe_tp): what gate and up of at most max_rows rows make, in
+  // kBetween.
+  static JointLayout of_experts(const ModelConfig& config, Dtype row_dtype, int64_t max_rows);
+
+  // Of ranks that share sequences (context parallelism): the wanted logits.
+  static JointLayout of_context(const ModelConfig& config, int64_t max_logit_rows);
 
   size_t bytes() const { return begin.back(); }
 
@@ -58,6 +67,15 @@ HeadRange part_of_heads(int rank, int size, int num_heads, int num_kv_heads);
 // Panels that hold columns [first, first + count).
 Panels panels_of_columns(int first, int count);
 
+// Rows of a buffer of rows of so many elements; columns, those of the panels, of its first rows.
+template <typename T>
+transport::Written written_rows(const T* buffer, size_t elements, ep::TokenRange rows) {
+  return {.first = buffer + static_cast<size_t>(rows.begin) * elements,
+          .width = static_cast<size_t>(rows.size) * elements * sizeof(T)};
+}
+transport::Written written_columns(const void* buffer, int elements, size_t element_bytes,
+                                   int64_t num_rows, Panels panels);
+
 class TensorGroup {
  public:
   // A rank on its own; buffers are its own memory.
@@ -69,6 +87,8 @@ class TensorGroup {
   int rank() const { return rank_; }
   int size() const { return size_; }
   bool is_alone() const { return size_ == 1; }
+  // Over several nodes.
+  bool is_spread() const { return endpoint_ != nullptr && endpoint_->ranks_on_node() < size_; }
 
   ep::TokenRange tokens(int num_tokens) const { return ep::chunk_of(num_tokens, rank_, size_); }
   Panels panels(const kernels::PackedShape& w) const;
@@ -84,9 +104,22 @@ class TensorGroup {
   }
 
   // Returns when all ranks of the group have come here: what each wrote before, all see after it.
-  Status meet(const transport::Awaited& where);
+  // wrote: into a joint buffer since the last meeting (left out: nothing); meet_with_own: into this
+  // rank's segment.
+  Status meet(const transport::Awaited& where) { return meet_after(0, {}, where); }
+  Status meet(const transport::Written& wrote, const transport::Awaited& where) {
+    return meet_after(0, std::span(&wrote, 1), where);
+  }
+  Status meet(std::span<const transport::Written> wrote, const transport::Awaited& where) {
+    return meet_after(0, wrote, where);
+  }
+  Status meet_with_own(std::span<const transport::Written> wrote, const transport::Awaited& where) {
+    return meet_after(rank_, wrote, where);
+  }
 
  private:
+  Status meet_after(int owner, std::span<const transport::Written> wrote,
+                    const transport::Awaited& where);
   std::byte* shared(JointBuffer buffer, size_t bytes) const;
 
   transport::Endpoint* endpoint_ = nullptr;

@@ -49,7 +49,7 @@ TEST(PanelsOfColumns, CoverThem) {
 }
 
 // Ranks that are late by chance write their parts, meet, and read those of all.
-TEST(TensorGroup, EveryPartIsSeenAfterTheMeeting) {
+void expect_parts_seen(int num_nodes) {
   constexpr int kRanks = 4, kRounds = 200, kOffset = 4096;
   ModelConfig config;
   config.hidden_size = 24;
@@ -58,7 +58,7 @@ TEST(TensorGroup, EveryPartIsSeenAfterTheMeeting) {
   config.vocab_size = 10;
   const JointLayout layout(config, 7, 3);
   const auto statuses = transport::run_rank_threads(
-      {.num_ranks = kRanks, .segment_bytes = kOffset + layout.bytes()},
+      {.num_ranks = kRanks, .segment_bytes = kOffset + layout.bytes(), .num_nodes = num_nodes},
       [&](transport::Endpoint& endpoint) -> Status {
         TensorGroup group(endpoint, kOffset, layout);
         std::mt19937 rng(static_cast<uint32_t>(endpoint.rank()));
@@ -71,13 +71,46 @@ TEST(TensorGroup, EveryPartIsSeenAfterTheMeeting) {
             rows[i] = static_cast<float>(round * 1000 + i);
           }
           if (rng() % 16 == 0) std::this_thread::yield();
-          const Status met = group.meet({.what = "test"});
+          const Status met = group.meet(written_rows(rows, 24, own), {.what = "test"});
           if (!met.ok()) return met;
           for (int i = 0; i < 7 * 24; ++i) {
             if (rows[i] != static_cast<float>(round * 1000 + i)) return failed("not seen");
           }
         }
         return {};
+      });
+  for (const Status& status : statuses.value()) EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(TensorGroup, EveryPartIsSeenAfterTheMeeting) {
+  for (const int num_nodes : {1, 2, 3, 4}) expect_parts_seen(num_nodes);
+}
+
+// By columns, on another node.
+TEST(TensorGroup, ColumnsOfAllAreSeenOnEveryNode) {
+  constexpr int kRanks = 2, kRows = 3, kColumns = 40;
+  ModelConfig config;
+  config.hidden_size = kColumns;
+  config.num_heads = config.head_dim = 4;
+  config.vocab_size = 10;
+  const JointLayout layout(config, kRows, 1);
+  const auto statuses = transport::run_rank_threads(
+      {.num_ranks = kRanks, .segment_bytes = layout.bytes(), .num_nodes = 2},
+      [&](transport::Endpoint& endpoint) -> Status {
+        TensorGroup group(endpoint, 0, layout);
+        EXPECT_TRUE(group.is_spread());
+        float* y = group.joint<float>(JointBuffer::kOutput, kRows * kColumns);
+        const Panels own =
+            group.panels(kernels::packed_shape(kernels::WeightFormat::kBf16, kColumns, 32));
+        for (int i = 0; i < kRows * kColumns; ++i) {
+          const int panel = i % kColumns / kernels::kPanelWidth;
+          if (panel >= own.first && panel < own.last) y[i] = static_cast<float>(i);
+        }
+        const Status met =
+            group.meet(written_columns(y, kColumns, sizeof(float), kRows, own), {.what = "test"});
+        if (!met.ok()) return met;
+        for (int i = 0; i < kRows * kColumns; ++i) EXPECT_EQ(y[i], static_cast<float>(i));
+        return endpoint.meet({.what = "the end"});
       });
   for (const Status& status : statuses.value()) EXPECT_TRUE(status.ok()) << status.message();
 }

@@ -10,12 +10,20 @@
 #include "online/plan_steps.h"
 
 namespace wideep::online {
+namespace {
+
+// While nothing is under way, the thread works this share of the time at most: where ranks compute
+// on every processor, one of them computes that much less.
+constexpr int kRestsPerWork = 1000;
+constexpr std::chrono::milliseconds kLongestRest{50};
+
+}  // namespace
 
 OnlineBalancer::OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool,
                                const WeightUpdater& own, std::vector<balance::Placement> placements,
                                UpdatePolicy& policy,
                                std::function<void(const Rebalance&)> on_rebalance,
-                               BalancerOptions options)
+                               BalancerOptions options, const BoardRelay* relay)
     : board_(board),
       pool_(pool),
       own_(own),
@@ -23,9 +31,10 @@ OnlineBalancer::OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool
       policy_(policy),
       on_rebalance_(std::move(on_rebalance)),
       options_(std::move(options)),
+      relay_(relay),
       mailbox_(pool.num_layers(), pool.num_experts()),
       busy_(placements_.size()),
-      free_records_(static_cast<size_t>(board.shape().num_ranks), options_.num_spares) {
+      free_records_(static_cast<size_t>(board.shape().owners()), options_.num_spares) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -37,6 +46,7 @@ OnlineBalancer::~OnlineBalancer() {
 void OnlineBalancer::run() {
   become_background_thread("wideep-balance", options_.processors);
   while (!stop_) {
+    const int64_t start_ns = base::thread_cpu_ns();
     board_.balancer().heartbeat_ns = base::wall_ns();
     settle();
     if (const GroupLoads* loads = mailbox_.look(); loads != nullptr) {
@@ -44,8 +54,20 @@ void OnlineBalancer::run() {
       mailbox_.done();
     }
     post_what_fits();
-    std::this_thread::sleep_for(options_.look_interval);
+    std::this_thread::sleep_for(rest_after(base::thread_cpu_ns() - start_ns));
   }
+  tell_counters();
+}
+
+void OnlineBalancer::tell_counters() const {
+  if (relay_ != nullptr) relay_->tell_balancer();
+}
+
+std::chrono::nanoseconds OnlineBalancer::rest_after(int64_t work_ns) const {
+  const std::chrono::nanoseconds shortest = options_.look_interval;
+  if (!updates_.empty()) return shortest;
+  const std::chrono::nanoseconds fair(work_ns * kRestsPerWork);
+  return std::max(shortest, std::min<std::chrono::nanoseconds>(fair, kLongestRest));
 }
 
 // ---- from loads to updates ----
@@ -105,6 +127,7 @@ bool OnlineBalancer::post_step(Update& update) {
   board_.post(update.layer, step,
               arrives ? std::span<const double>(update.target.shares) : std::span<const double>());
   update.generation = board_.generation(update.layer);
+  if (relay_ != nullptr) relay_->tell_plan(update.layer);
   return true;
 }
 
@@ -128,7 +151,8 @@ bool OnlineBalancer::settle_step(Update& update) {
     return true;
   }
   const int moves = std::accumulate(update.records.begin(), update.records.end(), 0);
-  const int64_t bytes = moves * static_cast<int64_t>(pool_.shape().record_bytes());
+  const int64_t copies = int64_t{moves} * (board_.shape().num_ranks / board_.shape().owners());
+  const int64_t bytes = copies * static_cast<int64_t>(pool_.shape().record_bytes());
   so_far.moves += moves;
   so_far.bytes += bytes;
   board_.balancer().moves += moves;
@@ -156,6 +180,7 @@ void OnlineBalancer::end(Update& update) {
   Rebalance& rebalance = decision->so_far;
   rebalance.seconds = static_cast<double>(base::wall_ns() - decision->start_ns) * 1e-9;
   rebalance.copy_seconds = static_cast<double>(copy_ns() - decision->copy_ns_before) * 1e-9;
+  tell_counters();
   if (on_rebalance_) on_rebalance_(rebalance);
 }
 

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "online/board_relay.h"
 #include "online/load_mailbox.h"
 #include "online/update_board.h"
 #include "online/update_policy.h"
@@ -39,17 +40,19 @@ struct Rebalance {
 struct BalancerOptions {
   int layers_in_flight = 1;  // layer_updates_per_iter: layers whose update is under way at once
   int num_spares = 1;        // records that every rank has for copies under way
-  std::chrono::microseconds look_interval{1000};
+  std::chrono::microseconds look_interval{1000};  // while updates are under way; else longer
   std::vector<int> processors;  // of the background threads of all ranks; empty: the callers'
 };
 
 class OnlineBalancer {
  public:
   // placements: of every MoE layer, as serving begins. own: rank 0's updater. What is passed by
-  // reference outlives it; the policy is its thread's alone until then.
+  // reference outlives it; the policy is its thread's alone until then. relay: where ranks are on
+  // several nodes.
   OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool, const WeightUpdater& own,
                  std::vector<balance::Placement> placements, UpdatePolicy& policy,
-                 std::function<void(const Rebalance&)> on_rebalance, BalancerOptions options);
+                 std::function<void(const Rebalance&)> on_rebalance, BalancerOptions options,
+                 const BoardRelay* relay = nullptr);
   ~OnlineBalancer();  // ends the thread
   OnlineBalancer(const OnlineBalancer&) = delete;
   OnlineBalancer& operator=(const OnlineBalancer&) = delete;
@@ -70,16 +73,18 @@ class OnlineBalancer {
     int layer = 0;
     balance::LayerPlan target;
     uint32_t generation = 0;   // of the step posted; 0: it waits
-    std::vector<int> records;  // [num_ranks] that the step takes
+    std::vector<int> records;  // [owners] that the step takes
   };
 
   void run();
+  std::chrono::nanoseconds rest_after(int64_t work_ns) const;
   void decide(const GroupLoads& loads);
   void settle();
   void post_what_fits();
   bool post_step(Update& update);
   bool settle_step(Update& update);
   void end(Update& update);
+  void tell_counters() const;
   void cancel(Update& update);
   int64_t copy_ns() const;
 
@@ -90,11 +95,12 @@ class OnlineBalancer {
   UpdatePolicy& policy_;
   std::function<void(const Rebalance&)> on_rebalance_;
   BalancerOptions options_;
+  const BoardRelay* relay_;
   LoadMailbox mailbox_;
 
   std::vector<Update> updates_;    // that have not ended, oldest first
   std::vector<uint8_t> busy_;      // [num_layers] has one of them
-  std::vector<int> free_records_;  // [num_ranks]
+  std::vector<int> free_records_;  // [owners]; ranks with the same slots have as many
 
   std::atomic<bool> stop_{false};
   std::thread thread_;  // last: it uses everything above

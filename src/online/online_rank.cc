@@ -23,10 +23,11 @@ OnlineRank::OnlineRank(const OnlineSetup& setup, int rank)
                {.rank = rank,
                 .num_spares = setup.options.num_spares,
                 .processors = setup.options.processors,
-                .on_copy = setup.on_copy}) {
+                .on_copy = setup.on_copy,
+                .relay = setup.relay}) {
   if (rank != 0) return;
   balancer_.emplace(setup.board, setup.pool, updater_, placements_of_layers(setup.placement),
-                    setup.policy, setup.on_rebalance, setup.options);
+                    setup.policy, setup.on_rebalance, setup.options, setup.relay);
 }
 
 }  // namespace wideep::online

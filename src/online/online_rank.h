@@ -34,6 +34,7 @@ struct OnlineSetup {
   UpdatePolicy& policy;                                // rank 0's balancer uses it
   std::function<void(const Rebalance&)> on_rebalance;  // on a background thread of rank 0
   CopyHook on_copy;                                    // for tests
+  const BoardRelay* relay = nullptr;                   // this rank's, where nodes are several
 };
 
 class OnlineRank {

@@ -29,8 +29,8 @@ std::unique_ptr<weights::HostPool> numbered_pool() {
   auto pool = weights::HostPool::create(shape, kLayers, kExperts).value();
   for (int layer = 0; layer < kLayers; ++layer) {
     for (int expert = 0; expert < kExperts; ++expert) {
-      std::memset(pool->record(layer, expert), 16 * layer + expert, shape.record_bytes());
-      pool->seal(layer, expert);
+      std::memset(pool->record({layer, expert}), 16 * layer + expert, shape.record_bytes());
+      pool->seal({layer, expert});
     }
   }
   return pool;
@@ -103,7 +103,7 @@ class FakeEngine {
       placements_.push_back(setup.placement.layers.at(layer).slot_to_expert);
       for (int slot = 0; slot < slots_per_rank_; ++slot) {
         records_.push_back(memory_.data() + records_.size() * bytes());
-        std::memcpy(records_.back(), setup.pool.record(layer, expert_of(layer, slot)), bytes());
+        std::memcpy(records_.back(), setup.pool.record({layer, expert_of(layer, slot)}), bytes());
       }
     }
   }

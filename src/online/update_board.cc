@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <climits>
 #include <ctime>
-#include <new>
 
 #include "base/check.h"
 #include "base/try.h"
@@ -40,14 +39,13 @@ UpdateBoard::UpdateBoard(const BoardShape& shape)
       layer_bytes_(sizeof(Layer) + round_to_line(static_cast<size_t>(shape.num_slots) *
                                                  (sizeof(double) + sizeof(int32_t)))) {}
 
-Result<std::unique_ptr<UpdateBoard>> UpdateBoard::create(const BoardShape& shape) {
+Result<std::unique_ptr<UpdateBoard>> UpdateBoard::create(const BoardShape& shape,
+                                                         const base::MakeSharedBytes& make) {
   std::unique_ptr<UpdateBoard> board(new UpdateBoard(shape));
   const size_t bytes =
       board->layers_offset_ + static_cast<size_t>(shape.num_layers) * board->layer_bytes_;
-  WIDEEP_TRY_ASSIGN(board->bytes_, base::SharedBytes::create("board of updates", bytes));
-  new (board->bytes_.data()) Header();
-  for (int rank = 0; rank < shape.num_ranks; ++rank) new (&board->updater(rank)) UpdaterCounters();
-  for (int layer = 0; layer < shape.num_layers; ++layer) new (&board->layer_at(layer)) Layer();
+  WIDEEP_TRY_ASSIGN(board->bytes_, make("board of updates", bytes, base::SharedPages::kNormal));
+  // Fresh pages are zero, which is the initial state of everything here.
   return board;
 }
 

@@ -44,12 +44,18 @@ struct BoardShape {
   int num_ranks = 1;
   int num_layers = 0;  // MoE layers
   int num_slots = 0;   // of a layer, over all ranks
+  // Ranks r, r + owners, … have the same slots, each the next of num_slices slices. 0: num_ranks.
+  int num_owners = 0;
+  int num_slices = 1;
+
+  int owners() const { return num_owners == 0 ? num_ranks : num_owners; }
 };
 
 class UpdateBoard {
  public:
   // Errors (failed): the kernel refuses the memory.
-  static Result<std::unique_ptr<UpdateBoard>> create(const BoardShape& shape);
+  static Result<std::unique_ptr<UpdateBoard>> create(
+      const BoardShape& shape, const base::MakeSharedBytes& make = base::SharedBytes::create);
 
   const BoardShape& shape() const { return shape_; }
 

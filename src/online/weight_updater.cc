@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/content_hash.h"
 #include "base/cpu_time.h"
+#include "base/numa.h"
 #include "online/background_thread.h"
 
 namespace wideep::online {
@@ -15,6 +16,7 @@ namespace {
 constexpr int kAttempts = 3;
 constexpr std::chrono::milliseconds kLookInterval{20};
 constexpr std::chrono::milliseconds kBusyInterval{1};  // there is more to do, or soon will be
+constexpr int64_t kTellNs = 200'000'000;               // counters, to another node
 
 }  // namespace
 
@@ -24,10 +26,14 @@ WeightUpdater::WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
     : board_(board),
       pool_(pool),
       options_(std::move(options)),
-      slots_per_rank_(board.shape().num_slots / board.shape().num_ranks),
+      slots_per_rank_(board.shape().num_slots / board.shape().owners()),
+      first_slot_(options_.rank % board.shape().owners() * slots_per_rank_),
+      slice_(options_.rank / board.shape().owners() % board.shape().num_slices),
       spare_bytes_(static_cast<size_t>(options_.num_spares) * pool.shape().record_bytes()),
       updates_(new Update[slot_to_expert.size()]) {
   WIDEEP_CHECK_GE(options_.num_spares, 1);
+  // Its own thread touches them first, which runs anywhere.
+  base::keep_near_this_thread(spare_bytes_.data(), spare_bytes_.size());
   for (int i = 0; i < options_.num_spares; ++i) {
     spares_.push_back(spare_bytes_.data() + static_cast<size_t>(i) * pool.shape().record_bytes());
   }
@@ -72,8 +78,17 @@ void WeightUpdater::run() {
     // Read before looking: a plan posted after that makes the wait return at once.
     const uint32_t seen = board_.num_posts();
     board_.updater(options_.rank).heartbeat_ns = base::wall_ns();
-    board_.wait_for_post(seen, look() ? kBusyInterval : kLookInterval);
+    const bool found = look();
+    if (base::wall_ns() - told_ns_ > kTellNs) tell_counters();
+    board_.wait_for_post(seen, found ? kBusyInterval : kLookInterval);
   }
+  tell_counters();
+}
+
+void WeightUpdater::tell_counters() {
+  if (options_.relay == nullptr) return;
+  options_.relay->tell_updater();
+  told_ns_ = base::wall_ns();
 }
 
 // Whether there is anything to do.
@@ -107,7 +122,7 @@ void WeightUpdater::take_back(Update& update) {
 // The balancer posts no more than there are, but rank 0 may be an iteration ahead of this rank's
 // engine, which then still has to give some back.
 bool WeightUpdater::enough_spares(const Update& update, std::span<const int32_t> target) const {
-  const auto first = static_cast<size_t>(options_.rank * slots_per_rank_);
+  const auto first = static_cast<size_t>(first_slot_);
   size_t changed = 0;
   for (size_t slot = first; slot < first + static_cast<size_t>(slots_per_rank_); ++slot) {
     if (target[slot] != update.slot_to_expert[slot]) ++changed;
@@ -123,10 +138,9 @@ void WeightUpdater::begin(int layer, Update& update) {
   update.target.assign(target.begin(), target.end());
   update.shares.assign(shares.begin(), shares.end());
   bool ok = true;
-  const int first = options_.rank * slots_per_rank_;
   for (int slot = 0; slot < slots_per_rank_ && ok; ++slot) {
-    const int32_t expert = update.target[first + slot];
-    if (expert == update.slot_to_expert[first + slot]) continue;
+    const int32_t expert = update.target[first_slot_ + slot];
+    if (expert == update.slot_to_expert[first_slot_ + slot]) continue;
     update.slots.push_back({slot, spares_.back()});
     spares_.pop_back();
     ok = copy_expert(layer, expert, update.slots.back().record);
@@ -136,10 +150,11 @@ void WeightUpdater::begin(int layer, Update& update) {
 
 bool WeightUpdater::copy_expert(int layer, int expert, std::byte* record) {
   UpdaterCounters& counters = board_.updater(options_.rank);
+  const weights::HostPool::Address source{layer, expert, slice_};
   const size_t bytes = pool_.shape().record_bytes();
   for (int attempt = 0; attempt < kAttempts && !stop_; ++attempt) {
     const int64_t start_ns = base::wall_ns();
-    uint64_t hash = base::copy_and_hash(pool_.record(layer, expert), record, bytes, [&] {
+    uint64_t hash = base::copy_and_hash(pool_.record(source), record, bytes, [&] {
       counters.heartbeat_ns = base::wall_ns();
       return !stop_;
     });
@@ -149,7 +164,7 @@ bool WeightUpdater::copy_expert(int layer, int expert, std::byte* record) {
     }
     counters.copy_ns += base::wall_ns() - start_ns;
     if (stop_) break;  // the copy may have been left in the middle
-    if (hash == pool_.content_hash(layer, expert)) {
+    if (hash == pool_.content_hash(source)) {
       ++counters.copied_experts;
       counters.copied_bytes += static_cast<int64_t>(bytes);
       return true;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/aligned_bytes.h"
+#include "online/board_relay.h"
 #include "online/update_board.h"
 #include "online/update_state.h"
 #include "weights/host_pool.h"
@@ -58,11 +59,13 @@ struct UpdaterOptions {
   int num_spares = 0;           // records for copies under way, at least 1
   std::vector<int> processors;  // of its thread; empty: the caller's
   CopyHook on_copy;
+  const BoardRelay* relay = nullptr;  // where ranks are on several nodes
 };
 
 class WeightUpdater {
  public:
-  // slot_to_expert: of every layer, as serving begins. board and pool outlive the updater.
+  // slot_to_expert: of every layer, as serving begins. board and pool outlive the updater. Spares
+  // lie near the processors of the calling thread.
   WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
                 const std::vector<std::vector<int32_t>>& slot_to_expert, UpdaterOptions options);
   ~WeightUpdater();  // ends the thread; a copy under way is left
@@ -104,13 +107,16 @@ class WeightUpdater {
   bool enough_spares(const Update& update, std::span<const int32_t> target) const;
   void begin(int layer, Update& update);
   bool copy_expert(int layer, int expert, std::byte* record);
+  void tell_counters();
 
   UpdateBoard& board_;
   const weights::HostPool& pool_;
   UpdaterOptions options_;
-  int slots_per_rank_;
+  int slots_per_rank_, first_slot_;
+  int slice_;
   base::AlignedBytes spare_bytes_;
   std::vector<std::byte*> spares_;  // free ones; the updater's
+  int64_t told_ns_ = 0;             // when the counters were last told; the updater's
   std::unique_ptr<Update[]> updates_;
   std::atomic<bool> stop_{false};
   std::thread thread_;  // last: it uses everything above

@@ -38,4 +38,11 @@ Result<ModelPlacement> initial_placement(const ParallelConfig& config, const Mod
              : balance::resolve_placement(*moe.load_balancer, shape, balancer_name(config));
 }
 
+balance::ModelPlacement placement_of_layers(const balance::ModelPlacement& placement,
+                                            LayerRange layers) {
+  balance::ModelPlacement part = placement;
+  std::erase_if(part.layers, [&](const auto& layer) { return !layers.contains(layer.first); });
+  return part;
+}
+
 }  // namespace wideep::parallel

@@ -29,4 +29,8 @@ std::string balancer_name(const ParallelConfig& config);
 Result<balance::ModelPlacement> initial_placement(const ParallelConfig& config,
                                                   const ModelExperts& model);
 
+// That of a pipeline stage's layers.
+balance::ModelPlacement placement_of_layers(const balance::ModelPlacement& placement,
+                                            LayerRange layers);
+
 }  // namespace wideep::parallel

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/try.h"
@@ -112,6 +113,12 @@ Coordinates Mapping::coordinates(int rank) const {
   return c;
 }
 
+std::vector<int> Mapping::stage(int rank) const {
+  std::vector<int> ranks(static_cast<size_t>(stage_size()));
+  std::iota(ranks.begin(), ranks.end(), coordinates(rank).pp_rank * stage_size());
+  return ranks;
+}
+
 std::vector<int> Mapping::group(Axis axis, int rank) const {
   const Coordinates shared = shared_coordinates(axis, coordinates(rank));
   std::vector<int> ranks;
@@ -121,12 +128,12 @@ std::vector<int> Mapping::group(Axis axis, int rank) const {
   return ranks;
 }
 
-LayerRange Mapping::pp_layers(int pp_rank, int num_layers) const {
-  WIDEEP_CHECK(pp_rank >= 0 && pp_rank < sizes_.pp);
-  const int base = num_layers / sizes_.pp;
-  const int longer = num_layers % sizes_.pp;  // stages with one layer more
-  const auto first = [&](int stage) { return stage * base + std::min(stage, longer); };
-  return {first(pp_rank), first(pp_rank + 1)};
+LayerRange layers_of_stage(int stage, int num_stages, int num_layers) {
+  WIDEEP_CHECK(stage >= 0 && stage < num_stages);
+  const int base = num_layers / num_stages;
+  const int longer = num_layers % num_stages;  // stages with one layer more
+  const auto first = [&](int s) { return s * base + std::min(s, longer); };
+  return {first(stage), first(stage + 1)};
 }
 
 }  // namespace wideep::parallel

@@ -50,8 +50,14 @@ struct LayerRange {
   int first = 0;
   int last = 0;
 
+  int count() const { return last - first; }
+  bool contains(int layer) const { return layer >= first && layer < last; }
   bool operator==(const LayerRange&) const = default;
 };
+
+// The layers of a pipeline stage: num_layers dealt out in order, the first num_layers % num_stages
+// stages one more. REQUIRES: 0 ≤ stage < num_stages.
+LayerRange layers_of_stage(int stage, int num_stages, int num_layers);
 
 class Mapping {
  public:
@@ -64,16 +70,21 @@ class Mapping {
 
   const ParallelSizes& sizes() const { return sizes_; }  // all set
   int world_size() const { return sizes_.tp * sizes_.pp * sizes_.cp; }
+  // Ranks of one pipeline stage, which are neighbours.
+  int stage_size() const { return sizes_.tp * sizes_.cp; }
 
   // REQUIRES: 0 ≤ rank < world_size().
   Coordinates coordinates(int rank) const;
 
+  // All ranks, ascending, of the pipeline stage that `rank` belongs to.
+  std::vector<int> stage(int rank) const;
+
   // The ranks, ascending, that differ from `rank` along this axis only (`rank` included).
   std::vector<int> group(Axis axis, int rank) const;
 
-  // The layers of a pipeline stage: num_layers dealt out in order, the first num_layers % pp stages
-  // one more. REQUIRES: 0 ≤ pp_rank < pp.
-  LayerRange pp_layers(int pp_rank, int num_layers) const;
+  LayerRange pp_layers(int pp_rank, int num_layers) const {
+    return layers_of_stage(pp_rank, sizes_.pp, num_layers);
+  }
 
  private:
   explicit Mapping(const ParallelSizes& sizes) : sizes_(sizes) {}

@@ -55,6 +55,8 @@ TEST(Mapping, OrdersPpOutermostAndTpInnermost) {
   EXPECT_THAT(m.group(Axis::kTp, 7), ElementsAre(6, 7));
   EXPECT_THAT(m.group(Axis::kCp, 7), ElementsAre(5, 7));
   EXPECT_THAT(m.group(Axis::kPp, 7), ElementsAre(3, 7, 11));
+  EXPECT_EQ(m.stage_size(), 4);
+  EXPECT_THAT(m.stage(7), ElementsAre(4, 5, 6, 7));
 }
 
 TEST(Mapping, MoeEpGroupsAreContiguousAndMoeTpGroupsStride) {

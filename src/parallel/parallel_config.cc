@@ -26,6 +26,7 @@ constexpr IntegerRange kAtLeastOne{.min = 1, .max = kMaxTokens};
 constexpr IntegerRange kAtLeastZero{.min = 0, .max = kMaxTokens};
 
 constexpr std::array kCacheDtypes = {"AUTO", "BF16", "FP8"};
+constexpr std::array kCapacityPolicies = {"GUARANTEED_NO_EVICT", "MAX_UTILIZATION"};
 constexpr std::array kTravelDtypes = {"AUTO", "BF16", "FP8", "NVFP4"};
 constexpr std::array kCombines = {"EXACT", "REDUCED"};
 constexpr std::array kMoeBackends = {"AUTO",   "CUTLASS",          "CUTEDSL", "WIDEEP",
@@ -94,8 +95,18 @@ AttentionDpConfig take_attention_dp(YamlMap map, std::vector<std::string>* notes
   return config;
 }
 
-CpConfig take_cp(YamlMap map) {
+CpConfig take_cp(YamlMap map, std::vector<std::string>* notes) {
   CpConfig config;
+  if (map.has("cp_type")) {
+    notes->push_back(
+        "cp_config.cp_type has no effect: ranks have the pages of a sequence in turns, and read "
+        "the "
+        "others' in place, which gives whole attention");
+  }
+  for (const char* key :
+       {"use_nccl_for_alltoall", "fifo_version", "cp_anchor_size", "block_size"}) {
+    if (map.has(key)) notes->push_back(fmt::format("cp_config.{} has no effect", key));
+  }
   config.cp_type = take_word(map, "cp_type", kCpTypes);
   config.tokens_per_block = take_integer(map, "tokens_per_block", kAtLeastOne);
   config.use_nccl_for_alltoall = take_boolean(map, "use_nccl_for_alltoall");
@@ -172,11 +183,14 @@ KvCacheConfig take_kv_cache(YamlMap map, std::vector<std::string>* notes) {
   }
   config.free_gpu_memory_fraction = map.number_or(
       "free_gpu_memory_fraction", config.free_gpu_memory_fraction, {.min = 0.0, .max = 1.0});
-  if (map.has("enable_block_reuse")) {
-    notes->push_back(
-        "kv_cache_config.enable_block_reuse has no effect: no request reuses another's blocks");
-  }
   config.enable_block_reuse = map.boolean_or("enable_block_reuse", config.enable_block_reuse);
+  map.refuse_unknown_keys();
+  return config;
+}
+
+SchedulerConfig take_scheduler(YamlMap map) {
+  SchedulerConfig config;
+  config.capacity_scheduler_policy = take_word(map, "capacity_scheduler_policy", kCapacityPolicies);
   map.refuse_unknown_keys();
   return config;
 }
@@ -197,13 +211,18 @@ ParallelConfig take_config(YamlMap& root) {
   if (root.has("attention_dp_config")) {
     config.attention_dp_config = take_attention_dp(root.map("attention_dp_config"), &config.notes);
   }
-  if (root.has("cp_config")) config.cp_config = take_cp(root.map("cp_config"));
+  if (root.has("cp_config")) config.cp_config = take_cp(root.map("cp_config"), &config.notes);
   if (root.has("moe_config")) {
     config.moe_config = take_moe(root.map("moe_config"), &config.notes);
   }
   if (root.has("kv_cache_config")) {
     config.kv_cache_config = take_kv_cache(root.map("kv_cache_config"), &config.notes);
   }
+  if (root.has("scheduler_config")) {
+    config.scheduler_config = take_scheduler(root.map("scheduler_config"));
+  }
+  config.pipeline_micro_batches =
+      take_integer(root, "pipeline_micro_batches", {.min = 1, .max = 1024});
   take_limits(root, &config);
   root.refuse_unknown_keys();
   return config;
@@ -225,6 +244,13 @@ Status check_consistent(const ParallelConfig& config) {
   if (config.cp_config && sizes.cp == 1) {
     return invalid_input(
         "cp_config: has no effect with context_parallel_size 1; raise it or remove cp_config");
+  }
+  if (const auto micro_batches = config.pipeline_micro_batches;
+      micro_batches && (sizes.pp == 1 || *micro_batches < sizes.pp)) {
+    return invalid_input(fmt::format(
+        "pipeline_micro_batches: expected several stages (pipeline_parallel_size) and at least as "
+        "many as those, found {} with {}",
+        *micro_batches, sizes.pp));
   }
   if (config.max_batch_size && config.max_num_tokens &&
       *config.max_batch_size > *config.max_num_tokens) {

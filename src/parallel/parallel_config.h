@@ -69,7 +69,11 @@ struct KvCacheConfig {
   int64_t tokens_per_block = 32;
   std::optional<int64_t> max_tokens;  // of a rank's cache
   double free_gpu_memory_fraction = 0.9;
-  bool enable_block_reuse = true;
+  bool enable_block_reuse = true;  // requests that begin alike share pages
+};
+
+struct SchedulerConfig {
+  std::string capacity_scheduler_policy = "GUARANTEED_NO_EVICT";  // or MAX_UTILIZATION
 };
 
 struct ParallelConfig {
@@ -81,6 +85,10 @@ struct ParallelConfig {
   std::optional<CpConfig> cp_config;
   MoeConfig moe_config;
   KvCacheConfig kv_cache_config;
+  SchedulerConfig scheduler_config;
+  // pipeline_micro_batches, wideep's own: under way at once, at least as many as stages, which is
+  // the default.
+  std::optional<int64_t> pipeline_micro_batches;
   std::optional<int64_t> max_batch_size;  // requests of a rank in one iteration
   std::optional<int64_t> max_num_tokens;  // tokens of a rank in one iteration
   std::optional<int64_t> max_seq_len;     // prompt and output of one request
@@ -89,6 +97,8 @@ struct ParallelConfig {
 
   // Never fails: reading has checked the sizes.
   Mapping mapping() const;
+
+  int micro_batches() const { return static_cast<int>(pipeline_micro_batches.value_or(sizes.pp)); }
 
   // Do the tp ranks compute all batches together, each a part of heads and columns? Without, each
   // has its own.
@@ -104,8 +114,8 @@ Result<ParallelConfig> parse_parallel_config(const std::string& text, const std:
 Result<ParallelConfig> parallel_config_for_ranks(int num_ranks);
 
 // Refuses by name what a configuration may ask for and wideep cannot do yet. It serves
-// tensor_parallel_size = moe_expert_parallel_size, with or without enable_attention_dp, and every
-// other size 1.
+// tensor_parallel_size = moe_tensor_parallel_size × moe_expert_parallel_size, with or without
+// enable_attention_dp, any pipeline_parallel_size, and every other size 1.
 Status check_supported(const ParallelConfig& config);
 
 }  // namespace wideep::parallel

@@ -17,6 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int last = mapping.world_size() - 1;
   WIDEEP_CHECK_EQ(mapping.coordinates(last).pp_rank, config->sizes.pp - 1);
   WIDEEP_CHECK_EQ(mapping.coordinates(last).moe_ep_rank, config->sizes.moe_ep - 1);
-  if (check_supported(*config).ok()) WIDEEP_CHECK_EQ(config->sizes.moe_ep, mapping.world_size());
+  const ParallelSizes& sizes = config->sizes;
+  WIDEEP_CHECK_EQ(sizes.moe_tp * sizes.moe_ep * sizes.moe_cluster, sizes.tp);
+  WIDEEP_CHECK_EQ(sizes.tp * sizes.cp * sizes.pp, mapping.world_size());
   return 0;
 }

@@ -55,7 +55,8 @@ TEST(ParallelConfig, ReadsEveryKey) {
           "max_seq_len: 4096\n"
           "enable_chunked_prefill: true\n"
           "kv_cache_config: {tokens_per_block: 64, max_tokens: 100000, enable_block_reuse: false,\n"
-          "                  free_gpu_memory_fraction: 0.5, dtype: fp8}\n",
+          "                  free_gpu_memory_fraction: 0.5, dtype: fp8}\n"
+          "scheduler_config: {capacity_scheduler_policy: max_utilization}\n",
       "config.yaml");
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->name, "config.yaml");
@@ -85,7 +86,15 @@ TEST(ParallelConfig, ReadsEveryKey) {
   EXPECT_EQ(config->kv_cache_config.max_tokens, 100000);
   EXPECT_EQ(config->kv_cache_config.dtype, "FP8");
   EXPECT_FALSE(config->kv_cache_config.enable_block_reuse);
+  EXPECT_EQ(config->scheduler_config.capacity_scheduler_policy, "MAX_UTILIZATION");
   EXPECT_DOUBLE_EQ(config->kv_cache_config.free_gpu_memory_fraction, 0.5);
+}
+
+TEST(ParallelConfig, KnowsPoliciesByName) {
+  EXPECT_THAT(complaint_of("scheduler_config: {capacity_scheduler_policy: STATIC_BATCH}"),
+              HasSubstr("scheduler_config.capacity_scheduler_policy: expected one of "
+                        "GUARANTEED_NO_EVICT, MAX_UTILIZATION, found 'STATIC_BATCH'"));
+  EXPECT_THAT(complaint_of("scheduler_config: {x: 1}"), HasSubstr("scheduler_config.x"));
 }
 
 TEST(ParallelConfig, ReadsContextParallelism) {
@@ -102,6 +111,18 @@ TEST(ParallelConfig, ReadsContextParallelism) {
   EXPECT_EQ(config->cp_config->fifo_version, 2);
   EXPECT_EQ(config->cp_config->cp_anchor_size, 128);
   EXPECT_EQ(config->cp_config->block_size, 256);
+}
+
+TEST(ParallelConfig, AsManyMicroBatchesAsStagesUnlessToldOtherwise) {
+  const auto of = [](const std::string& text) {
+    return parse_parallel_config(text, "config.yaml")->micro_batches();
+  };
+  EXPECT_EQ(of("pipeline_parallel_size: 3\n"), 3);
+  EXPECT_EQ(of("pipeline_parallel_size: 3\npipeline_micro_batches: 6\n"), 6);
+  for (const char* text :
+       {"pipeline_micro_batches: 2\n", "pipeline_parallel_size: 3\npipeline_micro_batches: 2\n"}) {
+    EXPECT_THAT(complaint_of(text), HasSubstr("pipeline_micro_batches: expected several stages"));
+  }
 }
 
 TEST(ParallelConfig, AnEmptyFileIsOneRank) {
@@ -219,8 +240,7 @@ TEST(ParallelConfig, NotesKeysWithoutEffect) {
   EXPECT_THAT(config->notes,
               ElementsAre(HasSubstr("attention_dp_config"), HasSubstr("moe_config.backend"),
                           HasSubstr("moe_config.disable_finalize_fusion"),
-                          HasSubstr("kv_cache_config.free_gpu_memory_fraction"),
-                          HasSubstr("kv_cache_config.enable_block_reuse")));
+                          HasSubstr("kv_cache_config.free_gpu_memory_fraction")));
 }
 
 TEST(ParallelConfigForRanks, SpreadsExpertsOverAllRanks) {
@@ -237,14 +257,24 @@ TEST(CheckSupported, AcceptsWideEp) {
   EXPECT_EQ(unsupported(kWideEp), "");
   EXPECT_EQ(unsupported(std::string(kWideEp) + "moe_config: {load_balancer: lb.yaml}\n"), "");
   EXPECT_EQ(unsupported("{tensor_parallel_size: 8, moe_expert_parallel_size: 8}"), "");
+  EXPECT_EQ(unsupported(std::string(kWideEp) + "pipeline_parallel_size: 2"), "");
+}
+
+TEST(CheckSupported, AcceptsSharedSequences) {
+  EXPECT_EQ(unsupported("{context_parallel_size: 2, cp_config: {tokens_per_block: 256}}"), "");
+  EXPECT_THAT(unsupported("{context_parallel_size: 2, cp_config: {tokens_per_block: 32}}"),
+              HasSubstr("cp_config.tokens_per_block: expected a multiple of"));
+  EXPECT_EQ(unsupported("context_parallel_size: 2"), "");
+  EXPECT_EQ(unsupported(std::string(kWideEp) + "context_parallel_size: 4"), "");
+}
+
+TEST(CheckSupported, AcceptsShardedExperts) {
+  EXPECT_EQ(unsupported("{tensor_parallel_size: 8, enable_attention_dp: true}"), "");
+  EXPECT_EQ(unsupported("{tensor_parallel_size: 8, moe_expert_parallel_size: 4}"), "");
 }
 
 TEST(CheckSupported, RefusesByName) {
   const std::string wide = kWideEp;
-  EXPECT_THAT(unsupported("{tensor_parallel_size: 8, enable_attention_dp: true}"),
-              HasSubstr("set moe_expert_parallel_size: 8"));
-  EXPECT_THAT(unsupported("pipeline_parallel_size: 2"), HasSubstr("pipeline_parallel_size:"));
-  EXPECT_THAT(unsupported("context_parallel_size: 2"), HasSubstr("context_parallel_size:"));
   EXPECT_THAT(unsupported("{tensor_parallel_size: 4, moe_cluster_parallel_size: 4}"),
               HasSubstr("moe_cluster_parallel_size:"));
   EXPECT_THAT(unsupported(wide + "enable_lm_head_tp_in_adp: true"),
@@ -253,8 +283,6 @@ TEST(CheckSupported, RefusesByName) {
               HasSubstr("enable_chunked_prefill:"));
   EXPECT_EQ(unsupported(wide + "enable_chunked_prefill: true"), "");
   EXPECT_EQ(unsupported(wide + "moe_config: {max_num_tokens: 4096}"), "");
-  EXPECT_THAT(unsupported(wide + "attention_dp_config: {enable_balance: true}"),
-              HasSubstr("attention_dp_config.enable_balance:"));
   EXPECT_EQ(unsupported(wide + "moe_config: {combine: reduced, dispatch_dtype: nvfp4}"), "");
 }
 

@@ -3,17 +3,17 @@
 
 #include <fmt/format.h>
 #include <immintrin.h>
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
+#include <numeric>
 #include <thread>
 
+#include "base/check.h"
 #include "base/cpu_time.h"
 #include "base/try.h"
+#include "transport/bridge.h"
+#include "transport/flag.h"
 
 namespace wideep::transport {
 namespace {
@@ -38,25 +38,9 @@ constexpr int kYields = 100;
 // when it is woken. So once a yield has taken this long, the next waits sleep at once.
 constexpr int64_t kLongYieldNs = 1'000'000;
 constexpr int kWaitsWithoutYield = 16;
-
-// Flags may run ahead of their reader and wrap around.
-bool reached(uint32_t flag, uint32_t value) { return static_cast<int32_t>(flag - value) >= 0; }
-
-bool is_at(const Flag& flag, uint32_t value) {
-  return reached(flag.value.load(std::memory_order_acquire), value);
-}
-
-void futex_wait(std::atomic<uint32_t>& word, uint32_t seen, std::chrono::nanoseconds at_most) {
-  const timespec timeout{.tv_sec = static_cast<time_t>(at_most.count() / 1'000'000'000),
-                         .tv_nsec = static_cast<long>(at_most.count() % 1'000'000'000)};
-  // Not FUTEX_PRIVATE: the word is shared between processes. Whatever ends it, the caller looks
-  // again.
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, seen, &timeout, nullptr, 0);
-}
-
-void futex_wake(std::atomic<uint32_t>& word) {
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, 1, nullptr, nullptr, 0);
-}
+// Where ranks are on other nodes, nobody wakes a sleeper when something comes of them.
+constexpr int kLooksBetweenRelays = 50;
+constexpr std::chrono::nanoseconds kRelayInterval{50'000};
 
 bool spin_until(const Flag& flag, uint32_t value, int pauses) {
   for (; !is_at(flag, value); --pauses) {
@@ -78,48 +62,137 @@ bool spin_for(const Flag& flag, uint32_t value, int64_t at_most_ns) {
 
 Endpoint::Endpoint(std::shared_ptr<SharedMemory> memory, int rank,
                    std::chrono::milliseconds timeout)
-    : memory_(std::move(memory)), rank_(rank), timeout_(timeout) {
+    : memory_(std::move(memory)),
+      rank_(rank),
+      ranks_(static_cast<size_t>(memory_->num_ranks())),
+      timeout_(timeout) {
+  std::iota(ranks_.begin(), ranks_.end(), 0);
   crowded_ = num_ranks() > static_cast<int>(std::thread::hardware_concurrency());
 }
 
-void Endpoint::store_flag(Channel channel, int peer, uint32_t value) {
-  memory_->flag(channel, rank_, peer).value.store(value, std::memory_order_release);
+Endpoint::Endpoint(Endpoint& world, Group kind, std::vector<int> ranks)
+    : world_(world.world_ != nullptr ? world.world_ : &world),
+      kind_(kind),
+      memory_(world.memory_),
+      ranks_(std::move(ranks)),
+      crowded_(world.crowded_) {
+  WIDEEP_CHECK(kind != Group::kWorld && kind != world.kind_);
+  const auto self = std::find(ranks_.begin(), ranks_.end(), world_->rank_);
+  WIDEEP_CHECK(self != ranks_.end());
+  rank_ = static_cast<int>(self - ranks_.begin());
 }
 
-// After a full barrier behind the stores: either the reader sees the value, or we see it asleep.
-void Endpoint::wake(Channel channel, int peer) {
-  Flag& flag = memory_->flag(channel, rank_, peer);
-  if (flag.sleeper.load() != 0) futex_wake(flag.value);
+void Endpoint::store_flag(Channel channel, int peer, uint32_t value) {
+  flag_to(channel, peer).value.store(value, std::memory_order_release);
 }
 
 void Endpoint::raise(Channel channel, int peer, uint32_t value) {
   raised_[static_cast<size_t>(channel)] = value;
   if (!may_raise()) return;
+  if (Bridge* across = bridge(); across != nullptr && !across->is_near(world_rank(peer))) {
+    across->raise({kind_, channel, value}, std::span(&ranks_[static_cast<size_t>(peer)], 1));
+    return;
+  }
   store_flag(channel, peer, value);
   _mm_mfence();
-  wake(channel, peer);
+  wake_reader(flag_to(channel, peer));
 }
 
-// One barrier for all: the cache lines of the flags travel side by side.
 void Endpoint::raise_all(Channel channel, uint32_t value) {
   raised_[static_cast<size_t>(channel)] = value;
   if (!may_raise()) return;
+  store_all(channel, value);
+  if (Bridge* across = bridge()) across->raise({kind_, channel, value}, ranks_);
+}
+
+void Endpoint::raise_near(Channel channel, uint32_t value) {
+  raised_[static_cast<size_t>(channel)] = value;
+  if (may_raise()) store_all(channel, value);
+}
+
+void Endpoint::raise_far(Channel channel, uint32_t value) {
+  Bridge* across = bridge();
+  if (across != nullptr && may_raise()) across->raise({kind_, channel, value}, ranks_);
+}
+
+// One barrier for all: the cache lines of the flags travel side by side.
+void Endpoint::store_all(Channel channel, uint32_t value) {
   for (int peer = rank_ + 1; peer < num_ranks(); ++peer) store_flag(channel, peer, value);
   for (int peer = 0; peer <= rank_; ++peer) store_flag(channel, peer, value);
   _mm_mfence();
-  for (int peer = rank_ + 1; peer < num_ranks(); ++peer) wake(channel, peer);
-  for (int peer = 0; peer < rank_; ++peer) wake(channel, peer);
+  for (int peer = rank_ + 1; peer < num_ranks(); ++peer) wake_reader(flag_to(channel, peer));
+  for (int peer = 0; peer < rank_; ++peer) wake_reader(flag_to(channel, peer));
+}
+
+// My own flags at peers on other nodes lie in this node's memory too, where nobody reads them: what
+// is told with them stands there until the bridge takes it along.
+void Endpoint::write_to_all(size_t offset, std::span<const std::byte> bytes) {
+  for (int peer = 0; peer < num_ranks(); ++peer) {
+    if (is_near(peer)) std::copy(bytes.begin(), bytes.end(), segment(peer) + offset);
+  }
+  if (Bridge* across = bridge()) across->write(offset, bytes, ranks_);
+}
+
+void Endpoint::set_bridge(Bridge* bridge) {
+  WIDEEP_CHECK(world_ == nullptr);
+  bridge_ = bridge;
+}
+
+bool Endpoint::is_near(int rank) const {
+  const Bridge* across = bridge();
+  return across == nullptr || across->is_near(world_rank(rank));
+}
+
+int Endpoint::ranks_on_node() const {
+  int count = 0;
+  for (int rank = 0; rank < num_ranks(); ++rank) count += is_near(rank) ? 1 : 0;
+  return count;
+}
+
+int Endpoint::place_on_node() const {
+  int count = 0;
+  for (int rank = 0; rank < rank_; ++rank) count += is_near(rank) ? 1 : 0;
+  return count;
+}
+
+void Endpoint::carry(int peer, std::span<const std::byte> written) {
+  if (is_near(peer)) return;
+  bridge()->write(static_cast<size_t>(written.data() - segment(peer)), written,
+                  std::span(&ranks_[static_cast<size_t>(peer)], 1));
+}
+
+void Endpoint::share(int owner, std::span<const Written> written) {
+  Bridge* across = bridge();
+  if (across == nullptr || ranks_on_node() == num_ranks()) return;
+  std::vector<Bridge::Block> blocks;
+  for (const Written& each : written) {
+    if (each.width == 0 || each.rows == 0) continue;
+    const auto* first = static_cast<const std::byte*>(each.first);
+    blocks.push_back(
+        {static_cast<size_t>(first - segment(owner)), each.width, each.stride, each.rows});
+  }
+  if (!blocks.empty()) across->copy(world_rank(owner), blocks, ranks_);
 }
 
 bool Endpoint::all_reached(Channel channel, uint32_t value) const {
+  if (Bridge* across = bridge()) across->progress();
   for (int peer = 0; peer < num_ranks(); ++peer) {
-    if (!is_at(memory_->flag(channel, peer, rank_), value)) return false;
+    if (!is_at(flag_from(channel, peer), value)) return false;
+  }
+  return true;
+}
+
+bool Endpoint::near_reached(Channel channel, uint32_t value) const {
+  if (Bridge* across = bridge()) across->progress();
+  for (int peer = 0; peer < num_ranks(); ++peer) {
+    if (is_near(peer) && !is_at(flag_from(channel, peer), value)) return false;
   }
   return true;
 }
 
 Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& awaited) {
-  Flag& flag = memory_->flag(channel, peer, rank_);
+  Flag& flag = flag_from(channel, peer);
+  if (bridge() != nullptr) return wait_long(flag, peer, value, awaited);
   if (spin_until(flag, value, crowded_ ? 0 : kPausesBeforeClock)) return {};
   if (crowded_ && yield_until(flag, value, kYieldsBeforeClock)) return {};
   return wait_long(flag, peer, value, awaited);
@@ -128,10 +201,13 @@ Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& 
 Status Endpoint::wait_long(Flag& flag, int peer, uint32_t value, const Awaited& awaited) {
   const int64_t start_cpu_ns = base::thread_cpu_ns();
   Status status;
-  const bool seen = crowded_ ? yield_until(flag, value, kYields) : spin_for(flag, value, kSpinNs);
+  const bool seen = bridge() != nullptr ? relay_until(flag, value, kLooksBetweenRelays)
+                    : crowded_          ? yield_until(flag, value, kYields)
+                                        : spin_for(flag, value, kSpinNs);
   if (!seen) status = sleep_until(flag, peer, value, awaited);
   if (waits_without_yield_ > 0) --waits_without_yield_;
-  waited_cpu_ns_ += base::thread_cpu_ns() - start_cpu_ns;
+  (world_ != nullptr ? world_->waited_cpu_ns_ : waited_cpu_ns_) +=
+      base::thread_cpu_ns() - start_cpu_ns;
   return status;
 }
 
@@ -146,13 +222,27 @@ bool Endpoint::yield_until(const Flag& flag, uint32_t value, int yields) {
   return false;
 }
 
+// Ranks of other nodes: what comes of them has to be taken in, for oneself and as their deputy.
+bool Endpoint::relay_until(const Flag& flag, uint32_t value, int looks) {
+  for (int idle = 0; !is_at(flag, value);) {
+    idle = bridge()->progress() ? 0 : idle + 1;
+    if (idle == looks) return is_at(flag, value);
+    if (idle > 0) ::sched_yield();
+  }
+  return true;
+}
+
 Status Endpoint::sleep_until(Flag& flag, int peer, uint32_t value, const Awaited& awaited) {
   using Clock = std::chrono::steady_clock;
-  Clock::duration left = timeout_;
+  Clock::duration left = timeout();
   Clock::time_point looked = Clock::now();
   Status status;
+  Bridge* across = bridge();
+  const std::chrono::nanoseconds look_interval = across != nullptr ? kRelayInterval : kLookInterval;
   flag.sleeper.store(1);
   for (;;) {
+    if (across != nullptr)
+      while (across->progress()) continue;
     const uint32_t seen = flag.value.load();
     if (reached(seen, value)) break;
     if (status = memory_->failure(); !status.ok()) break;
@@ -164,7 +254,7 @@ Status Endpoint::sleep_until(Flag& flag, int peer, uint32_t value, const Awaited
       memory_->fail(status);
       break;
     }
-    futex_wait(flag.value, seen, std::min<std::chrono::nanoseconds>(left, kLookInterval));
+    sleep_on(flag, seen, std::min<std::chrono::nanoseconds>(left, look_interval));
   }
   flag.sleeper.store(0);
   return status;
@@ -174,8 +264,16 @@ Status Endpoint::timed_out(int peer, const Awaited& awaited) const {
   std::string where;
   if (awaited.layer >= 0) where += fmt::format(", layer {}", awaited.layer);
   if (awaited.iteration >= 0) where += fmt::format(", iteration {}", awaited.iteration);
-  return deadline_exceeded(fmt::format("rank {} waited {} ms for {} from rank {}{}", rank_,
-                                       timeout_.count(), awaited.what, peer, where));
+  return deadline_exceeded(fmt::format("{} waited {} ms for {} from {}{}", name_of(rank_),
+                                       timeout().count(), awaited.what, name_of(peer), where));
+}
+
+std::string Endpoint::name_of(int rank) const {
+  const Bridge* across = bridge();
+  std::string name = fmt::format("rank {}", world_rank(rank));
+  if (across != nullptr)
+    name += fmt::format(" (node {})", across->nodes().node_of(world_rank(rank)));
+  return name;
 }
 
 Status Endpoint::wait_all(Channel channel, uint32_t value, const Awaited& awaited) {
@@ -191,7 +289,7 @@ Status Endpoint::wait_each(Channel channel, uint32_t value, const Awaited& await
   for (int step = 0; step < num_ranks(); ++step) missing_.push_back((rank_ + step) % num_ranks());
   for (;;) {
     std::erase_if(missing_, [&](int peer) {
-      if (!is_at(memory_->flag(channel, peer, rank_), value)) return false;
+      if (!is_at(flag_from(channel, peer), value)) return false;
       arrived(peer);
       return true;
     });
@@ -205,12 +303,12 @@ Status Endpoint::agree(const AgreedWords& mine, const Awaited& awaited,
   // Two sets per rank, used in turn: a rank reaches agreement n + 2 only after all have raised
   // their flags for n + 1, hence have read the words of n.
   const uint32_t agreement = raised(Channel::kAgree) + 1;
-  memory_->agreed_words(rank_, agreement) = mine;
+  memory_->agreed_words(kind_, world_rank(), agreement) = mine;
   raise_all(Channel::kAgree, agreement);
   WIDEEP_TRY(wait_all(Channel::kAgree, agreement, awaited));
   words->resize(num_ranks());
   for (int rank = 0; rank < num_ranks(); ++rank) {
-    (*words)[rank] = memory_->agreed_words(rank, agreement);
+    (*words)[rank] = memory_->agreed_words(kind_, world_rank(rank), agreement);
   }
   return {};
 }

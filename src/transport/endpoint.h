@@ -9,7 +9,16 @@
 // where ranks outnumber cores yields its core for a while; then it sleeps on a futex, so that many
 // ranks may share a core.
 //
-// Thread safety: one thread per endpoint.
+// An endpoint may also speak for a group within the world, a stage of a pipeline for example: ranks
+// then count within the group, but errors name ranks of the world. Each kind of group has flags of
+// its own, so that a rank may use its endpoints side by side.
+//
+// Ranks may be on several nodes (set_bridge). Memory is then shared with those of the same node
+// only; what is to be seen on others goes through raise, tell, write_to_all and agree, or over the
+// bridge. segment() of a rank of another node is this node's image of it: there lies what its
+// deputy here has been told to write.
+//
+// Thread safety: one thread per rank, for all of its endpoints.
 #pragma once
 
 #include <array>
@@ -17,6 +26,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "transport/shared_memory.h"
@@ -33,38 +44,85 @@ struct Awaited {
   Awaited named(const char* name) const { return {name, layer, iteration}; }
 };
 
+class Bridge;
+
+// Bytes that a rank has written into a segment: `rows` pieces of `width` bytes, `stride` apart.
+struct Written {
+  const void* first = nullptr;
+  size_t width = 0;
+  size_t stride = 0;
+  size_t rows = 1;
+};
+
 class Endpoint {
  public:
   // `timeout` bounds every single wait.
   Endpoint(std::shared_ptr<SharedMemory> memory, int rank, std::chrono::milliseconds timeout);
+  // This rank's end of a group within the world: `ranks` of the world in the order of the group,
+  // this rank among them. `world`, which may itself speak for a group, outlives it. REQUIRES: all
+  // ranks make the same groups of a kind, and each is in one of these.
+  Endpoint(Endpoint& world, Group kind, std::vector<int> ranks);
   virtual ~Endpoint() = default;
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
 
-  std::chrono::milliseconds timeout() const { return timeout_; }
-  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  // The world's: its ranks on other nodes are reached over the bridge, which outlives it.
+  void set_bridge(Bridge* bridge);
+  Bridge* bridge() const { return world_ != nullptr ? world_->bridge_ : bridge_; }
+  // Whether the rank shares this one's memory.
+  bool is_near(int rank) const;
+  // Of the group's ranks on this node: how many, and which of them this one is.
+  int ranks_on_node() const;
+  int place_on_node() const;
+
+  // Of all endpoints of this rank.
+  std::chrono::milliseconds timeout() const { return world_ ? world_->timeout() : timeout_; }
+  void set_timeout(std::chrono::milliseconds timeout) {
+    (world_ != nullptr ? world_->timeout_ : timeout_) = timeout;
+  }
 
   int rank() const { return rank_; }
-  int num_ranks() const { return memory_->num_ranks(); }
+  int num_ranks() const { return static_cast<int>(ranks_.size()); }
+  // A rank of the group as the world counts it.
+  int world_rank(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
+  int world_rank() const { return world_rank(rank_); }
   SharedMemory& memory() const { return *memory_; }
-  std::byte* segment(int rank) const { return memory_->segment(rank); }
+  std::byte* segment(int rank) const { return memory_->segment(world_rank(rank)); }
 
   // Raises my flag of `channel` at `peer` to `value`: everything I wrote before is visible to
   // whoever sees it. REQUIRES: value is later than every earlier one on this flag.
   void raise(Channel channel, int peer, uint32_t value);
   void raise_all(Channel channel, uint32_t value);
+  // Its two halves, the first before the second: at the ranks of this node, at those of others.
+  void raise_near(Channel channel, uint32_t value);
+  void raise_far(Channel channel, uint32_t value);
   // The value that my flags of `channel` were last raised to.
   uint32_t raised(Channel channel) const { return raised_[static_cast<size_t>(channel)]; }
 
   // A word on the flag's own cache line. The sender tells it before it raises the flag to `value`,
   // the reader looks after its wait for that. REQUIRES: the reader has looked at that of value − 2.
   void tell(Channel channel, int peer, uint32_t value, uint32_t word) {
-    memory_->flag(channel, rank_, peer).words[value & 1] = word;
+    flag_to(channel, peer).words[value & 1] = word;
   }
   uint32_t told(Channel channel, int peer, uint32_t value) const {
-    return memory_->flag(channel, peer, rank_).words[value & 1];
+    return flag_from(channel, peer).words[value & 1];
   }
 
-  // Whether a wait for all would end at once.
+  // Writes the bytes into every rank's segment, at the same offset. They are there when a flag that
+  // is raised later is.
+  void write_to_all(size_t offset, std::span<const std::byte> bytes);
+
+  // What I have written into the segment of a peer: if that is only this node's image, it goes to
+  // the peer's node now.
+  void carry(int peer, std::span<const std::byte> written);
+
+  // What I have written into the segment of `owner` for all ranks of the group to read in place: it
+  // goes to their images of it, and is there when a flag that is raised later is.
+  void share(int owner, std::span<const Written> written);
+
+  // Whether a wait for all, or for those of this node, would end at once.
   bool all_reached(Channel channel, uint32_t value) const;
+  bool near_reached(Channel channel, uint32_t value) const;
 
   // Returns when `peer`'s flag has reached `value` (it may be further already).
   Status wait(Channel channel, int peer, uint32_t value, const Awaited& awaited);
@@ -78,23 +136,36 @@ class Endpoint {
   // The same for those who have no words to tell.
   Status meet(const Awaited& awaited);
 
-  // The processor time that this rank has spent in waits, but for the first microseconds of each.
-  int64_t waited_cpu_ns() const { return waited_cpu_ns_; }
+  // The processor time that this rank has spent in waits, of any of its endpoints, but for the
+  // first microseconds of each.
+  int64_t waited_cpu_ns() const { return world_ ? world_->waited_cpu_ns_ : waited_cpu_ns_; }
 
  protected:
   // Asked before flags are raised; false: they are not. For ranks that fail in tests.
-  virtual bool may_raise() { return true; }
+  virtual bool may_raise() { return world_ == nullptr || world_->may_raise(); }
 
  private:
+  Flag& flag_to(Channel channel, int peer) const {
+    return memory_->flag(kind_, channel, world_rank(), world_rank(peer));
+  }
+  Flag& flag_from(Channel channel, int peer) const {
+    return memory_->flag(kind_, channel, world_rank(peer), world_rank());
+  }
   void store_flag(Channel channel, int peer, uint32_t value);
-  void wake(Channel channel, int peer);
+  void store_all(Channel channel, uint32_t value);
   Status wait_long(Flag& flag, int peer, uint32_t value, const Awaited& awaited);
   bool yield_until(const Flag& flag, uint32_t value, int yields);
+  bool relay_until(const Flag& flag, uint32_t value, int looks);
   Status sleep_until(Flag& flag, int peer, uint32_t value, const Awaited& awaited);
   Status timed_out(int peer, const Awaited& awaited) const;
+  std::string name_of(int rank) const;
 
+  Endpoint* world_ = nullptr;  // null: this is the world's
+  Bridge* bridge_ = nullptr;   // null: all ranks share memory
+  Group kind_ = Group::kWorld;
   std::shared_ptr<SharedMemory> memory_;
   int rank_;
+  std::vector<int> ranks_;  // of the world, in the order of the group
   std::chrono::milliseconds timeout_;
   bool crowded_;  // ranks outnumber cores: whom we await may need ours
   int waits_without_yield_ = 0;

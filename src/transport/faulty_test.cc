@@ -52,6 +52,19 @@ TEST(Faulty, ASilentRankIsNamedByAll) {
   }
 }
 
+TEST(Faulty, IsFaultyInEveryGroup) {
+  const Fault silent{.rank = 1, .kind = Fault::Kind::kSilence, .after_raises = 3};
+  const auto statuses = run_rank_threads(group(silent, milliseconds(60)), [](Endpoint& world) {
+    Endpoint all(world, Group::kStage, {3, 2, 1, 0});
+    WIDEEP_TRY(world.meet({.what = "the world"}));
+    return meet_often(all);
+  });
+  ASSERT_TRUE(statuses.ok());
+  for (const Status& status : *statuses) {
+    EXPECT_THAT(status.message(), HasSubstr("for everybody from rank 1, iteration 2"));
+  }
+}
+
 TEST(Faulty, ADeadRankIsNamedBeforeAnyDeadline) {
   const Fault dead{.rank = 3, .kind = Fault::Kind::kKill, .after_raises = 2};
   const int64_t start_ns = base::wall_ns();

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/try.h"
@@ -101,9 +102,12 @@ class SignalQueue {
 
 class Supervisor {
  public:
-  Supervisor(std::shared_ptr<SharedMemory> memory,
+  Supervisor(std::shared_ptr<SharedMemory> memory, const GroupOptions& options,
              const std::function<void(int, std::string_view)>& on_message)
-      : memory_(std::move(memory)), on_message_(on_message), ranks_(memory_->num_ranks()) {}
+      : memory_(std::move(memory)),
+        on_stop_(options.on_stop),
+        on_message_(on_message),
+        ranks_(memory_->num_ranks()) {}
 
   ~Supervisor() {
     for (Rank& rank : ranks_) {
@@ -130,6 +134,7 @@ class Supervisor {
 
   SignalQueue signals_;
   std::shared_ptr<SharedMemory> memory_;
+  std::function<std::chrono::milliseconds(int signal)> on_stop_;
   const std::function<void(int, std::string_view)>& on_message_;
   std::vector<Rank> ranks_;
   bool interrupted_ = false;
@@ -235,6 +240,11 @@ void Supervisor::reap() {
 }
 
 void Supervisor::ask_to_stop(int signal) {
+  if (on_stop_) {
+    const auto grace = std::exchange(on_stop_, nullptr)(signal);
+    fail_at_ = Clock::now() + grace;
+    return;
+  }
   memory_->control().stop_requested.store(1);
   const auto grace = signal == SIGTERM ? kTerminateGrace : kInterruptGrace;
   interrupted_ = true;
@@ -293,14 +303,19 @@ MessagePipe::MessagePipe(int fd) : fd_(fd), writer_([this] { write_loop(); }) {}
 MessagePipe::~MessagePipe() { finish(); }
 
 Status MessagePipe::send(std::string_view message) const {
-  const Length length = static_cast<Length>(message.size());
-  {
-    std::lock_guard lock(mutex_);
-    if (broken_) return failed("the parent process no longer listens");
-    queued_.append(reinterpret_cast<const char*>(&length), sizeof(length));
-    queued_ += message;
-  }
+  WIDEEP_TRY(queue(message));
   changed_.notify_one();
+  return {};
+}
+
+Status MessagePipe::send_with_next(std::string_view message) const { return queue(message); }
+
+Status MessagePipe::queue(std::string_view message) const {
+  const Length length = static_cast<Length>(message.size());
+  std::lock_guard lock(mutex_);
+  if (broken_) return failed("the parent process no longer listens");
+  queued_.append(reinterpret_cast<const char*>(&length), sizeof(length));
+  queued_ += message;
   return {};
 }
 
@@ -343,8 +358,9 @@ Status run_rank_processes(const GroupOptions& options,
                           const std::function<Status(Endpoint&, const MessagePipe&)>& body,
                           const std::function<void(int, std::string_view)>& on_message) {
   WIDEEP_TRY_ASSIGN(auto memory, SharedMemory::create(options.num_ranks, options.segment_bytes));
-  Supervisor supervisor(memory, on_message);
+  Supervisor supervisor(memory, options, on_message);
   const Status started = supervisor.fork_all(options, body);
+  if (started.ok() && options.on_forked) options.on_forked(memory);
   const Status ended = supervisor.run();  // also reaps what a failed start left
   return started.ok() ? ended : started;
 }

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <thread>
 
+#include "transport/messenger.h"
 #include "transport/rank_threads.h"
 
 namespace wideep::transport {
@@ -28,21 +29,23 @@ namespace wideep::transport {
 // them, so that a parent that is slow (its output paused, say) never makes a rank late for its
 // peers.
 //
-// Thread safety: send() from any thread.
-class MessagePipe {
+// Thread safety: any thread may send.
+class MessagePipe : public Messenger {
  public:
   explicit MessagePipe(int fd);
-  ~MessagePipe();  // as finish()
+  ~MessagePipe() override;  // as finish()
   MessagePipe(const MessagePipe&) = delete;
   MessagePipe& operator=(const MessagePipe&) = delete;
 
   // Queues the message; does not wait. Errors (failed): the parent no longer listens.
-  Status send(std::string_view message) const;
+  Status send(std::string_view message) const override;
+  Status send_with_next(std::string_view message) const override;
 
   // Waits until everything is written, or the parent no longer listens.
   void finish();
 
  private:
+  Status queue(std::string_view message) const;
   void write_loop();
   bool write_whole(const std::string& bytes) const;
 

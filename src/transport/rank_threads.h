@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "transport/faulty.h"
@@ -16,6 +17,14 @@ struct GroupOptions {
   size_t segment_bytes = 0;
   std::chrono::milliseconds timeout{30'000};
   std::vector<Fault> faults = {};  // of tests; none: all ranks are sound
+  // Ranks that are threads only: so many nodes share the ranks evenly, each has memory of its own.
+  int num_nodes = 1;
+  // Of run_rank_processes, in the parent; each may be empty. All ranks have been forked: from here
+  // on the parent may start threads.
+  std::function<void(const std::shared_ptr<SharedMemory>&)> on_forked = {};
+  // The first SIGINT or SIGTERM, whose ranks are then not asked to stop: somebody does so within
+  // the time returned (control().stop_requested), and the run has not been interrupted.
+  std::function<std::chrono::milliseconds(int signal)> on_stop = {};
 };
 
 // Runs body(endpoint) once per rank, each in its own thread, and returns their statuses in rank

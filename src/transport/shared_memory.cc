@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "base/check.h"
 #include "base/try.h"
@@ -14,31 +13,34 @@ namespace wideep::transport {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
+constexpr size_t kNumKinds = static_cast<size_t>(Group::kCount);
 constexpr size_t kNumChannels = static_cast<size_t>(Channel::kCount);
 
 size_t round_to_page(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 }  // namespace
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::create(int num_ranks, size_t segment_bytes) {
+Result<std::shared_ptr<SharedMemory>> SharedMemory::create(int num_ranks, size_t segment_bytes,
+                                                           const base::MakeSharedBytes& make) {
   WIDEEP_CHECK_GE(num_ranks, 1);
   std::shared_ptr<SharedMemory> memory(new SharedMemory());
   const size_t ranks = static_cast<size_t>(num_ranks);
   memory->num_ranks_ = num_ranks;
   memory->segment_bytes_ = round_to_page(segment_bytes);
   memory->words_offset_ = round_to_page(sizeof(ControlPage));
-  memory->flags_offset_ = memory->words_offset_ + round_to_page(ranks * 2 * sizeof(AgreedWords));
-  memory->segments_offset_ =
-      memory->flags_offset_ + round_to_page(kNumChannels * ranks * ranks * sizeof(Flag));
+  memory->flags_offset_ =
+      memory->words_offset_ + round_to_page(kNumKinds * ranks * 2 * sizeof(AgreedWords));
+  memory->segments_offset_ = memory->flags_offset_ +
+                             round_to_page(kNumKinds * kNumChannels * ranks * ranks * sizeof(Flag));
   size_t total_bytes = 0;
   if (__builtin_mul_overflow(ranks, memory->segment_bytes_, &total_bytes) ||
       __builtin_add_overflow(total_bytes, memory->segments_offset_, &total_bytes)) {
     return failed(fmt::format("shared memory: cannot map {} segments of {} bytes", ranks,
                               memory->segment_bytes_));
   }
-  WIDEEP_TRY_ASSIGN(memory->bytes_, base::SharedBytes::create("shared memory", total_bytes));
-  // Fresh pages are zero, which is the initial state of every atomic here.
-  new (memory->bytes_.data()) ControlPage();
+  WIDEEP_TRY_ASSIGN(memory->bytes_, make("shared memory", total_bytes, base::SharedPages::kNormal));
+  // Fresh pages are zero, which is the initial state of every atomic here. Nothing is written: who
+  // shares the memory may already be at work.
   return memory;
 }
 
@@ -46,17 +48,20 @@ std::byte* SharedMemory::segment(int rank) const {
   return bytes_.data() + segments_offset_ + static_cast<size_t>(rank) * segment_bytes_;
 }
 
-Flag& SharedMemory::flag(Channel channel, int from, int to) const {
+Flag& SharedMemory::flag(Group kind, Channel channel, int from, int to) const {
   const size_t ranks = static_cast<size_t>(num_ranks_);
+  const size_t plane = static_cast<size_t>(kind) * kNumChannels + static_cast<size_t>(channel);
   // A reader's flags of one channel lie together.
-  const size_t index = (static_cast<size_t>(channel) * ranks + static_cast<size_t>(to)) * ranks +
-                       static_cast<size_t>(from);
+  const size_t index =
+      (plane * ranks + static_cast<size_t>(to)) * ranks + static_cast<size_t>(from);
   return reinterpret_cast<Flag*>(bytes_.data() + flags_offset_)[index];
 }
 
-AgreedWords& SharedMemory::agreed_words(int rank, uint32_t parity) const {
+AgreedWords& SharedMemory::agreed_words(Group kind, int rank, uint32_t parity) const {
   auto* words = reinterpret_cast<AgreedWords*>(bytes_.data() + words_offset_);
-  return words[2 * rank + static_cast<int>(parity & 1)];
+  const size_t row =
+      static_cast<size_t>(kind) * static_cast<size_t>(num_ranks_) + static_cast<size_t>(rank);
+  return words[2 * row + (parity & 1)];
 }
 
 void SharedMemory::fail(const Status& status) const {

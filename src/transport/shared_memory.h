@@ -23,8 +23,21 @@
 
 namespace wideep::transport {
 
-// What a flag tells its reader. Every ordered pair of ranks has one flag per channel.
-enum class Channel : int { kAgree, kPrepare, kDispatch, kCombine, kJoin, kCount };
+// Ranks that speak with each other: all, or those of a group within the world. Groups of one kind
+// part the world between them.
+enum class Group : int {
+  kWorld,
+  kStage,     // of a pipeline: the same layers
+  kPipeline,  // one rank of every stage, in the order of the stages
+  kExperts,   // between which dispatch takes tokens (moe_ep)
+  kShards,    // parts of the same experts (moe_tp)
+  kContext,   // parts of the same sequences (cp)
+  kCount
+};
+
+// What a flag tells its reader. Every ordered pair of ranks has one flag per kind of group and
+// channel.
+enum class Channel : int { kAgree, kPrepare, kDispatch, kCombine, kJoin, kRows, kTokens, kCount };
 
 // On a cache line of its own: neighbours belong to other senders.
 struct alignas(64) Flag {
@@ -56,15 +69,18 @@ class SharedMemory {
   // Maps num_ranks segments of at least segment_bytes each, zero-filled. Made before the ranks are
   // forked (or started as threads): they inherit it at the same address.
   // Errors (failed): the kernel refuses the memory.
-  static Result<std::shared_ptr<SharedMemory>> create(int num_ranks, size_t segment_bytes);
+  static Result<std::shared_ptr<SharedMemory>> create(
+      int num_ranks, size_t segment_bytes,
+      const base::MakeSharedBytes& make = base::SharedBytes::create);
 
   int num_ranks() const { return num_ranks_; }
   size_t segment_bytes() const { return segment_bytes_; }
 
   std::byte* segment(int rank) const;  // page aligned
-  Flag& flag(Channel channel, int from, int to) const;
+  // Ranks of the world, whatever the kind of group.
+  Flag& flag(Group kind, Channel channel, int from, int to) const;
   // The words that a rank's flag of kAgree carries (see Endpoint::agree).
-  AgreedWords& agreed_words(int rank, uint32_t parity) const;
+  AgreedWords& agreed_words(Group kind, int rank, uint32_t parity) const;
   ControlPage& control() const { return *reinterpret_cast<ControlPage*>(bytes_.data()); }
 
   // Records the group's first failure; later ones are dropped. Any rank or the parent may call it.

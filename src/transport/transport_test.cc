@@ -29,6 +29,12 @@ Status run_threads(const GroupOptions& options, const Body& body) {
   return {};
 }
 
+Status run_threads_on_nodes(const GroupOptions& options, const Body& body) {
+  GroupOptions several = options;
+  several.num_nodes = std::min(options.num_ranks, 3);
+  return run_threads(several, body);
+}
+
 Status run_processes(const GroupOptions& options, const Body& body) {
   return run_rank_processes(
       options, [&](Endpoint& endpoint, const MessagePipe&) { return body(endpoint); },
@@ -44,6 +50,7 @@ class EveryBackEnd : public testing::TestWithParam<BackEnd> {};
 
 INSTANTIATE_TEST_SUITE_P(Transport, EveryBackEnd,
                          testing::Values(BackEnd{"threads", run_threads},
+                                         BackEnd{"threads_on_nodes", run_threads_on_nodes},
                                          BackEnd{"processes", run_processes}),
                          [](const auto& test) { return std::string(test.param.name); });
 
@@ -53,9 +60,8 @@ Status exchange_blocks(Endpoint& endpoint, int rounds) {
   constexpr size_t kBlock = 500;
   const int me = endpoint.rank();
   for (uint32_t round = 1; round <= static_cast<uint32_t>(rounds); ++round) {
-    for (int peer = 0; peer < endpoint.num_ranks(); ++peer) {
-      std::memset(endpoint.segment(peer) + me * kBlock, int(me * 31 + round) & 0xff, kBlock);
-    }
+    const std::vector<std::byte> block(kBlock, static_cast<std::byte>((me * 31 + round) & 0xff));
+    endpoint.write_to_all(me * kBlock, block);
     endpoint.raise_all(Channel::kDispatch, round);
     WIDEEP_TRY(endpoint.wait_all(Channel::kDispatch, round, {.what = "blocks"}));
     for (int peer = 0; peer < endpoint.num_ranks(); ++peer) {
@@ -101,6 +107,51 @@ TEST_P(EveryBackEnd, AgreementGivesAllWordsToAll) {
         return Status();
       });
   EXPECT_TRUE(status.ok()) << status.message();
+}
+
+// 6 ranks as 3 stages of 2; each exchanges blocks and agrees with its own stage, with its pipeline,
+// whose ranks are in another order, and with the world, all side by side.
+Status talk_in_groups(Endpoint& world) {
+  const int stage = world.rank() / 2, column = world.rank() % 2;
+  Endpoint in_stage(world, Group::kStage, {2 * stage, 2 * stage + 1});
+  Endpoint in_pipeline(in_stage, Group::kPipeline, {4 + column, 2 + column, column});
+  if (in_stage.rank() != column || in_pipeline.rank() != 2 - stage) return failed("wrong rank");
+  if (in_pipeline.world_rank(0) != 4 + column) return failed("wrong rank of the world");
+  std::vector<AgreedWords> words;
+  for (uint64_t n = 0; n < 50; ++n) {
+    const auto me = static_cast<uint64_t>(world.rank());
+    for (Endpoint* group : {&in_stage, &in_pipeline, &in_stage, &world}) {
+      if (group == &in_stage && stage == static_cast<int>(n % 3)) continue;  // stages go their ways
+      WIDEEP_TRY(group->agree({n, me}, {.what = "words"}, &words));
+      for (int rank = 0; rank < group->num_ranks(); ++rank) {
+        const auto from = static_cast<uint64_t>(group->world_rank(rank));
+        if (words[rank][0] != n || words[rank][1] != from) return failed("words of another group");
+      }
+    }
+  }
+  WIDEEP_TRY(exchange_blocks(in_stage, 20 + 10 * stage));
+  WIDEEP_TRY(world.meet({.what = "the end of the stages"}));
+  return exchange_blocks(in_pipeline, 20 + 10 * column);
+}
+
+TEST_P(EveryBackEnd, GroupsWithinTheWorldKeepApart) {
+  const Status status = GetParam().run({.num_ranks = 6, .segment_bytes = 8 * 500}, talk_in_groups);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST_P(EveryBackEnd, ErrorsOfAGroupNameRanksOfTheWorld) {
+  const Status status = GetParam().run(
+      {.num_ranks = 4, .segment_bytes = 64, .timeout = std::chrono::milliseconds(200)},
+      [](Endpoint& world) -> Status {
+        const int other = world.rank() % 2;
+        Endpoint group(world, Group::kStage, {other, 2 + other});
+        if (world.rank() == 2) return {};  // never raises its flag
+        return group.meet({.what = "the stage", .iteration = 5});
+      });
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(
+      status.message(),
+      testing::MatchesRegex("rank 0( .node 0.)? waited 200 ms for the stage from rank 2.*"));
 }
 
 TEST_P(EveryBackEnd, ALatePeerIsADeadlineThatNamesEverything) {
@@ -158,13 +209,15 @@ TEST(SharedMemory, TooMuchIsAnErrorWithTheFigure) {
   }
 }
 
+// The last ones wait for a send() that never comes, but for the end.
 TEST(RankProcesses, MessagesArriveWholeAndInOrder) {
   std::vector<std::vector<std::string>> received(3);
   const Status status = run_rank_processes(
       {.num_ranks = 3, .segment_bytes = 64},
       [](Endpoint& endpoint, const MessagePipe& pipe) -> Status {
         for (int i = 0; i < 100; ++i) {
-          WIDEEP_TRY(pipe.send(std::string(i * 1000, char('a' + endpoint.rank()))));
+          const std::string message(i * 1000, char('a' + endpoint.rank()));
+          WIDEEP_TRY(i % 3 == 1 ? pipe.send(message) : pipe.send_with_next(message));
         }
         return {};
       },

@@ -7,10 +7,13 @@
 
 namespace wideep::weights {
 
-GatedMlp view_expert(const ExpertShape& shape, const std::byte* record) {
-  const kernels::PackedShape gate = shape.gate();
-  GatedMlp mlp{
-      {gate, record}, {gate, record + gate.bytes()}, {shape.down(), record + 2 * gate.bytes()}};
+GatedMlp view_expert(const ExpertShape& shape, const std::byte* record, int slice) {
+  const kernels::PackedShape gate = shape.gate(), down = shape.down();
+  const int columns = kernels::panels_of_part(gate, slice, shape.num_slices).first;
+  const int rows = kernels::panels_of_part(down, slice, shape.num_slices).first;
+  GatedMlp mlp{{gate, record, 1.0f, columns},
+               {gate, record + shape.up_offset(), 1.0f, columns},
+               {down, record + shape.down_offset(), 1.0f, rows}};
   if (shape.record_bytes() > shape.scales_offset()) {
     float scales[3];
     std::memcpy(scales, record + shape.scales_offset(), sizeof(scales));
@@ -22,14 +25,15 @@ GatedMlp view_expert(const ExpertShape& shape, const std::byte* record) {
 }
 
 Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const std::string& prefix,
-                   std::byte* record) {
-  const kernels::PackedShape gate = shape.gate();
-  std::byte* const up = record + gate.bytes();
+                   std::byte* record, int slice) {
+  const auto pack = [&](const char* name, const kernels::PackedShape& matrix, size_t offset) {
+    return loader.pack(prefix + name, matrix,
+                       kernels::panels_of_part(matrix, slice, shape.num_slices), record + offset);
+  };
   float scales[3];
-  WIDEEP_TRY_ASSIGN(scales[0], loader.pack(prefix + ".gate_proj.weight", gate, record));
-  WIDEEP_TRY_ASSIGN(scales[1], loader.pack(prefix + ".up_proj.weight", gate, up));
-  WIDEEP_TRY_ASSIGN(scales[2],
-                    loader.pack(prefix + ".down_proj.weight", shape.down(), up + gate.bytes()));
+  WIDEEP_TRY_ASSIGN(scales[0], pack(".gate_proj.weight", shape.gate(), 0));
+  WIDEEP_TRY_ASSIGN(scales[1], pack(".up_proj.weight", shape.gate(), shape.up_offset()));
+  WIDEEP_TRY_ASSIGN(scales[2], pack(".down_proj.weight", shape.down(), shape.down_offset()));
   if (shape.record_bytes() > shape.scales_offset()) {
     std::memcpy(record + shape.scales_offset(), scales, sizeof(scales));
   }

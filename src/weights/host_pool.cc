@@ -2,24 +2,27 @@
 #include "weights/host_pool.h"
 
 #include "base/content_hash.h"
+#include "base/numa.h"
 #include "base/try.h"
 
 namespace wideep::weights {
 
 Result<std::unique_ptr<HostPool>> HostPool::create(const ExpertShape& shape, int num_layers,
-                                                   int num_experts) {
+                                                   int num_experts,
+                                                   const base::MakeSharedBytes& make) {
   std::unique_ptr<HostPool> pool(new HostPool(shape, num_layers, num_experts));
-  const size_t count = static_cast<size_t>(num_layers) * static_cast<size_t>(num_experts);
-  WIDEEP_TRY_ASSIGN(pool->records_,
-                    base::SharedBytes::create("host pool", count * shape.record_bytes(),
-                                              base::SharedPages::kHugeIfReserved));
+  const size_t count = static_cast<size_t>(num_layers) * static_cast<size_t>(num_experts) *
+                       static_cast<size_t>(shape.num_slices);
+  WIDEEP_TRY_ASSIGN(pool->records_, make("host pool", count * shape.record_bytes(),
+                                         base::SharedPages::kHugeIfReserved));
+  base::spread_over_numa_nodes(pool->records_.data(), pool->records_.size());
   WIDEEP_TRY_ASSIGN(pool->hashes_,
-                    base::SharedBytes::create("host pool", count * sizeof(uint64_t)));
+                    make("host pool", count * sizeof(uint64_t), base::SharedPages::kNormal));
   return pool;
 }
 
 HostPool::Share HostPool::share_of(int rank, int num_ranks) const {
-  const int64_t count = int64_t{num_layers_} * num_experts_;
+  const int64_t count = int64_t{num_layers_} * num_experts_ * shape_.num_slices;
   return {static_cast<int>(count * rank / num_ranks),
           static_cast<int>(count * (rank + 1) / num_ranks)};
 }
@@ -31,8 +34,8 @@ Status HostPool::reserve_share(int rank, int num_ranks) const {
                           static_cast<size_t>(end - begin) * bytes);
 }
 
-void HostPool::seal(int layer, int expert) {
-  hashes()[index(layer, expert)] = base::content_hash(record(layer, expert), shape_.record_bytes());
+void HostPool::seal(const Address& at) {
+  hashes()[index(at)] = base::content_hash(record(at), shape_.record_bytes());
 }
 
 }  // namespace wideep::weights

@@ -4,6 +4,9 @@
 // is a plain copy. The ranks of the node share it: made before they are forked, filled by all of
 // them, each its share, and constant from then on.
 //
+// An expert that is cut into slices (ExpertShape::num_slices) is as many records, each with its
+// hash.
+//
 // It is anonymous memory: however the ranks end, nothing is left behind.
 //
 // Thread safety: filling writes what is one's own share; reading is free once all have filled.
@@ -11,8 +14,7 @@
 //   WIDEEP_TRY_ASSIGN(auto pool, HostPool::create(shape, num_layers, num_experts));
 //   // in each rank:
 //   WIDEEP_TRY(pool->reserve_share(rank, num_ranks));
-//   ... fill pool->record(layer, expert) for every i = layer · num_experts + expert of the share,
-//   pool->seal(layer, expert) ...
+//   ... fill pool->record(at) and pool->seal(at), at = pool->address(i), for every i of the share
 #pragma once
 
 #include <cstddef>
@@ -28,8 +30,9 @@ namespace wideep::weights {
 class HostPool {
  public:
   // num_layers: MoE layers. Takes no memory yet. Errors (failed): the kernel refuses to map it.
-  static Result<std::unique_ptr<HostPool>> create(const ExpertShape& shape, int num_layers,
-                                                  int num_experts);
+  static Result<std::unique_ptr<HostPool>> create(
+      const ExpertShape& shape, int num_layers, int num_experts,
+      const base::MakeSharedBytes& make = base::SharedBytes::create);
 
   const ExpertShape& shape() const { return shape_; }
   int num_layers() const { return num_layers_; }
@@ -37,7 +40,18 @@ class HostPool {
   uint64_t total_bytes() const { return records_.size(); }
   bool in_huge_pages() const { return records_.huge(); }
 
-  // Records [begin, end), by layer · num_experts + expert, that a rank fills.
+  // layer: position among the MoE layers.
+  struct Address {
+    int layer = 0;
+    int expert = 0;
+    int slice = 0;
+  };
+  // Records are counted layer by layer, expert by expert, slice by slice.
+  Address address(int index) const {
+    const int whole = index / shape_.num_slices;
+    return {whole / num_experts_, whole % num_experts_, index % shape_.num_slices};
+  }
+  // Records [begin, end) that a rank fills.
   struct Share {
     int begin = 0;
     int end = 0;
@@ -46,28 +60,28 @@ class HostPool {
   // Takes the share's memory. Errors (failed): there is not enough.
   Status reserve_share(int rank, int num_ranks) const;
 
-  // layer: position among the MoE layers.
-  std::byte* record(int layer, int expert) const {
-    return records_.data() + index(layer, expert) * shape_.record_bytes();
+  std::byte* record(const Address& at) const {
+    return records_.data() + index(at) * shape_.record_bytes();
   }
   // The record is complete: remembers its hash.
-  void seal(int layer, int expert);
-  uint64_t content_hash(int layer, int expert) const { return hashes()[index(layer, expert)]; }
+  void seal(const Address& at);
+  uint64_t content_hash(const Address& at) const { return hashes()[index(at)]; }
 
  private:
   HostPool(const ExpertShape& shape, int num_layers, int num_experts)
       : shape_(shape), num_layers_(num_layers), num_experts_(num_experts) {}
-  size_t index(int layer, int expert) const {
-    return static_cast<size_t>(layer) * static_cast<size_t>(num_experts_) +
-           static_cast<size_t>(expert);
+  size_t index(const Address& at) const {
+    const size_t whole = static_cast<size_t>(at.layer) * static_cast<size_t>(num_experts_) +
+                         static_cast<size_t>(at.expert);
+    return whole * static_cast<size_t>(shape_.num_slices) + static_cast<size_t>(at.slice);
   }
   uint64_t* hashes() const { return reinterpret_cast<uint64_t*>(hashes_.data()); }
 
   ExpertShape shape_;
   int num_layers_;
   int num_experts_;
-  base::SharedBytes records_;  // [num_layers, num_experts] of record_bytes
-  base::SharedBytes hashes_;   // [num_layers, num_experts] uint64
+  base::SharedBytes records_;  // [num_layers, num_experts, num_slices] of record_bytes
+  base::SharedBytes hashes_;   // likewise, uint64
 };
 
 }  // namespace wideep::weights

@@ -289,11 +289,10 @@ int StoredMatrix::panels_together(const PackedShape& shape) const {
 }
 
 void StoredMatrix::pack(const PackedShape& shape, float scale, int first, int last,
-                        std::byte* out) const {
+                        std::byte* panels) const {
   const int begin = first * kernels::kPanelWidth;
   PackedShape part = shape;
   part.n = std::min(n_, last * kernels::kPanelWidth) - begin;
-  std::byte* panels = out + static_cast<size_t>(first) * shape.panel_bytes();
   if (is_stored_in(shape)) {
     kernels::begin_pack(part, 0, part.num_panels(), panels);
     return kernels::pack_codes(part, coded_->slice(begin, begin + part.n), 0, panels);

@@ -87,10 +87,11 @@ class StoredMatrix {
 
   // Packs panels [first, last): codes as they are where the form is the stored one, or else rounded
   // and quantised.
-  // REQUIRES: first is a multiple of panels_together(shape); scale is matrix_scale(shape); out is
-  // where the whole matrix belongs.
+  // REQUIRES: first is a multiple of panels_together(shape), last too or the end; scale is
+  // matrix_scale(shape); panels is where
+  // the first of them belongs.
   void pack(const kernels::PackedShape& shape, float scale, int first, int last,
-            std::byte* out) const;
+            std::byte* panels) const;
   // Panels that share scales.
   int panels_together(const kernels::PackedShape& shape) const;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/numa.h"
 #include "base/try.h"
 #include "weights/checkpoint.h"
 #include "weights/copy_rows.h"
@@ -12,7 +13,46 @@ namespace wideep::weights {
 
 using formats::TensorEntry;
 using kernels::PackedShape;
+using kernels::PanelRange;
 using kernels::WeightFormat;
+
+namespace {
+
+// The part of the matrix's bytes that belongs to the panels: its rows lie in order.
+std::vector<std::span<const std::byte>> sources_of(const StoredMatrix& matrix,
+                                                   const PackedShape& shape,
+                                                   const PanelRange& panels) {
+  const auto all = static_cast<size_t>(shape.num_panels());
+  std::vector<std::span<const std::byte>> parts;
+  for (const std::span<const std::byte> source : matrix.sources()) {
+    const size_t begin = source.size() * static_cast<size_t>(panels.first) / all;
+    const size_t end = source.size() * static_cast<size_t>(panels.last) / all;
+    parts.push_back(source.subspan(begin, end - begin));
+  }
+  return parts;
+}
+
+// Panels that share scales can only be packed together: where not all of them are wanted, aside.
+// out: where the first wanted one belongs.
+void pack_wanted(const StoredMatrix& matrix, const PackedShape& shape, float scale,
+                 const PanelRange& together, const PanelRange& wanted, std::byte* out) {
+  const size_t bytes = shape.panel_bytes();
+  const auto at = [&](std::byte* panels, int from, int index) {
+    return panels + static_cast<size_t>(index - from) * bytes;
+  };
+  if (together.first >= wanted.first && together.last <= wanted.last) {
+    return matrix.pack(shape, scale, together.first, together.last,
+                       at(out, wanted.first, together.first));
+  }
+  base::AlignedBytes aside(bytes * static_cast<size_t>(together.count()));
+  matrix.pack(shape, scale, together.first, together.last, aside.data());
+  const int first = std::max(together.first, wanted.first);
+  const int last = std::min(together.last, wanted.last);
+  std::memcpy(at(out, wanted.first, first), at(aside.data(), together.first, first),
+              bytes * static_cast<size_t>(last - first));
+}
+
+}  // namespace
 
 MatrixForm WeightLoader::form(const std::string& name, int k) const {
   const MatrixForm stored = stored_form(tensors_, name, k);
@@ -63,15 +103,20 @@ Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
 }
 
 Result<float> WeightLoader::pack(const std::string& name, const PackedShape& shape,
-                                 std::byte* out) const {
+                                 const PanelRange& panels, std::byte* out) const {
   WIDEEP_TRY_ASSIGN(StoredMatrix matrix, StoredMatrix::open(tensors_, name, shape.n, shape.k));
   const float scale = matrix.matrix_scale(shape);
-  const int panels = shape.num_panels(), unit = matrix.panels_together(shape);
-  LoadJob job{.sources = matrix.sources(), .num_units = (panels + unit - 1) / unit, .load = {}};
-  job.load = [matrix = std::move(matrix), shape, scale, panels, unit, out](int64_t begin,
-                                                                           int64_t end) {
-    const auto last = std::min<int64_t>(end * unit, panels);
-    matrix.pack(shape, scale, static_cast<int>(begin * unit), static_cast<int>(last), out);
+  const int unit = matrix.panels_together(shape), first_unit = panels.first / unit;
+  const int end_unit = (panels.last + unit - 1) / unit;
+  LoadJob job{.sources = sources_of(matrix, shape, panels),
+              .num_units = std::max(end_unit - first_unit, 0),
+              .load = {}};
+  if (panels.count() <= 0) return scale;
+  job.load = [matrix = std::move(matrix), shape, scale, panels, unit, first_unit, out](
+                 int64_t begin, int64_t end) {
+    const int first = (first_unit + static_cast<int>(begin)) * unit;
+    const int last = (first_unit + static_cast<int>(end)) * unit;
+    pack_wanted(matrix, shape, scale, {first, std::min(last, shape.num_panels())}, panels, out);
   };
   queue_->add(std::move(job));
   return scale;
@@ -81,6 +126,7 @@ Result<Matrix> WeightLoader::matrix(const std::string& name, int n, int k,
                                     const MatrixForm& form) const {
   const PackedShape shape = form.shape(n, k);
   Matrix matrix{base::AlignedBytes(shape.bytes()), {}};
+  base::spread_over_numa_nodes(matrix.bytes.data(), matrix.bytes.size());  // for all ranks
   WIDEEP_TRY_ASSIGN(const float scale, pack(name, shape, matrix.bytes.data()));
   matrix.packed = {shape, matrix.bytes.data(), scale};
   return matrix;

@@ -75,7 +75,12 @@ class WeightLoader {
   // the whole matrix.
   // REQUIRES: out is 64-byte aligned and shape.bytes() long.
   Result<float> pack(const std::string& name, const kernels::PackedShape& shape,
-                     std::byte* out) const;
+                     std::byte* out) const {
+    return pack(name, shape, {0, shape.num_panels()}, out);
+  }
+  // Only these panels, the bits that they have in the whole matrix. out: of the first of them.
+  Result<float> pack(const std::string& name, const kernels::PackedShape& shape,
+                     const kernels::PanelRange& panels, std::byte* out) const;
 
   // A tensor of shape [n, k] in memory of its own, in form(name, k) or the one given.
   Result<Matrix> matrix(const std::string& name, int n, int k) const {

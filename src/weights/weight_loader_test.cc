@@ -119,6 +119,33 @@ TEST_P(LoadedCheckpoint, MatricesAreTheTensorsPacked) {
   EXPECT_EQ(read_, checkpoint_->total_bytes());
 }
 
+// Whatever the number of slices: where it cuts the 128 rows that share fp8 scales, too.
+TEST_P(LoadedCheckpoint, SlicesAreThePanelsOfTheWhole) {
+  for (const int parts : {1, 2, 3, 7}) {
+    for (const char* name : {"bf16", "odd", "large"}) {
+      SCOPED_TRACE(testing::Message() << name << " in " << parts);
+      const Matrix whole = expected({name}, GetParam());
+      const PackedShape shape = whole.packed.shape;
+      std::vector<base::AlignedBytes> slices;
+      for (int part = 0; part < parts; ++part) {
+        const kernels::PanelRange panels = kernels::panels_of_part(shape, part, parts);
+        slices.emplace_back(shape.panel_bytes() * static_cast<size_t>(panels.count()));
+        const auto scale = loader_->pack(name, shape, panels, slices.back().data());
+        ASSERT_TRUE(scale.ok()) << scale.status().message();
+        EXPECT_EQ(*scale, whole.packed.scale);
+      }
+      loader_->run();
+      const std::byte* at = whole.bytes.data();
+      for (const base::AlignedBytes& slice : slices) {
+        EXPECT_EQ(std::memcmp(slice.data(), at, slice.size()), 0);
+        at += slice.size();
+      }
+      EXPECT_EQ(at, whole.bytes.data() + shape.bytes());
+      EXPECT_EQ(std::exchange(read_, 0), checkpoint_->tensor_bytes(name));
+    }
+  }
+}
+
 TEST_P(LoadedCheckpoint, OneMatrixMayHaveAnotherFormat) {
   auto found = loader_->matrix("bf16", 48, 130, default_form(WeightFormat::kF32));
   ASSERT_TRUE(found.ok());

@@ -55,7 +55,7 @@ struct Cut {
   size_t block_at(int index) const { return static_cast<size_t>(index) * block_bytes; }
   size_t scales_at(int index) const { return block_at(index + 1) - kScaleBytes; }
   const std::byte* panel(const PackedMatrix& w, int index) const {
-    return w.data + static_cast<size_t>(index) * panel_bytes;
+    return w.data + static_cast<size_t>(index - w.first_panel) * panel_bytes;
   }
 };
 

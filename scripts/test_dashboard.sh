@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The dashboard in headless Chromium while `wideep serve` serves: the numbers on the page are those
+# of the server. Exits with 77, after a line that says why, where there is no Chromium.
+#
+#   scripts/test_dashboard.sh <path of wideep> <work directory> [picture.png]
+#
+# With a third argument it serves the texts of demo/changing_prompts.jsonl for a minute first, and
+# keeps the picture.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+wideep=$(realpath "$1")
+mkdir -p "$2"
+work=$(realpath "$2")
+picture=${3:-}
+
+skip() { echo "skipped: $*"; exit 77; }
+fail() { echo "failed: $*"; [[ -f $work/serve.log ]] && tail -n 20 "$work/serve.log"; exit 1; }
+
+command -v chromium >/dev/null || skip "no chromium"
+command -v python3 >/dev/null || skip "no python3"
+
+cat >"$work/config.yaml" <<'END'
+tensor_parallel_size: 8
+moe_expert_parallel_size: 8
+enable_attention_dp: true
+kv_cache_config: {max_tokens: 2048}
+moe_config:
+  load_balancer: {num_slots: 40, layer_updates_per_iter: 2}
+END
+WIDEEP_API_KEY=secret "$wideep" serve --model "$root/models/reference" --port 0 \
+  --config "$work/config.yaml" 2>"$work/serve.log" &
+server=$!
+trap 'kill -KILL $server 2>/dev/null || true; rm -rf "$work/profile"' EXIT
+for _ in $(seq 300); do
+  url=$(grep --only-matching 'http://127.0.0.1:[0-9]*/v1' "$work/serve.log" || true)
+  [[ -n $url ]] && break
+  kill -0 $server 2>/dev/null || fail "the server has ended"
+  sleep 0.1
+done
+[[ -n $url ]] || fail "the server does not begin"
+page=${url%/v1}/dashboard
+
+# browse <fragment> <options>: loads the page and lets its clock run for three seconds.
+browse() {
+  timeout 60 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+    --hide-scrollbars --window-size=1280,800 --user-data-dir="$work/profile" \
+    --virtual-time-budget=3000 "${@:2}" "$page$1" 2>"$work/chromium.log" ||
+    fail "chromium: $(tail -n 3 "$work/chromium.log")"
+}
+
+browse "" --dump-dom >"$work/locked.html"
+python3 "$root/tests/clients/traffic.py" "$url" secret "$root/demo/changing_prompts.jsonl" 100 &
+traffic=$!
+sleep "$([[ -n $picture ]] && echo 84 || echo 3)"
+browse "#key=secret" --dump-dom >"$work/page.html"
+[[ -n $picture ]] && browse "#key=secret" --screenshot="$picture" >/dev/null
+kill -TERM $traffic
+wait $traffic || fail "the clients of the test"
+browse "#key=wrong" --dump-dom >"$work/wrong.html"
+python3 "$root/tests/clients/dashboard.py" "$work" || fail "the page"
+
+kill -TERM $server
+wait $server || fail "the server ends with $?"
+trap - EXIT
+rm -rf "$work/profile"

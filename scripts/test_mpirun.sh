@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that mpirun has started on this machine, as two or four nodes by WIDEEP_NODE: equal texts,
+# also while experts move; settings that differ, a rank that dies.
+#
+#   scripts/test_mpirun.sh [path of wideep]
+#
+# Exits with 77, after a line that says why, where MPI is missing.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+wideep=$(realpath "${1:-$root/build/wideep}")
+model=$root/models/reference
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+skip() { echo "skipped: $*"; exit 77; }
+fail() { echo "failed: $*"; exit 1; }
+
+command -v mpirun >/dev/null || skip "no mpirun"
+[[ $(ldd "$wideep") == *libmpi* ]] || skip "this wideep is built without MPI"
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+arguments=(generate --model "$model" --prompt "Once upon a time" --prompt "The sea" --prompt "Third")
+texts() { grep -E '"(text|logits_digest)"' "$1"; }
+
+# on_nodes <what each process runs, with $rank> [arguments...]: 4 ranks on $nodes nodes
+nodes=2
+on_nodes() {
+  local command=$1
+  shift
+  timeout --kill-after=5 60 mpirun --oversubscribe --bind-to none -np 4 \
+    sh -c 'rank=$OMPI_COMM_WORLD_RANK; export WIDEEP_NODE=$((rank * '$nodes' / 4)); '"$command" \
+    "$wideep" "$@"
+}
+
+"$wideep" "${arguments[@]}" --max-tokens 16 --logits-digest --json >"$work/one" 2>/dev/null
+cat >"$work/stages.yaml" <<YAML
+tensor_parallel_size: 2
+pipeline_parallel_size: 2
+enable_attention_dp: true
+moe_expert_parallel_size: 2
+YAML
+for config in "" "--config=$work/stages.yaml"; do
+  on_nodes 'exec "$0" "$@"' "${arguments[@]}" --max-tokens 16 --logits-digest --json \
+    ${config:+"$config"} >"$work/four" 2>"$work/four.err" || fail "$(cat "$work/four.err")"
+  cmp -s <(texts "$work/one") <(texts "$work/four") || fail "other texts ${config:+of stages}"
+done
+echo "2 nodes, 4 ranks, also as 2 stages: the texts and digests of one rank"
+
+# The policy that moves most; the stage that has its balancer on another node than rank 0 counts too.
+printf 'num_slots: 40\nlayer_updates_per_iter: 2\nupdate_policy: trt\n' >"$work/online.yaml"
+printf 'moe_config:\n  load_balancer: %s\n' "$work/online.yaml" | cat "$work/stages.yaml" - >"$work/both.yaml"
+"$wideep" "${arguments[@]}" --max-tokens 48 --logits-digest --json >"$work/one" 2>/dev/null
+for case in "2 --load-balancer=$work/online.yaml" "4 --load-balancer=$work/online.yaml" \
+  "4 --config=$work/both.yaml"; do
+  read -r nodes config <<<"$case"
+  on_nodes 'exec "$0" "$@"' "${arguments[@]}" --max-tokens 48 --logits-digest --json "$config" \
+    >"$work/four" 2>"$work/four.err" || fail "$(cat "$work/four.err")"
+  cmp -s <(texts "$work/one") <(texts "$work/four") || fail "other texts while experts move: $case"
+  moves=$(sed -n 's/^    "moves": \([0-9]*\),/\1/p' "$work/four" | head -n 1)
+  [[ $moves -ge 100 ]] || fail "only $moves experts have moved: $case"
+  echo "$nodes nodes, ${config##*/}: $moves experts moved, the texts and digests of one rank"
+done
+
+# Ranks that share batches, experts or sequences, on different nodes; the long prompt takes several
+# turns of the ranks that share it.
+long=(--prompt "$(for i in $(seq 60); do printf 'The sea %d was calm. ' "$i"; done)" --prompt "Third")
+long=(generate --model "$model" "${long[@]}" --max-tokens 8 --logits-digest --json)
+"$wideep" "${long[@]}" >"$work/one" 2>/dev/null
+for case in "4|tensor_parallel_size: 4" \
+  "2|tensor_parallel_size: 4|moe_tensor_parallel_size: 2|moe_config: {load_balancer: $work/online.yaml}" \
+  "2|tensor_parallel_size: 2|context_parallel_size: 2|max_num_tokens: 256" \
+  "4|context_parallel_size: 4|enable_attention_dp: true|max_num_tokens: 256" \
+  "4|tensor_parallel_size: 2|pipeline_parallel_size: 2"; do
+  nodes=${case%%|*} settings=${case#*|}
+  tr '|' '\n' <<<"$settings" >"$work/case.yaml"
+  on_nodes 'exec "$0" "$@"' "${long[@]}" --config="$work/case.yaml" >"$work/four" \
+    2>"$work/four.err" || fail "$nodes nodes, $settings: $(cat "$work/four.err")"
+  cmp -s <(texts "$work/one") <(texts "$work/four") || fail "$nodes nodes, $settings: other texts"
+  echo "$nodes nodes, ${settings//|/, }: the texts and digests of one rank"
+done
+nodes=2
+
+cat >"$work/reduced.yaml" <<YAML
+tensor_parallel_size: 4
+enable_attention_dp: true
+moe_expert_parallel_size: 4
+moe_config:
+  combine: reduced
+YAML
+on_nodes 'exec "$0" "$@"' "${arguments[@]}" --json --config="$work/reduced.yaml" \
+  >"$work/four" 2>"$work/four.err" || fail "$(cat "$work/four.err")"
+# rows that had to cross, and to come back: one for each (token, node) either way
+mapfile -t rows < <(sed -n '/"nodes"/,/other_bytes/s/.*"rows": \([0-9]*\),/\1/p' "$work/four")
+[[ ${#rows[@]} -eq 2 && ${rows[0]} -gt 0 && ${rows[0]} -eq ${rows[1]} ]] ||
+  fail "reduced combine: rows between nodes: ${rows[*]}"
+echo "reduced combine: ${rows[0]} rows there, as many back"
+
+status=0
+on_nodes '[ $rank = 3 ] && set -- "$@" --seed 5; exec "$0" "$@"' "${arguments[@]}" \
+  >"$work/out" 2>"$work/err" || status=$?
+[[ $status -eq 2 && $(grep -c "^error: ranks 0 and 3 differ in --seed: 0 and 5" "$work/err") -eq 1 ]] ||
+  fail "settings that differ: exit code $status: $(cat "$work/err")"
+[[ ! -s $work/out ]] || fail "settings that differ: something on stdout"
+echo "settings that differ: named in one line, exit code 2"
+
+status=0 start=$SECONDS
+export ERR=$work/err
+on_nodes '[ $rank = 1 ] && {
+    "$0" "$@" & until grep -q ^nodes "$ERR"; do sleep 0.05; done
+    sleep 0.5; kill -9 $!; sleep 3; exit 1
+  }; exec "$0" "$@"' \
+  "${arguments[@]}" --max-tokens 4000 >"$work/out" 2>"$work/err" || status=$?
+[[ $status -ne 0 && $status -ne 124 && $status -ne 137 ]] || fail "a dead rank: exit code $status"
+[[ $((SECONDS - start)) -le 15 ]] || fail "a dead rank: ended after $((SECONDS - start)) s only"
+grep -q "rank 1 (process [0-9]*) has ended without a word" "$work/err" ||
+  fail "a dead rank is not named: $(cat "$work/err")"
+echo "a dead rank: named, all end"

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A real Slurm on this machine: its daemons are started, jobs run with srun and sbatch, and the
+# daemons are ended again.
+#
+#   scripts/test_slurm.sh [path of wideep]
+#
+# One node; WIDEEP_NODE makes its ranks count as two. Needs root; exits with 77, after a line that says why, where Slurm or
+# MPI is missing or may not run.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+wideep=$(realpath "${1:-$root/build/wideep}")
+model=$root/models/reference
+work=$(mktemp -d)
+daemons=()
+
+skip() { echo "skipped: $*"; exit 77; }
+fail() { echo "failed: $*"; tail -n 20 "$work"/*.log 2>/dev/null || true; exit 1; }
+
+clean_up() {
+  for ((i = ${#daemons[@]} - 1; i >= 0; --i)); do kill "${daemons[i]}" 2>/dev/null || true; done
+  for ((i = ${#daemons[@]} - 1; i >= 0; --i)); do wait "${daemons[i]}" 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap clean_up EXIT
+
+[[ $EUID -eq 0 ]] || skip "Slurm's daemons need root"
+for tool in munged slurmctld slurmd srun sbatch; do
+  command -v "$tool" >/dev/null || skip "no $tool"
+done
+[[ $(ldd "$wideep") == *libmpi* ]] || skip "this wideep is built without MPI"
+[[ -e $(echo /usr/lib/*/slurm*/mpi_pmix.so) ]] || skip "this Slurm knows no PMIx"
+
+# Everything of it lies in one directory, and on ports of its own.
+chmod 755 "$work"
+mkdir -m 700 "$work/munge" && mkdir "$work/state" "$work/spool"
+dd if=/dev/urandom of="$work/munge/key" bs=128 count=1 status=none && chmod 400 "$work/munge/key"
+munged --foreground --force --key-file="$work/munge/key" --socket="$work/munge.socket" \
+  --pid-file="$work/munge/pid" --log-file="$work/munge/log" --seed-file="$work/munge/seed" \
+  2>"$work/munged.log" &
+daemons+=($!)
+
+host=$(hostname -s) cpus=$(nproc) port=$((20000 + $$ % 10000))
+cat >"$work/slurm.conf" <<CONF
+ClusterName=wideep
+SlurmctldHost=$host(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=$work/munge.socket
+CredType=cred/munge
+MpiDefault=pmix
+SlurmctldPort=$port
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SchedulerType=sched/builtin
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0
+ReturnToService=2
+SlurmdParameters=config_overrides
+SlurmctldTimeout=30
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+NodeName=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=$((2 * cpus))
+PartitionName=test Nodes=$host Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
+CONF
+export SLURM_CONF=$work/slurm.conf
+slurmctld -D -f "$SLURM_CONF" >"$work/slurmctld.log" 2>&1 & daemons+=($!)
+slurmd -D -f "$SLURM_CONF" >"$work/slurmd.log" 2>&1 & daemons+=($!)
+for _ in $(seq 100); do
+  [[ $(sinfo -h -t idle -o %D 2>/dev/null) == 1 ]] && break
+  sleep 0.2
+done
+[[ $(sinfo -h -t idle -o %D 2>/dev/null) == 1 ]] ||
+  { tail -n 3 "$work"/*.log; skip "Slurm's daemons do not come up here"; }
+
+arguments=(generate --model "$model" --prompt "Once upon a time" --prompt "The sea"
+  --max-tokens 16 --logits-digest --json)
+texts() { grep -E '"(text|logits_digest)"' "$1"; }
+"$wideep" "${arguments[@]}" --ranks 1 >"$work/one" 2>"$work/one.err" || fail "one rank"
+
+on_slurm=(timeout --kill-after=5 60 srun --ntasks=4 --overcommit)
+as_node=(sh -c 'WIDEEP_NODE=$((SLURM_PROCID / 2)) exec "$@"' node)
+# Ranks of both are on one machine, and find each other over TCP.
+export OMPI_MCA_btl=tcp,self OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=lo
+"${on_slurm[@]}" "${as_node[@]}" "$wideep" "${arguments[@]}" >"$work/four" 2>"$work/four.err" ||
+  fail "srun: $(cat "$work/four.err")"
+grep -q "^nodes  *2" "$work/four.err" || fail "not two nodes: $(cat "$work/four.err")"
+cmp -s <(texts "$work/one") <(texts "$work/four") || fail "srun: other texts"
+echo "srun, 2 nodes, 4 ranks: the texts and digests of one rank"
+
+status=0
+"${on_slurm[@]}" "${as_node[@]}" "$wideep" "${arguments[@]}" --ranks 8 >"$work/bad" \
+  2>"$work/bad.err" || status=$?
+[[ $status -eq 2 ]] || fail "a wrong number of ranks: exit code $status"
+[[ $(grep -c "error: --ranks: 8 ranks are configured, but 4" "$work/bad.err") -eq 1 ]] ||
+  fail "a wrong number of ranks: $(cat "$work/bad.err")"
+echo "srun, a wrong number of ranks: one line, exit code 2"
+
+if [[ -f $root/cluster/slurm/generate.sbatch ]]; then
+  WIDEEP=$wideep timeout 30 sbatch --wait --ntasks=4 --overcommit \
+    --output="$work/job" "$root/cluster/slurm/generate.sbatch" "${arguments[@]:1}" --ranks 4 \
+    >/dev/null || fail "sbatch: $(squeue; cat "$work/job")"
+  cmp -s <(texts "$work/one") <(texts "$work/job") || fail "sbatch: other texts"
+  echo "sbatch cluster/slurm/generate.sbatch: the same"
+fi
+
+# A server in the job, two numbers of requests at once, and the table of its logs of iterations.
+CONCURRENCY="1 2" REQUESTS=2 INPUT=16 OUTPUT=8 PORT=$((port + 2)) WIDEEP=$wideep timeout 60 \
+  sbatch --wait --ntasks=1 --overcommit --output="$work/sweep.out" \
+  "$root/cluster/slurm/serving_sweep.sbatch" "$model" "$work/sweep" --ranks 2 >/dev/null ||
+  fail "the sweep: $(squeue; cat "$work/sweep.out" "$work/sweep/server.log")"
+for concurrency in 1 2; do
+  grep -qE "^concurrency-$concurrency +[0-9.]+ +[1-9]" "$work/sweep.out" ||
+    fail "the sweep's table: $(cat "$work/sweep.out")"
+  "$wideep" bench iterations --json "$work/sweep/concurrency-$concurrency.jsonl" |
+    grep -q "\"generated_tokens\": $((concurrency * 2 * 8))," ||
+    fail "the sweep's log at $concurrency: $(cat "$work/sweep/concurrency-$concurrency.jsonl")"
+done
+echo "sbatch cluster/slurm/serving_sweep.sbatch: a server, 2 points, the table of its iterations"

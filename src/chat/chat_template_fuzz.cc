@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "chat/chat_template.h"
+
+// Any text is a template that renders, or is refused with a message.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto parsed = wideep::chat::ChatTemplate::parse(text, "t");
+  if (!parsed.ok()) return 0;
+  const auto rendered = parsed->render({.messages = {{{"role", "user"}, {"content", "Hi"}},
+                                                     {{"role", "assistant"}, {"content", "Yes"}}},
+                                        .bos_token = "<s>",
+                                        .eos_token = "</s>",
+                                        .now = 0});
+  return rendered.ok() || !rendered.status().message().empty() ? 0 : 1;
+}

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What may stand behind "|". Not "safe" and "escape": Jinja's text that is marked as safe escapes
+// whatever it is joined with, which no template for text means.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <list>
+#include <map>
+
+#include "base/try.h"
+#include "chat/arguments.h"
+#include "chat/builtins.h"
+#include "chat/python_text.h"
+
+namespace wideep::chat {
+namespace {
+
+using FilterFunction = ValueResult (*)(const Value& input, ArgumentReader& arguments);
+
+// ---- of texts ----
+
+template <std::string (*change)(std::string_view)>
+ValueResult case_filter(const Value& input, ArgumentReader&) {
+  return change(to_text(input));
+}
+
+// Jinja's own: words begin behind white space, hyphens and opening brackets.
+std::string title_words(std::string_view text) {
+  std::string out;
+  bool starts_word = true;
+  for (const std::string_view c : characters(text)) {
+    out += starts_word ? upper(c) : lower(c);
+    starts_word = std::string_view("- \t\n\r\f\v({[<").find(c) != std::string_view::npos;
+  }
+  return out;
+}
+
+ValueResult trim_filter(const Value& input, ArgumentReader& arguments) {
+  const Value removed = arguments.value_or("chars", Value());
+  const std::string text = to_text(input);
+  if (!removed.is_string()) return std::string(strip(text, Ends::kBoth));
+  return std::string(strip(text, Ends::kBoth, removed.string()));
+}
+
+ValueResult replace_filter(const Value& input, ArgumentReader& arguments) {
+  const std::string from = arguments.string("old"), to = arguments.string("new");
+  return replace(to_text(input), from, to, arguments.integer_or("count", -1));
+}
+
+ValueResult string_filter(const Value& input, ArgumentReader&) { return to_text(input); }
+
+ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
+  const Value width = arguments.value_or("width", int64_t{4});
+  const bool first = arguments.truth_or("first", false), blank = arguments.truth_or("blank", false);
+  if (!width.is_string() && !width.is_integer()) return invalid_input("width: expected an integer");
+  constexpr int64_t kMostWidth = 1000;
+  const std::string margin =
+      width.is_string()
+          ? width.string()
+          : std::string(static_cast<size_t>(std::clamp<int64_t>(width.integer(), 0, kMostWidth)),
+                        ' ');
+  const std::string text = to_text(input) + "\n";  // so that a last newline is a line of its own
+  std::string out;
+  bool is_first = true;
+  for (const std::string& line : split_lines(text)) {
+    if (!is_first) out += '\n';
+    if (is_first ? first : (blank || !line.empty())) out += margin;
+    is_first = false;
+    out += line;
+  }
+  return out;
+}
+
+ValueResult to_json_filter(const Value& input, ArgumentReader& arguments) {
+  JsonStyle style;
+  const bool ascii = arguments.truth_or("ensure_ascii", false);
+  const Value indent = arguments.value_or("indent", Value());
+  const Value separators = arguments.value_or("separators", Value());
+  style.sort_keys = arguments.truth_or("sort_keys", false);
+  if (ascii) return invalid_input("ensure_ascii=True is not supported");
+  if (indent.is_integer())
+    style.indent = static_cast<int>(std::clamp<int64_t>(indent.integer(), 0, 100));
+  if (separators.is_list() && separators.list().size() == 2) {
+    style.item_separator = to_text(separators.list()[0]);
+    style.key_separator = to_text(separators.list()[1]);
+  } else if (!separators.is_none()) {
+    return invalid_input("separators: expected two strings");
+  }
+  WIDEEP_TRY_ASSIGN(std::string text, to_json(input, style));
+  return text;
+}
+
+// ---- of numbers ----
+
+ValueResult int_filter(const Value& input, ArgumentReader& arguments) {
+  const int64_t fallback = arguments.integer_or("default", 0);
+  if (input.is_integer() || input.is_bool()) return input.integer();
+  if (input.is_float() && std::abs(input.number()) < 9e18)
+    return static_cast<int64_t>(input.number());
+  if (!input.is_string()) return fallback;
+  const std::string text(strip(input.string(), Ends::kBoth));
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(std::abs(number) < 9e18)) return fallback;
+  const long long whole = std::strtoll(text.c_str(), &end, 10);
+  return *end == '\0' ? int64_t{whole} : static_cast<int64_t>(number);
+}
+
+ValueResult float_filter(const Value& input, ArgumentReader& arguments) {
+  const Value fallback = arguments.value_or("default", 0.0);
+  if (input.is_number()) return input.number();
+  if (!input.is_string()) return fallback;
+  const std::string text(strip(input.string(), Ends::kBoth));
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  return text.empty() || *end != '\0' ? fallback : Value(number);
+}
+
+ValueResult abs_filter(const Value& input, ArgumentReader&) {
+  if (input.is_float()) return std::abs(input.number());
+  if (!input.is_number() || input.integer() == INT64_MIN) return invalid_input("expected a number");
+  return std::abs(input.integer());
+}
+
+// Halves to even, as Python's round().
+ValueResult round_filter(const Value& input, ArgumentReader& arguments) {
+  const int64_t precision = arguments.integer_or("precision", 0);
+  const std::string method = to_text(arguments.value_or("method", "common"));
+  if (!input.is_number() || std::abs(precision) > 15) return invalid_input("expected a number");
+  const double unit = std::pow(10.0, static_cast<double>(precision));
+  if (method == "ceil") return std::ceil(input.number() * unit) / unit;
+  if (method == "floor") return std::floor(input.number() * unit) / unit;
+  if (method != "common") return invalid_input("method: expected common, ceil or floor");
+  if (precision < 0) return std::nearbyint(input.number() * unit) / unit;
+  return std::strtod(fmt::format("{:.{}f}", input.number(), precision).c_str(), nullptr);
+}
+
+// ---- of lists ----
+
+ValueResult length_filter(const Value& input, ArgumentReader&) {
+  if (input.is_dict()) return static_cast<int64_t>(input.dict().entries().size());
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
+  return static_cast<int64_t>(all.size());
+}
+
+ValueResult first_filter(const Value& input, ArgumentReader&) {
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
+  return all.empty() ? Value(Undefined{"No first item, sequence was empty."}) : all.front();
+}
+
+ValueResult last_filter(const Value& input, ArgumentReader&) {
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
+  return all.empty() ? Value(Undefined{"No last item, sequence was empty."}) : all.back();
+}
+
+ValueResult list_filter(const Value& input, ArgumentReader&) {
+  WIDEEP_TRY_ASSIGN(List all, elements_of(input));
+  return all;
+}
+
+ValueResult reverse_filter(const Value& input, ArgumentReader&) {
+  WIDEEP_TRY_ASSIGN(List all, elements_of(input));
+  std::reverse(all.begin(), all.end());
+  if (!input.is_string()) return all;
+  std::string text;
+  for (const Value& each : all) text += each.string();
+  return text;
+}
+
+// "a.b.0": what lies at the end of the path.
+ValueResult follow(Value value, const Value& path) {
+  if (path.is_integer()) return item_of(value, path);
+  for (const std::string& name : split(to_text(path), ".", -1)) {
+    const bool index = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+    const Value key = index ? Value(int64_t{std::atoll(name.c_str())}) : Value(name);
+    WIDEEP_TRY_ASSIGN(value, item_of(value, key));
+  }
+  return value;
+}
+
+ValueResult join_filter(const Value& input, ArgumentReader& arguments) {
+  const std::string separator = to_text(arguments.value_or("d", ""));
+  const Value path = arguments.value_or("attribute", Value());
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
+  std::string text;
+  for (size_t i = 0; i < all.size(); ++i) {
+    Value item = all[i];
+    if (!path.is_none()) {
+      WIDEEP_TRY_ASSIGN(item, follow(item, path));
+    }
+    text += (i > 0 ? separator : "") + to_text(item);
+  }
+  return text;
+}
+
+// Texts compare without case unless said otherwise.
+Value sort_key(const Value& value, bool case_sensitive) {
+  return value.is_string() && !case_sensitive ? Value(lower(value.string())) : value;
+}
+
+struct Keyed {
+  Value key;
+  Value value;
+};
+
+Result<std::vector<Keyed>> with_keys(const Value& input, const Value& path, bool case_sensitive) {
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
+  std::vector<Keyed> keyed;
+  for (const Value& each : all) {
+    Value key = each;
+    if (!path.is_none()) {
+      WIDEEP_TRY_ASSIGN(key, follow(key, path));
+    }
+    keyed.push_back({sort_key(key, case_sensitive), each});
+  }
+  return keyed;
+}
+
+// Stable. A list, for its sort ends whatever comparisons say that fail.
+Status sort_by_key(std::vector<Keyed>& all, bool reverse) {
+  Status status;
+  std::list<Keyed> sorted(all.begin(), all.end());
+  sorted.sort([&](const Keyed& a, const Keyed& b) {
+    const Result<int> order = reverse ? compare(b.key, a.key) : compare(a.key, b.key);
+    if (!order.ok()) status = order.status();
+    return order.ok() && *order < 0;
+  });
+  all.assign(sorted.begin(), sorted.end());
+  return status;
+}
+
+List values_of(const std::vector<Keyed>& keyed) {
+  List all;
+  for (const Keyed& each : keyed) all.push_back(each.value);
+  return all;
+}
+
+ValueResult sort_filter(const Value& input, ArgumentReader& arguments) {
+  const bool reverse = arguments.truth_or("reverse", false);
+  const bool case_sensitive = arguments.truth_or("case_sensitive", false);
+  const Value path = arguments.value_or("attribute", Value());
+  WIDEEP_TRY_ASSIGN(std::vector<Keyed> all, with_keys(input, path, case_sensitive));
+  WIDEEP_TRY(sort_by_key(all, reverse));
+  return values_of(all);
+}
+
+ValueResult unique_filter(const Value& input, ArgumentReader& arguments) {
+  const bool case_sensitive = arguments.truth_or("case_sensitive", false);
+  const Value path = arguments.value_or("attribute", Value());
+  WIDEEP_TRY_ASSIGN(const std::vector<Keyed> all, with_keys(input, path, case_sensitive));
+  std::vector<Keyed> kept;
+  for (const Keyed& each : all) {
+    const bool seen = std::any_of(kept.begin(), kept.end(),
+                                  [&](const Keyed& other) { return equal(other.key, each.key); });
+    if (!seen) kept.push_back(each);
+  }
+  return values_of(kept);
+}
+
+template <bool largest>
+ValueResult extreme_filter(const Value& input, ArgumentReader& arguments) {
+  const bool case_sensitive = arguments.truth_or("case_sensitive", false);
+  const Value path = arguments.value_or("attribute", Value());
+  WIDEEP_TRY_ASSIGN(std::vector<Keyed> all, with_keys(input, path, case_sensitive));
+  WIDEEP_TRY(sort_by_key(all, largest));
+  return all.empty() ? Value(Undefined{"No aggregated item, sequence was empty."})
+                     : all.front().value;
+}
+
+ValueResult sum_filter(const Value& input, ArgumentReader& arguments) {
+  const Value path = arguments.value_or("attribute", Value());
+  const Value start = arguments.value_or("start", int64_t{0});
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
+  double sum = start.is_number() ? start.number() : 0.0;
+  bool whole = !start.is_float();
+  for (Value each : all) {
+    if (!path.is_none()) {
+      WIDEEP_TRY_ASSIGN(each, follow(each, path));
+    }
+    if (!each.is_number()) return invalid_input("expected numbers");
+    sum += each.number();
+    whole = whole && !each.is_float();
+  }
+  return whole && std::abs(sum) < 9e15 ? Value(static_cast<int64_t>(sum)) : Value(sum);
+}
+
+// To map and select, what is false has no elements, be it a number.
+Result<List> elements_if_any(const Value& value) {
+  return value.truth() ? elements_of(value) : Result<List>(List());
+}
+
+ValueResult map_filter(const Value& input, ArgumentReader& arguments) {
+  const Value name = arguments.value_or("filter", Value());
+  WIDEEP_TRY_ASSIGN(List all, elements_if_any(input));
+  if (!name.is_none()) {
+    const Arguments of_filter = arguments.rest();
+    for (Value& each : all) {
+      WIDEEP_TRY_ASSIGN(each, apply_filter(to_text(name), each, of_filter));
+    }
+    return all;
+  }
+  const Value path = arguments.value("attribute");
+  const Value fallback = arguments.value_or("default", Undefined{"no default"});
+  for (Value& each : all) {
+    WIDEEP_TRY_ASSIGN(each, follow(each, path));
+    if (each.is_undefined() && !fallback.is_undefined()) each = fallback;
+  }
+  return all;
+}
+
+// by_attribute: the first argument says what of an element is tested. Then a test (truth where
+// there is none) and its arguments.
+template <bool by_attribute, bool keep>
+ValueResult select_filter(const Value& input, ArgumentReader& arguments) {
+  const Value path = by_attribute ? arguments.value("attribute") : Value();
+  const Value test = arguments.value_or("test", Value());
+  const Arguments of_test = arguments.rest();
+  WIDEEP_TRY_ASSIGN(const List all, elements_if_any(input));
+  List kept;
+  for (const Value& each : all) {
+    Value judged = each;
+    if (by_attribute) {
+      WIDEEP_TRY_ASSIGN(judged, follow(judged, path));
+    }
+    if (!test.is_none()) {
+      WIDEEP_TRY_ASSIGN(judged, apply_test(to_text(test), judged, of_test));
+    }
+    if (judged.truth() == keep) kept.push_back(each);
+  }
+  return kept;
+}
+
+// ---- of dicts and of what may be missing ----
+
+ValueResult items_filter(const Value& input, ArgumentReader&) {
+  if (input.is_undefined()) return List();
+  if (!input.is_dict()) return invalid_input("Can only get item pairs from a mapping.");
+  List pairs;
+  for (const auto& [key, value] : input.dict().entries()) pairs.emplace_back(List{key, value});
+  return pairs;
+}
+
+ValueResult sorted_items_filter(const Value& input, ArgumentReader& arguments) {
+  const bool case_sensitive = arguments.truth_or("case_sensitive", false);
+  const std::string by = to_text(arguments.value_or("by", "key"));
+  const bool reverse = arguments.truth_or("reverse", false);
+  if (!input.is_dict()) return invalid_input("expected a dict");
+  if (by != "key" && by != "value") return invalid_input("by: expected key or value");
+  std::vector<Keyed> all;
+  for (const auto& [key, value] : input.dict().entries()) {
+    all.push_back({sort_key(by == "key" ? Value(key) : value, case_sensitive), List{key, value}});
+  }
+  WIDEEP_TRY(sort_by_key(all, reverse));
+  return values_of(all);
+}
+
+ValueResult default_filter(const Value& input, ArgumentReader& arguments) {
+  const Value fallback = arguments.value_or("default_value", "");
+  const bool falsy_too = arguments.truth_or("boolean", false);
+  return input.is_undefined() || (falsy_too && !input.truth()) ? fallback : input;
+}
+
+const std::map<std::string_view, FilterFunction>& all_filters() {
+  static const std::map<std::string_view, FilterFunction> filters = {
+      {"abs", abs_filter},
+      {"capitalize", case_filter<capitalize>},
+      {"count", length_filter},
+      {"d", default_filter},
+      {"default", default_filter},
+      {"dictsort", sorted_items_filter},
+      {"first", first_filter},
+      {"float", float_filter},
+      {"indent", indent_filter},
+      {"int", int_filter},
+      {"items", items_filter},
+      {"join", join_filter},
+      {"last", last_filter},
+      {"length", length_filter},
+      {"list", list_filter},
+      {"lower", case_filter<lower>},
+      {"map", map_filter},
+      {"max", extreme_filter<true>},
+      {"min", extreme_filter<false>},
+      {"reject", select_filter<false, false>},
+      {"rejectattr", select_filter<true, false>},
+      {"replace", replace_filter},
+      {"reverse", reverse_filter},
+      {"round", round_filter},
+      {"select", select_filter<false, true>},
+      {"selectattr", select_filter<true, true>},
+      {"sort", sort_filter},
+      {"string", string_filter},
+      {"sum", sum_filter},
+      {"title", case_filter<title_words>},
+      {"tojson", to_json_filter},
+      {"trim", trim_filter},
+      {"unique", unique_filter},
+      {"upper", case_filter<upper>},
+  };
+  return filters;
+}
+
+}  // namespace
+
+bool is_filter(std::string_view name) { return all_filters().contains(name); }
+
+ValueResult apply_filter(std::string_view name, const Value& input, const Arguments& arguments) {
+  const auto found = all_filters().find(name);
+  if (found == all_filters().end()) {
+    return invalid_input(fmt::format("the filter '{}' is not supported", name));
+  }
+  ArgumentReader reader(name, arguments);
+  ValueResult result = found->second(input, reader);
+  WIDEEP_TRY(reader.status());
+  if (!result.ok()) return result.status().at(std::string(name));
+  return result;
+}
+
+}  // namespace wideep::chat

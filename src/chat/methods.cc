@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What stands behind a dot or in brackets: Python's methods of strings, dicts and lists, and items.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/try.h"
+#include "chat/arguments.h"
+#include "chat/builtins.h"
+#include "chat/python_text.h"
+
+namespace wideep::chat {
+namespace {
+
+using Method = ValueResult (*)(const Value& self, const Arguments& arguments);
+using Methods = std::map<std::string_view, Method>;
+
+List list_of(const std::vector<std::string>& texts) { return List(texts.begin(), texts.end()); }
+
+// ---- of strings ----
+
+template <Ends ends>
+ValueResult strip_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("strip", arguments);
+  const Value characters = reader.value_or("chars", Value());
+  WIDEEP_TRY(reader.status());
+  if (characters.is_none()) return std::string(strip(self.string(), ends));
+  if (!characters.is_string()) return invalid_input("strip: expected a string of characters");
+  return std::string(strip(self.string(), ends, characters.string()));
+}
+
+ValueResult split_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("split", arguments);
+  const Value separator = reader.value_or("sep", Value());
+  const int64_t most = reader.integer_or("maxsplit", -1);
+  WIDEEP_TRY(reader.status());
+  if (separator.is_none()) return list_of(split(self.string(), {}, most));
+  if (!separator.is_string() || separator.string().empty()) {
+    return invalid_input("split: expected a separator that is a string and not empty");
+  }
+  return list_of(split(self.string(), separator.string(), most));
+}
+
+// A string, or any of a list of them.
+template <bool at_end>
+ValueResult starts_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader(at_end ? "endswith" : "startswith", arguments);
+  const Value wanted = reader.value("prefix");
+  WIDEEP_TRY(reader.status());
+  const List all = wanted.is_list() ? wanted.list() : List{wanted};
+  for (const Value& each : all) {
+    if (!each.is_string()) return invalid_input("startswith: expected strings");
+    const std::string_view text = self.string();
+    if (at_end ? text.ends_with(each.string()) : text.starts_with(each.string())) return true;
+  }
+  return false;
+}
+
+template <std::string (*change)(std::string_view)>
+ValueResult case_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("case", arguments);
+  WIDEEP_TRY(reader.status());
+  return change(self.string());
+}
+
+template <int64_t (*number)(std::string_view, std::string_view)>
+ValueResult search_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("find", arguments);
+  const std::string what = reader.string("sub");
+  WIDEEP_TRY(reader.status());
+  return number(self.string(), what);
+}
+
+ValueResult replace_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("replace", arguments);
+  const std::string from = reader.string("old"), to = reader.string("new");
+  const int64_t most = reader.integer_or("count", -1);
+  WIDEEP_TRY(reader.status());
+  return replace(self.string(), from, to, most);
+}
+
+ValueResult split_lines_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("splitlines", arguments);
+  WIDEEP_TRY(reader.status());
+  return list_of(split_lines(self.string()));
+}
+
+ValueResult join_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("join", arguments);
+  const Value items = reader.value("iterable");
+  WIDEEP_TRY(reader.status());
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(items));
+  std::string text;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].is_string()) return invalid_input("join: expected strings");
+    text += (i > 0 ? self.string() : "") + all[i].string();
+  }
+  return text;
+}
+
+ValueResult is_digit_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("isdigit", arguments);
+  WIDEEP_TRY(reader.status());
+  return !self.string().empty() &&
+         self.string().find_first_not_of("0123456789") == std::string::npos;
+}
+
+const Methods& string_methods() {
+  static const Methods methods = {
+      {"strip", strip_method<Ends::kBoth>},
+      {"lstrip", strip_method<Ends::kLeft>},
+      {"rstrip", strip_method<Ends::kRight>},
+      {"split", split_method},
+      {"splitlines", split_lines_method},
+      {"startswith", starts_method<false>},
+      {"endswith", starts_method<true>},
+      {"upper", case_method<upper>},
+      {"lower", case_method<lower>},
+      {"title", case_method<title>},
+      {"capitalize", case_method<capitalize>},
+      {"find", search_method<find>},
+      {"count", search_method<count>},
+      {"replace", replace_method},
+      {"join", join_method},
+      {"isdigit", is_digit_method},
+  };
+  return methods;
+}
+
+// ---- of dicts ----
+
+enum class Part { kKeys, kValues, kItems };
+
+template <Part part>
+ValueResult parts_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("items", arguments);
+  WIDEEP_TRY(reader.status());
+  List all;
+  for (const auto& [key, value] : self.dict().entries()) {
+    if (part == Part::kKeys) all.emplace_back(key);
+    if (part == Part::kValues) all.push_back(value);
+    if (part == Part::kItems) all.emplace_back(List{key, value});
+  }
+  return all;
+}
+
+ValueResult get_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("get", arguments);
+  const Value key = reader.value("key");
+  Value fallback = reader.value_or("default", Value());
+  WIDEEP_TRY(reader.status());
+  const Value* found = key.is_string() ? self.dict().find(key.string()) : nullptr;
+  return found != nullptr ? *found : std::move(fallback);
+}
+
+const Methods& dict_methods() {
+  static const Methods methods = {{"keys", parts_method<Part::kKeys>},
+                                  {"values", parts_method<Part::kValues>},
+                                  {"items", parts_method<Part::kItems>},
+                                  {"get", get_method}};
+  return methods;
+}
+
+// ---- of lists ----
+
+ValueResult count_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("count", arguments);
+  const Value wanted = reader.value("value");
+  WIDEEP_TRY(reader.status());
+  return std::count_if(self.list().begin(), self.list().end(),
+                       [&](const Value& each) { return equal(each, wanted); });
+}
+
+ValueResult index_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("index", arguments);
+  const Value wanted = reader.value("value");
+  WIDEEP_TRY(reader.status());
+  for (size_t i = 0; i < self.list().size(); ++i) {
+    if (equal(self.list()[i], wanted)) return static_cast<int64_t>(i);
+  }
+  return invalid_input("index: the value is not in the list");
+}
+
+const Methods& list_methods() {
+  static const Methods methods = {{"count", count_method}, {"index", index_method}};
+  return methods;
+}
+
+const Methods* methods_of(const Value& value) {
+  if (value.is_string()) return &string_methods();
+  if (value.is_dict()) return &dict_methods();
+  return value.is_list() ? &list_methods() : nullptr;
+}
+
+Value nothing_at(const Value& value, std::string_view name) {
+  const std::string owner = value.is_none() ? "None" : fmt::format("{} object", value.type_name());
+  return Undefined{fmt::format("'{}' has no attribute '{}'", owner, name)};
+}
+
+// From the end where it is negative; nothing: outside.
+std::optional<size_t> position_in(int64_t index, size_t size) {
+  if (index < 0) index += static_cast<int64_t>(size);
+  if (index < 0 || index >= static_cast<int64_t>(size)) return {};
+  return static_cast<size_t>(index);
+}
+
+}  // namespace
+
+Value method_of(const Value& value, std::string_view name) {
+  const Methods* methods = methods_of(value);
+  const auto found = methods == nullptr ? Methods::const_iterator() : methods->find(name);
+  if (methods == nullptr || found == methods->end()) return nothing_at(value, name);
+  return Function([self = value, method = found->second](const Arguments& arguments) {
+    return method(self, arguments);
+  });
+}
+
+ValueResult attribute_of(const Value& value, std::string_view name) {
+  if (value.is_undefined()) return invalid_input(value.undefined().what);
+  Value method = method_of(value, name);
+  if (!method.is_undefined() || !value.is_dict()) return method;
+  const Value* entry = value.dict().find(name);
+  return entry != nullptr ? *entry : method;
+}
+
+ValueResult item_of(const Value& value, const Value& index) {
+  if (value.is_undefined()) return invalid_input(value.undefined().what);
+  if (value.is_dict() && index.is_string()) {
+    const Value* entry = value.dict().find(index.string());
+    return entry != nullptr ? *entry : method_of(value, index.string());
+  }
+  if ((value.is_list() || value.is_string()) && (index.is_integer() || index.is_bool())) {
+    const auto all =
+        value.is_string() ? characters(value.string()) : std::vector<std::string_view>();
+    const size_t size = value.is_string() ? all.size() : value.list().size();
+    const auto at = position_in(index.integer(), size);
+    if (at) return value.is_string() ? Value(std::string(all[*at])) : value.list()[*at];
+  }
+  return index.is_string() ? method_of(value, index.string()) : nothing_at(value, to_text(index));
+}
+
+Result<List> elements_of(const Value& value) {
+  if (value.is_list()) return value.list();
+  if (value.is_undefined()) return List();
+  List all;
+  if (value.is_string()) {
+    for (const std::string_view c : characters(value.string())) all.emplace_back(std::string(c));
+    return all;
+  }
+  if (value.is_dict()) {
+    for (const auto& [key, item] : value.dict().entries()) all.emplace_back(key);
+    return all;
+  }
+  return invalid_input(fmt::format("a value of type {} has no elements", value.type_name()));
+}
+
+Result<bool> is_in(const Value& item, const Value& container) {
+  if (container.is_string()) {
+    if (item.is_string()) return container.string().find(item.string()) != std::string::npos;
+    return invalid_input(fmt::format("in: a string holds only strings, not {}", item.type_name()));
+  }
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(container));
+  return std::any_of(all.begin(), all.end(), [&](const Value& each) { return equal(each, item); });
+}
+
+}  // namespace wideep::chat

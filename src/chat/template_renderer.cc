@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "chat/template_renderer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/try.h"
+#include "chat/arguments.h"
+#include "chat/builtins.h"
+#include "chat/python_text.h"
+
+namespace wideep::chat {
+namespace {
+
+constexpr int64_t kMostSteps = 3'000'000;
+constexpr size_t kMostBytes = size_t{64} << 20;
+constexpr int64_t kMostElements = 1'000'000;  // of range(), and of a repeated string or list
+constexpr int kMostCalls = 100;
+
+// What a loop or macro adds to the names around it, and hides when it ends.
+struct Scope {
+  Names names;
+  Scope* outer = nullptr;
+};
+
+// How a statement ended: the loop around it looks.
+enum class Flow { kNext, kBreak, kContinue };
+
+Status raise(const Arguments& arguments) {
+  ArgumentReader reader("raise_exception", arguments);
+  const Value message = reader.value("message");
+  WIDEEP_TRY(reader.status());
+  return invalid_input(fmt::format("the template refuses: {}", to_text(message)));
+}
+
+ValueResult range(const Arguments& arguments) {
+  ArgumentReader reader("range", arguments);
+  int64_t start = reader.integer_or("start", 0), stop = start;
+  if (arguments.positional.size() > 1) {
+    stop = reader.integer_or("stop", 0);
+  } else {
+    start = 0;
+  }
+  const int64_t step = reader.integer_or("step", 1);
+  WIDEEP_TRY(reader.status());
+  if (step == 0) return invalid_input("range: a step of 0");
+  List all;
+  for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step) {
+    if (static_cast<int64_t>(all.size()) == kMostElements) {
+      return invalid_input(fmt::format("range: more than {} elements", kMostElements));
+    }
+    all.emplace_back(i);
+  }
+  return all;
+}
+
+ValueResult dict_of(const Arguments& arguments) {
+  Dict dict;
+  for (const auto& [name, value] : arguments.named) dict.set(name, value);
+  return dict;
+}
+
+Names with_globals(Names names) {
+  names.emplace("range", Function(range));
+  names.emplace("dict", Function(dict_of));
+  names.emplace("namespace", Function(dict_of));
+  names.emplace("raise_exception", Function([](const Arguments& arguments) -> ValueResult {
+                  return raise(arguments);
+                }));
+  return names;
+}
+
+// ---- arithmetic ----
+
+bool is_whole(const Value& value) { return value.is_integer() || value.is_bool(); }
+
+Status no_operation(std::string_view operation, const Value& a, const Value& b) {
+  for (const Value* value : {&a, &b}) {
+    if (value->is_undefined()) return invalid_input(value->undefined().what);
+  }
+  return invalid_input(
+      fmt::format("{}: not for {} and {}", operation, a.type_name(), b.type_name()));
+}
+
+Status too_large(std::string_view operation) {
+  return invalid_input(fmt::format("{}: the result is too large", operation));
+}
+
+ValueResult whole_power(int64_t base, int64_t exponent) {
+  if (exponent < 0) return std::pow(static_cast<double>(base), static_cast<double>(exponent));
+  int64_t result = 1;
+  for (int64_t i = 0; i < exponent && result != 0 && (base != 1); ++i) {
+    if (base == -1) return int64_t{exponent % 2 == 0 ? 1 : -1};
+    if (__builtin_mul_overflow(result, base, &result)) return too_large("**");
+  }
+  return result;
+}
+
+// Division rounds down, as in Python.
+ValueResult whole_arithmetic(std::string_view operation, int64_t a, int64_t b) {
+  int64_t result = 0;
+  bool overflow = false;
+  if (operation == "+") {
+    overflow = __builtin_add_overflow(a, b, &result);
+  } else if (operation == "-") {
+    overflow = __builtin_sub_overflow(a, b, &result);
+  } else if (operation == "*") {
+    overflow = __builtin_mul_overflow(a, b, &result);
+  } else if (operation == "**") {
+    return whole_power(a, b);
+  } else if (b == 0) {
+    return invalid_input(fmt::format("{}: division by zero", operation));
+  } else if (operation == "/") {
+    return static_cast<double>(a) / static_cast<double>(b);
+  } else if (b == -1) {
+    overflow = operation == "//" && __builtin_sub_overflow(int64_t{0}, a, &result);
+  } else {
+    const int64_t quotient = a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+    result = operation == "//" ? quotient : a - quotient * b;
+  }
+  if (overflow) return too_large(operation);
+  return result;
+}
+
+ValueResult float_arithmetic(std::string_view operation, double a, double b) {
+  if (operation == "+") return a + b;
+  if (operation == "-") return a - b;
+  if (operation == "*") return a * b;
+  if (operation == "**") return std::pow(a, b);
+  if (b == 0) return invalid_input(fmt::format("{}: division by zero", operation));
+  if (operation == "/") return a / b;
+  const double quotient = std::floor(a / b);
+  return operation == "//" ? quotient : a - quotient * b;
+}
+
+ValueResult repeated(const Value& value, int64_t times) {
+  const int64_t size =
+      static_cast<int64_t>(value.is_string() ? value.string().size() : value.list().size());
+  if (size > 0 && times > kMostElements / size) return too_large("*");
+  std::string text;
+  List list;
+  for (int64_t i = 0; i < times; ++i) {
+    if (value.is_string()) {
+      text += value.string();
+    } else {
+      list.insert(list.end(), value.list().begin(), value.list().end());
+    }
+  }
+  return value.is_string() ? Value(std::move(text)) : Value(std::move(list));
+}
+
+ValueResult arithmetic(const std::string& operation, const Value& a, const Value& b) {
+  if (operation == "~") return to_text(a) + to_text(b);
+  if (is_whole(a) && is_whole(b)) return whole_arithmetic(operation, a.integer(), b.integer());
+  if (a.is_number() && b.is_number()) return float_arithmetic(operation, a.number(), b.number());
+  if (operation == "+" && a.is_string() && b.is_string()) return a.string() + b.string();
+  if (operation == "+" && a.is_list() && b.is_list()) {
+    List both = a.list();
+    both.insert(both.end(), b.list().begin(), b.list().end());
+    return both;
+  }
+  if (operation == "*") {
+    if ((a.is_string() || a.is_list()) && is_whole(b)) return repeated(a, b.integer());
+    if ((b.is_string() || b.is_list()) && is_whole(a)) return repeated(b, a.integer());
+  }
+  return no_operation(operation, a, b);
+}
+
+Result<bool> compares(const std::string& operation, const Value& a, const Value& b) {
+  if (operation == "==") return equal(a, b);
+  if (operation == "!=") return !equal(a, b);
+  if (operation == "in") return is_in(a, b);
+  if (operation == "not in") {
+    WIDEEP_TRY_ASSIGN(const bool within, is_in(a, b));
+    return !within;
+  }
+  if (a.is_undefined() || b.is_undefined()) return no_operation(operation, a, b);
+  WIDEEP_TRY_ASSIGN(const int sign, compare(a, b));
+  if (operation == "<") return sign < 0;
+  if (operation == "<=") return sign <= 0;
+  return operation == ">" ? sign > 0 : sign >= 0;
+}
+
+size_t size_of(const Value& value) {
+  if (value.is_list()) return value.list().size();
+  return value.is_string() ? value.string().size() / 64 : 0;
+}
+
+// Python's rule for each bound of a slice.
+struct Bounds {
+  int64_t start;
+  int64_t stop;
+};
+Bounds slice_bounds(const Value& start, const Value& stop, int64_t step, int64_t size) {
+  const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
+  const auto bound = [&](const Value& value, int64_t fallback) {
+    if (value.is_none()) return fallback;
+    const int64_t at = value.integer() < 0 ? value.integer() + size : value.integer();
+    return std::clamp(at, lowest, std::max(lowest, highest));
+  };
+  return {bound(start, step > 0 ? lowest : highest), bound(stop, step > 0 ? highest : lowest)};
+}
+
+ValueResult slice_of(const Value& value, const Value& start, const Value& stop, const Value& step) {
+  for (const Value* bound : {&start, &stop, &step}) {
+    if (!bound->is_none() && !is_whole(*bound)) return invalid_input("a slice takes integers");
+  }
+  const int64_t by = step.is_none() ? 1 : step.integer();
+  if (by == 0) return invalid_input("a slice with a step of 0");
+  if (value.is_undefined()) return invalid_input(value.undefined().what);
+  if (!value.is_string() && !value.is_list()) {
+    return invalid_input(fmt::format("no slice of a value of type {}", value.type_name()));
+  }
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(value));
+  const int64_t size = static_cast<int64_t>(all.size());
+  List kept;
+  const auto [first, last] = slice_bounds(start, stop, by, size);
+  for (int64_t i = first; by > 0 ? i < last : i > last; i += by) {
+    kept.push_back(all[static_cast<size_t>(i)]);
+    if (std::abs(by) > size) break;
+  }
+  if (!value.is_string()) return kept;
+  std::string text;
+  for (const Value& each : kept) text += each.string();
+  return text;
+}
+
+class Renderer {
+ public:
+  explicit Renderer(Names names) {
+    globals_.names = with_globals(std::move(names));
+    scope_ = &globals_;
+  }
+
+  Result<std::string> run(const Block& block) {
+    WIDEEP_TRY_ASSIGN([[maybe_unused]] const Flow flow, execute(block));
+    return std::move(out_);
+  }
+
+ private:
+  // ---- statements ----
+
+  Result<Flow> execute(const Block& block) {
+    for (const Statement& statement : block) {
+      WIDEEP_TRY(count_step(statement.line));
+      WIDEEP_TRY_ASSIGN(
+          const Flow flow,
+          std::visit([&](const auto& node) { return run_statement(node, statement.line); },
+                     statement.node));
+      if (flow != Flow::kNext) return flow;
+    }
+    return Flow::kNext;
+  }
+
+  // Whatever a step makes is as much work as it is large.
+  Status count_step(int line, size_t made = 0) {
+    steps_ += 1 + static_cast<int64_t>(made);
+    if (steps_ > kMostSteps) return at(line, "the template does not end");
+    if (out_.size() > kMostBytes) return at(line, "the template's output does not end");
+    return {};
+  }
+
+  Result<Flow> run_statement(const Text& node, int) {
+    out_ += node.text;
+    return Flow::kNext;
+  }
+
+  Result<Flow> run_statement(const Print& node, int) {
+    WIDEEP_TRY_ASSIGN(const Value value, evaluate(node.value));
+    out_ += to_text(value);
+    return Flow::kNext;
+  }
+
+  Result<Flow> run_statement(const If& node, int) {
+    for (const auto& [condition, body] : node.branches) {
+      WIDEEP_TRY_ASSIGN(const Value value, evaluate(condition));
+      if (value.truth()) return execute(body);
+    }
+    return execute(node.otherwise);
+  }
+
+  Result<Flow> run_statement(const Break&, int) { return Flow::kBreak; }
+  Result<Flow> run_statement(const Continue&, int) { return Flow::kContinue; }
+
+  Result<Flow> run_statement(const Group& node, int) {
+    Inside inside(this);
+    return execute(node.body);
+  }
+
+  Result<Flow> run_statement(const For& node, int line) {
+    WIDEEP_TRY_ASSIGN(const Value iterable, evaluate(node.iterable));
+    WIDEEP_TRY_ASSIGN(List all, at_line(line, elements_of(iterable)));
+    if (node.condition) {
+      WIDEEP_TRY_ASSIGN(all, those_that_fit(node, all, line));
+    }
+    if (all.empty()) return execute(node.otherwise);
+    const auto state = std::make_shared<Dict>();
+    for (size_t i = 0; i < all.size(); ++i) {
+      WIDEEP_TRY(count_step(line));
+      Inside inside(this);
+      tell_loop(all, i, *state);
+      scope_->names.insert_or_assign("loop", Value(state));
+      WIDEEP_TRY(assign(node.targets, all[i], line));
+      WIDEEP_TRY_ASSIGN(const Flow flow, execute(node.body));
+      if (flow == Flow::kBreak) break;
+    }
+    return Flow::kNext;
+  }
+
+  Result<List> those_that_fit(const For& node, const List& all, int line) {
+    List kept;
+    for (const Value& each : all) {
+      WIDEEP_TRY(count_step(line));
+      Inside inside(this);
+      WIDEEP_TRY(assign(node.targets, each, line));
+      WIDEEP_TRY_ASSIGN(const Value fits, evaluate(*node.condition));
+      if (fits.truth()) kept.push_back(each);
+    }
+    return kept;
+  }
+
+  static void tell_loop(const List& all, size_t i, Dict& loop) {
+    const auto at = static_cast<int64_t>(i), size = static_cast<int64_t>(all.size());
+    loop.set("index", at + 1);
+    loop.set("index0", at);
+    loop.set("revindex", size - at);
+    loop.set("revindex0", size - at - 1);
+    loop.set("first", at == 0);
+    loop.set("last", at + 1 == size);
+    loop.set("length", size);
+    loop.set("previtem", i > 0 ? all[i - 1] : Value(Undefined{"there is no previous item"}));
+    loop.set("nextitem",
+             i + 1 < all.size() ? all[i + 1] : Value(Undefined{"there is no next item"}));
+    loop.set("cycle", Function([i](const Arguments& arguments) -> ValueResult {
+               const List& values = arguments.positional;
+               if (values.empty()) return invalid_input("cycle: no items");
+               return values[i % values.size()];
+             }));
+  }
+
+  Result<Flow> run_statement(const Set& node, int line) {
+    WIDEEP_TRY_ASSIGN(Value value, evaluate(node.value));
+    if (node.attribute.empty()) {
+      WIDEEP_TRY(assign(node.targets, value, line));
+      return Flow::kNext;
+    }
+    const Value object = look_up(node.targets[0]);
+    if (!object.is_dict()) {
+      return at(line, fmt::format("'{}' is no namespace()", node.targets[0]));
+    }
+    object.dict().set(node.attribute, std::move(value));
+    return Flow::kNext;
+  }
+
+  Result<Flow> run_statement(const SetBlock& node, int) {
+    WIDEEP_TRY_ASSIGN(std::string text, captured(node.body));
+    scope_->names.insert_or_assign(node.target, std::move(text));
+    return Flow::kNext;
+  }
+
+  Result<Flow> run_statement(const FilterBlock& node, int line) {
+    WIDEEP_TRY_ASSIGN(std::string text, captured(node.body));
+    WIDEEP_TRY_ASSIGN(const Arguments arguments, evaluate(node.arguments));
+    WIDEEP_TRY_ASSIGN(const Value value,
+                      at_line(line, apply_filter(node.name, std::move(text), arguments)));
+    out_ += to_text(value);
+    return Flow::kNext;
+  }
+
+  Result<Flow> run_statement(const Macro& node, int line) {
+    scope_->names.insert_or_assign(
+        node.name, Function([this, &node, line](const Arguments& arguments) -> ValueResult {
+          return call_macro(node, arguments, line);
+        }));
+    return Flow::kNext;
+  }
+
+  // A macro sees its parameters and the template's own names, not those of its caller.
+  ValueResult call_macro(const Macro& macro, const Arguments& arguments, int line) {
+    if (calls_ >= kMostCalls)
+      return at(line, fmt::format("macros call each other {} deep", calls_));
+    Scope* const caller = std::exchange(scope_, &globals_);
+    ++calls_;
+    Result<std::string> text = [&]() -> Result<std::string> {
+      Inside inside(this);
+      WIDEEP_TRY(bind(macro, arguments, line));
+      return captured(macro.body);
+    }();
+    --calls_;
+    scope_ = caller;
+    if (!text.ok()) return text.status();
+    return std::move(text).value();
+  }
+
+  Status bind(const Macro& macro, const Arguments& arguments, int line) {
+    ArgumentReader reader(macro.name, arguments);
+    for (const Parameter& parameter : macro.parameters) {
+      Value value = reader.value_or(
+          parameter.name,
+          Undefined{fmt::format("parameter '{}' was not provided", parameter.name)});
+      if (value.is_undefined() && parameter.fallback) {
+        WIDEEP_TRY_ASSIGN(value, evaluate(*parameter.fallback));
+      }
+      scope_->names.insert_or_assign(parameter.name, std::move(value));
+    }
+    const Status status = reader.status();
+    return status.ok() ? status : at(line, status.message());
+  }
+
+  Result<std::string> captured(const Block& body) {
+    std::string outer = std::exchange(out_, "");
+    Inside inside(this);
+    const Result<Flow> flow = execute(body);
+    std::string text = std::exchange(out_, std::move(outer));
+    if (!flow.ok()) return flow.status();
+    return text;
+  }
+
+  Status assign(const std::vector<std::string>& targets, const Value& value, int line) {
+    if (targets.size() == 1) {
+      scope_->names.insert_or_assign(targets[0], value);
+      return {};
+    }
+    WIDEEP_TRY_ASSIGN(const List all, at_line(line, elements_of(value)));
+    if (all.size() != targets.size()) {
+      return at(line, fmt::format("expected {} values, found {}", targets.size(), all.size()));
+    }
+    for (size_t i = 0; i < all.size(); ++i) scope_->names.insert_or_assign(targets[i], all[i]);
+    return {};
+  }
+
+  // ---- expressions ----
+
+  ValueResult evaluate(const Expression& expression) {
+    WIDEEP_TRY_ASSIGN(Value value,
+                      std::visit([&](const auto& node) { return value_of(node, expression.line); },
+                                 expression.node));
+    WIDEEP_TRY(count_step(expression.line, size_of(value)));
+    return value;
+  }
+
+  // Null: none.
+  ValueResult evaluate(const ExpressionPtr& expression) {
+    return expression == nullptr ? Value() : evaluate(*expression);
+  }
+
+  Result<Arguments> evaluate(const ArgumentList& list) {
+    Arguments arguments;
+    for (const Expression& each : list.positional) {
+      WIDEEP_TRY_ASSIGN(Value value, evaluate(each));
+      arguments.positional.push_back(std::move(value));
+    }
+    for (const auto& [name, each] : list.named) {
+      WIDEEP_TRY_ASSIGN(Value value, evaluate(each));
+      arguments.named.emplace_back(name, std::move(value));
+    }
+    return arguments;
+  }
+
+  ValueResult value_of(const Literal& node, int) { return node.value; }
+  ValueResult value_of(const NameOf& node, int) { return look_up(node.name); }
+
+  ValueResult value_of(const ListOf& node, int) {
+    List list;
+    for (const Expression& each : node.items) {
+      WIDEEP_TRY_ASSIGN(Value value, evaluate(each));
+      list.push_back(std::move(value));
+    }
+    return list;
+  }
+
+  ValueResult value_of(const DictOf& node, int line) {
+    Dict dict;
+    for (const auto& [key_of, each] : node.items) {
+      WIDEEP_TRY_ASSIGN(const Value key, evaluate(key_of));
+      if (!key.is_string()) return at(line, "the keys of a dict are strings here");
+      WIDEEP_TRY_ASSIGN(Value value, evaluate(each));
+      dict.set(key.string(), std::move(value));
+    }
+    return dict;
+  }
+
+  ValueResult value_of(const Attribute& node, int line) {
+    WIDEEP_TRY_ASSIGN(const Value object, evaluate(node.object));
+    return at_line(line, attribute_of(object, node.name));
+  }
+
+  ValueResult value_of(const Item& node, int line) {
+    WIDEEP_TRY_ASSIGN(const Value object, evaluate(node.object));
+    WIDEEP_TRY_ASSIGN(const Value index, evaluate(node.index));
+    return at_line(line, item_of(object, index));
+  }
+
+  ValueResult value_of(const Slice& node, int line) {
+    WIDEEP_TRY_ASSIGN(const Value object, evaluate(node.object));
+    WIDEEP_TRY_ASSIGN(const Value start, evaluate(node.start));
+    WIDEEP_TRY_ASSIGN(const Value stop, evaluate(node.stop));
+    WIDEEP_TRY_ASSIGN(const Value step, evaluate(node.step));
+    return at_line(line, slice_of(object, start, stop, step));
+  }
+
+  ValueResult value_of(const Call& node, int line) {
+    WIDEEP_TRY_ASSIGN(const Value callee, evaluate(node.callee));
+    WIDEEP_TRY_ASSIGN(const Arguments arguments, evaluate(node.arguments));
+    if (callee.is_function()) return at_line(line, callee.function()(arguments));
+    return at(line, callee.is_undefined()
+                        ? callee.undefined().what
+                        : fmt::format("a value of type {} is no function", callee.type_name()));
+  }
+
+  ValueResult value_of(const Filter& node, int line) {
+    WIDEEP_TRY_ASSIGN(const Value input, evaluate(node.input));
+    WIDEEP_TRY_ASSIGN(const Arguments arguments, evaluate(node.arguments));
+    return at_line(line, apply_filter(node.name, input, arguments));
+  }
+
+  ValueResult value_of(const Test& node, int line) {
+    WIDEEP_TRY_ASSIGN(const Value input, evaluate(node.input));
+    WIDEEP_TRY_ASSIGN(const Arguments arguments, evaluate(node.arguments));
+    WIDEEP_TRY_ASSIGN(const Value passes, at_line(line, apply_test(node.name, input, arguments)));
+    return passes.truth() != node.negated;
+  }
+
+  ValueResult value_of(const Unary& node, int line) {
+    WIDEEP_TRY_ASSIGN(const Value operand, evaluate(node.operand));
+    if (node.operation == "not") return !operand.truth();
+    return at_line(line, arithmetic(node.operation, int64_t{0}, operand));
+  }
+
+  ValueResult value_of(const Binary& node, int line) {
+    WIDEEP_TRY_ASSIGN(Value left, evaluate(node.left));
+    if (node.operation == "or" && left.truth()) return left;
+    if (node.operation == "and" && !left.truth()) return left;
+    WIDEEP_TRY_ASSIGN(Value right, evaluate(node.right));
+    if (node.operation == "or" || node.operation == "and") return right;
+    return at_line(line, arithmetic(node.operation, left, right));
+  }
+
+  // a < b < c: b is evaluated once, and what follows a false one is not.
+  ValueResult value_of(const Comparison& node, int line) {
+    WIDEEP_TRY_ASSIGN(Value left, evaluate(node.first));
+    for (const auto& [operation, operand] : node.rest) {
+      WIDEEP_TRY_ASSIGN(Value right, evaluate(operand));
+      WIDEEP_TRY_ASSIGN(const bool holds, at_line(line, compares(operation, left, right)));
+      if (!holds) return false;
+      left = std::move(right);
+    }
+    return true;
+  }
+
+  ValueResult value_of(const Choice& node, int) {
+    WIDEEP_TRY_ASSIGN(const Value condition, evaluate(node.condition));
+    if (condition.truth()) return evaluate(node.then);
+    if (node.otherwise != nullptr) return evaluate(node.otherwise);
+    return Value(Undefined{"an 'if' without 'else' has no value here"});
+  }
+
+  // ---- names and lines ----
+
+  class Inside {
+   public:
+    explicit Inside(Renderer* renderer) : renderer_(renderer) {
+      scope_.outer = std::exchange(renderer_->scope_, &scope_);
+    }
+    ~Inside() { renderer_->scope_ = scope_.outer; }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+   private:
+    Renderer* renderer_;
+    Scope scope_;
+  };
+
+  Value look_up(const std::string& name) const {
+    for (const Scope* scope = scope_; scope != nullptr; scope = scope->outer) {
+      const auto found = scope->names.find(name);
+      if (found != scope->names.end()) return found->second;
+    }
+    return Undefined{fmt::format("'{}' is undefined", name)};
+  }
+
+  static Status at(int line, const std::string& what) {
+    return invalid_input(fmt::format("line {}: {}", line, what));
+  }
+  // What a macro complains of has its own line already.
+  template <typename T>
+  static Result<T> at_line(int line, Result<T> result) {
+    if (result.ok() || result.status().message().starts_with("line ")) return result;
+    return at(line, result.status().message());
+  }
+
+  Scope globals_;
+  Scope* scope_;
+  std::string out_;
+  int64_t steps_ = 0;
+  int calls_ = 0;
+};
+
+}  // namespace
+
+Result<std::string> render_template(const Block& block, Names names) {
+  return Renderer(std::move(names)).run(block);
+}
+
+}  // namespace wideep::chat

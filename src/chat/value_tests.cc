@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What may stand behind "is".
+#include <fmt/format.h>
+
+#include <map>
+
+#include "base/try.h"
+#include "chat/arguments.h"
+#include "chat/builtins.h"
+#include "chat/python_text.h"
+
+namespace wideep::chat {
+namespace {
+
+using TestFunction = ValueResult (*)(const Value& input, ArgumentReader& arguments);
+
+template <bool (Value::*holds)() const>
+ValueResult is_type(const Value& input, ArgumentReader&) {
+  return (input.*holds)();
+}
+
+ValueResult is_defined(const Value& input, ArgumentReader&) { return !input.is_undefined(); }
+ValueResult is_true(const Value& input, ArgumentReader&) {
+  return input.is_bool() && input.boolean();
+}
+ValueResult is_false(const Value& input, ArgumentReader&) {
+  return input.is_bool() && !input.boolean();
+}
+ValueResult is_sequence(const Value& input, ArgumentReader&) {
+  return input.is_iterable();  // all that has a length and items
+}
+
+template <bool (*fits)(int sign)>
+ValueResult compares(const Value& input, ArgumentReader& arguments) {
+  WIDEEP_TRY_ASSIGN(const int sign, compare(input, arguments.value("other")));
+  return fits(sign);
+}
+bool below(int sign) { return sign < 0; }
+bool at_most(int sign) { return sign <= 0; }
+bool above(int sign) { return sign > 0; }
+bool at_least(int sign) { return sign >= 0; }
+
+ValueResult is_equal(const Value& input, ArgumentReader& arguments) {
+  return equal(input, arguments.value("other"));
+}
+ValueResult is_unequal(const Value& input, ArgumentReader& arguments) {
+  return !equal(input, arguments.value("other"));
+}
+ValueResult is_same(const Value& input, ArgumentReader& arguments) {
+  return input.same_object(arguments.value("other"));
+}
+ValueResult is_within(const Value& input, ArgumentReader& arguments) {
+  WIDEEP_TRY_ASSIGN(const bool within, is_in(input, arguments.value("seq")));
+  return within;
+}
+
+Result<int64_t> remainder(const Value& input, int64_t divisor) {
+  if (!input.is_integer() && !input.is_bool()) {
+    return invalid_input(fmt::format("expected an integer, found {}", input.type_name()));
+  }
+  if (divisor == 0) return invalid_input("division by zero");
+  return divisor == -1 ? 0 : input.integer() % divisor;
+}
+ValueResult is_odd(const Value& input, ArgumentReader&) {
+  WIDEEP_TRY_ASSIGN(const int64_t rest, remainder(input, 2));
+  return rest != 0;
+}
+ValueResult is_even(const Value& input, ArgumentReader&) {
+  WIDEEP_TRY_ASSIGN(const int64_t rest, remainder(input, 2));
+  return rest == 0;
+}
+ValueResult is_divisible(const Value& input, ArgumentReader& arguments) {
+  WIDEEP_TRY_ASSIGN(const int64_t rest, remainder(input, arguments.integer_or("num", 0)));
+  return rest == 0;
+}
+
+template <std::string (*change)(std::string_view)>
+ValueResult is_case(const Value& input, ArgumentReader&) {
+  const std::string text = to_text(input);
+  return change(text) == text && upper(text) != lower(text);
+}
+
+const std::map<std::string_view, TestFunction>& all_tests() {
+  static const std::map<std::string_view, TestFunction> tests = {
+      {"defined", is_defined},
+      {"undefined", is_type<&Value::is_undefined>},
+      {"none", is_type<&Value::is_none>},
+      {"boolean", is_type<&Value::is_bool>},
+      {"true", is_true},
+      {"false", is_false},
+      {"integer", is_type<&Value::is_integer>},
+      {"float", is_type<&Value::is_float>},
+      {"number", is_type<&Value::is_number>},
+      {"string", is_type<&Value::is_string>},
+      {"mapping", is_type<&Value::is_dict>},
+      {"sequence", is_sequence},
+      {"iterable", is_type<&Value::is_iterable>},
+      {"callable", is_type<&Value::is_function>},
+      {"sameas", is_same},
+      {"in", is_within},
+      {"odd", is_odd},
+      {"even", is_even},
+      {"divisibleby", is_divisible},
+      {"upper", is_case<upper>},
+      {"lower", is_case<lower>},
+      {"eq", is_equal},
+      {"equalto", is_equal},
+      {"ne", is_unequal},
+      {"lt", compares<below>},
+      {"lessthan", compares<below>},
+      {"le", compares<at_most>},
+      {"gt", compares<above>},
+      {"greaterthan", compares<above>},
+      {"ge", compares<at_least>},
+  };
+  return tests;
+}
+
+}  // namespace
+
+bool is_test(std::string_view name) { return all_tests().contains(name); }
+
+ValueResult apply_test(std::string_view name, const Value& input, const Arguments& arguments) {
+  const auto found = all_tests().find(name);
+  if (found == all_tests().end()) {
+    return invalid_input(fmt::format("the test '{}' is not supported", name));
+  }
+  ArgumentReader reader(name, arguments);
+  const ValueResult result = found->second(input, reader);
+  WIDEEP_TRY(reader.status());
+  if (!result.ok()) return result.status().at(std::string(name));
+  return result;
+}
+
+}  // namespace wideep::chat

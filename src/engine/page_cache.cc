@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/page_cache.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/content_hash.h"
+
+namespace wideep::engine {
+
+PageCache::PageCache(size_t page_bytes, int max_pages, const std::vector<std::byte*>& memories)
+    : max_pages_(max_pages),
+      used_(memories.size()),
+      free_(memories.size()),
+      kept_(memories.size()) {
+  for (std::byte* memory : memories) pools_.emplace_back(page_bytes, max_pages, memory);
+}
+
+size_t PageCache::ContentHash::operator()(const Content& content) const {
+  const uint64_t tokens = base::content_hash(
+      reinterpret_cast<const std::byte*>(content.tokens.data()), sizeof(content.tokens));
+  const std::array<uint64_t, 3> all = {content.before, static_cast<uint64_t>(content.role), tokens};
+  return base::content_hash(reinterpret_cast<const std::byte*>(all.data()), sizeof(all));
+}
+
+PageCache::Content PageCache::content_of(Prefix before, std::span<const int32_t> tokens, int role) {
+  WIDEEP_CHECK_EQ(tokens.size(), static_cast<size_t>(kernels::kPageTokens));
+  Content content{.before = before, .role = role, .tokens = {}};
+  std::copy(tokens.begin(), tokens.end(), content.tokens.begin());
+  return content;
+}
+
+PageCache::PageId PageCache::take(int rank) {
+  WIDEEP_CHECK_GT(available(rank), 0);
+  PageId page = 0;
+  if (!free_[rank].empty()) {
+    page = free_[rank].back();
+    free_[rank].pop_back();
+  } else if (pools_[rank].num_pages() < max_pages_) {
+    page = static_cast<PageId>(pages_.size());
+    pages_.push_back({.bytes = pools_[rank].take(), .rank = rank, .kept = {}});
+  } else {
+    page = evict(rank);
+  }
+  pages_[page].users = 1;
+  ++used_[rank];
+  return page;
+}
+
+// Pages that are known as following it will never be found again, and go in their turn.
+PageCache::PageId PageCache::evict(int rank) {
+  const PageId page = kept_[rank].front();
+  kept_[rank].pop_front();
+  forget(page);
+  ++num_evicted_;
+  return page;
+}
+
+void PageCache::forget(PageId id) {
+  Page& page = pages_[id];
+  if (page.prefix == kRoot) return;
+  known_.erase(known_.find(*page.content));
+  page.prefix = kRoot;
+}
+
+void PageCache::share(PageId id) {
+  Page& page = pages_[id];
+  if (page.users++ > 0) return;
+  kept_[page.rank].erase(page.kept);
+  ++used_[page.rank];
+}
+
+void PageCache::release(PageId id) {
+  Page& page = pages_[id];
+  WIDEEP_CHECK_GT(page.users, 0);
+  if (--page.users > 0) return;
+  --used_[page.rank];
+  if (page.prefix == kRoot) {
+    free_[page.rank].push_back(id);
+  } else {
+    page.kept = kept_[page.rank].insert(kept_[page.rank].end(), id);
+  }
+}
+
+std::optional<PageCache::PageId> PageCache::find(Prefix before, std::span<const int32_t> tokens,
+                                                 int role) const {
+  const auto found = known_.find(content_of(before, tokens, role));
+  return found == known_.end() ? std::nullopt : std::optional(found->second);
+}
+
+PageCache::Prefix PageCache::enter(PageId id, Prefix before, std::span<const int32_t> tokens,
+                                   int role) {
+  const auto [known, is_new] = known_.emplace(content_of(before, tokens, role), id);
+  if (!is_new) return pages_[known->second].prefix;
+  Page& page = pages_[id];
+  WIDEEP_CHECK_EQ(page.prefix, kRoot);
+  page.content = &known->first;
+  page.prefix = ++last_prefix_;
+  return page.prefix;
+}
+
+}  // namespace wideep::engine

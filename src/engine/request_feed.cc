@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/request_feed.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/try.h"
+#include "engine/wire.h"
+
+namespace wideep::engine {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How often a wait looks whether the group is to stop.
+constexpr milliseconds kLookInterval{100};
+
+Command decode(std::string_view message) {
+  WireReader reader(message);
+  Command command;
+  command.kind = reader.get<Command::Kind>();
+  command.owner = reader.get<int>();
+  Request& request = command.request;
+  request.index = reader.get<int>();
+  request.prompt = reader.get_all<int32_t>();
+  request.max_tokens = reader.get<int>();
+  request.sampling = reader.get<SamplingParams>();
+  request.draw = reader.get<int>();
+  request.ignore_eos = reader.get<bool>();
+  return command;
+}
+
+bool is_over(const transport::Endpoint& endpoint) {
+  return endpoint.memory().control().stop_requested.load() != 0 ||
+         !endpoint.memory().failure().ok();
+}
+
+}  // namespace
+
+std::string encode(const Command& command) {
+  WireWriter writer;
+  writer.put(command.kind);
+  writer.put(command.owner);
+  writer.put(command.request.index);
+  writer.put_all(command.request.prompt);
+  writer.put(command.request.max_tokens);
+  writer.put(command.request.sampling);
+  writer.put(command.request.draw);
+  writer.put(command.request.ignore_eos);
+  return writer.take();
+}
+
+RequestFeed::RequestFeed(int fd, std::optional<int> owner) : fd_(fd), owner_(owner) {
+  ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);
+}
+
+Status RequestFeed::poll() {
+  char buffer[16 * 1024];
+  for (;;) {
+    const ssize_t bytes = ::read(fd_, buffer, sizeof(buffer));
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0 && errno == EAGAIN) break;
+    if (bytes <= 0) return failed("the process that passes requests on is gone");
+    inbox_.append(buffer, static_cast<size_t>(bytes));
+  }
+  take_apart();
+  return {};
+}
+
+void RequestFeed::take_apart() {
+  size_t at = 0;
+  for (uint32_t length = 0; inbox_.size() - at >= sizeof(length); at += sizeof(length) + length) {
+    std::memcpy(&length, inbox_.data() + at, sizeof(length));
+    if (inbox_.size() - at - sizeof(length) < length) break;
+    commands_.push_back(decode(std::string_view(inbox_).substr(at + sizeof(length), length)));
+    ++seen_;
+  }
+  inbox_.erase(0, at);
+}
+
+// Until a look would be late, at most one interval.
+void RequestFeed::sleep_until(Clock::time_point end) const {
+  const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
+  pollfd ready{fd_, POLLIN, 0};
+  ::poll(&ready, 1, static_cast<int>(std::clamp(left, milliseconds(0), kLookInterval).count()));
+}
+
+Status RequestFeed::wait(const transport::Endpoint& endpoint, milliseconds at_most) {
+  const uint64_t before = seen_;
+  const Clock::time_point end = Clock::now() + at_most;
+  WIDEEP_TRY(poll());
+  while (seen_ == before && Clock::now() < end && !is_over(endpoint)) {
+    sleep_until(end);
+    WIDEEP_TRY(poll());
+  }
+  return {};
+}
+
+Status RequestFeed::wait_for(uint64_t count, const transport::Endpoint& endpoint) {
+  const Clock::time_point end = Clock::now() + endpoint.timeout();
+  WIDEEP_TRY(poll());
+  while (seen_ < count) {
+    WIDEEP_TRY(endpoint.memory().failure());
+    if (Clock::now() >= end) {
+      return deadline_exceeded(fmt::format("rank {} waited {} ms for request {}, found {}",
+                                           endpoint.world_rank(), endpoint.timeout().count(), count,
+                                           seen_));
+    }
+    sleep_until(end);
+    WIDEEP_TRY(poll());
+  }
+  return {};
+}
+
+Command RequestFeed::take() {
+  WIDEEP_CHECK_GT(commands_.size(), 0u);
+  Command command = std::move(commands_.front());
+  commands_.pop_front();
+  return command;
+}
+
+}  // namespace wideep::engine

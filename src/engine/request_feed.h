@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests that come while the engine runs: a log of commands that every rank reads, in the same
+// order, each from a pipe of its own. How far it is followed is agreed at the start of iterations,
+// so that ranks that must schedule the same do.
+//
+// Thread safety: one thread per feed; the writing end is any MessagePipe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/request.h"
+#include "transport/endpoint.h"
+#include "wideep/status.h"
+
+namespace wideep::engine {
+
+struct Command {
+  enum class Kind : uint8_t {
+    kSubmit,
+    kCancel,
+    kRecordExperts,  // from the next iteration on
+    kEndRecord
+  };
+  Kind kind = Kind::kSubmit;
+  int owner = 0;    // kSubmit: whose request it is, where ranks have requests of their own
+  Request request;  // kCancel: its index only; of records none
+};
+
+// As a message of a MessagePipe.
+std::string encode(const Command& command);
+
+class RequestFeed {
+ public:
+  // fd: the reading end of a pipe, which stays the caller's. owner: whose requests are this rank's;
+  // nothing: all are.
+  RequestFeed(int fd, std::optional<int> owner);
+
+  bool is_mine(const Command& command) const { return !owner_ || command.owner == *owner_; }
+
+  // Commands that have come since the start.
+  uint64_t seen() const { return seen_; }
+
+  // Takes in what has come, without waiting. Errors (failed): the writer is gone.
+  Status poll();
+  // Waits until something comes, `at_most` is over, or the group is to stop or has failed.
+  Status wait(const transport::Endpoint& endpoint, std::chrono::milliseconds at_most);
+  // Waits until `count` have come. Errors: they do not within the endpoint's timeout.
+  Status wait_for(uint64_t count, const transport::Endpoint& endpoint);
+
+  // The oldest not yet taken. REQUIRES: fewer than seen() have been.
+  Command take();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void take_apart();
+  void sleep_until(Clock::time_point end) const;
+
+  int fd_;
+  std::optional<int> owner_;
+  std::string inbox_;
+  std::deque<Command> commands_;
+  uint64_t seen_ = 0;
+};
+
+}  // namespace wideep::engine

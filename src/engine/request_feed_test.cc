@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/request_feed.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "transport/rank_processes.h"
+
+namespace wideep::engine {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Pipe {
+  Pipe() { EXPECT_EQ(::pipe(ends), 0); }
+  int ends[2];
+};
+
+Command submit(int owner, int index, std::vector<int32_t> prompt) {
+  return {.kind = Command::Kind::kSubmit,
+          .owner = owner,
+          .request = {.index = index,
+                      .prompt = std::move(prompt),
+                      .max_tokens = 7,
+                      .sampling = {.temperature = 0.5f, .top_k = 3, .top_p = 0.9f, .seed = 11},
+                      .draw = 2,
+                      .ignore_eos = true}};
+}
+
+class RequestFeedTest : public testing::Test {
+ protected:
+  // The writer may have more to say than anybody has read.
+  void SetUp() override { ::signal(SIGPIPE, SIG_IGN); }
+  void TearDown() override {
+    ::close(pipe_.ends[0]);
+    writer_.reset();
+    if (open_) ::close(pipe_.ends[1]);
+  }
+  void send(const Command& command) { ASSERT_TRUE(writer_->send(encode(command)).ok()); }
+  void close_writer() {
+    writer_.reset();
+    ::close(pipe_.ends[1]);
+    open_ = false;
+  }
+
+  Pipe pipe_;
+  bool open_ = true;
+  std::shared_ptr<transport::SharedMemory> memory_ =
+      transport::SharedMemory::create(1, 4096).value();
+  transport::Endpoint endpoint_{memory_, 0, milliseconds(2000)};
+  std::optional<transport::MessagePipe> writer_{std::in_place, pipe_.ends[1]};
+  RequestFeed feed_{pipe_.ends[0], 1};
+};
+
+TEST_F(RequestFeedTest, CommandsComeWholeAndInOrder) {
+  send(submit(0, 5, {}));
+  send(submit(1, 6, std::vector<int32_t>(100'000, 3)));
+  send({.kind = Command::Kind::kCancel, .request = {.index = 5}});
+  ASSERT_TRUE(feed_.wait_for(3, endpoint_).ok());
+  EXPECT_EQ(feed_.seen(), 3u);
+  const Command first = feed_.take(), second = feed_.take(), third = feed_.take();
+  EXPECT_FALSE(feed_.is_mine(first));
+  EXPECT_TRUE(feed_.is_mine(second));
+  EXPECT_EQ(second.request.prompt, std::vector<int32_t>(100'000, 3));
+  EXPECT_EQ(second.request.index, 6);
+  EXPECT_EQ(second.request.max_tokens, 7);
+  EXPECT_EQ(second.request.sampling.seed, 11u);
+  EXPECT_EQ(second.request.draw, 2);
+  EXPECT_TRUE(second.request.ignore_eos);
+  EXPECT_EQ(third.kind, Command::Kind::kCancel);
+  EXPECT_EQ(third.request.index, 5);
+}
+
+TEST_F(RequestFeedTest, WaitsEnd) {
+  ASSERT_TRUE(feed_.wait(endpoint_, milliseconds(1)).ok());
+  EXPECT_EQ(feed_.seen(), 0u);
+  const Status late = feed_.wait_for(1, endpoint_);
+  EXPECT_EQ(late.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(late.message(), testing::HasSubstr("waited 2000 ms for request 1, found 0"));
+  memory_->control().stop_requested = 1;
+  EXPECT_TRUE(feed_.wait(endpoint_, std::chrono::hours(1)).ok());
+}
+
+TEST_F(RequestFeedTest, AWriterThatIsGoneIsAnError) {
+  close_writer();
+  EXPECT_THAT(feed_.poll().message(), testing::HasSubstr("is gone"));
+}
+
+}  // namespace
+}  // namespace wideep::engine

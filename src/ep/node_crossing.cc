@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ep/node_crossing.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace wideep::ep {
+namespace {
+
+using transport::Parcel;
+using transport::Traffic;
+
+enum class ParcelKind : int64_t { kRows, kResults };
+
+void add_once(int value, std::vector<int>& values) {
+  if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+}
+
+template <typename T>
+T read(const std::byte*& at) {
+  T value;
+  std::memcpy(&value, at, sizeof(value));
+  at += sizeof(value);
+  return value;
+}
+
+}  // namespace
+
+// Begins a parcel of rows. Then of each rank of the node its number in the group and in the world;
+// then the tokens: slots [top_k] int32 (−1: of another node), weights [top_k] float32 (kReduced),
+// row.
+struct NodeCrossing::RowsHeader {
+  ParcelKind kind = ParcelKind::kRows;
+  uint32_t call = 0;
+  uint32_t wants_sums = 0;
+  int64_t area = 0;
+  int64_t num_ranks = 0;
+};
+
+// Within a parcel of results, before the result rows of one source.
+struct NodeCrossing::ResultsHeader {
+  int64_t area = 0;
+  int64_t count = 0;
+};
+
+NodeCrossing::NodeCrossing(transport::Endpoint& endpoint, const BufferLayout& layout)
+    : endpoint_(endpoint),
+      bridge_(*endpoint.bridge()),
+      layout_(layout),
+      rows_(static_cast<size_t>(bridge_.nodes().num_nodes())),
+      results_(rows_.size()),
+      sums_on_nodes_(layout.shape().combine == Combine::kReduced &&
+                     layout.shape().num_slices == 1 && deputies_are_in_group()),
+      num_tokens_(rows_.size()),
+      sum_(layout.shape().result_bytes),
+      spreads_(static_cast<size_t>(layout.shape().ep_size)) {
+  bridge_.set_on_parcel([this](int from, std::span<const std::byte> body) {
+    const std::byte* at = body.data();
+    if (read<ParcelKind>(at) == ParcelKind::kRows) {
+      spread(from, body);
+    } else {
+      lay_results(from, body.subspan(sizeof(ParcelKind)));
+    }
+  });
+}
+
+NodeCrossing::~NodeCrossing() { bridge_.set_on_parcel({}); }
+
+// On every other node that has ranks of the group, those of all of them.
+bool NodeCrossing::deputies_are_in_group() const {
+  if (endpoint_.ranks_on_node() == endpoint_.num_ranks()) return false;
+  const transport::NodeMap& nodes = bridge_.nodes();
+  std::vector<int> group;
+  for (int rank = 0; rank < endpoint_.num_ranks(); ++rank) {
+    group.push_back(endpoint_.world_rank(rank));
+  }
+  for (const int rank : group) {
+    for (const int other : group) {
+      if (nodes.node_of(rank) == nodes.node_of(other)) continue;
+      const int deputy = nodes.deputy(rank, nodes.node_of(other));
+      if (std::find(group.begin(), group.end(), deputy) == group.end()) return false;
+    }
+  }
+  return true;
+}
+
+size_t NodeCrossing::lists_bytes() const {
+  const bool reduced = layout_.shape().combine == Combine::kReduced;
+  return static_cast<size_t>(layout_.shape().top_k) * (reduced ? 8 : 4);
+}
+
+// ---- rows ----
+
+Parcel& NodeCrossing::rows_to(int node, const Token& token) {
+  std::optional<Parcel>& parcel = rows_[static_cast<size_t>(node)];
+  if (parcel) return *parcel;
+  parcel.emplace(0);
+  std::vector<int32_t> ranks;
+  for (int32_t rank = 0; rank < endpoint_.num_ranks(); ++rank) {
+    const int world_rank = endpoint_.world_rank(rank);
+    if (bridge_.nodes().node_of(world_rank) != node) continue;
+    ranks.insert(ranks.end(), {rank, world_rank});
+  }
+  parcel->put(RowsHeader{.call = token.call,
+                         .wants_sums = sums_on_nodes_ ? 1u : 0u,
+                         .area = token.area,
+                         .num_ranks = static_cast<int64_t>(ranks.size()) / 2});
+  parcel->append(ranks.data(), ranks.size() * sizeof(int32_t));
+  return *parcel;
+}
+
+// A slot has a rank for each slice of its results; rows go to all of them. What comes back from
+// other nodes: kExact: a row for each slot and slice; kReduced: for each rank, or each node.
+void NodeCrossing::find_nodes(const Token& token) {
+  const DispatchShape& shape = layout_.shape();
+  nodes_of_token_.clear();
+  ranks_of_token_.clear();
+  for (const int32_t owner : token.destination_of) {
+    for (int rank = owner; rank < shape.ep_size; rank += shape.num_owners()) {
+      const int node = node_of(rank);
+      if (node == bridge_.node()) continue;
+      if (shape.combine == Combine::kExact) ++returned_rows_;
+      add_once(rank, ranks_of_token_);
+      add_once(node, nodes_of_token_);
+    }
+  }
+  if (shape.combine == Combine::kExact) return;
+  returned_rows_ +=
+      static_cast<int64_t>((sums_on_nodes_ ? nodes_of_token_ : ranks_of_token_).size());
+}
+
+// Whether any of the slot's ranks is there.
+bool NodeCrossing::is_on(int node, int32_t owner) const {
+  const DispatchShape& shape = layout_.shape();
+  for (int rank = owner; rank < shape.ep_size; rank += shape.num_owners()) {
+    if (node_of(rank) == node) return true;
+  }
+  return false;
+}
+
+void NodeCrossing::add(const Token& token) {
+  const auto top_k = static_cast<size_t>(layout_.shape().top_k);
+  find_nodes(token);
+  for (const int node : nodes_of_token_) {
+    Parcel& parcel = rows_to(node, token);
+    for (size_t k = 0; k < top_k; ++k) {
+      parcel.put(is_on(node, token.destination_of[k]) ? token.slots[k] : int32_t{-1});
+    }
+    if (token.weights != nullptr) parcel.append(token.weights, top_k * sizeof(float));
+    parcel.append(token.row, layout_.shape().row_bytes);
+    ++num_tokens_[static_cast<size_t>(node)];
+    ++token_nodes_;
+  }
+}
+
+const std::byte* NodeCrossing::sum_from(int node, int64_t area) const {
+  const int deputy = bridge_.nodes().deputy(endpoint_.world_rank(), node);
+  return layout_.result(endpoint_.memory().segment(deputy), area,
+                        num_tokens_[static_cast<size_t>(node)] - 1);
+}
+
+void NodeCrossing::send_rows() {
+  std::fill(num_tokens_.begin(), num_tokens_.end(), 0);
+  for (size_t node = 0; node < rows_.size(); ++node) {
+    if (!rows_[node]) continue;
+    bridge_.send(static_cast<int>(node), std::move(*rows_[node]), Traffic::kRows);
+    rows_[node].reset();
+  }
+}
+
+// As the deputy of a source: what it does itself on its own node.
+void NodeCrossing::spread(int from, std::span<const std::byte> body) {
+  const std::byte* at = body.data();
+  const auto header = read<RowsHeader>(at);
+  for (int64_t i = 0; i < header.num_ranks; ++i) {
+    const auto rank = read<int32_t>(at);
+    const auto world_rank = read<int32_t>(at);
+    spreads_[static_cast<size_t>(rank)] = {.segment = endpoint_.memory().segment(world_rank)};
+  }
+  Owed* owed = nullptr;
+  if (header.wants_sums != 0) {
+    owed = &owed_[header.call & 1].emplace_back();
+    owed->node = bridge_.nodes().node_of(from);
+    owed->area = header.area;
+  }
+  const size_t token_bytes = lists_bytes() + layout_.shape().row_bytes;
+  for (const std::byte* end = body.data() + body.size(); at < end; at += token_bytes) {
+    spread_token(at, header.area, owed);
+  }
+}
+
+void NodeCrossing::spread_token(const std::byte* token, int64_t area, Owed* owed) {
+  const DispatchShape& shape = layout_.shape();
+  const bool reduced = shape.combine == Combine::kReduced;
+  const std::byte* weights = token + static_cast<size_t>(shape.top_k) * sizeof(int32_t);
+  const std::byte* row = token + lists_bytes();
+  reached_.clear();
+  for (int k = 0; k < shape.top_k; ++k) {
+    int32_t slot = 0;
+    std::memcpy(&slot, token + k * sizeof(slot), sizeof(slot));
+    if (slot < 0) continue;
+    const std::byte* weight = reduced ? weights + static_cast<size_t>(k) * sizeof(float) : nullptr;
+    for (int rank = slot / shape.slots_per_rank; rank < shape.ep_size; rank += shape.num_owners()) {
+      Spread& to = spreads_[static_cast<size_t>(rank)];
+      if (to.segment == nullptr) continue;  // another slice, on another node
+      if (to.num_slots == 0) {
+        reached_.push_back(&to);
+        std::fill_n(layout_.slots(to.segment, area, to.num_messages), shape.top_k, -1);
+        std::memcpy(layout_.row(to.segment, area, to.num_messages), row, shape.row_bytes);
+      }
+      layout_.slots(to.segment, area, to.num_messages)[to.num_slots] = slot % shape.slots_per_rank;
+      if (weight != nullptr) {
+        std::memcpy(&layout_.weights(to.segment, area, to.num_messages)[to.num_slots], weight,
+                    sizeof(float));
+      }
+      ++to.num_slots;
+    }
+  }
+  if (owed != nullptr) {
+    std::sort(reached_.begin(), reached_.end());  // by rank
+    owed->num_rows.push_back(static_cast<int32_t>(reached_.size()));
+  }
+  for (Spread* to : reached_) {
+    if (owed != nullptr) owed->rows.push_back(layout_.result(to->segment, area, to->num_messages));
+    ++to->num_messages;
+    to->num_slots = 0;
+  }
+}
+
+// ---- results ----
+
+void NodeCrossing::add_results(int source, int64_t area, int count) {
+  if (count == 0) return;
+  Parcel& parcel = results_to(bridge_.nodes().node_of(endpoint_.world_rank(source)));
+  parcel.put(ResultsHeader{.area = area, .count = count});
+  std::byte* mine = endpoint_.segment(endpoint_.rank());
+  for (int i = 0; i < count; ++i) {
+    parcel.append(layout_.result(mine, area, i), layout_.shape().result_bytes);
+  }
+}
+
+Parcel& NodeCrossing::results_to(int node) {
+  std::optional<Parcel>& parcel = results_[static_cast<size_t>(node)];
+  if (!parcel) {
+    parcel.emplace(0);
+    parcel->put(ParcelKind::kResults);
+  }
+  return *parcel;
+}
+
+void NodeCrossing::send_sums(uint32_t call, const RowSum& add_rows) {
+  std::vector<Owed>& owed = owed_[call & 1];
+  for (const Owed& each : owed) append_sums(each, add_rows);
+  owed.clear();
+  send_results();
+}
+
+// What one rank alone has made of a token goes as it is.
+void NodeCrossing::append_sums(const Owed& owed, const RowSum& add_rows) {
+  Parcel& parcel = results_to(owed.node);
+  parcel.put(ResultsHeader{.area = owed.area, .count = static_cast<int64_t>(owed.num_rows.size())});
+  size_t first = 0;
+  for (const int32_t count : owed.num_rows) {
+    const auto rows = std::span(owed.rows).subspan(first, static_cast<size_t>(count));
+    first += rows.size();
+    if (count > 1) add_rows(rows, sum_.data());
+    parcel.append(count > 1 ? sum_.data() : rows.front(), sum_.size());
+  }
+}
+
+void NodeCrossing::send_results() {
+  for (size_t node = 0; node < results_.size(); ++node) {
+    if (!results_[node]) continue;
+    bridge_.send(static_cast<int>(node), std::move(*results_[node]), Traffic::kResults);
+    results_[node].reset();
+  }
+}
+
+// As the deputy of a destination, into its image.
+void NodeCrossing::lay_results(int from, std::span<const std::byte> body) const {
+  std::byte* image = endpoint_.memory().segment(from);
+  const std::byte* at = body.data();
+  for (const std::byte* end = at + body.size(); at < end;) {
+    const auto header = read<ResultsHeader>(at);
+    for (int i = 0; i < header.count; ++i, at += layout_.shape().result_bytes) {
+      std::memcpy(layout_.result(image, header.area, i), at, layout_.shape().result_bytes);
+    }
+  }
+}
+
+}  // namespace wideep::ep

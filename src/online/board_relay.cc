@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "online/board_relay.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/cpu_time.h"
+
+namespace wideep::online {
+namespace {
+
+using transport::Bytes;
+
+enum class Kind : int32_t { kPlan, kUpdater, kBalancer };
+
+struct NoticeHeader {
+  Kind kind;
+  int32_t group;
+  int32_t index;       // kPlan: the layer; kUpdater: the rank
+  int32_t num_shares;  // kPlan
+};
+
+// Clocks of nodes differ: times are told as ages.
+struct UpdaterNotice {
+  int64_t heartbeat_age_ns, copied_experts, copied_bytes, copy_ns, hash_failures;
+};
+struct BalancerNotice {
+  int64_t heartbeat_age_ns, plan_age_ns;  // of the plan −1: none yet
+  int64_t plans, published, cancelled, moves, bytes;
+};
+
+template <typename T>
+void append(Bytes& bytes, std::span<const T> values) {
+  const auto added = std::as_bytes(values);
+  bytes.insert(bytes.end(), added.begin(), added.end());
+}
+template <typename T>
+void append(Bytes& bytes, const T& value) {
+  append(bytes, std::span(&value, 1));
+}
+
+template <typename T>
+T read(std::span<const std::byte> bytes) {
+  T value;
+  WIDEEP_CHECK_GE(bytes.size(), sizeof(value));
+  std::memcpy(&value, bytes.data(), sizeof(value));
+  return value;
+}
+
+void take_in_plan(const NoticeHeader& header, std::span<const std::byte> body, UpdateBoard& board) {
+  const auto num_slots = static_cast<size_t>(board.shape().num_slots);
+  const auto num_shares = static_cast<size_t>(header.num_shares);
+  WIDEEP_CHECK_EQ(body.size(), num_slots * sizeof(int32_t) + num_shares * sizeof(double));
+  std::vector<int32_t> slots(num_slots);
+  std::vector<double> shares(num_shares);
+  std::memcpy(slots.data(), body.data(), num_slots * sizeof(int32_t));
+  if (num_shares > 0) {
+    std::memcpy(shares.data(), body.data() + num_slots * sizeof(int32_t),
+                num_shares * sizeof(double));
+  }
+  board.post(header.index, slots, shares);
+}
+
+void take_in_updater(const UpdaterNotice& told, UpdaterCounters& counters) {
+  counters.heartbeat_ns = base::wall_ns() - told.heartbeat_age_ns;
+  counters.copied_experts = told.copied_experts;
+  counters.copied_bytes = told.copied_bytes;
+  counters.copy_ns = told.copy_ns;
+  counters.hash_failures = told.hash_failures;
+}
+
+void take_in_balancer(const BalancerNotice& told, BalancerCounters& counters) {
+  counters.heartbeat_ns = base::wall_ns() - told.heartbeat_age_ns;
+  if (told.plan_age_ns >= 0) counters.last_plan_ns = base::wall_ns() - told.plan_age_ns;
+  counters.plans = told.plans;
+  counters.published = told.published;
+  counters.cancelled = told.cancelled;
+  counters.moves = told.moves;
+  counters.bytes = told.bytes;
+}
+
+}  // namespace
+
+BoardRelay::BoardRelay(transport::Bridge& bridge, const UpdateBoard& board, int group,
+                       std::span<const int> ranks, int rank)
+    : bridge_(bridge), board_(board), group_(group), rank_(rank), home_(bridge.nodes().node_of(0)) {
+  for (const int each : ranks) {
+    if (!bridge.is_near(each)) others_.push_back(bridge.nodes().node_of(each));
+  }
+  std::sort(others_.begin(), others_.end());
+  others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
+}
+
+void BoardRelay::tell_plan(int layer) const {
+  if (others_.empty()) return;
+  const std::span<const double> shares = board_.shares(layer);
+  Bytes notice;
+  append(notice, NoticeHeader{.kind = Kind::kPlan,
+                              .group = group_,
+                              .index = layer,
+                              .num_shares = static_cast<int32_t>(shares.size())});
+  append(notice, board_.slot_to_expert(layer));
+  append(notice, shares);
+  for (const int node : others_) bridge_.notify(node, notice);
+}
+
+void BoardRelay::tell_updater() const {
+  if (is_home()) return;
+  const UpdaterCounters& counters = board_.updater(rank_);
+  Bytes notice;
+  append(notice,
+         NoticeHeader{.kind = Kind::kUpdater, .group = group_, .index = rank_, .num_shares = 0});
+  append(notice, UpdaterNotice{.heartbeat_age_ns = base::wall_ns() - counters.heartbeat_ns,
+                               .copied_experts = counters.copied_experts,
+                               .copied_bytes = counters.copied_bytes,
+                               .copy_ns = counters.copy_ns,
+                               .hash_failures = counters.hash_failures});
+  bridge_.notify(home_, std::move(notice));
+}
+
+void BoardRelay::tell_balancer() const {
+  if (is_home()) return;
+  const BalancerCounters& counters = board_.balancer();
+  const int64_t now_ns = base::wall_ns(), last_plan_ns = counters.last_plan_ns;
+  Bytes notice;
+  append(notice,
+         NoticeHeader{.kind = Kind::kBalancer, .group = group_, .index = 0, .num_shares = 0});
+  append(notice, BalancerNotice{.heartbeat_age_ns = now_ns - counters.heartbeat_ns,
+                                .plan_age_ns = last_plan_ns > 0 ? now_ns - last_plan_ns : -1,
+                                .plans = counters.plans,
+                                .published = counters.published,
+                                .cancelled = counters.cancelled,
+                                .moves = counters.moves,
+                                .bytes = counters.bytes});
+  bridge_.notify(home_, std::move(notice));
+}
+
+void take_in(std::span<const std::byte> notice, std::span<UpdateBoard* const> boards) {
+  const auto header = read<NoticeHeader>(notice);
+  const std::span<const std::byte> body = notice.subspan(sizeof(header));
+  WIDEEP_CHECK_LT(static_cast<size_t>(header.group), boards.size());
+  UpdateBoard* board = boards[static_cast<size_t>(header.group)];
+  if (board == nullptr) return;
+  switch (header.kind) {
+    case Kind::kPlan:
+      return take_in_plan(header, body, *board);
+    case Kind::kUpdater:
+      return take_in_updater(read<UpdaterNotice>(body), board->updater(header.index));
+    case Kind::kBalancer:
+      return take_in_balancer(read<BalancerNotice>(body), board->balancer());
+  }
+}
+
+}  // namespace wideep::online

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/expert_recorder.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "balance/statistics_writer.h"
+#include "base/check.h"
+#include "base/try.h"
+
+namespace wideep::server {
+
+void ExpertRecorder::connect(std::function<void(bool)> tell_ranks,
+                             std::function<void(std::function<void()>)> post) {
+  tell_ranks_ = std::move(tell_ranks);
+  post_ = std::move(post);
+}
+
+Status ExpertRecorder::check(State expected, const char* instead) const {
+  if (options_.directory.empty()) {
+    return invalid_input(
+        "expert statistics have no place to go: start the server with --expert-statistic-path DIR");
+  }
+  if (state_ == State::kStarting) return invalid_input("the recording is just being started");
+  if (state_ == State::kStopping) return invalid_input("the recording is just being stopped");
+  return state_ == expected ? Status() : invalid_input(instead);
+}
+
+void ExpertRecorder::start(Done done) {
+  Status refused = check(State::kOff, "expert statistics are being recorded already");
+  if (!refused.ok()) return done({.status = std::move(refused), .directory = {}});
+  iterations_.clear();
+  state_ = State::kStarting;
+  waiting_ = std::move(done);
+  tell_ranks_(true);
+}
+
+void ExpertRecorder::stop(Done done) {
+  Status refused = check(State::kRecording, "no expert statistics are being recorded");
+  if (!refused.ok()) return done({.status = std::move(refused), .directory = {}});
+  state_ = State::kStopping;
+  waiting_ = std::move(done);
+  tell_ranks_(false);
+}
+
+void ExpertRecorder::ranks_have(bool records) {
+  state_ = records ? State::kRecording : State::kOff;
+  const Done done = std::exchange(waiting_, nullptr);
+  if (done) done({.status = {}, .directory = {}, .iterations = iterations_.size()});
+}
+
+void ExpertRecorder::add(const IterationStats& stats) {
+  if (stats.expert_counts.empty()) return;
+  for (size_t rank = 0; rank < ranks_.ranks.size(); ++rank) {
+    WIDEEP_CHECK_EQ(stats.expert_counts[rank].size(), ranks_.ranks[rank].moe_layers.size());
+  }
+  iterations_.push_back({stats.iteration, stats.expert_counts});
+  if (iterations_.size() > static_cast<size_t>(options_.most_iterations)) iterations_.pop_front();
+}
+
+// Those of earlier servers stay.
+Result<std::string> ExpertRecorder::next_directory() {
+  std::error_code ignored;
+  std::string directory;
+  do {
+    directory = fmt::format("{}/dump-{}", options_.directory, ++num_dumps_);
+  } while (std::filesystem::exists(directory, ignored));
+  WIDEEP_TRY(balance::prepare_statistics_directory(directory));
+  return directory;
+}
+
+void ExpertRecorder::dump(Done done) {
+  const auto refuse = [&](Status why) { done({.status = std::move(why), .directory = {}}); };
+  const Status refused = check(State::kOff, "the recording must be stopped before it is dumped");
+  if (!refused.ok()) return refuse(refused);
+  if (writing_) return refuse(invalid_input("a dump is being written"));
+  if (iterations_.empty()) return refuse(invalid_input("no iteration has been recorded"));
+  Result<std::string> directory = next_directory();
+  if (!directory.ok()) return refuse(directory.status());
+  join();
+  writing_ = true;
+  const auto iterations = std::make_shared<std::deque<Iteration>>(std::exchange(iterations_, {}));
+  writer_ = std::thread([this, done = std::move(done), iterations, directory = *directory] {
+    const Outcome outcome{write(ranks_, directory, *iterations), directory, iterations->size()};
+    post_([this, done, outcome] {
+      writing_ = false;
+      done(outcome);
+    });
+  });
+}
+
+Status ExpertRecorder::write(const engine::ExpertRanks& ranks, const std::string& directory,
+                             const std::deque<Iteration>& iterations) {
+  for (size_t rank = 0; rank < ranks.ranks.size(); ++rank) {
+    const std::vector<int>& layers = ranks.ranks[rank].moe_layers;
+    if (layers.empty()) continue;
+    balance::StatisticsWriter writer(directory, ranks.ranks[rank].file, ranks.statistics);
+    for (const Iteration& each : iterations) {
+      for (size_t i = 0; i < layers.size(); ++i) {
+        const std::vector<int64_t> counts(each.counts[rank][i].begin(), each.counts[rank][i].end());
+        writer.add(static_cast<int>(each.number), layers[i], counts);
+      }
+    }
+    WIDEEP_TRY(writer.write());
+  }
+  return {};
+}
+
+void ExpertRecorder::join() {
+  if (writer_.joinable()) writer_.join();
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/generation.h"
+
+#include <algorithm>
+
+#include "base/cpu_time.h"
+#include "tokenizer/utf8.h"
+
+namespace wideep::server {
+namespace {
+
+using engine::FinishReason;
+
+int64_t count_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
+}
+
+double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+}  // namespace
+
+void Generation::start(const GenerationSetup& setup, std::shared_ptr<Exchange> exchange,
+                       ReplyHead head, GenerationOptions options,
+                       const std::vector<std::vector<int32_t>>& prompts) {
+  const std::shared_ptr<Generation> self(
+      new Generation(setup, std::move(exchange), std::move(head), std::move(options)));
+  self->exchange_->on_gone([self] { self->leave(); });
+  if (self->options_.stream) self->exchange_->start_stream("text/event-stream");
+  self->submit(prompts);
+}
+
+Generation::Generation(const GenerationSetup& setup, std::shared_ptr<Exchange> exchange,
+                       ReplyHead head, GenerationOptions options)
+    : setup_(setup),
+      exchange_(std::move(exchange)),
+      head_(std::move(head)),
+      options_(std::move(options)),
+      start_ns_(base::wall_ns()) {}
+
+void Generation::submit(const std::vector<std::vector<int32_t>>& prompts) {
+  const size_t n = static_cast<size_t>(options_.n);
+  for (const auto& prompt : prompts) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
+  setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens);
+  running_ = prompts.size() * n;
+  setup_.metrics.running += static_cast<int64_t>(running_);
+  for (size_t i = 0; i < running_; ++i) answers_.emplace_back(setup_.tokenizer, options_.stop);
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    engine::Request request{.prompt = prompts[i / n],
+                            .max_tokens = *options_.max_tokens,
+                            .sampling = options_.sampling};
+    request.draw = static_cast<int>(i % n);
+    request.ignore_eos = options_.ignore_eos;
+    answers_[i].id = setup_.backend.submit(
+        std::move(request),
+        [self = shared_from_this(), i](const BackendToken& each) { self->token(i, each); });
+    if (options_.stream && head_.api == Api::kChat) {
+      const ReplyPart role{.index = static_cast<int>(i), .first = true};
+      exchange_->send(event_text(chunk_reply(head_, role, options_.include_usage)));
+    }
+  }
+}
+
+void Generation::token(size_t index, const BackendToken& each) {
+  Answer& answer = answers_[index];
+  if (answer.finish_reason != FinishReason::kNotFinished) return;  // it was on its way already
+  if (answer.tokens++ == 0) note_cached(index, each.cached_tokens);
+  ++usage_.completion_tokens;
+  ++setup_.metrics.generated_tokens;
+  take_text(answer, each);
+  answer.finish_reason = answer.stop.found() ? FinishReason::kStop : each.finish_reason;
+  if (answer.stop.found() && each.finish_reason == FinishReason::kNotFinished) {
+    setup_.backend.cancel(answer.id);
+  }
+  const bool last = answer.finish_reason != FinishReason::kNotFinished;
+  note_times(answer, last);
+  if (last) {
+    --running_;
+    --setup_.metrics.running;
+  }
+  const bool due = answer.tokens - answer.sent_tokens >= setup_.stream_interval;
+  if (options_.stream && (last || (due && !answer.text.empty()))) send_part(index);
+  if (finished()) end();
+}
+
+// A prompt counts once, whatever the number of its answers.
+void Generation::note_cached(size_t index, int tokens) {
+  if (index % static_cast<size_t>(options_.n) == 0) usage_.cached_tokens += tokens;
+  setup_.metrics.cached_prompt_tokens += static_cast<uint64_t>(tokens);
+}
+
+// An end token says nothing.
+void Generation::take_text(Answer& answer, const BackendToken& each) {
+  if (options_.logprobs) note_logprob(answer, each);
+  const bool last = each.finish_reason != FinishReason::kNotFinished;
+  std::string text;
+  if (each.finish_reason != FinishReason::kStop) text = answer.decoder.push(each.sampled.token);
+  if (last) text += answer.decoder.flush();
+  answer.text += answer.stop.push(text);
+  if (last && !answer.stop.found()) answer.text += answer.stop.flush();
+}
+
+TokenLogprob Generation::logprob_of(const engine::Sampled& sampled, int64_t text_offset) const {
+  const std::string bytes(setup_.tokenizer.bytes(sampled.token));
+  return {.token = tokenizer::replace_invalid_utf8(bytes),
+          .bytes = bytes,
+          .logprob = sampled.log_probability,
+          .text_offset = text_offset,
+          .top = {}};
+}
+
+void Generation::note_logprob(Answer& answer, const BackendToken& each) {
+  TokenLogprob logprob = logprob_of(each.sampled, answer.characters);
+  for (const engine::Sampled& likely : each.likely) {
+    logprob.top.push_back(logprob_of(likely, answer.characters));
+  }
+  answer.characters += count_characters(logprob.token);
+  answer.logprobs.push_back(std::move(logprob));
+}
+
+void Generation::note_times(Answer& answer, bool last) {
+  const int64_t now = base::wall_ns();
+  Metrics& metrics = setup_.metrics;
+  if (answer.tokens == 1) {
+    metrics.time_to_first_token.add(seconds(now - start_ns_));
+    metrics.recent_first.add(unix_seconds(), seconds(now - start_ns_));
+  } else {
+    metrics.inter_token.add(seconds(now - answer.last_ns));
+    metrics.recent_between.add(unix_seconds(), seconds(now - answer.last_ns));
+  }
+  answer.last_ns = now;
+  if (last) setup_.metrics.end_to_end.add(seconds(now - start_ns_));
+}
+
+void Generation::send_part(size_t index) {
+  Answer& answer = answers_[index];
+  const ReplyPart part{.index = static_cast<int>(index),
+                       .text = answer.text,
+                       .logprobs = options_.logprobs ? &answer.logprobs : nullptr,
+                       .finish_reason = answer.finish_reason};
+  exchange_->send(event_text(chunk_reply(head_, part, options_.include_usage)));
+  answer.text.clear();
+  answer.logprobs.clear();
+  answer.sent_tokens = answer.tokens;
+}
+
+void Generation::end() {
+  ++setup_.metrics
+        .replies[{head_.api == Api::kChat ? "/v1/chat/completions" : "/v1/completions", 200}];
+  exchange_->on_gone(nullptr);
+  if (options_.stream) {
+    if (options_.include_usage) exchange_->send(event_text(usage_chunk(head_, usage_)));
+    exchange_->send(kLastEvent);
+    exchange_->end();
+    return;
+  }
+  std::vector<ReplyPart> parts;
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    parts.push_back({.index = static_cast<int>(i),
+                     .text = answers_[i].text,
+                     .logprobs = options_.logprobs ? &answers_[i].logprobs : nullptr,
+                     .finish_reason = answers_[i].finish_reason});
+  }
+  exchange_->reply(200, "application/json", json_text(whole_reply(head_, parts, usage_)));
+}
+
+// Tokens that are on their way find their answers ended.
+void Generation::leave() {
+  for (Answer& answer : answers_) {
+    if (answer.finish_reason != FinishReason::kNotFinished) continue;
+    answer.finish_reason = FinishReason::kStop;
+    setup_.backend.cancel(answer.id);
+    ++setup_.metrics.cancelled;
+    --setup_.metrics.running;
+  }
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests: a client that nobody has taught more than sockets.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace wideep::server {
+
+class Socket {
+ public:
+  explicit Socket(int port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const timeval timeout{20, 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  ~Socket() { ::close(fd_); }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+
+  void send(const std::string& text) {
+    EXPECT_EQ(::send(fd_, text.data(), text.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(text.size()));
+  }
+  std::string receive() {
+    char bytes[4096];
+    const ssize_t count = ::recv(fd_, bytes, sizeof(bytes), 0);
+    return {bytes, static_cast<size_t>(std::max<ssize_t>(count, 0))};
+  }
+  std::string receive_all() {
+    std::string all;
+    for (std::string part = receive(); !part.empty(); part = receive()) all += part;
+    return all;
+  }
+
+ private:
+  int fd_;
+};
+
+struct Reply {
+  int status = 0;
+  std::string head;
+  std::string body;  // of a chunked reply: with the lengths of the chunks taken out
+
+  nlohmann::json body_json() const { return nlohmann::json::parse(body); }
+  // The events of a stream but for the last, which is [DONE].
+  std::vector<nlohmann::json> events() const {
+    std::vector<nlohmann::json> all;
+    constexpr std::string_view kData = "data: ";
+    size_t at = body.find(kData);
+    for (; at != body.npos; at = body.find(kData, at + 1)) {
+      const size_t end = body.find("\n\n", at);
+      const std::string event = body.substr(at + kData.size(), end - at - kData.size());
+      if (event != "[DONE]") all.push_back(nlohmann::json::parse(event));
+    }
+    EXPECT_TRUE(body.ends_with("data: [DONE]\n\n")) << body;
+    return all;
+  }
+};
+
+inline std::string without_chunk_lengths(const std::string& body) {
+  std::string text;
+  for (size_t at = 0; at < body.size();) {
+    const size_t line = body.find("\r\n", at);
+    const size_t length = std::stoul(body.substr(at, line - at), nullptr, 16);
+    text += body.substr(line + 2, length);
+    at = line + 2 + length + 2;
+  }
+  return text;
+}
+
+inline Reply ask(int port, const std::string& method, const std::string& path,
+                 const std::string& body = "", const std::string& headers = {}) {
+  Socket socket(port);
+  socket.send(method + " " + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n" + headers +
+              "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  const std::string all = socket.receive_all();
+  const size_t end = all.find("\r\n\r\n");
+  Reply reply;
+  if (end == all.npos) return reply;
+  reply.status = std::stoi(all.substr(9, 3));
+  reply.head = all.substr(0, end);
+  reply.body = all.substr(end + 4);
+  if (reply.head.find("chunked") != all.npos) reply.body = without_chunk_lengths(reply.body);
+  return reply;
+}
+
+}  // namespace wideep::server

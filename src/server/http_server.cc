@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/http_server.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <event2/keyvalq_struct.h>
+#include <event2/listener.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/try.h"
+
+namespace wideep::server {
+namespace {
+
+const char* method_name(evhttp_cmd_type type) {
+  switch (type) {
+    case EVHTTP_REQ_GET:
+      return "GET";
+    case EVHTTP_REQ_POST:
+      return "POST";
+    case EVHTTP_REQ_HEAD:
+      return "HEAD";
+    default:
+      return "other";
+  }
+}
+
+// The port that a socket is bound to.
+int port_of(evutil_socket_t socket) {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof(address);
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+}  // namespace
+
+Exchange::Exchange(evhttp_request* request, const HttpOptions& options)
+    : request_(request),
+      idle_seconds_(options.idle_seconds),
+      most_unread_bytes_(options.most_unread_bytes),
+      method_(method_name(evhttp_request_get_command(request))) {
+  const char* path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
+  path_ = path == nullptr || *path == '\0' ? "/" : path;
+  evbuffer* input = evhttp_request_get_input_buffer(request);
+  body_.resize(evbuffer_get_length(input));
+  evbuffer_copyout(input, body_.data(), body_.size());
+  evhttp_connection_set_closecb(evhttp_request_get_connection(request), closed, this);
+  set_patience(true);
+}
+
+Exchange::~Exchange() {
+  on_gone_ = nullptr;
+  if (request_ == nullptr) return;
+  if (!streams_) {
+    reply(500, "text/plain", "no reply\n");
+    return;
+  }
+  evhttp_connection* connection = evhttp_request_get_connection(request_);
+  evhttp_connection_set_closecb(connection, nullptr, nullptr);
+  evhttp_connection_free(connection);
+}
+
+std::string Exchange::header(const char* name) const {
+  if (request_ == nullptr) return "";
+  const char* value = evhttp_find_header(evhttp_request_get_input_headers(request_), name);
+  return value == nullptr ? "" : value;
+}
+
+std::string Exchange::query(const char* name) const {
+  if (request_ == nullptr) return "";
+  const char* text = evhttp_uri_get_query(evhttp_request_get_evhttp_uri(request_));
+  evkeyvalq values = {};
+  if (text == nullptr || evhttp_parse_query_str(text, &values) != 0) return "";
+  const char* value = evhttp_find_header(&values, name);
+  std::string found = value == nullptr ? "" : value;
+  evhttp_clear_headers(&values);
+  return found;
+}
+
+void Exchange::closed(evhttp_connection*, void* exchange) {
+  static_cast<Exchange*>(exchange)->leave();
+}
+
+// A client that has left leaves the request to us, without a connection; where we cut it off,
+// libevent frees both.
+void Exchange::leave() {
+  if (evhttp_request_get_connection(request_) == nullptr) evhttp_request_free(request_);
+  request_ = nullptr;
+  if (const auto callback = std::exchange(on_gone_, nullptr)) callback();
+}
+
+// Who waits for a reply sends nothing, however long that takes.
+void Exchange::set_patience(bool waits_for_reply) {
+  bufferevent* stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request_));
+  const timeval idle{idle_seconds_, 0};
+  bufferevent_set_timeouts(stream, waits_for_reply ? nullptr : &idle, &idle);
+}
+
+// What is sent next is the last: the connection is the next request's.
+void Exchange::start_reply() {
+  set_patience(false);
+  evhttp_connection_set_closecb(evhttp_request_get_connection(request_), nullptr, nullptr);
+}
+
+void Exchange::add_header(const char* name, std::string_view value) {
+  evhttp_add_header(evhttp_request_get_output_headers(request_), name, std::string(value).c_str());
+}
+
+void Exchange::reply(int status, std::string_view content_type, std::string_view body,
+                     std::string_view retry_after) {
+  if (request_ == nullptr) return;
+  add_header("Content-Type", content_type);
+  if (!retry_after.empty()) add_header("Retry-After", retry_after);
+  start_reply();
+  evbuffer* bytes = evbuffer_new();
+  evbuffer_add(bytes, body.data(), body.size());
+  evhttp_send_reply(std::exchange(request_, nullptr), status, nullptr, bytes);
+  evbuffer_free(bytes);
+}
+
+void Exchange::start_stream(std::string_view content_type) {
+  if (request_ == nullptr) return;
+  add_header("Content-Type", content_type);
+  add_header("Cache-Control", "no-cache");
+  streams_ = true;
+  evhttp_send_reply_start(request_, 200, nullptr);
+}
+
+void Exchange::send(std::string_view bytes) {
+  if (request_ == nullptr) return;
+  evbuffer* chunk = evbuffer_new();
+  evbuffer_add(chunk, bytes.data(), bytes.size());
+  evhttp_send_reply_chunk(request_, chunk);
+  evbuffer_free(chunk);
+  if (request_ == nullptr) return;  // sending found that the client is gone
+  evhttp_connection* connection = evhttp_request_get_connection(request_);
+  const evbuffer* unread = bufferevent_get_output(evhttp_connection_get_bufferevent(connection));
+  if (evbuffer_get_length(unread) > most_unread_bytes_) evhttp_connection_free(connection);
+}
+
+void Exchange::end() {
+  if (request_ == nullptr) return;
+  start_reply();
+  evhttp_send_reply_end(std::exchange(request_, nullptr));
+}
+
+HttpServer::HttpServer(const HttpOptions& options, Handler handler)
+    : options_(options), handler_(std::move(handler)) {}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::listen(const HttpOptions& options,
+                                                       Handler handler) {
+  std::unique_ptr<HttpServer> server(new HttpServer(options, std::move(handler)));
+  WIDEEP_TRY(server->start());
+  return server;
+}
+
+Status HttpServer::start() {
+  base_ = event_base_new();
+  http_ = base_ == nullptr ? nullptr : evhttp_new(base_);
+  wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (http_ == nullptr || wake_fd_ < 0) return failed("http: the system refuses an event loop");
+  wake_ = event_new(base_, wake_fd_, EV_READ | EV_PERSIST, posted, this);
+  event_add(wake_, nullptr);
+  evhttp_set_allowed_methods(http_, EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD);
+  evhttp_set_max_body_size(http_, static_cast<ev_ssize_t>(options_.most_body_bytes));
+  evhttp_set_max_headers_size(http_, static_cast<ev_ssize_t>(options_.most_header_bytes));
+  evhttp_set_timeout(http_, options_.idle_seconds);
+  evhttp_set_gencb(http_, handle, this);
+  evhttp_bound_socket* bound = evhttp_bind_socket_with_handle(
+      http_, options_.host.c_str(), static_cast<ev_uint16_t>(options_.port));
+  if (bound == nullptr) {
+    return failed(fmt::format("http: cannot listen on {} port {}: {}; choose another --port",
+                              options_.host, options_.port, std::strerror(errno)));
+  }
+  port_ = port_of(evhttp_bound_socket_get_fd(bound));
+  return {};
+}
+
+HttpServer::~HttpServer() {
+  for (const auto& timer : timers_) event_free(timer->timer);
+  if (wake_ != nullptr) event_free(wake_);
+  if (http_ != nullptr) evhttp_free(http_);
+  if (base_ != nullptr) event_base_free(base_);
+  if (wake_fd_ >= 0) ::close(wake_fd_);
+}
+
+void HttpServer::run() { event_base_dispatch(base_); }
+
+void HttpServer::post(std::function<void()> call) {
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.push_back(std::move(call));
+  }
+  const uint64_t one = 1;
+  // Full only after 2⁶⁴ posts; the loop is awake then.
+  [[maybe_unused]] const ssize_t written = ::write(wake_fd_, &one, sizeof(one));
+}
+
+void HttpServer::posted(int fd, short, void* self) {
+  auto* server = static_cast<HttpServer*>(self);
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t read = ::read(fd, &count, sizeof(count));
+  std::vector<std::function<void()>> calls;
+  {
+    const std::lock_guard lock(server->mutex_);
+    calls.swap(server->posted_);
+  }
+  for (const auto& call : calls) call();
+}
+
+void HttpServer::stop() {
+  post([this] { event_base_loopbreak(base_); });
+}
+
+void HttpServer::stop_listening() {
+  evhttp_foreach_bound_socket(
+      http_,
+      [](evhttp_bound_socket* bound, void*) {
+        evconnlistener_disable(evhttp_bound_socket_get_listener(bound));
+      },
+      nullptr);
+}
+
+void HttpServer::call_every(int milliseconds, std::function<void()> call) {
+  timers_.push_back(std::make_unique<Timer>(Timer{nullptr, std::move(call)}));
+  Timer* timer = timers_.back().get();
+  timer->timer = event_new(
+      base_, -1, EV_PERSIST, [](int, short, void* of) { static_cast<Timer*>(of)->call(); }, timer);
+  const timeval every{milliseconds / 1000, milliseconds % 1000 * 1000};
+  event_add(timer->timer, &every);
+}
+
+void HttpServer::handle(evhttp_request* request, void* self) {
+  auto* server = static_cast<HttpServer*>(self);
+  server->handler_(std::make_shared<Exchange>(request, server->options_));
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace wideep::server {
+namespace {
+
+std::string head(std::string_view name, std::string_view type, std::string_view help) {
+  return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
+}
+
+template <typename T>
+std::string gauge(std::string_view name, std::string_view help, T value) {
+  return head(name, "gauge", help) + fmt::format("{} {}\n", name, value);
+}
+
+template <typename T>
+std::string counter(std::string_view name, std::string_view help, T value) {
+  return head(name, "counter", help) + fmt::format("{} {}\n", name, value);
+}
+
+// Of the KV caches of all ranks, as of their last iteration; idle: nobody has run since.
+std::string cache_text(engine::QueueRecord all, bool idle) {
+  if (idle) all.kept_pages += std::exchange(all.cache_pages, 0);
+  return gauge("wideep_kv_pages", "Pages that the KV caches may have.", all.max_pages) +
+         gauge("wideep_kv_pages_used", "Pages of running requests.", all.cache_pages) +
+         gauge("wideep_kv_pages_kept", "Pages kept for requests that begin alike.",
+               all.kept_pages) +
+         counter("wideep_kv_evictions_total", "Kept pages that made room.", all.evicted_pages) +
+         counter("wideep_pauses_total", "Requests paused for want of pages.", all.pauses);
+}
+
+}  // namespace
+
+void Histogram::add(double value) {
+  const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), value);
+  ++counts_[static_cast<size_t>(bound - bounds_.begin())];
+  sum_ += value;
+}
+
+std::string Histogram::text(std::string_view name) const {
+  std::string text;
+  uint64_t up_to = 0;
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    up_to += counts_[i];
+    const std::string bound = i < bounds_.size() ? fmt::format("{}", bounds_[i]) : "+Inf";
+    text += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", name, bound, up_to);
+  }
+  return text + fmt::format("{0}_sum {1}\n{0}_count {2}\n", name, sum_, up_to);
+}
+
+std::string Metrics::text() const {
+  std::string text = head("wideep_replies_total", "counter", "Replies by path and HTTP status.");
+  for (const auto& [what, count] : replies) {
+    text += fmt::format("wideep_replies_total{{path=\"{}\",status=\"{}\"}} {}\n", what.first,
+                        what.second, count);
+  }
+  text += head("wideep_answers_running", "gauge", "Answers that are being generated or wait.");
+  text += fmt::format("wideep_answers_running {}\n", running);
+  text += counter("wideep_answers_cancelled_total", "Answers whose client has left.", cancelled);
+  text += counter("wideep_prompt_tokens_total", "Tokens of prompts.", prompt_tokens);
+  text += counter("wideep_cached_prompt_tokens_total",
+                  "Tokens of prompts that were not computed again.", cached_prompt_tokens);
+  text += counter("wideep_generated_tokens_total", "Tokens generated.", generated_tokens);
+  const auto histogram = [&](std::string_view name, const Histogram& values, const char* help) {
+    text += head(name, "histogram", help) + values.text(name);
+  };
+  histogram("wideep_time_to_first_token_seconds", time_to_first_token,
+            "From the request to its first token.");
+  histogram("wideep_inter_token_seconds", inter_token, "Between two tokens of an answer.");
+  histogram("wideep_end_to_end_seconds", end_to_end, "From the request to its last token.");
+  text += counter("wideep_iterations_total", "Iterations of the engine.", iterations);
+  text += counter("wideep_iteration_seconds_total", "Time in iterations.", iteration_seconds);
+  text += cache_text(queue, running == 0);
+  text += counter("wideep_rebalances_total", "Rebalances that have ended.", rebalances);
+  text += counter("wideep_expert_moves_total", "Experts copied into slots.", expert_moves);
+  text += counter("wideep_expert_moved_bytes_total", "Bytes of these.", moved_bytes);
+  return text;
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the server has done so far, as Prometheus reads it (text format 0.0.4).
+//
+// Thread safety: the serving thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/queue_record.h"
+#include "server/recent_times.h"
+
+namespace wideep::server {
+
+// Counts of values up to each bound, and their sum.
+class Histogram {
+ public:
+  explicit Histogram(std::vector<double> bounds)
+      : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+
+  void add(double value);
+  // Lines "<name>_bucket{le=…}", "<name>_sum", "<name>_count".
+  std::string text(std::string_view name) const;
+
+ private:
+  std::vector<double> bounds_;
+  std::vector<uint64_t> counts_;  // the last: above all bounds
+  double sum_ = 0.0;
+};
+
+struct Metrics {
+  std::map<std::pair<std::string, int>, uint64_t> replies;  // by path and status
+  int64_t running = 0;                                      // answers that are being generated
+  uint64_t cancelled = 0;                                   // answers whose client has left
+  uint64_t prompt_tokens = 0;
+  uint64_t cached_prompt_tokens = 0;  // of them, not computed again
+  uint64_t generated_tokens = 0;
+  Histogram time_to_first_token{{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60}};
+  Histogram inter_token{{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}};
+  RecentTimes recent_first, recent_between;  // the same, the last of them; at: seconds since 1970
+  Histogram end_to_end{{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}};
+
+  // Of the engine, as the ranks tell.
+  uint64_t iterations = 0;
+  double iteration_seconds = 0.0;
+  engine::QueueRecord queue;  // of the last iteration, over all ranks
+  uint64_t expert_moves = 0;
+  uint64_t moved_bytes = 0;
+  uint64_t rebalances = 0;
+
+  std::string text() const;
+};
+
+}  // namespace wideep::server

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/monitor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace wideep::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kQuantileSeconds = 60.0;
+
+ordered_json optional_json(const std::optional<double>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+ordered_json quantiles_json(const RecentTimes::Quantiles& times) {
+  return {{"count", times.count}, {"p50", times.p50}, {"p90", times.p90}, {"p99", times.p99}};
+}
+
+}  // namespace
+
+Monitor::Second& Monitor::second_of(double time) {
+  const auto second = static_cast<int64_t>(std::floor(time));
+  // A clock that was set back: what follows still counts to the last.
+  if (seconds_.empty() || seconds_.back().time < second) {
+    seconds_.emplace_back();
+    seconds_.back().time = second;
+    seconds_.back().rank_load.resize(static_cast<size_t>(num_ranks_));
+    if (seconds_.size() > kMostSeconds) seconds_.pop_front();
+  }
+  return seconds_.back();
+}
+
+void Monitor::add(const IterationStats& stats) {
+  iterations_.push_back({stats, std::exchange(moves_, 0), std::exchange(moved_bytes_, 0)});
+  iterations_.back().stats.expert_counts.clear();
+  if (iterations_.size() > kMostIterations) iterations_.pop_front();
+  Second& second = second_of(stats.time);
+  ++second.iterations;
+  second.context_tokens += stats.context_tokens;
+  second.generated_tokens += stats.generated_tokens;
+  second.busy_seconds += stats.wall_seconds;
+  second.imbalance_sum += stats.imbalance;
+  if (stats.initial_imbalance) {
+    second.initial_imbalance_sum += *stats.initial_imbalance;
+    ++second.num_initial;
+  }
+  second.running_sum += stats.queue.running;
+  second.waiting_sum += stats.queue.waiting;
+  second.pages_sum += stats.queue.cache_pages;
+  second.max_pages = stats.queue.max_pages;
+  for (size_t rank = 0; rank < second.rank_load.size(); ++rank) {
+    second.rank_load[rank] += stats.rank_load[rank];
+  }
+}
+
+void Monitor::add(const online::Rebalance& each, double now) {
+  moves_ += each.moves;
+  moved_bytes_ += each.bytes;
+  Second& second = second_of(now);
+  second.moves += each.moves;
+  second.moved_bytes += each.bytes;
+  rebalances_.push_back({{"time", now},
+                         {"iteration", each.iteration},
+                         {"layers", each.layers},
+                         {"cancelled", each.cancelled},
+                         {"moves", each.moves},
+                         {"bytes", each.bytes},
+                         {"imbalance_before", each.imbalance_before},
+                         {"imbalance_after", each.imbalance_after},
+                         {"seconds", each.seconds}});
+  if (rebalances_.size() > kMostRebalances) rebalances_.pop_front();
+}
+
+ordered_json Monitor::take_iterations() {
+  ordered_json all = ordered_json::array();
+  for (const Iteration& each : iterations_) all.push_back(json_of(each));
+  iterations_.clear();
+  return all;
+}
+
+ordered_json Monitor::json_of(const Iteration& iteration) {
+  const IterationStats& stats = iteration.stats;
+  return {{"iteration", stats.iteration},
+          {"timestamp", stats.time},
+          {"iteration_seconds", stats.wall_seconds},
+          {"num_running_requests", stats.queue.running},
+          {"num_waiting_requests", stats.queue.waiting},
+          {"num_context_tokens", stats.context_tokens},
+          {"num_generated_tokens", stats.generated_tokens},
+          {"kv_pages_used", stats.queue.cache_pages},
+          {"kv_pages_free", stats.queue.max_pages - stats.queue.cache_pages},
+          {"rank_load", stats.rank_load},
+          {"imbalance_ratio", stats.imbalance},
+          {"initial_imbalance_ratio", optional_json(stats.initial_imbalance)},
+          {"expert_moves", iteration.moves},
+          {"expert_moved_bytes", iteration.moved_bytes}};
+}
+
+ordered_json Monitor::json_of(const Second& second) {
+  const auto iterations = static_cast<double>(std::max<int64_t>(second.iterations, 1));
+  const auto num_initial = static_cast<double>(second.num_initial);
+  return {{"time", second.time},
+          {"iterations", second.iterations},
+          {"context_tokens", second.context_tokens},
+          {"generated_tokens", second.generated_tokens},
+          {"busy_seconds", second.busy_seconds},
+          {"running", second.running_sum / iterations},
+          {"waiting", second.waiting_sum / iterations},
+          {"used_pages", second.pages_sum / iterations},
+          {"max_pages", second.max_pages},
+          {"rank_load", second.rank_load},
+          {"imbalance", second.imbalance_sum / iterations},
+          {"initial_imbalance", num_initial > 0
+                                    ? ordered_json(second.initial_imbalance_sum / num_initial)
+                                    : ordered_json(nullptr)},
+          {"moves", second.moves},
+          {"moved_bytes", second.moved_bytes}};
+}
+
+ordered_json Monitor::dashboard(int64_t since, double now) const {
+  ordered_json seconds = ordered_json::array();
+  for (const Second& each : seconds_) {
+    if (each.time >= since) seconds.push_back(json_of(each));
+  }
+  const double from = now - kQuantileSeconds;
+  return {{"now", now},
+          {"num_ranks", num_ranks_},
+          {"balances_online", balances_online_},
+          {"history_seconds", kMostSeconds},
+          {"answers_running", metrics_.running},
+          {"prompt_tokens", metrics_.prompt_tokens},
+          {"generated_tokens", metrics_.generated_tokens},
+          {"iterations", metrics_.iterations},
+          {"rebalances", metrics_.rebalances},
+          {"expert_moves", metrics_.expert_moves},
+          {"moved_bytes", metrics_.moved_bytes},
+          {"ttft", quantiles_json(metrics_.recent_first.since(from))},
+          {"itl", quantiles_json(metrics_.recent_between.since(from))},
+          {"seconds", std::move(seconds)},
+          {"last_rebalances", rebalances_}};
+}
+
+}  // namespace wideep::server

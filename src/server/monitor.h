@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the engine has done lately: iterations for /perf_metrics, and what the dashboard draws.
+//
+// Thread safety: the serving thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "online/online_balancer.h"
+#include "server/iteration_stats.h"
+#include "server/metrics.h"
+
+namespace wideep::server {
+
+class Monitor {
+ public:
+  static constexpr size_t kMostIterations = 1000;  // that wait for a reader
+  static constexpr size_t kMostSeconds = 300;      // that the dashboard looks back
+  static constexpr size_t kMostRebalances = 20;
+
+  // metrics: outlives it.
+  Monitor(int num_ranks, bool balances_online, const Metrics& metrics)
+      : num_ranks_(num_ranks), balances_online_(balances_online), metrics_(metrics) {}
+
+  void add(const IterationStats& stats);
+  // now: seconds since 1970.
+  void add(const online::Rebalance& rebalance, double now);
+
+  // A list of the iterations since it was last asked for, of at most kMostIterations the last.
+  nlohmann::ordered_json take_iterations();
+
+  // Changes nothing. since: the second from which on, seconds since 1970.
+  nlohmann::ordered_json dashboard(int64_t since, double now) const;
+
+ private:
+  struct Iteration {
+    IterationStats stats;  // without counts of experts
+    int64_t moves = 0, moved_bytes = 0;
+  };
+  // What happened within a second.
+  struct Second {
+    int64_t time = 0;
+    int64_t iterations = 0;
+    int64_t context_tokens = 0, generated_tokens = 0;
+    double busy_seconds = 0.0;
+    double imbalance_sum = 0.0;
+    double initial_imbalance_sum = 0.0;
+    int64_t num_initial = 0;
+    double running_sum = 0.0, waiting_sum = 0.0, pages_sum = 0.0;  // as its iterations began
+    int64_t max_pages = 0;
+    std::vector<int64_t> rank_load;
+    int64_t moves = 0, moved_bytes = 0;
+  };
+  Second& second_of(double time);
+  static nlohmann::ordered_json json_of(const Iteration& iteration);
+  static nlohmann::ordered_json json_of(const Second& second);
+
+  int num_ranks_;
+  bool balances_online_;
+  const Metrics& metrics_;
+  std::deque<Iteration> iterations_;
+  int64_t moves_ = 0, moved_bytes_ = 0;  // since the last iteration
+  std::deque<Second> seconds_;           // ascending; those in which nothing happened are left out
+  std::deque<nlohmann::ordered_json> rebalances_;
+};
+
+}  // namespace wideep::server

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/openai_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "formats/json_parse.h"
+
+namespace wideep::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kMostAnswers = 128;  // n, and prompts of one request
+constexpr int kMostStops = 16;
+constexpr int kMostTokens = 1 << 24;
+constexpr int kMostTopLogprobs = 20;  // of a chat; a completion has at most kMostLogprobs
+constexpr int kMostLogprobs = 5;
+
+// Whether brackets nest deeper than we are willing to follow; those in strings do not count.
+bool too_deep(std::string_view text) {
+  size_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > formats::kMaxJsonDepth) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+// The fields of a body, each taken once: what is left over is unknown. The first complaint stays.
+class BodyReader {
+ public:
+  explicit BodyReader(std::string_view body) {
+    if (too_deep(body)) {
+      complain("", fmt::format("the body nests deeper than {} brackets", formats::kMaxJsonDepth));
+      return;
+    }
+    body_ = ordered_json::parse(body, nullptr, false);
+    if (body_.is_discarded()) {
+      complain("", "the body is not JSON");
+    } else if (!body_.is_object()) {
+      complain("", "the body is no JSON object");
+    }
+    if (error_) body_ = ordered_json::object();
+  }
+
+  // Null where it is absent.
+  const ordered_json& take(const char* name) {
+    static const ordered_json kAbsent;
+    taken_.push_back(name);
+    const auto found = body_.find(name);
+    return found == body_.end() ? kAbsent : *found;
+  }
+
+  bool flag(const char* name) {
+    const ordered_json& value = take(name);
+    if (value.is_boolean()) return value.get<bool>();
+    if (!value.is_null()) complain(name, "expected true or false");
+    return false;
+  }
+
+  std::optional<int64_t> integer(const char* name, int64_t least, int64_t most) {
+    const ordered_json& value = take(name);
+    if (value.is_null()) return {};
+    const bool whole = value.is_number_integer() &&
+                       !(value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX);
+    const int64_t number = whole ? value.get<int64_t>() : 0;
+    if (whole && number >= least && number <= most) return number;
+    complain(name,
+             fmt::format("expected an integer from {} to {}, found {}", least, most, shown(value)));
+    return {};
+  }
+
+  std::optional<double> number(const char* name, double least, double most) {
+    const ordered_json& value = take(name);
+    if (value.is_null()) return {};
+    if (value.is_number() && value.get<double>() >= least && value.get<double>() <= most) {
+      return value.get<double>();
+    }
+    complain(name,
+             fmt::format("expected a number from {} to {}, found {}", least, most, shown(value)));
+    return {};
+  }
+
+  std::string string(const char* name) {
+    const ordered_json& value = take(name);
+    if (value.is_string()) return value.get<std::string>();
+    if (!value.is_null()) complain(name, fmt::format("expected a string, found {}", shown(value)));
+    return "";
+  }
+
+  // Where only one value, or none, changes nothing.
+  void only(const char* name, const ordered_json& harmless, const char* what) {
+    const ordered_json& value = take(name);
+    if (value.is_null() || value == harmless) return;
+    complain(name, fmt::format("{} is not supported: expected {} or nothing, found {}", what,
+                               harmless.dump(), shown(value)));
+  }
+
+  void complain(const std::string& param, const std::string& what) {
+    if (error_) return;
+    error_ = ApiError{.status = 400,
+                      .message = param.empty() ? what : fmt::format("{}: {}", param, what),
+                      .param = param};
+  }
+
+  static std::string shown(const ordered_json& value) {
+    std::string text = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    constexpr size_t kMostShown = 60;
+    if (text.size() > kMostShown) {
+      return value.is_array() ? fmt::format("a list of {}", value.size())
+                              : fmt::format("a value of type {}", value.type_name());
+    }
+    return text;
+  }
+
+  // After everything was taken.
+  std::optional<ApiError> finish() {
+    for (const auto& [name, value] : body_.items()) {
+      if (std::find(taken_.begin(), taken_.end(), name) == taken_.end()) {
+        complain(name, "this field is not known");
+      }
+    }
+    return error_;
+  }
+
+ private:
+  ordered_json body_ = ordered_json::object();
+  std::vector<std::string> taken_;
+  std::optional<ApiError> error_;
+};
+
+std::vector<std::string> read_stop(BodyReader& body) {
+  const ordered_json& value = body.take("stop");
+  std::vector<std::string> stops;
+  if (value.is_null()) return stops;
+  const ordered_json list = value.is_array() ? value : ordered_json::array({value});
+  for (const ordered_json& each : list) {
+    if (!each.is_string() || each.get_ref<const std::string&>().empty()) {
+      body.complain("stop", "expected a string or a list of strings, none of them empty");
+      return {};
+    }
+    stops.push_back(each.get<std::string>());
+  }
+  if (static_cast<int>(stops.size()) > kMostStops) {
+    body.complain("stop",
+                  fmt::format("expected at most {} strings, found {}", kMostStops, stops.size()));
+  }
+  return stops;
+}
+
+void read_sampling(BodyReader& body, GenerationOptions& options) {
+  options.sampling.temperature =
+      static_cast<float>(body.number("temperature", 0.0, 100.0).value_or(1.0));
+  options.sampling.top_p = static_cast<float>(body.number("top_p", 0.0, 1.0).value_or(1.0));
+  if (options.sampling.top_p <= 0.0f) body.complain("top_p", "expected a number above 0");
+  // −1, as other servers have it: all tokens.
+  options.sampling.top_k =
+      static_cast<int>(std::max<int64_t>(0, body.integer("top_k", -1, kMostTokens).value_or(0)));
+  if (const auto seed = body.integer("seed", INT64_MIN, INT64_MAX)) {
+    options.has_seed = true;
+    options.sampling.seed = static_cast<uint64_t>(*seed);
+  }
+}
+
+GenerationOptions read_options(BodyReader& body) {
+  GenerationOptions options;
+  options.model = body.string("model");
+  read_sampling(body, options);
+  if (const auto most = body.integer("max_tokens", 1, kMostTokens)) {
+    options.max_tokens = static_cast<int>(*most);
+  }
+  options.n = static_cast<int>(body.integer("n", 1, kMostAnswers).value_or(1));
+  options.stream = body.flag("stream");
+  const ordered_json& stream_options = body.take("stream_options");
+  if (stream_options.is_object() && options.stream) {
+    options.include_usage = stream_options.value("include_usage", ordered_json(false)) == true;
+  } else if (!stream_options.is_null()) {
+    body.complain("stream_options", "expected an object, and only with stream: true");
+  }
+  options.ignore_eos = body.flag("ignore_eos");
+  options.stop = read_stop(body);
+  for (const char* name : {"presence_penalty", "frequency_penalty"}) {
+    body.only(name, 0, "a penalty");
+  }
+  body.only("logit_bias", ordered_json::object(), "a bias");
+  // Say who asks and how it is to be filed, which changes no answer.
+  for (const char* name :
+       {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}) {
+    body.take(name);
+  }
+  return options;
+}
+
+std::optional<std::vector<int32_t>> token_ids(const ordered_json& list) {
+  std::vector<int32_t> ids;
+  for (const ordered_json& each : list) {
+    if (!each.is_number_integer()) return {};
+    const auto id = each.get<int64_t>();
+    if (id < 0 || id > INT32_MAX) return {};
+    ids.push_back(static_cast<int32_t>(id));
+  }
+  return ids;
+}
+
+// A string, a list of token ids, or a list of either.
+std::vector<Prompt> read_prompts(BodyReader& body) {
+  constexpr const char* kExpected =
+      "expected a string, a list of strings, a list of token ids, or a list of such lists";
+  const ordered_json& value = body.take("prompt");
+  std::vector<Prompt> prompts;
+  if (value.is_string()) {
+    prompts.emplace_back(value.get<std::string>());
+  } else if (value.is_array() && !value.empty() && value[0].is_number()) {
+    if (auto ids = token_ids(value)) prompts.emplace_back(std::move(*ids));
+  } else if (value.is_array()) {
+    for (const ordered_json& each : value) {
+      const auto ids = each.is_array() ? token_ids(each) : std::nullopt;
+      if (each.is_string()) prompts.emplace_back(each.get<std::string>());
+      if (ids) prompts.emplace_back(*ids);
+    }
+    if (prompts.size() != value.size()) prompts.clear();
+  }
+  if (prompts.empty()) body.complain("prompt", kExpected);
+  if (static_cast<int>(prompts.size()) > kMostAnswers) {
+    body.complain("prompt", fmt::format("expected at most {} prompts, found {}", kMostAnswers,
+                                        prompts.size()));
+  }
+  return prompts;
+}
+
+// Parts of text become one text; every other kind of part is refused.
+void join_text_parts(BodyReader& body, ordered_json& message) {
+  const auto content = message.find("content");
+  if (content == message.end() || !content->is_array()) return;
+  std::string text;
+  for (const ordered_json& part : *content) {
+    const bool is_text = part.is_object() && part.value("type", ordered_json()) == "text" &&
+                         part.value("text", ordered_json()).is_string();
+    if (!is_text) {
+      body.complain("messages", "content: only parts of type text are supported");
+      return;
+    }
+    text += part["text"].get<std::string>();
+  }
+  *content = text;
+}
+
+ordered_json read_messages(BodyReader& body) {
+  ordered_json messages = body.take("messages");
+  if (!messages.is_array() || messages.empty()) {
+    body.complain("messages", "expected a list of messages that is not empty");
+    return ordered_json::array();
+  }
+  for (ordered_json& message : messages) {
+    if (!message.is_object() || !message.value("role", ordered_json()).is_string()) {
+      body.complain("messages", "expected objects, each with a role");
+      return ordered_json::array();
+    }
+    const ordered_json content = message.value("content", ordered_json());
+    if (!content.is_string() && !content.is_null() && !content.is_array()) {
+      body.complain("messages", "content: expected a string, or a list of parts");
+    }
+    join_text_parts(body, message);
+  }
+  return messages;
+}
+
+ordered_json read_tools(BodyReader& body) {
+  const ordered_json& tools = body.take("tools");
+  const ordered_json choice = body.take("tool_choice");
+  if (!tools.is_null() && !tools.is_array()) body.complain("tools", "expected a list");
+  if (!choice.is_null() && choice != "auto" && choice != "none") {
+    body.complain("tool_choice", "expected \"auto\" or \"none\"");
+  }
+  return choice == "none" || tools.empty() ? ordered_json() : tools;
+}
+
+template <typename Request>
+Parsed<Request> finish(BodyReader& body, Request request) {
+  if (const auto error = body.finish()) return *error;
+  return request;
+}
+
+}  // namespace
+
+Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
+  BodyReader body(text);
+  CompletionRequest request{.options = read_options(body), .prompts = read_prompts(body)};
+  if (const auto count = body.integer("logprobs", 0, kMostLogprobs)) {
+    request.options.logprobs = true;
+    request.options.sampling.top_log_probabilities = static_cast<int>(*count);
+  }
+  body.only("best_of", request.options.n, "choosing the best of more answers");
+  body.only("suffix", "", "a suffix");
+  body.only("echo", false, "repeating the prompt");
+  return finish(body, std::move(request));
+}
+
+Parsed<ChatRequest> parse_chat_request(std::string_view text) {
+  BodyReader body(text);
+  ChatRequest request{.options = read_options(body), .messages = read_messages(body)};
+  request.tools = read_tools(body);
+  request.variables = body.take("chat_template_kwargs");
+  if (!request.variables.is_null() && !request.variables.is_object()) {
+    body.complain("chat_template_kwargs", "expected an object");
+  }
+  if (const auto most = body.integer("max_completion_tokens", 1, kMostTokens)) {
+    request.options.max_tokens = static_cast<int>(*most);
+  }
+  request.options.logprobs = body.flag("logprobs");
+  if (const auto count = body.integer("top_logprobs", 0, kMostTopLogprobs)) {
+    request.options.sampling.top_log_probabilities = static_cast<int>(*count);
+    if (*count > 0 && !request.options.logprobs) {
+      body.complain("top_logprobs", "expected logprobs: true beside it");
+    }
+  }
+  body.only("response_format", {{"type", "text"}}, "a format of the answer");
+  body.only("modalities", ordered_json::array({"text"}), "another modality");
+  body.take("parallel_tool_calls");  // whether a model calls tools side by side is its own affair
+  return finish(body, std::move(request));
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bodies of /v1/completions and /v1/chat/completions.
+//
+// What OpenAI's reference names and wideep cannot do is refused by name where it would change the
+// answer; what is unknown is refused as well. Beyond it: top_k, ignore_eos (generate to max_tokens
+// whatever comes) and chat_template_kwargs, as other servers have them.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/request.h"
+#include "server/api_error.h"
+
+namespace wideep::server {
+
+// Text, or the ids of tokens.
+using Prompt = std::variant<std::string, std::vector<int32_t>>;
+
+struct GenerationOptions {
+  std::string model;
+  std::optional<int> max_tokens;
+  engine::SamplingParams sampling;  // without a seed of the client's: seed 0, see has_seed
+  bool has_seed = false;
+  int n = 1;  // answers to each prompt
+  bool stream = false;
+  bool include_usage = false;
+  bool logprobs = false;
+  bool ignore_eos = false;
+  std::vector<std::string> stop;
+};
+
+struct CompletionRequest {
+  GenerationOptions options;
+  std::vector<Prompt> prompts;
+};
+
+struct ChatRequest {
+  GenerationOptions options;
+  nlohmann::ordered_json messages;   // an array of objects with a role
+  nlohmann::ordered_json tools;      // null: none
+  nlohmann::ordered_json variables;  // chat_template_kwargs, or null
+};
+
+// The request, or why it is refused: status 400.
+template <typename Request>
+using Parsed = std::variant<Request, ApiError>;
+Parsed<CompletionRequest> parse_completion_request(std::string_view body);
+Parsed<ChatRequest> parse_chat_request(std::string_view body);
+
+}  // namespace wideep::server

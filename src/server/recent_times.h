@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The times that were taken last, for quantiles of what is going on now.
+//
+// Not thread safe.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <utility>
+
+namespace wideep::server {
+
+// Since 1970.
+inline double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+class RecentTimes {
+ public:
+  static constexpr size_t kMost = 8192;
+
+  // at, seconds: when, and how long it took; `at` never decreases.
+  void add(double at, double seconds);
+
+  struct Quantiles {
+    size_t count = 0;
+    double p50 = 0.0, p90 = 0.0, p99 = 0.0;  // seconds; 0 where there is none
+  };
+  // Of those since `from`.
+  Quantiles since(double from) const;
+
+ private:
+  std::deque<std::pair<double, double>> times_;
+};
+
+}  // namespace wideep::server

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/service.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <random>
+
+#include "server/dashboard_page.h"
+
+namespace wideep::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kDefaultCompletionTokens = 16;  // OpenAI's
+constexpr const char* kJson = "application/json";
+
+// Takes as long whatever is wrong with the key.
+bool same_text(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+// "/v1/models/" has all that is below it.
+bool is_at(std::string_view path, std::string_view endpoint) {
+  return endpoint.ends_with('/') ? path.starts_with(endpoint) && path != endpoint
+                                 : path == endpoint;
+}
+
+uint64_t fresh_seed() {
+  static std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+}  // namespace
+
+const Service::Endpoint Service::kEndpoints[] = {
+    {"POST", "/v1/completions", false, &Service::completions},
+    {"POST", "/v1/chat/completions", false, &Service::chat_completions},
+    {"GET", "/v1/models", false, &Service::models},
+    {"GET", "/v1/models/", false, &Service::model},
+    {"GET", "/health", true, &Service::health},
+    {"GET", "/version", true, &Service::version},
+    {"GET", "/metrics", false, &Service::metrics_page},
+    {"GET", "/perf_metrics", false, &Service::perf_metrics},
+    {"GET", "/dashboard", true, &Service::dashboard},
+    {"GET", "/dashboard/data", false, &Service::dashboard_data},
+    {"POST", "/start_expert_distribution_record", false, &Service::start_record},
+    {"POST", "/stop_expert_distribution_record", false, &Service::stop_record},
+    {"POST", "/dump_expert_distribution_record", false, &Service::dump_record},
+};
+
+Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer,
+                 std::optional<chat::ChatTemplate> chat, Backend& backend)
+    : options_(std::move(options)),
+      tokenizer_(tokenizer),
+      chat_(std::move(chat)),
+      monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.balances_online, metrics_),
+      recorder_(options_.recorder, options_.ranks),
+      generation_{tokenizer, backend, metrics_, options_.stream_interval},
+      started_(std::time(nullptr)) {}
+
+void Service::handle(const std::shared_ptr<Exchange>& exchange) {
+  std::string_view path = exchange->path();
+  if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  const char* other_method = nullptr;
+  for (const Endpoint& endpoint : kEndpoints) {
+    if (!is_at(path, endpoint.path)) continue;
+    if (exchange->method() != endpoint.method) {
+      other_method = endpoint.method;
+      continue;
+    }
+    if (!endpoint.for_all && !may_pass(*exchange)) {
+      return refuse(exchange, {.status = 401,
+                               .message = "expected the server's API key as \"Authorization: "
+                                          "Bearer <key>\"",
+                               .code = "invalid_api_key"});
+    }
+    return (this->*endpoint.handler)(exchange);
+  }
+  if (other_method != nullptr) {
+    return refuse(exchange, {.status = 405,
+                             .message = fmt::format("{} {}: expected {}", exchange->method(), path,
+                                                    other_method)});
+  }
+  refuse(exchange, {.status = 404, .message = fmt::format("no endpoint {}", path)});
+}
+
+bool Service::may_pass(const Exchange& exchange) const {
+  if (options_.api_key.empty()) return true;
+  return same_text(exchange.header("Authorization"), "Bearer " + options_.api_key);
+}
+
+// ---- generation ----
+
+void Service::completions(const std::shared_ptr<Exchange>& exchange) {
+  auto parsed = parse_completion_request(exchange->body());
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, *error);
+  CompletionRequest& request = std::get<CompletionRequest>(parsed);
+  if (!request.options.max_tokens) request.options.max_tokens = kDefaultCompletionTokens;
+  std::vector<std::vector<int32_t>> prompts;
+  for (const Prompt& prompt : request.prompts) {
+    auto tokens = tokens_of(prompt);
+    if (const auto* error = std::get_if<ApiError>(&tokens)) return refuse(exchange, *error);
+    prompts.push_back(std::get<std::vector<int32_t>>(std::move(tokens)));
+  }
+  generate(exchange, Api::kCompletion, std::move(request.options), prompts);
+}
+
+void Service::chat_completions(const std::shared_ptr<Exchange>& exchange) {
+  auto parsed = parse_chat_request(exchange->body());
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, *error);
+  ChatRequest& request = std::get<ChatRequest>(parsed);
+  if (!chat_) {
+    return refuse(exchange, {.message = "this model has no chat template; use /v1/completions",
+                             .param = "messages"});
+  }
+  const Result<std::string> text = chat_->render({.messages = std::move(request.messages),
+                                                  .tools = std::move(request.tools),
+                                                  .variables = std::move(request.variables),
+                                                  .bos_token = options_.bos_token,
+                                                  .eos_token = options_.eos_token});
+  if (!text.ok()) {
+    return refuse(exchange, {.message = text.status().message(), .param = "messages"});
+  }
+  // The template has put the special tokens where they belong.
+  generate(exchange, Api::kChat, std::move(request.options), {tokenizer_.encode(*text, false)});
+}
+
+Parsed<std::vector<int32_t>> Service::tokens_of(const Prompt& prompt) const {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return tokenizer_.encode(*text);
+  const auto& ids = std::get<std::vector<int32_t>>(prompt);
+  const auto unknown = std::find_if(ids.begin(), ids.end(),
+                                    [&](int32_t id) { return tokenizer_.id_to_token(id).empty(); });
+  if (unknown == ids.end()) return ids;
+  return ApiError{.message = fmt::format("prompt: the model has no token {}", *unknown),
+                  .param = "prompt"};
+}
+
+void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api,
+                       GenerationOptions options,
+                       const std::vector<std::vector<int32_t>>& prompts) {
+  const size_t num_answers = prompts.size() * static_cast<size_t>(options.n);
+  if (const auto error = check(options, num_answers)) return refuse(exchange, *error);
+  for (const auto& prompt : prompts) {
+    if (const auto error = fit(prompt, options)) return refuse(exchange, *error);
+  }
+  if (!options.has_seed) options.sampling.seed = fresh_seed();
+  Generation::start(generation_, exchange, head_for(api), std::move(options), prompts);
+}
+
+std::optional<ApiError> Service::check(const GenerationOptions& options, size_t num_answers) const {
+  if (draining_) {
+    return ApiError{.status = 503, .message = "the server is shutting down", .code = "draining"};
+  }
+  if (options.model != options_.model) {
+    return ApiError{
+        .status = 404,
+        .message = fmt::format("model: expected '{}', found '{}'", options_.model, options.model),
+        .param = "model",
+        .code = "model_not_found"};
+  }
+  if (metrics_.running + static_cast<int64_t>(num_answers) > options_.max_queue) {
+    return ApiError{
+        .status = 429,
+        .message = fmt::format("{} answers run or wait, at most {} may; try again later",
+                               metrics_.running, options_.max_queue),
+        .code = "queue_full"};
+  }
+  return {};
+}
+
+// A chat goes on to the end of the context where it is not told how far.
+std::optional<ApiError> Service::fit(const std::vector<int32_t>& prompt,
+                                     GenerationOptions& options) const {
+  const int length = static_cast<int>(prompt.size());
+  if (length == 0) return ApiError{.message = "prompt: has no tokens", .param = "prompt"};
+  const int room = options_.max_sequence - length;
+  if (!options.max_tokens && room > 0) options.max_tokens = room;
+  if (room > 0 && *options.max_tokens <= room) return {};
+  return ApiError{
+      .message = fmt::format("{} tokens of the prompt and {} to generate exceed the context of {} "
+                             "tokens; shorten the prompt or lower max_tokens",
+                             length, options.max_tokens.value_or(1), options_.max_sequence),
+      .param = "max_tokens",
+      .code = "context_length_exceeded"};
+}
+
+ReplyHead Service::head_for(Api api) {
+  return {.api = api,
+          .id = fmt::format("{}-{:x}-{}", api == Api::kChat ? "chatcmpl" : "cmpl", started_,
+                            replies_begun_++),
+          .created = std::time(nullptr),
+          .model = options_.model};
+}
+
+// ---- what is known at once ----
+
+ordered_json Service::model_json() const {
+  return {{"id", options_.model},
+          {"object", "model"},
+          {"created", started_},
+          {"owned_by", "wideep"},
+          {"max_model_len", options_.max_sequence}};
+}
+
+void Service::models(const std::shared_ptr<Exchange>& exchange) {
+  reply(exchange, kJson,
+        json_text({{"object", "list"}, {"data", ordered_json::array({model_json()})}}));
+}
+
+void Service::model(const std::shared_ptr<Exchange>& exchange) {
+  if (exchange->path() == "/v1/models/" + options_.model) {
+    return reply(exchange, kJson, json_text(model_json()));
+  }
+  refuse(exchange, {.status = 404,
+                    .message = fmt::format("the model here is '{}'", options_.model),
+                    .code = "model_not_found"});
+}
+
+void Service::health(const std::shared_ptr<Exchange>& exchange) {
+  if (draining_) {
+    return refuse(exchange, {.status = 503, .message = "the server is shutting down"});
+  }
+  reply(exchange, kJson, json_text({{"status", "ok"}}));
+}
+
+void Service::version(const std::shared_ptr<Exchange>& exchange) {
+  reply(exchange, kJson, json_text({{"version", WIDEEP_VERSION}}));
+}
+
+void Service::metrics_page(const std::shared_ptr<Exchange>& exchange) {
+  reply(exchange, "text/plain; version=0.0.4; charset=utf-8", metrics_.text());
+}
+
+// ---- what the engine does ----
+
+void Service::perf_metrics(const std::shared_ptr<Exchange>& exchange) {
+  reply(exchange, kJson, json_text(monitor_.take_iterations()));
+}
+
+// The page alone says nothing of what is served: it asks for the key itself, where there is one.
+void Service::dashboard(const std::shared_ptr<Exchange>& exchange) {
+  reply(exchange, "text/html; charset=utf-8", dashboard_page());
+}
+
+void Service::dashboard_data(const std::shared_ptr<Exchange>& exchange) {
+  const std::string since = exchange->query("since");
+  int64_t from = 0;
+  const auto [end, error] = std::from_chars(since.data(), since.data() + since.size(), from);
+  if (!since.empty() && (error != std::errc() || end != since.data() + since.size())) {
+    return refuse(exchange, {.message = fmt::format("since: expected seconds since 1970 as an "
+                                                    "integer, found '{}'",
+                                                    since),
+                             .param = "since"});
+  }
+  ordered_json data = monitor_.dashboard(from, unix_seconds());
+  data["model"] = options_.model;
+  data["version"] = WIDEEP_VERSION;
+  data["started"] = started_;
+  reply(exchange, kJson, json_text(data));
+}
+
+void Service::start_record(const std::shared_ptr<Exchange>& exchange) {
+  recorder_.start(tell_outcome(exchange, "recording"));
+}
+
+void Service::stop_record(const std::shared_ptr<Exchange>& exchange) {
+  recorder_.stop(tell_outcome(exchange, "stopped"));
+}
+
+void Service::dump_record(const std::shared_ptr<Exchange>& exchange) {
+  recorder_.dump(tell_outcome(exchange, "dumped"));
+}
+
+// 400 where it cannot be done now, 500 where it failed.
+ExpertRecorder::Done Service::tell_outcome(const std::shared_ptr<Exchange>& exchange,
+                                           const char* what) {
+  return [this, exchange, what](const ExpertRecorder::Outcome& outcome) {
+    if (!outcome.status.ok()) {
+      const bool invalid = outcome.status.code() == StatusCode::kInvalidInput;
+      return refuse(exchange, {.status = invalid ? 400 : 500, .message = outcome.status.message()});
+    }
+    ordered_json body = {{"status", what}, {"iterations", outcome.iterations}};
+    if (!outcome.directory.empty()) body["directory"] = outcome.directory;
+    reply(exchange, kJson, json_text(body));
+  };
+}
+
+void Service::reply(const std::shared_ptr<Exchange>& exchange, std::string_view type,
+                    std::string_view body) {
+  count_reply(*exchange, 200);
+  exchange->reply(200, type, body);
+}
+
+void Service::refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
+  count_reply(*exchange, error.status);
+  exchange->reply(error.status, kJson, error.json(), error.status == 429 ? "1" : "");
+}
+
+// By path only where it is ours: a stranger's paths shall not fill the memory.
+void Service::count_reply(const Exchange& exchange, int status) {
+  const auto found =
+      std::find_if(std::begin(kEndpoints), std::end(kEndpoints),
+                   [&](const Endpoint& each) { return is_at(exchange.path(), each.path); });
+  ++metrics_.replies[{found == std::end(kEndpoints) ? "other" : found->path, status}];
+}
+
+}  // namespace wideep::server

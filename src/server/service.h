@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The endpoints: who answers which path, and what may not pass.
+//
+//   POST /v1/completions, /v1/chat/completions      GET /v1/models[/…], /health, /version
+//   GET  /metrics, /perf_metrics, /dashboard        (server/metrics.h, server/monitor.h)
+//   POST /start_, /stop_, /dump_expert_distribution_record            (server/expert_recorder.h)
+//
+// Thread safety: the serving thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "chat/chat_template.h"
+#include "server/expert_recorder.h"
+#include "server/generation.h"
+#include "server/monitor.h"
+
+namespace wideep::server {
+
+struct ServiceOptions {
+  std::string model;        // the name that clients use
+  std::string api_key;      // "": nobody is asked for one
+  int max_sequence = 0;     // tokens of a prompt and its answer together
+  int max_queue = 1024;     // answers running and waiting; more are refused with 429
+  int stream_interval = 1;  // tokens of a chunk
+  std::string bos_token;    // of the chat template
+  std::string eos_token;
+  engine::ExpertRanks ranks;
+  bool balances_online = false;
+  RecorderOptions recorder;
+};
+
+class Service {
+ public:
+  // chat: nothing: the model has no chat template.
+  Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer,
+          std::optional<chat::ChatTemplate> chat, Backend& backend);
+
+  void handle(const std::shared_ptr<Exchange>& exchange);
+
+  // From now on requests for text are refused with 503; those that run go on.
+  void drain() { draining_ = true; }
+  bool idle() const { return metrics_.running == 0; }
+  Metrics& metrics() { return metrics_; }
+  Monitor& monitor() { return monitor_; }
+  ExpertRecorder& recorder() { return recorder_; }
+
+ private:
+  using Handler = void (Service::*)(const std::shared_ptr<Exchange>&);
+  struct Endpoint {
+    const char* method;
+    const char* path;
+    bool for_all;  // needs no key
+    Handler handler;
+  };
+  static const Endpoint kEndpoints[];
+
+  void completions(const std::shared_ptr<Exchange>& exchange);
+  void chat_completions(const std::shared_ptr<Exchange>& exchange);
+  void models(const std::shared_ptr<Exchange>& exchange);
+  void model(const std::shared_ptr<Exchange>& exchange);
+  void health(const std::shared_ptr<Exchange>& exchange);
+  void version(const std::shared_ptr<Exchange>& exchange);
+  void metrics_page(const std::shared_ptr<Exchange>& exchange);
+  void perf_metrics(const std::shared_ptr<Exchange>& exchange);
+  void dashboard(const std::shared_ptr<Exchange>& exchange);
+  void dashboard_data(const std::shared_ptr<Exchange>& exchange);
+  void start_record(const std::shared_ptr<Exchange>& exchange);
+  void stop_record(const std::shared_ptr<Exchange>& exchange);
+  void dump_record(const std::shared_ptr<Exchange>& exchange);
+  ExpertRecorder::Done tell_outcome(const std::shared_ptr<Exchange>& exchange, const char* what);
+
+  bool may_pass(const Exchange& exchange) const;
+  nlohmann::ordered_json model_json() const;
+  void count_reply(const Exchange& exchange, int status);
+  std::optional<ApiError> check(const GenerationOptions& options, size_t num_answers) const;
+  std::optional<ApiError> fit(const std::vector<int32_t>& prompt, GenerationOptions& options) const;
+  Parsed<std::vector<int32_t>> tokens_of(const Prompt& prompt) const;
+  ReplyHead head_for(Api api);
+  void generate(const std::shared_ptr<Exchange>& exchange, Api api, GenerationOptions options,
+                const std::vector<std::vector<int32_t>>& prompts);
+  void refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error);
+  void reply(const std::shared_ptr<Exchange>& exchange, std::string_view type,
+             std::string_view body);
+
+  ServiceOptions options_;
+  const tokenizer::Tokenizer& tokenizer_;
+  std::optional<chat::ChatTemplate> chat_;
+  Metrics metrics_;
+  Monitor monitor_;
+  ExpertRecorder recorder_;
+  GenerationSetup generation_;
+  int64_t started_;  // seconds since 1970
+  uint64_t replies_begun_ = 0;
+  bool draining_ = false;
+};
+
+}  // namespace wideep::server

@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The endpoints over real sockets, before a backend that says a fixed text.
+#include "server/service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <map>
+#include <thread>
+
+#include "balance/statistics_reader.h"
+#include "base/scratch_directory.h"
+#include "server/http_client_testing.h"
+
+namespace wideep::server {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Says the same text to everybody, a token at a time, each on a turn of its own.
+class EchoBackend : public Backend {
+ public:
+  EchoBackend(const tokenizer::Tokenizer& tokenizer, std::string text)
+      : tokens_(tokenizer.encode(text, false)) {}
+
+  void serve_on(HttpServer* server) { server_ = server; }
+
+  int64_t submit(engine::Request request, OnToken on_token) override {
+    const int64_t id = next_id_++;
+    last_request = request;
+    running_[id] = {std::move(request), std::move(on_token), 0};
+    server_->post([this, id] { say(id); });
+    return id;
+  }
+  void cancel(int64_t id) override {
+    running_.erase(id);
+    ++cancelled;
+  }
+
+  std::atomic<int> cancelled{0};
+  std::atomic<bool> endless{false};
+  engine::Request last_request;
+
+ private:
+  struct Running {
+    engine::Request request;
+    OnToken on_token;
+    int said = 0;
+  };
+
+  void say(int64_t id) {
+    const auto found = running_.find(id);
+    if (found == running_.end()) return;
+    Running& each = found->second;
+    const int32_t token = tokens_[static_cast<size_t>(each.said++) % tokens_.size()];
+    const bool all_said = !endless && each.said == static_cast<int>(tokens_.size());
+    const auto reason = each.said == each.request.max_tokens ? engine::FinishReason::kLength
+                                                             : engine::FinishReason::kNotFinished;
+    const OnToken on_token = each.on_token;
+    const engine::SamplingParams sampling = each.request.sampling;
+    const bool ends = reason != engine::FinishReason::kNotFinished;
+    if (ends) running_.erase(found);
+    BackendToken said{{token, -0.5f}, reason};
+    for (int i = 0; i < sampling.top_log_probabilities; ++i) {
+      said.likely.push_back({tokens_[static_cast<size_t>(i) % tokens_.size()], -0.25f * (i + 1)});
+    }
+    on_token(said);
+    if (ends || !running_.contains(id)) return;
+    if (all_said) {
+      running_.erase(id);
+      return on_token({{1, -0.25f}, engine::FinishReason::kStop});
+    }
+    server_->post([this, id] { say(id); });
+  }
+
+  std::vector<int32_t> tokens_;
+  HttpServer* server_ = nullptr;
+  std::map<int64_t, Running> running_;
+  int64_t next_id_ = 0;
+};
+
+class ServiceTest : public testing::Test {
+ protected:
+  static constexpr const char* kText = "One two three, and more.";
+
+  ServiceTest() {
+    ServiceOptions options{.model = "m", .max_sequence = 64, .max_queue = 8, .bos_token = "<s>"};
+    start(options);
+  }
+  ~ServiceTest() override { finish(); }
+
+  void start(const ServiceOptions& options) {
+    const auto chat = chat::ChatTemplate::parse(
+        "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
+        "{% if messages[0].role == 'odd' %}{{ raise_exception('odd role') }}{% endif %}",
+        "chat");
+    service_.emplace(options, tokenizer_, chat.value(), backend_);
+    server_ = HttpServer::listen({.port = 0, .most_body_bytes = 4096}, [this](auto exchange) {
+                service_->handle(exchange);
+              }).value();
+    backend_.serve_on(server_.get());
+    thread_ = std::thread([this] { server_->run(); });
+  }
+  void finish() {
+    server_->stop();
+    thread_.join();
+    server_.reset();
+  }
+
+  Reply ask(const std::string& method, const std::string& path, const std::string& body = "",
+            const std::string& headers = "") {
+    return server::ask(server_->port(), method, path, body, headers);
+  }
+  Reply complete(const json& body) { return ask("POST", "/v1/completions", body.dump()); }
+  Reply chat(const json& body) { return ask("POST", "/v1/chat/completions", body.dump()); }
+
+  // What the serving thread owns, seen from there.
+  template <typename Call>
+  auto on_server(Call call) {
+    std::promise<decltype(call())> promise;
+    auto result = promise.get_future();
+    server_->post([&] { promise.set_value(call()); });
+    return result.get();
+  }
+
+  tokenizer::Tokenizer tokenizer_ =
+      tokenizer::Tokenizer::read(WIDEEP_SOURCE_DIR "/models/reference").value();
+  EchoBackend backend_{tokenizer_, kText};
+  std::optional<Service> service_;
+  std::unique_ptr<HttpServer> server_;
+  std::thread thread_;
+};
+
+TEST_F(ServiceTest, CompletionsAreAsOpenAiHasThem) {
+  const Reply reply = complete({{"model", "m"}, {"prompt", "Count."}, {"max_tokens", 40}});
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const json body = reply.body_json();
+  EXPECT_EQ(body["object"], "text_completion");
+  EXPECT_THAT(body["id"].get<std::string>(), StartsWith("cmpl-"));
+  EXPECT_EQ(body["model"], "m");
+  EXPECT_EQ(body["choices"][0]["text"], kText);
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
+  EXPECT_TRUE(body["choices"][0]["logprobs"].is_null());
+  const auto tokens = static_cast<int>(tokenizer_.encode(kText, false).size());
+  EXPECT_EQ(body["usage"]["completion_tokens"], tokens + 1);  // the end token too
+  EXPECT_EQ(body["usage"]["prompt_tokens"], tokenizer_.encode("Count.").size());
+  EXPECT_EQ(backend_.last_request.prompt, tokenizer_.encode("Count."));
+}
+
+TEST_F(ServiceTest, LengthEndsAnAnswer) {
+  const json body = complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 2}}).body_json();
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(body["usage"]["completion_tokens"], 2);
+  const json by_default = complete({{"model", "m"}, {"prompt", "x"}}).body_json();
+  EXPECT_LE(by_default["usage"]["completion_tokens"], 16);
+}
+
+TEST_F(ServiceTest, StreamsSayTheSameInPieces) {
+  const Reply reply = chat({{"model", "m"},
+                            {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+                            {"stream", true},
+                            {"stream_options", {{"include_usage", true}}}});
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_THAT(reply.head, HasSubstr("text/event-stream"));
+  const std::vector<json> events = reply.events();
+  ASSERT_GT(events.size(), 4u);
+  EXPECT_EQ(events[0]["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(events[0]["object"], "chat.completion.chunk");
+  std::string text;
+  for (const json& event : events) {
+    if (!event["choices"].empty()) text += event["choices"][0]["delta"].value("content", "");
+  }
+  EXPECT_EQ(text, kText);
+  EXPECT_EQ(events[events.size() - 2]["choices"][0]["finish_reason"], "stop");
+  EXPECT_TRUE(events.back()["choices"].empty());
+  EXPECT_GT(events.back()["usage"]["completion_tokens"], 4);
+}
+
+TEST_F(ServiceTest, ChatsPassThroughTheTemplate) {
+  const Reply reply =
+      chat({{"model", "m"},
+            {"messages",
+             {{{"role", "system"}, {"content", "S"}},
+              {{"role", "user"}, {"content", {{{"type", "text"}, {"text", "U"}}}}}}}});
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(reply.body_json()["choices"][0]["message"]["content"], kText);
+  EXPECT_EQ(reply.body_json()["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(backend_.last_request.prompt, tokenizer_.encode("<s>[system] S[user] U", false));
+  const Reply odd = chat({{"model", "m"}, {"messages", {{{"role", "odd"}, {"content", "x"}}}}});
+  EXPECT_EQ(odd.status, 400);
+  EXPECT_THAT(odd.body, HasSubstr("odd role"));
+}
+
+TEST_F(ServiceTest, StopStringsEndAnswersWhereverTheyFall) {
+  const json body =
+      complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 40}, {"stop", {"ee, a", "zzz"}}})
+          .body_json();
+  EXPECT_EQ(body["choices"][0]["text"], "One two thr");
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(backend_.cancelled, 1);
+  // What only began like one is said in the end.
+  const json other =
+      complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 40}, {"stop", "more.!"}})
+          .body_json();
+  EXPECT_EQ(other["choices"][0]["text"], kText);
+}
+
+TEST_F(ServiceTest, SeveralPromptsAndAnswers) {
+  const json body =
+      complete(
+          {{"model", "m"}, {"prompt", {"a", "b"}}, {"n", 2}, {"max_tokens", 3}, {"logprobs", 1}})
+          .body_json();
+  ASSERT_EQ(body["choices"].size(), 4u);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(body["choices"][i]["index"], i);
+    const json& logprobs = body["choices"][i]["logprobs"];
+    EXPECT_EQ(logprobs["token_logprobs"], json({-0.5, -0.5, -0.5}));
+    std::string text;
+    for (const json& token : logprobs["tokens"]) text += token.get<std::string>();
+    EXPECT_EQ(json(text), body["choices"][i]["text"]);
+    EXPECT_EQ(logprobs["text_offset"][0], 0);
+  }
+  EXPECT_EQ(body["usage"]["completion_tokens"], 12);
+  EXPECT_EQ(complete({{"model", "m"}, {"prompt", {5, 6, 7}}}).status, 200);
+  EXPECT_EQ(backend_.last_request.prompt, (std::vector<int32_t>{5, 6, 7}));
+}
+
+TEST_F(ServiceTest, LikelyTokensAreTold) {
+  const json body = complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 3}, {"logprobs", 2}})
+                        .body_json()["choices"][0]["logprobs"];
+  ASSERT_EQ(body["top_logprobs"].size(), 3u);
+  EXPECT_EQ(body["top_logprobs"][0].size(), 2u);  // the chosen one is among them
+  EXPECT_EQ(body["top_logprobs"][2].size(), 3u);
+  EXPECT_EQ(body["top_logprobs"][2][body["tokens"][2].get<std::string>()], -0.5);
+  const json question = {{{"role", "user"}, {"content", "Hi"}}};
+  const json said = chat({{"model", "m"},
+                          {"messages", question},
+                          {"max_tokens", 2},
+                          {"logprobs", true},
+                          {"top_logprobs", 20}})
+                        .body_json()["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(said.size(), 2u);
+  ASSERT_EQ(said[0]["top_logprobs"].size(), 20u);
+  EXPECT_EQ(said[0]["top_logprobs"][0]["logprob"], -0.25);
+  EXPECT_EQ(said[0]["top_logprobs"][0]["token"], said[0]["token"]);
+  EXPECT_EQ(said[0]["top_logprobs"][0]["bytes"], said[0]["bytes"]);
+  EXPECT_EQ(chat({{"model", "m"}, {"messages", question}, {"top_logprobs", 2}}).status, 400);
+  EXPECT_EQ(chat({{"model", "m"}, {"messages", question}, {"logprobs", true}, {"top_logprobs", 21}})
+                .status,
+            400);
+  EXPECT_EQ(complete({{"model", "m"}, {"prompt", "x"}, {"logprobs", 6}}).status, 400);
+}
+
+TEST_F(ServiceTest, MistakesAreNamed) {
+  const auto complaint = [&](const json& body) {
+    const Reply reply = complete(body);
+    EXPECT_EQ(reply.status, 400) << reply.body;
+    const json error = reply.body_json()["error"];
+    EXPECT_EQ(error["type"], "invalid_request_error");
+    return error["message"].get<std::string>();
+  };
+  const auto with = [](const char* name, const json& value) {
+    json body = {{"model", "m"}, {"prompt", "x"}};
+    body[name] = value;
+    return body;
+  };
+  EXPECT_THAT(complaint(with("max_tokens", -1)),
+              HasSubstr("max_tokens: expected an integer from 1"));
+  EXPECT_THAT(complaint(with("max_tokens", "9")), HasSubstr("found \"9\""));
+  EXPECT_THAT(complaint(with("temperature", -0.1)), HasSubstr("temperature"));
+  EXPECT_THAT(complaint(with("top_p", 0)), HasSubstr("top_p"));
+  EXPECT_THAT(complaint(with("n", 0)), HasSubstr("n: expected"));
+  EXPECT_THAT(complaint(with("stop", json::array({1}))), HasSubstr("stop: expected"));
+  EXPECT_THAT(complaint(with("prompt", json::array())), HasSubstr("prompt: expected"));
+  EXPECT_THAT(complaint(with("prompt", {1, -2})), HasSubstr("prompt: expected"));
+  EXPECT_THAT(complaint(with("prompt", {1, 999999})), HasSubstr("no token 999999"));
+  EXPECT_THAT(complaint(with("presence_penalty", 1)), HasSubstr("a penalty is not supported"));
+  EXPECT_THAT(complaint(with("best_of", 3)), HasSubstr("best_of"));
+  EXPECT_THAT(complaint(with("sead", 3)), HasSubstr("sead: this field is not known"));
+  EXPECT_THAT(complaint(with("max_tokens", 64)), HasSubstr("exceed the context of 64 tokens"));
+  EXPECT_THAT(complaint({{"model", "m"}}), HasSubstr("prompt: expected"));
+  EXPECT_THAT(ask("POST", "/v1/completions", "{\"model\": ").body, HasSubstr("not JSON"));
+  EXPECT_THAT(ask("POST", "/v1/completions", "[]").body, HasSubstr("no JSON object"));
+  EXPECT_THAT(ask("POST", "/v1/completions", std::string(2000, '[')).body,
+              HasSubstr("nests deeper"));
+  const Reply unknown = complete({{"model", "q"}, {"prompt", "x"}});
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(unknown.body_json()["error"]["code"], "model_not_found");
+  EXPECT_EQ(chat({{"model", "m"}, {"messages", json::array()}}).status, 400);
+  EXPECT_EQ(chat({{"model", "m"}, {"messages", {{{"content", "x"}}}}}).status, 400);
+  EXPECT_EQ(ask("GET", "/v1/completions").status, 405);
+  EXPECT_EQ(ask("GET", "/nowhere").status, 404);
+  EXPECT_EQ(ask("POST", "/v1/completions", std::string(5000, ' ')).status, 413);
+}
+
+TEST_F(ServiceTest, FullQueuesRefuse) {
+  EXPECT_EQ(complete({{"model", "m"}, {"prompt", "x"}, {"n", 8}}).status, 200);
+  const Reply reply = complete({{"model", "m"}, {"prompt", "x"}, {"n", 9}});
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_THAT(reply.head, HasSubstr("Retry-After: 1"));
+}
+
+TEST_F(ServiceTest, KeysAreAskedFor) {
+  finish();
+  start({.model = "m", .api_key = "secret", .max_sequence = 64});
+  EXPECT_EQ(ask("GET", "/v1/models").status, 401);
+  EXPECT_EQ(ask("GET", "/v1/models", "", "Authorization: Bearer secrex\r\n").status, 401);
+  EXPECT_EQ(ask("GET", "/v1/models", "", "Authorization: Bearer secret\r\n").status, 200);
+  EXPECT_EQ(ask("GET", "/health").status, 200);
+}
+
+TEST_F(ServiceTest, WhatIsKnownAtOnce) {
+  EXPECT_EQ(ask("GET", "/v1/models").body_json()["data"][0]["id"], "m");
+  EXPECT_EQ(ask("GET", "/v1/models/").status, 200);
+  EXPECT_EQ(ask("GET", "/v1/models/m").body_json()["id"], "m");
+  EXPECT_EQ(ask("GET", "/v1/models/other").status, 404);
+  EXPECT_EQ(ask("GET", "/health").body_json()["status"], "ok");
+  EXPECT_FALSE(ask("GET", "/version").body_json()["version"].get<std::string>().empty());
+  complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 2}});
+  const std::string metrics = ask("GET", "/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("wideep_generated_tokens_total 2\n"));
+  EXPECT_THAT(metrics,
+              HasSubstr("wideep_replies_total{path=\"/v1/completions\",status=\"200\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("wideep_time_to_first_token_seconds_count 1\n"));
+}
+
+// Two ranks with one MoE layer of three experts.
+engine::ExpertRanks two_ranks() {
+  return {.stage_size = 2,
+          .ranks = {{.moe_layers = {1}, .file = 0}, {.moe_layers = {1}, .file = 1}},
+          .statistics = {.num_experts = 3, .top_k = 1, .ep_size = 2}};
+}
+
+engine::IterationRecord record(int64_t iteration, std::vector<int32_t> sent,
+                               std::vector<int32_t> counts = {}) {
+  engine::LayerRecord layer;
+  layer.sent = std::move(sent);
+  layer.counts = std::move(counts);
+  engine::IterationRecord each{.iteration = iteration, .queue = {}, .layers = {layer}};
+  each.prompt_tokens = 2;
+  each.generated_tokens = 1;
+  each.queue.running = 3;
+  each.queue.cache_pages = 5;
+  each.queue.max_pages = 50;
+  each.wall_ns = 2'000'000;
+  return each;
+}
+
+TEST(IterationCollectorTest, PutsRanksTogether) {
+  IterationCollector collector(two_ranks());
+  engine::IterationRecord first = record(7, {3, 1});
+  first.layers[0].initial_imbalance = 1.0f;
+  EXPECT_FALSE(collector.add(0, first));
+  EXPECT_FALSE(collector.add(0, record(8, {0, 0})));  // a rank may be ahead
+  const auto stats = collector.add(1, record(7, {3, 1}));
+  ASSERT_TRUE(stats);
+  EXPECT_EQ(stats->iteration, 7);
+  EXPECT_EQ(stats->rank_load, (std::vector<int64_t>{6, 2}));
+  EXPECT_DOUBLE_EQ(stats->imbalance, 0.5);
+  EXPECT_DOUBLE_EQ(stats->initial_imbalance.value_or(0.0), 1.0);
+  EXPECT_EQ(stats->context_tokens, 4);
+  EXPECT_EQ(stats->queue.running, 6);
+  EXPECT_TRUE(stats->expert_counts.empty());
+  EXPECT_FALSE(collector.add(1, record(8, {0, 0}))->initial_imbalance);
+}
+
+TEST(RecentTimesTest, QuantilesOfWhatIsRecent) {
+  RecentTimes times;
+  EXPECT_EQ(times.since(0.0).count, 0u);
+  times.add(1.0, 100.0);
+  for (int i = 1; i <= 100; ++i) times.add(10.0, i);
+  const RecentTimes::Quantiles recent = times.since(5.0);
+  EXPECT_EQ(recent.count, 100u);
+  EXPECT_EQ(recent.p50, 50.0);
+  EXPECT_EQ(recent.p90, 90.0);
+  EXPECT_EQ(recent.p99, 99.0);
+  for (size_t i = 0; i < 2 * RecentTimes::kMost; ++i) times.add(11.0, 1.0);
+  EXPECT_EQ(times.since(0.0).count, RecentTimes::kMost);
+}
+
+// What the engine would tell.
+class MonitoredServiceTest : public ServiceTest {
+ protected:
+  MonitoredServiceTest() {
+    finish();
+    start({.model = "m",
+           .max_sequence = 64,
+           .ranks = two_ranks(),
+           .balances_online = true,
+           .recorder = {.directory = directory_.file("records"), .most_iterations = 2}});
+    service_->recorder().connect([this](bool records) { told_.push_back(records); },
+                                 [this](auto call) { server_->post(std::move(call)); });
+  }
+  // A dump may be under way as the server ends.
+  ~MonitoredServiceTest() override { service_->recorder().join(); }
+
+  void tell(int64_t iteration, std::vector<int32_t> counts = {}) {
+    collector_.add(0, record(iteration, {3, 1}, counts));
+    const IterationStats stats = *collector_.add(1, record(iteration, {3, 1}, counts));
+    on_server([&] {
+      service_->monitor().add(stats);
+      service_->recorder().add(stats);
+      return true;
+    });
+  }
+  // The reply to one that waits for the ranks.
+  Reply ask_ranks(const std::string& path, bool records) {
+    const size_t before = on_server([&] { return told_.size(); });
+    auto reply = std::async(std::launch::async, [&] { return ask("POST", path); });
+    while (on_server([&] { return told_.size(); }) == before) std::this_thread::yield();
+    on_server([&] {
+      EXPECT_EQ(told_.back(), records);
+      service_->recorder().ranks_have(records);
+      return true;
+    });
+    return reply.get();
+  }
+
+  base::ScratchDirectory directory_;
+  IterationCollector collector_{two_ranks()};
+  std::vector<bool> told_;  // the ranks, to record
+};
+
+TEST_F(MonitoredServiceTest, PerfMetricsAreToldOnce) {
+  EXPECT_EQ(ask("GET", "/perf_metrics").body_json(), json::array());
+  tell(0);
+  on_server([&] {
+    service_->monitor().add(online::Rebalance{.moves = 4, .bytes = 64}, unix_seconds());
+    return true;
+  });
+  tell(1);
+  const json all = ask("GET", "/perf_metrics").body_json();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0]["iteration"], 0);
+  EXPECT_EQ(all[0]["num_running_requests"], 6);
+  EXPECT_EQ(all[0]["num_context_tokens"], 4);
+  EXPECT_EQ(all[0]["num_generated_tokens"], 2);
+  EXPECT_EQ(all[0]["kv_pages_used"], 10);
+  EXPECT_EQ(all[0]["kv_pages_free"], 90);
+  EXPECT_EQ(all[0]["rank_load"], json({6, 2}));
+  EXPECT_EQ(all[0]["imbalance_ratio"], 0.5);
+  EXPECT_TRUE(all[0]["initial_imbalance_ratio"].is_null());
+  EXPECT_EQ(all[0]["iteration_seconds"], 0.002);
+  EXPECT_EQ(all[1]["expert_moves"], 4);
+  EXPECT_EQ(all[1]["expert_moved_bytes"], 64);
+  EXPECT_EQ(ask("GET", "/perf_metrics").body_json(), json::array());
+  // A reader that never comes costs no more than so much.
+  for (size_t i = 0; i < Monitor::kMostIterations + 5; ++i) tell(static_cast<int64_t>(2 + i));
+  const json last = ask("GET", "/perf_metrics").body_json();
+  EXPECT_EQ(last.size(), Monitor::kMostIterations);
+  EXPECT_EQ(last.back()["iteration"], Monitor::kMostIterations + 6);
+}
+
+TEST_F(MonitoredServiceTest, TheDashboardTakesNothingAway) {
+  tell(0);
+  tell(1);
+  EXPECT_THAT(ask("GET", "/dashboard").body, StartsWith("<!doctype html>"));
+  for (int i = 0; i < 2; ++i) {
+    const json data = ask("GET", "/dashboard/data").body_json();
+    EXPECT_EQ(data["num_ranks"], 2);
+    EXPECT_EQ(data["model"], "m");
+    int64_t generated = 0;
+    for (const json& second : data["seconds"]) generated += second["generated_tokens"].get<int>();
+    EXPECT_EQ(generated, 4);
+  }
+  EXPECT_EQ(ask("GET", "/dashboard/data?since=99999999999").body_json()["seconds"], json::array());
+  EXPECT_EQ(ask("GET", "/dashboard/data?since=x").status, 400);
+  EXPECT_EQ(ask("GET", "/perf_metrics").body_json().size(), 2u);
+}
+
+TEST_F(MonitoredServiceTest, RecordsOfExperts) {
+  const std::string stop = "/stop_expert_distribution_record";
+  const std::string start = "/start_expert_distribution_record";
+  const std::string dump = "/dump_expert_distribution_record";
+  EXPECT_EQ(ask("POST", stop).status, 400);
+  EXPECT_EQ(ask("POST", dump).status, 400);
+  EXPECT_EQ(ask("GET", start).status, 405);
+  EXPECT_EQ(ask_ranks(start, true).status, 200);
+  EXPECT_THAT(ask("POST", start).body, HasSubstr("already"));
+  EXPECT_THAT(ask("POST", dump).body, HasSubstr("must be stopped"));
+  for (int i = 0; i < 3; ++i) tell(i, {i, 1, 0});
+  EXPECT_EQ(ask_ranks(stop, false).body_json()["iterations"], 2);  // the last
+  const json dumped = ask("POST", dump).body_json();
+  EXPECT_EQ(dumped["iterations"], 2);
+  const auto statistics = balance::read_statistics(dumped["directory"]);
+  ASSERT_TRUE(statistics.ok()) << statistics.status().message();
+  EXPECT_THAT(ask("POST", dump).body, HasSubstr("no iteration has been recorded"));
+  // The next goes to another place.
+  ask_ranks(start, true);
+  tell(9, {1, 1, 1});
+  ask_ranks(stop, false);
+  EXPECT_NE(ask("POST", dump).body_json()["directory"], dumped["directory"]);
+}
+
+TEST_F(ServiceTest, RecordsNeedAPlace) {
+  const Reply reply = ask("POST", "/start_expert_distribution_record");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, HasSubstr("--expert-statistic-path"));
+}
+
+TEST_F(ServiceTest, ClientsThatLeaveEndTheirAnswers) {
+  backend_.endless = true;
+  finish();
+  start({.model = "m", .max_sequence = 1 << 24});
+  const json body = {{"model", "m"}, {"prompt", "x"}, {"max_tokens", 10'000'000}, {"stream", true}};
+  {
+    Socket socket(server_->port());
+    socket.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+                std::to_string(body.dump().size()) + "\r\n\r\n" + body.dump());
+    EXPECT_THAT(socket.receive(), StartsWith("HTTP/1.1 200"));
+  }
+  for (int i = 0; i < 1000 && backend_.cancelled == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(backend_.cancelled, 1);
+  EXPECT_TRUE(on_server([&] { return service_->idle(); }));
+}
+
+// It never reads, and is cut off; others are served meanwhile.
+TEST_F(ServiceTest, SlowReadersHoldNobody) {
+  backend_.endless = true;
+  finish();
+  start({.model = "m", .max_sequence = 1 << 24});
+  const json body = {{"model", "m"}, {"prompt", "x"}, {"max_tokens", 10'000'000}, {"stream", true}};
+  Socket slow(server_->port());
+  slow.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+            std::to_string(body.dump().size()) + "\r\n\r\n" + body.dump());
+  EXPECT_EQ(complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 5}}).status, 200);
+  for (int i = 0; i < 4000 && backend_.cancelled == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(backend_.cancelled, 1);
+}
+
+TEST_F(ServiceTest, DrainingRefusesNewRequestsOnly) {
+  on_server([&] {
+    service_->drain();
+    return true;
+  });
+  EXPECT_EQ(complete({{"model", "m"}, {"prompt", "x"}}).status, 503);
+  EXPECT_EQ(ask("GET", "/health").status, 503);
+  EXPECT_EQ(ask("GET", "/v1/models").status, 200);
+}
+
+TEST(StopStringsTest, KeepBackWhatMayBecomeOne) {
+  StopStrings stop({"</s>", "<END>"});
+  EXPECT_EQ(stop.push("a<"), "a");
+  EXPECT_EQ(stop.push("/"), "");
+  EXPECT_EQ(stop.push("b<E"), "</b");
+  EXPECT_EQ(stop.push("ND"), "");
+  EXPECT_FALSE(stop.found());
+  EXPECT_EQ(stop.push(">after"), "");
+  EXPECT_TRUE(stop.found());
+  EXPECT_EQ(stop.push("more"), "");
+  StopStrings other({"xyz"});
+  EXPECT_EQ(other.push("axy"), "a");
+  EXPECT_EQ(other.flush(), "xy");
+}
+
+// Idle connections are closed; one that waits for its reply is not idle.
+TEST(HttpServerTest, WaitingForAReplyIsNotIdle) {
+  std::vector<std::shared_ptr<Exchange>> waiting;
+  const auto server = HttpServer::listen({.port = 0, .idle_seconds = 1}, [&](auto exchange) {
+                        waiting.push_back(exchange);
+                      }).value();
+  server->call_every(1800, [&] {
+    for (const auto& each : waiting) each->reply(200, "text/plain", "late");
+    waiting.clear();
+  });
+  std::thread thread([&] { server->run(); });
+  Socket idle(server->port()), patient(server->port());
+  patient.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(idle.receive(), "");
+  EXPECT_THAT(patient.receive(), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(patient.receive(), "");  // and a second later
+  server->stop();
+  thread.join();
+}
+
+TEST(HttpServerTest, AddressesInUseAreNamed) {
+  const auto first = HttpServer::listen({.port = 0}, [](auto) {});
+  ASSERT_TRUE(first.ok());
+  const auto second = HttpServer::listen({.port = (*first)->port()}, [](auto) {});
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.status().message(), HasSubstr("choose another --port"));
+}
+
+}  // namespace
+}  // namespace wideep::server

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/stop_strings.h"
+
+#include <algorithm>
+
+namespace wideep::server {
+
+std::string StopStrings::push(std::string_view text) {
+  if (found_) return "";
+  kept_ += text;
+  size_t first = kept_.npos;
+  for (const std::string& stop : stops_) first = std::min(first, kept_.find(stop));
+  found_ = first != kept_.npos;
+  const size_t certain = found_ ? first : kept_.size() - longest_start_at_end();
+  std::string out = kept_.substr(0, certain);
+  kept_ = found_ ? "" : kept_.substr(certain);
+  return out;
+}
+
+std::string StopStrings::flush() {
+  std::string rest;
+  rest.swap(kept_);
+  return rest;
+}
+
+size_t StopStrings::longest_start_at_end() const {
+  size_t longest = 0;
+  for (const std::string& stop : stops_) {
+    for (size_t n = std::min(stop.size() - 1, kept_.size()); n > longest; --n) {
+      if (kept_.ends_with(std::string_view(stop).substr(0, n))) longest = n;
+    }
+  }
+  return longest;
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ends a reply's text before the first stop string, which may arrive in pieces: what may still
+// become one is kept back until it is known.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace wideep::server {
+
+class StopStrings {
+ public:
+  explicit StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+
+  // The text that is now certain not to belong to a stop string.
+  std::string push(std::string_view text);
+  bool found() const { return found_; }
+  // The reply has ended otherwise: what was kept back.
+  std::string flush();
+
+ private:
+  size_t longest_start_at_end() const;
+
+  std::vector<std::string> stops_;
+  std::string kept_;
+  bool found_ = false;
+};
+
+}  // namespace wideep::server

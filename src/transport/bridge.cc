@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/bridge.h"
+
+#include <fmt/format.h>
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "base/check.h"
+#include "transport/flag.h"
+
+namespace wideep::transport {
+namespace {
+
+enum class Kind : uint8_t { kRaise, kWrite, kCopy, kParcel, kFailure, kReport, kNotice, kDone };
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::microseconds kNap{50};  // of ranks that only wait for the end
+
+}  // namespace
+
+// Begins every message.
+struct Bridge::Header {
+  Kind kind = Kind::kDone;
+  Group group = Group::kWorld;        // kRaise
+  Channel channel = Channel::kAgree;  // kRaise
+  uint32_t value = 0;                 // kRaise: of the flag; kCopy: the owner; kFailure: the code
+  uint64_t offset = 0;                // kWrite: into the segments
+  uint64_t num_peers = 0;             // kRaise, kWrite; kCopy: of blocks
+};
+
+namespace {
+
+template <typename T>
+void append(Bytes& bytes, const T& value) {
+  const size_t begin = bytes.size();
+  bytes.resize(begin + sizeof(value));
+  std::memcpy(bytes.data() + begin, &value, sizeof(value));
+}
+
+void append_text(Bytes& bytes, std::string_view text) {
+  const auto* first = reinterpret_cast<const std::byte*>(text.data());
+  bytes.insert(bytes.end(), first, first + text.size());
+}
+
+}  // namespace
+
+Parcel::Parcel(size_t expected_bytes) {
+  bytes_.reserve(kHeaderBytes + expected_bytes);
+  bytes_.resize(kHeaderBytes);
+}
+
+Bridge::Bridge(std::shared_ptr<SharedMemory> memory, Link& link, NodeMap nodes, int rank)
+    : memory_(std::move(memory)),
+      link_(link),
+      nodes_(std::move(nodes)),
+      rank_(rank),
+      is_done_(static_cast<size_t>(nodes_.num_ranks()), false) {
+  static_assert(sizeof(Header) == Parcel::kHeaderBytes);
+  WIDEEP_CHECK_EQ(memory_->num_ranks(), nodes_.num_ranks());
+}
+
+std::vector<int> Bridge::peers_on(int node, std::span<const int> peers) const {
+  std::vector<int> found;
+  std::copy_if(peers.begin(), peers.end(), std::back_inserter(found),
+               [&](int peer) { return nodes_.node_of(peer) == node; });
+  return found;
+}
+
+void Bridge::send_to_deputy(int node, Bytes message, Traffic traffic) {
+  sent_[static_cast<size_t>(traffic)] += message.size();
+  link_.send(nodes_.deputy(rank_, node), std::move(message));
+}
+
+// Header, agreed words (kAgree), then of each peer its rank and the word told.
+void Bridge::raise(const FlagRaise& flag, std::span<const int> peers) {
+  for (int there = 0; there < nodes_.num_nodes(); ++there) {
+    if (there == node()) continue;
+    const std::vector<int> ranks = peers_on(there, peers);
+    if (ranks.empty()) continue;
+    Bytes message;
+    append(message, Header{.kind = Kind::kRaise,
+                           .group = flag.kind,
+                           .channel = flag.channel,
+                           .value = flag.value,
+                           .num_peers = ranks.size()});
+    if (flag.channel == Channel::kAgree) {
+      append(message, memory_->agreed_words(flag.kind, rank_, flag.value));
+    }
+    for (const int peer : ranks) {
+      append(message, peer);
+      append(message, memory_->flag(flag.kind, flag.channel, rank_, peer).words[flag.value & 1]);
+    }
+    send_to_deputy(there, std::move(message), Traffic::kOther);
+  }
+}
+
+void Bridge::act_raise(int from, const Header& header, const std::byte* body) {
+  if (header.channel == Channel::kAgree) {
+    std::memcpy(&memory_->agreed_words(header.group, from, header.value), body,
+                sizeof(AgreedWords));
+    body += sizeof(AgreedWords);
+  }
+  struct ToldPeer {
+    int peer;
+    uint32_t word;
+  };
+  std::vector<ToldPeer> peers(header.num_peers);
+  std::memcpy(peers.data(), body, peers.size() * sizeof(ToldPeer));
+  const auto flag_of = [&](const ToldPeer& each) -> Flag& {
+    return memory_->flag(header.group, header.channel, from, each.peer);
+  };
+  for (const ToldPeer& each : peers) {
+    flag_of(each).words[header.value & 1] = each.word;
+    flag_of(each).value.store(header.value, std::memory_order_release);
+  }
+  _mm_mfence();
+  for (const ToldPeer& each : peers) wake_reader(flag_of(each));
+}
+
+// Header, the peers' ranks, the bytes.
+void Bridge::write(size_t offset, std::span<const std::byte> bytes, std::span<const int> peers) {
+  for (int there = 0; there < nodes_.num_nodes(); ++there) {
+    if (there == node()) continue;
+    const std::vector<int> ranks = peers_on(there, peers);
+    if (ranks.empty()) continue;
+    Bytes message;
+    message.reserve(sizeof(Header) + ranks.size() * sizeof(int) + bytes.size());
+    append(message, Header{.kind = Kind::kWrite, .offset = offset, .num_peers = ranks.size()});
+    for (const int peer : ranks) append(message, peer);
+    message.insert(message.end(), bytes.begin(), bytes.end());
+    send_to_deputy(there, std::move(message), Traffic::kOther);
+  }
+}
+
+void Bridge::act_write(const Header& header, std::span<const std::byte> body) {
+  const std::span<const std::byte> bytes = body.subspan(header.num_peers * sizeof(int));
+  for (uint64_t i = 0; i < header.num_peers; ++i) {
+    int peer = 0;
+    std::memcpy(&peer, body.data() + i * sizeof(peer), sizeof(peer));
+    std::copy(bytes.begin(), bytes.end(), memory_->segment(peer) + header.offset);
+  }
+}
+
+// Header, the blocks, their bytes.
+void Bridge::copy(int owner, std::span<const Block> blocks, std::span<const int> peers) {
+  Bytes message;
+  for (int there = 0; there < nodes_.num_nodes(); ++there) {
+    if (there == node() || peers_on(there, peers).empty()) continue;
+    if (message.empty()) message = copy_message(owner, blocks);
+    send_to_deputy(there, message, Traffic::kOther);
+  }
+}
+
+Bytes Bridge::copy_message(int owner, std::span<const Block> blocks) const {
+  Bytes message;
+  size_t bytes = sizeof(Header) + blocks.size_bytes();
+  for (const Block& block : blocks) bytes += block.width * block.rows;
+  message.reserve(bytes);
+  append(message, Header{.kind = Kind::kCopy,
+                         .value = static_cast<uint32_t>(owner),
+                         .num_peers = blocks.size()});
+  for (const Block& block : blocks) append(message, block);
+  for (const Block& block : blocks) {
+    const std::byte* row = memory_->segment(owner) + block.offset;
+    for (size_t i = 0; i < block.rows; ++i, row += block.stride) {
+      message.insert(message.end(), row, row + block.width);
+    }
+  }
+  return message;
+}
+
+void Bridge::act_copy(const Header& header, const std::byte* body) {
+  std::vector<Block> blocks(header.num_peers);
+  std::memcpy(blocks.data(), body, blocks.size() * sizeof(Block));
+  const std::byte* bytes = body + blocks.size() * sizeof(Block);
+  for (const Block& block : blocks) {
+    std::byte* row = memory_->segment(static_cast<int>(header.value)) + block.offset;
+    for (size_t i = 0; i < block.rows; ++i, row += block.stride, bytes += block.width) {
+      std::copy_n(bytes, block.width, row);
+    }
+  }
+}
+
+void Bridge::send(int node, Parcel parcel, Traffic traffic) {
+  Bytes message = parcel.take();
+  const Header header{.kind = Kind::kParcel};
+  std::memcpy(message.data(), &header, sizeof(header));
+  send_to_deputy(node, std::move(message), traffic);
+}
+
+// To every rank of the other nodes: a deputy may be who has failed.
+void Bridge::tell_failure(const Status& status) {
+  for (int rank = 0; rank < nodes_.num_ranks(); ++rank) {
+    if (is_near(rank)) continue;
+    Bytes message;
+    append(message, Header{.kind = Kind::kFailure, .value = static_cast<uint32_t>(status.code())});
+    append_text(message, status.message());
+    link_.send(rank, std::move(message));
+  }
+}
+
+void Bridge::report(std::string message) {
+  const std::lock_guard lock(mutex_);
+  reports_.push_back(std::move(message));
+}
+
+void Bridge::notify(int node, Bytes message) {
+  const std::lock_guard lock(mutex_);
+  notices_.push_back({node, std::move(message)});
+}
+
+void Bridge::send_report(const std::string& text) {
+  if (rank_ == 0) {
+    if (on_report_) on_report_(rank_, text);
+    return;
+  }
+  Bytes message;
+  append(message, Header{.kind = Kind::kReport});
+  append_text(message, text);
+  link_.send(0, std::move(message));
+}
+
+// What other threads have given to be sent.
+void Bridge::send_queued() {
+  std::vector<std::string> reports;
+  std::vector<Notice> notices;
+  {
+    const std::lock_guard lock(mutex_);
+    reports.swap(reports_);
+    notices.swap(notices_);
+  }
+  for (const std::string& each : reports) send_report(each);
+  for (const Notice& each : notices) {
+    Bytes message;
+    append(message, Header{.kind = Kind::kNotice});
+    message.insert(message.end(), each.message.begin(), each.message.end());
+    send_to_deputy(each.node, std::move(message), Traffic::kOther);
+  }
+}
+
+bool Bridge::progress() {
+  send_queued();
+  const std::optional<Link::Received> received = link_.receive();
+  if (received) take_in(received->from, received->message);
+  if (const Status broken = link_.failure(); !broken.ok()) memory_->fail(broken);
+  return received.has_value();
+}
+
+void Bridge::take_in(int from, const Bytes& message) {
+  Header header;
+  WIDEEP_CHECK_GE(message.size(), sizeof(header));
+  std::memcpy(&header, message.data(), sizeof(header));
+  const auto body = std::span(message).subspan(sizeof(header));
+  const std::string_view text(reinterpret_cast<const char*>(body.data()), body.size());
+  switch (header.kind) {
+    case Kind::kRaise:
+      return act_raise(from, header, body.data());
+    case Kind::kWrite:
+      return act_write(header, body);
+    case Kind::kCopy:
+      return act_copy(header, body.data());
+    case Kind::kParcel:
+      if (on_parcel_) on_parcel_(from, body);
+      return;
+    case Kind::kFailure:
+      return memory_->fail({static_cast<StatusCode>(header.value), std::string(text)});
+    case Kind::kReport:
+      if (on_report_) on_report_(from, text);
+      return;
+    case Kind::kNotice:
+      if (on_notice_) on_notice_(body);
+      return;
+    case Kind::kDone:
+      is_done_[static_cast<size_t>(from)] = true;
+  }
+}
+
+// Rank 0 also awaits the reports of all.
+bool Bridge::others_are_done() const {
+  for (int rank = 0; rank < nodes_.num_ranks(); ++rank) {
+    const bool tells_me = rank_ == 0 || (!is_near(rank) && nodes_.deputy(rank, node()) == rank_);
+    if (rank != rank_ && tells_me && !is_done_[static_cast<size_t>(rank)]) return false;
+  }
+  return true;
+}
+
+Status Bridge::finish(std::chrono::milliseconds timeout) {
+  send_queued();
+  const auto tell = [&](int rank) {
+    Bytes message;
+    append(message, Header{.kind = Kind::kDone});
+    link_.send(rank, std::move(message));
+  };
+  if (rank_ != 0) tell(0);
+  for (int there = 0; there < nodes_.num_nodes(); ++there) {
+    const int deputy = nodes_.deputy(rank_, there);
+    if (there != node() && deputy != 0) tell(deputy);
+  }
+  const Clock::time_point end = Clock::now() + timeout;
+  while (!others_are_done() || !link_.has_sent_all()) {
+    if (progress()) continue;
+    if (Status failure = memory_->failure(); !failure.ok()) return failure;
+    if (Clock::now() > end) {
+      return deadline_exceeded(
+          fmt::format("rank {} (node {}) waited {} ms for the end of the ranks of other nodes",
+                      rank_, node(), timeout.count()));
+    }
+    std::this_thread::sleep_for(kNap);
+  }
+  return {};
+}
+
+void Bridge::flush(std::chrono::milliseconds at_most) {
+  const Clock::time_point end = Clock::now() + at_most;
+  send_queued();
+  while (!link_.has_sent_all() && Clock::now() < end) {
+    if (!progress()) std::this_thread::sleep_for(kNap);
+  }
+}
+
+}  // namespace wideep::transport

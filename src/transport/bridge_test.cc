@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/bridge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/cpu_time.h"
+#include "base/try.h"
+#include "transport/memory_switch.h"
+#include "transport/rank_threads.h"
+
+namespace wideep::transport {
+namespace {
+
+using testing::AnyOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+TEST(Bridge, ReportsOfAllRanksReachRankZeroInOrder) {
+  std::vector<std::string> heard;
+  const auto statuses = run_rank_threads(
+      {.num_ranks = 4, .segment_bytes = 64, .num_nodes = 2}, [&](Endpoint& endpoint) {
+        if (endpoint.rank() == 0) {
+          endpoint.bridge()->set_on_report([&](int from, std::string_view text) {
+            heard.push_back(std::to_string(from) + std::string(text));
+          });
+        }
+        endpoint.bridge()->report("a");
+        endpoint.bridge()->report("b");
+        return Status();
+      });
+  for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_THAT(heard, UnorderedElementsAre("0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"));
+  const auto at = [&](const char* text) { return std::find(heard.begin(), heard.end(), text); };
+  EXPECT_LT(at("3a"), at("3b"));
+}
+
+TEST(Bridge, ParcelsComeToTheDeputy) {
+  std::vector<std::string> heard;
+  const auto statuses = run_rank_threads(
+      {.num_ranks = 4, .segment_bytes = 64, .num_nodes = 2}, [&](Endpoint& endpoint) {
+        Bridge& bridge = *endpoint.bridge();
+        if (endpoint.rank() == 3) {
+          bridge.set_on_parcel([&](int from, std::span<const std::byte> body) {
+            heard.push_back(std::to_string(from) +
+                            std::string(reinterpret_cast<const char*>(body.data()), body.size()));
+          });
+        }
+        Status met = endpoint.meet({.what = "handlers"});
+        if (endpoint.rank() == 1) {
+          Parcel parcel(3);
+          parcel.append("xyz", 3);
+          bridge.send(1, std::move(parcel), Traffic::kRows);
+          EXPECT_EQ(bridge.sent_bytes(Traffic::kRows), Parcel::kHeaderBytes + 3);
+        }
+        return met;
+      });
+  for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_THAT(heard, ElementsAre("1xyz"));
+}
+
+TEST(Bridge, AFailureReachesAllNodesAtOnce) {
+  const int64_t start = base::wall_ns();
+  const auto statuses = run_rank_threads({.num_ranks = 6, .segment_bytes = 64, .num_nodes = 3},
+                                         [](Endpoint& endpoint) -> Status {
+                                           if (endpoint.rank() == 3)
+                                             return failed("rank 3: disk on fire");
+                                           return endpoint.meet({.what = "the others"});
+                                         });
+  for (const Status& status : *statuses) EXPECT_THAT(status.message(), HasSubstr("disk on fire"));
+  EXPECT_LT(base::wall_ns() - start, 3'000'000'000);
+}
+
+// A node whose network falls silent in the middle: both sides report within the deadline, and name
+// rank, node, layer and iteration.
+TEST(Bridge, ASilentNetworkIsADeadlineOnBothSides) {
+  const NodeMap nodes = NodeMap::even(2, 2);
+  MemorySwitch network(2);
+  std::vector<Status> statuses(2);
+  const auto run = [&](int rank) -> Status {
+    WIDEEP_TRY_ASSIGN(auto memory, SharedMemory::create(2, 64));
+    Endpoint endpoint(memory, rank, std::chrono::milliseconds(200));
+    Bridge bridge(memory, network.link(rank), nodes, rank);
+    endpoint.set_bridge(&bridge);
+    WIDEEP_TRY(endpoint.meet({.what = "the start"}));
+    network.cut(1);
+    return endpoint.meet({.what = "news", .layer = 3, .iteration = 7});
+  };
+  std::thread other([&] { statuses[1] = run(1); });
+  statuses[0] = run(0);
+  other.join();
+  EXPECT_THAT(statuses[0].message(), AnyOf(HasSubstr("rank 0 (node 0) waited 200 ms for news from "
+                                                     "rank 1 (node 1), layer 3, iteration 7"),
+                                           HasSubstr("for the start from rank 1 (node 1)")));
+  EXPECT_THAT(statuses[1].message(), AnyOf(HasSubstr("rank 1 (node 1) waited 200 ms for news from "
+                                                     "rank 0 (node 0), layer 3, iteration 7"),
+                                           HasSubstr("for the start from rank 0 (node 0)")));
+}
+
+}  // namespace
+}  // namespace wideep::transport

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/flag.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <ctime>
+
+namespace wideep::transport {
+
+void sleep_on(Flag& flag, uint32_t seen, std::chrono::nanoseconds at_most) {
+  const timespec timeout{.tv_sec = static_cast<time_t>(at_most.count() / 1'000'000'000),
+                         .tv_nsec = static_cast<long>(at_most.count() % 1'000'000'000)};
+  // Not FUTEX_PRIVATE: the word is shared between processes.
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&flag.value), FUTEX_WAIT, seen, &timeout,
+            nullptr, 0);
+}
+
+void wake_reader(Flag& flag) {
+  if (flag.sleeper.load() == 0) return;
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&flag.value), FUTEX_WAKE, 1, nullptr, nullptr,
+            0);
+}
+
+}  // namespace wideep::transport

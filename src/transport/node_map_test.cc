@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/node_map.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace wideep::transport {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(NodeMap, DealsDutiesOutEvenly) {
+  const NodeMap nodes = NodeMap::even(8, 2);
+  EXPECT_THAT(nodes.ranks_of(1), ElementsAre(4, 5, 6, 7));
+  EXPECT_TRUE(nodes.is_even());
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(nodes.deputy(rank, 1), rank + 4);
+    EXPECT_EQ(nodes.deputy(rank + 4, 0), rank);
+    EXPECT_EQ(nodes.deputy(rank, 0), rank);  // of oneself
+  }
+}
+
+TEST(NodeMap, NodesMayDifferInSizeAndRanksInOrder) {
+  const NodeMap nodes({1, 0, 1, 1});
+  EXPECT_FALSE(nodes.is_even());
+  EXPECT_THAT(nodes.ranks_of(0), ElementsAre(1));
+  EXPECT_THAT(nodes.ranks_of(1), ElementsAre(0, 2, 3));
+  EXPECT_EQ(nodes.deputy(3, 0), 1);
+  EXPECT_EQ(nodes.deputy(1, 1), 0);
+  EXPECT_EQ(nodes.place_of(3), 2);
+  EXPECT_FALSE(NodeMap::even(5, 2).is_even());
+  EXPECT_THAT(NodeMap::even(5, 2).ranks_of(0), ElementsAre(0, 1, 2));
+}
+
+}  // namespace
+}  // namespace wideep::transport

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank that a launcher has started must notice while it computes: that it is asked to stop,
+// and that a rank of its node has died. A thread that sleeps until either happens.
+//
+// Thread safety: made and destroyed by one thread.
+#pragma once
+
+#include <memory>
+#include <thread>
+
+#include "transport/node_sockets.h"
+#include "transport/shared_memory.h"
+
+namespace wideep::transport {
+
+class NodeWatch {
+ public:
+  // REQUIRES: SIGINT and SIGTERM are blocked in all threads (block_stop_signals). Both outlive
+  // this.
+  NodeWatch(std::shared_ptr<SharedMemory> memory, const NodeSockets& sockets);
+  ~NodeWatch();
+  NodeWatch(const NodeWatch&) = delete;
+  NodeWatch& operator=(const NodeWatch&) = delete;
+
+ private:
+  void run();
+  void look_at_peers() const;
+
+  std::shared_ptr<SharedMemory> memory_;
+  const NodeSockets& sockets_;
+  int signals_ = -1;
+  int end_ = -1;  // written to when there is nothing to watch any more
+  std::thread thread_;
+};
+
+// Before any thread is started: they are then NodeWatch's to receive.
+void block_stop_signals();
+
+}  // namespace wideep::transport

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/started_ranks.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <cstring>
+#include <thread>
+
+#include "base/check.h"
+#include "base/try.h"
+#include "transport/bridge.h"
+#include "transport/message_inbox.h"
+#include "transport/node_watch.h"
+
+namespace wideep::transport {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::microseconds kNap{100};
+constexpr std::chrono::milliseconds kStartTimeout{60'000};
+constexpr std::chrono::milliseconds kLastWords{300};  // of a rank that has failed
+
+void put_text(Bytes& bytes, const std::string& text) {
+  const auto length = static_cast<uint32_t>(text.size());
+  const auto* first = reinterpret_cast<const std::byte*>(&length);
+  bytes.insert(bytes.end(), first, first + sizeof(length));
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  bytes.insert(bytes.end(), begin, begin + text.size());
+}
+
+class TextReader {
+ public:
+  explicit TextReader(const Bytes& bytes) : bytes_(bytes) {}
+  bool at_end() const { return at_ == bytes_.size(); }
+  std::string next() {
+    uint32_t length = 0;
+    WIDEEP_CHECK_LE(at_ + sizeof(length), bytes_.size());
+    std::memcpy(&length, bytes_.data() + at_, sizeof(length));
+    at_ += sizeof(length);
+    WIDEEP_CHECK_LE(at_ + length, bytes_.size());
+    at_ += length;
+    return {reinterpret_cast<const char*>(bytes_.data() + at_ - length), length};
+  }
+
+ private:
+  const Bytes& bytes_;
+  size_t at_ = 0;
+};
+
+Bytes encode(const Status& status, const Settings& settings) {
+  Bytes bytes;
+  put_text(bytes, std::to_string(static_cast<int>(status.code())));
+  put_text(bytes, status.message());
+  for (const auto& [name, value] : settings) {
+    put_text(bytes, name);
+    put_text(bytes, value);
+  }
+  return bytes;
+}
+
+Status decode(const Bytes& bytes, Settings* settings) {
+  TextReader reader(bytes);
+  const auto code = static_cast<StatusCode>(std::atoi(reader.next().c_str()));
+  Status status(code, reader.next());
+  while (!reader.at_end()) {
+    std::string name = reader.next();
+    settings->emplace_back(std::move(name), reader.next());
+  }
+  return status;
+}
+
+Status compare(const Settings& first, const Settings& other, int rank) {
+  for (size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
+    const bool both = i < first.size() && i < other.size();
+    if (both && first[i] == other[i]) continue;
+    const std::string name = i < first.size() ? first[i].first : other[i].first;
+    const bool same_name = both && first[i].first == other[i].first;
+    return invalid_input(fmt::format(
+        "ranks 0 and {} differ in {}: {} and {}; start all ranks with the same settings", rank,
+        name, i < first.size() ? first[i].second : "nothing",
+        same_name ? other[i].second : "nothing"));
+  }
+  return {};
+}
+
+}  // namespace
+
+StartedRanks::StartedRanks(std::unique_ptr<Link> control, std::unique_ptr<Link> data, NodeMap nodes,
+                           int rank)
+    : control_(std::move(control)),
+      data_(std::move(data)),
+      nodes_(std::move(nodes)),
+      rank_(rank),
+      early_(static_cast<size_t>(nodes_.num_ranks())) {}
+
+Result<Bytes> StartedRanks::receive_from(int rank, std::chrono::milliseconds timeout,
+                                         const char* what) {
+  std::deque<Bytes>& queue = early_[static_cast<size_t>(rank)];
+  const Clock::time_point end = Clock::now() + timeout;
+  while (queue.empty()) {
+    if (auto received = control_->receive()) {
+      early_[static_cast<size_t>(received->from)].push_back(std::move(received->message));
+      continue;
+    }
+    WIDEEP_TRY(control_->failure());
+    if (Clock::now() > end) {
+      return deadline_exceeded(
+          fmt::format("rank {} (node {}) waited {} ms for {} from rank {} (node {})", rank_, node(),
+                      timeout.count(), what, rank, nodes_.node_of(rank)));
+    }
+    std::this_thread::sleep_for(kNap);
+  }
+  Bytes message = std::move(queue.front());
+  queue.pop_front();
+  return message;
+}
+
+Status StartedRanks::agree_on(const Status& mine, const Settings& settings,
+                              std::chrono::milliseconds timeout) {
+  if (rank_ == 0) {
+    const Status all = decide(mine, settings, timeout);
+    for (int rank = 1; rank < num_ranks(); ++rank) control_->send(rank, encode(all, {}));
+    const Clock::time_point end = Clock::now() + timeout;
+    while (!control_->has_sent_all() && Clock::now() < end) std::this_thread::sleep_for(kNap);
+    return all;
+  }
+  control_->send(0, encode(mine, settings));
+  Result<Bytes> answer = receive_from(0, 2 * timeout, "what all ranks have agreed on");
+  if (!answer.ok()) {
+    set_broken();
+    return answer.status();
+  }
+  Settings none;
+  return decode(*answer, &none);
+}
+
+Status StartedRanks::decide(const Status& mine, const Settings& settings,
+                            std::chrono::milliseconds timeout) {
+  Status first = mine;
+  for (int rank = 1; rank < num_ranks(); ++rank) {
+    const Result<Bytes> told = receive_from(rank, timeout, "what it has been told and found");
+    if (!told.ok()) {
+      set_broken();
+      return told.status();
+    }
+    Settings theirs;
+    const Status status = decode(*told, &theirs);
+    if (!first.ok()) continue;
+    first = status.ok() ? compare(settings, theirs, rank)
+                        : status.at(fmt::format("rank {} (node {})", rank, nodes_.node_of(rank)));
+  }
+  return first;
+}
+
+base::MakeSharedBytes StartedRanks::make_shared() {
+  return [this](const char* purpose, size_t num_bytes,
+                base::SharedPages pages) -> Result<base::SharedBytes> {
+    WIDEEP_TRY(join_node(kStartTimeout));
+    return sockets_.share(purpose, num_bytes, pages);
+  };
+}
+
+Status StartedRanks::join_node(std::chrono::milliseconds timeout) {
+  if (has_joined_node_) return {};
+  const std::span<const int> ranks = nodes_.ranks_of(node());
+  if (rank_ == ranks[0]) {
+    WIDEEP_TRY_ASSIGN(const std::string name, sockets_.listen());
+    for (const int other : ranks.subspan(1)) {
+      Bytes message;
+      put_text(message, name);
+      control_->send(other, std::move(message));
+    }
+    WIDEEP_TRY(sockets_.accept(ranks.subspan(1), timeout));
+  } else {
+    WIDEEP_TRY_ASSIGN(const Bytes name, receive_from(ranks[0], timeout, "where to share memory"));
+    WIDEEP_TRY(sockets_.connect(TextReader(name).next(), ranks[0], rank_));
+  }
+  has_joined_node_ = true;
+  return {};
+}
+
+namespace {
+
+class BridgeMessenger : public Messenger {
+ public:
+  explicit BridgeMessenger(Bridge& bridge) : bridge_(bridge) {}
+  Status send(std::string_view message) const override {
+    bridge_.report(std::string(message));
+    return {};
+  }
+
+ private:
+  Bridge& bridge_;
+};
+
+}  // namespace
+
+Status run_started_ranks(StartedRanks& ranks, const GroupOptions& options,
+                         const std::function<Status(Endpoint&, const Messenger&)>& body,
+                         const std::function<void(int, std::string_view)>& on_message) {
+  auto shared = SharedMemory::create(ranks.num_ranks(), options.segment_bytes, ranks.make_shared());
+  WIDEEP_TRY(ranks.agree_on(shared.status(), {}, kStartTimeout));
+  const std::shared_ptr<SharedMemory> memory = *shared;
+  const NodeWatch watch(memory, ranks.sockets());
+  MessageInbox inbox(on_message);
+  Bridge bridge(memory, ranks.data(), ranks.nodes(), ranks.rank());
+  bridge.set_on_report([&](int from, std::string_view text) { inbox.put(from, text); });
+  const auto endpoint = make_endpoint(memory, ranks.rank(), options.timeout, options.faults);
+  endpoint->set_bridge(&bridge);
+  Status status = body(*endpoint, BridgeMessenger(bridge));
+  if (status.ok()) status = bridge.finish(2 * options.timeout);  // who fails first says why
+  if (!status.ok()) {
+    memory->fail(status);
+    status = memory->failure();
+    bridge.tell_failure(status);
+    bridge.flush(kLastWords);
+    inbox.finish();
+    ranks.set_broken();
+    return status;
+  }
+  inbox.finish();
+  ranks.sockets().say_goodbye();
+  const bool stopped = memory->control().stop_requested.load() != 0;
+  return ranks.agree_on(stopped ? interrupted("interrupted") : Status(), {}, options.timeout);
+}
+
+}  // namespace wideep::transport

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Chromium has made of the dashboard: before the key, with it, and with a wrong one.
+
+    dashboard.py <directory of locked.html, page.html and wrong.html>
+"""
+
+import re
+import sys
+
+NARROW_SPACE = "\u202f"  # between thousands
+
+
+def read(name):
+    with open(f"{sys.argv[1]}/{name}", encoding="utf-8") as file:
+        return file.read()
+
+
+def check(what, truth):
+    if not truth:
+        sys.exit(f"not so: {what}")
+
+
+def text(page, identifier):
+    found = re.search(rf'id="{identifier}"[^>]*>(.*?)</(?:p|b|span|footer|h1|h2)>', page, re.S)
+    check(f"the page has {identifier}", found)
+    return re.sub("<[^>]*>", "", found[1]).replace(NARROW_SPACE, "")
+
+
+def number(page, identifier):
+    found = re.match(r"\s*(\d+(?:\.\d+)?)", text(page, identifier))
+    check(f"{identifier} is a number, found {text(page, identifier)!r}", found)
+    return float(found[1])
+
+
+locked, page, wrong = read("locked.html"), read("page.html"), read("wrong.html")
+check("without the key the page asks for it", 'id="key-form" class="notice">' in locked)
+check("and shows nothing", 'id="board" hidden' in locked and text(locked, "facts") == "")
+check("a wrong key is told of", "That is not the key" in text(wrong, "key-error"))
+
+check("the model is named", text(page, "facts").startswith("reference on 8 ranks"))
+check("the page is live", text(page, "state-text").startswith("live"))
+check("tokens are generated", number(page, "generated-rate") > 1)
+for name in ("ttft", "itl"):
+    check(f"{name} has a median", number(page, f"{name}-p50") > 0 and " " in text(page, f"{name}-p50"))
+check("requests run", number(page, "running") + number(page, "waiting") > 0)
+check("pages are used", number(page, "cache-pages") > 0)
+check("ranks are uneven", number(page, "imbalance") > 0)
+check("and were more so", number(page, "imbalance-foot") > 0)
+check("experts have moved", number(page, "moves-total") > 0)
+check("all is counted", re.search(r"[1-9]\d* generated tokens, [1-9]\d* iterations", text(page, "footer")))
+check("lines are drawn", page.count('class="line after"') >= 4)
+check("the heat map is drawn", 'href="data:image/png' in page)
+check("nothing is loaded from elsewhere", not re.search(r'(?:src|href)="(?!data:)', page))
+shown = re.sub(r'<script>.*?</script>|href="data:[^"]*"', "", page, flags=re.S)
+check("no number is missing", "NaN" not in shown and "undefined" not in shown)
+print("the dashboard shows what the server does.")

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users of the openai package do, against `wideep serve` of the reference model.
+
+    openai_client.py <base URL> <API key>
+"""
+
+import asyncio
+import sys
+import urllib.request
+
+import openai
+from prometheus_client.parser import text_string_to_metric_families
+
+URL, KEY = sys.argv[1:]
+MODEL = "reference"
+client = openai.OpenAI(base_url=URL, api_key=KEY, max_retries=0)
+
+
+def check(what, truth):
+    if not truth:
+        sys.exit(f"not so: {what}")
+
+
+def chats():
+    question = [{"role": "user", "content": "Das Programm"}]
+    whole = client.chat.completions.create(model=MODEL, messages=question, max_tokens=20,
+                                           temperature=0, logprobs=True)
+    choice = whole.choices[0]
+    check("a chat has an answer", choice.message.role == "assistant" and choice.message.content)
+    check("each token has a logprob", len(choice.logprobs.content) == whole.usage.completion_tokens)
+    check("usage adds up", whole.usage.total_tokens
+          == whole.usage.prompt_tokens + whole.usage.completion_tokens)
+    text, usage = "", None
+    for chunk in client.chat.completions.create(model=MODEL, messages=question, max_tokens=20,
+                                                temperature=0, stream=True,
+                                                stream_options={"include_usage": True}):
+        text += "".join(each.delta.content or "" for each in chunk.choices)
+        usage = chunk.usage or usage
+    check("a stream says the same", text == choice.message.content)
+    check("and counts the same", usage.completion_tokens == whole.usage.completion_tokens)
+
+
+def completions():
+    both = client.completions.create(model=MODEL, prompt=["Once", "Def"], max_tokens=8, n=2, seed=3)
+    check("two answers to two prompts", [each.index for each in both.choices] == [0, 1, 2, 3])
+    again = client.completions.create(model=MODEL, prompt=["Once", "Def"], max_tokens=8, n=2, seed=3)
+    check("a seed draws the same", [each.text for each in both.choices]
+          == [each.text for each in again.choices])
+
+
+def likely_tokens():
+    question = [{"role": "user", "content": "Das Programm"}]
+    chat = client.chat.completions.create(model=MODEL, messages=question, max_tokens=8, temperature=0,
+                                          logprobs=True, top_logprobs=20)
+    for token in chat.choices[0].logprobs.content:
+        values = [each.logprob for each in token.top_logprobs]
+        check("20 likely tokens, in order", len(values) == 20 and values == sorted(values)[::-1])
+        check("the likeliest is the chosen one", token.top_logprobs[0].bytes == token.bytes
+              and values[0] == token.logprob)
+    plain = client.completions.create(model=MODEL, prompt="Once", max_tokens=8, seed=5)
+    told = client.completions.create(model=MODEL, prompt="Once", max_tokens=8, seed=5, logprobs=3)
+    check("asking changes nothing", plain.choices[0].text == told.choices[0].text)
+    logprobs = told.choices[0].logprobs
+    for token, logprob, top in zip(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs):
+        check("3 likely tokens and the chosen one", token in top and 1 <= len(top) <= 4)
+        check("none is likelier than the likeliest", logprob <= max(top.values()))
+
+
+def refusals():
+    def refused(kind, **request):
+        try:
+            client.completions.create(prompt="x", **request)
+        except kind as error:
+            return error
+        return sys.exit(f"not refused: {request}")
+
+    check("an unknown model", refused(openai.NotFoundError, model="x").code == "model_not_found")
+    check("a wrong value", refused(openai.BadRequestError, model=MODEL, n=0).param == "n")
+    check("too many logprobs", refused(openai.BadRequestError, model=MODEL, logprobs=6).param == "logprobs")
+    try:
+        openai.OpenAI(base_url=URL, api_key="wrong", max_retries=0).models.list()
+        sys.exit("a wrong key is taken")
+    except openai.AuthenticationError:
+        pass
+
+
+async def many():
+    several = openai.AsyncOpenAI(base_url=URL, api_key=KEY, max_retries=0)
+
+    async def ask(i):
+        reply = await several.completions.create(model=MODEL, prompt=f"Number {i % 5}",
+                                                 max_tokens=16, temperature=0)
+        return i % 5, reply.choices[0].text
+
+    answers = await asyncio.gather(*[ask(i) for i in range(64)])
+    check("64 at once: one answer to a prompt", len(set(answers)) == 5)
+
+
+def metrics():
+    request = urllib.request.Request(URL.removesuffix("/v1") + "/metrics",
+                                     headers={"Authorization": f"Bearer {KEY}"})
+    text = urllib.request.urlopen(request).read().decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    check("tokens are counted", families["wideep_generated_tokens"].samples[0].value > 1000)
+    check("nobody runs", families["wideep_answers_running"].samples[0].value == 0)
+
+
+check("the model is listed", [each.id for each in client.models.list()] == [MODEL])
+check("and found by name", client.models.retrieve(MODEL).id == MODEL)
+chats()
+completions()
+likely_tokens()
+refusals()
+asyncio.run(many())
+metrics()

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep serve as a user runs it: the same answers as wideep generate, whoever else is served, and
+// an end that is told of.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "balance/statistics_reader.h"
+#include "base/sanitized.h"
+#include "command.h"
+#include "command_model.h"
+#include "server/http_client_testing.h"
+
+namespace wideep::tests {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using server::ask;
+using server::Reply;
+using server::Socket;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::vector<std::string> kPrompts = {"The cat", "A second prompt, somewhat longer",
+                                           "x",       "Once upon a time",
+                                           "12345",   "The quick brown fox jumps over"};
+constexpr int kMaxTokens = 24;
+
+// A server on a port of its own.
+class Server {
+ public:
+  explicit Server(const std::string& model, const std::vector<std::string>& more) {
+    CommandOptions options;
+    options.arguments = {"serve", "--model", model, "--port", "0", "--served-model-name", "m"};
+    options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+    command_.emplace(options);
+    constexpr std::string_view kBefore = "http://127.0.0.1:";
+    const bool serves = wait_until(
+        [&] { return command_->err().find(kBefore) != std::string::npos; }, 30s * kSlowdown);
+    EXPECT_TRUE(serves) << command_->err();
+    if (serves)
+      port_ = std::stoi(command_->err().substr(command_->err().find(kBefore) + kBefore.size()));
+  }
+
+  int port() const { return port_; }
+  Command& command() { return *command_; }
+
+  Reply complete(const json& more) const {
+    json body = {{"model", "m"}, {"max_tokens", kMaxTokens}, {"temperature", 0}};
+    body.update(more);
+    return ask(port_, "POST", "/v1/completions", body.dump());
+  }
+  double metric(const std::string& name) const {
+    const std::string text = ask(port_, "GET", "/metrics").body;
+    const size_t at = text.find("\n" + name + " ");
+    return at == text.npos ? -1.0 : std::stod(text.substr(at + name.size() + 2));
+  }
+
+ private:
+  std::optional<Command> command_;
+  int port_ = 0;
+};
+
+class CommandServe : public ::testing::Test {
+ protected:
+  // What one rank generates, by prompt.
+  static const std::map<std::string, std::string>& expected() {
+    static const std::map<std::string, std::string> texts = [] {
+      std::vector<std::string> arguments = {"generate", "--model",      small_model(),
+                                            "--json",   "--max-tokens", std::to_string(kMaxTokens)};
+      for (const std::string& prompt : kPrompts) {
+        arguments.insert(arguments.end(), {"--prompt", prompt});
+      }
+      const CommandEnd end = run_command({.arguments = arguments});
+      std::map<std::string, std::string> all;
+      const json report = json::parse(end.out);
+      for (size_t i = 0; i < kPrompts.size(); ++i) all[kPrompts[i]] = report["results"][i]["text"];
+      return all;
+    }();
+    return texts;
+  }
+
+  // Many at once, streamed and whole.
+  static void expect_equal_answers(const Server& server, int clients) {
+    std::vector<std::thread> threads;
+    std::atomic<int> equal{0};
+    for (int client = 0; client < clients; ++client) {
+      threads.emplace_back([&, client] {
+        const std::string& prompt = kPrompts[static_cast<size_t>(client) % kPrompts.size()];
+        const bool stream = client % 2 == 0;
+        const Reply reply = server.complete({{"prompt", prompt}, {"stream", stream}});
+        std::string text;
+        if (stream && reply.status == 200) {
+          for (const json& event : reply.events()) text += event["choices"][0]["text"];
+        } else if (reply.status == 200) {
+          text = reply.body_json()["choices"][0]["text"];
+        }
+        EXPECT_EQ(text, expected().at(prompt)) << reply.status << reply.body;
+        if (text == expected().at(prompt)) ++equal;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(equal, clients);
+    EXPECT_EQ(server.metric("wideep_answers_running"), 0);
+  }
+
+  // Its first bytes have come. The model must have room for it.
+  static void start_long_answer(Socket& socket) {
+    const std::string body =
+        json({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 1'000'000}, {"stream", true}}).dump();
+    socket.send(
+        fmt::format("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{}",
+                    body.size(), body));
+    EXPECT_THAT(socket.receive(), StartsWith("HTTP/1.1 200"));
+  }
+
+  std::string config(const std::string& text) {
+    const std::string path = directory_.file("parallel.yaml");
+    FILE* file = std::fopen(path.c_str(), "w");
+    std::fputs(text.c_str(), file);
+    std::fclose(file);
+    return path;
+  }
+
+  base::ScratchDirectory directory_;
+};
+
+TEST_F(CommandServe, AnswersAreThoseOfGenerateWhoeverElseIsServed) {
+  Server server(small_model(), {"--ranks", "4"});
+  ASSERT_GT(server.port(), 0);
+  expect_equal_answers(server, base::kSanitized ? 48 : 256);
+  EXPECT_EQ(ask(server.port(), "GET", "/v1/models").body_json()["data"][0]["id"], "m");
+  server.command().send(SIGTERM);
+  const CommandEnd end = server.command().wait();
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("stopping"));
+}
+
+TEST_F(CommandServe, WhatAPromptHasInCommonIsComputedOnce) {
+  Server server(small_model(), {"--scheduler-policy", "max_utilization"});
+  ASSERT_GT(server.port(), 0);
+  const std::string alike(150, 'a');
+  const json first = server.complete({{"prompt", alike + "b"}}).body_json();
+  EXPECT_EQ(first["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  const json again = server.complete({{"prompt", alike + "b"}, {"n", 2}}).body_json();
+  EXPECT_EQ(again["usage"]["prompt_tokens_details"]["cached_tokens"], 128);
+  EXPECT_EQ(again["choices"][0]["text"], first["choices"][0]["text"]);
+  EXPECT_EQ(again["choices"][1]["text"], first["choices"][0]["text"]);
+  EXPECT_EQ(server.metric("wideep_cached_prompt_tokens_total"), 256);
+  EXPECT_EQ(server.metric("wideep_kv_pages_used"), 0);
+  EXPECT_GE(server.metric("wideep_kv_pages_kept"), 2);
+  EXPECT_EQ(server.metric("wideep_pauses_total"), 0);
+}
+
+TEST_F(CommandServe, RanksThatShareBatchesSequencesAndLayers) {
+  const std::string sizes[] = {
+      "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n",
+      "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\nenable_attention_dp: true\n"
+      "pipeline_parallel_size: 2\n"};
+  for (const std::string& each : sizes) {
+    SCOPED_TRACE(each);
+    Server server(small_model(), {"--config", config(each)});
+    ASSERT_GT(server.port(), 0);
+    expect_equal_answers(server, 24);
+    server.command().send(SIGTERM);
+    EXPECT_EQ(server.command().wait().exit_code, 0);
+  }
+}
+
+TEST_F(CommandServe, SeedsDrawTheSameAgainAndOthersForEachAnswer) {
+  Server server(small_model(), {"--ranks", "2"});
+  ASSERT_GT(server.port(), 0);
+  const json request = {{"prompt", "x"}, {"temperature", 1.0}, {"seed", 7}, {"n", 2}};
+  const json first = server.complete(request).body_json()["choices"];
+  const json again = server.complete(request).body_json()["choices"];
+  EXPECT_EQ(first, again);
+  EXPECT_NE(first[0]["text"], first[1]["text"]);
+  const json free = {{"prompt", "x"}, {"temperature", 1.0}};
+  EXPECT_NE(server.complete(free).body_json()["choices"],
+            server.complete(free).body_json()["choices"]);
+}
+
+TEST_F(CommandServe, ALeavingClientFreesItsPlace) {
+  ModelCopy model;
+  model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
+  Server server(model.path(), {"--ranks", "2"});
+  ASSERT_GT(server.port(), 0);
+  {
+    Socket socket(server.port());
+    start_long_answer(socket);
+  }
+  EXPECT_TRUE(wait_until([&] { return server.metric("wideep_answers_cancelled_total") == 1; },
+                         10s * kSlowdown));
+  // The engine has stopped working for it.
+  const auto iterations = [&] { return server.metric("wideep_iterations_total"); };
+  EXPECT_TRUE(wait_until(
+      [&] {
+        const double before = iterations();
+        std::this_thread::sleep_for(100ms);
+        return iterations() == before;
+      },
+      10s * kSlowdown));
+}
+
+TEST_F(CommandServe, WhatRunsMayEndAfterSigterm) {
+  Server server(small_model(), {"--ranks", "2"});
+  ASSERT_GT(server.port(), 0);
+  const std::string body = json({{"model", "m"},
+                                 {"prompt", "x"},
+                                 {"max_tokens", 100},
+                                 {"temperature", 0},
+                                 {"stream", true}})
+                               .dump();
+  Socket socket(server.port());
+  socket.send(
+      fmt::format("POST /v1/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                  "Content-Length: {}\r\n\r\n{}",
+                  body.size(), body));
+  std::string all = socket.receive();
+  server.command().send(SIGTERM);
+  all += socket.receive_all();
+  EXPECT_THAT(all, HasSubstr("\"finish_reason\":\"length\""));
+  EXPECT_THAT(all, HasSubstr("[DONE]"));
+  EXPECT_EQ(server.command().wait().exit_code, 0);
+}
+
+// Somebody is being served, and is cut off.
+TEST_F(CommandServe, ADeadRankEndsTheServerWithItsName) {
+  ModelCopy model;
+  model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
+  Server server(model.path(), {"--ranks", "4"});
+  ASSERT_GT(server.port(), 0);
+  ASSERT_EQ(server.complete({{"prompt", "x"}}).status, 200);
+  Socket socket(server.port());
+  start_long_answer(socket);
+  ::kill(server.command().ranks()[1], SIGKILL);
+  const CommandEnd end = server.command().wait();
+  EXPECT_EQ(end.exit_code, 1) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("rank 1 (process"));
+}
+
+// The end of the ranks and that of the connections meet at any time.
+TEST_F(CommandServe, EveryEndIsClean) {
+  for (int i = 0; i < (base::kSanitized ? 4 : 12); ++i) {
+    Server server(small_model(), {"--ranks", "2"});
+    ASSERT_GT(server.port(), 0);
+    ASSERT_EQ(server.complete({{"prompt", "x"}}).status, 200);
+    server.command().send(i % 2 == 0 ? SIGTERM : SIGINT);
+    const CommandEnd end = server.command().wait();
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+  }
+}
+
+// Of all iterations, by layer.
+std::map<int, std::vector<int64_t>> expert_tokens(const std::string& directory) {
+  const auto read = balance::read_statistics(directory);
+  EXPECT_TRUE(read.ok()) << read.status().message();
+  std::map<int, std::vector<int64_t>> all;
+  for (int i = 0; read.ok() && i < read->num_layers(); ++i) {
+    all[read->layers[static_cast<size_t>(i)]] = read->layer_load(i);
+  }
+  return all;
+}
+
+// Of the same prompts those of generate; what was answered before and after is not among it.
+TEST_F(CommandServe, ExpertRecordsAreThoseOfGenerate) {
+  const std::string recorded = directory_.file("served"), generated = directory_.file("generated");
+  for (const std::string& sizes : std::vector<std::string>{
+           "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\nenable_attention_dp: true\n",
+           "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\nenable_attention_dp: true\n"
+           "pipeline_parallel_size: 2\n"}) {
+    SCOPED_TRACE(sizes);
+    const std::string file = config(sizes);
+    Server server(small_model(), {"--config", file, "--expert-statistic-path", recorded});
+    ASSERT_GT(server.port(), 0);
+    const auto post = [&](const std::string& what) {
+      const Reply reply = ask(server.port(), "POST", "/" + what + "_expert_distribution_record");
+      EXPECT_EQ(reply.status, 200) << reply.body;
+      return reply.body_json();
+    };
+    server.complete({{"prompt", "before"}});
+    post("start");
+    for (const std::string& prompt : kPrompts) server.complete({{"prompt", prompt}});
+    EXPECT_GT(post("stop")["iterations"], 0);
+    server.complete({{"prompt", "after"}});
+    const std::string dumped = post("dump")["directory"];
+
+    std::filesystem::remove_all(generated);
+    std::vector<std::string> arguments = {"generate",
+                                          "--model",
+                                          small_model(),
+                                          "--config",
+                                          file,
+                                          "--expert-statistic-path",
+                                          generated,
+                                          "--expert-statistic-iter-range",
+                                          "0-100000",
+                                          "--max-tokens",
+                                          std::to_string(kMaxTokens)};
+    for (const std::string& prompt : kPrompts) {
+      arguments.insert(arguments.end(), {"--prompt", prompt});
+    }
+    ASSERT_EQ(run_command({.arguments = arguments}).exit_code, 0);
+    const auto expected = expert_tokens(generated);
+    ASSERT_FALSE(expected.empty());
+    EXPECT_EQ(expert_tokens(dumped), expected);
+  }
+}
+
+// bench serving counts what the server has done, and names what fails.
+TEST_F(CommandServe, BenchServingSeesEveryToken) {
+  Server server(small_model(), {"--ranks", "2", "--api-key", "k"});
+  ASSERT_GT(server.port(), 0);
+  const std::string url = fmt::format("http://127.0.0.1:{}/v1", server.port());
+  const auto bench = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"bench",      "serving",
+                                          "--base-url", url,
+                                          "--model",    "m",
+                                          "--json",     "--random-least-id",
+                                          "1",          "--random-num-ids",
+                                          "50",         "--num-prompts",
+                                          "20",         "--random-input-len",
+                                          "30",         "--random-output-len",
+                                          "12",         "--max-concurrency",
+                                          "8"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_command({.arguments = arguments, .environment = {}});
+  };
+  const CommandEnd end = bench({"--api-key", "k", "--request-rate", "400"});
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json report = json::parse(end.out);
+  EXPECT_EQ(report["completed"], 20);
+  EXPECT_EQ(report["input_tokens"], 20 * 30);
+  EXPECT_EQ(report["output_tokens"], 20 * 12);
+  EXPECT_GT(report["ttft_seconds"]["median"], 0);
+  EXPECT_GE(report["e2el_seconds"]["median"], report["ttft_seconds"]["median"]);
+  const CommandEnd refused = bench({});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("no request was served; the first: status 401"));
+}
+
+TEST_F(CommandServe, AnAddressInUseIsFoundBeforeLoading) {
+  Server server(small_model(), {});
+  const CommandEnd end = run_command(
+      {.arguments = {"serve", "--model", small_model(), "--port", std::to_string(server.port())}});
+  expect_error(end, 1, {"cannot listen on 127.0.0.1 port", "choose another --port"});
+}
+
+}  // namespace
+}  // namespace wideep::tests

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what Python's jinja2 makes of templates, set up as transformers sets it up.
+
+    make_golden.py                     rewrites constructs.json beside this file
+    make_golden.py --templates DIR F   renders conversations with each *.jinja of DIR into F, for
+                                       chat_test with WIDEEP_CHAT_GOLDEN=F
+
+Needs jinja2.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+
+import jinja2
+import jinja2.ext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+HERE = pathlib.Path(__file__).parent
+NOW = 1735689600  # 2025-01-01 00:00:00 UTC
+
+
+def make_environment():
+    class Generation(jinja2.ext.Extension):
+        tags = {"generation"}
+
+        def parse(self, parser):
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+            return jinja2.nodes.CallBlock(self.call_method("_same"), [], [], body).set_lineno(line)
+
+        def _same(self, caller):
+            return caller()
+
+    def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+                          sort_keys=sort_keys)
+
+    def raise_exception(message):
+        raise jinja2.exceptions.TemplateError(message)
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
+    environment.filters["tojson"] = tojson
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda form: datetime.datetime.fromtimestamp(
+        NOW, datetime.timezone.utc).strftime(form)
+    return environment
+
+
+def render(template, names):
+    """The text, or None where it fails. map() makes lists with us, which are JSON, and no generators,
+    which are not."""
+    try:
+        return make_environment().from_string(template).render(**names)
+    except Exception as error:  # pylint: disable=broad-except
+        if "generator is not JSON" in str(error):
+            raise
+        return None
+
+
+NAMES = {
+    "messages": [
+        {"role": "system", "content": "Be  brief.\n"},
+        {"role": "user", "content": "Grüße, 世界 👋"},
+        {"role": "assistant", "content": "Hi.", "tool_calls": [
+            {"function": {"name": "f", "arguments": {"b": [1, 2.5, None, True], "a": "x\"y'z\\"}}}]},
+        {"role": "user", "content": [{"type": "text", "text": "part"}, {"type": "image"}]},
+    ],
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"z": 1, "a": {}}}}],
+    "empty": [], "none": None, "yes": True, "n": 7, "x": 2.5, "big": 1e20, "small": 0.00001,
+    "word": "  Hello, World-wide (web)  ", "names": ["b", "A", "c", "a"], "bos_token": "<s>",
+    "items": {"k": 1, "items": 2}, "lines": "one\n\ntwo\nthree\n", "eos_token": "</s>",
+}
+
+CONSTRUCTS = [
+    # White space
+    "a\n{% if yes %}\nb\n{% endif %}\nc\n", "a\n  {% if yes %}  \n b\n  {%- endif -%}  \n c\n\n",
+    "{%- for m in messages %}\n{{- m.role }}\n{% endfor %}x", "a {# comment #}\nb\n  {#- c -#}\n d",
+    "  {%+ if yes %}x{% endif +%}\ny", "{{ 1 -}}  \n 2 {{- 3 }}\n\n", "{% raw %}{{ x }}{% endraw %}\n!",
+    "{%- raw -%}  {% x %}  {%- endraw %}z", "x\r\ny{% if yes %}\r\nz{% endif %}", "\n\n", "",
+    "  {{ n }}  \n   {% set a = 1 %}\n{{ a }}", "{% if yes -%}\n  \n  {% set b = 2 %}\n {{ b }}{% endif %}",
+    # Values and their text
+    "{{ none }} {{ yes }} {{ n }} {{ x }} {{ big }} {{ small }} {{ 1e16 }} {{ 123456789.0 }} {{ -0.5 }}",
+    "{{ [1, 'a', none, [true]] }} {{ {'a': 1, 'b': {'c': \"it's\"}} }} {{ ('t', 1)[0] }}",
+    "{{ 'tab\\there' }} {{ 'q\\'q' }} {{ \"d\\\"d\" }} {{ 'u\\u00e9\\x41\\n' }} {{ 'a' 'b' }} {{ 'c:\\d' }}",
+    "{{ missing }}|{{ missing is defined }}|{{ messages[9] is defined }}|{{ n.foo is undefined }}",
+    "{{ missing.attribute }}", "{{ missing[0] }}", "{{ missing() }}", "{{ n() }}", "{{ missing + 1 }}",
+    "{{ none.x is defined }} {{ 'abc'[1] }} {{ 'abc'[-1] }} {{ [1,2,3][-2] }} {{ 'äöü'[1:] }}",
+    # Operators
+    "{{ 7 // 2 }} {{ -7 // 2 }} {{ 7 % 3 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 2 ** 10 }} {{ 2 ** -1 }}",
+    "{{ 1 + 2 * 3 - 4 }} {{ (1 + 2) * 3 }} {{ 'a' ~ 1 ~ none }} {{ 'a' + 'b' }} {{ [1] + [2] }}",
+    "{{ 'ab' * 2 }} {{ 1.5 + 1 }} {{ 7.5 // 2 }} {{ 7.5 % 2 }} {{ true + 1 }} {{ -x }} {{ +n }}",
+    "{{ 1 + 'a' }}", "{{ 1 / 0 }}", "{{ n < none }}", "{{ 1 < 2 < 3 }} {{ 3 > 2 > 2 }} {{ 1 == 1.0 }}",
+    "{{ 'a' < 'b' }} {{ [1, 2] < [1, 3] }} {{ 'a' == \"a\" }} {{ none == missing }} {{ 1 != '1' }}",
+    "{{ 'ell' in 'hello' }} {{ 3 in [1, 2] }} {{ 'k' in items }} {{ 'q' not in items }} {{ 1 in missing }}",
+    "{{ yes and 'a' or 'b' }} {{ none or 'c' }} {{ not yes }} {{ not none and yes }} {{ '' and 1 }}",
+    "{{ 'a' if yes else 'b' }} {{ 'a' if none }} {{ 1 if none else 2 if none else 3 }}",
+    "{{ [1,2,3,4][1:3] }} {{ [1,2,3,4][::-1] }} {{ [1,2,3,4][-2:] }} {{ 'hello'[::2] }} {{ [1,2][5:] }}",
+    "{{ [1,2,3,4][3:0:-1] }} {{ [1,2,3][:-1] }} {{ 'abc'[:100] }} {{ [1,2,3,4,5][-100:100:3] }}",
+    "{{ -2 | abs }} {{ 'a' ~ 'b' | upper }} {{ n is odd and yes }} {{ not n is even }} {{ 3 * 2 is even }}",
+    # Statements
+    "{% for m in messages %}{{ loop.index }}/{{ loop.length }}{{ loop.first }}{{ loop.last }} {% endfor %}",
+    "{% for m in messages if m.role == 'user' %}{{ loop.index0 }}{{ loop.revindex }}{{ m.content }}{% endfor %}",
+    "{% for i in empty %}x{% else %}none{% endfor %} {% for k, v in items.items() %}{{ k }}={{ v }};{% endfor %}",
+    "{% for k in items %}{{ k }}{% endfor %} {% for c in 'añb' %}{{ c }},{% endfor %}", "{% for i in none %}{% endfor %}",
+    "{% for i in range(10) %}{% if i == 2 %}{% continue %}{% endif %}{% if i > 4 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+    "{% for i in range(3) %}{{ loop.previtem }}{{ loop.nextitem }}{{ loop.cycle('a', 'b') }} {% endfor %}",
+    "{% set a = 1 %}{% for i in [1] %}{% set a = 2 %}{{ a }}{% endfor %}{{ a }}",
+    "{% set ns = namespace(a=1, b='x') %}{% for i in [1] %}{% set ns.a = 2 %}{% endfor %}{{ ns.a }}{{ ns.b }}",
+    "{% set ns = namespace() %}{% set ns.z = 3 %}{{ ns.z }}{{ ns.q is defined }}", "{% set n.z = 3 %}",
+    "{% set a, b = 1, 2 %}{{ a }}{{ b }} {% set t %} block {{ n }} {% endset %}[{{ t }}]",
+    "{% if none %}1{% elif n == 7 %}2{% else %}3{% endif %}{% if missing %}4{% else %}5{% endif %}",
+    "{% macro m(a, b='d', c=none) %}({{ a }},{{ b }},{{ c }}){% endmacro %}{{ m(1) }}{{ m(1, c=3) }}{{ m(b=2, a=9) }}",
+    "{% macro fact(i) %}{% if i <= 1 %}1{% else %}{{ i }}*{{ fact(i - 1) }}{% endif %}{% endmacro %}{{ fact(4) }}",
+    "{% set out = 'g' %}{% macro m() %}{{ out }}{% set out = 'l' %}{{ out }}{% endmacro %}{{ m() }}{{ out }}",
+    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m() }}|{{ m(1, 2) }}", "{% macro m() -%}\n x \n{%- endmacro %}[{{ m() }}]",
+    "{% filter upper %}abc{{ n }}{% endfilter %} {% generation %}said{% endgeneration %}",
+    "{{ raise_exception('no ' ~ n) }}", "{{ strftime_now('%Y-%m-%d %B') }}", "{{ range(3) | list }} {{ range(5, 1, -2) | list }}",
+    "{{ dict(a=1, b='c') }} {{ dict(a=1).a }}", "{% for a in [[1, 2], [3, 4]] %}{% for b in a %}{{ b }}{{ loop.last }}{% endfor %}{{ loop.index }}{% endfor %}",
+    "{% for (a, b) in [[1, 2]] %}{{ a + b }}{% endfor %} {% set x = 1 if n > 3 else 2 %}{{ x }}",
+    # Tests
+    "{{ n is integer }}{{ x is float }}{{ n is number }}{{ yes is boolean }}{{ word is string }}{{ none is none }}",
+    "{{ items is mapping }}{{ names is sequence }}{{ word is iterable }}{{ n is iterable }}{{ yes is true }}{{ n is true }}",
+    "{{ n is divisibleby 7 }}{{ n is divisibleby(2) }}{{ n is eq 7 }}{{ n is ge 8 }}{{ 'a' is in names }}{{ 'a' is lower }}",
+    "{{ n is not none }}{{ n is sameas 7 }}{{ range is callable }}{{ yes is number }}{{ yes is integer }}{{ 'A' is upper }}",
+    # Filters
+    "[{{ word | trim }}] [{{ word | upper }}] [{{ word | lower }}] [{{ word | title }}] [{{ 'hELLO w' | capitalize }}]",
+    "{{ names | join(', ') }} {{ messages | map(attribute='role') | join('+') }} {{ names | join }} {{ messages | join('|', attribute='role') }}",
+    "{{ names | length }} {{ 'äö' | length }} {{ items | count }} {{ missing | length }} {{ names | first }} {{ names | last }} {{ empty | first }}",
+    "{{ missing | default('d') }} {{ '' | default('e') }} {{ '' | default('f', true) }} {{ none | d('g') }} {{ none | default('h', boolean=true) }}",
+    "{{ tools | tojson }} {{ tools | tojson(indent=2) }} {{ messages[2] | tojson }} {{ 'é<&>' | tojson }} {{ empty | tojson(indent=4) }}",
+    "{{ items | tojson(separators=(',', ':')) }} {{ {'b': 1, 'a': 2} | tojson(sort_keys=true) }} {{ [x, big, yes, none] | tojson }}",
+    "{{ 'a-b-c' | replace('-', '+') }} {{ 'aaa' | replace('a', 'b', 2) }} {% for k, v in items | items %}{{ k }}{{ v }}{% endfor %} {{ items | dictsort | map('last') | list }}",
+    "{{ names | sort }} {{ names | sort(reverse=true) }} {{ names | sort(case_sensitive=true) }} {{ ['a', 'A', 'b'] | unique | list }}",
+    "{{ [3, 1, 2] | max }} {{ [3, 1, 2] | min }} {{ [1, 2.5] | sum }} {{ names | reverse | list }} {{ 'abc' | reverse }} {{ 'abc' | list }}",
+    "{{ '42' | int }} {{ 'x' | int }} {{ '3.9' | int }} {{ 3.9 | int }} {{ 'x' | int(5) }} {{ '2.5' | float }} {{ 7 | float }} {{ 7 | string ~ '!' }}",
+    "{{ 2.567 | round(1) }} {{ 2.5 | round }} {{ 2.1 | round(method='ceil') }} {{ 2.9 | round(0, 'floor') }} {{ -3 | abs }}",
+    "{{ messages | selectattr('role', 'equalto', 'user') | list | length }} {{ messages | rejectattr('role', 'eq', 'user') | map(attribute='role') | list }}",
+    "{{ messages | selectattr('tool_calls', 'defined') | map(attribute='role') | join }} {{ [0, 1, none, 'a'] | select | list }} {{ [1, 2, 3] | select('odd') | list }}",
+    "{{ [1, 2, 3] | reject('divisibleby', 2) | list }} {{ names | map('upper') | list }} {{ ['a-b'] | map('replace', '-', '_') | first }}",
+    "{{ lines | indent }}|{{ lines | indent(2, true) }}|{{ lines | indent(2, blank=true) }}",
+    "{{ word | trim(' Hb)') }} {{ messages[3].content | selectattr('type', 'eq', 'text') | map(attribute='text') | first }}",
+    # Methods
+    "{{ word.strip() }}|{{ word.lstrip() }}|{{ word.rstrip() }}|{{ 'xxaxx'.strip('x') }}|{{ '\\n\\na\\n'.lstrip('\\n') }}",
+    "{{ 'a,b,,c'.split(',') }} {{ ' a  b '.split() }} {{ 'a,b,c'.split(',', 1) }} {{ 'a b c'.split(none, 1) }} {{ 'a</think>b'.split('</think>')[-1] }}",
+    "{{ 'hello'.startswith('he') }} {{ 'hello'.endswith(('x', 'lo')) }} {{ 'Ab'.upper() }}{{ 'Ab'.lower() }} {{ 'it is'.title() }} {{ 'aBC'.capitalize() }}",
+    "{{ 'hello'.find('l') }} {{ 'hello'.find('z') }} {{ 'hello'.count('l') }} {{ 'a-b'.replace('-', '') }} {{ 'ab'.replace('', '.') }} {{ '-'.join(['a', 'b']) }} {{ '12'.isdigit() }}",
+    "{{ items.items() | map('first') | list }} {{ items.keys() | list }} {{ items.values() | list }} {{ items.get('k') }} {{ items.get('z') }} {{ items.get('z', 5) }} {{ items['items'] }}",
+    "{{ lines.splitlines() }} {{ [1, 2, 1].count(1) }} {{ [1, 2].index(2) }} {{ messages[2].tool_calls[0]['function'].arguments.b }}",
+    "{{ 'ÄÖ'.lower() }} {{ 'straße'.upper() }} {{ '\u00a0x\u3000'.strip() }} {{ 'é'.join(['a', 'b']) }}",
+    # What is refused
+    "{{ 1 | nosuchfilter }}", "{{ 1 is nosuchtest }}", "{% nosuchtag %}", "{{ 1", "{% if yes %}", "{{ 'a }}", "{{ (1 }}",
+    "{% for %}{% endfor %}", "{{ [1, 2][0 }}", "{% break %}", "{{ f(a=1, 2) }}", "{{ 'a'.nosuch() }}", "{{ 1 2 }}", "{# no end",
+]
+
+CONVERSATIONS = [
+    [{"role": "user", "content": "Hello"}],
+    [{"role": "system", "content": "You are brief."}, {"role": "user", "content": "Hi"},
+     {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "2 + 2?"}],
+    [{"role": "user", "content": "a"}, {"role": "assistant", "content": "<think>\nhm\n</think>\n\nb"},
+     {"role": "user", "content": "c"}],
+    [{"role": "user", "content": "Weather?"},
+     {"role": "assistant", "content": "", "tool_calls": [
+         {"type": "function", "id": "call00001",
+          "function": {"name": "get_weather", "arguments": {"city": "Bern", "days": 2}}}]},
+     {"role": "tool", "tool_call_id": "call00001", "name": "get_weather", "content": "{\"sun\": true}"}],
+    [{"role": "assistant", "content": "I begin."}, {"role": "assistant", "content": "And go on."}],
+    [{"role": "system", "content": "S"}],
+]
+
+TOOLS = [{"type": "function", "function": {
+    "name": "get_weather", "description": "Weather of a city.",
+    "parameters": {"type": "object", "required": ["city"], "properties": {
+        "city": {"type": "string", "description": "Its name."},
+        "days": {"type": "integer", "enum": [1, 2, 3], "default": 1},
+        "units": {"type": ["string", "null"]},
+        "tags": {"type": "array", "items": {"type": "string"}}}}}}]
+
+
+def of_templates(directory):
+    for path in sorted(pathlib.Path(directory).glob("*.jinja")):
+        text = path.read_text()
+        for messages in CONVERSATIONS:
+            for tools in (None, TOOLS):
+                for prompt in (True, False):
+                    names = {"messages": messages, "tools": tools, "documents": None,
+                             "add_generation_prompt": prompt, "bos_token": "<s>", "eos_token": "</s>"}
+                    try:
+                        yield {"name": path.name, "template": text, "names": names,
+                               "expected": render(text, names)}
+                    except TypeError:
+                        pass
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--templates", nargs=2, metavar=("DIR", "FILE"))
+    options = parser.parse_args()
+    if options.templates:
+        cases = list(of_templates(options.templates[0]))
+        target = pathlib.Path(options.templates[1])
+    else:
+        cases = [{"template": each, "names": NAMES, "expected": render(each, NAMES)}
+                 for each in CONSTRUCTS]
+        for case in cases:
+            del case["names"]
+        cases = {"now": NOW, "names": NAMES, "cases": cases}
+        target = HERE / "constructs.json"
+    target.write_text(json.dumps(cases, ensure_ascii=False, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

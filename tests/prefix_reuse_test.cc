@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pages that others have computed, and requests that pause, change no answer: prompts that begin
+// alike, in every parallelism, without a balancer, with replicas, and while experts move, with
+// ranks that wait for each other's prompts, in a cache so small that pages are evicted. The logits
+// of every generated step are the same bits as of a run that shares nothing and has all the room
+// there is.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/sanitized.h"
+#include "base/scratch_directory.h"
+#include "engine/generate.h"
+#include "random_model.h"
+#include "restless_policy.h"
+
+namespace wideep::tests {
+namespace {
+
+using engine::GenerateOptions;
+using engine::GenerateReport;
+
+constexpr int kExperts = 16;
+constexpr int kMaxTokens = 140;  // past two pages
+
+enum class Balancer { kOff, kStatic, kOnline };
+
+struct Case {
+  std::string name;
+  parallel::ParallelSizes sizes;
+  bool attention_dp = false;
+  Balancer balancer = Balancer::kOff;
+  bool max_utilization = false;
+  std::string cache_dtype = "AUTO";
+  int max_num_tokens = 512;
+  int prefill_chunk = 0;
+  int cache_pages = 7;  // of a rank; the longest request needs 7
+};
+
+parallel::ParallelSizes sizes_of(int tp, int pp, int cp) {
+  return {.tp = tp, .pp = pp, .cp = cp, .moe_tp = 1, .moe_ep = tp, .moe_cluster = 1};
+}
+
+std::vector<Case> cases() {
+  const auto on = Balancer::kOnline, fixed = Balancer::kStatic;
+  return {
+      {.name = "one rank", .sizes = sizes_of(1, 1, 1)},
+      {.name = "one rank, chunks of 50",
+       .sizes = sizes_of(1, 1, 1),
+       .max_num_tokens = 100,
+       .prefill_chunk = 50},
+      {.name = "one rank, pauses",
+       .sizes = sizes_of(1, 1, 1),
+       .max_utilization = true,
+       .cache_pages = 8},
+      {.name = "attention dp 2, online, pauses",
+       .sizes = sizes_of(2, 1, 1),
+       .attention_dp = true,
+       .balancer = on,
+       .max_utilization = true,
+       .cache_pages = 8},
+      {.name = "tp 2, static, pauses",
+       .sizes = sizes_of(2, 1, 1),
+       .balancer = fixed,
+       .max_utilization = true,
+       .cache_pages = 8},
+      {.name = "pp 2, pauses",
+       .sizes = sizes_of(1, 2, 1),
+       .max_utilization = true,
+       .cache_pages = 8},
+      {.name = "pp 2, attention dp 2, online",
+       .sizes = sizes_of(2, 2, 1),
+       .attention_dp = true,
+       .balancer = on,
+       .cache_pages = 8},
+      {.name = "cp 2, pauses",
+       .sizes = sizes_of(1, 1, 2),
+       .max_utilization = true,
+       .cache_pages = 5},
+      {.name = "cp 2, tp 2, static",
+       .sizes = sizes_of(2, 1, 2),
+       .balancer = fixed,
+       .cache_pages = 5},
+      {.name = "cp 2, pp 2, chunks of 50",
+       .sizes = sizes_of(1, 2, 2),
+       .max_num_tokens = 100,
+       .prefill_chunk = 50,
+       .cache_pages = 5},
+      {.name = "fp8 cache, pauses",
+       .sizes = sizes_of(1, 1, 1),
+       .max_utilization = true,
+       .cache_dtype = "FP8",
+       .cache_pages = 8},
+  };
+}
+
+class PrefixReuse : public testing::TestWithParam<model::Architecture> {
+ protected:
+  void SetUp() override { write_random_model(directory_.path(), {.architecture = GetParam()}); }
+
+  // Prompts that are all of some shared beginnings, and end differently; twice, so that the later
+  // find what is left of the earlier ones.
+  static std::vector<std::string> prompts() {
+    std::mt19937 rng(11);
+    std::vector<std::string> texts = {std::string(140, 'a'), std::string(70, 'a') + "bcd"};
+    for (int i = 0; i < 4; ++i) {
+      std::string text = texts[rng() % texts.size()];
+      for (int more = static_cast<int>(rng() % 60); more > 0 && text.size() < 290; --more) {
+        text += static_cast<char>('a' + rng() % 26);
+      }
+      texts.push_back(text);
+    }
+    const std::vector<std::string> once(texts.begin() + 2, texts.end());
+    texts.insert(texts.end(), once.begin(), once.end());
+    return texts;
+  }
+
+  GenerateOptions options(const std::string& cache_dtype) const {
+    GenerateOptions options;
+    options.model_dir = directory_.path();
+    options.max_tokens = kMaxTokens;
+    options.logits_digest = true;
+    options.prompts = prompts();
+    options.parallel = parallel::parallel_config_for_ranks(1).value();
+    options.parallel.kv_cache_config.dtype = cache_dtype;
+    options.parallel.kv_cache_config.enable_block_reuse = false;
+    return options;
+  }
+
+  GenerateOptions options(const Case& each) const {
+    GenerateOptions options = this->options(each.cache_dtype);
+    options.parallel.sizes = each.sizes;
+    options.parallel.enable_attention_dp = each.attention_dp;
+    options.parallel.kv_cache_config.enable_block_reuse = true;
+    options.parallel.kv_cache_config.max_tokens = each.cache_pages * kernels::kPageTokens;
+    options.parallel.max_num_tokens = each.max_num_tokens;
+    options.parallel.max_batch_size = 6;
+    options.prefill_chunk = each.prefill_chunk;
+    if (each.attention_dp) {
+      options.parallel.attention_dp_config = {
+          .enable_balance = true, .timeout_iters = 5, .batching_wait_iters = 2};
+    }
+    if (each.max_utilization) {
+      options.parallel.scheduler_config.capacity_scheduler_policy = "MAX_UTILIZATION";
+    }
+    if (each.balancer == Balancer::kOff) return options;
+    const bool online = each.balancer == Balancer::kOnline;
+    options.parallel.moe_config.load_balancer = {.num_slots = 24,
+                                                 .layer_updates_per_iter = online ? 1 : 0};
+    if (!online) return options;
+    const int layers = GetParam() == model::Architecture::kDeepseekV3 ? 2 : 3;
+    options.adjust_online = [layers](engine::OnlineParts& parts) {
+      parts.make_policy = [=] { return std::make_unique<RestlessPolicy>(layers, kExperts, 1); };
+      parts.balancer.look_interval = std::chrono::microseconds(100);
+    };
+    return options;
+  }
+
+  // Of all prompts; and what the ranks' caches came to.
+  struct Answers {
+    std::vector<std::string> digests;
+    engine::QueueRecord queue;  // sums over ranks
+  };
+  static Answers run(const GenerateOptions& options) {
+    std::map<int, engine::QueueRecord> last;
+    const auto report = engine::generate(
+        options, {.on_iteration = [&](int rank, const engine::IterationRecord& record) {
+          last[rank] = record.queue;
+        }});
+    EXPECT_TRUE(report.ok()) << report.status().message();
+    Answers answers;
+    if (!report.ok()) return answers;
+    EXPECT_TRUE(report->ended.ok()) << report->ended.message();
+    for (const auto& result : report->results) answers.digests.push_back(result.digest);
+    for (const auto& [rank, queue] : last) answers.queue += queue;
+    return answers;
+  }
+
+  const base::ScratchDirectory directory_;
+};
+
+TEST_P(PrefixReuse, SameBitsAsWithoutSharing) {
+  std::map<std::string, std::vector<std::string>> expected;  // by the cache's dtype
+  int number = 0;
+  for (const Case& each : cases()) {
+    if (base::kSanitized && number++ % 2 == 0) continue;
+    std::vector<std::string>& wanted = expected[each.cache_dtype];
+    if (wanted.empty()) wanted = run(options(each.cache_dtype)).digests;
+    ASSERT_EQ(wanted.size(), prompts().size());
+    const Answers found = run(options(each));
+    ASSERT_EQ(found.digests, wanted) << each.name;
+    EXPECT_GT(found.queue.reused_tokens, 0) << each.name;
+    EXPECT_GT(found.queue.evicted_pages, 0) << each.name;
+    EXPECT_EQ(found.queue.pauses > 0, each.max_utilization) << each.name;
+    fmt::print("  {}: {} tokens reused, {} pages evicted, {} pauses\n", each.name,
+               found.queue.reused_tokens, found.queue.evicted_pages, found.queue.pauses);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, PrefixReuse,
+                         testing::Values(model::Architecture::kDeepseekV3,
+                                         model::Architecture::kQwen3Moe),
+                         [](const auto& each) {
+                           return each.param == model::Architecture::kDeepseekV3 ? "DeepseekV3"
+                                                                                 : "Qwen3Moe";
+                         });
+
+}  // namespace
+}  // namespace wideep::tests

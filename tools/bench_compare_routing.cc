@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep bench compare-routing: what a run would gain if all ranks had equal loads.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "bench/routing_verdict.h"
+#include "commands.h"
+#include "load_options.h"
+
+namespace wideep::tools {
+namespace {
+
+using bench::RoutingFigures;
+using bench::RoutingVerdict;
+using nlohmann::ordered_json;
+
+struct Options {
+  LoadOptions load;
+  int repeats = 3;
+  bool json = false;
+};
+
+Result<bench::ThroughputOptions> bench_options(const Options& options) {
+  WIDEEP_TRY_ASSIGN(bench::ThroughputOptions result, read_load_options(options.load));
+  if (result.run.perfect_router) {
+    return invalid_input(
+        "--perfect-router (ENABLE_PERFECT_ROUTER): compare-routing runs both; leave it out");
+  }
+  if (result.run.parallel.sizes.moe_ep == 1) {
+    return invalid_input(
+        "compare-routing: experts are on one rank, so none can be the hot one; give --ranks");
+  }
+  if (!result.run.iteration_log.empty()) {
+    return invalid_input("--iteration-log: compare-routing has several runs; leave it out");
+  }
+  return result;
+}
+
+Result<RoutingFigures> run_once(bench::ThroughputOptions options, bool perfect) {
+  options.run.perfect_router = perfect;
+  WIDEEP_TRY_ASSIGN(const bench::ThroughputRun run, run_with_progress(options));
+  return bench::figures_of(run);
+}
+
+// One after the other in every repeat, so that what else the machine does meets both.
+Result<std::vector<bench::RoutingPair>> run_pairs(const bench::ThroughputOptions& options,
+                                                  int repeats) {
+  std::vector<bench::RoutingPair> pairs;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    bench::RoutingPair pair;
+    log::info("run {} of {}: the model's router", repeat + 1, repeats);
+    WIDEEP_TRY_ASSIGN(pair.learned, run_once(options, false));
+    log::info("run {} of {}: perfect router", repeat + 1, repeats);
+    WIDEEP_TRY_ASSIGN(pair.perfect, run_once(options, true));
+    pairs.push_back(pair);
+  }
+  return pairs;
+}
+
+std::string row(const char* name, const RoutingFigures& of) {
+  return fmt::format("{:<10}{:>18.1f}{:>15.1f}{:>12.1f}{:>12.3f}\n", name, of.critical_path_ms,
+                     of.critical_path_experts_ms, of.tokens_per_second, of.imbalance_ratio);
+}
+
+std::string text_of(const RoutingVerdict& verdict, int repeats) {
+  return fmt::format("{:<10}{:>18}{:>15}{:>12}{:>12}\n", "router", "critical path ms",
+                     "of it experts", "tokens/s", "imbalance") +
+         row("learned", verdict.medians.learned) + row("perfect", verdict.medians.perfect) +
+         fmt::format("\nmedians of {} runs each, in turn; gain {:.1f} % ({:.1f} to {:.1f})\n{}\n",
+                     repeats, 100 * verdict.gain, 100 * verdict.low, 100 * verdict.high,
+                     verdict.text());
+}
+
+ordered_json json_of(const RoutingFigures& of) {
+  return {{"critical_path_ms", of.critical_path_ms},
+          {"critical_path_experts_ms", of.critical_path_experts_ms},
+          {"tokens_per_second", of.tokens_per_second},
+          {"imbalance_ratio", of.imbalance_ratio}};
+}
+
+ordered_json json_of(const RoutingVerdict& verdict, int repeats) {
+  return {{"repeats", repeats},
+          {"learned", json_of(verdict.medians.learned)},
+          {"perfect", json_of(verdict.medians.perfect)},
+          {"critical_path_gain", verdict.gain},
+          {"critical_path_gain_low", verdict.low},
+          {"critical_path_gain_high", verdict.high},
+          {"imbalance_matters", verdict.imbalance_matters},
+          {"verdict", verdict.text()}};
+}
+
+Status run(const Options& options) {
+  WIDEEP_TRY_ASSIGN(const bench::ThroughputOptions bench, bench_options(options));
+  WIDEEP_TRY_ASSIGN(const auto pairs, run_pairs(bench, options.repeats));
+  const RoutingVerdict verdict = bench::judge_routing(pairs);
+  const std::string text = options.json ? json_of(verdict, options.repeats).dump(2) + "\n"
+                                        : text_of(verdict, options.repeats);
+  std::fputs(text.c_str(), stdout);
+  return {};
+}
+
+}  // namespace
+
+void add_bench_compare_routing_command(CLI::App& bench, Status* status) {
+  CLI::App* command = bench.add_subcommand(
+      "compare-routing", "What perfect balance would gain: the model's router and a perfect one");
+  auto options = std::make_shared<Options>();
+  add_load_options(*command, &options->load);
+  command->add_option("--repeat", options->repeats, "Runs of each")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "Only JSON on stdout");
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools

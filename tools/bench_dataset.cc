@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep bench prepare-dataset: requests to measure with, as trtllm-bench makes them.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "base/try.h"
+#include "bench/dataset.h"
+#include "commands.h"
+
+namespace wideep::tools {
+namespace {
+
+struct Options {
+  std::string output;
+  std::string tokenizer;
+  uint64_t seed = 420;
+  int num_requests = 0;
+  bench::NormalLength normal_input, normal_output;
+  bench::UniformLength uniform_input, uniform_output;
+  bench::RealDataset real;
+  std::string output_distribution = "128,0";  // "mean,stdev"
+};
+
+using Make = Result<std::vector<bench::DatasetRequest>> (*)(const Options&,
+                                                            const tokenizer::Tokenizer&);
+
+// Random ids are those of tokens that are no special ones: from the first behind which none is.
+bench::RandomDataset random_of(const Options& options, const tokenizer::Tokenizer& tokenizer) {
+  bench::RandomDataset random{.count = options.num_requests, .seed = options.seed};
+  int32_t limit = tokenizer.id_limit();
+  while (limit > 1 && tokenizer.is_special(limit - 1)) --limit;
+  while (random.least_id + 1 < limit && tokenizer.is_special(random.least_id)) ++random.least_id;
+  random.num_ids = limit - random.least_id;
+  return random;
+}
+
+Result<std::vector<bench::DatasetRequest>> make_normal(const Options& options,
+                                                       const tokenizer::Tokenizer& tokenizer) {
+  bench::RandomDataset random = random_of(options, tokenizer);
+  random.input = options.normal_input;
+  random.output = options.normal_output;
+  return bench::random_dataset(random);
+}
+
+Status check_order(const char* name, const bench::UniformLength& length) {
+  if (length.least <= length.most) return {};
+  return invalid_input(
+      fmt::format("--{0}-min {1} is above --{0}-max {2}", name, length.least, length.most));
+}
+
+Result<std::vector<bench::DatasetRequest>> make_uniform(const Options& options,
+                                                        const tokenizer::Tokenizer& tokenizer) {
+  WIDEEP_TRY(check_order("input", options.uniform_input));
+  WIDEEP_TRY(check_order("output", options.uniform_output));
+  bench::RandomDataset random = random_of(options, tokenizer);
+  random.input = options.uniform_input;
+  random.output = options.uniform_output;
+  return bench::random_dataset(random);
+}
+
+Result<std::vector<bench::DatasetRequest>> make_real(const Options& options,
+                                                     const tokenizer::Tokenizer& tokenizer) {
+  bench::RealDataset real = options.real;
+  real.count = options.num_requests;
+  real.seed = options.seed;
+  bench::NormalLength output;
+  char comma = '\0';
+  std::istringstream text(options.output_distribution);
+  if (!(text >> output.mean >> comma >> output.stdev) || comma != ',' || output.stdev < 0) {
+    return invalid_input(fmt::format("--output-len-dist: expected mean,stdev, found {}",
+                                     options.output_distribution));
+  }
+  real.output = output;
+  return bench::real_dataset(real, tokenizer);
+}
+
+Status run(const Options& options, Make make) {
+  WIDEEP_TRY_ASSIGN(const tokenizer::Tokenizer tokenizer,
+                    tokenizer::Tokenizer::read(options.tokenizer));
+  WIDEEP_TRY_ASSIGN(const std::vector<bench::DatasetRequest> requests, make(options, tokenizer));
+  WIDEEP_TRY(bench::write_dataset(options.output, requests));
+  std::puts(fmt::format("{}: {} requests", options.output, requests.size()).c_str());
+  return {};
+}
+
+CLI::App* add_kind(CLI::App& command, const char* name, const char* what,
+                   const std::shared_ptr<Options>& options, Make make, Status* status) {
+  CLI::App* kind = command.add_subcommand(name, what);
+  kind->add_option("--num-requests", options->num_requests, "How many")
+      ->required()
+      ->check(CLI::Range(1, 1 << 24));
+  kind->callback([options, make, status] { *status = run(*options, make); });
+  return kind;
+}
+
+void add_normal(CLI::App& kind, const char* name, bench::NormalLength* length) {
+  kind.add_option(fmt::format("--{}-mean", name), length->mean, "Tokens, on average")
+      ->required()
+      ->check(CLI::Range(1.0, 1e7));
+  kind.add_option(fmt::format("--{}-stdev", name), length->stdev, "Their standard deviation")
+      ->required()
+      ->check(CLI::Range(0.0, 1e7));
+}
+
+void add_uniform(CLI::App& kind, const char* name, bench::UniformLength* length) {
+  kind.add_option(fmt::format("--{}-min", name), length->least, "Tokens, at least")
+      ->required()
+      ->check(CLI::Range(1, 1 << 24));
+  kind.add_option(fmt::format("--{}-max", name), length->most, "Tokens, at most")
+      ->required()
+      ->check(CLI::Range(1, 1 << 24));
+}
+
+}  // namespace
+
+void add_bench_dataset_command(CLI::App& bench, Status* status) {
+  CLI::App* command =
+      bench.add_subcommand("prepare-dataset", "Requests to measure with, as a file of JSON lines");
+  auto options = std::make_shared<Options>();
+  command->require_subcommand(1);
+  command->add_option("--output", options->output, "The file to write")->required();
+  command->add_option("--tokenizer", options->tokenizer, "Model directory with tokenizer.json")
+      ->required();
+  command->add_option("--random-seed", options->seed, "Of everything random")
+      ->capture_default_str();
+  CLI::App* normal = add_kind(*command, "token-norm-dist", "Random tokens, lengths normal", options,
+                              make_normal, status);
+  add_normal(*normal, "input", &options->normal_input);
+  add_normal(*normal, "output", &options->normal_output);
+  CLI::App* uniform = add_kind(*command, "token-unif-dist", "Random tokens, lengths uniform",
+                               options, make_uniform, status);
+  add_uniform(*uniform, "input", &options->uniform_input);
+  add_uniform(*uniform, "output", &options->uniform_output);
+  CLI::App* real = add_kind(*command, "real-dataset", "Texts of a file of JSON lines", options,
+                            make_real, status);
+  real->add_option("--dataset", options->real.path, "The file")->required();
+  real->add_option("--dataset-input-key", options->real.key, "The key of the text")
+      ->capture_default_str();
+  real->add_option("--max-input-len", options->real.max_input,
+                   "Longer texts are left out; 0: none is")
+      ->check(CLI::Range(0, 1 << 24));
+  real->add_option("--output-len-dist", options->output_distribution, "mean,stdev of the answers")
+      ->capture_default_str();
+}
+
+}  // namespace wideep::tools

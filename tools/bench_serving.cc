@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep bench serving: what clients see of a server that speaks OpenAI's completions.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/try.h"
+#include "bench/serving_run.h"
+#include "commands.h"
+
+namespace wideep::tools {
+namespace {
+
+struct Options {
+  std::string base_url = "http://127.0.0.1:8000";
+  std::string api_key;
+  std::string dataset;
+  int num_prompts = 64;
+  int input_tokens = 128;
+  int output_tokens = 64;
+  int least_id = 100;
+  int num_ids = 1000;
+  bool stop_at_eos = false;
+  bool json = false;
+  bench::ServingOptions bench;
+};
+
+std::string row(const char* name, const bench::Percentiles& of) {
+  return fmt::format("{:<28}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}\n", name, of.mean * 1e3,
+                     of.median * 1e3, of.p90 * 1e3, of.p99 * 1e3);
+}
+
+std::string text_of(const bench::ServingReport& report) {
+  return fmt::format(
+             "requests                    {:>10} completed, {} failed\n"
+             "duration                    {:>10.2f} s\n"
+             "tokens                      {:>10} in, {} out\n"
+             "requests                    {:>10.2f} /s\n"
+             "output tokens               {:>10.1f} /s\n"
+             "all tokens                  {:>10.1f} /s\n\n"
+             "{:<28}{:>10}{:>10}{:>10}{:>10}\n",
+             report.completed, report.failures.size(), report.seconds, report.input_tokens,
+             report.output_tokens, report.requests_per_second(), report.output_tokens_per_second(),
+             report.all_tokens_per_second(), "ms", "mean", "median", "p90", "p99") +
+         row("time to first token", report.ttft) + row("time per output token", report.tpot) +
+         row("inter-token latency", report.itl) + row("end-to-end latency", report.e2el);
+}
+
+nlohmann::ordered_json json_of(const bench::Percentiles& of) {
+  return {{"mean", of.mean}, {"median", of.median}, {"p90", of.p90}, {"p99", of.p99}};
+}
+
+nlohmann::ordered_json json_of(const bench::ServingReport& report) {
+  return {{"completed", report.completed},
+          {"failed", report.failures.size()},
+          {"duration_seconds", report.seconds},
+          {"input_tokens", report.input_tokens},
+          {"output_tokens", report.output_tokens},
+          {"requests_per_second", report.requests_per_second()},
+          {"output_tokens_per_second", report.output_tokens_per_second()},
+          {"all_tokens_per_second", report.all_tokens_per_second()},
+          {"ttft_seconds", json_of(report.ttft)},
+          {"tpot_seconds", json_of(report.tpot)},
+          {"itl_seconds", json_of(report.itl)},
+          {"e2el_seconds", json_of(report.e2el)}};
+}
+
+Result<bench::ServingOptions> bench_options(const Options& options) {
+  bench::ServingOptions result = options.bench;
+  WIDEEP_TRY_ASSIGN(result.address, bench::parse_address(options.base_url));
+  result.address.api_key = options.api_key;
+  if (const char* key = std::getenv("WIDEEP_API_KEY"); key != nullptr && options.api_key.empty()) {
+    result.address.api_key = key;
+  }
+  // A base URL may end in /v1, as clients of OpenAI write it.
+  if (result.address.path.ends_with("/v1"))
+    result.address.path.resize(result.address.path.size() - 3);
+  result.ignore_eos = !options.stop_at_eos;
+  if (options.dataset.empty()) {
+    result.requests =
+        bench::random_dataset({.count = options.num_prompts,
+                               .input = bench::NormalLength{double(options.input_tokens), 0},
+                               .output = bench::NormalLength{double(options.output_tokens), 0},
+                               .least_id = options.least_id,
+                               .num_ids = options.num_ids,
+                               .seed = result.arrivals.seed});
+    return result;
+  }
+  WIDEEP_TRY_ASSIGN(result.requests, bench::read_dataset(options.dataset));
+  if (static_cast<size_t>(options.num_prompts) < result.requests.size()) {
+    result.requests.resize(static_cast<size_t>(options.num_prompts));
+  }
+  return result;
+}
+
+Status run(const Options& options) {
+  WIDEEP_TRY_ASSIGN(const bench::ServingOptions bench, bench_options(options));
+  const bench::ServingReport report = [&] {
+    base::Progress progress("serving", static_cast<int64_t>(bench.requests.size()), "requests");
+    return bench::run_serving_bench(bench, [&] { progress.step(); });
+  }();
+  if (report.completed == 0) {
+    return failed(fmt::format("no request was served; the first: {}", report.failures.front()));
+  }
+  if (options.json) {
+    std::puts(json_of(report).dump(2).c_str());
+  } else {
+    std::fputs(text_of(report).c_str(), stdout);
+  }
+  if (report.failures.empty()) return {};
+  return failed(fmt::format("{} requests failed; the first: {}", report.failures.size(),
+                            report.failures.front()));
+}
+
+void add_what_options(CLI::App& command, Options& options) {
+  command.add_option("--base-url", options.base_url, "The server, with or without /v1")
+      ->capture_default_str();
+  command.add_option("--model", options.bench.model, "The model's name there")->required();
+  command.add_option("--api-key", options.api_key, "Its key (also WIDEEP_API_KEY)");
+  CLI::Option* dataset = command.add_option(
+      "--dataset", options.dataset,
+      "JSON lines with \"prompt\" or \"input_ids\", and \"output_tokens\"; else random ids");
+  command
+      .add_option("--num-prompts", options.num_prompts, "Requests; of a dataset at most so many")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  command.add_option("--random-input-len", options.input_tokens, "Tokens of a random prompt")
+      ->check(CLI::Range(1, 1 << 24))
+      ->excludes(dataset)
+      ->capture_default_str();
+  command.add_option("--random-output-len", options.output_tokens, "Tokens to generate for it")
+      ->check(CLI::Range(1, 1 << 24))
+      ->excludes(dataset)
+      ->capture_default_str();
+  command.add_option("--random-least-id", options.least_id, "The least id of random tokens")
+      ->check(CLI::Range(0, 1 << 24))
+      ->excludes(dataset)
+      ->capture_default_str();
+  command.add_option("--random-num-ids", options.num_ids, "How many different ids")
+      ->check(CLI::Range(1, 1 << 24))
+      ->excludes(dataset)
+      ->capture_default_str();
+}
+
+void add_how_options(CLI::App& command, Options& options) {
+  command
+      .add_option("--max-concurrency", options.bench.max_concurrency, "Requests at once, at most")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command
+      .add_option("--request-rate", options.bench.arrivals.request_rate,
+                  "Requests a second, as a Poisson process; inf: at once")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--seed", options.bench.arrivals.seed, "Of arrivals and random prompts");
+  command.add_flag("--stop-at-eos", options.stop_at_eos,
+                   "Let end tokens end answers, which other servers than ours may need");
+  command.add_flag("--json", options.json, "Only JSON on stdout");
+}
+
+}  // namespace
+
+void add_bench_serving_command(CLI::App& bench, Status* status) {
+  CLI::App* command = bench.add_subcommand("serving", "What clients see of a server");
+  auto options = std::make_shared<Options>();
+  add_what_options(*command, *options);
+  add_how_options(*command, *options);
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep bench throughput and latency: a dataset through the engine in this process, with
+// trtllm-bench's options and report.
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/try.h"
+#include "bench_throughput_output.h"
+#include "commands.h"
+#include "formats/files.h"
+#include "load_options.h"
+#include "output_file.h"
+
+namespace wideep::tools {
+namespace {
+
+struct Options {
+  LoadOptions load;
+  bool streaming = false;
+  bool json = false;
+  std::string report_json, request_json, output_json;
+};
+
+// Before the run, not after it.
+Status check_outputs(const Options& options) {
+  for (const std::string* path :
+       {&options.report_json, &options.request_json, &options.output_json}) {
+    if (path->empty()) continue;
+    WIDEEP_TRY(check_output_file(*path, "output"));
+    WIDEEP_TRY(formats::check_writable(*path));
+  }
+  return {};
+}
+
+Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
+  if (path.empty()) return {};
+  const auto replace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8
+  return formats::write_file(path, json.dump(2, ' ', false, replace) + "\n");
+}
+
+Status run(const Options& options) {
+  WIDEEP_TRY(check_outputs(options));
+  WIDEEP_TRY_ASSIGN(const bench::ThroughputOptions bench, read_load_options(options.load));
+  WIDEEP_TRY_ASSIGN(const bench::ThroughputRun run, run_with_progress(bench));
+  const bench::ThroughputReport report = bench::report_of(run.requests);
+  const BenchedRun benched{.model = bench.run.model_dir,
+                           .dataset = options.load.dataset,
+                           .streaming = options.streaming,
+                           .options = bench,
+                           .run = run};
+  const nlohmann::ordered_json json = throughput_json(benched, report);
+  const std::string text = options.json ? json.dump(2) + "\n" : throughput_text(benched, report);
+  std::fputs(text.c_str(), stdout);
+  WIDEEP_TRY(write_json(options.report_json, json));
+  if (!options.request_json.empty()) {
+    WIDEEP_TRY(write_json(options.request_json, requests_json(benched)));
+  }
+  return options.output_json.empty() ? Status()
+                                     : write_json(options.output_json, outputs_json(benched));
+}
+
+void add_output_options(CLI::App& command, Options& options) {
+  command.add_flag("--streaming,!--no-streaming", options.streaming,
+                   "Also times of single tokens: TTFT, TPOT, ITL");
+  command.add_option("--report-json", options.report_json, "File for the report");
+  command.add_option("--request-json", options.request_json, "File for the times of each request");
+  command.add_option("--output-json", options.output_json, "File for what came out of each");
+  command.add_flag("--json", options.json, "Only JSON on stdout");
+}
+
+void add_command(CLI::App& bench, const char* name, const char* what,
+                 const std::shared_ptr<Options>& options, Status* status) {
+  CLI::App* command = bench.add_subcommand(name, what);
+  add_load_options(*command, &options->load);
+  add_output_options(*command, *options);
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace
+
+void add_bench_throughput_command(CLI::App& bench, Status* status) {
+  add_command(bench, "throughput", "A dataset through the engine, as fast as it goes",
+              std::make_shared<Options>(), status);
+}
+
+void add_bench_latency_command(CLI::App& bench, Status* status) {
+  auto options = std::make_shared<Options>();
+  options->load.concurrency = 1;
+  options->streaming = true;
+  add_command(bench, "latency", "The same, one request after the other, with times of tokens",
+              options, status);
+}
+
+}  // namespace wideep::tools

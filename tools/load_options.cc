@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "load_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/try.h"
+#include "generate_output.h"
+
+namespace wideep::tools {
+namespace {
+
+Status check_foreign(const ForeignOptions& foreign) {
+  if (!foreign.engine_dir.empty()) {
+    return invalid_input(
+        "--engine-dir: wideep builds no engines; leave it out, --model DIR is run");
+  }
+  if (!foreign.modality.empty()) {
+    return invalid_input(
+        fmt::format("--modality {}: only text is supported; leave it out", foreign.modality));
+  }
+  if (foreign.beam_width != 1) {
+    return invalid_input(fmt::format("--beam-width: expected 1 (there is no beam search), found {}",
+                                     foreign.beam_width));
+  }
+  if (foreign.cluster_size != 1) {
+    return invalid_input(
+        fmt::format("--cluster-size: expected 1 (moe_cluster_parallel_size is not built), found {}",
+                    foreign.cluster_size));
+  }
+  return {};
+}
+
+void tell_foreign(const ForeignOptions& foreign) {
+  const auto tell = [](bool given, const char* option, const char* why) {
+    if (given) log::info("{}: accepted, no effect: {}", option, why);
+  };
+  tell(!foreign.backend.empty(), "--backend", "there is one");
+  tell(foreign.max_input_len > 0, "--max-input-len", "lengths are the dataset's");
+  tell(foreign.target_input_len > 0, "--target-input-len", "nothing is tuned by it");
+  tell(foreign.target_output_len > 0, "--target-output-len", "nothing is tuned by it");
+  tell(foreign.chunked_context, "--enable-chunked-context", "prompts are always computed so");
+}
+
+// --tp, --pp and --ep as the configuration that they stand for.
+Status add_sizes(const LoadOptions& options, ParallelOptions* parallel) {
+  if (!options.extra_config.empty()) {
+    if (!parallel->config.empty()) {
+      return invalid_input("--config and --extra-llm-api-options mean the same: give one of them");
+    }
+    parallel->config = options.extra_config;
+  }
+  if (!options.tp && !options.pp && !options.ep) return {};
+  if (parallel->ranks || !parallel->config.empty()) {
+    return invalid_input(
+        "--tp, --pp and --ep say how ranks are used, as --ranks and --config do: give one of them");
+  }
+  const int tp = options.tp.value_or(1);
+  parallel->text = fmt::format(
+      "tensor_parallel_size: {}\npipeline_parallel_size: {}\n"
+      "moe_expert_parallel_size: {}\n",
+      tp, options.pp.value_or(1), options.ep.value_or(tp));
+  return {};
+}
+
+void add_what_options(CLI::App& command, LoadOptions& options) {
+  command
+      .add_option("--model,--model-path", options.bench.run.model_dir,
+                  "Model directory (Hugging Face layout); with --random-weights a config.json too")
+      ->required();
+  command
+      .add_option("--dataset", options.dataset,
+                  "JSON lines with \"prompt\" or \"input_ids\", and \"output_tokens\"")
+      ->required();
+  command.add_option("--num-requests", options.num_requests, "The first so many; 0: all")
+      ->check(CLI::Range(0, 1 << 24));
+  command
+      .add_option("--eos-id", options.eos_id,
+                  "A token that ends answers; -1: all have output_tokens tokens")
+      ->capture_default_str();
+}
+
+void add_arrival_options(CLI::App& command, LoadOptions& options) {
+  command
+      .add_option("--concurrency", options.concurrency,
+                  "Requests at once, at most; -1: as many as there are")
+      ->check(CLI::Range(-1, 1 << 24))
+      ->capture_default_str();
+  command
+      .add_option("--request-rate", options.bench.arrivals.request_rate,
+                  "Requests a second, as a Poisson process; inf: at once")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--seed", options.bench.arrivals.seed, "Of the arrivals")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 62));
+  command.add_option("--warmup", options.bench.warmup, "Requests before, which do not count")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+}
+
+void add_engine_options(CLI::App& command, LoadOptions& options) {
+  add_rank_run_options(command, &options.ranks);
+  command.add_option("--extra-llm-api-options", options.extra_config, "As --config");
+  command.add_flag("--enable-block-reuse", options.block_reuse,
+                   "Requests that begin alike share pages of the cache, those of the warm-up too; "
+                   "without it none do, whatever the configuration says");
+  for (const auto& [name, value] : {std::pair{"--tp", &options.tp}, std::pair{"--pp", &options.pp},
+                                    std::pair{"--ep", &options.ep}}) {
+    command
+        .add_option(name, *value,
+                    "Tensor, pipeline, expert parallel size, without attention DP; instead of "
+                    "--ranks")
+        ->check(CLI::Range(1, 4096));
+  }
+  command.add_option("--max-seq-len", options.max_seq_len, "Tokens of a prompt and its answer")
+      ->check(CLI::Range(1, 1 << 24));
+  command
+      .add_option("--kv-cache-free-gpu-mem-fraction", options.bench.run.cache_share,
+                  "Share of the free memory that the KV cache may grow to")
+      ->check(CLI::Range(0.001, 1.0))
+      ->capture_default_str();
+}
+
+void add_foreign_options(CLI::App& command, ForeignOptions& foreign) {
+  const auto hidden = [&](const std::string& name, auto& value) {
+    command.add_option(name, value)->group("");
+  };
+  hidden("--backend", foreign.backend);
+  hidden("--engine-dir", foreign.engine_dir);
+  hidden("--modality", foreign.modality);
+  hidden("--beam-width", foreign.beam_width);
+  hidden("--cluster-size", foreign.cluster_size);
+  hidden("--max-input-len", foreign.max_input_len);
+  hidden("--target-input-len", foreign.target_input_len);
+  hidden("--target-output-len", foreign.target_output_len);
+  command.add_flag("--enable-chunked-context", foreign.chunked_context)->group("");
+}
+
+}  // namespace
+
+void add_load_options(CLI::App& command, LoadOptions* options) {
+  add_what_options(command, *options);
+  add_arrival_options(command, *options);
+  add_engine_options(command, *options);
+  add_foreign_options(command, options->foreign);
+}
+
+Result<bench::ThroughputOptions> read_load_options(const LoadOptions& options) {
+  bench::ThroughputOptions result = options.bench;
+  WIDEEP_TRY(check_foreign(options.foreign));
+  tell_foreign(options.foreign);
+  RankRunOptions ranks = options.ranks;
+  WIDEEP_TRY(add_sizes(options, &ranks.parallel));
+  WIDEEP_TRY(apply_rank_run_options(ranks, true, &result.run));
+  if (options.max_seq_len) result.run.parallel.max_seq_len = *options.max_seq_len;
+  result.run.parallel.kv_cache_config.enable_block_reuse = options.block_reuse;
+  if (options.eos_id >= 0) result.eos_token = options.eos_id;
+  result.concurrency = std::max(options.concurrency, 0);
+  WIDEEP_TRY_ASSIGN(result.requests, bench::read_dataset(options.dataset));
+  const auto most = static_cast<size_t>(options.num_requests);
+  if (most > result.requests.size()) {
+    return invalid_input(fmt::format("--num-requests: {} has {} requests, found {}",
+                                     options.dataset, result.requests.size(), most));
+  }
+  if (most > 0) result.requests.resize(most);
+  return result;
+}
+
+Result<bench::ThroughputRun> run_with_progress(const bench::ThroughputOptions& options) {
+  LoadingLine loading;
+  std::optional<base::Progress> progress;
+  return bench::run_throughput(
+      options, {.on_plan = [](const std::string& text) { log::info("{}", text); },
+                .on_loading = [&](uint64_t done, uint64_t all) { loading.show(done, all); },
+                .on_done =
+                    [&] {
+                      loading.end();
+                      const auto count = static_cast<int64_t>(options.requests.size());
+                      if (!progress) progress.emplace("measuring", count, "requests");
+                      progress->step();
+                    }});
+}
+
+}  // namespace wideep::tools

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options by which `wideep bench throughput`, `latency` and `compare-routing` name a model, a
+// dataset and the load: trtllm-bench's, and those of every command that runs ranks.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "bench/throughput_run.h"
+#include "run_options.h"
+#include "wideep/status.h"
+
+namespace wideep::tools {
+
+// Options of trtllm-bench that say nothing here: accepted with a line, or refused by name.
+struct ForeignOptions {
+  std::string backend, engine_dir, modality;
+  int beam_width = 1;
+  int cluster_size = 1;
+  int max_input_len = 0, target_input_len = 0, target_output_len = 0;
+  bool chunked_context = false;
+};
+
+struct LoadOptions {
+  RankRunOptions ranks;
+  bench::ThroughputOptions bench;
+  ForeignOptions foreign;
+  std::string dataset;
+  std::string extra_config;  // --extra-llm-api-options
+  std::optional<int> tp, pp, ep, max_seq_len;
+  int num_requests = 0;  // 0: all
+  int concurrency = -1;
+  int eos_id = -1;
+  bool block_reuse = false;
+};
+
+// `options` must outlive the parsing.
+void add_load_options(CLI::App& command, LoadOptions* options);
+
+// What they say, the dataset read. Errors (invalid input): options that contradict each other or
+// are refused; a configuration or a dataset that cannot be read.
+Result<bench::ThroughputOptions> read_load_options(const LoadOptions& options);
+
+// With progress, on a terminal. Errors: as bench::run_throughput.
+Result<bench::ThroughputRun> run_with_progress(const bench::ThroughputOptions& options);
+
+}  // namespace wideep::tools

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_options.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+#include "base/try.h"
+#include "formats/files.h"
+
+namespace wideep::tools {
+namespace {
+
+constexpr uint64_t kRandomWeightsSeed = 1;  // as that of wideep bench model
+
+// The option, or TRT's environment variable.
+Result<bool> wants_perfect_router(bool option) {
+  const char* value = std::getenv("ENABLE_PERFECT_ROUTER");
+  if (value == nullptr || *value == '\0' || value == std::string_view("0")) return option;
+  if (value == std::string_view("1")) return true;
+  return invalid_input(fmt::format("ENABLE_PERFECT_ROUTER: expected 0 or 1, found {}", value));
+}
+
+// What the first of these variables says that is set, and its name.
+struct FromEnvironment {
+  std::string name, value;
+};
+FromEnvironment first_set(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return {name, value};
+  }
+  return {};
+}
+
+// TensorRT-LLM's variables that ask for what is not there.
+Status check_markers() {
+  const auto refuse = [](const char* name, const char* why) -> Status {
+    const FromEnvironment found = first_set({name});
+    if (found.value.empty() || found.value == "0") return {};
+    return invalid_input(fmt::format("{}={}: {}; unset it (--profile-range records every step)",
+                                     name, found.value, why));
+  };
+  constexpr const char* kNoCuda = "this build has no CUDA, so there are no NVTX ranges";
+  WIDEEP_TRY(refuse("TLLM_NVTX_DEBUG", kNoCuda));
+  WIDEEP_TRY(refuse("TLLM_LLMAPI_ENABLE_NVTX", kNoCuda));
+  return refuse("TLLM_PROFILE_RECORD_GC", "there is no garbage collector to record");
+}
+
+// The options, or the variables where an option is not given.
+Result<std::optional<engine::ProfileRequest>> profile_request(const RankRunOptions& options) {
+  WIDEEP_TRY(check_markers());
+  FromEnvironment range{"--profile-range", options.profile_range};
+  if (range.value.empty()) {
+    range = first_set({"WIDEEP_PROFILE_START_STOP", "TLLM_PROFILE_START_STOP"});
+  }
+  FromEnvironment output{"--profile-output", options.profile_output};
+  if (output.value.empty()) output = first_set({"TLLM_TORCH_PROFILE_TRACE"});
+  if (range.value.empty()) {
+    if (output.value.empty()) return std::optional<engine::ProfileRequest>();
+    return invalid_input(
+        fmt::format("{} {}: no iterations given; add --profile-range A-B (or "
+                    "WIDEEP_PROFILE_START_STOP)",
+                    output.name, output.value));
+  }
+  WIDEEP_TRY_ASSIGN(auto ranges, engine::parse_ranges(range.value, range.name));
+  const std::string path = output.value.empty() ? "profile.json" : output.value;
+  WIDEEP_TRY(formats::check_writable(path));
+  return std::optional(engine::ProfileRequest{path, std::move(ranges)});
+}
+
+}  // namespace
+
+void add_rank_run_options(CLI::App& command, RankRunOptions* options) {
+  add_parallel_options(command, &options->parallel);
+  command.add_option("--threads-per-rank", options->threads_per_rank, "0: cores divided by ranks")
+      ->check(CLI::Range(0, 1024));
+  command
+      .add_option("--max-batch-size", options->max_batch_size,
+                  "Requests of a rank in one iteration")
+      ->check(CLI::Range(1, 1 << 20));
+  command
+      .add_option("--scheduler-policy", options->scheduler_policy,
+                  "guaranteed_no_evict: a request waits until all it may need of the KV cache is "
+                  "free; max_utilization: until what there is of it fits, and may be paused")
+      ->check(CLI::IsMember({"guaranteed_no_evict", "max_utilization"}));
+  command
+      .add_option("--timeout", options->timeout_seconds,
+                  "Seconds that a rank waits for another before it gives up")
+      ->check(CLI::Range(0.01, 86400.0))
+      ->capture_default_str();
+  command.add_flag(
+      "--perfect-router", options->perfect_router,
+      "Send tokens to all ranks evenly (also ENABLE_PERFECT_ROUTER=1): what balance is "
+      "worth at most; the texts mean nothing");
+  command.add_option("--profile-range", options->profile_range,
+                     "Iterations to profile, A-B without B, several with commas: what every rank "
+                     "did when (also WIDEEP_PROFILE_START_STOP, TLLM_PROFILE_START_STOP)");
+  command.add_option("--profile-output", options->profile_output,
+                     "File for that, a Chrome trace: opens in ui.perfetto.dev (default: "
+                     "profile.json; also TLLM_TORCH_PROFILE_TRACE)");
+  command.add_flag("--random-weights", options->random_weights,
+                   "Made-up weights, to measure speed: of the model only its config.json and "
+                   "tokenizer.json are read");
+  command.add_option("--iteration-log", options->iteration_log,
+                     "File for a line of JSON for each iteration: queue, tokens, cache, balance");
+}
+
+Status apply_rank_run_options(const RankRunOptions& options, bool tell_notes,
+                              engine::RunOptions* run) {
+  ParallelOptions parallel = options.parallel;
+  if (run->started != nullptr && parallel.config.empty() && !parallel.ranks) {
+    parallel.ranks = run->started->num_ranks();
+  }
+  WIDEEP_TRY_ASSIGN(run->parallel, read_parallel_options(parallel, tell_notes));
+  if (options.max_batch_size) run->parallel.max_batch_size = *options.max_batch_size;
+  if (options.scheduler_policy) {
+    run->parallel.scheduler_config.capacity_scheduler_policy =
+        *options.scheduler_policy == "max_utilization" ? "MAX_UTILIZATION" : "GUARANTEED_NO_EVICT";
+  }
+  run->threads_per_rank = options.threads_per_rank;
+  WIDEEP_TRY_ASSIGN(run->profile, profile_request(options));
+  WIDEEP_TRY_ASSIGN(run->perfect_router, wants_perfect_router(options.perfect_router));
+  if (options.random_weights) run->random_weights = kRandomWeightsSeed;
+  run->iteration_log = options.iteration_log;
+  run->format = options.parallel.format();
+  run->timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1e3));
+  return {};
+}
+
+}  // namespace wideep::tools

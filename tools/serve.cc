@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep serve: OpenAI's HTTP endpoints over a model on N ranks.
+#include "server/serve.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "commands.h"
+#include "generate_output.h"
+#include "rebalance_line.h"
+#include "run_options.h"
+#include "started.h"
+
+namespace wideep::tools {
+namespace {
+
+struct Options {
+  server::ServeOptions serve;
+  RankRunOptions ranks;
+};
+
+Result<server::ServeOptions> serve_options(const Options& options) {
+  server::ServeOptions result = options.serve;
+  const bool speaks = result.run.started == nullptr || result.run.started->rank() == 0;
+  WIDEEP_TRY(apply_rank_run_options(options.ranks, speaks, &result.run));
+  if (const char* key = std::getenv("WIDEEP_API_KEY"); key != nullptr) {
+    if (result.service.api_key.empty()) result.service.api_key = key;
+  }
+  return result;
+}
+
+Status run(const Options& options) {
+  WIDEEP_TRY_ASSIGN(const server::ServeOptions serve, serve_options(options));
+  LoadingLine loading;
+  return server::serve(serve,
+                       {.on_plan = [](const std::string& text) { log::info("{}", text); },
+                        .on_loading = [&](uint64_t done, uint64_t all) { loading.show(done, all); },
+                        .on_line =
+                            [&](const std::string& line) {
+                              loading.end();
+                              log::info("{}", line);
+                            },
+                        .on_rebalance = log_rebalance});
+}
+
+void add_address_options(CLI::App& command, Options& options) {
+  command.add_option("--host", options.serve.http.host, "Address to listen on")
+      ->capture_default_str();
+  command.add_option("--port", options.serve.http.port, "Port; 0: any that is free")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command.add_option("--api-key", options.serve.service.api_key,
+                     "Key that clients must show (better: WIDEEP_API_KEY, which no list of "
+                     "processes shows); empty: none");
+  command.add_option("--served-model-name", options.serve.service.model,
+                     "The model's name for clients; empty: the directory's");
+  command
+      .add_option("--max-queue", options.serve.service.max_queue,
+                  "Answers running or waiting; more are refused (429)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command
+      .add_option("--stream-interval", options.serve.service.stream_interval,
+                  "Tokens of a streamed chunk")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+}
+
+void add_record_options(CLI::App& command, Options& options) {
+  server::RecorderOptions& recorder = options.serve.service.recorder;
+  command.add_option("--expert-statistic-path", recorder.directory,
+                     "Directory for expert statistics that clients ask for "
+                     "(/start_expert_distribution_record); empty: refused");
+  command
+      .add_option("--expert-statistic-iterations", recorder.most_iterations,
+                  "Iterations of a recording that are kept, the last ones")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+}
+
+void add_engine_options(CLI::App& command, Options& options) {
+  command
+      .add_option("--model", options.serve.run.model_dir, "Model directory (Hugging Face layout)")
+      ->required();
+  add_rank_run_options(command, &options.ranks);
+}
+
+}  // namespace
+
+void add_serve_command(CLI::App& app, const Started& started, Status* status) {
+  CLI::App* command = app.add_subcommand("serve", "Serve a model over HTTP, as OpenAI does");
+  auto options = std::make_shared<Options>();
+  add_engine_options(*command, *options);
+  add_address_options(*command, *options);
+  add_record_options(*command, *options);
+  command->callback([options, &started, status] {
+    options->serve.run.started = started.ranks();
+    *status = run(*options);
+  });
+}
+
+}  // namespace wideep::tools
