@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -270,11 +271,13 @@ Status run(const Options& options) {
              options.ranks, options.slots, options.layer_updates, options.iterations);
   fmt::print("run       median us     p99 us    tokens/s   experts / mean   moves\n");
   Ratios online, trt, equal;
+  std::vector<std::pair<Kind, const char*>> order(std::begin(kKinds), std::end(kKinds));
+  std::mt19937 random(1);
   for (int pair = 0; pair < options.pairs; ++pair) {
     Times times[std::size(kKinds)];
-    for (size_t i = 0; i < std::size(kKinds); ++i) {
-      // Every second time backwards, so that none of them is always the first.
-      const auto& [kind, name] = kKinds[pair % 2 == 0 ? i : std::size(kKinds) - 1 - i];
+    // What a run leaves of the machine, another finds: none always comes after the same.
+    std::shuffle(order.begin(), order.end(), random);
+    for (const auto& [kind, name] : order) {
       auto measured = measure(options, kind);
       if (!measured.ok()) return measured.status();
       times[static_cast<int>(kind)] = *measured;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Ranks that mpirun has started on this machine, as two or four nodes by WIDEEP_NODE: equal texts,
-# also while experts move; settings that differ, a rank that dies.
+# also while experts move; settings or programs that differ, a rank that dies, Ctrl-C.
 #
 #   scripts/test_mpirun.sh [path of wideep]
 #
@@ -116,3 +116,34 @@ on_nodes '[ $rank = 1 ] && {
 grep -q "rank 1 (process [0-9]*) has ended without a word" "$work/err" ||
   fail "a dead rank is not named: $(cat "$work/err")"
 echo "a dead rank: named, all end"
+
+cp "$wideep" "$work/other"
+printf 'another build' >>"$work/other"
+status=0
+on_nodes '[ $rank = 2 ] && exec "'"$work"'/other" "$@"; exec "$0" "$@"' "${arguments[@]}" \
+  >"$work/out" 2>"$work/err" || status=$?
+[[ $status -eq 2 && $(grep -c "^error: ranks 0 and 2 differ in the program" "$work/err") -eq 1 ]] ||
+  fail "another program: exit code $status: $(cat "$work/err")"
+echo "another program: named in one line, exit code 2"
+
+status=0
+on_nodes 'exec "$0" "$@"' "${arguments[@]}" --ranks 3 >"$work/out" 2>"$work/err" || status=$?
+[[ $status -eq 2 && $(grep -c "^error: " "$work/err") -eq 1 ]] ||
+  fail "another number of ranks: exit code $status: $(cat "$work/err")"
+echo "another number of ranks: $(grep -m1 "^error: " "$work/err")"
+
+# Ctrl-C reaches mpirun, which tells its processes.
+mpirun --oversubscribe --bind-to none -np 4 sh -c \
+  'export WIDEEP_NODE=$((OMPI_COMM_WORLD_RANK / 2)); exec "$0" "$@"' "$wideep" \
+  "${arguments[@]}" --max-tokens 4000 >"$work/out" 2>"$work/err" &
+pid=$!
+for _ in $(seq 200); do [[ -s $work/out ]] && break; sleep 0.05; done
+kill -INT $pid
+start=$SECONDS status=0
+wait $pid || status=$?
+[[ $((SECONDS - start)) -le 10 ]] || fail "Ctrl-C: ended after $((SECONDS - start)) s only"
+[[ $status -ne 0 ]] || fail "Ctrl-C: exit code 0"  # which other is mpirun's own choice
+grep -q "error: interrupted" "$work/err" || fail "Ctrl-C: not told: $(cat "$work/err")"
+sleep 0.5
+[[ -z $(pgrep -f "$wideep generate" || true) ]] || fail "Ctrl-C: a rank is left"
+echo "Ctrl-C: all ranks end within $((SECONDS - start)) s"

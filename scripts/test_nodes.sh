@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two and three nodes on one machine: network namespaces with Open MPI over TCP between them.
 #
-#   scripts/test_nodes.sh [path of wideep]
+#   scripts/test_nodes.sh [path of wideep] [path of delay_relay]
 #
-# Each namespace has an address on a bridge and a limited rate (tc tbf); in the end one falls silent
-# (an nft rule drops what it sends and receives). Needs root; exits with 77, after a line that says
-# why, where namespaces, tools or MPI are missing.
+# Each namespace is on a bridge by a cable that is slow to arrive (tests/nodes/delay_relay.cc: 1 ms
+# from node to node) and limited in rate (tc tbf); in the end one falls silent (an nft rule drops
+# what it sends and receives). Needs root; exits with 77, after a line that says why, where namespaces, tools or MPI
+# are missing.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 wideep=$(realpath "${1:-$root/build/wideep}")
+relay=$(realpath "${2:-$root/build/tests/delay_relay}")
 model=$root/models/reference
 name=wd$$
 work=$(mktemp -d)
@@ -17,8 +19,14 @@ work=$(mktemp -d)
 skip() { echo "skipped: $*"; exit 77; }
 fail() { echo "failed: $*"; exit 1; }
 
+relays=()
 clean_up() {
-  for node in 0 1 2; do ip netns del "$name-$node" 2>/dev/null || true; done
+  kill "${relays[@]}" 2>/dev/null || true
+  for node in 0 1 2; do
+    ip netns del "$name-$node" 2>/dev/null || true
+    ip link del "$name.${node}a" 2>/dev/null || true
+    ip link del "$name.${node}c" 2>/dev/null || true
+  done
   ip link del "$name" 2>/dev/null || true
   rm -rf "$work"
 }
@@ -31,17 +39,41 @@ ip netns add "$name-0" 2>/dev/null || skip "network namespaces are not permitted
 ip link add "$name" type bridge 2>/dev/null || skip "bridges are not permitted"
 
 ip link set "$name" up
+cable_delay_us=500
 for node in 0 1 2; do
   [[ $node -eq 0 ]] || ip netns add "$name-$node"
   inside=(ip netns exec "$name-$node")
-  ip link add "$name.$node" type veth peer name eth0 netns "$name-$node" || skip "no veth devices"
-  ip link set "$name.$node" master "$name" up
+  # bridge - .a .b - relay - .c eth0
+  ip link add "$name.${node}a" type veth peer name "$name.${node}b" || skip "no veth devices"
+  ip link add "$name.${node}c" type veth peer name eth0 netns "$name-$node"
+  ip link set "$name.${node}a" master "$name" up
+  for end in b c; do
+    sysctl --quiet --write "net.ipv6.conf.${name}/${node}$end.disable_ipv6=1" 2>/dev/null || true
+    ip link set "$name.$node$end" up
+  done
+  "$relay" "$name.${node}b" "$name.${node}c" $cable_delay_us >"$work/relay$node" 2>&1 &
+  relays+=($!)
   "${inside[@]}" ip link set lo up
   "${inside[@]}" ip addr add "10.217.0.$((node + 1))/24" dev eth0
   "${inside[@]}" ip link set eth0 up
   "${inside[@]}" tc qdisc add dev eth0 root tbf rate 400mbit burst 256k latency 50ms ||
     skip "no tc tbf"
 done
+
+for node in 0 1 2; do
+  for _ in $(seq 50); do [[ -s $work/relay$node ]] && break; sleep 0.05; done
+  grep -qx ready "$work/relay$node" || skip "no packet sockets: $(cat "$work/relay$node")"
+done
+
+# A port nobody listens on answers as soon as the network lets it: there and back over two cables.
+round_trip=$(ip netns exec "$name-0" bash -c '
+  (: </dev/tcp/10.217.0.2/9) 2>/dev/null  # asks for the address first
+  start=$EPOCHREALTIME
+  (: </dev/tcp/10.217.0.2/9) 2>/dev/null
+  end=$EPOCHREALTIME
+  echo $((${end/./} - ${start/./}))')
+[[ $round_trip -ge $((4 * cable_delay_us)) ]] || fail "the network answers after $round_trip us"
+echo "from node to node and back in $round_trip us"
 
 # What mpirun starts its daemons with: "agent <address> <command>".
 cat >"$work/agent" <<AGENT

@@ -4,7 +4,7 @@
 // anything is read or allocated.
 //
 // The ranks of one machine are forked after the dense weights are loaded and share them; all else
-// each rank has for itself.
+// each rank has for itself. Ranks that a launcher has started share none of it.
 //
 // Thread safety: plain values; pure functions.
 //
@@ -129,6 +129,13 @@ struct MemoryPlan {
     const uint64_t group =
         joint_memory + shard_memory + static_cast<uint64_t>(num_ranks) * per_rank();
     return dense_weights + static_cast<uint64_t>(num_groups) * group;
+  }
+  // Of the stage on one of several nodes, with the ranks that a launcher has started there: each has
+  // the dense weights for itself, and the node has images of everybody's segments.
+  uint64_t bytes_without_cache_on_node(uint64_t ranks_here) const {
+    return ranks_here * (dense_weights + slots_per_rank + working_memory_per_rank) +
+           all_ranks() * symmetric_memory_per_rank +
+           static_cast<uint64_t>(num_groups) * (joint_memory + shard_memory);
   }
   uint64_t all_ranks() const { return static_cast<uint64_t>(num_ranks) * num_groups; }
   // Of one sequence, on the rank that has the most of its pages.

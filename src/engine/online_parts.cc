@@ -122,12 +122,15 @@ Result<std::vector<OnlineParts>> make_online_stages(const weights::ExpertShape& 
 }
 
 Status check_online_memory(std::span<const OnlineParts> stages, std::span<const MemoryPlan> plan,
-                           uint64_t usable) {
+                           uint64_t usable, std::span<const int> started_here) {
   uint64_t pools = 0, spares = 0, slots = 0, all = 0;
   for (size_t i = 0; i < stages.size(); ++i) {
-    const uint64_t ranks = plan[i].all_ranks();
+    const uint64_t ranks =
+        started_here.empty() ? plan[i].all_ranks() : static_cast<uint64_t>(started_here[i]);
+    if (ranks == 0) continue;
     slots += ranks * plan[i].slots_per_rank;
-    all += plan[i].bytes_without_cache();
+    all += started_here.empty() ? plan[i].bytes_without_cache()
+                                : plan[i].bytes_without_cache_on_node(ranks);
     if (!stages[i].balances()) continue;
     pools += stages[i].pool->in_huge_pages() ? 0 : stages[i].pool->total_bytes();
     spares += ranks * stages[i].spare_bytes_per_rank();

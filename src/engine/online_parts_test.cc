@@ -51,6 +51,27 @@ TEST(OnlineParts, TooLittleMemoryIsAnErrorWithBothFigures) {
                                       HasSubstr("1.5 MiB free"), HasSubstr("spare_slots")));
 }
 
+TEST(OnlineParts, StartedRanksShareNoWeights) {
+  std::vector<OnlineParts> stages(1);
+  auto made = make_online_parts(kExperts, placement(3, 2, 2), 2);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  stages[0] = std::move(*made);
+  const uint64_t record = kExperts.record_bytes();
+  const std::vector<MemoryPlan> plan = {{.num_ranks = 2,
+                                         .dense_weights = 100 * record,
+                                         .slots_per_rank = 3 * 4 * record,
+                                         .symmetric_memory_per_rank = 7 * record}};
+  const auto needed = [&](int ranks_here) {  // pool, slots, spares, weights, segments of both ranks
+    return 3 * 8 * record + uint64_t(ranks_here) * (3 * 4 + 2 * 4 + 100) * record + 2 * 7 * record;
+  };
+  for (const int ranks_here : {1, 2}) {
+    const std::vector<int> started = {ranks_here};
+    EXPECT_TRUE(check_online_memory(stages, plan, needed(ranks_here), started).ok());
+    EXPECT_FALSE(check_online_memory(stages, plan, needed(ranks_here) - 1, started).ok());
+  }
+  EXPECT_TRUE(check_online_memory(stages, plan, 0, std::vector<int>{0}).ok());
+}
+
 TEST(OnlineParts, CountersStartAtNothing) {
   auto made = make_online_parts(kExperts, placement(3, 2, 1), 2);
   ASSERT_TRUE(made.ok()) << made.status().message();

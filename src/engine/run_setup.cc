@@ -147,10 +147,21 @@ Status open_tensors(const RunOptions& options, RunFiles* files) {
   return {};
 }
 
+// Ranks of each stage on this node; empty where no launcher has started them.
+std::vector<int> started_here(const RunSetup& setup) {
+  const transport::StartedRanks* started = setup.options.started;
+  if (started == nullptr) return {};
+  std::vector<int> ranks(static_cast<size_t>(setup.mapping.sizes().pp), 0);
+  for (const int rank : started->nodes().ranks_of(started->node())) {
+    ++ranks[static_cast<size_t>(setup.mapping.coordinates(rank).pp_rank)];
+  }
+  return ranks;
+}
+
 Status check_memory(const RunSetup& setup) {
   if (setup.online.empty()) return {};
   return check_online_memory(setup.online, memory_of_stages(setup),
-                             base::read_machine().usable_memory_bytes());
+                             base::read_machine().usable_memory_bytes(), started_here(setup));
 }
 
 }  // namespace
