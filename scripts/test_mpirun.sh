@@ -132,6 +132,50 @@ on_nodes 'exec "$0" "$@"' "${arguments[@]}" --ranks 3 >"$work/out" 2>"$work/err"
   fail "another number of ranks: exit code $status: $(cat "$work/err")"
 echo "another number of ranks: $(grep -m1 "^error: " "$work/err")"
 
+# A server over both nodes, asked by many at once while experts move, and again after a rest.
+serve=(serve --model "$model" --port 0 --load-balancer "$work/online.yaml")
+for i in $(seq 12); do echo "{\"prompt\": \"Number $i: once upon\"}"; done >"$work/prompts"
+"$wideep" generate --model "$model" --prompts "$work/prompts" --max-tokens 24 --json \
+  >"$work/one" 2>/dev/null
+on_nodes 'exec "$0" "$@"' "${serve[@]}" >"$work/out" 2>"$work/err" &
+pid=$!
+for _ in $(seq 300); do grep -q "serving reference on" "$work/err" && break; sleep 0.1; done
+url=$(sed -n 's/.*serving reference on \([^ ]*\) .*/\1/p' "$work/err")
+[[ -n $url ]] || fail "no server: $(cat "$work/err")"
+python3 - "$url" "$work/one" <<'PYTHON' || fail "a server over nodes: $(cat "$work/err")"
+import concurrent.futures, json, sys, time, urllib.request
+url, expected = sys.argv[1], json.load(open(sys.argv[2]))
+def ask(i):
+    body = {"model": "reference", "prompt": f"Number {i + 1}: once upon", "max_tokens": 24,
+            "temperature": 0}
+    request = urllib.request.Request(url + "/completions", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request, timeout=30))["choices"][0]["text"]
+wanted = [each["text"] for each in expected["results"]]
+for rest in (0, 2):
+    time.sleep(rest)
+    with concurrent.futures.ThreadPoolExecutor(len(wanted)) as pool:
+        found = list(pool.map(ask, range(len(wanted))))
+    assert found == wanted, (found, wanted)
+PYTHON
+# term_rank <rank>: rank 0 decides when all stop; the others leave it to that one
+term_rank() {
+  local process
+  for process in $(pgrep -f "^$wideep serve"); do
+    if grep -qzx "OMPI_COMM_WORLD_RANK=$1" "/proc/$process/environ"; then
+      kill -TERM "$process"
+    fi
+  done
+}
+term_rank 3
+sleep 0.5
+[[ $(pgrep -c -f "^$wideep serve") -eq 4 ]] || fail "SIGTERM to rank 3 has ended a rank"
+term_rank 0
+status=0
+wait $pid || status=$?
+[[ $status -eq 0 ]] || fail "a server over nodes: exit code $status: $(cat "$work/err")"
+echo "a server over nodes: the texts of one rank, ended by SIGTERM"
+
 # Ctrl-C reaches mpirun, which tells its processes.
 mpirun --oversubscribe --bind-to none -np 4 sh -c \
   'export WIDEEP_NODE=$((OMPI_COMM_WORLD_RANK / 2)); exec "$0" "$@"' "$wideep" \

@@ -5,8 +5,8 @@
 #
 #   scripts/test_slurm.sh [path of wideep]
 #
-# One node; WIDEEP_NODE makes its ranks count as two. Needs root; exits with 77, after a line that says why, where Slurm or
-# MPI is missing or may not run.
+# One node; WIDEEP_NODE makes its ranks count as two. Needs root; exits with 77, after a line that
+# says why, where Slurm or MPI is missing or may not run.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 wideep=$(realpath "${1:-$root/build/wideep}")
@@ -111,8 +111,8 @@ fi
 
 # A server in the job, two numbers of requests at once, and the table of its logs of iterations.
 CONCURRENCY="1 2" REQUESTS=2 INPUT=16 OUTPUT=8 PORT=$((port + 2)) WIDEEP=$wideep timeout 60 \
-  sbatch --wait --ntasks=1 --overcommit --output="$work/sweep.out" \
-  "$root/cluster/slurm/serving_sweep.sbatch" "$model" "$work/sweep" --ranks 2 >/dev/null ||
+  sbatch --wait --ntasks=2 --overcommit --output="$work/sweep.out" \
+  "$root/cluster/slurm/serving_sweep.sbatch" "$model" "$work/sweep" >/dev/null ||
   fail "the sweep: $(squeue; cat "$work/sweep.out" "$work/sweep/server.log")"
 for concurrency in 1 2; do
   grep -qE "^concurrency-$concurrency +[0-9.]+ +[1-9]" "$work/sweep.out" ||
@@ -122,3 +122,19 @@ for concurrency in 1 2; do
     fail "the sweep's log at $concurrency: $(cat "$work/sweep/concurrency-$concurrency.jsonl")"
 done
 echo "sbatch cluster/slurm/serving_sweep.sbatch: a server, 2 points, the table of its iterations"
+
+# A server as a job of its own: it answers, and scancel lets what runs end.
+WIDEEP=$wideep sbatch --parsable --ntasks=4 --overcommit --output="$work/serve.out" \
+  "$root/cluster/slurm/serve.sbatch" "$model" --port 0 >"$work/serve.job"
+for _ in $(seq 200); do grep -q "serving reference on" "$work/serve.out" 2>/dev/null && break; sleep 0.1; done
+address=$(sed -n 's/.*serving reference on http:..0.0.0.0:\([0-9]*\)\/v1 .*/\1/p' "$work/serve.out")
+[[ -n $address ]] || fail "no server: $(squeue; cat "$work/serve.out")"
+"$wideep" bench serving --base-url "http://127.0.0.1:$address" --model reference --num-prompts 8 \
+  --random-input-len 16 --random-output-len 8 --json >"$work/served" ||
+  fail "a served job: $(cat "$work/served" "$work/serve.out")"
+grep -q '"completed": 8' "$work/served" || fail "a served job: $(cat "$work/served")"
+scancel --signal=TERM "$(cat "$work/serve.job")"
+for _ in $(seq 100); do [[ -z $(squeue --noheader) ]] && break; sleep 0.2; done
+[[ -z $(squeue --noheader) ]] || fail "the served job goes on: $(squeue; cat "$work/serve.out")"
+grep -q "stopping: what runs may end" "$work/serve.out" || fail "$(cat "$work/serve.out")"
+echo "sbatch cluster/slurm/serve.sbatch: 4 ranks, 8 answers, ended by scancel"

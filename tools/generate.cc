@@ -27,9 +27,6 @@
 namespace wideep::tools {
 namespace {
 
-// Of ranks that were started one by one, to have read what they were told.
-constexpr std::chrono::seconds kStartTimeout{60};
-
 struct Options {
   engine::GenerateOptions engine;
   std::vector<std::string> prompts;
@@ -137,10 +134,7 @@ Status run_silently(const engine::GenerateOptions& options) {
 
 Status run(const Options& options, const Started& started) {
   Result<engine::GenerateOptions> read = engine_options(options, started);
-  if (started.ranks() != nullptr) {
-    WIDEEP_TRY(started.ranks()->agree_on(read.status(), {}, kStartTimeout));
-  }
-  WIDEEP_TRY(read.status());
+  WIDEEP_TRY(started.agree_on(read.status()));
   const engine::GenerateOptions& engine_options_ = *read;
   if (!started.speaks()) return run_silently(engine_options_);
   LoadingLine loading;

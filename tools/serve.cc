@@ -24,18 +24,20 @@ struct Options {
   RankRunOptions ranks;
 };
 
-Result<server::ServeOptions> serve_options(const Options& options) {
+Result<server::ServeOptions> serve_options(const Options& options, const Started& started) {
   server::ServeOptions result = options.serve;
-  const bool speaks = result.run.started == nullptr || result.run.started->rank() == 0;
-  WIDEEP_TRY(apply_rank_run_options(options.ranks, speaks, &result.run));
+  result.run.started = started.ranks();
+  WIDEEP_TRY(apply_rank_run_options(options.ranks, started.speaks(), &result.run));
   if (const char* key = std::getenv("WIDEEP_API_KEY"); key != nullptr) {
     if (result.service.api_key.empty()) result.service.api_key = key;
   }
   return result;
 }
 
-Status run(const Options& options) {
-  WIDEEP_TRY_ASSIGN(const server::ServeOptions serve, serve_options(options));
+Status run(const Options& options, const Started& started) {
+  const Result<server::ServeOptions> read = serve_options(options, started);
+  WIDEEP_TRY(started.agree_on(read.status()));
+  const server::ServeOptions& serve = *read;
   LoadingLine loading;
   return server::serve(serve,
                        {.on_plan = [](const std::string& text) { log::info("{}", text); },
@@ -98,10 +100,7 @@ void add_serve_command(CLI::App& app, const Started& started, Status* status) {
   add_engine_options(*command, *options);
   add_address_options(*command, *options);
   add_record_options(*command, *options);
-  command->callback([options, &started, status] {
-    options->serve.run.started = started.ranks();
-    *status = run(*options);
-  });
+  command->callback([options, &started, status] { *status = run(*options, started); });
 }
 
 }  // namespace wideep::tools

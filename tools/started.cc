@@ -25,6 +25,11 @@ Started Started::find(const std::vector<std::string>& command) {
   return started;
 }
 
+Status Started::agree_on(const Status& mine) const {
+  constexpr std::chrono::seconds kStartTimeout{60};
+  return ranks_ == nullptr ? mine : ranks_->agree_on(mine, {}, kStartTimeout);
+}
+
 void Started::end(const Status& status) {
   const bool last_of_node = ranks_ != nullptr && ranks_->is_broken() && ranks_->is_first_of_node();
   if (!status.ok() && (speaks_ || last_of_node)) log::error("{}", status.message());

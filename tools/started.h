@@ -21,6 +21,8 @@ class Started {
   transport::StartedRanks* ranks() const { return ranks_.get(); }
   // Whether results and messages of this process are for people: rank 0's are.
   bool speaks() const { return speaks_; }
+  // What the command has read of its options: ok where it is on all ranks.
+  Status agree_on(const Status& mine) const;
   // Says why the command has failed, where this process speaks (after a failure the first of each
   // node does), and ends it: all ranks alike, if they can still be reached.
   [[noreturn]] void end(const Status& status);

@@ -115,6 +115,9 @@ Status Engine::follow(Command command) {
       return observer_.on_record_experts
                  ? observer_.on_record_experts(command.kind == Command::Kind::kRecordExperts)
                  : Status();
+    case Command::Kind::kStop:
+      endpoint_.memory().control().stop_requested = 1;
+      return {};
     case Command::Kind::kSubmit:
       break;
   }

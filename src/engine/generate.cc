@@ -298,8 +298,9 @@ Result<GenerateReport> generate(const GenerateOptions& options, const GenerateOb
   Result<Prepared> prepared = prepare(options);
   const bool compares = prepared.ok() && options.started != nullptr;
   WIDEEP_TRY(agree_on(options, prepared.status(),
-                      compares ? run_settings(options, *prepared->files.kernels, prepared->requests)
-                               : transport::Settings()));
+                      compares
+                          ? generate_settings(options, *prepared->files.kernels, prepared->requests)
+                          : transport::Settings()));
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<Run> prepared_run,
                     Run::make(options, std::move(prepared->files), std::move(prepared->shapes),
                               std::move(prepared->requests)));

@@ -130,8 +130,8 @@ struct MemoryPlan {
         joint_memory + shard_memory + static_cast<uint64_t>(num_ranks) * per_rank();
     return dense_weights + static_cast<uint64_t>(num_groups) * group;
   }
-  // Of the stage on one of several nodes, with the ranks that a launcher has started there: each has
-  // the dense weights for itself, and the node has images of everybody's segments.
+  // Of the stage on one of several nodes, with the ranks that a launcher has started there: each
+  // has the dense weights for itself, and the node has images of everybody's segments.
   uint64_t bytes_without_cache_on_node(uint64_t ranks_here) const {
     return ranks_here * (dense_weights + slots_per_rank + working_memory_per_rank) +
            all_ranks() * symmetric_memory_per_rank +

@@ -53,8 +53,8 @@ Result<std::vector<OnlineParts>> make_online_stages(
 
 // Is there memory for all of it? plan: of each stage, without what online balancing adds. usable:
 // bytes that can be allocated. started_here: how many ranks of each stage a launcher has started on
-// this node; empty: all are forked here. Errors (failed) give what is needed, item by item, and what
-// is there.
+// this node; empty: all are forked here. Errors (failed) give what is needed, item by item, and
+// what is there.
 Status check_online_memory(std::span<const OnlineParts> stages, std::span<const MemoryPlan> plan,
                            uint64_t usable, std::span<const int> started_here = {});
 

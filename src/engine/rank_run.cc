@@ -200,7 +200,7 @@ Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
   const int tp = setup.mapping.sizes().tp;
   if (!setup.feeds.empty()) {
     RequestFeed feed(setup.feeds[static_cast<size_t>(rank)],
-                     setup.joint ? std::nullopt : std::optional(rank % tp));
+                     setup.joint ? std::nullopt : std::optional(rank % tp), endpoint.bridge());
     WIDEEP_TRY(parent.send(message_of(MessageKind::kReady, "")));
     const Status served = engine.serve(feed);
     return reporter.finish(served, engine.times(), rank_engine->traffic());

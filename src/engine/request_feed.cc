@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 
 // How often a wait looks whether the group is to stop.
 constexpr milliseconds kLookInterval{100};
+// And what has come over the bridge, where nobody can be woken.
+constexpr milliseconds kBridgeInterval{2};
 
 Command decode(std::string_view message) {
   WireReader reader(message);
@@ -57,11 +59,28 @@ std::string encode(const Command& command) {
   return writer.take();
 }
 
-RequestFeed::RequestFeed(int fd, std::optional<int> owner) : fd_(fd), owner_(owner) {
-  ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);
+RequestFeed::RequestFeed(int fd, std::optional<int> owner, transport::Bridge* bridge)
+    : fd_(fd), owner_(owner), bridge_(bridge) {
+  if (fd_ >= 0) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);
+  if (bridge_ == nullptr || fd_ >= 0) return;
+  bridge_->set_on_command([this](std::string_view message) {
+    commands_.push_back(decode(message));
+    ++seen_;
+  });
+}
+
+RequestFeed::~RequestFeed() {
+  if (bridge_ != nullptr) bridge_->set_on_command({});
 }
 
 Status RequestFeed::poll() {
+  if (fd_ >= 0) WIDEEP_TRY(read_pipe());
+  while (bridge_ != nullptr && bridge_->progress()) {
+  }
+  return {};
+}
+
+Status RequestFeed::read_pipe() {
   char buffer[16 * 1024];
   for (;;) {
     const ssize_t bytes = ::read(fd_, buffer, sizeof(buffer));
@@ -79,8 +98,10 @@ void RequestFeed::take_apart() {
   for (uint32_t length = 0; inbox_.size() - at >= sizeof(length); at += sizeof(length) + length) {
     std::memcpy(&length, inbox_.data() + at, sizeof(length));
     if (inbox_.size() - at - sizeof(length) < length) break;
-    commands_.push_back(decode(std::string_view(inbox_).substr(at + sizeof(length), length)));
+    const std::string_view message = std::string_view(inbox_).substr(at + sizeof(length), length);
+    commands_.push_back(decode(message));
     ++seen_;
+    if (bridge_ != nullptr) bridge_->command(message);
   }
   inbox_.erase(0, at);
 }
@@ -88,8 +109,9 @@ void RequestFeed::take_apart() {
 // Until a look would be late, at most one interval.
 void RequestFeed::sleep_until(Clock::time_point end) const {
   const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-  pollfd ready{fd_, POLLIN, 0};
-  ::poll(&ready, 1, static_cast<int>(std::clamp(left, milliseconds(0), kLookInterval).count()));
+  const milliseconds most = bridge_ == nullptr ? kLookInterval : kBridgeInterval;
+  pollfd ready{fd_, POLLIN, 0};  // of −1 it is a pause
+  ::poll(&ready, 1, static_cast<int>(std::clamp(left, milliseconds(0), most).count()));
 }
 
 Status RequestFeed::wait(const transport::Endpoint& endpoint, milliseconds at_most) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Requests that come while the engine runs: a log of commands that every rank reads, in the same
-// order, each from a pipe of its own. How far it is followed is agreed at the start of iterations,
+// order, each from a pipe of its own; of ranks that a launcher has started rank 0 from a pipe, and
+// the others what it passes on. How far it is followed is agreed at the start of iterations,
 // so that ranks that must schedule the same do.
 //
 // Thread safety: one thread per feed; the writing end is any MessagePipe.
@@ -15,6 +16,7 @@
 #include <string_view>
 
 #include "engine/request.h"
+#include "transport/bridge.h"
 #include "transport/endpoint.h"
 #include "wideep/status.h"
 
@@ -25,7 +27,8 @@ struct Command {
     kSubmit,
     kCancel,
     kRecordExperts,  // from the next iteration on
-    kEndRecord
+    kEndRecord,
+    kStop  // the group is to stop, as its memory says: for ranks that sleep, or have other memory
   };
   Kind kind = Kind::kSubmit;
   int owner = 0;    // kSubmit: whose request it is, where ranks have requests of their own
@@ -37,9 +40,13 @@ std::string encode(const Command& command);
 
 class RequestFeed {
  public:
-  // fd: the reading end of a pipe, which stays the caller's. owner: whose requests are this rank's;
-  // nothing: all are.
-  RequestFeed(int fd, std::optional<int> owner);
+  // fd: the reading end of a pipe, which stays the caller's; −1: none, commands come over the
+  // bridge. bridge: who reads a pipe passes everything on over it; null: every rank has a pipe.
+  // owner: whose requests are this rank's; nothing: all are.
+  RequestFeed(int fd, std::optional<int> owner, transport::Bridge* bridge = nullptr);
+  ~RequestFeed();
+  RequestFeed(const RequestFeed&) = delete;
+  RequestFeed& operator=(const RequestFeed&) = delete;
 
   bool is_mine(const Command& command) const { return !owner_ || command.owner == *owner_; }
 
@@ -58,11 +65,13 @@ class RequestFeed {
 
  private:
   using Clock = std::chrono::steady_clock;
+  Status read_pipe();
   void take_apart();
   void sleep_until(Clock::time_point end) const;
 
   int fd_;
   std::optional<int> owner_;
+  transport::Bridge* bridge_;
   std::string inbox_;
   std::deque<Command> commands_;
   uint64_t seen_ = 0;

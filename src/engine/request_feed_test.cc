@@ -7,7 +7,9 @@
 
 #include <csignal>
 
+#include "base/try.h"
 #include "transport/rank_processes.h"
+#include "transport/rank_threads.h"
 
 namespace wideep::engine {
 namespace {
@@ -82,6 +84,27 @@ TEST_F(RequestFeedTest, WaitsEnd) {
   EXPECT_THAT(late.message(), testing::HasSubstr("waited 2000 ms for request 1, found 0"));
   memory_->control().stop_requested = 1;
   EXPECT_TRUE(feed_.wait(endpoint_, std::chrono::hours(1)).ok());
+}
+
+// Ranks that a launcher has started: rank 0 has the pipe.
+TEST_F(RequestFeedTest, RankZeroPassesOnWhatItReads) {
+  send(submit(1, 6, {1, 2, 3}));
+  send({.kind = Command::Kind::kStop, .request = {}});
+  const auto statuses = transport::run_rank_threads(
+      {.num_ranks = 4, .segment_bytes = 64, .num_nodes = 2},
+      [&](transport::Endpoint& endpoint) -> Status {
+        const int rank = endpoint.rank();
+        RequestFeed feed(rank == 0 ? pipe_.ends[0] : -1, rank, endpoint.bridge());
+        WIDEEP_TRY(endpoint.meet({.what = "feeds"}));
+        WIDEEP_TRY(feed.wait_for(2, endpoint));
+        const Command first = feed.take();
+        EXPECT_EQ(first.kind, Command::Kind::kSubmit);
+        EXPECT_EQ(first.request.prompt, (std::vector<int32_t>{1, 2, 3}));
+        EXPECT_EQ(feed.is_mine(first), rank == 1);
+        EXPECT_EQ(feed.take().kind, Command::Kind::kStop);
+        return endpoint.meet({.what = "the end"});
+      });
+  for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
 }
 
 TEST_F(RequestFeedTest, AWriterThatIsGoneIsAnError) {

@@ -80,8 +80,7 @@ void add_parallel(const parallel::ParallelConfig& config, transport::Settings& s
 
 }  // namespace
 
-transport::Settings run_settings(const GenerateOptions& options, const kernels::Kernels& kernels,
-                                 std::span<const Request> requests) {
+transport::Settings run_settings(const RunOptions& options, const kernels::Kernels& kernels) {
   transport::Settings settings = {
       {"the version of wideep", WIDEEP_VERSION},
       {"the program (its content)", hash_of_file("/proc/self/exe")},
@@ -91,18 +90,25 @@ transport::Settings run_settings(const GenerateOptions& options, const kernels::
       {"--random-weights", text(options.random_weights.has_value())},
       {"--dtype", options.format ? text(int64_t{static_cast<int>(*options.format)}) : "as stored"}};
   add_parallel(options.parallel, settings);
-  const SamplingParams& sampling = options.sampling;
-  settings.emplace_back("the prompts", hash_of(requests));
-  settings.emplace_back("--max-tokens", text(int64_t{options.max_tokens}));
   settings.emplace_back("--prefill-chunk", text(int64_t{options.prefill_chunk}));
-  settings.emplace_back("--temperature", text(double{sampling.temperature}));
-  settings.emplace_back("--top-k", text(int64_t{sampling.top_k}));
-  settings.emplace_back("--top-p", text(double{sampling.top_p}));
-  settings.emplace_back("--seed", fmt::format("{}", sampling.seed));
   settings.emplace_back("--perfect-router", text(options.perfect_router));
   settings.emplace_back("--logits-digest", text(options.logits_digest));
   settings.emplace_back("--routing-log", text(options.routing_log));
   settings.emplace_back("--timeout", fmt::format("{} ms", options.timeout.count()));
+  return settings;
+}
+
+transport::Settings generate_settings(const GenerateOptions& options,
+                                      const kernels::Kernels& kernels,
+                                      std::span<const Request> requests) {
+  transport::Settings settings = run_settings(options, kernels);
+  const SamplingParams& sampling = options.sampling;
+  settings.emplace_back("the prompts", hash_of(requests));
+  settings.emplace_back("--max-tokens", text(int64_t{options.max_tokens}));
+  settings.emplace_back("--temperature", text(double{sampling.temperature}));
+  settings.emplace_back("--top-k", text(int64_t{sampling.top_k}));
+  settings.emplace_back("--top-p", text(double{sampling.top_p}));
+  settings.emplace_back("--seed", fmt::format("{}", sampling.seed));
   return settings;
 }
 

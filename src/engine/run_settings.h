@@ -15,7 +15,10 @@
 
 namespace wideep::engine {
 
-transport::Settings run_settings(const GenerateOptions& options, const kernels::Kernels& kernels,
-                                 std::span<const Request> requests);
+transport::Settings run_settings(const RunOptions& options, const kernels::Kernels& kernels);
+// And what is to be generated.
+transport::Settings generate_settings(const GenerateOptions& options,
+                                      const kernels::Kernels& kernels,
+                                      std::span<const Request> requests);
 
 }  // namespace wideep::engine

@@ -17,23 +17,27 @@
 #include "base/try.h"
 #include "engine/iteration_log.h"
 #include "engine/page_pool.h"
+#include "engine/run_settings.h"
 #include "engine/run_text.h"
 #include "formats/chrome_trace.h"
 
 namespace wideep::engine {
 namespace {
 
-// Pipes to the ranks, made before these are forked.
+// Pipes to the ranks, made before these are forked; of started ranks one to rank 0.
 class Feeds {
  public:
-  static Result<Feeds> make(int num_ranks) {
+  static Result<Feeds> make(const RunSetup& setup) {
     Feeds feeds;
-    for (int rank = 0; rank < num_ranks; ++rank) {
+    const transport::StartedRanks* started = setup.options.started;
+    feeds.reading_.assign(static_cast<size_t>(setup.mapping.world_size()), kNone);
+    for (size_t rank = 0; rank < feeds.reading_.size(); ++rank) {
+      if (started != nullptr && (rank != 0 || started->rank() != 0)) continue;
       int ends[2];
       if (::pipe2(ends, O_CLOEXEC) != 0) {
         return failed(fmt::format("pipe: {}", std::strerror(errno)));
       }
-      feeds.reading_.push_back(ends[0]);
+      feeds.reading_[rank] = ends[0];
       feeds.writing_.push_back(ends[1]);
     }
     return feeds;
@@ -46,20 +50,30 @@ class Feeds {
     for (const int fd : writing_) ::close(fd);
   }
 
-  // Once the ranks have them: writing to a rank that is gone fails then, and never waits.
+  // Once forked ranks have them, or the started ones have ended: writing to a rank that is gone
+  // fails then, and never waits.
   void close_reading() {
-    for (const int fd : std::exchange(reading_, {})) ::close(fd);
+    for (const int fd : std::exchange(reading_, {})) {
+      if (fd != kNone) ::close(fd);
+    }
   }
 
   const std::vector<int>& reading() const { return reading_; }
   const std::vector<int>& writing() const { return writing_; }
 
  private:
-  std::vector<int> reading_, writing_;
+  static constexpr int kNone = -1;
+  std::vector<int> reading_;  // [num_ranks]
+  std::vector<int> writing_;
 };
 
 int pages_of_longest(const RunOptions& options, const SchedulerLimits& limits, int tokens) {
   return most_pages_of_rank(pages_for(tokens), options.parallel.sizes.cp, limits.turn_pages);
+}
+
+int ranks_here(const RunOptions& options) {
+  if (options.started == nullptr) return options.parallel.mapping().world_size();
+  return static_cast<int>(options.started->nodes().ranks_of(options.started->node()).size());
 }
 
 // As the configuration says; else as many full sequences as run at once, or what memory allows.
@@ -71,8 +85,7 @@ Result<int> cache_pages(const RunOptions& options, const RunFiles& files,
   const model::KvLayout kv(files.config, options.cache_dtype(),
                            parallel.shares_batches() ? parallel.sizes.tp : 1);
   const uint64_t bytes = base::read_machine().usable_memory_bytes();
-  const double share =
-      static_cast<double>(bytes) * options.cache_share / parallel.mapping().world_size();
+  const double share = static_cast<double>(bytes) * options.cache_share / ranks_here(options);
   const double most = share / static_cast<double>(kv.page_bytes());
   const double wanted = static_cast<double>(longest) * limits.max_batch_size * limits.micro_batches;
   const int pages = static_cast<int>(std::min(most, wanted));
@@ -81,12 +94,27 @@ Result<int> cache_pages(const RunOptions& options, const RunFiles& files,
                             base::byte_size(bytes), base::byte_size(kv.page_bytes())));
 }
 
-Status check_serves(const RunOptions& options) {
-  if (options.started != nullptr) {
-    return invalid_input(
-        "serve: ranks that mpirun or srun has started cannot be served from yet; use --ranks on "
-        "one machine");
-  }
+// What every rank reads and finds before anything large is allocated.
+struct Prepared {
+  RunFiles files;
+  RunShapes shapes;
+};
+
+Result<Prepared> prepare(const RunOptions& options) {
+  WIDEEP_TRY_ASSIGN(RunFiles files, read_run_files(options));
+  SchedulerLimits limits = scheduler_limits(options);
+  WIDEEP_TRY_ASSIGN(limits.max_pages, cache_pages(options, files, limits));
+  WIDEEP_TRY_ASSIGN(RunShapes shapes, run_shapes(options, files, limits));
+  return Prepared{std::move(files), std::move(shapes)};
+}
+
+// All ranks have as much room as the one that has least.
+Status agree_on_pages(const RunOptions& options, SchedulerLimits* limits) {
+  if (options.started == nullptr) return {};
+  constexpr std::chrono::seconds kPatience{60};
+  WIDEEP_TRY_ASSIGN(const uint64_t least,
+                    options.started->least(static_cast<uint64_t>(limits->max_pages), kPatience));
+  limits->max_pages = static_cast<int>(least);
   return {};
 }
 
@@ -171,7 +199,11 @@ void RequestWriter::finished(int index) {
   take_off(index);
 }
 
-void RequestWriter::stop() { memory_->control().stop_requested = 1; }
+void RequestWriter::stop() {
+  memory_->control().stop_requested = 1;
+  const std::lock_guard lock(mutex_);
+  tell({.kind = Command::Kind::kStop, .request = {}});
+}
 
 // A rank that no longer reads has failed, which the run's end says.
 void RequestWriter::tell(const Command& command) {
@@ -189,12 +221,13 @@ void RequestWriter::take_off(int index) {
 }
 
 Result<std::unique_ptr<Run>> prepare_to_serve(const RunOptions& options) {
-  WIDEEP_TRY(check_serves(options));
-  WIDEEP_TRY_ASSIGN(RunFiles files, read_run_files(options));
-  SchedulerLimits limits = scheduler_limits(options);
-  WIDEEP_TRY_ASSIGN(limits.max_pages, cache_pages(options, files, limits));
-  WIDEEP_TRY_ASSIGN(RunShapes shapes, run_shapes(options, files, limits));
-  return Run::make(options, std::move(files), std::move(shapes), {});
+  Result<Prepared> prepared = prepare(options);
+  const bool compares = prepared.ok() && options.started != nullptr;
+  WIDEEP_TRY(
+      agree_on(options, prepared.status(),
+               compares ? run_settings(options, *prepared->files.kernels) : transport::Settings()));
+  WIDEEP_TRY(agree_on_pages(options, &prepared->shapes.limits));
+  return Run::make(options, std::move(prepared->files), std::move(prepared->shapes), {});
 }
 
 int max_sequence(const Run& run) {
@@ -241,16 +274,18 @@ Status serve(Run& run, const ServeObserver& observer) {
     loaded += bytes;
     if (all > 0 && observer.on_loading) observer.on_loading(loaded, all);
   };
-  WIDEEP_TRY(run.load(on_loaded));
+  WIDEEP_TRY(agree_on(setup.options, run.load(on_loaded)));
   const int num_ranks = setup.mapping.world_size();
-  WIDEEP_TRY_ASSIGN(Feeds feeds, Feeds::make(num_ranks));
+  WIDEEP_TRY_ASSIGN(Feeds feeds, Feeds::make(setup));
   run.set_feeds(feeds.reading());
   ::signal(SIGPIPE, SIG_IGN);  // ranks that are gone are told of otherwise
   std::shared_ptr<transport::SharedMemory> memory;
+  std::mutex mutex;  // on_stop of started ranks is called on another thread
   std::optional<RequestWriter> writer;
   int num_ready = 0;
   const auto on_ready = [&] {
     if (++num_ready < num_ranks) return;
+    const std::lock_guard lock(mutex);
     writer.emplace(feeds.writing(), setup.joint ? 1 : setup.mapping.sizes().tp, memory);
     if (observer.on_ready) observer.on_ready(*writer);
   };
@@ -264,28 +299,34 @@ Status serve(Run& run, const ServeObserver& observer) {
       writer->finished(message.request_index);
     if (observer.on_token) observer.on_token(message);
   };
+  const transport::StartedRanks* started = setup.options.started;
+  const bool decides = started == nullptr || started->rank() == 0;
   const auto on_stop = [&](int signal) {
-    if (writer && observer.on_stop) return observer.on_stop(signal);
+    const std::lock_guard lock(mutex);
+    if ((writer || !decides) && observer.on_stop) return observer.on_stop(signal);
     memory->control().stop_requested = 1;  // nobody is served yet
     return std::chrono::milliseconds(700);
   };
-  const auto on_forked = [&](const std::shared_ptr<transport::SharedMemory>& made) {
+  const auto on_started = [&](const std::shared_ptr<transport::SharedMemory>& made) {
     memory = made;
-    feeds.close_reading();
+    if (started == nullptr) feeds.close_reading();
   };
-  const Status ended = transport::run_rank_processes(
-      {.num_ranks = num_ranks,
-       .segment_bytes = segment_bytes(rank_setup(setup)),
-       .timeout = setup.options.timeout,
-       .on_forked = on_forked,
-       .on_stop = on_stop},
-      [&](transport::Endpoint& endpoint, const transport::MessagePipe& pipe) {
-        return run_rank(setup, endpoint, pipe);
-      },
-      [&](int rank, std::string_view message) {
-        read_message(message,
-                     handler_for(watch, rank, on_loaded, on_token, on_ready, on_record_experts));
-      });
+  const transport::GroupOptions group{.num_ranks = num_ranks,
+                                      .segment_bytes = segment_bytes(rank_setup(setup)),
+                                      .timeout = setup.options.timeout,
+                                      .on_started = on_started,
+                                      .on_stop = on_stop};
+  const auto body = [&](transport::Endpoint& endpoint, const transport::Messenger& parent) {
+    return run_rank(setup, endpoint, parent);
+  };
+  const auto on_message = [&](int rank, std::string_view message) {
+    read_message(message,
+                 handler_for(watch, rank, on_loaded, on_token, on_ready, on_record_experts));
+  };
+  const Status ended = started != nullptr ? transport::run_started_ranks(*setup.options.started,
+                                                                         group, body, on_message)
+                                          : transport::run_rank_processes(group, body, on_message);
+  feeds.close_reading();
   if (writer && observer.on_ended) observer.on_ended();
   Status written;
   if (setup.trace != nullptr) {

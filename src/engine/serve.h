@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An engine that runs until it is told to stop, and takes requests meanwhile: the parent's side of
-// ranks forked on this machine. What speaks HTTP over it is src/server.
+// An engine that runs until it is told to stop, and takes requests meanwhile: the side of the
+// parent of ranks forked on this machine, or, where a launcher has started the ranks, of rank 0.
+// What speaks HTTP over it is src/server.
 //
 //   parent: RequestWriter ──commands──▶ every rank: RequestFeed ──▶ scheduler … ──tokens──▶ parent
+//
+//   rank 0: RequestWriter ──commands──▶ its RequestFeed ──over the bridge──▶ the other ranks' …
 #pragma once
 
 #include <chrono>
@@ -22,7 +25,7 @@
 
 namespace wideep::engine {
 
-// Tells every rank of every request, in one order.
+// Tells every rank of every request, in one order, or rank 0, which passes it on.
 //
 // Thread safety: any thread.
 class RequestWriter {
@@ -60,7 +63,8 @@ class RequestWriter {
   std::unordered_map<int, Load> running_;  // by request index
 };
 
-// Called on the thread that serves; each may be empty.
+// Of started ranks those of rank 0 only, but for on_stop. Called on the thread that serves, of
+// started ranks on one that hears from them, on_stop on a third. Each may be empty.
 struct ServeObserver {
   std::function<void(const std::string&)> on_plan;
   std::function<void(uint64_t done, uint64_t all)> on_loading;
@@ -81,7 +85,8 @@ struct ServeObserver {
 };
 
 // Reads and checks everything, so that what can be wrong is told before a port is bound or weights
-// are loaded. options outlive it. Errors (invalid input, failed): as generate.
+// are loaded. options outlive it. Collective of started ranks. Errors (invalid input, failed): as
+// generate.
 Result<std::unique_ptr<Run>> prepare_to_serve(const RunOptions& options);
 
 // Tokens that a prompt and its answer may have together: the model's and the cache's.
@@ -99,7 +104,8 @@ struct ExpertRanks {
 };
 ExpertRanks expert_ranks(const Run& run);
 
-// Runs until it is stopped: ok; or a rank has failed. REQUIRES: the caller has started no thread.
+// Runs until it is stopped: ok; or a rank has failed. Collective of started ranks. REQUIRES: the
+// caller has started no thread.
 Status serve(Run& run, const ServeObserver& observer);
 
 }  // namespace wideep::engine

@@ -38,8 +38,8 @@ struct AttentionTask {
 // What all layers of an iteration share.
 struct AttentionStep {
   std::vector<TokenRun> runs;
-  // Consecutive tokens of a sequence, whatever their role, cut at every 16th position, where threads
-  // may part: whoever writes an even position of a page clears its odd neighbour.
+  // Consecutive tokens of a sequence, whatever their role, cut at every 16th position, where
+  // threads may part: whoever writes an even position of a page clears its odd neighbour.
   std::vector<TokenRun> pieces;
   std::vector<AttentionTask> tasks;
   std::vector<float> angles;  // [num_tokens, rope dim], see Rope::angles

@@ -105,14 +105,30 @@ class Front {
   std::thread thread_;
 };
 
+milliseconds grace_after(int signal) {
+  return signal == SIGTERM ? kTerminateGrace : kInterruptGrace;
+}
+
+// A rank other than the one that clients speak to, which also decides when all stop.
+Status serve_silently(const ServeOptions& options) {
+  WIDEEP_TRY_ASSIGN(const std::unique_ptr<engine::Run> run, engine::prepare_to_serve(options.run));
+  WIDEEP_TRY(engine::agree_on(options.run, {}));
+  return engine::serve(*run, {.on_stop = grace_after});
+}
+
 }  // namespace
 
 Status serve(const ServeOptions& options, const ServeObserver& observer) {
+  if (options.run.started != nullptr && options.run.started->rank() != 0) {
+    return serve_silently(options);
+  }
   const auto say = [&](const std::string& line) {
     if (observer.on_line) observer.on_line(line);
   };
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<engine::Run> run, engine::prepare_to_serve(options.run));
-  WIDEEP_TRY_ASSIGN(ChatFiles chat, read_chat_files(options.run.model_dir));
+  Result<ChatFiles> read = read_chat_files(options.run.model_dir);
+  if (!read.ok()) return engine::agree_on(options.run, read.status());
+  ChatFiles chat = std::move(*read);
   ServiceOptions service = options.service;
   if (service.model.empty()) service.model = name_of(options.run.model_dir);
   // In every answer: nobody is to take the texts for the model's.
@@ -125,7 +141,7 @@ Status serve(const ServeOptions& options, const ServeObserver& observer) {
   const bool chats = chat.chat.has_value();
   // The address is ours before anything is loaded; whoever asks early waits.
   Front front(service, run->tokenizer(), std::move(chat.chat));
-  WIDEEP_TRY(front.listen(options.http));
+  WIDEEP_TRY(engine::agree_on(options.run, front.listen(options.http)));
   const auto on_ready = [&](engine::RequestWriter& writer) {
     front.start(writer);
     say(fmt::format("serving {} on http://{}:{}/v1 (context {} tokens{})", service.model,
@@ -133,7 +149,7 @@ Status serve(const ServeOptions& options, const ServeObserver& observer) {
                     chats ? "" : "; no chat template: completions only"));
   };
   const auto on_stop = [&](int signal) {
-    const milliseconds grace = signal == SIGTERM ? kTerminateGrace : kInterruptGrace;
+    const milliseconds grace = grace_after(signal);
     say(fmt::format("stopping: what runs may end within {} s", grace.count() / 1000));
     front.drain();
     return grace;

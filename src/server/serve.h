@@ -3,7 +3,8 @@
 // `wideep serve` without its command line: an engine and its endpoints.
 //
 // Threads of this process: the caller's supervises the ranks and hears from them; one serves HTTP;
-// one per rank writes to it.
+// one per rank writes to it. Where a launcher has started the ranks, rank 0 serves, and its process
+// has the threads beside that of the rank.
 #pragma once
 
 #include <functional>

@@ -14,7 +14,17 @@
 namespace wideep::transport {
 namespace {
 
-enum class Kind : uint8_t { kRaise, kWrite, kCopy, kParcel, kFailure, kReport, kNotice, kDone };
+enum class Kind : uint8_t {
+  kRaise,
+  kWrite,
+  kCopy,
+  kParcel,
+  kFailure,
+  kReport,
+  kCommand,
+  kNotice,
+  kDone
+};
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kNap{50};  // of ranks that only wait for the end
@@ -202,6 +212,16 @@ void Bridge::tell_failure(const Status& status) {
   }
 }
 
+void Bridge::command(std::string_view text) {
+  for (int rank = 0; rank < nodes_.num_ranks(); ++rank) {
+    if (rank == rank_) continue;
+    Bytes message;
+    append(message, Header{.kind = Kind::kCommand});
+    append_text(message, text);
+    link_.send(rank, std::move(message));
+  }
+}
+
 void Bridge::report(std::string message) {
   const std::lock_guard lock(mutex_);
   reports_.push_back(std::move(message));
@@ -269,6 +289,9 @@ void Bridge::take_in(int from, const Bytes& message) {
       return memory_->fail({static_cast<StatusCode>(header.value), std::string(text)});
     case Kind::kReport:
       if (on_report_) on_report_(from, text);
+      return;
+    case Kind::kCommand:
+      if (on_command_) on_command_(text);
       return;
     case Kind::kNotice:
       if (on_notice_) on_notice_(body);

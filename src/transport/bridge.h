@@ -98,6 +98,8 @@ class Bridge {
   void tell_failure(const Status& status);
   // A message for the handler of rank 0 (set_on_report), whatever node this is.
   void report(std::string message);
+  // For the handler of every other rank (set_on_command), of this node too, in the order given.
+  void command(std::string_view message);
   // For the handler of this rank's deputy on another node (set_on_notice), in the order given.
   void notify(int node, Bytes message);
 
@@ -111,6 +113,10 @@ class Bridge {
   }
   void set_on_report(std::function<void(int from, std::string_view)> handler) {
     on_report_ = std::move(handler);
+  }
+  // No handler: commands are dropped.
+  void set_on_command(std::function<void(std::string_view)> handler) {
+    on_command_ = std::move(handler);
   }
   void set_on_notice(std::function<void(std::span<const std::byte>)> handler) {
     on_notice_ = std::move(handler);
@@ -145,6 +151,7 @@ class Bridge {
   int rank_;
   std::function<void(int, std::span<const std::byte>)> on_parcel_;
   std::function<void(int, std::string_view)> on_report_;
+  std::function<void(std::string_view)> on_command_;
   std::function<void(std::span<const std::byte>)> on_notice_;
   std::vector<bool> is_done_;  // [num_ranks] who has nothing more to say
   std::array<uint64_t, static_cast<size_t>(Traffic::kCount)> sent_ = {};

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
 
 #include "base/cpu_time.h"
@@ -36,6 +37,24 @@ TEST(Bridge, ReportsOfAllRanksReachRankZeroInOrder) {
   EXPECT_THAT(heard, UnorderedElementsAre("0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"));
   const auto at = [&](const char* text) { return std::find(heard.begin(), heard.end(), text); };
   EXPECT_LT(at("3a"), at("3b"));
+}
+
+TEST(Bridge, CommandsComeToAllOthersInOrder) {
+  std::array<std::string, 4> heard;  // by rank
+  const auto statuses = run_rank_threads(
+      {.num_ranks = 4, .segment_bytes = 64, .num_nodes = 2}, [&](Endpoint& endpoint) -> Status {
+        Bridge& bridge = *endpoint.bridge();
+        std::string& mine = heard[static_cast<size_t>(endpoint.rank())];
+        bridge.set_on_command([&](std::string_view text) { mine += text; });
+        WIDEEP_TRY(endpoint.meet({.what = "handlers"}));
+        if (endpoint.rank() == 0) {
+          bridge.command("first ");
+          bridge.command("second");
+        }
+        return endpoint.meet({.what = "the end"});
+      });
+  for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_THAT(heard, ElementsAre("", "first second", "first second", "first second"));
 }
 
 TEST(Bridge, ParcelsComeToTheDeputy) {

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace wideep::transport {
@@ -40,8 +41,9 @@ void block_stop_signals() {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-NodeWatch::NodeWatch(std::shared_ptr<SharedMemory> memory, const NodeSockets& sockets)
-    : memory_(std::move(memory)), sockets_(sockets) {
+NodeWatch::NodeWatch(std::shared_ptr<SharedMemory> memory, const NodeSockets& sockets,
+                     std::function<std::chrono::milliseconds(int signal)> on_stop)
+    : memory_(std::move(memory)), sockets_(sockets), on_stop_(std::move(on_stop)) {
   const sigset_t set = stop_signals();
   signals_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   end_ = ::eventfd(0, EFD_CLOEXEC);
@@ -66,8 +68,8 @@ void NodeWatch::run() {
     const auto now = Clock::now();
     signalfd_siginfo info{};
     while (::read(signals_, &info, sizeof(info)) == sizeof(info)) {
-      memory_->control().stop_requested.store(1);
-      fail_at = std::min(fail_at.value_or(Clock::time_point::max()), now + kGrace);
+      const auto grace = asked_to_stop(static_cast<int>(info.ssi_signo));
+      fail_at = std::min(fail_at.value_or(Clock::time_point::max()), now + grace);
     }
     look_at_peers();
     if (fail_at && now >= *fail_at) {
@@ -78,6 +80,13 @@ void NodeWatch::run() {
     if (!failure.ok() && !end_at) end_at = now + kLinger;
     if (end_at && now >= *end_at) ::_exit(failure.exit_code());
   }
+}
+
+std::chrono::milliseconds NodeWatch::asked_to_stop(int signal) {
+  if (on_stop_) return std::exchange(on_stop_, nullptr)(signal);
+  interrupted_ = true;
+  memory_->control().stop_requested.store(1);
+  return kGrace;
 }
 
 void NodeWatch::look_at_peers() const {

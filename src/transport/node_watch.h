@@ -6,6 +6,9 @@
 // Thread safety: made and destroyed by one thread.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -16,19 +19,26 @@ namespace wideep::transport {
 
 class NodeWatch {
  public:
-  // REQUIRES: SIGINT and SIGTERM are blocked in all threads (block_stop_signals). Both outlive
-  // this.
-  NodeWatch(std::shared_ptr<SharedMemory> memory, const NodeSockets& sockets);
+  // on_stop: as GroupOptions has it, called on a thread of this; empty: ranks are asked to stop.
+  // REQUIRES: SIGINT and SIGTERM are blocked in all threads (block_stop_signals). All outlive this.
+  NodeWatch(std::shared_ptr<SharedMemory> memory, const NodeSockets& sockets,
+            std::function<std::chrono::milliseconds(int signal)> on_stop = {});
   ~NodeWatch();
   NodeWatch(const NodeWatch&) = delete;
   NodeWatch& operator=(const NodeWatch&) = delete;
 
+  // Whether a signal has asked the ranks to stop.
+  bool was_interrupted() const { return interrupted_; }
+
  private:
   void run();
+  std::chrono::milliseconds asked_to_stop(int signal);
   void look_at_peers() const;
 
   std::shared_ptr<SharedMemory> memory_;
   const NodeSockets& sockets_;
+  std::function<std::chrono::milliseconds(int signal)> on_stop_;
+  std::atomic<bool> interrupted_ = false;
   int signals_ = -1;
   int end_ = -1;  // written to when there is nothing to watch any more
   std::thread thread_;

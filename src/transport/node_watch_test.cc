@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <functional>
 
@@ -52,6 +53,22 @@ TEST_F(NodeWatchTest, ASignalAsksAllRanksToStop) {
   ::kill(::getpid(), SIGTERM);
   EXPECT_TRUE(comes([&] { return memory_->control().stop_requested.load() == 1; }));
   EXPECT_TRUE(memory_->failure().ok());  // there is time for the iteration to end
+}
+
+TEST_F(NodeWatchTest, WhoDecidesHimselfWhenToStopIsToldOfTheFirstSignal) {
+  std::atomic<int> told = 0;
+  const NodeWatch watch(memory_, first_, [&](int signal) {
+    told = signal;
+    return std::chrono::hours(1);
+  });
+  ::kill(::getpid(), SIGTERM);
+  EXPECT_TRUE(comes([&] { return told == SIGTERM; }));
+  EXPECT_EQ(memory_->control().stop_requested.load(), 0);
+  EXPECT_FALSE(watch.was_interrupted());
+  ::kill(::getpid(), SIGINT);
+  EXPECT_TRUE(comes([&] { return memory_->control().stop_requested.load() == 1; }));
+  EXPECT_TRUE(watch.was_interrupted());
+  EXPECT_EQ(told, SIGTERM);
 }
 
 TEST_F(NodeWatchTest, RanksThatDoNotStopInTimeAreInterrupted) {

@@ -360,7 +360,7 @@ Status run_rank_processes(const GroupOptions& options,
   WIDEEP_TRY_ASSIGN(auto memory, SharedMemory::create(options.num_ranks, options.segment_bytes));
   Supervisor supervisor(memory, options, on_message);
   const Status started = supervisor.fork_all(options, body);
-  if (started.ok() && options.on_forked) options.on_forked(memory);
+  if (started.ok() && options.on_started) options.on_started(memory);
   const Status ended = supervisor.run();  // also reaps what a failed start left
   return started.ok() ? ended : started;
 }

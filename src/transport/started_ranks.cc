@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -154,6 +155,28 @@ Status StartedRanks::decide(const Status& mine, const Settings& settings,
   return first;
 }
 
+Result<uint64_t> StartedRanks::least(uint64_t mine, std::chrono::milliseconds timeout) {
+  const auto message_of = [](uint64_t value) {
+    Bytes message;
+    put_text(message, std::to_string(value));
+    return message;
+  };
+  const auto from = [&](int rank) -> Result<uint64_t> {
+    WIDEEP_TRY_ASSIGN(const Bytes message, receive_from(rank, timeout, "how much it has room for"));
+    return std::stoull(TextReader(message).next());
+  };
+  if (rank_ != 0) {
+    control_->send(0, message_of(mine));
+    return from(0);
+  }
+  for (int rank = 1; rank < num_ranks(); ++rank) {
+    WIDEEP_TRY_ASSIGN(const uint64_t theirs, from(rank));
+    mine = std::min(mine, theirs);
+  }
+  for (int rank = 1; rank < num_ranks(); ++rank) control_->send(rank, message_of(mine));
+  return mine;
+}
+
 base::MakeSharedBytes StartedRanks::make_shared() {
   return [this](const char* purpose, size_t num_bytes,
                 base::SharedPages pages) -> Result<base::SharedBytes> {
@@ -203,12 +226,13 @@ Status run_started_ranks(StartedRanks& ranks, const GroupOptions& options,
   auto shared = SharedMemory::create(ranks.num_ranks(), options.segment_bytes, ranks.make_shared());
   WIDEEP_TRY(ranks.agree_on(shared.status(), {}, kStartTimeout));
   const std::shared_ptr<SharedMemory> memory = *shared;
-  const NodeWatch watch(memory, ranks.sockets());
+  const NodeWatch watch(memory, ranks.sockets(), options.on_stop);
   MessageInbox inbox(on_message);
   Bridge bridge(memory, ranks.data(), ranks.nodes(), ranks.rank());
   bridge.set_on_report([&](int from, std::string_view text) { inbox.put(from, text); });
   const auto endpoint = make_endpoint(memory, ranks.rank(), options.timeout, options.faults);
   endpoint->set_bridge(&bridge);
+  if (options.on_started) options.on_started(memory);
   Status status = body(*endpoint, BridgeMessenger(bridge));
   if (status.ok()) status = bridge.finish(2 * options.timeout);  // who fails first says why
   if (!status.ok()) {
@@ -222,8 +246,8 @@ Status run_started_ranks(StartedRanks& ranks, const GroupOptions& options,
   }
   inbox.finish();
   ranks.sockets().say_goodbye();
-  const bool stopped = memory->control().stop_requested.load() != 0;
-  return ranks.agree_on(stopped ? interrupted("interrupted") : Status(), {}, options.timeout);
+  return ranks.agree_on(watch.was_interrupted() ? interrupted("interrupted") : Status(), {},
+                        options.timeout);
 }
 
 }  // namespace wideep::transport

@@ -55,6 +55,9 @@ class StartedRanks {
   // wrong on the first, or the first setting that differs (invalid input).
   Status agree_on(const Status& mine, const Settings& settings, std::chrono::milliseconds timeout);
 
+  // Collective: the least of what the ranks give. Errors: a rank does not in time.
+  Result<uint64_t> least(uint64_t mine, std::chrono::milliseconds timeout);
+
   // Memory that the ranks of this node share. Collective on each node.
   base::MakeSharedBytes make_shared();
 

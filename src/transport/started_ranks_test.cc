@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
 
 #include "base/try.h"
@@ -98,6 +99,16 @@ TEST(StartedRanks, ARankThatSaysNothingIsADeadline) {
   });
   EXPECT_THAT(messages[0], HasSubstr("rank 0 (node 0) waited 50 ms for what it has been told and "
                                      "found from rank 1 (node 1)"));
+}
+
+TEST(StartedRanks, AllLearnTheLeast) {
+  const auto messages = messages_of_ranks(NodeMap::even(4, 2), [](StartedRanks& ranks) -> Status {
+    const std::array<uint64_t, 4> room = {7, 9, 3, 8};
+    WIDEEP_TRY_ASSIGN(const uint64_t least,
+                      ranks.least(room[static_cast<size_t>(ranks.rank())], milliseconds(5000)));
+    return failed(std::to_string(least));
+  });
+  EXPECT_THAT(messages, Each("3"));
 }
 
 class RunStartedRanks : public testing::Test {

@@ -2,9 +2,9 @@
 //
 //   delay_relay <interface> <interface> <microseconds>
 //
-// A slow cable for scripts/test_nodes.sh: every frame that comes in at one interface goes out at the
-// other that much later, in order, whatever stands in between. For kernels without netem. Ends by a
-// signal; needs the right to open packet sockets.
+// A slow cable for scripts/test_nodes.sh: every frame that comes in at one interface goes out at
+// the other that much later, in order, whatever stands in between. For kernels without netem. Ends
+// by a signal; needs the right to open packet sockets.
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
