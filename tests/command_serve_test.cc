@@ -38,10 +38,12 @@ constexpr int kMaxTokens = 24;
 // A server on a port of its own.
 class Server {
  public:
-  explicit Server(const std::string& model, const std::vector<std::string>& more) {
+  explicit Server(const std::string& model, const std::vector<std::string>& more)
+      : Server(with({"serve", "--model", model, "--port", "0", "--served-model-name", "m"}, more)) {
+  }
+  explicit Server(const std::vector<std::string>& arguments) {
     CommandOptions options;
-    options.arguments = {"serve", "--model", model, "--port", "0", "--served-model-name", "m"};
-    options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+    options.arguments = arguments;
     command_.emplace(options);
     constexpr std::string_view kBefore = "http://127.0.0.1:";
     const bool serves = wait_until(
@@ -66,6 +68,12 @@ class Server {
   }
 
  private:
+  static std::vector<std::string> with(std::vector<std::string> arguments,
+                                       const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
   std::optional<Command> command_;
   int port_ = 0;
 };
@@ -110,6 +118,10 @@ class CommandServe : public ::testing::Test {
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(equal, clients);
+  }
+
+  static void expect_served(const Server& server, int clients) {
+    expect_equal_answers(server, clients);
     EXPECT_EQ(server.metric("wideep_answers_running"), 0);
   }
 
@@ -137,7 +149,7 @@ class CommandServe : public ::testing::Test {
 TEST_F(CommandServe, AnswersAreThoseOfGenerateWhoeverElseIsServed) {
   Server server(small_model(), {"--ranks", "4"});
   ASSERT_GT(server.port(), 0);
-  expect_equal_answers(server, base::kSanitized ? 48 : 256);
+  expect_served(server, base::kSanitized ? 48 : 256);
   EXPECT_EQ(ask(server.port(), "GET", "/v1/models").body_json()["data"][0]["id"], "m");
   server.command().send(SIGTERM);
   const CommandEnd end = server.command().wait();
@@ -170,7 +182,7 @@ TEST_F(CommandServe, RanksThatShareBatchesSequencesAndLayers) {
     SCOPED_TRACE(each);
     Server server(small_model(), {"--config", config(each)});
     ASSERT_GT(server.port(), 0);
-    expect_equal_answers(server, 24);
+    expect_served(server, 24);
     server.command().send(SIGTERM);
     EXPECT_EQ(server.command().wait().exit_code, 0);
   }
@@ -249,6 +261,25 @@ TEST_F(CommandServe, ADeadRankEndsTheServerWithItsName) {
 }
 
 // The end of the ranks and that of the connections meet at any time.
+// Whole replicas: two engines behind one endpoint, one of which dies.
+TEST_F(CommandServe, ReplicasAnswerBehindOneEndpoint) {
+  std::optional<Server> first(std::in_place, small_model(), std::vector<std::string>{});
+  Server second(small_model(), {"--ranks", "2"});
+  const auto url = [](const Server& each) {
+    return "http://127.0.0.1:" + std::to_string(each.port());
+  };
+  Server router({"route", "--port", "0", "--replica", url(*first), "--replica", url(second)});
+  ASSERT_GT(router.port(), 0);
+  expect_equal_answers(router, 32);
+  EXPECT_GT(first->metric("wideep_generated_tokens_total"), 0);
+  EXPECT_GT(second.metric("wideep_generated_tokens_total"), 0);
+  first->command().send(SIGKILL);
+  first.reset();
+  expect_equal_answers(router, 16);
+  router.command().send(SIGTERM);
+  EXPECT_EQ(router.command().wait().exit_code, 0);
+}
+
 TEST_F(CommandServe, EveryEndIsClean) {
   for (int i = 0; i < (base::kSanitized ? 4 : 12); ++i) {
     Server server(small_model(), {"--ranks", "2"});

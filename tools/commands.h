@@ -16,6 +16,7 @@ namespace wideep::tools {
 class Started;
 void add_generate_command(CLI::App& app, const Started& started, Status* status);
 void add_serve_command(CLI::App& app, const Started& started, Status* status);
+void add_route_command(CLI::App& app, Status* status);
 void add_balance_report_command(CLI::App& balance, Status* status);   // wideep balance report
 void add_balance_plan_command(CLI::App& balance, Status* status);     // wideep balance plan
 void add_balance_resplit_command(CLI::App& balance, Status* status);  // wideep balance resplit

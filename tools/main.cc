@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
   if (!status.ok()) started.end(status);
   tools::add_generate_command(app, started, &status);
   tools::add_serve_command(app, started, &status);
+  tools::add_route_command(app, &status);
   CLI::App* balance = app.add_subcommand("balance", "Measure and plan the placement of experts");
   balance->require_subcommand(1);
   tools::add_balance_report_command(*balance, &status);

@@ -88,6 +88,9 @@ class HttpServer {
 
   int port() const { return port_; }
 
+  // What else happens on the serving thread: connections to other servers.
+  event_base* loop() const { return base_; }
+
   // Serves until stop().
   void run();
   // Any thread: calls it on the serving thread, in the order of posting.

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/router.h"
+
+#include <event2/buffer.h>
+#include <event2/http.h>
+#include <event2/http_struct.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "server/api_error.h"
+
+namespace wideep::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A replica that has failed is asked again when the others have, or after this time.
+constexpr std::chrono::seconds kDown{2};
+// How long a replica may say nothing: a long prompt behind a long queue is computed meanwhile.
+constexpr int kPatienceSeconds = 600;
+
+constexpr const char* kPassedOn[] = {"Content-Type", "Authorization", "Accept"};
+
+std::string text_of(evbuffer* buffer) {
+  std::string text(evbuffer_get_length(buffer), '\0');
+  evbuffer_copyout(buffer, text.data(), text.size());
+  return text;
+}
+
+std::string header_of(evhttp_request* reply, const char* name) {
+  const char* value = evhttp_find_header(evhttp_request_get_input_headers(reply), name);
+  return value == nullptr ? "" : value;
+}
+
+// What says something of one engine only.
+bool is_of_one_replica(const std::string& path) {
+  return path == "/dashboard" || path == "/perf_metrics" ||
+         path.ends_with("_expert_distribution_record");
+}
+
+}  // namespace
+
+std::string ReplicaAddress::url() const { return fmt::format("http://{}:{}", host, port); }
+
+Result<ReplicaAddress> parse_replica(std::string_view text) {
+  constexpr std::string_view kScheme = "http://";
+  std::string_view rest = text;
+  if (rest.starts_with(kScheme)) rest.remove_prefix(kScheme.size());
+  while (rest.ends_with('/')) rest.remove_suffix(1);
+  const size_t colon = rest.rfind(':');
+  ReplicaAddress address;
+  if (colon != rest.npos && colon > 0) {
+    const std::string_view digits = rest.substr(colon + 1);
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), address.port);
+    const bool whole = read.ec == std::errc() && read.ptr == digits.data() + digits.size();
+    if (!whole || address.port > 65535) address.port = 0;
+    address.host = rest.substr(0, colon);
+  }
+  if (address.port > 0 && address.host.find('/') == address.host.npos) return address;
+  return invalid_input(fmt::format("--replica: expected http://host:port, found {}", text));
+}
+
+// A request under way, and its client. Lives until the router's loop has let go of it, for
+// libevent's connections must not be freed inside their own callbacks.
+class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
+ public:
+  Forward(Router& router, std::shared_ptr<Exchange> exchange)
+      : router_(router), exchange_(std::move(exchange)) {}
+  void start() {
+    exchange_->on_gone([this] { end(); });
+    ask_next();
+  }
+
+  // Of the connections on both sides. A reply that has not ended is cut.
+  void let_go() {
+    ended_ = true;
+    disconnect();
+    exchange_->on_gone({});
+    exchange_.reset();
+  }
+
+ private:
+  void ask_next() {
+    replica_ = router_.choose(tried_);
+    if (replica_ == nullptr) return give_up();
+    tried_.insert(replica_);
+    ++replica_->running;
+    ++replica_->requests;
+    connection_ = evhttp_connection_base_bufferevent_new(
+        router_.http_->loop(), nullptr, nullptr, replica_->address.host.c_str(),
+        static_cast<ev_uint16_t>(replica_->address.port));
+    evhttp_connection_set_timeout(connection_, kPatienceSeconds);
+    evhttp_request* request = evhttp_request_new(done, this);
+    evhttp_request_set_header_cb(request, headers);
+    evhttp_request_set_chunked_cb(request, bytes);
+    evkeyvalq* sent = evhttp_request_get_output_headers(request);
+    evhttp_add_header(sent, "Host", replica_->address.host.c_str());
+    evhttp_add_header(sent, "Connection", "close");
+    for (const char* name : kPassedOn) {
+      const std::string value = exchange_->header(name);
+      if (!value.empty()) evhttp_add_header(sent, name, value.c_str());
+    }
+    evbuffer_add(evhttp_request_get_output_buffer(request), exchange_->body().data(),
+                 exchange_->body().size());
+    const evhttp_cmd_type method = exchange_->method() == "POST"   ? EVHTTP_REQ_POST
+                                   : exchange_->method() == "HEAD" ? EVHTTP_REQ_HEAD
+                                                                   : EVHTTP_REQ_GET;
+    if (evhttp_make_request(connection_, request, method, exchange_->path().c_str()) != 0) {
+      answer_later(false);
+    }
+  }
+
+  static int headers(evhttp_request* reply, void* self) {
+    auto* forward = static_cast<Forward*>(self);
+    forward->status_ = evhttp_request_get_response_code(reply);
+    forward->type_ = header_of(reply, "Content-Type");
+    forward->retry_after_ = header_of(reply, "Retry-After");
+    if (forward->type_.starts_with("text/event-stream")) {
+      forward->streams_ = true;
+      forward->exchange_->start_stream(forward->type_);
+    }
+    return 0;
+  }
+
+  static void bytes(evhttp_request* reply, void* self) {
+    auto* forward = static_cast<Forward*>(self);
+    if (forward->ended_) return;
+    const std::string text = text_of(evhttp_request_get_input_buffer(reply));
+    if (forward->streams_) {
+      forward->exchange_->send(text);
+    } else {
+      forward->body_ += text;
+    }
+  }
+
+  // reply: null, or without a status, where there was none.
+  static void done(evhttp_request* reply, void* self) {
+    auto* forward = static_cast<Forward*>(self);
+    if (forward->ended_) return;
+    forward->answer_later(reply != nullptr && evhttp_request_get_response_code(reply) != 0);
+  }
+
+  // The connection may be freed only when its callback has returned.
+  void answer_later(bool whole) {
+    router_.http_->post([kept = shared_from_this(), whole] {
+      if (!kept->ended_) kept->answered(whole);
+    });
+  }
+
+  void answered(bool whole) {
+    const bool refused = !whole || status_ == 503 || status_ == 429;
+    if (!whole || status_ == 503) {
+      ++replica_->failures;
+      replica_->down_until = Clock::now() + kDown;
+    }
+    if (refused && !streams_ && has_other()) {
+      disconnect();
+      body_.clear();
+      status_ = 0;
+      return ask_next();
+    }
+    if (!whole && !streams_) return give_up();
+    // A stream that was cut is cut for the client too.
+    if (whole && streams_) exchange_->end();
+    if (whole && !streams_) exchange_->reply(status_, type_, body_, retry_after_);
+    end();
+  }
+
+  bool has_other() const { return tried_.size() < router_.replicas_.size(); }
+
+  void give_up() {
+    std::string urls;
+    for (const Replica& each : router_.replicas_) {
+      urls += (urls.empty() ? "" : ", ") + each.address.url();
+    }
+    const ApiError error{.status = 503, .message = "none of the replicas answers: " + urls};
+    exchange_->reply(error.status, "application/json", error.json(), "1");
+    end();
+  }
+
+  // The client has its reply, or is gone.
+  void end() {
+    if (std::exchange(ended_, true)) return;
+    router_.http_->post([kept = shared_from_this()] {
+      if (kept->exchange_ == nullptr) return;
+      kept->let_go();
+      kept->router_.finished(kept.get());
+    });
+  }
+
+  void disconnect() {
+    if (connection_ != nullptr) evhttp_connection_free(std::exchange(connection_, nullptr));
+    if (replica_ != nullptr) --std::exchange(replica_, nullptr)->running;
+  }
+
+  Router& router_;
+  std::shared_ptr<Exchange> exchange_;
+  std::set<const Replica*> tried_;
+  Replica* replica_ = nullptr;
+  evhttp_connection* connection_ = nullptr;
+  int status_ = 0;
+  std::string type_, retry_after_, body_;
+  bool streams_ = false;
+  bool ended_ = false;
+};
+
+Result<std::unique_ptr<Router>> Router::listen(const RouterOptions& options) {
+  std::unique_ptr<Router> router(new Router(options));
+  Router* self = router.get();
+  auto http = HttpServer::listen(options.http,
+                                 [self](std::shared_ptr<Exchange> each) { self->handle(each); });
+  if (!http.ok()) return http.status();
+  router->http_ = std::move(*http);
+  return router;
+}
+
+Router::Router(const RouterOptions& options) {
+  for (const ReplicaAddress& address : options.replicas) replicas_.push_back({.address = address});
+}
+
+// Connections go before the loop that they are on, whoever still holds a Forward.
+Router::~Router() {
+  for (const std::shared_ptr<Forward>& each : under_way_) each->let_go();
+}
+
+void Router::run() { http_->run(); }
+
+void Router::drain() {
+  http_->post([this] {
+    drains_ = true;
+    http_->stop_listening();
+    if (under_way_.empty()) http_->stop();
+  });
+}
+
+void Router::stop() { http_->stop(); }
+
+void Router::handle(const std::shared_ptr<Exchange>& exchange) {
+  if (exchange->path() == "/metrics") {
+    return exchange->reply(200, "text/plain; version=0.0.4", metrics());
+  }
+  if (is_of_one_replica(exchange->path())) {
+    const ApiError error{
+        .status = 404,
+        .message = fmt::format("{} is of one replica: ask that one, for example {}",
+                               exchange->path(), replicas_.front().address.url())};
+    return exchange->reply(error.status, "application/json", error.json());
+  }
+  const auto forward = std::make_shared<Forward>(*this, exchange);
+  under_way_.insert(forward);
+  forward->start();
+}
+
+Router::Replica* Router::choose(const std::set<const Replica*>& tried) {
+  const Clock::time_point now = Clock::now();
+  const auto busy = [&](const Replica& replica) {
+    return std::pair(now < replica.down_until, replica.running);
+  };
+  Replica* best = nullptr;
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    Replica& each = replicas_[(next_ + i) % replicas_.size()];
+    if (!tried.contains(&each) && (best == nullptr || busy(each) < busy(*best))) best = &each;
+  }
+  ++next_;
+  return best;
+}
+
+void Router::finished(Forward* forward) {
+  under_way_.erase(forward->shared_from_this());
+  if (drains_ && under_way_.empty()) http_->stop();
+}
+
+std::string Router::metrics() const {
+  struct Metric {
+    const char* name;
+    const char* type;
+    const char* help;
+    std::function<uint64_t(const Replica&)> value;
+  };
+  const Clock::time_point now = Clock::now();
+  const Metric all[] = {
+      {"wideep_router_requests_total", "counter", "Requests passed on to a replica",
+       [](const Replica& each) { return each.requests; }},
+      {"wideep_router_requests_running", "gauge", "Requests that a replica has under way",
+       [](const Replica& each) { return static_cast<uint64_t>(each.running); }},
+      {"wideep_router_failures_total", "counter", "Requests that a replica did not answer",
+       [](const Replica& each) { return each.failures; }},
+      {"wideep_router_replica_up", "gauge", "0: the replica has failed a moment ago",
+       [now](const Replica& each) { return uint64_t{now >= each.down_until}; }}};
+  std::string text;
+  for (const Metric& metric : all) {
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", metric.name, metric.help, metric.type);
+    for (const Replica& each : replicas_) {
+      text += fmt::format("{}{{replica=\"{}\"}} {}\n", metric.name, each.address.url(),
+                          metric.value(each));
+    }
+  }
+  return text;
+}
+
+}  // namespace wideep::server

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Over real sockets, before replicas that say what the test wants.
+#include "server/router.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include "server/http_client_testing.h"
+
+namespace wideep::server {
+namespace {
+
+using testing::HasSubstr;
+
+// Serves on a thread of its own until it goes.
+class Replica {
+ public:
+  explicit Replica(HttpServer::Handler handler) {
+    auto server = HttpServer::listen({.port = 0}, [this, handler](std::shared_ptr<Exchange> each) {
+      ++asked;
+      handler(each);
+    });
+    EXPECT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(*server);
+    thread_ = std::thread([this] { server_->run(); });
+  }
+  ~Replica() {
+    server_->stop();
+    thread_.join();
+  }
+  int port() const { return server_->port(); }
+  HttpServer& server() { return *server_; }
+
+  std::atomic<int> asked = 0;
+
+ private:
+  std::unique_ptr<HttpServer> server_;
+  std::thread thread_;
+};
+
+void say(const std::shared_ptr<Exchange>& exchange, const std::string& text) {
+  exchange->reply(200, "application/json", text + " " + exchange->body());
+}
+
+class RouterTest : public testing::Test {
+ protected:
+  ~RouterTest() override {
+    if (router_ == nullptr) return;
+    router_->stop();
+    thread_.join();
+  }
+
+  void route_to(const std::vector<int>& ports) {
+    RouterOptions options{.http = {.port = 0}, .replicas = {}};
+    for (const int port : ports) options.replicas.push_back({"127.0.0.1", port});
+    auto router = Router::listen(options);
+    ASSERT_TRUE(router.ok()) << router.status().message();
+    router_ = std::move(*router);
+    thread_ = std::thread([this] {
+      router_->run();
+      over_ = true;
+    });
+  }
+  Reply post(const std::string& body) const {
+    return ask(router_->port(), "POST", "/v1/completions", body);
+  }
+  // Where nobody listens.
+  static int closed_port() {
+    const auto server = HttpServer::listen({.port = 0}, [](std::shared_ptr<Exchange>) {});
+    return (*server)->port();
+  }
+  static bool comes(const std::function<bool()>& there) {
+    for (int i = 0; i < 5000 && !there(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return there();
+  }
+
+  std::unique_ptr<Router> router_;
+  std::thread thread_;
+  std::atomic<bool> over_ = false;
+};
+
+TEST(ReplicaAddress, IsReadOrRefused) {
+  const auto read = parse_replica("http://node-3:8000/");
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->url(), "http://node-3:8000");
+  EXPECT_TRUE(parse_replica("10.0.0.1:80").ok());
+  for (const char* wrong : {"", "host", ":80", "host:", "host:0", "host:65536", "host:8x",
+                            "http://host:80/v1", "https://host:443"}) {
+    const auto refused = parse_replica(wrong);
+    ASSERT_FALSE(refused.ok()) << wrong;
+    EXPECT_EQ(refused.status().code(), StatusCode::kInvalidInput);
+    EXPECT_THAT(refused.status().message(), HasSubstr("expected http://host:port"));
+  }
+}
+
+TEST_F(RouterTest, RequestsAreSharedOutAndRepliesComeAsTheyAre) {
+  Replica first([](const auto& exchange) { say(exchange, "first"); });
+  Replica second([](const auto& exchange) {
+    exchange->reply(400, "application/json", exchange->header("Authorization"));
+  });
+  route_to({first.port(), second.port()});
+  int wrong = 0;
+  for (int i = 0; i < 10; ++i) {
+    const Reply reply =
+        ask(router_->port(), "POST", "/v1/completions", "hello", "Authorization: Bearer key\r\n");
+    EXPECT_EQ(reply.body, reply.status == 200 ? "first hello" : "Bearer key");
+    wrong += reply.status == 400 ? 1 : 0;
+  }
+  EXPECT_EQ(wrong, 5);
+  EXPECT_EQ(first.asked, 5);
+  EXPECT_THAT(ask(router_->port(), "GET", "/metrics").body,
+              HasSubstr("wideep_router_requests_total{replica=\"http://127.0.0.1:" +
+                        std::to_string(first.port()) + "\"} 5"));
+}
+
+TEST_F(RouterTest, TheLeastBusyIsAsked) {
+  std::shared_ptr<Exchange> kept;
+  std::atomic<bool> keeps = false;
+  Replica busy([&](const auto& exchange) {
+    kept = exchange;
+    keeps = true;
+  });
+  Replica idle([](const auto& exchange) { say(exchange, "idle"); });
+  route_to({busy.port(), idle.port()});
+  std::thread waits([&] { EXPECT_EQ(post("a").body, "late"); });
+  ASSERT_TRUE(comes([&] { return keeps.load(); }));
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(post("b").body, "idle b");
+  busy.server().post([&] { std::exchange(kept, nullptr)->reply(200, "text/plain", "late"); });
+  waits.join();
+  EXPECT_EQ(busy.asked, 1);
+}
+
+TEST_F(RouterTest, WhoDoesNotAnswerIsPassedOver) {
+  Replica full([](const auto& exchange) { exchange->reply(429, "text/plain", "full", "7"); });
+  Replica good([](const auto& exchange) { say(exchange, "good"); });
+  route_to({closed_port(), full.port(), good.port()});
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(post("x").body, "good x");
+  EXPECT_GE(full.asked, 1);
+  EXPECT_THAT(ask(router_->port(), "GET", "/metrics").body, HasSubstr("wideep_router_replica_up"));
+}
+
+TEST_F(RouterTest, WhatAllRefuseIsRefused) {
+  Replica full([](const auto& exchange) { exchange->reply(429, "text/plain", "full", "7"); });
+  route_to({full.port(), full.port()});
+  const Reply reply = post("x");
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_EQ(reply.body, "full");
+  EXPECT_THAT(reply.head, HasSubstr("Retry-After: 7"));
+}
+
+TEST_F(RouterTest, NobodyThereIsAnErrorWithTheirNames) {
+  const int port = closed_port();
+  route_to({port});
+  const Reply reply = post("x");
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_THAT(reply.body,
+              HasSubstr("none of the replicas answers: http://127.0.0.1:" + std::to_string(port)));
+  EXPECT_EQ(ask(router_->port(), "GET", "/dashboard").status, 404);
+}
+
+TEST_F(RouterTest, StreamsArePassedOnAsTheyCome) {
+  std::shared_ptr<Exchange> stream;
+  std::atomic<bool> began = false;
+  Replica replica([&](const auto& exchange) {
+    stream = exchange;
+    exchange->start_stream("text/event-stream");
+    exchange->send("data: {\"n\": 1}\n\n");
+    began = true;
+  });
+  route_to({replica.port()});
+  Socket client(router_->port());
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+  std::string heard;
+  while (heard.find("\"n\": 1") == heard.npos) {
+    const std::string part = client.receive();
+    ASSERT_FALSE(part.empty()) << heard;
+    heard += part;
+  }
+  EXPECT_THAT(heard, HasSubstr("text/event-stream"));
+  replica.server().post([&] {
+    stream->send("data: [DONE]\n\n");
+    std::exchange(stream, nullptr)->end();
+  });
+  while (heard.find("[DONE]") == heard.npos) {
+    const std::string part = client.receive();
+    ASSERT_FALSE(part.empty()) << heard;
+    heard += part;
+  }
+}
+
+TEST_F(RouterTest, AClientThatLeavesIsToldToTheReplica) {
+  std::shared_ptr<Exchange> stream;
+  std::atomic<bool> began = false, gone = false;
+  Replica replica([&](const auto& exchange) {
+    stream = exchange;
+    exchange->on_gone([&] { gone = true; });
+    exchange->start_stream("text/event-stream");
+    exchange->send("data: 1\n\n");
+    began = true;
+  });
+  route_to({replica.port()});
+  {
+    Socket client(router_->port());
+    client.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+    EXPECT_THAT(client.receive(), HasSubstr("200 OK"));
+  }
+  EXPECT_TRUE(comes([&] { return gone.load(); }));
+  replica.server().post([&] { stream.reset(); });
+  EXPECT_EQ(ask(router_->port(), "GET", "/metrics").status, 200);
+}
+
+TEST_F(RouterTest, AStreamThatIsCutIsCutForTheClient) {
+  std::shared_ptr<Exchange> stream;
+  Replica replica([&](const auto& exchange) {
+    stream = exchange;
+    exchange->start_stream("text/event-stream");
+    exchange->send("data: 1\n\n");
+  });
+  route_to({replica.port()});
+  Socket client(router_->port());
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+  const std::string first = client.receive();
+  EXPECT_THAT(first, HasSubstr("200 OK"));
+  replica.server().post([&] { stream.reset(); });
+  const std::string all = first + client.receive_all();
+  EXPECT_EQ(all.find("\r\n0\r\n"), all.npos) << all;  // the end of a whole one
+}
+
+TEST_F(RouterTest, DrainingLetsWhatRunsEnd) {
+  std::shared_ptr<Exchange> kept;
+  std::atomic<bool> keeps = false;
+  Replica replica([&](const auto& exchange) {
+    kept = exchange;
+    keeps = true;
+  });
+  route_to({replica.port()});
+  std::thread waits([&] { EXPECT_EQ(post("a").body, "late"); });
+  ASSERT_TRUE(comes([&] { return keeps.load(); }));
+  router_->drain();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(over_);
+  replica.server().post([&] { std::exchange(kept, nullptr)->reply(200, "text/plain", "late"); });
+  waits.join();
+  EXPECT_TRUE(comes([&] { return over_.load(); }));
+}
+
+}  // namespace
+}  // namespace wideep::server

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// wideep route: one endpoint before several servers of the same model.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "commands.h"
+#include "server/router.h"
+
+namespace wideep::tools {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTerminateGrace{30'000};
+constexpr milliseconds kInterruptGrace{5'000};
+
+struct Options {
+  server::HttpOptions http;
+  std::vector<std::string> replicas;
+};
+
+// The signals that end it, as wideep serve has them: what runs may end, and the second ends at
+// once.
+class StopSignals {
+ public:
+  StopSignals() {
+    ::sigemptyset(&set_);
+    ::sigaddset(&set_, SIGINT);
+    ::sigaddset(&set_, SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  // 0: none within the time.
+  int wait(milliseconds at_most) const {
+    const timespec time{at_most.count() / 1000, at_most.count() % 1000 * 1'000'000};
+    const int signal = ::sigtimedwait(&set_, nullptr, &time);
+    return signal > 0 ? signal : 0;
+  }
+
+ private:
+  sigset_t set_;
+};
+
+Status run(const Options& options) {
+  server::RouterOptions router_options{.http = options.http, .replicas = {}};
+  for (const std::string& url : options.replicas) {
+    WIDEEP_TRY_ASSIGN(server::ReplicaAddress address, server::parse_replica(url));
+    router_options.replicas.push_back(std::move(address));
+  }
+  const StopSignals signals;  // before there is a thread
+  ::signal(SIGPIPE, SIG_IGN);
+  WIDEEP_TRY_ASSIGN(const std::unique_ptr<server::Router> router,
+                    server::Router::listen(router_options));
+  log::info("routing to {} replicas on http://{}:{}/v1", router_options.replicas.size(),
+            options.http.host, router->port());
+  std::atomic<bool> over = false;
+  std::thread thread([&] {
+    router->run();
+    over = true;
+  });
+  int signal = 0;
+  while (signal == 0) signal = signals.wait(milliseconds(60'000));
+  const milliseconds grace = signal == SIGTERM ? kTerminateGrace : kInterruptGrace;
+  log::info("stopping: what runs may end within {} s", grace.count() / 1000);
+  router->drain();
+  const auto end = std::chrono::steady_clock::now() + grace;
+  while (!over && std::chrono::steady_clock::now() < end) {
+    if (signals.wait(milliseconds(50)) != 0) break;
+  }
+  router->stop();
+  thread.join();
+  return {};
+}
+
+}  // namespace
+
+void add_route_command(CLI::App& app, Status* status) {
+  CLI::App* command =
+      app.add_subcommand("route", "One endpoint before several servers of the same model");
+  auto options = std::make_shared<Options>();
+  command
+      ->add_option("--replica", options->replicas,
+                   "A server's address, http://host:port; several times")
+      ->required();
+  command->add_option("--host", options->http.host, "Address to listen on")->capture_default_str();
+  command->add_option("--port", options->http.port, "Port; 0: any that is free")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command->callback([options, status] { *status = run(*options); });
+}
+
+}  // namespace wideep::tools
