@@ -88,21 +88,26 @@ Status Engine::receive() {
   return {};
 }
 
-// As far as the first stage has agreed to.
+// As far as the first stage has agreed to, or further where nobody follows this rank.
 Status Engine::follow_feed() {
   using std::chrono::milliseconds;
   if (pipeline_.is_first()) {
     // Commands that this rank has seen and others have not must not be slept over: they wait for
     // it.
-    const bool sleeps = all_idle_ && feed_->seen() == num_followed_;
+    const bool sleeps = all_idle_ && feed_->seen() == feed_->taken();
     const milliseconds patience = sleeps ? endpoint_.timeout() / 4 : milliseconds(0);
     WIDEEP_TRY(feed_->wait(endpoint_, patience));
   } else {
     num_agreed_ = received_.num_commands;
     WIDEEP_TRY(feed_->wait_for(num_agreed_, endpoint_));
   }
-  for (; num_followed_ < num_agreed_; ++num_followed_) WIDEEP_TRY(follow(feed_->take()));
+  while (feed_->has_next(num_agreed_, schedules_alone())) WIDEEP_TRY(follow(feed_->take()));
   return {};
+}
+
+bool Engine::schedules_alone() const {
+  return pipeline_.is_first() && pipeline_.is_last() && model_.group().is_alone() &&
+         model_.context().is_alone();
 }
 
 Status Engine::follow(Command command) {
@@ -156,7 +161,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   hold_prompts();
   if (!pipeline_.is_first()) return Next::kContinue;
   num_agreed_ = seen_by_all;
-  all_idle_ = (any & kHasWork) == 0 && num_agreed_ == num_followed_;
+  all_idle_ = (any & kHasWork) == 0 && num_agreed_ == num_followed();
   const bool ends = (any & kStopRequested) != 0 || (feed_ == nullptr && (any & kHasWork) == 0);
   return ends ? Next::kEnd : Next::kContinue;
 }
@@ -187,7 +192,7 @@ void Engine::hold_prompts() {
 Status Engine::pass_on_end() {
   received_ = {};
   next_under_way() = {.iteration = iteration_};
-  pipeline_.send(0, true, num_followed_);
+  pipeline_.send(0, true, num_followed());
   if (pipeline_.is_last()) pipeline_.send_tokens({});
   return {};
 }
@@ -205,7 +210,7 @@ Status Engine::run_step(const Scheduler::Step& step) {
     ++iteration_;
     return {};
   }
-  pipeline_.send(0, false, num_followed_);
+  pipeline_.send(0, false, num_followed());
   if (pipeline_.is_last()) pipeline_.send_tokens({});
   return {};
 }
@@ -225,7 +230,7 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Sampled>* sample
   const model::StageRows rows{.in = received_.rows,
                               .out = pipeline_.is_last() ? nullptr : pipeline_.room()};
   WIDEEP_TRY(model_.forward(step.batch, kv_, iteration_, rows, &logits_));
-  pipeline_.send(model_.group().tokens(step.batch.num_tokens()).size, false, num_followed_);
+  pipeline_.send(model_.group().tokens(step.batch.num_tokens()).size, false, num_followed());
   if (online_.rank != nullptr) online_.rank->end_iteration(iteration_);
   if (pipeline_.is_last()) {
     WIDEEP_TRY(share_logits(step));

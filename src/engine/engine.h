@@ -128,6 +128,8 @@ class Engine {
   Status receive();
   Status follow_feed();
   Status follow(Command command);
+  bool schedules_alone() const;
+  uint64_t num_followed() const { return feed_ == nullptr ? 0 : feed_->taken(); }
   Result<Next> agree(Scheduler::Step& step);
   uint64_t flags() const;
   void hold_prompts();
@@ -171,8 +173,7 @@ class Engine {
   uint64_t taken_in_ = 0;                      // of these: whose tokens have been
   Pipeline::Received received_;                // of this iteration
   RequestFeed* feed_ = nullptr;                // null: all requests are there
-  uint64_t num_followed_ = 0;                  // commands of the feed
-  uint64_t num_agreed_ = 0;                    // that all ranks have seen
+  uint64_t num_agreed_ = 0;                    // commands that all ranks have seen
   PromptGate gate_;                            // of new prompts
   bool all_idle_ = false;                      // nobody has had work, nor command to follow
   int64_t wall_ns_ = 0;                        // of runs

@@ -23,6 +23,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLookInterval{100};
 // And what has come over the bridge, where nobody can be woken.
 constexpr milliseconds kBridgeInterval{2};
+// What comes so soon after another comes with it, as long as that does not take too long.
+constexpr std::chrono::microseconds kTogether{200};
+constexpr milliseconds kMostGathering{3};
 
 Command decode(std::string_view message) {
   WireReader reader(message);
@@ -118,8 +121,21 @@ Status RequestFeed::wait(const transport::Endpoint& endpoint, milliseconds at_mo
   const uint64_t before = seen_;
   const Clock::time_point end = Clock::now() + at_most;
   WIDEEP_TRY(poll());
+  if (seen_ != before || at_most.count() == 0) return {};
   while (seen_ == before && Clock::now() < end && !is_over(endpoint)) {
     sleep_until(end);
+    WIDEEP_TRY(poll());
+  }
+  return seen_ == before ? Status() : gather();
+}
+
+Status RequestFeed::gather() {
+  const Clock::time_point end = Clock::now() + kMostGathering;
+  for (uint64_t before = 0; seen_ != before && Clock::now() < end;) {
+    before = seen_;
+    const timespec pause{0, std::chrono::nanoseconds(kTogether).count()};
+    pollfd ready{fd_, POLLIN, 0};
+    ::ppoll(&ready, 1, &pause, nullptr);
     WIDEEP_TRY(poll());
   }
   return {};
@@ -139,6 +155,13 @@ Status RequestFeed::wait_for(uint64_t count, const transport::Endpoint& endpoint
     WIDEEP_TRY(poll());
   }
   return {};
+}
+
+bool RequestFeed::has_next(uint64_t agreed, bool alone) const {
+  if (commands_.empty()) return false;
+  if (taken() < agreed) return true;
+  const Command::Kind kind = commands_.front().kind;
+  return alone && (kind == Command::Kind::kSubmit || kind == Command::Kind::kCancel);
 }
 
 Command RequestFeed::take() {

@@ -2,8 +2,9 @@
 //
 // Requests that come while the engine runs: a log of commands that every rank reads, in the same
 // order, each from a pipe of its own; of ranks that a launcher has started rank 0 from a pipe, and
-// the others what it passes on. How far it is followed is agreed at the start of iterations,
-// so that ranks that must schedule the same do.
+// the others what it passes on. How far it is followed is agreed at the start of iterations, so
+// that ranks that must schedule the same do; a rank that has requests of its own, and whom no other
+// follows, begins them in the very iteration at whose start it sees them.
 //
 // Thread safety: one thread per feed; the writing end is any MessagePipe.
 #pragma once
@@ -55,18 +56,25 @@ class RequestFeed {
 
   // Takes in what has come, without waiting. Errors (failed): the writer is gone.
   Status poll();
-  // Waits until something comes, `at_most` is over, or the group is to stop or has failed.
+  // Waits until something comes, `at_most` is over, or the group is to stop or has failed. Who had
+  // to wait takes in too what comes at once with the first, as of clients that begin together: an
+  // iteration for one of them alone would have the others wait for it.
   Status wait(const transport::Endpoint& endpoint, std::chrono::milliseconds at_most);
   // Waits until `count` have come. Errors: they do not within the endpoint's timeout.
   Status wait_for(uint64_t count, const transport::Endpoint& endpoint);
 
+  // Whether the oldest not yet taken may be followed now. agreed: so many have all ranks seen.
+  // alone: this rank schedules by itself; it waits for the others only with what all begin at once.
+  bool has_next(uint64_t agreed, bool alone) const;
   // The oldest not yet taken. REQUIRES: fewer than seen() have been.
   Command take();
+  uint64_t taken() const { return seen_ - commands_.size(); }
 
  private:
   using Clock = std::chrono::steady_clock;
   Status read_pipe();
   void take_apart();
+  Status gather();
   void sleep_until(Clock::time_point end) const;
 
   int fd_;

@@ -3,9 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <thread>
 
 #include "base/try.h"
 #include "transport/rank_processes.h"
@@ -42,6 +44,15 @@ class RequestFeedTest : public testing::Test {
     if (open_) ::close(pipe_.ends[1]);
   }
   void send(const Command& command) { ASSERT_TRUE(writer_->send(encode(command)).ok()); }
+  // At once, not by the writer's thread.
+  void write(const Command& command) const {
+    const std::string message = encode(command);
+    const auto length = static_cast<uint32_t>(message.size());
+    std::string bytes(reinterpret_cast<const char*>(&length), sizeof(length));
+    bytes += message;
+    EXPECT_EQ(::write(pipe_.ends[1], bytes.data(), bytes.size()),
+              static_cast<ssize_t>(bytes.size()));
+  }
   void close_writer() {
     writer_.reset();
     ::close(pipe_.ends[1]);
@@ -105,6 +116,47 @@ TEST_F(RequestFeedTest, RankZeroPassesOnWhatItReads) {
         return endpoint.meet({.what = "the end"});
       });
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST_F(RequestFeedTest, WhoSchedulesAloneWaitsOnlyWithWhatAllBegin) {
+  send(submit(0, 5, {}));
+  send(submit(1, 6, {}));
+  send({.kind = Command::Kind::kRecordExperts, .request = {}});
+  send({.kind = Command::Kind::kCancel, .request = {.index = 6}});
+  EXPECT_FALSE(feed_.has_next(1, true));
+  ASSERT_TRUE(feed_.wait_for(4, endpoint_).ok());
+  EXPECT_FALSE(feed_.has_next(0, false));
+  EXPECT_TRUE(feed_.has_next(1, false));
+  feed_.take();
+  EXPECT_FALSE(feed_.has_next(1, false));
+  EXPECT_TRUE(feed_.has_next(0, true));
+  feed_.take();
+  EXPECT_EQ(feed_.taken(), 2u);
+  EXPECT_FALSE(feed_.has_next(2, true));
+  EXPECT_TRUE(feed_.has_next(3, true));
+  feed_.take();
+  EXPECT_TRUE(feed_.has_next(3, true));
+  EXPECT_FALSE(feed_.has_next(3, false));
+}
+
+// The second is sent when the first has been read. On a busy machine it may be late.
+TEST_F(RequestFeedTest, WhoHasSleptTakesWhatComesTogether) {
+  bool together = false;
+  for (int attempt = 0; attempt < 20 && !together; ++attempt) {
+    const uint64_t before = feed_.seen();
+    std::thread clients([this] {
+      std::this_thread::sleep_for(milliseconds(5));
+      write(submit(1, 0, {}));
+      int unread = 1;
+      while (unread > 0) ::ioctl(pipe_.ends[0], FIONREAD, &unread);
+      write(submit(1, 1, {}));
+    });
+    ASSERT_TRUE(feed_.wait(endpoint_, std::chrono::hours(1)).ok());
+    together = feed_.seen() == before + 2;
+    clients.join();
+    ASSERT_TRUE(feed_.wait_for(before + 2, endpoint_).ok());
+  }
+  EXPECT_TRUE(together);
 }
 
 TEST_F(RequestFeedTest, AWriterThatIsGoneIsAnError) {
