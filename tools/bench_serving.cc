@@ -101,10 +101,11 @@ Result<bench::ServingOptions> bench_options(const Options& options) {
 
 Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const bench::ServingOptions bench, bench_options(options));
-  const bench::ServingReport report = [&] {
+  const auto serve = [&] {
     base::Progress progress("serving", static_cast<int64_t>(bench.requests.size()), "requests");
     return bench::run_serving_bench(bench, [&] { progress.step(); });
-  }();
+  };
+  WIDEEP_TRY_ASSIGN(const bench::ServingReport report, serve());
   if (report.completed == 0) {
     return failed(fmt::format("no request was served; the first: {}", report.failures.front()));
   }

@@ -3,13 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <atomic>
-#include <mutex>
+#include <chrono>
 #include <nlohmann/json.hpp>
-#include <thread>
+#include <utility>
 
 #include "base/cpu_time.h"
+#include "base/try.h"
 
 namespace wideep::bench {
 namespace {
@@ -40,27 +39,90 @@ std::string body_of(const ServingOptions& options, const DatasetRequest& request
   return body.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+// What counts of an event, found while it is read: a tree of it would cost more than all else that
+// a client does for a token, and clients may have to share their processors with the server.
+class EventReader : public nlohmann::json_sax<json> {
+ public:
+  bool has_text() const { return has_text_; }
+  bool has_usage() const { return has_usage_; }
+  int64_t prompt_tokens() const { return prompt_tokens_; }
+  int64_t completion_tokens() const { return completion_tokens_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t value) override { return number(value); }
+  bool number_unsigned(number_unsigned_t value) override {
+    return number(static_cast<int64_t>(value));
+  }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t& value) override {
+    // choices[0].text
+    if (depth_ == 3 && part_ == Part::kChoices && key_ == "text" && !value.empty())
+      has_text_ = true;
+    return true;
+  }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override {
+    if (++depth_ == 2 && part_ == Part::kUsage) has_usage_ = true;
+    return true;
+  }
+  bool key(string_t& value) override {
+    key_.swap(value);
+    if (depth_ == 1) {
+      part_ = key_ == "choices" ? Part::kChoices : key_ == "usage" ? Part::kUsage : Part::kOther;
+    }
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    return true;
+  }
+  bool start_array(size_t) override {
+    ++depth_;
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  enum class Part { kOther, kChoices, kUsage };
+
+  bool number(int64_t value) {
+    if (depth_ != 2 || part_ != Part::kUsage) return true;
+    if (key_ == "prompt_tokens") prompt_tokens_ = value;
+    if (key_ == "completion_tokens") completion_tokens_ = value;
+    return true;
+  }
+
+  Part part_ = Part::kOther;  // of the event, below its outermost object
+  int depth_ = 0;
+  std::string key_;
+  bool has_text_ = false, has_usage_ = false;
+  int64_t prompt_tokens_ = 0, completion_tokens_ = 0;
+};
+
 void take_event(std::string_view data, Seen& seen) {
   const int64_t now = base::wall_ns();
-  const json event = json::parse(data, nullptr, false);
-  if (!event.is_object()) return;  // [DONE]
-  const json choices = event.value("choices", json::array());
-  if (!choices.empty() && !choices[0].value("text", "").empty()) seen.text_ns.push_back(now);
-  const json usage = event.value("usage", json());
-  if (!usage.is_object()) return;
-  seen.input_tokens = usage.value("prompt_tokens", int64_t{0});
-  seen.output_tokens = usage.value("completion_tokens", int64_t{0});
+  if (!data.starts_with('{')) return;  // [DONE]
+  EventReader event;
+  if (!json::sax_parse(data, &event)) return;
+  if (event.has_text()) seen.text_ns.push_back(now);
+  if (!event.has_usage()) return;
+  seen.input_tokens = event.prompt_tokens();
+  seen.output_tokens = event.completion_tokens();
 }
 
-Seen ask(const ServingOptions& options, const DatasetRequest& request) {
-  const std::string body = body_of(options, request);
-  Seen seen{.start_ns = base::wall_ns()};
-  seen.status = post_for_events(options.address, "/v1/completions", body, options.patience,
-                                [&](std::string_view data) { take_event(data, seen); });
-  if (seen.status.ok() && seen.text_ns.empty()) seen.status = failed("a reply without any text");
+// What is known when it has ended.
+void take_end(const Status& status, Seen& seen) {
+  seen.status = status;
+  if (status.ok() && seen.text_ns.empty()) seen.status = failed("a reply without any text");
   // A server that does not count sends a token an event.
   if (seen.output_tokens == 0) seen.output_tokens = static_cast<int64_t>(seen.text_ns.size());
-  return seen;
 }
 
 ServingReport report_of(const std::vector<Seen>& all, int64_t start_ns, int64_t end_ns) {
@@ -92,27 +154,36 @@ ServingReport report_of(const std::vector<Seen>& all, int64_t start_ns, int64_t 
 
 }  // namespace
 
-ServingReport run_serving_bench(const ServingOptions& options,
-                                const std::function<void()>& on_done) {
+Result<ServingReport> run_serving_bench(const ServingOptions& options,
+                                        const std::function<void()>& on_done) {
+  WIDEEP_TRY_ASSIGN(EventStreams streams, EventStreams::open(options.address, options.patience));
   const std::vector<double> times =
       arrival_times(options.arrivals, static_cast<int>(options.requests.size()));
   std::vector<Seen> seen(options.requests.size());
-  std::atomic<size_t> next{0};
-  std::mutex done;
   const int64_t start_ns = base::wall_ns();
-  const auto client = [&] {
-    for (size_t i = next++; i < options.requests.size(); i = next++) {
-      const double early = times[i] - seconds_between(start_ns, base::wall_ns());
-      if (early > 0) std::this_thread::sleep_for(std::chrono::duration<double>(early));
-      seen[i] = ask(options, options.requests[i]);
-      const std::lock_guard lock(done);
-      if (on_done) on_done();
-    }
+  const auto ask = [&](size_t i) {
+    const std::string body = body_of(options, options.requests[i]);
+    seen[i].start_ns = base::wall_ns();
+    streams.post(
+        "/v1/completions", body, [&seen, i](std::string_view data) { take_event(data, seen[i]); },
+        [&seen, &on_done, i](const Status& status) {
+          take_end(status, seen[i]);
+          if (on_done) on_done();
+        });
   };
-  const size_t clients = std::min(static_cast<size_t>(options.max_concurrency), seen.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < clients; ++i) threads.emplace_back(client);
-  for (std::thread& thread : threads) thread.join();
+  const auto most = static_cast<size_t>(options.max_concurrency);
+  for (size_t next = 0; next < seen.size() || streams.under_way() > 0;) {
+    std::chrono::milliseconds patience = std::chrono::seconds(1);
+    if (next < seen.size() && streams.under_way() < most) {
+      const double early = times[next] - seconds_between(start_ns, base::wall_ns());
+      if (early <= 0) {
+        ask(next++);
+        continue;
+      }
+      patience = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(early));
+    }
+    streams.wait(patience);
+  }
   return report_of(seen, start_ns, base::wall_ns());
 }
 

@@ -2,11 +2,11 @@
 //
 // What clients see of a server that speaks OpenAI's completions: ours or another.
 //
-// Requests are sent at their times of arrival by as many clients as may wait at once, each with a
-// connection for each request. Times are those of events: a token that a server keeps back, or
+// Requests are sent at their times of arrival, or as soon as no more wait than may at once, each
+// over a connection of its own. Times are those of events: a token that a server keeps back, or
 // sends with others, is late.
 //
-// Thread safety: one thread calls; it starts the clients.
+// Thread safety: pure functions of their arguments.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,8 @@ struct ServingReport {
   }
 };
 
-// on_done: after each request, on any client's thread, one at a time.
-ServingReport run_serving_bench(const ServingOptions& options,
-                                const std::function<void()>& on_done);
+// on_done: after each request. Errors: as EventStreams::open.
+Result<ServingReport> run_serving_bench(const ServingOptions& options,
+                                        const std::function<void()>& on_done);
 
 }  // namespace wideep::bench

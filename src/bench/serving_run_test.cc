@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/serving_run.h"
 
+#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
 
 namespace wideep::bench {
 namespace {
@@ -25,11 +32,103 @@ TEST(Address, IsTakenApart) {
   }
 }
 
+ServingReport ask_once(const std::string& port) {
+  DatasetRequest request;
+  request.prompt = std::string("x");
+  request.output_tokens = 3;
+  return run_serving_bench({.address = {.host = "127.0.0.1", .port = port},
+                            .model = "m",
+                            .requests = {request},
+                            .arrivals = {}},
+                           nullptr)
+      .value();
+}
+
 TEST(Address, NobodyThereIsAnError) {
-  const HttpAddress address{.host = "127.0.0.1", .port = "1"};
-  const Status status = post_for_events(address, "/v1/completions", "{}", std::chrono::seconds(1),
-                                        [](std::string_view) {});
-  EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:1: Connection refused"));
+  EXPECT_THAT(ask_once("1").failures,
+              testing::ElementsAre(HasSubstr("127.0.0.1:1: Connection refused")));
+  EXPECT_THAT(EventStreams::open({.host = "127.0.0.1", .port = "no port"}, std::chrono::seconds(1))
+                  .status()
+                  .message(),
+              testing::StartsWith("127.0.0.1: "));
+}
+
+// Answers one request with bytes that are given, so many at a time.
+class OneReply {
+ public:
+  OneReply(std::string reply, size_t step) : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(listener_, 1), 0);
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this, reply = std::move(reply), step] {
+      const int client = ::accept(listener_, nullptr, nullptr);
+      char request[4096];
+      EXPECT_GT(::recv(client, request, sizeof(request), 0), 0);
+      for (size_t at = 0; at < reply.size(); at += step) {
+        const std::string part = reply.substr(at, step);
+        ::send(client, part.data(), part.size(), MSG_NOSIGNAL);
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+      ::close(client);
+    });
+  }
+  ~OneReply() {
+    thread_.join();
+    ::close(listener_);
+  }
+  OneReply(const OneReply&) = delete;
+  OneReply& operator=(const OneReply&) = delete;
+  std::string port() const { return std::to_string(port_); }
+
+ private:
+  int listener_;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+ServingReport ask_once(const std::string& reply, size_t step) {
+  const OneReply server(reply, step);
+  return ask_once(server.port());
+}
+
+std::string chunk(const std::string& text) {
+  return fmt::format("{:x}\r\n{}\r\n", text.size(), text);
+}
+
+// Only texts that say something count, and the counts of the usage; whatever pieces it comes in.
+TEST(Serving, EventsAreTakenApart) {
+  const std::string events =
+      R"(data: {"text": "no", "choices": [{"index": 0, "text": "one", "logprobs": {"text": "no"}}]})"
+      "\n\n: a comment\n\n"
+      R"(data: {"choices": [{"text": ""}], "usage": null})"
+      "\n\n"
+      R"(data: {"choices": [{"text": "t\"wo\n"}]})"
+      "\n\n";
+  const std::string end =
+      R"(data: {"choices": [], "usage": {"prompt_tokens": 5, "details": {"prompt_tokens": 9}, )"
+      R"("completion_tokens": 7}})"
+      "\n\ndata: [DONE]\n\n";
+  const std::string head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string chunked =
+      head + chunk(events.substr(0, 20)) + chunk(events.substr(20)) + chunk(end) + chunk("");
+  for (const std::string& reply : {chunked, "HTTP/1.1 200 OK\r\n\r\n" + events + end}) {
+    for (const size_t step : {size_t{1}, size_t{7}, reply.size()}) {
+      const ServingReport report = ask_once(reply, step);
+      ASSERT_EQ(report.completed, 1) << report.failures.front();
+      EXPECT_EQ(report.input_tokens, 5);
+      EXPECT_EQ(report.output_tokens, 7);
+    }
+  }
+  // Without usage, texts are counted.
+  const ServingReport counted = ask_once(head + chunk(events) + chunk(""), 50);
+  EXPECT_EQ(counted.output_tokens, 2);
+  const ServingReport cut = ask_once(chunked.substr(0, chunked.size() - 3), chunked.size());
+  EXPECT_THAT(cut.failures, testing::ElementsAre(HasSubstr("breaks off")));
 }
 
 }  // namespace
