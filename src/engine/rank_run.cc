@@ -67,7 +67,7 @@ class Reporter {
   }
 
  private:
-  // The iteration's record follows.
+  // Told before the iteration's record.
   Status token(const TokenEvent& event) {
     std::string digest;
     if (setup_.options.logits_digest) {
@@ -75,14 +75,14 @@ class Reporter {
       sha.update(event.logits.data(), event.logits.size_bytes());
       if (event.finish_reason != FinishReason::kNotFinished) digest = sha.hex();
     }
-    WireWriter writer;
-    writer.put(event.request_index);
-    writer.put(event.sampled);
-    writer.put(event.finish_reason);
-    writer.put(event.cached_tokens);
-    writer.put_text(digest);
-    writer.put_all(std::vector<Sampled>(event.likely.begin(), event.likely.end()));
-    return parent_.send_with_next(message_of(MessageKind::kToken, writer.take()));
+    if (tokens_.empty()) tokens_.put(MessageKind::kTokens);
+    tokens_.put(event.request_index);
+    tokens_.put(event.sampled);
+    tokens_.put(event.finish_reason);
+    tokens_.put(event.cached_tokens);
+    tokens_.put_text(digest);
+    tokens_.put_all(event.likely);
+    return {};
   }
 
   // In order with the iterations that it begins or ends.
@@ -123,6 +123,10 @@ class Reporter {
       record.layers[i].initial_imbalance = initial_imbalances_[i];
     }
     initial_imbalances_.clear();
+    if (!tokens_.empty()) {
+      WIDEEP_TRY(parent_.send_with_next(tokens_.bytes()));
+      tokens_.clear();
+    }
     return parent_.send(message_of(MessageKind::kIteration, encode(record)));
   }
 
@@ -140,6 +144,7 @@ class Reporter {
   std::optional<RankProfiler> profiler_;
   std::optional<StatisticsRecorder> recorder_;
   Status recording_;
+  WireWriter tokens_;             // of this iteration: a message
   bool records_experts_ = false;  // the parent does, from what iterations tell
   const bool tells_initial_imbalance_;
   std::vector<float> initial_imbalances_;               // of this iteration's layers so far
@@ -218,16 +223,18 @@ void read_message(std::string_view message, const MessageHandler& handler) {
   switch (static_cast<MessageKind>(message[0])) {
     case MessageKind::kLoaded:
       return handler.on_loaded(reader.get<uint64_t>());
-    case MessageKind::kToken: {
-      TokenMessage token;
-      token.request_index = reader.get<int>();
-      token.sampled = reader.get<Sampled>();
-      token.finish_reason = reader.get<FinishReason>();
-      token.cached_tokens = reader.get<int>();
-      token.digest = reader.get_text();
-      token.likely = reader.get_all<Sampled>();
-      return handler.on_token(token);
-    }
+    case MessageKind::kTokens:
+      while (!reader.at_end()) {
+        TokenMessage token;
+        token.request_index = reader.get<int>();
+        token.sampled = reader.get<Sampled>();
+        token.finish_reason = reader.get<FinishReason>();
+        token.cached_tokens = reader.get<int>();
+        token.digest = reader.get_text();
+        token.likely = reader.get_all<Sampled>();
+        handler.on_token(token);
+      }
+      return;
     case MessageKind::kIteration:
       return handler.on_iteration(decode_iteration(message.substr(1)));
     case MessageKind::kRequestCounts: {

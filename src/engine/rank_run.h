@@ -28,7 +28,7 @@ Status run_rank(const RunSetup& setup, transport::Endpoint& endpoint,
 // A message from a rank; the first byte is its kind.
 enum class MessageKind : uint8_t {
   kLoaded,
-  kToken,
+  kTokens,  // of an iteration, whose kIteration follows
   kIteration,
   kRequestCounts,
   kRebalance,

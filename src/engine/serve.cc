@@ -301,6 +301,10 @@ Status serve(Run& run, const ServeObserver& observer) {
   };
   const transport::StartedRanks* started = setup.options.started;
   const bool decides = started == nullptr || started->rank() == 0;
+  std::vector<MessageHandler> handlers;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    handlers.push_back(handler_for(watch, rank, on_loaded, on_token, on_ready, on_record_experts));
+  }
   const auto on_stop = [&](int signal) {
     const std::lock_guard lock(mutex);
     if ((writer || !decides) && observer.on_stop) return observer.on_stop(signal);
@@ -320,8 +324,7 @@ Status serve(Run& run, const ServeObserver& observer) {
     return run_rank(setup, endpoint, parent);
   };
   const auto on_message = [&](int rank, std::string_view message) {
-    read_message(message,
-                 handler_for(watch, rank, on_loaded, on_token, on_ready, on_record_experts));
+    read_message(message, handlers[static_cast<size_t>(rank)]);
   };
   const Status ended = started != nullptr ? transport::run_started_ranks(*setup.options.started,
                                                                          group, body, on_message)

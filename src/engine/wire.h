@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -22,15 +23,24 @@ class WireWriter {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
   }
   template <typename T>
-  void put_all(const std::vector<T>& values) {
+  void put_all(std::span<const T> values) {
     put(static_cast<uint32_t>(values.size()));
     bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  }
+  template <typename T>
+  void put_all(const std::vector<T>& values) {
+    put_all(std::span<const T>(values));
   }
   void put_text(std::string_view text) {
     put(static_cast<uint32_t>(text.size()));
     bytes_ += text;
   }
   std::string take() { return std::move(bytes_); }
+
+  // To go on with the same memory.
+  bool empty() const { return bytes_.empty(); }
+  const std::string& bytes() const { return bytes_; }
+  void clear() { bytes_.clear(); }
 
  private:
   std::string bytes_;
@@ -53,6 +63,7 @@ class WireReader {
     if (num_bytes > 0) std::memcpy(values.data(), next(num_bytes), num_bytes);
     return values;
   }
+  bool at_end() const { return at_ == bytes_.size(); }
   std::string get_text() {
     const auto length = get<uint32_t>();
     return std::string(next(length), length);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <unordered_map>
 
 #include "engine/serve.h"
@@ -16,7 +17,7 @@ class EngineBackend : public Backend {
 
   int64_t submit(engine::Request request, OnToken on_token) override {
     request.index = next_index_++;
-    running_[request.index] = std::move(on_token);
+    running_[request.index] = std::make_shared<const OnToken>(std::move(on_token));
     writer_->submit(std::move(request));
     return next_index_ - 1;
   }
@@ -28,15 +29,15 @@ class EngineBackend : public Backend {
   void token(const engine::TokenMessage& message) {
     const auto found = running_.find(message.request_index);
     if (found == running_.end()) return;
-    const OnToken on_token = found->second;
+    const auto on_token = found->second;  // which may cancel it
     if (message.finish_reason != engine::FinishReason::kNotFinished) running_.erase(found);
-    on_token({message.sampled, message.finish_reason, message.likely, message.cached_tokens});
+    (*on_token)({message.sampled, message.finish_reason, message.likely, message.cached_tokens});
   }
 
  private:
   engine::RequestWriter* writer_ = nullptr;
   int next_index_ = 0;
-  std::unordered_map<int, OnToken> running_;
+  std::unordered_map<int, std::shared_ptr<const OnToken>> running_;
 };
 
 }  // namespace wideep::server

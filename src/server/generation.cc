@@ -35,6 +35,7 @@ Generation::Generation(const GenerationSetup& setup, std::shared_ptr<Exchange> e
       exchange_(std::move(exchange)),
       head_(std::move(head)),
       options_(std::move(options)),
+      events_(head_, options_.include_usage),
       start_ns_(base::wall_ns()) {}
 
 void Generation::submit(const std::vector<std::vector<int32_t>>& prompts) {
@@ -54,8 +55,9 @@ void Generation::submit(const std::vector<std::vector<int32_t>>& prompts) {
         std::move(request),
         [self = shared_from_this(), i](const BackendToken& each) { self->token(i, each); });
     if (options_.stream && head_.api == Api::kChat) {
-      const ReplyPart role{.index = static_cast<int>(i), .first = true};
-      exchange_->send(event_text(chunk_reply(head_, role, options_.include_usage)));
+      const ReplyPart role{.index = static_cast<int>(i), .text = {}, .first = true};
+      events_.add_chunk(role, &event_);
+      send_event();
     }
   }
 }
@@ -86,6 +88,7 @@ void Generation::token(size_t index, const BackendToken& each) {
 void Generation::note_cached(size_t index, int tokens) {
   if (index % static_cast<size_t>(options_.n) == 0) usage_.cached_tokens += tokens;
   setup_.metrics.cached_prompt_tokens += static_cast<uint64_t>(tokens);
+  setup_.metrics.cached_prompts += tokens > 0 ? 1 : 0;
 }
 
 // An end token says nothing.
@@ -137,10 +140,16 @@ void Generation::send_part(size_t index) {
                        .text = answer.text,
                        .logprobs = options_.logprobs ? &answer.logprobs : nullptr,
                        .finish_reason = answer.finish_reason};
-  exchange_->send(event_text(chunk_reply(head_, part, options_.include_usage)));
+  events_.add_chunk(part, &event_);
+  send_event();
   answer.text.clear();
   answer.logprobs.clear();
   answer.sent_tokens = answer.tokens;
+}
+
+void Generation::send_event() {
+  exchange_->send(event_);
+  event_.clear();
 }
 
 void Generation::end() {
@@ -148,8 +157,9 @@ void Generation::end() {
         .replies[{head_.api == Api::kChat ? "/v1/chat/completions" : "/v1/completions", 200}];
   exchange_->on_gone(nullptr);
   if (options_.stream) {
-    if (options_.include_usage) exchange_->send(event_text(usage_chunk(head_, usage_)));
-    exchange_->send(kLastEvent);
+    if (options_.include_usage) events_.add_usage(usage_, &event_);
+    EventWriter::add_last(&event_);
+    send_event();
     exchange_->end();
     return;
   }

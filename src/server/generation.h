@@ -64,6 +64,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   TokenLogprob logprob_of(const engine::Sampled& sampled, int64_t text_offset) const;
   void note_times(Answer& answer, bool last);
   void send_part(size_t index);
+  void send_event();
   void end();
   void leave();
   bool finished() const { return running_ == 0; }
@@ -72,6 +73,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::shared_ptr<Exchange> exchange_;
   ReplyHead head_;
   GenerationOptions options_;
+  EventWriter events_;
+  std::string event_;  // to be sent
   std::vector<Answer> answers_;
   Usage usage_;
   size_t running_ = 0;

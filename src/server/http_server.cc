@@ -9,11 +9,13 @@
 #include <event2/listener.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -22,6 +24,9 @@
 
 namespace wideep::server {
 namespace {
+
+// Before a chunk's bytes: their number in hexadecimal, "\r\n".
+constexpr size_t kChunkHead = 2 * sizeof(size_t) + 2;
 
 const char* method_name(evhttp_cmd_type type) {
   switch (type) {
@@ -47,10 +52,9 @@ int port_of(evutil_socket_t socket) {
 
 }  // namespace
 
-Exchange::Exchange(evhttp_request* request, const HttpOptions& options)
-    : request_(request),
-      idle_seconds_(options.idle_seconds),
-      most_unread_bytes_(options.most_unread_bytes),
+Exchange::Exchange(evhttp_request* request, HttpServer& server)
+    : server_(server),
+      request_(request),
       method_(method_name(evhttp_request_get_command(request))) {
   const char* path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
   path_ = path == nullptr || *path == '\0' ? "/" : path;
@@ -105,7 +109,7 @@ void Exchange::leave() {
 // Who waits for a reply sends nothing, however long that takes.
 void Exchange::set_patience(bool waits_for_reply) {
   bufferevent* stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request_));
-  const timeval idle{idle_seconds_, 0};
+  const timeval idle{server_.options_.idle_seconds, 0};
   bufferevent_set_timeouts(stream, waits_for_reply ? nullptr : &idle, &idle);
 }
 
@@ -137,23 +141,66 @@ void Exchange::start_stream(std::string_view content_type) {
   add_header("Cache-Control", "no-cache");
   streams_ = true;
   evhttp_send_reply_start(request_, 200, nullptr);
+  const evkeyvalq* headers = evhttp_request_get_output_headers(request_);
+  in_chunks_ = evhttp_find_header(headers, "Transfer-Encoding") != nullptr;  // not in HTTP/1.0
+  // A write waits for nobody's acknowledgement of the one before.
+  bufferevent* stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request_));
+  const int at_once = 1;
+  ::setsockopt(bufferevent_getfd(stream), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));
 }
 
 void Exchange::send(std::string_view bytes) {
   if (request_ == nullptr) return;
-  evbuffer* chunk = evbuffer_new();
-  evbuffer_add(chunk, bytes.data(), bytes.size());
-  evhttp_send_reply_chunk(request_, chunk);
-  evbuffer_free(chunk);
-  if (request_ == nullptr) return;  // sending found that the client is gone
-  evhttp_connection* connection = evhttp_request_get_connection(request_);
-  const evbuffer* unread = bufferevent_get_output(evhttp_connection_get_bufferevent(connection));
-  if (evbuffer_get_length(unread) > most_unread_bytes_) evhttp_connection_free(connection);
+  if (unsent_.empty()) {
+    unsent_.resize(kChunkHead);
+    server_.flush_later(shared_from_this());
+  }
+  unsent_ += bytes;
 }
 
+// As it goes over the wire. REQUIRES: there is something.
+std::string_view Exchange::frame_unsent() {
+  if (!in_chunks_) return std::string_view(unsent_).substr(kChunkHead);
+  char digits[kChunkHead];
+  const char* end =
+      std::to_chars(digits, digits + sizeof(digits), unsent_.size() - kChunkHead, 16).ptr;
+  const auto num_digits = static_cast<size_t>(end - digits);
+  const size_t first = kChunkHead - 2 - num_digits;
+  unsent_.replace(first, num_digits, digits, num_digits);
+  unsent_.replace(kChunkHead - 2, 2, "\r\n");
+  unsent_ += "\r\n";
+  return std::string_view(unsent_).substr(first);
+}
+
+// A socket that fails tells the event loop so.
+void Exchange::flush() {
+  if (request_ == nullptr || unsent_.empty()) return;
+  evhttp_connection* connection = evhttp_request_get_connection(request_);
+  bufferevent* stream = evhttp_connection_get_bufferevent(connection);
+  evbuffer* unread = bufferevent_get_output(stream);
+  std::string_view bytes = frame_unsent();
+  if (evbuffer_get_length(unread) == 0) {
+    const ssize_t taken =
+        ::send(bufferevent_getfd(stream), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (taken > 0) bytes.remove_prefix(static_cast<size_t>(taken));
+  }
+  if (!bytes.empty()) evbuffer_add(unread, bytes.data(), bytes.size());
+  unsent_.clear();
+  if (evbuffer_get_length(unread) > server_.options_.most_unread_bytes) {
+    evhttp_connection_free(connection);
+  }
+}
+
+// What was sent before leaves together with the end.
 void Exchange::end() {
   if (request_ == nullptr) return;
   start_reply();
+  if (!unsent_.empty()) {
+    evhttp_connection* connection = evhttp_request_get_connection(request_);
+    const std::string_view bytes = frame_unsent();
+    bufferevent_write(evhttp_connection_get_bufferevent(connection), bytes.data(), bytes.size());
+    unsent_.clear();
+  }
   evhttp_send_reply_end(std::exchange(request_, nullptr));
 }
 
@@ -174,6 +221,7 @@ Status HttpServer::start() {
   if (http_ == nullptr || wake_fd_ < 0) return failed("http: the system refuses an event loop");
   wake_ = event_new(base_, wake_fd_, EV_READ | EV_PERSIST, posted, this);
   event_add(wake_, nullptr);
+  flush_ = event_new(base_, -1, 0, flush, this);
   evhttp_set_allowed_methods(http_, EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD);
   evhttp_set_max_body_size(http_, static_cast<ev_ssize_t>(options_.most_body_bytes));
   evhttp_set_max_headers_size(http_, static_cast<ev_ssize_t>(options_.most_header_bytes));
@@ -192,6 +240,7 @@ Status HttpServer::start() {
 HttpServer::~HttpServer() {
   for (const auto& timer : timers_) event_free(timer->timer);
   if (wake_ != nullptr) event_free(wake_);
+  if (flush_ != nullptr) event_free(flush_);
   if (http_ != nullptr) evhttp_free(http_);
   if (base_ != nullptr) event_base_free(base_);
   if (wake_fd_ >= 0) ::close(wake_fd_);
@@ -203,6 +252,7 @@ void HttpServer::post(std::function<void()> call) {
   {
     const std::lock_guard lock(mutex_);
     posted_.push_back(std::move(call));
+    if (posted_.size() > 1) return;  // the thread has been woken, and has not looked yet
   }
   const uint64_t one = 1;
   // Full only after 2⁶⁴ posts; the loop is awake then.
@@ -219,6 +269,18 @@ void HttpServer::posted(int fd, short, void* self) {
     calls.swap(server->posted_);
   }
   for (const auto& call : calls) call();
+}
+
+// When what runs now has returned.
+void HttpServer::flush_later(std::shared_ptr<Exchange> exchange) {
+  if (unflushed_.empty()) event_active(flush_, EV_WRITE, 0);
+  unflushed_.push_back(std::move(exchange));
+}
+
+void HttpServer::flush(int, short, void* self) {
+  std::vector<std::shared_ptr<Exchange>> all;
+  all.swap(static_cast<HttpServer*>(self)->unflushed_);
+  for (const auto& exchange : all) exchange->flush();
 }
 
 void HttpServer::stop() {
@@ -245,7 +307,7 @@ void HttpServer::call_every(int milliseconds, std::function<void()> call) {
 
 void HttpServer::handle(evhttp_request* request, void* self) {
   auto* server = static_cast<HttpServer*>(self);
-  server->handler_(std::make_shared<Exchange>(request, server->options_));
+  server->handler_(std::make_shared<Exchange>(request, *server));
 }
 
 }  // namespace wideep::server

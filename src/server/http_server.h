@@ -3,6 +3,10 @@
 // HTTP/1.1 over libevent: one thread serves every connection, so that a slow reader costs memory
 // (up to a limit) and nobody else's time.
 //
+// What the calls of one waking send on a connection leaves in one write when they have returned,
+// past libevent's queue, which takes three system calls for a chunk: only what the socket does not
+// take at once waits there.
+//
 // Thread safety: everything on the thread that calls run(), but for post() and stop().
 #pragma once
 
@@ -36,11 +40,13 @@ struct HttpOptions {
   size_t most_unread_bytes = size_t{4} << 20;
 };
 
+class HttpServer;
+
 // One request and its reply: reply(), or start_stream(), send() …, end(). Lives as long as somebody
 // holds it; once the client is gone, sending does nothing.
-class Exchange {
+class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  Exchange(evhttp_request* request, const HttpOptions& options);
+  Exchange(evhttp_request* request, HttpServer& server);
   ~Exchange();  // what was not replied to gets an error; a stream that has begun is cut
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -62,16 +68,20 @@ class Exchange {
   void on_gone(std::function<void()> callback) { on_gone_ = std::move(callback); }
 
  private:
+  friend class HttpServer;
   static void closed(evhttp_connection*, void* exchange);
   void leave();
   void start_reply();
   void set_patience(bool waits_for_reply);
   void add_header(const char* name, std::string_view value);
+  void flush();
+  std::string_view frame_unsent();
 
+  HttpServer& server_;       // not after its end, when there is no request either
   evhttp_request* request_;  // null: the client is gone, or the reply has ended
   bool streams_ = false;
-  int idle_seconds_;
-  size_t most_unread_bytes_;
+  bool in_chunks_ = false;
+  std::string unsent_;  // room for a chunk's head, then what was sent since the last flush
   std::string method_, path_, body_;
   std::function<void()> on_gone_;
 };
@@ -103,8 +113,11 @@ class HttpServer {
   void call_every(int milliseconds, std::function<void()> call);
 
  private:
+  friend class Exchange;
   HttpServer(const HttpOptions& options, Handler handler);
   Status start();
+  void flush_later(std::shared_ptr<Exchange> exchange);
+  static void flush(int fd, short what, void* server);
   static void handle(evhttp_request* request, void* server);
   static void posted(int fd, short what, void* server);
 
@@ -115,6 +128,8 @@ class HttpServer {
   evhttp* http_ = nullptr;
   event* wake_ = nullptr;
   int wake_fd_ = -1;
+  event* flush_ = nullptr;
+  std::vector<std::shared_ptr<Exchange>> unflushed_;
   struct Timer {
     event* timer = nullptr;
     std::function<void()> call;

@@ -23,10 +23,21 @@ std::string counter(std::string_view name, std::string_view help, T value) {
   return head(name, "counter", help) + fmt::format("{} {}\n", name, value);
 }
 
-// Of the KV caches of all ranks, as of their last iteration; idle: nobody has run since.
-std::string cache_text(engine::QueueRecord all, bool idle) {
-  if (idle) all.kept_pages += std::exchange(all.cache_pages, 0);
-  return gauge("wideep_kv_pages", "Pages that the KV caches may have.", all.max_pages) +
+// Of the schedulers and KV caches of all ranks, as their last iteration began; idle: nobody has run
+// since.
+std::string queue_text(engine::QueueRecord all, bool idle) {
+  if (idle) {
+    all.running = all.waiting = 0;
+    all.kept_pages += std::exchange(all.cache_pages, 0);
+  }
+  const double used =
+      all.max_pages > 0 ? static_cast<double>(all.cache_pages) / all.max_pages : 0.0;
+  return gauge("wideep_num_requests_running", "Answers that have a place in the KV cache.",
+               all.running) +
+         gauge("wideep_num_requests_waiting", "Answers that wait for one.", all.waiting) +
+         gauge("wideep_kv_cache_utilization", "Share of the KV caches' pages that are used.",
+               used) +
+         gauge("wideep_kv_pages", "Pages that the KV caches may have.", all.max_pages) +
          gauge("wideep_kv_pages_used", "Pages of running requests.", all.cache_pages) +
          gauge("wideep_kv_pages_kept", "Pages kept for requests that begin alike.",
                all.kept_pages) +
@@ -65,6 +76,8 @@ std::string Metrics::text() const {
   text += counter("wideep_prompt_tokens_total", "Tokens of prompts.", prompt_tokens);
   text += counter("wideep_cached_prompt_tokens_total",
                   "Tokens of prompts that were not computed again.", cached_prompt_tokens);
+  text += counter("wideep_cached_prompts_total", "Answers whose prompt had such tokens.",
+                  cached_prompts);
   text += counter("wideep_generated_tokens_total", "Tokens generated.", generated_tokens);
   const auto histogram = [&](std::string_view name, const Histogram& values, const char* help) {
     text += head(name, "histogram", help) + values.text(name);
@@ -75,7 +88,7 @@ std::string Metrics::text() const {
   histogram("wideep_end_to_end_seconds", end_to_end, "From the request to its last token.");
   text += counter("wideep_iterations_total", "Iterations of the engine.", iterations);
   text += counter("wideep_iteration_seconds_total", "Time in iterations.", iteration_seconds);
-  text += cache_text(queue, running == 0);
+  text += queue_text(queue, running == 0);
   text += counter("wideep_rebalances_total", "Rebalances that have ended.", rebalances);
   text += counter("wideep_expert_moves_total", "Experts copied into slots.", expert_moves);
   text += counter("wideep_expert_moved_bytes_total", "Bytes of these.", moved_bytes);

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/openai_reply.h"
 
+#include <charconv>
+
 namespace wideep::server {
 namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json reason_json(engine::FinishReason reason) {
+// In JSON.
+std::string_view reason_text(engine::FinishReason reason) {
   switch (reason) {
     case engine::FinishReason::kStop:
-      return "stop";
+      return "\"stop\"";
     case engine::FinishReason::kLength:
-      return "length";
+      return "\"length\"";
     default:
-      return nullptr;
+      return "null";
   }
 }
 
@@ -79,21 +82,60 @@ ordered_json usage_json(const Usage& usage) {
 }
 
 // What an answer says, under the name that the API has for it.
-ordered_json said(Api api, const ReplyPart& part, bool chunk) {
-  if (api == Api::kCompletion) return {{"text", part.text}};
-  ordered_json message = ordered_json::object();
-  if (part.first || !chunk) message["role"] = "assistant";
-  if (part.first || !chunk || !part.text.empty()) message["content"] = part.text;
-  if (!chunk) message["refusal"] = nullptr;
-  return {{chunk ? "delta" : "message", std::move(message)}};
+ordered_json said(Api api, const ReplyPart& part) {
+  const std::string text(part.text);
+  if (api == Api::kCompletion) return {{"text", text}};
+  return {{"message", {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}}}};
 }
 
-ordered_json choice_json(Api api, const ReplyPart& part, bool chunk) {
+ordered_json choice_json(Api api, const ReplyPart& part) {
   ordered_json choice = {{"index", part.index}};
-  choice.update(said(api, part, chunk));
+  choice.update(said(api, part));
   choice["logprobs"] = logprobs_json(api, part);
-  choice["finish_reason"] = reason_json(part.finish_reason);
+  choice["finish_reason"] = ordered_json::parse(reason_text(part.finish_reason));
   return choice;
+}
+
+std::string dump(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+void add_number(int64_t value, std::string* out) {
+  char digits[24];
+  out->append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
+}
+
+// What JSON has another name for.
+std::string escape(char each) {
+  constexpr std::string_view kSpecial = "\"\\\b\f\n\r\t", kNames = "\"\\bfnrt";
+  if (const size_t at = kSpecial.find(each); at != kSpecial.npos) return {'\\', kNames[at]};
+  constexpr const char* kDigits = "0123456789abcdef";
+  return {'\\', 'u', '0', '0', kDigits[each >> 4], kDigits[each & 15]};
+}
+
+// In quotes.
+void add_quoted(std::string_view text, std::string* out) {
+  *out += '"';
+  size_t done = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char each = text[at];
+    if (static_cast<unsigned char>(each) >= 0x20 && each != '"' && each != '\\') continue;
+    *out += text.substr(done, at - done);
+    *out += escape(each);
+    done = at + 1;
+  }
+  *out += text.substr(done);
+  *out += '"';
+}
+
+void add_delta(const ReplyPart& part, std::string* out) {
+  *out += "\"delta\":{";
+  if (part.first) *out += "\"role\":\"assistant\"";
+  if (part.first || !part.text.empty()) {
+    *out += part.first ? ",\"content\":" : "\"content\":";
+    add_quoted(part.text, out);
+  }
+  *out += '}';
 }
 
 }  // namespace
@@ -102,29 +144,44 @@ ordered_json whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& an
                          const Usage& usage) {
   ordered_json reply = head_json(head, "chat.completion", "text_completion");
   ordered_json& choices = reply["choices"] = ordered_json::array();
-  for (const ReplyPart& answer : answers) choices.push_back(choice_json(head.api, answer, false));
+  for (const ReplyPart& answer : answers) choices.push_back(choice_json(head.api, answer));
   reply["usage"] = usage_json(usage);
   return reply;
 }
 
-ordered_json chunk_reply(const ReplyHead& head, const ReplyPart& part, bool usage_follows) {
-  ordered_json reply = head_json(head, "chat.completion.chunk", "text_completion");
-  reply["choices"] = ordered_json::array({choice_json(head.api, part, true)});
-  if (usage_follows) reply["usage"] = nullptr;
-  return reply;
+std::string json_text(const ordered_json& json) { return dump(json) + "\n"; }
+
+EventWriter::EventWriter(const ReplyHead& head, bool usage_follows)
+    : api_(head.api), end_(usage_follows ? "],\"usage\":null}\n\n" : "]}\n\n") {
+  head_ = "data: " + dump(head_json(head, "chat.completion.chunk", "text_completion"));
+  head_.back() = ',';  // the object goes on
+  head_ += "\"choices\":[";
 }
 
-ordered_json usage_chunk(const ReplyHead& head, const Usage& usage) {
-  ordered_json reply = head_json(head, "chat.completion.chunk", "text_completion");
-  reply["choices"] = ordered_json::array();
-  reply["usage"] = usage_json(usage);
-  return reply;
+void EventWriter::add_chunk(const ReplyPart& part, std::string* events) const {
+  *events += head_;
+  *events += "{\"index\":";
+  add_number(part.index, events);
+  *events += ',';
+  if (api_ == Api::kChat) {
+    add_delta(part, events);
+  } else {
+    *events += "\"text\":";
+    add_quoted(part.text, events);
+  }
+  *events += ",\"logprobs\":";
+  *events += part.logprobs == nullptr ? "null" : dump(logprobs_json(api_, part));
+  *events += ",\"finish_reason\":";
+  *events += reason_text(part.finish_reason);
+  *events += '}';
+  *events += end_;
 }
 
-std::string json_text(const ordered_json& json) {
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+void EventWriter::add_usage(const Usage& usage, std::string* events) const {
+  *events += head_;
+  *events += "],\"usage\":";
+  *events += dump(usage_json(usage));
+  *events += "}\n\n";
 }
-
-std::string event_text(const ordered_json& json) { return "data: " + json_text(json) + "\n"; }
 
 }  // namespace wideep::server

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
@@ -34,7 +35,7 @@ struct TokenLogprob {
 // A part of an answer, or all of it.
 struct ReplyPart {
   int index = 0;  // of the answer
-  std::string text;
+  std::string_view text;
   bool first = false;                                   // of a stream: tells the role
   const std::vector<TokenLogprob>* logprobs = nullptr;  // null: not asked for
   engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
@@ -48,13 +49,24 @@ struct Usage {
 
 nlohmann::ordered_json whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& answers,
                                    const Usage& usage);
-nlohmann::ordered_json chunk_reply(const ReplyHead& head, const ReplyPart& part,
-                                   bool usage_follows);
-nlohmann::ordered_json usage_chunk(const ReplyHead& head, const Usage& usage);
 
-// As one line of JSON; as an event of a stream.
+// As one line of JSON.
 std::string json_text(const nlohmann::ordered_json& json);
-std::string event_text(const nlohmann::ordered_json& json);
-inline constexpr const char* kLastEvent = "data: [DONE]\n\n";
+
+// The events of a stream. A token costs its own text: what chunks have in common is written once.
+class EventWriter {
+ public:
+  EventWriter(const ReplyHead& head, bool usage_follows);
+
+  // Each adds an event to `events`. part.text: UTF-8.
+  void add_chunk(const ReplyPart& part, std::string* events) const;
+  void add_usage(const Usage& usage, std::string* events) const;
+  static void add_last(std::string* events) { *events += "data: [DONE]\n\n"; }
+
+ private:
+  Api api_;
+  std::string head_;  // up to the choices
+  std::string end_;   // after them
+};
 
 }  // namespace wideep::server

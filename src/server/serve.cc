@@ -6,6 +6,8 @@
 #include <csignal>
 #include <filesystem>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/try.h"
 #include "server/chat_files.h"
@@ -58,20 +60,14 @@ class Front {
     http_.reset();
   }
 
-  // From the thread that hears from the ranks.
-  void token(const engine::TokenMessage& message) {
-    http_->post([this, message] { backend_.token(message); });
-  }
+  // From the thread that hears from the ranks. A rank tells an iteration's tokens, then of it: they
+  // are passed on together.
+  void token(const engine::TokenMessage& message) { tokens_.push_back(message); }
   void iteration(int rank, const engine::IterationRecord& record) {
     auto stats = iterations_.add(rank, record);
-    if (!stats) return;
-    http_->post([this, stats = std::make_shared<const IterationStats>(std::move(*stats))] {
-      ++service_.metrics().iterations;
-      service_.metrics().iteration_seconds += stats->wall_seconds;
-      service_.metrics().queue = stats->queue;
-      service_.monitor().add(*stats);
-      service_.recorder().add(*stats);
-    });
+    if (tokens_.empty() && !stats) return;
+    http_->post([this, news = std::make_shared<const News>(
+                           News{std::exchange(tokens_, {}), std::move(stats)})] { take(*news); });
   }
   void record_experts(bool records) {
     http_->post([this, records] { service_.recorder().ranks_have(records); });
@@ -97,8 +93,26 @@ class Front {
   }
 
  private:
+  struct News {
+    std::vector<engine::TokenMessage> tokens;
+    std::optional<IterationStats> iteration;
+  };
+  // On the serving thread.
+  void take(const News& news) {
+    for (const engine::TokenMessage& each : news.tokens) backend_.token(each);
+    if (!news.iteration) return;
+    const IterationStats& stats = *news.iteration;
+    ++service_.metrics().iterations;
+    service_.metrics().iteration_seconds += stats.wall_seconds;
+    service_.metrics().queue = stats.queue;
+    service_.monitor().add(stats);
+    service_.recorder().add(stats);
+  }
+
   EngineBackend backend_;
-  IterationCollector iterations_;  // of the thread that hears from the ranks
+  // Of the thread that hears from the ranks: what is to be passed on, and who puts it together.
+  std::vector<engine::TokenMessage> tokens_;
+  IterationCollector iterations_;
   Service service_;
   std::unique_ptr<HttpServer> http_;  // goes before what its connections are served by
   engine::RequestWriter* writer_ = nullptr;

@@ -7,6 +7,7 @@ namespace wideep::server {
 
 std::string StopStrings::push(std::string_view text) {
   if (found_) return "";
+  if (stops_.empty()) return std::string(text);
   kept_ += text;
   size_t first = kept_.npos;
   for (const std::string& stop : stops_) first = std::min(first, kept_.find(stop));
