@@ -168,6 +168,7 @@ TEST_F(CommandServe, WhatAPromptHasInCommonIsComputedOnce) {
   EXPECT_EQ(again["choices"][0]["text"], first["choices"][0]["text"]);
   EXPECT_EQ(again["choices"][1]["text"], first["choices"][0]["text"]);
   EXPECT_EQ(server.metric("wideep_cached_prompt_tokens_total"), 256);
+  EXPECT_EQ(server.metric("wideep_cached_prompts_total"), 2);
   EXPECT_EQ(server.metric("wideep_kv_pages_used"), 0);
   EXPECT_GE(server.metric("wideep_kv_pages_kept"), 2);
   EXPECT_EQ(server.metric("wideep_pauses_total"), 0);

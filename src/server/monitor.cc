@@ -75,11 +75,18 @@ void Monitor::add(const online::Rebalance& each, double now) {
   if (rebalances_.size() > kMostRebalances) rebalances_.pop_front();
 }
 
-ordered_json Monitor::take_iterations() {
+// Iterations are numbered without gaps.
+ordered_json Monitor::iterations(int64_t since) const {
   ordered_json all = ordered_json::array();
-  for (const Iteration& each : iterations_) all.push_back(json_of(each));
-  iterations_.clear();
-  return all;
+  for (const Iteration& each : iterations_) {
+    if (each.stats.iteration > since) all.push_back(json_of(each));
+  }
+  int64_t last = -1, dropped = 0;
+  if (!iterations_.empty()) {
+    last = iterations_.back().stats.iteration;
+    dropped = std::max<int64_t>(iterations_.front().stats.iteration - 1 - since, 0);
+  }
+  return {{"last", last}, {"dropped", dropped}, {"iterations", std::move(all)}};
 }
 
 ordered_json Monitor::json_of(const Iteration& iteration) {

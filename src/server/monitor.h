@@ -19,7 +19,7 @@ namespace wideep::server {
 
 class Monitor {
  public:
-  static constexpr size_t kMostIterations = 1000;  // that wait for a reader
+  static constexpr size_t kMostIterations = 1000;  // that are kept for readers
   static constexpr size_t kMostSeconds = 300;      // that the dashboard looks back
   static constexpr size_t kMostRebalances = 20;
 
@@ -31,10 +31,10 @@ class Monitor {
   // now: seconds since 1970.
   void add(const online::Rebalance& rebalance, double now);
 
-  // A list of the iterations since it was last asked for, of at most kMostIterations the last.
-  nlohmann::ordered_json take_iterations();
+  // Changes nothing: the iterations after `since` (−1: all) that are kept, and how many are not.
+  nlohmann::ordered_json iterations(int64_t since) const;
 
-  // Changes nothing. since: the second from which on, seconds since 1970.
+  // Changes nothing either. since: the second from which on, seconds since 1970.
   nlohmann::ordered_json dashboard(int64_t since, double now) const;
 
  private:

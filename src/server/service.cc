@@ -238,8 +238,25 @@ void Service::metrics_page(const std::shared_ptr<Exchange>& exchange) {
 
 // ---- what the engine does ----
 
+// "?since=…"; nothing: it is no number, and the client has been told so.
+std::optional<int64_t> Service::read_since(const std::shared_ptr<Exchange>& exchange,
+                                           const char* what, int64_t by_default) {
+  const std::string since = exchange->query("since");
+  if (since.empty()) return by_default;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(since.data(), since.data() + since.size(), value);
+  if (error == std::errc() && end == since.data() + since.size()) return value;
+  refuse(exchange,
+         {.message = fmt::format("since: expected {}, an integer, found '{}'", what, since),
+          .param = "since"});
+  return std::nullopt;
+}
+
 void Service::perf_metrics(const std::shared_ptr<Exchange>& exchange) {
-  reply(exchange, kJson, json_text(monitor_.take_iterations()));
+  constexpr int64_t kBeforeTheFirst = -1;
+  const auto since = read_since(exchange, "the number of an iteration", kBeforeTheFirst);
+  if (!since) return;
+  reply(exchange, kJson, json_text(monitor_.iterations(std::max(*since, kBeforeTheFirst))));
 }
 
 // The page alone says nothing of what is served: it asks for the key itself, where there is one.
@@ -248,16 +265,9 @@ void Service::dashboard(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::dashboard_data(const std::shared_ptr<Exchange>& exchange) {
-  const std::string since = exchange->query("since");
-  int64_t from = 0;
-  const auto [end, error] = std::from_chars(since.data(), since.data() + since.size(), from);
-  if (!since.empty() && (error != std::errc() || end != since.data() + since.size())) {
-    return refuse(exchange, {.message = fmt::format("since: expected seconds since 1970 as an "
-                                                    "integer, found '{}'",
-                                                    since),
-                             .param = "since"});
-  }
-  ordered_json data = monitor_.dashboard(from, unix_seconds());
+  const auto since = read_since(exchange, "seconds since 1970", 0);
+  if (!since) return;
+  ordered_json data = monitor_.dashboard(*since, unix_seconds());
   data["model"] = options_.model;
   data["version"] = WIDEEP_VERSION;
   data["started"] = started_;

@@ -65,6 +65,8 @@ class Service {
   void health(const std::shared_ptr<Exchange>& exchange);
   void version(const std::shared_ptr<Exchange>& exchange);
   void metrics_page(const std::shared_ptr<Exchange>& exchange);
+  std::optional<int64_t> read_since(const std::shared_ptr<Exchange>& exchange, const char* what,
+                                    int64_t by_default);
   void perf_metrics(const std::shared_ptr<Exchange>& exchange);
   void dashboard(const std::shared_ptr<Exchange>& exchange);
   void dashboard_data(const std::shared_ptr<Exchange>& exchange);

@@ -426,15 +426,18 @@ class MonitoredServiceTest : public ServiceTest {
   std::vector<bool> told_;  // the ranks, to record
 };
 
-TEST_F(MonitoredServiceTest, PerfMetricsAreToldOnce) {
-  EXPECT_EQ(ask("GET", "/perf_metrics").body_json(), json::array());
+TEST_F(MonitoredServiceTest, PerfMetricsAreToldToWhoeverAsks) {
+  const auto perf_metrics = [this](const std::string& query = "") {
+    return ask("GET", "/perf_metrics" + query).body_json();
+  };
+  EXPECT_EQ(perf_metrics(), json({{"last", -1}, {"dropped", 0}, {"iterations", json::array()}}));
   tell(0);
   on_server([&] {
     service_->monitor().add(online::Rebalance{.moves = 4, .bytes = 64}, unix_seconds());
     return true;
   });
   tell(1);
-  const json all = ask("GET", "/perf_metrics").body_json();
+  const json all = perf_metrics()["iterations"];
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0]["iteration"], 0);
   EXPECT_EQ(all[0]["num_running_requests"], 6);
@@ -448,12 +451,45 @@ TEST_F(MonitoredServiceTest, PerfMetricsAreToldOnce) {
   EXPECT_EQ(all[0]["iteration_seconds"], 0.002);
   EXPECT_EQ(all[1]["expert_moves"], 4);
   EXPECT_EQ(all[1]["expert_moved_bytes"], 64);
-  EXPECT_EQ(ask("GET", "/perf_metrics").body_json(), json::array());
-  // A reader that never comes costs no more than so much.
+  // Reading takes nothing away; a reader goes on from the last that it has seen.
+  EXPECT_EQ(perf_metrics()["iterations"], all);
+  EXPECT_EQ(perf_metrics("?since=0"),
+            json({{"last", 1}, {"dropped", 0}, {"iterations", {all[1]}}}));
+  EXPECT_EQ(perf_metrics("?since=1"),
+            json({{"last", 1}, {"dropped", 0}, {"iterations", json::array()}}));
+  EXPECT_EQ(ask("GET", "/perf_metrics?since=1x").status, 400);
+  // A reader that never comes costs no more than so much, one that comes late is told what it
+  // misses.
   for (size_t i = 0; i < Monitor::kMostIterations + 5; ++i) tell(static_cast<int64_t>(2 + i));
-  const json last = ask("GET", "/perf_metrics").body_json();
-  EXPECT_EQ(last.size(), Monitor::kMostIterations);
-  EXPECT_EQ(last.back()["iteration"], Monitor::kMostIterations + 6);
+  const json late = perf_metrics("?since=1");
+  EXPECT_EQ(late["last"], Monitor::kMostIterations + 6);
+  EXPECT_EQ(late["dropped"], 5);
+  EXPECT_EQ(late["iterations"].size(), Monitor::kMostIterations);
+  EXPECT_EQ(late["iterations"].back()["iteration"], Monitor::kMostIterations + 6);
+  EXPECT_EQ(perf_metrics()["dropped"], 7);
+  EXPECT_EQ(perf_metrics("?since=6")["dropped"], 0);
+  EXPECT_EQ(perf_metrics("?since=7")["iterations"].size(), Monitor::kMostIterations - 1);
+}
+
+TEST_F(MonitoredServiceTest, QueuesAndCachesAreMeasured) {
+  engine::QueueRecord queue{.running = 3, .waiting = 2, .cache_pages = 10, .max_pages = 40};
+  on_server([&] {
+    service_->metrics().queue = queue;
+    service_->metrics().running = 5;
+    return true;
+  });
+  const std::string busy = ask("GET", "/metrics").body;
+  EXPECT_THAT(busy, HasSubstr("\nwideep_num_requests_running 3\n"));
+  EXPECT_THAT(busy, HasSubstr("\nwideep_num_requests_waiting 2\n"));
+  EXPECT_THAT(busy, HasSubstr("\nwideep_kv_cache_utilization 0.25\n"));
+  EXPECT_THAT(busy, HasSubstr("\nwideep_kv_pages 40\n"));
+  EXPECT_THAT(busy, HasSubstr("\nwideep_kv_pages_used 10\n"));
+  // The last iteration tells of requests that have ended since.
+  on_server([&] { return service_->metrics().running = 0; });
+  const std::string idle = ask("GET", "/metrics").body;
+  EXPECT_THAT(idle, HasSubstr("\nwideep_num_requests_running 0\n"));
+  EXPECT_THAT(idle, HasSubstr("\nwideep_num_requests_waiting 0\n"));
+  EXPECT_THAT(idle, HasSubstr("\nwideep_kv_cache_utilization 0\n"));
 }
 
 TEST_F(MonitoredServiceTest, TheDashboardTakesNothingAway) {
@@ -470,7 +506,7 @@ TEST_F(MonitoredServiceTest, TheDashboardTakesNothingAway) {
   }
   EXPECT_EQ(ask("GET", "/dashboard/data?since=99999999999").body_json()["seconds"], json::array());
   EXPECT_EQ(ask("GET", "/dashboard/data?since=x").status, 400);
-  EXPECT_EQ(ask("GET", "/perf_metrics").body_json().size(), 2u);
+  EXPECT_EQ(ask("GET", "/perf_metrics").body_json()["iterations"].size(), 2u);
 }
 
 TEST_F(MonitoredServiceTest, RecordsOfExperts) {
@@ -578,6 +614,70 @@ TEST(HttpServerTest, WaitingForAReplyIsNotIdle) {
   EXPECT_EQ(idle.receive(), "");
   EXPECT_THAT(patient.receive(), StartsWith("HTTP/1.1 200"));
   EXPECT_EQ(patient.receive(), "");  // and a second later
+  server->stop();
+  thread.join();
+}
+
+// What is sent in one turn is one chunk, the end's too; nobody has chunks in HTTP/1.0.
+TEST(HttpServerTest, WhatIsSentTogetherLeavesTogether) {
+  std::vector<std::shared_ptr<Exchange>> streams;
+  const auto server = HttpServer::listen({.port = 0}, [&](auto exchange) {
+                        streams.push_back(exchange);
+                        exchange->start_stream("text/plain");
+                        exchange->send("first ");
+                        exchange->send("turn");
+                      }).value();
+  server->call_every(300, [&] {
+    for (const auto& each : streams) {
+      each->send(std::string(300, 'x'));
+      each->send(" and the ");
+      each->send("end");
+      each->end();
+    }
+    streams.clear();
+  });
+  std::thread thread([&] { server->run(); });
+  const auto body = [&](const char* version) {
+    Socket socket(server->port());
+    socket.send(std::string("GET / ") + version + "\r\nHost: h\r\nConnection: close\r\n\r\n");
+    const std::string all = socket.receive_all();
+    return all.substr(all.find("\r\n\r\n") + 4);
+  };
+  const std::string last = std::string(300, 'x') + " and the end";
+  EXPECT_EQ(body("HTTP/1.1"), "a\r\nfirst turn\r\n138\r\n" + last + "\r\n0\r\n\r\n");
+  EXPECT_EQ(body("HTTP/1.0"), "first turn" + last);
+  server->stop();
+  thread.join();
+}
+
+// Whatever the socket takes at once: the bytes come, all and in order.
+TEST(HttpServerTest, AReaderThatPausesMissesNothing) {
+  std::shared_ptr<Exchange> stream;
+  const auto server = HttpServer::listen({.port = 0}, [&](auto exchange) {
+                        stream = exchange;
+                        stream->start_stream("text/plain");
+                      }).value();
+  constexpr int kParts = 3000;
+  int sent = 0;
+  server->call_every(1, [&] {
+    for (int i = 0; stream != nullptr && i < 100; ++i) {
+      if (sent == kParts) {
+        stream->end();
+        stream = nullptr;
+        return;
+      }
+      stream->send(std::string(1000, static_cast<char>('a' + sent++ % 26)));
+    }
+  });
+  std::thread thread([&] { server->run(); });
+  Socket socket(server->port());
+  socket.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const std::string all = socket.receive_all();
+  const std::string text = without_chunk_lengths(all.substr(all.find("\r\n\r\n") + 4));
+  ASSERT_EQ(text.size(), size_t{kParts} * 1000);
+  for (size_t i = 0; i < kParts; ++i)
+    EXPECT_EQ(text[i * 1000 + 999], 'a' + static_cast<int>(i % 26));
   server->stop();
   thread.join();
 }

@@ -103,6 +103,12 @@ def metrics():
     families = {family.name: family for family in text_string_to_metric_families(text)}
     check("tokens are counted", families["wideep_generated_tokens"].samples[0].value > 1000)
     check("nobody runs", families["wideep_answers_running"].samples[0].value == 0)
+    for name in "num_requests_running", "num_requests_waiting", "kv_cache_utilization":
+        family = families["wideep_" + name]
+        check(f"{name} is a gauge, and nothing", (family.type, family.samples[0].value) == ("gauge", 0))
+    check("pages are there", families["wideep_kv_pages"].samples[0].value > 0)
+    for name in "cached_prompts", "cached_prompt_tokens", "prompt_tokens":
+        check(f"{name} is a counter", families["wideep_" + name].type == "counter")
 
 
 check("the model is listed", [each.id for each in client.models.list()] == [MODEL])
