@@ -47,6 +47,9 @@ TEST(Doctor, TellsOfTheMachine) {
   EXPECT_THAT(end.err, IsEmpty());
   EXPECT_THAT(end.out, AllOf(HasSubstr("Machine\n  processor  "), HasSubstr("yes, chosen"),
                              HasSubstr("wideep does not need it"), Not(HasSubstr("Model "))));
+  const json toolkit = doctor_json({})["cuda_toolkit"];
+  EXPECT_THAT(end.out, HasSubstr(toolkit.is_null() ? "built without CUDA"
+                                                   : "CUDA " + toolkit.get<std::string>()));
 }
 
 TEST(Doctor, FitsOnAScreen) {

@@ -3,10 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/sanitized.h"
 #include "base/scratch_directory.h"
 #include "command.h"
 #include "command_model.h"
@@ -16,12 +22,20 @@ namespace wideep::tests {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
+using ::testing::Lt;
+using ::testing::StartsWith;
 
 struct Event {
   std::string name;
   int rank, lane, iteration, layer;
+  int64_t detail;  // an expert, or bytes; −1: none
   double start, end;
   bool contains(const Event& other) const { return start <= other.start && other.end <= end; }
 };
@@ -33,15 +47,27 @@ std::vector<Event> events_of(const json& trace) {
     const double start = event.at("ts"), length = event.at("dur");
     const json& args = event.at("args");
     events.push_back({event.at("name"), event.at("pid"), event.at("tid"), args.at("iteration"),
-                      args.value("layer", -1), start, start + length});
+                      args.value("layer", -1), args.value("expert", args.value("bytes", -1)), start,
+                      start + length});
   }
   return events;
+}
+
+bool any_of(const std::vector<Event>& events, const std::function<bool(const Event&)>& which) {
+  return std::any_of(events.begin(), events.end(), which);
+}
+
+std::vector<Event> named(const std::vector<Event>& events, const std::string& name) {
+  std::vector<Event> found;
+  std::copy_if(events.begin(), events.end(), std::back_inserter(found),
+               [&](const Event& event) { return event.name == name; });
+  return found;
 }
 
 class CommandProfile : public testing::Test {
  protected:
   CommandEnd profile(std::vector<std::string> more) {
-    more.insert(more.end(), {"--ranks", "4", "--max-tokens", "5", "--profile-output", path_});
+    more.insert(more.end(), {"--ranks", "4", "--profile-output", path_});
     return run_command(generate(small_model(), more));
   }
 
@@ -54,18 +80,24 @@ void expect_nested(const std::vector<Event>& events) {
   constexpr double kRounding = 0.002;
   std::map<std::pair<int, int>, std::vector<Event>> lanes;
   for (const Event& event : events) lanes[{event.rank, event.lane}].push_back(event);
-  for (const auto& [lane, all] : lanes) {
-    for (const Event& a : all) {
-      for (const Event& b : all) {
-        const bool apart = a.end <= b.start + kRounding || b.end <= a.start + kRounding;
-        EXPECT_TRUE(apart || a.contains(b) || b.contains(a)) << a.name << " and " << b.name;
+  for (auto& [lane, all] : lanes) {
+    std::sort(all.begin(), all.end(), [](const Event& a, const Event& b) {
+      return std::pair(a.start, -a.end) < std::pair(b.start, -b.end);
+    });
+    std::vector<Event> around;  // those that have not ended, outermost first
+    for (const Event& event : all) {
+      while (!around.empty() && around.back().end <= event.start + kRounding) around.pop_back();
+      if (!around.empty()) {
+        EXPECT_LE(event.end, around.back().end + kRounding)
+            << around.back().name << " and " << event.name;
       }
+      around.push_back(event);
     }
   }
 }
 
 TEST_F(CommandProfile, ShowsTheSharedExpertWhileRowsTravel) {
-  const CommandEnd end = profile({"--profile-range", "1-2,3-4"});
+  const CommandEnd end = profile({"--profile-range", "1-2,3-4", "--max-tokens", "5"});
   ASSERT_EQ(end.exit_code, 0) << end.err;
   const json trace = json::parse(formats::read_file(path_).value());
   EXPECT_EQ(trace.at("otherData").at("droppedEvents"), 0);
@@ -77,14 +109,12 @@ TEST_F(CommandProfile, ShowsTheSharedExpertWhileRowsTravel) {
     iterations.insert(event.iteration);
     names.insert(event.name);
     if (event.name != "shared expert") continue;
-    EXPECT_TRUE(
-        std::any_of(events.begin(), events.end(),
-                    [&](const Event& window) {
-                      return (window.name == "rows travel" || window.name == "results travel") &&
-                             window.rank == event.rank && window.iteration == event.iteration &&
-                             window.layer == event.layer && window.contains(event);
-                    }))
-        << "rank " << event.rank << " layer " << event.layer;
+    const auto is_over_it = [&](const Event& window) {
+      return (window.name == "rows travel" || window.name == "results travel") &&
+             window.rank == event.rank && window.iteration == event.iteration &&
+             window.layer == event.layer && window.contains(event);
+    };
+    EXPECT_TRUE(any_of(events, is_over_it)) << "rank " << event.rank << " layer " << event.layer;
   }
   EXPECT_EQ(ranks, (std::set<int>{0, 1, 2, 3}));
   EXPECT_EQ(iterations, (std::set<int>{1, 3}));
@@ -92,6 +122,42 @@ TEST_F(CommandProfile, ShowsTheSharedExpertWhileRowsTravel) {
                                    "experts", "shared expert", "wait: results", "reduce", "LM head",
                                    "sampling", "rows travel", "results travel"}));
 
+  expect_nested(events);
+}
+
+// Policy trt moves experts whenever it may. On a busy machine its threads may get no turn at all.
+TEST_F(CommandProfile, ShowsTheBalancerBesideTheForwardPath) {
+  const std::string balancer = directory_.file("balancer.yaml");
+  std::ofstream(balancer) << "num_slots: 24\nlayer_updates_per_iter: 1\nupdate_policy: trt\n";
+  std::vector<Event> events;
+  for (int run = 0; run < 40 && named(events, "switch layer").empty(); ++run) {
+    const CommandEnd end =
+        profile({"--profile-range", "0-300", "--max-tokens", "300", "--load-balancer", balancer});
+    ASSERT_EQ(end.exit_code, 0) << end.err;
+    events = events_of(json::parse(formats::read_file(path_).value()));
+  }
+  const std::vector<Event> switches = named(events, "switch layer");
+  ASSERT_FALSE(switches.empty());
+  for (const Event& each : switches) {
+    EXPECT_THAT(each.layer, AnyOf(1, 2));
+    const auto inside = [&](const Event& event) {
+      return event.rank == each.rank && event.lane == each.lane && event.contains(each);
+    };
+    EXPECT_TRUE(any_of(named(events, "start of iteration"), inside));
+    const auto before = [&](const Event& event) {
+      return event.layer == each.layer && event.end <= each.start;
+    };
+    EXPECT_TRUE(any_of(named(events, "plan layer"), before));
+    EXPECT_TRUE(any_of(named(events, "post plan"), before));
+    EXPECT_TRUE(any_of(named(events, "copy layer"), before));
+  }
+  for (const Event& copy : named(events, "copy expert")) {
+    EXPECT_THAT(copy.detail, AllOf(Ge(0), Lt(16)));
+    EXPECT_TRUE(any_of(named(events, "copy layer"), [&](const Event& layer) {
+      return layer.rank == copy.rank && layer.layer == copy.layer && layer.contains(copy);
+    }));
+  }
+  for (const Event& plan : named(events, "plan layer")) EXPECT_EQ(plan.rank, 0);
   expect_nested(events);
 }
 
@@ -109,13 +175,120 @@ TEST_F(CommandProfile, VariablesOfTensorRtLlmAreUnderstood) {
   EXPECT_EQ(iterations(), (std::set<int>{1, 2}));
   options.environment.emplace_back("WIDEEP_PROFILE_START_STOP", "0-1");  // ours wins
   EXPECT_EQ(iterations(), (std::set<int>{0}));
-  options.environment = {{"TLLM_NVTX_DEBUG", "1"}};
-  expect_refused(run_command(options), {"TLLM_NVTX_DEBUG=1", "no CUDA"});
-  options.environment = {{"TLLM_PROFILE_RECORD_GC", "1"}};
-  expect_refused(run_command(options), {"TLLM_PROFILE_RECORD_GC=1", "no garbage collector"});
-  options.environment = {{"TLLM_TORCH_PROFILE_TRACE", path_}};
-  expect_refused(run_command(options), {"TLLM_TORCH_PROFILE_TRACE", "no iterations given"});
+  for (const char* name : {"TLLM_TORCH_PROFILE_TRACE", "TLLM_PROFILE_RECORD_GC"}) {
+    options.environment = {{name, name == std::string("TLLM_PROFILE_RECORD_GC") ? "1" : path_}};
+    expect_refused(run_command(options), {name, "no iterations given"});
+  }
+  for (const char* name :
+       {"TLLM_PROFILE_RECORD_GC", "TLLM_NVTX_DEBUG", "TLLM_LLMAPI_ENABLE_NVTX"}) {
+    options.environment = {{name, "yes"}};
+    expect_refused(run_command(options), {name, "expected 0 or 1, found yes"});
+  }
 }
+
+TEST_F(CommandProfile, ShowsAllocationsWhereAskedTo) {
+  if (base::kSanitized) GTEST_SKIP() << "sanitizers have an operator new of their own";
+  CommandOptions options = generate(
+      small_model(), {"--ranks", "2", "--profile-range", "1-3", "--profile-output", path_});
+  const auto run = [&] {
+    const CommandEnd end = run_command(options);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    return events_of(json::parse(formats::read_file(path_).value()));
+  };
+  EXPECT_TRUE(named(run(), "allocation").empty());
+  options.environment = {{"TLLM_PROFILE_RECORD_GC", "1"}};
+  const std::vector<Event> events = run();
+  for (const Event& event : named(events, "allocation")) {
+    EXPECT_THAT(event.iteration, AnyOf(1, 2));
+    EXPECT_GE(event.detail, 0);
+  }
+  // What an iteration tells of itself is put together in memory of its own.
+  for (const Event& iteration : named(events, "iteration")) {
+    EXPECT_TRUE(any_of(named(events, "allocation"), [&](const Event& event) {
+      return event.rank == iteration.rank && event.lane != iteration.lane &&
+             iteration.contains(event);
+    }));
+  }
+  expect_nested(events);
+}
+
+#ifdef WIDEEP_NVTX_LOG
+
+// What a profiler is told (nvtx_log/nvtx_log.cc): lines of each thread that told anything.
+class CommandNvtx : public CommandProfile {
+ protected:
+  std::vector<std::vector<std::string>> told(const std::string& variable) {
+    CommandOptions options = generate(small_model(), {"--ranks", "2", "--max-tokens", "3"});
+    options.environment = {{variable, "1"},
+                           {"NVTX_INJECTION64_PATH", WIDEEP_NVTX_LOG},
+                           {"NVTX_LOG_DIRECTORY", logs_.path()}};
+    const CommandEnd end = run_command(options);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    std::vector<std::vector<std::string>> threads;
+    for (const auto& entry : std::filesystem::directory_iterator(logs_.path())) {
+      std::ifstream file(entry.path());
+      auto& lines = threads.emplace_back();
+      for (std::string line; std::getline(file, line);) lines.push_back(line);
+    }
+    return threads;
+  }
+
+ private:
+  const base::ScratchDirectory logs_;
+};
+
+TEST_F(CommandNvtx, IterationsAreRanges) {
+  const std::vector<std::string> iterations = {
+      "domain wideep", "push iteration 0", "pop", "push iteration 1",
+      "pop",           "push iteration 2", "pop"};
+  EXPECT_THAT(told("TLLM_LLMAPI_ENABLE_NVTX"), ElementsAre(iterations, iterations));
+}
+
+TEST_F(CommandNvtx, AtDebugLevelAllSpansAre) {
+  const auto threads = told("TLLM_NVTX_DEBUG");
+  EXPECT_EQ(threads.size(), 2u);
+  for (const std::vector<std::string>& lines : threads) {
+    EXPECT_THAT(lines, IsSupersetOf({"push iteration 2", "push attention, layer 0",
+                                     "push router, layer 1", "push experts, layer 2",
+                                     "push wait: results, layer 2", "push sampling"}));
+    std::vector<std::string> around;
+    for (const std::string& line : lines) {
+      if (line == "pop") {
+        ASSERT_FALSE(around.empty());
+        around.pop_back();
+      } else if (line.starts_with("push ")) {
+        if (line.ends_with("layer 2")) {
+          ASSERT_FALSE(around.empty());
+          EXPECT_THAT(around[0], StartsWith("push iteration "));
+        }
+        around.push_back(line);
+      }
+    }
+    EXPECT_THAT(around, IsEmpty());
+  }
+}
+
+// Where there is no driver, as on most machines that test this.
+TEST_F(CommandNvtx, AProfilerThatCannotBeToldIsOneWarning) {
+  const CommandEnd end = profile({"--profile-range", "0-1,2-3"});
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "this machine has a driver";
+  const std::string warning = "warning: cudaProfilerStart: ";
+  EXPECT_THAT(end.err, HasSubstr(warning));
+  EXPECT_EQ(end.err.find(warning), end.err.rfind(warning));
+}
+
+#else
+
+TEST_F(CommandProfile, NvtxWantsABuildWithCuda) {
+  CommandOptions options = generate(small_model());
+  for (const char* name : {"TLLM_NVTX_DEBUG", "TLLM_LLMAPI_ENABLE_NVTX"}) {
+    options.environment = {{name, "1"}};
+    expect_refused(run_command(options), {name, "no CUDA", "WIDEEP_CUDA=ON"});
+  }
+}
+
+#endif
 
 TEST_F(CommandProfile, AFileThatCannotBeWrittenIsFoundBeforeTheRun) {
   const CommandEnd end = run_command(generate(
@@ -128,7 +301,7 @@ TEST_F(CommandProfile, AFileThatCannotBeWrittenIsFoundBeforeTheRun) {
 }
 
 TEST_F(CommandProfile, WhatCannotBeProfiledIsSaid) {
-  const CommandEnd short_run = profile({"--profile-range", "3-400"});
+  const CommandEnd short_run = profile({"--profile-range", "3-400", "--max-tokens", "5"});
   EXPECT_EQ(short_run.exit_code, 0);
   EXPECT_THAT(short_run.err, HasSubstr("profile of iterations 3-400: the run had 5 iterations"));
   expect_refused(profile({"--profile-range", "1-2,7"}), {"--profile-range", "found \"7\""});

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/byte_size.h"
+#include "cuda/profiler.h"
 
 namespace wideep::tools {
 namespace {
@@ -84,6 +85,12 @@ std::string kernel_lines(const kernels::Kernels* chosen) {
   return lines;
 }
 
+std::string profilers_text() {
+  const std::string toolkit = cuda::toolkit_version();
+  if (toolkit.empty()) return "not told of anything: built without CUDA (cmake -DWIDEEP_CUDA=ON)";
+  return fmt::format("told of iterations by NVTX, of profiled ranges by CUDA {}", toolkit);
+}
+
 std::string machine_lines(const DoctorReport& report) {
   const Machine& machine = report.machine;
   const std::string name = machine.processor.empty() ? "(unnamed)" : machine.processor;
@@ -94,6 +101,7 @@ std::string machine_lines(const DoctorReport& report) {
          line("huge pages", huge_pages_text(machine.huge_pages)) +
          line("/dev/shm", fmt::format("{}; wideep does not need it: its shared memory has no files",
                                       byte_size(machine.dev_shm_bytes))) +
+         line("NVIDIA profilers", profilers_text()) +
          line("ranks", fmt::format("{} on {}", report.num_ranks,
                                    count(machine.usable_cores(), "usable core")));
 }
@@ -200,6 +208,11 @@ ordered_json or_null(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
+std::optional<std::string> cuda_toolkit() {
+  const std::string version = cuda::toolkit_version();
+  return version.empty() ? std::nullopt : std::optional(version);
+}
+
 ordered_json kernels_json(const kernels::Kernels* chosen) {
   ordered_json list = ordered_json::array();
   for (const kernels::Kernels* table : kernels::all_kernels()) {
@@ -268,6 +281,7 @@ std::string doctor_text(const DoctorReport& report) {
 
 ordered_json doctor_json(const DoctorReport& report) {
   ordered_json json = {{"machine", machine_json(report.machine, report.chosen_kernels)},
+                       {"cuda_toolkit", or_null(cuda_toolkit())},
                        {"ranks", report.num_ranks}};
   if (report.run) json["model"] = model_json(report);
   json["warnings"] = ordered_json::array();

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/try.h"
+#include "cuda/profiler.h"
 #include "formats/files.h"
 
 namespace wideep::tools {
@@ -16,12 +17,12 @@ namespace {
 
 constexpr uint64_t kRandomWeightsSeed = 1;  // as that of wideep bench model
 
-// The option, or TRT's environment variable.
-Result<bool> wants_perfect_router(bool option) {
-  const char* value = std::getenv("ENABLE_PERFECT_ROUTER");
-  if (value == nullptr || *value == '\0' || value == std::string_view("0")) return option;
+// A variable of TensorRT-LLM's that is 0 or 1.
+Result<bool> is_set(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0' || value == std::string_view("0")) return false;
   if (value == std::string_view("1")) return true;
-  return invalid_input(fmt::format("ENABLE_PERFECT_ROUTER: expected 0 or 1, found {}", value));
+  return invalid_input(fmt::format("{}: expected 0 or 1, found {}", name, value));
 }
 
 // What the first of these variables says that is set, and its name.
@@ -36,23 +37,25 @@ FromEnvironment first_set(std::initializer_list<const char*> names) {
   return {};
 }
 
-// TensorRT-LLM's variables that ask for what is not there.
-Status check_markers() {
-  const auto refuse = [](const char* name, const char* why) -> Status {
-    const FromEnvironment found = first_set({name});
-    if (found.value.empty() || found.value == "0") return {};
-    return invalid_input(fmt::format("{}={}: {}; unset it (--profile-range records every step)",
-                                     name, found.value, why));
-  };
-  constexpr const char* kNoCuda = "this build has no CUDA, so there are no NVTX ranges";
-  WIDEEP_TRY(refuse("TLLM_NVTX_DEBUG", kNoCuda));
-  WIDEEP_TRY(refuse("TLLM_LLMAPI_ENABLE_NVTX", kNoCuda));
-  return refuse("TLLM_PROFILE_RECORD_GC", "there is no garbage collector to record");
+Result<engine::Marks> marks_wanted() {
+  WIDEEP_TRY_ASSIGN(const bool iterations, is_set("TLLM_LLMAPI_ENABLE_NVTX"));
+  WIDEEP_TRY_ASSIGN(const bool all_spans, is_set("TLLM_NVTX_DEBUG"));
+  if (!iterations && !all_spans) return engine::Marks::kNone;
+  if (cuda::toolkit_version().empty()) {
+    return invalid_input(fmt::format(
+        "{}=1: this build has no CUDA, so there are no NVTX ranges; build it with cmake "
+        "-DWIDEEP_CUDA=ON where the CUDA toolkit is, or unset it (--profile-range records every "
+        "step)",
+        all_spans ? "TLLM_NVTX_DEBUG" : "TLLM_LLMAPI_ENABLE_NVTX"));
+  }
+  return all_spans ? engine::Marks::kAllSpans : engine::Marks::kIterations;
 }
 
 // The options, or the variables where an option is not given.
 Result<std::optional<engine::ProfileRequest>> profile_request(const RankRunOptions& options) {
-  WIDEEP_TRY(check_markers());
+  engine::ProfileRequest request;
+  WIDEEP_TRY_ASSIGN(request.marks, marks_wanted());
+  WIDEEP_TRY_ASSIGN(request.allocations, is_set("TLLM_PROFILE_RECORD_GC"));
   FromEnvironment range{"--profile-range", options.profile_range};
   if (range.value.empty()) {
     range = first_set({"WIDEEP_PROFILE_START_STOP", "TLLM_PROFILE_START_STOP"});
@@ -60,16 +63,20 @@ Result<std::optional<engine::ProfileRequest>> profile_request(const RankRunOptio
   FromEnvironment output{"--profile-output", options.profile_output};
   if (output.value.empty()) output = first_set({"TLLM_TORCH_PROFILE_TRACE"});
   if (range.value.empty()) {
-    if (output.value.empty()) return std::optional<engine::ProfileRequest>();
-    return invalid_input(
-        fmt::format("{} {}: no iterations given; add --profile-range A-B (or "
-                    "WIDEEP_PROFILE_START_STOP)",
-                    output.name, output.value));
+    if (request.allocations) output = {"TLLM_PROFILE_RECORD_GC", "1"};
+    if (!output.value.empty()) {
+      return invalid_input(
+          fmt::format("{} {}: no iterations given; add --profile-range A-B (or "
+                      "WIDEEP_PROFILE_START_STOP)",
+                      output.name, output.value));
+    }
+    if (request.marks == engine::Marks::kNone) return std::optional<engine::ProfileRequest>();
+    return std::optional(std::move(request));
   }
-  WIDEEP_TRY_ASSIGN(auto ranges, engine::parse_ranges(range.value, range.name));
-  const std::string path = output.value.empty() ? "profile.json" : output.value;
-  WIDEEP_TRY(formats::check_writable(path));
-  return std::optional(engine::ProfileRequest{path, std::move(ranges)});
+  WIDEEP_TRY_ASSIGN(request.ranges, engine::parse_ranges(range.value, range.name));
+  request.path = output.value.empty() ? "profile.json" : output.value;
+  WIDEEP_TRY(formats::check_writable(request.path));
+  return std::optional(std::move(request));
 }
 
 }  // namespace
@@ -123,7 +130,8 @@ Status apply_rank_run_options(const RankRunOptions& options, bool tell_notes,
   }
   run->threads_per_rank = options.threads_per_rank;
   WIDEEP_TRY_ASSIGN(run->profile, profile_request(options));
-  WIDEEP_TRY_ASSIGN(run->perfect_router, wants_perfect_router(options.perfect_router));
+  WIDEEP_TRY_ASSIGN(const bool perfect_router, is_set("ENABLE_PERFECT_ROUTER"));
+  run->perfect_router = options.perfect_router || perfect_router;
   if (options.random_weights) run->random_weights = kRandomWeightsSeed;
   run->iteration_log = options.iteration_log;
   run->format = options.parallel.format();

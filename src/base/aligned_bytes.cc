@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/trace.h"
 
 namespace wideep::base {
 namespace {
@@ -35,10 +36,12 @@ std::byte* allocate_zeroed(size_t num_bytes) {
 }  // namespace
 
 AlignedBytes::AlignedBytes(size_t num_bytes) : size_(num_bytes) {
+  const int64_t start_ns = allocation_start();
   const size_t rounded = (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
   data_ = rounded >= kMapBytes
               ? std::unique_ptr<std::byte, Release>(map_zeroed(rounded), Release{rounded})
               : std::unique_ptr<std::byte, Release>(allocate_zeroed(rounded), Release{0});
+  allocated_since(start_ns, rounded);
 }
 
 void AlignedBytes::Release::operator()(std::byte* p) const {

@@ -11,20 +11,58 @@ constexpr size_t kCounterBytes = 64;  // a rank's count, on a cache line of its 
 }  // namespace
 
 const char* span_name(Span span) {
-  static constexpr const char* kNames[] = {"iteration",     "wait: stage",   "start of iteration",
-                                           "attention",     "MLP",           "wait: batch",
-                                           "router",        "begin",         "choose slots",
-                                           "push rows",     "wait: rows",    "experts",
-                                           "shared expert", "wait: results", "reduce",
-                                           "LM head",       "sampling",      "rows travel",
-                                           "results travel"};
+  static constexpr const char* kNames[] = {"iteration",
+                                           "wait: stage",
+                                           "start of iteration",
+                                           "attention",
+                                           "MLP",
+                                           "wait: batch",
+                                           "router",
+                                           "begin",
+                                           "choose slots",
+                                           "push rows",
+                                           "wait: rows",
+                                           "experts",
+                                           "shared expert",
+                                           "wait: results",
+                                           "reduce",
+                                           "LM head",
+                                           "sampling",
+                                           "rows travel",
+                                           "results travel",
+                                           "switch layer",
+                                           "decide",
+                                           "plan layer",
+                                           "post plan",
+                                           "copy layer",
+                                           "copy expert",
+                                           "copy expert: wrong hash",
+                                           "allocation"};
   static_assert(std::size(kNames) == static_cast<size_t>(Span::kCount));
   return kNames[static_cast<size_t>(span)];
 }
 
+const char* detail_name(Span span) {
+  switch (span) {
+    case Span::kCopyExpert:
+    case Span::kCopySpoilt:
+      return "expert";
+    case Span::kAllocation:
+      return "bytes";
+    default:
+      return nullptr;
+  }
+}
+
 const char* lane_name(Lane lane) {
-  static constexpr const char* kNames[] = {"forward", "rows (even calls)", "rows (odd calls)",
-                                           "results (even calls)", "results (odd calls)"};
+  static constexpr const char* kNames[] = {"forward",
+                                           "rows (even calls)",
+                                           "rows (odd calls)",
+                                           "results (even calls)",
+                                           "results (odd calls)",
+                                           "balancer",
+                                           "copies of experts",
+                                           "allocations"};
   static_assert(std::size(kNames) == static_cast<size_t>(Lane::kCount));
   return kNames[static_cast<size_t>(lane)];
 }
@@ -64,15 +102,48 @@ uint64_t TraceBuffer::num_dropped(int rank) const {
   return added(rank).load() - events(rank).size();
 }
 
-void add_to_trace(int64_t start_ns, Span span, int layer, Lane lane) {
-  const TraceRecorder* recorder = trace_of_thread;
-  if (recorder == nullptr) return;  // switched off meanwhile
-  recorder->buffer->add(recorder->rank, {.start_ns = start_ns,
+TraceRecorder TraceRecorder::beside(Lane other, std::span<const int> its_layers) const {
+  TraceRecorder recorder = *this;
+  recorder.lane = other;
+  recorder.layers = its_layers;
+  recorder.allocations = false;  // of the forward thread alone: they have one lane
+  return recorder;
+}
+
+void add_to_trace(int64_t start_ns, Span span, int layer, Lane lane, int64_t detail) {
+  const TraceRecorder& recorder = trace_of_thread;
+  recorder.buffer->add(recorder.rank, {.start_ns = start_ns,
+                                       .end_ns = wall_ns(),
+                                       .iteration = recorder.rank_switch->get().iteration,
+                                       .detail = detail,
+                                       .layer = recorder.model_layer(layer),
+                                       .span = span,
+                                       .lane = lane});
+}
+
+void TraceSpan::begin() {
+  const TraceRecorder& recorder = trace_of_thread;
+  const TraceSwitch::State state = recorder.rank_switch->get();
+  iteration_ = state.iteration;
+  if (recorder.marks != nullptr && (recorder.marks->all_spans || span_ == Span::kIteration)) {
+    marks_ = recorder.marks;
+    marks_->begin(span_, recorder.model_layer(layer_), iteration_);
+  }
+  if (state.on) start_ns_ = wall_ns();
+}
+
+void TraceSpan::end() const {
+  const TraceRecorder& recorder = trace_of_thread;
+  if (start_ns_ != 0) {
+    recorder.buffer->add(recorder.rank, {.start_ns = start_ns_,
                                          .end_ns = wall_ns(),
-                                         .iteration = recorder->iteration,
-                                         .layer = layer,
-                                         .span = span,
-                                         .lane = lane});
+                                         .iteration = iteration_,
+                                         .detail = detail_,
+                                         .layer = recorder.model_layer(layer_),
+                                         .span = span_,
+                                         .lane = recorder.lane});
+  }
+  if (marks_ != nullptr) marks_->end();
 }
 
 }  // namespace wideep::base

@@ -98,6 +98,7 @@ Result<OnlineParts> make_online_parts(const weights::ExpertShape& experts,
   // The ranks of a wide group share the tokens with which a move pays for itself (docs/online.md).
   if (any.ep_size > 8) parts.policy.horizon_tokens *= any.ep_size / 4;
   parts.balancer.processors = base::read_machine().allowed;
+  for (const auto& [layer, each] : placement.layers) parts.balancer.layers.push_back(layer);
   parts.balancer.num_spares =
       placement.spare_slots > 0 ? placement.spare_slots : default_spare_slots(placement);
   return parts;

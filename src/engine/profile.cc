@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "base/try.h"
+#include "cuda/profiler.h"
 
 namespace wideep::engine {
 
@@ -19,12 +21,38 @@ Result<std::vector<IterationRange>> parse_ranges(const std::string& text, const 
   return ranges;
 }
 
+RankProfiler::RankProfiler(const ProfileRequest& request, const base::TraceBuffer* trace, int rank)
+    : ranges_(request.ranges), rank_(rank) {
+  const bool all_spans = request.marks == Marks::kAllSpans;
+  base::trace_of_thread = {
+      .rank_switch = &switch_,
+      .buffer = trace,
+      .marks = request.marks == Marks::kNone ? nullptr : &cuda::nvtx_marks(all_spans),
+      .rank = rank,
+      .allocations = request.allocations};
+}
+
+RankProfiler::~RankProfiler() {
+  if (on_) tell_profiler(false);
+  base::trace_of_thread = {};
+}
+
 void RankProfiler::start(int64_t iteration) {
-  recorder_.iteration = iteration;
   const bool wanted = std::any_of(ranges_.begin(), ranges_.end(), [&](const IterationRange& range) {
     return range.first <= iteration && iteration < range.last;
   });
-  base::trace_of_thread = wanted ? &recorder_ : nullptr;
+  if (wanted != on_) tell_profiler(wanted);
+  on_ = wanted;
+  switch_.set({.iteration = iteration, .on = wanted});
+}
+
+// What is the matter on one rank is so on all.
+void RankProfiler::tell_profiler(bool begins) {
+  if (!profiler_answers_) return;
+  const Status told = begins ? cuda::start_profiler() : cuda::stop_profiler();
+  profiler_answers_ = told.ok();
+  if (told.ok() || rank_ != 0) return;
+  log::warn("{}; NVIDIA's profilers are not told of the range, the trace has it", told.message());
 }
 
 }  // namespace wideep::engine

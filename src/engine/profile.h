@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which iterations of a run are traced, and where to.
+// Which iterations of a run are traced, where to, and what a profiler outside is told.
 #pragma once
 
 #include <string>
@@ -11,20 +11,27 @@
 
 namespace wideep::engine {
 
+enum class Marks { kNone, kIterations, kAllSpans };
+
 struct ProfileRequest {
-  std::string path;  // of the Chrome trace
-  std::vector<IterationRange> ranges;
+  std::string path;                    // of the Chrome trace
+  std::vector<IterationRange> ranges;  // empty: marks alone, in every iteration
+  bool allocations = false;            // of the forward thread, in the trace too
+  Marks marks = Marks::kNone;          // NVTX; REQUIRES (others): built with CUDA
+
+  bool writes_trace() const { return !ranges.empty(); }
 };
 
 // From "A-B" or "A-B,C-D,…". Errors (invalid input): as IterationRange::parse.
 Result<std::vector<IterationRange>> parse_ranges(const std::string& text, const std::string& name);
 
-// Switches the calling thread's trace on and off. One thread.
+// Makes the calling thread record, and those that it starts from then on and that record beside it
+// (base/trace.h), which end before this does; switches them all on and off. One thread.
 class RankProfiler {
  public:
-  RankProfiler(const ProfileRequest& request, const base::TraceBuffer& trace, int rank)
-      : ranges_(request.ranges), recorder_{.buffer = &trace, .rank = rank} {}
-  ~RankProfiler() { base::trace_of_thread = nullptr; }
+  // trace: null where none is written.
+  RankProfiler(const ProfileRequest& request, const base::TraceBuffer* trace, int rank);
+  ~RankProfiler();
   RankProfiler(const RankProfiler&) = delete;
   RankProfiler& operator=(const RankProfiler&) = delete;
 
@@ -32,8 +39,13 @@ class RankProfiler {
   void start(int64_t iteration);
 
  private:
+  void tell_profiler(bool begins);
+
   std::vector<IterationRange> ranges_;
-  base::TraceRecorder recorder_;
+  int rank_;
+  base::TraceSwitch switch_;
+  bool on_ = false;
+  bool profiler_answers_ = true;  // so far
 };
 
 }  // namespace wideep::engine

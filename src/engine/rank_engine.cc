@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/trace.h"
 #include "base/try.h"
 #include "engine/handshake.h"
 #include "parallel/initial_placement.h"
@@ -228,6 +229,7 @@ OnlineHooks RankEngine::start_online(std::function<void(const online::Rebalance&
 
 void RankEngine::switch_layer(const online::PublishedLayer& published) {
   const int layer = moe_layers_[published.layer];
+  const base::TraceSpan span(base::Span::kSwitchLayer, layer);
   for (online::SlotRecord& slot : published.slots) {
     slot.record = slots_.exchange(layer, slot.local_slot, slot.record);
   }

@@ -25,7 +25,7 @@ class Reporter {
         tells_initial_imbalance_(!setup.online.empty() && rank % setup.mapping.stage_size() == 0) {
     int index = 0;
     for (const auto& [layer, placement] : setup.placement.layers) layer_index_[layer] = index++;
-    if (setup.options.profile) profiler_.emplace(*setup.options.profile, *setup.trace, rank);
+    if (setup.options.profile) profiler_.emplace(*setup.options.profile, setup.trace, rank);
     if (setup.options.statistics) {
       const StatisticsPart part = statistics_part(setup, rank);
       recorder_.emplace(*setup.options.statistics, part.file,

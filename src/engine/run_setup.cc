@@ -51,7 +51,7 @@ Status check_started(const RunOptions& options) {
         fmt::format("{}: {} ranks are configured, but {} processes were started: start as many",
                     options.parallel.name, configured, options.started->num_ranks()));
   }
-  if (options.profile) {
+  if (options.profile && options.profile->writes_trace()) {
     return invalid_input(
         "--profile-range: ranks that mpirun or srun has started cannot be profiled yet; use "
         "--ranks on one machine");
@@ -249,7 +249,7 @@ Result<std::unique_ptr<Run>> Run::make(const RunOptions& options, RunFiles files
   std::unique_ptr<Run> run(new Run(std::move(files), std::move(shapes)));
   WIDEEP_TRY(agree_on(options, run->make_online(options)));
   const parallel::Mapping mapping = options.parallel.mapping();
-  if (options.profile) {
+  if (options.profile && options.profile->writes_trace()) {
     WIDEEP_TRY_ASSIGN(run->trace_, base::TraceBuffer::create(mapping.world_size()));
   }
   run->setup_.emplace(

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 #include "base/try.h"
 #include "formats/files.h"
@@ -25,11 +27,17 @@ int64_t first_start(const base::TraceBuffer& trace) {
   return first;
 }
 
-// The rank's name and those of its lanes, in the order in which they are to be shown.
-std::string names_of(int rank) {
+// The rank's name and those of the lanes that it has events on, in the order in which they are to
+// be shown.
+std::string names_of(int rank, std::span<const TraceEvent> events) {
+  std::array<bool, static_cast<size_t>(base::Lane::kCount)> used{};
+  for (const TraceEvent& event : events) {
+    if (event.end_ns != 0) used[static_cast<size_t>(event.lane)] = true;
+  }
   std::string text = fmt::format(
       R"({{"ph":"M","name":"process_name","pid":{0},"tid":0,"args":{{"name":"rank {0}"}}}})", rank);
-  for (int lane = 0; lane < static_cast<int>(base::Lane::kCount); ++lane) {
+  for (size_t lane = 0; lane < used.size(); ++lane) {
+    if (!used[lane]) continue;
     text += fmt::format(
         ",\n"
         R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
@@ -40,14 +48,17 @@ std::string names_of(int rank) {
 
 std::string line_of(int rank, const TraceEvent& event, int64_t first_ns) {
   const auto microseconds = [](int64_t ns) { return static_cast<double>(ns) * 1e-3; };
-  const std::string layer = event.layer < 0 ? "" : fmt::format(R"(,"layer":{})", event.layer);
+  std::string details = event.layer < 0 ? "" : fmt::format(R"(,"layer":{})", event.layer);
+  if (const char* name = base::detail_name(event.span)) {
+    details += fmt::format(R"(,"{}":{})", name, event.detail);
+  }
   return fmt::format(
       ",\n"
       R"({{"ph":"X","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
       R"("args":{{"iteration":{}{}}}}})",
       base::span_name(event.span), rank, static_cast<int>(event.lane),
       microseconds(event.start_ns - first_ns), microseconds(event.end_ns - event.start_ns),
-      event.iteration, layer);
+      event.iteration, details);
 }
 
 }  // namespace
@@ -59,7 +70,7 @@ Status write_chrome_trace(const std::string& path, const base::TraceBuffer& trac
   WIDEEP_TRY(file.append(R"({"displayTimeUnit":"ms","traceEvents":[)"
                          "\n"));
   for (int rank = 0; rank < trace.num_ranks(); ++rank) {
-    WIDEEP_TRY(file.append((rank == 0 ? "" : ",\n") + names_of(rank)));
+    WIDEEP_TRY(file.append((rank == 0 ? "" : ",\n") + names_of(rank, trace.events(rank))));
     for (const TraceEvent& event : trace.events(rank)) {
       if (event.end_ns != 0) WIDEEP_TRY(file.append(line_of(rank, event, first_ns)));
     }

@@ -2,7 +2,7 @@
 //
 // A trace of all ranks as Chrome's trace events, for Perfetto (ui.perfetto.dev) or
 // chrome://tracing: a process for each rank, a thread for each lane, complete events ("ph": "X") in
-// microseconds from the first, with layer and iteration.
+// microseconds from the first, with layer, iteration and what the span counts or names.
 #pragma once
 
 #include <string>

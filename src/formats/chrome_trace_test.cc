@@ -47,13 +47,17 @@ TEST(ChromeTrace, EventsOfAllRanksOnOneClock) {
 
 TEST(ChromeTrace, WhatHasNoRoomIsCounted) {
   const TraceBuffer trace = TraceBuffer::create(1, 3).value();
-  const base::TraceRecorder recorder{.buffer = &trace, .rank = 0, .iteration = 1};
+  base::TraceSwitch rank_switch;
   {
     const base::TraceSpan none(Span::kRouter);
   }  // nobody records
-  base::trace_of_thread = &recorder;
+  base::trace_of_thread = {.rank_switch = &rank_switch, .buffer = &trace};
+  {
+    const base::TraceSpan none(Span::kRouter);
+  }  // switched off
+  rank_switch.set({.iteration = 1, .on = true});
   for (int i = 0; i < 5; ++i) const base::TraceSpan span(Span::kRouter, i);
-  base::trace_of_thread = nullptr;
+  base::trace_of_thread = {};
   EXPECT_EQ(trace.events(0).size(), 3u);
   EXPECT_EQ(trace.events(0)[2].layer, 2);
   EXPECT_EQ(written(trace).at("otherData").at("droppedEvents"), 2);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/cpu_time.h"
+#include "base/trace.h"
 #include "online/background_thread.h"
 #include "online/plan_steps.h"
 
@@ -35,7 +36,11 @@ OnlineBalancer::OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool
       mailbox_(pool.num_layers(), pool.num_experts()),
       busy_(placements_.size()),
       free_records_(static_cast<size_t>(board.shape().owners()), options_.num_spares) {
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread(
+      [this, trace = base::trace_of_thread.beside(base::Lane::kBalancer, options_.layers)] {
+        base::trace_of_thread = trace;
+        run();
+      });
 }
 
 OnlineBalancer::~OnlineBalancer() {
@@ -73,6 +78,7 @@ std::chrono::nanoseconds OnlineBalancer::rest_after(int64_t work_ns) const {
 // ---- from loads to updates ----
 
 void OnlineBalancer::decide(const GroupLoads& loads) {
+  const base::TraceSpan span(base::Span::kDecide);
   const size_t num_experts = loads.tokens.size() / placements_.size();
   for (size_t layer = 0; layer < placements_.size(); ++layer) {
     policy_.add_counts(static_cast<int>(layer),
@@ -124,6 +130,7 @@ bool OnlineBalancer::post_step(Update& update) {
   for (size_t rank = 0; rank < free_records_.size(); ++rank) {
     free_records_[rank] -= update.records[rank];
   }
+  const base::TraceSpan span(base::Span::kPost, update.layer);
   board_.post(update.layer, step,
               arrives ? std::span<const double>(update.target.shares) : std::span<const double>());
   update.generation = board_.generation(update.layer);

@@ -42,6 +42,7 @@ struct BalancerOptions {
   int num_spares = 1;        // records that every rank has for copies under way
   std::chrono::microseconds look_interval{1000};  // while updates are under way; else longer
   std::vector<int> processors;  // of the background threads of all ranks; empty: the callers'
+  std::vector<int> layers;      // the model's numbers of the layers, for traces; empty: 0, 1, ...
 };
 
 class OnlineBalancer {

@@ -23,6 +23,7 @@ OnlineRank::OnlineRank(const OnlineSetup& setup, int rank)
                {.rank = rank,
                 .num_spares = setup.options.num_spares,
                 .processors = setup.options.processors,
+                .layers = setup.options.layers,
                 .on_copy = setup.on_copy,
                 .relay = setup.relay}) {
   if (rank != 0) return;

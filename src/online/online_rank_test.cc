@@ -9,11 +9,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <random>
 
 #include "base/content_hash.h"
 #include "base/sanitized.h"
+#include "base/trace.h"
 #include "base/try.h"
 #include "online/system_calls_testing.h"
 #include "transport/rank_threads.h"
@@ -22,6 +24,7 @@ namespace wideep::online {
 namespace {
 
 constexpr int kExperts = 8, kLayers = 3, kSlots = 12;
+const std::vector<int> kModelLayers = {4, 5, 7};  // their numbers in the model
 
 // A pool whose records say which expert they are, all over.
 std::unique_ptr<weights::HostPool> numbered_pool() {
@@ -82,6 +85,7 @@ struct Run {
   int64_t moves = 100;  // runs until the balancer has counted as many
   CopyHook on_copy = {};
   bool count_calls = false;  // system calls of what an engine calls in every iteration
+  const base::TraceBuffer* trace = nullptr;  // of every second ten iterations
 };
 
 struct Totals {
@@ -92,6 +96,8 @@ struct Totals {
   std::vector<int64_t> rank_moves;    // by rank
   std::vector<CountedCalls> counted;  // by rank
 };
+
+bool is_traced(int64_t iteration) { return iteration / 10 % 2 == 1; }
 
 // One rank's slots and what it believes of all ranks'.
 class FakeEngine {
@@ -108,11 +114,13 @@ class FakeEngine {
     }
   }
 
-  Status run(int64_t wanted_moves) {
+  // trace: switched on and off as it runs.
+  Status run(int64_t wanted_moves, base::TraceSwitch& trace) {
     OnlineRank online(setup_, endpoint_.rank());
     std::mt19937 rng(static_cast<uint32_t>(endpoint_.rank()));
     std::vector<transport::AgreedWords> all;
     for (int64_t n = 0;; ++n) {
+      trace.set({.iteration = n, .on = is_traced(n)});
       transport::AgreedWords words = {};
       words[0] = placements_hash();
       words[1] = setup_.board.balancer().moves >= wanted_moves ? 1 : 0;
@@ -192,7 +200,8 @@ Totals run_ranks(const Run& run) {
                           .placement = placement,
                           .options = {.layers_in_flight = run.layers_in_flight,
                                       .num_spares = run.num_spares,
-                                      .look_interval = std::chrono::microseconds(50)},
+                                      .look_interval = std::chrono::microseconds(50),
+                                      .layers = kModelLayers},
                           .policy = policy,
                           .on_rebalance = [&](const Rebalance&) { ++totals.rebalances; },
                           .on_copy = run.on_copy};
@@ -202,7 +211,13 @@ Totals run_ranks(const Run& run) {
         if (run.count_calls) {
           EXPECT_TRUE(can_count_system_calls());
         }
-        const Status status = engine.run(run.moves);
+        base::TraceSwitch trace;
+        if (run.trace != nullptr) {
+          base::trace_of_thread = {
+              .rank_switch = &trace, .buffer = run.trace, .rank = endpoint.rank()};
+        }
+        const Status status = engine.run(run.moves, trace);
+        base::trace_of_thread = {};
         totals.counted[static_cast<size_t>(endpoint.rank())] = counted_system_calls();
         totals.rank_moves[static_cast<size_t>(endpoint.rank())] = engine.moves();
         return status;
@@ -263,6 +278,34 @@ TEST(OnlineRank, TheForwardPathMakesNoSystemCall) {
   EXPECT_GE(totals.moves, 200);
   for (const CountedCalls& counted : totals.counted) {
     EXPECT_EQ(counted.count, 0) << "the first one is number " << counted.first_number;
+  }
+}
+
+// They see the rank's switch, which its engine's thread sets.
+TEST(OnlineRank, TheThreadsBehindItRecordWhatTheyDo) {
+  const auto trace = base::TraceBuffer::create(2).value();
+  run_ranks({.moves = 400,
+             .on_copy =
+                 [](int, int, std::byte* record) {
+                   thread_local int copies = 0;
+                   if (++copies % 5 == 0) record[100] ^= std::byte{1};
+                 },
+             .trace = &trace});
+  for (int rank = 0; rank < 2; ++rank) {
+    std::map<std::pair<base::Lane, base::Span>, int> found;
+    for (const base::TraceEvent& event : trace.events(rank)) {
+      ++found[{event.lane, event.span}];
+      EXPECT_TRUE(is_traced(event.iteration)) << event.iteration;
+      const bool of_all = event.span == base::Span::kDecide;
+      EXPECT_EQ(std::count(kModelLayers.begin(), kModelLayers.end(), event.layer), of_all ? 0 : 1);
+      EXPECT_LT(event.detail, kExperts);
+    }
+    const auto count = [&](base::Lane lane, base::Span span) { return found[{lane, span}]; };
+    EXPECT_GT(count(base::Lane::kCopies, base::Span::kCopyLayer), 0);
+    EXPECT_GT(count(base::Lane::kCopies, base::Span::kCopyExpert), 0);
+    EXPECT_GT(count(base::Lane::kCopies, base::Span::kCopySpoilt), 0);
+    EXPECT_EQ(count(base::Lane::kBalancer, base::Span::kDecide) > 0, rank == 0);
+    EXPECT_EQ(count(base::Lane::kBalancer, base::Span::kPost) > 0, rank == 0);
   }
 }
 

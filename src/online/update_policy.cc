@@ -11,6 +11,7 @@
 #include "balance/window_swaps.h"
 #include "balance/windowed_load.h"
 #include "base/check.h"
+#include "base/trace.h"
 #include "base/try.h"
 #include "online/layer_rota.h"
 #include "online/move_search.h"
@@ -66,6 +67,7 @@ class PolicyBase : public UpdatePolicy {
     for (int l = rota_.first_layer(); l < shape_.num_layers; l += rota_.stride()) {
       const auto index = static_cast<size_t>(l);
       if (!busy.empty() && busy[index] != 0) continue;
+      const base::TraceSpan span(base::Span::kPlan, l);
       LayerUpdate update;
       update.layer_idx = l;
       if (plan_layer(placements[index], &update)) finish(placements[index], std::move(update));

@@ -8,6 +8,7 @@
 #include "base/content_hash.h"
 #include "base/cpu_time.h"
 #include "base/numa.h"
+#include "base/trace.h"
 #include "online/background_thread.h"
 
 namespace wideep::online {
@@ -41,7 +42,11 @@ WeightUpdater::WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
     updates_[layer].slot_to_expert = slot_to_expert[layer];
     updates_[layer].slots.reserve(static_cast<size_t>(slots_per_rank_));
   }
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread(
+      [this, trace = base::trace_of_thread.beside(base::Lane::kCopies, options_.layers)] {
+        base::trace_of_thread = trace;
+        run();
+      });
 }
 
 WeightUpdater::~WeightUpdater() {
@@ -131,6 +136,7 @@ bool WeightUpdater::enough_spares(const Update& update, std::span<const int32_t>
 }
 
 void WeightUpdater::begin(int layer, Update& update) {
+  const base::TraceSpan span(base::Span::kCopyLayer, layer);
   update.state.store(UpdateState::kCopying, std::memory_order_release);
   update.generation = board_.generation(layer);
   const auto target = board_.slot_to_expert(layer);
@@ -153,6 +159,7 @@ bool WeightUpdater::copy_expert(int layer, int expert, std::byte* record) {
   const weights::HostPool::Address source{layer, expert, slice_};
   const size_t bytes = pool_.shape().record_bytes();
   for (int attempt = 0; attempt < kAttempts && !stop_; ++attempt) {
+    base::TraceSpan span(base::Span::kCopyExpert, layer, expert);
     const int64_t start_ns = base::wall_ns();
     uint64_t hash = base::copy_and_hash(pool_.record(source), record, bytes, [&] {
       counters.heartbeat_ns = base::wall_ns();
@@ -170,6 +177,7 @@ bool WeightUpdater::copy_expert(int layer, int expert, std::byte* record) {
       return true;
     }
     ++counters.hash_failures;
+    span.becomes(base::Span::kCopySpoilt);
   }
   return false;
 }

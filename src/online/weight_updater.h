@@ -58,6 +58,7 @@ struct UpdaterOptions {
   int rank = 0;
   int num_spares = 0;           // records for copies under way, at least 1
   std::vector<int> processors;  // of its thread; empty: the caller's
+  std::vector<int> layers;      // the model's numbers of the layers, for traces; empty: 0, 1, ...
   CopyHook on_copy;
   const BoardRelay* relay = nullptr;  // where ranks are on several nodes
 };

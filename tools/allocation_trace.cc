@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// operator new as the standard library has it, but that what the forward thread obtains shows in
+// its trace where that is asked for. Otherwise it costs a look at a thread's own flag.
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "base/trace.h"
+
+namespace {
+
+void* allocate(size_t size, size_t alignment) {
+  if (alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__) return std::malloc(size == 0 ? 1 : size);
+  const size_t whole = (size + alignment - 1) / alignment * alignment;
+  if (whole < size) return nullptr;  // wrapped around
+  return std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
+}
+
+void* obtain(size_t size, size_t alignment) {
+  const int64_t start_ns = wideep::base::allocation_start();
+  void* found = allocate(size, alignment);
+  while (found == nullptr) {
+    const std::new_handler make_room = std::get_new_handler();
+    if (make_room == nullptr) throw std::bad_alloc();
+    make_room();
+    found = allocate(size, alignment);
+  }
+  wideep::base::allocated_since(start_ns, size);
+  return found;
+}
+
+}  // namespace
+
+// All other forms call these. Not inlined: gcc would compare the one that it inlines with the
+// other, which it does not.
+[[gnu::noinline]] void* operator new(size_t size) {
+  return obtain(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+}
+[[gnu::noinline]] void* operator new(size_t size, std::align_val_t alignment) {
+  return obtain(size, static_cast<size_t>(alignment));
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
