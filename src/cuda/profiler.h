@@ -23,8 +23,10 @@ std::string toolkit_version();
 // REQUIRES: toolkit_version() is not empty.
 const base::TraceMarks& nvtx_marks(bool all_spans);
 
-// Tells a profiler that waits for it to begin and to end; of a build without CUDA nobody. Not
-// before the process has forked. Errors (failed): CUDA's, as where there is no driver.
+// Starts CUDA's driver, which takes a moment, in a process that will not fork. Of a build without
+// CUDA nothing. Errors (failed): CUDA's, as where there is no driver or no GPU.
+Status start_driver();
+// Tell a profiler that waits for it to begin and to end. REQUIRES: start_driver() was ok.
 Status start_profiler();
 Status stop_profiler();
 

@@ -56,6 +56,10 @@ const base::TraceMarks& nvtx_marks(bool all_spans) {
   return all_spans ? kAllSpans : kIterations;
 }
 
+Status start_driver() {
+  int num_devices = 0;
+  return status_of("cudaGetDeviceCount", cudaGetDeviceCount(&num_devices));
+}
 Status start_profiler() { return status_of("cudaProfilerStart", cudaProfilerStart()); }
 Status stop_profiler() { return status_of("cudaProfilerStop", cudaProfilerStop()); }
 

@@ -30,6 +30,7 @@ RankProfiler::RankProfiler(const ProfileRequest& request, const base::TraceBuffe
       .marks = request.marks == Marks::kNone ? nullptr : &cuda::nvtx_marks(all_spans),
       .rank = rank,
       .allocations = request.allocations};
+  if (request.writes_trace()) note(cuda::start_driver());
 }
 
 RankProfiler::~RankProfiler() {
@@ -46,10 +47,12 @@ void RankProfiler::start(int64_t iteration) {
   switch_.set({.iteration = iteration, .on = wanted});
 }
 
-// What is the matter on one rank is so on all.
 void RankProfiler::tell_profiler(bool begins) {
-  if (!profiler_answers_) return;
-  const Status told = begins ? cuda::start_profiler() : cuda::stop_profiler();
+  if (profiler_answers_) note(begins ? cuda::start_profiler() : cuda::stop_profiler());
+}
+
+// What is the matter on one rank is so on all.
+void RankProfiler::note(const Status& told) {
   profiler_answers_ = told.ok();
   if (told.ok() || rank_ != 0) return;
   log::warn("{}; NVIDIA's profilers are not told of the range, the trace has it", told.message());

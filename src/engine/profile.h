@@ -40,6 +40,7 @@ class RankProfiler {
 
  private:
   void tell_profiler(bool begins);
+  void note(const Status& told);
 
   std::vector<IterationRange> ranges_;
   int rank_;
