@@ -24,13 +24,10 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::AnyOf;
-using ::testing::ElementsAre;
 using ::testing::Ge;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::Lt;
-using ::testing::StartsWith;
 
 struct Event {
   std::string name;
@@ -213,6 +210,10 @@ TEST_F(CommandProfile, ShowsAllocationsWhereAskedTo) {
 }
 
 #ifdef WIDEEP_NVTX_LOG
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 // What a profiler is told (nvtx_log/nvtx_log.cc): lines of each thread that told anything.
 class CommandNvtx : public CommandProfile {
