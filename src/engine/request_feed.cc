@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "base/check.h"
 #include "base/try.h"
@@ -24,7 +25,7 @@ constexpr milliseconds kLookInterval{100};
 // And what has come over the bridge, where nobody can be woken.
 constexpr milliseconds kBridgeInterval{2};
 // What comes so soon after another comes with it, as long as that does not take too long.
-constexpr std::chrono::microseconds kTogether{200};
+constexpr std::chrono::microseconds kTogether{300};
 constexpr milliseconds kMostGathering{3};
 
 Command decode(std::string_view message) {
@@ -129,13 +130,12 @@ Status RequestFeed::wait(const transport::Endpoint& endpoint, milliseconds at_mo
   return seen_ == before ? Status() : gather();
 }
 
+// Asleep meanwhile: to be woken by each command would hold up who writes the next.
 Status RequestFeed::gather() {
   const Clock::time_point end = Clock::now() + kMostGathering;
   for (uint64_t before = 0; seen_ != before && Clock::now() < end;) {
     before = seen_;
-    const timespec pause{0, std::chrono::nanoseconds(kTogether).count()};
-    pollfd ready{fd_, POLLIN, 0};
-    ::ppoll(&ready, 1, &pause, nullptr);
+    std::this_thread::sleep_for(kTogether);
     WIDEEP_TRY(poll());
   }
   return {};

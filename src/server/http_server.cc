@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -166,8 +167,9 @@ std::string_view Exchange::frame_unsent() {
       std::to_chars(digits, digits + sizeof(digits), unsent_.size() - kChunkHead, 16).ptr;
   const auto num_digits = static_cast<size_t>(end - digits);
   const size_t first = kChunkHead - 2 - num_digits;
-  unsent_.replace(first, num_digits, digits, num_digits);
-  unsent_.replace(kChunkHead - 2, 2, "\r\n");
+  std::copy_n(digits, num_digits, unsent_.data() + first);
+  unsent_[kChunkHead - 2] = '\r';
+  unsent_[kChunkHead - 1] = '\n';
   unsent_ += "\r\n";
   return std::string_view(unsent_).substr(first);
 }

@@ -153,7 +153,8 @@ std::string json_text(const ordered_json& json) { return dump(json) + "\n"; }
 
 EventWriter::EventWriter(const ReplyHead& head, bool usage_follows)
     : api_(head.api), end_(usage_follows ? "],\"usage\":null}\n\n" : "]}\n\n") {
-  head_ = "data: " + dump(head_json(head, "chat.completion.chunk", "text_completion"));
+  head_ = "data: ";
+  head_ += dump(head_json(head, "chat.completion.chunk", "text_completion"));
   head_.back() = ',';  // the object goes on
   head_ += "\"choices\":[";
 }
