@@ -56,7 +56,6 @@ Status run(const Options& options) {
     router_options.replicas.push_back(std::move(address));
   }
   const StopSignals signals;  // before there is a thread
-  ::signal(SIGPIPE, SIG_IGN);
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<server::Router> router,
                     server::Router::listen(router_options));
   log::info("routing to {} replicas on http://{}:{}/v1", router_options.replicas.size(),

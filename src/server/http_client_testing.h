@@ -35,9 +35,10 @@ class Socket {
     EXPECT_EQ(::send(fd_, text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
   }
-  std::string receive() {
+  // As many bytes as are there, 4096 at most.
+  std::string receive(size_t at_most = 4096) {
     char bytes[4096];
-    const ssize_t count = ::recv(fd_, bytes, sizeof(bytes), 0);
+    const ssize_t count = ::recv(fd_, bytes, std::min(at_most, sizeof(bytes)), 0);
     return {bytes, static_cast<size_t>(std::max<ssize_t>(count, 0))};
   }
   std::string receive_all() {

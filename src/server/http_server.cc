@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -50,6 +51,29 @@ int port_of(evutil_socket_t socket) {
   return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
                                              : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
+
+// While it lives, a client that has left is an error of this thread's writes, libevent's too, and
+// not the process's end.
+class NoPipeSignals {
+ public:
+  NoPipeSignals() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoPipeSignals() {
+    if (sigismember(&before_, SIGPIPE) != 0) return;
+    const timespec at_once{};
+    while (sigtimedwait(&pipe_, nullptr, &at_once) == SIGPIPE) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoPipeSignals(const NoPipeSignals&) = delete;
+  NoPipeSignals& operator=(const NoPipeSignals&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
 
 }  // namespace
 
@@ -248,7 +272,10 @@ HttpServer::~HttpServer() {
   if (wake_fd_ >= 0) ::close(wake_fd_);
 }
 
-void HttpServer::run() { event_base_dispatch(base_); }
+void HttpServer::run() {
+  const NoPipeSignals no_pipe_signals;
+  event_base_dispatch(base_);
+}
 
 void HttpServer::post(std::function<void()> call) {
   {

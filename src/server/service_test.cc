@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <csignal>
 #include <future>
 #include <map>
 #include <thread>
@@ -678,6 +679,43 @@ TEST(HttpServerTest, AReaderThatPausesMissesNothing) {
   ASSERT_EQ(text.size(), size_t{kParts} * 1000);
   for (size_t i = 0; i < kParts; ++i)
     EXPECT_EQ(text[i * 1000 + 999], 'a' + static_cast<int>(i % 26));
+  server->stop();
+  thread.join();
+}
+
+// A write to a connection that its client has reset would raise SIGPIPE: an error like another,
+// without a handler for the whole process.
+TEST(HttpServerTest, ClientsThatHaveLeftEndNothing) {
+  ASSERT_NE(::signal(SIGPIPE, SIG_DFL), SIG_ERR);
+  std::shared_ptr<Exchange> stream;
+  const auto server = HttpServer::listen({.port = 0}, [&](auto exchange) {
+                        stream = exchange;
+                        stream->start_stream("text/plain");
+                        stream->send("first ");
+                      }).value();
+  std::thread thread([&] { server->run(); });
+  const auto ask = [&](Socket& socket) { socket.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"); };
+  for (int i = 0; i < 5; ++i) {
+    std::promise<void> holds, closed;
+    {
+      Socket leaves(server->port());
+      ask(leaves);
+      EXPECT_THAT(leaves.receive(1), "H");  // the rest is unread, which resets the connection
+      server->post([&] {
+        holds.set_value();
+        closed.get_future().wait();
+        stream->send("second");
+      });
+      holds.get_future().wait();
+    }
+    closed.set_value();
+    std::promise<void> done;  // the turn after the one that has written
+    server->post([&] { server->post([&] { done.set_value(); }); });
+    done.get_future().wait();
+  }
+  Socket stays(server->port());
+  ask(stays);
+  EXPECT_THAT(stays.receive(), StartsWith("HTTP/1.1 200"));
   server->stop();
   thread.join();
 }
