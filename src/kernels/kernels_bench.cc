@@ -111,8 +111,7 @@ const bool kRegistered = [] {
           [table, format](benchmark::State& state) { bench_experts(state, *table, format); })
           ->ArgName("rows")
           ->DenseRange(1, 6)
-          ->Arg(8)
-          ->Arg(16);
+          ->DenseRange(8, 16, 2);
     }
   }
   return true;

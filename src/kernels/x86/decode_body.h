@@ -19,14 +19,17 @@ struct NoScales {
 };
 
 // kStrip: how many panels few rows read together (one_tile_body.h). A line of codes makes kParts
-// steps of each panel's chain, of up to six cycles each, and memory gives a line in about six to
-// ten: where a line is one step, one panel will do; others need more to keep the processor busy.
+// steps of each panel's chain, of four (int8) to six cycles each, and memory gives a line in about
+// six to ten: where a line is one step, one panel will do; others need more to keep the processor
+// busy. Up to kNarrowRows rows, which wait for memory more than for the chain, take one.
 
-// kFewTiles: up to so many tiles each expand codes for themselves.
+// kTallRows: a tall tile's most rows. kFewTiles: up to so many tiles each expand codes for
+// themselves.
 
 // f32, bf16 and int8: the operands as they lie.
 struct PlainCodes : NoScales {
   static constexpr int kParts = 1, kGroups = 1, kStrip = 1, kFewTiles = 1;
+  static constexpr int kNarrowRows = 0, kTallRows = 16;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[1]) { out[0] = codes; }
@@ -34,6 +37,7 @@ struct PlainCodes : NoScales {
 
 struct Int4Codes : NoScales {
   static constexpr int kParts = 2, kGroups = 1, kStrip = 4, kFewTiles = 4;
+  static constexpr int kNarrowRows = 2, kTallRows = 10;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[2]) { expand_int4(codes, out); }
@@ -41,6 +45,7 @@ struct Int4Codes : NoScales {
 
 struct Fp8Codes : NoScales {
   static constexpr int kParts = 2, kGroups = 1, kStrip = 4, kFewTiles = 2;
+  static constexpr int kNarrowRows = 0, kTallRows = 10;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[2]) { expand_e4m3(codes, out); }
@@ -49,12 +54,14 @@ struct Fp8Codes : NoScales {
 // Four groups' scales stand before the codes.
 struct Mxfp4Codes : PowerScales {
   static constexpr int kParts = 4, kGroups = 4, kStrip = 4, kFewTiles = 1;
+  static constexpr int kNarrowRows = 0, kTallRows = 0;
   static constexpr size_t kFirstLine = 4 * kPanelWidth;
   using PowerScales::PowerScales;
 };
 
 struct Nvfp4Codes : E5m3Scales {
   static constexpr int kParts = 4, kGroups = 4, kStrip = 4, kFewTiles = 1;
+  static constexpr int kNarrowRows = 0, kTallRows = 0;
   static constexpr size_t kFirstLine = 4 * kPanelWidth;
   using E5m3Scales::E5m3Scales;
 };

@@ -11,9 +11,9 @@
 
 inline constexpr int kMaxPanels = 4;
 
-// How far ahead of its use a panel's line is fetched. Four panels make 8 KiB under way, about what
-// a core reads in the time that memory takes to answer.
-inline constexpr size_t kFetchAhead = 2048;
+// How far ahead of its use a line is fetched, over all panels that are read together: about what a
+// core reads in the time that memory takes to answer.
+inline constexpr size_t kFetchAhead = 8192;
 
 // Of one piece of work.
 struct Sums {
@@ -47,10 +47,10 @@ struct Cut {
   }
   // Of k. Quantised rows are padded to whole groups, others are not.
   int whole_blocks() const { return takes_quantized_rows(format) ? num_blocks : k / block_k; }
-  // After how many blocks the lines to fetch now are.
-  int blocks_ahead() const {
-    const auto blocks = static_cast<int>((kFetchAhead + block_bytes - 1) / block_bytes);
-    return std::min(num_blocks, blocks);
+  // After how many blocks of `panels` read together the lines to fetch now are.
+  int blocks_ahead(int panels) const {
+    const size_t ahead = kFetchAhead / static_cast<size_t>(panels);
+    return std::min(num_blocks, static_cast<int>((ahead + block_bytes - 1) / block_bytes));
   }
   size_t block_at(int index) const { return static_cast<size_t>(index) * block_bytes; }
   size_t scales_at(int index) const { return block_at(index + 1) - kScaleBytes; }
@@ -71,7 +71,7 @@ struct Piece {
 struct StepF32 {
   using X = float;
   using Acc = F32x16;
-  static constexpr int kStep = 1;
+  static constexpr int kStep = 1, kTallRows = 12;
   static Acc step(const X* x, Line w, Acc acc) { return multiply_one(x, w, acc); }
   static Acc last(const X* x, Line w, Acc acc) { return step(x, w, acc); }
 };
@@ -79,7 +79,7 @@ struct StepF32 {
 struct StepBf16 {
   using X = Bf16;
   using Acc = F32x16;
-  static constexpr int kStep = 2;
+  static constexpr int kStep = 2, kTallRows = 16;
   static Acc step(const X* x, Line w, Acc acc) { return multiply_pair(x, w, acc); }
   // Where x ends after an odd number of values; the weight's partner is zero.
   static Acc last(const X* x, Line w, Acc acc) {
@@ -92,7 +92,7 @@ struct StepBf16 {
 struct StepInt8 {
   using X = int8_t;
   using Acc = I32x16;
-  static constexpr int kStep = 4;
+  static constexpr int kStep = 4, kTallRows = 14;
   static Acc step(const X* x, Line w, Acc acc) { return multiply_four(x, w, acc); }
   static Acc last(const X*, Line, Acc acc) { return acc; }
 };
@@ -202,8 +202,12 @@ struct FoldInteger {
 template <typename Fold, typename Codes, int Panels>
 inline void multiply_codes(const InputRows& x, const Piece& piece, int first_row, int num_rows,
                            Sums& sums) {
+  constexpr int kTall = Panels == kTilePanels ? kTallRows<typename Fold::Step, Codes> : 0;
+  const TileRows rows{x, first_row, num_rows};
   if (num_rows <= kTileRows) {
-    one_tile_of<Fold, Codes, 0, Panels>(num_rows, x, piece, {}, first_row, sums.values);
+    one_tile_of<Fold, Codes, 0, Panels>(rows, piece, {}, sums.values);
+  } else if (num_rows <= kTall) {
+    if constexpr (kTall > 0) tall_tile_of<Fold, Codes, Panels>(rows, piece, sums.values);
   } else if (num_rows <= Codes::kFewTiles * kTileRows) {
     if constexpr (Codes::kFewTiles > 1) {
       few_tiles<Fold, Codes, Panels>(x, piece, first_row, num_rows, sums);

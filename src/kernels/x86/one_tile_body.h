@@ -4,7 +4,7 @@
 // registers and multiplied there. Reading the weights is all that takes long, and two things keep
 // it going (docs/decisions/0008-few-rows.md):
 //   - Panels are read in strips of as few as keep the processor busy: a core reads one run of
-//     memory faster than several at once.
+//     memory faster than several at once. Lines are fetched as far ahead whatever the width.
 //   - Nothing is stored before a strip's end. Stores wait for what was asked of memory before them,
 //     and with such stores about, reading ahead comes to a halt.
 // Included by matmul_body.h.
@@ -12,13 +12,18 @@
 
 // More rows times parts than this leave no registers for four panels.
 inline constexpr int kMaxWideParts = 8;
-// A single row takes two panels at least: its one chain would be slower than the caches.
 template <typename Codes, int Rows>
 constexpr int strip_panels(int panels) {
+  if (Rows > kTileRows) return std::min(panels, Rows <= 2 * kTileRows ? 2 : 1);
+  if (Rows <= Codes::kNarrowRows) return 1;
   const bool fits = Rows * Codes::kParts <= kMaxWideParts;
-  const int wanted = fits ? Codes::kStrip : std::min(Codes::kStrip, 2);
-  return std::min(panels, Rows == 1 ? std::max(wanted, 2) : wanted);
+  return std::min(panels, fits ? Codes::kStrip : std::min(Codes::kStrip, 2));
 }
+
+// The most rows of a tall tile: where registers hold them beside what expanding takes (12: two
+// panels, 16: one), and the products are what takes long. 0: none, where registers are fewer.
+template <typename Step, typename Codes>
+inline constexpr int kTallRows = kTileRows < 6 ? 0 : std::min(Step::kTallRows, Codes::kTallRows);
 
 // A run of blocks of a strip.
 template <typename X, int Rows, int Width>
@@ -127,18 +132,27 @@ struct Fetching {
   int tile = 0;
 };
 
+// Rows of x, `count` of them: a tile that is higher takes the last one for the rest, too.
+struct TileRows {
+  const InputRows& x;
+  int first;
+  int count;
+
+  const void* operator[](int row) const { return x[first + std::min(row, count - 1)]; }
+};
+
 // Width panels of a piece, from `first` on.
 template <typename Fold, typename Codes, int Slower, int Rows, int Panels, int Width>
-inline void strip(const InputRows& x, const Piece& piece, const Fold& fold, Fetching fetching,
-                  int first, int row, float (*sums)[kMaxPanels][kPanelWidth]) {
+inline void strip(const TileRows& rows, const Piece& piece, const Fold& fold, Fetching fetching,
+                  int first, float (*sums)[kMaxPanels][kPanelWidth]) {
   using X = typename Fold::Step::X;
   const Cut& cut = piece.cut;
   const int whole = cut.whole_blocks();
-  const int ahead = Slower == 0 ? std::min(whole, cut.blocks_ahead()) : 0;
+  const int ahead = Slower == 0 ? std::min(whole, cut.blocks_ahead(Width)) : 0;
   Run<X, Rows, Width> run{.begin = 0, .end = whole - ahead};
   Run<X, Rows, Width> run_to_end{.begin = whole - ahead, .end = whole};
   for (int r = 0; r < Rows; ++r) {
-    run.xs[r] = run_to_end.xs[r] = static_cast<const X*>(x[row + r]);
+    run.xs[r] = run_to_end.xs[r] = static_cast<const X*>(rows[r]);
   }
   for (int p = 0; p < Width; ++p) {
     const int after = first + Width + p;
@@ -166,27 +180,38 @@ inline void strip(const InputRows& x, const Piece& piece, const Fold& fold, Fetc
 }
 
 template <typename Fold, typename Codes, int Slower, int Rows, int Panels>
-inline void one_tile(const InputRows& x, const Piece& piece, Fetching fetching, int row,
+inline void one_tile(const TileRows& rows, const Piece& piece, Fetching fetching,
                      float (*sums)[kMaxPanels][kPanelWidth]) {
   constexpr int kWidth = strip_panels<Codes, Rows>(Panels);
   static_assert(Panels % kWidth == 0);
   const Fold fold(piece.cut);
   for (int first = 0; first < Panels; first += kWidth) {
-    strip<Fold, Codes, Slower, Rows, Panels, kWidth>(x, piece, fold, fetching, first, row, sums);
+    strip<Fold, Codes, Slower, Rows, Panels, kWidth>(rows, piece, fold, fetching, first, sums);
   }
 }
 
-// Calls one_tile with num_rows as a constant.
+// Calls one_tile with the number of rows as a constant.
 template <typename Fold, typename Codes, int Slower, int Panels, int Rows = 1>
-inline void one_tile_of(int num_rows, const InputRows& x, const Piece& piece, Fetching fetching,
-                        int row, float (*sums)[kMaxPanels][kPanelWidth]) {
+inline void one_tile_of(const TileRows& rows, const Piece& piece, Fetching fetching,
+                        float (*sums)[kMaxPanels][kPanelWidth]) {
   if constexpr (Rows < kTileRows) {
-    if (num_rows > Rows) {
-      return one_tile_of<Fold, Codes, Slower, Panels, Rows + 1>(num_rows, x, piece, fetching, row,
-                                                                sums);
+    if (rows.count > Rows) {
+      return one_tile_of<Fold, Codes, Slower, Panels, Rows + 1>(rows, piece, fetching, sums);
     }
   }
-  one_tile<Fold, Codes, Slower, Rows, Panels>(x, piece, fetching, row, sums);
+  one_tile<Fold, Codes, Slower, Rows, Panels>(rows, piece, fetching, sums);
+}
+
+// The same for rows that fill the registers in narrower strips: an even number of them.
+template <typename Fold, typename Codes, int Panels, int Rows = kTileRows + 2>
+inline void tall_tile_of(const TileRows& rows, const Piece& piece,
+                         float (*sums)[kMaxPanels][kPanelWidth]) {
+  if constexpr (Rows < kTallRows<typename Fold::Step, Codes>) {
+    if (rows.count > Rows) {
+      return tall_tile_of<Fold, Codes, Panels, Rows + 2>(rows, piece, sums);
+    }
+  }
+  one_tile<Fold, Codes, 0, Rows, Panels>(rows, piece, {}, sums);
 }
 
 // Some tiles of nearly equal height one after the other, each of which expands the codes anew:
@@ -198,7 +223,7 @@ inline void few_tiles(const InputRows& x, const Piece& piece, int first_row, int
   int row = 0;
   for (int i = 0; i < num_tiles; ++i) {
     const int height = (num_rows - row + num_tiles - i - 1) / (num_tiles - i);
-    one_tile_of<Fold, Codes, 1, Panels, 2>(height, x, piece, {.tile = i}, first_row + row,
+    one_tile_of<Fold, Codes, 1, Panels, 2>({x, first_row + row, height}, piece, {.tile = i},
                                            sums.values + row);
     row += height;
   }

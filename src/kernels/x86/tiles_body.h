@@ -146,7 +146,7 @@ inline void all_tiles(const InputRows& x, const Piece& piece, int first_row, int
   const Cut& cut = piece.cut;
   const Fold fold(cut);
   const int at_once = blocks_at_once<Codes>(cut);
-  const int ahead = std::max(at_once, cut.blocks_ahead());
+  const int ahead = std::max(at_once, cut.blocks_ahead(Panels));
   OperandsOf<typename Fold::Step, Codes> operands[Panels];
   for (int row = 0; row < num_rows; ++row) {
     for (int p = 0; p < Panels; ++p) store(sums.values[row][p], zero());
