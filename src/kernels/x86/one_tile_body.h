@@ -14,14 +14,14 @@
 inline constexpr int kMaxWideParts = 8;
 template <typename Codes, int Rows>
 constexpr int strip_panels(int panels) {
-  if (Rows > kTileRows) return std::min(panels, Rows <= 2 * kTileRows ? 2 : 1);
+  if (Rows > kTileRows) return std::min(panels, Rows <= 10 ? 2 : 1);
   if (Rows <= Codes::kNarrowRows) return 1;
   const bool fits = Rows * Codes::kParts <= kMaxWideParts;
   return std::min(panels, fits ? Codes::kStrip : std::min(Codes::kStrip, 2));
 }
 
-// The most rows of a tall tile: where registers hold them beside what expanding takes (12: two
-// panels, 16: one), and the products are what takes long. 0: none, where registers are fewer.
+// The most rows of a tall tile: where registers hold them beside what expanding takes (10: two
+// panels, more: one), and the products are what takes long. 0: none, where registers are fewer.
 template <typename Step, typename Codes>
 inline constexpr int kTallRows = kTileRows < 6 ? 0 : std::min(Step::kTallRows, Codes::kTallRows);
 
