@@ -33,7 +33,9 @@ void bind_to(int processor) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(ThreadPoolOptions options) : options_(std::move(options)) {
+ThreadPool::ThreadPool(ThreadPoolOptions options)
+    : options_(std::move(options)),
+      ranges_(static_cast<size_t>(std::max(options_.num_threads, 1))) {
   WIDEEP_CHECK_GE(options_.num_threads, 1);
   WIDEEP_CHECK(options_.processors.empty() ||
                options_.processors.size() == static_cast<size_t>(options_.num_threads));
@@ -64,7 +66,7 @@ void ThreadPool::run(int64_t count, int64_t grain, void* body, Call call) {
     generation_.fetch_add(1, std::memory_order_release);
     generation_.notify_all();
   }
-  const int64_t own_ns = run_chunks();
+  const int64_t own_ns = run_chunks(0);
   if (!alone) {
     const int64_t waits_from = options_.spin ? wall_ns() : 0;
     for (uint32_t left; (left = active_.load(std::memory_order_acquire)) != 0;) {
@@ -78,24 +80,66 @@ void ThreadPool::run(int64_t count, int64_t grain, void* body, Call call) {
 // With a core to itself a thread's processor time is the time that passes, which is cheaper to ask.
 int64_t ThreadPool::work_clock_ns() const { return options_.spin ? wall_ns() : thread_cpu_ns(); }
 
-int64_t ThreadPool::take(int64_t* end) {
-  int64_t begin = next_.load(std::memory_order_relaxed);
-  for (;;) {
-    if (begin >= count_) return count_;
-    int64_t size = grain_;
-    if (shrinking_) {
-      const int64_t share = (count_ - begin) / (3 * num_threads());
-      size = std::max(share / grain_ * grain_, grain_);
+void ThreadPool::set_ranges(int64_t count, int64_t unit, std::span<const int64_t> starts) {
+  WIDEEP_CHECK(count < int64_t{1} << 32);
+  WIDEEP_CHECK(starts.empty() || starts.size() == ranges_.size());
+  const auto threads = static_cast<int64_t>(ranges_.size());
+  int64_t begin = 0;
+  for (int64_t i = 0; i < threads; ++i) {
+    int64_t end = count;
+    if (i + 1 < threads) {
+      end = starts.empty() ? count * (i + 1) / threads / unit * unit
+                           : starts[static_cast<size_t>(i + 1)];
     }
-    *end = std::min(begin + size, count_);
-    if (next_.compare_exchange_weak(begin, *end, std::memory_order_relaxed)) return begin;
+    ranges_[static_cast<size_t>(i)].begin_and_end.store(Range::pack(begin, end),
+                                                        std::memory_order_relaxed);
+    begin = end;
   }
 }
 
-int64_t ThreadPool::run_chunks() {
+int64_t ThreadPool::take(int thread, int64_t* end) {
+  if (has_ranges_) return take_of_range(thread, end);
+  const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
+  if (begin >= count_) return count_;
+  *end = std::min(begin + grain_, count_);
+  return begin;
+}
+
+// A third of what is left of the thread's own range, or of the longest that is left of another's.
+int64_t ThreadPool::take_of_range(int thread, int64_t* end) {
+  constexpr int64_t kShare = 3;
+  const auto begin_of = [](uint64_t range) { return static_cast<int64_t>(range >> 32); };
+  const auto end_of = [](uint64_t range) { return static_cast<int64_t>(range & 0xffffffff); };
+  const auto left = [&](uint64_t range) { return end_of(range) - begin_of(range); };
+  for (;;) {
+    Range* from = &ranges_[static_cast<size_t>(thread)];
+    uint64_t range = from->begin_and_end.load(std::memory_order_relaxed);
+    const bool own = left(range) > 0;
+    for (Range& other : ranges_) {
+      if (own) break;
+      const uint64_t its = other.begin_and_end.load(std::memory_order_relaxed);
+      if (left(its) > left(range)) from = &other, range = its;
+    }
+    if (left(range) == 0) return count_;
+    const int64_t size = std::max(left(range) / kShare, grain_);
+    // Whole units, but for the end of all.
+    const int64_t middle =
+        own ? std::min(begin_of(range) + size / grain_ * grain_, end_of(range))
+            : std::max(begin_of(range), (end_of(range) - size + grain_ - 1) / grain_ * grain_);
+    const int64_t begin = own ? begin_of(range) : middle;
+    *end = own ? middle : end_of(range);
+    const uint64_t rest =
+        own ? Range::pack(middle, end_of(range)) : Range::pack(begin_of(range), middle);
+    if (from->begin_and_end.compare_exchange_weak(range, rest, std::memory_order_relaxed)) {
+      return begin;
+    }
+  }
+}
+
+int64_t ThreadPool::run_chunks(int thread) {
   const int64_t start_ns = work_clock_ns();
   int64_t end = 0;
-  for (int64_t begin; (begin = take(&end)) < count_;) call_(body_, begin, end);
+  for (int64_t begin; (begin = take(thread, &end)) < count_;) call_(body_, begin, end);
   const int64_t used_ns = work_clock_ns() - start_ns;
   int64_t longest = longest_ns_.load(std::memory_order_relaxed);
   while (used_ns > longest && !longest_ns_.compare_exchange_weak(longest, used_ns)) {
@@ -121,7 +165,7 @@ void ThreadPool::worker_loop(int index) {
   for (uint32_t seen = 0;; ++seen) {
     wait_while_equal(generation_, seen);
     if (stop_) return;
-    run_chunks();
+    run_chunks(index);
     if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) active_.notify_one();
   }
 }

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -54,13 +55,19 @@ class ThreadPool {
         });
   }
 
-  // The same with chunks that begin large and end at `unit` (of which all but the last are
-  // multiples): few hand-outs, and threads that finish within one unit of each other.
+  // The same where what lies next to each other is best done by one thread, in order: each goes
+  // through a range of its own, in chunks that shrink to `unit` (of which all but the last are
+  // multiples), and then helps others from the ends of theirs. All finish within one unit of each
+  // other. starts: where each thread's range begins, ascending from 0, multiples of `unit`; empty:
+  // evenly. REQUIRES: count < 2³².
   template <typename Body>
-  void parallel_for_shrinking(int64_t count, int64_t unit, Body&& body) {
-    shrinking_ = true;
+  void parallel_for_ranges(int64_t count, int64_t unit, Body&& body,
+                           std::span<const int64_t> starts = {}) {
+    if (count <= 0) return;
+    set_ranges(count, unit, starts);
+    has_ranges_ = true;
     parallel_for(count, unit, body);
-    shrinking_ = false;
+    has_ranges_ = false;
   }
 
   // By how much the busiest thread of each parallel_for exceeded what the owner worked, less what
@@ -73,8 +80,20 @@ class ThreadPool {
 
   void run(int64_t count, int64_t grain, void* body, Call call);
   void worker_loop(int index);
-  int64_t run_chunks();        // returns the processor time it took
-  int64_t take(int64_t* end);  // the begin of the next chunk, or count_
+  int64_t run_chunks(int thread);  // returns the processor time it took
+  // The begin of the next chunk, or count_.
+  int64_t take(int thread, int64_t* end);
+  int64_t take_of_range(int thread, int64_t* end);
+
+  // What is left of a thread's range: the owner takes from its begin, others from its end.
+  struct alignas(64) Range {
+    static uint64_t pack(int64_t begin, int64_t end) {
+      return static_cast<uint64_t>(begin) << 32 | static_cast<uint64_t>(end);
+    }
+    std::atomic<uint64_t> begin_and_end{0};
+  };
+  void set_ranges(int64_t count, int64_t unit, std::span<const int64_t> starts);
+
   int64_t work_clock_ns() const;
   void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) const;
 
@@ -85,7 +104,7 @@ class ThreadPool {
   Call call_ = nullptr;
   int64_t count_ = 0;
   int64_t grain_ = 1;
-  bool shrinking_ = false;
+  bool has_ranges_ = false;
   bool stop_ = false;
 
   int64_t lag_cpu_ns_ = 0;  // owner only
@@ -96,6 +115,7 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> generation_{0};
   alignas(64) std::atomic<uint32_t> active_{0};  // workers that are not done with it
 
+  std::vector<Range> ranges_;         // of each thread, the owner's first
   std::vector<std::thread> workers_;  // last: they use everything above
 };
 

@@ -38,20 +38,54 @@ INSTANTIATE_TEST_SUITE_P(ThreadPool, EveryWait, testing::Bool());
 TEST(ThreadPool, ChunksShrinkToOneUnit) {
   ThreadPool pool(1);
   std::vector<int64_t> sizes;
-  pool.parallel_for_shrinking(103, 4, [&](int64_t begin, int64_t end) {
+  pool.parallel_for_ranges(103, 4, [&](int64_t begin, int64_t end) {
     EXPECT_EQ(begin % 4, 0);
     sizes.push_back(end - begin);
   });
   EXPECT_EQ(sizes.front(), 32);  // a third, in whole units
   EXPECT_TRUE(std::is_sorted(sizes.rbegin(), sizes.rend()));
   EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 103);
+}
 
-  ThreadPool many(5);
-  std::vector<std::atomic<int>> seen(1000);
-  many.parallel_for_shrinking(1000, 3, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
-  });
-  for (const auto& times : seen) ASSERT_EQ(times.load(), 1);
+// Wherever ranges begin: empty ones, one that is all.
+TEST(ThreadPool, RangesCoverEverythingOnce) {
+  for (const bool spin : {false, true}) {
+    ThreadPool pool({.num_threads = 4, .spin = spin});
+    for (const std::vector<int64_t>& starts :
+         {std::vector<int64_t>{}, {0, 30, 600, 900}, {0, 0, 0, 0}, {0, 999, 999, 999}}) {
+      for (const int64_t count : {1, 2, 3, 1000}) {
+        if (!starts.empty() && count < 1000) continue;
+        std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
+        const auto mark = [&](int64_t begin, int64_t end) {
+          ASSERT_EQ(begin % 3, 0);
+          ASSERT_TRUE(end % 3 == 0 || end == count);
+          for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+        };
+        pool.parallel_for_ranges(count, 3, mark, starts);
+        for (const auto& times : seen) ASSERT_EQ(times.load(), 1);
+      }
+    }
+  }
+}
+
+// The owner's range takes long: others do most of it, from its end.
+TEST(ThreadPool, WhoIsDoneHelps) {
+  ThreadPool pool({.num_threads = 2});
+  const auto owner = std::this_thread::get_id();
+  std::atomic<bool> helped{false};
+  pool.parallel_for_ranges(
+      100, 1,
+      [&](int64_t begin, int64_t) {
+        if (std::this_thread::get_id() != owner) {
+          helped = true;
+          return;
+        }
+        if (begin == 0) {
+          while (!helped) std::this_thread::yield();
+        }
+      },
+      std::vector<int64_t>{0, 100});
+  EXPECT_TRUE(helped);
 }
 
 TEST_P(EveryWait, ResultsAreVisibleAfterReturn) {

@@ -113,7 +113,7 @@ void Compute::matmul(const Rows& x, std::span<const Product> products) const {
   // What the widest tile takes at once, where that leaves every thread a part.
   constexpr int kTile = 4;
   const int threads = pool_.num_threads();
-  pool_.parallel_for_shrinking(
+  pool_.parallel_for_ranges(
       num_panels, threads == 1 ? num_panels : std::clamp(num_panels / threads, 1, kTile), run);
 }
 

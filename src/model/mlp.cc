@@ -79,31 +79,45 @@ size_t MlpRunner::between_bytes(const PackedShape& down) const {
   return static_cast<size_t>(first_row_.back()) * row;
 }
 
-// An expert's columns are cut into runs of panels: large ones first, and at the end so small that
-// threads finish together. Alone, a thread takes each expert whole.
-void MlpRunner::cut(const Compute& compute, std::span<const ExpertWork> work, Panels all,
-                    int unit) {
+// The experts' panels one after the other, in units, are what threads share: each begins where its
+// part of the cost does.
+template <typename Body>
+void MlpRunner::for_panels(const Compute& compute, std::span<const ExpertWork> work, Panels panels,
+                           int unit, Body&& body) {
   // What reading a panel from memory costs, in rows' worth of multiplying with it.
   constexpr int64_t kReading = 12;
+  const auto cost = [&](size_t i) {
+    return work[i].x.num_rows == 0 ? 0 : kReading + work[i].x.num_rows;
+  };
+  const int64_t units = (panels.count() + unit - 1) / unit;  // of each expert
+  const auto count = static_cast<int64_t>(work.size()) * units;
+  int64_t all = 0;
+  for (size_t i = 0; i < work.size(); ++i) all += cost(i) * units;
   const int threads = compute.pool().num_threads();
-  const auto cost = [](const ExpertWork& expert) { return kReading + expert.x.num_rows; };
-  int64_t left = 0;  // of the cost of all panels
-  for (const ExpertWork& expert : work) {
-    if (expert.x.num_rows > 0) left += cost(expert) * all.count();
-  }
-  tasks_.clear();
+  thread_starts_.clear();
+  int64_t before = 0;  // the cost of the experts before i
   for (size_t i = 0; i < work.size(); ++i) {
-    if (work[i].x.num_rows == 0) continue;
-    for (int at = all.first; at < all.last;) {
-      const int64_t share = left / (3 * threads) / cost(work[i]) / unit * unit;
-      const auto panels =
-          static_cast<int>(threads == 1 ? all.count() : std::max<int64_t>(share, unit));
-      const int end = std::min(all.last, at + panels);
-      tasks_.push_back({static_cast<int>(i), at, end});
-      left -= cost(work[i]) * (end - at);
-      at = end;
+    const int64_t until = before + cost(i) * units;
+    for (auto thread = static_cast<int64_t>(thread_starts_.size()); thread < threads; ++thread) {
+      const int64_t from = all * thread / threads;
+      if (from >= until) break;
+      thread_starts_.push_back(static_cast<int64_t>(i) * units + (from - before) / cost(i));
     }
+    before = until;
   }
+  const auto run = [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t expert = begin / units, first = begin % units;
+      const int64_t last = std::min(units, first + end - begin);
+      if (work[expert].x.num_rows > 0) {
+        body(static_cast<size_t>(expert),
+             Panels{panels.first + static_cast<int>(first) * unit,
+                    std::min(panels.first + static_cast<int>(last) * unit, panels.last)});
+      }
+      begin += last - first;
+    }
+  };
+  compute.pool().parallel_for_ranges(count, threads == 1 ? count : 1, run, thread_starts_);
 }
 
 void MlpRunner::cast_inputs(const Compute& compute, std::span<const ExpertWork> work) {
@@ -131,19 +145,17 @@ void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> 
   const PackedShape& down = work[0].mlp.down.shape;
   const Dtype dtype = kernels::row_dtype(down.format);
   const size_t row_bytes = static_cast<size_t>(down.k) * dtype_bytes(dtype);
-  cut(compute, work, panels, 2);  // and as many of up
-  compute.pool().parallel_for(static_cast<int64_t>(tasks_.size()), 1, [&](int64_t i, int64_t) {
-    const Task& task = tasks_[i];
-    const ExpertWork& expert = work[task.expert];
+  constexpr int kUnit = 2;  // and as many of up
+  for_panels(compute, work, panels, kUnit, [&](size_t i, Panels run) {
+    const ExpertWork& expert = work[i];
     compute.kernels().gated_matmul(
         {.m = expert.x.num_rows,
-         .x = inputs_[task.expert].input,
+         .x = inputs_[i].input,
          .gate = expert.mlp.gate,
          .up = expert.mlp.up,
-         .first_panel = task.first_panel,
-         .last_panel = task.last_panel,
-         .h = {between + static_cast<size_t>(first_row_[task.expert]) * row_bytes, row_bytes,
-               dtype}});
+         .first_panel = run.first,
+         .last_panel = run.last,
+         .h = {between + static_cast<size_t>(first_row_[i]) * row_bytes, row_bytes, dtype}});
   });
 }
 
@@ -163,15 +175,14 @@ void MlpRunner::cast_between(const Compute& compute, std::span<const ExpertWork>
 }
 
 void MlpRunner::down(const Compute& compute, std::span<const ExpertWork> work, Panels panels) {
-  cut(compute, work, panels, 4);
-  compute.pool().parallel_for(static_cast<int64_t>(tasks_.size()), 1, [&](int64_t i, int64_t) {
-    const Task& task = tasks_[i];
-    const ExpertWork& expert = work[task.expert];
+  constexpr int kUnit = 4;
+  for_panels(compute, work, panels, kUnit, [&](size_t i, Panels run) {
+    const ExpertWork& expert = work[i];
     compute.kernels().matmul({.m = expert.x.num_rows,
-                              .x = inputs_[task.expert].input,
+                              .x = inputs_[i].input,
                               .w = expert.mlp.down,
-                              .first_panel = task.first_panel,
-                              .last_panel = task.last_panel,
+                              .first_panel = run.first,
+                              .last_panel = run.last,
                               .y = expert.result});
   });
 }

@@ -42,14 +42,11 @@ class MlpRunner {
              std::byte* between, const transport::Awaited& where);
 
  private:
-  // A piece of work for one thread.
-  struct Task {
-    int expert;
-    int first_panel;
-    int last_panel;
-  };
-  // unit: panels that the kernel takes at once.
-  void cut(const Compute& compute, std::span<const ExpertWork> work, Panels panels, int unit);
+  // Calls body(expert, panels) for runs of the experts' panels, over all threads. unit: panels that
+  // the kernel takes at once.
+  template <typename Body>
+  void for_panels(const Compute& compute, std::span<const ExpertWork> work, Panels panels, int unit,
+                  Body&& body);
   void place(std::span<const ExpertWork> work);
   size_t between_bytes(const kernels::PackedShape& down) const;
   transport::Written written_between(const std::byte* between, const weights::GatedMlp& mlp,
@@ -64,7 +61,7 @@ class MlpRunner {
 
   std::vector<int64_t> first_row_;  // of each expert, and the end
   std::vector<Rows> inputs_;        // of each expert
-  std::vector<Task> tasks_;
+  std::vector<int64_t> thread_starts_;
   Scratch cast_, between_, between_cast_;
 };
 
