@@ -14,7 +14,7 @@
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
 #include "base/stopped_threads.h"
-#include "engine/generate.h"
+#include "generated.h"
 #include "random_model.h"
 #include "restless_policy.h"
 
@@ -60,23 +60,6 @@ void make_restless(GenerateOptions& options, const Model& model, int layer_updat
     };
     parts.balancer.look_interval = std::chrono::microseconds(100);
   };
-}
-
-GenerateReport run(const GenerateOptions& options) {
-  auto report = engine::generate(options, {});
-  EXPECT_TRUE(report.ok()) << report.status().message();
-  if (!report.ok()) return {};
-  EXPECT_TRUE(report->ended.ok()) << report->ended.message();
-  return std::move(*report);
-}
-
-std::vector<std::string> digests(const GenerateReport& report) {
-  std::vector<std::string> all;
-  for (const auto& result : report.results) {
-    EXPECT_EQ(result.digest.size(), 64u);
-    all.push_back(result.digest);
-  }
-  return all;
 }
 
 struct Moved {

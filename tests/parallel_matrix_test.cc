@@ -9,7 +9,7 @@
 
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
-#include "engine/generate.h"
+#include "generated.h"
 #include "random_model.h"
 #include "restless_policy.h"
 
@@ -107,20 +107,6 @@ void balance(Balancer balancer, const Model& model, GenerateOptions& options) {
     parts.make_policy = [=] { return std::make_unique<RestlessPolicy>(layers, kExperts, 1); };
     parts.balancer.look_interval = std::chrono::microseconds(100);
   };
-}
-
-GenerateReport run(const GenerateOptions& options) {
-  auto report = engine::generate(options, {});
-  EXPECT_TRUE(report.ok()) << report.status().message();
-  if (!report.ok()) return {};
-  EXPECT_TRUE(report->ended.ok()) << report->ended.message();
-  return std::move(*report);
-}
-
-std::vector<std::string> digests(const GenerateReport& report) {
-  std::vector<std::string> all;
-  for (const auto& result : report.results) all.push_back(result.digest);
-  return all;
 }
 
 class ParallelMatrix : public testing::TestWithParam<Model> {

@@ -15,7 +15,7 @@
 
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
-#include "engine/generate.h"
+#include "generated.h"
 #include "random_model.h"
 
 namespace wideep::tests {
@@ -113,19 +113,6 @@ GenerateOptions options_for(const ModelFacts& model, kernels::WeightFormat forma
   return options;
 }
 
-std::vector<std::string> digests(const GenerateOptions& options) {
-  const auto report = engine::generate(options, {});
-  EXPECT_TRUE(report.ok()) << report.status().message();
-  std::vector<std::string> result;
-  if (!report.ok()) return result;
-  EXPECT_TRUE(report->ended.ok()) << report->ended.message();
-  for (const auto& prompt : report->results) {
-    EXPECT_EQ(prompt.digest.size(), 64u);
-    result.push_back(prompt.digest);
-  }
-  return result;
-}
-
 std::vector<std::string> reference_digests(const ModelFacts& model, kernels::WeightFormat format,
                                            const std::string& travel) {
   std::vector<std::string> result;
@@ -134,7 +121,7 @@ std::vector<std::string> reference_digests(const ModelFacts& model, kernels::Wei
     options.parallel.moe_config.dispatch_dtype = travel;
     options.parallel.moe_config.combine_dtype = travel;
     options.prompts = {prompt};
-    result.push_back(digests(options).at(0));
+    result.push_back(digests(run(options)).at(0));
   }
   return result;
 }
@@ -204,7 +191,7 @@ void expect_same_answers(const ModelFacts& model, kernels::WeightFormat format,
         options.parallel.moe_config.load_balancer = settings;
         options.parallel.moe_config.dispatch_dtype = travel;
         options.parallel.moe_config.combine_dtype = travel;
-        auto found = digests(options);
+        auto found = digests(run(options));
         found.erase(found.begin(), found.begin() + variant.companions);
         ASSERT_EQ(found, expected) << name << (attention_dp ? ", EP " : ", TP ") << ranks << ", PP "
                                    << stages << ", " << variant.name;

@@ -13,15 +13,13 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
+#include "server/grace.h"
 #include "server/router.h"
 
 namespace wideep::tools {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr milliseconds kTerminateGrace{30'000};
-constexpr milliseconds kInterruptGrace{5'000};
 
 struct Options {
   server::HttpOptions http;
@@ -67,7 +65,7 @@ Status run(const Options& options) {
   });
   int signal = 0;
   while (signal == 0) signal = signals.wait(milliseconds(60'000));
-  const milliseconds grace = signal == SIGTERM ? kTerminateGrace : kInterruptGrace;
+  const milliseconds grace = server::grace_after(signal);
   log::info("stopping: what runs may end within {} s", grace.count() / 1000);
   router->drain();
   const auto end = std::chrono::steady_clock::now() + grace;

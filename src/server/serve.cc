@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <csignal>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -12,14 +11,13 @@
 #include "base/try.h"
 #include "server/chat_files.h"
 #include "server/engine_backend.h"
+#include "server/grace.h"
 
 namespace wideep::server {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTerminateGrace{30'000};
-constexpr milliseconds kInterruptGrace{5'000};
 constexpr int kDrainLookMs = 20;
 
 std::string name_of(const std::string& model_dir) {
@@ -118,10 +116,6 @@ class Front {
   engine::RequestWriter* writer_ = nullptr;
   std::thread thread_;
 };
-
-milliseconds grace_after(int signal) {
-  return signal == SIGTERM ? kTerminateGrace : kInterruptGrace;
-}
 
 // A rank other than the one that clients speak to, which also decides when all stop.
 Status serve_silently(const ServeOptions& options) {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests: what engine::generate makes of options that are right.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/generate.h"
+
+namespace wideep::tests {
+
+inline engine::GenerateReport run(const engine::GenerateOptions& options) {
+  auto report = engine::generate(options, {});
+  EXPECT_TRUE(report.ok()) << report.status().message();
+  if (!report.ok()) return {};
+  EXPECT_TRUE(report->ended.ok()) << report->ended.message();
+  return std::move(*report);
+}
+
+// Of the logits of every prompt's answer. REQUIRES: GenerateOptions::logits_digest.
+inline std::vector<std::string> digests(const engine::GenerateReport& report) {
+  std::vector<std::string> all;
+  for (const auto& result : report.results) {
+    EXPECT_EQ(result.digest.size(), 64u);
+    all.push_back(result.digest);
+  }
+  return all;
+}
+
+}  // namespace wideep::tests
