@@ -67,11 +67,13 @@ struct Piece {
 };
 
 // ---- steps: what the columns of one panel gain from a line of operands, kStep values of k ----
+//
+// kMinPanels, kTallRows: see strip_panels and kTallRows (one_tile_body.h).
 
 struct StepF32 {
   using X = float;
   using Acc = F32x16;
-  static constexpr int kStep = 1, kTallRows = 12;
+  static constexpr int kStep = 1, kMinPanels = 2, kTallRows = 12;
   static Acc step(const X* x, Line w, Acc acc) { return multiply_one(x, w, acc); }
   static Acc last(const X* x, Line w, Acc acc) { return step(x, w, acc); }
 };
@@ -79,7 +81,7 @@ struct StepF32 {
 struct StepBf16 {
   using X = Bf16;
   using Acc = F32x16;
-  static constexpr int kStep = 2, kTallRows = 16;
+  static constexpr int kStep = 2, kMinPanels = 2, kTallRows = 16;
   static Acc step(const X* x, Line w, Acc acc) { return multiply_pair(x, w, acc); }
   // Where x ends after an odd number of values; the weight's partner is zero.
   static Acc last(const X* x, Line w, Acc acc) {
@@ -92,7 +94,7 @@ struct StepBf16 {
 struct StepInt8 {
   using X = int8_t;
   using Acc = I32x16;
-  static constexpr int kStep = 4, kTallRows = 14;
+  static constexpr int kStep = 4, kMinPanels = 1, kTallRows = 14;
   static Acc step(const X* x, Line w, Acc acc) { return multiply_four(x, w, acc); }
   static Acc last(const X*, Line, Acc acc) { return acc; }
 };

@@ -12,12 +12,14 @@
 
 // More rows times parts than this leave no registers for four panels.
 inline constexpr int kMaxWideParts = 8;
-template <typename Codes, int Rows>
+// A single row's one chain of floats would be slower than the caches: it takes two panels at least.
+template <typename Step, typename Codes, int Rows>
 constexpr int strip_panels(int panels) {
   if (Rows > kTileRows) return std::min(panels, Rows <= 10 ? 2 : 1);
   if (Rows <= Codes::kNarrowRows) return 1;
   const bool fits = Rows * Codes::kParts <= kMaxWideParts;
-  return std::min(panels, fits ? Codes::kStrip : std::min(Codes::kStrip, 2));
+  const int wanted = fits ? Codes::kStrip : std::min(Codes::kStrip, 2);
+  return std::min(panels, Rows == 1 ? std::max(wanted, Step::kMinPanels) : wanted);
 }
 
 // The most rows of a tall tile: where registers hold them beside what expanding takes (10: two
@@ -182,7 +184,7 @@ inline void strip(const TileRows& rows, const Piece& piece, const Fold& fold, Fe
 template <typename Fold, typename Codes, int Slower, int Rows, int Panels>
 inline void one_tile(const TileRows& rows, const Piece& piece, Fetching fetching,
                      float (*sums)[kMaxPanels][kPanelWidth]) {
-  constexpr int kWidth = strip_panels<Codes, Rows>(Panels);
+  constexpr int kWidth = strip_panels<typename Fold::Step, Codes, Rows>(Panels);
   static_assert(Panels % kWidth == 0);
   const Fold fold(piece.cut);
   for (int first = 0; first < Panels; first += kWidth) {
