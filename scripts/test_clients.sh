@@ -8,9 +8,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 wideep=$(realpath "$1")
 work=$2
-
-skip() { echo "skipped: $*"; exit 77; }
-fail() { echo "failed: $*"; [[ -f $work/serve.log ]] && cat "$work/serve.log"; exit 1; }
+source "$root/scripts/serving.sh"
 
 command -v python3 >/dev/null || skip "no python3"
 mkdir -p "$work"
@@ -19,18 +17,7 @@ mkdir -p "$work"
 "$work/venv/bin/pip" --quiet --disable-pip-version-check install openai prometheus_client \
   2>"$work/pip.log" || skip "pip cannot install openai: $(tail -n 1 "$work/pip.log")"
 
-WIDEEP_API_KEY=secret "$wideep" serve --model "$root/models/reference" --ranks 2 --port 0 \
-  2>"$work/serve.log" &
-server=$!
-trap 'kill -KILL $server 2>/dev/null || true' EXIT
-for _ in $(seq 300); do
-  url=$(grep --only-matching 'http://127.0.0.1:[0-9]*/v1' "$work/serve.log" || true)
-  [[ -n $url ]] && break
-  kill -0 $server 2>/dev/null || fail "the server has ended"
-  sleep 0.1
-done
-[[ -n $url ]] || fail "the server does not begin"
-
+start_server --ranks 2
 "$work/venv/bin/python" "$root/tests/clients/openai_client.py" "$url" secret || fail "openai"
 
 if command -v curl >/dev/null; then
@@ -40,7 +27,5 @@ if command -v curl >/dev/null; then
     --data "$body" | tail -n 2 | grep --quiet '^data: \[DONE\]$' || fail "curl"
 fi
 
-kill -TERM $server
-wait $server || fail "the server ends with $?"
-trap - EXIT
+stop_server
 echo "openai, curl and a Prometheus parser are content."

@@ -13,9 +13,7 @@ wideep=$(realpath "$1")
 mkdir -p "$2"
 work=$(realpath "$2")
 picture=${3:-}
-
-skip() { echo "skipped: $*"; exit 77; }
-fail() { echo "failed: $*"; [[ -f $work/serve.log ]] && tail -n 20 "$work/serve.log"; exit 1; }
+source "$root/scripts/serving.sh"
 
 command -v chromium >/dev/null || skip "no chromium"
 command -v python3 >/dev/null || skip "no python3"
@@ -28,17 +26,7 @@ kv_cache_config: {max_tokens: 2048}
 moe_config:
   load_balancer: {num_slots: 40, layer_updates_per_iter: 2}
 END
-WIDEEP_API_KEY=secret "$wideep" serve --model "$root/models/reference" --port 0 \
-  --config "$work/config.yaml" 2>"$work/serve.log" &
-server=$!
-trap 'kill -KILL $server 2>/dev/null || true; rm -rf "$work/profile"' EXIT
-for _ in $(seq 300); do
-  url=$(grep --only-matching 'http://127.0.0.1:[0-9]*/v1' "$work/serve.log" || true)
-  [[ -n $url ]] && break
-  kill -0 $server 2>/dev/null || fail "the server has ended"
-  sleep 0.1
-done
-[[ -n $url ]] || fail "the server does not begin"
+start_server --config "$work/config.yaml"
 page=${url%/v1}/dashboard
 
 # browse <fragment> <options>: loads the page and lets its clock run for three seconds.
@@ -60,7 +48,5 @@ wait $traffic || fail "the clients of the test"
 browse "#key=wrong" --dump-dom >"$work/wrong.html"
 python3 "$root/tests/clients/dashboard.py" "$work" || fail "the page"
 
-kill -TERM $server
-wait $server || fail "the server ends with $?"
-trap - EXIT
+stop_server
 rm -rf "$work/profile"
