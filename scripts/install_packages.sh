@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages of scripts/packages.txt that are missing; says nothing when none is.
+# Installs the Debian packages of lists that are missing; says nothing when none is.
+#
+#   scripts/install_packages.sh [list...]     default: packages.txt
 set -euo pipefail
 
-list="$(dirname "$0")/packages.txt"
+cd "$(dirname "$0")"
+lists=("${@:-packages.txt}")
 
-names() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$list" | awk '{print $1}'; }
+names() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "${lists[@]}" | awk '{print $1}'; }
 
 installed() {
   [[ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]

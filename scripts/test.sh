@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+scripts/install_packages.sh packages.txt test_packages.txt
 passed=0 failed=0 skipped=0
 
 # count <attribute> <JUnit file>: the number that the file's first element gives for it
