@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What may stand behind "|". Not "safe" and "escape": Jinja's text that is marked as safe escapes
-// whatever it is joined with, which no template for text means.
+// What may stand behind "|". Not "escape", which no template for text means.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,9 +21,14 @@ using FilterFunction = ValueResult (*)(const Value& input, ArgumentReader& argum
 
 // ---- of texts ----
 
+// Text made of the input by a method of Python's str, which leaves it marked.
+Value kept_safe(const Value& input, std::string text) {
+  return input.is_string() ? input.with_text(std::move(text)) : Value(std::move(text));
+}
+
 template <std::string (*change)(std::string_view)>
 ValueResult case_filter(const Value& input, ArgumentReader&) {
-  return change(to_text(input));
+  return kept_safe(input, change(to_text(input)));
 }
 
 // Jinja's own: words begin behind white space, hyphens and opening brackets.
@@ -41,8 +45,8 @@ std::string title_words(std::string_view text) {
 ValueResult trim_filter(const Value& input, ArgumentReader& arguments) {
   const Value removed = arguments.value_or("chars", Value());
   const std::string text = to_text(input);
-  if (!removed.is_string()) return std::string(strip(text, Ends::kBoth));
-  return std::string(strip(text, Ends::kBoth, removed.string()));
+  if (!removed.is_string()) return kept_safe(input, std::string(strip(text, Ends::kBoth)));
+  return kept_safe(input, std::string(strip(text, Ends::kBoth, removed.string())));
 }
 
 ValueResult replace_filter(const Value& input, ArgumentReader& arguments) {
@@ -50,7 +54,11 @@ ValueResult replace_filter(const Value& input, ArgumentReader& arguments) {
   return replace(to_text(input), from, to, arguments.integer_or("count", -1));
 }
 
-ValueResult string_filter(const Value& input, ArgumentReader&) { return to_text(input); }
+ValueResult string_filter(const Value& input, ArgumentReader&) {
+  return kept_safe(input, to_text(input));
+}
+
+ValueResult safe_filter(const Value& input, ArgumentReader&) { return Value::safe(to_text(input)); }
 
 ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
   const Value width = arguments.value_or("width", int64_t{4});
@@ -389,6 +397,7 @@ const std::map<std::string_view, FilterFunction>& all_filters() {
       {"replace", replace_filter},
       {"reverse", reverse_filter},
       {"round", round_filter},
+      {"safe", safe_filter},
       {"select", select_filter<false, true>},
       {"selectattr", select_filter<true, true>},
       {"sort", sort_filter},
@@ -411,6 +420,9 @@ ValueResult apply_filter(std::string_view name, const Value& input, const Argume
   const auto found = all_filters().find(name);
   if (found == all_filters().end()) {
     return invalid_input(fmt::format("the filter '{}' is not supported", name));
+  }
+  if (input.is_safe() && (name == "indent" || name == "title" || name == "reverse")) {
+    return invalid_input(fmt::format("{}: of text marked as safe is not supported", name));
   }
   ArgumentReader reader(name, arguments);
   ValueResult result = found->second(input, reader);

@@ -219,6 +219,9 @@ Value method_of(const Value& value, std::string_view name) {
 
 ValueResult attribute_of(const Value& value, std::string_view name) {
   if (value.is_undefined()) return invalid_input(value.undefined().what);
+  if (value.is_safe()) {
+    return invalid_input(fmt::format("'{}' of text marked as safe is not supported", name));
+  }
   Value method = method_of(value, name);
   if (!method.is_undefined() || !value.is_dict()) return method;
   const Value* entry = value.dict().find(name);
@@ -236,7 +239,7 @@ ValueResult item_of(const Value& value, const Value& index) {
         value.is_string() ? characters(value.string()) : std::vector<std::string_view>();
     const size_t size = value.is_string() ? all.size() : value.list().size();
     const auto at = position_in(index.integer(), size);
-    if (at) return value.is_string() ? Value(std::string(all[*at])) : value.list()[*at];
+    if (at) return value.is_string() ? value.with_text(std::string(all[*at])) : value.list()[*at];
   }
   return index.is_string() ? method_of(value, index.string()) : nothing_at(value, to_text(index));
 }

@@ -149,14 +149,46 @@ ValueResult repeated(const Value& value, int64_t times) {
       list.insert(list.end(), value.list().begin(), value.list().end());
     }
   }
-  return value.is_string() ? Value(std::move(text)) : Value(std::move(list));
+  return value.is_string() ? value.with_text(std::move(text)) : Value(std::move(list));
+}
+
+std::string escaped(const Value& text) {
+  if (text.is_safe()) return text.string();
+  std::string out;
+  for (const char c : text.string()) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+ValueResult joined(const Value& a, const Value& b) {
+  if (!a.is_safe() && !b.is_safe()) return a.string() + b.string();
+  return Value::safe(escaped(a) + escaped(b));
 }
 
 ValueResult arithmetic(const std::string& operation, const Value& a, const Value& b) {
   if (operation == "~") return to_text(a) + to_text(b);
   if (is_whole(a) && is_whole(b)) return whole_arithmetic(operation, a.integer(), b.integer());
   if (a.is_number() && b.is_number()) return float_arithmetic(operation, a.number(), b.number());
-  if (operation == "+" && a.is_string() && b.is_string()) return a.string() + b.string();
+  if (operation == "+" && a.is_string() && b.is_string()) return joined(a, b);
   if (operation == "+" && a.is_list() && b.is_list()) {
     List both = a.list();
     both.insert(both.end(), b.list().begin(), b.list().end());
@@ -225,7 +257,7 @@ ValueResult slice_of(const Value& value, const Value& start, const Value& stop, 
   if (!value.is_string()) return kept;
   std::string text;
   for (const Value& each : kept) text += each.string();
-  return text;
+  return value.with_text(std::move(text));
 }
 
 class Renderer {

@@ -248,6 +248,16 @@ const char* Value::type_name() const {
   return kNames[data_.index()];
 }
 
+Value Value::safe(std::string text) {
+  Value value(std::move(text));
+  value.is_safe_ = true;
+  return value;
+}
+
+Value Value::with_text(std::string text) const {
+  return is_safe_ ? safe(std::move(text)) : Value(std::move(text));
+}
+
 bool Value::same_object(const Value& other) const {
   if (data_.index() != other.data_.index()) return false;
   if (is_list()) return &list() == &other.list();
@@ -266,6 +276,7 @@ std::string to_repr(const Value& value) {
   if (value.is_bool()) return value.boolean() ? "True" : "False";
   if (value.is_integer()) return fmt::format("{}", value.integer());
   if (value.is_float()) return float_text(value.number());
+  if (value.is_safe()) return "Markup(" + quoted_text(value.string()) + ")";
   if (value.is_string()) return quoted_text(value.string());
   if (value.is_list()) return list_text(value.list());
   if (value.is_dict()) return dict_text(value.dict());

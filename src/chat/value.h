@@ -66,6 +66,8 @@ class Value {
   Value(Function function) : data_(std::make_shared<Function>(std::move(function))) {}
 
   static Value from_json(const nlohmann::ordered_json& json);
+  // Text that the filter "safe" has marked (Python's Markup): "+" escapes what it is added to.
+  static Value safe(std::string text);
 
   bool is_undefined() const { return holds<Undefined>(); }
   bool is_none() const { return holds<None>(); }
@@ -74,6 +76,7 @@ class Value {
   bool is_float() const { return holds<double>(); }
   bool is_number() const { return is_bool() || is_integer() || is_float(); }  // as in Python
   bool is_string() const { return holds<std::string>(); }
+  bool is_safe() const { return is_safe_; }
   bool is_list() const { return holds<std::shared_ptr<List>>(); }
   bool is_dict() const { return holds<std::shared_ptr<Dict>>(); }
   bool is_function() const { return holds<std::shared_ptr<Function>>(); }
@@ -92,6 +95,8 @@ class Value {
   bool truth() const;
   // "str", "int", "list" …: Python's name of the type.
   const char* type_name() const;
+  // Text, marked where this is. REQUIRES: this is a string.
+  Value with_text(std::string text) const;
   // The same list or dict, or equal in everything else (Python's `is`, near enough).
   bool same_object(const Value& other) const;
 
@@ -104,6 +109,7 @@ class Value {
   std::variant<Undefined, None, bool, int64_t, double, std::string, std::shared_ptr<List>,
                std::shared_ptr<Dict>, std::shared_ptr<Function>>
       data_;
+  bool is_safe_ = false;
 };
 
 // A Value, given as anything that makes one, or the Status that explains why there is none.

@@ -101,6 +101,14 @@ CONSTRUCTS = [
     "{{ [1,2,3,4][1:3] }} {{ [1,2,3,4][::-1] }} {{ [1,2,3,4][-2:] }} {{ 'hello'[::2] }} {{ [1,2][5:] }}",
     "{{ [1,2,3,4][3:0:-1] }} {{ [1,2,3][:-1] }} {{ 'abc'[:100] }} {{ [1,2,3,4,5][-100:100:3] }}",
     "{{ -2 | abs }} {{ 'a' ~ 'b' | upper }} {{ n is odd and yes }} {{ not n is even }} {{ 3 * 2 is even }}",
+    # Text marked as safe
+    "{{ '<a>' | safe }}{{ 'x' ~ ('<' | safe) ~ '&' }}{{ ('<' ~ '&' | safe) + '&' }}|{{ 7 | safe }}{{ none | safe }}",
+    "{{ ('<' | safe) + '&\\'\"' }} {{ '&' + ('<' | safe) + '>' }} {{ ('<' | safe) + ('&' | safe) }}",
+    "{% set s = '<b>' | safe %}{{ s }}{{ (s | string) + '>' }}{{ (s | trim | upper) + '>' }}{{ s[0] + '<' }}{{ s[1:] + '<' }}",
+    "{{ ('<' | safe) == '<' }} {{ ('<' | safe) is string }} {{ ('<<' | safe) | length }} {{ ['<' | safe] }}",
+    "{{ items | tojson | safe }}{{ (['<'] | tojson | safe) + '<' }}{{ ('<' | safe) * 2 + '>' }}{{ '<' | safe | tojson }}",
+    "{% macro m() %}{{ '<' | safe }}{% endmacro %}{{ m() + '<' }}{% for c in '<>' | safe %}{{ c + '&' }}{% endfor %}",
+    "{{ (missing | default('<' | safe)) + '<' }}{{ ('a<' | safe | replace('a', 'b')) + '<' }}{{ (['<' | safe] | join('&')) + '<' }}",
     # Statements
     "{% for m in messages %}{{ loop.index }}/{{ loop.length }}{{ loop.first }}{{ loop.last }} {% endfor %}",
     "{% for m in messages if m.role == 'user' %}{{ loop.index0 }}{{ loop.revindex }}{{ m.content }}{% endfor %}",
