@@ -9,14 +9,9 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 chat_test=$(realpath "$1")
 work=$2
+source "$root/scripts/testing.sh"
 
-skip() { echo "skipped: $*"; exit 77; }
-
-command -v python3 >/dev/null || skip "no python3"
-mkdir -p "$work"
-[[ -x $work/venv/bin/pip ]] || python3 -m venv "$work/venv" >/dev/null ||
-  skip "python3 makes no virtual environments (python3-venv)"
-pip() { "$work/venv/bin/pip" --quiet --disable-pip-version-check "$@" 2>"$work/pip.log"; }
+make_environment
 pip install jinja2==3.1.6 scikit-build-core || skip "no jinja2: $(tail -n 1 "$work/pip.log")"
 pip download --no-deps --no-build-isolation --no-binary llama-cpp-python --dest "$work" \
   llama-cpp-python==0.3.36 || skip "no llama-cpp-python: $(tail -n 1 "$work/pip.log")"

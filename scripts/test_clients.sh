@@ -8,14 +8,10 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 wideep=$(realpath "$1")
 work=$2
-source "$root/scripts/serving.sh"
+source "$root/scripts/testing.sh"
 
-command -v python3 >/dev/null || skip "no python3"
-mkdir -p "$work"
-[[ -x $work/venv/bin/pip ]] || python3 -m venv "$work/venv" >/dev/null ||
-  skip "python3 makes no virtual environments (python3-venv)"
-"$work/venv/bin/pip" --quiet --disable-pip-version-check install openai prometheus_client \
-  2>"$work/pip.log" || skip "pip cannot install openai: $(tail -n 1 "$work/pip.log")"
+make_environment
+pip install openai prometheus_client || skip "pip cannot install openai: $(tail -n 1 "$work/pip.log")"
 
 start_server --ranks 2
 "$work/venv/bin/python" "$root/tests/clients/openai_client.py" "$url" secret || fail "openai"

@@ -13,7 +13,7 @@ wideep=$(realpath "$1")
 mkdir -p "$2"
 work=$(realpath "$2")
 picture=${3:-}
-source "$root/scripts/serving.sh"
+source "$root/scripts/testing.sh"
 
 command -v chromium >/dev/null || skip "no chromium"
 command -v python3 >/dev/null || skip "no python3"

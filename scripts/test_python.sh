@@ -9,27 +9,20 @@ cd "$(dirname "$0")/.."
 
 source=$PWD
 work=$1
-skip() {
-  echo "skipped: $1"
-  exit 77
-}
+source scripts/testing.sh
 
 command -v python3 >/dev/null || skip "no python3"
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || skip "python3 is older than 3.9"
 python3 -c 'import os, sysconfig
 exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' ||
   skip "no Python.h (python3-dev)"
-mkdir -p "$work"
-[[ -x $work/venv/bin/pip ]] || python3 -m venv "$work/venv" >/dev/null ||
-  skip "python3 makes no virtual environments (python3-venv)"
-
-pip() { "$work/venv/bin/pip" --quiet --disable-pip-version-check "$@"; }
+make_environment
 requirements=(scikit-build-core nanobind numpy)
-pip install "${requirements[@]}" 2>"$work/pip.log" ||
+pip install "${requirements[@]}" ||
   skip "pip cannot install ${requirements[*]}: $(tail -n 1 "$work/pip.log")"
 # --no-build-isolation: with the packages just installed, so that a failure is one of wideep.
 pip install --no-build-isolation --no-deps --force-reinstall \
-  --config-settings=build-dir="$work/build" .
+  --config-settings=build-dir="$work/build" . || fail "pip: $(tail -n 20 "$work/pip.log")"
 
 cd "$work"
 venv/bin/python -m unittest discover --start-directory "$source/python/tests"

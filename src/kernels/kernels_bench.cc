@@ -40,7 +40,8 @@ struct Product {
   double flops() const { return 2.0 * args.m * args.w.n() * args.w.k(); }
 };
 
-// A product whose operands stay in L1: as near to the peak as this instruction set's tile gets.
+// Many rows whose operands stay in the nearest caches: as near to the peak as this instruction
+// set's tiles get.
 double peak_flops(const Kernels& kernels, WeightFormat format) {
   Product product(format, 96, 64, 128);
   double best = 0.0;

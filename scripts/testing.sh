@@ -1,8 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by scripts that test a server. They set wideep (the command), work (a directory) and root.
+# Sourced by scripts that are tests. They set work (a directory); for a server also wideep (the
+# command) and root.
 
 skip() { echo "skipped: $*"; exit 77; }
 fail() { echo "failed: $*"; [[ -f $work/serve.log ]] && tail -n 20 "$work/serve.log"; exit 1; }
+
+# make_environment: of Python, in $work/venv; pip <argument...> works in it, and complains to
+# $work/pip.log.
+make_environment() {
+  command -v python3 >/dev/null || skip "no python3"
+  mkdir -p "$work"
+  [[ -x $work/venv/bin/pip ]] || python3 -m venv "$work/venv" >/dev/null ||
+    skip "python3 makes no virtual environments (python3-venv)"
+}
+pip() { "$work/venv/bin/pip" --quiet --disable-pip-version-check "$@" 2>"$work/pip.log"; }
 
 # start_server <option...>: sets server (its process) and url (…/v1), once it answers.
 start_server() {
