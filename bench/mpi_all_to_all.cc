@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -63,7 +64,7 @@ struct Shares {
 class Rounds {
  public:
   Rounds(const bench::EpGroup& group, int rank, int hidden, int num_tokens, MpiRows rows,
-         const kernels::Kernels& kernels);
+         bench::EpSum sum, const kernels::Kernels& kernels);
   ~Rounds() {
     MPI_Type_free(&message_type_);
     MPI_Type_free(&result_type_);
@@ -87,12 +88,12 @@ class Rounds {
   bench::EpGroup group_;
   int hidden_, num_tokens_;
   MpiRows rows_;
-  const kernels::Kernels& kernels_;
+  bench::EpSums sums_;
   std::vector<int32_t> experts_;
   std::vector<float> weights_, ones_;
   size_t row_bytes_, message_bytes_;  // a message: the row, then the experts of it that are meant
   MPI_Datatype message_type_{}, result_type_{};
-  base::AlignedBytes input_, send_, receive_, results_, returned_, sums_;
+  base::AlignedBytes input_, send_, receive_, results_, returned_;
   Shares to_, from_, results_to_, results_from_;
   std::vector<int> fill_, last_token_;
   std::vector<const std::byte*> pulled_;  // results of the tokens, in top-k order
@@ -102,12 +103,12 @@ class Rounds {
 float result_of(int rank) { return static_cast<float>(1 + rank % 64); }
 
 Rounds::Rounds(const bench::EpGroup& group, int rank, int hidden, int num_tokens, MpiRows rows,
-               const kernels::Kernels& kernels)
+               bench::EpSum sum, const kernels::Kernels& kernels)
     : group_(group),
       hidden_(hidden),
       num_tokens_(num_tokens),
       rows_(rows),
-      kernels_(kernels),
+      sums_(sum, num_tokens, hidden, kernels),
       experts_(bench::route_tokens(group, rank, num_tokens)),
       weights_(bench::weigh_tokens(group, rank, num_tokens)),
       ones_(static_cast<size_t>(group.top_k), 1.0f),
@@ -131,7 +132,6 @@ void Rounds::fill(int rank) {
   const size_t sent = tokens * static_cast<size_t>(group_.top_k);
   input_ = base::AlignedBytes(tokens * row_bytes_);
   std::fill_n(input_.as<Bf16>(), tokens * hidden, Bf16(1.0f));
-  sums_ = base::AlignedBytes(tokens * hidden * sizeof(float));
   send_ = base::AlignedBytes(sent * message_bytes_);
   returned_ = base::AlignedBytes(sent * row_bytes_);
   // How much this rank receives, and how many results it returns.
@@ -235,17 +235,16 @@ void Rounds::reduce() {
   first_pulled_.push_back(static_cast<int>(pulled_.size()));
   for (int token = 0; token < num_tokens_; ++token) {
     const bool summed = rows_ == MpiRows::kPerRank;
-    kernels_.reduce_experts(
-        {.n = hidden_,
-         .top_k = first_pulled_[token + 1] - first_pulled_[token],
-         .rows = pulled_.data() + first_pulled_[token],
-         .weights = summed ? ones_.data() : weights_.data() + size_t(token) * group_.top_k,
-         .x = sums_.as<float>() + size_t(token) * hidden_});
+    const auto first = static_cast<size_t>(first_pulled_[token]);
+    const auto end = static_cast<size_t>(first_pulled_[token + 1]);
+    sums_.put(token, std::span(pulled_).subspan(first, end - first),
+              summed ? ones_.data() : weights_.data() + size_t(token) * group_.top_k,
+              kernels::RowFormat::kBf16);
   }
 }
 
 void Rounds::check() {
-  std::fill_n(sums_.as<float>(), static_cast<size_t>(num_tokens_) * hidden_, 0.0f);
+  sums_.clear();
   round();
   std::vector<float> expected(static_cast<size_t>(num_tokens_), 0.0f);
   for_each_row([&](int token, int k, int to, bool begins) {
@@ -257,8 +256,7 @@ void Rounds::check() {
     }
   });
   for (int token = 0; token < num_tokens_; ++token) {
-    const float found = sums_.as<float>()[static_cast<size_t>(token) * hidden_ + hidden_ - 1];
-    if (std::abs(found - expected[token]) > 1e-3f * expected[token]) give_up("a wrong sum");
+    if (!sums_.are(token, expected[token])) give_up("a wrong sum");
   }
 }
 
@@ -324,7 +322,7 @@ void stay_on_processor(std::string_view processors, int rank) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  if (argc != 7) give_up("is started by wideep bench ep --baseline mpi");
+  if (argc != 8) give_up("is started by wideep bench ep --baseline mpi");
   int rank = 0;
   bench::EpGroup group;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -333,13 +331,16 @@ int main(int argc, char** argv) {
   group.top_k = number_of(argv[2]);
   const int hidden = number_of(argv[3]);
   const auto routing = bench::routing_of(argv[4]);
+  const auto sum = bench::sum_of(argv[6]);
   const auto kernels = kernels::select_kernels(std::getenv("WIDEEP_ISA"));
-  if (!routing.ok() || !kernels.ok()) give_up("unknown routing or instruction set");
+  if (!routing.ok() || !sum.ok() || !kernels.ok()) {
+    give_up("unknown routing, sum or instruction set");
+  }
   group.routing = *routing;
   group.seed = std::strtoull(argv[5], nullptr, 10);
-  stay_on_processor(argv[6], rank);
+  stay_on_processor(argv[7], rank);
   for (Order order = next_order(rank); order[0] >= 0; order = next_order(rank)) {
-    Rounds rounds(group, rank, hidden, order[0], static_cast<MpiRows>(order[1]), **kernels);
+    Rounds rounds(group, rank, hidden, order[0], static_cast<MpiRows>(order[1]), *sum, **kernels);
     const auto times = time_rounds(rounds, int64_t{order[2]} * 1000);
     if (rank == 0) {
       fmt::print("microseconds {} {}\n", times.round, times.mean);

@@ -20,6 +20,7 @@ struct Options {
   std::vector<std::string> combine_dtypes;  // empty: bf16
   std::vector<std::string> combines = {"exact"};
   std::string strategy = "auto";
+  std::string sum = "row";
   std::string baseline;
   std::vector<int> sweep;
   int block_ms = 50;
@@ -79,6 +80,7 @@ Status read_forms(const Options& options, std::vector<bench::EpForm>* forms) {
 Status run(const Options& given) {
   Options options = given;
   WIDEEP_TRY_ASSIGN(options.bench.group.routing, bench::routing_of(options.routing));
+  WIDEEP_TRY_ASSIGN(options.bench.sum, bench::sum_of(options.sum));
   WIDEEP_TRY(read_forms(options, &options.bench.forms));
   options.bench.combines.clear();
   for (const std::string& name : options.combines) {
@@ -127,6 +129,12 @@ void add_what_options(CLI::App& command, Options& options) {
           "dispatch: rows to the ranks of their slots; allgather: laid down for all to read; "
           "auto: what moves fewer bytes")
       ->check(CLI::IsMember({"auto", "dispatch", "allgather"}))
+      ->capture_default_str();
+  command
+      .add_option("--sum", options.sum,
+                  "What a round ends with: row, each token's sum as a bf16 row; residual, added "
+                  "onto a float32 row as in the engine")
+      ->check(CLI::IsMember({"row", "residual"}))
       ->capture_default_str();
   const CLI::IsMember formats({"bf16", "fp8", "nvfp4"});
   command.add_option("--dtype", options.dtypes, "Form in which rows are dispatched: A,B")

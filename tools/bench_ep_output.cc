@@ -43,9 +43,9 @@ std::string form_of(kernels::RowFormat format, int hidden) {
 
 std::string what_travels(const EpBenchOptions& options) {
   const bench::EpGroup& group = options.group;
-  return fmt::format("rows of {}; {} experts top {}, {} routing, seed {}", options.hidden,
-                     group.num_experts, group.top_k, bench::routing_name(group.routing),
-                     group.seed);
+  return fmt::format("rows of {}; {} experts top {}, {} routing, seed {}; sums {}", options.hidden,
+                     group.num_experts, group.top_k, bench::routing_name(group.routing), group.seed,
+                     options.sum == bench::EpSum::kRow ? "as bf16 rows" : "onto float32 rows");
 }
 
 std::string flags_line(const EpBenchOptions& options, const EpBenchReport& report) {
@@ -155,9 +155,11 @@ ordered_json test_json(const EpTestReport& test, const EpBenchOptions& options) 
 }
 
 ordered_json options_json(const EpBenchOptions& options) {
-  return {{"hidden", options.hidden},     {"experts", options.group.num_experts},
-          {"top_k", options.group.top_k}, {"routing", bench::routing_name(options.group.routing)},
-          {"seed", options.group.seed},   {"repeats", options.repeats}};
+  return {
+      {"hidden", options.hidden},           {"experts", options.group.num_experts},
+      {"top_k", options.group.top_k},       {"routing", bench::routing_name(options.group.routing)},
+      {"seed", options.group.seed},         {"repeats", options.repeats},
+      {"sum", bench::sum_name(options.sum)}};
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ Status EpRank::run() {
   if (is_first() && !setup_.mpi_program.empty()) {
     WIDEEP_TRY(mpi_.start(setup_.mpi_program, {.group = setup_.options.group,
                                                .hidden = setup_.options.hidden,
+                                               .sum = setup_.options.sum,
                                                .processors = setup_.processors}));
   }
   const std::vector<EpTest> tests = setup_.options.tests();
@@ -180,6 +181,7 @@ EpRoundSetup round_setup(const EpRankSetup& setup, const EpTest& test) {
           .rows = test.form.rows,
           .results = test.form.results,
           .combine = test.combine,
+          .sum = setup.options.sum,
           .strategy = setup.options.strategy,
           .num_tokens = test.tokens,
           .kernels = setup.kernels};

@@ -38,14 +38,13 @@ EpRounds::EpRounds(const EpRoundSetup& setup, transport::Endpoint& endpoint)
     : setup_(setup),
       endpoint_(endpoint),
       layout_(dispatch_shape(setup)),
-      exchange_(endpoint, layout_) {
+      exchange_(endpoint, layout_),
+      sums_(setup.sum, setup.num_tokens, setup.hidden, *setup.kernels) {
   const size_t elements = static_cast<size_t>(setup.num_tokens) * setup.hidden;
   rows_ = base::AlignedBytes(elements * sizeof(Bf16));
-  sums_ = base::AlignedBytes(elements * sizeof(float));
   if (kernels::is_coded(setup.rows)) {
     coded_ = base::AlignedBytes(setup.num_tokens * layout_.shape().row_bytes);
   }
-  one_token_ = base::AlignedBytes(layout_.shape().top_k * layout_.shape().result_bytes);
   std::fill_n(rows_.as<Bf16>(), elements, Bf16(1.0f));
 }
 
@@ -56,7 +55,7 @@ Status EpRounds::start() {
   WIDEEP_TRY(round(&phases));  // tells where this rank's results are
   fill_results();
   WIDEEP_TRY(endpoint_.meet({.what = "results"}));
-  std::fill_n(sums_.as<float>(), static_cast<size_t>(setup_.num_tokens) * setup_.hidden, 0.0f);
+  sums_.clear();
   WIDEEP_TRY(round(&phases));
   list_copies();
   return check_sums();
@@ -111,14 +110,9 @@ const std::byte* EpRounds::travelling_rows() {
 void EpRounds::reduce() {
   const size_t top_k = static_cast<size_t>(setup_.group.top_k);
   for (int token = 0; token < setup_.num_tokens; ++token) {
-    const auto rows = exchange_.results(token);
-    setup_.kernels->reduce_experts(
-        {.n = setup_.hidden,
-         .top_k = static_cast<int>(rows.size()),
-         .format = setup_.results,
-         .rows = rows.data(),
-         .weights = reduced() ? ones_.data() : weights_.data() + static_cast<size_t>(token) * top_k,
-         .x = sums_.as<float>() + static_cast<size_t>(token) * setup_.hidden});
+    const float* weights =
+        reduced() ? ones_.data() : weights_.data() + static_cast<size_t>(token) * top_k;
+    sums_.put(token, exchange_.results(token), weights, setup_.results);
   }
 }
 
@@ -136,17 +130,12 @@ float EpRounds::expected_sum(int token) const {
   return sum;
 }
 
-// First and last element of each row: a bench that measured a wrong exchange would be worthless.
 Status EpRounds::check_sums() const {
-  const size_t hidden = static_cast<size_t>(setup_.hidden);
   for (int token = 0; token < setup_.num_tokens; ++token) {
     const float expected = expected_sum(token);
-    const float* sums = sums_.as<float>() + static_cast<size_t>(token) * hidden;
-    for (const float found : {sums[0], sums[hidden - 1]}) {
-      if (std::abs(found - expected) < 1e-3f * expected) continue;
-      return failed(fmt::format("rank {}, token {}: expected a sum of {}, found {}",
-                                endpoint_.rank(), token, expected, found));
-    }
+    if (sums_.are(token, expected)) continue;
+    return failed(fmt::format("rank {}, token {}: expected a sum of {}, found {}", endpoint_.rank(),
+                              token, expected, sums_.first(token)));
   }
   return {};
 }
@@ -176,10 +165,8 @@ void EpRounds::list_copies() {
     }
   }
   for (int token = 0; token < setup_.num_tokens; ++token) {
-    std::byte* to = one_token_.data();
     for (const std::byte* result : exchange_.results(token)) {
-      copies_.push_back({result, to, shape.result_bytes});
-      to += shape.result_bytes;
+      copies_.push_back({result, sums_.row(token), shape.result_bytes});
     }
   }
 }

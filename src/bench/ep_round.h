@@ -3,8 +3,8 @@
 // One rank's part of `wideep bench ep`: rows, routing and rounds of a number of tokens.
 //
 // A round is what a MoE layer does without its experts: begin, rows coded where they travel so,
-// dispatch, combine, and the float32 sum of each token's results, weighted, onto its output row.
-// The results are there, coded, before the first round.
+// dispatch, combine, and the sum of each token's results, weighted (ep_sums.h). The results are
+// there, coded, before the first round.
 //
 // Thread safety: one thread per rank.
 #pragma once
@@ -15,6 +15,7 @@
 
 #include "base/aligned_bytes.h"
 #include "bench/ep_routing.h"
+#include "bench/ep_sums.h"
 #include "ep/dispatch_combine.h"
 #include "kernels/kernels.h"
 
@@ -35,6 +36,7 @@ struct EpRoundSetup {
   kernels::RowFormat rows = kernels::RowFormat::kBf16;     // dispatched
   kernels::RowFormat results = kernels::RowFormat::kBf16;  // combined
   ep::Combine combine = ep::Combine::kExact;
+  EpSum sum = EpSum::kRow;
   std::optional<ep::Strategy> strategy;  // none: the one that moves fewer bytes
   int num_tokens = 0;                    // of each rank
   const kernels::Kernels* kernels = nullptr;
@@ -51,7 +53,7 @@ class EpRounds {
   Status round(EpPhases* phases);
 
   // Copies as many bytes as a round sends and pulls, from and to the same addresses, without a
-  // protocol: the rows into the messages, the results onto the bytes of one token.
+  // protocol: the rows into the messages, the results onto the row of their token's sum.
   // REQUIRES: no rank is in a round.
   void copy_round();
   // That this rank's round sends and pulls.
@@ -83,8 +85,7 @@ class EpRounds {
   std::vector<int32_t> tokens_of_ranks_;  // [num_ranks]
   base::AlignedBytes rows_;               // [num_tokens, hidden] bf16
   base::AlignedBytes coded_;              // [num_tokens] rows as they travel; empty: rows_ does
-  base::AlignedBytes sums_;               // [num_tokens, hidden] float32
-  base::AlignedBytes one_token_;          // [top_k] rows that come back
+  EpSums sums_;
   std::vector<Copy> copies_;
 };
 

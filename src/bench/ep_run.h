@@ -45,6 +45,7 @@ struct EpBenchOptions {
                              16};  // a test each, with each of the following; an empty round first
   std::vector<ep::Combine> combines = {ep::Combine::kExact};
   std::vector<EpForm> forms = {EpForm{}};
+  EpSum sum = EpSum::kRow;
   std::optional<ep::Strategy> strategy;  // none: the one that moves fewer bytes
   bool with_mpi = false;
   int repeats = 5;

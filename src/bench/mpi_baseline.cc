@@ -54,6 +54,7 @@ std::vector<std::string> command_line(const std::string& program,
   }
   line.push_back(std::string(routing_name(group.routing)));
   line.push_back(std::to_string(group.seed));
+  line.push_back(std::string(sum_name(options.sum)));
   line.push_back(fmt::format("{}", fmt::join(options.processors, ",")));
   return line;
 }

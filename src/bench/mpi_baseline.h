@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/ep_routing.h"
+#include "bench/ep_sums.h"
 #include "wideep/status.h"
 
 namespace wideep::bench {
@@ -32,6 +33,7 @@ std::string_view mpi_rows_name(MpiRows rows);
 struct MpiBaselineOptions {
   EpGroup group;
   int hidden = 7168;
+  EpSum sum = EpSum::kRow;
   std::vector<int> processors;  // of each rank
 };
 

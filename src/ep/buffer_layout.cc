@@ -81,24 +81,6 @@ std::span<const int32_t> BufferLayout::counts_of_ranks(std::byte* segment, uint3
   return {counts(segment, parity, 0), static_cast<size_t>(shape_.ep_size) * shape_.num_experts};
 }
 
-int32_t* BufferLayout::slots(std::byte* segment, int64_t area, int index) const {
-  return reinterpret_cast<int32_t*>(segment + lists_offset_ +
-                                    static_cast<size_t>(area + index) * lists_stride_);
-}
-
-float* BufferLayout::weights(std::byte* segment, int64_t area, int index) const {
-  return reinterpret_cast<float*>(slots(segment, area, index) + shape_.top_k);
-}
-
-std::byte* BufferLayout::row(std::byte* segment, int64_t area, int index) const {
-  return segment + rows_offset_ + static_cast<size_t>(area + index) * rows_stride_;
-}
-
-std::byte* BufferLayout::result(std::byte* segment, int64_t area, int index) const {
-  const size_t at = static_cast<size_t>(area * max_results_ + index);
-  return segment + results_offset_ + at * result_bytes_;
-}
-
 void BufferLayout::start_areas(std::span<const int32_t> tokens_of_ranks, int set,
                                std::span<int64_t> starts) const {
   int64_t start = set * shape_.max_rows();

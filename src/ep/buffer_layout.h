@@ -95,10 +95,20 @@ class BufferLayout {
   std::span<const int32_t> counts_of_ranks(std::byte* segment, uint32_t parity) const;  // of all
   // Of a message, or of a result: counted from the start of the source's area. (kAllGather: of a
   // message, from gathered_area.)
-  int32_t* slots(std::byte* segment, int64_t area, int index) const;  // [top_k]
-  float* weights(std::byte* segment, int64_t area, int index) const;  // [top_k]; kReduced
-  std::byte* row(std::byte* segment, int64_t area, int index) const;  // [row_bytes]
-  std::byte* result(std::byte* segment, int64_t area, int index) const;
+  int32_t* slots(std::byte* segment, int64_t area, int index) const {  // [top_k]
+    return reinterpret_cast<int32_t*>(segment + lists_offset_ +
+                                      static_cast<size_t>(area + index) * lists_stride_);
+  }
+  float* weights(std::byte* segment, int64_t area, int index) const {  // [top_k]; kReduced
+    return reinterpret_cast<float*>(slots(segment, area, index) + shape_.top_k);
+  }
+  std::byte* row(std::byte* segment, int64_t area, int index) const {  // [row_bytes]
+    return segment + rows_offset_ + static_cast<size_t>(area + index) * rows_stride_;
+  }
+  std::byte* result(std::byte* segment, int64_t area, int index) const {  // [result_bytes]
+    const size_t at = static_cast<size_t>(area * max_results_ + index);
+    return segment + results_offset_ + at * result_bytes_;
+  }
   // The most results of one message.
   int max_results() const { return max_results_; }
 

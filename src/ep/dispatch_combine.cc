@@ -27,7 +27,7 @@ using transport::Awaited;
 using transport::Channel;
 
 DispatchCombine::DispatchCombine(transport::Endpoint& endpoint, const BufferLayout& layout)
-    : endpoint_(endpoint), layout_(layout) {
+    : endpoint_(endpoint), layout_(layout), num_owners_(layout.shape().num_owners()) {
   const int ranks = layout.shape().ep_size;
   WIDEEP_CHECK_EQ(ranks, endpoint.num_ranks());
   WIDEEP_CHECK_GE(endpoint.memory().segment_bytes(), layout.segment_bytes());
@@ -35,11 +35,20 @@ DispatchCombine::DispatchCombine(transport::Endpoint& endpoint, const BufferLayo
   sent_rows_.resize(ranks);
   sent_entries_.resize(ranks);
   entries_.resize(ranks);
-  filled_.resize(ranks);
+  places_.resize(ranks + 1);
+  next_slot_.resize(ranks);
+  next_weight_.resize(ranks);
   destination_of_.resize(layout.shape().top_k);
+  for (int slot = 0; slot < layout.shape().num_slots(); ++slot) {
+    owner_of_slot_.push_back(slot / layout.shape().slots_per_rank);
+  }
   arrivals_.resize(ranks);
+  num_arrivals_.resize(ranks);
   num_results_for_.resize(ranks);
-  for (int rank = 0; rank < ranks; ++rank) is_near_.push_back(endpoint.is_near(rank));
+  for (int rank = 0; rank < ranks; ++rank) {
+    is_near_.push_back(endpoint.is_near(rank));
+    segments_.push_back(endpoint.segment(rank));
+  }
   // Also where this group is on one node: the rank may be a deputy for another group's.
   const bool is_spread = std::count(is_near_.begin(), is_near_.end(), 0) > 0;
   if (endpoint.bridge() == nullptr || (gathers() && !is_spread)) return;
@@ -203,7 +212,7 @@ Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride,
   call.num_results.resize(reduced() ? num_tokens : 0);
   call.own_rows.clear();
   for (int token = 0; token < num_tokens; ++token) {
-    WIDEEP_TRY(send_token(batch, token));
+    if (!send_token(batch, token)) return give_up_on(batch, token);
   }
   if (crossing_) crossing_->send_rows();
   for (int peer = 0; peer < endpoint_.num_ranks(); ++peer) {
@@ -216,12 +225,13 @@ Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride,
   return {};
 }
 
-Status DispatchCombine::send_token(const Batch& batch, int token) {
+// False: its slots are none that a token can have.
+bool DispatchCombine::send_token(const Batch& batch, int token) {
   const int32_t* slots = batch.slots.data() + static_cast<size_t>(token) * top_k();
   const std::byte* row = batch.rows + token * batch.row_stride;
   const float* weights =
       reduced() ? batch.weights.data() + static_cast<size_t>(token) * top_k() : nullptr;
-  WIDEEP_TRY(find_destinations(slots, token));
+  if (!find_destinations(slots)) return false;
   if (gathers()) {
     lay_down(token, row, slots, weights);
   } else {
@@ -236,26 +246,40 @@ Status DispatchCombine::send_token(const Batch& batch, int token) {
     ++sent_rows_[destination];
     entries_[destination] = 0;
   }
-  return {};
+  return true;
 }
 
 // The ranks of a token's slots, and how many of them each has.
-Status DispatchCombine::find_destinations(const int32_t* slots, int token) {
+bool DispatchCombine::find_destinations(const int32_t* slots) {
   const DispatchShape& shape = layout_.shape();
-  destinations_.clear();
+  int count = 0;
   for (int k = 0; k < shape.top_k; ++k) {
-    const int32_t owner = slots[k] / shape.slots_per_rank;
-    if (slots[k] < 0 || owner >= shape.num_owners()) {
-      return give_up(fmt::format("dispatch: token {} wants slot {} of {}", token, slots[k],
-                                 shape.num_slots()));
-    }
+    const auto slot = static_cast<uint32_t>(slots[k]);
+    if (slot >= owner_of_slot_.size()) return false;
+    const int32_t owner = owner_of_slot_[slot];
     destination_of_[k] = owner;
-    for (int32_t to = owner; to < shape.ep_size; to += shape.num_owners()) {
-      if (entries_[to]++ == 0) destinations_.push_back(to);
+    for (int32_t to = owner; to < shape.ep_size; to += num_owners_) {
+      places_[count] = to;  // stays if it is the first: whether it is, no processor can guess
+      count += entries_[to]++ == 0;
     }
-    if (entries_[owner] > shape.slots_per_rank) {
-      return give_up(fmt::format("dispatch: token {} wants a slot of rank {} twice", token, owner));
+    if (entries_[owner] > shape.slots_per_rank) return false;
+  }
+  destinations_ = std::span(places_).first(count);
+  return true;
+}
+
+// What find_destinations has seen.
+Status DispatchCombine::give_up_on(const Batch& batch, int token) const {
+  const DispatchShape& shape = layout_.shape();
+  std::vector<int> of_owner(num_owners_);
+  for (const int32_t slot : batch.slots.subspan(static_cast<size_t>(token) * top_k(), top_k())) {
+    if (slot < 0 || slot >= shape.num_slots()) {
+      return give_up(
+          fmt::format("dispatch: token {} wants slot {} of {}", token, slot, shape.num_slots()));
     }
+    const int owner = slot / shape.slots_per_rank;
+    if (++of_owner[owner] <= shape.slots_per_rank) continue;
+    return give_up(fmt::format("dispatch: token {} wants a slot of rank {} twice", token, owner));
   }
   return {};
 }
@@ -263,27 +287,26 @@ Status DispatchCombine::find_destinations(const int32_t* slots, int token) {
 // One message per rank, each with that rank's slots in top-k order. What is mine stays where it is.
 void DispatchCombine::push(const std::byte* row, const int32_t* slots, const float* weights) {
   Call& call = call_of(begun_);
+  const DispatchShape& shape = layout_.shape();
   const int64_t area = call.area[endpoint_.rank()];
   if (crossing_) crossing_->add({begun_, area, row, slots, weights, destination_of_});
   for (const int32_t to : destinations_) {
     if (!is_near_[to]) continue;
-    std::byte* segment = endpoint_.segment(to);
-    filled_[to] = 0;
-    std::fill_n(layout_.slots(segment, area, sent_rows_[to]), top_k(), -1);
+    next_slot_[to] = layout_.slots(segments_[to], area, sent_rows_[to]);
+    std::fill_n(next_slot_[to] + entries_[to], top_k() - entries_[to], -1);
+    if (weights != nullptr) next_weight_[to] = layout_.weights(segments_[to], area, sent_rows_[to]);
     if (to == endpoint_.rank()) {
       call.own_rows.push_back(row);
     } else {
-      std::memcpy(layout_.row(segment, area, sent_rows_[to]), row, layout_.shape().row_bytes);
+      std::memcpy(layout_.row(segments_[to], area, sent_rows_[to]), row, shape.row_bytes);
     }
   }
-  const DispatchShape& shape = layout_.shape();
   for (int k = 0; k < top_k(); ++k) {
-    for (int32_t to = destination_of_[k]; to < shape.ep_size; to += shape.num_owners()) {
+    const int32_t owner = destination_of_[k];
+    for (int32_t to = owner; to < shape.ep_size; to += num_owners_) {
       if (!is_near_[to]) continue;
-      const int32_t at = filled_[to]++;
-      std::byte* segment = endpoint_.segment(to);
-      layout_.slots(segment, area, sent_rows_[to])[at] = slots[k] % shape.slots_per_rank;
-      if (weights != nullptr) layout_.weights(segment, area, sent_rows_[to])[at] = weights[k];
+      *next_slot_[to]++ = slots[k] - owner * shape.slots_per_rank;
+      if (weights != nullptr) *next_weight_[to]++ = weights[k];
     }
   }
 }
@@ -303,12 +326,13 @@ void DispatchCombine::lay_down(int token, const std::byte* row, const int32_t* s
 void DispatchCombine::note_results(int token) {
   Call& call = call_of(begun_);
   const int64_t area = call.area[endpoint_.rank()];
-  const DispatchShape& shape = layout_.shape();
-  for (int k = 0; k < top_k(); ++k) {
-    size_t at = static_cast<size_t>(token) * max_results() + k;
-    for (int32_t to = destination_of_[k]; to < shape.ep_size; to += shape.num_owners()) {
-      call.results[at] = layout_.result(endpoint_.segment(to), area, sent_entries_[to]++);
-      at += top_k();
+  const int ranks = endpoint_.num_ranks(), of_slice = top_k();
+  const std::byte** results = call.results.data() + static_cast<size_t>(token) * max_results();
+  for (int k = 0; k < of_slice; ++k) {
+    const std::byte** result = results + k;
+    for (int32_t to = destination_of_[k]; to < ranks; to += num_owners_) {
+      *result = layout_.result(segments_[to], area, sent_entries_[to]++);
+      result += of_slice;
     }
   }
 }
@@ -331,7 +355,7 @@ void DispatchCombine::note_one_result_per_rank(int token) {
 // Null: it is in the sum of a rank before it.
 const std::byte* DispatchCombine::result_of(int32_t destination, int64_t area) {
   if (is_near_[destination] || !sums_on_nodes()) {
-    return layout_.result(endpoint_.segment(destination), area, sent_rows_[destination]);
+    return layout_.result(segments_[destination], area, sent_rows_[destination]);
   }
   const int node = node_of_[destination];
   if (std::find(noted_nodes_.begin(), noted_nodes_.end(), node) != noted_nodes_.end()) {
@@ -381,7 +405,6 @@ DispatchCombine::Place DispatchCombine::messages_of(int source) const {
 
 Status DispatchCombine::take_messages(int source) {
   const Place messages = messages_of(source);
-  arrivals_[source].clear();
   const uint32_t told = endpoint_.told(Channel::kDispatch, source, received_);
   const int num_messages = static_cast<int>(told >> 1);
   if (told != told_of(static_cast<uint32_t>(num_messages), call_of(received_).set)) {
@@ -390,29 +413,37 @@ Status DispatchCombine::take_messages(int source) {
         "same order",
         source));
   }
+  std::vector<Arrival>& arrivals = arrivals_[source];
+  const size_t most = static_cast<size_t>(num_messages) * static_cast<size_t>(top_k());
+  if (arrivals.size() < most) arrivals.resize(most);
+  Arrival* end = arrivals.data();
   for (int index = 0; index < num_messages; ++index) {
     if (index + kListsAhead < num_messages) {
       __builtin_prefetch(layout_.slots(messages.segment, messages.area, index + kListsAhead));
     }
-    take_slots(messages, index, arrivals_[source]);
+    end = take_slots(messages, index, end);
   }
+  num_arrivals_[source] = static_cast<int32_t>(end - arrivals.data());
   return {};
 }
 
-// My slots of one message.
-void DispatchCombine::take_slots(const Place& messages, int index, std::vector<Arrival>& arrivals) {
+// My slots of one message. Those that are not mine, or none, are written over by the next.
+DispatchCombine::Arrival* DispatchCombine::take_slots(const Place& messages, int index,
+                                                      Arrival* arrival) {
   const int32_t* slots = layout_.slots(messages.segment, messages.area, index);
+  const float* weights = layout_.weights(messages.segment, messages.area, index);
   const DispatchShape& shape = layout_.shape();
-  const int owner = endpoint_.rank() % shape.num_owners();
+  const int owner = endpoint_.rank() % num_owners_;
   const int32_t first = gathers() ? owner * shape.slots_per_rank : 0;
-  for (int k = 0; k < top_k(); ++k) {
+  const bool weighted = reduced();
+  for (int k = 0; k < shape.top_k; ++k) {
     const int32_t slot = slots[k] - first;
-    if (slot < 0 || slot >= shape.slots_per_rank) continue;
-    const float weight =
-        reduced() ? layout_.weights(messages.segment, messages.area, index)[k] : 0.0f;
-    arrivals.push_back({slot, index, weight});
-    ++slot_start_[slot + 1];
+    const bool mine = static_cast<uint32_t>(slot) < static_cast<uint32_t>(shape.slots_per_rank);
+    *arrival = {slot, index, weighted ? weights[k] : 0.0f};
+    slot_start_[mine ? slot + 1 : 0] += mine;
+    arrival += mine;
   }
+  return arrival;
 }
 
 // Counting sort of all arrivals by slot; stable, so that a slot's rows stand in source order. Ranks
@@ -441,7 +472,8 @@ int32_t DispatchCombine::group_source(int source, int32_t entry) {
   int num_messages = 0, num_entries = 0;
   int32_t message = -1;
   const std::byte* row = nullptr;
-  for (const Arrival& arrival : arrivals_[source]) {
+  const std::span arrivals(arrivals_[source].data(), static_cast<size_t>(num_arrivals_[source]));
+  for (const Arrival& arrival : arrivals) {
     if (arrival.message != message) {
       message = arrival.message;
       row = own ? call.own_rows[message] : layout_.row(messages.segment, messages.area, message);

@@ -196,8 +196,9 @@ class DispatchCombine {
   Status check(const Batch& batch) const;
   Status compare_shapes(std::span<const std::vector<uint64_t>> of_ranks) const;
 
-  Status send_token(const Batch& batch, int token);
-  Status find_destinations(const int32_t* slots, int token);
+  bool send_token(const Batch& batch, int token);
+  bool find_destinations(const int32_t* slots);
+  Status give_up_on(const Batch& batch, int token) const;
   void push(const std::byte* row, const int32_t* slots, const float* weights);
   void lay_down(int token, const std::byte* row, const int32_t* slots, const float* weights);
   void note_results(int token);
@@ -213,7 +214,7 @@ class DispatchCombine {
   Status take_all(const transport::Awaited& where);
   base::Lane lane_of(uint32_t number, base::Lane even) const;
   Status take_messages(int source);
-  void take_slots(const Place& messages, int index, std::vector<Arrival>& arrivals);
+  Arrival* take_slots(const Place& messages, int index, Arrival* arrival);
   void send_results_to_nodes();
   bool sums_on_nodes() const { return crossing_ && crossing_->sums_on_nodes(); }
   // Does the oldest call that is not finished still want this rank's sums?
@@ -227,7 +228,10 @@ class DispatchCombine {
   BufferLayout layout_;
   std::optional<NodeCrossing> crossing_;  // where ranks are on several nodes
   std::vector<char> is_near_;             // [ep_size] on this node
-  std::vector<int> node_of_;              // [ep_size] where ranks are on several
+  std::vector<std::byte*> segments_;      // [ep_size]
+  int num_owners_;
+  std::vector<int32_t> owner_of_slot_;  // [num_slots]
+  std::vector<int> node_of_;            // [ep_size] where ranks are on several
   RowSum row_sum_;
   Life life_ = Life::kNew;
   // The last call that has got so far: each at most the one before it. A call's number is the value
@@ -244,13 +248,16 @@ class DispatchCombine {
 
   // Source side, of the current token.
   std::vector<int32_t> destination_of_;  // [top_k] owners, who have the first slice
-  std::vector<int32_t> destinations_;    // the ranks of all slices, each once
+  std::vector<int32_t> places_;          // [ep_size + 1], of which destinations_ are the first
+  std::span<int32_t> destinations_;      // the ranks of all slices, each once
   std::vector<int32_t> entries_;         // [ep_size] slots there; 0 between tokens
-  std::vector<int32_t> filled_;          // [ep_size] slots in its message so far
+  std::vector<int32_t*> next_slot_;      // [ep_size] in its message
+  std::vector<float*> next_weight_;      // the same, kReduced
   std::vector<int> noted_nodes_;         // whose sum has its place among the results
 
   // Destination side, of the call that was received last.
-  std::vector<std::vector<Arrival>> arrivals_;  // [ep_size] in the order of their messages
+  std::vector<std::vector<Arrival>> arrivals_;  // [ep_size] in the order of their messages, as
+  std::vector<int32_t> num_arrivals_;           // [ep_size] many of each
   std::vector<int32_t> num_results_for_;        // [ep_size]
   std::vector<int32_t> slot_start_;             // [slots_per_rank + 1] into rows_
   std::vector<int32_t> slot_fill_;              // [slots_per_rank]

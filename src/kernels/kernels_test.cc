@@ -72,17 +72,26 @@ TEST_P(EveryIsa, ReductionIsEqualBitForBitToRef) {
           pointers.push_back(reinterpret_cast<const std::byte*>(row.data()));
         const auto weights = random_floats(top_k, rng), shared = random_floats(n, rng);
         auto x = random_floats(n, rng), expected = x;
-        ReduceArgs args{n,
-                        top_k,
-                        RowFormat::kBf16,
-                        pointers.data(),
-                        weights.data(),
-                        has_shared ? shared.data() : nullptr,
-                        x.data()};
+        ReduceArgs args{.n = n,
+                        .top_k = top_k,
+                        .format = RowFormat::kBf16,
+                        .rows = pointers.data(),
+                        .weights = weights.data(),
+                        .shared = has_shared ? shared.data() : nullptr,
+                        .x = x.data()};
         kernels().reduce_experts(args);
         args.x = expected.data();
         ref().reduce_experts(args);
         EXPECT_EQ(x, expected) << n << " elements, top " << top_k;
+        auto sum = rounded(x), expected_sum = sum;
+        args.x = nullptr;
+        args.sum = sum.data();
+        kernels().reduce_experts(args);
+        args.sum = expected_sum.data();
+        ref().reduce_experts(args);
+        EXPECT_EQ(std::vector<float>(sum.begin(), sum.end()),
+                  std::vector<float>(expected_sum.begin(), expected_sum.end()))
+            << n << " elements, top " << top_k;
       }
     }
   }

@@ -2,7 +2,8 @@
 //
 // The end of a MoE layer for one token, in one pass over its row:
 //
-//   x[i] += (Σ_k weights[k] · rows[k][i]) + shared[i]
+//   x[i] += (Σ_k weights[k] · rows[k][i]) + shared[i]          or, without x,
+//   sum[i] = (Σ_k weights[k] · rows[k][i]) + shared[i]         rounded once
 //
 // The sum begins at zero and goes in ascending k, then the shared expert, then x: the same chain
 // for every placement. Coded rows are decoded on the way: the same bits as decoding them first.
@@ -10,6 +11,7 @@
 
 #include <cstddef>
 
+#include "base/dtype.h"
 #include "kernels/row_format.h"
 
 namespace wideep::kernels {
@@ -21,7 +23,8 @@ struct ReduceArgs {
   const std::byte* const* rows = nullptr;  // [top_k] rows of n
   const float* weights = nullptr;          // [top_k]
   const float* shared = nullptr;           // [n], or null: none
-  float* x = nullptr;                      // [n]
+  float* x = nullptr;                      // [n], or null: into sum
+  Bf16* sum = nullptr;                     // [n]
 };
 
 }  // namespace wideep::kernels

@@ -25,6 +25,25 @@ void add_counts(std::span<const int32_t> values, std::span<int32_t> sums) {
   for (size_t i = 0; i < values.size(); ++i) sums[i % sums.size()] += values[i];
 }
 
+// args.weights · args.rows in float32.
+void sum_exactly(const kernels::Kernels& kernels, kernels::ReduceArgs args, float* sum) {
+  std::fill_n(sum, args.n, 0.0f);
+  args.x = sum;
+  kernels.reduce_experts(args);
+}
+
+// The same as a row that travels. scratch: args.n floats, written where the row is coded.
+void sum_as_row(const kernels::Kernels& kernels, kernels::ReduceArgs args,
+                kernels::RowFormat format, float* scratch, std::byte* row) {
+  if (format == kernels::RowFormat::kBf16) {
+    args.sum = reinterpret_cast<Bf16*>(row);
+    kernels.reduce_experts(args);
+    return;
+  }
+  sum_exactly(kernels, args, scratch);
+  kernels.encode_row(Dtype::kF32, scratch, format, args.n, row);
+}
+
 }  // namespace
 
 MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
@@ -88,14 +107,13 @@ ep::RowSum MoeRunner::row_sum(const kernels::Kernels& kernels) const {
           ones = std::vector<float>()](std::span<const std::byte* const> rows,
                                        std::byte* out) mutable {
     ones.assign(rows.size(), 1.0f);
-    std::fill(sum.begin(), sum.end(), 0.0f);
-    kernels.reduce_experts({.n = static_cast<int>(sum.size()),
-                            .top_k = static_cast<int>(rows.size()),
-                            .format = format,
-                            .rows = rows.data(),
-                            .weights = ones.data(),
-                            .x = sum.data()});
-    kernels.encode_row(Dtype::kF32, sum.data(), format, static_cast<int>(sum.size()), out);
+    sum_as_row(kernels,
+               {.n = static_cast<int>(sum.size()),
+                .top_k = static_cast<int>(rows.size()),
+                .format = format,
+                .rows = rows.data(),
+                .weights = ones.data()},
+               format, sum.data(), out);
   };
 }
 
@@ -448,7 +466,6 @@ void MoeRunner::sum_results(const Compute& compute) {
   const std::span<const ep::ReceivedToken> tokens = exchange_.received_tokens();
   const auto* plain = plain_results_.get<std::byte>(before + results_.size() * bytes) + before;
   auto* sums = sums_.get<float>(tokens.size() * width);
-  std::fill_n(sums, tokens.size() * width, 0.0f);
   const auto count = static_cast<int64_t>(tokens.size());
   compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
     std::vector<const std::byte*> rows;
@@ -458,15 +475,14 @@ void MoeRunner::sum_results(const Compute& compute) {
       for (size_t n = 0; n < token.weights.size(); ++n) {
         rows.push_back(plain + (static_cast<size_t>(token.first_entry) + n) * bytes);
       }
-      float* sum = sums + i * width;
-      compute.kernels().reduce_experts({.n = columns.size,
-                                        .top_k = static_cast<int>(rows.size()),
-                                        .format = kernels::row_format(options_.row_dtype),
-                                        .rows = rows.data(),
-                                        .weights = token.weights.data(),
-                                        .x = sum});
-      compute.kernels().encode_row(Dtype::kF32, sum, options_.combine_format(), columns.size,
-                                   token.result);
+      const kernels::ReduceArgs args{.n = columns.size,
+                                     .top_k = static_cast<int>(rows.size()),
+                                     .format = kernels::row_format(options_.row_dtype),
+                                     .rows = rows.data(),
+                                     .weights = token.weights.data()};
+      sum_as_row(compute.kernels(), args, options_.combine_format(), sums + i * width,
+                 token.result);
+      if (options_.measure_noise) sum_exactly(compute.kernels(), args, sums + i * width);
     }
   });
   if (!options_.measure_noise) return;

@@ -110,7 +110,11 @@ void reduce_experts(const ReduceArgs& args) {
       sum = std::fma(args.weights[k], row_value(args.format, args.rows[k], args.n, i), sum);
     }
     if (args.shared != nullptr) sum += args.shared[i];
-    args.x[i] += sum;
+    if (args.x != nullptr) {
+      args.x[i] += sum;
+    } else {
+      args.sum[i] = Bf16(sum);
+    }
   }
 }
 

@@ -4,6 +4,9 @@
 // inside a region.
 #pragma once
 
+// Lines of 64 bytes of a row that the sum over rows takes at once.
+inline constexpr int kSumLines = 2;
+
 inline I32x16 bits_of(F32x16 v) { return {_mm256_castps_si256(v.lo), _mm256_castps_si256(v.hi)}; }
 inline F32x16 from_bits(I32x16 v) { return {_mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi)}; }
 inline I32x16 sub(I32x16 a, I32x16 b) {
@@ -40,6 +43,20 @@ inline int32_t reduce_max(I32x16 v) {
 inline I32x16 where_less(I32x16 a, I32x16 b, I32x16 yes, I32x16 no) {
   return {_mm256_blendv_epi8(no.lo, yes.lo, _mm256_cmpgt_epi32(b.lo, a.lo)),
           _mm256_blendv_epi8(no.hi, yes.hi, _mm256_cmpgt_epi32(b.hi, a.hi))};
+}
+
+// Whether there is an instruction for it that rounds these as Bf16(float).
+inline bool round_alike(F32x16) { return false; }
+
+// From the first and the second of each pair to their order in memory.
+inline void interleave(F32x16* even, F32x16* odd) {
+  const auto of_eight = [](__m256 e, __m256 o) -> F32x16 {
+    const __m256 low = _mm256_unpacklo_ps(e, o), high = _mm256_unpackhi_ps(e, o);
+    return {_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
+  };
+  const F32x16 e = *even, o = *odd;
+  *even = of_eight(e.lo, o.lo);
+  *odd = of_eight(e.hi, o.hi);
 }
 
 // Lanes as 16-bit integers in order. They hold no more.
@@ -82,18 +99,66 @@ inline F32x16 load_256ths_of_e4m3(const void* p) {
   return from_bits(bit_or(sign, where_less(magnitude, set1_i32(1 << 23), small, large)));
 }
 
-// 8 e2m1 of 4 bytes, which are the lower of `bytes`.
-inline __m256 expand_e2m1(__m128i bytes) {
+// The e2m1 in the lower 4 bits of each lane.
+inline __m256 value_of_e2m1(__m256i codes) {
   const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
-  const __m256i both = _mm256_cvtepu8_epi64(bytes);
-  const __m256i codes = _mm256_or_si256(both, _mm256_slli_epi64(both, 28));
   const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(codes, _mm256_set1_epi32(8)), 28);
   return _mm256_or_ps(_mm256_permutevar8x32_ps(magnitudes, codes), _mm256_castsi256_ps(sign));
+}
+inline F32x16 value_of_e2m1(I32x16 codes) {
+  return {value_of_e2m1(codes.lo), value_of_e2m1(codes.hi)};
 }
 // 16 e2m1 of 8 bytes.
 inline F32x16 load_e2m1(const void* p) {
   const __m128i bytes = _mm_loadl_epi64(static_cast<const __m128i*>(p));
-  return {expand_e2m1(bytes), expand_e2m1(_mm_srli_epi64(bytes, 32))};
+  const __m256i low = _mm256_cvtepu8_epi64(bytes);
+  const __m256i high = _mm256_cvtepu8_epi64(_mm_srli_epi64(bytes, 32));
+  return value_of_e2m1(I32x16{_mm256_or_si256(low, _mm256_slli_epi64(low, 28)),
+                              _mm256_or_si256(high, _mm256_slli_epi64(high, 28))});
+}
+
+inline I32x16 load_words(const void* p) {
+  const auto* halves = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+}
+// Lanes 0, 0, 1, 1, … 7, 7.
+inline F32x16 each_twice(__m256 v) {
+  return {_mm256_permutevar8x32_ps(v, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
+          _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))};
+}
+inline F32x16 lower_twice(F32x16 v) { return each_twice(v.lo); }
+
+// An 8 × 8 transpose: pairs of vectors, pairs of pairs, then the halves.
+inline void transpose(__m256 (&v)[8]) {
+  __m256 a[8], b[8];
+  for (int j = 0; j < 8; j += 2) {
+    a[j] = _mm256_unpacklo_ps(v[j], v[j + 1]);
+    a[j + 1] = _mm256_unpackhi_ps(v[j], v[j + 1]);
+  }
+  for (int j = 0; j < 8; j += 4) {
+    b[j] = _mm256_shuffle_ps(a[j], a[j + 2], 0x44);
+    b[j + 1] = _mm256_shuffle_ps(a[j], a[j + 2], 0xee);
+    b[j + 2] = _mm256_shuffle_ps(a[j + 1], a[j + 3], 0x44);
+    b[j + 3] = _mm256_shuffle_ps(a[j + 1], a[j + 3], 0xee);
+  }
+  for (int j = 0; j < 4; ++j) {
+    v[j] = _mm256_permute2f128_ps(b[j], b[j + 4], 0x20);
+    v[j + 4] = _mm256_permute2f128_ps(b[j], b[j + 4], 0x31);
+  }
+}
+// From value 8i + j in lane i of v[j] to value 16j + i there.
+inline void put_words_in_order(F32x16* v) {
+  __m256 low[8], high[8];
+  for (int j = 0; j < 8; ++j) {
+    low[j] = v[j].lo;
+    high[j] = v[j].hi;
+  }
+  transpose(low);
+  transpose(high);
+  for (int j = 0; j < 4; ++j) {
+    v[j] = {low[2 * j], low[2 * j + 1]};
+    v[j + 4] = {high[2 * j], high[2 * j + 1]};
+  }
 }
 
 // Of two vectors: the larger of each one's halves, side by side.

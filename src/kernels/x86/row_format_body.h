@@ -36,8 +36,9 @@ inline I32x16 to_e2m1(F32x16 v) {
   return bit_or(min(round_magnitude<1, 0>(v), set1_i32(7)), sign);
 }
 
-// As Bf16(float), which the instruction for it is not for NaN and subnormals.
+// As Bf16(float).
 inline void store_exact(Bf16* p, F32x16 v) {
+  if (round_alike(v)) return store_bf16(p, v);
   const I32x16 u = bits_of(v);
   const I32x16 last = bit_and(shift_right<16>(u), set1_i32(1));
   const I32x16 rounded = shift_right<16>(add(add(u, set1_i32(0x7fff)), last));
@@ -201,14 +202,16 @@ void encode_row(Dtype x_dtype, const void* x, RowFormat format, int hidden, std:
 // Calls visit(i, values) for each 16 values of [k, k + kStep) of a row.
 struct Fp8Rows {
   static constexpr int kStep = kFp8RowGroup;
-  static constexpr int bytes_of(int values) { return values; }
+  // Of the group at k, for load_256ths_of_e4m3.
+  static F32x16 scale(const std::byte* row, int hidden, int k) {
+    const std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
+    return set1(get_float(scales + static_cast<size_t>(k / kFp8RowGroup) * sizeof(float)) * 256.0f);
+  }
   template <typename Visit>
   static void visit(const std::byte* row, int hidden, int k, Visit visit) {
-    const std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
-    const F32x16 scale =
-        set1(get_float(scales + static_cast<size_t>(k / kFp8RowGroup) * sizeof(float)) * 256.0f);
+    const F32x16 of_group = scale(row, hidden, k);
     for (int i = 0; i < kStep; i += kPanelWidth) {
-      visit(k + i, mul(load_256ths_of_e4m3(row + k + i), scale));
+      visit(k + i, mul(load_256ths_of_e4m3(row + k + i), of_group));
     }
   }
 };
@@ -216,23 +219,26 @@ struct Fp8Rows {
 // The last step of a row may be short.
 struct Nvfp4Rows {
   static constexpr int kStep = kPanelWidth * kNvfp4RowGroup;
-  static constexpr int bytes_of(int values) { return values / 2; }
-  template <typename Visit>
-  static void visit(const std::byte* row, int hidden, int k, Visit visit) {
+  // Of `count` groups from k on.
+  static F32x16 scales(const std::byte* row, int hidden, int k, int count) {
     const std::byte* codes =
         row + row_scales_offset(RowFormat::kNvfp4, hidden) + k / kNvfp4RowGroup;
     const float of_row = get_float(row + row_scales_end(RowFormat::kNvfp4, hidden));
-    const int count = std::min(kPanelWidth, (hidden - k) / kNvfp4RowGroup);
     alignas(16) std::byte bytes[kPanelWidth] = {};
     if (count < kPanelWidth) {
       std::memcpy(bytes, codes, static_cast<size_t>(count));
       codes = bytes;
     }
-    alignas(64) float scales[kPanelWidth];
-    store(scales, mul(load_256ths_of_e4m3(codes), set1(of_row * 256.0f)));
+    return mul(load_256ths_of_e4m3(codes), set1(of_row * 256.0f));
+  }
+  template <typename Visit>
+  static void visit(const std::byte* row, int hidden, int k, Visit visit) {
+    const int count = std::min(kPanelWidth, (hidden - k) / kNvfp4RowGroup);
+    alignas(64) float of_groups[kPanelWidth];
+    store(of_groups, scales(row, hidden, k, count));
     for (int group = 0; group < count; ++group) {
       const int i = k + group * kNvfp4RowGroup;
-      visit(i, mul(load_e2m1(row + i / 2), set1(scales[group])));
+      visit(i, mul(load_e2m1(row + i / 2), set1(of_groups[group])));
     }
   }
 };
@@ -268,79 +274,171 @@ void decode_row(RowFormat format, const std::byte* row, int hidden, Dtype y_dtyp
 
 // ---- the sum over a token's experts ----
 
-inline void finish_sum(const ReduceArgs& args, int i, int count, F32x16 sum) {
-  if (args.shared != nullptr) sum = add(sum, load_n(args.shared + i, count));
-  store_n(args.x + i, add(sum, load_n(args.x + i, count)), count);
+// Where sums go: what is the same for all of a row is asked once.
+template <bool kAddsToX, bool kHasShared>
+struct Finish {
+  static void whole(const ReduceArgs& args, int i, F32x16 sum) {
+    if (kHasShared) sum = add(sum, load(args.shared + i));
+    if (kAddsToX) {
+      store(args.x + i, add(sum, load(args.x + i)));
+    } else {
+      store_exact(args.sum + i, sum);
+    }
+  }
+  static void part(const ReduceArgs& args, int i, int count, F32x16 sum) {
+    if (kHasShared) sum = add(sum, load_n(args.shared + i, count));
+    if (kAddsToX) {
+      store_n(args.x + i, add(sum, load_n(args.x + i, count)), count);
+    } else {
+      Bf16 rounded[kPanelWidth];
+      store_exact(rounded, sum);
+      std::memcpy(args.sum + i, rounded, static_cast<size_t>(count) * sizeof(Bf16));
+    }
+  }
+};
+
+// A format's part of the sum, in steps of kStep values of which each vector is one of sums'.
+//
+//   add_step      sums += weight · row[k … k + kStep), in whatever order the format has them ready
+//   put_in_order  puts sums into the order of the row
+//   values        up to 16 values of a row, for what is left of less than a step
+
+// Eight rows at once are too many for the processor to see by itself that each is read forward.
+inline void fetch_next_line(const std::byte* line) {
+  _mm_prefetch(reinterpret_cast<const char*>(line + 512), _MM_HINT_T0);
 }
 
-// Several vectors side by side: a sum alone would wait for each of its steps.
-template <typename T>
-inline void reduce_rows(const ReduceArgs& args) {
-  constexpr int kVectors = 4, kStep = kVectors * kPanelWidth;
-  int done = 0;
-  for (; done + kStep <= args.n; done += kStep) {
-    F32x16 sums[kVectors] = {zero(), zero(), zero(), zero()};
-    for (int k = 0; k < args.top_k; ++k) {
-      const F32x16 weight = set1(args.weights[k]);
-      const T* row = reinterpret_cast<const T*>(args.rows[k]) + done;
-      for (int v = 0; v < kVectors; ++v) {
-        sums[v] = fma(weight, load(row + v * kPanelWidth), sums[v]);
-      }
+struct SumOfF32 {
+  static constexpr int kStep = kSumLines * kPanelWidth;
+  static void add_step(const std::byte* row, int, int k, F32x16 weight, F32x16* sums) {
+    const float* values = reinterpret_cast<const float*>(row) + k;
+#pragma GCC unroll 4
+    for (int v = 0; v < kSumLines; ++v) {
+      const float* line = values + v * kPanelWidth;
+      fetch_next_line(reinterpret_cast<const std::byte*>(line));
+      sums[v] = fma(weight, load(line), sums[v]);
     }
+  }
+  static void put_in_order(F32x16*) {}
+  static F32x16 values(const std::byte* row, int, int k, int count) {
+    return load_n(reinterpret_cast<const float*>(row) + k, count);
+  }
+};
+
+// Of a line the first of each pair, then the second: an instruction each.
+struct SumOfBf16 {
+  static constexpr int kVectors = 2 * kSumLines;
+  static constexpr int kStep = kVectors * kPanelWidth;
+  static void add_step(const std::byte* row, int, int k, F32x16 weight, F32x16* sums) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; v += 2) {
+      const std::byte* line = row + static_cast<size_t>(k + v * kPanelWidth) * sizeof(Bf16);
+      fetch_next_line(line);
+      const Line pairs = load_line(line);
+      sums[v] = fma(weight, evens(pairs), sums[v]);
+      sums[v + 1] = fma(weight, odds(pairs), sums[v + 1]);
+    }
+  }
+  static void put_in_order(F32x16* sums) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; v += 2) interleave(sums + v, sums + v + 1);
+  }
+  static F32x16 values(const std::byte* row, int, int k, int count) {
+    return load_n(reinterpret_cast<const Bf16*>(row) + k, count);
+  }
+};
+
+struct SumOfFp8 {
+  static constexpr int kStep = Fp8Rows::kStep;  // which rows are a multiple of
+  static void add_step(const std::byte* row, int hidden, int k, F32x16 weight, F32x16* sums) {
+    const F32x16 scale = Fp8Rows::scale(row, hidden, k);
+    fetch_next_line(row + k);
+    fetch_next_line(row + k + 64);
+#pragma GCC unroll 8
+    for (int v = 0; v < kStep / kPanelWidth; ++v) {
+      const F32x16 values = mul(load_256ths_of_e4m3(row + k + v * kPanelWidth), scale);
+      sums[v] = fma(weight, values, sums[v]);
+    }
+  }
+  static void put_in_order(F32x16*) {}
+  static F32x16 values(const std::byte* row, int hidden, int k, int) {
+    return mul(load_256ths_of_e4m3(row + k), Fp8Rows::scale(row, hidden, k));
+  }
+};
+
+// A line at a time. A lane of 32 bits is eight values, of which each vector of sums gets one, so
+// that two lanes share a scale.
+struct SumOfNvfp4 {
+  static constexpr int kVectors = 8;
+  static constexpr int kStep = kVectors * kPanelWidth;
+  static void add_step(const std::byte* row, int hidden, int k, F32x16 weight, F32x16* sums) {
+    const F32x16 scales = lower_twice(Nvfp4Rows::scales(row, hidden, k, kStep / kNvfp4RowGroup));
+    const std::byte* line = row + k / 2;
+    fetch_next_line(line);
+    I32x16 codes = load_words(line);
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      finish_sum(args, done + v * kPanelWidth, kPanelWidth, sums[v]);
+      sums[v] = fma(weight, mul(value_of_e2m1(codes), scales), sums[v]);
+      codes = shift_right<4>(codes);
+    }
+  }
+  static void put_in_order(F32x16* sums) { put_words_in_order(sums); }
+  static F32x16 values(const std::byte* row, int hidden, int k, int) {
+    alignas(64) float scales[kPanelWidth];
+    store(scales, Nvfp4Rows::scales(row, hidden, k, 1));
+    return mul(load_e2m1(row + k / 2), set1(scales[0]));
+  }
+};
+
+// Several vectors side by side: a sum alone would wait for each of its steps.
+template <typename Rows, typename Finish>
+inline void reduce_rows(const ReduceArgs& args) {
+  constexpr int kVectors = Rows::kStep / kPanelWidth;
+  int done = 0;
+  for (; done + Rows::kStep <= args.n; done += Rows::kStep) {
+    F32x16 sums[kVectors];
+#pragma GCC unroll 16
+    for (F32x16& sum : sums) sum = zero();
+    for (int k = 0; k < args.top_k; ++k) {
+      Rows::add_step(args.rows[k], args.n, done, set1(args.weights[k]), sums);
+    }
+    Rows::put_in_order(sums);
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      Finish::whole(args, done + v * kPanelWidth, sums[v]);
     }
   }
   for_each_vector(args.n - done, [&](int at, int count) {
     const int i = done + at;
     F32x16 sum = zero();
     for (int k = 0; k < args.top_k; ++k) {
-      sum = fma(set1(args.weights[k]), load_n(reinterpret_cast<const T*>(args.rows[k]) + i, count),
-                sum);
+      sum = fma(set1(args.weights[k]), Rows::values(args.rows[k], args.n, i, count), sum);
     }
-    finish_sum(args, i, count, sum);
+    Finish::part(args, i, count, sum);
   });
 }
 
-// What the sum will read of a row some steps later: too many rows at once for the processor to see
-// by itself that each is read forward.
 template <typename Rows>
-inline void fetch_ahead(const std::byte* row, int hidden, int k) {
-  const std::byte* from = row + Rows::bytes_of(k + 4 * Rows::kStep);
-  const std::byte* to = row + Rows::bytes_of(hidden);
-  for (const std::byte* at = from; at < from + Rows::bytes_of(Rows::kStep) && at < to; at += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
-  }
-}
-
-// Row by row over as many values as share what is looked up once.
-template <typename Rows>
-inline void reduce_coded(const ReduceArgs& args) {
-  for (int begin = 0; begin < args.n; begin += Rows::kStep) {
-    alignas(64) float sums[Rows::kStep] = {};
-    for (int k = 0; k < args.top_k; ++k) {
-      fetch_ahead<Rows>(args.rows[k], args.n, begin);
-      const F32x16 weight = set1(args.weights[k]);
-      Rows::visit(args.rows[k], args.n, begin, [&](int i, F32x16 values) {
-        store(sums + (i - begin), fma(weight, values, load(sums + (i - begin))));
-      });
-    }
-    const int end = std::min(args.n, begin + Rows::kStep);
-    for (int i = begin; i < end; i += kPanelWidth) {
-      finish_sum(args, i, kPanelWidth, load(sums + (i - begin)));
-    }
+inline void reduce_rows(const ReduceArgs& args) {
+  const bool has_shared = args.shared != nullptr;
+  if (args.x != nullptr) {
+    has_shared ? reduce_rows<Rows, Finish<true, true>>(args)
+               : reduce_rows<Rows, Finish<true, false>>(args);
+  } else {
+    has_shared ? reduce_rows<Rows, Finish<false, true>>(args)
+               : reduce_rows<Rows, Finish<false, false>>(args);
   }
 }
 
 void reduce_experts(const ReduceArgs& args) {
   switch (args.format) {
     case RowFormat::kF32:
-      return reduce_rows<float>(args);
+      return reduce_rows<SumOfF32>(args);
     case RowFormat::kBf16:
-      return reduce_rows<Bf16>(args);
+      return reduce_rows<SumOfBf16>(args);
     case RowFormat::kFp8:
-      return reduce_coded<Fp8Rows>(args);
+      return reduce_rows<SumOfFp8>(args);
     case RowFormat::kNvfp4:
-      return reduce_coded<Nvfp4Rows>(args);
+      return reduce_rows<SumOfNvfp4>(args);
   }
 }
