@@ -62,7 +62,7 @@ TEST_P(EveryIsa, RowOperationsAgreeWithRef) {
 
 TEST_P(EveryIsa, ReductionIsEqualBitForBitToRef) {
   std::mt19937 rng(8);
-  for (int n : {1, 16, 100}) {
+  for (int n : {1, 16, 100, 128, 333, 1024}) {
     for (int top_k : {1, 3, 8}) {
       for (const bool has_shared : {false, true}) {
         std::vector<std::vector<Bf16>> rows;

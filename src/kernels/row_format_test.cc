@@ -228,7 +228,7 @@ TEST_P(RowFormatIsa, ReducesCodedRowsAsIfDecodedFirst) {
   std::mt19937 rng(12);
   for (const RowFormat format : kFormats) {
     for (const int top_k : {1, 3, 8}) {
-      const int n = row_group(format) * 19;
+      const int n = is_coded(format) ? row_group(format) * 19 : 333;
       std::vector<std::vector<std::byte>> rows, decoded_rows;
       std::vector<const std::byte*> pointers, decoded_pointers;
       for (int k = 0; k < top_k; ++k) {
@@ -257,6 +257,26 @@ TEST_P(RowFormatIsa, ReducesCodedRowsAsIfDecodedFirst) {
       EXPECT_EQ(x, expected) << row_format_name(format) << ", top " << top_k;
     }
   }
+}
+
+// A bf16 row as the sum is rounded as Bf16(float) does it, where the instruction for it would not.
+TEST_P(RowFormatIsa, SumsAsRowsAreRoundedAsScalars) {
+  constexpr int kCount = 160;
+  std::vector<float> x(kCount, 1.0f);
+  const float odd[] = {0x1.01p0f,    0x1.03p0f,     -0x1.ffp127f, 0x1p-130f,
+                       -0x1.8p-140f, std::nanf(""), HUGE_VALF,    -0.0f};
+  for (size_t i = 0; i < std::size(odd); ++i) x[i * 19] = odd[i];
+  const auto row = encoded(ref(), RowFormat::kF32, x);
+  const std::byte* rows[] = {row.data()};
+  const float one = 1.0f;
+  std::vector<Bf16> sum(kCount);
+  kernels().reduce_experts({.n = kCount,
+                            .top_k = 1,
+                            .format = RowFormat::kF32,
+                            .rows = rows,
+                            .weights = &one,
+                            .sum = sum.data()});
+  for (int i = 0; i < kCount; ++i) EXPECT_EQ(sum[i].bits, Bf16(x[i] + 0.0f).bits) << x[i];
 }
 
 }  // namespace

@@ -297,16 +297,16 @@ struct Finish {
   }
 };
 
-// A format's part of the sum, in steps of kStep values of which each vector is one of sums'.
-//
-//   add_step      sums += weight · row[k … k + kStep), in whatever order the format has them ready
-//   put_in_order  puts sums into the order of the row
-//   values        up to 16 values of a row, for what is left of less than a step
-
 // Eight rows at once are too many for the processor to see by itself that each is read forward.
 inline void fetch_next_line(const std::byte* line) {
   _mm_prefetch(reinterpret_cast<const char*>(line + 512), _MM_HINT_T0);
 }
+
+// A format's part of the sum, in steps of kStep values, each of which belongs to a lane of sums.
+//
+//   add_step      sums += weight · row[k … k + kStep), in whatever order the format has them ready
+//   put_in_order  puts sums into the order of the row
+//   values        up to 16 values of a row, for what is left of less than a step
 
 struct SumOfF32 {
   static constexpr int kStep = kSumLines * kPanelWidth;
