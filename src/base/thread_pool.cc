@@ -15,6 +15,9 @@ namespace {
 // Longer than the serial steps of a forward pass, shorter than anyone would notice.
 constexpr int64_t kSpinNs = 100'000;
 
+// What a thread takes of a range: one part in so many of what is left.
+constexpr int64_t kShare = 3;
+
 void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -91,8 +94,7 @@ void ThreadPool::set_ranges(int64_t count, int64_t unit, std::span<const int64_t
       end = starts.empty() ? count * (i + 1) / threads / unit * unit
                            : starts[static_cast<size_t>(i + 1)];
     }
-    ranges_[static_cast<size_t>(i)].begin_and_end.store(Range::pack(begin, end),
-                                                        std::memory_order_relaxed);
+    ranges_[static_cast<size_t>(i)].set({begin, end});
     begin = end;
   }
 }
@@ -105,35 +107,38 @@ int64_t ThreadPool::take(int thread, int64_t* end) {
   return begin;
 }
 
-// A third of what is left of the thread's own range, or of the longest that is left of another's.
-int64_t ThreadPool::take_of_range(int thread, int64_t* end) {
-  constexpr int64_t kShare = 3;
-  const auto begin_of = [](uint64_t range) { return static_cast<int64_t>(range >> 32); };
-  const auto end_of = [](uint64_t range) { return static_cast<int64_t>(range & 0xffffffff); };
-  const auto left = [&](uint64_t range) { return end_of(range) - begin_of(range); };
-  for (;;) {
-    Range* from = &ranges_[static_cast<size_t>(thread)];
-    uint64_t range = from->begin_and_end.load(std::memory_order_relaxed);
-    const bool own = left(range) > 0;
-    for (Range& other : ranges_) {
-      if (own) break;
-      const uint64_t its = other.begin_and_end.load(std::memory_order_relaxed);
-      if (left(its) > left(range)) from = &other, range = its;
-    }
-    if (left(range) == 0) return count_;
-    const int64_t size = std::max(left(range) / kShare, grain_);
-    // Whole units, but for the end of all.
-    const int64_t middle =
-        own ? std::min(begin_of(range) + size / grain_ * grain_, end_of(range))
-            : std::max(begin_of(range), (end_of(range) - size + grain_ - 1) / grain_ * grain_);
-    const int64_t begin = own ? begin_of(range) : middle;
-    *end = own ? middle : end_of(range);
-    const uint64_t rest =
-        own ? Range::pack(middle, end_of(range)) : Range::pack(begin_of(range), middle);
-    if (from->begin_and_end.compare_exchange_weak(range, rest, std::memory_order_relaxed)) {
-      return begin;
-    }
+ThreadPool::Items ThreadPool::Range::take_first(int64_t unit) {
+  for (Items items = left(); items.size() > 0; items = left()) {
+    const int64_t size = std::max(items.size() / kShare, unit) / unit * unit;
+    const int64_t middle = std::min(items.begin + size, items.end);
+    if (replace(items, {middle, items.end})) return {items.begin, middle};
   }
+  return {};
+}
+
+ThreadPool::Items ThreadPool::Range::take_last(int64_t unit) {
+  for (Items items = left(); items.size() > 0; items = left()) {
+    const int64_t size = std::max(items.size() / kShare, unit);
+    const int64_t middle = std::max(items.begin, (items.end - size + unit - 1) / unit * unit);
+    if (replace(items, {items.begin, middle})) return {middle, items.end};
+  }
+  return {};
+}
+
+// Of the thread's own range, then of the longest that is left.
+int64_t ThreadPool::take_of_range(int thread, int64_t* end) {
+  Items taken = ranges_[static_cast<size_t>(thread)].take_first(grain_);
+  const auto longest = [&] {
+    return std::max_element(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) {
+      return a.left().size() < b.left().size();
+    });
+  };
+  for (auto from = longest(); taken.size() == 0 && from->left().size() > 0; from = longest()) {
+    taken = from->take_last(grain_);
+  }
+  if (taken.size() == 0) return count_;
+  *end = taken.end;
+  return taken.begin;
 }
 
 int64_t ThreadPool::run_chunks(int thread) {

@@ -85,12 +85,31 @@ class ThreadPool {
   int64_t take(int thread, int64_t* end);
   int64_t take_of_range(int thread, int64_t* end);
 
-  // What is left of a thread's range: the owner takes from its begin, others from its end.
-  struct alignas(64) Range {
-    static uint64_t pack(int64_t begin, int64_t end) {
-      return static_cast<uint64_t>(begin) << 32 | static_cast<uint64_t>(end);
+  struct Items {
+    int64_t begin = 0, end = 0;
+    int64_t size() const { return end - begin; }
+  };
+  // What is left of a thread's range: the owner takes from its begin, others from its end. Both
+  // take a share, in whole units but for the end of all; none if there is nothing.
+  class alignas(64) Range {
+   public:
+    void set(Items items) { begin_and_end_.store(pack(items), std::memory_order_relaxed); }
+    Items left() const { return unpack(begin_and_end_.load(std::memory_order_relaxed)); }
+    Items take_first(int64_t unit);
+    Items take_last(int64_t unit);
+
+   private:
+    static uint64_t pack(Items items) {
+      return static_cast<uint64_t>(items.begin) << 32 | static_cast<uint64_t>(items.end);
     }
-    std::atomic<uint64_t> begin_and_end{0};
+    static Items unpack(uint64_t bits) {
+      return {static_cast<int64_t>(bits >> 32), static_cast<int64_t>(bits & 0xffffffff)};
+    }
+    bool replace(Items items, Items rest) {
+      uint64_t bits = pack(items);
+      return begin_and_end_.compare_exchange_weak(bits, pack(rest), std::memory_order_relaxed);
+    }
+    std::atomic<uint64_t> begin_and_end_{0};
   };
   void set_ranges(int64_t count, int64_t unit, std::span<const int64_t> starts);
 
