@@ -13,8 +13,7 @@ model=$root/models/reference
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-skip() { echo "skipped: $*"; exit 77; }
-fail() { echo "failed: $*"; exit 1; }
+source "$root/scripts/testing.sh"
 
 command -v mpirun >/dev/null || skip "no mpirun"
 [[ $(ldd "$wideep") == *libmpi* ]] || skip "this wideep is built without MPI"

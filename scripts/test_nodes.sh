@@ -16,8 +16,7 @@ model=$root/models/reference
 name=wd$$
 work=$(mktemp -d)
 
-skip() { echo "skipped: $*"; exit 77; }
-fail() { echo "failed: $*"; exit 1; }
+source "$root/scripts/testing.sh"
 
 relays=()
 clean_up() {

@@ -14,7 +14,7 @@ model=$root/models/reference
 work=$(mktemp -d)
 daemons=()
 
-skip() { echo "skipped: $*"; exit 77; }
+source "$root/scripts/testing.sh"
 fail() { echo "failed: $*"; tail -n 20 "$work"/*.log 2>/dev/null || true; exit 1; }
 
 clean_up() {

@@ -26,6 +26,12 @@ Value kept_safe(const Value& input, std::string text) {
   return input.is_string() ? input.with_text(std::move(text)) : Value(std::move(text));
 }
 
+// Where jinja2 makes something else of such text than of other.
+Status refuse_safe(const Value& input) {
+  if (!input.is_safe()) return {};
+  return invalid_input("of text marked as safe is not supported");
+}
+
 template <std::string (*change)(std::string_view)>
 ValueResult case_filter(const Value& input, ArgumentReader&) {
   return kept_safe(input, change(to_text(input)));
@@ -40,6 +46,11 @@ std::string title_words(std::string_view text) {
     starts_word = std::string_view("- \t\n\r\f\v({[<").find(c) != std::string_view::npos;
   }
   return out;
+}
+
+ValueResult title_filter(const Value& input, ArgumentReader&) {
+  WIDEEP_TRY(refuse_safe(input));
+  return Value(title_words(to_text(input)));
 }
 
 ValueResult trim_filter(const Value& input, ArgumentReader& arguments) {
@@ -61,6 +72,7 @@ ValueResult string_filter(const Value& input, ArgumentReader&) {
 ValueResult safe_filter(const Value& input, ArgumentReader&) { return Value::safe(to_text(input)); }
 
 ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
+  WIDEEP_TRY(refuse_safe(input));
   const Value width = arguments.value_or("width", int64_t{4});
   const bool first = arguments.truth_or("first", false), blank = arguments.truth_or("blank", false);
   if (!width.is_string() && !width.is_integer()) return invalid_input("width: expected an integer");
@@ -170,6 +182,7 @@ ValueResult list_filter(const Value& input, ArgumentReader&) {
 }
 
 ValueResult reverse_filter(const Value& input, ArgumentReader&) {
+  WIDEEP_TRY(refuse_safe(input));
   WIDEEP_TRY_ASSIGN(List all, elements_of(input));
   std::reverse(all.begin(), all.end());
   if (!input.is_string()) return all;
@@ -403,7 +416,7 @@ const std::map<std::string_view, FilterFunction>& all_filters() {
       {"sort", sort_filter},
       {"string", string_filter},
       {"sum", sum_filter},
-      {"title", case_filter<title_words>},
+      {"title", title_filter},
       {"tojson", to_json_filter},
       {"trim", trim_filter},
       {"unique", unique_filter},
@@ -420,9 +433,6 @@ ValueResult apply_filter(std::string_view name, const Value& input, const Argume
   const auto found = all_filters().find(name);
   if (found == all_filters().end()) {
     return invalid_input(fmt::format("the filter '{}' is not supported", name));
-  }
-  if (input.is_safe() && (name == "indent" || name == "title" || name == "reverse")) {
-    return invalid_input(fmt::format("{}: of text marked as safe is not supported", name));
   }
   ArgumentReader reader(name, arguments);
   ValueResult result = found->second(input, reader);
