@@ -47,6 +47,10 @@ inline I32x16 where_less(I32x16 a, I32x16 b, I32x16 yes, I32x16 no) {
 
 // Whether there is an instruction for it that rounds these as Bf16(float).
 inline bool round_alike(F32x16) { return false; }
+inline void store_bf16(Bf16* p, F32x16 first, F32x16 second) {
+  store_bf16(p, first);
+  store_bf16(p + kPanelWidth, second);
+}
 
 // From the first and the second of each pair to their order in memory.
 inline void interleave(F32x16* even, F32x16* odd) {

@@ -34,6 +34,9 @@ inline bool round_alike(F32x16 v) {
   constexpr int kNanOrSubnormal = 0x01 | 0x20 | 0x80;
   return _mm512_fpclass_ps_mask(v, kNanOrSubnormal) == 0;
 }
+inline void store_bf16(Bf16* p, F32x16 first, F32x16 second) {
+  _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+}
 
 // The first and the second of each pair of bf16, and from those to the order in memory.
 inline F32x16 evens(Line pairs) { return from_bits(_mm512_slli_epi32(pairs, 16)); }

@@ -45,6 +45,11 @@ inline void store_exact(Bf16* p, F32x16 v) {
   const I32x16 quiet = bit_or(shift_right<16>(u), set1_i32(0x40));
   store_u16(p, where_less(set1_i32(0x7f800000), magnitude_bits(v), quiet, rounded));
 }
+inline void store_exact(Bf16* p, F32x16 first, F32x16 second) {
+  if (round_alike(first) && round_alike(second)) return store_bf16(p, first, second);
+  store_exact(p, first);
+  store_exact(p + kPanelWidth, second);
+}
 inline void store_exact(float* p, F32x16 v) { store(p, v); }
 
 inline void put_float(std::byte* to, float value) { std::memcpy(to, &value, sizeof(value)); }
@@ -277,12 +282,17 @@ void decode_row(RowFormat format, const std::byte* row, int hidden, Dtype y_dtyp
 // Where sums go: what is the same for all of a row is asked once.
 template <bool kAddsToX, bool kHasShared>
 struct Finish {
-  static void whole(const ReduceArgs& args, int i, F32x16 sum) {
-    if (kHasShared) sum = add(sum, load(args.shared + i));
+  static void two(const ReduceArgs& args, int i, F32x16 first, F32x16 second) {
+    const int next = i + kPanelWidth;
+    if (kHasShared) {
+      first = add(first, load(args.shared + i));
+      second = add(second, load(args.shared + next));
+    }
     if (kAddsToX) {
-      store(args.x + i, add(sum, load(args.x + i)));
+      store(args.x + i, add(first, load(args.x + i)));
+      store(args.x + next, add(second, load(args.x + next)));
     } else {
-      store_exact(args.sum + i, sum);
+      store_exact(args.sum + i, first, second);
     }
   }
   static void part(const ReduceArgs& args, int i, int count, F32x16 sum) {
@@ -404,8 +414,8 @@ inline void reduce_rows(const ReduceArgs& args) {
     }
     Rows::put_in_order(sums);
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      Finish::whole(args, done + v * kPanelWidth, sums[v]);
+    for (int v = 0; v < kVectors; v += 2) {
+      Finish::two(args, done + v * kPanelWidth, sums[v], sums[v + 1]);
     }
   }
   for_each_vector(args.n - done, [&](int at, int count) {
