@@ -54,6 +54,7 @@ DispatchCombine::DispatchCombine(transport::Endpoint& endpoint, const BufferLayo
   for (int slot = 0; slot < layout.shape().num_slots(); ++slot) {
     owner_of_slot_.push_back(slot / layout.shape().slots_per_rank);
   }
+  if (gathers()) first_slot_ = endpoint.rank() % num_owners_ * layout.shape().slots_per_rank;
   arrivals_.resize(ranks);
   num_arrivals_.resize(ranks);
   num_results_for_.resize(ranks);
@@ -446,11 +447,9 @@ DispatchCombine::Arrival* DispatchCombine::take_slots(const Place& messages, int
   const int32_t* slots = layout_.slots(messages.segment, messages.area, index);
   const float* weights = layout_.weights(messages.segment, messages.area, index);
   const DispatchShape& shape = layout_.shape();
-  const int owner = endpoint_.rank() % num_owners_;
-  const int32_t first = gathers() ? owner * shape.slots_per_rank : 0;
   const bool weighted = reduced();
   for (int k = 0; k < shape.top_k; ++k) {
-    const int32_t slot = slots[k] - first;
+    const int32_t slot = slots[k] - first_slot_;
     const bool mine = static_cast<uint32_t>(slot) < static_cast<uint32_t>(shape.slots_per_rank);
     *arrival = {slot, index, weighted ? weights[k] : 0.0f};
     slot_start_[mine ? slot + 1 : 0] += mine;

@@ -231,6 +231,7 @@ class DispatchCombine {
   std::vector<std::byte*> segments_;      // [ep_size]
   int num_owners_;
   std::vector<int32_t> owner_of_slot_;  // [num_slots]
+  int32_t first_slot_ = 0;              // of mine, as messages number them
   std::vector<int> node_of_;            // [ep_size] where ranks are on several
   RowSum row_sum_;
   Life life_ = Life::kNew;
