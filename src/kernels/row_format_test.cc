@@ -210,6 +210,14 @@ TEST_P(RowFormatIsa, EncodesAndDecodesAsRefByteByByte) {
   }
 }
 
+TEST_P(RowFormatIsa, CodesLongRowsAsRef) {
+  std::mt19937 rng(13);
+  for (const int n : {7168, 8192, 8208, 17408}) {
+    expect_as_ref(kernels(), RowFormat::kNvfp4, random_row(n, rng));
+    if (n % kFp8RowGroup == 0) expect_as_ref(kernels(), RowFormat::kFp8, random_row(n, rng));
+  }
+}
+
 // Every value between neighbours of the formats, and the ties: scaled by powers of two.
 TEST_P(RowFormatIsa, RoundsAsRefEverywhere) {
   std::vector<float> x;

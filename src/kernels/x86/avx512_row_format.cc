@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #if defined(__x86_64__)
+#include <array>
 #include <bit>
 
 #include "kernels/row_scales.h"

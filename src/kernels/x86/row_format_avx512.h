@@ -52,12 +52,24 @@ inline void interleave(F32x16* even, F32x16* odd) {
   *odd = _mm512_permutex2var_ps(e, second, o);
 }
 
+// Every kStride-th byte of two vectors, one behind the other: an instruction that stores bytes of
+// wider lanes is far slower.
+template <int kStride>
+inline __m512i bytes_of(__m512i first, __m512i second) {
+  alignas(64) static constexpr auto kOrder = [] {
+    std::array<uint8_t, 64> order{};
+    for (int i = 0; i < 128 / kStride; ++i) order[i] = static_cast<uint8_t>(i * kStride);
+    return order;
+  }();
+  return _mm512_permutex2var_epi8(first, _mm512_load_si512(kOrder.data()), second);
+}
+
 // The lower 16, 8 or 4 bits of each lane; of fours the even lane's come first. Lanes hold no more.
 inline void store_u16(void* p, I32x16 v) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
 }
 inline void store_u8(void* p, I32x16 v) {
-  _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
+  _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_castsi512_si128(bytes_of<4>(v, v)));
 }
 inline void store_u4(void* p, I32x16 v) {
   const __m512i pairs = _mm512_or_si512(v, _mm512_srli_epi64(v, 28));
@@ -158,4 +170,162 @@ inline I32x16 max_of_each(const I32x16 (&v)[kPanelWidth]) {
     fours[i] = _mm512_max_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
   }
   return max_over_lanes(max_over_lanes(fours[0], fours[1]), max_over_lanes(fours[2], fours[3]));
+}
+
+// ---- bf16 rows to codes, 32 values of 16 bits in a vector ----
+//
+// Instead of the templates of row_format_body.h, which are for every type and instruction set.
+
+inline __m512i magnitudes(__m512i bf16) {
+  return _mm512_and_si512(bf16, _mm512_set1_epi16(0x7fff));
+}
+// Of pairs of magnitudes the larger each, as a float32's bits.
+inline I32x16 larger_of_pairs(__m512i bf16) {
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  return _mm512_max_epi32(_mm512_and_si512(bf16, upper), _mm512_slli_epi32(bf16, 16));
+}
+
+// REQUIRES: n is a multiple of 16.
+inline uint32_t largest_bits(const Bf16* x, int n) {
+  __m512i largest = _mm512_setzero_si512();
+  int i = 0;
+  for (; i + 32 <= n; i += 32) {
+    largest = _mm512_max_epu16(largest, magnitudes(_mm512_loadu_si512(x + i)));
+  }
+  const __m512i rest = _mm512_maskz_loadu_epi16(i < n ? 0xffffu : 0u, x + i);
+  largest = _mm512_max_epu16(largest, magnitudes(rest));
+  return static_cast<uint32_t>(reduce_max(larger_of_pairs(largest)));
+}
+
+template <int kGroup>
+inline I32x16 largest_of_groups(const Bf16* x, int count);
+
+template <>
+inline I32x16 largest_of_groups<kFp8RowGroup>(const Bf16* x, int count) {
+  I32x16 largest[kPanelWidth];
+  for (int group = 0; group < kPanelWidth; ++group) {
+    __m512i of_group = _mm512_setzero_si512();
+    for (int i = 0; i < kFp8RowGroup && group < count; i += 32) {
+      const __m512i bf16 = _mm512_loadu_si512(x + group * kFp8RowGroup + i);
+      of_group = _mm512_max_epu16(of_group, magnitudes(bf16));
+    }
+    largest[group] = larger_of_pairs(of_group);
+  }
+  return max_of_each(largest);
+}
+
+// Two groups in a vector. Each step holds twice as many vectors' maxima over half the lanes.
+template <>
+inline I32x16 largest_of_groups<kNvfp4RowGroup>(const Bf16* x, int count) {
+  __m512i twos[8], fours[4], eights[2], sixteens[2];
+  for (int i = 0; i < 8; ++i) {
+    const int left = count - 2 * i;
+    const __mmask32 there = left > 1 ? 0xffffffffu : left == 1 ? 0xffffu : 0u;
+    twos[i] = magnitudes(_mm512_maskz_loadu_epi16(there, x + i * 32));
+  }
+  for (int i = 0; i < 4; ++i) {
+    fours[i] = _mm512_max_epu16(_mm512_unpacklo_epi64(twos[2 * i], twos[2 * i + 1]),
+                                _mm512_unpackhi_epi64(twos[2 * i], twos[2 * i + 1]));
+  }
+  for (int i = 0; i < 2; ++i) {
+    const __m512 a = from_bits(fours[2 * i]), b = from_bits(fours[2 * i + 1]);
+    eights[i] = _mm512_max_epu16(bits_of(_mm512_shuffle_ps(a, b, 0x88)),
+                                 bits_of(_mm512_shuffle_ps(a, b, 0xdd)));
+    sixteens[i] = larger_of_pairs(eights[i]);
+  }
+  // By quarters: groups 0, 2, 4, 6; 1, 3, 5, 7; and so on from 8.
+  const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+  return _mm512_permutexvar_epi32(order, max_over_lanes(sixteens[0], sixteens[1]));
+}
+
+// Cut to bf16, the last bit set if anything was cut off: so much more than codes have that it
+// rounds to them as the float32 does. The first and the second of each pair.
+inline __m512i cut_to_odd(F32x16 even, F32x16 odd) {
+  constexpr int kSelect = 0xca;  // of three: first ? second : third, bit by bit
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  const __m512i e = bits_of(even), o = bits_of(odd);
+  const __m512i kept = _mm512_ternarylogic_epi32(upper, o, _mm512_srli_epi32(e, 16), kSelect);
+  const __m512i lost = _mm512_ternarylogic_epi32(upper, _mm512_slli_epi32(o, 16), e, kSelect);
+  const __m512i odd_kept = _mm512_or_si512(kept, _mm512_set1_epi16(1));
+  return _mm512_mask_blend_epi16(_mm512_test_epi16_mask(lost, lost), kept, odd_kept);
+}
+
+// Magnitudes of bf16 bits without their last kDropped, nearest, ties to even, less `one`.
+template <int kDropped>
+inline __m512i round_bits(__m512i magnitude, int one) {
+  const __m512i last =
+      _mm512_and_si512(_mm512_srli_epi16(magnitude, kDropped), _mm512_set1_epi16(1));
+  constexpr int kAlmostHalf = (1 << (kDropped - 1)) - 1;
+  const auto shift = static_cast<short>(kAlmostHalf - (one << kDropped));
+  const __m512i sum = _mm512_add_epi16(_mm512_add_epi16(magnitude, _mm512_set1_epi16(shift)), last);
+  return _mm512_srli_epi16(sum, kDropped);
+}
+
+// Of magnitudes cut to odd: 0 … 7. Those below 1 are 0, 0.5 or 1.
+inline __m512i magnitudes_to_e2m1(__m512i magnitude) {
+  constexpr short kQuarter = 0x3e80, kThreeQuarters = 0x3f40, kOne = 0x3f80, kSix = 0x40c0;
+  const __m512i bounded = _mm512_min_epu16(magnitude, _mm512_set1_epi16(kSix));
+  const __m512i whole =
+      round_bits<6>(_mm512_max_epu16(bounded, _mm512_set1_epi16(kOne)), (kOne >> 6) - 2);
+  const __mmask32 is_half = _mm512_cmpgt_epu16_mask(bounded, _mm512_set1_epi16(kQuarter));
+  const __mmask32 is_whole = _mm512_cmpge_epu16_mask(bounded, _mm512_set1_epi16(kThreeQuarters));
+  return _mm512_mask_mov_epi16(_mm512_maskz_set1_epi16(is_half, 1), is_whole, whole);
+}
+
+// Two groups of an nvfp4 row, each with what its values are multiplied by: codes of a pair in the
+// lowest byte of its lane.
+inline __m512i e2m1_of_two(const Bf16* x, const float* to_code) {
+  const Line pairs = load_line(x);
+  const F32x16 factors =
+      _mm512_insertf32x8(_mm512_set1_ps(to_code[0]), _mm256_set1_ps(to_code[1]), 1);
+  const __m512i cut = cut_to_odd(mul(evens(pairs), factors), mul(odds(pairs), factors));
+  const __m512i sign = _mm512_and_si512(_mm512_srli_epi16(cut, 12), _mm512_set1_epi16(8));
+  const __m512i codes = _mm512_or_si512(magnitudes_to_e2m1(magnitudes(cut)), sign);
+  return _mm512_or_si512(codes, _mm512_srli_epi32(codes, 12));
+}
+
+inline int encode_e2m1(const Bf16* x, int count, const float* to_code, std::byte* out) {
+  int group = 0;
+  for (; group + 4 <= count; group += 4) {
+    const Bf16* values = x + group * kNvfp4RowGroup;
+    const __m512i bytes = bytes_of<4>(e2m1_of_two(values, to_code + group),
+                                      e2m1_of_two(values + 32, to_code + group + 2));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + group * kNvfp4RowGroup / 2),
+                        _mm512_castsi512_si256(bytes));
+  }
+  return group;
+}
+
+// Codes of the first and the second of each pair, all of them below 464, a byte in the lower half
+// of 16 bits. *subnormal: whether one is, but for zeros; its code is wrong then.
+inline __m512i normal_e4m3(F32x16 even, F32x16 odd, bool* subnormal) {
+  constexpr short kLeast = 0x3c80;  // 2^-6
+  const __m512i cut = cut_to_odd(even, odd), magnitude = magnitudes(cut);
+  const __mmask32 zero = _mm512_testn_epi16_mask(magnitude, magnitude);
+  const __mmask32 normal = _mm512_cmpge_epu16_mask(magnitude, _mm512_set1_epi16(kLeast));
+  *subnormal = (zero | normal) != 0xffffffffu;
+  const __m512i codes = _mm512_maskz_mov_epi16(normal, round_bits<4>(magnitude, (kLeast >> 4) - 8));
+  return _mm512_or_si512(codes,
+                         _mm512_and_si512(_mm512_srli_epi16(cut, 8), _mm512_set1_epi16(0x80)));
+}
+
+inline I32x16 to_e4m3(F32x16 v);
+
+inline void encode_e4m3(const Bf16* x, float to_code, std::byte* out) {
+  const F32x16 factor = set1(to_code);
+  const auto codes_of = [&](const Bf16* values, bool* subnormal) {
+    const Line pairs = load_line(values);
+    return normal_e4m3(mul(evens(pairs), factor), mul(odds(pairs), factor), subnormal);
+  };
+  for (int i = 0; i < kFp8RowGroup; i += 64) {
+    bool any = false, other = false;
+    const __m512i first = codes_of(x + i, &any), second = codes_of(x + i + 32, &other);
+    if (!any && !other) {
+      _mm512_storeu_si512(out + i, bytes_of<2>(first, second));
+      continue;
+    }
+    for (int j = i; j < i + 64; j += kPanelWidth) {
+      store_u8(out + j, to_e4m3(mul(load(x + j), factor)));
+    }
+  }
 }

@@ -90,6 +90,18 @@ inline void fp8_scales(const T* x, int count, std::byte* scales, float* to_code)
   std::memcpy(scales, all, static_cast<size_t>(count) * sizeof(float));
 }
 
+// A group of an fp8 row.
+template <typename T>
+inline void encode_e4m3(const T* x, float to_code, std::byte* out) {
+  for (int i = 0; i < kFp8RowGroup; i += 4 * kPanelWidth) {
+    I32x16 codes[4];
+    for (int j = 0; j < 4; ++j) {
+      codes[j] = to_e4m3(mul(load(x + i + j * kPanelWidth), set1(to_code)));
+    }
+    store_u8(out + i, codes);
+  }
+}
+
 template <typename T>
 inline void encode_fp8(const T* x, int hidden, std::byte* row) {
   std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
@@ -105,13 +117,7 @@ inline void encode_fp8(const T* x, int hidden, std::byte* row) {
         std::memset(row + k, 0, kFp8RowGroup);
         continue;
       }
-      for (int i = k; i < k + kFp8RowGroup; i += 4 * kPanelWidth) {
-        I32x16 codes[4];
-        for (int j = 0; j < 4; ++j) {
-          codes[j] = to_e4m3(mul(load(x + i + j * kPanelWidth), set1(to_code[group])));
-        }
-        store_u8(row + i, codes);
-      }
+      encode_e4m3(x + k, to_code[group], row + k);
     }
   }
 }
@@ -125,7 +131,11 @@ inline void nvfp4_scales(const T* x, int count, const RowScale& of_row, std::byt
   const I32x16 code = to_e4m3(mul(largest, set1(of_row.to_code)));
   alignas(16) std::byte bytes[kPanelWidth];
   store_u8(bytes, code);
-  std::memcpy(codes, bytes, static_cast<size_t>(count));
+  if (count == kPanelWidth) {
+    std::memcpy(codes, bytes, kPanelWidth);
+  } else {
+    std::memcpy(codes, bytes, static_cast<size_t>(count));
+  }
   const F32x16 scales = mul(load_256ths_of_e4m3(bytes), set1(of_row.scale * 256.0f));
   const I32x16 inverse = bits_of(div(set1(1.0f), scales));
   store(to_code, from_bits(where_less(set1_i32(0), code, inverse, set1_i32(0))));
@@ -135,6 +145,19 @@ inline void nvfp4_scales(const T* x, int count, const RowScale& of_row, std::byt
 template <typename T>
 inline I32x16 e2m1_of(const T* x, float to_code) {
   return to_e2m1(mul(load(x), set1(to_code)));
+}
+// As many of `count` groups as go together; returns how many. to_code: [count].
+template <typename T>
+inline int encode_e2m1(const T* x, int count, const float* to_code, std::byte* out) {
+  int group = 0;
+  for (; group + 4 <= count; group += 4) {
+    I32x16 codes[4];
+    for (int j = 0; j < 4; ++j) {
+      codes[j] = e2m1_of(x + (group + j) * kNvfp4RowGroup, to_code[group + j]);
+    }
+    store_u4(out + group * kNvfp4RowGroup / 2, codes);
+  }
+  return group;
 }
 
 template <typename T>
@@ -147,21 +170,19 @@ inline void encode_nvfp4(const T* x, int hidden, std::byte* row) {
     std::memset(row, 0, row_scales_end(RowFormat::kNvfp4, hidden));
     return;
   }
-  for (int first = 0; first < num_groups; first += kPanelWidth) {
-    const int count = std::min(kPanelWidth, num_groups - first);
-    alignas(64) float to_code[kPanelWidth];
-    nvfp4_scales(x + first * kNvfp4RowGroup, count, of_row, scales + first, to_code);
-    const T* values = x + first * kNvfp4RowGroup;
-    std::byte* out = row + first * kNvfp4RowGroup / 2;
-    int group = 0;
-    for (; group + 4 <= count; group += 4) {
-      I32x16 codes[4];
-      for (int j = 0; j < 4; ++j) {
-        codes[j] = e2m1_of(values + (group + j) * kNvfp4RowGroup, to_code[group + j]);
-      }
-      store_u4(out + group * kNvfp4RowGroup / 2, codes);
+  // All scales of a block, then its values: a scale is a long chain of steps, which would keep
+  // the next group's from beginning.
+  constexpr int kBlock = 512;
+  alignas(64) float to_code[kBlock];
+  for (int block = 0; block < num_groups; block += kBlock) {
+    const int count = std::min(kBlock, num_groups - block);
+    const T* values = x + block * kNvfp4RowGroup;
+    std::byte* out = row + block * kNvfp4RowGroup / 2;
+    for (int first = 0; first < count; first += kPanelWidth) {
+      nvfp4_scales(values + first * kNvfp4RowGroup, std::min(kPanelWidth, count - first), of_row,
+                   scales + block + first, to_code + first);
     }
-    for (; group < count; ++group) {
+    for (int group = encode_e2m1(values, count, to_code, out); group < count; ++group) {
       store_u4(out + group * kNvfp4RowGroup / 2,
                e2m1_of(values + group * kNvfp4RowGroup, to_code[group]));
     }
