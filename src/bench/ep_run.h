@@ -41,8 +41,8 @@ struct EpTest {
 struct EpBenchOptions {
   EpGroup group;
   int hidden = 7168;  // elements of a row
-  std::vector<int> tokens = {1,
-                             16};  // a test each, with each of the following; an empty round first
+  // A test each, with each of the following; an empty round comes first.
+  std::vector<int> tokens = {1, 16};
   std::vector<ep::Combine> combines = {ep::Combine::kExact};
   std::vector<EpForm> forms = {EpForm{}};
   EpSum sum = EpSum::kRow;

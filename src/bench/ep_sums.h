@@ -17,7 +17,7 @@ namespace wideep::bench {
 
 enum class EpSum {
   kRow,       // written as a bf16 row: what libraries of this kind return
-  kResidual,  // added onto a float32 row, twice read and written: what wideep's engine does
+  kResidual,  // added onto a float32 row, which is read and written: what wideep's engine does
 };
 std::string_view sum_name(EpSum sum);
 // Errors (invalid input): another name.

@@ -86,6 +86,12 @@ TEST(ChatTemplate, ComplaintsNameLineAndConstruct) {
             "t: line 1: the template refuses: Roles must alternate");
   EXPECT_EQ(complaint_of("{% if a %}"), "t: line 1: expected '{% endif %}', found the end");
   EXPECT_EQ(complaint_of("{{ (1 }}"), "t: line 1: unexpected '}'");
+  for (const std::string filter : {"indent", "title", "reverse"}) {
+    EXPECT_EQ(complaint_of("{{ 'a' | safe | " + filter + " }}"),
+              "t: line 1: " + filter + ": of text marked as safe is not supported");
+  }
+  EXPECT_EQ(complaint_of("{{ 'a' | safe | indent(2, first=true) }}"),
+            "t: line 1: indent: of text marked as safe is not supported");
 }
 
 TEST(ChatTemplate, EndsWhateverItIsTold) {

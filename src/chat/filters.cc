@@ -72,9 +72,9 @@ ValueResult string_filter(const Value& input, ArgumentReader&) {
 ValueResult safe_filter(const Value& input, ArgumentReader&) { return Value::safe(to_text(input)); }
 
 ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
-  WIDEEP_TRY(refuse_safe(input));
   const Value width = arguments.value_or("width", int64_t{4});
   const bool first = arguments.truth_or("first", false), blank = arguments.truth_or("blank", false);
+  WIDEEP_TRY(refuse_safe(input));
   if (!width.is_string() && !width.is_integer()) return invalid_input("width: expected an integer");
   constexpr int64_t kMostWidth = 1000;
   const std::string margin =
