@@ -53,14 +53,14 @@ inline void store_bf16(Bf16* p, F32x16 first, F32x16 second) {
 }
 
 // From the first and the second of each pair to their order in memory.
+inline F32x16 interleaved(__m256 even, __m256 odd) {
+  const __m256 low = _mm256_unpacklo_ps(even, odd), high = _mm256_unpackhi_ps(even, odd);
+  return {_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
+}
 inline void interleave(F32x16* even, F32x16* odd) {
-  const auto of_eight = [](__m256 e, __m256 o) -> F32x16 {
-    const __m256 low = _mm256_unpacklo_ps(e, o), high = _mm256_unpackhi_ps(e, o);
-    return {_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
-  };
   const F32x16 e = *even, o = *odd;
-  *even = of_eight(e.lo, o.lo);
-  *odd = of_eight(e.hi, o.hi);
+  *even = interleaved(e.lo, o.lo);
+  *odd = interleaved(e.hi, o.hi);
 }
 
 // Lanes as 16-bit integers in order. They hold no more.

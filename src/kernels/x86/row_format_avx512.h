@@ -119,6 +119,14 @@ inline F32x16 lower_twice(F32x16 v) {
                                v);
 }
 
+// The first, or the second, two lanes of each quarter, of one vector and the other.
+inline F32x16 first_twos(F32x16 a, F32x16 b) {
+  return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+inline F32x16 second_twos(F32x16 a, F32x16 b) {
+  return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+
 // From value 8i + j in lane i of v[j] to value 16j + i there. Pairs of vectors, pairs of pairs,
 // then the 128-bit quarters of four.
 inline void put_words_in_order(F32x16* v) {
@@ -128,18 +136,12 @@ inline void put_words_in_order(F32x16* v) {
     a[j] = _mm512_unpacklo_ps(v[j], v[j + 1]);
     a[j + 1] = _mm512_unpackhi_ps(v[j], v[j + 1]);
   }
-  const auto low = [](F32x16 x, F32x16 y) {
-    return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
-  };
-  const auto high = [](F32x16 x, F32x16 y) {
-    return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
-  };
 #pragma GCC unroll 8
   for (int j = 0; j < 8; j += 4) {  // b[j + c]: values 4j … 4j + 3 of lanes c, c + 4, c + 8, c + 12
-    b[j] = low(a[j], a[j + 2]);
-    b[j + 1] = high(a[j], a[j + 2]);
-    b[j + 2] = low(a[j + 1], a[j + 3]);
-    b[j + 3] = high(a[j + 1], a[j + 3]);
+    b[j] = first_twos(a[j], a[j + 2]);
+    b[j + 1] = second_twos(a[j], a[j + 2]);
+    b[j + 2] = first_twos(a[j + 1], a[j + 3]);
+    b[j + 3] = second_twos(a[j + 1], a[j + 3]);
   }
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half) {  // of a vector: its lanes 0 and 1 mod 4, or 2 and 3
