@@ -32,16 +32,18 @@ void sum_exactly(const kernels::Kernels& kernels, kernels::ReduceArgs args, floa
   kernels.reduce_experts(args);
 }
 
-// The same as a row that travels. scratch: args.n floats, written where the row is coded.
+// The same as a row that travels. sum: args.n floats, which hold it then where kKeep or the row is
+// coded.
+enum class ExactSum { kKeep, kDrop };
 void sum_as_row(const kernels::Kernels& kernels, kernels::ReduceArgs args,
-                kernels::RowFormat format, float* scratch, std::byte* row) {
-  if (format == kernels::RowFormat::kBf16) {
+                kernels::RowFormat format, ExactSum exact, float* sum, std::byte* row) {
+  if (format == kernels::RowFormat::kBf16 && exact == ExactSum::kDrop) {
     args.sum = reinterpret_cast<Bf16*>(row);
     kernels.reduce_experts(args);
     return;
   }
-  sum_exactly(kernels, args, scratch);
-  kernels.encode_row(Dtype::kF32, scratch, format, args.n, row);
+  sum_exactly(kernels, args, sum);
+  kernels.encode_row(Dtype::kF32, sum, format, args.n, row);
 }
 
 }  // namespace
@@ -113,7 +115,7 @@ ep::RowSum MoeRunner::row_sum(const kernels::Kernels& kernels) const {
                 .format = format,
                 .rows = rows.data(),
                 .weights = ones.data()},
-               format, sum.data(), out);
+               format, ExactSum::kDrop, sum.data(), out);
   };
 }
 
@@ -480,9 +482,9 @@ void MoeRunner::sum_results(const Compute& compute) {
                                      .format = kernels::row_format(options_.row_dtype),
                                      .rows = rows.data(),
                                      .weights = token.weights.data()};
-      sum_as_row(compute.kernels(), args, options_.combine_format(), sums + i * width,
+      sum_as_row(compute.kernels(), args, options_.combine_format(),
+                 options_.measure_noise ? ExactSum::kKeep : ExactSum::kDrop, sums + i * width,
                  token.result);
-      if (options_.measure_noise) sum_exactly(compute.kernels(), args, sums + i * width);
     }
   });
   if (!options_.measure_noise) return;

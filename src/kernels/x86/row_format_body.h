@@ -131,7 +131,7 @@ inline void nvfp4_scales(const T* x, int count, const RowScale& of_row, std::byt
   const I32x16 code = to_e4m3(mul(largest, set1(of_row.to_code)));
   alignas(16) std::byte bytes[kPanelWidth];
   store_u8(bytes, code);
-  if (count == kPanelWidth) {
+  if (count == kPanelWidth) {  // one store, not a call
     std::memcpy(codes, bytes, kPanelWidth);
   } else {
     std::memcpy(codes, bytes, static_cast<size_t>(count));
