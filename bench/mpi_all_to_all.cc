@@ -239,7 +239,7 @@ void Rounds::reduce() {
     const auto end = static_cast<size_t>(first_pulled_[token + 1]);
     sums_.put(token, std::span(pulled_).subspan(first, end - first),
               summed ? ones_.data() : weights_.data() + size_t(token) * group_.top_k,
-              kernels::RowFormat::kBf16);
+              kernels::RowFormat::kBf16, returned_.data() + (pulled_[first] - returned_.data()));
   }
 }
 

@@ -112,7 +112,8 @@ void EpRounds::reduce() {
   for (int token = 0; token < setup_.num_tokens; ++token) {
     const float* weights =
         reduced() ? ones_.data() : weights_.data() + static_cast<size_t>(token) * top_k;
-    sums_.put(token, exchange_.results(token), weights, setup_.results);
+    sums_.put(token, exchange_.results(token), weights, setup_.results,
+              exchange_.own_result(token));
   }
 }
 
@@ -166,6 +167,7 @@ void EpRounds::list_copies() {
   }
   for (int token = 0; token < setup_.num_tokens; ++token) {
     for (const std::byte* result : exchange_.results(token)) {
+      if (result == sums_.row(token)) continue;
       copies_.push_back({result, sums_.row(token), shape.result_bytes});
     }
   }

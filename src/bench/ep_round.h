@@ -53,7 +53,8 @@ class EpRounds {
   Status round(EpPhases* phases);
 
   // Copies as many bytes as a round sends and pulls, from and to the same addresses, without a
-  // protocol: the rows into the messages, the results onto the row of their token's sum.
+  // protocol: the rows into the messages, the results onto the row of their token's sum, but for
+  // one that lies there.
   // REQUIRES: no rank is in a round.
   void copy_round();
   // That this rank's round sends and pulls.

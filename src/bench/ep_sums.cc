@@ -29,24 +29,28 @@ EpSums::EpSums(EpSum sum, int num_tokens, int hidden, const kernels::Kernels& ke
     : sum_(sum),
       hidden_(hidden),
       kernels_(kernels),
-      bytes_(static_cast<size_t>(num_tokens) * hidden * value_bytes(sum)) {
+      bytes_(static_cast<size_t>(num_tokens) * hidden * value_bytes(sum)),
+      places_(static_cast<size_t>(num_tokens)) {
   clear();
 }
 
 void EpSums::put(int token, std::span<const std::byte* const> rows, const float* weights,
-                 kernels::RowFormat format) {
+                 kernels::RowFormat format, std::byte* over) {
+  const bool fits = sum_ == EpSum::kRow && format == kernels::RowFormat::kBf16;
+  std::byte* place = bytes_.data() + static_cast<size_t>(token) * hidden_ * value_bytes(sum_);
+  if (fits && over != nullptr) place = over;
   kernels::ReduceArgs args{.n = hidden_,
                            .top_k = static_cast<int>(rows.size()),
                            .format = format,
                            .rows = rows.data(),
                            .weights = weights};
-  const size_t first = static_cast<size_t>(token) * hidden_;
   if (sum_ == EpSum::kRow) {
-    args.sum = bytes_.as<Bf16>() + first;
+    args.sum = reinterpret_cast<Bf16*>(place);
   } else {
-    args.x = bytes_.as<float>() + first;
+    args.x = reinterpret_cast<float*>(place);
   }
   kernels_.reduce_experts(args);
+  places_[static_cast<size_t>(token)] = place;
 }
 
 void EpSums::clear() { std::fill_n(bytes_.data(), bytes_.size(), std::byte{0}); }
@@ -58,13 +62,10 @@ bool EpSums::are(int token, float expected) const {
   return near(at(token, 0)) && near(at(token, hidden_ - 1));
 }
 
-std::byte* EpSums::row(int token) {
-  return bytes_.data() + static_cast<size_t>(token) * hidden_ * value_bytes(sum_);
-}
-
 float EpSums::at(int token, int i) const {
-  const size_t at = static_cast<size_t>(token) * hidden_ + i;
-  return sum_ == EpSum::kRow ? static_cast<float>(bytes_.as<Bf16>()[at]) : bytes_.as<float>()[at];
+  const std::byte* sum = row(token);
+  return sum_ == EpSum::kRow ? static_cast<float>(reinterpret_cast<const Bf16*>(sum)[i])
+                             : reinterpret_cast<const float*>(sum)[i];
 }
 
 }  // namespace wideep::bench

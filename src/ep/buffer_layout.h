@@ -100,7 +100,10 @@ class BufferLayout {
                                       static_cast<size_t>(area + index) * lists_stride_);
   }
   float* weights(std::byte* segment, int64_t area, int index) const {  // [top_k]; kReduced
-    return reinterpret_cast<float*>(slots(segment, area, index) + shape_.top_k);
+    return weights_after(slots(segment, area, index));
+  }
+  float* weights_after(int32_t* slots) const {  // of the same message
+    return reinterpret_cast<float*>(slots + shape_.top_k);
   }
   std::byte* row(std::byte* segment, int64_t area, int index) const {  // [row_bytes]
     return segment + rows_offset_ + static_cast<size_t>(area + index) * rows_stride_;
@@ -109,6 +112,9 @@ class BufferLayout {
     const size_t at = static_cast<size_t>(area * max_results_ + index);
     return segment + results_offset_ + at * result_bytes_;
   }
+  // From one to the next. kDispatch: of a message's list of slots too.
+  size_t row_stride() const { return rows_stride_; }
+  size_t result_stride() const { return result_bytes_; }
   // The most results of one message.
   int max_results() const { return max_results_; }
 

@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "base/try.h"
@@ -46,11 +49,13 @@ DispatchCombine::DispatchCombine(transport::Endpoint& endpoint, const BufferLayo
   for (Call& call : calls_) call.area.resize(ranks + 1);
   sent_rows_.resize(ranks);
   sent_entries_.resize(ranks);
-  entries_.resize(ranks);
-  places_.resize(ranks + 1);
-  next_slot_.resize(ranks);
-  next_weight_.resize(ranks);
   destination_of_.resize(layout.shape().top_k);
+  place_of_.resize(layout.shape().top_k);
+  places_.resize(ranks);
+  entries_.resize(num_owners_);
+  owners_.resize((num_owners_ + kOwnersInWord - 1) / kOwnersInWord);
+  outlets_.resize(ranks);
+  far_list_.resize(2 * static_cast<size_t>(layout.shape().top_k));
   for (int slot = 0; slot < layout.shape().num_slots(); ++slot) {
     owner_of_slot_.push_back(slot / layout.shape().slots_per_rank);
   }
@@ -223,7 +228,9 @@ Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride,
   std::fill(sent_entries_.begin(), sent_entries_.end(), 0);
   call.results.resize(slots.size() * static_cast<size_t>(layout_.shape().num_slices));
   call.num_results.resize(reduced() ? num_tokens : 0);
+  call.own_results.resize(num_tokens);
   call.own_rows.clear();
+  find_outlets();
   for (int token = 0; token < num_tokens; ++token) {
     if (!send_token(batch, token)) return give_up_on(batch, token);
   }
@@ -238,6 +245,18 @@ Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride,
   return {};
 }
 
+// Where the first message to each rank belongs, and the first result from it.
+void DispatchCombine::find_outlets() {
+  const int64_t area = call_of(begun_).area[endpoint_.rank()];
+  for (int to = 0; to < endpoint_.num_ranks(); ++to) {
+    std::byte* segment = segments_[to];
+    const bool pushed = is_near_[to] && !gathers();
+    outlets_[to] = {.list = pushed ? layout_.slots(segment, area, 0) : far_list_.data(),
+                    .row = pushed ? layout_.row(segment, area, 0) : nullptr,
+                    .result = layout_.result(segment, area, 0)};
+  }
+}
+
 // False: its slots are none that a token can have.
 bool DispatchCombine::send_token(const Batch& batch, int token) {
   const int32_t* slots = batch.slots.data() + static_cast<size_t>(token) * top_k();
@@ -250,35 +269,79 @@ bool DispatchCombine::send_token(const Batch& batch, int token) {
   } else {
     push(row, slots, weights);
   }
+  const int rank = endpoint_.rank();
+  const bool mine = entries_[rank % num_owners_] > 0;
+  call_of(begun_).own_results[token] = mine ? outlets_[rank].result : nullptr;
   if (reduced()) {
     note_one_result_per_rank(token);
   } else {
     note_results(token);
   }
-  for (const int32_t destination : destinations_) {
-    ++sent_rows_[destination];
-    entries_[destination] = 0;
-  }
+  go_on_to_next_token();
   return true;
 }
 
-// The ranks of a token's slots, and how many of them each has.
+// The ranks of a token's slots in ascending order, and how many slots each has. No branch depends
+// on the slots: which ranks a token goes to, no processor can guess.
 bool DispatchCombine::find_destinations(const int32_t* slots) {
   const DispatchShape& shape = layout_.shape();
-  int count = 0;
-  for (int k = 0; k < shape.top_k; ++k) {
+  const std::span<const int32_t> owners = owner_of_slot_;
+  int32_t* const entries = entries_.data();
+  const int top_k = shape.top_k;
+  uint64_t first_owners = 0;  // in a register
+  for (int k = 0; k < top_k; ++k) {
     const auto slot = static_cast<uint32_t>(slots[k]);
-    if (slot >= owner_of_slot_.size()) return false;
-    const int32_t owner = owner_of_slot_[slot];
-    destination_of_[k] = owner;
-    for (int32_t to = owner; to < shape.ep_size; to += num_owners_) {
-      places_[count] = to;  // stays if it is the first: whether it is, no processor can guess
-      count += entries_[to]++ == 0;
+    if (slot >= owners.size()) return false;
+    const auto owner = static_cast<uint32_t>(owners[slot]);
+    destination_of_[k] = static_cast<int32_t>(owner);
+    place_of_[k] = entries[owner]++;
+    const uint64_t bit = uint64_t{1} << owner % kOwnersInWord;
+    if (owner < kOwnersInWord) {
+      first_owners |= bit;
+    } else {
+      owners_[owner / kOwnersInWord] |= bit;
     }
-    if (entries_[owner] > shape.slots_per_rank) return false;
+  }
+  owners_[0] = first_owners;
+  return list_destinations();
+}
+
+// False: a rank has less slots than the token wants there.
+bool DispatchCombine::list_destinations() {
+  const DispatchShape& shape = layout_.shape();
+  size_t count = 0;
+  int32_t most = 0;
+  for (size_t word = 0; word < owners_.size(); ++word) {
+    const auto first = static_cast<int32_t>(word * kOwnersInWord);
+    for (uint64_t left = std::exchange(owners_[word], 0); left != 0; left &= left - 1) {
+      places_[count] = first + std::countr_zero(left);
+      most = std::max(most, entries_[places_[count++]]);
+    }
+  }
+  const size_t num_owners = count;
+  while (count < num_owners * static_cast<size_t>(shape.num_slices)) {
+    places_[count] = places_[count - num_owners] + num_owners_;
+    ++count;
   }
   destinations_ = std::span(places_).first(count);
-  return true;
+  return most <= shape.slots_per_rank;
+}
+
+void DispatchCombine::go_on_to_next_token() {
+  const size_t message = layout_.row_stride(), result = layout_.result_stride();
+  const auto slices = static_cast<size_t>(layout_.shape().num_slices);
+  for (const int32_t owner : destinations_.first(destinations_.size() / slices)) {
+    const int32_t entries = std::exchange(entries_[owner], 0);
+    for (int32_t to = owner; to < endpoint_.num_ranks(); to += num_owners_) {
+      ++sent_rows_[to];
+      sent_entries_[to] += entries;
+      Outlet& outlet = outlets_[to];
+      outlet.result += reduced() ? result : static_cast<size_t>(entries) * result;
+      if (outlet.row == nullptr) continue;
+      outlet.row += message;
+      outlet.list += message / sizeof(int32_t);
+    }
+  }
 }
 
 // What find_destinations has seen.
@@ -301,26 +364,28 @@ Status DispatchCombine::give_up_on(const Batch& batch, int token) const {
 void DispatchCombine::push(const std::byte* row, const int32_t* slots, const float* weights) {
   Call& call = call_of(begun_);
   const DispatchShape& shape = layout_.shape();
-  const int64_t area = call.area[endpoint_.rank()];
-  if (crossing_) crossing_->add({begun_, area, row, slots, weights, destination_of_});
+  if (crossing_) {
+    const int64_t area = call.area[endpoint_.rank()];
+    crossing_->add({begun_, area, row, slots, weights, destination_of_});
+  }
   for (const int32_t to : destinations_) {
-    if (!is_near_[to]) continue;
-    next_slot_[to] = layout_.slots(segments_[to], area, sent_rows_[to]);
-    fetch_to_write(layout_.slots(segments_[to], area, sent_rows_[to] + kListsToWriteAhead));
-    std::fill_n(next_slot_[to] + entries_[to], top_k() - entries_[to], -1);
-    if (weights != nullptr) next_weight_[to] = layout_.weights(segments_[to], area, sent_rows_[to]);
+    const Outlet& outlet = outlets_[to];
+    if (outlet.row == nullptr) continue;
+    std::fill_n(outlet.list, shape.top_k, -1);
+    fetch_to_write(outlet.list + kListsToWriteAhead * layout_.row_stride() / sizeof(int32_t));
     if (to == endpoint_.rank()) {
       call.own_rows.push_back(row);
     } else {
-      std::memcpy(layout_.row(segments_[to], area, sent_rows_[to]), row, shape.row_bytes);
+      std::memcpy(outlet.row, row, shape.row_bytes);
     }
   }
-  for (int k = 0; k < top_k(); ++k) {
-    const int32_t owner = destination_of_[k];
-    for (int32_t to = owner; to < shape.ep_size; to += num_owners_) {
-      if (!is_near_[to]) continue;
-      *next_slot_[to]++ = slots[k] - owner * shape.slots_per_rank;
-      if (weights != nullptr) *next_weight_[to]++ = weights[k];
+  for (int slice = 0; slice < shape.num_slices; ++slice) {
+    const Outlet* outlets = outlets_.data() + slice * num_owners_;
+    for (int k = 0; k < shape.top_k; ++k) {
+      const int32_t owner = destination_of_[k], place = place_of_[k];
+      int32_t* list = outlets[owner].list;
+      list[place] = slots[k] - owner * shape.slots_per_rank;
+      if (weights != nullptr) layout_.weights_after(list)[place] = weights[k];
     }
   }
 }
@@ -338,45 +403,39 @@ void DispatchCombine::lay_down(int token, const std::byte* row, const int32_t* s
 }
 
 void DispatchCombine::note_results(int token) {
-  Call& call = call_of(begun_);
-  const int64_t area = call.area[endpoint_.rank()];
-  const int ranks = endpoint_.num_ranks(), of_slice = top_k();
-  const std::byte** results = call.results.data() + static_cast<size_t>(token) * max_results();
-  for (int k = 0; k < of_slice; ++k) {
-    const std::byte** result = results + k;
-    for (int32_t to = destination_of_[k]; to < ranks; to += num_owners_) {
-      *result = layout_.result(segments_[to], area, sent_entries_[to]++);
-      result += of_slice;
+  const DispatchShape& shape = layout_.shape();
+  const size_t stride = layout_.result_stride();
+  const std::byte** results =
+      call_of(begun_).results.data() + static_cast<size_t>(token) * max_results();
+  for (int slice = 0; slice < shape.num_slices; ++slice, results += shape.top_k) {
+    const Outlet* outlets = outlets_.data() + slice * num_owners_;
+    for (int k = 0; k < shape.top_k; ++k) {
+      results[k] = outlets[destination_of_[k]].result + static_cast<size_t>(place_of_[k]) * stride;
     }
   }
 }
 
 void DispatchCombine::note_one_result_per_rank(int token) {
   Call& call = call_of(begun_);
-  const int64_t area = call.area[endpoint_.rank()];
-  std::sort(destinations_.begin(), destinations_.end());
   const auto first = static_cast<size_t>(token) * static_cast<size_t>(max_results());
   size_t at = first;
   noted_nodes_.clear();
   for (const int32_t destination : destinations_) {
-    sent_entries_[destination] += entries_[destination];
-    const std::byte* result = result_of(destination, area);
+    const std::byte* result = result_of(destination);
     if (result != nullptr) call.results[at++] = result;
   }
   call.num_results[token] = static_cast<int32_t>(at - first);
 }
 
 // Null: it is in the sum of a rank before it.
-const std::byte* DispatchCombine::result_of(int32_t destination, int64_t area) {
-  if (is_near_[destination] || !sums_on_nodes()) {
-    return layout_.result(segments_[destination], area, sent_rows_[destination]);
-  }
+const std::byte* DispatchCombine::result_of(int32_t destination) {
+  if (is_near_[destination] || !sums_on_nodes()) return outlets_[destination].result;
   const int node = node_of_[destination];
   if (std::find(noted_nodes_.begin(), noted_nodes_.end(), node) != noted_nodes_.end()) {
     return nullptr;
   }
   noted_nodes_.push_back(node);
-  return crossing_->sum_from(node, area);
+  return crossing_->sum_from(node, call_of(begun_).area[endpoint_.rank()]);
 }
 
 // ---- destination side ----
@@ -403,7 +462,7 @@ base::Lane DispatchCombine::lane_of(uint32_t number, base::Lane even) const {
 Status DispatchCombine::take_all(const Awaited& where) {
   Awaited awaited = where;
   awaited.what = "dispatched rows";
-  slot_start_.assign(layout_.shape().slots_per_rank + 1, 0);
+  slot_start_.assign(layout_.shape().slots_per_rank + 1 + top_k(), 0);
   Status taken;
   WIDEEP_TRY(endpoint_.wait_each(Channel::kDispatch, received_, awaited, [&](int source) {
     if (taken.ok()) taken = take_messages(source);
@@ -441,18 +500,21 @@ Status DispatchCombine::take_messages(int source) {
   return {};
 }
 
-// My slots of one message. Those that are not mine, or none, are written over by the next.
+// My slots of one message. Those that are not mine, or none, are written over by the next, and are
+// counted behind my slots: each in another place, for counts in one would wait for each other.
 DispatchCombine::Arrival* DispatchCombine::take_slots(const Place& messages, int index,
                                                       Arrival* arrival) {
   const int32_t* slots = layout_.slots(messages.segment, messages.area, index);
   const float* weights = layout_.weights(messages.segment, messages.area, index);
-  const DispatchShape& shape = layout_.shape();
+  const int32_t my_slots = layout_.shape().slots_per_rank, top_k = layout_.shape().top_k;
+  const int32_t first_slot = first_slot_;
+  int32_t* const counts = slot_start_.data() + 1;
   const bool weighted = reduced();
-  for (int k = 0; k < shape.top_k; ++k) {
-    const int32_t slot = slots[k] - first_slot_;
-    const bool mine = static_cast<uint32_t>(slot) < static_cast<uint32_t>(shape.slots_per_rank);
+  for (int k = 0; k < top_k; ++k) {
+    const int32_t slot = slots[k] - first_slot;
+    const bool mine = static_cast<uint32_t>(slot) < static_cast<uint32_t>(my_slots);
     *arrival = {slot, index, weighted ? weights[k] : 0.0f};
-    slot_start_[mine ? slot + 1 : 0] += mine;
+    ++counts[mine ? slot : my_slots + k];
     arrival += mine;
   }
   return arrival;
@@ -461,13 +523,12 @@ DispatchCombine::Arrival* DispatchCombine::take_slots(const Place& messages, int
 // Counting sort of all arrivals by slot; stable, so that a slot's rows stand in source order. Ranks
 // that have sent nothing cost nothing.
 void DispatchCombine::group_received() {
-  for (size_t slot = 1; slot < slot_start_.size(); ++slot) {
-    slot_start_[slot] += slot_start_[slot - 1];
-  }
+  slot_start_.resize(layout_.shape().slots_per_rank + 1);
+  std::partial_sum(slot_start_.begin(), slot_start_.end(), slot_start_.begin());
   slot_fill_.assign(slot_start_.begin(), slot_start_.end() - 1);
   rows_.resize(slot_start_.back());
   weights_.resize(reduced() ? rows_.size() : 0);
-  tokens_.clear();
+  tokens_.resize(reduced() ? rows_.size() : 0);  // at most
   num_messages_ = 0;
   int32_t entry = 0;
   for (int source = 0; source < endpoint_.num_ranks(); ++source) {
@@ -475,39 +536,53 @@ void DispatchCombine::group_received() {
   }
 }
 
-// The arrivals of a message stand side by side. Returns the entry after the source's last.
-int32_t DispatchCombine::group_source(int source, int32_t entry) {
-  std::byte* segment = endpoint_.segment(endpoint_.rank());
+// The arrivals of a message stand side by side; how many there are, no processor can guess. Returns
+// the entry after the source's last.
+int32_t DispatchCombine::group_source(int source, int32_t first_entry) {
   const Call& call = call_of(received_);
   const Place messages = messages_of(source);
-  const bool own = source == endpoint_.rank();
-  int num_messages = 0, num_entries = 0;
-  int32_t message = -1;
-  const std::byte* row = nullptr;
-  const std::span arrivals(arrivals_[source].data(), static_cast<size_t>(num_arrivals_[source]));
-  for (const Arrival& arrival : arrivals) {
-    if (arrival.message != message) {
-      message = arrival.message;
-      row = own ? call.own_rows[message] : layout_.row(messages.segment, messages.area, message);
-      if (reduced()) {
-        tokens_.push_back({.first_entry = entry,
-                           .result = layout_.result(segment, call.area[source], num_messages)});
-      }
-      ++num_messages;
-    }
-    std::byte* result = nullptr;
-    if (reduced()) {
-      weights_[entry] = arrival.weight;
-      tokens_.back().weights = {weights_.data() + tokens_.back().first_entry,
-                                tokens_.back().weights.size() + 1};
-    } else {
-      result = layout_.result(segment, call.area[source], num_entries++);
-    }
-    rows_[slot_fill_[arrival.slot]++] = {row, result, entry++, num_messages_ + num_messages - 1};
+  const std::byte* const* own_rows = source == endpoint_.rank() ? call.own_rows.data() : nullptr;
+  const std::byte* first_row = layout_.row(messages.segment, messages.area, 0);
+  const size_t row_stride = layout_.row_stride(), result_stride = layout_.result_stride();
+  std::byte* result = layout_.result(segments_[endpoint_.rank()], call.area[source], 0);
+  int32_t* const fill = slot_fill_.data();
+  ExpertRow* const rows = rows_.data();
+  int32_t entry = first_entry, number = num_messages_ - 1, message = -1;
+  for (const Arrival& arrival : std::span(arrivals_[source]).first(num_arrivals_[source])) {
+    number += arrival.message != message;
+    message = arrival.message;
+    const std::byte* row = own_rows != nullptr
+                               ? own_rows[message]
+                               : first_row + static_cast<size_t>(message) * row_stride;
+    rows[fill[arrival.slot]++] = {row, reduced() ? nullptr : result, entry++, number};
+    result += result_stride;
   }
+  const int num_messages = number + 1 - num_messages_;
+  num_results_for_[source] = reduced() ? num_messages : num_arrivals_[source];
+  if (reduced()) list_tokens(source, first_entry);
   num_messages_ += num_messages;
-  num_results_for_[source] = reduced() ? num_messages : num_entries;
   return entry;
+}
+
+// kReduced: those of which there are messages.
+void DispatchCombine::list_tokens(int source, int32_t entry) {
+  const size_t stride = layout_.result_stride();
+  std::byte* const segment = segments_[endpoint_.rank()];
+  std::byte* result = layout_.result(segment, call_of(received_).area[source], 0) - stride;
+  ReceivedToken* token = tokens_.data() + num_messages_ - 1;
+  float* const weights = weights_.data();
+  int32_t message = -1, first = entry;
+  for (const Arrival& arrival : std::span(arrivals_[source]).first(num_arrivals_[source])) {
+    const bool begins = arrival.message != message;
+    message = arrival.message;
+    first = begins ? entry : first;
+    token += begins;
+    result += begins ? stride : 0;
+    weights[entry] = arrival.weight;
+    *token = {.weights = {weights + first, static_cast<size_t>(++entry - first)},
+              .first_entry = first,
+              .result = result};
+  }
 }
 
 std::span<const ExpertRow> DispatchCombine::rows_of_slot(int local_slot) const {

@@ -132,7 +132,9 @@ class DispatchCombine {
   int num_entries() const { return static_cast<int>(rows_.size()); }
   int num_messages() const { return num_messages_; }
   // Combine::kReduced: [num_messages] the received tokens, each of which is to be given its result.
-  std::span<const ReceivedToken> received_tokens() const { return tokens_; }
+  std::span<const ReceivedToken> received_tokens() const {
+    return std::span(tokens_).first(reduced() ? static_cast<size_t>(num_messages_) : 0);
+  }
 
   // Tells the sources that all results are written, and waits for the results of my tokens.
   Status combine(const transport::Awaited& where) {
@@ -151,6 +153,10 @@ class DispatchCombine {
     return {call.results.data() + static_cast<size_t>(token) * max_results(),
             static_cast<size_t>(reduced() ? call.num_results[token] : max_results())};
   }
+  // The same: that of results(token) which this rank has computed itself, the first if there are
+  // several; null: none. Nobody but this rank reads any of them, so that their sum may be written
+  // over it.
+  std::byte* own_result(int token) const { return call_of(finished_).own_results[token]; }
 
   // (token, expert) pairs that this rank has sent to each rank in the call that was dispatched
   // last: [ep_size].
@@ -167,14 +173,22 @@ class DispatchCombine {
     std::vector<int64_t> area;               // [ep_size + 1] see BufferLayout::start_areas
     std::vector<const std::byte*> results;   // [num_tokens, max_results()]
     std::vector<int32_t> num_results;        // [num_tokens], kReduced
+    std::vector<std::byte*> own_results;     // [num_tokens] see own_result
     std::vector<const std::byte*> own_rows;  // of the messages that I send myself
   };
+  static constexpr int kOwnersInWord = 64;
   struct Batch {  // what dispatch is given
     const std::byte* rows;
     size_t row_stride;
     int num_tokens;
     std::span<const int32_t> slots;
     std::span<const float> weights;
+  };
+  // Where the next message to a rank belongs, and its next result.
+  struct Outlet {
+    int32_t* list = nullptr;
+    std::byte* row = nullptr;  // null: nothing is pushed there
+    std::byte* result = nullptr;
   };
   // A row for a local slot, as its message says.
   struct Arrival {
@@ -197,13 +211,16 @@ class DispatchCombine {
   Status compare_shapes(std::span<const std::vector<uint64_t>> of_ranks) const;
 
   bool send_token(const Batch& batch, int token);
+  void find_outlets();
   bool find_destinations(const int32_t* slots);
+  bool list_destinations();
+  void go_on_to_next_token();
   Status give_up_on(const Batch& batch, int token) const;
   void push(const std::byte* row, const int32_t* slots, const float* weights);
   void lay_down(int token, const std::byte* row, const int32_t* slots, const float* weights);
   void note_results(int token);
   void note_one_result_per_rank(int token);
-  const std::byte* result_of(int32_t destination, int64_t area);
+  const std::byte* result_of(int32_t destination);
 
   // Where a source's messages to me lie.
   struct Place {
@@ -222,7 +239,8 @@ class DispatchCombine {
   Status wait_for_node(const transport::Awaited& awaited);
   void send_sums();
   void group_received();
-  int32_t group_source(int source, int32_t entry);
+  int32_t group_source(int source, int32_t first_entry);
+  void list_tokens(int source, int32_t entry);
 
   transport::Endpoint& endpoint_;
   BufferLayout layout_;
@@ -247,20 +265,23 @@ class DispatchCombine {
   std::vector<int32_t> sent_rows_;     // [ep_size] messages with any of its slots
   std::vector<int32_t> sent_entries_;  // [ep_size]
 
+  std::vector<Outlet> outlets_;    // [ep_size]
+  std::vector<int32_t> far_list_;  // [2 · top_k] where lists go that nobody reads
+
   // Source side, of the current token.
-  std::vector<int32_t> destination_of_;  // [top_k] owners, who have the first slice
-  std::vector<int32_t> places_;          // [ep_size + 1], of which destinations_ are the first
-  std::span<int32_t> destinations_;      // the ranks of all slices, each once
-  std::vector<int32_t> entries_;         // [ep_size] slots there; 0 between tokens
-  std::vector<int32_t*> next_slot_;      // [ep_size] in its message
-  std::vector<float*> next_weight_;      // the same, kReduced
-  std::vector<int> noted_nodes_;         // whose sum has its place among the results
+  std::vector<int32_t> destination_of_;    // [top_k] owners, who have the first slice
+  std::vector<int32_t> place_of_;          // [top_k] among the slots there
+  std::vector<int32_t> places_;            // [ep_size], of which destinations_ are the first
+  std::span<const int32_t> destinations_;  // the ranks of all slices, in ascending order
+  std::vector<int32_t> entries_;           // [num_owners] slots there; 0 between tokens
+  std::vector<uint64_t> owners_;           // [num_owners] bits: any there; 0 between tokens
+  std::vector<int> noted_nodes_;           // whose sum has its place among the results
 
   // Destination side, of the call that was received last.
   std::vector<std::vector<Arrival>> arrivals_;  // [ep_size] in the order of their messages, as
   std::vector<int32_t> num_arrivals_;           // [ep_size] many of each
   std::vector<int32_t> num_results_for_;        // [ep_size]
-  std::vector<int32_t> slot_start_;             // [slots_per_rank + 1] into rows_
+  std::vector<int32_t> slot_start_;             // [slots_per_rank + 1] into rows_; see take_slots
   std::vector<int32_t> slot_fill_;              // [slots_per_rank]
   std::vector<ExpertRow> rows_;
   std::vector<float> weights_;  // [num_entries], kReduced

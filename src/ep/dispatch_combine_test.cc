@@ -279,11 +279,28 @@ Status compute(Rank& rank, const Chunk& chunk, const transport::Awaited& where) 
   return rank.exchange.start_combine();
 }
 
+// A row that comes back from here, if and only if a slot is here.
+bool own_result_is_right(const Rank& rank, int token, const int32_t* slots) {
+  const DispatchShape& shape = rank.c.shape;
+  const int owner = rank.endpoint.rank() % shape.num_owners();
+  const bool expected = std::any_of(slots, slots + shape.top_k, [&](int32_t slot) {
+    return slot / shape.slots_per_rank == owner;
+  });
+  const std::byte* own = rank.exchange.own_result(token);
+  if (!expected) return own == nullptr;
+  const std::byte* mine = rank.endpoint.segment(rank.endpoint.rank());
+  const auto rows = rank.exchange.results(token);
+  return own >= mine && own < mine + rank.endpoint.memory().segment_bytes() &&
+         std::find(rows.begin(), rows.end(), own) != rows.end();
+}
+
 // Likewise the results of my tokens, which nobody may write again before my next rows have come.
 Status check(Rank& rank, const Chunk& chunk, const transport::Awaited& where) {
   WIDEEP_TRY(rank.exchange.finish_combine(where));
   WIDEEP_TRY(check_results(rank, chunk.tokens, chunk.slots, static_cast<int>(where.iteration)));
   for (int t = 0; t < chunk.tokens.size; ++t) {
+    const int32_t* slots = chunk.slots.data() + size_t(t) * rank.c.shape.top_k;
+    if (!own_result_is_right(rank, t, slots)) return failed("a wrong own result");
     for (const std::byte* row : rank.exchange.results(t)) spoil(row, rank.c.shape.result_bytes);
   }
   return {};

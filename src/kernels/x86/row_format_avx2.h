@@ -47,6 +47,7 @@ inline I32x16 where_less(I32x16 a, I32x16 b, I32x16 yes, I32x16 no) {
 
 // Whether there is an instruction for it that rounds these as Bf16(float).
 inline bool round_alike(F32x16) { return false; }
+inline bool round_alike(F32x16, F32x16) { return false; }
 inline void store_bf16(Bf16* p, F32x16 first, F32x16 second) {
   store_bf16(p, first);
   store_bf16(p + kPanelWidth, second);
@@ -61,6 +62,11 @@ inline void interleave(F32x16* even, F32x16* odd) {
   const F32x16 e = *even, o = *odd;
   *even = interleaved(e.lo, o.lo);
   *odd = interleaved(e.hi, o.hi);
+}
+
+inline void store_bf16_pairs(Bf16* p, F32x16 even, F32x16 odd) {
+  interleave(&even, &odd);
+  store_bf16(p, even, odd);
 }
 
 // Lanes as 16-bit integers in order. They hold no more.

@@ -30,9 +30,13 @@ inline I32x16 where_less(I32x16 a, I32x16 b, I32x16 yes, I32x16 no) {
 
 // Whether the instruction for it rounds these as Bf16(float): it makes subnormals zero, and keeps
 // more of a NaN.
-inline bool round_alike(F32x16 v) {
+inline __mmask16 rounds_otherwise(F32x16 v) {
   constexpr int kNanOrSubnormal = 0x01 | 0x20 | 0x80;
-  return _mm512_fpclass_ps_mask(v, kNanOrSubnormal) == 0;
+  return _mm512_fpclass_ps_mask(v, kNanOrSubnormal);
+}
+inline bool round_alike(F32x16 v) { return rounds_otherwise(v) == 0; }
+inline bool round_alike(F32x16 a, F32x16 b) {
+  return _kortestz_mask16_u8(rounds_otherwise(a), rounds_otherwise(b)) != 0;
 }
 inline void store_bf16(Bf16* p, F32x16 first, F32x16 second) {
   _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(second, first));
@@ -50,6 +54,15 @@ inline void interleave(F32x16* even, F32x16* odd) {
   const F32x16 e = *even, o = *odd;
   *even = _mm512_permutex2var_ps(e, first, o);
   *odd = _mm512_permutex2var_ps(e, second, o);
+}
+inline void store_bf16_pairs(Bf16* p, F32x16 even, F32x16 odd) {
+  alignas(64) static constexpr auto kOrder = [] {
+    std::array<uint16_t, 32> order{};
+    for (int i = 0; i < 32; ++i) order[i] = static_cast<uint16_t>(i / 2 + i % 2 * 16);
+    return order;
+  }();
+  const __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
+  _mm512_storeu_si512(p, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder.data()), rounded));
 }
 
 // Every kStride-th byte of two vectors, one behind the other: an instruction that stores bytes of

@@ -46,7 +46,7 @@ inline void store_exact(Bf16* p, F32x16 v) {
   store_u16(p, where_less(set1_i32(0x7f800000), magnitude_bits(v), quiet, rounded));
 }
 inline void store_exact(Bf16* p, F32x16 first, F32x16 second) {
-  if (round_alike(first) && round_alike(second)) return store_bf16(p, first, second);
+  if (round_alike(first, second)) return store_bf16(p, first, second);
   store_exact(p, first);
   store_exact(p + kPanelWidth, second);
 }
@@ -316,6 +316,14 @@ struct Finish {
       store_exact(args.sum + i, first, second);
     }
   }
+  // Of 32 values the first of each pair, and the second.
+  static void pairs(const ReduceArgs& args, int i, F32x16 even, F32x16 odd) {
+    if (!kAddsToX && !kHasShared && round_alike(even, odd)) {
+      return store_bf16_pairs(args.sum + i, even, odd);
+    }
+    interleave(&even, &odd);
+    two(args, i, even, odd);
+  }
   static void part(const ReduceArgs& args, int i, int count, F32x16 sum) {
     if (kHasShared) sum = add(sum, load_n(args.shared + i, count));
     if (kAddsToX) {
@@ -328,25 +336,31 @@ struct Finish {
   }
 };
 
-// Eight rows at once are too many for the processor to see by itself that each is read forward.
-inline void fetch_next_line(const std::byte* line) {
-  _mm_prefetch(reinterpret_cast<const char*>(line + 512), _MM_HINT_T0);
+// Eight rows at once are too many for the processor to see by itself that each is read forward. Of
+// all rows together as much is fetched ahead, however few there are: what is on its way hides how
+// long lines of another core's cache take.
+inline size_t bytes_ahead(int top_k) { return std::max<size_t>(512, 4096 / std::max(top_k, 1)); }
+inline void fetch(const std::byte* line) {
+  _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
 }
 
 // A format's part of the sum, in steps of kStep values, each of which belongs to a lane of sums.
 //
-//   add_step      sums += weight · row[k … k + kStep), in whatever order the format has them ready
-//   put_in_order  puts sums into the order of the row
+//   add_step      sums += weight · row[k … k + kStep), in whatever order the format has them ready;
+//                 fetches what lies `ahead` bytes further on
+//   put_in_order  puts sums into the order of the row; kInPairs: but for the two of each pair
 //   values        up to 16 values of a row, for what is left of less than a step
 
 struct SumOfF32 {
   static constexpr int kStep = kSumLines * kPanelWidth;
-  static void add_step(const std::byte* row, int, int k, F32x16 weight, F32x16* sums) {
+  static constexpr bool kInPairs = false;
+  static void add_step(const std::byte* row, int, int k, F32x16 weight, size_t ahead,
+                       F32x16* sums) {
     const float* values = reinterpret_cast<const float*>(row) + k;
 #pragma GCC unroll 4
     for (int v = 0; v < kSumLines; ++v) {
       const float* line = values + v * kPanelWidth;
-      fetch_next_line(reinterpret_cast<const std::byte*>(line));
+      fetch(reinterpret_cast<const std::byte*>(line) + ahead);
       sums[v] = fma(weight, load(line), sums[v]);
     }
   }
@@ -360,20 +374,19 @@ struct SumOfF32 {
 struct SumOfBf16 {
   static constexpr int kVectors = 2 * kSumLines;
   static constexpr int kStep = kVectors * kPanelWidth;
-  static void add_step(const std::byte* row, int, int k, F32x16 weight, F32x16* sums) {
+  static constexpr bool kInPairs = true;
+  static void add_step(const std::byte* row, int, int k, F32x16 weight, size_t ahead,
+                       F32x16* sums) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; v += 2) {
       const std::byte* line = row + static_cast<size_t>(k + v * kPanelWidth) * sizeof(Bf16);
-      fetch_next_line(line);
+      fetch(line + ahead);
       const Line pairs = load_line(line);
       sums[v] = fma(weight, evens(pairs), sums[v]);
       sums[v + 1] = fma(weight, odds(pairs), sums[v + 1]);
     }
   }
-  static void put_in_order(F32x16* sums) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; v += 2) interleave(sums + v, sums + v + 1);
-  }
+  static void put_in_order(F32x16*) {}
   static F32x16 values(const std::byte* row, int, int k, int count) {
     return load_n(reinterpret_cast<const Bf16*>(row) + k, count);
   }
@@ -381,10 +394,12 @@ struct SumOfBf16 {
 
 struct SumOfFp8 {
   static constexpr int kStep = Fp8Rows::kStep;  // which rows are a multiple of
-  static void add_step(const std::byte* row, int hidden, int k, F32x16 weight, F32x16* sums) {
+  static constexpr bool kInPairs = false;
+  static void add_step(const std::byte* row, int hidden, int k, F32x16 weight, size_t ahead,
+                       F32x16* sums) {
     const F32x16 scale = Fp8Rows::scale(row, hidden, k);
-    fetch_next_line(row + k);
-    fetch_next_line(row + k + 64);
+    fetch(row + k + ahead);
+    fetch(row + k + ahead + 64);
 #pragma GCC unroll 8
     for (int v = 0; v < kStep / kPanelWidth; ++v) {
       const F32x16 values = mul(load_256ths_of_e4m3(row + k + v * kPanelWidth), scale);
@@ -402,10 +417,12 @@ struct SumOfFp8 {
 struct SumOfNvfp4 {
   static constexpr int kVectors = 8;
   static constexpr int kStep = kVectors * kPanelWidth;
-  static void add_step(const std::byte* row, int hidden, int k, F32x16 weight, F32x16* sums) {
+  static constexpr bool kInPairs = false;
+  static void add_step(const std::byte* row, int hidden, int k, F32x16 weight, size_t ahead,
+                       F32x16* sums) {
     const F32x16 scales = lower_twice(Nvfp4Rows::scales(row, hidden, k, kStep / kNvfp4RowGroup));
     const std::byte* line = row + k / 2;
-    fetch_next_line(line);
+    fetch(line + ahead);
     I32x16 codes = load_words(line);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
@@ -425,18 +442,21 @@ struct SumOfNvfp4 {
 template <typename Rows, typename Finish>
 inline void reduce_rows(const ReduceArgs& args) {
   constexpr int kVectors = Rows::kStep / kPanelWidth;
+  const size_t ahead = bytes_ahead(args.top_k);
   int done = 0;
   for (; done + Rows::kStep <= args.n; done += Rows::kStep) {
     F32x16 sums[kVectors];
 #pragma GCC unroll 16
     for (F32x16& sum : sums) sum = zero();
     for (int k = 0; k < args.top_k; ++k) {
-      Rows::add_step(args.rows[k], args.n, done, set1(args.weights[k]), sums);
+      Rows::add_step(args.rows[k], args.n, done, set1(args.weights[k]), ahead, sums);
     }
     Rows::put_in_order(sums);
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; v += 2) {
-      Finish::two(args, done + v * kPanelWidth, sums[v], sums[v + 1]);
+      const int i = done + v * kPanelWidth;
+      Rows::kInPairs ? Finish::pairs(args, i, sums[v], sums[v + 1])
+                     : Finish::two(args, i, sums[v], sums[v + 1]);
     }
   }
   for_each_vector(args.n - done, [&](int at, int count) {
