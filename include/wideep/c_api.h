@@ -225,6 +225,10 @@ WIDEEP_EXPORT int wideep_communicator_combine(wideep_communicator* communicator)
  * pointers to result_bytes, valid until the next dispatch. */
 WIDEEP_EXPORT int wideep_communicator_results(const wideep_communicator* communicator,
                                               int32_t token, const void* const** results);
+/* The same: that of the results which a slot of this rank has written, the first if there are
+ * several; NULL: none. It may be written over, with their sum say: nobody else reads it. */
+WIDEEP_EXPORT int wideep_communicator_own_result(const wideep_communicator* communicator,
+                                                 int32_t token, void** result);
 /* As wideep_group_fail. */
 WIDEEP_EXPORT int wideep_communicator_fail(wideep_communicator* communicator, const char* message);
 

@@ -99,6 +99,11 @@ class Communicator {
   // rows of result_bytes. Empty otherwise.
   std::span<const std::byte* const> results(int token) const;
 
+  // The same: that of results(token) which one of my own slots has written, the first if there are
+  // several; null: none. Nobody else reads any of them, so my sum of them may be written over it:
+  // it is in this core's caches.
+  std::byte* own_result(int token) const;
+
   // Ends the group: every rank's call returns this message (failed) from now on.
   void fail(const std::string& message);
 

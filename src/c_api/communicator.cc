@@ -103,6 +103,14 @@ Status results(const wideep_communicator* communicator, int32_t token, const voi
   return {};
 }
 
+Status own_result(const wideep_communicator* communicator, int32_t token, void** out) {
+  WIDEEP_TRY(check_pointer(static_cast<const void*>(out), "result"));
+  const void* const* all = nullptr;
+  WIDEEP_TRY(results(communicator, token, &all));
+  *out = communicator->communicator.own_result(token);
+  return {};
+}
+
 template <typename Handle>
 Status fail(Handle* handle, const char* name, const char* message) {
   WIDEEP_TRY(check_pointer(handle, name));
@@ -157,6 +165,11 @@ int wideep_communicator_combine(wideep_communicator* communicator) {
 int wideep_communicator_results(const wideep_communicator* communicator, int32_t token,
                                 const void* const** results_of_token) {
   return answer([&] { return results(communicator, token, results_of_token); });
+}
+
+int wideep_communicator_own_result(const wideep_communicator* communicator, int32_t token,
+                                   void** result) {
+  return answer([&] { return own_result(communicator, token, result); });
 }
 
 int wideep_communicator_fail(wideep_communicator* communicator, const char* message) {

@@ -54,6 +54,9 @@ int run_rank(wideep_group* group, int32_t rank) {
       const int found = *static_cast<const int*>(results[k]);
       if (found != expected && wrong == 0) wrong = found;
     }
+    void* own = nullptr;
+    if (wideep_communicator_own_result(communicator, token, &own) != WIDEEP_OK) return -6;
+    if (own != results[slots[token * 2] / 2 == rank ? 0 : 1]) return -7;
   }
   wideep_communicator_destroy(communicator);
   return wrong;
@@ -92,6 +95,9 @@ TEST(CApiCommunicator, ErrorsSayWhatIsWrong) {
   const void* const* results = nullptr;
   EXPECT_EQ(wideep_communicator_results(communicator, 0, &results), WIDEEP_INVALID_INPUT);
   EXPECT_EQ(results, nullptr);
+  void* own = nullptr;
+  EXPECT_EQ(wideep_communicator_own_result(communicator, 0, &own), WIDEEP_INVALID_INPUT);
+  EXPECT_THAT(wideep_last_error(), HasSubstr("after its combine, found 0"));
   const std::vector<int32_t> slots(8);
   EXPECT_EQ(wideep_communicator_dispatch(communicator, slots.data(), 4, 4, slots.data()),
             WIDEEP_INVALID_INPUT);

@@ -179,6 +179,10 @@ std::span<const std::byte* const> Communicator::results(int token) const {
   return state_->exchange.results(token);
 }
 
+std::byte* Communicator::own_result(int token) const {
+  return results(token).empty() ? nullptr : state_->exchange.own_result(token);
+}
+
 void Communicator::fail(const std::string& message) {
   if (state_ != nullptr) state_->endpoint.memory().fail(failed(message));
 }
