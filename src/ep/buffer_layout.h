@@ -17,7 +17,9 @@
 //   results    [max_rows × entries], areas likewise
 //                  pulled by the sources: one row of result_bytes per (token, expert), in the order
 //                  of the messages and within one in the order of its slots; Combine::kReduced: one
-//                  per message
+//                  per message. The area of this rank's own tokens stays untouched: their results
+//                  lie in memory of its own (own_results_bytes), for caches of other cores that
+//                  have once had a line make it slow to write for long
 //
 // Where two calls may be under way at once (DispatchShape::calls_in_flight), there are two sets of
 // messages and of results, one behind the other: an area says in which set it is.
@@ -115,6 +117,10 @@ class BufferLayout {
   // From one to the next. kDispatch: of a message's list of slots too.
   size_t row_stride() const { return rows_stride_; }
   size_t result_stride() const { return result_bytes_; }
+  // Of the results of a rank's own tokens in one call.
+  size_t own_results_bytes() const {
+    return static_cast<size_t>(max_gathered() * max_results_) * result_bytes_;
+  }
   // The most results of one message.
   int max_results() const { return max_results_; }
 

@@ -123,6 +123,14 @@ Status DispatchCombine::open() {
     }
   }
   WIDEEP_TRY(compare_shapes(of_ranks));
+  for (int set = 0; set < layout_.shape().calls_in_flight; ++set) {
+    auto own = base::SharedBytes::create("results of own tokens", layout_.own_results_bytes());
+    if (!own.ok()) {
+      endpoint_.memory().fail(own.status());
+      return own.status();
+    }
+    own_results_.push_back(std::move(own).value());
+  }
   begun_ = sent_ = received_ = returned_ = summed_ = finished_ =
       endpoint_.raised(Channel::kDispatch);
   counted_ = endpoint_.raised(Channel::kPrepare);
@@ -245,15 +253,23 @@ Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride,
   return {};
 }
 
+// What a rank of this node has made of another's tokens, or I of mine.
+std::byte* DispatchCombine::first_result(int holder, int source, const Call& call) {
+  const int rank = endpoint_.rank();
+  if (holder == rank && source == rank) return own_results_[call.set].data();
+  return layout_.result(segments_[holder], call.area[source], 0);
+}
+
 // Where the first message to each rank belongs, and the first result from it.
 void DispatchCombine::find_outlets() {
-  const int64_t area = call_of(begun_).area[endpoint_.rank()];
+  const Call& call = call_of(begun_);
+  const int64_t area = call.area[endpoint_.rank()];
   for (int to = 0; to < endpoint_.num_ranks(); ++to) {
     std::byte* segment = segments_[to];
     const bool pushed = is_near_[to] && !gathers();
     outlets_[to] = {.list = pushed ? layout_.slots(segment, area, 0) : far_list_.data(),
                     .row = pushed ? layout_.row(segment, area, 0) : nullptr,
-                    .result = layout_.result(segment, area, 0)};
+                    .result = first_result(to, endpoint_.rank(), call)};
   }
 }
 
@@ -544,7 +560,7 @@ int32_t DispatchCombine::group_source(int source, int32_t first_entry) {
   const std::byte* const* own_rows = source == endpoint_.rank() ? call.own_rows.data() : nullptr;
   const std::byte* first_row = layout_.row(messages.segment, messages.area, 0);
   const size_t row_stride = layout_.row_stride(), result_stride = layout_.result_stride();
-  std::byte* result = layout_.result(segments_[endpoint_.rank()], call.area[source], 0);
+  std::byte* result = first_result(endpoint_.rank(), source, call);
   int32_t* const fill = slot_fill_.data();
   ExpertRow* const rows = rows_.data();
   int32_t entry = first_entry, number = num_messages_ - 1, message = -1;
@@ -567,8 +583,7 @@ int32_t DispatchCombine::group_source(int source, int32_t first_entry) {
 // kReduced: those of which there are messages.
 void DispatchCombine::list_tokens(int source, int32_t entry) {
   const size_t stride = layout_.result_stride();
-  std::byte* const segment = segments_[endpoint_.rank()];
-  std::byte* result = layout_.result(segment, call_of(received_).area[source], 0) - stride;
+  std::byte* result = first_result(endpoint_.rank(), source, call_of(received_)) - stride;
   ReceivedToken* token = tokens_.data() + num_messages_ - 1;
   float* const weights = weights_.data();
   int32_t message = -1, first = entry;

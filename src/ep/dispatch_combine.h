@@ -35,7 +35,8 @@
 //    of n − 1. Those of n − 2 it has read before it raised its combine flag of n − 2, which has
 //    been seen. The same holds for what is told with the dispatch flag.
 //
-// Combine::kExact: each result row lies in this rank's segment, where its source reads it.
+// Combine::kExact: each result row lies in this rank's segment, where its source reads it; of its
+// own tokens, in memory of its own.
 // Combine::kReduced: the caller computes a message's results anywhere, and adds them, times the
 // router weights that came with it, to the one row that goes back. Outside promise 1. From another
 // node one row comes back for all its ranks: their rows, added up there in the order of the ranks
@@ -57,6 +58,7 @@
 #include <string>
 #include <vector>
 
+#include "base/shared_bytes.h"
 #include "base/trace.h"
 #include "ep/buffer_layout.h"
 #include "ep/node_crossing.h"
@@ -87,7 +89,8 @@ class DispatchCombine {
 
   // Before open. Combine::kReduced on several nodes needs it.
   void set_row_sum(RowSum row_sum) { row_sum_ = std::move(row_sum); }
-  // Collective, before the first call. Errors: ranks have different shapes, names what differs.
+  // Collective, before the first call. Errors: ranks have different shapes, names what differs; the
+  // kernel refuses memory for the results of a rank's own tokens.
   Status open();
   bool is_open() const { return life_ == Life::kOpen; }
   // For good. Ranks may do so at different times, after the last call.
@@ -212,6 +215,7 @@ class DispatchCombine {
 
   bool send_token(const Batch& batch, int token);
   void find_outlets();
+  std::byte* first_result(int holder, int source, const Call& call);
   bool find_destinations(const int32_t* slots);
   bool list_destinations();
   void go_on_to_next_token();
@@ -260,6 +264,8 @@ class DispatchCombine {
   uint32_t counted_ = 0;  // the last value of my flags of prepare
   bool counts_told_ = false;
   std::array<Call, 2> calls_;
+  std::vector<base::SharedBytes>
+      own_results_;  // by the set of buffers; this process has them alone
 
   // Source side, of the call that was dispatched last.
   std::vector<int32_t> sent_rows_;     // [ep_size] messages with any of its slots

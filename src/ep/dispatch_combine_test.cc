@@ -279,7 +279,7 @@ Status compute(Rank& rank, const Chunk& chunk, const transport::Awaited& where) 
   return rank.exchange.start_combine();
 }
 
-// A row that comes back from here, if and only if a slot is here.
+// A row that comes back from here, if and only if a slot is here; in nobody else's memory.
 bool own_result_is_right(const Rank& rank, int token, const int32_t* slots) {
   const DispatchShape& shape = rank.c.shape;
   const int owner = rank.endpoint.rank() % shape.num_owners();
@@ -290,8 +290,8 @@ bool own_result_is_right(const Rank& rank, int token, const int32_t* slots) {
   if (!expected) return own == nullptr;
   const std::byte* mine = rank.endpoint.segment(rank.endpoint.rank());
   const auto rows = rank.exchange.results(token);
-  return own >= mine && own < mine + rank.endpoint.memory().segment_bytes() &&
-         std::find(rows.begin(), rows.end(), own) != rows.end();
+  const bool shared = own >= mine && own < mine + rank.endpoint.memory().segment_bytes();
+  return !shared && std::find(rows.begin(), rows.end(), own) != rows.end();
 }
 
 // Likewise the results of my tokens, which nobody may write again before my next rows have come.
