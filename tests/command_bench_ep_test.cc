@@ -34,8 +34,8 @@ CommandOptions bench_ep(const std::vector<std::string>& more) {
 }
 
 TEST(CommandBenchEp, MeasuresEveryTestBesideCopies) {
-  const CommandEnd end = run_command(
-      bench_ep({"--ranks", "4", "--tokens", "1,5", "--strategy", "allgather", "--json"}));
+  const CommandEnd end = run_command(bench_ep({"--ranks", "4", "--tokens", "1,5", "--strategy",
+                                               "allgather", "--routing", "spread", "--json"}));
   ASSERT_EQ(end.exit_code, 0) << end.err;
   const json report = json::parse(end.out);
   ASSERT_EQ(report["tests"].size(), 3u);  // and the empty round
@@ -48,7 +48,8 @@ TEST(CommandBenchEp, MeasuresEveryTestBesideCopies) {
   const json& five = report["tests"][2];
   EXPECT_GT(five["copy_us"]["median"], 0.0);
   EXPECT_EQ(five["strategy"], "allgather");
-  EXPECT_EQ(five["bytes"], 4 * 5 * (4 + 1) * 512);  // a row laid down, 4 results back
+  // A row laid down, 4 results of which one is where the sum goes.
+  EXPECT_EQ(five["bytes"], 4 * 5 * (1 + 3) * 512);
 }
 
 TEST(CommandBenchEp, EveryFormWithEveryCombine) {
@@ -73,9 +74,10 @@ TEST(CommandBenchEp, SweepsGroups) {
   EXPECT_FALSE(report["groups"][0].contains("relative"));  // fewer ranks than experts of a token
   EXPECT_EQ(report["groups"][1]["relative"], 1.0);
   EXPECT_GT(report["groups"][2]["cpu_us"]["median"], 0.0);
-  // Each token's experts are on 4 ranks: 4 rows of 512 bytes back, and there 3, with luck 4.
-  EXPECT_EQ(report["groups"][1]["bytes_per_rank"], 2 * 7 * 512);
-  EXPECT_GE(report["groups"][2]["bytes_per_rank"], 2 * 7 * 512);
+  // Each token's experts are on 4 ranks: 4 rows of 512 bytes there and back, but for its own
+  // rank's.
+  EXPECT_EQ(report["groups"][1]["bytes_per_rank"], 2 * 6 * 512);
+  EXPECT_GE(report["groups"][2]["bytes_per_rank"], 2 * 6 * 512);
   EXPECT_LE(report["groups"][2]["bytes_per_rank"], 2 * 8 * 512);
 }
 

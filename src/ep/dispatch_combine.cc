@@ -253,7 +253,7 @@ Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride,
   return {};
 }
 
-// What a rank of this node has made of another's tokens, or I of mine.
+// Where the results begin that a rank of this node has for the tokens of a source.
 std::byte* DispatchCombine::first_result(int holder, int source, const Call& call) {
   const int rank = endpoint_.rank();
   if (holder == rank && source == rank) return own_results_[call.set].data();
