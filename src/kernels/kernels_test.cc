@@ -92,6 +92,11 @@ TEST_P(EveryIsa, ReductionIsEqualBitForBitToRef) {
         EXPECT_EQ(std::vector<float>(sum.begin(), sum.end()),
                   std::vector<float>(expected_sum.begin(), expected_sum.end()))
             << n << " elements, top " << top_k;
+        args.sum = rows[static_cast<size_t>(top_k) / 2].data();
+        kernels().reduce_experts(args);
+        EXPECT_EQ(std::vector<float>(args.sum, args.sum + n),
+                  std::vector<float>(expected_sum.begin(), expected_sum.end()))
+            << "over one of " << top_k << " rows of " << n;
       }
     }
   }

@@ -24,7 +24,7 @@ struct ReduceArgs {
   const float* weights = nullptr;          // [top_k]
   const float* shared = nullptr;           // [n], or null: none
   float* x = nullptr;                      // [n], or null: into sum
-  Bf16* sum = nullptr;                     // [n]
+  Bf16* sum = nullptr;                     // [n]; may be one of the rows, where these are bf16
 };
 
 }  // namespace wideep::kernels

@@ -274,17 +274,24 @@ TEST_P(RowFormatIsa, SumsAsRowsAreRoundedAsScalars) {
   const float odd[] = {0x1.01p0f,    0x1.03p0f,     -0x1.ffp127f, 0x1p-130f,
                        -0x1.8p-140f, std::nanf(""), HUGE_VALF,    -0.0f};
   for (size_t i = 0; i < std::size(odd); ++i) x[i * 19] = odd[i];
-  const auto row = encoded(ref(), RowFormat::kF32, x);
-  const std::byte* rows[] = {row.data()};
-  const float one = 1.0f;
-  std::vector<Bf16> sum(kCount);
-  kernels().reduce_experts({.n = kCount,
-                            .top_k = 1,
-                            .format = RowFormat::kF32,
-                            .rows = rows,
-                            .weights = &one,
-                            .sum = sum.data()});
-  for (int i = 0; i < kCount; ++i) EXPECT_EQ(sum[i].bits, Bf16(x[i] + 0.0f).bits) << x[i];
+  for (const RowFormat format : {RowFormat::kF32, RowFormat::kBf16}) {
+    for (const float weight : {1.0f, 0.7f}) {
+      const auto row = encoded(ref(), format, x);
+      const std::byte* rows[] = {row.data()};
+      std::vector<Bf16> sum(kCount), expected(kCount);
+      ReduceArgs args{.n = kCount, .top_k = 1, .format = format, .rows = rows, .weights = &weight};
+      args.sum = sum.data();
+      kernels().reduce_experts(args);
+      args.sum = expected.data();
+      ref().reduce_experts(args);
+      for (int i = 0; i < kCount; ++i) {
+        EXPECT_EQ(sum[i].bits, expected[i].bits) << weight << " · " << x[i];
+        if (format == RowFormat::kF32) {
+          EXPECT_EQ(sum[i].bits, Bf16(weight * x[i] + 0.0f).bits) << x[i];
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
