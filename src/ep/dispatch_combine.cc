@@ -583,20 +583,19 @@ int32_t DispatchCombine::group_source(int source, int32_t first_entry) {
 // kReduced: those of which there are messages.
 void DispatchCombine::list_tokens(int source, int32_t entry) {
   const size_t stride = layout_.result_stride();
-  std::byte* result = first_result(endpoint_.rank(), source, call_of(received_)) - stride;
-  ReceivedToken* token = tokens_.data() + num_messages_ - 1;
+  std::byte* const results = first_result(endpoint_.rank(), source, call_of(received_));
   float* const weights = weights_.data();
-  int32_t message = -1, first = entry;
+  int32_t number = -1, message = -1, first = entry;
   for (const Arrival& arrival : std::span(arrivals_[source]).first(num_arrivals_[source])) {
     const bool begins = arrival.message != message;
     message = arrival.message;
     first = begins ? entry : first;
-    token += begins;
-    result += begins ? stride : 0;
+    number += begins;
     weights[entry] = arrival.weight;
-    *token = {.weights = {weights + first, static_cast<size_t>(++entry - first)},
-              .first_entry = first,
-              .result = result};
+    tokens_[num_messages_ + number] = {
+        .weights = {weights + first, static_cast<size_t>(++entry - first)},
+        .first_entry = first,
+        .result = results + static_cast<size_t>(number) * stride};
   }
 }
 
