@@ -37,8 +37,7 @@ void bind_to(int processor) {
 }  // namespace
 
 ThreadPool::ThreadPool(ThreadPoolOptions options)
-    : options_(std::move(options)),
-      ranges_(static_cast<size_t>(std::max(options_.num_threads, 1))) {
+    : options_(std::move(options)), parts_(static_cast<size_t>(std::max(options_.num_threads, 1))) {
   WIDEEP_CHECK_GE(options_.num_threads, 1);
   WIDEEP_CHECK(options_.processors.empty() ||
                options_.processors.size() == static_cast<size_t>(options_.num_threads));
@@ -49,35 +48,41 @@ ThreadPool::ThreadPool(ThreadPoolOptions options)
 }
 
 ThreadPool::~ThreadPool() {
-  stop_ = true;
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  give_to_workers({});
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::run(int64_t count, int64_t grain, void* body, Call call) {
-  if (count <= 0) return;
-  body_ = body;
-  call_ = call;
-  count_ = count;
-  grain_ = std::max<int64_t>(grain, 1);
-  next_.store(0, std::memory_order_relaxed);
-  longest_ns_.store(0, std::memory_order_relaxed);
-  const bool alone = workers_.empty() || count <= grain_;
-  if (!alone) {
-    active_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
-  }
-  const int64_t own_ns = run_chunks(0);
-  if (!alone) {
-    const int64_t waits_from = options_.spin ? wall_ns() : 0;
-    for (uint32_t left; (left = active_.load(std::memory_order_acquire)) != 0;) {
-      wait_while_equal(active_, left);
+void ThreadPool::run(const Job& job) {
+  if (job.count <= 0) return;
+  if (!job.has_ranges) next_.store(0, std::memory_order_relaxed);
+  const bool alone = workers_.empty() || job.count <= job.grain;
+  if (alone) return run_chunks(job, 0);
+  give_to_workers(job);
+  const int64_t begin_ns = work_clock_ns();
+  run_chunks(job, 0);
+  const int64_t end_ns = work_clock_ns(), own_ns = end_ns - begin_ns;
+  int64_t longest_ns = own_ns;
+  for (size_t i = 1; i < parts_.size(); ++i) {
+    const Part& part = parts_[i];
+    const uint32_t number = part.begun.load(std::memory_order_relaxed);
+    while (part.done.load(std::memory_order_acquire) != number) {
+      wait_while_equal(part.done, number - 1);
     }
-    if (options_.spin) lag_cpu_ns_ -= std::min(wall_ns() - waits_from, kSpinNs);
+    longest_ns = std::max(longest_ns, part.used_ns);
   }
-  lag_cpu_ns_ += longest_ns_.load(std::memory_order_relaxed) - own_ns;
+  if (options_.spin) lag_cpu_ns_ -= std::min(work_clock_ns() - end_ns, kSpinNs);
+  lag_cpu_ns_ += longest_ns - own_ns;
+}
+
+// Numbers are stored and notified in one order for all threads: a worker sees its number before it
+// sleeps, or is seen to sleep.
+void ThreadPool::give_to_workers(const Job& job) {
+  for (size_t i = 1; i < parts_.size(); ++i) {
+    Part& part = parts_[i];
+    part.job = job;
+    part.begun.store(part.begun.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+    part.begun.notify_one();
+  }
 }
 
 // With a core to itself a thread's processor time is the time that passes, which is cheaper to ask.
@@ -85,8 +90,8 @@ int64_t ThreadPool::work_clock_ns() const { return options_.spin ? wall_ns() : t
 
 void ThreadPool::set_ranges(int64_t count, int64_t unit, std::span<const int64_t> starts) {
   WIDEEP_CHECK(count < int64_t{1} << 32);
-  WIDEEP_CHECK(starts.empty() || starts.size() == ranges_.size());
-  const auto threads = static_cast<int64_t>(ranges_.size());
+  WIDEEP_CHECK(starts.empty() || starts.size() == parts_.size());
+  const auto threads = static_cast<int64_t>(parts_.size());
   int64_t begin = 0;
   for (int64_t i = 0; i < threads; ++i) {
     int64_t end = count;
@@ -94,16 +99,16 @@ void ThreadPool::set_ranges(int64_t count, int64_t unit, std::span<const int64_t
       end = starts.empty() ? count * (i + 1) / threads / unit * unit
                            : starts[static_cast<size_t>(i + 1)];
     }
-    ranges_[static_cast<size_t>(i)].set({begin, end});
+    parts_[static_cast<size_t>(i)].range.set({begin, end});
     begin = end;
   }
 }
 
-int64_t ThreadPool::take(int thread, int64_t* end) {
-  if (has_ranges_) return take_of_range(thread, end);
-  const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
-  if (begin >= count_) return count_;
-  *end = std::min(begin + grain_, count_);
+int64_t ThreadPool::take(const Job& job, int thread, int64_t* end) {
+  if (job.has_ranges) return take_of_range(job, thread, end);
+  const int64_t begin = next_.fetch_add(job.grain, std::memory_order_relaxed);
+  if (begin >= job.count) return job.count;
+  *end = std::min(begin + job.grain, job.count);
   return begin;
 }
 
@@ -126,30 +131,29 @@ ThreadPool::Items ThreadPool::Range::take_last(int64_t unit) {
 }
 
 // Of the thread's own range, then of the longest that is left.
-int64_t ThreadPool::take_of_range(int thread, int64_t* end) {
-  Items taken = ranges_[static_cast<size_t>(thread)].take_first(grain_);
-  const auto longest = [&] {
-    return std::max_element(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) {
-      return a.left().size() < b.left().size();
-    });
+int64_t ThreadPool::take_of_range(const Job& job, int thread, int64_t* end) {
+  Items taken = parts_[static_cast<size_t>(thread)].range.take_first(job.grain);
+  const auto longest = [&]() -> Range& {
+    return std::max_element(parts_.begin(), parts_.end(),
+                            [](const Part& a, const Part& b) {
+                              return a.range.left().size() < b.range.left().size();
+                            })
+        ->range;
   };
-  for (auto from = longest(); taken.size() == 0 && from->left().size() > 0; from = longest()) {
-    taken = from->take_last(grain_);
+  while (taken.size() == 0) {
+    Range& range = longest();
+    if (range.left().size() == 0) return job.count;
+    taken = range.take_last(job.grain);
   }
-  if (taken.size() == 0) return count_;
   *end = taken.end;
   return taken.begin;
 }
 
-int64_t ThreadPool::run_chunks(int thread) {
-  const int64_t start_ns = work_clock_ns();
+void ThreadPool::run_chunks(const Job& job, int thread) {
   int64_t end = 0;
-  for (int64_t begin; (begin = take(thread, &end)) < count_;) call_(body_, begin, end);
-  const int64_t used_ns = work_clock_ns() - start_ns;
-  int64_t longest = longest_ns_.load(std::memory_order_relaxed);
-  while (used_ns > longest && !longest_ns_.compare_exchange_weak(longest, used_ns)) {
+  for (int64_t begin; (begin = take(job, thread, &end)) < job.count;) {
+    job.call(job.body, begin, end);
   }
-  return used_ns;
 }
 
 void ThreadPool::wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) const {
@@ -167,11 +171,16 @@ void ThreadPool::wait_while_equal(const std::atomic<uint32_t>& value, uint32_t o
 
 void ThreadPool::worker_loop(int index) {
   if (!options_.processors.empty()) bind_to(options_.processors[static_cast<size_t>(index)]);
-  for (uint32_t seen = 0;; ++seen) {
-    wait_while_equal(generation_, seen);
-    if (stop_) return;
-    run_chunks(index);
-    if (active_.fetch_sub(1, std::memory_order_acq_rel) == 1) active_.notify_one();
+  Part& part = parts_[static_cast<size_t>(index)];
+  for (uint32_t number = 1;; ++number) {
+    wait_while_equal(part.begun, number - 1);
+    const Job job = part.job;
+    if (job.call == nullptr) return;
+    const int64_t begin_ns = work_clock_ns();
+    run_chunks(job, index);
+    part.used_ns = work_clock_ns() - begin_ns;
+    part.done.store(number, std::memory_order_seq_cst);
+    part.done.notify_one();
   }
 }
 

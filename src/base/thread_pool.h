@@ -14,6 +14,7 @@
 //   pool.parallel_for(num_rows, 16, [&](int64_t begin, int64_t end) { ... rows [begin, end) ... });
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -48,11 +49,7 @@ class ThreadPool {
   // that unequal ones even out. The body must not throw.
   template <typename Body>
   void parallel_for(int64_t count, int64_t grain, Body&& body) {
-    using Function = std::remove_reference_t<Body>;
-    run(count, grain, const_cast<void*>(static_cast<const void*>(std::addressof(body))),
-        [](void* function, int64_t begin, int64_t end) {
-          (*static_cast<Function*>(function))(begin, end);
-        });
+    run(job_of(count, grain, body));
   }
 
   // The same where what lies next to each other is best done by one thread, in order: each goes
@@ -65,9 +62,9 @@ class ThreadPool {
                            std::span<const int64_t> starts = {}) {
     if (count <= 0) return;
     set_ranges(count, unit, starts);
-    has_ranges_ = true;
-    parallel_for(count, unit, body);
-    has_ranges_ = false;
+    Job job = job_of(count, unit, body);
+    job.has_ranges = true;
+    run(job);
   }
 
   // By how much the busiest thread of each parallel_for exceeded what the owner worked, less what
@@ -76,14 +73,30 @@ class ThreadPool {
   int64_t lag_cpu_ns() const { return lag_cpu_ns_; }
 
  private:
-  using Call = void (*)(void* body, int64_t begin, int64_t end);
+  // What all threads do; without a call: end.
+  struct Job {
+    void* body = nullptr;
+    void (*call)(void* body, int64_t begin, int64_t end) = nullptr;
+    int64_t count = 0;
+    int64_t grain = 1;
+    bool has_ranges = false;
+  };
+  template <typename Body>
+  static Job job_of(int64_t count, int64_t grain, Body& body) {
+    return {.body = const_cast<void*>(static_cast<const void*>(std::addressof(body))),
+            .call = [](void* function, int64_t begin,
+                       int64_t end) { (*static_cast<Body*>(function))(begin, end); },
+            .count = count,
+            .grain = std::max<int64_t>(grain, 1)};
+  }
 
-  void run(int64_t count, int64_t grain, void* body, Call call);
+  void run(const Job& job);
+  void give_to_workers(const Job& job);
   void worker_loop(int index);
-  int64_t run_chunks(int thread);  // returns the processor time it took
-  // The begin of the next chunk, or count_.
-  int64_t take(int thread, int64_t* end);
-  int64_t take_of_range(int thread, int64_t* end);
+  void run_chunks(const Job& job, int thread);
+  // The begin of the next chunk, or the job's count.
+  int64_t take(const Job& job, int thread, int64_t* end);
+  int64_t take_of_range(const Job& job, int thread, int64_t* end);
 
   struct Items {
     int64_t begin = 0, end = 0;
@@ -91,7 +104,7 @@ class ThreadPool {
   };
   // What is left of a thread's range: the owner takes from its begin, others from its end. Both
   // take a share, in whole units but for the end of all; none if there is nothing.
-  class alignas(64) Range {
+  class Range {
    public:
     void set(Items items) { begin_and_end_.store(pack(items), std::memory_order_relaxed); }
     Items left() const { return unpack(begin_and_end_.load(std::memory_order_relaxed)); }
@@ -118,24 +131,22 @@ class ThreadPool {
 
   ThreadPoolOptions options_;
 
-  // Set by the owner while all workers rest; read by the workers after they saw generation_ change.
-  void* body_ = nullptr;
-  Call call_ = nullptr;
-  int64_t count_ = 0;
-  int64_t grain_ = 1;
-  bool has_ranges_ = false;
-  bool stop_ = false;
+  // All that the owner and a thread tell each other, on one cache line: it takes 60 to 300 ns from
+  // one core to the other, and all else of a short job takes less. The owner writes it while the
+  // worker rests; meanwhile the worker does, and who takes of its range. The owner has one too.
+  struct alignas(64) Part {
+    std::atomic<uint32_t> begun{0};  // number of the job
+    std::atomic<uint32_t> done{0};   // the same once the worker has ended it
+    Range range;
+    Job job;
+    int64_t used_ns = 0;  // of processor time, told by `done`
+  };
+  static_assert(sizeof(Part) == 64);
 
-  int64_t lag_cpu_ns_ = 0;  // owner only
-
-  // Each on a cache line of its own: different threads write them.
-  alignas(64) std::atomic<int64_t> next_{0};        // first row nobody has taken
-  alignas(64) std::atomic<int64_t> longest_ns_{0};  // of this parallel_for
-  alignas(64) std::atomic<uint32_t> generation_{0};
-  alignas(64) std::atomic<uint32_t> active_{0};  // workers that are not done with it
-
-  std::vector<Range> ranges_;         // of each thread, the owner's first
-  std::vector<std::thread> workers_;  // last: they use everything above
+  int64_t lag_cpu_ns_ = 0;                    // owner only
+  alignas(64) std::atomic<int64_t> next_{0};  // without ranges: first row nobody has taken
+  std::vector<Part> parts_;                   // of each thread, the owner's first
+  std::vector<std::thread> workers_;          // last: they use everything above
 };
 
 }  // namespace wideep::base
