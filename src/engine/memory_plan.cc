@@ -127,35 +127,42 @@ uint64_t latent_row(const ModelConfig& config, const LayerForms& forms) {
          std::max(cast_row(forms.input, hidden), cast_row(forms.output, v_width));
 }
 
-// What MlpRunner keeps of a row: its input, where that is not in the form of operands yet, and what
-// is between the products.
-uint64_t gated_mlp_row(const MatrixForm& form, uint64_t hidden, uint64_t intermediate,
-                       Dtype input) {
+// A gated MLP's input, where it is not in the form of operands yet.
+uint64_t mlp_operand_row(const MatrixForm& form, uint64_t hidden, Dtype input) {
   const kernels::PackedShape gate = form.shape(1, static_cast<int>(hidden));
+  return model::needs_cast(gate, input) ? cast_row(form, hidden) : 0;
+}
+
+// What is between its products.
+uint64_t between_row(const MatrixForm& form, uint64_t intermediate) {
   const Dtype between = kernels::row_dtype(form.format);
-  const bool casts_between = model::needs_cast(gate, between);
-  return (model::needs_cast(gate, input) ? cast_row(form, hidden) : 0) +
-         intermediate * dtype_bytes(between) + (casts_between ? cast_row(form, intermediate) : 0);
+  const bool casts = kernels::takes_quantized_rows(form.format);
+  return intermediate * dtype_bytes(between) + (casts ? cast_row(form, intermediate) : 0);
 }
 
 // A MLP that is not a routed expert, and its result.
 uint64_t dense_mlp_row(const ModelConfig& config, const MatrixForm& form, int intermediate,
                        Dtype input) {
-  return floats(uint64_t(config.hidden_size)) +
-         gated_mlp_row(form, config.hidden_size, intermediate, input);
+  const uint64_t hidden = config.hidden_size;
+  return floats(hidden) + mlp_operand_row(form, hidden, input) +
+         between_row(form, static_cast<uint64_t>(intermediate));
 }
 
 // Rows in the form in which they are sent, and where that is not the experts' own, what experts
 // take and return. Rows received are as many as are sent, when ranks are balanced.
-uint64_t travelling_row(const ModelConfig& config, const ep::DispatchShape& shape, Dtype plain) {
-  const uint64_t bytes = static_cast<uint64_t>(config.hidden_size) * dtype_bytes(plain);
+uint64_t travelling_row(const ModelConfig& config, const ep::DispatchShape& shape,
+                        const MatrixForm& experts) {
+  const Dtype plain = kernels::row_dtype(experts.format);
+  const auto hidden = static_cast<uint64_t>(config.hidden_size);
+  const uint64_t bytes = hidden * dtype_bytes(plain);
   const auto top_k = static_cast<uint64_t>(config.routing.top_k);
   const uint64_t received = std::min(top_k, static_cast<uint64_t>(shape.ep_size));
   const bool reduced = shape.combine == ep::Combine::kReduced;
   uint64_t sum = plain == Dtype::kF32 && shape.row_bytes == bytes ? 0 : shape.row_bytes;
   if (shape.row_bytes != bytes) sum += received * bytes;
+  sum += received * mlp_operand_row(experts, hidden, plain);
   if (shape.result_bytes != bytes || reduced) sum += top_k * bytes;
-  if (reduced) sum += received * floats(static_cast<uint64_t>(config.hidden_size));
+  if (reduced) sum += received * floats(hidden);
   return sum;
 }
 
@@ -181,10 +188,9 @@ uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
   const uint64_t streams = floats(2 * hidden) + cast_row(forms.lm_head, hidden);
   // Rows received for this rank's experts are as many as it sends, when ranks are balanced.
   const uint64_t experts =
-      config.routing.top_k *
-      gated_mlp_row(forms.experts, hidden, config.moe_intermediate_size, plain);
-  const uint64_t moe =
-      floats(uint64_t(config.routing.num_experts)) + travelling_row(config, shape, plain) + experts;
+      config.routing.top_k * between_row(forms.experts, config.moe_intermediate_size);
+  const uint64_t moe = floats(uint64_t(config.routing.num_experts)) +
+                       travelling_row(config, shape, forms.experts) + experts;
   return attention + streams + moe + dense + shared;
 }
 

@@ -11,7 +11,7 @@ using kernels::PackedShape;
 
 void MlpRunner::run(const Compute& compute, const weights::GatedMlp& mlp, const SourceRows& x,
                     float* y, size_t y_stride) {
-  const ExpertWork work{mlp, x, {y, y_stride * sizeof(float)}};
+  const ExpertWork work{mlp, compute.cast(mlp.gate.shape, x, cast_), {y, y_stride * sizeof(float)}};
   run(compute, std::span(&work, 1));
 }
 
@@ -21,11 +21,10 @@ Result<const float*> MlpRunner::run(const Compute& compute, TensorGroup& group,
   const int hidden = mlp.down.n();
   float* y = group.joint<float>(JointBuffer::kOutput, static_cast<size_t>(x.num_rows) * hidden);
   if (x.num_rows == 0) return y;
-  const ExpertWork one{mlp, x, {y, hidden * sizeof(float)}};
+  const ExpertWork one{mlp, compute.cast(mlp.gate.shape, x, cast_), {y, hidden * sizeof(float)}};
   const std::span work(&one, 1);
   place(work);
   auto* between = group.joint<std::byte>(JointBuffer::kBetween, between_bytes(mlp.down.shape));
-  cast_inputs(compute, work);
   gate_and_up(compute, work, group.panels(mlp.gate.shape), between);
   WIDEEP_TRY(group.meet(written_between(between, work[0].mlp, group), where.named("gate and up")));
   cast_between(compute, work, between);
@@ -40,7 +39,6 @@ void MlpRunner::run(const Compute& compute, std::span<const ExpertWork> work) {
   place(work);
   if (first_row_.back() == 0) return;
   auto* between = between_.get<std::byte>(between_bytes(work[0].mlp.down.shape));
-  cast_inputs(compute, work);
   gate_and_up(compute, work, all_panels(work[0].mlp.gate), between);
   cast_between(compute, work, between);
   down(compute, work, all_panels(work[0].mlp.down));
@@ -51,7 +49,6 @@ Status MlpRunner::run(const Compute& compute, TensorGroup& group, std::span<cons
   place(work);
   const PackedShape& gate = work[0].mlp.gate.shape;
   const PackedShape& down_shape = work[0].mlp.down.shape;
-  cast_inputs(compute, work);
   gate_and_up(compute, work, group.panels(gate), between);
   WIDEEP_TRY(group.meet(written_between(between, work[0].mlp, group),
                         where.named("the experts' gate and up")));
@@ -71,7 +68,11 @@ transport::Written MlpRunner::written_between(const std::byte* between,
 
 void MlpRunner::place(std::span<const ExpertWork> work) {
   first_row_.assign(1, 0);
-  for (const ExpertWork& expert : work) first_row_.push_back(first_row_.back() + expert.x.num_rows);
+  inputs_.clear();
+  for (const ExpertWork& expert : work) {
+    first_row_.push_back(first_row_.back() + expert.x.num_rows);
+    inputs_.push_back(expert.x);
+  }
 }
 
 size_t MlpRunner::between_bytes(const PackedShape& down) const {
@@ -118,26 +119,6 @@ void MlpRunner::for_panels(const Compute& compute, std::span<const ExpertWork> w
     }
   };
   compute.pool().parallel_for_ranges(count, threads == 1 ? count : 1, run, thread_starts_);
-}
-
-void MlpRunner::cast_inputs(const Compute& compute, std::span<const ExpertWork> work) {
-  const PackedShape& w = work[0].mlp.gate.shape;
-  inputs_.clear();
-  const bool casts = needs_cast(w, work[0].x.dtype);
-  const size_t row_bytes = operand_bytes(w);
-  auto* out =
-      casts ? cast_.get<std::byte>(static_cast<size_t>(first_row_.back()) * row_bytes) : nullptr;
-  for (size_t i = 0; i < work.size(); ++i) {
-    kernels::InputRows rows = work[i].x.rows;
-    if (casts) rows = {out + static_cast<size_t>(first_row_[i]) * row_bytes, row_bytes};
-    inputs_.push_back({rows, work[i].x.num_rows, w.k, w.format});
-  }
-  if (!casts) return;
-  compute.pool().parallel_for(static_cast<int64_t>(work.size()), 1, [&](int64_t i, int64_t) {
-    const SourceRows& x = work[i].x;
-    cast_rows_to(compute.kernels(), w, x, 0, x.num_rows,
-                 out + static_cast<size_t>(first_row_[i]) * row_bytes);
-  });
 }
 
 void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> work, Panels panels,

@@ -16,7 +16,7 @@ namespace wideep::model {
 // One expert and its rows.
 struct ExpertWork {
   weights::GatedMlp mlp;
-  SourceRows x;                // [num_rows, hidden]
+  Rows x;                      // [num_rows, hidden], operands of gate and up
   kernels::OutputRows result;  // [num_rows, hidden]
 };
 
@@ -51,7 +51,6 @@ class MlpRunner {
   size_t between_bytes(const kernels::PackedShape& down) const;
   transport::Written written_between(const std::byte* between, const weights::GatedMlp& mlp,
                                      const TensorGroup& group) const;
-  void cast_inputs(const Compute& compute, std::span<const ExpertWork> work);
   // between: between_bytes long.
   void gate_and_up(const Compute& compute, std::span<const ExpertWork> work, Panels panels,
                    std::byte* between);
@@ -60,7 +59,7 @@ class MlpRunner {
   void down(const Compute& compute, std::span<const ExpertWork> work, Panels panels);
 
   std::vector<int64_t> first_row_;  // of each expert, and the end
-  std::vector<Rows> inputs_;        // of each expert
+  std::vector<Rows> inputs_;        // of each expert, of the product that is under way
   std::vector<int64_t> thread_starts_;
   Scratch cast_, between_, between_cast_;
 };

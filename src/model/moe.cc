@@ -318,18 +318,17 @@ Status MoeRunner::run_experts(const Progress& progress) {
   const int layer = progress.call.layer;
   const TraceSpan span(Span::kExperts, layer);
   const int64_t cpu_before = base::thread_cpu_ns() + compute.pool().lag_cpu_ns();
-  place_rows(compute);
+  const kernels::PackedShape gate = slots_.expert(layer, 0).gate.shape;  // of all experts
+  place_rows(compute, gate);
   work_.clear();
   size_t first = 0;
   for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
     const int num_rows = static_cast<int>(exchange_.rows_of_slot(slot).size());
     if (num_rows == 0) continue;
-    work_.push_back({slots_.expert(layer, slot),
-                     {{.pointers = received_.data() + first},
-                      num_rows,
-                      config_.hidden_size,
-                      options_.row_dtype},
-                     {.dtype = options_.row_dtype, .pointers = results_.data() + first}});
+    work_.push_back(
+        {slots_.expert(layer, slot),
+         {{.pointers = received_.data() + first}, num_rows, config_.hidden_size, gate.format},
+         {.dtype = options_.row_dtype, .pointers = results_.data() + first}});
     first += static_cast<size_t>(num_rows);
   }
   WIDEEP_TRY(run_work(progress));
@@ -378,10 +377,8 @@ size_t MoeRunner::result_bytes() const {
 }
 
 // Where the experts read and write: in the segment, where rows travel as experts take and return
-// them; else in scratch, [num_entries, hidden] in the order in which rows came.
-void MoeRunner::place_rows(const Compute& compute) {
-  const size_t plain_bytes =
-      static_cast<size_t>(config_.hidden_size) * dtype_bytes(options_.row_dtype);
+// them; else in scratch.
+void MoeRunner::place_rows(const Compute& compute, const kernels::PackedShape& gate) {
   received_.clear();
   returned_.clear();
   messages_.resize(static_cast<size_t>(exchange_.num_messages()));
@@ -391,11 +388,10 @@ void MoeRunner::place_rows(const Compute& compute) {
       returned_.push_back(row.result);
     }
   }
-  const std::byte* decoded = decode_received(compute);
+  const kernels::InputRows operands = received_operands(compute, gate);
   for (int slot = 0; slot < shape_.slots_per_rank; ++slot) {
     for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) {
-      const size_t at = static_cast<size_t>(row.message) * plain_bytes;
-      received_.push_back(decoded == nullptr ? row.row : decoded + at);
+      received_.push_back(operands[row.message]);
     }
   }
   place_results();
@@ -420,22 +416,37 @@ void MoeRunner::place_results() {
   }
 }
 
-// Each received row once, however many of this rank's experts take it: [num_messages, hidden]. Null
-// where there is nothing to decode.
-const std::byte* MoeRunner::decode_received(const Compute& compute) {
+// The received rows as operands of gate and up: each once, however many of this rank's experts take
+// it.
+kernels::InputRows MoeRunner::received_operands(const Compute& compute,
+                                                const kernels::PackedShape& gate) {
   const kernels::RowFormat format = options_.dispatch_format();
-  if (format == kernels::row_format(options_.row_dtype)) return nullptr;
-  const int hidden = config_.hidden_size;
-  const size_t bytes = static_cast<size_t>(hidden) * dtype_bytes(options_.row_dtype);
+  const bool decodes = format != kernels::row_format(options_.row_dtype);
+  const bool casts = needs_cast(gate, options_.row_dtype);
   const auto count = static_cast<int64_t>(messages_.size());
-  auto* decoded = decoded_.get<std::byte>(messages_.size() * bytes);
+  const size_t plain_bytes =
+      static_cast<size_t>(config_.hidden_size) * dtype_bytes(options_.row_dtype);
+  SourceRows plain{{.pointers = messages_.data()},
+                   static_cast<int>(count),
+                   config_.hidden_size,
+                   options_.row_dtype};
+  std::byte* decoded = nullptr;
+  if (decodes) {
+    decoded = decoded_.get<std::byte>(messages_.size() * plain_bytes);
+    plain.rows = {decoded, plain_bytes};
+  }
+  if (!decodes && !casts) return plain.rows;
+  const size_t bytes = operand_bytes(gate);
+  auto* operands = casts ? operands_.get<std::byte>(messages_.size() * bytes) : nullptr;
   compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      compute.kernels().decode_row(format, messages_[i], hidden, options_.row_dtype,
-                                   decoded + static_cast<size_t>(i) * bytes);
+    for (int64_t i = begin; decodes && i < end; ++i) {
+      compute.kernels().decode_row(
+          format, static_cast<const std::byte*>(messages_[static_cast<size_t>(i)]),
+          config_.hidden_size, options_.row_dtype, decoded + static_cast<size_t>(i) * plain_bytes);
     }
+    if (casts) cast_rows_to(compute.kernels(), gate, plain, begin, end, operands);
   });
-  return decoded;
+  return casts ? kernels::InputRows{operands, bytes} : plain.rows;
 }
 
 void MoeRunner::encode_results(const Compute& compute) {

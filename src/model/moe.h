@@ -145,9 +145,9 @@ class MoeRunner {
   Status run_experts(const Progress& progress);
   Status run_work(const Progress& progress);
   std::byte* shared_between();
-  void place_rows(const Compute& compute);
+  void place_rows(const Compute& compute, const kernels::PackedShape& gate);
   void place_results();
-  const std::byte* decode_received(const Compute& compute);
+  kernels::InputRows received_operands(const Compute& compute, const kernels::PackedShape& gate);
   void encode_results(const Compute& compute);
   void sum_results(const Compute& compute);
   void run_shared(Progress& progress);
@@ -188,10 +188,11 @@ class MoeRunner {
   std::vector<const void*> received_;        // rows of this rank's experts, slot by slot
   std::vector<void*> results_;               // where they write theirs: a row's column 0
   std::vector<std::byte*> returned_;         // where those belong
-  std::vector<const std::byte*> messages_;   // the received rows, each once
+  std::vector<const void*> messages_;        // the received rows, each once
   std::vector<ExpertWork> work_;
   Scratch logits_, cast_, sent_, shared_out_;
   Scratch decoded_, plain_results_;  // where rows do not travel in row_dtype
+  Scratch operands_;                 // where products do not take it
   Scratch sums_;                     // reduced: of received tokens
   uint64_t calls_run_ = 0;           // of experts: two in flight use different rows in between
   std::vector<float> ones_;          // [top_k] reduced: results have their weights in them
