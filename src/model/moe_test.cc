@@ -45,6 +45,7 @@ struct Options {
   ep::Strategy strategy = ep::Strategy::kDispatch;
   int calls_in_flight = 1;
   bool every_third = false;  // only these tokens' outputs are wanted
+  kernels::WeightFormat experts = kernels::WeightFormat::kBf16;
 };
 
 // What came out and what was told, of all iterations one behind the other.
@@ -80,7 +81,7 @@ Status run_rank(transport::Endpoint& endpoint, const Options& options,
                 const ep::BufferLayout& layout, Told* told) {
   const ModelConfig model = config();
   const weights::RandomTensors tensors(5);
-  const weights::WeightLoader loader(tensors, kernels::WeightFormat::kBf16);
+  const weights::WeightLoader loader(tensors, options.experts);
   const balance::ModelPlacement placement{
       .num_slots = options.num_slots,
       .layers = {{0, *balance::default_placement(kExperts, kRanks, options.num_slots)}},
@@ -273,6 +274,26 @@ TEST(MoeRunner, RowsOfAnotherDtypeAreConverted) {
   const MoeOptions coded{.dispatch = kernels::RowFormat::kF32, .combine = kernels::RowFormat::kF32};
   const std::vector<Told> plain = run({}), found = run({.moe = coded});
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(found[rank].x, plain[rank].x);
+}
+
+// A row is quantised once for all experts of a rank, from what travelled in whichever form.
+TEST(MoeRunner, SameBitsWhereExpertsTakeQuantizedRows) {
+  constexpr auto kInt8 = kernels::WeightFormat::kInt8;
+  const MoeOptions f32{.dispatch = kernels::RowFormat::kF32, .combine = kernels::RowFormat::kF32};
+  const std::vector<Told> plain = run({});
+  for (const MoeOptions& moe : {MoeOptions{}, f32}) {
+    const std::vector<Told> expected = run({.moe = moe, .experts = kInt8});
+    for (const Options& options :
+         {Options{.max_num_tokens = 13, .num_slots = 16, .moe = moe, .experts = kInt8},
+          Options{.moe = moe, .strategy = ep::Strategy::kAllGather, .experts = kInt8}}) {
+      const std::vector<Told> found = run(options);
+      for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(found[rank].x, expected[rank].x);
+    }
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const double snr = snr_db(expected[rank].x, plain[rank].x);
+      EXPECT_TRUE(snr > 30.0 && snr < 80.0) << snr;
+    }
+  }
 }
 
 int64_t sum(std::span<const int32_t> values) {
