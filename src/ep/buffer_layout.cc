@@ -11,6 +11,11 @@ size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 constexpr size_t kRowAlignment = 64;  // no two rows share a cache line
 constexpr size_t kSectionAlignment = 4096;
 
+// Of one set.
+size_t bytes_of_counts(const DispatchShape& shape) {
+  return round_up(static_cast<size_t>(shape.num_experts) * sizeof(int32_t), kRowAlignment);
+}
+
 }  // namespace
 
 int64_t DispatchShape::max_rows() const {
@@ -36,7 +41,6 @@ std::array<DispatchShape::Field, DispatchShape::kNumFields> DispatchShape::field
 }
 
 BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
-  const size_t ranks = static_cast<size_t>(shape.ep_size);
   const size_t sets = static_cast<size_t>(shape.calls_in_flight);
   const size_t max_rows = sets * static_cast<size_t>(shape.max_rows());
   const bool reduced = shape.combine == Combine::kReduced;
@@ -45,7 +49,7 @@ BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
   max_results_ = reduced ? 1 : std::min(shape.top_k, shape.slots_per_rank);
   result_bytes_ = round_up(shape.result_bytes, kRowAlignment);
 
-  lists_offset_ = round_up(2 * ranks * shape.num_experts * sizeof(int32_t), kSectionAlignment);
+  lists_offset_ = round_up(2 * bytes_of_counts(shape), kSectionAlignment);
   size_t messages_end = 0;
   if (shape.strategy == Strategy::kAllGather) {
     const size_t messages = sets * static_cast<size_t>(max_gathered());
@@ -68,17 +72,9 @@ int64_t BufferLayout::max_gathered() const {
   return std::min<int64_t>(shape_.max_rows(), shape_.max_tokens);
 }
 
-size_t BufferLayout::counts_offset(uint32_t parity, int source) const {
-  const size_t set = (parity & 1) * static_cast<size_t>(shape_.ep_size) + source;
-  return set * shape_.num_experts * sizeof(int32_t);
-}
-
-int32_t* BufferLayout::counts(std::byte* segment, uint32_t parity, int source) const {
-  return reinterpret_cast<int32_t*>(segment + counts_offset(parity, source));
-}
-
-std::span<const int32_t> BufferLayout::counts_of_ranks(std::byte* segment, uint32_t parity) const {
-  return {counts(segment, parity, 0), static_cast<size_t>(shape_.ep_size) * shape_.num_experts};
+std::span<int32_t> BufferLayout::counts(std::byte* segment, uint32_t parity) const {
+  const size_t set = (parity & 1) * bytes_of_counts(shape_);
+  return {reinterpret_cast<int32_t*>(segment + set), static_cast<size_t>(shape_.num_experts)};
 }
 
 void BufferLayout::start_areas(std::span<const int32_t> tokens_of_ranks, int set,

@@ -3,8 +3,9 @@
 // Where everything lies in a rank's segment of symmetric memory. No offset is computed anywhere
 // else.
 //
-//   counts     [2][ep_size][num_experts] int32
-//                  tokens that each source routes to each expert; two sets used in turn
+//   counts     [2][num_experts] int32
+//                  tokens that this rank routes to each expert, for the others to read in place;
+//                  two sets used in turn
 //   messages   [max_rows], an area of each source behind the other
 //                  pushed by the sources (rank-major): a token travels at most once per destination
 //                  rank, as
@@ -92,9 +93,7 @@ class BufferLayout {
   size_t segment_bytes() const { return segment_bytes_; }
 
   // Each takes the base of the segment it looks into.
-  int32_t* counts(std::byte* segment, uint32_t parity, int source) const;  // [num_experts]
-  size_t counts_offset(uint32_t parity, int source) const;                 // of these in a segment
-  std::span<const int32_t> counts_of_ranks(std::byte* segment, uint32_t parity) const;  // of all
+  std::span<int32_t> counts(std::byte* segment, uint32_t parity) const;  // [num_experts]
   // Of a message, or of a result: counted from the start of the source's area. (kAllGather: of a
   // message, from gathered_area.)
   int32_t* slots(std::byte* segment, int64_t area, int index) const {  // [top_k]

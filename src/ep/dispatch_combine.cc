@@ -179,7 +179,10 @@ Status DispatchCombine::begin(std::span<const int32_t> counts,
   }
   ++begun_;
   counts_told_ = false;
-  endpoint_.write_to_all(layout_.counts_offset(begun_, endpoint_.rank()), std::as_bytes(counts));
+  const std::span<int32_t> told = layout_.counts(segments_[endpoint_.rank()], begun_);
+  std::copy(counts.begin(), counts.end(), told.begin());
+  const transport::Written written{.first = told.data(), .width = told.size_bytes()};
+  endpoint_.share(endpoint_.rank(), std::span(&written, 1));
   return {};
 }
 
@@ -197,11 +200,13 @@ Status DispatchCombine::await_counts(const Awaited& where) {
   if (!counts_told_) tell_counts();
   Awaited awaited = where;
   awaited.what = "token counts";
-  return endpoint_.wait_all(Channel::kPrepare, counted_, awaited);
-}
-
-std::span<const int32_t> DispatchCombine::counts_of_call(uint32_t number) const {
-  return layout_.counts_of_ranks(endpoint_.segment(endpoint_.rank()), number);
+  WIDEEP_TRY(endpoint_.wait_all(Channel::kPrepare, counted_, awaited));
+  counts_of_ranks_.clear();
+  for (std::byte* segment : segments_) {
+    const std::span<const int32_t> counts = layout_.counts(segment, begun_);
+    counts_of_ranks_.insert(counts_of_ranks_.end(), counts.begin(), counts.end());
+  }
+  return {};
 }
 
 // ---- source side ----

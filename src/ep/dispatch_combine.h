@@ -106,10 +106,12 @@ class DispatchCombine {
   void tell_counts();
   bool counts_have_come() const;  // after tell_counts; so that await_counts does not wait
   // What all ranks have counted, [ep_size, num_experts]: after await_counts, until start_dispatch.
-  std::span<const int32_t> counts_of_ranks() const { return counts_of_call(begun_); }
-  // In any case, also without await_counts: of the call that has come, after finish_dispatch, until
-  // start_combine.
-  std::span<const int32_t> received_counts() const { return counts_of_call(received_); }
+  std::span<const int32_t> counts_of_ranks() const { return counts_of_ranks_; }
+  // What one has, [num_experts], in any case, also without await_counts: of the call that has come,
+  // after finish_dispatch, until start_combine.
+  std::span<const int32_t> received_counts(int rank) const {
+    return layout_.counts(segments_[rank], received_);
+  }
 
   Status dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
                   std::span<const int32_t> slots, const transport::Awaited& where,
@@ -207,7 +209,6 @@ class DispatchCombine {
   Status give_up(std::string why) const;
   Status expect(bool in_turn, const char* step, const char* belongs) const;
   const char* where_we_are() const;
-  std::span<const int32_t> counts_of_call(uint32_t number) const;
   Call& call_of(uint32_t number) { return calls_[number & 1]; }
   const Call& call_of(uint32_t number) const { return calls_[number & 1]; }
   Status check(const Batch& batch) const;
@@ -263,6 +264,7 @@ class DispatchCombine {
   uint32_t summed_ = 0;   // between returned_ and finished_, where sums_on_nodes()
   uint32_t counted_ = 0;  // the last value of my flags of prepare
   bool counts_told_ = false;
+  std::vector<int32_t> counts_of_ranks_;
   std::array<Call, 2> calls_;
   std::vector<base::SharedBytes>
       own_results_;  // by the set of buffers; this process has them alone

@@ -268,9 +268,10 @@ void spoil_messages(const Rank& rank) {
 
 Status compute(Rank& rank, const Chunk& chunk, const transport::Awaited& where) {
   WIDEEP_TRY(rank.exchange.finish_dispatch(where));
-  const auto mine = rank.exchange.received_counts().subspan(
-      size_t(rank.endpoint.rank()) * chunk.counts.size(), chunk.counts.size());
-  if (!std::equal(mine.begin(), mine.end(), chunk.counts.begin())) return failed("my own counts");
+  const std::span<const int32_t> mine = rank.exchange.received_counts(rank.endpoint.rank());
+  if (!std::equal(mine.begin(), mine.end(), chunk.counts.begin(), chunk.counts.end())) {
+    return failed("my own counts");
+  }
   const std::vector<float> all =
       compute_experts(rank.exchange, rank.placement, rank.endpoint.rank(), rank.c);
   if (rank.c.shape.combine == Combine::kReduced)

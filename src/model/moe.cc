@@ -20,9 +20,8 @@ namespace {
 
 constexpr int64_t kRowsPerTask = 8;
 
-// values: one or several sets, each as long as sums.
 void add_counts(std::span<const int32_t> values, std::span<int32_t> sums) {
-  for (size_t i = 0; i < values.size(); ++i) sums[i % sums.size()] += values[i];
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
 }
 
 // args.weights · args.rows in float32.
@@ -125,7 +124,9 @@ Status MoeRunner::run_chunks(Progress& progress) {
     if (shape_.calls_in_flight > 1) WIDEEP_TRY(send_chunk(progress, chunk + 1, Wait::kNo));
     if (!exchange_.rows_have_come()) run_shared(progress);
     WIDEEP_TRY(receive(progress));
-    add_counts(exchange_.received_counts(), group_counts_);
+    for (int rank = 0; rank < shape_.ep_size; ++rank) {
+      add_counts(exchange_.received_counts(rank), group_counts_);
+    }
     WIDEEP_TRY(run_experts(progress));
     WIDEEP_TRY(exchange_.start_combine());
   }

@@ -115,22 +115,15 @@ void Endpoint::raise_far(Channel channel, uint32_t value) {
   if (across != nullptr && may_raise()) across->raise({kind_, channel, value}, ranks_);
 }
 
-// One barrier for all: the cache lines of the flags travel side by side.
+// One barrier for all: the cache lines of the flags travel side by side. My own flags at peers on
+// other nodes lie in this node's memory too, where nobody reads them: what is told with them stands
+// there until the bridge takes it along.
 void Endpoint::store_all(Channel channel, uint32_t value) {
   for (int peer = rank_ + 1; peer < num_ranks(); ++peer) store_flag(channel, peer, value);
   for (int peer = 0; peer <= rank_; ++peer) store_flag(channel, peer, value);
   _mm_mfence();
   for (int peer = rank_ + 1; peer < num_ranks(); ++peer) wake_reader(flag_to(channel, peer));
   for (int peer = 0; peer < rank_; ++peer) wake_reader(flag_to(channel, peer));
-}
-
-// My own flags at peers on other nodes lie in this node's memory too, where nobody reads them: what
-// is told with them stands there until the bridge takes it along.
-void Endpoint::write_to_all(size_t offset, std::span<const std::byte> bytes) {
-  for (int peer = 0; peer < num_ranks(); ++peer) {
-    if (is_near(peer)) std::copy(bytes.begin(), bytes.end(), segment(peer) + offset);
-  }
-  if (Bridge* across = bridge()) across->write(offset, bytes, ranks_);
 }
 
 void Endpoint::set_bridge(Bridge* bridge) {

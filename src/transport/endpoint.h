@@ -14,7 +14,7 @@
 // its own, so that a rank may use its endpoints side by side.
 //
 // Ranks may be on several nodes (set_bridge). Memory is then shared with those of the same node
-// only; what is to be seen on others goes through raise, tell, write_to_all and agree, or over the
+// only; what is to be seen on others goes through raise, tell, carry, share and agree, or over the
 // bridge. segment() of a rank of another node is this node's image of it: there lies what its
 // deputy here has been told to write.
 //
@@ -107,10 +107,6 @@ class Endpoint {
   uint32_t told(Channel channel, int peer, uint32_t value) const {
     return flag_from(channel, peer).words[value & 1];
   }
-
-  // Writes the bytes into every rank's segment, at the same offset. They are there when a flag that
-  // is raised later is.
-  void write_to_all(size_t offset, std::span<const std::byte> bytes);
 
   // What I have written into the segment of a peer: if that is only this node's image, it goes to
   // the peer's node now.

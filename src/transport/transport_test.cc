@@ -54,19 +54,21 @@ INSTANTIATE_TEST_SUITE_P(Transport, EveryBackEnd,
                                          BackEnd{"processes", run_processes}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// Each rank sends numbered blocks to all peers, whole blocks are seen after the flag, and buffers
-// are reused as soon as the answer flag allows.
+// Each rank shares numbered blocks with all peers, whole blocks are seen after the flag, and
+// buffers are reused as soon as the answer flag allows.
 Status exchange_blocks(Endpoint& endpoint, int rounds) {
   constexpr size_t kBlock = 500;
   const int me = endpoint.rank();
   for (uint32_t round = 1; round <= static_cast<uint32_t>(rounds); ++round) {
     const std::vector<std::byte> block(kBlock, static_cast<std::byte>((me * 31 + round) & 0xff));
-    endpoint.write_to_all(me * kBlock, block);
+    std::copy(block.begin(), block.end(), endpoint.segment(me));
+    const Written written{.first = endpoint.segment(me), .width = kBlock};
+    endpoint.share(me, std::span(&written, 1));
     endpoint.raise_all(Channel::kDispatch, round);
     WIDEEP_TRY(endpoint.wait_all(Channel::kDispatch, round, {.what = "blocks"}));
     for (int peer = 0; peer < endpoint.num_ranks(); ++peer) {
       for (size_t i = 0; i < kBlock; ++i) {
-        const auto byte = static_cast<unsigned char>(endpoint.segment(me)[peer * kBlock + i]);
+        const auto byte = static_cast<unsigned char>(endpoint.segment(peer)[i]);
         if (byte != ((peer * 31 + round) & 0xff)) return failed("a byte before its flag");
       }
     }
@@ -78,14 +80,14 @@ Status exchange_blocks(Endpoint& endpoint, int rounds) {
 
 TEST_P(EveryBackEnd, BytesAreThereWhenTheFlagIs) {
   for (int ranks : {1, 2, 3, 8}) {
-    const Status status = GetParam().run({.num_ranks = ranks, .segment_bytes = 8 * 500},
+    const Status status = GetParam().run({.num_ranks = ranks, .segment_bytes = 500},
                                          [](Endpoint& e) { return exchange_blocks(e, 200); });
     EXPECT_TRUE(status.ok()) << status.message();
   }
 }
 
 TEST_P(EveryBackEnd, SixteenRanksShareTheCores) {
-  const Status status = GetParam().run({.num_ranks = 16, .segment_bytes = 16 * 500},
+  const Status status = GetParam().run({.num_ranks = 16, .segment_bytes = 500},
                                        [](Endpoint& e) { return exchange_blocks(e, 50); });
   EXPECT_TRUE(status.ok()) << status.message();
 }
