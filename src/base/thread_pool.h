@@ -20,7 +20,6 @@
 #include <memory>
 #include <span>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 namespace wideep::base {

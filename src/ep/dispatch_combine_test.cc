@@ -11,6 +11,7 @@
 
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <tuple>
@@ -271,6 +272,12 @@ Status compute(Rank& rank, const Chunk& chunk, const transport::Awaited& where) 
   const std::span<const int32_t> mine = rank.exchange.received_counts(rank.endpoint.rank());
   if (!std::equal(mine.begin(), mine.end(), chunk.counts.begin(), chunk.counts.end())) {
     return failed("my own counts");
+  }
+  for (int peer = 0; peer < static_cast<int>(chunk.tokens_of_ranks.size()); ++peer) {
+    const std::span<const int32_t> counts = rank.exchange.received_counts(peer);
+    const int entries = std::accumulate(counts.begin(), counts.end(), 0);
+    if (entries != chunk.tokens_of_ranks[peer] * rank.c.shape.top_k)
+      return failed("a peer's counts");
   }
   const std::vector<float> all =
       compute_experts(rank.exchange, rank.placement, rank.endpoint.rank(), rank.c);
