@@ -34,6 +34,7 @@ void fetch_to_write(const void* p) {
 uint32_t told_of(uint32_t num_messages, int set) {
   return num_messages << 1 | static_cast<uint32_t>(set);
 }
+int num_told(uint32_t told) { return static_cast<int>(told >> 1); }
 
 }  // namespace
 
@@ -249,6 +250,7 @@ Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride,
   }
   if (crossing_) crossing_->send_rows();
   for (int peer = 0; peer < endpoint_.num_ranks(); ++peer) {
+    if (peer == endpoint_.rank()) continue;
     const auto messages = static_cast<uint32_t>(gathers() ? num_tokens : sent_rows_[peer]);
     endpoint_.tell(Channel::kDispatch, peer, begun_, told_of(messages, call.set));
   }
@@ -485,9 +487,13 @@ Status DispatchCombine::take_all(const Awaited& where) {
   awaited.what = "dispatched rows";
   slot_start_.assign(layout_.shape().slots_per_rank + 1 + top_k(), 0);
   Status taken;
-  WIDEEP_TRY(endpoint_.wait_each(Channel::kDispatch, received_, awaited, [&](int source) {
-    if (taken.ok()) taken = take_messages(source);
-  }));
+  WIDEEP_TRY(endpoint_.wait_each(Channel::kDispatch, received_, awaited,
+                                 [&](std::span<const int> sources) {
+                                   for (const int source : sources) fetch_lists(source);
+                                   for (const int source : sources) {
+                                     if (taken.ok()) taken = take_messages(source);
+                                   }
+                                 }));
   return taken;
 }
 
@@ -497,11 +503,28 @@ DispatchCombine::Place DispatchCombine::messages_of(int source) const {
   return {endpoint_.segment(endpoint_.rank()), call.area[source]};
 }
 
+// What a source has told with its flag.
+uint32_t DispatchCombine::told_by(int source) const {
+  const Call& call = call_of(received_);
+  return source == endpoint_.rank() ? told_of(static_cast<uint32_t>(call.own_rows.size()), call.set)
+                                    : endpoint_.told(Channel::kDispatch, source, received_);
+}
+
+// The first slots of each source at once: most have few messages.
+void DispatchCombine::fetch_lists(int source) const {
+  const int num_messages = std::min(num_told(told_by(source)), kListsAhead);
+  const Place messages = messages_of(source);
+  for (int index = 0; index < num_messages; ++index) {
+    __builtin_prefetch(layout_.slots(messages.segment, messages.area, index));
+  }
+}
+
 Status DispatchCombine::take_messages(int source) {
   const Place messages = messages_of(source);
-  const uint32_t told = endpoint_.told(Channel::kDispatch, source, received_);
-  const int num_messages = static_cast<int>(told >> 1);
-  if (told != told_of(static_cast<uint32_t>(num_messages), call_of(received_).set)) {
+  const Call& call = call_of(received_);
+  const uint32_t told = told_by(source);
+  const int num_messages = num_told(told);
+  if (told != told_of(static_cast<uint32_t>(num_messages), call.set)) {
     return give_up(fmt::format(
         "dispatch: rank {} overlaps other calls than this one; all ranks must begin them in the "
         "same order",

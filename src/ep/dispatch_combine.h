@@ -235,6 +235,8 @@ class DispatchCombine {
   Place messages_of(int source) const;
   Status take_all(const transport::Awaited& where);
   base::Lane lane_of(uint32_t number, base::Lane even) const;
+  uint32_t told_by(int source) const;
+  void fetch_lists(int source) const;
   Status take_messages(int source);
   Arrival* take_slots(const Place& messages, int index, Arrival* arrival);
   void send_results_to_nodes();

@@ -2,7 +2,6 @@
 #include "transport/bridge.h"
 
 #include <fmt/format.h>
-#include <immintrin.h>
 
 #include <algorithm>
 #include <cstring>
@@ -101,7 +100,7 @@ void Bridge::raise(const FlagRaise& flag, std::span<const int> peers) {
     }
     for (const int peer : ranks) {
       append(message, peer);
-      append(message, memory_->flag(flag.kind, flag.channel, rank_, peer).words[flag.value & 1]);
+      append(message, memory_->word(flag.kind, flag.channel, rank_, peer, flag.value));
     }
     send_to_deputy(there, std::move(message), Traffic::kOther);
   }
@@ -119,15 +118,10 @@ void Bridge::act_raise(int from, const Header& header, const std::byte* body) {
   };
   std::vector<ToldPeer> peers(header.num_peers);
   std::memcpy(peers.data(), body, peers.size() * sizeof(ToldPeer));
-  const auto flag_of = [&](const ToldPeer& each) -> Flag& {
-    return memory_->flag(header.group, header.channel, from, each.peer);
-  };
   for (const ToldPeer& each : peers) {
-    flag_of(each).words[header.value & 1] = each.word;
-    flag_of(each).value.store(header.value, std::memory_order_release);
+    memory_->word(header.group, header.channel, from, each.peer, header.value) = each.word;
   }
-  _mm_mfence();
-  for (const ToldPeer& each : peers) wake_reader(flag_of(each));
+  raise_flag(memory_->flag(header.group, header.channel, from), header.value);
 }
 
 // Header, the peers' ranks, the bytes.

@@ -82,10 +82,6 @@ Endpoint::Endpoint(Endpoint& world, Group kind, std::vector<int> ranks)
   rank_ = static_cast<int>(self - ranks_.begin());
 }
 
-void Endpoint::store_flag(Channel channel, int peer, uint32_t value) {
-  flag_to(channel, peer).value.store(value, std::memory_order_release);
-}
-
 void Endpoint::raise(Channel channel, int peer, uint32_t value) {
   raised_[static_cast<size_t>(channel)] = value;
   if (!may_raise()) return;
@@ -93,37 +89,24 @@ void Endpoint::raise(Channel channel, int peer, uint32_t value) {
     across->raise({kind_, channel, value}, std::span(&ranks_[static_cast<size_t>(peer)], 1));
     return;
   }
-  store_flag(channel, peer, value);
-  _mm_mfence();
-  wake_reader(flag_to(channel, peer));
+  raise_flag(flag_of(channel, rank_), value);
 }
 
 void Endpoint::raise_all(Channel channel, uint32_t value) {
   raised_[static_cast<size_t>(channel)] = value;
   if (!may_raise()) return;
-  store_all(channel, value);
+  raise_flag(flag_of(channel, rank_), value);
   if (Bridge* across = bridge()) across->raise({kind_, channel, value}, ranks_);
 }
 
 void Endpoint::raise_near(Channel channel, uint32_t value) {
   raised_[static_cast<size_t>(channel)] = value;
-  if (may_raise()) store_all(channel, value);
+  if (may_raise()) raise_flag(flag_of(channel, rank_), value);
 }
 
 void Endpoint::raise_far(Channel channel, uint32_t value) {
   Bridge* across = bridge();
   if (across != nullptr && may_raise()) across->raise({kind_, channel, value}, ranks_);
-}
-
-// One barrier for all: the cache lines of the flags travel side by side. My own flags at peers on
-// other nodes lie in this node's memory too, where nobody reads them: what is told with them stands
-// there until the bridge takes it along.
-void Endpoint::store_all(Channel channel, uint32_t value) {
-  for (int peer = rank_ + 1; peer < num_ranks(); ++peer) store_flag(channel, peer, value);
-  for (int peer = 0; peer <= rank_; ++peer) store_flag(channel, peer, value);
-  _mm_mfence();
-  for (int peer = rank_ + 1; peer < num_ranks(); ++peer) wake_reader(flag_to(channel, peer));
-  for (int peer = 0; peer < rank_; ++peer) wake_reader(flag_to(channel, peer));
 }
 
 void Endpoint::set_bridge(Bridge* bridge) {
@@ -170,7 +153,7 @@ void Endpoint::share(int owner, std::span<const Written> written) {
 bool Endpoint::all_reached(Channel channel, uint32_t value) const {
   if (Bridge* across = bridge()) across->progress();
   for (int peer = 0; peer < num_ranks(); ++peer) {
-    if (!is_at(flag_from(channel, peer), value)) return false;
+    if (!is_at(flag_of(channel, peer), value)) return false;
   }
   return true;
 }
@@ -178,15 +161,15 @@ bool Endpoint::all_reached(Channel channel, uint32_t value) const {
 bool Endpoint::near_reached(Channel channel, uint32_t value) const {
   if (Bridge* across = bridge()) across->progress();
   for (int peer = 0; peer < num_ranks(); ++peer) {
-    if (is_near(peer) && !is_at(flag_from(channel, peer), value)) return false;
+    if (is_near(peer) && !is_at(flag_of(channel, peer), value)) return false;
   }
   return true;
 }
 
 Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& awaited) {
-  Flag& flag = flag_from(channel, peer);
+  Flag& flag = flag_of(channel, peer);
   if (bridge() != nullptr) return wait_long(flag, peer, value, awaited);
-  if (spin_until(flag, value, crowded_ ? 0 : kPausesBeforeClock)) return {};
+  if (spin_until(flag, value, shares_core(flag) ? 0 : kPausesBeforeClock)) return {};
   if (crowded_ && yield_until(flag, value, kYieldsBeforeClock)) return {};
   return wait_long(flag, peer, value, awaited);
 }
@@ -239,7 +222,7 @@ Status Endpoint::sleep_until(Flag& flag, int peer, uint32_t value, const Awaited
   Status status;
   Bridge* across = bridge();
   const std::chrono::nanoseconds look_interval = across != nullptr ? kRelayInterval : kLookInterval;
-  flag.sleeper.store(1);
+  flag.sleepers.fetch_add(1);
   for (;;) {
     if (across != nullptr)
       while (across->progress()) continue;
@@ -256,7 +239,7 @@ Status Endpoint::sleep_until(Flag& flag, int peer, uint32_t value, const Awaited
     }
     sleep_on(flag, seen, std::min<std::chrono::nanoseconds>(left, look_interval));
   }
-  flag.sleeper.store(0);
+  flag.sleepers.fetch_sub(1);
   return status;
 }
 
@@ -276,7 +259,18 @@ std::string Endpoint::name_of(int rank) const {
   return name;
 }
 
+// Who has raised a flag on this core cannot raise it again before this rank yields. One of another
+// core may be about to, and ranks of this core would wait for it too: so those here are awaited
+// first, by yielding, then the others, by looking for a while.
+bool Endpoint::shares_core(const Flag& flag) const {
+  return crowded_ && bridge() == nullptr &&
+         flag.processor.load(std::memory_order_relaxed) == static_cast<uint16_t>(::sched_getcpu());
+}
+
 Status Endpoint::wait_all(Channel channel, uint32_t value, const Awaited& awaited) {
+  for (int peer = 0; peer < num_ranks() && crowded_; ++peer) {
+    if (shares_core(flag_of(channel, peer))) WIDEEP_TRY(wait(channel, peer, value, awaited));
+  }
   for (int peer = 0; peer < num_ranks(); ++peer) {
     WIDEEP_TRY(wait(channel, peer, value, awaited));
   }
@@ -284,17 +278,22 @@ Status Endpoint::wait_all(Channel channel, uint32_t value, const Awaited& awaite
 }
 
 Status Endpoint::wait_each(Channel channel, uint32_t value, const Awaited& awaited,
-                           const std::function<void(int peer)>& arrived) {
+                           const std::function<void(std::span<const int> peers)>& arrived) {
   missing_.clear();
-  for (int step = 0; step < num_ranks(); ++step) missing_.push_back((rank_ + step) % num_ranks());
+  for (int peer = rank_; peer < num_ranks(); ++peer) missing_.push_back(peer);
+  for (int peer = 0; peer < rank_; ++peer) missing_.push_back(peer);
+  std::span<int> missing = missing_;
   for (;;) {
-    std::erase_if(missing_, [&](int peer) {
-      if (!is_at(flag_from(channel, peer), value)) return false;
-      arrived(peer);
-      return true;
+    const auto late = std::partition(missing.begin(), missing.end(), [&](int peer) {
+      return is_at(flag_of(channel, peer), value);
     });
-    if (missing_.empty()) return {};
-    WIDEEP_TRY(wait(channel, missing_.front(), value, awaited));
+    const auto here = static_cast<size_t>(late - missing.begin());
+    if (here > 0) arrived(missing.first(here));
+    missing = missing.subspan(here);
+    if (missing.empty()) return {};
+    const auto near = std::find_if(missing.begin(), missing.end(),
+                                   [&](int peer) { return shares_core(flag_of(channel, peer)); });
+    WIDEEP_TRY(wait(channel, near == missing.end() ? missing.front() : *near, value, awaited));
   }
 }
 

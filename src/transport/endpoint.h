@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank's end of a group: it writes into its peers' segments, raises flags there, and waits for
-// the flags its peers raise. The same class serves ranks that are processes and ranks that are
+// One rank's end of a group: it writes into its peers' segments, raises flags that these read, and
+// waits for theirs. The same class serves ranks that are processes and ranks that are
 // threads.
 //
 // Every wait ends: with what it waited for, with the group's failure, or at its deadline with an
@@ -89,23 +89,25 @@ class Endpoint {
   SharedMemory& memory() const { return *memory_; }
   std::byte* segment(int rank) const { return memory_->segment(world_rank(rank)); }
 
-  // Raises my flag of `channel` at `peer` to `value`: everything I wrote before is visible to
-  // whoever sees it. REQUIRES: value is later than every earlier one on this flag.
-  void raise(Channel channel, int peer, uint32_t value);
+  // Raises my flag of `channel` to `value`: everything I wrote before is visible to whoever sees
+  // it. REQUIRES: value is later than every earlier one on this flag.
   void raise_all(Channel channel, uint32_t value);
+  // The same where nobody but `peer` waits for it: other nodes are not told.
+  void raise(Channel channel, int peer, uint32_t value);
   // Its two halves, the first before the second: at the ranks of this node, at those of others.
   void raise_near(Channel channel, uint32_t value);
   void raise_far(Channel channel, uint32_t value);
   // The value that my flags of `channel` were last raised to.
   uint32_t raised(Channel channel) const { return raised_[static_cast<size_t>(channel)]; }
 
-  // A word on the flag's own cache line. The sender tells it before it raises the flag to `value`,
-  // the reader looks after its wait for that. REQUIRES: the reader has looked at that of value − 2.
+  // A word beside the flag. The sender tells it before it raises the flag to `value`, the reader
+  // looks after its wait for that. REQUIRES: `peer` is another rank; the reader has looked at that
+  // of value − 2.
   void tell(Channel channel, int peer, uint32_t value, uint32_t word) {
-    flag_to(channel, peer).words[value & 1] = word;
+    memory_->word(kind_, channel, world_rank(), world_rank(peer), value) = word;
   }
   uint32_t told(Channel channel, int peer, uint32_t value) const {
-    return flag_from(channel, peer).words[value & 1];
+    return memory_->word(kind_, channel, world_rank(peer), world_rank(), value);
   }
 
   // What I have written into the segment of a peer: if that is only this node's image, it goes to
@@ -123,9 +125,9 @@ class Endpoint {
   // Returns when `peer`'s flag has reached `value` (it may be further already).
   Status wait(Channel channel, int peer, uint32_t value, const Awaited& awaited);
   Status wait_all(Channel channel, uint32_t value, const Awaited& awaited);
-  // The same; calls arrived(peer) once for each, as they come, while others are still awaited.
+  // The same; calls arrived with those that have come, each once, while others are still awaited.
   Status wait_each(Channel channel, uint32_t value, const Awaited& awaited,
-                   const std::function<void(int peer)>& arrived);
+                   const std::function<void(std::span<const int> peers)>& arrived);
 
   // Gives every rank the words of all ranks: collective, once per iteration. words is [num_ranks].
   Status agree(const AgreedWords& mine, const Awaited& awaited, std::vector<AgreedWords>* words);
@@ -141,14 +143,10 @@ class Endpoint {
   virtual bool may_raise() { return world_ == nullptr || world_->may_raise(); }
 
  private:
-  Flag& flag_to(Channel channel, int peer) const {
-    return memory_->flag(kind_, channel, world_rank(), world_rank(peer));
+  Flag& flag_of(Channel channel, int rank) const {
+    return memory_->flag(kind_, channel, world_rank(rank));
   }
-  Flag& flag_from(Channel channel, int peer) const {
-    return memory_->flag(kind_, channel, world_rank(peer), world_rank());
-  }
-  void store_flag(Channel channel, int peer, uint32_t value);
-  void store_all(Channel channel, uint32_t value);
+  bool shares_core(const Flag& flag) const;
   Status wait_long(Flag& flag, int peer, uint32_t value, const Awaited& awaited);
   bool yield_until(const Flag& flag, uint32_t value, int yields);
   bool relay_until(const Flag& flag, uint32_t value, int looks);

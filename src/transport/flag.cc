@@ -2,9 +2,11 @@
 #include "transport/flag.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <climits>
 #include <ctime>
 
 namespace wideep::transport {
@@ -17,10 +19,12 @@ void sleep_on(Flag& flag, uint32_t seen, std::chrono::nanoseconds at_most) {
             nullptr, 0);
 }
 
-void wake_reader(Flag& flag) {
-  if (flag.sleeper.load() == 0) return;
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&flag.value), FUTEX_WAKE, 1, nullptr, nullptr,
-            0);
+void raise_flag(Flag& flag, uint32_t value) {
+  flag.processor.store(static_cast<uint16_t>(::sched_getcpu()), std::memory_order_relaxed);
+  flag.value.store(value);
+  if (flag.sleepers.load() == 0) return;  // in order: who has not seen the value is seen asleep
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&flag.value), FUTEX_WAKE, INT_MAX, nullptr,
+            nullptr, 0);
 }
 
 }  // namespace wideep::transport

@@ -25,8 +25,7 @@ inline bool is_at(const Flag& flag, uint32_t value) {
 // again.
 void sleep_on(Flag& flag, uint32_t seen, std::chrono::nanoseconds at_most);
 
-// Wakes the reader if it sleeps. REQUIRES: a full barrier between the flag's store and this: either
-// the reader sees the value, or we see it asleep.
-void wake_reader(Flag& flag);
+// For its sender alone; wakes the readers that sleep.
+void raise_flag(Flag& flag, uint32_t value);
 
 }  // namespace wideep::transport

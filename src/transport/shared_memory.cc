@@ -16,7 +16,8 @@ constexpr size_t kPageBytes = 4096;
 constexpr size_t kNumKinds = static_cast<size_t>(Group::kCount);
 constexpr size_t kNumChannels = static_cast<size_t>(Channel::kCount);
 
-size_t round_to_page(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+size_t round_to(size_t unit, size_t bytes) { return (bytes + unit - 1) / unit * unit; }
+size_t round_to_page(size_t bytes) { return round_to(kPageBytes, bytes); }
 
 }  // namespace
 
@@ -30,8 +31,9 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(int num_ranks, size_t
   memory->words_offset_ = round_to_page(sizeof(ControlPage));
   memory->flags_offset_ =
       memory->words_offset_ + round_to_page(kNumKinds * ranks * 2 * sizeof(AgreedWords));
+  memory->flag_stride_ = round_to(alignof(Flag), Flag::kBytes + 2 * (ranks - 1) * sizeof(uint32_t));
   memory->segments_offset_ = memory->flags_offset_ +
-                             round_to_page(kNumKinds * kNumChannels * ranks * ranks * sizeof(Flag));
+                             round_to_page(kNumKinds * kNumChannels * ranks * memory->flag_stride_);
   size_t total_bytes = 0;
   if (__builtin_mul_overflow(ranks, memory->segment_bytes_, &total_bytes) ||
       __builtin_add_overflow(total_bytes, memory->segments_offset_, &total_bytes)) {
@@ -46,15 +48,6 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(int num_ranks, size_t
 
 std::byte* SharedMemory::segment(int rank) const {
   return bytes_.data() + segments_offset_ + static_cast<size_t>(rank) * segment_bytes_;
-}
-
-Flag& SharedMemory::flag(Group kind, Channel channel, int from, int to) const {
-  const size_t ranks = static_cast<size_t>(num_ranks_);
-  const size_t plane = static_cast<size_t>(kind) * kNumChannels + static_cast<size_t>(channel);
-  // A reader's flags of one channel lie together.
-  const size_t index =
-      (plane * ranks + static_cast<size_t>(to)) * ranks + static_cast<size_t>(from);
-  return reinterpret_cast<Flag*>(bytes_.data() + flags_offset_)[index];
 }
 
 AgreedWords& SharedMemory::agreed_words(Group kind, int rank, uint32_t parity) const {

@@ -35,17 +35,17 @@ enum class Group : int {
   kCount
 };
 
-// What a flag tells its reader. Every ordered pair of ranks has one flag per kind of group and
-// channel.
+// What a flag tells. Every rank has one flag per kind of group and channel, which all others read.
 enum class Channel : int { kAgree, kPrepare, kDispatch, kCombine, kJoin, kRows, kTokens, kCount };
 
-// On a cache line of its own: neighbours belong to other senders.
+// On cache lines of its own: neighbours belong to other senders. One for all readers, so that it is
+// written once, and comes to a core once for all ranks there. Behind it lie the words that are told
+// with it (SharedMemory::word).
 struct alignas(64) Flag {
+  static constexpr size_t kBytes = 8;  // behind which the words begin
   std::atomic<uint32_t> value{0};
-  std::atomic<uint32_t> sleeper{0};  // 1 while the reader sleeps on `value`
-  // Told with the value: written before, read after it; of values in turn, so that one may be told
-  // while the one before is still to be read.
-  std::array<uint32_t, 2> words = {};
+  std::atomic<uint16_t> sleepers{0};   // readers that sleep on `value`
+  std::atomic<uint16_t> processor{0};  // on which it was raised
 };
 
 // What a rank tells all others with its flag of kAgree: a cache line.
@@ -78,7 +78,17 @@ class SharedMemory {
 
   std::byte* segment(int rank) const;  // page aligned
   // Ranks of the world, whatever the kind of group.
-  Flag& flag(Group kind, Channel channel, int from, int to) const;
+  Flag& flag(Group kind, Channel channel, int from) const {
+    return *reinterpret_cast<Flag*>(flag_at(kind, channel, from));
+  }
+  // What is told one reader with a value: written before, read after it; of values in turn, so that
+  // one may be told while the one before is still to be read. REQUIRES: `to` is not `from`: so
+  // those of 8 ranks are on the flag's own cache line.
+  uint32_t& word(Group kind, Channel channel, int from, int to, uint32_t value) const {
+    auto* words = reinterpret_cast<uint32_t*>(flag_at(kind, channel, from) + Flag::kBytes);
+    const auto others = static_cast<size_t>(num_ranks_ - 1);
+    return words[(value & 1) * others + static_cast<size_t>(to < from ? to : to - 1)];
+  }
   // The words that a rank's flag of kAgree carries (see Endpoint::agree).
   AgreedWords& agreed_words(Group kind, int rank, uint32_t parity) const;
   ControlPage& control() const { return *reinterpret_cast<ControlPage*>(bytes_.data()); }
@@ -90,10 +100,17 @@ class SharedMemory {
 
  private:
   SharedMemory() = default;
+  std::byte* flag_at(Group kind, Channel channel, int from) const {
+    const auto kinds_before = static_cast<size_t>(kind), before = static_cast<size_t>(channel);
+    const size_t plane = kinds_before * static_cast<size_t>(Channel::kCount) + before;
+    const size_t index = plane * static_cast<size_t>(num_ranks_) + static_cast<size_t>(from);
+    return bytes_.data() + flags_offset_ + index * flag_stride_;
+  }
 
   base::SharedBytes bytes_;
   size_t words_offset_ = 0;
   size_t flags_offset_ = 0;
+  size_t flag_stride_ = 0;
   size_t segments_offset_ = 0;
   size_t segment_bytes_ = 0;
   int num_ranks_ = 0;

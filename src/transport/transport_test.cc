@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -90,6 +91,72 @@ TEST_P(EveryBackEnd, SixteenRanksShareTheCores) {
   const Status status = GetParam().run({.num_ranks = 16, .segment_bytes = 500},
                                        [](Endpoint& e) { return exchange_blocks(e, 50); });
   EXPECT_TRUE(status.ok()) << status.message();
+}
+
+uint32_t word_for(int from, int to, uint32_t value) {
+  return value << 16 | static_cast<uint32_t>(from) << 8 | static_cast<uint32_t>(to);
+}
+
+// Ranks drift apart by up to a round, so that words of two values stand side by side.
+TEST_P(EveryBackEnd, EachReaderIsToldItsOwnWord) {
+  for (const int ranks : {2, 8, 9}) {
+    const auto tell_all = [](Endpoint& endpoint) -> Status {
+      const int me = endpoint.rank();
+      std::mt19937 rng(me);
+      for (uint32_t value = 1; value <= 200; ++value) {
+        if (rng() % 50 == 0) ::usleep(rng() % 2000);
+        for (int peer = 0; peer < endpoint.num_ranks(); ++peer) {
+          if (peer != me) endpoint.tell(Channel::kDispatch, peer, value, word_for(me, peer, value));
+        }
+        endpoint.raise_all(Channel::kDispatch, value);
+        std::vector<int> seen(endpoint.num_ranks());
+        WIDEEP_TRY(endpoint.wait_each(Channel::kDispatch, value, {.what = "words"},
+                                      [&](std::span<const int> peers) {
+                                        for (const int peer : peers) ++seen[peer];
+                                      }));
+        if (seen != std::vector<int>(endpoint.num_ranks(), 1)) return failed("not each once");
+        for (int peer = 0; peer < endpoint.num_ranks(); ++peer) {
+          if (peer == me) continue;
+          if (endpoint.told(Channel::kDispatch, peer, value) != word_for(peer, me, value)) {
+            return failed("a word of another rank or round");
+          }
+        }
+      }
+      return {};
+    };
+    const Status status = GetParam().run({.num_ranks = ranks, .segment_bytes = 64}, tell_all);
+    EXPECT_TRUE(status.ok()) << ranks << " ranks: " << status.message();
+  }
+}
+
+// Far longer than a wait spins or yields, so that all readers sleep; who is not woken looks again
+// after 20 ms.
+TEST(Endpoint, OneFlagWakesAllItsReaders) {
+  constexpr int kRanks = 5, kRounds = 20;
+  std::array<std::array<int64_t, kRanks>, kRounds> late_ns = {};
+  const auto statuses = run_rank_threads(
+      {.num_ranks = kRanks, .segment_bytes = kRounds * sizeof(int64_t)},
+      [&](Endpoint& endpoint) -> Status {
+        auto* raised_ns = reinterpret_cast<int64_t*>(endpoint.segment(0));
+        for (uint32_t round = 1; round <= kRounds; ++round) {
+          WIDEEP_TRY(endpoint.meet({.what = "the round"}));
+          if (endpoint.rank() == 0) {
+            ::usleep(5000);
+            raised_ns[round - 1] = base::wall_ns();
+            endpoint.raise_all(Channel::kDispatch, round);
+          }
+          WIDEEP_TRY(endpoint.wait(Channel::kDispatch, 0, round, {.what = "rank 0"}));
+          late_ns[round - 1][endpoint.rank()] = base::wall_ns() - raised_ns[round - 1];
+        }
+        return {};
+      });
+  ASSERT_TRUE(statuses.ok());
+  for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
+  std::vector<int64_t> slowest;
+  for (const auto& round : late_ns)
+    slowest.push_back(*std::max_element(round.begin(), round.end()));
+  std::nth_element(slowest.begin(), slowest.begin() + kRounds / 2, slowest.end());
+  EXPECT_LT(slowest[kRounds / 2], 8'000'000);
 }
 
 TEST_P(EveryBackEnd, AgreementGivesAllWordsToAll) {
