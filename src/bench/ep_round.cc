@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <random>
 
 #include "base/cpu_time.h"
 #include "base/try.h"
@@ -45,7 +46,7 @@ EpRounds::EpRounds(const EpRoundSetup& setup, transport::Endpoint& endpoint)
   if (kernels::is_coded(setup.rows)) {
     coded_ = base::AlignedBytes(setup.num_tokens * layout_.shape().row_bytes);
   }
-  std::fill_n(rows_.as<Bf16>(), elements, Bf16(1.0f));
+  fill_rows();
 }
 
 Status EpRounds::start() {
@@ -59,6 +60,18 @@ Status EpRounds::start() {
   WIDEEP_TRY(round(&phases));
   list_copies();
   return check_sums();
+}
+
+// Hidden states are about normal: what codes do with ones would say little.
+void EpRounds::fill_rows() {
+  std::mt19937_64 random(setup_.group.seed);
+  std::normal_distribution<float> normal;
+  const auto hidden = static_cast<size_t>(setup_.hidden);
+  Bf16* rows = rows_.as<Bf16>();
+  for (size_t i = 0; i < hidden && setup_.num_tokens > 0; ++i) rows[i] = Bf16(normal(random));
+  for (int token = 1; token < setup_.num_tokens; ++token) {
+    std::copy_n(rows, hidden, rows + static_cast<size_t>(token) * hidden);
+  }
 }
 
 void EpRounds::route() {

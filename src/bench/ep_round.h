@@ -68,6 +68,7 @@ class EpRounds {
   };
   const std::byte* travelling_rows();
   bool reduced() const { return setup_.combine == ep::Combine::kReduced; }
+  void fill_rows();
   void route();
   void fill_results();
   void list_copies();

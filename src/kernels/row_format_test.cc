@@ -99,6 +99,20 @@ TEST(RowFormat, Fp8RoundsToTheNearestEven) {
   }
 }
 
+// The largest magnitude takes the largest code, whatever its fraction.
+TEST(RowFormat, Fp8ScalesHoldTheLargest) {
+  for (int i = 0; i < 1000; ++i) {
+    const float largest = 1.0f + static_cast<float>(i) / 1000.0f;
+    std::vector<float> x(128, 0.5f);
+    x[3] = -largest;
+    const std::vector<std::byte> row = encoded(ref(), RowFormat::kFp8, x);
+    EXPECT_EQ(row[3], std::byte{0xfe}) << largest;
+    float scale = 0.0f;
+    std::memcpy(&scale, row.data() + 128, sizeof(scale));
+    EXPECT_NEAR(scale * 448.0f, largest, largest / 256.0f);
+  }
+}
+
 // With row scale 1 and group scale 1, the magnitudes of e2m1, ties to the even code.
 TEST(RowFormat, Nvfp4RoundsToTheNearestEven) {
   std::vector<float> x(32);
@@ -230,6 +244,25 @@ TEST_P(RowFormatIsa, RoundsAsRefEverywhere) {
   x[1] = 6.0f * 448.0f;
   for (size_t i = 16; i < x.size(); ++i) x[i] = std::fmod(x[i], 7.0f);
   expect_as_ref(kernels(), RowFormat::kNvfp4, x);
+}
+
+// Every fraction of a bf16 beside every fraction of its group's largest, at the exponents where
+// codes are large, where they become subnormal, and where they become zero.
+TEST_P(RowFormatIsa, CodesEveryPairOfFractionsAsRef) {
+  constexpr int kExponents[] = {-1, -7, -15, -16, -17, -20};
+  for (int of_largest = 0; of_largest < 128; ++of_largest) {
+    std::vector<float> x;
+    for (const int exponent : kExponents) {
+      x.push_back(2.0f * (128.0f + static_cast<float>(of_largest)));
+      for (int fraction = 1; fraction < 128; ++fraction) {
+        const float value = (128.0f + static_cast<float>(fraction)) / 128.0f;
+        x.push_back(std::ldexp(fraction % 3 == 0 ? -value : value, exponent));
+      }
+      x.push_back(x[x.size() - 128]);  // the fraction of 0
+      x.insert(x.end(), 127, std::ldexp(1.0f, exponent));
+    }
+    expect_as_ref(kernels(), RowFormat::kFp8, x);
+  }
 }
 
 TEST_P(RowFormatIsa, ReducesCodedRowsAsIfDecodedFirst) {

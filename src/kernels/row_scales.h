@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/dtype.h"
+
 namespace wideep::kernels {
 
 // So small that no product of scales is subnormal, so large that no decoded value is infinite.
@@ -28,11 +30,13 @@ inline bool has_scale(uint32_t largest_bits) {
   return largest_bits >= kLeastCoded && largest_bits < kBeyondCoded;
 }
 
-// Of 128 values of an fp8 row.
+// Of 128 values of an fp8 row. to_code has the 8 significant bits of a bf16, so that products with
+// bf16 values are exact, and the codes of all 128 × 128 pairs of fractions can be kept in a table.
+// The largest magnitude still becomes 448, the largest code: it is multiplied to 450 at most.
 inline RowScale fp8_scale(uint32_t largest_bits) {
   if (!has_scale(largest_bits)) return fixed_scale(largest_bits);
-  const float scale = std::bit_cast<float>(largest_bits) / 448.0f;
-  return {scale, 1.0f / scale};
+  const auto to_code = static_cast<float>(Bf16(448.0f / std::bit_cast<float>(largest_bits)));
+  return {1.0f / to_code, to_code};
 }
 
 // Of an nvfp4 row, whose codes are the maxima of its groups: one has max / 6 = code · scale.

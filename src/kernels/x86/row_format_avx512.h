@@ -65,13 +65,13 @@ inline void store_bf16_pairs(Bf16* p, F32x16 even, F32x16 odd) {
   _mm512_storeu_si512(p, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder.data()), rounded));
 }
 
-// Every kStride-th byte of two vectors, one behind the other: an instruction that stores bytes of
-// wider lanes is far slower.
-template <int kStride>
+// Every kStride-th byte of two vectors from kFirst on, one behind the other: an instruction that
+// stores bytes of wider lanes is far slower.
+template <int kStride, int kFirst = 0>
 inline __m512i bytes_of(__m512i first, __m512i second) {
   alignas(64) static constexpr auto kOrder = [] {
     std::array<uint8_t, 64> order{};
-    for (int i = 0; i < 128 / kStride; ++i) order[i] = static_cast<uint8_t>(i * kStride);
+    for (int i = 0; i < 128 / kStride; ++i) order[i] = static_cast<uint8_t>(i * kStride + kFirst);
     return order;
   }();
   return _mm512_permutex2var_epi8(first, _mm512_load_si512(kOrder.data()), second);
@@ -311,36 +311,39 @@ inline int encode_e2m1(const Bf16* x, int count, const float* to_code, std::byte
   return group;
 }
 
-// Codes of the first and the second of each pair, all of them below 464, a byte in the lower half
-// of 16 bits. *subnormal: whether one is, but for zeros; its code is wrong then.
-inline __m512i normal_e4m3(F32x16 even, F32x16 odd, bool* subnormal) {
-  constexpr short kLeast = 0x3c80;  // 2^-6
-  const __m512i cut = cut_to_odd(even, odd), magnitude = magnitudes(cut);
-  const __mmask32 zero = _mm512_testn_epi16_mask(magnitude, magnitude);
-  const __mmask32 normal = _mm512_cmpge_epu16_mask(magnitude, _mm512_set1_epi16(kLeast));
-  *subnormal = (zero | normal) != 0xffffffffu;
-  const __m512i codes = _mm512_maskz_mov_epi16(normal, round_bits<4>(magnitude, (kLeast >> 4) - 8));
-  return _mm512_or_si512(codes,
-                         _mm512_and_si512(_mm512_srli_epi16(cut, 8), _mm512_set1_epi16(0x80)));
-}
-
 inline I32x16 to_e4m3(F32x16 v);
 
+// to_code is a bf16: a code is that of the fractions' product, and the exponents' sum in steps
+// of 8. That is so of normal codes; where a value would have another, or is zero, 64 go the long
+// way.
 inline void encode_e4m3(const Bf16* x, float to_code, std::byte* out) {
-  const F32x16 factor = set1(to_code);
-  const auto codes_of = [&](const Bf16* values, bool* subnormal) {
-    const Line pairs = load_line(values);
-    return normal_e4m3(mul(evens(pairs), factor), mul(odds(pairs), factor), subnormal);
-  };
+  const uint32_t factor = std::bit_cast<uint32_t>(to_code);
+  const uint32_t fraction = factor >> 16 & 0x7f, exponent = factor >> 23;
+  const E4m3OfProducts& of_products = kE4m3OfProducts[fraction];
+  // bf16's exponents are 127 too large, e4m3's are meant to be 7.
+  const __m512i shift = _mm512_set1_epi8(static_cast<char>((exponent + 7 - 2 * 127) * 8));
+  const __m512i lower = _mm512_add_epi8(_mm512_load_si512(of_products.codes), shift);
+  const __m512i upper = _mm512_add_epi8(_mm512_load_si512(of_products.codes + 64), shift);
+  const uint32_t least_normal = ((2 * 127 - 7 - exponent) << 7) + of_products.least;
+  const __m512i least = _mm512_set1_epi16(static_cast<short>(least_normal));
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+  constexpr int kOrAnd = 0xf8;  // of three: first | (second & third)
   for (int i = 0; i < kFp8RowGroup; i += 64) {
-    bool any = false, other = false;
-    const __m512i first = codes_of(x + i, &any), second = codes_of(x + i + 32, &other);
-    if (!any && !other) {
-      _mm512_storeu_si512(out + i, bytes_of<2>(first, second));
+    const __m512i a = _mm512_loadu_si512(x + i), b = _mm512_loadu_si512(x + i + 32);
+    const __mmask32 normal_a = _mm512_cmpge_epu16_mask(magnitudes(a), least);
+    const __mmask32 normal_b = _mm512_cmpge_epu16_mask(magnitudes(b), least);
+    if ((normal_a & normal_b) != 0xffffffffu) {
+      for (int j = i; j < i + 64; j += kPanelWidth) {
+        store_u8(out + j, to_e4m3(mul(load(x + j), set1(to_code))));
+      }
       continue;
     }
-    for (int j = i; j < i + 64; j += kPanelWidth) {
-      store_u8(out + j, to_e4m3(mul(load(x + j), factor)));
-    }
+    // The upper bit of an index counts for nothing.
+    const __m512i code = _mm512_permutex2var_epi8(lower, bytes_of<2>(a, b), upper);
+    const __m512i exponents = bytes_of<2>(_mm512_srli_epi16(a, 4), _mm512_srli_epi16(b, 4));
+    const __m512i steps = _mm512_and_si512(exponents, _mm512_set1_epi8(static_cast<char>(0xf8)));
+    const __m512i signs = bytes_of<2, 1>(a, b);
+    _mm512_storeu_si512(
+        out + i, _mm512_ternarylogic_epi32(_mm512_add_epi8(code, steps), signs, sign, kOrAnd));
   }
 }

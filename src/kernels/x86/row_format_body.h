@@ -75,13 +75,22 @@ inline I32x16 largest_of_groups(const T* x, int count) {
   return max_of_each(largest);
 }
 
+// Positive and finite values rounded as Bf16(float).
+inline F32x16 as_bf16(F32x16 v) {
+  const I32x16 u = bits_of(v);
+  const I32x16 last = bit_and(shift_right<16>(u), set1_i32(1));
+  const I32x16 sum = add(add(u, set1_i32(0x7fff)), last);
+  return from_bits(bit_and(sum, set1_i32(static_cast<int32_t>(0xffff0000u))));
+}
+
 // As fp8_scale, of up to 16 groups.
 template <typename T>
 inline void fp8_scales(const T* x, int count, std::byte* scales, float* to_code) {
   const I32x16 largest = largest_of_groups<kFp8RowGroup>(x, count);
   const I32x16 least = set1_i32(kLeastCoded), beyond = set1_i32(kBeyondCoded);
-  const F32x16 scale = div(from_bits(largest), set1(448.0f));
-  const I32x16 inverse = bits_of(div(set1(1.0f), scale));
+  const F32x16 rounded = as_bf16(div(set1(448.0f), from_bits(largest)));
+  const F32x16 scale = div(set1(1.0f), rounded);
+  const I32x16 inverse = bits_of(rounded);
   const I32x16 inverse_or_zero = where_less(largest, least, set1_i32(0), inverse);
   store(to_code, from_bits(where_less(largest, beyond, inverse_or_zero, set1_i32(0))));
   const I32x16 scale_or_zero = where_less(largest, least, set1_i32(0), bits_of(scale));
