@@ -114,7 +114,12 @@ Status EpRank::time_block(Round round) {
 Status EpRank::measure_rounds(int test, EpRounds& rounds) {
   WIDEEP_TRY(time_block([&](int i) { return rounds.round(&mine().rounds[i]); }));
   if (!is_first()) return {};
-  return tell({.test = test, .block = block_of_group(setup_.board, endpoint_.num_ranks())});
+  EpBlock block = block_of_group(setup_.board, endpoint_.num_ranks());
+  if (!rounds.are_timed()) {
+    block.round = block.mean;
+    block.prepare = block.dispatch = block.combine = 0.0;
+  }
+  return tell({.test = test, .block = block});
 }
 
 Status EpRank::measure_copies(int test, EpRounds& rounds) {
@@ -171,9 +176,10 @@ Status EpRank::measure_mpi(int index, const EpTest& test) {
   for (const MpiRows rows : peers_of(test)) {
     if (!is_first()) break;
     WIDEEP_TRY_ASSIGN(const auto times, mpi_.measure(test.tokens, rows, setup_.options.block));
-    WIDEEP_TRY(tell({.test = index,
-                     .kind = EpSample::kMpi + static_cast<int>(rows),
-                     .block = {.round = times.round, .mean = times.mean}}));
+    WIDEEP_TRY(
+        tell({.test = index,
+              .kind = EpSample::kMpi + static_cast<int>(rows),
+              .block = {.round = test.tokens > 0 ? times.round : times.mean, .mean = times.mean}}));
   }
   return endpoint_.meet(kBlock);
 }

@@ -96,9 +96,8 @@ void EpRounds::fill_results() {
 }
 
 Status EpRounds::round(EpPhases* phases) {
-  const int64_t start = base::wall_ns();
-  // A round without tokens has no phases: two looks at the clock would be a tenth of it.
-  const auto now = [&] { return setup_.num_tokens > 0 ? base::wall_ns() : start; };
+  const auto now = [&] { return are_timed() ? base::wall_ns() : 0; };
+  const int64_t start = now();
   WIDEEP_TRY(exchange_.begin(counts_, tokens_of_ranks_));
   const int64_t begun = now();
   const std::span<const float> weights = reduced() ? weights_ : std::span<const float>();
@@ -107,7 +106,7 @@ Status EpRounds::round(EpPhases* phases) {
   const int64_t dispatched = now();
   WIDEEP_TRY(exchange_.combine(kWhere));
   reduce();
-  *phases = {begun - start, dispatched - begun, base::wall_ns() - dispatched};
+  if (are_timed()) *phases = {begun - start, dispatched - begun, now() - dispatched};
   return {};
 }
 

@@ -21,7 +21,7 @@
 
 namespace wideep::bench {
 
-// Where a round's time went, in nanoseconds. Without tokens: all of it in combine.
+// Where a round's time went, in nanoseconds.
 struct EpPhases {
   int64_t prepare = 0;   // counts to every rank
   int64_t dispatch = 0;  // rows coded and out, and those of all others in
@@ -50,7 +50,10 @@ class EpRounds {
   // Before the first round. Collective, all ranks with the same setup.
   // Errors: those of round(); failed: a sum that is not what was sent.
   Status start();
+  // phases: as they were where rounds are not timed.
   Status round(EpPhases* phases);
+  // Looks at the clock would be a fifth of a round without tokens.
+  bool are_timed() const { return setup_.num_tokens > 0; }
 
   // Copies as many bytes as a round sends and pulls, from and to the same addresses, without a
   // protocol: the rows into the messages, the results onto the row of their token's sum, but for

@@ -567,13 +567,17 @@ DispatchCombine::Arrival* DispatchCombine::take_slots(const Place& messages, int
 // Counting sort of all arrivals by slot; stable, so that a slot's rows stand in source order. Ranks
 // that have sent nothing cost nothing.
 void DispatchCombine::group_received() {
-  slot_start_.resize(layout_.shape().slots_per_rank + 1);
-  std::partial_sum(slot_start_.begin(), slot_start_.end(), slot_start_.begin());
-  slot_fill_.assign(slot_start_.begin(), slot_start_.end() - 1);
-  rows_.resize(slot_start_.back());
+  rows_.resize(std::accumulate(num_arrivals_.begin(), num_arrivals_.end(), size_t{0}));
   weights_.resize(reduced() ? rows_.size() : 0);
   tokens_.resize(reduced() ? rows_.size() : 0);  // at most
   num_messages_ = 0;
+  slot_start_.resize(layout_.shape().slots_per_rank + 1);
+  if (rows_.empty()) {  // all slots start at 0, as they were set
+    std::fill(num_results_for_.begin(), num_results_for_.end(), 0);
+    return;
+  }
+  std::partial_sum(slot_start_.begin(), slot_start_.end(), slot_start_.begin());
+  slot_fill_.assign(slot_start_.begin(), slot_start_.end() - 1);
   int32_t entry = 0;
   for (int source = 0; source < endpoint_.num_ranks(); ++source) {
     entry = group_source(source, entry);
