@@ -42,7 +42,8 @@ class EpBoard {
   base::SharedBytes bytes_;
 };
 
-// A block of the whole group, in microseconds.
+// A block of the whole group, in microseconds. Where rounds are not timed each, `round` is the
+// mean, and there are no phases.
 struct EpBlock {
   double round = 0.0;  // median over rounds of the slowest rank's time
   double mean = 0.0;   // of the whole block

@@ -64,11 +64,12 @@ Status EpRounds::start() {
 
 // Hidden states are about normal: what codes do with ones would say little.
 void EpRounds::fill_rows() {
+  if (setup_.num_tokens == 0) return;
   std::mt19937_64 random(setup_.group.seed);
   std::normal_distribution<float> normal;
   const auto hidden = static_cast<size_t>(setup_.hidden);
   Bf16* rows = rows_.as<Bf16>();
-  for (size_t i = 0; i < hidden && setup_.num_tokens > 0; ++i) rows[i] = Bf16(normal(random));
+  for (size_t i = 0; i < hidden; ++i) rows[i] = Bf16(normal(random));
   for (int token = 1; token < setup_.num_tokens; ++token) {
     std::copy_n(rows, hidden, rows + static_cast<size_t>(token) * hidden);
   }

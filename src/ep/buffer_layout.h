@@ -25,7 +25,7 @@
 // Where two calls may be under way at once (DispatchShape::calls_in_flight), there are two sets of
 // messages and of results, one behind the other: an area says in which set it is.
 //
-// How many messages a source has pushed stands on its flag of dispatch (Endpoint::tell).
+// How many messages a source has pushed stands beside its flag of dispatch (Endpoint::tell).
 // entries = min(top_k, slots_per_rank): the most slots of one rank that one token can need.
 // max_rows = ep_size × max_tokens, or max_group_tokens where that is less: with the areas of a call
 // just as long as the sources' tokens, even a rank to which all tokens go has room for them.

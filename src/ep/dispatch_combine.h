@@ -264,7 +264,7 @@ class DispatchCombine {
   // of its flags of dispatch and combine.
   uint32_t begun_ = 0, sent_ = 0, received_ = 0, returned_ = 0, finished_ = 0;
   uint32_t summed_ = 0;   // between returned_ and finished_, where sums_on_nodes()
-  uint32_t counted_ = 0;  // the last value of my flags of prepare
+  uint32_t counted_ = 0;  // the last value of my flag of prepare
   bool counts_told_ = false;
   std::vector<int32_t> counts_of_ranks_;
   std::array<Call, 2> calls_;

@@ -79,7 +79,7 @@ class Bridge {
     Channel channel;
     uint32_t value;
   };
-  // With the words that stand on these flags here, and, of kAgree, with the agreed words.
+  // With the words told with this flag, and, of kAgree, with the agreed words.
   void raise(const FlagRaise& flag, std::span<const int> peers);
   // At the same offset of each peer's segment.
   void write(size_t offset, std::span<const std::byte> bytes, std::span<const int> peers);

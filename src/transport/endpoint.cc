@@ -23,16 +23,16 @@ constexpr std::chrono::milliseconds kLookInterval{20};
 // What one look may take of the deadline: time in which the whole group was stopped (Ctrl-Z, a
 // suspended machine) is not time in which the peer was late.
 constexpr std::chrono::milliseconds kMostPerLook{200};
-// A wait looks so many times, a pause of some 20 ns between them, before it reads any clock. Then,
-// where ranks outnumber cores, it yields its core between looks, for whom it awaits may be on the
-// same. With a core of its own it goes on looking for a while: a yield would hand the core to a
-// background thread for a slice, however low its priority.
+// A wait looks so many times, a pause of some 20 ns between them, before it reads any clock; but
+// not for a rank that was last seen on this very core. Then, where ranks outnumber cores, it yields
+// its core between looks. With a core of its own it goes on looking for a while: a yield would hand
+// the core to a background thread for a slice, however low its priority.
 // Waking a sleeper takes 20–40 µs and costs its waker 6–8: a wait that may end sooner is not worth
 // a sleep.
 constexpr int kPausesBeforeClock = 100;
 constexpr int kPausesBetweenClocks = 50;
 constexpr int64_t kSpinNs = 20'000;
-constexpr int kYieldsBeforeClock = 3;  // where ranks outnumber cores, instead of pauses
+constexpr int kYieldsBeforeClock = 3;  // where ranks outnumber cores
 constexpr int kYields = 100;
 // Who yields to a thread that computes gets its core back when that has had its slice; who sleeps,
 // when it is woken. So once a yield has taken this long, the next waits sleep at once.
@@ -169,7 +169,8 @@ bool Endpoint::near_reached(Channel channel, uint32_t value) const {
 Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& awaited) {
   Flag& flag = flag_of(channel, peer);
   if (bridge() != nullptr) return wait_long(flag, peer, value, awaited);
-  if (spin_until(flag, value, shares_core(flag) ? 0 : kPausesBeforeClock)) return {};
+  if (is_at(flag, value)) return {};
+  if (!shares_core(flag) && spin_until(flag, value, kPausesBeforeClock)) return {};
   if (crowded_ && yield_until(flag, value, kYieldsBeforeClock)) return {};
   return wait_long(flag, peer, value, awaited);
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One rank's end of a group: it writes into its peers' segments, raises flags that these read, and
-// waits for theirs. The same class serves ranks that are processes and ranks that are
-// threads.
+// waits for theirs. The same class serves ranks that are processes and ranks that are threads.
 //
 // Every wait ends: with what it waited for, with the group's failure, or at its deadline with an
-// error that names rank, peer, layer, iteration and what was awaited. A wait spins briefly, or
-// where ranks outnumber cores yields its core for a while; then it sleeps on a futex, so that many
+// error that names rank, peer, layer, iteration and what was awaited. A wait spins briefly,
+// where ranks outnumber cores yields its core for a while, and then sleeps on a futex, so that many
 // ranks may share a core.
 //
 // An endpoint may also speak for a group within the world, a stage of a pipeline for example: ranks
@@ -92,12 +91,12 @@ class Endpoint {
   // Raises my flag of `channel` to `value`: everything I wrote before is visible to whoever sees
   // it. REQUIRES: value is later than every earlier one on this flag.
   void raise_all(Channel channel, uint32_t value);
-  // The same where nobody but `peer` waits for it: other nodes are not told.
-  void raise(Channel channel, int peer, uint32_t value);
   // Its two halves, the first before the second: at the ranks of this node, at those of others.
   void raise_near(Channel channel, uint32_t value);
   void raise_far(Channel channel, uint32_t value);
-  // The value that my flags of `channel` were last raised to.
+  // The same where only `peer` waits for it: only its node is told.
+  void raise(Channel channel, int peer, uint32_t value);
+  // The value that my flag of `channel` was last raised to.
   uint32_t raised(Channel channel) const { return raised_[static_cast<size_t>(channel)]; }
 
   // A word beside the flag. The sender tells it before it raises the flag to `value`, the reader

@@ -20,7 +20,7 @@ struct Fault {
   };
   int rank = 0;
   Kind kind = Kind::kDelay;
-  int after_raises = 0;  // so many times it raises its flags (of one channel, at all) as it should
+  int after_raises = 0;  // so many times it raises a flag as it should
   std::chrono::milliseconds delay{0};
 };
 

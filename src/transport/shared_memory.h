@@ -7,7 +7,8 @@
 // process that maps it, however that process ends.
 //
 // Invariants
-//  1. A flag is written by one rank only (its sender) and only grows, modulo 2³².
+//  1. A flag's value is written by one rank only (its sender; of a rank of another node, by its
+//     deputy here) and only grows, modulo 2³².
 //  2. Bytes written before a flag's store are visible to whoever saw that store (release/acquire).
 //  3. Once failure.code is not zero the group never runs again; every wait returns an error.
 #pragma once
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/check.h"
 #include "base/shared_bytes.h"
 #include "wideep/status.h"
 
@@ -47,6 +49,9 @@ struct alignas(64) Flag {
   std::atomic<uint16_t> sleepers{0};   // readers that sleep on `value`
   std::atomic<uint16_t> processor{0};  // on which it was raised
 };
+static_assert(offsetof(Flag, processor) + sizeof(Flag::processor) == Flag::kBytes);
+static_assert(decltype(Flag::value)::is_always_lock_free);  // processes share it
+static_assert(decltype(Flag::sleepers)::is_always_lock_free);
 
 // What a rank tells all others with its flag of kAgree: a cache line.
 using AgreedWords = std::array<uint64_t, 8>;
@@ -81,10 +86,11 @@ class SharedMemory {
   Flag& flag(Group kind, Channel channel, int from) const {
     return *reinterpret_cast<Flag*>(flag_at(kind, channel, from));
   }
-  // What is told one reader with a value: written before, read after it; of values in turn, so that
-  // one may be told while the one before is still to be read. REQUIRES: `to` is not `from`: so
-  // those of 8 ranks are on the flag's own cache line.
+  // What is told to one reader with a value: written before, read after it; of values in turn, so
+  // that one may be told while the one before is still to be read. REQUIRES: `to` is not `from`: so
+  // those of a world of 8 ranks are on the flag's own cache line.
   uint32_t& word(Group kind, Channel channel, int from, int to, uint32_t value) const {
+    WIDEEP_CHECK(to != from);
     auto* words = reinterpret_cast<uint32_t*>(flag_at(kind, channel, from) + Flag::kBytes);
     const auto others = static_cast<size_t>(num_ranks_ - 1);
     return words[(value & 1) * others + static_cast<size_t>(to < from ? to : to - 1)];

@@ -13,14 +13,12 @@ struct alignas(64) E4m3OfProducts {
   // By the fraction of the other: what the product of 1.fraction and 1.fraction adds to a code with
   // the sum of both exponents, 0 … 16.
   uint8_t codes[128] = {};
-  // Of the other, counted in 128ths above 1: from which on the product is at least 2. 128: from
-  // none.
-  uint8_t least = 0;
+  // The least fraction of the other with which the product is 2 or more; 128: none.
+  uint8_t least = 128;
 };
 
 constexpr E4m3OfProducts e4m3_of_products(unsigned fraction) {
   E4m3OfProducts of;
-  of.least = 128;
   for (unsigned other = 128; other-- > 0;) {
     const unsigned product = (128 + fraction) * (128 + other);  // in 2^-14
     const bool two = product >= 1u << 15;

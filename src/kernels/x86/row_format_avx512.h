@@ -314,8 +314,8 @@ inline int encode_e2m1(const Bf16* x, int count, const float* to_code, std::byte
 inline I32x16 to_e4m3(F32x16 v);
 
 // to_code is a bf16: a code is that of the fractions' product, and the exponents' sum in steps
-// of 8. That is so of normal codes; where a value would have another, or is zero, 64 go the long
-// way.
+// of 8. That is so of normal codes; where a value would have another, or is zero, its 64
+// values are coded the long way.
 inline void encode_e4m3(const Bf16* x, float to_code, std::byte* out) {
   const uint32_t factor = std::bit_cast<uint32_t>(to_code);
   const uint32_t fraction = factor >> 16 & 0x7f, exponent = factor >> 23;

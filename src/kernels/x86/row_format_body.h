@@ -36,12 +36,16 @@ inline I32x16 to_e2m1(F32x16 v) {
   return bit_or(min(round_magnitude<1, 0>(v), set1_i32(7)), sign);
 }
 
+// The upper halves of a bf16's float32, of what is not NaN; the lower ones are anything.
+inline I32x16 round_to_bf16(I32x16 u) {
+  const I32x16 last = bit_and(shift_right<16>(u), set1_i32(1));
+  return add(add(u, set1_i32(0x7fff)), last);
+}
 // As Bf16(float).
 inline void store_exact(Bf16* p, F32x16 v) {
   if (round_alike(v)) return store_bf16(p, v);
   const I32x16 u = bits_of(v);
-  const I32x16 last = bit_and(shift_right<16>(u), set1_i32(1));
-  const I32x16 rounded = shift_right<16>(add(add(u, set1_i32(0x7fff)), last));
+  const I32x16 rounded = shift_right<16>(round_to_bf16(u));
   const I32x16 quiet = bit_or(shift_right<16>(u), set1_i32(0x40));
   store_u16(p, where_less(set1_i32(0x7f800000), magnitude_bits(v), quiet, rounded));
 }
@@ -75,12 +79,10 @@ inline I32x16 largest_of_groups(const T* x, int count) {
   return max_of_each(largest);
 }
 
-// Positive and finite values rounded as Bf16(float).
+// Finite values rounded as Bf16(float); of others, anything.
 inline F32x16 as_bf16(F32x16 v) {
-  const I32x16 u = bits_of(v);
-  const I32x16 last = bit_and(shift_right<16>(u), set1_i32(1));
-  const I32x16 sum = add(add(u, set1_i32(0x7fff)), last);
-  return from_bits(bit_and(sum, set1_i32(static_cast<int32_t>(0xffff0000u))));
+  const I32x16 upper = set1_i32(static_cast<int32_t>(0xffff0000u));
+  return from_bits(bit_and(round_to_bf16(bits_of(v)), upper));
 }
 
 // As fp8_scale, of up to 16 groups.
