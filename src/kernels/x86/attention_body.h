@@ -35,7 +35,7 @@ inline F32x16 multiply_step(const Bf16* x, const Bf16* w, F32x16 acc) {
   return multiply_pair(x, load_line(w), acc);
 }
 template <typename T>
-inline constexpr int kStep = sizeof(float) / sizeof(T);
+inline constexpr int kStep = 4 / sizeof(T);  // what 4 bytes hold
 
 // The right side of a product: `stride` elements from step to step, panels side by side. `next` is
 // what the next page has there, to be fetched meanwhile; or null.
