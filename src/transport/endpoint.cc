@@ -288,13 +288,13 @@ Status Endpoint::wait_each(Channel channel, uint32_t value, const Awaited& await
     const auto late = std::partition(missing.begin(), missing.end(), [&](int peer) {
       return is_at(flag_of(channel, peer), value);
     });
-    const auto here = static_cast<size_t>(late - missing.begin());
-    if (here > 0) arrived(missing.first(here));
-    missing = missing.subspan(here);
+    const auto num_arrived = static_cast<size_t>(late - missing.begin());
+    if (num_arrived > 0) arrived(missing.first(num_arrived));
+    missing = missing.subspan(num_arrived);
     if (missing.empty()) return {};
-    const auto near = std::find_if(missing.begin(), missing.end(),
+    const auto here = std::find_if(missing.begin(), missing.end(),
                                    [&](int peer) { return shares_core(flag_of(channel, peer)); });
-    WIDEEP_TRY(wait(channel, near == missing.end() ? missing.front() : *near, value, awaited));
+    WIDEEP_TRY(wait(channel, here == missing.end() ? missing.front() : *here, value, awaited));
   }
 }
 

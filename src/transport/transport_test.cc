@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -258,6 +259,26 @@ TEST(Endpoint, FlagsMayWrapAround) {
   EXPECT_TRUE(endpoint.wait(Channel::kDispatch, 0, 0xffffffffu, {}).ok());
   EXPECT_TRUE(endpoint.wait(Channel::kDispatch, 0, 3u, {}).ok());
   EXPECT_FALSE(endpoint.wait(Channel::kDispatch, 0, 4u, {}).ok());
+}
+
+// Who waits asks whether it is its own.
+TEST(Endpoint, AFlagSaysOnWhichProcessorItWasRaised) {
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
+  auto memory = SharedMemory::create(1, 64);
+  ASSERT_TRUE(memory.ok());
+  Endpoint endpoint(*memory, 0, std::chrono::milliseconds(50));
+  uint32_t value = 0;
+  for (size_t processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (!CPU_ISSET(processor, &before)) continue;
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(processor, &only);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof(only), &only), 0);
+    endpoint.raise_all(Channel::kDispatch, ++value);
+    EXPECT_EQ((*memory)->flag(Group::kWorld, Channel::kDispatch, 0).processor.load(), processor);
+  }
+  ::sched_setaffinity(0, sizeof(before), &before);
 }
 
 TEST(SharedMemory, LeavesNothingInTheFileSystem) {
