@@ -5,8 +5,10 @@
 //   x[i] += (Σ_k weights[k] · rows[k][i]) + shared[i]          or, without x,
 //   sum[i] = (Σ_k weights[k] · rows[k][i]) + shared[i]         rounded once
 //
-// The sum begins at zero and goes in ascending k, then the shared expert, then x: the same chain
-// for every placement. Coded rows are decoded on the way: the same bits as decoding them first.
+// The sum begins at zero and goes in ascending k, each step one fused multiply-add, then the shared
+// expert, then x: the same chain for every placement. Of coded rows (row_format.h: code · scale)
+// the weight goes to the scale, round(weights[k] · scale) · code: a product for all values that
+// share a scale instead of one for each.
 #pragma once
 
 #include <cstddef>

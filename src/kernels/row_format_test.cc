@@ -265,37 +265,84 @@ TEST_P(RowFormatIsa, CodesEveryPairOfFractionsAsRef) {
   }
 }
 
-TEST_P(RowFormatIsa, ReducesCodedRowsAsIfDecodedFirst) {
+// Rows of one token, coded by ref, and what they stand for.
+struct CodedRows {
+  std::vector<std::vector<std::byte>> rows;
+  std::vector<std::vector<float>> values;
+
+  CodedRows(RowFormat format, int top_k, int n, std::mt19937& rng) {
+    for (int k = 0; k < top_k; ++k) {
+      rows.push_back(encoded(ref(), format, random_row(n, rng)));
+      values.push_back(decoded(ref(), format, rows.back(), n));
+    }
+  }
+  std::vector<const std::byte*> pointers() const {
+    std::vector<const std::byte*> all;
+    for (const auto& row : rows) all.push_back(row.data());
+    return all;
+  }
+};
+
+TEST_P(RowFormatIsa, ReducesRowsAsRef) {
   std::mt19937 rng(12);
   for (const RowFormat format : kFormats) {
-    for (const int top_k : {1, 3, 8}) {
-      const int n = is_coded(format) ? row_group(format) * 19 : 333;
-      std::vector<std::vector<std::byte>> rows, decoded_rows;
-      std::vector<const std::byte*> pointers, decoded_pointers;
-      for (int k = 0; k < top_k; ++k) {
-        rows.push_back(encoded(ref(), format, random_row(n, rng)));
-        decoded_rows.push_back(
-            encoded(ref(), RowFormat::kF32, decoded(ref(), format, rows.back(), n)));
+    for (const int groups : {1, 7, 16, 19, 45}) {
+      const int n = is_coded(format) ? row_group(format) * groups : 37 * groups;
+      for (const int top_k : {1, 3, 8}) {
+        const CodedRows coded(format, top_k, n, rng);
+        const auto rows = coded.pointers();
+        const auto weights = random_row(top_k, rng), shared = random_row(n, rng);
+        auto x = random_row(n, rng), expected = x;
+        std::vector<Bf16> sum(n), expected_sum(n);
+        ReduceArgs args{.n = n,
+                        .top_k = top_k,
+                        .format = format,
+                        .rows = rows.data(),
+                        .weights = weights.data(),
+                        .shared = shared.data(),
+                        .x = x.data()};
+        kernels().reduce_experts(args);
+        args.x = expected.data();
+        ref().reduce_experts(args);
+        EXPECT_EQ(x, expected) << row_format_name(format) << ", " << n << ", top " << top_k;
+        args.x = nullptr;
+        args.shared = nullptr;
+        args.sum = sum.data();
+        kernels().reduce_experts(args);
+        args.sum = expected_sum.data();
+        ref().reduce_experts(args);
+        EXPECT_EQ(std::memcmp(sum.data(), expected_sum.data(), sum.size() * sizeof(Bf16)), 0)
+            << row_format_name(format) << ", " << n << ", top " << top_k;
       }
-      for (const auto& row : rows) pointers.push_back(row.data());
-      for (const auto& row : decoded_rows) decoded_pointers.push_back(row.data());
-      const auto weights = random_row(top_k, rng), shared = random_row(n, rng);
-      auto x = random_row(n, rng), expected = x;
-      kernels().reduce_experts({.n = n,
-                                .top_k = top_k,
-                                .format = format,
-                                .rows = pointers.data(),
-                                .weights = weights.data(),
-                                .shared = shared.data(),
-                                .x = x.data()});
-      ref().reduce_experts({.n = n,
-                            .top_k = top_k,
-                            .format = RowFormat::kF32,
-                            .rows = decoded_pointers.data(),
-                            .weights = weights.data(),
-                            .shared = shared.data(),
-                            .x = expected.data()});
-      EXPECT_EQ(x, expected) << row_format_name(format) << ", top " << top_k;
+    }
+  }
+}
+
+// Of what rows stand for; where a weight goes to the scale, but for its rounding: half a unit in
+// the last place of each product, and the same of each sum.
+TEST(RowFormat, RefReducesWhatRowsStandFor) {
+  std::mt19937 rng(12);
+  for (const RowFormat format : kFormats) {
+    const int n = is_coded(format) ? row_group(format) * 19 : 333, top_k = 8;
+    const CodedRows coded(format, top_k, n, rng);
+    const auto rows = coded.pointers();
+    const auto weights = random_row(top_k, rng);
+    std::vector<float> x(n);
+    ref().reduce_experts({.n = n,
+                          .top_k = top_k,
+                          .format = format,
+                          .rows = rows.data(),
+                          .weights = weights.data(),
+                          .x = x.data()});
+    for (int i = 0; i < n; ++i) {
+      float sum = 0.0f;
+      double size = 0.0;
+      for (int k = 0; k < top_k; ++k) {
+        sum = std::fma(weights[k], coded.values[k][i], sum);
+        size += std::abs(double{weights[k]} * coded.values[k][i]);
+      }
+      const double bound = is_coded(format) ? 2.0 * (top_k + 1) * 0x1p-24 * size : 0.0;
+      EXPECT_NEAR(x[i], sum, bound) << row_format_name(format) << " " << i;
     }
   }
 }

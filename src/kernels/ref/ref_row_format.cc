@@ -75,17 +75,37 @@ void put(Dtype dtype, void* y, int i, float value) {
   }
 }
 
-float row_value(RowFormat format, const std::byte* row, int hidden, int i) {
+// Value i of a row is code · scale.
+struct Coded {
+  float code, scale;
+};
+
+Coded coded_at(RowFormat format, const std::byte* row, int hidden, int i) {
   const std::byte* scales = row + row_scales_offset(format, hidden);
   if (format == RowFormat::kFp8) {
-    return get_e4m3(row + i) * get_float(scales + size_t(i / kFp8RowGroup) * sizeof(float));
+    return {get_e4m3(row + i), get_float(scales + size_t(i / kFp8RowGroup) * sizeof(float))};
   }
-  if (format == RowFormat::kNvfp4) {
-    const float scale =
-        get_e4m3(scales + i / kNvfp4RowGroup) * get_float(row + row_scales_end(format, hidden));
-    return float_from_e2m1(std::to_integer<unsigned>(row[i / 2]) >> (i % 2 * 4)) * scale;
-  }
+  const float of_row = get_float(row + row_scales_end(format, hidden));
+  return {float_from_e2m1(std::to_integer<unsigned>(row[i / 2]) >> (i % 2 * 4)),
+          get_e4m3(scales + i / kNvfp4RowGroup) * of_row};
+}
+
+float plain_at(RowFormat format, const std::byte* row, int i) {
   return value_at(format == RowFormat::kF32 ? Dtype::kF32 : Dtype::kBf16, row, i);
+}
+
+float row_value(RowFormat format, const std::byte* row, int hidden, int i) {
+  if (!is_coded(format)) return plain_at(format, row, i);
+  const Coded value = coded_at(format, row, hidden, i);
+  return value.code * value.scale;
+}
+
+// sum + weight · value i of the row, as reduce.h has it.
+float add_weighted(RowFormat format, const std::byte* row, int hidden, int i, float weight,
+                   float sum) {
+  if (!is_coded(format)) return std::fma(weight, plain_at(format, row, i), sum);
+  const Coded value = coded_at(format, row, hidden, i);
+  return std::fma(weight * value.scale, value.code, sum);
 }
 
 }  // namespace
@@ -107,7 +127,7 @@ void reduce_experts(const ReduceArgs& args) {
   for (int i = 0; i < args.n; ++i) {
     float sum = 0.0f;
     for (int k = 0; k < args.top_k; ++k) {
-      sum = std::fma(args.weights[k], row_value(args.format, args.rows[k], args.n, i), sum);
+      sum = add_weighted(args.format, args.rows[k], args.n, i, args.weights[k], sum);
     }
     if (args.shared != nullptr) sum += args.shared[i];
     if (args.x != nullptr) {

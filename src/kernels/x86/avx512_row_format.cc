@@ -4,10 +4,12 @@
 #include <bit>
 
 #include "kernels/row_scales.h"
+#include "kernels/x86/decode_tables.h"
 #include "kernels/x86/e4m3_of_products.h"
 //
 #include "kernels/x86/avx512_begin.h"
 //
+#include "kernels/x86/decode_avx512.h"
 #include "kernels/x86/row_format_avx512.h"
 //
 #include "kernels/x86/row_format_body.h"

@@ -96,17 +96,29 @@ inline void store_u4(std::byte* p, const I32x16 (&v)[4]) {
   for (int i = 0; i < 4; ++i) store_u4(p + i * kPanelWidth / 2, v[i]);
 }
 
-// 16 finite e4m3, divided by 256. Subnormal: as 2^-14 × 1.fraction, less 2^-14.
-inline F32x16 load_256ths_of_e4m3(const void* p) {
+// 16 finite e4m3, times a power of two. Subnormal: as the least normal × 1.fraction, less that.
+template <int kPower>
+inline F32x16 load_scaled_e4m3(const void* p) {
+  constexpr int kLeast = 121 + kPower;  // the exponent of e4m3's least normal
   const __m128i codes = _mm_loadu_si128(static_cast<const __m128i*>(p));
   const I32x16 lanes = {_mm256_cvtepu8_epi32(codes),
                         _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(codes, codes))};
   const I32x16 magnitude = shift_left<20>(bit_and(lanes, set1_i32(0x7f)));
-  const I32x16 one = set1_i32(113 << 23);
-  const I32x16 small = bits_of(sub(from_bits(bit_or(one, magnitude)), from_bits(one)));
-  const I32x16 large = add(magnitude, set1_i32(112 << 23));
+  const I32x16 least = set1_i32(kLeast << 23);
+  const I32x16 small = bits_of(sub(from_bits(bit_or(least, magnitude)), from_bits(least)));
+  const I32x16 large = add(magnitude, set1_i32((kLeast - 1) << 23));
   const I32x16 sign = shift_left<24>(bit_and(lanes, set1_i32(0x80)));
   return from_bits(bit_or(sign, where_less(magnitude, set1_i32(1 << 23), small, large)));
+}
+inline F32x16 load_256ths_of_e4m3(const void* p) { return load_scaled_e4m3<-8>(p); }
+
+// sums += weight · e4m3, 64 of them.
+inline constexpr bool kFp8SumsInPairs = false;
+inline void add_e4m3_line(const std::byte* codes, F32x16 weight, F32x16* sums) {
+#pragma GCC unroll 4
+  for (int v = 0; v < 4; ++v) {
+    sums[v] = fma(weight, load_scaled_e4m3<0>(codes + v * kPanelWidth), sums[v]);
+  }
 }
 
 // The e2m1 in the lower 4 bits of each lane.
@@ -127,16 +139,25 @@ inline F32x16 load_e2m1(const void* p) {
                               _mm256_or_si256(high, _mm256_slli_epi64(high, 28))});
 }
 
-inline I32x16 load_words(const void* p) {
-  const auto* halves = static_cast<const __m256i*>(p);
-  return {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
-}
 // Lanes 0, 0, 1, 1, … 7, 7.
 inline F32x16 each_twice(__m256 v) {
   return {_mm256_permutevar8x32_ps(v, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
           _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))};
 }
-inline F32x16 lower_twice(F32x16 v) { return each_twice(v.lo); }
+
+// sums += weights · e2m1, a line of codes, of which each 16 have a weight. A lane of 32 bits is
+// eight values, one for each vector of sums, so that two lanes share a weight and codes only shift.
+inline constexpr int kNvfp4SumLines = 1;
+inline void add_e2m1(const std::byte* codes, F32x16 weights, F32x16* sums) {
+  const F32x16 of_lanes = each_twice(weights.lo);
+  const auto* halves = reinterpret_cast<const __m256i*>(codes);
+  I32x16 words = {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+#pragma GCC unroll 8
+  for (int v = 0; v < 8; ++v) {
+    sums[v] = fma(of_lanes, value_of_e2m1(words), sums[v]);
+    words = shift_right<4>(words);
+  }
+}
 
 // An 8 × 8 transpose: pairs of vectors, pairs of pairs, then the halves.
 inline void transpose(__m256 (&v)[8]) {

@@ -113,6 +113,19 @@ inline F32x16 load_256ths_of_e4m3(const void* p) {
   return _mm512_cvtph_ps(halves);
 }
 
+// sums += weight · e4m3, 64 of them as lines of bf16: of each the first of each pair, then the
+// second.
+inline constexpr bool kFp8SumsInPairs = true;
+inline void add_e4m3_line(const std::byte* codes, F32x16 weight, F32x16* sums) {
+  Line lines[2];
+  expand_e4m3(load_line(codes), lines);
+#pragma GCC unroll 2
+  for (int v = 0; v < 2; ++v) {
+    sums[2 * v] = fma(weight, evens(lines[v]), sums[2 * v]);
+    sums[2 * v + 1] = fma(weight, odds(lines[v]), sums[2 * v + 1]);
+  }
+}
+
 // The e2m1 in the lower 4 bits of each lane.
 inline F32x16 value_of_e2m1(I32x16 codes) {
   const F32x16 values = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f,
@@ -125,11 +138,22 @@ inline F32x16 load_e2m1(const void* p) {
   return value_of_e2m1(_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28)));
 }
 
-inline I32x16 load_words(const void* p) { return _mm512_loadu_si512(p); }
-// Lanes 0, 0, 1, 1, … 7, 7.
-inline F32x16 lower_twice(F32x16 v) {
-  return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
-                               v);
+// sums += weights · e2m1, two lines of codes, of which each 16 have a weight. A lane of 32 bits is
+// eight values, one for each vector of sums, so that two lanes share a weight and codes only shift.
+inline constexpr int kNvfp4SumLines = 2;
+inline void add_e2m1_line(const std::byte* line, F32x16 weights, F32x16* sums) {
+  I32x16 codes = _mm512_loadu_si512(line);
+#pragma GCC unroll 8
+  for (int v = 0; v < 8; ++v) {
+    sums[v] = fma(weights, value_of_e2m1(codes), sums[v]);
+    codes = shift_right<4>(codes);
+  }
+}
+inline void add_e2m1(const std::byte* codes, F32x16 weights, F32x16* sums) {
+  const __m512i first = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+  add_e2m1_line(codes, _mm512_permutexvar_ps(first, weights), sums);
+  add_e2m1_line(codes + 64, _mm512_permutexvar_ps(second, weights), sums + 8);
 }
 
 // The first, or the second, two lanes of each quarter, of one vector and the other.

@@ -239,14 +239,14 @@ void encode_row(Dtype x_dtype, const void* x, RowFormat format, int hidden, std:
 // Calls visit(i, values) for each 16 values of [k, k + kStep) of a row.
 struct Fp8Rows {
   static constexpr int kStep = kFp8RowGroup;
-  // Of the group at k, for load_256ths_of_e4m3.
-  static F32x16 scale(const std::byte* row, int hidden, int k) {
+  // Of the group at k.
+  static float scale(const std::byte* row, int hidden, int k) {
     const std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
-    return set1(get_float(scales + static_cast<size_t>(k / kFp8RowGroup) * sizeof(float)) * 256.0f);
+    return get_float(scales + static_cast<size_t>(k / kFp8RowGroup) * sizeof(float));
   }
   template <typename Visit>
   static void visit(const std::byte* row, int hidden, int k, Visit visit) {
-    const F32x16 of_group = scale(row, hidden, k);
+    const F32x16 of_group = set1(scale(row, hidden, k) * 256.0f);
     for (int i = 0; i < kStep; i += kPanelWidth) {
       visit(k + i, mul(load_256ths_of_e4m3(row + k + i), of_group));
     }
@@ -360,7 +360,8 @@ inline void fetch(const std::byte* line) {
 //   add_step      sums += weight · row[k … k + kStep), in whatever order the format has them ready;
 //                 fetches what lies `ahead` bytes further on
 //   put_in_order  puts sums into the order of the row; kInPairs: but for the two of each pair
-//   values        up to 16 values of a row, for what is left of less than a step
+//   add_part      the same as add_step of up to 16 values, for what is left of less than a step;
+//                 none where rows are whole steps
 
 struct SumOfF32 {
   static constexpr int kStep = kSumLines * kPanelWidth;
@@ -376,8 +377,8 @@ struct SumOfF32 {
     }
   }
   static void put_in_order(F32x16*) {}
-  static F32x16 values(const std::byte* row, int, int k, int count) {
-    return load_n(reinterpret_cast<const float*>(row) + k, count);
+  static F32x16 add_part(const std::byte* row, int, int k, int count, F32x16 weight, F32x16 sum) {
+    return fma(weight, load_n(reinterpret_cast<const float*>(row) + k, count), sum);
   }
 };
 
@@ -398,54 +399,45 @@ struct SumOfBf16 {
     }
   }
   static void put_in_order(F32x16*) {}
-  static F32x16 values(const std::byte* row, int, int k, int count) {
-    return load_n(reinterpret_cast<const Bf16*>(row) + k, count);
+  static F32x16 add_part(const std::byte* row, int, int k, int count, F32x16 weight, F32x16 sum) {
+    return fma(weight, load_n(reinterpret_cast<const Bf16*>(row) + k, count), sum);
   }
 };
 
 struct SumOfFp8 {
-  static constexpr int kStep = Fp8Rows::kStep;  // which rows are a multiple of
-  static constexpr bool kInPairs = false;
+  static constexpr int kStep = Fp8Rows::kStep;
+  static constexpr bool kInPairs = kFp8SumsInPairs;
   static void add_step(const std::byte* row, int hidden, int k, F32x16 weight, size_t ahead,
                        F32x16* sums) {
-    const F32x16 scale = Fp8Rows::scale(row, hidden, k);
-    fetch(row + k + ahead);
-    fetch(row + k + ahead + 64);
-#pragma GCC unroll 8
-    for (int v = 0; v < kStep / kPanelWidth; ++v) {
-      const F32x16 values = mul(load_256ths_of_e4m3(row + k + v * kPanelWidth), scale);
-      sums[v] = fma(weight, values, sums[v]);
+    const F32x16 of_group = mul(weight, set1(Fp8Rows::scale(row, hidden, k)));
+#pragma GCC unroll 2
+    for (int line = 0; line < kStep; line += 64) {
+      fetch(row + k + line + ahead);
+      add_e4m3_line(row + k + line, of_group, sums + line / kPanelWidth);
     }
   }
   static void put_in_order(F32x16*) {}
-  static F32x16 values(const std::byte* row, int hidden, int k, int) {
-    return mul(load_256ths_of_e4m3(row + k), Fp8Rows::scale(row, hidden, k));
-  }
 };
 
-// A line at a time. A lane of 32 bits is eight values, of which each vector of sums gets one, so
-// that two lanes share a scale.
 struct SumOfNvfp4 {
-  static constexpr int kVectors = 8;
-  static constexpr int kStep = kVectors * kPanelWidth;
+  static constexpr int kStep = kNvfp4SumLines * 8 * kPanelWidth;
   static constexpr bool kInPairs = false;
+  static F32x16 weights(const std::byte* row, int hidden, int k, int count, F32x16 weight) {
+    return mul(weight, Nvfp4Rows::scales(row, hidden, k, count));
+  }
   static void add_step(const std::byte* row, int hidden, int k, F32x16 weight, size_t ahead,
                        F32x16* sums) {
-    const F32x16 scales = lower_twice(Nvfp4Rows::scales(row, hidden, k, kStep / kNvfp4RowGroup));
-    const std::byte* line = row + k / 2;
-    fetch(line + ahead);
-    I32x16 codes = load_words(line);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      sums[v] = fma(weight, mul(value_of_e2m1(codes), scales), sums[v]);
-      codes = shift_right<4>(codes);
-    }
+    const std::byte* codes = row + k / 2;
+    for (int line = 0; line < kNvfp4SumLines; ++line) fetch(codes + line * 64 + ahead);
+    add_e2m1(codes, weights(row, hidden, k, kStep / kNvfp4RowGroup, weight), sums);
   }
-  static void put_in_order(F32x16* sums) { put_words_in_order(sums); }
-  static F32x16 values(const std::byte* row, int hidden, int k, int) {
-    alignas(64) float scales[kPanelWidth];
-    store(scales, Nvfp4Rows::scales(row, hidden, k, 1));
-    return mul(load_e2m1(row + k / 2), set1(scales[0]));
+  static void put_in_order(F32x16* sums) {
+    for (int line = 0; line < kNvfp4SumLines; ++line) put_words_in_order(sums + line * 8);
+  }
+  static F32x16 add_part(const std::byte* row, int hidden, int k, int, F32x16 weight, F32x16 sum) {
+    alignas(64) float of_groups[kPanelWidth];
+    store(of_groups, weights(row, hidden, k, 1, weight));
+    return fma(set1(of_groups[0]), load_e2m1(row + k / 2), sum);
   }
 };
 
@@ -470,14 +462,16 @@ inline void reduce_rows(const ReduceArgs& args) {
                      : Finish::two(args, i, sums[v], sums[v + 1]);
     }
   }
-  for_each_vector(args.n - done, [&](int at, int count) {
-    const int i = done + at;
-    F32x16 sum = zero();
-    for (int k = 0; k < args.top_k; ++k) {
-      sum = fma(set1(args.weights[k]), Rows::values(args.rows[k], args.n, i, count), sum);
-    }
-    Finish::part(args, i, count, sum);
-  });
+  if constexpr (requires { &Rows::add_part; }) {
+    for_each_vector(args.n - done, [&](int at, int count) {
+      const int i = done + at;
+      F32x16 sum = zero();
+      for (int k = 0; k < args.top_k; ++k) {
+        sum = Rows::add_part(args.rows[k], args.n, i, count, set1(args.weights[k]), sum);
+      }
+      Finish::part(args, i, count, sum);
+    });
+  }
 }
 
 template <typename Rows>
