@@ -117,12 +117,35 @@ TEST(RowFormat, Fp8ScalesHoldTheLargest) {
 TEST(RowFormat, Nvfp4RoundsToTheNearestEven) {
   std::vector<float> x(32);
   x[0] = 6.0f * 448.0f;  // whose group takes the largest scale
-  const float values[] = {6.0f, 5.0f, 3.5f, -2.5f, 1.75f, 1.25f, -0.75f, 0.25f, 0.26f, -5.01f};
+  const float values[] = {6.0f, 5.0f, 3.5f, -2.5f, 1.75f, 1.25f, -0.75f, 0.25f, 0.26f, -5.03f};
   const float expected[] = {6.0f, 4.0f, 4.0f, -2.0f, 2.0f, 1.0f, -1.0f, 0.0f, 0.5f, -6.0f};
   std::copy(std::begin(values), std::end(values), x.begin() + 16);
   const std::vector<float> y = round_trip(RowFormat::kNvfp4, x);
   EXPECT_EQ(y[0], x[0]);
   for (size_t i = 0; i < std::size(values); ++i) EXPECT_EQ(y[16 + i], expected[i]) << values[i];
+}
+
+// Beside three of the middles between codes, half a step of an 18th (row_scales.h) may go either
+// way.
+TEST(RowFormat, Nvfp4TakesTheNearest) {
+  constexpr float kValues[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+  constexpr float kHalfStep = 0.5f / 18.0f;
+  for (size_t i = 1; i < std::size(kValues); ++i) {
+    const float lower = kValues[i - 1], upper = kValues[i], middle = (lower + upper) / 2.0f;
+    const float unsure = middle == 2.5f || middle == 3.5f || middle == 5.0f ? kHalfStep : 0.0f;
+    for (int j = 0; j <= 1000; ++j) {
+      const float value = lower + (upper - lower) * static_cast<float>(j) / 1000.0f;
+      std::vector<float> x(32, -value);
+      x[0] = 6.0f * 448.0f;
+      x[16] = 6.0f;
+      const float found = -round_trip(RowFormat::kNvfp4, x)[17];
+      if (std::abs(value - middle) <= unsure) {
+        EXPECT_TRUE(found == lower || found == upper) << value;
+      } else {
+        EXPECT_EQ(found, value < middle ? lower : upper) << value;
+      }
+    }
+  }
 }
 
 TEST(RowFormat, ZeroAndTinyRowsAreZeroBytes) {
@@ -243,6 +266,19 @@ TEST_P(RowFormatIsa, RoundsAsRefEverywhere) {
   expect_as_ref(kernels(), RowFormat::kFp8, x);
   x[1] = 6.0f * 448.0f;
   for (size_t i = 16; i < x.size(); ++i) x[i] = std::fmod(x[i], 7.0f);
+  expect_as_ref(kernels(), RowFormat::kNvfp4, x);
+}
+
+// Groups whose scales are subnormal, or rounded to nothing: values may be half as large again as
+// their codes can say.
+TEST_P(RowFormatIsa, CodesGroupsFarBelowTheirRowAsRef) {
+  std::vector<float> x(16, 1.0f);
+  x[0] = 6.0f * 448.0f;
+  for (int group = 1; group < 100; ++group) {
+    const float largest = 6.0f * 0x1p-9f * 0.05f * static_cast<float>(group);
+    for (int i = 0; i < 16; ++i) x.push_back(largest * static_cast<float>(i - 8) / 8.0f);
+    if (group % 2 == 0) x.back() = largest;
+  }
   expect_as_ref(kernels(), RowFormat::kNvfp4, x);
 }
 

@@ -4,6 +4,7 @@
 // bits of a float: integers have one maximum in whatever order, NaN included.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -44,6 +45,20 @@ inline RowScale nvfp4_scale(uint32_t largest_bits) {
   if (!has_scale(largest_bits)) return fixed_scale(largest_bits);
   const float largest = std::bit_cast<float>(largest_bits);
   return {largest / (6.0f * 448.0f), 448.0f / largest};
+}
+
+// Codes of an nvfp4 row by way of whole steps, 18 to a unit: value · 18 / scale, rounded to an
+// integer (ties to even) and looked up. One conversion rounds all magnitudes alike; what lies
+// within half a step of 2.5, 3.5 or 5, between two codes, may get the further one. At 0.25,
+// 0.75, 1.25 and 1.75 two steps part as the codes do, ties to even included.
+inline constexpr float kE2m1Steps = 18.0f;
+inline constexpr int kMostE2m1Steps = 127;  // beyond 6: like it
+// The most steps of each code but the last.
+inline constexpr std::array<int, 7> kE2m1Bounds = {4, 13, 22, 31, 45, 62, 90};
+constexpr uint8_t e2m1_of_steps(int magnitude) {
+  uint8_t code = 0;
+  for (const int bound : kE2m1Bounds) code += magnitude > bound ? 1 : 0;
+  return code;
 }
 
 }  // namespace wideep::kernels

@@ -59,9 +59,11 @@ void encode_nvfp4(Dtype dtype, const void* x, int hidden, std::byte* row) {
     const uint32_t largest = largest_bits(dtype, x, begin, begin + kNvfp4RowGroup);
     const F8E4M3 code(std::bit_cast<float>(largest) * of_row.to_code);
     scales[begin / kNvfp4RowGroup] = std::byte{code.bits};
-    const float to_code = code.bits == 0 ? 0.0f : 1.0f / (static_cast<float>(code) * of_row.scale);
+    const float to_steps =
+        code.bits == 0 ? 0.0f : kE2m1Steps / (static_cast<float>(code) * of_row.scale);
     for (int i = begin; i < begin + kNvfp4RowGroup; ++i) {
-      const unsigned element = e2m1_from_float(value_at(dtype, x, i) * to_code);
+      const auto steps = static_cast<int>(std::nearbyint(value_at(dtype, x, i) * to_steps));
+      const unsigned element = e2m1_of_steps(std::abs(steps)) | (steps < 0 ? 8u : 0u);
       row[i / 2] |= static_cast<std::byte>(element << (i % 2 * 4));
     }
   }

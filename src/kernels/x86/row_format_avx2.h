@@ -76,24 +76,42 @@ inline __m256i to_u16(I32x16 v) {
 inline __m128i to_u8(__m256i words) {
   return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 }
-// The lower 16, 8 or 4 bits of each lane; of fours the even lane's come first. Lanes hold no more.
+// The lower 16 or 8 bits of each lane. Lanes hold no more.
 inline void store_u16(void* p, I32x16 v) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), to_u16(v));
 }
 inline void store_u8(void* p, I32x16 v) {
   _mm_storeu_si128(static_cast<__m128i*>(p), to_u8(to_u16(v)));
 }
-inline void store_u4(void* p, I32x16 v) {
-  const __m128i pairs = _mm_maddubs_epi16(to_u8(to_u16(v)), _mm_set1_epi16(0x1001));
-  _mm_storel_epi64(static_cast<__m128i*>(p), _mm_packus_epi16(pairs, pairs));
-}
-
 // The same of four vectors, one behind the other.
 inline void store_u8(std::byte* p, const I32x16 (&v)[4]) {
   for (int i = 0; i < 4; ++i) store_u8(p + i * kPanelWidth, v[i]);
 }
-inline void store_u4(std::byte* p, const I32x16 (&v)[4]) {
-  for (int i = 0; i < 4; ++i) store_u4(p + i * kPanelWidth / 2, v[i]);
+
+inline I32x16 to_integers(F32x16 v) { return {_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi)}; }
+
+// Of two vectors of steps (row_scales.h) the codes, a pair in each byte.
+inline __m128i e2m1_of_steps(I32x16 a, I32x16 b) {
+  // By 128 bits: fours of a.lo, a.hi, b.lo and b.hi.
+  const __m256i packed =
+      _mm256_packs_epi16(_mm256_packs_epi32(a.lo, a.hi), _mm256_packs_epi32(b.lo, b.hi));
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  const __m256i steps = _mm256_permutevar8x32_epi32(packed, order);
+  const __m256i magnitude =
+      _mm256_min_epu8(_mm256_abs_epi8(steps), _mm256_set1_epi8(kMostE2m1Steps));
+  __m256i codes = _mm256_and_si256(_mm256_srli_epi16(steps, 4), _mm256_set1_epi8(8));
+  for (const int bound : kE2m1Bounds) {
+    const __m256i is_more =
+        _mm256_cmpgt_epi8(magnitude, _mm256_set1_epi8(static_cast<char>(bound)));
+    codes = _mm256_sub_epi8(codes, is_more);
+  }
+  const __m256i pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001));
+  return to_u8(pairs);
+}
+// 64 e2m1.
+inline void store_e2m1_of_steps(std::byte* p, const I32x16 (&steps)[4]) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), e2m1_of_steps(steps[0], steps[1]));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p) + 1, e2m1_of_steps(steps[2], steps[3]));
 }
 
 // 16 finite e4m3, times a power of two. Subnormal: as the least normal × 1.fraction, less that.

@@ -77,18 +77,13 @@ inline __m512i bytes_of(__m512i first, __m512i second) {
   return _mm512_permutex2var_epi8(first, _mm512_load_si512(kOrder.data()), second);
 }
 
-// The lower 16, 8 or 4 bits of each lane; of fours the even lane's come first. Lanes hold no more.
+// The lower 16 or 8 bits of each lane. Lanes hold no more.
 inline void store_u16(void* p, I32x16 v) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
 }
 inline void store_u8(void* p, I32x16 v) {
   _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_castsi512_si128(bytes_of<4>(v, v)));
 }
-inline void store_u4(void* p, I32x16 v) {
-  const __m512i pairs = _mm512_or_si512(v, _mm512_srli_epi64(v, 28));
-  _mm_storel_epi64(static_cast<__m128i*>(p), _mm512_cvtepi64_epi8(pairs));
-}
-
 // The same of four vectors, one behind the other. Packing goes by 128 bits: a lane of the packed
 // bytes holds four of each vector.
 inline __m512i to_bytes(const I32x16 (&v)[4]) {
@@ -98,10 +93,29 @@ inline void store_u8(void* p, const I32x16 (&v)[4]) {
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, to_bytes(v)));
 }
-inline void store_u4(void* p, const I32x16 (&v)[4]) {
+
+inline I32x16 to_integers(F32x16 v) { return _mm512_cvtps_epi32(v); }
+
+// 64 e2m1 of steps (row_scales.h).
+inline void store_e2m1_of_steps(std::byte* p, const I32x16 (&steps)[4]) {
+  alignas(64) static constexpr auto kCodes = [] {
+    std::array<uint8_t, kMostE2m1Steps + 1> codes{};
+    for (int i = 0; i <= kMostE2m1Steps; ++i) codes[i] = e2m1_of_steps(i);
+    return codes;
+  }();
+  const __m512i bytes = _mm512_packs_epi16(_mm512_packs_epi32(steps[0], steps[1]),
+                                           _mm512_packs_epi32(steps[2], steps[3]));
+  const __m512i magnitude =
+      _mm512_min_epu8(_mm512_abs_epi8(bytes), _mm512_set1_epi8(kMostE2m1Steps));
+  const __m512i code = _mm512_permutex2var_epi8(_mm512_load_si512(kCodes.data()), magnitude,
+                                                _mm512_load_si512(kCodes.data() + 64));
+  constexpr int kOrAnd = 0xf8;  // of three: first | (second & third)
+  const __m512i codes =
+      _mm512_ternarylogic_epi32(code, _mm512_srli_epi16(bytes, 4), _mm512_set1_epi8(8), kOrAnd);
+  const __m512i pairs = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x1001));
+  // Packing goes by 128 bits: a lane of the packed bytes holds four of each vector.
   const __m256i order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  const __m512i pairs = _mm512_maddubs_epi16(to_bytes(v), _mm512_set1_epi16(0x1001));
-  _mm256_storeu_si256(static_cast<__m256i*>(p),
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm256_permutexvar_epi16(order, _mm512_cvtepi16_epi8(pairs)));
 }
 
@@ -224,18 +238,6 @@ inline I32x16 larger_of_pairs(__m512i bf16) {
   return _mm512_max_epi32(_mm512_and_si512(bf16, upper), _mm512_slli_epi32(bf16, 16));
 }
 
-// REQUIRES: n is a multiple of 16.
-inline uint32_t largest_bits(const Bf16* x, int n) {
-  __m512i largest = _mm512_setzero_si512();
-  int i = 0;
-  for (; i + 32 <= n; i += 32) {
-    largest = _mm512_max_epu16(largest, magnitudes(_mm512_loadu_si512(x + i)));
-  }
-  const __m512i rest = _mm512_maskz_loadu_epi16(i < n ? 0xffffu : 0u, x + i);
-  largest = _mm512_max_epu16(largest, magnitudes(rest));
-  return static_cast<uint32_t>(reduce_max(larger_of_pairs(largest)));
-}
-
 template <int kGroup>
 inline I32x16 largest_of_groups(const Bf16* x, int count);
 
@@ -275,64 +277,6 @@ inline I32x16 largest_of_groups<kNvfp4RowGroup>(const Bf16* x, int count) {
   // By quarters: groups 0, 2, 4, 6; 1, 3, 5, 7; and so on from 8.
   const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
   return _mm512_permutexvar_epi32(order, max_over_lanes(sixteens[0], sixteens[1]));
-}
-
-// Cut to bf16, the last bit set if anything was cut off: so much more than codes have that it
-// rounds to them as the float32 does. The first and the second of each pair.
-inline __m512i cut_to_odd(F32x16 even, F32x16 odd) {
-  constexpr int kSelect = 0xca;  // of three: first ? second : third, bit by bit
-  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
-  const __m512i e = bits_of(even), o = bits_of(odd);
-  const __m512i kept = _mm512_ternarylogic_epi32(upper, o, _mm512_srli_epi32(e, 16), kSelect);
-  const __m512i lost = _mm512_ternarylogic_epi32(upper, _mm512_slli_epi32(o, 16), e, kSelect);
-  const __m512i odd_kept = _mm512_or_si512(kept, _mm512_set1_epi16(1));
-  return _mm512_mask_blend_epi16(_mm512_test_epi16_mask(lost, lost), kept, odd_kept);
-}
-
-// Magnitudes of bf16 bits without their last kDropped, nearest, ties to even, less `one`.
-template <int kDropped>
-inline __m512i round_bits(__m512i magnitude, int one) {
-  const __m512i last =
-      _mm512_and_si512(_mm512_srli_epi16(magnitude, kDropped), _mm512_set1_epi16(1));
-  constexpr int kAlmostHalf = (1 << (kDropped - 1)) - 1;
-  const auto shift = static_cast<short>(kAlmostHalf - (one << kDropped));
-  const __m512i sum = _mm512_add_epi16(_mm512_add_epi16(magnitude, _mm512_set1_epi16(shift)), last);
-  return _mm512_srli_epi16(sum, kDropped);
-}
-
-// Of magnitudes cut to odd: 0 … 7. Those below 1 are 0, 0.5 or 1.
-inline __m512i magnitudes_to_e2m1(__m512i magnitude) {
-  constexpr short kQuarter = 0x3e80, kThreeQuarters = 0x3f40, kOne = 0x3f80, kSix = 0x40c0;
-  const __m512i bounded = _mm512_min_epu16(magnitude, _mm512_set1_epi16(kSix));
-  const __m512i whole =
-      round_bits<6>(_mm512_max_epu16(bounded, _mm512_set1_epi16(kOne)), (kOne >> 6) - 2);
-  const __mmask32 is_half = _mm512_cmpgt_epu16_mask(bounded, _mm512_set1_epi16(kQuarter));
-  const __mmask32 is_whole = _mm512_cmpge_epu16_mask(bounded, _mm512_set1_epi16(kThreeQuarters));
-  return _mm512_mask_mov_epi16(_mm512_maskz_set1_epi16(is_half, 1), is_whole, whole);
-}
-
-// Two groups of an nvfp4 row, each with what its values are multiplied by: codes of a pair in the
-// lowest byte of its lane.
-inline __m512i e2m1_of_two(const Bf16* x, const float* to_code) {
-  const Line pairs = load_line(x);
-  const F32x16 factors =
-      _mm512_insertf32x8(_mm512_set1_ps(to_code[0]), _mm256_set1_ps(to_code[1]), 1);
-  const __m512i cut = cut_to_odd(mul(evens(pairs), factors), mul(odds(pairs), factors));
-  const __m512i sign = _mm512_and_si512(_mm512_srli_epi16(cut, 12), _mm512_set1_epi16(8));
-  const __m512i codes = _mm512_or_si512(magnitudes_to_e2m1(magnitudes(cut)), sign);
-  return _mm512_or_si512(codes, _mm512_srli_epi32(codes, 12));
-}
-
-inline int encode_e2m1(const Bf16* x, int count, const float* to_code, std::byte* out) {
-  int group = 0;
-  for (; group + 4 <= count; group += 4) {
-    const Bf16* values = x + group * kNvfp4RowGroup;
-    const __m512i bytes = bytes_of<4>(e2m1_of_two(values, to_code + group),
-                                      e2m1_of_two(values + 32, to_code + group + 2));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + group * kNvfp4RowGroup / 2),
-                        _mm512_castsi512_si256(bytes));
-  }
-  return group;
 }
 
 inline I32x16 to_e4m3(F32x16 v);

@@ -7,13 +7,6 @@
 
 inline I32x16 magnitude_bits(F32x16 v) { return bit_and(bits_of(v), set1_i32(0x7fffffff)); }
 
-template <typename T>
-inline uint32_t largest_bits(const T* x, int n) {
-  I32x16 largest = set1_i32(0);
-  for (int i = 0; i < n; i += kPanelWidth) largest = max(largest, magnitude_bits(load(x + i)));
-  return static_cast<uint32_t>(reduce_max(largest));
-}
-
 // Magnitudes as codes of a float with kFraction bits of fraction and 2^kLeast as its smallest
 // normal number: nearest, ties to even. The sum with an anchor, whose last bit is worth a step at
 // the magnitude's exponent, rounds to whole steps; the exponent counts in steps, too.
@@ -31,11 +24,6 @@ inline I32x16 to_e4m3(F32x16 v) {
   const I32x16 sign = bit_and(shift_right<24>(bits_of(v)), set1_i32(0x80));
   return bit_or(round_magnitude<3, -6>(v), sign);
 }
-inline I32x16 to_e2m1(F32x16 v) {
-  const I32x16 sign = bit_and(shift_right<28>(bits_of(v)), set1_i32(8));
-  return bit_or(min(round_magnitude<1, 0>(v), set1_i32(7)), sign);
-}
-
 // The upper halves of a bf16's float32, of what is not NaN; the lower ones are anything.
 inline I32x16 round_to_bf16(I32x16 u) {
   const I32x16 last = bit_and(shift_right<16>(u), set1_i32(1));
@@ -133,13 +121,24 @@ inline void encode_fp8(const T* x, int hidden, std::byte* row) {
   }
 }
 
-// The scales of up to 16 groups: their codes to `codes`, and for each what its values are
-// multiplied by, which is zero where the code is.
+// The largest magnitude of each group of an nvfp4 row, to of_groups, and of the row, as bits.
 template <typename T>
-inline void nvfp4_scales(const T* x, int count, const RowScale& of_row, std::byte* codes,
-                         float* to_code) {
-  const F32x16 largest = from_bits(largest_of_groups<kNvfp4RowGroup>(x, count));
-  const I32x16 code = to_e4m3(mul(largest, set1(of_row.to_code)));
+inline uint32_t find_largest(const T* x, int num_groups, float* of_groups) {
+  I32x16 of_row = set1_i32(0);
+  for (int group = 0; group < num_groups; group += kPanelWidth) {
+    const int count = std::min(kPanelWidth, num_groups - group);
+    const I32x16 largest = largest_of_groups<kNvfp4RowGroup>(x + group * kNvfp4RowGroup, count);
+    store_n(of_groups + group, from_bits(largest), count);
+    of_row = max(of_row, largest);
+  }
+  return static_cast<uint32_t>(reduce_max(of_row));
+}
+
+// The scales of up to 16 groups from their largest: their codes to `codes`, and for each what its
+// values are multiplied by, which is zero where the code is.
+inline void nvfp4_scales(const float* largest, int count, const RowScale& of_row, std::byte* codes,
+                         float* to_steps) {
+  const I32x16 code = to_e4m3(mul(load_n(largest, count), set1(of_row.to_code)));
   alignas(16) std::byte bytes[kPanelWidth];
   store_u8(bytes, code);
   if (count == kPanelWidth) {  // one store, not a call
@@ -148,32 +147,37 @@ inline void nvfp4_scales(const T* x, int count, const RowScale& of_row, std::byt
     std::memcpy(codes, bytes, static_cast<size_t>(count));
   }
   const F32x16 scales = mul(load_256ths_of_e4m3(bytes), set1(of_row.scale * 256.0f));
-  const I32x16 inverse = bits_of(div(set1(1.0f), scales));
-  store(to_code, from_bits(where_less(set1_i32(0), code, inverse, set1_i32(0))));
+  const I32x16 inverse = bits_of(div(set1(kE2m1Steps), scales));
+  store(to_steps, from_bits(where_less(set1_i32(0), code, inverse, set1_i32(0))));
 }
 
-// Of one group.
+// to_steps: [count].
 template <typename T>
-inline I32x16 e2m1_of(const T* x, float to_code) {
-  return to_e2m1(mul(load(x), set1(to_code)));
-}
-// As many of `count` groups as go together; returns how many. to_code: [count].
-template <typename T>
-inline int encode_e2m1(const T* x, int count, const float* to_code, std::byte* out) {
+inline void encode_e2m1(const T* x, int count, const float* to_steps, std::byte* out) {
+  const auto steps_of = [&](int group) {
+    return to_integers(mul(load(x + group * kNvfp4RowGroup), set1(to_steps[group])));
+  };
   int group = 0;
   for (; group + 4 <= count; group += 4) {
-    I32x16 codes[4];
-    for (int j = 0; j < 4; ++j) {
-      codes[j] = e2m1_of(x + (group + j) * kNvfp4RowGroup, to_code[group + j]);
-    }
-    store_u4(out + group * kNvfp4RowGroup / 2, codes);
+    const I32x16 steps[] = {steps_of(group), steps_of(group + 1), steps_of(group + 2),
+                            steps_of(group + 3)};
+    store_e2m1_of_steps(out + group * kNvfp4RowGroup / 2, steps);
   }
-  return group;
+  if (group == count) return;
+  I32x16 steps[] = {set1_i32(0), set1_i32(0), set1_i32(0), set1_i32(0)};
+  for (int i = group; i < count; ++i) steps[i - group] = steps_of(i);
+  std::byte codes[4 * kNvfp4RowGroup / 2];
+  store_e2m1_of_steps(codes, steps);
+  std::memcpy(out + group * kNvfp4RowGroup / 2, codes,
+              static_cast<size_t>(count - group) * kNvfp4RowGroup / 2);
 }
 
 template <typename T>
 inline void encode_nvfp4(const T* x, int hidden, std::byte* row) {
-  const RowScale of_row = nvfp4_scale(largest_bits(x, hidden));
+  // Until its codes come, the second half of their place has room for a float of each group; those
+  // of a block are read before codes get as far.
+  float* const largest = reinterpret_cast<float*>(row + hidden / 4);
+  const RowScale of_row = nvfp4_scale(find_largest(x, hidden / kNvfp4RowGroup, largest));
   std::byte* scales = row + row_scales_offset(RowFormat::kNvfp4, hidden);
   put_float(row + row_scales_end(RowFormat::kNvfp4, hidden), of_row.scale);
   const int num_groups = hidden / kNvfp4RowGroup;
@@ -184,19 +188,15 @@ inline void encode_nvfp4(const T* x, int hidden, std::byte* row) {
   // All scales of a block, then its values: a scale is a long chain of steps, which would keep
   // the next group's from beginning.
   constexpr int kBlock = 512;
-  alignas(64) float to_code[kBlock];
+  alignas(64) float to_steps[kBlock];
   for (int block = 0; block < num_groups; block += kBlock) {
     const int count = std::min(kBlock, num_groups - block);
     const T* values = x + block * kNvfp4RowGroup;
-    std::byte* out = row + block * kNvfp4RowGroup / 2;
     for (int first = 0; first < count; first += kPanelWidth) {
-      nvfp4_scales(values + first * kNvfp4RowGroup, std::min(kPanelWidth, count - first), of_row,
-                   scales + block + first, to_code + first);
+      nvfp4_scales(largest + block + first, std::min(kPanelWidth, count - first), of_row,
+                   scales + block + first, to_steps + first);
     }
-    for (int group = encode_e2m1(values, count, to_code, out); group < count; ++group) {
-      store_u4(out + group * kNvfp4RowGroup / 2,
-               e2m1_of(values + group * kNvfp4RowGroup, to_code[group]));
-    }
+    encode_e2m1(values, count, to_steps, row + block * kNvfp4RowGroup / 2);
   }
 }
 
