@@ -42,6 +42,10 @@ constexpr int kWaitsWithoutYield = 16;
 constexpr int kLooksBetweenRelays = 50;
 constexpr std::chrono::nanoseconds kRelayInterval{50'000};
 
+bool raised_on(const Flag& flag, int processor) {
+  return flag.processor.load(std::memory_order_relaxed) == processor;
+}
+
 bool spin_until(const Flag& flag, uint32_t value, int pauses) {
   for (; !is_at(flag, value); --pauses) {
     if (pauses == 0) return false;
@@ -170,7 +174,7 @@ Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& 
   Flag& flag = flag_of(channel, peer);
   if (bridge() != nullptr) return wait_long(flag, peer, value, awaited);
   if (is_at(flag, value)) return {};
-  if (!shares_core(flag) && spin_until(flag, value, kPausesBeforeClock)) return {};
+  if (!raised_on(flag, processor()) && spin_until(flag, value, kPausesBeforeClock)) return {};
   if (crowded_ && yield_until(flag, value, kYieldsBeforeClock)) return {};
   return wait_long(flag, peer, value, awaited);
 }
@@ -262,17 +266,18 @@ std::string Endpoint::name_of(int rank) const {
 
 // Who has raised a flag on this core cannot raise it again before this rank yields. One of another
 // core may be about to, and ranks of this core would wait for it too: so those here are awaited
-// first, by yielding, then the others, by looking for a while.
-bool Endpoint::shares_core(const Flag& flag) const {
-  return crowded_ && bridge() == nullptr &&
-         flag.processor.load(std::memory_order_relaxed) == static_cast<uint16_t>(::sched_getcpu());
-}
+// first, by yielding, then the others, by looking for a while. −1: nobody is here.
+int Endpoint::processor() const { return crowded_ && bridge() == nullptr ? ::sched_getcpu() : -1; }
 
 Status Endpoint::wait_all(Channel channel, uint32_t value, const Awaited& awaited) {
-  for (int peer = 0; peer < num_ranks() && crowded_; ++peer) {
-    if (shares_core(flag_of(channel, peer))) WIDEEP_TRY(wait(channel, peer, value, awaited));
+  const int here = processor();
+  for (int peer = 0; peer < num_ranks() && here >= 0; ++peer) {
+    const Flag& flag = flag_of(channel, peer);
+    if (is_at(flag, value) || !raised_on(flag, here)) continue;
+    WIDEEP_TRY(wait(channel, peer, value, awaited));
   }
   for (int peer = 0; peer < num_ranks(); ++peer) {
+    if (is_at(flag_of(channel, peer), value)) continue;
     WIDEEP_TRY(wait(channel, peer, value, awaited));
   }
   return {};
@@ -292,9 +297,12 @@ Status Endpoint::wait_each(Channel channel, uint32_t value, const Awaited& await
     if (num_arrived > 0) arrived(missing.first(num_arrived));
     missing = missing.subspan(num_arrived);
     if (missing.empty()) return {};
-    const auto here = std::find_if(missing.begin(), missing.end(),
-                                   [&](int peer) { return shares_core(flag_of(channel, peer)); });
-    WIDEEP_TRY(wait(channel, here == missing.end() ? missing.front() : *here, value, awaited));
+    const int here = processor();
+    const auto neighbour = std::find_if(missing.begin(), missing.end(), [&](int peer) {
+      return raised_on(flag_of(channel, peer), here);
+    });
+    WIDEEP_TRY(
+        wait(channel, neighbour == missing.end() ? missing.front() : *neighbour, value, awaited));
   }
 }
 

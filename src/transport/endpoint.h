@@ -145,7 +145,7 @@ class Endpoint {
   Flag& flag_of(Channel channel, int rank) const {
     return memory_->flag(kind_, channel, world_rank(rank));
   }
-  bool shares_core(const Flag& flag) const;
+  int processor() const;
   Status wait_long(Flag& flag, int peer, uint32_t value, const Awaited& awaited);
   bool yield_until(const Flag& flag, uint32_t value, int yields);
   bool relay_until(const Flag& flag, uint32_t value, int looks);
