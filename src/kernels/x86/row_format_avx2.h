@@ -83,6 +83,7 @@ inline void store_u16(void* p, I32x16 v) {
 inline void store_u8(void* p, I32x16 v) {
   _mm_storeu_si128(static_cast<__m128i*>(p), to_u8(to_u16(v)));
 }
+
 // The same of four vectors, one behind the other.
 inline void store_u8(std::byte* p, const I32x16 (&v)[4]) {
   for (int i = 0; i < 4; ++i) store_u8(p + i * kPanelWidth, v[i]);

@@ -84,6 +84,7 @@ inline void store_u16(void* p, I32x16 v) {
 inline void store_u8(void* p, I32x16 v) {
   _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_castsi512_si128(bytes_of<4>(v, v)));
 }
+
 // The same of four vectors, one behind the other. Packing goes by 128 bits: a lane of the packed
 // bytes holds four of each vector.
 inline __m512i to_bytes(const I32x16 (&v)[4]) {

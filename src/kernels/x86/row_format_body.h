@@ -24,6 +24,7 @@ inline I32x16 to_e4m3(F32x16 v) {
   const I32x16 sign = bit_and(shift_right<24>(bits_of(v)), set1_i32(0x80));
   return bit_or(round_magnitude<3, -6>(v), sign);
 }
+
 // The upper halves of a bf16's float32, of what is not NaN; the lower ones are anything.
 inline I32x16 round_to_bf16(I32x16 u) {
   const I32x16 last = bit_and(shift_right<16>(u), set1_i32(1));
