@@ -18,6 +18,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // Small enough to be over at once.
 CommandOptions bench_ep(const std::vector<std::string>& more) {
@@ -64,6 +65,17 @@ TEST(CommandBenchEp, EveryFormWithEveryCombine) {
   }
 }
 
+TEST(CommandBenchEp, ResultsAreMadeInEachRoundWhereAskedTo) {
+  // Nobody else makes them then, and sums are looked at before rounds are measured.
+  const CommandEnd made =
+      run_command(bench_ep({"--tokens", "3", "--dtype", "bf16,bf16", "--combine-dtype",
+                            "bf16,nvfp4", "--combine", "exact,reduced", "--results", "made"}));
+  EXPECT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("; results made from float32; sums as bf16 rows"));
+  const CommandEnd ready = run_command(bench_ep({"--tokens", "3"}));
+  EXPECT_THAT(ready.out, Not(HasSubstr("results made")));
+}
+
 TEST(CommandBenchEp, SweepsGroups) {
   const CommandEnd end =
       run_command(bench_ep({"--sweep-ranks", "2,4,8", "--tokens", "2", "--strategy", "dispatch",
@@ -108,6 +120,8 @@ TEST(CommandBenchEp, RefusesWhatItCannotMeasure) {
                  {"--dtype", "100", "128"});
   expect_refused(run_command(bench_ep({"--baseline", "mpi", "--dtype", "fp8"})),
                  {"--baseline mpi", "bf16", "fp8"});
+  expect_refused(run_command(bench_ep({"--baseline", "mpi", "--results", "made"})),
+                 {"--results made", "--baseline mpi"});
   expect_refused(run_command(bench_ep({"--sweep-ranks", "2,4"})), {"--sweep-ranks", "found 4"});
   expect_refused(run_command(bench_ep({"--dtype", "bf16,fp8", "--combine-dtype", "bf16"})),
                  {"--combine-dtype", "each of 2", "found 1"});

@@ -21,6 +21,7 @@ struct Options {
   std::vector<std::string> combines = {"exact"};
   std::string strategy = "auto";
   std::string sum = "row";
+  std::string results = "ready";
   std::string baseline;
   std::vector<int> sweep;
   int block_ms = 50;
@@ -81,6 +82,7 @@ Status run(const Options& given) {
   Options options = given;
   WIDEEP_TRY_ASSIGN(options.bench.group.routing, bench::routing_of(options.routing));
   WIDEEP_TRY_ASSIGN(options.bench.sum, bench::sum_of(options.sum));
+  options.bench.makes_results = options.results == "made";
   WIDEEP_TRY(read_forms(options, &options.bench.forms));
   options.bench.combines.clear();
   for (const std::string& name : options.combines) {
@@ -135,6 +137,12 @@ void add_what_options(CLI::App& command, Options& options) {
                   "What a round ends with: row, each token's sum as a bf16 row; residual, added "
                   "onto a float32 row as in the engine")
       ->check(CLI::IsMember({"row", "residual"}))
+      ->capture_default_str();
+  command
+      .add_option("--results", options.results,
+                  "ready: results are there before a round; made: each is coded from a float32 row "
+                  "in the round, as experts end")
+      ->check(CLI::IsMember({"ready", "made"}))
       ->capture_default_str();
   const CLI::IsMember formats({"bf16", "fp8", "nvfp4"});
   command.add_option("--dtype", options.dtypes, "Form in which rows are dispatched: A,B")

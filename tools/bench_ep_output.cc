@@ -43,8 +43,10 @@ std::string form_of(kernels::RowFormat format, int hidden) {
 
 std::string what_travels(const EpBenchOptions& options) {
   const bench::EpGroup& group = options.group;
-  return fmt::format("rows of {}; {} experts top {}, {} routing, seed {}; sums {}", options.hidden,
-                     group.num_experts, group.top_k, bench::routing_name(group.routing), group.seed,
+  return fmt::format("rows of {}; {} experts top {}, {} routing, seed {};{} sums {}",
+                     options.hidden, group.num_experts, group.top_k,
+                     bench::routing_name(group.routing), group.seed,
+                     options.makes_results ? " results made from float32;" : "",
                      options.sum == bench::EpSum::kRow ? "as bf16 rows" : "onto float32 rows");
 }
 
@@ -155,11 +157,14 @@ ordered_json test_json(const EpTestReport& test, const EpBenchOptions& options) 
 }
 
 ordered_json options_json(const EpBenchOptions& options) {
-  return {
-      {"hidden", options.hidden},           {"experts", options.group.num_experts},
-      {"top_k", options.group.top_k},       {"routing", bench::routing_name(options.group.routing)},
-      {"seed", options.group.seed},         {"repeats", options.repeats},
-      {"sum", bench::sum_name(options.sum)}};
+  return {{"hidden", options.hidden},
+          {"experts", options.group.num_experts},
+          {"top_k", options.group.top_k},
+          {"routing", bench::routing_name(options.group.routing)},
+          {"seed", options.group.seed},
+          {"repeats", options.repeats},
+          {"results", options.makes_results ? "made" : "ready"},
+          {"sum", bench::sum_name(options.sum)}};
 }
 
 }  // namespace

@@ -193,6 +193,7 @@ EpRoundSetup round_setup(const EpRankSetup& setup, const EpTest& test) {
           .results = test.form.results,
           .combine = test.combine,
           .sum = setup.options.sum,
+          .makes_results = setup.options.makes_results,
           .strategy = setup.options.strategy,
           .num_tokens = test.tokens,
           .kernels = setup.kernels};

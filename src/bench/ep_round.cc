@@ -43,6 +43,7 @@ EpRounds::EpRounds(const EpRoundSetup& setup, transport::Endpoint& endpoint)
       sums_(setup.sum, setup.num_tokens, setup.hidden, *setup.kernels) {
   const size_t elements = static_cast<size_t>(setup.num_tokens) * setup.hidden;
   rows_ = base::AlignedBytes(elements * sizeof(Bf16));
+  result_.assign(static_cast<size_t>(setup.hidden), result_of(endpoint.rank()));
   if (kernels::is_coded(setup.rows)) {
     coded_ = base::AlignedBytes(setup.num_tokens * layout_.shape().row_bytes);
   }
@@ -54,7 +55,7 @@ Status EpRounds::start() {
   WIDEEP_TRY(exchange_.open());
   EpPhases phases;
   WIDEEP_TRY(round(&phases));  // tells where this rank's results are
-  fill_results();
+  if (!setup_.makes_results) fill_results();
   WIDEEP_TRY(endpoint_.meet({.what = "results"}));
   sums_.clear();
   WIDEEP_TRY(round(&phases));
@@ -86,9 +87,8 @@ void EpRounds::route() {
 }
 
 void EpRounds::fill_results() {
-  const std::vector<float> values(static_cast<size_t>(setup_.hidden), result_of(endpoint_.rank()));
   const auto fill = [&](std::byte* result) {
-    setup_.kernels->encode_row(Dtype::kF32, values.data(), setup_.results, setup_.hidden, result);
+    setup_.kernels->encode_row(Dtype::kF32, result_.data(), setup_.results, setup_.hidden, result);
   };
   for (const ep::ReceivedToken& token : exchange_.received_tokens()) fill(token.result);
   for (int slot = 0; slot < setup_.group.slots_per_rank() && !reduced(); ++slot) {
@@ -105,6 +105,7 @@ Status EpRounds::round(EpPhases* phases) {
   WIDEEP_TRY(exchange_.dispatch(travelling_rows(), layout_.shape().row_bytes, setup_.num_tokens,
                                 experts_, kWhere, weights));
   const int64_t dispatched = now();
+  if (setup_.makes_results) fill_results();
   WIDEEP_TRY(exchange_.combine(kWhere));
   reduce();
   if (are_timed()) *phases = {begun - start, dispatched - begun, now() - dispatched};

@@ -25,7 +25,7 @@ namespace wideep::bench {
 struct EpPhases {
   int64_t prepare = 0;   // counts to every rank
   int64_t dispatch = 0;  // rows coded and out, and those of all others in
-  int64_t combine = 0;   // results back and summed
+  int64_t combine = 0;   // results made, where they are not there, back and summed
   int64_t all() const { return prepare + dispatch + combine; }
 };
 
@@ -37,6 +37,7 @@ struct EpRoundSetup {
   kernels::RowFormat results = kernels::RowFormat::kBf16;  // combined
   ep::Combine combine = ep::Combine::kExact;
   EpSum sum = EpSum::kRow;
+  bool makes_results = false;  // in every round, from float32, as experts end; else they are there
   std::optional<ep::Strategy> strategy;  // none: the one that moves fewer bytes
   int num_tokens = 0;                    // of each rank
   const kernels::Kernels* kernels = nullptr;
@@ -86,6 +87,7 @@ class EpRounds {
   std::vector<int32_t> experts_;          // [num_tokens, top_k], slots too
   std::vector<float> weights_;            // the same
   std::vector<float> ones_;               // [top_k]
+  std::vector<float> result_;             // [hidden], what every expert of this rank returns
   std::vector<int32_t> counts_;           // [num_experts]
   std::vector<int32_t> tokens_of_ranks_;  // [num_ranks]
   base::AlignedBytes rows_;               // [num_tokens, hidden] bf16

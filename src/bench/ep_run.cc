@@ -173,6 +173,10 @@ Status check_options(const EpBenchOptions& options) {
     return invalid_input(fmt::format("--top-k: expected at most the {} experts, found {}",
                                      group.num_experts, group.top_k));
   }
+  if (options.with_mpi && options.makes_results) {
+    return invalid_input(
+        "--results made and --baseline mpi: MPI's rounds make no results: leave one of them out");
+  }
   WIDEEP_TRY(check_forms(options));
   return check_memory(options, base::read_machine());
 }

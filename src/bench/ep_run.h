@@ -46,6 +46,7 @@ struct EpBenchOptions {
   std::vector<ep::Combine> combines = {ep::Combine::kExact};
   std::vector<EpForm> forms = {EpForm{}};
   EpSum sum = EpSum::kRow;
+  bool makes_results = false;            // EpRoundSetup's; not beside MPI, whose rounds make none
   std::optional<ep::Strategy> strategy;  // none: the one that moves fewer bytes
   bool with_mpi = false;
   int repeats = 5;
