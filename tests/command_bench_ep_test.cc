@@ -71,7 +71,7 @@ TEST(CommandBenchEp, ResultsAreMadeInEachRoundWhereAskedTo) {
       run_command(bench_ep({"--tokens", "3", "--dtype", "bf16,bf16", "--combine-dtype",
                             "bf16,nvfp4", "--combine", "exact,reduced", "--results", "made"}));
   EXPECT_EQ(made.exit_code, 0) << made.err;
-  EXPECT_THAT(made.out, HasSubstr("; results made from float32; sums as bf16 rows"));
+  EXPECT_THAT(made.out, HasSubstr("; results made in rounds; sums as bf16 rows"));
   const CommandEnd ready = run_command(bench_ep({"--tokens", "3"}));
   EXPECT_THAT(ready.out, Not(HasSubstr("results made")));
 }

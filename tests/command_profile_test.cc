@@ -72,9 +72,11 @@ class CommandProfile : public testing::Test {
   const std::string path_ = directory_.file("profile.json");
 };
 
-// Beside or inside each other, but for the thousandths of a microsecond to which times are written.
+// Times are written to thousandths of a microsecond.
+constexpr double kRounding = 0.002;
+
+// Beside or inside each other.
 void expect_nested(const std::vector<Event>& events) {
-  constexpr double kRounding = 0.002;
   std::map<std::pair<int, int>, std::vector<Event>> lanes;
   for (const Event& event : events) lanes[{event.rank, event.lane}].push_back(event);
   for (auto& [lane, all] : lanes) {
@@ -144,13 +146,17 @@ TEST_F(CommandProfile, ShowsTheBalancerBesideTheForwardPath) {
     const auto ended = [&](const Event& event) {
       return event.layer == each.layer && event.end <= each.start;
     };
-    // The thread that tells others may be kept from its processor until long after they have acted.
+    // A thread that has told others, of a plan or that its copies are there, may be kept from its
+    // processor until long after they have acted. Copies have ended before that is told.
     const auto had_begun = [&](const Event& event) {
       return event.layer == each.layer && event.start <= each.start;
     };
     EXPECT_TRUE(any_of(named(events, "plan layer"), ended));
     EXPECT_TRUE(any_of(named(events, "post plan"), had_begun));
     EXPECT_TRUE(any_of(named(events, "copy layer"), had_begun));
+    for (const Event& copy : named(events, "copy expert")) {
+      if (copy.rank == each.rank && had_begun(copy)) EXPECT_LE(copy.end, each.start + kRounding);
+    }
   }
   for (const Event& copy : named(events, "copy expert")) {
     EXPECT_THAT(copy.detail, AllOf(Ge(0), Lt(16)));

@@ -140,8 +140,8 @@ void add_what_options(CLI::App& command, Options& options) {
       ->capture_default_str();
   command
       .add_option("--results", options.results,
-                  "ready: results are there before a round; made: each is coded from a float32 row "
-                  "in the round, as experts end")
+                  "ready: results are there before a round; made: each is written in the round, as "
+                  "experts do, and coded where it travels so")
       ->check(CLI::IsMember({"ready", "made"}))
       ->capture_default_str();
   const CLI::IsMember formats({"bf16", "fp8", "nvfp4"});

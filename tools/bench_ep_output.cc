@@ -46,7 +46,7 @@ std::string what_travels(const EpBenchOptions& options) {
   return fmt::format("rows of {}; {} experts top {}, {} routing, seed {};{} sums {}",
                      options.hidden, group.num_experts, group.top_k,
                      bench::routing_name(group.routing), group.seed,
-                     options.makes_results ? " results made from float32;" : "",
+                     options.makes_results ? " results made in rounds;" : "",
                      options.sum == bench::EpSum::kRow ? "as bf16 rows" : "onto float32 rows");
 }
 

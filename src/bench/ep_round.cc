@@ -43,7 +43,7 @@ EpRounds::EpRounds(const EpRoundSetup& setup, transport::Endpoint& endpoint)
       sums_(setup.sum, setup.num_tokens, setup.hidden, *setup.kernels) {
   const size_t elements = static_cast<size_t>(setup.num_tokens) * setup.hidden;
   rows_ = base::AlignedBytes(elements * sizeof(Bf16));
-  result_.assign(static_cast<size_t>(setup.hidden), result_of(endpoint.rank()));
+  result_.assign(static_cast<size_t>(setup.hidden), Bf16(result_of(endpoint.rank())));
   if (kernels::is_coded(setup.rows)) {
     coded_ = base::AlignedBytes(setup.num_tokens * layout_.shape().row_bytes);
   }
@@ -87,12 +87,34 @@ void EpRounds::route() {
 }
 
 void EpRounds::fill_results() {
-  const auto fill = [&](std::byte* result) {
-    setup_.kernels->encode_row(Dtype::kF32, result_.data(), setup_.results, setup_.hidden, result);
-  };
-  for (const ep::ReceivedToken& token : exchange_.received_tokens()) fill(token.result);
+  for (std::byte* place : places_of_results()) {
+    setup_.kernels->encode_row(Dtype::kBf16, result_.data(), setup_.results, setup_.hidden, place);
+  }
+}
+
+std::vector<std::byte*> EpRounds::places_of_results() const {
+  std::vector<std::byte*> places;
+  for (const ep::ReceivedToken& token : exchange_.received_tokens()) places.push_back(token.result);
   for (int slot = 0; slot < setup_.group.slots_per_rank() && !reduced(); ++slot) {
-    for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) fill(row.result);
+    for (const ep::ExpertRow& row : exchange_.rows_of_slot(slot)) places.push_back(row.result);
+  }
+  return places;
+}
+
+void EpRounds::make_results() {
+  const size_t row_bytes = result_.size() * sizeof(Bf16);
+  const bool coded = kernels::is_coded(setup_.results);
+  if (result_places_.empty()) {  // every round's are the same
+    result_places_ = places_of_results();
+    plain_results_ = base::AlignedBytes(coded ? result_places_.size() * row_bytes : 0);
+  }
+  for (size_t i = 0; i < result_places_.size(); ++i) {
+    std::byte* place = coded ? plain_results_.data() + i * row_bytes : result_places_[i];
+    std::memcpy(place, result_.data(), row_bytes);
+  }
+  for (size_t i = 0; i < result_places_.size() && coded; ++i) {
+    setup_.kernels->encode_row(Dtype::kBf16, plain_results_.data() + i * row_bytes, setup_.results,
+                               setup_.hidden, result_places_[i]);
   }
 }
 
@@ -105,7 +127,7 @@ Status EpRounds::round(EpPhases* phases) {
   WIDEEP_TRY(exchange_.dispatch(travelling_rows(), layout_.shape().row_bytes, setup_.num_tokens,
                                 experts_, kWhere, weights));
   const int64_t dispatched = now();
-  if (setup_.makes_results) fill_results();
+  if (setup_.makes_results) make_results();
   WIDEEP_TRY(exchange_.combine(kWhere));
   reduce();
   if (are_timed()) *phases = {begun - start, dispatched - begun, now() - dispatched};

@@ -4,7 +4,7 @@
 //
 // A round is what a MoE layer does without its experts: begin, rows coded where they travel so,
 // dispatch, combine, and the sum of each token's results, weighted (ep_sums.h). The results are
-// there, coded, before the first round.
+// there, coded, before the first round, or each round makes them.
 //
 // Thread safety: one thread per rank.
 #pragma once
@@ -37,7 +37,9 @@ struct EpRoundSetup {
   kernels::RowFormat results = kernels::RowFormat::kBf16;  // combined
   ep::Combine combine = ep::Combine::kExact;
   EpSum sum = EpSum::kRow;
-  bool makes_results = false;  // in every round, from float32, as experts end; else they are there
+  // In every round: written as bf16 rows, as experts write them, and where results travel coded,
+  // coded from these in a second pass. False: they are there.
+  bool makes_results = false;
   std::optional<ep::Strategy> strategy;  // none: the one that moves fewer bytes
   int num_tokens = 0;                    // of each rank
   const kernels::Kernels* kernels = nullptr;
@@ -75,6 +77,8 @@ class EpRounds {
   void fill_rows();
   void route();
   void fill_results();
+  std::vector<std::byte*> places_of_results() const;
+  void make_results();
   void list_copies();
   void reduce();
   float expected_sum(int token) const;
@@ -87,12 +91,14 @@ class EpRounds {
   std::vector<int32_t> experts_;          // [num_tokens, top_k], slots too
   std::vector<float> weights_;            // the same
   std::vector<float> ones_;               // [top_k]
-  std::vector<float> result_;             // [hidden], what every expert of this rank returns
+  std::vector<Bf16> result_;              // [hidden], what every expert of this rank returns
+  base::AlignedBytes plain_results_;      // [results, hidden] bf16, of those that travel coded
   std::vector<int32_t> counts_;           // [num_experts]
   std::vector<int32_t> tokens_of_ranks_;  // [num_ranks]
   base::AlignedBytes rows_;               // [num_tokens, hidden] bf16
   base::AlignedBytes coded_;              // [num_tokens] rows as they travel; empty: rows_ does
   EpSums sums_;
+  std::vector<std::byte*> result_places_;  // where makes_results
   std::vector<Copy> copies_;
 };
 

@@ -4,6 +4,7 @@
 // against "ref", byte by byte.
 #include "kernels/row_format.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "base/microscaling.h"
@@ -319,6 +321,44 @@ struct CodedRows {
   }
 };
 
+// None is zero, one makes products with scales subnormal.
+std::vector<float> router_weights(int top_k, std::mt19937& rng) {
+  std::uniform_real_distribution<float> weight(0.05f, 1.0f);
+  std::vector<float> weights;
+  for (int k = 0; k < top_k; ++k) weights.push_back(k == 5 ? 0x1p-130f : weight(rng));
+  return weights;
+}
+
+void expect_sums_as_ref(const Kernels& kernels, ReduceArgs args, std::mt19937& rng) {
+  const auto size = static_cast<size_t>(args.n);
+  const auto shared = random_row(args.n, rng), start = random_row(args.n, rng);
+  for (const float* added : {static_cast<const float*>(nullptr), shared.data()}) {
+    args.shared = added;
+    std::vector<float> x = start, expected = start;
+    std::vector<Bf16> sum(size), expected_sum(size);
+    args.x = x.data();
+    kernels.reduce_experts(args);
+    args.x = expected.data();
+    ref().reduce_experts(args);
+    const std::string what =
+        fmt::format("{}, {} values, top {}", row_format_name(args.format), args.n, args.top_k);
+    for (size_t i = 0; i < size; ++i) {  // which NaN it is may differ
+      EXPECT_TRUE(x[i] == expected[i] || (std::isnan(x[i]) && std::isnan(expected[i])))
+          << what << ", x " << i << ": " << x[i] << ", not " << expected[i];
+    }
+    args.x = nullptr;
+    args.sum = sum.data();
+    kernels.reduce_experts(args);
+    args.sum = expected_sum.data();
+    ref().reduce_experts(args);
+    for (size_t i = 0; i < size; ++i) {
+      const auto found = static_cast<float>(sum[i]), wanted = static_cast<float>(expected_sum[i]);
+      EXPECT_TRUE(sum[i].bits == expected_sum[i].bits || (std::isnan(found) && std::isnan(wanted)))
+          << what << ", sum " << i << ": " << found << ", not " << wanted;
+    }
+  }
+}
+
 TEST_P(RowFormatIsa, ReducesRowsAsRef) {
   std::mt19937 rng(12);
   for (const RowFormat format : kFormats) {
@@ -327,29 +367,42 @@ TEST_P(RowFormatIsa, ReducesRowsAsRef) {
       for (const int top_k : {1, 3, 8}) {
         const CodedRows coded(format, top_k, n, rng);
         const auto rows = coded.pointers();
-        const auto weights = random_row(top_k, rng), shared = random_row(n, rng);
-        auto x = random_row(n, rng), expected = x;
-        std::vector<Bf16> sum(n), expected_sum(n);
-        ReduceArgs args{.n = n,
-                        .top_k = top_k,
-                        .format = format,
-                        .rows = rows.data(),
-                        .weights = weights.data(),
-                        .shared = shared.data(),
-                        .x = x.data()};
-        kernels().reduce_experts(args);
-        args.x = expected.data();
-        ref().reduce_experts(args);
-        EXPECT_EQ(x, expected) << row_format_name(format) << ", " << n << ", top " << top_k;
-        args.x = nullptr;
-        args.shared = nullptr;
-        args.sum = sum.data();
-        kernels().reduce_experts(args);
-        args.sum = expected_sum.data();
-        ref().reduce_experts(args);
-        EXPECT_EQ(std::memcmp(sum.data(), expected_sum.data(), sum.size() * sizeof(Bf16)), 0)
-            << row_format_name(format) << ", " << n << ", top " << top_k;
+        const auto weights = router_weights(top_k, rng);
+        expect_sums_as_ref(kernels(),
+                           {.n = n,
+                            .top_k = top_k,
+                            .format = format,
+                            .rows = rows.data(),
+                            .weights = weights.data()},
+                           rng);
       }
+    }
+  }
+}
+
+// Scales that are NaN, and groups and rows of zeros, among others.
+TEST_P(RowFormatIsa, ReducesRowsThatAreNotFiniteAsRef) {
+  constexpr int kCount = 512;
+  std::mt19937 rng(14);
+  for (const RowFormat format : kCoded) {
+    std::vector<std::vector<std::byte>> coded;
+    auto x = random_row(kCount, rng);
+    x[200] = HUGE_VALF;
+    coded.push_back(encoded(ref(), format, x));
+    coded.push_back(encoded(ref(), format, std::vector<float>(kCount)));
+    x = random_row(kCount, rng);
+    std::fill(x.begin() + 256, x.begin() + 384, 0.0f);
+    coded.push_back(encoded(ref(), format, x));
+    const std::byte* rows[] = {coded[0].data(), coded[1].data(), coded[2].data()};
+    const auto weights = router_weights(3, rng);
+    for (const int first : {0, 1}) {
+      expect_sums_as_ref(kernels(),
+                         {.n = kCount,
+                          .top_k = 3 - first,
+                          .format = format,
+                          .rows = rows + first,
+                          .weights = weights.data()},
+                         rng);
     }
   }
 }
@@ -362,7 +415,7 @@ TEST(RowFormat, RefReducesWhatRowsStandFor) {
     const int n = is_coded(format) ? row_group(format) * 19 : 333, top_k = 8;
     const CodedRows coded(format, top_k, n, rng);
     const auto rows = coded.pointers();
-    const auto weights = random_row(top_k, rng);
+    const auto weights = router_weights(top_k, rng);
     std::vector<float> x(n);
     ref().reduce_experts({.n = n,
                           .top_k = top_k,

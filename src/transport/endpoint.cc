@@ -264,11 +264,12 @@ std::string Endpoint::name_of(int rank) const {
   return name;
 }
 
-// Who has raised a flag on this core cannot raise it again before this rank yields. One of another
-// core may be about to, and ranks of this core would wait for it too: so those here are awaited
-// first, by yielding, then the others, by looking for a while. −1: nobody is here.
+// −1 where it does not matter: no ranks share a core, or some are on other nodes.
 int Endpoint::processor() const { return crowded_ && bridge() == nullptr ? ::sched_getcpu() : -1; }
 
+// Who has raised a flag on this core cannot raise it again before this rank yields. One of another
+// core may be about to, and ranks of this core would wait for it too: so those here are awaited
+// first, by yielding, then the others, by looking for a while.
 Status Endpoint::wait_all(Channel channel, uint32_t value, const Awaited& awaited) {
   const int here = processor();
   for (int peer = 0; peer < num_ranks() && here >= 0; ++peer) {

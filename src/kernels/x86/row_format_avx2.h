@@ -29,9 +29,6 @@ inline I32x16 shift_right(I32x16 v) {
 inline I32x16 max(I32x16 a, I32x16 b) {
   return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
 }
-inline I32x16 min(I32x16 a, I32x16 b) {
-  return {_mm256_min_epi32(a.lo, b.lo), _mm256_min_epi32(a.hi, b.hi)};
-}
 inline int32_t reduce_max(I32x16 v) {
   const __m256i eight = _mm256_max_epi32(v.lo, v.hi);
   const __m128i four =
@@ -88,8 +85,6 @@ inline void store_u8(void* p, I32x16 v) {
 inline void store_u8(std::byte* p, const I32x16 (&v)[4]) {
   for (int i = 0; i < 4; ++i) store_u8(p + i * kPanelWidth, v[i]);
 }
-
-inline I32x16 to_integers(F32x16 v) { return {_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi)}; }
 
 // Of two vectors of steps (row_scales.h) the codes, a pair in each byte.
 inline __m128i e2m1_of_steps(I32x16 a, I32x16 b) {

@@ -21,7 +21,6 @@ inline I32x16 shift_right(I32x16 v) {
   return _mm512_srli_epi32(v, kBits);
 }
 inline I32x16 max(I32x16 a, I32x16 b) { return _mm512_max_epi32(a, b); }
-inline I32x16 min(I32x16 a, I32x16 b) { return _mm512_min_epi32(a, b); }
 inline int32_t reduce_max(I32x16 v) { return _mm512_reduce_max_epi32(v); }
 // a < b ? yes : no, lane by lane.
 inline I32x16 where_less(I32x16 a, I32x16 b, I32x16 yes, I32x16 no) {
@@ -94,8 +93,6 @@ inline void store_u8(void* p, const I32x16 (&v)[4]) {
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, to_bytes(v)));
 }
-
-inline I32x16 to_integers(F32x16 v) { return _mm512_cvtps_epi32(v); }
 
 // 64 e2m1 of steps (row_scales.h).
 inline void store_e2m1_of_steps(std::byte* p, const I32x16 (&steps)[4]) {

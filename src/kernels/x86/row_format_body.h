@@ -7,22 +7,17 @@
 
 inline I32x16 magnitude_bits(F32x16 v) { return bit_and(bits_of(v), set1_i32(0x7fffffff)); }
 
-// Magnitudes as codes of a float with kFraction bits of fraction and 2^kLeast as its smallest
-// normal number: nearest, ties to even. The sum with an anchor, whose last bit is worth a step at
+// Nearest, ties to even: the sum of a magnitude with an anchor, whose last bit is worth a step at
 // the magnitude's exponent, rounds to whole steps; the exponent counts in steps, too.
-template <int kFraction, int kLeast>
-inline I32x16 round_magnitude(F32x16 v) {
-  constexpr int kDropped = 23 - kFraction;
-  const I32x16 least = set1_i32((127 + kLeast) << 23);
+// REQUIRES: |v| < 464, which is the first that would round to more than 448.
+inline I32x16 to_e4m3(F32x16 v) {
+  constexpr int kDropped = 23 - 3;
+  const I32x16 least = set1_i32((127 - 6) << 23);
   const I32x16 exponent = max(bit_and(bits_of(v), set1_i32(0x7f800000)), least);
   const I32x16 anchor = add(exponent, set1_i32(kDropped << 23));
   const I32x16 sum = bits_of(add(from_bits(magnitude_bits(v)), from_bits(anchor)));
-  return add(sub(sum, anchor), shift_right<kDropped>(sub(exponent, least)));
-}
-// REQUIRES: |v| < 464, which is the first that would round to more than 448.
-inline I32x16 to_e4m3(F32x16 v) {
-  const I32x16 sign = bit_and(shift_right<24>(bits_of(v)), set1_i32(0x80));
-  return bit_or(round_magnitude<3, -6>(v), sign);
+  const I32x16 code = add(sub(sum, anchor), shift_right<kDropped>(sub(exponent, least)));
+  return bit_or(code, bit_and(shift_right<24>(bits_of(v)), set1_i32(0x80)));
 }
 
 // The upper halves of a bf16's float32, of what is not NaN; the lower ones are anything.
@@ -156,7 +151,7 @@ inline void nvfp4_scales(const float* largest, int count, const RowScale& of_row
 template <typename T>
 inline void encode_e2m1(const T* x, int count, const float* to_steps, std::byte* out) {
   const auto steps_of = [&](int group) {
-    return to_integers(mul(load(x + group * kNvfp4RowGroup), set1(to_steps[group])));
+    return to_i32(mul(load(x + group * kNvfp4RowGroup), set1(to_steps[group])));
   };
   int group = 0;
   for (; group + 4 <= count; group += 4) {
@@ -175,8 +170,8 @@ inline void encode_e2m1(const T* x, int count, const float* to_steps, std::byte*
 
 template <typename T>
 inline void encode_nvfp4(const T* x, int hidden, std::byte* row) {
-  // Until its codes come, the second half of their place has room for a float of each group; those
-  // of a block are read before codes get as far.
+  // The second half of the codes' place has room for a float of each group until codes get there:
+  // those of the groups before g end at byte 8g, and the maximum of g lies at 4 · (num_groups + g).
   float* const largest = reinterpret_cast<float*>(row + hidden / 4);
   const RowScale of_row = nvfp4_scale(find_largest(x, hidden / kNvfp4RowGroup, largest));
   std::byte* scales = row + row_scales_offset(RowFormat::kNvfp4, hidden);
