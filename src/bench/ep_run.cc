@@ -113,9 +113,10 @@ std::optional<Figure> Samples::ping_pong_ns() const {
 Status check_memory(const EpBenchOptions& options, const base::Machine& machine) {
   const uint64_t tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
   const uint64_t row = static_cast<uint64_t>(options.hidden) * sizeof(Bf16);
-  // A row in, its sum (float32), top_k messages and results at most; MPI keeps as many again and
-  // copies of them.
-  const uint64_t rows = 3 + 2 * static_cast<uint64_t>(options.group.top_k);
+  // A row in, its sum (float32), top_k messages and results at most, and results before they are
+  // coded; MPI keeps as many again and copies of them.
+  const uint64_t per_entry = options.makes_results ? 3 : 2;
+  const uint64_t rows = 3 + per_entry * static_cast<uint64_t>(options.group.top_k);
   const uint64_t needed = static_cast<uint64_t>(options.group.num_ranks) * tokens * row * rows *
                           (options.with_mpi ? 3 : 1);
   const uint64_t found = machine.usable_memory_bytes();
