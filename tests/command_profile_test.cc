@@ -155,7 +155,9 @@ TEST_F(CommandProfile, ShowsTheBalancerBesideTheForwardPath) {
     EXPECT_TRUE(any_of(named(events, "post plan"), had_begun));
     EXPECT_TRUE(any_of(named(events, "copy layer"), had_begun));
     for (const Event& copy : named(events, "copy expert")) {
-      if (copy.rank == each.rank && had_begun(copy)) EXPECT_LE(copy.end, each.start + kRounding);
+      if (copy.rank == each.rank && had_begun(copy)) {
+        EXPECT_LE(copy.end, each.start + kRounding);
+      }
     }
   }
   for (const Event& copy : named(events, "copy expert")) {
