@@ -14,7 +14,7 @@ inline constexpr float kE2m1Magnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f,
 inline constexpr float kE2m1Max = 6.0f;
 
 // The lower four bits of `code`.
-inline float float_from_e2m1(unsigned code) {
+constexpr float float_from_e2m1(unsigned code) {
   const float magnitude = kE2m1Magnitudes[code & 7u];
   return (code & 8u) != 0 ? -magnitude : magnitude;
 }

@@ -364,7 +364,7 @@ TEST_P(RowFormatIsa, ReducesRowsAsRef) {
   for (const RowFormat format : kFormats) {
     for (const int groups : {1, 7, 16, 19, 45}) {
       const int n = is_coded(format) ? row_group(format) * groups : 37 * groups;
-      for (const int top_k : {1, 3, 8}) {
+      for (const int top_k : {0, 1, 3, 8, 32, 33}) {
         const CodedRows coded(format, top_k, n, rng);
         const auto rows = coded.pointers();
         const auto weights = router_weights(top_k, rng);
@@ -403,6 +403,44 @@ TEST_P(RowFormatIsa, ReducesRowsThatAreNotFiniteAsRef) {
                           .rows = rows + first,
                           .weights = weights.data()},
                          rng);
+    }
+  }
+}
+
+// Sums of every size: subnormal, zero, and what is left of two rows that all but cancel each other,
+// which is the smallest that there is of normal products.
+TEST_P(RowFormatIsa, ReducesRowsOfEverySizeAsRef) {
+  constexpr int kCount = 512;
+  std::mt19937 rng(15);
+  for (const RowFormat format : kCoded) {
+    for (const float size : {1.0f, 0x1p-60f, 0x1p60f}) {
+      std::vector<float> x = random_row(kCount, rng);
+      for (float& value : x) value *= size;
+      const auto row = encoded(ref(), format, x);
+      const std::byte* rows[] = {row.data(), row.data()};
+      for (int exponent = -149; exponent < 128; exponent += 3) {
+        const float weight = std::ldexp(1.0f, exponent);
+        for (const float other : {0.0f, 0.7f * weight, -std::nextafter(weight, HUGE_VALF)}) {
+          const float weights[] = {weight, other};
+          const ReduceArgs args{.n = kCount, .top_k = 2, .format = format, .rows = rows};
+          const auto sums = [&](const Kernels& kernels) {
+            std::vector<Bf16> sum(kCount);
+            ReduceArgs of = args;
+            of.weights = weights;
+            of.sum = sum.data();
+            kernels.reduce_experts(of);
+            return sum;
+          };
+          const auto found = sums(kernels()), expected = sums(ref());
+          for (size_t i = 0; i < kCount; ++i) {
+            const auto value = static_cast<float>(expected[i]);
+            EXPECT_TRUE(found[i].bits == expected[i].bits ||
+                        (std::isnan(static_cast<float>(found[i])) && std::isnan(value)))
+                << row_format_name(format) << ", rows of " << size << ", weights " << weight
+                << " and " << other << ": " << static_cast<float>(found[i]) << ", not " << value;
+          }
+        }
+      }
     }
   }
 }

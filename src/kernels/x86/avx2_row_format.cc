@@ -8,6 +8,7 @@
 #include "kernels/x86/row_format_avx2.h"
 //
 #include "kernels/x86/row_format_body.h"
+#include "kernels/x86/row_sum_body.h"
 //
 #include "kernels/x86/avx2_end.h"
 #endif

@@ -13,6 +13,7 @@
 #include "kernels/x86/row_format_avx512.h"
 //
 #include "kernels/x86/row_format_body.h"
+#include "kernels/x86/row_sum_body.h"
 //
 #include "kernels/x86/avx512_end.h"
 #endif

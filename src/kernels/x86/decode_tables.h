@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/microscaling.h"
 #include "kernels/e5m3.h"
 
 namespace wideep::kernels {
@@ -36,6 +37,17 @@ constexpr ByteTables byte_tables(Word word) {
 }
 inline constexpr ByteTables kE4m3 = byte_tables([](unsigned code) { return bf16_of_e4m3(code); });
 
+// Words by four-bit codes, twice over, so that a fifth index bit has no effect.
+template <typename Word>
+constexpr std::array<uint16_t, 32> nibble_table(Word word) {
+  std::array<uint16_t, 32> words{};
+  for (unsigned i = 0; i < 32; ++i) words[i] = static_cast<uint16_t>(word(i % 16));
+  return words;
+}
+alignas(64) inline constexpr std::array<uint16_t, 32> kE2m1Values = nibble_table([](unsigned code) {
+  return std::bit_cast<uint32_t>(float_from_e2m1(code)) >> 16;
+});
+
 // An e2m1 element times a scale, by one subtraction of bf16 bits that stops at zero. The largest
 // element whose scale needs no lowering is `kTop` plus its exponent; a scale is known by how far
 // below kTop its bits are; and the element 0, as zero bits, stays zero whatever is taken from it:
@@ -54,13 +66,8 @@ constexpr unsigned e2m1_below_top(unsigned code, unsigned raise) {
   const bool raised = magnitude > 1 && magnitude % 2 == 1;
   return ((code & 8) << 12) + kTop + (magnitude / 2) * 128 - 128 + (raised ? raise : 0);
 }
-// Twice over, so that a fifth index bit has no effect.
 constexpr std::array<uint16_t, 32> e2m1_table(unsigned raise) {
-  std::array<uint16_t, 32> words{};
-  for (unsigned i = 0; i < 32; ++i) {
-    words[i] = static_cast<uint16_t>(e2m1_below_top(i % 16, raise));
-  }
-  return words;
+  return nibble_table([raise](unsigned code) { return e2m1_below_top(code, raise); });
 }
 alignas(64) inline constexpr std::array<uint16_t, 32> kE2m1 = e2m1_table(kRaisedFlag);
 alignas(64) inline constexpr std::array<uint16_t, 32> kE2m1OfPower = e2m1_table(0x40);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What row_format_body.h needs beside simd_avx2.h. The same names as row_format_avx512.h. Included
-// inside a region.
+// What row_format_body.h and row_sum_body.h need beside simd_avx2.h. The same names as
+// row_format_avx512.h. Included inside a region.
 #pragma once
 
 // Lines of 64 bytes of a row that the sum over rows takes at once.
@@ -153,26 +153,6 @@ inline F32x16 load_e2m1(const void* p) {
                               _mm256_or_si256(high, _mm256_slli_epi64(high, 28))});
 }
 
-// Lanes 0, 0, 1, 1, … 7, 7.
-inline F32x16 each_twice(__m256 v) {
-  return {_mm256_permutevar8x32_ps(v, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
-          _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))};
-}
-
-// sums += weights · e2m1, a line of codes, of which each 16 have a weight. A lane of 32 bits is
-// eight values, one for each vector of sums, so that two lanes share a weight and codes only shift.
-inline constexpr int kNvfp4SumLines = 1;
-inline void add_e2m1(const std::byte* codes, F32x16 weights, F32x16* sums) {
-  const F32x16 of_lanes = each_twice(weights.lo);
-  const auto* halves = reinterpret_cast<const __m256i*>(codes);
-  I32x16 words = {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
-#pragma GCC unroll 8
-  for (int v = 0; v < 8; ++v) {
-    sums[v] = fma(of_lanes, value_of_e2m1(words), sums[v]);
-    words = shift_right<4>(words);
-  }
-}
-
 // An 8 × 8 transpose: pairs of vectors, pairs of pairs, then the halves.
 inline void transpose(__m256 (&v)[8]) {
   __m256 a[8], b[8];
@@ -191,20 +171,41 @@ inline void transpose(__m256 (&v)[8]) {
     v[j + 4] = _mm256_permute2f128_ps(b[j], b[j + 4], 0x31);
   }
 }
-// From value 8i + j in lane i of v[j] to value 16j + i there.
-inline void put_words_in_order(F32x16* v) {
-  __m256 low[8], high[8];
-  for (int j = 0; j < 8; ++j) {
-    low[j] = v[j].lo;
-    high[j] = v[j].hi;
+
+// Sums over e2m1, by lines of codes. A lane of 32 bits is eight values, one for each vector of
+// sums, so that two lanes share a weight and codes only shift.
+struct E2m1Lines {
+  static constexpr int kLines = 1;
+  static constexpr int kRowsAtOnce = 1;
+  // Of 8 groups.
+  static void spread(F32x16 of_groups, F32x16* weights) {
+    *weights = {_mm256_permutevar8x32_ps(of_groups.lo, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
+                _mm256_permutevar8x32_ps(of_groups.lo, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))};
   }
-  transpose(low);
-  transpose(high);
-  for (int j = 0; j < 4; ++j) {
-    v[j] = {low[2 * j], low[2 * j + 1]};
-    v[j + 4] = {high[2 * j], high[2 * j + 1]};
+  static void add(const std::byte* line, F32x16 weights, F32x16* sums) {
+    const auto* halves = reinterpret_cast<const __m256i*>(line);
+    I32x16 codes = {_mm256_loadu_si256(halves), _mm256_loadu_si256(halves + 1)};
+#pragma GCC unroll 8
+    for (int v = 0; v < 8; ++v) {
+      sums[v] = fma(weights, value_of_e2m1(codes), sums[v]);
+      codes = shift_right<4>(codes);
+    }
   }
-}
+  // From value 8i + j in lane i of v[j] to value 16j + i there.
+  static void put_in_order(F32x16* v) {
+    __m256 low[8], high[8];
+    for (int j = 0; j < 8; ++j) {
+      low[j] = v[j].lo;
+      high[j] = v[j].hi;
+    }
+    transpose(low);
+    transpose(high);
+    for (int j = 0; j < 4; ++j) {
+      v[j] = {low[2 * j], low[2 * j + 1]};
+      v[j + 4] = {high[2 * j], high[2 * j + 1]};
+    }
+  }
+};
 
 // Of two vectors: the larger of each one's halves, side by side.
 inline __m256i max_over_lanes(__m256i a, __m256i b) {

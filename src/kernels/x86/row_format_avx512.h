@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What row_format_body.h needs beside simd_avx512.h. The same names as row_format_avx2.h. Included
-// inside a region.
+// What row_format_body.h and row_sum_body.h need beside simd_avx512.h. The same names as
+// row_format_avx2.h. Included inside a region.
 #pragma once
 
 // Lines of 64 bytes of a row that the sum over rows takes at once.
@@ -150,24 +150,6 @@ inline F32x16 load_e2m1(const void* p) {
   return value_of_e2m1(_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28)));
 }
 
-// sums += weights · e2m1, two lines of codes, of which each 16 have a weight. A lane of 32 bits is
-// eight values, one for each vector of sums, so that two lanes share a weight and codes only shift.
-inline constexpr int kNvfp4SumLines = 2;
-inline void add_e2m1_line(const std::byte* line, F32x16 weights, F32x16* sums) {
-  I32x16 codes = _mm512_loadu_si512(line);
-#pragma GCC unroll 8
-  for (int v = 0; v < 8; ++v) {
-    sums[v] = fma(weights, value_of_e2m1(codes), sums[v]);
-    codes = shift_right<4>(codes);
-  }
-}
-inline void add_e2m1(const std::byte* codes, F32x16 weights, F32x16* sums) {
-  const __m512i first = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-  const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
-  add_e2m1_line(codes, _mm512_permutexvar_ps(first, weights), sums);
-  add_e2m1_line(codes + 64, _mm512_permutexvar_ps(second, weights), sums + 8);
-}
-
 // The first, or the second, two lanes of each quarter, of one vector and the other.
 inline F32x16 first_twos(F32x16 a, F32x16 b) {
   return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
@@ -176,34 +158,78 @@ inline F32x16 second_twos(F32x16 a, F32x16 b) {
   return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
 }
 
-// From value 8i + j in lane i of v[j] to value 16j + i there. Pairs of vectors, pairs of pairs,
-// then the 128-bit quarters of four.
-inline void put_words_in_order(F32x16* v) {
-  F32x16 a[8], b[8];
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; j += 2) {
-    a[j] = _mm512_unpacklo_ps(v[j], v[j + 1]);
-    a[j + 1] = _mm512_unpackhi_ps(v[j], v[j + 1]);
+// Sums over e2m1, by lines of codes. A lane of 32 bits is eight values, one for each vector of
+// sums, so that two lanes share a weight and codes only shift.
+struct E2m1Lines {
+  static constexpr int kLines = 2;  // for which one vector has the weights
+  static constexpr int kRowsAtOnce = 32;
+  // Of 16 groups.
+  static void spread(F32x16 of_groups, F32x16* weights) {
+    const __m512i first = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+    weights[0] = _mm512_permutexvar_ps(first, of_groups);
+    weights[1] = _mm512_permutexvar_ps(second, of_groups);
   }
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; j += 4) {  // b[j + c]: values 4j … 4j + 3 of lanes c, c + 4, c + 8, c + 12
-    b[j] = first_twos(a[j], a[j + 2]);
-    b[j + 1] = second_twos(a[j], a[j + 2]);
-    b[j + 2] = first_twos(a[j + 1], a[j + 3]);
-    b[j + 3] = second_twos(a[j + 1], a[j + 3]);
+  // Two are looked up at a time, by the lower five bits of 16.
+  static void add(const std::byte* line, F32x16 weights, F32x16* sums) {
+    const __m512i values = _mm512_load_si512(kE2m1Values.data());
+    __m512i codes = _mm512_loadu_si512(line);
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      const Line pairs = _mm512_permutexvar_epi16(codes, values);
+      sums[v] = fma(weights, evens(pairs), sums[v]);
+      sums[4 + v] = fma(weights, odds(pairs), sums[4 + v]);
+      codes = _mm512_srli_epi16(codes, 4);
+    }
   }
+  // From value 8i + j in lane i of v[j] to value 16j + i there: lanes i of the same four results to
+  // the same place of each quarter, then the quarters' 4 × 4 values transposed.
+  static void put_in_order(F32x16* v) {
+    const __m512i lower = _mm512_setr_epi32(0, 2, 4, 6, 16, 18, 20, 22, 1, 3, 5, 7, 17, 19, 21, 23);
+    const __m512i upper = _mm512_add_epi32(lower, _mm512_set1_epi32(8));
+    F32x16 quarters[8];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      quarters[j] = _mm512_permutex2var_ps(v[j], lower, v[4 + j]);
+      quarters[4 + j] = _mm512_permutex2var_ps(v[j], upper, v[4 + j]);
+    }
 #pragma GCC unroll 2
-  for (int half = 0; half < 2; ++half) {  // of a vector: its lanes 0 and 1 mod 4, or 2 and 3
-    const F32x16 even_low = _mm512_shuffle_f32x4(b[2 * half], b[4 + 2 * half], 0x44);
-    const F32x16 even_high = _mm512_shuffle_f32x4(b[2 * half], b[4 + 2 * half], 0xee);
-    const F32x16 odd_low = _mm512_shuffle_f32x4(b[2 * half + 1], b[5 + 2 * half], 0x44);
-    const F32x16 odd_high = _mm512_shuffle_f32x4(b[2 * half + 1], b[5 + 2 * half], 0xee);
-    v[half] = _mm512_shuffle_f32x4(even_low, odd_low, 0x88);
-    v[2 + half] = _mm512_shuffle_f32x4(even_low, odd_low, 0xdd);
-    v[4 + half] = _mm512_shuffle_f32x4(even_high, odd_high, 0x88);
-    v[6 + half] = _mm512_shuffle_f32x4(even_high, odd_high, 0xdd);
+    for (int half = 0; half < 8; half += 4) {
+      const F32x16* of = quarters + half;
+      const F32x16 a = _mm512_unpacklo_ps(of[0], of[1]), b = _mm512_unpacklo_ps(of[2], of[3]);
+      const F32x16 c = _mm512_unpackhi_ps(of[0], of[1]), d = _mm512_unpackhi_ps(of[2], of[3]);
+      v[half] = first_twos(a, b);
+      v[half + 1] = second_twos(a, b);
+      v[half + 2] = first_twos(c, d);
+      v[half + 3] = second_twos(c, d);
+    }
   }
-}
+  // The same, rounded to bf16: pairs of words, fours, then the eights of a lane.
+  // REQUIRES: round_alike(v[0]) … round_alike(v[7])
+  static void store_rounded(Bf16* p, const F32x16* v) {
+    __m512i words[4], pairs[4], fours[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) words[j] = (__m512i)_mm512_cvtne2ps_pbh(v[4 + j], v[j]);
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      pairs[2 * j] = _mm512_unpacklo_epi16(words[2 * j], words[2 * j + 1]);
+      pairs[2 * j + 1] = _mm512_unpackhi_epi16(words[2 * j], words[2 * j + 1]);
+    }
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      fours[2 * j] = _mm512_unpacklo_epi32(pairs[j], pairs[2 + j]);
+      fours[2 * j + 1] = _mm512_unpackhi_epi32(pairs[j], pairs[2 + j]);
+    }
+    const __m512i first = _mm512_setr_epi64(0, 4, 1, 5, 8, 12, 9, 13);
+    const __m512i second = _mm512_add_epi64(first, _mm512_set1_epi64(2));
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const __m512i* of = fours + 2 * j;
+      _mm512_storeu_si512(p + j * 32, _mm512_permutex2var_epi64(of[0], first, of[1]));
+      _mm512_storeu_si512(p + 64 + j * 32, _mm512_permutex2var_epi64(of[0], second, of[1]));
+    }
+  }
+};
 
 // Of two vectors: the larger of each one's first and third, second and fourth quarters.
 inline __m512i max_over_lanes(__m512i a, __m512i b) {

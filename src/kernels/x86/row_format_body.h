@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows that travel (kernels/row_format.h) and the sum over them (reduce.h), written once over
-// F32x16. The same bits as ref: all steps are exact, or rounded as ref rounds. Included inside a
-// region.
+// Rows that travel (kernels/row_format.h), written once over F32x16. The same bits as ref: all
+// steps are exact, or rounded as ref rounds. Included inside a region.
 #pragma once
 
 inline I32x16 magnitude_bits(F32x16 v) { return bit_and(bits_of(v), set1_i32(0x7fffffff)); }
@@ -101,13 +100,18 @@ template <typename T>
 inline void encode_fp8(const T* x, int hidden, std::byte* row) {
   std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
   const int num_groups = hidden / kFp8RowGroup;
-  for (int first = 0; first < num_groups; first += kPanelWidth) {
-    const int count = std::min(kPanelWidth, num_groups - first);
-    alignas(64) float to_code[kPanelWidth];
-    fp8_scales(x + first * kFp8RowGroup, count, scales + static_cast<size_t>(first) * sizeof(float),
-               to_code);
+  // All scales of a block, then its values: a scale is a long chain of steps, which would keep
+  // the next group's from beginning.
+  constexpr int kBlock = 128;
+  alignas(64) float to_code[kBlock];
+  for (int block = 0; block < num_groups; block += kBlock) {
+    const int count = std::min(kBlock, num_groups - block);
+    for (int first = 0; first < count; first += kPanelWidth) {
+      fp8_scales(x + (block + first) * kFp8RowGroup, std::min(kPanelWidth, count - first),
+                 scales + static_cast<size_t>(block + first) * sizeof(float), to_code + first);
+    }
     for (int group = 0; group < count; ++group) {
-      const int k = (first + group) * kFp8RowGroup;
+      const int k = (block + group) * kFp8RowGroup;
       if (to_code[group] == 0.0f) {
         std::memset(row + k, 0, kFp8RowGroup);
         continue;
@@ -302,195 +306,5 @@ void decode_row(RowFormat format, const std::byte* row, int hidden, Dtype y_dtyp
     decode(format, row, hidden, static_cast<Bf16*>(y));
   } else {
     decode(format, row, hidden, static_cast<float*>(y));
-  }
-}
-
-// ---- the sum over a token's experts ----
-
-// Where sums go: what is the same for all of a row is asked once.
-template <bool kAddsToX, bool kHasShared>
-struct Finish {
-  static void two(const ReduceArgs& args, int i, F32x16 first, F32x16 second) {
-    const int next = i + kPanelWidth;
-    if (kHasShared) {
-      first = add(first, load(args.shared + i));
-      second = add(second, load(args.shared + next));
-    }
-    if (kAddsToX) {
-      store(args.x + i, add(first, load(args.x + i)));
-      store(args.x + next, add(second, load(args.x + next)));
-    } else {
-      store_exact(args.sum + i, first, second);
-    }
-  }
-  // Of 32 values the first of each pair, and the second.
-  static void pairs(const ReduceArgs& args, int i, F32x16 even, F32x16 odd) {
-    if (!kAddsToX && !kHasShared && round_alike(even, odd)) {
-      return store_bf16_pairs(args.sum + i, even, odd);
-    }
-    interleave(&even, &odd);
-    two(args, i, even, odd);
-  }
-  static void part(const ReduceArgs& args, int i, int count, F32x16 sum) {
-    if (kHasShared) sum = add(sum, load_n(args.shared + i, count));
-    if (kAddsToX) {
-      store_n(args.x + i, add(sum, load_n(args.x + i, count)), count);
-    } else {
-      Bf16 rounded[kPanelWidth];
-      store_exact(rounded, sum);
-      std::memcpy(args.sum + i, rounded, static_cast<size_t>(count) * sizeof(Bf16));
-    }
-  }
-};
-
-// Eight rows at once are too many for the processor to see by itself that each is read forward. Of
-// all rows together as much is fetched ahead, however few there are: what is on its way hides how
-// long lines of another core's cache take.
-inline size_t bytes_ahead(int top_k) { return std::max<size_t>(512, 4096 / std::max(top_k, 1)); }
-inline void fetch(const std::byte* line) {
-  _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
-}
-
-// A format's part of the sum, in steps of kStep values, each of which belongs to a lane of sums.
-//
-//   add_step      sums += weight · row[k … k + kStep), in whatever order the format has them ready;
-//                 fetches what lies `ahead` bytes further on
-//   put_in_order  puts sums into the order of the row; kInPairs: but for the two of each pair
-//   add_part      the same as add_step of up to 16 values, for what is left of less than a step;
-//                 none where rows are whole steps
-
-struct SumOfF32 {
-  static constexpr int kStep = kSumLines * kPanelWidth;
-  static constexpr bool kInPairs = false;
-  static void add_step(const std::byte* row, int, int k, F32x16 weight, size_t ahead,
-                       F32x16* sums) {
-    const float* values = reinterpret_cast<const float*>(row) + k;
-#pragma GCC unroll 4
-    for (int v = 0; v < kSumLines; ++v) {
-      const float* line = values + v * kPanelWidth;
-      fetch(reinterpret_cast<const std::byte*>(line) + ahead);
-      sums[v] = fma(weight, load(line), sums[v]);
-    }
-  }
-  static void put_in_order(F32x16*) {}
-  static F32x16 add_part(const std::byte* row, int, int k, int count, F32x16 weight, F32x16 sum) {
-    return fma(weight, load_n(reinterpret_cast<const float*>(row) + k, count), sum);
-  }
-};
-
-// Of a line the first of each pair, then the second: an instruction each.
-struct SumOfBf16 {
-  static constexpr int kVectors = 2 * kSumLines;
-  static constexpr int kStep = kVectors * kPanelWidth;
-  static constexpr bool kInPairs = true;
-  static void add_step(const std::byte* row, int, int k, F32x16 weight, size_t ahead,
-                       F32x16* sums) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; v += 2) {
-      const std::byte* line = row + static_cast<size_t>(k + v * kPanelWidth) * sizeof(Bf16);
-      fetch(line + ahead);
-      const Line pairs = load_line(line);
-      sums[v] = fma(weight, evens(pairs), sums[v]);
-      sums[v + 1] = fma(weight, odds(pairs), sums[v + 1]);
-    }
-  }
-  static void put_in_order(F32x16*) {}
-  static F32x16 add_part(const std::byte* row, int, int k, int count, F32x16 weight, F32x16 sum) {
-    return fma(weight, load_n(reinterpret_cast<const Bf16*>(row) + k, count), sum);
-  }
-};
-
-struct SumOfFp8 {
-  static constexpr int kStep = Fp8Rows::kStep;
-  static constexpr bool kInPairs = kFp8SumsInPairs;
-  static void add_step(const std::byte* row, int hidden, int k, F32x16 weight, size_t ahead,
-                       F32x16* sums) {
-    const F32x16 of_group = mul(weight, set1(Fp8Rows::scale(row, hidden, k)));
-#pragma GCC unroll 2
-    for (int line = 0; line < kStep; line += 64) {
-      fetch(row + k + line + ahead);
-      add_e4m3_line(row + k + line, of_group, sums + line / kPanelWidth);
-    }
-  }
-  static void put_in_order(F32x16*) {}
-};
-
-struct SumOfNvfp4 {
-  static constexpr int kStep = kNvfp4SumLines * 8 * kPanelWidth;
-  static constexpr bool kInPairs = false;
-  static F32x16 weights(const std::byte* row, int hidden, int k, int count, F32x16 weight) {
-    return mul(weight, Nvfp4Rows::scales(row, hidden, k, count));
-  }
-  static void add_step(const std::byte* row, int hidden, int k, F32x16 weight, size_t ahead,
-                       F32x16* sums) {
-    const std::byte* codes = row + k / 2;
-    for (int line = 0; line < kNvfp4SumLines; ++line) fetch(codes + line * 64 + ahead);
-    add_e2m1(codes, weights(row, hidden, k, kStep / kNvfp4RowGroup, weight), sums);
-  }
-  static void put_in_order(F32x16* sums) {
-    for (int line = 0; line < kNvfp4SumLines; ++line) put_words_in_order(sums + line * 8);
-  }
-  static F32x16 add_part(const std::byte* row, int hidden, int k, int, F32x16 weight, F32x16 sum) {
-    alignas(64) float of_groups[kPanelWidth];
-    store(of_groups, weights(row, hidden, k, 1, weight));
-    return fma(set1(of_groups[0]), load_e2m1(row + k / 2), sum);
-  }
-};
-
-// Several vectors side by side: a sum alone would wait for each of its steps.
-template <typename Rows, typename Finish>
-inline void reduce_rows(const ReduceArgs& args) {
-  constexpr int kVectors = Rows::kStep / kPanelWidth;
-  const size_t ahead = bytes_ahead(args.top_k);
-  int done = 0;
-  for (; done + Rows::kStep <= args.n; done += Rows::kStep) {
-    F32x16 sums[kVectors];
-#pragma GCC unroll 16
-    for (F32x16& sum : sums) sum = zero();
-    for (int k = 0; k < args.top_k; ++k) {
-      Rows::add_step(args.rows[k], args.n, done, set1(args.weights[k]), ahead, sums);
-    }
-    Rows::put_in_order(sums);
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; v += 2) {
-      const int i = done + v * kPanelWidth;
-      Rows::kInPairs ? Finish::pairs(args, i, sums[v], sums[v + 1])
-                     : Finish::two(args, i, sums[v], sums[v + 1]);
-    }
-  }
-  if constexpr (requires { &Rows::add_part; }) {
-    for_each_vector(args.n - done, [&](int at, int count) {
-      const int i = done + at;
-      F32x16 sum = zero();
-      for (int k = 0; k < args.top_k; ++k) {
-        sum = Rows::add_part(args.rows[k], args.n, i, count, set1(args.weights[k]), sum);
-      }
-      Finish::part(args, i, count, sum);
-    });
-  }
-}
-
-template <typename Rows>
-inline void reduce_rows(const ReduceArgs& args) {
-  const bool has_shared = args.shared != nullptr;
-  if (args.x != nullptr) {
-    has_shared ? reduce_rows<Rows, Finish<true, true>>(args)
-               : reduce_rows<Rows, Finish<true, false>>(args);
-  } else {
-    has_shared ? reduce_rows<Rows, Finish<false, true>>(args)
-               : reduce_rows<Rows, Finish<false, false>>(args);
-  }
-}
-
-void reduce_experts(const ReduceArgs& args) {
-  switch (args.format) {
-    case RowFormat::kF32:
-      return reduce_rows<SumOfF32>(args);
-    case RowFormat::kBf16:
-      return reduce_rows<SumOfBf16>(args);
-    case RowFormat::kFp8:
-      return reduce_rows<SumOfFp8>(args);
-    case RowFormat::kNvfp4:
-      return reduce_rows<SumOfNvfp4>(args);
   }
 }
