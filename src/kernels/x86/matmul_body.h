@@ -27,6 +27,7 @@ struct Cut {
   int k;
   int block_k;
   int num_blocks;
+  int whole_blocks;  // of k: quantised rows are padded to whole groups, others are not
   size_t block_bytes;
   size_t panel_bytes;
   size_t x_scales_at = 0, x_sums_at = 0;  // of quantised rows
@@ -37,26 +38,30 @@ struct Cut {
         k(w.k),
         block_k(choice.block_k),
         num_blocks((k + block_k - 1) / block_k),
+        whole_blocks(takes_quantized_rows(format) ? num_blocks : k / block_k),
         block_bytes(w.block_bytes() * static_cast<size_t>(block_k) /
                     static_cast<size_t>(w.block_k())),
         panel_bytes(w.panel_bytes()) {
+    for (const int panels : {1, 2, 4}) {
+      const size_t ahead = kFetchAhead / static_cast<size_t>(panels);
+      blocks_ahead_[panels / 2] =
+          std::min(num_blocks, static_cast<int>((ahead + block_bytes - 1) / block_bytes));
+    }
     if (!takes_quantized_rows(format)) return;
     const QuantizedRowShape row{k, w.group};
     x_scales_at = row.scales_offset();
     x_sums_at = row.sums_offset();
   }
-  // Of k. Quantised rows are padded to whole groups, others are not.
-  int whole_blocks() const { return takes_quantized_rows(format) ? num_blocks : k / block_k; }
-  // After how many blocks of `panels` read together the lines to fetch now are.
-  int blocks_ahead(int panels) const {
-    const size_t ahead = kFetchAhead / static_cast<size_t>(panels);
-    return std::min(num_blocks, static_cast<int>((ahead + block_bytes - 1) / block_bytes));
-  }
+  // After how many blocks of `panels` (1, 2 or 4) read together the lines to fetch now are.
+  int blocks_ahead(int panels) const { return blocks_ahead_[panels / 2]; }
   size_t block_at(int index) const { return static_cast<size_t>(index) * block_bytes; }
   size_t scales_at(int index) const { return block_at(index + 1) - kScaleBytes; }
   const std::byte* panel(const PackedMatrix& w, int index) const {
     return w.data + static_cast<size_t>(index - w.first_panel) * panel_bytes;
   }
+
+ private:
+  int blocks_ahead_[3];
 };
 
 // The panels of a piece, and those that the next piece will read (for prefetching).
@@ -201,31 +206,10 @@ struct FoldInteger {
 #include "kernels/x86/one_tile_body.h"
 #include "kernels/x86/tiles_body.h"
 
-template <typename Fold, typename Codes, int Panels>
-inline void multiply_codes(const InputRows& x, const Piece& piece, int first_row, int num_rows,
-                           Sums& sums) {
-  constexpr int kTall = Panels == kTilePanels ? kTallRows<typename Fold::Step, Codes> : 0;
-  const TileRows rows{x, first_row, num_rows};
-  if (num_rows <= kTileRows) {
-    one_tile_of<Fold, Codes, 0, Panels>(rows, piece, {}, sums.values);
-  } else if (num_rows <= kTall) {
-    if constexpr (kTall > 0) tall_tile_of<Fold, Codes, Panels>(rows, piece, sums.values);
-  } else if (num_rows <= Codes::kFewTiles * kTileRows) {
-    if constexpr (Codes::kFewTiles > 1) {
-      few_tiles<Fold, Codes, Panels>(x, piece, first_row, num_rows, sums);
-    }
-  } else {
-    all_tiles<Fold, Codes, Panels>(x, piece, first_row, num_rows, sums);
-  }
-}
-
-template <int Panels>
-inline void multiply(const InputRows& x, const Piece& piece, int first_row, int num_rows,
-                     Sums& sums) {
-  const auto with = [&]<typename Fold, typename Codes>() {
-    multiply_codes<Fold, Codes, Panels>(x, piece, first_row, num_rows, sums);
-  };
-  switch (piece.cut.format) {
+// Calls with<Fold, Codes>(), of the format.
+template <typename With>
+inline auto with_format(WeightFormat format, const With& with) {
+  switch (format) {
     case WeightFormat::kF32:
       return with.template operator()<FoldChain<StepF32>, PlainCodes>();
     case WeightFormat::kBf16:
@@ -239,8 +223,22 @@ inline void multiply(const InputRows& x, const Piece& piece, int first_row, int 
     case WeightFormat::kMxfp4:
       return with.template operator()<FoldChain<StepBf16>, Mxfp4Codes>();
     case WeightFormat::kNvfp4:
-      return with.template operator()<FoldChain<StepBf16>, Nvfp4Codes>();
+      break;
   }
+  return with.template operator()<FoldChain<StepBf16>, Nvfp4Codes>();
+}
+
+template <int kPanels>
+inline void multiply(const InputRows& x, const Piece& piece, int first_row, int num_rows,
+                     Sums& sums) {
+  with_format(piece.cut.format, [&]<typename Fold, typename Codes>() {
+    if constexpr (Codes::kFewTiles > 1) {
+      if (num_rows <= Codes::kFewTiles * kTileRows) {
+        return few_tiles<Fold, Codes, kPanels>(x, piece, first_row, num_rows, sums);
+      }
+    }
+    all_tiles<Fold, Codes, kPanels>(x, piece, first_row, num_rows, sums);
+  });
 }
 
 // ---- epilogues ----
@@ -251,14 +249,15 @@ inline void store_bf16_n(Bf16* p, F32x16 v, int n) {
   for (int i = 0; i < n; ++i) p[i] = Bf16(buffer[i]);
 }
 
-inline void store_columns(const OutputRows& y, int row, int column, int n, F32x16 v) {
+// A row of n columns.
+inline void store_columns(void* row, Dtype dtype, int column, int n, F32x16 v) {
   const int count = std::min(kPanelWidth, n - column);
-  if (y.dtype == Dtype::kF32) {
-    store_n(static_cast<float*>(y[row]) + column, v, count);
+  if (dtype == Dtype::kF32) {
+    store_n(static_cast<float*>(row) + column, v, count);
   } else if (count == kPanelWidth) {
-    store_bf16(static_cast<Bf16*>(y[row]) + column, v);
+    store_bf16(static_cast<Bf16*>(row) + column, v);
   } else {
-    store_bf16_n(static_cast<Bf16*>(y[row]) + column, v, count);
+    store_bf16_n(static_cast<Bf16*>(row) + column, v, count);
   }
 }
 
@@ -266,73 +265,100 @@ inline F32x16 silu(F32x16 x) { return div(x, add(set1(1.0f), exp(sub(zero(), x))
 
 // ---- products ----
 
-// w's panels [panel, panel + Panels) for all rows.
-template <int Panels>
-inline void matmul_panels(const MatmulArgs& args, const Cut& cut, int panel) {
-  Piece piece{.cut = cut};
-  const int last = args.w.shape.num_panels() - 1;
-  for (int p = 0; p < Panels; ++p) {
-    piece.panels[p] = cut.panel(args.w, panel + p);
-    piece.next_panels[p] = cut.panel(args.w, std::min(panel + Panels + p, last));
-  }
-  const F32x16 scale = set1(args.w.scale);
-  Sums sums;
-  for (int row = 0; row < args.m; row += cut.choice.rows) {
-    const int count = std::min(cut.choice.rows, args.m - row);
-    multiply<Panels>(args.x, piece, row, count, sums);
-    for (int r = 0; r < count; ++r) {
-      for (int p = 0; p < Panels; ++p) {
-        store_columns(args.y, row + r, (panel + p) * kPanelWidth, args.w.n(),
-                      mul(scale, load(sums.values[r][p])));
-      }
+// See one_tile_body.h.
+struct PlainProduct {
+  static constexpr int kMatrices = 1;
+  const MatmulArgs& args;
+
+  int num_rows() const { return args.m; }
+  const InputRows& x() const { return args.x; }
+  int first() const { return args.first_panel; }
+  int last() const { return args.last_panel; }
+  int last_of_all() const { return args.w.shape.num_panels() - 1; }
+  const std::byte* panel(const Cut& cut, int, int index) const { return cut.panel(args.w, index); }
+  template <int kPanels>
+  void put(int row, int panel, const F32x16 (&sums)[kPanels]) const {
+    void* const y = args.y[row];
+    const F32x16 scale = set1(args.w.scale);
+    for (int p = 0; p < kPanels; ++p) {
+      store_columns(y, args.y.dtype, (panel + p) * kPanelWidth, args.w.n(), mul(scale, sums[p]));
     }
+  }
+};
+
+// Gate and up.
+struct GatedProduct {
+  static constexpr int kMatrices = 2;
+  const GatedMatmulArgs& args;
+
+  int num_rows() const { return args.m; }
+  const InputRows& x() const { return args.x; }
+  int first() const { return args.first_panel; }
+  int last() const { return args.last_panel; }
+  int last_of_all() const { return args.gate.shape.num_panels() - 1; }
+  const std::byte* panel(const Cut& cut, int matrix, int index) const {
+    return cut.panel(matrix == 0 ? args.gate : args.up, index);
+  }
+  template <int kPanels>
+  void put(int row, int panel, const F32x16 (&sums)[kPanels]) const {
+    constexpr int kHalf = kPanels / 2;
+    void* const h = args.h[row];
+    const F32x16 gate_scale = set1(args.gate.scale), up_scale = set1(args.up.scale);
+    for (int p = 0; p < kHalf; ++p) {
+      const F32x16 gate = mul(gate_scale, sums[p]), up = mul(up_scale, sums[p + kHalf]);
+      store_columns(h, args.h.dtype, (panel + p) * kPanelWidth, args.gate.n(), mul(silu(gate), up));
+    }
+  }
+};
+
+// kEach panels of each matrix from `panel` on, for all rows: in runs of nearly equal size.
+template <int kEach, typename Product>
+inline void multiply_panels(const Product& product, const Cut& cut, int panel) {
+  constexpr int kPanels = kEach * Product::kMatrices;
+  Piece piece{.cut = cut};
+  for (int q = 0; q < Product::kMatrices; ++q) {
+    for (int p = 0; p < kEach; ++p) {
+      const int next = std::min(panel + kEach + p, product.last_of_all());
+      piece.panels[q * kEach + p] = product.panel(cut, q, panel + p);
+      piece.next_panels[q * kEach + p] = product.panel(cut, q, next);
+    }
+  }
+  Sums sums;
+  const int m = product.num_rows();
+  for (int row = 0, runs = (m + cut.choice.rows - 1) / cut.choice.rows; runs > 0; --runs) {
+    const int count = (m - row + runs - 1) / runs;
+    multiply<kPanels>(product.x(), piece, row, count, sums);
+    for (int r = 0; r < count; ++r) {
+      F32x16 of_row[kPanels];
+      for (int p = 0; p < kPanels; ++p) of_row[p] = load(sums.values[r][p]);
+      product.put(row + r, panel, of_row);
+    }
+    row += count;
   }
 }
 
-void matmul(const MatmulArgs& args) {
-  const Cut cut(args.w.shape);
-  int panel = args.first_panel;
-  for (; panel + kTilePanels <= args.last_panel; panel += kTilePanels) {
-    matmul_panels<kTilePanels>(args, cut, panel);
+template <typename Product>
+inline void multiply_all(const Product& product, const PackedShape& w) {
+  if (product.num_rows() == 0) return;
+  const Cut cut(w);
+  const bool done = with_format(cut.format, [&]<typename Fold, typename Codes>() {
+    return one_tile_of<Fold, Codes>(product, cut);
+  });
+  if (done) return;
+  constexpr int kEach = kTilePanels / Product::kMatrices;
+  int panel = product.first();
+  for (; panel + kEach <= product.last(); panel += kEach) {
+    multiply_panels<kEach>(product, cut, panel);
   }
-  for (; panel < args.last_panel; ++panel) matmul_panels<1>(args, cut, panel);
+  if constexpr (kEach > 1) {
+    for (; panel < product.last(); ++panel) multiply_panels<1>(product, cut, panel);
+  }
 }
 
-// Columns of Panels / 2 panels of gate and of up.
-template <int Panels>
-inline void gated_panels(const GatedMatmulArgs& args, const Cut& cut, int panel) {
-  constexpr int kHalf = Panels / 2;
-  Piece piece{.cut = cut};
-  const int last = args.gate.shape.num_panels() - 1;
-  for (int p = 0; p < Panels; ++p) {
-    const PackedMatrix& w = p < kHalf ? args.gate : args.up;
-    piece.panels[p] = cut.panel(w, panel + p % kHalf);
-    piece.next_panels[p] = cut.panel(w, std::min(panel + kHalf + p % kHalf, last));
-  }
-  const F32x16 gate_scale = set1(args.gate.scale), up_scale = set1(args.up.scale);
-  Sums sums;
-  for (int row = 0; row < args.m; row += cut.choice.rows) {
-    const int count = std::min(cut.choice.rows, args.m - row);
-    multiply<Panels>(args.x, piece, row, count, sums);
-    for (int r = 0; r < count; ++r) {
-      for (int p = 0; p < kHalf; ++p) {
-        const F32x16 gate = mul(gate_scale, load(sums.values[r][p]));
-        const F32x16 up = mul(up_scale, load(sums.values[r][p + kHalf]));
-        store_columns(args.h, row + r, (panel + p) * kPanelWidth, args.gate.n(),
-                      mul(silu(gate), up));
-      }
-    }
-  }
-}
+void matmul(const MatmulArgs& args) { multiply_all(PlainProduct{args}, args.w.shape); }
 
 void gated_matmul(const GatedMatmulArgs& args) {
-  const Cut cut(args.gate.shape);
-  constexpr int kHalf = kTilePanels / 2;
-  int panel = args.first_panel;
-  for (; panel + kHalf <= args.last_panel; panel += kHalf) {
-    gated_panels<kTilePanels>(args, cut, panel);
-  }
-  for (; panel < args.last_panel; ++panel) gated_panels<2>(args, cut, panel);
+  multiply_all(GatedProduct{args}, args.gate.shape);
 }
 
 // ---- quantised rows ----

@@ -27,13 +27,12 @@ constexpr int strip_panels(int panels) {
 template <typename Step, typename Codes>
 inline constexpr int kTallRows = kTileRows < 6 ? 0 : std::min(Step::kTallRows, Codes::kTallRows);
 
-// A run of blocks of a strip.
-template <typename X, int Rows, int Width>
-struct Run {
-  const X* xs[Rows];
-  const std::byte* codes[Width];  // panels
-  const std::byte* fetch[Width];  // what to fetch meanwhile, from the first block on
-  int begin, end;                 // blocks
+// The panels of a strip, and what to fetch when no more of their own is left to be fetched: the
+// next strip; where tiles share a piece, from the start, each a part of the next piece.
+template <int Width>
+struct Panels {
+  const std::byte* codes[Width];
+  const std::byte* next[Width];
 };
 
 // Asks for a line: where tiles share a piece, into the cache from which all of them will read it.
@@ -42,191 +41,288 @@ inline void fetch_line(const std::byte* first, size_t at) {
   __builtin_prefetch(first + (at >> Slower), 0, Slower == 0 ? 3 : 2);
 }
 
-// The lines of a group of a block. Slower: see Fetching.
+// A single row of f32 or bf16 takes so few instructions a line that the processor looks far enough
+// ahead by itself, and farther without these.
+template <typename Step, typename Codes, int Rows>
+inline constexpr bool kFetches = Rows > 1 || Codes::kParts > 1 || Step::kStep > 2;
+
+// The lines of a group of a block, at `at` of the panels and from fetch_at on of what to fetch.
 template <typename Step, typename Codes, int Slower, int Rows, int Width>
-inline __attribute__((always_inline)) void run_lines(const Run<typename Step::X, Rows, Width>& run,
+inline __attribute__((always_inline)) void run_lines(const typename Step::X* const (&xs)[Rows],
+                                                     const std::byte* const (&codes)[Width],
+                                                     const std::byte* const (&fetch)[Width],
                                                      size_t at, size_t fetch_at, int k, int lines,
                                                      const typename Codes::Group (&group)[Width],
                                                      typename Step::Acc (&acc)[Rows][Width]) {
-#pragma GCC unroll 1
-  for (int i = 0; i < lines; ++i) {
+  const auto line = [&]() __attribute__((always_inline)) {
     for (int p = 0; p < Width; ++p) {
-      fetch_line<Slower>(run.fetch[p], fetch_at);
+      if constexpr (kFetches<Step, Codes, Rows>) fetch_line<Slower>(fetch[p], fetch_at);
       Line w[Codes::kParts];
-      Codes::expand(load_line(run.codes[p] + at), group[p], w);
+      Codes::expand(load_line(codes[p] + at), group[p], w);
       for (int part = 0; part < Codes::kParts; ++part) {
         for (int r = 0; r < Rows; ++r) {
-          acc[r][p] = Step::step(run.xs[r] + k + part * Step::kStep, w[part], acc[r][p]);
+          acc[r][p] = Step::step(xs[r] + k + part * Step::kStep, w[part], acc[r][p]);
         }
       }
     }
     at += sizeof(Line);
     fetch_at += sizeof(Line);
     k += Codes::kParts * Step::kStep;
+  };
+  int i = 0;
+  // The fewer instructions a line takes, the more lines are under way at once.
+  if constexpr (Rows == 1 && Codes::kParts == 1) {
+#pragma GCC unroll 1
+    for (; i + 4 <= lines; i += 4) {
+      line();
+      line();
+      line();
+      line();
+    }
   }
+#pragma GCC unroll 1
+  for (; i < lines; ++i) line();
 }
 
+// All whole blocks.
 template <typename Fold, typename Codes, int Slower, int Rows, int Width>
 inline __attribute__((always_inline)) void run_blocks(
-    const Fold& fold, const Cut& cut, const Run<typename Fold::Step::X, Rows, Width>& run,
-    F32x16 (&sum)[Rows][Width]) {
+    const Fold& fold, const Cut& cut, const typename Fold::Step::X* const (&x_rows)[Rows],
+    const Panels<Width>& panels, F32x16 (&sum)[Rows][Width]) {
   using Step = typename Fold::Step;
+  // Copies: what has no address stays in registers.
+  const typename Step::X* xs[Rows];
+  const std::byte* codes[Width];
+  std::copy_n(x_rows, Rows, xs);
+  std::copy_n(panels.codes, Width, codes);
   const int group_k = cut.block_k / Codes::kGroups;
   const int lines = group_k / (Codes::kParts * Step::kStep);
-  const size_t first = cut.block_at(run.begin);
   // Scales are a line before or behind those of codes.
   const size_t scales_at = Codes::kFirstLine == 0 ? cut.block_bytes - sizeof(Line) : 0;
-  size_t at = first;
-  int k = run.begin * cut.block_k;
-  for (int index = run.begin; index < run.end; ++index) {
+  const std::byte* fetch[Width];
+  int own_left = 0;  // blocks to be fetched of these panels
+  if constexpr (Slower == 0) {
+    const int ahead = cut.blocks_ahead(Width);
+    own_left = cut.whole_blocks - ahead;
+    for (int p = 0; p < Width; ++p) fetch[p] = codes[p] + cut.block_at(ahead);
+  }
+  if (own_left <= 0) std::copy_n(panels.next, Width, fetch);
+  size_t at = 0, fetch_at = 0;
+  int k = 0;
+  for (int index = 0; index < cut.whole_blocks; ++index) {
     typename Step::Acc acc[Rows][Width];
-    for (int r = 0; r < Rows; ++r) fold.template begin<Width>(run.xs[r], index, sum[r], acc[r]);
-    for (int p = 0; p < Width; ++p) fetch_line<Slower>(run.fetch[p], at - first + scales_at);
-    size_t line_at = at + Codes::kFirstLine;
+    for (int r = 0; r < Rows; ++r) fold.template begin<Width>(xs[r], index, sum[r], acc[r]);
+    if constexpr (kFetches<Step, Codes, Rows>) {
+      for (int p = 0; p < Width; ++p) fetch_line<Slower>(fetch[p], fetch_at + scales_at);
+    }
+    size_t line_at = Codes::kFirstLine;
 #pragma GCC unroll 1
     for (int i = 0; i < Codes::kGroups; ++i) {
       typename Codes::Group group[Width];
-      for (int p = 0; p < Width; ++p) group[p] = Codes(run.codes[p] + at).group(i);
-      run_lines<Step, Codes, Slower>(run, line_at, line_at - first, k, lines, group, acc);
+      for (int p = 0; p < Width; ++p) group[p] = Codes(codes[p] + at).group(i);
+      run_lines<Step, Codes, Slower>(xs, codes, fetch, at + line_at, fetch_at + line_at, k, lines,
+                                     group, acc);
       line_at += static_cast<size_t>(lines) * sizeof(Line);
       k += group_k;
     }
     at += cut.block_bytes;
-    const auto scales = fold.template scales<Width>({run.codes, at - kScaleBytes});
+    fetch_at += cut.block_bytes;
+    const auto scales = fold.template scales<Width>({codes, at - kScaleBytes});
     for (int r = 0; r < Rows; ++r) {
-      fold.template end<Width>(run.xs[r], index, scales, acc[r], sum[r]);
+      fold.template end<Width>(xs[r], index, scales, acc[r], sum[r]);
     }
+    if (index + 1 != own_left) continue;
+    std::copy_n(panels.next, Width, fetch);
+    fetch_at = 0;
   }
 }
 
 // The block at the end of k that is not whole.
 template <typename Fold, typename Codes, int Rows, int Width>
 inline __attribute__((noinline)) void run_rest(const Fold& fold, const Cut& cut,
-                                               const Run<typename Fold::Step::X, Rows, Width>& run,
+                                               const typename Fold::Step::X* const (&xs)[Rows],
+                                               const std::byte* const (&codes)[Width],
                                                F32x16 (&sum)[Rows][Width]) {
   using Step = typename Fold::Step;
   const int index = cut.num_blocks - 1;
   typename Step::Acc acc[Rows][Width];
-  for (int r = 0; r < Rows; ++r) fold.template begin<Width>(run.xs[r], index, sum[r], acc[r]);
+  for (int r = 0; r < Rows; ++r) fold.template begin<Width>(xs[r], index, sum[r], acc[r]);
   OperandsOf<Step, Codes> operands;
   for (int p = 0; p < Width; ++p) {
-    const std::byte* line = operands.get(cut, run.codes[p] + cut.block_at(index), 1);
+    const std::byte* line = operands.get(cut, codes[p] + cut.block_at(index), 1);
     int k = index * cut.block_k;
     for (; k + Step::kStep <= cut.k; k += Step::kStep, line += sizeof(Line)) {
-      for (int r = 0; r < Rows; ++r) {
-        acc[r][p] = Step::step(run.xs[r] + k, load_line(line), acc[r][p]);
-      }
+      for (int r = 0; r < Rows; ++r) acc[r][p] = Step::step(xs[r] + k, load_line(line), acc[r][p]);
     }
     if (k == cut.k) continue;
-    for (int r = 0; r < Rows; ++r) {
-      acc[r][p] = Step::last(run.xs[r] + k, load_line(line), acc[r][p]);
-    }
+    for (int r = 0; r < Rows; ++r) acc[r][p] = Step::last(xs[r] + k, load_line(line), acc[r][p]);
   }
-  const auto scales = fold.template scales<Width>({run.codes, cut.scales_at(index)});
+  const auto scales = fold.template scales<Width>({codes, cut.scales_at(index)});
   for (int r = 0; r < Rows; ++r) {
-    fold.template end<Width>(run.xs[r], index, scales, acc[r], sum[r]);
+    fold.template end<Width>(xs[r], index, scales, acc[r], sum[r]);
   }
 }
 
-// What the tiles of a piece fetch meanwhile. A tile alone: lines kFetchAhead from where it is.
-// Several (Slower > 0): tile number `tile` a part of the next piece, a line every 2^Slower lines.
-struct Fetching {
-  int tile = 0;
-};
-
-// Rows of x, `count` of them: a tile that is higher takes the last one for the rest, too.
-struct TileRows {
-  const InputRows& x;
-  int first;
-  int count;
-
-  const void* operator[](int row) const { return x[first + std::min(row, count - 1)]; }
-};
-
-// Width panels of a piece, from `first` on.
-template <typename Fold, typename Codes, int Slower, int Rows, int Panels, int Width>
-inline void strip(const TileRows& rows, const Piece& piece, const Fold& fold, Fetching fetching,
-                  int first, float (*sums)[kMaxPanels][kPanelWidth]) {
-  using X = typename Fold::Step::X;
-  const Cut& cut = piece.cut;
-  const int whole = cut.whole_blocks();
-  const int ahead = Slower == 0 ? std::min(whole, cut.blocks_ahead(Width)) : 0;
-  Run<X, Rows, Width> run{.begin = 0, .end = whole - ahead};
-  Run<X, Rows, Width> run_to_end{.begin = whole - ahead, .end = whole};
-  for (int r = 0; r < Rows; ++r) {
-    run.xs[r] = run_to_end.xs[r] = static_cast<const X*>(rows[r]);
-  }
-  for (int p = 0; p < Width; ++p) {
-    const int after = first + Width + p;
-    run.codes[p] = run_to_end.codes[p] = piece.panels[first + p];
-    run.fetch[p] = run.codes[p] + cut.block_at(ahead);
-    run_to_end.fetch[p] = after < Panels ? piece.panels[after] : piece.next_panels[after - Panels];
-    if constexpr (Slower > 0) {
-      const size_t part = static_cast<size_t>(fetching.tile) * cut.panel_bytes >> Slower;
-      run.fetch[p] = piece.next_panels[first + p] + std::min(part, cut.panel_bytes);
-    }
-  }
+// The sums over all of k, to columns `first` … of sums. A function of its own: so registers
+// suffice.
+template <typename Fold, typename Codes, int Slower, int Rows, int Width>
+inline __attribute__((noinline)) void strip(const Fold& fold, const Cut& cut,
+                                            const typename Fold::Step::X* const (&xs)[Rows],
+                                            const Panels<Width>& panels, int first,
+                                            float (*sums)[kMaxPanels][kPanelWidth]) {
   F32x16 sum[Rows][Width];
   for (auto& of_row : sum) {
     for (F32x16& s : of_row) s = zero();
   }
-  run_blocks<Fold, Codes, Slower>(fold, cut, run, sum);
-  if constexpr (Slower == 0) run_blocks<Fold, Codes, Slower>(fold, cut, run_to_end, sum);
+  run_blocks<Fold, Codes, Slower>(fold, cut, xs, panels, sum);
+  const auto put = [&](const F32x16(&all)[Rows][Width]) {
+    for (int r = 0; r < Rows; ++r) {
+      for (int p = 0; p < Width; ++p) store(sums[r][first + p], all[r][p]);
+    }
+  };
+  if (cut.whole_blocks == cut.num_blocks) return put(sum);
   // A copy: sum itself is to have no address, so that it stays in registers.
   F32x16 all[Rows][Width];
   std::copy_n(&sum[0][0], Rows * Width, &all[0][0]);
-  if (whole < cut.num_blocks) run_rest<Fold, Codes>(fold, cut, run_to_end, all);
-  for (int r = 0; r < Rows; ++r) {
-    for (int p = 0; p < Width; ++p) store(sums[r][first + p], all[r][p]);
+  run_rest<Fold, Codes>(fold, cut, xs, panels.codes, all);
+  put(all);
+}
+
+// Rows of x from `first` on, `count` of them: a tile that is higher takes the last one for the
+// rest, too.
+template <typename X, int Rows>
+struct TileRows {
+  const X* xs[Rows];
+
+  TileRows(const InputRows& x, int first, int count) {
+    for (int r = 0; r < Rows; ++r) {
+      xs[r] = static_cast<const X*>(x[first + std::min(r, count - 1)]);
+    }
+  }
+};
+
+// ---- products of so few rows that they make one tile ----
+//
+// What a product is made of, in strips of panels next to each other (matmul_body.h):
+//
+//   kMatrices         how many matrices each row is multiplied with, panel by panel of the same
+//                     number
+//   num_rows, x       the rows
+//   panel(q, index)   panel `index` of matrix number q; last: of what is wanted, last_of_all: of
+//                     what there is
+//   put(row, panel, sums)  of panels [panel, panel + n) of each matrix, n sums and n sums
+
+// The strips of kEach panels of each matrix, from `panel` on.
+template <typename Fold, typename Codes, int Rows, int kWidth, int kEach, typename Product>
+inline __attribute__((always_inline)) void one_tile_step(
+    const Product& product, const Fold& fold, const Cut& cut,
+    const TileRows<typename Fold::Step::X, Rows>& rows, int panel) {
+  constexpr int kPanels = kEach * Product::kMatrices, kStrip = std::min(kWidth, kPanels);
+  const std::byte *codes[kPanels], *next[kPanels];
+  for (int q = 0; q < Product::kMatrices; ++q) {
+    const std::byte* const first = product.panel(cut, q, panel);
+    const std::byte* const last = product.panel(cut, q, product.last_of_all());
+    for (int p = 0; p < kEach; ++p) {
+      codes[q * kEach + p] = first + static_cast<size_t>(p) * cut.panel_bytes;
+      next[q * kEach + p] = std::min(codes[q * kEach + p] + kEach * cut.panel_bytes, last);
+    }
+  }
+  alignas(64) float sums[Rows][kMaxPanels][kPanelWidth];
+  for (int first = 0; first < kPanels; first += kStrip) {
+    Panels<kStrip> panels;
+    std::copy_n(codes + first, kStrip, panels.codes);
+    std::copy_n(next + first, kStrip, panels.next);
+    strip<Fold, Codes, 0>(fold, cut, rows.xs, panels, first, sums);
+  }
+  for (int r = 0; r < std::min(Rows, product.num_rows()); ++r) {
+    F32x16 of_row[kPanels];
+    for (int p = 0; p < kPanels; ++p) of_row[p] = load(sums[r][p]);
+    product.put(r, panel, of_row);
   }
 }
 
-template <typename Fold, typename Codes, int Slower, int Rows, int Panels>
-inline void one_tile(const TileRows& rows, const Piece& piece, Fetching fetching,
-                     float (*sums)[kMaxPanels][kPanelWidth]) {
-  constexpr int kWidth = strip_panels<typename Fold::Step, Codes, Rows>(Panels);
-  static_assert(Panels % kWidth == 0);
-  const Fold fold(piece.cut);
-  for (int first = 0; first < Panels; first += kWidth) {
-    strip<Fold, Codes, Slower, Rows, Panels, kWidth>(rows, piece, fold, fetching, first, sums);
+template <typename Fold, typename Codes, int Rows, typename Product>
+inline void one_tile(const Product& product, const Cut& cut) {
+  constexpr int kStrip = strip_panels<typename Fold::Step, Codes, Rows>(kTilePanels);
+  // Gate and up are two runs of memory in any case: side by side, neither is left and taken up
+  // again.
+  constexpr int kWidth = Rows <= kTileRows ? std::max(kStrip, Product::kMatrices) : kStrip;
+  constexpr int kEach = std::max(1, kWidth / Product::kMatrices);
+  const Fold fold(cut);
+  const TileRows<typename Fold::Step::X, Rows> rows(product.x(), 0, product.num_rows());
+  int panel = product.first();
+  for (; panel + kEach <= product.last(); panel += kEach) {
+    one_tile_step<Fold, Codes, Rows, kWidth, kEach>(product, fold, cut, rows, panel);
+  }
+  if constexpr (kEach > 1) {
+    for (; panel < product.last(); ++panel) {
+      one_tile_step<Fold, Codes, Rows, kWidth, 1>(product, fold, cut, rows, panel);
+    }
   }
 }
 
-// Calls one_tile with the number of rows as a constant.
-template <typename Fold, typename Codes, int Slower, int Panels, int Rows = 1>
-inline void one_tile_of(const TileRows& rows, const Piece& piece, Fetching fetching,
+// Calls one_tile with the number of rows as a constant; of tall tiles, an even one. False: they are
+// too many.
+template <typename Fold, typename Codes, int Rows = 1, typename Product>
+inline bool one_tile_of(const Product& product, const Cut& cut) {
+  constexpr int kMost = std::max(kTileRows, kTallRows<typename Fold::Step, Codes>);
+  if constexpr (Rows > kMost) {
+    return false;
+  } else {
+    if (product.num_rows() > Rows) {
+      constexpr int kMore = Rows < kTileRows ? Rows + 1 : Rows + 2;
+      return one_tile_of<Fold, Codes, kMore>(product, cut);
+    }
+    one_tile<Fold, Codes, Rows>(product, cut);
+    return true;
+  }
+}
+
+// ---- a few tiles ----
+
+// One tile of several, which share a piece: each fetches a part of the next one, a line every
+// 2^Slower lines.
+template <typename Fold, typename Codes, int Slower, int Rows, int kPanels>
+inline void tile_of_few(const InputRows& x, int first_row, int count, const Piece& piece, int tile,
                         float (*sums)[kMaxPanels][kPanelWidth]) {
+  constexpr int kWidth = strip_panels<typename Fold::Step, Codes, Rows>(kPanels);
+  static_assert(kPanels % kWidth == 0);
+  const Cut& cut = piece.cut;
+  const Fold fold(cut);
+  const TileRows<typename Fold::Step::X, Rows> rows(x, first_row, count);
+  const size_t part = static_cast<size_t>(tile) * cut.panel_bytes >> Slower;
+#pragma GCC unroll 1
+  for (int first = 0; first < kPanels; first += kWidth) {
+    Panels<kWidth> panels;
+    for (int p = 0; p < kWidth; ++p) {
+      panels.codes[p] = piece.panels[first + p];
+      panels.next[p] = piece.next_panels[first + p] + std::min(part, cut.panel_bytes);
+    }
+    strip<Fold, Codes, Slower>(fold, cut, rows.xs, panels, first, sums);
+  }
+}
+
+template <typename Fold, typename Codes, int kPanels, int Rows = 2>
+inline void tile_of_few_of(const InputRows& x, int first_row, int count, const Piece& piece,
+                           int tile, float (*sums)[kMaxPanels][kPanelWidth]) {
   if constexpr (Rows < kTileRows) {
-    if (rows.count > Rows) {
-      return one_tile_of<Fold, Codes, Slower, Panels, Rows + 1>(rows, piece, fetching, sums);
+    if (count > Rows) {
+      return tile_of_few_of<Fold, Codes, kPanels, Rows + 1>(x, first_row, count, piece, tile, sums);
     }
   }
-  one_tile<Fold, Codes, Slower, Rows, Panels>(rows, piece, fetching, sums);
+  tile_of_few<Fold, Codes, 1, Rows, kPanels>(x, first_row, count, piece, tile, sums);
 }
 
-// The same for rows that fill the registers in narrower strips: an even number of them.
-template <typename Fold, typename Codes, int Panels, int Rows = kTileRows + 2>
-inline void tall_tile_of(const TileRows& rows, const Piece& piece,
-                         float (*sums)[kMaxPanels][kPanelWidth]) {
-  if constexpr (Rows < kTallRows<typename Fold::Step, Codes>) {
-    if (rows.count > Rows) {
-      return tall_tile_of<Fold, Codes, Panels, Rows + 2>(rows, piece, sums);
-    }
-  }
-  one_tile<Fold, Codes, 0, Rows, Panels>(rows, piece, {}, sums);
-}
-
-// Some tiles of nearly equal height one after the other, each of which expands the codes anew:
-// where that takes less than leaving registers after every group (tiles_body.h).
-template <typename Fold, typename Codes, int Panels>
+// Tiles of nearly equal height one after the other, each of which expands the codes anew: where
+// that takes less than leaving registers after every group (tiles_body.h).
+template <typename Fold, typename Codes, int kPanels>
 inline void few_tiles(const InputRows& x, const Piece& piece, int first_row, int num_rows,
                       Sums& sums) {
   const int num_tiles = (num_rows + kTileRows - 1) / kTileRows;
   int row = 0;
   for (int i = 0; i < num_tiles; ++i) {
     const int height = (num_rows - row + num_tiles - i - 1) / (num_tiles - i);
-    one_tile_of<Fold, Codes, 1, Panels, 2>({x, first_row + row, height}, piece, {.tile = i},
-                                           sums.values + row);
+    tile_of_few_of<Fold, Codes, kPanels>(x, first_row + row, height, piece, i, sums.values + row);
     row += height;
   }
 }

@@ -160,7 +160,7 @@ inline void all_tiles(const InputRows& x, const Piece& piece, int first_row, int
     block.index = index;
     block.k0 = index * cut.block_k;
     block.count =
-        index + num_blocks <= cut.whole_blocks() ? num_blocks * cut.block_k : cut.k - block.k0;
+        index + num_blocks <= cut.whole_blocks ? num_blocks * cut.block_k : cut.k - block.k0;
     block.num_blocks = num_blocks;
     block.num_runs = Fold::kChains ? 1 : num_blocks;
     block.scales = {piece.panels, cut.scales_at(index)};
