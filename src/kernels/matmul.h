@@ -48,6 +48,12 @@ struct OutputRows {
   }
 };
 
+// Which processor a kernel's choices suit (docs/decisions/0027-lines-under-way.md). Has no influence on
+// results.
+enum class Tuning { kZen4, kZen5 };
+// Zen 5's on AMD's processors from family 26 on, elsewhere Zen 4's.
+Tuning best_tuning();
+
 struct MatmulArgs {
   int m = 0;
   InputRows x;
@@ -56,6 +62,7 @@ struct MatmulArgs {
   int first_panel = 0;
   int last_panel = 0;
   OutputRows y;  // written at the columns of those panels only
+  Tuning tuning = best_tuning();
 };
 
 struct GatedMatmulArgs {
@@ -66,6 +73,7 @@ struct GatedMatmulArgs {
   int first_panel = 0;
   int last_panel = 0;
   OutputRows h;
+  Tuning tuning = best_tuning();
 };
 
 // More rows than this are multiplied piece after piece.

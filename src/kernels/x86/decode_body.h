@@ -29,7 +29,7 @@ struct NoScales {
 // f32, bf16 and int8: the operands as they lie.
 struct PlainCodes : NoScales {
   static constexpr int kParts = 1, kGroups = 1, kStrip = 1, kFewTiles = 1;
-  static constexpr int kNarrowRows = 0, kTallRows = 16;
+  static constexpr int kNarrowRows = 0, kTallRows = 16, kUnhintedRows = 4;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[1]) { out[0] = codes; }
@@ -37,7 +37,7 @@ struct PlainCodes : NoScales {
 
 struct Int4Codes : NoScales {
   static constexpr int kParts = 2, kGroups = 1, kStrip = 4, kFewTiles = 4;
-  static constexpr int kNarrowRows = 2, kTallRows = 10;
+  static constexpr int kNarrowRows = 2, kTallRows = 10, kUnhintedRows = 2;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[2]) { expand_int4(codes, out); }
@@ -45,7 +45,7 @@ struct Int4Codes : NoScales {
 
 struct Fp8Codes : NoScales {
   static constexpr int kParts = 2, kGroups = 1, kStrip = 4, kFewTiles = 2;
-  static constexpr int kNarrowRows = 0, kTallRows = 10;
+  static constexpr int kNarrowRows = 0, kTallRows = 10, kUnhintedRows = 0;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[2]) { expand_e4m3(codes, out); }
@@ -54,14 +54,14 @@ struct Fp8Codes : NoScales {
 // Four groups' scales stand before the codes.
 struct Mxfp4Codes : PowerScales {
   static constexpr int kParts = 4, kGroups = 4, kStrip = 4, kFewTiles = 1;
-  static constexpr int kNarrowRows = 0, kTallRows = 0;
+  static constexpr int kNarrowRows = 0, kTallRows = 0, kUnhintedRows = 0;
   static constexpr size_t kFirstLine = 4 * kPanelWidth;
   using PowerScales::PowerScales;
 };
 
 struct Nvfp4Codes : E5m3Scales {
   static constexpr int kParts = 4, kGroups = 4, kStrip = 4, kFewTiles = 1;
-  static constexpr int kNarrowRows = 0, kTallRows = 0;
+  static constexpr int kNarrowRows = 0, kTallRows = 0, kUnhintedRows = 0;
   static constexpr size_t kFirstLine = 4 * kPanelWidth;
   using E5m3Scales::E5m3Scales;
 };

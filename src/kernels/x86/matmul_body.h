@@ -228,7 +228,7 @@ inline auto with_format(WeightFormat format, const With& with) {
   return with.template operator()<FoldChain<StepBf16>, Nvfp4Codes>();
 }
 
-template <int kPanels>
+template <typename Tuned, int kPanels>
 inline void multiply(const InputRows& x, const Piece& piece, int first_row, int num_rows,
                      Sums& sums) {
   with_format(piece.cut.format, [&]<typename Fold, typename Codes>() {
@@ -237,7 +237,7 @@ inline void multiply(const InputRows& x, const Piece& piece, int first_row, int 
         return few_tiles<Fold, Codes, kPanels>(x, piece, first_row, num_rows, sums);
       }
     }
-    all_tiles<Fold, Codes, kPanels>(x, piece, first_row, num_rows, sums);
+    all_tiles<Fold, Codes, Tuned, kPanels>(x, piece, first_row, num_rows, sums);
   });
 }
 
@@ -311,8 +311,9 @@ struct GatedProduct {
   }
 };
 
-// kEach panels of each matrix from `panel` on, for all rows: in runs of nearly equal size.
-template <int kEach, typename Product>
+// kEach panels of each matrix from `panel` on, for all rows: in runs of whole tiles, of
+// nearly equal size.
+template <typename Tuned, int kEach, typename Product>
 inline void multiply_panels(const Product& product, const Cut& cut, int panel) {
   constexpr int kPanels = kEach * Product::kMatrices;
   Piece piece{.cut = cut};
@@ -326,8 +327,9 @@ inline void multiply_panels(const Product& product, const Cut& cut, int panel) {
   Sums sums;
   const int m = product.num_rows();
   for (int row = 0, runs = (m + cut.choice.rows - 1) / cut.choice.rows; runs > 0; --runs) {
-    const int count = (m - row + runs - 1) / runs;
-    multiply<kPanels>(product.x(), piece, row, count, sums);
+    const int tiles = ((m - row + runs - 1) / runs + kTileRows - 1) / kTileRows;
+    const int count = std::min(m - row, tiles * kTileRows);
+    multiply<Tuned, kPanels>(product.x(), piece, row, count, sums);
     for (int r = 0; r < count; ++r) {
       F32x16 of_row[kPanels];
       for (int p = 0; p < kPanels; ++p) of_row[p] = load(sums.values[r][p]);
@@ -337,28 +339,34 @@ inline void multiply_panels(const Product& product, const Cut& cut, int panel) {
   }
 }
 
-template <typename Product>
-inline void multiply_all(const Product& product, const PackedShape& w) {
-  if (product.num_rows() == 0) return;
-  const Cut cut(w);
+template <typename Tuned, typename Product>
+inline void multiply_all(const Product& product, const Cut& cut) {
   const bool done = with_format(cut.format, [&]<typename Fold, typename Codes>() {
-    return one_tile_of<Fold, Codes>(product, cut);
+    return one_tile_of<Fold, Codes, Tuned>(product, cut);
   });
   if (done) return;
   constexpr int kEach = kTilePanels / Product::kMatrices;
   int panel = product.first();
   for (; panel + kEach <= product.last(); panel += kEach) {
-    multiply_panels<kEach>(product, cut, panel);
+    multiply_panels<Tuned, kEach>(product, cut, panel);
   }
   if constexpr (kEach > 1) {
-    for (; panel < product.last(); ++panel) multiply_panels<1>(product, cut, panel);
+    for (; panel < product.last(); ++panel) multiply_panels<Tuned, 1>(product, cut, panel);
   }
 }
 
-void matmul(const MatmulArgs& args) { multiply_all(PlainProduct{args}, args.w.shape); }
+template <typename Product>
+inline void multiply_all(const Product& product, const PackedShape& w, Tuning tuning) {
+  if (product.num_rows() == 0) return;
+  const Cut cut(w);
+  tuning == Tuning::kZen5 ? multiply_all<ForZen5>(product, cut)
+                          : multiply_all<ForZen4>(product, cut);
+}
+
+void matmul(const MatmulArgs& args) { multiply_all(PlainProduct{args}, args.w.shape, args.tuning); }
 
 void gated_matmul(const GatedMatmulArgs& args) {
-  multiply_all(GatedProduct{args}, args.gate.shape);
+  multiply_all(GatedProduct{args}, args.gate.shape, args.tuning);
 }
 
 // ---- quantised rows ----

@@ -10,6 +10,44 @@
 // Included by matmul_body.h.
 #pragma once
 
+// What suits a processor (kernels/matmul.h: Tuning), first how lines that will be read are asked
+// for:
+//
+//   kLocality       __builtin_prefetch's: the first level is 3, the second 2
+//   kSlower         a line for every 2^kSlower lines that are read
+//   kUnhintedRows   up to so many rows no line is asked for: a line takes so few instructions that
+//                   the processor looks far enough ahead by itself, and farther without hints
+//   kTallRows       the most rows of a tall tile
+//
+// Tiles beyond ten rows are one panel wide: every multiply-add loads an operand. Zen 5 does two
+// such loads a cycle, Zen 4 one, beside which plain operands are better read twice (tiles_body.h).
+struct ForZen5 {
+  static constexpr int kLocality = 3, kSlower = 0;
+  template <typename Step, typename Codes>
+  static constexpr int kUnhintedRows = Codes::kParts == 1 && Step::kStep <= 2 ? 1 : 0;
+  template <typename Step>
+  static constexpr int kTallRows = Step::kTallRows;
+};
+struct ForZen4 {
+  static constexpr int kLocality = 2, kSlower = 0;
+  template <typename Step, typename Codes>
+  static constexpr int kUnhintedRows = Codes::kUnhintedRows;
+  template <typename Step>
+  static constexpr int kTallRows = Step::kStep <= 2 ? 10 : Step::kTallRows;
+};
+// Where tiles share a piece: into the cache from which all of them will read it.
+struct ForSharedPiece {
+  static constexpr int kLocality = 2, kSlower = 1;
+  template <typename Step, typename Codes>
+  static constexpr int kUnhintedRows = 0;
+};
+template <typename Tuned>
+inline void fetch_line(const std::byte* first, size_t at) {
+  __builtin_prefetch(first + (at >> Tuned::kSlower), 0, Tuned::kLocality);
+}
+template <typename Tuned, typename Step, typename Codes, int Rows>
+inline constexpr bool kFetches = Rows > Tuned::template kUnhintedRows<Step, Codes>;
+
 // More rows times parts than this leave no registers for four panels.
 inline constexpr int kMaxWideParts = 8;
 // A single row's one chain of floats would be slower than the caches: it takes two panels at least.
@@ -24,8 +62,9 @@ constexpr int strip_panels(int panels) {
 
 // The most rows of a tall tile: where registers hold them beside what expanding takes (10: two
 // panels, more: one), and the products are what takes long. 0: none, where registers are fewer.
-template <typename Step, typename Codes>
-inline constexpr int kTallRows = kTileRows < 6 ? 0 : std::min(Step::kTallRows, Codes::kTallRows);
+template <typename Tuned, typename Step, typename Codes>
+inline constexpr int kTallRows =
+    kTileRows < 6 ? 0 : std::min(Tuned::template kTallRows<Step>, Codes::kTallRows);
 
 // The panels of a strip, and what to fetch when no more of their own is left to be fetched: the
 // next strip; where tiles share a piece, from the start, each a part of the next piece.
@@ -35,19 +74,8 @@ struct Panels {
   const std::byte* next[Width];
 };
 
-// Asks for a line: where tiles share a piece, into the cache from which all of them will read it.
-template <int Slower>
-inline void fetch_line(const std::byte* first, size_t at) {
-  __builtin_prefetch(first + (at >> Slower), 0, Slower == 0 ? 3 : 2);
-}
-
-// A single row of f32 or bf16 takes so few instructions a line that the processor looks far enough
-// ahead by itself, and farther without these.
-template <typename Step, typename Codes, int Rows>
-inline constexpr bool kFetches = Rows > 1 || Codes::kParts > 1 || Step::kStep > 2;
-
 // The lines of a group of a block, at `at` of the panels and from fetch_at on of what to fetch.
-template <typename Step, typename Codes, int Slower, int Rows, int Width>
+template <typename Step, typename Codes, typename Tuned, int Rows, int Width>
 inline __attribute__((always_inline)) void run_lines(const typename Step::X* const (&xs)[Rows],
                                                      const std::byte* const (&codes)[Width],
                                                      const std::byte* const (&fetch)[Width],
@@ -56,7 +84,7 @@ inline __attribute__((always_inline)) void run_lines(const typename Step::X* con
                                                      typename Step::Acc (&acc)[Rows][Width]) {
   const auto line = [&]() __attribute__((always_inline)) {
     for (int p = 0; p < Width; ++p) {
-      if constexpr (kFetches<Step, Codes, Rows>) fetch_line<Slower>(fetch[p], fetch_at);
+      if constexpr (kFetches<Tuned, Step, Codes, Rows>) fetch_line<Tuned>(fetch[p], fetch_at);
       Line w[Codes::kParts];
       Codes::expand(load_line(codes[p] + at), group[p], w);
       for (int part = 0; part < Codes::kParts; ++part) {
@@ -85,7 +113,7 @@ inline __attribute__((always_inline)) void run_lines(const typename Step::X* con
 }
 
 // All whole blocks.
-template <typename Fold, typename Codes, int Slower, int Rows, int Width>
+template <typename Fold, typename Codes, typename Tuned, int Rows, int Width>
 inline __attribute__((always_inline)) void run_blocks(
     const Fold& fold, const Cut& cut, const typename Fold::Step::X* const (&x_rows)[Rows],
     const Panels<Width>& panels, F32x16 (&sum)[Rows][Width]) {
@@ -101,7 +129,7 @@ inline __attribute__((always_inline)) void run_blocks(
   const size_t scales_at = Codes::kFirstLine == 0 ? cut.block_bytes - sizeof(Line) : 0;
   const std::byte* fetch[Width];
   int own_left = 0;  // blocks to be fetched of these panels
-  if constexpr (Slower == 0) {
+  if constexpr (Tuned::kSlower == 0) {
     const int ahead = cut.blocks_ahead(Width);
     own_left = cut.whole_blocks - ahead;
     for (int p = 0; p < Width; ++p) fetch[p] = codes[p] + cut.block_at(ahead);
@@ -112,16 +140,16 @@ inline __attribute__((always_inline)) void run_blocks(
   for (int index = 0; index < cut.whole_blocks; ++index) {
     typename Step::Acc acc[Rows][Width];
     for (int r = 0; r < Rows; ++r) fold.template begin<Width>(xs[r], index, sum[r], acc[r]);
-    if constexpr (kFetches<Step, Codes, Rows>) {
-      for (int p = 0; p < Width; ++p) fetch_line<Slower>(fetch[p], fetch_at + scales_at);
+    if constexpr (kFetches<Tuned, Step, Codes, Rows>) {
+      for (int p = 0; p < Width; ++p) fetch_line<Tuned>(fetch[p], fetch_at + scales_at);
     }
     size_t line_at = Codes::kFirstLine;
 #pragma GCC unroll 1
     for (int i = 0; i < Codes::kGroups; ++i) {
       typename Codes::Group group[Width];
       for (int p = 0; p < Width; ++p) group[p] = Codes(codes[p] + at).group(i);
-      run_lines<Step, Codes, Slower>(xs, codes, fetch, at + line_at, fetch_at + line_at, k, lines,
-                                     group, acc);
+      run_lines<Step, Codes, Tuned>(xs, codes, fetch, at + line_at, fetch_at + line_at, k, lines,
+                                    group, acc);
       line_at += static_cast<size_t>(lines) * sizeof(Line);
       k += group_k;
     }
@@ -165,7 +193,7 @@ inline __attribute__((noinline)) void run_rest(const Fold& fold, const Cut& cut,
 
 // The sums over all of k, to columns `first` … of sums. A function of its own: so registers
 // suffice.
-template <typename Fold, typename Codes, int Slower, int Rows, int Width>
+template <typename Fold, typename Codes, typename Tuned, int Rows, int Width>
 inline __attribute__((noinline)) void strip(const Fold& fold, const Cut& cut,
                                             const typename Fold::Step::X* const (&xs)[Rows],
                                             const Panels<Width>& panels, int first,
@@ -174,7 +202,7 @@ inline __attribute__((noinline)) void strip(const Fold& fold, const Cut& cut,
   for (auto& of_row : sum) {
     for (F32x16& s : of_row) s = zero();
   }
-  run_blocks<Fold, Codes, Slower>(fold, cut, xs, panels, sum);
+  run_blocks<Fold, Codes, Tuned>(fold, cut, xs, panels, sum);
   const auto put = [&](const F32x16(&all)[Rows][Width]) {
     for (int r = 0; r < Rows; ++r) {
       for (int p = 0; p < Width; ++p) store(sums[r][first + p], all[r][p]);
@@ -213,7 +241,8 @@ struct TileRows {
 //   put(row, panel, sums)  of panels [panel, panel + n) of each matrix, n sums and n sums
 
 // The strips of kEach panels of each matrix, from `panel` on.
-template <typename Fold, typename Codes, int Rows, int kWidth, int kEach, typename Product>
+template <typename Fold, typename Codes, typename Tuned, int Rows, int kWidth, int kEach,
+          typename Product>
 inline __attribute__((always_inline)) void one_tile_step(
     const Product& product, const Fold& fold, const Cut& cut,
     const TileRows<typename Fold::Step::X, Rows>& rows, int panel) {
@@ -232,7 +261,7 @@ inline __attribute__((always_inline)) void one_tile_step(
     Panels<kStrip> panels;
     std::copy_n(codes + first, kStrip, panels.codes);
     std::copy_n(next + first, kStrip, panels.next);
-    strip<Fold, Codes, 0>(fold, cut, rows.xs, panels, first, sums);
+    strip<Fold, Codes, Tuned>(fold, cut, rows.xs, panels, first, sums);
   }
   for (int r = 0; r < std::min(Rows, product.num_rows()); ++r) {
     F32x16 of_row[kPanels];
@@ -241,48 +270,48 @@ inline __attribute__((always_inline)) void one_tile_step(
   }
 }
 
-template <typename Fold, typename Codes, int Rows, typename Product>
+template <typename Fold, typename Codes, typename Tuned, int Rows, typename Product>
 inline void one_tile(const Product& product, const Cut& cut) {
   constexpr int kStrip = strip_panels<typename Fold::Step, Codes, Rows>(kTilePanels);
-  // Gate and up are two runs of memory in any case: side by side, neither is left and taken up
-  // again.
-  constexpr int kWidth = Rows <= kTileRows ? std::max(kStrip, Product::kMatrices) : kStrip;
+  // Gate and up are two runs of memory in any case: side by side, where registers suffice, neither
+  // is left and taken up again.
+  constexpr bool kFits = 3 * Rows * Product::kMatrices <= 2 * kTileRows * kTilePanels;
+  constexpr int kWidth = kFits ? std::max(kStrip, Product::kMatrices) : kStrip;
   constexpr int kEach = std::max(1, kWidth / Product::kMatrices);
   const Fold fold(cut);
   const TileRows<typename Fold::Step::X, Rows> rows(product.x(), 0, product.num_rows());
   int panel = product.first();
   for (; panel + kEach <= product.last(); panel += kEach) {
-    one_tile_step<Fold, Codes, Rows, kWidth, kEach>(product, fold, cut, rows, panel);
+    one_tile_step<Fold, Codes, Tuned, Rows, kWidth, kEach>(product, fold, cut, rows, panel);
   }
   if constexpr (kEach > 1) {
     for (; panel < product.last(); ++panel) {
-      one_tile_step<Fold, Codes, Rows, kWidth, 1>(product, fold, cut, rows, panel);
+      one_tile_step<Fold, Codes, Tuned, Rows, kWidth, 1>(product, fold, cut, rows, panel);
     }
   }
 }
 
 // Calls one_tile with the number of rows as a constant; of tall tiles, an even one. False: they are
 // too many.
-template <typename Fold, typename Codes, int Rows = 1, typename Product>
+template <typename Fold, typename Codes, typename Tuned, int Rows = 1, typename Product>
 inline bool one_tile_of(const Product& product, const Cut& cut) {
-  constexpr int kMost = std::max(kTileRows, kTallRows<typename Fold::Step, Codes>);
+  constexpr int kMost = std::max(kTileRows, kTallRows<Tuned, typename Fold::Step, Codes>);
   if constexpr (Rows > kMost) {
     return false;
   } else {
     if (product.num_rows() > Rows) {
       constexpr int kMore = Rows < kTileRows ? Rows + 1 : Rows + 2;
-      return one_tile_of<Fold, Codes, kMore>(product, cut);
+      return one_tile_of<Fold, Codes, Tuned, kMore>(product, cut);
     }
-    one_tile<Fold, Codes, Rows>(product, cut);
+    one_tile<Fold, Codes, Tuned, Rows>(product, cut);
     return true;
   }
 }
 
 // ---- a few tiles ----
 
-// One tile of several, which share a piece: each fetches a part of the next one, a line every
-// 2^Slower lines.
-template <typename Fold, typename Codes, int Slower, int Rows, int kPanels>
+// One tile of several, which share a piece: each fetches a part of the next one.
+template <typename Fold, typename Codes, int Rows, int kPanels>
 inline void tile_of_few(const InputRows& x, int first_row, int count, const Piece& piece, int tile,
                         float (*sums)[kMaxPanels][kPanelWidth]) {
   constexpr int kWidth = strip_panels<typename Fold::Step, Codes, Rows>(kPanels);
@@ -290,7 +319,7 @@ inline void tile_of_few(const InputRows& x, int first_row, int count, const Piec
   const Cut& cut = piece.cut;
   const Fold fold(cut);
   const TileRows<typename Fold::Step::X, Rows> rows(x, first_row, count);
-  const size_t part = static_cast<size_t>(tile) * cut.panel_bytes >> Slower;
+  const size_t part = static_cast<size_t>(tile) * cut.panel_bytes >> ForSharedPiece::kSlower;
 #pragma GCC unroll 1
   for (int first = 0; first < kPanels; first += kWidth) {
     Panels<kWidth> panels;
@@ -298,7 +327,7 @@ inline void tile_of_few(const InputRows& x, int first_row, int count, const Piec
       panels.codes[p] = piece.panels[first + p];
       panels.next[p] = piece.next_panels[first + p] + std::min(part, cut.panel_bytes);
     }
-    strip<Fold, Codes, Slower>(fold, cut, rows.xs, panels, first, sums);
+    strip<Fold, Codes, ForSharedPiece>(fold, cut, rows.xs, panels, first, sums);
   }
 }
 
@@ -310,7 +339,7 @@ inline void tile_of_few_of(const InputRows& x, int first_row, int count, const P
       return tile_of_few_of<Fold, Codes, kPanels, Rows + 1>(x, first_row, count, piece, tile, sums);
     }
   }
-  tile_of_few<Fold, Codes, 1, Rows, kPanels>(x, first_row, count, piece, tile, sums);
+  tile_of_few<Fold, Codes, Rows, kPanels>(x, first_row, count, piece, tile, sums);
 }
 
 // Tiles of nearly equal height one after the other, each of which expands the codes anew: where

@@ -24,7 +24,7 @@ struct Block {
 // fetch: lines of a block to come, asked for meanwhile. Only the first tile of a block waits for
 // memory; without this it would wait longer than the processor can look ahead, and the others would
 // leave the memory idle. A line of codes is asked for every Parts lines of operands; 0: none.
-template <typename Step, int Rows, int Panels, int Parts>
+template <typename Step, typename Tuned, int Rows, int Panels, int Parts>
 inline __attribute__((always_inline)) void tile_lines(const typename Step::X* const (&xs)[Rows],
                                                       int k, int count,
                                                       const std::byte* const (&operands)[Panels],
@@ -41,7 +41,7 @@ inline __attribute__((always_inline)) void tile_lines(const typename Step::X* co
   };
   if constexpr (Parts > 0) {
     for (; k + Parts * Step::kStep <= end; fetched += sizeof(Line)) {
-      for (int p = 0; p < Panels; ++p) __builtin_prefetch(fetch[p] + fetched);
+      for (int p = 0; p < Panels; ++p) fetch_line<Tuned>(fetch[p], fetched);
       for (int i = 0; i < Parts; ++i) step();
     }
   }
@@ -55,7 +55,7 @@ inline __attribute__((always_inline)) void tile_lines(const typename Step::X* co
 
 // One of several tiles of some blocks, whose sums lie in memory between blocks. All loops over rows
 // and panels are unrolled, so that nothing else does.
-template <typename Fold, int Rows, int Panels, int Parts>
+template <typename Fold, typename Tuned, int Rows, int Panels, int Parts>
 inline void tile(const InputRows& x, const Fold& fold, const Block& block, int row,
                  const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
   using Step = typename Fold::Step;
@@ -80,7 +80,7 @@ inline void tile(const InputRows& x, const Fold& fold, const Block& block, int r
       for (int p = 0; p < Panels; ++p) sum[p] = load(sums[r][p]);
       fold.template begin<Panels>(xs[r], index, sum, acc[r]);
     }
-    tile_lines<Step, Rows, Panels, Parts>(xs, k0, count, operands, fetch_now, acc);
+    tile_lines<Step, Tuned, Rows, Panels, Parts>(xs, k0, count, operands, fetch_now, acc);
     const auto scales = fold.template scales<Panels>(
         {block.scales.panels, block.scales.at + static_cast<size_t>(i) * block.code_bytes});
 #pragma GCC unroll 8
@@ -98,19 +98,20 @@ inline void tile(const InputRows& x, const Fold& fold, const Block& block, int r
 
 // Calls tile with `height` as a constant. Tiles of a block are at least two, of nearly equal
 // height: none is a single row.
-template <typename Fold, int Panels, int Parts, int Rows = 2>
+template <typename Fold, typename Tuned, int Panels, int Parts, int Rows = 2>
 inline void tile_of(int height, const InputRows& x, const Fold& fold, const Block& block, int row,
                     const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
   if constexpr (Rows < kTileRows) {
     if (height > Rows) {
-      return tile_of<Fold, Panels, Parts, Rows + 1>(height, x, fold, block, row, fetch, sums);
+      return tile_of<Fold, Tuned, Panels, Parts, Rows + 1>(height, x, fold, block, row, fetch,
+                                                           sums);
     }
   }
-  tile<Fold, Rows, Panels, Parts>(x, fold, block, row, fetch, sums);
+  tile<Fold, Tuned, Rows, Panels, Parts>(x, fold, block, row, fetch, sums);
 }
 
 // A block for all rows. Tiles fetch a block to come, each some panels of it.
-template <typename Fold, int Panels, int Parts>
+template <typename Fold, typename Tuned, int Panels, int Parts>
 inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int first_row,
                   int num_rows, Sums& sums) {
   const int num_tiles = (num_rows + kTileRows - 1) / kTileRows;
@@ -124,11 +125,10 @@ inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int 
       if (!mine) continue;
       // Scales make each block a line longer than the lines that go by.
       for (int b = 1; b <= block.num_blocks; ++b) {
-        __builtin_prefetch(block.next[p] + static_cast<size_t>(b) * block.code_bytes -
-                           sizeof(Line));
+        fetch_line<Tuned>(block.next[p], static_cast<size_t>(b) * block.code_bytes - sizeof(Line));
       }
     }
-    tile_of<Fold, Panels, Panels == kTilePanels ? Parts : 0>(
+    tile_of<Fold, Tuned, Panels, Panels == kTilePanels ? Parts : 0>(
         height, x, fold, block, first_row + row, fetch, sums.values + row);
     row += height;
   }
@@ -140,7 +140,7 @@ inline int blocks_at_once(const Cut& cut) {
   return Codes::kParts == 1 ? 1 : std::max(1, kMaxDecodedK / cut.block_k);
 }
 
-template <typename Fold, typename Codes, int Panels>
+template <typename Fold, typename Codes, typename Tuned, int Panels>
 inline void all_tiles(const InputRows& x, const Piece& piece, int first_row, int num_rows,
                       Sums& sums) {
   const Cut& cut = piece.cut;
@@ -171,6 +171,6 @@ inline void all_tiles(const InputRows& x, const Piece& piece, int first_row, int
                           ? piece.panels[p] + cut.block_at(next)
                           : piece.next_panels[p] + cut.block_at(next - cut.num_blocks);
     }
-    tiles<Fold, Panels, Codes::kParts>(x, fold, block, first_row, num_rows, sums);
+    tiles<Fold, Tuned, Panels, Codes::kParts>(x, fold, block, first_row, num_rows, sums);
   }
 }
