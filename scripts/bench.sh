@@ -11,6 +11,9 @@ for program in $(find build -name '*_bench' -type f -executable | sort); do
   printf '\n== %s\n' "$(basename "$program")"
   "$program" --benchmark_min_time="${MIN_TIME:-0.1}" "$@"
 done
+printf '\n== grouped_gemm\n'
+build/bench/grouped_gemm
+
 printf '\n== balance_goals\n'
 build/bench/balance_goals
 
