@@ -22,9 +22,9 @@ struct NoScales {
 // steps of each panel's chain, of four (int8) to six cycles each, and memory gives a line in about
 // six to ten: where a line is one step, one panel will do; others need more to keep the processor
 // busy. Up to kNarrowRows rows, which wait for memory more than for the chain, take one.
-
+//
 // kTallRows: a tall tile's most rows. kFewTiles: up to so many tiles each expand codes for
-// themselves.
+// themselves. kUnhintedRows: see ForZen4 (one_tile_body.h).
 
 // f32, bf16 and int8: the operands as they lie.
 struct PlainCodes : NoScales {

@@ -2,11 +2,11 @@
 //
 // matmul.h, written once over F32x16. Included inside a region.
 //
-// A piece of work is up to kMaxPanels panels of weights, kMaxMatmulRows rows of x and all of k,
-// block by block. What the blocks add up to is gathered in Sums, on the stack, and leaves through
-// an epilogue. Few rows are one tile of rows × panels (one_tile_body.h), whose sums stay in
-// registers and which expands codes there; more rows are several (tiles_body.h), which share a
-// block that was expanded once.
+// Few rows are one tile of rows × panels (one_tile_body.h), whose sums stay in registers and which
+// expands codes there; it goes through the whole matrix. More rows go piece by piece: up to
+// kMaxPanels panels of weights, kMaxMatmulRows rows of x and all of k, block by block, in several
+// tiles that share a block which was expanded once (tiles_body.h). What the blocks add up to is
+// gathered in Sums, on the stack, and leaves through an epilogue.
 #pragma once
 
 inline constexpr int kMaxPanels = 4;

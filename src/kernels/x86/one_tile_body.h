@@ -2,7 +2,7 @@
 //
 // Products of so few rows that they make one tile: each line of codes is read once, expanded in
 // registers and multiplied there. Reading the weights is all that takes long, and two things keep
-// it going (docs/decisions/0008-few-rows.md):
+// it going (docs/decisions/0008-few-rows.md, 0027-lines-under-way.md):
 //   - Panels are read in strips of as few as keep the processor busy: a core reads one run of
 //     memory faster than several at once. Lines are fetched as far ahead whatever the width.
 //   - Nothing is stored before a strip's end. Stores wait for what was asked of memory before them,
