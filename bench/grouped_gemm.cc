@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Experts' products as a decode step has them: gate, up and down of one expert after the other, a
-// few rows each, all weights from memory, by the code that the engine runs. Beside the limits
-// measured before and after every run: no step is faster than reading the weights takes at the
-// memory's bandwidth, nor than the multiply-adds take at the processor's peak; the share is the
-// larger of the two ÷ time.
+// Experts' products as a decode step has them: gate and up of a layer's experts, then down, a few
+// rows each, all weights from memory, by the code that the engine runs. Beside the limits measured
+// before and after every turn: none is faster than reading the weights takes at the memory's
+// bandwidth, nor than the multiply-adds take at the processor's peak; the share is the larger of
+// the two ÷ time.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -39,20 +42,41 @@ struct Options {
   int repeat = 9;
 };
 
-// Layers of experts, so many that each comes from memory. The same bytes everywhere, a number in
-// any format: products take as long whatever the values.
+std::vector<float> random_floats(size_t count, float deviation) {
+  std::mt19937 rng(1);
+  std::normal_distribution<float> normal(0.0F, deviation);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(rng);
+  return values;
+}
+
+// Layers of experts, so many that each comes from memory: at least `bytes`. All have the same
+// weights, at addresses of their own.
 class Layers {
  public:
   Layers(const Options& options, WeightFormat format, uint64_t bytes, base::ThreadPool& pool)
       : shape_{format, options.hidden, options.intermediate},
         experts_(static_cast<size_t>(options.experts)),
-        count_(std::max<size_t>(1, bytes / (experts_ * shape_.record_bytes()))),
+        count_((bytes - 1) / (experts_ * shape_.record_bytes()) + 1),
         bytes_(count_ * experts_ * shape_.record_bytes()) {
-    constexpr int kNumber = 0x38;
-    pool.parallel_for(static_cast<int64_t>(count_ * experts_), 1, [&](int64_t begin, int64_t end) {
-      const size_t record = shape_.record_bytes();
-      std::memset(bytes_.data() + static_cast<size_t>(begin) * record, kNumber,
-                  static_cast<size_t>(end - begin) * record);
+    const size_t record = shape_.record_bytes();
+    float scales[3];
+    int matrix = 0;
+    for (const auto& [shape, offset] : {std::pair{shape_.gate(), size_t{0}},
+                                        {shape_.gate(), shape_.up_offset()},
+                                        {shape_.down(), shape_.down_offset()}}) {
+      const auto rows = random_floats(static_cast<size_t>(shape.n) * static_cast<size_t>(shape.k),
+                                      1.0F / std::sqrt(static_cast<float>(shape.k)));
+      scales[matrix++] = kernels::pack_matrix(shape, rows.data(), bytes_.data() + offset).scale;
+    }
+    if (record > shape_.scales_offset()) {
+      std::memcpy(bytes_.data() + shape_.scales_offset(), scales, sizeof(scales));
+    }
+    const auto others = static_cast<int64_t>(count_ * experts_) - 1;
+    pool.parallel_for(others, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        std::memcpy(bytes_.data() + static_cast<size_t>(i + 1) * record, bytes_.data(), record);
+      }
     });
   }
 
@@ -64,10 +88,8 @@ class Layers {
     return 6.0 * static_cast<double>(count_ * experts_) * shape_.hidden * shape_.intermediate;
   }
   weights::GatedMlp expert(size_t layer, size_t expert) const {
-    const std::byte* record = bytes_.data() + (layer * experts_ + expert) * shape_.record_bytes();
-    return {.gate = {shape_.gate(), record},
-            .up = {shape_.gate(), record + shape_.up_offset()},
-            .down = {shape_.down(), record + shape_.down_offset()}};
+    const size_t index = layer * experts_ + expert;
+    return weights::view_expert(shape_, bytes_.data() + index * shape_.record_bytes());
   }
 
  private:
@@ -84,7 +106,7 @@ class Runner {
         layers_(layers),
         rows_(rows),
         hidden_(static_cast<size_t>(options.hidden)),
-        x_(layers.experts() * static_cast<size_t>(rows) * hidden_, 0.01F),
+        x_(random_floats(layers.experts() * static_cast<size_t>(rows) * hidden_, 1.0F)),
         y_(x_.size()) {
     const auto& gate = layers.expert(0, 0).gate;
     cast_ = compute.cast(gate.shape,
@@ -185,20 +207,20 @@ Status run(const Options& options) {
   fmt::print(
       "dtype   rows  µs/expert  GOP/s    peak    GB/s    read   bound    share      low    high\n");
   for (size_t f = 0; f < formats.size(); ++f) {
-    // As much as the probe reads.
-    const Layers layers(options, formats[f], limits::Probe::kSmallestBytes, pool);
+    const Layers layers(options, formats[f], probe.bytes(), pool);
     const limits::Operation operation = bench::operation_of(formats[f], all);
     for (const int rows : options.rows) {
       Runner runner(options, compute, layers, rows);
       runner.seconds();
       std::vector<Turn> turns(static_cast<size_t>(options.repeat));
-      double read = probe.read_gbps();
+      double read = probe.read_gbps(), peak = probe.gops(operation);
       for (Turn& turn : turns) {
         turn.seconds = runner.seconds();
-        const double gops = probe.gops(operation), before = read;
+        const double read_before = read, peak_before = peak;
         read = probe.read_gbps();
-        turn.to_read = layers.bytes() * 1e-9 / ((before + read) / 2);
-        turn.to_compute = runner.operations() * 1e-9 / gops;
+        peak = probe.gops(operation);
+        turn.to_read = layers.bytes() * 2e-9 / (read_before + read);
+        turn.to_compute = runner.operations() * 2e-9 / (peak_before + peak);
       }
       print(layers, runner, options.dtypes[f], rows, turns);
     }

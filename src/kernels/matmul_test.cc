@@ -167,7 +167,7 @@ TEST_P(EveryFormat, GatedMatmulAgreesWithRef) {
 TEST_P(EveryFormat, RowsDoNotDependOnTheirNeighbours) {
   if (&kernels() == &ref()) return;  // one element at a time, by its definition
   std::mt19937 rng(3);
-  for (const int m : {2, 3, 4, 5, 6, 7, 8, 10, 13, 16, 23, 97}) {
+  for (const int m : {2, 3, 4, 5, 6, 7, 8, 10, 13, 16, 23, 97, 193}) {
     const Product product(format(), m, 100, 275, rng);
     const auto together = product.run(kernels());
     const auto gated = product.run_gated(kernels());
@@ -188,6 +188,40 @@ TEST_P(EveryFormat, RowsDoNotDependOnTheirNeighbours) {
     }
     EXPECT_EQ(alone, together) << m << " rows";
     EXPECT_EQ(gated_alone, gated) << m << " rows";
+  }
+}
+
+// A part of the panels, of a matrix whose own first panel is not that of the whole.
+TEST_P(EveryFormat, PanelsDoNotDependOnTheirNeighbours) {
+  if (&kernels() == &ref()) return;  // one element at a time, by its definition
+  std::mt19937 rng(7);
+  for (const int m : {1, 2, 6, 8, 12, 16, 30}) {
+    const Product product(format(), m, 7 * kPanelWidth - 3, 275, rng);
+    const auto whole = product.run(kernels()), whole_gated = product.run_gated(kernels());
+    const PackedShape& shape = product.shape;
+    PackedMatrix w = product.w, up = product.up;
+    w.first_panel = up.first_panel = 1;
+    w.data += shape.panel_bytes();
+    up.data += shape.panel_bytes();
+    for (const int first : {1, 2}) {
+      for (const int last : {5, 6, 7}) {
+        const auto y = product.by_every_tuning([&](Tuning tuning, OutputRows out) {
+          kernels().matmul({m, product.rows(), w, first, last, out, tuning});
+        });
+        const auto h = product.by_every_tuning([&](Tuning tuning, OutputRows out) {
+          kernels().gated_matmul({m, product.rows(), w, up, first, last, out, tuning});
+        });
+        for (size_t i = 0; i < y.size(); ++i) {
+          const int panel = static_cast<int>(i) % shape.n / kPanelWidth;
+          if (first <= panel && panel < last) {
+            ASSERT_EQ(y[i], whole[i]) << "m " << m << " panels " << first << " to " << last;
+            ASSERT_EQ(h[i], whole_gated[i]) << "m " << m << " panels " << first << " to " << last;
+          } else {
+            ASSERT_TRUE(std::isnan(y[i]) && std::isnan(h[i])) << "panel " << panel;
+          }
+        }
+      }
+    }
   }
 }
 

@@ -408,7 +408,7 @@ TEST_P(RowFormatIsa, ReducesRowsThatAreNotFiniteAsRef) {
 }
 
 // Sums of every size: subnormal, zero, and what is left of two rows that all but cancel each other,
-// which is the smallest that there is of normal products.
+// the smallest sum that normal products can leave.
 TEST_P(RowFormatIsa, ReducesRowsOfEverySizeAsRef) {
   constexpr int kCount = 512;
   std::mt19937 rng(15);

@@ -231,6 +231,8 @@ Probe::~Probe() {
   for (const Buffer& buffer : buffers_) ::munmap(buffer.data, buffer.bytes);
 }
 
+uint64_t Probe::bytes() const { return buffers_.size() * buffers_.front().bytes; }
+
 double Probe::read_gbps() {
   std::vector<size_t> at(buffers_.size());
   return rate(processors_, duration_, [&](int thread) {

@@ -73,6 +73,7 @@ class Probe {
   static constexpr uint64_t kSmallestBytes = 256ull << 20;
 
   int num_threads() const { return static_cast<int>(processors_.size()); }
+  uint64_t bytes() const;  // of all buffers
   // How long the measuring of one limit lasts.
   void set_duration(std::chrono::nanoseconds duration) { duration_ = duration; }
 

@@ -24,7 +24,7 @@ struct NoScales {
 // busy. Up to kNarrowRows rows, which wait for memory more than for the chain, take one.
 //
 // kTallRows: a tall tile's most rows. kFewTiles: up to so many tiles each expand codes for
-// themselves. kUnhintedRows: see ForZen4 (one_tile_body.h).
+// themselves. kUnhintedRows: for Zen 4, see ForZen5 (one_tile_body.h).
 
 // f32, bf16 and int8: the operands as they lie.
 struct PlainCodes : NoScales {

@@ -228,6 +228,7 @@ inline auto with_format(WeightFormat format, const With& with) {
   return with.template operator()<FoldChain<StepBf16>, Nvfp4Codes>();
 }
 
+// REQUIRES: num_rows > kTileRows: several tiles.
 template <typename Tuned, int kPanels>
 inline void multiply(const InputRows& x, const Piece& piece, int first_row, int num_rows,
                      Sums& sums) {
@@ -274,7 +275,7 @@ struct PlainProduct {
   const InputRows& x() const { return args.x; }
   int first() const { return args.first_panel; }
   int last() const { return args.last_panel; }
-  int last_of_all() const { return args.w.shape.num_panels() - 1; }
+  int final_panel() const { return args.w.shape.num_panels() - 1; }
   const std::byte* panel(const Cut& cut, int, int index) const { return cut.panel(args.w, index); }
   template <int kPanels>
   void put(int row, int panel, const F32x16 (&sums)[kPanels]) const {
@@ -295,7 +296,7 @@ struct GatedProduct {
   const InputRows& x() const { return args.x; }
   int first() const { return args.first_panel; }
   int last() const { return args.last_panel; }
-  int last_of_all() const { return args.gate.shape.num_panels() - 1; }
+  int final_panel() const { return args.gate.shape.num_panels() - 1; }
   const std::byte* panel(const Cut& cut, int matrix, int index) const {
     return cut.panel(matrix == 0 ? args.gate : args.up, index);
   }
@@ -311,15 +312,15 @@ struct GatedProduct {
   }
 };
 
-// kEach panels of each matrix from `panel` on, for all rows: in runs of whole tiles, of
-// nearly equal size.
+// kEach panels of each matrix from `panel` on, for all rows: in runs of whole tiles and of
+// nearly equal size, so that none is less than two tiles.
 template <typename Tuned, int kEach, typename Product>
 inline void multiply_panels(const Product& product, const Cut& cut, int panel) {
   constexpr int kPanels = kEach * Product::kMatrices;
   Piece piece{.cut = cut};
   for (int q = 0; q < Product::kMatrices; ++q) {
     for (int p = 0; p < kEach; ++p) {
-      const int next = std::min(panel + kEach + p, product.last_of_all());
+      const int next = std::min(panel + kEach + p, product.final_panel());
       piece.panels[q * kEach + p] = product.panel(cut, q, panel + p);
       piece.next_panels[q * kEach + p] = product.panel(cut, q, next);
     }

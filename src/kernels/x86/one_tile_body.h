@@ -35,7 +35,7 @@ struct ForZen4 {
   template <typename Step>
   static constexpr int kTallRows = Step::kStep <= 2 ? 10 : Step::kTallRows;
 };
-// Where tiles share a piece: into the cache from which all of them will read it.
+// Of few_tiles, which share a piece: into the cache from which all of them will read it.
 struct ForSharedPiece {
   static constexpr int kLocality = 2, kSlower = 1;
   template <typename Step, typename Codes>
@@ -67,9 +67,9 @@ inline constexpr int kTallRows =
     kTileRows < 6 ? 0 : std::min(Tuned::template kTallRows<Step>, Codes::kTallRows);
 
 // The panels of a strip, and what to fetch when no more of their own is left to be fetched: the
-// next strip; where tiles share a piece, from the start, each a part of the next piece.
+// next strip; in few_tiles, from the start, each a part of the next piece.
 template <int Width>
-struct Panels {
+struct StripPanels {
   const std::byte* codes[Width];
   const std::byte* next[Width];
 };
@@ -116,7 +116,7 @@ inline __attribute__((always_inline)) void run_lines(const typename Step::X* con
 template <typename Fold, typename Codes, typename Tuned, int Rows, int Width>
 inline __attribute__((always_inline)) void run_blocks(
     const Fold& fold, const Cut& cut, const typename Fold::Step::X* const (&x_rows)[Rows],
-    const Panels<Width>& panels, F32x16 (&sum)[Rows][Width]) {
+    const StripPanels<Width>& panels, F32x16 (&sum)[Rows][Width]) {
   using Step = typename Fold::Step;
   // Copies: what has no address stays in registers.
   const typename Step::X* xs[Rows];
@@ -196,7 +196,7 @@ inline __attribute__((noinline)) void run_rest(const Fold& fold, const Cut& cut,
 template <typename Fold, typename Codes, typename Tuned, int Rows, int Width>
 inline __attribute__((noinline)) void strip(const Fold& fold, const Cut& cut,
                                             const typename Fold::Step::X* const (&xs)[Rows],
-                                            const Panels<Width>& panels, int first,
+                                            const StripPanels<Width>& panels, int first,
                                             float (*sums)[kMaxPanels][kPanelWidth]) {
   F32x16 sum[Rows][Width];
   for (auto& of_row : sum) {
@@ -236,9 +236,11 @@ struct TileRows {
 //   kMatrices         how many matrices each row is multiplied with, panel by panel of the same
 //                     number
 //   num_rows, x       the rows
-//   panel(q, index)   panel `index` of matrix number q; last: of what is wanted, last_of_all: of
-//                     what there is
-//   put(row, panel, sums)  of panels [panel, panel + n) of each matrix, n sums and n sums
+//   first, last       which panels of each matrix are wanted: [first, last)
+//   final_panel       the number of each matrix's last panel
+//   panel(cut, q, i)  panel i of matrix number q
+//   put(row, i, sums) takes a row's sums of panels [i, i + n) of the first matrix, then of the
+//   second
 
 // The strips of kEach panels of each matrix, from `panel` on.
 template <typename Fold, typename Codes, typename Tuned, int Rows, int kWidth, int kEach,
@@ -247,20 +249,22 @@ inline __attribute__((always_inline)) void one_tile_step(
     const Product& product, const Fold& fold, const Cut& cut,
     const TileRows<typename Fold::Step::X, Rows>& rows, int panel) {
   constexpr int kPanels = kEach * Product::kMatrices, kStrip = std::min(kWidth, kPanels);
-  const std::byte *codes[kPanels], *next[kPanels];
+  // This step's panels and then the next one's, in the order in which they are read.
+  const std::byte* codes[2 * kPanels];
   for (int q = 0; q < Product::kMatrices; ++q) {
     const std::byte* const first = product.panel(cut, q, panel);
-    const std::byte* const last = product.panel(cut, q, product.last_of_all());
+    const std::byte* const final = product.panel(cut, q, product.final_panel());
     for (int p = 0; p < kEach; ++p) {
-      codes[q * kEach + p] = first + static_cast<size_t>(p) * cut.panel_bytes;
-      next[q * kEach + p] = std::min(codes[q * kEach + p] + kEach * cut.panel_bytes, last);
+      const std::byte* const now = first + static_cast<size_t>(p) * cut.panel_bytes;
+      codes[q * kEach + p] = now;
+      codes[kPanels + q * kEach + p] = std::min(now + kEach * cut.panel_bytes, final);
     }
   }
   alignas(64) float sums[Rows][kMaxPanels][kPanelWidth];
   for (int first = 0; first < kPanels; first += kStrip) {
-    Panels<kStrip> panels;
+    StripPanels<kStrip> panels;
     std::copy_n(codes + first, kStrip, panels.codes);
-    std::copy_n(next + first, kStrip, panels.next);
+    std::copy_n(codes + first + kStrip, kStrip, panels.next);
     strip<Fold, Codes, Tuned>(fold, cut, rows.xs, panels, first, sums);
   }
   for (int r = 0; r < std::min(Rows, product.num_rows()); ++r) {
@@ -273,8 +277,9 @@ inline __attribute__((always_inline)) void one_tile_step(
 template <typename Fold, typename Codes, typename Tuned, int Rows, typename Product>
 inline void one_tile(const Product& product, const Cut& cut) {
   constexpr int kStrip = strip_panels<typename Fold::Step, Codes, Rows>(kTilePanels);
-  // Gate and up are two runs of memory in any case: side by side, where registers suffice, neither
-  // is left and taken up again.
+  // Gate and up are two runs of memory in any case: side by side neither is left and taken up
+  // again. For that registers suffice if sums are two thirds of a tile's, which leaves room for the
+  // lines of both.
   constexpr bool kFits = 3 * Rows * Product::kMatrices <= 2 * kTileRows * kTilePanels;
   constexpr int kWidth = kFits ? std::max(kStrip, Product::kMatrices) : kStrip;
   constexpr int kEach = std::max(1, kWidth / Product::kMatrices);
@@ -322,7 +327,7 @@ inline void tile_of_few(const InputRows& x, int first_row, int count, const Piec
   const size_t part = static_cast<size_t>(tile) * cut.panel_bytes >> ForSharedPiece::kSlower;
 #pragma GCC unroll 1
   for (int first = 0; first < kPanels; first += kWidth) {
-    Panels<kWidth> panels;
+    StripPanels<kWidth> panels;
     for (int p = 0; p < kWidth; ++p) {
       panels.codes[p] = piece.panels[first + p];
       panels.next[p] = piece.next_panels[first + p] + std::min(part, cut.panel_bytes);
