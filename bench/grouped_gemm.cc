@@ -145,32 +145,33 @@ class Runner {
   model::MlpRunner runner_;
 };
 
-// Of one run.
+// All layers once, and the limits beside it.
 struct Turn {
   double seconds = 0.0;
-  double to_read = 0.0;     // at the memory's bandwidth
-  double to_compute = 0.0;  // at the peak
+  double read_gbps = 0.0;
+  double peak_gops = 0.0;
 };
 
 void print(const Layers& layers, const Runner& runner, const std::string& dtype, int rows,
            const std::vector<Turn>& turns) {
+  const double gigabytes = layers.bytes() * 1e-9, giga_operations = runner.operations() * 1e-9;
   std::vector<double> seconds, share, read, compute;
   for (const Turn& turn : turns) {
+    const double bound = std::max(gigabytes / turn.read_gbps, giga_operations / turn.peak_gops);
     seconds.push_back(turn.seconds);
-    read.push_back(layers.bytes() * 1e-9 / turn.to_read);
-    compute.push_back(runner.operations() * 1e-9 / turn.to_compute);
-    share.push_back(100.0 * std::max(turn.to_read, turn.to_compute) / turn.seconds);
+    read.push_back(turn.read_gbps);
+    compute.push_back(turn.peak_gops);
+    share.push_back(100.0 * bound / turn.seconds);
   }
   const double median = percentiles_of(seconds).median;
   const auto experts = static_cast<double>(layers.count() * layers.experts());
   const double limit_read = percentiles_of(read).median, peak = percentiles_of(compute).median;
-  const bool reads = layers.bytes() / limit_read > runner.operations() / peak;
+  const bool reads = gigabytes / limit_read > giga_operations / peak;
   const bench::Percentiles shares = percentiles_of(share);
   fmt::print(
       "{:<7}{:>5}{:>10.1f}{:>9.0f}{:>8.0f}{:>8.1f}{:>8.1f}   {:<7}{:>6.1f} %{:>8.1f}{:>8.1f}\n",
-      dtype, rows, median / experts * 1e6, runner.operations() * 1e-9 / median, peak,
-      layers.bytes() * 1e-9 / median, limit_read, reads ? "read" : "peak", shares.median,
-      shares.minimum, shares.maximum);
+      dtype, rows, median / experts * 1e6, giga_operations / median, peak, gigabytes / median,
+      limit_read, reads ? "read" : "peak", shares.median, shares.minimum, shares.maximum);
 }
 
 Status run(const Options& options) {
@@ -200,8 +201,7 @@ Status run(const Options& options) {
   const model::Compute compute(*kernels.value(), pool);
   fmt::print(
       "experts of {} × {}, {} a layer; {} threads, kernels {}; medians of {} turns, each between "
-      "two "
-      "probes of its limits\n\n",
+      "two probes of its limits\n\n",
       options.intermediate, options.hidden, options.experts, options.threads, kernels.value()->isa,
       options.repeat);
   fmt::print(
@@ -219,8 +219,8 @@ Status run(const Options& options) {
         const double read_before = read, peak_before = peak;
         read = probe.read_gbps();
         peak = probe.gops(operation);
-        turn.to_read = layers.bytes() * 2e-9 / (read_before + read);
-        turn.to_compute = runner.operations() * 2e-9 / (peak_before + peak);
+        turn.read_gbps = (read_before + read) / 2;
+        turn.peak_gops = (peak_before + peak) / 2;
       }
       print(layers, runner, options.dtypes[f], rows, turns);
     }
