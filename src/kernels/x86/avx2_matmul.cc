@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #if defined(__x86_64__)
+#include "base/aligned_bytes.h"
 #include "kernels/coded_matrix.h"
 #include "kernels/x86/decode_tables.h"
 //

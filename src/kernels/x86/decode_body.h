@@ -13,6 +13,7 @@
 
 // Formats without groups of scales within a block.
 struct NoScales {
+  static constexpr bool kExpandsInTiles = false;
   struct Group {};
   explicit NoScales(const std::byte*) {}
   static Group group(int) { return {}; }
@@ -23,28 +24,29 @@ struct NoScales {
 // six to ten: where a line is one step, one panel will do; others need more to keep the processor
 // busy. Up to kNarrowRows rows, which wait for memory more than for the chain, take one.
 //
-// kTallRows: a tall tile's most rows. kFewTiles: up to so many tiles each expand codes for
-// themselves. kUnhintedRows: for Zen 4, see ForZen5 (one_tile_body.h).
+// kTallRows: the most rows of a tile that expands codes for itself. kUnhintedRows: for Zen 4, see
+// ForZen5 (one_tile_body.h).
 
 // f32, bf16 and int8: the operands as they lie.
 struct PlainCodes : NoScales {
-  static constexpr int kParts = 1, kGroups = 1, kStrip = 1, kFewTiles = 1;
-  static constexpr int kNarrowRows = 0, kTallRows = 16, kUnhintedRows = 4;
+  static constexpr int kParts = 1, kGroups = 1, kStrip = 1;
+  static constexpr int kNarrowRows = 0, kTallRows = 14, kUnhintedRows = 4;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[1]) { out[0] = codes; }
 };
 
 struct Int4Codes : NoScales {
-  static constexpr int kParts = 2, kGroups = 1, kStrip = 4, kFewTiles = 4;
-  static constexpr int kNarrowRows = 2, kTallRows = 10, kUnhintedRows = 2;
+  static constexpr int kParts = 2, kGroups = 1, kStrip = 4;
+  static constexpr bool kExpandsInTiles = true;
+  static constexpr int kNarrowRows = 2, kTallRows = 12, kUnhintedRows = 2;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
   static void expand(Line codes, Group, Line (&out)[2]) { expand_int4(codes, out); }
 };
 
 struct Fp8Codes : NoScales {
-  static constexpr int kParts = 2, kGroups = 1, kStrip = 4, kFewTiles = 2;
+  static constexpr int kParts = 2, kGroups = 1, kStrip = 4;
   static constexpr int kNarrowRows = 0, kTallRows = 10, kUnhintedRows = 0;
   static constexpr size_t kFirstLine = 0;
   using NoScales::NoScales;
@@ -53,14 +55,16 @@ struct Fp8Codes : NoScales {
 
 // Four groups' scales stand before the codes.
 struct Mxfp4Codes : PowerScales {
-  static constexpr int kParts = 4, kGroups = 4, kStrip = 4, kFewTiles = 1;
+  static constexpr bool kExpandsInTiles = false;
+  static constexpr int kParts = 4, kGroups = 4, kStrip = 4;
   static constexpr int kNarrowRows = 0, kTallRows = 0, kUnhintedRows = 0;
   static constexpr size_t kFirstLine = 4 * kPanelWidth;
   using PowerScales::PowerScales;
 };
 
 struct Nvfp4Codes : E5m3Scales {
-  static constexpr int kParts = 4, kGroups = 4, kStrip = 4, kFewTiles = 1;
+  static constexpr bool kExpandsInTiles = false;
+  static constexpr int kParts = 4, kGroups = 4, kStrip = 4;
   static constexpr int kNarrowRows = 0, kTallRows = 0, kUnhintedRows = 0;
   static constexpr size_t kFirstLine = 4 * kPanelWidth;
   using E5m3Scales::E5m3Scales;
@@ -85,8 +89,11 @@ inline void decode_block(const std::byte* block, int lines, std::byte* out) {
   }
 }
 
-// Of k: four panels of bf16 pairs are two thirds of a 48 KiB first-level cache.
-inline constexpr int kMaxDecodedK = 256;
+// The most k of a block of codes.
+inline constexpr int kMaxBlockK = 256;
+// Of operands of a panel that tiles share: those of two panels, beside a tile's rows and all sums,
+// fit a 32 KiB first-level cache.
+inline constexpr size_t kOperandBytes = 4096;
 
 // The lines of operands of a panel's blocks: those in memory, or a decoded copy.
 template <typename Step, typename Codes, bool AsTheyLie = Codes::kParts == 1>
@@ -105,7 +112,7 @@ class OperandsOf {
   }
 
  private:
-  alignas(64) std::byte lines_[kMaxDecodedK / Step::kStep * sizeof(Line)];
+  alignas(64) std::byte lines_[kMaxBlockK / Step::kStep * sizeof(Line)];
 };
 template <typename Step, typename Codes>
 class OperandsOf<Step, Codes, true> {

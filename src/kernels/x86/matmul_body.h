@@ -3,22 +3,20 @@
 // matmul.h, written once over F32x16. Included inside a region.
 //
 // Few rows are one tile of rows × panels (one_tile_body.h), whose sums stay in registers and which
-// expands codes there; it goes through the whole matrix. More rows go piece by piece: up to
-// kMaxPanels panels of weights, kMaxMatmulRows rows of x and all of k, block by block, in several
-// tiles that share a block which was expanded once (tiles_body.h). What the blocks add up to is
-// gathered in Sums, on the stack, and leaves through an epilogue.
+// expands codes there; it goes through the whole matrix. More rows go piece by piece: kTilePanels
+// panels of weights, up to kMaxMatmulRows rows of x and all of k, block by block, in tiles that
+// share a block which was expanded once (tiles_body.h). What the blocks add up to is gathered in
+// Sums, on the stack, and leaves through an epilogue. How tiles read x: row_tiles_body.h.
 #pragma once
 
 inline constexpr int kMaxPanels = 4;
+inline constexpr int kTilePanels = 2;  // of tiles with more than kFewRows
 
 // How far ahead of its use a line is fetched, over all panels that are read together: about what a
 // core reads in the time that memory takes to answer.
 inline constexpr size_t kFetchAhead = 8192;
 
-// Of one piece of work.
-struct Sums {
-  alignas(64) float values[kMaxMatmulRows][kMaxPanels][kPanelWidth];
-};
+#include "kernels/x86/row_tiles_body.h"
 
 // How the operands of a product lie: the same for all its pieces.
 struct Cut {
@@ -30,7 +28,7 @@ struct Cut {
   int whole_blocks;  // of k: quantised rows are padded to whole groups, others are not
   size_t block_bytes;
   size_t panel_bytes;
-  size_t x_scales_at = 0, x_sums_at = 0;  // of quantised rows
+  RowWords words;  // of x
 
   explicit Cut(const PackedShape& w)
       : format(w.format),
@@ -41,16 +39,19 @@ struct Cut {
         whole_blocks(takes_quantized_rows(format) ? num_blocks : k / block_k),
         block_bytes(w.block_bytes() * static_cast<size_t>(block_k) /
                     static_cast<size_t>(w.block_k())),
-        panel_bytes(w.panel_bytes()) {
+        panel_bytes(w.panel_bytes()),
+        words(w) {
     for (const int panels : {1, 2, 4}) {
       const size_t ahead = kFetchAhead / static_cast<size_t>(panels);
       blocks_ahead_[panels / 2] =
           std::min(num_blocks, static_cast<int>((ahead + block_bytes - 1) / block_bytes));
     }
-    if (!takes_quantized_rows(format)) return;
-    const QuantizedRowShape row{k, w.group};
-    x_scales_at = row.scales_offset();
-    x_sums_at = row.sums_offset();
+  }
+  // What steps multiply with.
+  template <typename Step>
+  int num_words() const {
+    const int last = takes_quantized_rows(format) ? num_blocks * block_k : k;
+    return (last + Step::kStep - 1) / Step::kStep;
   }
   // After how many blocks of `panels` (1, 2 or 4) read together the lines to fetch now are.
   int blocks_ahead(int panels) const { return blocks_ahead_[panels / 2]; }
@@ -73,38 +74,29 @@ struct Piece {
 
 // ---- steps: what the columns of one panel gain from a line of operands, kStep values of k ----
 //
-// kMinPanels, kTallRows: see strip_panels and kTallRows (one_tile_body.h).
+// x: a word. kMinPanels: see strip_panels (one_tile_body.h).
 
 struct StepF32 {
-  using X = float;
   using Acc = F32x16;
-  static constexpr int kStep = 1, kMinPanels = 2, kTallRows = 12;
-  static Acc step(const X* x, Line w, Acc acc) { return multiply_one(x, w, acc); }
-  static Acc last(const X* x, Line w, Acc acc) { return step(x, w, acc); }
+  static constexpr int kStep = 1, kMinPanels = 2;
+  static Acc step(const void* x, Line w, Acc acc) { return multiply_one(x, w, acc); }
 };
 
 struct StepBf16 {
-  using X = Bf16;
   using Acc = F32x16;
-  static constexpr int kStep = 2, kMinPanels = 2, kTallRows = 16;
-  static Acc step(const X* x, Line w, Acc acc) { return multiply_pair(x, w, acc); }
-  // Where x ends after an odd number of values; the weight's partner is zero.
-  static Acc last(const X* x, Line w, Acc acc) {
-    const Bf16 pair[2] = {x[0], Bf16()};
-    return multiply_pair(pair, w, acc);
-  }
+  static constexpr int kStep = 2, kMinPanels = 2;
+  static Acc step(const void* x, Line w, Acc acc) { return multiply_pair(x, w, acc); }
 };
 
-// Quantised rows are padded to whole groups: there is no last step.
 struct StepInt8 {
-  using X = int8_t;
   using Acc = I32x16;
-  static constexpr int kStep = 4, kMinPanels = 1, kTallRows = 14;
-  static Acc step(const X* x, Line w, Acc acc) { return multiply_four(x, w, acc); }
-  static Acc last(const X*, Line, Acc acc) { return acc; }
+  static constexpr int kStep = 4, kMinPanels = 1;
+  static Acc step(const void* x, Line w, Acc acc) { return multiply_four(x, w, acc); }
 };
 
 // ---- folds: how the sums of a block of a row begin and how they join those of earlier blocks ----
+//
+// x: the tile of which this is row `row`.
 
 // Where the scales of a block are, of formats that have them behind the codes: 16 of each panel.
 struct ScaleLines {
@@ -132,16 +124,16 @@ struct FoldChain {
   using Step = StepT;
   static constexpr bool kChains = true;
   explicit FoldChain(const Cut&) {}
-  template <int Panels>
-  static void begin(const typename Step::X*, int, const F32x16* sums, F32x16* acc) {
+  template <int Panels, typename X>
+  static void begin(X, int, int, const F32x16* sums, F32x16* acc) {
     for (int p = 0; p < Panels; ++p) acc[p] = sums[p];
   }
   template <int Panels>
   static NoScalesOfBlocks scales(const ScaleLines&) {
     return {};
   }
-  template <int Panels>
-  static void end(const typename Step::X*, int, NoScalesOfBlocks, const F32x16* acc, F32x16* sums) {
+  template <int Panels, typename X>
+  static void end(X, int, int, NoScalesOfBlocks, const F32x16* acc, F32x16* sums) {
     for (int p = 0; p < Panels; ++p) sums[p] = acc[p];
   }
 };
@@ -151,54 +143,43 @@ struct FoldScaled {
   using Step = StepBf16;
   static constexpr bool kChains = false;
   explicit FoldScaled(const Cut&) {}
-  template <int Panels>
-  static void begin(const Bf16*, int, const F32x16*, F32x16* acc) {
+  template <int Panels, typename X>
+  static void begin(X, int, int, const F32x16*, F32x16* acc) {
     for (int p = 0; p < Panels; ++p) acc[p] = zero();
   }
   template <int Panels>
   static Scales<Panels> scales(const ScaleLines& lines) {
     return Scales<Panels>(lines);
   }
-  template <int Panels>
-  static void end(const Bf16*, int, const Scales<Panels>& scales, const F32x16* acc, F32x16* sums) {
+  template <int Panels, typename X>
+  static void end(X, int, int, const Scales<Panels>& scales, const F32x16* acc, F32x16* sums) {
     for (int p = 0; p < Panels; ++p) sums[p] = fma(scales[p], acc[p], sums[p]);
   }
 };
 
-// Integers within a group, with the offset that weights are stored with taken back. x: the row's
-// first byte (quantized_rows.h).
+// Integers within a group, with the offset that weights are stored with taken back.
 struct FoldInteger {
   using Step = StepInt8;
   static constexpr bool kChains = false;
-  explicit FoldInteger(const Cut& cut)
-      : offset_bits(cut.format == WeightFormat::kInt8 ? 7 : 3),
-        scales_at(cut.x_scales_at),
-        sums_at(cut.x_sums_at) {}
-  template <int Panels>
-  void begin(const int8_t* x, int group, const F32x16*, I32x16* acc) const {
-    const I32x16 first = minus_shifted(field<int32_t>(x + sums_at, group), offset_bits);
+  explicit FoldInteger(const Cut& cut) : scales_at(cut.words.scales), sums_at(cut.words.sums) {}
+  template <int Panels, typename X>
+  void begin(X x, int row, int group, const F32x16*, I32x16* acc) const {
+    const I32x16 first = set1_i32(x.template value<int32_t>(sums_at + group, row));
     for (int p = 0; p < Panels; ++p) acc[p] = first;
   }
   template <int Panels>
   static Scales<Panels> scales(const ScaleLines& lines) {
     return Scales<Panels>(lines);
   }
-  template <int Panels>
-  void end(const int8_t* x, int group, const Scales<Panels>& scales, const I32x16* acc,
+  template <int Panels, typename X>
+  void end(X x, int row, int group, const Scales<Panels>& scales, const I32x16* acc,
            F32x16* sums) const {
-    const F32x16 x_scale = set1(field<float>(x + scales_at, group));
+    const F32x16 x_scale = set1(x.template value<float>(scales_at + group, row));
     for (int p = 0; p < Panels; ++p) {
       sums[p] = fma(to_f32(acc[p]), mul(scales[p], x_scale), sums[p]);
     }
   }
-  template <typename T>
-  static T field(const int8_t* fields, int group) {
-    T value;
-    std::memcpy(&value, fields + static_cast<size_t>(group) * sizeof(T), sizeof(T));
-    return value;
-  }
-  int offset_bits;  // 2^these were added to each weight
-  size_t scales_at, sums_at;
+  int scales_at, sums_at;  // words
 };
 
 #include "kernels/x86/decode_body.h"
@@ -226,20 +207,6 @@ inline auto with_format(WeightFormat format, const With& with) {
       break;
   }
   return with.template operator()<FoldChain<StepBf16>, Nvfp4Codes>();
-}
-
-// REQUIRES: num_rows > kTileRows: several tiles.
-template <typename Tuned, int kPanels>
-inline void multiply(const InputRows& x, const Piece& piece, int first_row, int num_rows,
-                     Sums& sums) {
-  with_format(piece.cut.format, [&]<typename Fold, typename Codes>() {
-    if constexpr (Codes::kFewTiles > 1) {
-      if (num_rows <= Codes::kFewTiles * kTileRows) {
-        return few_tiles<Fold, Codes, kPanels>(x, piece, first_row, num_rows, sums);
-      }
-    }
-    all_tiles<Fold, Codes, Tuned, kPanels>(x, piece, first_row, num_rows, sums);
-  });
 }
 
 // ---- epilogues ----
@@ -312,10 +279,10 @@ struct GatedProduct {
   }
 };
 
-// kEach panels of each matrix from `panel` on, for all rows: in runs of whole tiles and of
-// nearly equal size, so that none is less than two tiles.
-template <typename Tuned, int kEach, typename Product>
-inline void multiply_panels(const Product& product, const Cut& cut, int panel) {
+// kEach panels of each matrix from `panel` on, for a run of rows of which the first is `row`.
+template <typename Fold, typename Codes, typename Tuned, int kEach, typename Product>
+inline void multiply_panels(const Product& product, const Cut& cut, const RowTiles& x, int row,
+                            int panel) {
   constexpr int kPanels = kEach * Product::kMatrices;
   Piece piece{.cut = cut};
   for (int q = 0; q < Product::kMatrices; ++q) {
@@ -326,34 +293,42 @@ inline void multiply_panels(const Product& product, const Cut& cut, int panel) {
     }
   }
   Sums sums;
+  all_tiles<Fold, Codes, Tuned, kPanels>(x, piece, sums);
+  for (int r = 0; r < x.tiles.num_rows(); ++r) {
+    F32x16 of_row[kPanels];
+    for (int p = 0; p < kPanels; ++p) of_row[p] = load(sums.values[r][p]);
+    product.put(row + r, panel, of_row);
+  }
+}
+
+// Rows in runs of nearly equal size, each for all panels: they are laid out once, and weights are
+// read again for so many rows that memory keeps up.
+template <typename Fold, typename Codes, typename Tuned, typename Product>
+inline void multiply_runs(const Product& product, const Cut& cut) {
+  constexpr int kEach = kTilePanels / Product::kMatrices;
   const int m = product.num_rows();
   for (int row = 0, runs = (m + cut.choice.rows - 1) / cut.choice.rows; runs > 0; --runs) {
-    const int tiles = ((m - row + runs - 1) / runs + kTileRows - 1) / kTileRows;
-    const int count = std::min(m - row, tiles * kTileRows);
-    multiply<Tuned, kPanels>(product.x(), piece, row, count, sums);
-    for (int r = 0; r < count; ++r) {
-      F32x16 of_row[kPanels];
-      for (int p = 0; p < kPanels; ++p) of_row[p] = load(sums.values[r][p]);
-      product.put(row + r, panel, of_row);
+    const Tiles tiles((m - row + runs - 1) / runs, kMostOfTile<Codes>);
+    const RowTiles x(product.x(), cut.words, row, tiles);
+    int panel = product.first();
+    for (; panel + kEach <= product.last(); panel += kEach) {
+      multiply_panels<Fold, Codes, Tuned, kEach>(product, cut, x, row, panel);
     }
-    row += count;
+    if constexpr (kEach > 1) {
+      for (; panel < product.last(); ++panel) {
+        multiply_panels<Fold, Codes, Tuned, 1>(product, cut, x, row, panel);
+      }
+    }
+    row += tiles.num_rows();
   }
 }
 
 template <typename Tuned, typename Product>
 inline void multiply_all(const Product& product, const Cut& cut) {
-  const bool done = with_format(cut.format, [&]<typename Fold, typename Codes>() {
-    return one_tile_of<Fold, Codes, Tuned>(product, cut);
+  with_format(cut.format, [&]<typename Fold, typename Codes>() {
+    if (one_tile_of<Fold, Codes, Tuned>(product, cut)) return;
+    multiply_runs<Fold, Codes, Tuned>(product, cut);
   });
-  if (done) return;
-  constexpr int kEach = kTilePanels / Product::kMatrices;
-  int panel = product.first();
-  for (; panel + kEach <= product.last(); panel += kEach) {
-    multiply_panels<Tuned, kEach>(product, cut, panel);
-  }
-  if constexpr (kEach > 1) {
-    for (; panel < product.last(); ++panel) multiply_panels<Tuned, 1>(product, cut, panel);
-  }
 }
 
 template <typename Product>

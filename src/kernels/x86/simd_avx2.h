@@ -86,12 +86,6 @@ struct I32x16 {
   __m256i lo, hi;
 };
 inline I32x16 set1_i32(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-// −(x · 2^bits) in all lanes.
-inline I32x16 minus_shifted(int32_t x, int bits) {
-  const __m256i lanes = _mm256_sub_epi32(
-      _mm256_setzero_si256(), _mm256_sll_epi32(_mm256_set1_epi32(x), _mm_cvtsi32_si128(bits)));
-  return {lanes, lanes};
-}
 inline I32x16 add(I32x16 a, I32x16 b) {
   return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
 }
@@ -133,7 +127,7 @@ inline __m256i multiply_four(__m256i x_even, __m256i x_odd, __m256i w, __m256i a
   acc = _mm256_add_epi32(acc, _mm256_madd_epi16(x_even, w_even));
   return _mm256_add_epi32(acc, _mm256_madd_epi16(x_odd, w_odd));
 }
-inline I32x16 multiply_four(const int8_t* x, Line w, I32x16 acc) {
+inline I32x16 multiply_four(const void* x, Line w, I32x16 acc) {
   int32_t four;
   std::memcpy(&four, x, sizeof(four));
   const __m256i bytes = _mm256_set1_epi32(four);
@@ -143,8 +137,9 @@ inline I32x16 multiply_four(const int8_t* x, Line w, I32x16 acc) {
 }
 
 // Rows of x by panels of w: 3 × 2 keeps 12 accumulators, 2 weights and 1 broadcast in 16 registers.
-inline constexpr int kTileRows = 3;
-inline constexpr int kTilePanels = 2;
+// See simd_avx512.h.
+inline constexpr int kTileRows = 3, kRowUnit = 1;
+inline constexpr int kFewRows = 3, kFewPanels = 2;
 
 // The first and the second of each pair of bf16.
 inline F32x16 evens(Line pairs) {
@@ -157,12 +152,17 @@ inline F32x16 odds(Line pairs) {
           _mm256_castsi256_ps(_mm256_and_si256(pairs.hi, upper))};
 }
 
-// acc + the pair x[0]·w[0] + x[1]·w[1] of each column, k ascending.
-inline F32x16 multiply_pair(const Bf16* x, Line w, F32x16 acc) {
-  acc = fma(set1(static_cast<float>(x[0])), evens(w), acc);
-  return fma(set1(static_cast<float>(x[1])), odds(w), acc);
+// acc + the pair x[0]·w[0] + x[1]·w[1] of each column, k ascending; x: bf16.
+inline F32x16 multiply_pair(const void* x, Line w, F32x16 acc) {
+  int32_t pair;
+  std::memcpy(&pair, x, sizeof(pair));
+  const __m256i pairs = _mm256_set1_epi32(pair);
+  acc = fma(evens({pairs, pairs}), evens(w), acc);
+  return fma(odds({pairs, pairs}), odds(w), acc);
 }
-// acc + x · w of each column.
-inline F32x16 multiply_one(const float* x, Line w, F32x16 acc) {
-  return fma(set1(*x), {_mm256_castsi256_ps(w.lo), _mm256_castsi256_ps(w.hi)}, acc);
+// acc + x · w of each column; x: float32.
+inline F32x16 multiply_one(const void* x, Line w, F32x16 acc) {
+  float value;
+  std::memcpy(&value, x, sizeof(value));
+  return fma(set1(value), {_mm256_castsi256_ps(w.lo), _mm256_castsi256_ps(w.hi)}, acc);
 }

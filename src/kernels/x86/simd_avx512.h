@@ -37,9 +37,11 @@ inline F32x16 round_to_nearest(F32x16 v) {
   return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-// Rows of x by panels of w: 6 × 4 keeps 24 accumulators, 4 weights and 1 broadcast in 32 registers.
-inline constexpr int kTileRows = 6;
-inline constexpr int kTilePanels = 4;
+// Rows of x by panels of w: 14 × 2 keeps 28 accumulators, 2 weights and 1 broadcast in 32
+// registers. Up to kFewRows, up to kFewPanels are read together. Higher tiles have a multiple of
+// kRowUnit.
+inline constexpr int kTileRows = 14, kRowUnit = 2;
+inline constexpr int kFewRows = 6, kFewPanels = 4;
 
 inline F32x16 abs(F32x16 v) { return _mm512_abs_ps(v); }
 inline float reduce_max(F32x16 v) { return _mm512_reduce_max_ps(v); }
@@ -49,11 +51,6 @@ inline void store_bf16(Bf16* p, F32x16 v) {
 
 using I32x16 = __m512i;
 inline I32x16 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
-// −(x · 2^bits) in all lanes.
-inline I32x16 minus_shifted(int32_t x, int bits) {
-  return _mm512_sub_epi32(_mm512_setzero_si512(),
-                          _mm512_sll_epi32(_mm512_set1_epi32(x), _mm_cvtsi32_si128(bits)));
-}
 inline I32x16 add(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
 inline int32_t reduce_add(I32x16 v) { return _mm512_reduce_add_epi32(v); }
 inline I32x16 to_i32(F32x16 v) { return _mm512_cvtps_epi32(v); }  // to nearest even
@@ -67,20 +64,22 @@ using Line = __m512i;
 inline Line load_line(const void* p) { return _mm512_loadu_si512(p); }
 inline void store_line(void* p, Line v) { _mm512_storeu_si512(p, v); }
 
-// acc + x[0]·w[0] + … + x[3]·w[3] of each column.
-inline I32x16 multiply_four(const int8_t* x, Line w, I32x16 acc) {
+// acc + x[0]·w[0] + … + x[3]·w[3] of each column; x: int8.
+inline I32x16 multiply_four(const void* x, Line w, I32x16 acc) {
   int32_t four;
   std::memcpy(&four, x, sizeof(four));
   return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(four));
 }
 
-// acc + the pair x[0]·w[0] + x[1]·w[1] of each column, in vdpbf16ps' own rounding.
-inline F32x16 multiply_pair(const Bf16* x, Line w, F32x16 acc) {
+// acc + the pair x[0]·w[0] + x[1]·w[1] of each column, in vdpbf16ps' own rounding; x: bf16.
+inline F32x16 multiply_pair(const void* x, Line w, F32x16 acc) {
   int32_t pair;
   std::memcpy(&pair, x, sizeof(pair));
   return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)w);
 }
-// acc + x · w of each column.
-inline F32x16 multiply_one(const float* x, Line w, F32x16 acc) {
-  return fma(set1(*x), _mm512_castsi512_ps(w), acc);
+// acc + x · w of each column; x: float32.
+inline F32x16 multiply_one(const void* x, Line w, F32x16 acc) {
+  float value;
+  std::memcpy(&value, x, sizeof(value));
+  return fma(set1(value), _mm512_castsi512_ps(w), acc);
 }

@@ -4,11 +4,16 @@
 // codes were expanded once for all of them. Included by matmul_body.h.
 #pragma once
 
+// Of one piece of work. Tiles may have a row more than there are.
+struct Sums {
+  alignas(64) float values[kMaxMatmulRows + kRowUnit][kTilePanels][kPanelWidth];
+};
+
 // Several blocks of k as the tiles read them.
 struct Block {
-  int k0 = 0;
-  int count = 0;       // of k in all
-  int count_each = 0;  // of k in each run, but the last may have less
+  int word = 0;        // the first of x
+  int count = 0;       // of words in all
+  int count_each = 0;  // of words in each run, but the last may have less
   int index = 0;       // of the first
   ScaleLines scales;   // of the first
   const std::byte* operands[kMaxPanels];
@@ -25,43 +30,54 @@ struct Block {
 // memory; without this it would wait longer than the processor can look ahead, and the others would
 // leave the memory idle. A line of codes is asked for every Parts lines of operands; 0: none.
 template <typename Step, typename Tuned, int Rows, int Panels, int Parts>
-inline __attribute__((always_inline)) void tile_lines(const typename Step::X* const (&xs)[Rows],
-                                                      int k, int count,
+inline __attribute__((always_inline)) void tile_lines(RowTile<Rows> x, int count,
                                                       const std::byte* const (&operands)[Panels],
                                                       const std::byte* const (&fetch)[Panels],
                                                       typename Step::Acc (&acc)[Rows][Panels]) {
-  const int end = k + count;
   size_t at = 0, fetched = 0;
   const auto step = [&]() __attribute__((always_inline)) {
-    for (int p = 0; p < Panels; ++p) {
-      const Line w = load_line(operands[p] + at);
-      for (int r = 0; r < Rows; ++r) acc[r][p] = Step::step(xs[r] + k, w, acc[r][p]);
+    if constexpr (Rows <= kFewRows) {
+      for (int p = 0; p < Panels; ++p) {
+        const Line w = load_line(operands[p] + at);
+        for (int r = 0; r < Rows; ++r) acc[r][p] = Step::step(x.word(0, r), w, acc[r][p]);
+      }
+    } else {
+      Line w[Panels];
+      for (int p = 0; p < Panels; ++p) w[p] = load_line(operands[p] + at);
+      for (int r = 0; r < Rows; ++r) {
+        for (int p = 0; p < Panels; ++p) acc[r][p] = Step::step(x.word(0, r), w[p], acc[r][p]);
+      }
     }
-    k += Step::kStep, at += sizeof(Line);
+    x.words = x.word(1, 0);
+    at += sizeof(Line);
   };
   if constexpr (Parts > 0) {
-    for (; k + Parts * Step::kStep <= end; fetched += sizeof(Line)) {
+#pragma GCC unroll 1
+    for (; count >= Parts; count -= Parts, fetched += sizeof(Line)) {
       for (int p = 0; p < Panels; ++p) fetch_line<Tuned>(fetch[p], fetched);
       for (int i = 0; i < Parts; ++i) step();
     }
   }
-  while (k + Step::kStep <= end) step();
-  if (k == end) return;
-  for (int p = 0; p < Panels; ++p) {
-    const Line w = load_line(operands[p] + at);
-    for (int r = 0; r < Rows; ++r) acc[r][p] = Step::last(xs[r] + k, w, acc[r][p]);
-  }
+#pragma GCC unroll 1
+  for (; count > 0; --count) step();
 }
 
+// What tiles read of a block: the codes themselves, or what they were expanded to.
+template <typename Codes>
+inline constexpr bool kAsTheyLie = Codes::kParts == 1 || (Codes::kExpandsInTiles && kTileRows > 6);
+template <typename Codes>
+inline constexpr int kMostOfTile = kAsTheyLie<Codes> ? kMostRows<Codes> : kTileRows;
+template <typename Codes>
+using CodesOfTiles = std::conditional_t<kAsTheyLie<Codes>, Codes, PlainCodes>;
+
 // One of several tiles of some blocks, whose sums lie in memory between blocks. All loops over rows
-// and panels are unrolled, so that nothing else does.
-template <typename Fold, typename Tuned, int Rows, int Panels, int Parts>
-inline void tile(const InputRows& x, const Fold& fold, const Block& block, int row,
-                 const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
+// and panels are unrolled, so that nothing else does. The lines of a block to come are asked for
+// meanwhile: only the first tile of a block waits for memory; without this it would wait longer
+// than the processor can look ahead, and the others would leave the memory idle.
+template <typename Fold, typename Codes, typename Tuned, int Rows, int Panels>
+inline void tile(const RowTile<Rows> x, const Fold& fold, const Block& block,
+                 const std::byte* const* fetch, float (*sums)[kTilePanels][kPanelWidth]) {
   using Step = typename Fold::Step;
-  using X = typename Step::X;
-  const X* xs[Rows];
-  for (int r = 0; r < Rows; ++r) xs[r] = static_cast<const X*>(x[row + r]);
   int left = block.count;
 #pragma GCC unroll 1
   for (int i = 0; i < block.num_runs; ++i) {
@@ -71,53 +87,52 @@ inline void tile(const InputRows& x, const Fold& fold, const Block& block, int r
       fetch_now[p] = fetch[p] + static_cast<size_t>(i) * block.code_bytes;
     }
     const int index = block.index + i, count = std::min(left, block.count_each);
-    const int k0 = block.k0 + i * block.count_each;
+    const RowTile<Rows> words{x.word(block.word + i * block.count_each, 0)};
     typename Step::Acc acc[Rows][Panels];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       F32x16 sum[Panels];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int p = 0; p < Panels; ++p) sum[p] = load(sums[r][p]);
-      fold.template begin<Panels>(xs[r], index, sum, acc[r]);
+      fold.template begin<Panels>(x, r, index, sum, acc[r]);
     }
-    tile_lines<Step, Tuned, Rows, Panels, Parts>(xs, k0, count, operands, fetch_now, acc);
+    using Read = CodesOfTiles<Codes>;
+    constexpr typename Read::Group kNone[Panels] = {};
+    run_lines<Step, Read, Tuned, Codes::kParts / Read::kParts>(words, operands, fetch_now, 0, 0,
+                                                               count / Read::kParts, kNone, acc);
     const auto scales = fold.template scales<Panels>(
         {block.scales.panels, block.scales.at + static_cast<size_t>(i) * block.code_bytes});
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       F32x16 sum[Panels];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int p = 0; p < Panels; ++p) sum[p] = load(sums[r][p]);
-      fold.template end<Panels>(xs[r], index, scales, acc[r], sum);
-#pragma GCC unroll 8
+      fold.template end<Panels>(x, r, index, scales, acc[r], sum);
+#pragma GCC unroll 16
       for (int p = 0; p < Panels; ++p) store(sums[r][p], sum[p]);
     }
     left -= count;
   }
 }
 
-// Calls tile with `height` as a constant. Tiles of a block are at least two, of nearly equal
-// height: none is a single row.
-template <typename Fold, typename Tuned, int Panels, int Parts, int Rows = 2>
-inline void tile_of(int height, const InputRows& x, const Fold& fold, const Block& block, int row,
-                    const std::byte* const* fetch, float (*sums)[kMaxPanels][kPanelWidth]) {
-  if constexpr (Rows < kTileRows) {
+// Calls tile with `height` as a constant.
+template <typename Fold, typename Codes, typename Tuned, int Panels, int Rows>
+inline void tile_of(int height, const std::byte* words, const Fold& fold, const Block& block,
+                    const std::byte* const* fetch, float (*sums)[kTilePanels][kPanelWidth]) {
+  if constexpr (Rows < kMostOfTile<Codes>) {
     if (height > Rows) {
-      return tile_of<Fold, Tuned, Panels, Parts, Rows + 1>(height, x, fold, block, row, fetch,
-                                                           sums);
+      return tile_of<Fold, Codes, Tuned, Panels, Rows + kRowUnit>(height, words, fold, block, fetch,
+                                                                  sums);
     }
   }
-  tile<Fold, Tuned, Rows, Panels, Parts>(x, fold, block, row, fetch, sums);
+  tile<Fold, Codes, Tuned, Rows, Panels>({words}, fold, block, fetch, sums);
 }
 
 // A block for all rows. Tiles fetch a block to come, each some panels of it.
-template <typename Fold, typename Tuned, int Panels, int Parts>
-inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int first_row,
-                  int num_rows, Sums& sums) {
-  const int num_tiles = (num_rows + kTileRows - 1) / kTileRows;
-  int row = 0;
+template <typename Fold, typename Codes, typename Tuned, int Panels>
+inline void tile_rows(const RowTiles& x, const Fold& fold, const Block& block, Sums& sums) {
+  const int num_tiles = x.tiles.count();
   for (int i = 0; i < num_tiles; ++i) {
-    const int height = (num_rows - row + num_tiles - i - 1) / (num_tiles - i);
     const std::byte* fetch[Panels];
     for (int p = 0; p < Panels; ++p) {
       const bool mine = p % num_tiles == i;
@@ -128,39 +143,34 @@ inline void tiles(const InputRows& x, const Fold& fold, const Block& block, int 
         fetch_line<Tuned>(block.next[p], static_cast<size_t>(b) * block.code_bytes - sizeof(Line));
       }
     }
-    tile_of<Fold, Tuned, Panels, Panels == kTilePanels ? Parts : 0>(
-        height, x, fold, block, first_row + row, fetch, sums.values + row);
-    row += height;
+    tile_of<Fold, Codes, Tuned, Panels, lowest_tile(kMostOfTile<Codes>)>(
+        x.tiles.height(i), x.tile(i), fold, block, fetch, sums.values + x.tiles.first(i));
   }
-}
-
-// Blocks that are expanded at once.
-template <typename Codes>
-inline int blocks_at_once(const Cut& cut) {
-  return Codes::kParts == 1 ? 1 : std::max(1, kMaxDecodedK / cut.block_k);
 }
 
 template <typename Fold, typename Codes, typename Tuned, int Panels>
-inline void all_tiles(const InputRows& x, const Piece& piece, int first_row, int num_rows,
-                      Sums& sums) {
+inline void all_tiles(const RowTiles& x, const Piece& piece, Sums& sums) {
+  using Step = typename Fold::Step;
   const Cut& cut = piece.cut;
   const Fold fold(cut);
-  const int at_once = blocks_at_once<Codes>(cut);
+  OperandsOf<Step, Codes, kAsTheyLie<Codes>> operands[Panels];
+  const size_t operand_bytes = operands[0].bytes_of_block(cut);
+  // As many blocks as a panel has room for in the first-level cache.
+  const int at_once = std::max(1, static_cast<int>(kOperandBytes / operand_bytes));
   const int ahead = std::max(at_once, cut.blocks_ahead(Panels));
-  OperandsOf<typename Fold::Step, Codes> operands[Panels];
-  for (int row = 0; row < num_rows; ++row) {
+  for (int row = 0; row < x.tiles.padded_rows(); ++row) {
     for (int p = 0; p < Panels; ++p) store(sums.values[row][p], zero());
   }
   Block block;
-  block.count_each = Fold::kChains ? at_once * cut.block_k : cut.block_k;
+  const int block_words = cut.block_k / Step::kStep, all_words = cut.num_words<Step>();
+  block.count_each = Fold::kChains ? at_once * block_words : block_words;
   block.code_bytes = cut.block_bytes;
-  block.operand_bytes = operands[0].bytes_of_block(cut);
+  block.operand_bytes = operand_bytes;
   for (int index = 0; index < cut.num_blocks; index += at_once) {
     const int num_blocks = std::min(at_once, cut.num_blocks - index), next = index + ahead;
     block.index = index;
-    block.k0 = index * cut.block_k;
-    block.count =
-        index + num_blocks <= cut.whole_blocks ? num_blocks * cut.block_k : cut.k - block.k0;
+    block.word = index * block_words;
+    block.count = std::min(num_blocks * block_words, all_words - block.word);
     block.num_blocks = num_blocks;
     block.num_runs = Fold::kChains ? 1 : num_blocks;
     block.scales = {piece.panels, cut.scales_at(index)};
@@ -171,6 +181,6 @@ inline void all_tiles(const InputRows& x, const Piece& piece, int first_row, int
                           ? piece.panels[p] + cut.block_at(next)
                           : piece.next_panels[p] + cut.block_at(next - cut.num_blocks);
     }
-    tiles<Fold, Tuned, Panels, Codes::kParts>(x, fold, block, first_row, num_rows, sums);
+    tile_rows<Fold, Codes, Tuned, Panels>(x, fold, block, sums);
   }
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows of x as tiles read them. What a step multiplies with are four bytes of a row, a word: a
+// float, a pair of bf16, four int8. A tile has those of all its rows side by side,
+//
+//   [words of a row][height]
+//
+// so that one pointer reads all of them, where a pointer for each row would take more registers
+// than there are. A product's rows are laid out so once, before its panels. Included by
+// matmul_body.h.
+#pragma once
+
+inline constexpr size_t kWordBytes = 4;
+
+// What a row of x consists of.
+struct RowWords {
+  int count;               // of words
+  size_t row_bytes;        // of which the last word's upper half may be missing
+  int scales = 0;          // quantised rows: the first word of their scales,
+  int sums = 0;            //   and of their sums,
+  int num_groups = 0;      //   as many of each;
+  int32_t sum_factor = 0;  //   what a product adds is each sum times this
+
+  explicit RowWords(const PackedShape& w) {
+    if (!takes_quantized_rows(w.format)) {
+      const size_t element = w.format == WeightFormat::kF32 ? 4 : 2;
+      row_bytes = static_cast<size_t>(w.k) * element;
+      count = static_cast<int>((row_bytes + kWordBytes - 1) / kWordBytes);
+      return;
+    }
+    const QuantizedRowShape row{w.k, w.group};
+    scales = static_cast<int>(row.scales_offset() / kWordBytes);
+    sums = static_cast<int>(row.sums_offset() / kWordBytes);
+    num_groups = row.num_groups();
+    count = sums + num_groups;
+    row_bytes = static_cast<size_t>(count) * kWordBytes;
+    // Weights are stored with an offset of 128 or 8, which is taken back by this.
+    sum_factor = w.format == WeightFormat::kInt8 ? -128 : -8;
+  }
+  size_t tile_bytes(int height) const {
+    return static_cast<size_t>(count) * static_cast<size_t>(height) * kWordBytes;
+  }
+};
+
+// Four words of each of four rows: out[i] of word i, `step` bytes apart.
+inline void transpose_four(const std::byte* const* rows, size_t at, std::byte* out, size_t step) {
+  const auto row = [&](int r) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[r] + at));
+  };
+  const auto put = [&](int word, __m128i v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + static_cast<size_t>(word) * step), v);
+  };
+  const __m128i lower01 = _mm_unpacklo_epi32(row(0), row(1));
+  const __m128i lower23 = _mm_unpacklo_epi32(row(2), row(3));
+  const __m128i upper01 = _mm_unpackhi_epi32(row(0), row(1));
+  const __m128i upper23 = _mm_unpackhi_epi32(row(2), row(3));
+  put(0, _mm_unpacklo_epi64(lower01, lower23));
+  put(1, _mm_unpackhi_epi64(lower01, lower23));
+  put(2, _mm_unpacklo_epi64(upper01, upper23));
+  put(3, _mm_unpackhi_epi64(upper01, upper23));
+}
+
+// What may be written behind a tile: four rows at once are, of which the last ones may not exist.
+inline constexpr size_t kBehindTile = 3 * kWordBytes;
+
+// Rows `first` … of x, `count` of them; a tile that is higher has the last one for the rest, too.
+inline void lay_tile(const InputRows& x, const RowWords& words, int first, int count, int height,
+                     std::byte* out) {
+  // Four rows at once, whole cache lines of each.
+  constexpr int kLine = 16;
+  const std::byte* rows[kTileRows + 3];
+  const int padded = (height + 3) / 4 * 4;
+  for (int r = 0; r < padded; ++r) {
+    rows[r] = static_cast<const std::byte*>(x[first + std::min(r, count - 1)]);
+  }
+  const size_t step = static_cast<size_t>(height) * kWordBytes;
+  const int whole = static_cast<int>(words.row_bytes / kWordBytes);
+  int word = 0;
+  for (; word + 4 <= whole;) {
+    const int end = std::min(word + kLine, whole / 4 * 4);
+    // The last four first: what they write too much is the next word's first four.
+    for (int r = padded - 4; r >= 0; r -= 4) {
+      for (int i = word; i < end; i += 4) {
+        transpose_four(rows + r, static_cast<size_t>(i) * kWordBytes,
+                       out + static_cast<size_t>(i) * step + static_cast<size_t>(r) * kWordBytes,
+                       step);
+      }
+    }
+    word = end;
+  }
+  for (; word < words.count; ++word) {
+    const size_t at = static_cast<size_t>(word) * kWordBytes;
+    for (int r = 0; r < height; ++r) {
+      uint32_t value = 0;
+      std::memcpy(&value, rows[r] + at, std::min(kWordBytes, words.row_bytes - at));
+      std::memcpy(out + static_cast<size_t>(word) * step + static_cast<size_t>(r) * kWordBytes,
+                  &value, kWordBytes);
+    }
+  }
+  std::byte* sum = out + static_cast<size_t>(words.sums) * step;
+  for (int i = 0; i < words.num_groups * height; ++i, sum += kWordBytes) {
+    int32_t value;
+    std::memcpy(&value, sum, kWordBytes);
+    value *= words.sum_factor;
+    std::memcpy(sum, &value, kWordBytes);
+  }
+}
+
+// This thread's, until it asks again; kept, since products follow each other.
+inline std::byte* row_tiles_memory(size_t bytes) {
+  static thread_local base::AlignedBytes memory;
+  if (memory.size() < bytes) memory = base::AlignedBytes(std::max(bytes, 2 * memory.size()));
+  return memory.data();
+}
+
+// One tile.
+template <int Height>
+struct RowTile {
+  const std::byte* words;
+
+  const std::byte* word(int index, int row) const {
+    return words + static_cast<size_t>(index * Height + row) * kWordBytes;
+  }
+  template <typename T>
+  T value(int index, int row) const {
+    T value;
+    std::memcpy(&value, word(index, row), sizeof(T));
+    return value;
+  }
+};
+
+// Of more than kFewRows, cut into tiles of at most `most`: the lowest there is.
+constexpr int lowest_tile(int most) { return (most / kRowUnit + 1) / 2 * kRowUnit; }
+
+// More than kFewRows, cut into tiles of nearly equal height.
+class Tiles {
+ public:
+  Tiles(int num_rows, int most)
+      : num_rows_(num_rows),
+        units_((num_rows + kRowUnit - 1) / kRowUnit),
+        count_((units_ * kRowUnit + most - 1) / most) {}
+  int num_rows() const { return num_rows_; }
+  int count() const { return count_; }
+  // Rows of x before tile i; it may have one more than there are.
+  int first(int i) const { return units_ * i / count_ * kRowUnit; }
+  int height(int i) const { return first(i + 1) - first(i); }
+  int rows(int i) const { return std::min(height(i), num_rows_ - first(i)); }
+  int padded_rows() const { return units_ * kRowUnit; }
+
+ private:
+  int num_rows_, units_, count_;
+};
+
+// Some rows of x, from `row` on, as tiles one after the other, in this thread's memory.
+struct RowTiles {
+  const RowWords& words;
+  const Tiles& tiles;
+  std::byte* memory;
+
+  RowTiles(const InputRows& x, const RowWords& row_words, int row, const Tiles& cut_into)
+      : words(row_words),
+        tiles(cut_into),
+        memory(row_tiles_memory(words.tile_bytes(tiles.padded_rows()) + kBehindTile)) {
+    for (int i = 0; i < tiles.count(); ++i) {
+      lay_tile(x, words, row + tiles.first(i), tiles.rows(i), tiles.height(i), tile(i));
+    }
+  }
+  std::byte* tile(int i) const { return memory + words.tile_bytes(tiles.first(i)); }
+};
