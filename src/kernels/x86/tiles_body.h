@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of more rows than a tile has: all tiles use a block of k before the next one, whose
-// codes were expanded once for all of them. Included by matmul_body.h.
+// Products of more rows than a tile has: all tiles use some blocks of k before the next ones, which
+// lie in the first-level cache meanwhile. Codes that cost more to expand than each tile could pay
+// for are expanded once for all of them. Included by matmul_body.h.
 #pragma once
 
 // Of one piece of work. Tiles may have a row more than there are.
@@ -25,46 +26,10 @@ struct Block {
   int num_runs = 1;  // of k, after each of which the fold is told: one for chains, else num_blocks
 };
 
-// A block's lines for a tile: Rows × Panels accumulators in registers, k innermost and ascending.
-// fetch: lines of a block to come, asked for meanwhile. Only the first tile of a block waits for
-// memory; without this it would wait longer than the processor can look ahead, and the others would
-// leave the memory idle. A line of codes is asked for every Parts lines of operands; 0: none.
-template <typename Step, typename Tuned, int Rows, int Panels, int Parts>
-inline __attribute__((always_inline)) void tile_lines(RowTile<Rows> x, int count,
-                                                      const std::byte* const (&operands)[Panels],
-                                                      const std::byte* const (&fetch)[Panels],
-                                                      typename Step::Acc (&acc)[Rows][Panels]) {
-  size_t at = 0, fetched = 0;
-  const auto step = [&]() __attribute__((always_inline)) {
-    if constexpr (Rows <= kFewRows) {
-      for (int p = 0; p < Panels; ++p) {
-        const Line w = load_line(operands[p] + at);
-        for (int r = 0; r < Rows; ++r) acc[r][p] = Step::step(x.word(0, r), w, acc[r][p]);
-      }
-    } else {
-      Line w[Panels];
-      for (int p = 0; p < Panels; ++p) w[p] = load_line(operands[p] + at);
-      for (int r = 0; r < Rows; ++r) {
-        for (int p = 0; p < Panels; ++p) acc[r][p] = Step::step(x.word(0, r), w[p], acc[r][p]);
-      }
-    }
-    x.words = x.word(1, 0);
-    at += sizeof(Line);
-  };
-  if constexpr (Parts > 0) {
-#pragma GCC unroll 1
-    for (; count >= Parts; count -= Parts, fetched += sizeof(Line)) {
-      for (int p = 0; p < Panels; ++p) fetch_line<Tuned>(fetch[p], fetched);
-      for (int i = 0; i < Parts; ++i) step();
-    }
-  }
-#pragma GCC unroll 1
-  for (; count > 0; --count) step();
-}
-
 // What tiles read of a block: the codes themselves, or what they were expanded to.
 template <typename Codes>
-inline constexpr bool kAsTheyLie = Codes::kParts == 1 || (Codes::kExpandsInTiles && kTileRows > 6);
+inline constexpr bool kAsTheyLie =
+    Codes::kParts == 1 || (Codes::kExpandsInTiles && kTileRows > kFewRows);
 template <typename Codes>
 inline constexpr int kMostOfTile = kAsTheyLie<Codes> ? kMostRows<Codes> : kTileRows;
 template <typename Codes>
