@@ -63,6 +63,9 @@ struct MatmulArgs {
   int last_panel = 0;
   OutputRows y;  // written at the columns of those panels only
   Tuning tuning = best_tuning();
+  // Panels of w's format and k that will be read after w's last one and are to be fetched
+  // meanwhile; or null.
+  const std::byte* next = nullptr;
 };
 
 struct GatedMatmulArgs {
@@ -74,6 +77,8 @@ struct GatedMatmulArgs {
   int last_panel = 0;
   OutputRows h;
   Tuning tuning = best_tuning();
+  const std::byte* next_gate = nullptr;  // see MatmulArgs::next
+  const std::byte* next_up = nullptr;
 };
 
 // More rows than this are multiplied piece after piece.

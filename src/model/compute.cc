@@ -98,13 +98,17 @@ void Compute::matmul(const Rows& x, std::span<const Product> products) const {
   for (const Product& product : products) num_panels += product.panels.count();
   const auto run = [&](int64_t begin, int64_t end) {
     int64_t first = 0;  // of the product
-    for (const Product& product : products) {
+    for (size_t i = 0; i < products.size(); ++i) {
+      const Product& product = products[i];
       const int64_t panels = product.panels.count();
       const int64_t from = std::max(begin, first), to = std::min(end, first + panels);
       if (from < to) {
         kernels::MatmulArgs args = matmul_args(x, *product.w, product.y, product.y_stride);
         args.first_panel = product.panels.first + static_cast<int>(from - first);
         args.last_panel = product.panels.first + static_cast<int>(to - first);
+        if (i + 1 < products.size()) {
+          args.next = products[i + 1].w->panel(products[i + 1].panels.first);
+        }
         kernels_.matmul(args);
       }
       first += panels;

@@ -106,14 +106,21 @@ void MlpRunner::for_panels(const Compute& compute, std::span<const ExpertWork> w
     }
     before = until;
   }
+  const auto next_with_rows = [&](size_t i) {
+    do ++i;
+    while (i < work.size() && work[i].x.num_rows == 0);
+    return i < work.size() ? &work[i].mlp : nullptr;
+  };
   const auto run = [&](int64_t begin, int64_t end) {
     while (begin < end) {
       const int64_t expert = begin / units, first = begin % units;
       const int64_t last = std::min(units, first + end - begin);
       if (work[expert].x.num_rows > 0) {
-        body(static_cast<size_t>(expert),
+        const auto i = static_cast<size_t>(expert);
+        body(i,
              Panels{panels.first + static_cast<int>(first) * unit,
-                    std::min(panels.first + static_cast<int>(last) * unit, panels.last)});
+                    std::min(panels.first + static_cast<int>(last) * unit, panels.last)},
+             next_with_rows(i));
       }
       begin += last - first;
     }
@@ -127,17 +134,20 @@ void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> 
   const Dtype dtype = kernels::row_dtype(down.format);
   const size_t row_bytes = static_cast<size_t>(down.k) * dtype_bytes(dtype);
   constexpr int kUnit = 2;  // and as many of up
-  for_panels(compute, work, panels, kUnit, [&](size_t i, Panels run) {
-    const ExpertWork& expert = work[i];
-    compute.kernels().gated_matmul(
-        {.m = expert.x.num_rows,
-         .x = inputs_[i].input,
-         .gate = expert.mlp.gate,
-         .up = expert.mlp.up,
-         .first_panel = run.first,
-         .last_panel = run.last,
-         .h = {between + static_cast<size_t>(first_row_[i]) * row_bytes, row_bytes, dtype}});
-  });
+  for_panels(
+      compute, work, panels, kUnit, [&](size_t i, Panels run, const weights::GatedMlp* next) {
+        const ExpertWork& expert = work[i];
+        compute.kernels().gated_matmul(
+            {.m = expert.x.num_rows,
+             .x = inputs_[i].input,
+             .gate = expert.mlp.gate,
+             .up = expert.mlp.up,
+             .first_panel = run.first,
+             .last_panel = run.last,
+             .h = {between + static_cast<size_t>(first_row_[i]) * row_bytes, row_bytes, dtype},
+             .next_gate = next != nullptr ? next->gate.panel(panels.first) : nullptr,
+             .next_up = next != nullptr ? next->up.panel(panels.first) : nullptr});
+      });
 }
 
 // Between the products: what gate and up made, as operands of down.
@@ -157,15 +167,18 @@ void MlpRunner::cast_between(const Compute& compute, std::span<const ExpertWork>
 
 void MlpRunner::down(const Compute& compute, std::span<const ExpertWork> work, Panels panels) {
   constexpr int kUnit = 4;
-  for_panels(compute, work, panels, kUnit, [&](size_t i, Panels run) {
-    const ExpertWork& expert = work[i];
-    compute.kernels().matmul({.m = expert.x.num_rows,
-                              .x = inputs_[i].input,
-                              .w = expert.mlp.down,
-                              .first_panel = run.first,
-                              .last_panel = run.last,
-                              .y = expert.result});
-  });
+  for_panels(compute, work, panels, kUnit,
+             [&](size_t i, Panels run, const weights::GatedMlp* next) {
+               const ExpertWork& expert = work[i];
+               compute.kernels().matmul(
+                   {.m = expert.x.num_rows,
+                    .x = inputs_[i].input,
+                    .w = expert.mlp.down,
+                    .first_panel = run.first,
+                    .last_panel = run.last,
+                    .y = expert.result,
+                    .next = next != nullptr ? next->down.panel(panels.first) : nullptr});
+             });
 }
 
 }  // namespace wideep::model

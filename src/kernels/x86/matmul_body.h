@@ -60,6 +60,13 @@ struct Cut {
   const std::byte* panel(const PackedMatrix& w, int index) const {
     return w.data + static_cast<size_t>(index - w.first_panel) * panel_bytes;
   }
+  // After w's panels come those of next, or without one the last again.
+  const std::byte* panel_to_come(const PackedMatrix& w, const std::byte* next, int index) const {
+    const int num_panels = w.shape.num_panels();
+    if (index < num_panels) return panel(w, index);
+    if (next == nullptr) return panel(w, num_panels - 1);
+    return next + static_cast<size_t>(index - num_panels) * panel_bytes;
+  }
 
  private:
   int blocks_ahead_[3];
@@ -242,8 +249,11 @@ struct PlainProduct {
   const InputRows& x() const { return args.x; }
   int first() const { return args.first_panel; }
   int last() const { return args.last_panel; }
-  int final_panel() const { return args.w.shape.num_panels() - 1; }
+  int num_panels() const { return args.w.shape.num_panels(); }
   const std::byte* panel(const Cut& cut, int, int index) const { return cut.panel(args.w, index); }
+  const std::byte* panel_to_come(const Cut& cut, int, int index) const {
+    return cut.panel_to_come(args.w, args.next, index);
+  }
   template <int kPanels>
   void put(int row, int panel, const F32x16 (&sums)[kPanels]) const {
     void* const y = args.y[row];
@@ -263,9 +273,13 @@ struct GatedProduct {
   const InputRows& x() const { return args.x; }
   int first() const { return args.first_panel; }
   int last() const { return args.last_panel; }
-  int final_panel() const { return args.gate.shape.num_panels() - 1; }
+  int num_panels() const { return args.gate.shape.num_panels(); }
   const std::byte* panel(const Cut& cut, int matrix, int index) const {
     return cut.panel(matrix == 0 ? args.gate : args.up, index);
+  }
+  const std::byte* panel_to_come(const Cut& cut, int matrix, int index) const {
+    return matrix == 0 ? cut.panel_to_come(args.gate, args.next_gate, index)
+                       : cut.panel_to_come(args.up, args.next_up, index);
   }
   template <int kPanels>
   void put(int row, int panel, const F32x16 (&sums)[kPanels]) const {
@@ -287,9 +301,8 @@ inline void multiply_panels(const Product& product, const Cut& cut, const RowTil
   Piece piece{.cut = cut};
   for (int q = 0; q < Product::kMatrices; ++q) {
     for (int p = 0; p < kEach; ++p) {
-      const int next = std::min(panel + kEach + p, product.final_panel());
       piece.panels[q * kEach + p] = product.panel(cut, q, panel + p);
-      piece.next_panels[q * kEach + p] = product.panel(cut, q, next);
+      piece.next_panels[q * kEach + p] = product.panel_to_come(cut, q, panel + kEach + p);
     }
   }
   Sums sums;

@@ -30,6 +30,9 @@ inline void fetch_line(const std::byte* first, size_t at) {
   __builtin_prefetch(first + at, 0, Tuned::kLocality);
 }
 
+template <typename Tuned, typename Step, typename Codes, int Rows>
+inline constexpr bool kHintsOf = Rows > Tuned::template kUnhintedRows<Step, Codes>;
+
 // More rows times parts than this leave no registers for four panels.
 inline constexpr int kMaxWideParts = 8;
 // How many panels are read together. A single row's one chain of floats would be slower than the
@@ -119,7 +122,7 @@ inline __attribute__((always_inline)) void run_blocks(const Fold& fold, const Cu
                                                       const StripPanels<Width>& panels,
                                                       F32x16 (&sum)[Rows][Width]) {
   using Step = typename Fold::Step;
-  constexpr bool kHints = Rows > Tuned::template kUnhintedRows<Step, Codes>;
+  constexpr bool kHints = kHintsOf<Tuned, Step, Codes, Rows>;
   // A copy: what has no address stays in registers.
   const std::byte* codes[Width];
   std::copy_n(panels.codes, Width, codes);
@@ -220,8 +223,9 @@ inline __attribute__((noinline)) void strip(const Fold& fold, const Cut& cut, co
 //                     number
 //   num_rows, x       the rows
 //   first, last       which panels of each matrix are wanted: [first, last)
-//   final_panel       the number of each matrix's last panel
+//   num_panels        of each matrix
 //   panel(cut, q, i)  panel i of matrix number q
+//   panel_to_come     the same; beyond its last one what will be read then
 //   put(row, i, sums) takes a row's sums of panels [i, i + n) of the first matrix, then of the
 //   second
 
@@ -236,11 +240,13 @@ inline __attribute__((always_inline)) void one_tile_step(const Product& product,
   const std::byte* codes[2 * kPanels];
   for (int q = 0; q < Product::kMatrices; ++q) {
     const std::byte* const first = product.panel(cut, q, panel);
-    const std::byte* const final = product.panel(cut, q, product.final_panel());
+    for (int p = 0; p < 2 * kEach; ++p) {
+      codes[p / kEach * kPanels + q * kEach + p % kEach] =
+          first + static_cast<size_t>(p) * cut.panel_bytes;
+    }
+    if (panel + 2 * kEach <= product.num_panels()) continue;
     for (int p = 0; p < kEach; ++p) {
-      const std::byte* const now = first + static_cast<size_t>(p) * cut.panel_bytes;
-      codes[q * kEach + p] = now;
-      codes[kPanels + q * kEach + p] = std::min(now + kEach * cut.panel_bytes, final);
+      codes[kPanels + q * kEach + p] = product.panel_to_come(cut, q, panel + kEach + p);
     }
   }
   alignas(64) float sums[Rows][kMaxPanels][kPanelWidth];
@@ -276,6 +282,16 @@ inline void one_tile(const Product& product, const Cut& cut) {
   if constexpr (kEach > 1) {
     for (; panel < product.last(); ++panel) {
       one_tile_step<Fold, Codes, Tuned, Rows, kWidth, 1>(product, fold, cut, x, panel);
+    }
+  }
+  // Without hints the processor looks ahead as far as memory is read in order: elsewhere it has to
+  // begin anew.
+  if constexpr (!kHintsOf<Tuned, typename Fold::Step, Codes, Rows>) {
+    constexpr size_t kLines = 16;
+    for (size_t i = 0; i < kLines; ++i) {
+      for (int q = 0; q < Product::kMatrices; ++q) {
+        fetch_line<Tuned>(product.panel_to_come(cut, q, product.last()), i * sizeof(Line));
+      }
     }
   }
 }

@@ -66,6 +66,12 @@ inline constexpr size_t kBehindTile = 3 * kWordBytes;
 // Rows `first` … of x, `count` of them; a tile that is higher has the last one for the rest, too.
 inline void lay_tile(const InputRows& x, const RowWords& words, int first, int count, int height,
                      std::byte* out) {
+  const size_t step = static_cast<size_t>(height) * kWordBytes;
+  int word = 0;
+  if (height == 1) {
+    word = static_cast<int>(words.row_bytes / kWordBytes);
+    std::memcpy(out, x[first], static_cast<size_t>(word) * kWordBytes);
+  }
   // Four rows at once, whole cache lines of each.
   constexpr int kLine = 16;
   const std::byte* rows[kTileRows + 3];
@@ -73,9 +79,7 @@ inline void lay_tile(const InputRows& x, const RowWords& words, int first, int c
   for (int r = 0; r < padded; ++r) {
     rows[r] = static_cast<const std::byte*>(x[first + std::min(r, count - 1)]);
   }
-  const size_t step = static_cast<size_t>(height) * kWordBytes;
   const int whole = static_cast<int>(words.row_bytes / kWordBytes);
-  int word = 0;
   for (; word + 4 <= whole;) {
     const int end = std::min(word + kLine, whole / 4 * 4);
     // The last four first: what they write too much is the next word's first four.
