@@ -33,16 +33,15 @@ inline void fetch_line(const std::byte* first, size_t at) {
 template <typename Tuned, typename Step, typename Codes, int Rows>
 inline constexpr bool kHintsOf = Rows > Tuned::template kUnhintedRows<Step, Codes>;
 
-// More rows times parts than this leave no registers for four panels.
-inline constexpr int kMaxWideParts = 8;
+// More rows than this leave no registers for four panels.
+inline constexpr int kMaxWideRows = 4;
 // How many panels are read together. A single row's one chain of floats would be slower than the
 // caches: it takes two at least.
 template <typename Step, typename Codes, int Rows>
 constexpr int strip_panels() {
   if (Rows > kFewRows) return kTilePanels;
   if (Rows <= Codes::kNarrowRows) return 1;
-  const bool fits = Rows * Codes::kParts <= kMaxWideParts;
-  const int wanted = fits ? Codes::kStrip : std::min(Codes::kStrip, 2);
+  const int wanted = Rows <= kMaxWideRows ? Codes::kStrip : std::min(Codes::kStrip, 2);
   return std::min(kFewPanels, Rows == 1 ? std::max(wanted, Step::kMinPanels) : wanted);
 }
 
