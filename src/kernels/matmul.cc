@@ -47,16 +47,15 @@ std::string MatmulChoice::to_string() const {
 }
 
 MatmulChoice choose_matmul(const PackedShape& w, int tile_rows, int tile_panels) {
-  // Two panels of this many bytes, beside a tile's rows and all sums, fit a 32 KiB first-level
-  // cache.
-  constexpr int kBlockBytes = 8 * 1024;
+  // Of a panel: two of them, beside a tile's rows and all sums, fit a 32 KiB first-level cache.
+  constexpr int kBlockBytes = 4 * 1024;
   MatmulChoice choice{.tile_rows = tile_rows, .tile_panels = tile_panels, .rows = kMaxMatmulRows};
   const bool plain = w.format == WeightFormat::kF32 || w.format == WeightFormat::kBf16;
   if (!plain) {
     choice.block_k = w.block_k();
   } else {
     const int bytes = kPanelWidth * (w.format == WeightFormat::kF32 ? 4 : 2);
-    choice.block_k = std::min(w.block_k(), kBlockBytes / (2 * bytes));
+    choice.block_k = std::min(w.block_k(), kBlockBytes / bytes);
   }
   return choice;
 }

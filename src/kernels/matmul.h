@@ -63,8 +63,8 @@ struct MatmulArgs {
   int last_panel = 0;
   OutputRows y;  // written at the columns of those panels only
   Tuning tuning = best_tuning();
-  // Panels of w's format and k that will be read after w's last one and are to be fetched
-  // meanwhile; or null.
+  // Panels of w's format and k that will be read after these and are to be fetched meanwhile; null:
+  // w's own beyond last_panel are.
   const std::byte* next = nullptr;
 };
 
@@ -86,7 +86,7 @@ inline constexpr int kMaxMatmulRows = 96;
 
 // How a product is cut: what a kernel does with the sizes it gets. Has no influence on results.
 struct MatmulChoice {
-  int tile_rows = 1;    // rows of x that are in registers at once
+  int tile_rows = 1;    // rows of x whose sums are in registers at once
   int tile_panels = 1;  // panels of w beside them
   int rows = 1;         // rows of x that use a piece of w before the next piece is read; at most
                         // kMaxMatmulRows

@@ -83,7 +83,7 @@ struct Product {
   PackedMatrix w, up;
 
   Product(WeightFormat format, int rows, int n, int k, std::mt19937& rng)
-      : shape(packed_shape(format, n, k)),
+      : shape(shape_of(format, n, k, rng)),
         m(rows),
         x(random_floats(static_cast<size_t>(m) * k, rng)),
         w_values(random_floats(static_cast<size_t>(n) * k, rng)),
@@ -94,6 +94,15 @@ struct Product {
         w(pack_matrix(shape, w_values.data(), w_bytes.data())),
         up(pack_matrix(shape, up_values.data(), up_bytes.data())) {
     w.scale *= 0.5f;
+  }
+  // int8 and int4 in groups of any size that checkpoints have.
+  static PackedShape shape_of(WeightFormat format, int n, int k, std::mt19937& rng) {
+    PackedShape shape = packed_shape(format, n, k);
+    if (takes_quantized_rows(format)) {
+      constexpr int kGroups[] = {8, 24, 32, 64, 120, 128, 256};
+      shape.group = kGroups[rng() % std::size(kGroups)];
+    }
+    return shape;
   }
   InputRows rows(int first = 0) const {
     return {operand.bytes.data() + first * operand.stride, operand.stride, nullptr};
@@ -205,11 +214,15 @@ TEST_P(EveryFormat, PanelsDoNotDependOnTheirNeighbours) {
     up.data += shape.panel_bytes();
     for (const int first : {1, 2}) {
       for (const int last : {5, 6, 7}) {
+        // What is read next has no influence.
+        const std::byte* const next = last == 6 ? up.data : nullptr;
+        const std::byte* const next_up = last == 6 ? w.data : nullptr;
         const auto y = product.by_every_tuning([&](Tuning tuning, OutputRows out) {
-          kernels().matmul({m, product.rows(), w, first, last, out, tuning});
+          kernels().matmul({m, product.rows(), w, first, last, out, tuning, next});
         });
         const auto h = product.by_every_tuning([&](Tuning tuning, OutputRows out) {
-          kernels().gated_matmul({m, product.rows(), w, up, first, last, out, tuning});
+          kernels().gated_matmul(
+              {m, product.rows(), w, up, first, last, out, tuning, next, next_up});
         });
         for (size_t i = 0; i < y.size(); ++i) {
           const int panel = static_cast<int>(i) % shape.n / kPanelWidth;

@@ -42,7 +42,7 @@ struct PackedShape {
   WeightFormat format = WeightFormat::kF32;
   int n = 0;      // output features (rows of the checkpoint's [n, k] matrix)
   int k = 0;      // input features
-  int group = 0;  // of int8 and int4: a multiple of 8; of the others see default_group
+  int group = 0;  // of int8 and int4: a multiple of 8, at most 256; of the others see default_group
 
   int num_panels() const { return (n + kPanelWidth - 1) / kPanelWidth; }
   int block_k() const;  // k of a block

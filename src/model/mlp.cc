@@ -120,7 +120,7 @@ void MlpRunner::for_panels(const Compute& compute, std::span<const ExpertWork> w
         body(i,
              Panels{panels.first + static_cast<int>(first) * unit,
                     std::min(panels.first + static_cast<int>(last) * unit, panels.last)},
-             next_with_rows(i));
+             last == units ? next_with_rows(i) : nullptr);
       }
       begin += last - first;
     }

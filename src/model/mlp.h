@@ -42,8 +42,9 @@ class MlpRunner {
              std::byte* between, const transport::Awaited& where);
 
  private:
-  // Calls body(expert, panels, next) for runs of the experts' panels, over all threads. unit: panels
-  // that the kernel takes at once. next: the next expert that has rows, or null.
+  // Calls body(expert, panels, next) for runs of the experts' panels, over all threads. unit:
+  // panels that the kernel takes at once. next: the next expert that has rows, where these are the
+  // last panels, or null.
   template <typename Body>
   void for_panels(const Compute& compute, std::span<const ExpertWork> work, Panels panels, int unit,
                   Body&& body);

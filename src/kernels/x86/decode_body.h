@@ -24,8 +24,9 @@ struct NoScales {
 // six to ten: where a line is one step, one panel will do; others need more to keep the processor
 // busy. Up to kNarrowRows rows, which wait for memory more than for the chain, take one.
 //
-// kTallRows: the most rows of a tile that expands codes for itself; kExpandsInTiles: where tiles
-// are high, each of several does. kUnhintedRows: for Zen 4, see ForZen5 (one_tile_body.h).
+// kTallRows: the most rows of one tile, where that is more than kFewRows; 0: no more.
+// kExpandsInTiles: where tiles are high, each of several expands codes for itself. kUnhintedRows:
+// for Zen 4, see ForZen5 (one_tile_body.h).
 
 // f32, bf16 and int8: the operands as they lie.
 struct PlainCodes : NoScales {

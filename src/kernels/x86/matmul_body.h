@@ -5,8 +5,9 @@
 // Few rows are one tile of rows × panels (one_tile_body.h), whose sums stay in registers and which
 // expands codes there; it goes through the whole matrix. More rows go piece by piece: kTilePanels
 // panels of weights, up to kMaxMatmulRows rows of x and all of k, block by block, in tiles that
-// share a block which was expanded once (tiles_body.h). What the blocks add up to is gathered in
-// Sums, on the stack, and leaves through an epilogue. How tiles read x: row_tiles_body.h.
+// share a block, most codes of which were expanded once for all (tiles_body.h). What the blocks add
+// up to is gathered in Sums, on the stack, and leaves through an epilogue. How tiles read x:
+// row_tiles_body.h.
 #pragma once
 
 inline constexpr int kMaxPanels = 4;
@@ -47,7 +48,7 @@ struct Cut {
           std::min(num_blocks, static_cast<int>((ahead + block_bytes - 1) / block_bytes));
     }
   }
-  // What steps multiply with.
+  // How many words of a row steps multiply with.
   template <typename Step>
   int num_words() const {
     const int last = takes_quantized_rows(format) ? num_blocks * block_k : k;
@@ -60,12 +61,14 @@ struct Cut {
   const std::byte* panel(const PackedMatrix& w, int index) const {
     return w.data + static_cast<size_t>(index - w.first_panel) * panel_bytes;
   }
-  // After w's panels come those of next, or without one the last again.
-  const std::byte* panel_to_come(const PackedMatrix& w, const std::byte* next, int index) const {
-    const int num_panels = w.shape.num_panels();
-    if (index < num_panels) return panel(w, index);
-    if (next == nullptr) return panel(w, num_panels - 1);
-    return next + static_cast<size_t>(index - num_panels) * panel_bytes;
+  // What will be read when panels before `last` were: next, or without one w's panels beyond, and
+  // its final one again.
+  const std::byte* panel_to_come(const PackedMatrix& w, const std::byte* next, int last,
+                                 int index) const {
+    if (index >= last && next != nullptr) {
+      return next + static_cast<size_t>(index - last) * panel_bytes;
+    }
+    return panel(w, std::min(index, w.shape.num_panels() - 1));
   }
 
  private:
@@ -75,8 +78,8 @@ struct Cut {
 // The panels of a piece, and those that the next piece will read (for prefetching).
 struct Piece {
   const Cut& cut;
-  const std::byte* panels[kMaxPanels];
-  const std::byte* next_panels[kMaxPanels];
+  const std::byte* panels[kTilePanels];
+  const std::byte* next_panels[kTilePanels];
 };
 
 // ---- steps: what the columns of one panel gain from a line of operands, kStep values of k ----
@@ -249,10 +252,9 @@ struct PlainProduct {
   const InputRows& x() const { return args.x; }
   int first() const { return args.first_panel; }
   int last() const { return args.last_panel; }
-  int num_panels() const { return args.w.shape.num_panels(); }
   const std::byte* panel(const Cut& cut, int, int index) const { return cut.panel(args.w, index); }
   const std::byte* panel_to_come(const Cut& cut, int, int index) const {
-    return cut.panel_to_come(args.w, args.next, index);
+    return cut.panel_to_come(args.w, args.next, args.last_panel, index);
   }
   template <int kPanels>
   void put(int row, int panel, const F32x16 (&sums)[kPanels]) const {
@@ -273,13 +275,12 @@ struct GatedProduct {
   const InputRows& x() const { return args.x; }
   int first() const { return args.first_panel; }
   int last() const { return args.last_panel; }
-  int num_panels() const { return args.gate.shape.num_panels(); }
   const std::byte* panel(const Cut& cut, int matrix, int index) const {
     return cut.panel(matrix == 0 ? args.gate : args.up, index);
   }
   const std::byte* panel_to_come(const Cut& cut, int matrix, int index) const {
-    return matrix == 0 ? cut.panel_to_come(args.gate, args.next_gate, index)
-                       : cut.panel_to_come(args.up, args.next_up, index);
+    return matrix == 0 ? cut.panel_to_come(args.gate, args.next_gate, args.last_panel, index)
+                       : cut.panel_to_come(args.up, args.next_up, args.last_panel, index);
   }
   template <int kPanels>
   void put(int row, int panel, const F32x16 (&sums)[kPanels]) const {
@@ -296,13 +297,18 @@ struct GatedProduct {
 // kEach panels of each matrix from `panel` on, for a run of rows of which the first is `row`.
 template <typename Fold, typename Codes, typename Tuned, int kEach, typename Product>
 inline void multiply_panels(const Product& product, const Cut& cut, const RowTiles& x, int row,
-                            int panel) {
+                            int panel, bool last_run) {
   constexpr int kPanels = kEach * Product::kMatrices;
   Piece piece{.cut = cut};
   for (int q = 0; q < Product::kMatrices; ++q) {
     for (int p = 0; p < kEach; ++p) {
       piece.panels[q * kEach + p] = product.panel(cut, q, panel + p);
-      piece.next_panels[q * kEach + p] = product.panel_to_come(cut, q, panel + kEach + p);
+      const int next = panel + kEach + p, beyond = next - product.last();
+      // The next run begins with the same panels.
+      piece.next_panels[q * kEach + p] =
+          last_run || beyond < 0
+              ? product.panel_to_come(cut, q, next)
+              : product.panel(cut, q, std::min(product.first() + beyond, product.last() - 1));
     }
   }
   Sums sums;
@@ -325,11 +331,11 @@ inline void multiply_runs(const Product& product, const Cut& cut) {
     const RowTiles x(product.x(), cut.words, row, tiles);
     int panel = product.first();
     for (; panel + kEach <= product.last(); panel += kEach) {
-      multiply_panels<Fold, Codes, Tuned, kEach>(product, cut, x, row, panel);
+      multiply_panels<Fold, Codes, Tuned, kEach>(product, cut, x, row, panel, runs == 1);
     }
     if constexpr (kEach > 1) {
       for (; panel < product.last(); ++panel) {
-        multiply_panels<Fold, Codes, Tuned, 1>(product, cut, x, row, panel);
+        multiply_panels<Fold, Codes, Tuned, 1>(product, cut, x, row, panel, runs == 1);
       }
     }
     row += tiles.num_rows();

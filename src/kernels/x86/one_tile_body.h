@@ -222,9 +222,8 @@ inline __attribute__((noinline)) void strip(const Fold& fold, const Cut& cut, co
 //                     number
 //   num_rows, x       the rows
 //   first, last       which panels of each matrix are wanted: [first, last)
-//   num_panels        of each matrix
 //   panel(cut, q, i)  panel i of matrix number q
-//   panel_to_come     the same; beyond its last one what will be read then
+//   panel_to_come     the same before `last`, beyond it what will be read then
 //   put(row, i, sums) takes a row's sums of panels [i, i + n) of the first matrix, then of the
 //   second
 
@@ -243,7 +242,7 @@ inline __attribute__((always_inline)) void one_tile_step(const Product& product,
       codes[p / kEach * kPanels + q * kEach + p % kEach] =
           first + static_cast<size_t>(p) * cut.panel_bytes;
     }
-    if (panel + 2 * kEach <= product.num_panels()) continue;
+    if (panel + 2 * kEach <= product.last()) continue;
     for (int p = 0; p < kEach; ++p) {
       codes[kPanels + q * kEach + p] = product.panel_to_come(cut, q, panel + kEach + p);
     }
@@ -266,8 +265,8 @@ template <typename Fold, typename Codes, typename Tuned, int Rows, typename Prod
 inline void one_tile(const Product& product, const Cut& cut) {
   constexpr int kStrip = strip_panels<typename Fold::Step, Codes, Rows>();
   // Gate and up are two runs of memory in any case: side by side neither is left and taken up
-  // again, if registers suffice for the sums and the lines of both.
-  constexpr bool kFits = 3 * Rows * Product::kMatrices <= 2 * kTileRows * kTilePanels;
+  // again. Only AVX2's highest tile lacks the registers for the sums and the lines of both.
+  constexpr bool kFits = kTileRows > kFewRows || Rows < kTileRows;
   constexpr int kWidth = kFits ? std::max(kStrip, Product::kMatrices) : kStrip;
   constexpr int kEach = std::max(1, kWidth / Product::kMatrices);
   const Fold fold(cut);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of x as tiles read them. What a step multiplies with are four bytes of a row, a word: a
+// Rows of x as tiles read them. What a step multiplies with is four bytes of a row, a word: a
 // float, a pair of bf16, four int8. A tile has those of all its rows side by side,
 //
 //   [words of a row][height]
@@ -72,7 +72,7 @@ inline void lay_tile(const InputRows& x, const RowWords& words, int first, int c
     word = static_cast<int>(words.row_bytes / kWordBytes);
     std::memcpy(out, x[first], static_cast<size_t>(word) * kWordBytes);
   }
-  // Four rows at once, whole cache lines of each.
+  // Four rows at once, sixteen words of each: about a cache line.
   constexpr int kLine = 16;
   const std::byte* rows[kTileRows + 3];
   const int padded = (height + 3) / 4 * 4;
@@ -82,7 +82,8 @@ inline void lay_tile(const InputRows& x, const RowWords& words, int first, int c
   const int whole = static_cast<int>(words.row_bytes / kWordBytes);
   for (; word + 4 <= whole;) {
     const int end = std::min(word + kLine, whole / 4 * 4);
-    // The last four first: what they write too much is the next word's first four.
+    // The last four first: what they write beyond their word is overwritten by the next word's
+    // first four.
     for (int r = padded - 4; r >= 0; r -= 4) {
       for (int i = word; i < end; i += 4) {
         transpose_four(rows + r, static_cast<size_t>(i) * kWordBytes,
@@ -133,8 +134,10 @@ struct RowTile {
   }
 };
 
-// Of more than kFewRows, cut into tiles of at most `most`: the lowest there is.
+// The lowest tile that more than kFewRows rows are cut into, if tiles have at most `most`.
 constexpr int lowest_tile(int most) { return (most / kRowUnit + 1) / 2 * kRowUnit; }
+static_assert(kTileRows % kRowUnit == 0 && kFewRows % kRowUnit == 0);
+static_assert(lowest_tile(kTileRows) <= kFewRows + kRowUnit);
 
 // More than kFewRows, cut into tiles of nearly equal height.
 class Tiles {

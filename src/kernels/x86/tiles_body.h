@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Products of more rows than a tile has: all tiles use some blocks of k before the next ones, which
-// lie in the first-level cache meanwhile. Codes that cost more to expand than each tile could pay
-// for are expanded once for all of them. Included by matmul_body.h.
+// lie in the first-level cache meanwhile. Codes too expensive to be expanded by each tile are
+// expanded once for all of them. Included by matmul_body.h.
 #pragma once
 
 // Of one piece of work. Tiles may have a row more than there are.
@@ -17,11 +17,11 @@ struct Block {
   int count_each = 0;  // of words in each run, but the last may have less
   int index = 0;       // of the first
   ScaleLines scales;   // of the first
-  const std::byte* operands[kMaxPanels];
+  const std::byte* operands[kTilePanels];
   size_t operand_bytes = 0;  // from one block's operands to the next one's
-  const std::byte* codes[kMaxPanels];
-  size_t code_bytes = 0;              // likewise
-  const std::byte* next[kMaxPanels];  // as many blocks to fetch meanwhile
+  const std::byte* codes[kTilePanels];
+  size_t code_bytes = 0;               // likewise
+  const std::byte* next[kTilePanels];  // as many blocks to fetch meanwhile
   int num_blocks = 1;
   int num_runs = 1;  // of k, after each of which the fold is told: one for chains, else num_blocks
 };
