@@ -31,13 +31,13 @@ std::vector<float> random_floats(int count, std::mt19937& rng) {
 
 // Column j of w's weights at each k, as a product of one row that is 1 at k and 0 elsewhere.
 std::vector<float> weights_at(const Kernels& kernels, const PackedMatrix& w, int k) {
-  const QuantizedRowShape row{w.k(), w.shape.group};
   const bool quantized = takes_quantized_rows(w.shape.format);
+  const QuantizedRowShape row = quantized ? quantized_row_shape(w.shape) : QuantizedRowShape{};
   base::AlignedBytes x(quantized ? row.bytes() : static_cast<size_t>(w.k()) * sizeof(Bf16));
   if (quantized) {  // code 1, scale 1
     x.data()[k] = std::byte{1};
-    reinterpret_cast<float*>(x.data() + row.scales_offset())[k / w.shape.group] = 1.0f;
-    reinterpret_cast<int32_t*>(x.data() + row.sums_offset())[k / w.shape.group] = 1;
+    reinterpret_cast<float*>(x.data() + row.scales_offset())[k / row.group] = 1.0f;
+    reinterpret_cast<int32_t*>(x.data() + row.sums_offset())[k / row.sum_group] = 1;
   } else {
     x.as<Bf16>()[k] = Bf16(1.0f);
   }

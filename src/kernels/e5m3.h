@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scales of nvfp4 as packed matrices hold them: e4m3 with one more bit of exponent in the place of
-// the sign, which scales do not have. Every e4m3 is a normal number then, and its bf16 bits are a
-// shift and an addition away.
+// the sign, which scales do not have. Every e4m3 is a normal number then, and its float32 bits are
+// a shift and an addition away.
 //
 //   0         0
 //   8 … 255   (1 + fraction / 8) · 2^(exponent − 10), exponent in the upper five bits
@@ -13,8 +13,8 @@
 
 namespace wideep::kernels {
 
-// The bf16 bits of e5m3 `code` (other than 0) are code · 16 + kE5m3Offset.
-inline constexpr unsigned kE5m3Offset = 117 << 7;
+// The float32 bits of e5m3 `code` (other than 0) are code · 2^20 + kE5m3Offset.
+inline constexpr uint32_t kE5m3Offset = 117u << 23;
 
 // Of an e4m3 without sign; NaN becomes 480.
 constexpr uint8_t e5m3_from_e4m3(uint8_t e4m3) {
@@ -27,7 +27,7 @@ constexpr uint8_t e5m3_from_e4m3(uint8_t e4m3) {
 
 constexpr float float_from_e5m3(uint8_t code) {
   if (code == 0) return 0.0f;
-  return std::bit_cast<float>((code * 16u + kE5m3Offset) << 16);
+  return std::bit_cast<float>((static_cast<uint32_t>(code) << 20) + kE5m3Offset);
 }
 
 }  // namespace wideep::kernels

@@ -34,7 +34,8 @@ struct Product {
             .y = {y.data(), size_t(n) * sizeof(float)}};
   }
   static size_t row_bytes(WeightFormat format, int k) {
-    if (takes_quantized_rows(format)) return QuantizedRowShape{k, default_group(format)}.bytes();
+    if (takes_quantized_rows(format))
+      return quantized_row_shape(packed_shape(format, kPanelWidth, k)).bytes();
     return static_cast<size_t>(k) * (format == WeightFormat::kF32 ? 4 : 2);
   }
   double flops() const { return 2.0 * args.m * args.w.n() * args.w.k(); }

@@ -7,12 +7,14 @@
 // on its own row of x and its own row of w only, never on m, on the rows beside it, on tiles, or on
 // how the work is cut. The chain's step is
 //   f32               acc = fma(x[k], w[k], acc)
-//   bf16, mxfp4,      acc = fma(x[k], w[k], acc), both widened to float32 first (mxfp4 and nvfp4
-//   nvfp4             elements with their group's scale are exact in bf16); or, where the processor
-//                     has vdpbf16ps, that instruction's step over pairs of k
+//   bf16              acc = fma(x[k], w[k], acc), both widened to float32 first; or, where the
+//                     processor has vdpbf16ps, that instruction's step over pairs of k
 //   fp8               the same within a group from zero, then sum = fma(group scale, acc, sum)
 //   int8, int4        exact in integers within a group, then sum = fma(acc, scale · x's scale, sum)
-// so f32, int8 and int4 results are equal on every instruction set, the others on all but one.
+//   mxfp4, nvfp4      exact in integers (twice the element) within a group, of which four make a
+//                     block: from zero, block = fma(acc, scale / 2, block), then
+//                     sum = fma(block, x's scale, sum)
+// so results are equal on every instruction set, but those of bf16 and fp8 on all but one.
 #pragma once
 
 #include <cstddef>

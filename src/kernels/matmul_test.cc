@@ -56,8 +56,8 @@ struct Operand {
 
   Operand(const PackedShape& w, const std::vector<float>& x) {
     const size_t k = static_cast<size_t>(w.k), rows = x.size() / k;
-    const QuantizedRowShape row{w.k, w.group};
     const bool quantized = takes_quantized_rows(w.format);
+    const QuantizedRowShape row = quantized ? quantized_row_shape(w) : QuantizedRowShape{};
     stride = quantized ? row.bytes() : k * (w.format == WeightFormat::kF32 ? 4 : 2);
     bytes = base::AlignedBytes(rows * stride);
     for (size_t i = 0; i < rows; ++i) {
@@ -98,7 +98,7 @@ struct Product {
   // int8 and int4 in groups of any size that checkpoints have.
   static PackedShape shape_of(WeightFormat format, int n, int k, std::mt19937& rng) {
     PackedShape shape = packed_shape(format, n, k);
-    if (takes_quantized_rows(format)) {
+    if (format == WeightFormat::kInt8 || format == WeightFormat::kInt4) {
       constexpr int kGroups[] = {8, 24, 32, 64, 120, 128, 256};
       shape.group = kGroups[rng() % std::size(kGroups)];
     }
@@ -268,7 +268,7 @@ TEST_P(EveryFormat, QuantizedRowsAreEqualBitForBitToRef) {
   for (const int k : {1, 16, 31, 128, 300}) {
     auto x = random_floats(static_cast<size_t>(k), rng);
     if (k == 300) std::fill(x.begin(), x.begin() + 128, 0.0f);  // a group without any scale
-    const QuantizedRowShape shape{k, 128};
+    const QuantizedRowShape shape = quantized_row_shape(packed_shape(format(), 16, k));
     base::AlignedBytes out(shape.bytes()), expected(shape.bytes());
     std::fill_n(out.data(), out.size(), std::byte{0});
     kernels().quantize_row(Dtype::kF32, x.data(), shape, out.data());

@@ -18,15 +18,6 @@ uint32_t nibbles_to_halves(uint32_t nibbles) {
   return bytes;
 }
 
-// The same eight to two words, of the even and the odd ones, lowest first.
-uint32_t nibbles_to_pairs(uint32_t nibbles) {
-  uint32_t words = 0;
-  for (uint32_t j = 0; j < 4; ++j) {
-    words |= (nibbles >> 8 * j & 15u) << 4 * j | (nibbles >> (8 * j + 4) & 15u) << (4 * j + 16);
-  }
-  return words;
-}
-
 // Codes that stand for zero, of eight values or of one byte.
 uint8_t zero_byte(WeightFormat format) {
   if (format == WeightFormat::kInt8) return 128;
@@ -72,10 +63,9 @@ void place_codes(const PackedShape& shape, const uint8_t* bytes, int lane, std::
     case WeightFormat::kInt8:
       return spread<uint32_t>(bytes, shape.block_k() / 4, lane, out, same);
     case WeightFormat::kInt4:
-      return spread<uint32_t>(bytes, shape.block_k() / 8, lane, out, nibbles_to_halves);
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
-      return spread<uint32_t>(bytes, shape.block_k() / 8, lane, out, nibbles_to_pairs);
+      return spread<uint32_t>(bytes, shape.block_k() / 8, lane, out, nibbles_to_halves);
     case WeightFormat::kF32:
     case WeightFormat::kBf16:
       break;
@@ -92,16 +82,21 @@ void pack_block(const PackedShape& shape, const CodedMatrix& matrix, int row, in
   place_codes(shape, codes.bytes, lane, block);
 }
 
+// Of a checkpoint's scale. 0: too small, its group's elements become zero.
+std::byte packed_scale(WeightFormat format, std::byte scale) {
+  const auto code = static_cast<uint8_t>(scale);
+  if (format == WeightFormat::kNvfp4) return std::byte{e5m3_from_e4m3(code)};
+  return std::byte{code > 0 ? static_cast<uint8_t>(code - 1) : uint8_t{0}};
+}
+
 // Byte scales: four a block.
 void pack_block_of_four(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0,
                         int lane, std::byte* block) {
   BlockCodes codes(matrix, shape, row, k0);
   for (int i = 0; i < 4 && k0 + i * shape.group < shape.k; ++i) {
     const int group = k0 / shape.group + i;
-    auto scale = static_cast<const std::byte*>(matrix.scales)[matrix.scale_index(row, group)];
-    if (shape.format == WeightFormat::kNvfp4) {
-      scale = std::byte{e5m3_from_e4m3(static_cast<uint8_t>(scale))};
-    }
+    const std::byte scale = packed_scale(
+        shape.format, static_cast<const std::byte*>(matrix.scales)[matrix.scale_index(row, group)]);
     block[static_cast<size_t>(i) * kPanelWidth + size_t(lane)] = scale;
     const int bytes = shape.group / 2;
     if (scale == std::byte{0}) std::memset(codes.bytes + i * bytes, 0, static_cast<size_t>(bytes));

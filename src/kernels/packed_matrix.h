@@ -11,10 +11,8 @@
 //   int4          group                          [group / 8][16][4] bytes, [16] float32 scales; the
 //                                                low nibbles hold k … k + 3, the high ones
 //                                                k + 4 … k + 7
-//   mxfp4         128 (four groups of 32)        [4][16] e8m0, [128 / 8][16][2] words; nibble j of
-//                                                word i holds k + 2j + i
-//   nvfp4         64 (four groups of 16)         [4][16] e5m3 (e5m3.h), [64 / 8][16][2] words,
-//                                                likewise
+//   mxfp4         128 (four groups of 32)        [4][16] e8m0 of half the scale, nibbles like
+//   int4's nvfp4         64 (four groups of 16)         [4][16] e5m3 (e5m3.h), nibbles like int4's
 //
 // Scales stand behind or before the codes as a product reads them: memory is fetched ahead in that
 // order. Columns beyond n and values beyond k are zero. The packed form of a matrix

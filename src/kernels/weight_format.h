@@ -7,13 +7,13 @@
 //   f32      a float32                                             –  float32 rows
 //   bf16     a bfloat16                                            –  bf16 rows
 //   fp8      e4m3 · float32 scale of a 128 × 128 block           128  bf16 rows   (DeepSeek-V3)
-//   mxfp4    e2m1 · 2^(e8m0 scale)                                32  bf16 rows   (GPT-OSS, OCP MX)
-//   nvfp4    e2m1 · e4m3 scale · one float32 for the matrix       16  bf16 rows   (ModelOpt)
 //   int8     (code − 128) · float32 scale                    32 … k  quantised rows
-//   (quantized_rows.h) int4     (code − 8) · float32 scale                     32 … 128 quantised
-//   rows
+//   int4     (code − 8) · float32 scale                    32 … 128  quantised rows
+//   mxfp4    e2m1 · 2^(e8m0 scale)                                32  quantised rows   (OCP MX)
+//   nvfp4    e2m1 · e4m3 scale · one float32 for the matrix       16  quantised rows   (ModelOpt)
 //
-// A group is a run of consecutive k of one output column that shares a scale.
+// A group is a run of consecutive k of one output column that shares a scale. Quantised rows:
+// quantized_rows.h.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ std::optional<WeightFormat> weight_format_from_name(std::string_view name);
 
 // Do products with it read rows that are quantised to int8 group by group?
 constexpr bool takes_quantized_rows(WeightFormat format) {
-  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4 ||
+         format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4;
 }
 
 // In what activations travel, and results are cached, beside weights of this format.

@@ -38,7 +38,7 @@ size_t operand_bytes(const PackedShape& w) {
   if (!kernels::takes_quantized_rows(w.format)) {
     return static_cast<size_t>(w.k) * dtype_bytes(kernels::row_dtype(w.format));
   }
-  return kernels::QuantizedRowShape{w.k, w.group}.bytes();
+  return kernels::quantized_row_shape(w).bytes();
 }
 
 void cast_rows_to(const kernels::Kernels& kernels, const PackedShape& w, const SourceRows& source,
@@ -49,7 +49,7 @@ void cast_rows_to(const kernels::Kernels& kernels, const PackedShape& w, const S
     const void* x = source.rows[static_cast<int>(row)];
     std::byte* y = out + static_cast<size_t>(row) * bytes;
     if (kernels::takes_quantized_rows(w.format)) {
-      kernels.quantize_row(source.dtype, x, {w.k, w.group}, y);
+      kernels.quantize_row(source.dtype, x, kernels::quantized_row_shape(w), y);
     } else {
       kernels.to_bf16(static_cast<const float*>(x), source.width, reinterpret_cast<Bf16*>(y));
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/microscaling.h"
+#include "kernels/coded_matrix.h"
 #include "kernels/e5m3.h"
 #include "kernels/tables.h"
 
@@ -41,24 +42,23 @@ struct InBlock {
 };
 constexpr size_t kByteScales = 4 * kPanelWidth;  // before the codes
 
-int int4_element(const InBlock& in) {
+// codes: their offset in the block.
+unsigned nibble(const InBlock& in, size_t codes) {
   const size_t in_row = in.at % 8;
-  const auto byte = in.value<uint8_t>(0, (in.at / 8 * kPanelWidth + in.lane) * 4 + in_row % 4);
-  return (in_row < 4 ? byte & 15 : byte >> 4) - 8;
+  const auto byte = in.value<uint8_t>(codes, (in.at / 8 * kPanelWidth + in.lane) * 4 + in_row % 4);
+  return in_row < 4 ? byte & 15u : byte >> 4;
 }
 
-// With its group's scale.
-float four_bit_float(const PackedMatrix& w, const InBlock& in) {
-  const auto word =
-      in.value<uint16_t>(kByteScales, (in.at / 8 * kPanelWidth + in.lane) * 2 + in.at % 2);
+// Half of its group's.
+float byte_scale(const PackedMatrix& w, const InBlock& in) {
   const auto scale =
       in.value<uint8_t>(0, in.at / static_cast<size_t>(w.shape.group) * kPanelWidth + in.lane);
-  const float element = float_from_e2m1(word >> (in.at % 8 / 2 * 4));
-  if (w.shape.format == WeightFormat::kMxfp4) return element * float_from_e8m0(scale);
-  return element * float_from_e5m3(scale);
+  if (w.shape.format == WeightFormat::kMxfp4) return float_from_e8m0(scale);
+  return float_from_e5m3(scale) / 2.0f;
 }
 
-// Weight (row, k); of int8, int4 and fp8 without its group's scale.
+// Weight (row, k); of all but f32 and bf16 without its group's scale, and of mxfp4 and nvfp4 twice
+// that: whole numbers.
 float packed_element(const PackedMatrix& w, int row, int k) {
   const InBlock in(w, row, k);
   const size_t pair = (in.at / 2 * kPanelWidth + in.lane) * 2 + in.at % 2;
@@ -72,10 +72,10 @@ float packed_element(const PackedMatrix& w, int row, int k) {
     case WeightFormat::kInt8:
       return in.value<uint8_t>(0, (in.at / 4 * kPanelWidth + in.lane) * 4 + in.at % 4) - 128.0f;
     case WeightFormat::kInt4:
-      return static_cast<float>(int4_element(in));
+      return static_cast<float>(nibble(in, 0)) - 8.0f;
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
-      return four_bit_float(w, in);
+      return 2.0f * float_from_e2m1(nibble(in, kByteScales));
   }
   return 0.0f;
 }
@@ -98,24 +98,39 @@ float scaled_dot(const void* x, const PackedMatrix& w, int column) {
   return sum;
 }
 
-float integer_dot(const void* x, const PackedMatrix& w, int column) {
-  const QuantizedRowShape row{w.k(), w.shape.group};
-  const auto* bytes = static_cast<const std::byte*>(x);
-  const auto* scales = reinterpret_cast<const float*>(bytes + row.scales_offset());
+// Of whole numbers.
+float integer_dot(const std::byte* codes, const PackedMatrix& w, int column, int begin, int end) {
+  int32_t sum = 0;
+  for (int k = begin; k < std::min(w.k(), end); ++k) {
+    sum += std::to_integer<int8_t>(codes[k]) * static_cast<int>(packed_element(w, column, k));
+  }
+  return static_cast<float>(sum);
+}
+
+float quantized_dot(const void* x, const PackedMatrix& w, int column) {
+  const QuantizedRowShape row = quantized_row_shape(w.shape);
+  const auto* codes = static_cast<const std::byte*>(x);
+  const auto* scales = reinterpret_cast<const float*>(codes + row.scales_offset());
   float sum = 0.0f;
   for (int group = 0; group < row.num_groups(); ++group) {
-    int32_t codes = 0;
-    for (int k = group * row.group; k < std::min(w.k(), (group + 1) * row.group); ++k) {
-      codes += std::to_integer<int8_t>(bytes[k]) * static_cast<int>(packed_element(w, column, k));
+    const int begin = group * row.group, end = begin + row.group;
+    if (!has_byte_scales(w.shape.format)) {
+      const float scale = InBlock(w, column, begin).scale(w) * scales[group];
+      sum = std::fma(integer_dot(codes, w, column, begin, end), scale, sum);
+      continue;
     }
-    sum = std::fma(static_cast<float>(codes),
-                   InBlock(w, column, group * row.group).scale(w) * scales[group], sum);
+    float block = 0.0f;
+    for (int k = begin; k < end; k += w.shape.group) {
+      block = std::fma(integer_dot(codes, w, column, k, k + w.shape.group),
+                       byte_scale(w, InBlock(w, column, k)), block);
+    }
+    sum = std::fma(block, scales[group], sum);
   }
   return sum;
 }
 
 float dot(const void* x, const PackedMatrix& w, int column) {
-  if (takes_quantized_rows(w.shape.format)) return w.scale * integer_dot(x, w, column);
+  if (takes_quantized_rows(w.shape.format)) return w.scale * quantized_dot(x, w, column);
   if (w.shape.format == WeightFormat::kFp8) return w.scale * scaled_dot(x, w, column);
   return w.scale * chain_dot(x, w, column, 0, w.k());
 }
@@ -157,14 +172,12 @@ void quantize_row(Dtype x_dtype, const void* x, const QuantizedRowShape& shape, 
     float largest = 0.0f;
     for (int k = begin; k < end; ++k) largest = std::max(largest, std::abs(element(x_dtype, x, k)));
     const float scale = largest / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
-    int32_t sum = 0;
+    reinterpret_cast<float*>(out + shape.scales_offset())[group] = scale;
     for (int k = begin; k < end; ++k) {
       const auto code = static_cast<int>(std::nearbyint(element(x_dtype, x, k) * inverse));
       out[k] = static_cast<std::byte>(code);
-      sum += code;
+      reinterpret_cast<int32_t*>(out + shape.sums_offset())[k / shape.sum_group] += code;
     }
-    reinterpret_cast<float*>(out + shape.scales_offset())[group] = scale;
-    reinterpret_cast<int32_t*>(out + shape.sums_offset())[group] = sum;
   }
 }
 

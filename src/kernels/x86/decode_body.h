@@ -4,20 +4,10 @@
 // packed bf16, int8 and float32 panels): line by line of codes, each of which makes kParts lines of
 // operands.
 //
-//   Codes codes(block);
-//   const auto group = codes.group(0);
-//   codes.expand(load_line(block + Codes::kFirstLine), group, operands);
+//   Codes::expand(load_line(block + Codes::kFirstLine), operands);
 //
 // Included by matmul_body.h.
 #pragma once
-
-// Formats without groups of scales within a block.
-struct NoScales {
-  static constexpr bool kExpandsInTiles = false;
-  struct Group {};
-  explicit NoScales(const std::byte*) {}
-  static Group group(int) { return {}; }
-};
 
 // kStrip: how many panels few rows read together (one_tile_body.h). A line of codes makes kParts
 // steps of each panel's chain, of four (int8) to six cycles each, and memory gives a line in about
@@ -27,66 +17,85 @@ struct NoScales {
 // kTallRows: the most rows of one tile, where that is more than kFewRows; 0: no more.
 // kExpandsInTiles: where tiles are high, each of several expands codes for itself. kUnhintedRows:
 // for Zen 4, see ForZen5 (one_tile_body.h).
+//
+// kGroups: how many groups of scales a block has. One: its scales, if it has any, are float32
+// behind the codes. More: each is kLinesOfGroup lines of codes, and their scales (group_scales) are
+// bytes before the codes of all.
 
 // f32, bf16 and int8: the operands as they lie.
-struct PlainCodes : NoScales {
+struct PlainCodes {
   static constexpr int kParts = 1, kGroups = 1, kStrip = 1;
+  static constexpr bool kExpandsInTiles = false;
   static constexpr int kNarrowRows = 0, kTallRows = 14, kUnhintedRows = 4;
   static constexpr size_t kFirstLine = 0;
-  using NoScales::NoScales;
-  static void expand(Line codes, Group, Line (&out)[1]) { out[0] = codes; }
+  static void expand(Line codes, Line (&out)[1]) { out[0] = codes; }
 };
 
-struct Int4Codes : NoScales {
+struct Int4Codes {
   static constexpr int kParts = 2, kGroups = 1, kStrip = 4;
   static constexpr bool kExpandsInTiles = true;
   static constexpr int kNarrowRows = 2, kTallRows = 12, kUnhintedRows = 2;
   static constexpr size_t kFirstLine = 0;
-  using NoScales::NoScales;
-  static void expand(Line codes, Group, Line (&out)[2]) { expand_int4(codes, out); }
+  static void expand(Line codes, Line (&out)[2]) { expand_int4(codes, out); }
 };
 
-struct Fp8Codes : NoScales {
+struct Fp8Codes {
   static constexpr int kParts = 2, kGroups = 1, kStrip = 4;
+  static constexpr bool kExpandsInTiles = false;
   static constexpr int kNarrowRows = 0, kTallRows = 10, kUnhintedRows = 0;
   static constexpr size_t kFirstLine = 0;
-  using NoScales::NoScales;
-  static void expand(Line codes, Group, Line (&out)[2]) { expand_e4m3(codes, out); }
+  static void expand(Line codes, Line (&out)[2]) { expand_e4m3(codes, out); }
 };
 
-// Four groups' scales stand before the codes.
-struct Mxfp4Codes : PowerScales {
+struct E2m1Codes {
+  static constexpr int kParts = 2, kGroups = 4, kStrip = 4;
   static constexpr bool kExpandsInTiles = false;
-  static constexpr int kParts = 4, kGroups = 4, kStrip = 4;
-  static constexpr int kNarrowRows = 0, kTallRows = 0, kUnhintedRows = 0;
-  static constexpr size_t kFirstLine = 4 * kPanelWidth;
-  using PowerScales::PowerScales;
+  static constexpr int kNarrowRows = 2, kUnhintedRows = 2;
+  static constexpr size_t kScaleSize = kPanelWidth, kFirstLine = kGroups * kScaleSize;
+  static void expand(Line codes, Line (&out)[2]) { expand_e2m1(codes, out); }
 };
 
-struct Nvfp4Codes : E5m3Scales {
-  static constexpr bool kExpandsInTiles = false;
-  static constexpr int kParts = 4, kGroups = 4, kStrip = 4;
-  static constexpr int kNarrowRows = 0, kTallRows = 0, kUnhintedRows = 0;
-  static constexpr size_t kFirstLine = 4 * kPanelWidth;
-  using E5m3Scales::E5m3Scales;
+struct Mxfp4Codes : E2m1Codes {
+  static constexpr int kLinesOfGroup = 4, kTallRows = 10;
+  static F32x16 group_scales(const std::byte* bytes) { return floats_of_bytes<23>(bytes, 0); }
+};
+
+struct Nvfp4Codes : E2m1Codes {
+  static constexpr int kLinesOfGroup = 2, kTallRows = 8;
+  static F32x16 group_scales(const std::byte* bytes) {
+    return floats_of_bytes<20>(bytes, kHalfE5m3Offset);
+  }
+};
+
+// Blocks of them as decode_block leaves them: scales are floats.
+template <typename Codes>
+struct DecodedGroups : PlainCodes {
+  static constexpr int kGroups = Codes::kGroups;
+  static constexpr int kLinesOfGroup = Codes::kLinesOfGroup * Codes::kParts;
+  static constexpr size_t kScaleSize = kScaleBytes, kFirstLine = kGroups * kScaleSize;
+  static F32x16 group_scales(const std::byte* floats) {
+    return load(reinterpret_cast<const float*>(floats));
+  }
 };
 
 // A whole block, for tiles of which several read it. lines: of codes.
 template <typename Codes>
 inline void decode_block(const std::byte* block, int lines, std::byte* out) {
-  const Codes codes(block);
-  const std::byte* line = block + Codes::kFirstLine;
-  for (int group = 0; group < Codes::kGroups; ++group) {
-    const auto scales = codes.group(group);
-    for (int i = 0; i < lines / Codes::kGroups; ++i) {
-      Line parts[Codes::kParts];
-      codes.expand(load_line(line), scales, parts);
-      for (const Line& part : parts) {
-        store_line(out, part);
-        out += sizeof(Line);
-      }
-      line += sizeof(Line);
+  if constexpr (Codes::kGroups > 1) {
+    for (size_t i = 0; i < Codes::kGroups; ++i) {
+      store(reinterpret_cast<float*>(out), Codes::group_scales(block + i * Codes::kScaleSize));
+      out += kScaleBytes;
     }
+  }
+  const std::byte* line = block + Codes::kFirstLine;
+  for (int i = 0; i < lines; ++i) {
+    Line parts[Codes::kParts];
+    Codes::expand(load_line(line), parts);
+    for (const Line& part : parts) {
+      store_line(out, part);
+      out += sizeof(Line);
+    }
+    line += sizeof(Line);
   }
 }
 
@@ -101,15 +110,15 @@ template <typename Step, typename Codes, bool AsTheyLie = Codes::kParts == 1>
 class OperandsOf {
  public:
   const std::byte* get(const Cut& cut, const std::byte* blocks, int num_blocks) {
-    const int lines = cut.block_k / Step::kStep;
     for (int i = 0; i < num_blocks; ++i) {
-      decode_block<Codes>(blocks + cut.block_at(i), lines / Codes::kParts,
-                          lines_ + static_cast<size_t>(i * lines) * sizeof(Line));
+      decode_block<Codes>(blocks + cut.block_at(i), cut.block_k / (Step::kStep * Codes::kParts),
+                          lines_ + static_cast<size_t>(i) * bytes_of_block(cut));
     }
     return lines_;
   }
   static size_t bytes_of_block(const Cut& cut) {
-    return static_cast<size_t>(cut.block_k / Step::kStep) * sizeof(Line);
+    const int lines = cut.block_k / Step::kStep + (Codes::kGroups > 1 ? Codes::kGroups : 0);
+    return static_cast<size_t>(lines) * sizeof(Line);
   }
 
  private:

@@ -3,7 +3,6 @@
 // What decoders look up, as bf16 bits.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -37,51 +36,28 @@ constexpr ByteTables byte_tables(Word word) {
 }
 inline constexpr ByteTables kE4m3 = byte_tables([](unsigned code) { return bf16_of_e4m3(code); });
 
-// Words by four-bit codes, twice over, so that a fifth index bit has no effect.
-template <typename Word>
-constexpr std::array<uint16_t, 32> nibble_table(Word word) {
+// The bf16 bits of e2m1 elements, twice over, so that a fifth index bit has no effect.
+alignas(64) inline constexpr std::array<uint16_t, 32> kE2m1Values = [] {
   std::array<uint16_t, 32> words{};
-  for (unsigned i = 0; i < 32; ++i) words[i] = static_cast<uint16_t>(word(i % 16));
-  return words;
-}
-alignas(64) inline constexpr std::array<uint16_t, 32> kE2m1Values = nibble_table([](unsigned code) {
-  return std::bit_cast<uint32_t>(float_from_e2m1(code)) >> 16;
-});
-
-// An e2m1 element times a scale, by one subtraction of bf16 bits that stops at zero. The largest
-// element whose scale needs no lowering is `kTop` plus its exponent; a scale is known by how far
-// below kTop its bits are; and the element 0, as zero bits, stays zero whatever is taken from it:
-//
-//   product = bits of kTop · element − (kTop − bits of scale)
-//
-// Of the magnitudes 0, ½, 1, 1½, 2, 3, 4 and 6 those with a fraction are a power of two of 1½ times
-// the scale. For powers of two that is a fraction bit of the element; others have two numbers to
-// subtract, and kRaisedFlag, the lowest bit of both sides, tells which to take.
-inline constexpr unsigned kTop = 253 << 7;
-inline constexpr unsigned kRaisedFlag = 1;
-
-constexpr unsigned e2m1_below_top(unsigned code, unsigned raise) {
-  const unsigned magnitude = code & 7;
-  if (magnitude == 0) return 0;
-  const bool raised = magnitude > 1 && magnitude % 2 == 1;
-  return ((code & 8) << 12) + kTop + (magnitude / 2) * 128 - 128 + (raised ? raise : 0);
-}
-constexpr std::array<uint16_t, 32> e2m1_table(unsigned raise) {
-  return nibble_table([raise](unsigned code) { return e2m1_below_top(code, raise); });
-}
-alignas(64) inline constexpr std::array<uint16_t, 32> kE2m1 = e2m1_table(kRaisedFlag);
-alignas(64) inline constexpr std::array<uint16_t, 32> kE2m1OfPower = e2m1_table(0x40);
-
-// The same less the bits of an e5m3 scale, and how much less that is for 1½ times the scale, in the
-// steps of a bf16's last bit: 64 + 8 · fraction, or 96 − 4 · fraction where the exponent grows too.
-inline constexpr unsigned kTopOfE5m3 = kTop - kE5m3Offset;
-constexpr std::array<uint8_t, 16> raise_of_fractions() {
-  std::array<uint8_t, 16> raise{};
-  for (unsigned i = 0; i < 8; ++i) {
-    raise[i] = static_cast<uint8_t>(std::min(64 + 8 * i, 96 - 4 * i) - kRaisedFlag);
+  for (unsigned i = 0; i < 32; ++i) {
+    words[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(float_from_e2m1(i)) >> 16);
   }
-  return raise;
+  return words;
+}();
+
+// What stands for an e2m1 element in products: twice its value, a whole number, plus kE2m1Offset,
+// so that it is none below zero. Four times over, so that two more index bits have no effect.
+inline constexpr int kE2m1Offset = 12;
+constexpr std::array<uint8_t, 64> e2m1_table() {
+  std::array<uint8_t, 64> bytes{};
+  for (unsigned i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<uint8_t>(static_cast<int>(2.0f * float_from_e2m1(i)) + kE2m1Offset);
+  }
+  return bytes;
 }
-alignas(16) inline constexpr std::array<uint8_t, 16> kRaiseOfFraction = raise_of_fractions();
+alignas(64) inline constexpr std::array<uint8_t, 64> kE2m1 = e2m1_table();
+
+// The float32 bits of half an e5m3 scale are its code · 2^20 plus this.
+inline constexpr uint32_t kHalfE5m3Offset = kE5m3Offset - (1u << 23);
 
 }  // namespace wideep::kernels

@@ -104,6 +104,13 @@ struct StepInt8 {
   static Acc step(const void* x, Line w, Acc acc) { return multiply_four(x, w, acc); }
 };
 
+// Of four-bit weights.
+struct StepSmall {
+  using Acc = I32x16;
+  static constexpr int kStep = 4, kMinPanels = 1;
+  static Acc step(const void* x, Line w, Acc acc) { return multiply_four_small(x, w, acc); }
+};
+
 // ---- folds: how the sums of a block of a row begin and how they join those of earlier blocks ----
 //
 // x: the tile of which this is row `row`.
@@ -132,6 +139,7 @@ struct NoScalesOfBlocks {};
 template <typename StepT>
 struct FoldChain {
   using Step = StepT;
+  using Acc = F32x16;
   static constexpr bool kChains = true;
   explicit FoldChain(const Cut&) {}
   template <int Panels, typename X>
@@ -151,6 +159,7 @@ struct FoldChain {
 // Each group from zero, then scaled (fp8).
 struct FoldScaled {
   using Step = StepBf16;
+  using Acc = F32x16;
   static constexpr bool kChains = false;
   explicit FoldScaled(const Cut&) {}
   template <int Panels, typename X>
@@ -168,8 +177,10 @@ struct FoldScaled {
 };
 
 // Integers within a group, with the offset that weights are stored with taken back.
+template <typename StepT>
 struct FoldInteger {
-  using Step = StepInt8;
+  using Step = StepT;
+  using Acc = I32x16;
   static constexpr bool kChains = false;
   explicit FoldInteger(const Cut& cut) : scales_at(cut.words.scales), sums_at(cut.words.sums) {}
   template <int Panels, typename X>
@@ -192,6 +203,39 @@ struct FoldInteger {
   int scales_at, sums_at;  // words
 };
 
+// Integers within a group, of which a block has several: what they gain is scaled and added up, and
+// the block's sum multiplied with x's scale.
+struct FoldGroups {
+  using Step = StepSmall;
+  using Acc = F32x16;
+  static constexpr bool kChains = false;
+  explicit FoldGroups(const Cut& cut) : scales_at(cut.words.scales), sums_at(cut.words.sums) {}
+  template <int Panels, typename X>
+  static void begin(X, int, int, const F32x16*, F32x16* acc) {
+    for (int p = 0; p < Panels; ++p) acc[p] = zero();
+  }
+  // group: counted over all of k.
+  template <int Panels, typename X>
+  void begin_group(X x, int row, int group, I32x16* codes) const {
+    const I32x16 first = set1_i32(x.template value<int32_t>(sums_at + group, row));
+    for (int p = 0; p < Panels; ++p) codes[p] = first;
+  }
+  template <int Panels>
+  static void end_group(const F32x16* scales, const I32x16* codes, F32x16* acc) {
+    for (int p = 0; p < Panels; ++p) acc[p] = fma(to_f32(codes[p]), scales[p], acc[p]);
+  }
+  template <int Panels>
+  static NoScalesOfBlocks scales(const ScaleLines&) {
+    return {};
+  }
+  template <int Panels, typename X>
+  void end(X x, int row, int index, NoScalesOfBlocks, const F32x16* acc, F32x16* sums) const {
+    const F32x16 x_scale = set1(x.template value<float>(scales_at + index, row));
+    for (int p = 0; p < Panels; ++p) sums[p] = fma(acc[p], x_scale, sums[p]);
+  }
+  int scales_at, sums_at;  // words
+};
+
 #include "kernels/x86/decode_body.h"
 //
 #include "kernels/x86/one_tile_body.h"
@@ -206,17 +250,17 @@ inline auto with_format(WeightFormat format, const With& with) {
     case WeightFormat::kBf16:
       return with.template operator()<FoldChain<StepBf16>, PlainCodes>();
     case WeightFormat::kInt8:
-      return with.template operator()<FoldInteger, PlainCodes>();
+      return with.template operator()<FoldInteger<StepInt8>, PlainCodes>();
     case WeightFormat::kInt4:
-      return with.template operator()<FoldInteger, Int4Codes>();
+      return with.template operator()<FoldInteger<StepSmall>, Int4Codes>();
     case WeightFormat::kFp8:
       return with.template operator()<FoldScaled, Fp8Codes>();
     case WeightFormat::kMxfp4:
-      return with.template operator()<FoldChain<StepBf16>, Mxfp4Codes>();
+      return with.template operator()<FoldGroups, Mxfp4Codes>();
     case WeightFormat::kNvfp4:
       break;
   }
-  return with.template operator()<FoldChain<StepBf16>, Nvfp4Codes>();
+  return with.template operator()<FoldGroups, Nvfp4Codes>();
 }
 
 // ---- epilogues ----
@@ -376,18 +420,21 @@ inline void quantize_row_of(const T* x, const QuantizedRowShape& shape, std::byt
                     [&](int i, int n) { largest = max(largest, abs(load_n(x + k0 + i, n))); });
     const float scale = reduce_max(largest) / 127.0f;
     const F32x16 inverse = set1(scale > 0.0f ? 1.0f / scale : 0.0f);
-    I32x16 sum = set1_i32(0);
-    for_each_vector(shape.group, [&](int i, int) {
-      const int n = std::clamp(count - i, 0, kPanelWidth);
-      const I32x16 code = to_i32(mul(n > 0 ? load_n(x + k0 + i, n) : zero(), inverse));
-      sum = add(sum, code);
-      store_i8(codes + k0 + i, code);
-    });
-    const int32_t total = reduce_add(sum);
     std::memcpy(out + shape.scales_offset() + static_cast<size_t>(group) * sizeof(float), &scale,
                 sizeof(scale));
-    std::memcpy(out + shape.sums_offset() + static_cast<size_t>(group) * sizeof(total), &total,
-                sizeof(total));
+    for (int begin = k0; begin < k0 + shape.group; begin += shape.sum_group) {
+      I32x16 sum = set1_i32(0);
+      for_each_vector(shape.sum_group, [&](int i, int) {
+        const int n = std::clamp(shape.k - begin - i, 0, kPanelWidth);
+        const I32x16 code = to_i32(mul(n > 0 ? load_n(x + begin + i, n) : zero(), inverse));
+        sum = add(sum, code);
+        store_i8(codes + begin + i, code);
+      });
+      const int32_t total = reduce_add(sum);
+      std::memcpy(
+          out + shape.sums_offset() + static_cast<size_t>(begin / shape.sum_group) * sizeof(total),
+          &total, sizeof(total));
+    }
   }
 }
 

@@ -33,15 +33,16 @@ inline void fetch_line(const std::byte* first, size_t at) {
 template <typename Tuned, typename Step, typename Codes, int Rows>
 inline constexpr bool kHintsOf = Rows > Tuned::template kUnhintedRows<Step, Codes>;
 
-// More rows than this leave no registers for four panels.
-inline constexpr int kMaxWideRows = 4;
+// More rows than this leave no registers for four panels. Those of groups have two sums.
+template <typename Codes>
+inline constexpr int kMaxWideRows = Codes::kGroups == 1 ? 4 : 3;
 // How many panels are read together. A single row's one chain of floats would be slower than the
 // caches: it takes two at least.
 template <typename Step, typename Codes, int Rows>
 constexpr int strip_panels() {
   if (Rows > kFewRows) return kTilePanels;
   if (Rows <= Codes::kNarrowRows) return 1;
-  const int wanted = Rows <= kMaxWideRows ? Codes::kStrip : std::min(Codes::kStrip, 2);
+  const int wanted = Rows <= kMaxWideRows<Codes> ? Codes::kStrip : std::min(Codes::kStrip, 2);
   return std::min(kFewPanels, Rows == 1 ? std::max(wanted, Step::kMinPanels) : wanted);
 }
 
@@ -65,13 +66,12 @@ inline __attribute__((always_inline)) void run_lines(RowTile<Rows> x,
                                                      const std::byte* const (&codes)[Width],
                                                      const std::byte* const (&fetch)[Width],
                                                      size_t at, size_t fetch_at, int lines,
-                                                     const typename Codes::Group (&group)[Width],
                                                      typename Step::Acc (&acc)[Rows][Width]) {
   const auto line = [&](bool hints) __attribute__((always_inline)) {
     Line w[Width][Codes::kParts];
     const auto expand = [&](int p) __attribute__((always_inline)) {
       if (hints) fetch_line<Tuned>(fetch[p], fetch_at);
-      Codes::expand(load_line(codes[p] + at), group[p], w[p]);
+      Codes::expand(load_line(codes[p] + at), w[p]);
     };
     if constexpr (Rows <= kFewRows) {
       for (int p = 0; p < Width; ++p) {
@@ -114,6 +114,35 @@ inline __attribute__((always_inline)) void run_lines(RowTile<Rows> x,
   for (; i < lines; ++i) line(kLinesOfHint > 0);
 }
 
+// Block `index` of several groups, likewise: scales at `at` of the panels, what to fetch from
+// fetch_at on. words: the block's, of x.
+template <typename Codes, typename Tuned, int kLinesOfHint, typename Fold, int Rows, int Width>
+inline __attribute__((always_inline)) void run_groups(const Fold& fold, const RowTile<Rows> x,
+                                                      int index, RowTile<Rows> words,
+                                                      const std::byte* const (&codes)[Width],
+                                                      const std::byte* const (&fetch)[Width],
+                                                      size_t at, size_t fetch_at,
+                                                      F32x16 (&acc)[Rows][Width]) {
+  using Step = typename Fold::Step;
+  size_t line_at = at + Codes::kFirstLine;
+#pragma GCC unroll 1
+  for (int i = 0; i < Codes::kGroups; ++i) {
+    typename Step::Acc sum[Rows][Width];
+    for (int r = 0; r < Rows; ++r) {
+      fold.template begin_group<Width>(x, r, index * Codes::kGroups + i, sum[r]);
+    }
+    run_lines<Step, Codes, Tuned, kLinesOfHint>(words, codes, fetch, line_at, fetch_at,
+                                                Codes::kLinesOfGroup, sum);
+    F32x16 scales[Width];
+    for (int p = 0; p < Width; ++p) scales[p] = Codes::group_scales(codes[p] + at);
+    for (int r = 0; r < Rows; ++r) fold.template end_group<Width>(scales, sum[r], acc[r]);
+    at += Codes::kScaleSize;
+    line_at += Codes::kLinesOfGroup * sizeof(Line);
+    fetch_at += Codes::kLinesOfGroup / std::max(kLinesOfHint, 1) * sizeof(Line);
+    words.words = words.word(Codes::kLinesOfGroup * Codes::kParts, 0);
+  }
+}
+
 // All whole blocks.
 template <typename Fold, typename Codes, typename Tuned, int Rows, int Width>
 inline __attribute__((always_inline)) void run_blocks(const Fold& fold, const Cut& cut,
@@ -125,7 +154,7 @@ inline __attribute__((always_inline)) void run_blocks(const Fold& fold, const Cu
   // A copy: what has no address stays in registers.
   const std::byte* codes[Width];
   std::copy_n(panels.codes, Width, codes);
-  const int lines = cut.block_k / (Codes::kGroups * Codes::kParts * Step::kStep);  // of a group
+  const int lines = cut.block_k / (Codes::kParts * Step::kStep);
   // Scales are a line before or behind those of codes.
   const size_t scales_at = Codes::kFirstLine == 0 ? cut.block_bytes - sizeof(Line) : 0;
   const std::byte* fetch[Width];
@@ -136,28 +165,25 @@ inline __attribute__((always_inline)) void run_blocks(const Fold& fold, const Cu
   size_t at = 0, fetch_at = 0;
   int word = 0;
   for (int index = 0; index < cut.whole_blocks; ++index) {
-    typename Step::Acc acc[Rows][Width];
-    for (int r = 0; r < Rows; ++r) fold.template begin<Width>(x, r, index, sum[r], acc[r]);
     if constexpr (kHints) {
       for (int p = 0; p < Width; ++p) fetch_line<Tuned>(fetch[p], fetch_at + scales_at);
     }
-    size_t line_at = Codes::kFirstLine;
-#pragma GCC unroll 1
-    for (int i = 0; i < Codes::kGroups; ++i) {
-      typename Codes::Group group[Width];
-      for (int p = 0; p < Width; ++p) group[p] = Codes(codes[p] + at).group(i);
-      run_lines<Step, Codes, Tuned, kHints ? 1 : 0>(RowTile<Rows>{x.word(word, 0)}, codes, fetch,
-                                                    at + line_at, fetch_at + line_at, lines, group,
-                                                    acc);
-      line_at += static_cast<size_t>(lines) * sizeof(Line);
-      word += lines * Codes::kParts;
+    typename Fold::Acc acc[Rows][Width];
+    for (int r = 0; r < Rows; ++r) fold.template begin<Width>(x, r, index, sum[r], acc[r]);
+    const RowTile<Rows> words{x.word(word, 0)};
+    if constexpr (Codes::kGroups > 1) {
+      run_groups<Codes, Tuned, kHints ? 1 : 0>(fold, x, index, words, codes, fetch, at,
+                                               fetch_at + Codes::kFirstLine, acc);
+    } else {
+      run_lines<Step, Codes, Tuned, kHints ? 1 : 0>(words, codes, fetch, at, fetch_at, lines, acc);
     }
-    at += cut.block_bytes;
-    fetch_at += cut.block_bytes;
-    const auto scales = fold.template scales<Width>({codes, at - kScaleBytes});
+    const auto scales = fold.template scales<Width>({codes, at + cut.block_bytes - kScaleBytes});
     for (int r = 0; r < Rows; ++r) {
       fold.template end<Width>(x, r, index, scales, acc[r], sum[r]);
     }
+    word += lines * Codes::kParts;
+    at += cut.block_bytes;
+    fetch_at += cut.block_bytes;
     if (index + 1 != own_left) continue;
     std::copy_n(panels.next, Width, fetch);
     fetch_at = 0;
@@ -172,7 +198,7 @@ inline __attribute__((noinline)) void run_rest(const Fold& fold, const Cut& cut,
                                                F32x16 (&sum)[Rows][Width]) {
   using Step = typename Fold::Step;
   const int index = cut.num_blocks - 1;
-  typename Step::Acc acc[Rows][Width];
+  typename Fold::Acc acc[Rows][Width];
   for (int r = 0; r < Rows; ++r) fold.template begin<Width>(x, r, index, sum[r], acc[r]);
   OperandsOf<Step, Codes> operands;
   for (int p = 0; p < Width; ++p) {
@@ -206,12 +232,16 @@ inline __attribute__((noinline)) void strip(const Fold& fold, const Cut& cut, co
       for (int p = 0; p < Width; ++p) store(sums[r][first + p], all[r][p]);
     }
   };
-  if (cut.whole_blocks == cut.num_blocks) return put(sum);
-  // A copy: sum itself is to have no address, so that it stays in registers.
-  F32x16 all[Rows][Width];
-  std::copy_n(&sum[0][0], Rows * Width, &all[0][0]);
-  run_rest<Fold, Codes>(fold, cut, x, panels.codes, all);
-  put(all);
+  if constexpr (Codes::kGroups == 1) {
+    if (cut.whole_blocks < cut.num_blocks) {
+      // A copy: sum itself is to have no address, so that it stays in registers.
+      F32x16 all[Rows][Width];
+      std::copy_n(&sum[0][0], Rows * Width, &all[0][0]);
+      run_rest<Fold, Codes>(fold, cut, x, panels.codes, all);
+      return put(all);
+    }
+  }
+  put(sum);
 }
 
 // ---- products of so few rows that they make one tile ----

@@ -18,7 +18,7 @@ struct RowWords {
   size_t row_bytes;        // of which the last word's upper half may be missing
   int scales = 0;          // quantised rows: the first word of their scales,
   int sums = 0;            //   and of their sums,
-  int num_groups = 0;      //   as many of each;
+  int num_sums = 0;        //   so many of these;
   int32_t sum_factor = 0;  //   what a product adds is each sum times this
 
   explicit RowWords(const PackedShape& w) {
@@ -28,14 +28,16 @@ struct RowWords {
       count = static_cast<int>((row_bytes + kWordBytes - 1) / kWordBytes);
       return;
     }
-    const QuantizedRowShape row{w.k, w.group};
+    const QuantizedRowShape row = quantized_row_shape(w);
     scales = static_cast<int>(row.scales_offset() / kWordBytes);
     sums = static_cast<int>(row.sums_offset() / kWordBytes);
-    num_groups = row.num_groups();
-    count = sums + num_groups;
+    num_sums = row.num_sums();
+    count = sums + num_sums;
     row_bytes = static_cast<size_t>(count) * kWordBytes;
-    // Weights are stored with an offset of 128 or 8, which is taken back by this.
-    sum_factor = w.format == WeightFormat::kInt8 ? -128 : -8;
+    // Weights are stored or looked up with an offset, which is taken back by this.
+    sum_factor = -(w.format == WeightFormat::kInt8   ? 128
+                   : w.format == WeightFormat::kInt4 ? 8
+                                                     : kE2m1Offset);
   }
   size_t tile_bytes(int height) const {
     return static_cast<size_t>(count) * static_cast<size_t>(height) * kWordBytes;
@@ -103,7 +105,7 @@ inline void lay_tile(const InputRows& x, const RowWords& words, int first, int c
     }
   }
   std::byte* sum = out + static_cast<size_t>(words.sums) * step;
-  for (int i = 0; i < words.num_groups * height; ++i, sum += kWordBytes) {
+  for (int i = 0; i < words.num_sums * height; ++i, sum += kWordBytes) {
     int32_t value;
     std::memcpy(&value, sum, kWordBytes);
     value *= words.sum_factor;

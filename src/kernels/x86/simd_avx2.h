@@ -136,6 +136,18 @@ inline I32x16 multiply_four(const void* x, Line w, I32x16 acc) {
   return {multiply_four(even, odd, w.lo, acc.lo), multiply_four(even, odd, w.hi, acc.hi)};
 }
 
+// The same of weights up to 2 · kE2m1Offset, with whose products that instruction does not
+// saturate.
+inline I32x16 multiply_four_small(const void* x, Line w, I32x16 acc) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof(four));
+  const __m256i bytes = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
+  const auto eight = [&](__m256i weights, __m256i sum) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(weights, bytes), ones));
+  };
+  return {eight(w.lo, acc.lo), eight(w.hi, acc.hi)};
+}
+
 // Rows of x by panels of w: 3 × 2 keeps 12 accumulators, 2 weights and 1 broadcast in 16 registers.
 // See simd_avx512.h.
 inline constexpr int kTileRows = 3, kRowUnit = 1;

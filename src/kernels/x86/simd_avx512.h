@@ -71,6 +71,11 @@ inline I32x16 multiply_four(const void* x, Line w, I32x16 acc) {
   return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(four));
 }
 
+// The same of weights up to 2 · kE2m1Offset.
+inline I32x16 multiply_four_small(const void* x, Line w, I32x16 acc) {
+  return multiply_four(x, w, acc);
+}
+
 // acc + the pair x[0]·w[0] + x[1]·w[1] of each column, in vdpbf16ps' own rounding; x: bf16.
 inline F32x16 multiply_pair(const void* x, Line w, F32x16 acc) {
   int32_t pair;

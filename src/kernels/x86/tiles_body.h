@@ -31,9 +31,13 @@ template <typename Codes>
 inline constexpr bool kAsTheyLie =
     Codes::kParts == 1 || (Codes::kExpandsInTiles && kTileRows > kFewRows);
 template <typename Codes>
-inline constexpr int kMostOfTile = kAsTheyLie<Codes> ? kMostRows<Codes> : kTileRows;
+inline constexpr int kMostOfTile = kAsTheyLie<Codes>    ? kMostRows<Codes>
+                                   : Codes::kGroups > 1 ? kFewRows
+                                                        : kTileRows;
 template <typename Codes>
-using CodesOfTiles = std::conditional_t<kAsTheyLie<Codes>, Codes, PlainCodes>;
+using CodesOfTiles =
+    std::conditional_t<kAsTheyLie<Codes>, Codes,
+                       std::conditional_t<(Codes::kGroups > 1), DecodedGroups<Codes>, PlainCodes>>;
 
 // One of several tiles of some blocks, whose sums lie in memory between blocks. All loops over rows
 // and panels are unrolled, so that nothing else does. The lines of a block to come are asked for
@@ -53,7 +57,7 @@ inline void tile(const RowTile<Rows> x, const Fold& fold, const Block& block,
     }
     const int index = block.index + i, count = std::min(left, block.count_each);
     const RowTile<Rows> words{x.word(block.word + i * block.count_each, 0)};
-    typename Step::Acc acc[Rows][Panels];
+    typename Fold::Acc acc[Rows][Panels];
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       F32x16 sum[Panels];
@@ -62,9 +66,13 @@ inline void tile(const RowTile<Rows> x, const Fold& fold, const Block& block,
       fold.template begin<Panels>(x, r, index, sum, acc[r]);
     }
     using Read = CodesOfTiles<Codes>;
-    constexpr typename Read::Group kNone[Panels] = {};
-    run_lines<Step, Read, Tuned, Codes::kParts / Read::kParts>(words, operands, fetch_now, 0, 0,
-                                                               count / Read::kParts, kNone, acc);
+    constexpr int kLinesOfHint = Codes::kParts / Read::kParts;
+    if constexpr (Read::kGroups > 1) {
+      run_groups<Read, Tuned, kLinesOfHint>(fold, x, index, words, operands, fetch_now, 0, 0, acc);
+    } else {
+      run_lines<Step, Read, Tuned, kLinesOfHint>(words, operands, fetch_now, 0, 0,
+                                                 count / Read::kParts, acc);
+    }
     const auto scales = fold.template scales<Panels>(
         {block.scales.panels, block.scales.at + static_cast<size_t>(i) * block.code_bytes});
 #pragma GCC unroll 16
