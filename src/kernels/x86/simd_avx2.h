@@ -119,6 +119,39 @@ inline void store_line(void* p, Line v) {
   _mm256_storeu_si256(halves + 1, v.hi);
 }
 
+inline __m256i to_i8(const F32x16& a, const F32x16& b) {
+  const I32x16 first = to_i32(a), second = to_i32(b);
+  const __m256i low = _mm256_packs_epi32(first.lo, first.hi);
+  const __m256i high = _mm256_packs_epi32(second.lo, second.hi);
+  // Packing works on 16 bytes at a time.
+  return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high),
+                                     _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+// 64 values that fit, as int8.
+inline Line to_i8(const F32x16 (&v)[4]) { return {to_i8(v[0], v[1]), to_i8(v[2], v[3])}; }
+// Of each four int8.
+inline I32x16 sums_of_four(Line codes) {
+  const auto sums = [](__m256i bytes) {
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes),
+                             _mm256_set1_epi16(1));
+  };
+  return {sums(codes.lo), sums(codes.hi)};
+}
+// Sums of each four or eight lanes, one behind the other.
+template <int Lanes>
+inline void store_sums(int32_t* p, I32x16 v) {
+  static_assert(Lanes == 4 || Lanes == 8);
+  // [lo 0 … 3, hi 0 … 3, lo 4 … 7, hi 4 … 7], pairs of which are added within 16 bytes.
+  const __m256i pairs = _mm256_hadd_epi32(v.lo, v.hi);
+  const __m256i fours = _mm256_hadd_epi32(pairs, pairs);  // lo, hi, lo, hi of each half
+  const __m128i low = _mm256_castsi256_si128(fours), high = _mm256_extracti128_si256(fours, 1);
+  if (Lanes == 4) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi32(low, high));
+  } else {
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_add_epi32(low, high));
+  }
+}
+
 // acc + x[0]·w[0] + … + x[3]·w[3] of eight columns. Bytes become 16-bit integers first: the
 // instruction that multiplies bytes saturates.
 inline __m256i multiply_four(__m256i x_even, __m256i x_odd, __m256i w, __m256i acc) {

@@ -64,6 +64,34 @@ using Line = __m512i;
 inline Line load_line(const void* p) { return _mm512_loadu_si512(p); }
 inline void store_line(void* p, Line v) { _mm512_storeu_si512(p, v); }
 
+// 64 values that fit, as int8.
+inline Line to_i8(const F32x16 (&v)[4]) {
+  const __m512i low = _mm512_packs_epi32(to_i32(v[0]), to_i32(v[1]));
+  const __m512i high = _mm512_packs_epi32(to_i32(v[2]), to_i32(v[3]));
+  // Packing works on 16 bytes at a time.
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
+}
+// Of each four int8.
+inline I32x16 sums_of_four(Line codes) {
+  return _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), codes);
+}
+// Sums of each four or eight lanes, one behind the other.
+template <int Lanes>
+inline void store_sums(int32_t* p, I32x16 v) {
+  static_assert(Lanes == 4 || Lanes == 8);
+  v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, _MM_PERM_BADC));
+  v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, _MM_PERM_CDAB));
+  if (Lanes == 8) v = _mm512_add_epi32(v, _mm512_shuffle_i32x4(v, v, _MM_SHUFFLE(2, 3, 0, 1)));
+  const __m512i order = _mm512_setr_epi32(0, Lanes, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+  const __m128i sums = _mm512_castsi512_si128(_mm512_permutexvar_epi32(order, v));
+  if (Lanes == 4) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), sums);
+  } else {
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), sums);
+  }
+}
+
 // acc + x[0]·w[0] + … + x[3]·w[3] of each column; x: int8.
 inline I32x16 multiply_four(const void* x, Line w, I32x16 acc) {
   int32_t four;
