@@ -291,10 +291,11 @@ Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Sampled>* sa
       static_cast<int64_t>(sampled->size()), 1, [&](int64_t begin, int64_t end) {
         for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
           const Sequence& sequence = *step.sampled[row];
-          (*sampled)[row] = sample(logits_of(row), sequence.request.sampling, sequence.request.draw,
-                                   sequence.num_generated());
+          (*sampled)[row] = sample(compute_.kernels(), logits_of(row), sequence.request.sampling,
+                                   sequence.request.draw, sequence.num_generated());
           const int likely = sequence.request.sampling.top_log_probabilities;
-          if (likely > 0 && !likely_.empty()) likely_[row] = most_likely(logits_of(row), likely);
+          if (likely > 0 && !likely_.empty())
+            likely_[row] = most_likely(compute_.kernels(), logits_of(row), likely);
         }
       });
   pipeline_.send_tokens(*sampled);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "kernels/kernels.h"
 
 namespace wideep::engine {
 
@@ -20,10 +21,12 @@ struct Sampled {
 };
 
 // logits: [vocab]. request: Request::draw. step: how many tokens the request has generated before.
-Sampled sample(std::span<const float> logits, const SamplingParams& params, int request, int step);
+Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
+               const SamplingParams& params, int request, int step);
 
 // The `count` most likely tokens, or all there are, the likeliest first; log probabilities as
 // sample() tells them.
-std::vector<Sampled> most_likely(std::span<const float> logits, int count);
+std::vector<Sampled> most_likely(const kernels::Kernels& kernels, std::span<const float> logits,
+                                 int count);
 
 }  // namespace wideep::engine

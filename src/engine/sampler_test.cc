@@ -15,24 +15,26 @@
 namespace wideep::engine {
 namespace {
 
+const kernels::Kernels& kernels() { return *kernels::select_kernels(nullptr).value(); }
+
 const std::vector<float> kLogits = {std::log(0.1f), std::log(0.4f), std::log(0.2f), std::log(0.3f)};
 
 std::map<int32_t, double> frequencies(const SamplingParams& params, int draws) {
   std::map<int32_t, double> counts;
   for (int step = 0; step < draws; ++step) {
-    counts[sample(kLogits, params, 0, step).token] += 1.0 / draws;
+    counts[sample(kernels(), kLogits, params, 0, step).token] += 1.0 / draws;
   }
   return counts;
 }
 
 TEST(Sampler, GreedyTakesTheLargestAndTheLowerIdOfEquals) {
-  EXPECT_EQ(sample(kLogits, {}, 0, 0).token, 1);
-  EXPECT_EQ(sample(std::vector<float>{1, 3, 3, 2}, {}, 0, 0).token, 1);
+  EXPECT_EQ(sample(kernels(), kLogits, {}, 0, 0).token, 1);
+  EXPECT_EQ(sample(kernels(), std::vector<float>{1, 3, 3, 2}, {}, 0, 0).token, 1);
 }
 
 TEST(Sampler, LogProbabilityIsOfTheWholeSoftmax) {
-  EXPECT_NEAR(sample(kLogits, {}, 0, 0).log_probability, std::log(0.4), 1e-6);
-  EXPECT_NEAR(sample(kLogits, {.temperature = 2.0f, .top_k = 1}, 0, 0).log_probability,
+  EXPECT_NEAR(sample(kernels(), kLogits, {}, 0, 0).log_probability, std::log(0.4), 1e-6);
+  EXPECT_NEAR(sample(kernels(), kLogits, {.temperature = 2.0f, .top_k = 1}, 0, 0).log_probability,
               std::log(0.4), 1e-6);
 }
 
@@ -47,7 +49,7 @@ TEST(Sampler, LogProbabilityIsThatOfDoubles) {
     const auto best = std::max_element(logits.begin(), logits.end());
     double sum = 0.0;
     for (const float logit : logits) sum += std::exp(double{logit} - double{*best});
-    const Sampled sampled = sample(logits, {}, 0, 0);
+    const Sampled sampled = sample(kernels(), logits, {}, 0, 0);
     EXPECT_EQ(sampled.token, best - logits.begin());
     EXPECT_NEAR(sampled.log_probability, -std::log(sum), 2e-6);
   }
@@ -57,7 +59,7 @@ TEST(Sampler, GreedyFindsTheLargestWhereverItIs) {
   std::vector<float> logits(70, -1.0f);
   for (int at = 69; at >= 0; --at) {
     logits[static_cast<size_t>(at)] = 2.0f;
-    EXPECT_EQ(sample(logits, {}, 0, 0).token, at);
+    EXPECT_EQ(sample(kernels(), logits, {}, 0, 0).token, at);
   }
 }
 
@@ -89,7 +91,7 @@ TEST(Sampler, MostLikelyTokensInOrder) {
   for (size_t i = 0; i < logits.size(); ++i) {
     logits[i] = static_cast<float>(i * 7919 % 500) * 0.01f;  // every value twice
   }
-  const std::vector<Sampled> likely = most_likely(logits, 20);
+  const std::vector<Sampled> likely = most_likely(kernels(), logits, 20);
   ASSERT_EQ(likely.size(), 20u);
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -97,23 +99,25 @@ TEST(Sampler, MostLikelyTokensInOrder) {
     return std::pair(-logits[a], a) < std::pair(-logits[b], b);
   });
   for (size_t i = 0; i < likely.size(); ++i) EXPECT_EQ(likely[i].token, order[i]) << i;
-  const Sampled greedy = sample(logits, {}, 0, 0);
+  const Sampled greedy = sample(kernels(), logits, {}, 0, 0);
   EXPECT_EQ(likely[0].token, greedy.token);
   EXPECT_EQ(likely[0].log_probability, greedy.log_probability);
   EXPECT_NEAR(std::exp(likely[4].log_probability - likely[0].log_probability),
               std::exp(logits[likely[4].token] - logits[likely[0].token]), 1e-5);
-  EXPECT_EQ(most_likely(std::vector<float>{1.0f, 2.0f}, 5).size(), 2u);
+  EXPECT_EQ(most_likely(kernels(), std::vector<float>{1.0f, 2.0f}, 5).size(), 2u);
 }
 
 TEST(Sampler, SeedRequestAndStepAreAllThatMatters) {
   const SamplingParams params{.temperature = 1.0f, .seed = 7};
-  EXPECT_EQ(sample(kLogits, params, 3, 5).token, sample(kLogits, params, 3, 5).token);
+  EXPECT_EQ(sample(kernels(), kLogits, params, 3, 5).token,
+            sample(kernels(), kLogits, params, 3, 5).token);
   std::set<std::vector<int32_t>> sequences;
   for (int request = 0; request < 4; ++request) {
     for (uint64_t seed = 0; seed < 4; ++seed) {
       std::vector<int32_t> tokens;
       for (int step = 0; step < 30; ++step) {
-        tokens.push_back(sample(kLogits, {.temperature = 1.0f, .seed = seed}, request, step).token);
+        tokens.push_back(
+            sample(kernels(), kLogits, {.temperature = 1.0f, .seed = seed}, request, step).token);
       }
       sequences.insert(tokens);
     }

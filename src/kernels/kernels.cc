@@ -9,13 +9,14 @@ namespace wideep::kernels {
 
 namespace {
 
-#define WIDEEP_KERNELS_OF(isa)                                                                   \
-  .matmul = isa::matmul, .gated_matmul = isa::gated_matmul, .quantize_row = isa::quantize_row,   \
-  .attention = isa::attention, .store_key = isa::store_key, .store_value = isa::store_value,     \
-  .store_row = isa::store_row, .pack_keys = isa::pack_keys, .pack_values = isa::pack_values,     \
-  .widen_fp8 = isa::widen_fp8, .rms_norm = isa::rms_norm, .rotate = isa::rotate,                 \
-  .encode_row = isa::encode_row, .decode_row = isa::decode_row,                                  \
-  .reduce_experts = isa::reduce_experts, .add_scaled = isa::add_scaled, .to_bf16 = isa::to_bf16, \
+#define WIDEEP_KERNELS_OF(isa)                                                                 \
+  .matmul = isa::matmul, .gated_matmul = isa::gated_matmul, .quantize_row = isa::quantize_row, \
+  .attention = isa::attention, .store_key = isa::store_key, .store_value = isa::store_value,   \
+  .store_row = isa::store_row, .pack_keys = isa::pack_keys, .pack_values = isa::pack_values,   \
+  .widen_fp8 = isa::widen_fp8, .rms_norm = isa::rms_norm, .rotate = isa::rotate,               \
+  .encode_row = isa::encode_row, .decode_row = isa::decode_row,                                \
+  .reduce_experts = isa::reduce_experts, .add_scaled = isa::add_scaled,                        \
+  .largest_at = isa::largest_at, .sum_of_exp = isa::sum_of_exp, .to_bf16 = isa::to_bf16,       \
   .interleave_rows = isa::interleave_rows
 
 constexpr Kernels kRef = {.isa = "ref",

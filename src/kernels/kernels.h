@@ -68,6 +68,12 @@ struct Kernels {
   // y[i] = fma(scale, x[i], y[i]), i < n, with x float or Bf16.
   void (*add_scaled)(Dtype x_dtype, const void* x, float scale, int n, float* y);
 
+  // The first of the largest of x: [n], n >= 1; NaN is none, unless all are: 0 then.
+  int (*largest_at)(const float* x, int n);
+  // Σ e^(x[i] − largest), i < n, each to within 2 ulp (x[i] < largest − 87: at most e^−87). The
+  // same bits with all instruction sets but ref.
+  double (*sum_of_exp)(const float* x, float largest, int n);
+
   // Float32 to bf16 (nearest even), i < n.
   void (*to_bf16)(const float* x, int n, Bf16* y);
 

@@ -60,6 +60,33 @@ TEST_P(EveryIsa, RowOperationsAgreeWithRef) {
   }
 }
 
+TEST_P(EveryIsa, LargestIsFoundWhereverItIs) {
+  for (const int n : {1, 15, 16, 70, 200}) {
+    for (int at = n - 1; at >= 0; at -= 7) {
+      std::vector<float> x(static_cast<size_t>(n), -1.0f);
+      x[at] = x[n - 1] = 2.0f;  // the first of equals
+      x[0] = at == 0 ? 2.0f : NAN;
+      EXPECT_EQ(kernels().largest_at(x.data(), n), at) << "of " << n;
+    }
+    const std::vector<float> nans(static_cast<size_t>(n), NAN);
+    EXPECT_EQ(kernels().largest_at(nans.data(), n), 0);
+    const std::vector<float> least(static_cast<size_t>(n), -INFINITY);
+    EXPECT_EQ(kernels().largest_at(least.data(), n), 0);
+  }
+}
+
+TEST_P(EveryIsa, SumOfExpIsThatOfDoubles) {
+  std::mt19937 rng(9);
+  for (const int n : {1, 15, 17, 1024, 5000}) {
+    auto x = random_floats(n, rng, 8.0f);
+    x[n / 2] = -200.0f;
+    const float largest = x[kernels().largest_at(x.data(), n)];
+    double expected = 0.0;
+    for (const float value : x) expected += std::exp(double{value} - double{largest});
+    EXPECT_NEAR(kernels().sum_of_exp(x.data(), largest, n), expected, 1e-6 * expected);
+  }
+}
+
 TEST_P(EveryIsa, ReductionIsEqualBitForBitToRef) {
   std::mt19937 rng(8);
   for (int n : {1, 16, 100, 128, 333, 1024}) {

@@ -24,6 +24,8 @@
   void decode_row(RowFormat format, const std::byte* row, int hidden, Dtype y_dtype, void* y);      \
   void reduce_experts(const ReduceArgs& args);                                                     \
   void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y);                     \
+  int largest_at(const float* x, int n);                                                           \
+  double sum_of_exp(const float* x, float largest, int n);                                         \
   void to_bf16(const float* x, int n, Bf16* y);                                                    \
   void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out,     \
                        const std::byte* next);                                                     \

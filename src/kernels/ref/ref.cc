@@ -208,6 +208,20 @@ void rotate(const float* cos_sin, int dim, bool interleaved, float* x) {
   }
 }
 
+int largest_at(const float* x, int n) {
+  int largest = 0;
+  for (int i = 1; i < n; ++i) {
+    if (x[i] > x[largest] || (std::isnan(x[largest]) && !std::isnan(x[i]))) largest = i;
+  }
+  return largest;
+}
+
+double sum_of_exp(const float* x, float largest, int n) {
+  double sum = 0.0;
+  for (int i = 0; i < n; ++i) sum += std::exp(double{x[i]} - double{largest});
+  return sum;
+}
+
 void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y) {
   for (int i = 0; i < n; ++i) y[i] = std::fma(scale, element(x_dtype, x, i), y[i]);
 }

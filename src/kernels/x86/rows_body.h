@@ -45,6 +45,45 @@ void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y) {
   }
 }
 
+// A vocabulary has 10^5 logits, of which these are the only passes for most tokens.
+int largest_at(const float* x, int n) {
+  constexpr int kAtOnce = 4;
+  F32x16 lanes[kAtOnce];
+  for (F32x16& of : lanes) of = set1(-INFINITY);
+  // Of a NaN and another value max returns the second.
+  int i = 0;
+  for (; i + kAtOnce * kPanelWidth <= n; i += kAtOnce * kPanelWidth) {
+    for (int v = 0; v < kAtOnce; ++v) lanes[v] = max(load(x + i + v * kPanelWidth), lanes[v]);
+  }
+  float largest = reduce_max(max(max(lanes[0], lanes[1]), max(lanes[2], lanes[3])));
+  for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
+  int at = 0;
+  while (at + kPanelWidth <= n && !any_equal(load(x + at), set1(largest))) at += kPanelWidth;
+  while (at < n && x[at] != largest) ++at;
+  return at < n ? at : 0;
+}
+
+// In floats within a block, in double from block to block.
+double sum_of_exp(const float* x, float largest, int n) {
+  constexpr int kBlock = 64 * kPanelWidth;
+  double total = 0.0;
+  for (int begin = 0; begin < n; begin += kBlock) {
+    F32x16 sum = zero();
+    for_each_vector(std::min(kBlock, n - begin), [&](int i, int count) {
+      const F32x16 e = exp(sub(load_n(x + begin + i, count), set1(largest)));
+      if (count == kPanelWidth) {
+        sum = add(sum, e);
+        return;
+      }
+      float lanes[kPanelWidth];
+      store(lanes, e);
+      for (int lane = 0; lane < count; ++lane) total += double{lanes[lane]};
+    });
+    total += double{reduce_add(sum)};
+  }
+  return total;
+}
+
 // Plain C++ that compilers turn into the region's vector instructions: integer rounding, no order
 // to keep.
 void to_bf16(const float* x, int n, Bf16* y) {

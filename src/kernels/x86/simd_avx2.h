@@ -76,6 +76,10 @@ inline float reduce_max(F32x16 v) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
+inline bool any_equal(F32x16 a, F32x16 b) {
+  const __m256 low = _mm256_cmp_ps(a.lo, b.lo, _CMP_EQ_OQ);
+  return _mm256_movemask_ps(_mm256_or_ps(low, _mm256_cmp_ps(a.hi, b.hi, _CMP_EQ_OQ))) != 0;
+}
 inline void store_bf16(Bf16* p, F32x16 v) {
   float lanes[kPanelWidth];
   store(lanes, v);

@@ -45,6 +45,7 @@ inline constexpr int kFewRows = 6, kFewPanels = 4;
 
 inline F32x16 abs(F32x16 v) { return _mm512_abs_ps(v); }
 inline float reduce_max(F32x16 v) { return _mm512_reduce_max_ps(v); }
+inline bool any_equal(F32x16 a, F32x16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ) != 0; }
 inline void store_bf16(Bf16* p, F32x16 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(v));
 }
