@@ -74,6 +74,11 @@ struct Kernels {
   // same bits with all instruction sets but ref.
   double (*sum_of_exp)(const float* x, float largest, int n);
 
+  // Σ (x[i] − scale · code)², i < n, of int4 codes with that scale: x[i] · inverse to the nearest,
+  // −8 … 7. kPanelWidth sums of every kPanelWidth-th, the upper half of which is added to the lower
+  // one until one is left: the same bits with all instruction sets.
+  float (*int4_error)(const float* x, int n, float scale, float inverse);
+
   // Float32 to bf16 (nearest even), i < n.
   void (*to_bf16)(const float* x, int n, Bf16* y);
 

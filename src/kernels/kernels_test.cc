@@ -87,6 +87,19 @@ TEST_P(EveryIsa, SumOfExpIsThatOfDoubles) {
   }
 }
 
+TEST_P(EveryIsa, ErrorOfInt4IsEqualBitForBitToRef) {
+  std::mt19937 rng(10);
+  for (const int n : {1, 15, 16, 17, 64, 120}) {
+    const auto x = random_floats(n, rng, 3.0f);
+    for (const float scale : {0.25f, 0.4f, 1.0f}) {
+      EXPECT_EQ(kernels().int4_error(x.data(), n, scale, 1.0f / scale),
+                ref().int4_error(x.data(), n, scale, 1.0f / scale));
+    }
+    EXPECT_EQ(kernels().int4_error(x.data(), n, 0.0f, 0.0f),
+              ref().int4_error(x.data(), n, 0.0f, 0.0f));
+  }
+}
+
 TEST_P(EveryIsa, ReductionIsEqualBitForBitToRef) {
   std::mt19937 rng(8);
   for (int n : {1, 16, 100, 128, 333, 1024}) {

@@ -8,6 +8,8 @@
 #include "base/dtype.h"
 #include "base/microscaling.h"
 #include "kernels/coded_matrix.h"
+#include "kernels/kernels.h"
+#include "kernels/round_small.h"
 
 namespace wideep::kernels {
 namespace {
@@ -19,11 +21,6 @@ float largest_of(const float* x, Count count) {
   return largest;
 }
 
-// To the nearest, ties to even, for |x| < 2^22: adding 1.5 · 2^23 leaves no bits for a fraction.
-float round_small(float x) {
-  constexpr float kShift = 12582912.0f;
-  return (x + kShift) - kShift;
-}
 // Zero where the inverse would not be finite.
 float inverse_of(float scale) { return scale > 0x1p-126f ? 1.0f / scale : 0.0f; }
 
@@ -31,6 +28,7 @@ float round_to_bf16(float x) { return static_cast<float>(Bf16(x)); }
 
 // Being written: where rows' codes and groups' scales go.
 struct Output {
+  static constexpr int kNibblesAtOnce = 64;
   QuantizedMatrix matrix;
 
   Output(WeightFormat format, int group, int n, int k, int scale_rows) {
@@ -52,9 +50,18 @@ struct Output {
     return reinterpret_cast<uint8_t*>(matrix.codes.data()) +
            static_cast<size_t>(row) * matrix.view.row_bytes() + k;
   }
-  void set_nibble(int row, int k, unsigned code) {
-    uint8_t& both = *(bytes(row, 0) + k / 2);
-    both = static_cast<uint8_t>(both | code << (k % 2 * 4));
+  // Codes code(0) … code(count − 1) from k, which is even, on.
+  template <typename Code>
+  void set_nibbles(int row, int k, int count, Code code) {
+    uint8_t* out = bytes(row, 0) + k / 2;
+    for (int begin = 0; begin < count; begin += kNibblesAtOnce) {
+      const int n = std::min(kNibblesAtOnce, count - begin);
+      uint8_t codes[kNibblesAtOnce] = {};
+      for (int i = 0; i < n; ++i) codes[i] = static_cast<uint8_t>(code(begin + i));
+      for (int i = 0; i < (n + 1) / 2; ++i) {
+        *out++ = static_cast<uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
+      }
+    }
   }
   QuantizedMatrix finish() {
     matrix.view.codes = matrix.codes.data();
@@ -108,42 +115,29 @@ QuantizedMatrix quantize_int8(int group, const float* rows, int n, int k) {
   return out.finish();
 }
 
-float int4_code(float x, float inverse) {
-  return std::clamp(round_small(x * inverse), -8.0f, 7.0f);
-}
-
-float int4_error(const float* x, int count, float scale) {
-  const float inverse = inverse_of(scale);
-  float error = 0.0f;
-  for (int i = 0; i < count; ++i) {
-    const float off = x[i] - scale * int4_code(x[i], inverse);
-    error += off * off;
-  }
-  return error;
-}
-
 // Clipping the largest values costs less than coarse steps for all: the best of a few scales.
-float int4_scale(const float* x, int count) {
+float int4_scale(const Kernels& kernels, const float* x, int count) {
   constexpr int kCandidates = 16;
   const float widest = largest_of(x, count) / 7.0f;
   float best = round_to_bf16(widest), least = INFINITY;
   for (int i = 0; i < kCandidates; ++i) {
     const float scale = round_to_bf16(widest * (1.0f - 0.025f * static_cast<float>(i)));
-    const float error = int4_error(x, count, scale);
+    const float error = kernels.int4_error(x, count, scale, inverse_of(scale));
     if (error < least) best = scale, least = error;
   }
   return best;
 }
 
 QuantizedMatrix quantize_int4(int group, const float* rows, int n, int k) {
+  // Which instruction set has no influence.
+  static const Kernels& kernels = *select_kernels(nullptr).value();
   Output out(WeightFormat::kInt4, group, n, k, 1);
   for_each_group(out.matrix.view, rows, [&](int row, int index, const float* x, int count) {
-    const float scale = int4_scale(x, count), inverse = inverse_of(scale);
+    const float scale = int4_scale(kernels, x, count), inverse = inverse_of(scale);
     out.set_scale(row, index, scale);
-    for (int i = 0; i < count; ++i) {
-      out.set_nibble(row, index * group + i,
-                     static_cast<unsigned>(static_cast<int>(int4_code(x[i], inverse)) + 8));
-    }
+    out.set_nibbles(row, index * group, count, [&](int i) {
+      return static_cast<int>(std::clamp(round_small(x[i] * inverse), -8.0f, 7.0f)) + 8;
+    });
   });
   return out.finish();
 }
@@ -156,9 +150,9 @@ QuantizedMatrix quantize_mxfp4(int group, const float* rows, int n, int k) {
     const auto code = static_cast<uint8_t>(std::clamp(exponent + 127, 1, 252));
     out.set_scale(row, index, code);
     const float scale = float_from_e8m0(code);
-    for (int i = 0; i < count; ++i) {
-      out.set_nibble(row, index * group + i, e2m1_from_float(x[i] / scale));
-    }
+    const float inverse = 1.0f / scale;  // exact
+    out.set_nibbles(row, index * group, count,
+                    [&](int i) { return e2m1_from_float(x[i] * inverse); });
   });
   return out.finish();
 }
@@ -173,9 +167,8 @@ QuantizedMatrix quantize_nvfp4(int group, const float* rows, int n, int k, float
     const F8E4M3 code(largest_of(x, count) / kE2m1Max / matrix_scale);
     out.set_scale(row, index, code.bits);
     const float inverse = inverse_of(static_cast<float>(code) * matrix_scale);
-    for (int i = 0; i < count; ++i) {
-      out.set_nibble(row, index * group + i, e2m1_from_float(x[i] * inverse));
-    }
+    out.set_nibbles(row, index * group, count,
+                    [&](int i) { return e2m1_from_float(x[i] * inverse); });
   });
   return out.finish();
 }

@@ -26,6 +26,7 @@
   void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y);                     \
   int largest_at(const float* x, int n);                                                           \
   double sum_of_exp(const float* x, float largest, int n);                                         \
+  float int4_error(const float* x, int n, float scale, float inverse);                             \
   void to_bf16(const float* x, int n, Bf16* y);                                                    \
   void interleave_rows(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out,     \
                        const std::byte* next);                                                     \

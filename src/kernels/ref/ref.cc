@@ -9,6 +9,7 @@
 #include "base/microscaling.h"
 #include "kernels/coded_matrix.h"
 #include "kernels/e5m3.h"
+#include "kernels/round_small.h"
 #include "kernels/tables.h"
 
 namespace wideep::kernels::ref {
@@ -220,6 +221,18 @@ double sum_of_exp(const float* x, float largest, int n) {
   double sum = 0.0;
   for (int i = 0; i < n; ++i) sum += std::exp(double{x[i]} - double{largest});
   return sum;
+}
+
+float int4_error(const float* x, int n, float scale, float inverse) {
+  float sums[kPanelWidth] = {};
+  for (int i = 0; i < n; ++i) {
+    const float off = x[i] - scale * std::clamp(round_small(x[i] * inverse), -8.0f, 7.0f);
+    sums[i % kPanelWidth] += off * off;
+  }
+  for (int half = kPanelWidth / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0];
 }
 
 void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #if defined(__x86_64__)
+#include "kernels/round_small.h"
 #include "kernels/x86/avx512_begin.h"
 //
 #include "kernels/x86/rows_body.h"

@@ -84,6 +84,19 @@ double sum_of_exp(const float* x, float largest, int n) {
   return total;
 }
 
+float int4_error(const float* x, int n, float scale, float inverse) {
+  const F32x16 shift = set1(kRoundSmallShift);
+  F32x16 sums = zero();
+  for_each_vector(n, [&](int i, int count) {
+    const F32x16 value = load_n(x + i, count);
+    const F32x16 rounded = sub(add(mul(value, set1(inverse)), shift), shift);
+    const F32x16 code = min(max(rounded, set1(-8.0f)), set1(7.0f));
+    const F32x16 off = sub(value, mul(set1(scale), code));
+    sums = add(sums, mul(off, off));
+  });
+  return reduce_add(sums);
+}
+
 // Plain C++ that compilers turn into the region's vector instructions: integer rounding, no order
 // to keep.
 void to_bf16(const float* x, int n, Bf16* y) {
