@@ -134,13 +134,10 @@ inline __m256i to_i8(const F32x16& a, const F32x16& b) {
 // 64 values that fit, as int8.
 inline Line to_i8(const F32x16 (&v)[4]) { return {to_i8(v[0], v[1]), to_i8(v[2], v[3])}; }
 // Of each four int8.
-inline I32x16 sums_of_four(Line codes) {
-  const auto sums = [](__m256i bytes) {
-    return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes),
-                             _mm256_set1_epi16(1));
-  };
-  return {sums(codes.lo), sums(codes.hi)};
+inline __m256i sums_of_four(__m256i codes) {
+  return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), codes), _mm256_set1_epi16(1));
 }
+inline I32x16 sums_of_four(Line codes) { return {sums_of_four(codes.lo), sums_of_four(codes.hi)}; }
 // Sums of each four or eight lanes, one behind the other.
 template <int Lanes>
 inline void store_sums(int32_t* p, I32x16 v) {
