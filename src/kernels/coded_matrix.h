@@ -84,7 +84,7 @@ void dequantize_rows(const CodedMatrix& matrix, int begin, int end, float* out);
 
 // Packs codes as they are into rows [first_row, first_row + matrix.n) of a matrix of `shape`. A
 // group of shape may be a divisor of the matrix's group. Elements of groups whose scale is zero, or
-// half of which is too small for float32 (e8m0 codes 0 and 1), become zero.
+// half of which is no normal float32 (e8m0 codes 0 and 1), become zero.
 // REQUIRES: formats and k are equal; out is 64-byte aligned, shape.bytes() long and was begun by
 // begin_pack; the matrix scale is the caller's to keep.
 void pack_codes(const PackedShape& shape, const CodedMatrix& matrix, int first_row, std::byte* out);

@@ -93,11 +93,15 @@ struct Given {
     view.scales = has_byte_scales(format) ? static_cast<const void*>(byte_scales.data())
                                           : float_scales.data();
   }
-  void expect_exact() {
-    const PackedShape shape = packed_shape(view.format, view.n, view.k);
+  base::AlignedBytes packed(const PackedShape& shape) const {
     base::AlignedBytes bytes(shape.bytes());
     begin_pack(shape, 0, shape.num_panels(), bytes.data());
     pack_codes(shape, view, 0, bytes.data());
+    return bytes;
+  }
+  void expect_exact() const {
+    const PackedShape shape = packed_shape(view.format, view.n, view.k);
+    const base::AlignedBytes bytes = packed(shape);
     expect_same_weights(view, {shape, bytes.data()});
   }
 };
@@ -122,6 +126,20 @@ TEST(CodedMatrix, All16CodesOfE2m1AreExactWithPowersOfTwo) {
     Given given(WeightFormat::kMxfp4, 1, 16, static_cast<uint8_t>(scale));
     for (int i = 0; i < 8; ++i) given.codes[i] = static_cast<uint8_t>(2 * i | (2 * i + 1) << 4);
     given.expect_exact();
+  }
+}
+
+// Half of 2^-126 is no normal float32.
+TEST(CodedMatrix, E2m1WithTheLeastPowersOfTwoIsZero) {
+  Given given(WeightFormat::kMxfp4, 1, 16, 1);
+  std::fill(given.codes.begin(), given.codes.end(), uint8_t{0x77});
+  const PackedShape shape = packed_shape(WeightFormat::kMxfp4, 1, 16);
+  const base::AlignedBytes bytes = given.packed(shape);
+  for (const Kernels* kernels : all_kernels()) {
+    if (!kernels->supported()) continue;
+    for (int k = 0; k < 16; ++k) {
+      EXPECT_EQ(weights_at(*kernels, {shape, bytes.data()}, k)[0], 0.0f) << kernels->isa;
+    }
   }
 }
 

@@ -70,8 +70,8 @@ struct Kernels {
 
   // The first of the largest of x: [n], n >= 1; NaN is none, unless all are: 0 then.
   int (*largest_at)(const float* x, int n);
-  // Σ e^(x[i] − largest), i < n, each to within 2 ulp (x[i] < largest − 87: at most e^−87). The
-  // same bits with all instruction sets but ref.
+  // Σ e^(x[i] − largest), i < n, of float32 differences, each to within 2 ulp (below −87: at most
+  // e^−87). The same bits with all instruction sets but ref.
   double (*sum_of_exp)(const float* x, float largest, int n);
 
   // Σ (x[i] − scale · code)², i < n, of int4 codes with that scale: x[i] · inverse to the nearest,

@@ -23,6 +23,14 @@ constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kBf16, W
                                      WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kMxfp4,
                                      WeightFormat::kNvfp4};
 
+// int8 and int4 in groups of any size that checkpoints have.
+std::vector<int> groups_of(WeightFormat format) {
+  if (format == WeightFormat::kInt8 || format == WeightFormat::kInt4) {
+    return {8, 24, 32, 64, 120, 128, 256};
+  }
+  return {default_group(format)};
+}
+
 std::vector<float> random_floats(size_t count, std::mt19937& rng) {
   std::normal_distribution<float> normal;
   std::vector<float> values(count);
@@ -95,13 +103,10 @@ struct Product {
         up(pack_matrix(shape, up_values.data(), up_bytes.data())) {
     w.scale *= 0.5f;
   }
-  // int8 and int4 in groups of any size that checkpoints have.
   static PackedShape shape_of(WeightFormat format, int n, int k, std::mt19937& rng) {
     PackedShape shape = packed_shape(format, n, k);
-    if (format == WeightFormat::kInt8 || format == WeightFormat::kInt4) {
-      constexpr int kGroups[] = {8, 24, 32, 64, 120, 128, 256};
-      shape.group = kGroups[rng() % std::size(kGroups)];
-    }
+    const std::vector<int> groups = groups_of(format);
+    shape.group = groups[rng() % groups.size()];
     return shape;
   }
   InputRows rows(int first = 0) const {
@@ -265,15 +270,68 @@ TEST_P(EveryFormat, RowsMayLieAnywhereAndLeaveAsBf16) {
 TEST_P(EveryFormat, QuantizedRowsAreEqualBitForBitToRef) {
   if (!takes_quantized_rows(format())) return;
   std::mt19937 rng(5);
-  for (const int k : {1, 16, 31, 128, 300}) {
-    auto x = random_floats(static_cast<size_t>(k), rng);
-    if (k == 300) std::fill(x.begin(), x.begin() + 128, 0.0f);  // a group without any scale
-    const QuantizedRowShape shape = quantized_row_shape(packed_shape(format(), 16, k));
+  const auto expect_equal = [&](const PackedShape& w, Dtype dtype, const void* x) {
+    const QuantizedRowShape shape = quantized_row_shape(w);
     base::AlignedBytes out(shape.bytes()), expected(shape.bytes());
     std::fill_n(out.data(), out.size(), std::byte{0});
-    kernels().quantize_row(Dtype::kF32, x.data(), shape, out.data());
-    ref().quantize_row(Dtype::kF32, x.data(), shape, expected.data());
-    EXPECT_TRUE(std::equal(out.data(), out.data() + out.size(), expected.data())) << "k " << k;
+    kernels().quantize_row(dtype, x, shape, out.data());
+    ref().quantize_row(dtype, x, shape, expected.data());
+    EXPECT_TRUE(std::equal(out.data(), out.data() + out.size(), expected.data()))
+        << dtype_name(dtype) << " k " << w.k << " group " << w.group;
+  };
+  for (const int k : {1, 16, 31, 64, 120, 128, 192, 300, 1024, 1920}) {
+    for (const int group : groups_of(format())) {
+      PackedShape w = packed_shape(format(), 16, k);
+      w.group = group;
+      auto x = random_floats(static_cast<size_t>(k), rng);
+      if (k == 300) std::fill(x.begin(), x.begin() + 128, 0.0f);  // a group without any scale
+      if (k == 192) {  // scales that are subnormal, barely not, infinite, and NaN
+        for (int i = 0; i < k; ++i) x[static_cast<size_t>(i)] *= i < 64 ? 0x1p-124f : 0x1p-121f;
+        x[70] = 1e38f;
+        x[100] = -INFINITY;
+        x[140] = NAN;
+      }
+      expect_equal(w, Dtype::kF32, x.data());
+      std::vector<Bf16> rounded;
+      for (const float value : x) rounded.emplace_back(value);
+      expect_equal(w, Dtype::kBf16, rounded.data());
+    }
+  }
+}
+
+// What is not finite is not lost on its way through whole numbers.
+TEST_P(EveryFormat, NanInARowMakesItsResultsNan) {
+  std::mt19937 rng(8);
+  for (const int m : {1, 5, 9, 20}) {
+    for (const int k : {40, 256, 300}) {
+      Product product(format(), m, 40, k, rng);
+      product.x[static_cast<size_t>(m / 2) * k + k / 2] = m == 5 ? INFINITY : NAN;
+      product.operand = Operand(product.shape, product.x);
+      const auto y = product.run(kernels());
+      for (int i = 0; i < m; ++i) {
+        for (int j = 0; j < 40; ++j) {
+          EXPECT_EQ(std::isfinite(y[i * 40 + j]), i != m / 2) << i << "," << j << " of " << k;
+        }
+      }
+    }
+  }
+}
+
+// The largest sums that whole numbers have to hold: all weights and all values at their ends.
+TEST_P(EveryFormat, ExtremesAreEqualBitForBitToRef) {
+  if (!takes_quantized_rows(format()) || &kernels() == &ref()) return;
+  for (const int m : {1, 4, 8, 20}) {
+    for (const float sign : {1.0f, -1.0f}) {
+      std::mt19937 rng(9);
+      Product product(format(), m, 40, 512, rng);
+      std::fill(product.x.begin(), product.x.end(), 1.0f);
+      std::fill(product.w_values.begin(), product.w_values.end(), 6.0f * sign);
+      product.operand = Operand(product.shape, product.x);
+      product.w = pack_matrix(product.shape, product.w_values.data(), product.w_bytes.data());
+      const auto y = product.run(kernels()), expected = product.run(ref());
+      EXPECT_EQ(y, expected) << m << " rows";
+      for (const float value : y) ASSERT_NEAR(value, 6.0f * 512.0f * sign, 30.0f);
+    }
   }
 }
 

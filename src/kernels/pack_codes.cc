@@ -89,11 +89,11 @@ std::byte packed_scale(WeightFormat format, std::byte scale) {
   return std::byte{code > 0 ? static_cast<uint8_t>(code - 1) : uint8_t{0}};
 }
 
-// Byte scales: four a block.
-void pack_block_of_four(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0,
-                        int lane, std::byte* block) {
+// Byte scales: one of each group of a block.
+void pack_block_of_groups(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0,
+                          int lane, std::byte* block) {
   BlockCodes codes(matrix, shape, row, k0);
-  for (int i = 0; i < 4 && k0 + i * shape.group < shape.k; ++i) {
+  for (int i = 0; i < kGroupsOfBlock && k0 + i * shape.group < shape.k; ++i) {
     const int group = k0 / shape.group + i;
     const std::byte scale = packed_scale(
         shape.format, static_cast<const std::byte*>(matrix.scales)[matrix.scale_index(row, group)]);
@@ -101,7 +101,7 @@ void pack_block_of_four(const PackedShape& shape, const CodedMatrix& matrix, int
     const int bytes = shape.group / 2;
     if (scale == std::byte{0}) std::memset(codes.bytes + i * bytes, 0, static_cast<size_t>(bytes));
   }
-  place_codes(shape, codes.bytes, lane, block + 4 * kPanelWidth);
+  place_codes(shape, codes.bytes, lane, block + kGroupsOfBlock * kPanelWidth);
 }
 
 }  // namespace
@@ -122,7 +122,7 @@ void pack_codes(const PackedShape& shape, const CodedMatrix& matrix, int first_r
   WIDEEP_CHECK(shape.format == matrix.format);
   WIDEEP_CHECK_EQ(shape.k, matrix.k);
   WIDEEP_CHECK_EQ(matrix.group % shape.group == 0 || matrix.group >= matrix.k, true);
-  const auto pack = has_byte_scales(shape.format) ? pack_block_of_four : pack_block;
+  const auto pack = has_byte_scales(shape.format) ? pack_block_of_groups : pack_block;
   for (int row = 0; row < matrix.n; ++row) {
     const int target = first_row + row;
     std::byte* panel = out + static_cast<size_t>(target / kPanelWidth) * shape.panel_bytes();

@@ -46,7 +46,7 @@ int PackedShape::block_k() const {
       return group;
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
-      return 4 * group;
+      return kGroupsOfBlock * group;
   }
   return 0;
 }
@@ -65,7 +65,7 @@ size_t PackedShape::block_bytes() const {
       return kScaleBytes + values / 2;
     case WeightFormat::kMxfp4:
     case WeightFormat::kNvfp4:
-      return 4 * kPanelWidth + values / 2;
+      return kGroupsOfBlock * kPanelWidth + values / 2;
   }
   return 0;
 }

@@ -11,13 +11,13 @@
 //   int4          group                          [group / 8][16][4] bytes, [16] float32 scales; the
 //                                                low nibbles hold k … k + 3, the high ones
 //                                                k + 4 … k + 7
-//   mxfp4         128 (four groups of 32)        [4][16] e8m0 of half the scale, nibbles like
-//   int4's nvfp4         64 (four groups of 16)         [4][16] e5m3 (e5m3.h), nibbles like int4's
+//   mxfp4         128 (four groups)              [4][16] e8m0 of half the scale, codes like int4
+//   nvfp4         64 (four groups)               [4][16] e5m3 (e5m3.h), codes like int4
 //
 // Scales stand behind or before the codes as a product reads them: memory is fetched ahead in that
-// order. Columns beyond n and values beyond k are zero. The packed form of a matrix
-// is the same on every instruction set; a rank's slots and a host pool hold it, so that moving an
-// expert is a plain copy.
+// order. Columns beyond n and values beyond k are zero. The packed form of a matrix is the same on
+// every instruction set; a rank's slots and a host pool hold it, so that moving an expert is a
+// plain copy.
 //
 // Thread safety: plain values, pure functions.
 #pragma once
@@ -34,6 +34,9 @@ inline constexpr int kPanelWidth = 16;
 
 // Of the 16 scales of a group, one a column.
 inline constexpr size_t kScaleBytes = kPanelWidth * sizeof(float);
+
+// Of a block of mxfp4 or nvfp4.
+inline constexpr int kGroupsOfBlock = 4;
 
 // What decides a packed matrix's layout and size.
 struct PackedShape {

@@ -6,13 +6,16 @@
 //   row   [padded k] int8, zero beyond k
 //         [num_groups] float32 scales
 //         [num_sums] int32 sums of the codes of each sum_group values (the weights' group): weights
-//         are stored with an offset, which products take back by them
+//         are multiplied with an offset, which products take back by them
 //
-// A row's bytes depend on that row only.
+// Values so small that their scale would be subnormal become zero. A value that is not finite makes
+// its group's scale NaN, and with it all that the row is multiplied to. A row's bytes depend on
+// that row only and are the same on every instruction set.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/packed_matrix.h"
 
@@ -35,6 +38,14 @@ struct QuantizedRowShape {
     return (sums_offset() + static_cast<size_t>(num_sums()) * sizeof(int32_t) + 63) / 64 * 64;
   }
 };
+
+// Of a group whose largest magnitude that is. 0 and NaN: its codes are zero.
+inline float quantized_scale(float largest) {
+  using Limits = std::numeric_limits<float>;
+  if (!(largest <= Limits::max())) return Limits::quiet_NaN();
+  const float scale = largest / 127.0f;
+  return scale >= Limits::min() ? scale : 0.0f;
+}
 
 // As products with w take them. REQUIRES: takes_quantized_rows(w.format).
 inline QuantizedRowShape quantized_row_shape(const PackedShape& w) {

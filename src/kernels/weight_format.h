@@ -7,8 +7,8 @@
 //   f32      a float32                                             –  float32 rows
 //   bf16     a bfloat16                                            –  bf16 rows
 //   fp8      e4m3 · float32 scale of a 128 × 128 block           128  bf16 rows   (DeepSeek-V3)
-//   int8     (code − 128) · float32 scale                    32 … k  quantised rows
-//   int4     (code − 8) · float32 scale                    32 … 128  quantised rows
+//   int8     (code − 128) · float32 scale                   8 … 256  quantised rows
+//   int4     (code − 8) · float32 scale                     8 … 256  quantised rows
 //   mxfp4    e2m1 · 2^(e8m0 scale)                                32  quantised rows   (OCP MX)
 //   nvfp4    e2m1 · e4m3 scale · one float32 for the matrix       16  quantised rows   (ModelOpt)
 //
@@ -30,7 +30,7 @@ enum class WeightFormat : uint8_t { kF32, kBf16, kFp8, kInt8, kInt4, kMxfp4, kNv
 std::string_view weight_format_name(WeightFormat format);
 std::optional<WeightFormat> weight_format_from_name(std::string_view name);
 
-// Do products with it read rows that are quantised to int8 group by group?
+// Do products with it read rows that are quantised to int8 (quantized_rows.h)?
 constexpr bool takes_quantized_rows(WeightFormat format) {
   return format == WeightFormat::kInt8 || format == WeightFormat::kInt4 ||
          format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4;

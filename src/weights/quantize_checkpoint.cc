@@ -50,7 +50,7 @@ Status check_floats(const Checkpoint& checkpoint) {
 // The widest group that fills the columns of all matrices, down to 32.
 int choose_group(WeightFormat format, const Checkpoint& checkpoint) {
   int group = kernels::default_group(format);
-  if (!kernels::takes_quantized_rows(format)) return group;
+  if (format != WeightFormat::kInt8 && format != WeightFormat::kInt4) return group;
   for (const std::string& name : checkpoint.names()) {
     if (!is_quantizable(name)) continue;
     while (group > 32 && checkpoint.find(name)->shape.back() % group != 0) group /= 2;

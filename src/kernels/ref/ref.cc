@@ -41,7 +41,7 @@ struct InBlock {
     return value<float>(w.shape.block_bytes() - kScaleBytes, lane);
   }
 };
-constexpr size_t kByteScales = 4 * kPanelWidth;  // before the codes
+constexpr size_t kByteScales = kGroupsOfBlock * kPanelWidth;  // before the codes
 
 // codes: their offset in the block.
 unsigned nibble(const InBlock& in, size_t codes) {
@@ -171,11 +171,15 @@ void quantize_row(Dtype x_dtype, const void* x, const QuantizedRowShape& shape, 
   for (int group = 0; group < shape.num_groups(); ++group) {
     const int begin = group * shape.group, end = std::min(shape.k, begin + shape.group);
     float largest = 0.0f;
-    for (int k = begin; k < end; ++k) largest = std::max(largest, std::abs(element(x_dtype, x, k)));
-    const float scale = largest / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    for (int k = begin; k < end && !std::isnan(largest); ++k) {
+      const float magnitude = std::abs(element(x_dtype, x, k));
+      if (!(magnitude <= largest)) largest = magnitude;
+    }
+    const float scale = quantized_scale(largest);
     reinterpret_cast<float*>(out + shape.scales_offset())[group] = scale;
+    if (!(scale > 0.0f)) continue;
     for (int k = begin; k < end; ++k) {
-      const auto code = static_cast<int>(std::nearbyint(element(x_dtype, x, k) * inverse));
+      const auto code = static_cast<int>(std::nearbyint(element(x_dtype, x, k) * (1.0f / scale)));
       out[k] = static_cast<std::byte>(code);
       reinterpret_cast<int32_t*>(out + shape.sums_offset())[k / shape.sum_group] += code;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #if defined(__x86_64__)
 #include "base/aligned_bytes.h"
-#include "kernels/coded_matrix.h"
+#include "base/check.h"
 #include "kernels/x86/decode_tables.h"
 //
 #include "kernels/x86/avx2_begin.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a line of codes to lines of operands (decode_body.h), with the byte and word permutations of
-// AVX-512 VBMI and BW as tables. The same names as decode_avx2.h. Included inside a region.
+// From a line of codes to lines of operands (decode_body.h), with the byte permutations of AVX-512
+// VBMI as tables. The same names as decode_avx2.h. Included inside a region.
 #pragma once
 
 // A table of 128 bytes looked up by the lower seven bits of each byte.

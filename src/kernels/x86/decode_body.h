@@ -14,7 +14,7 @@
 // six to ten: where a line is one step, one panel will do; others need more to keep the processor
 // busy. Up to kNarrowRows rows, which wait for memory more than for the chain, take one.
 //
-// kTallRows: the most rows of one tile, where that is more than kFewRows; 0: no more.
+// kTallRows: the most rows of one tile.
 // kExpandsInTiles: where tiles are high, each of several expands codes for itself. kUnhintedRows:
 // for Zen 4, see ForZen5 (one_tile_body.h).
 //
@@ -48,7 +48,7 @@ struct Fp8Codes {
 };
 
 struct E2m1Codes {
-  static constexpr int kParts = 2, kGroups = 4, kStrip = 4;
+  static constexpr int kParts = 2, kGroups = kGroupsOfBlock, kStrip = 4;
   static constexpr bool kExpandsInTiles = false;
   static constexpr int kNarrowRows = 2, kUnhintedRows = 2;
   static constexpr size_t kScaleSize = kPanelWidth, kFirstLine = kGroups * kScaleSize;
@@ -117,12 +117,12 @@ class OperandsOf {
     return lines_;
   }
   static size_t bytes_of_block(const Cut& cut) {
-    const int lines = cut.block_k / Step::kStep + (Codes::kGroups > 1 ? Codes::kGroups : 0);
-    return static_cast<size_t>(lines) * sizeof(Line);
+    return static_cast<size_t>(kScaleLines + cut.block_k / Step::kStep) * sizeof(Line);
   }
 
  private:
-  alignas(64) std::byte lines_[kMaxBlockK / Step::kStep * sizeof(Line)];
+  static constexpr int kScaleLines = Codes::kGroups > 1 ? Codes::kGroups : 0;
+  alignas(64) std::byte lines_[(kScaleLines + kMaxBlockK / Step::kStep) * sizeof(Line)];
 };
 template <typename Step, typename Codes>
 class OperandsOf<Step, Codes, true> {

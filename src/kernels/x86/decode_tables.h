@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What decoders look up, as bf16 bits.
+// What decoders look up.
 #pragma once
 
 #include <array>

@@ -389,6 +389,10 @@ inline void multiply_runs(const Product& product, const Cut& cut) {
 template <typename Tuned, typename Product>
 inline void multiply_all(const Product& product, const Cut& cut) {
   with_format(cut.format, [&]<typename Fold, typename Codes>() {
+    if constexpr (Codes::kGroups > 1) {
+      constexpr int kLines = Codes::kGroups * Codes::kLinesOfGroup;
+      WIDEEP_CHECK_EQ(cut.block_k, kLines * Codes::kParts * Fold::Step::kStep);
+    }
     if (one_tile_of<Fold, Codes, Tuned>(product, cut)) return;
     multiply_runs<Fold, Codes, Tuned>(product, cut);
   });
@@ -406,98 +410,4 @@ void matmul(const MatmulArgs& args) { multiply_all(PlainProduct{args}, args.w.sh
 
 void gated_matmul(const GatedMatmulArgs& args) {
   multiply_all(GatedProduct{args}, args.gate.shape, args.tuning);
-}
-
-// ---- quantised rows ----
-
-struct GroupScale {
-  float scale, inverse;
-  explicit GroupScale(F32x16 largest)
-      : scale(reduce_max(largest) / 127.0f), inverse(scale > 0.0f ? 1.0f / scale : 0.0f) {}
-};
-
-// Any group, sixteen values at a time. codes: zero beyond count.
-template <typename T>
-inline float quantize_group(const T* x, int count, const QuantizedRowShape& shape, int8_t* codes,
-                            int32_t* sums) {
-  F32x16 largest = zero();
-  for_each_vector(count, [&](int i, int n) { largest = max(largest, abs(load_n(x + i, n))); });
-  const GroupScale of_group(largest);
-  const F32x16 inverse = set1(of_group.inverse);
-  for (int begin = 0; begin < shape.group; begin += shape.sum_group) {
-    I32x16 sum = set1_i32(0);
-    for_each_vector(shape.sum_group, [&](int i, int) {
-      const int n = std::clamp(count - begin - i, 0, kPanelWidth);
-      const I32x16 code = to_i32(mul(n > 0 ? load_n(x + begin + i, n) : zero(), inverse));
-      sum = add(sum, code);
-      store_i8(codes + begin + i, code);
-    });
-    *sums++ = reduce_add(sum);
-  }
-  return of_group.scale;
-}
-
-inline constexpr int kLineCodes = sizeof(Line);
-
-// A whole group of whole lines of codes. kSumGroup: sum_group; 0: group.
-template <int kSumGroup, typename T>
-inline float quantize_lines(const T* x, int group, int8_t* codes, int32_t* sums) {
-  F32x16 largest[4] = {zero(), zero(), zero(), zero()};
-  for (int at = 0; at < group; at += kLineCodes) {
-    for (int i = 0; i < 4; ++i) {
-      largest[i] = max(largest[i], abs(load(x + at + i * kPanelWidth)));
-    }
-  }
-  const GroupScale of_group(max(max(largest[0], largest[1]), max(largest[2], largest[3])));
-  const F32x16 inverse = set1(of_group.inverse);
-  I32x16 sum = set1_i32(0);
-  for (int at = 0; at < group; at += kLineCodes) {
-    F32x16 values[4];
-    for (int i = 0; i < 4; ++i) values[i] = mul(load(x + at + i * kPanelWidth), inverse);
-    const Line line = to_i8(values);
-    store_line(codes + at, line);
-    sum = kSumGroup == 0 ? add(sum, sums_of_four(line)) : sums_of_four(line);
-    if constexpr (kSumGroup > 0) {
-      store_sums<kSumGroup / 4>(sums, sum);
-      sums += kLineCodes / kSumGroup;
-    }
-  }
-  if constexpr (kSumGroup == 0) *sums = reduce_add(sum);
-  return of_group.scale;
-}
-
-// How many values of whole groups were quantised: 0 where groups are not as wanted.
-template <int kSumGroup, typename T>
-inline int quantize_whole_groups(const T* x, const QuantizedRowShape& shape, int8_t* codes,
-                                 float* scales, int32_t* sums) {
-  const int sum_group = kSumGroup == 0 ? shape.group : kSumGroup;
-  if (shape.sum_group != sum_group || shape.group % kLineCodes != 0) return 0;
-  int at = 0;
-  for (; at + shape.group <= shape.k; at += shape.group) {
-    *scales++ = quantize_lines<kSumGroup>(x + at, shape.group, codes + at, sums);
-    sums += shape.group / sum_group;
-  }
-  return at;
-}
-
-template <typename T>
-inline void quantize_row_of(const T* x, const QuantizedRowShape& shape, std::byte* out) {
-  auto* codes = reinterpret_cast<int8_t*>(out);
-  auto* scales = reinterpret_cast<float*>(out + shape.scales_offset());
-  auto* sums = reinterpret_cast<int32_t*>(out + shape.sums_offset());
-  int at = quantize_whole_groups<0>(x, shape, codes, scales, sums);
-  if (at == 0) at = quantize_whole_groups<16>(x, shape, codes, scales, sums);
-  if (at == 0) at = quantize_whole_groups<32>(x, shape, codes, scales, sums);
-  for (; at < shape.k; at += shape.group) {
-    scales[at / shape.group] = quantize_group(x + at, std::min(shape.group, shape.k - at), shape,
-                                              codes + at, sums + at / shape.sum_group);
-  }
-}
-
-void quantize_row(Dtype x_dtype, const void* x, const QuantizedRowShape& shape, std::byte* out) {
-  if (x_dtype == Dtype::kF32) {
-    quantize_row_of(static_cast<const float*>(x), shape, out);
-  } else {
-    quantize_row_of(static_cast<const Bf16*>(x), shape, out);
-  }
 }

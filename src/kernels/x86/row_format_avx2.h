@@ -7,8 +7,6 @@
 // Lines of 64 bytes of a row that the sum over rows takes at once.
 inline constexpr int kSumLines = 2;
 
-inline I32x16 bits_of(F32x16 v) { return {_mm256_castps_si256(v.lo), _mm256_castps_si256(v.hi)}; }
-inline F32x16 from_bits(I32x16 v) { return {_mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi)}; }
 inline I32x16 sub(I32x16 a, I32x16 b) {
   return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)};
 }
@@ -25,16 +23,6 @@ inline I32x16 shift_left(I32x16 v) {
 template <int kBits>
 inline I32x16 shift_right(I32x16 v) {
   return {_mm256_srli_epi32(v.lo, kBits), _mm256_srli_epi32(v.hi, kBits)};
-}
-inline I32x16 max(I32x16 a, I32x16 b) {
-  return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
-}
-inline int32_t reduce_max(I32x16 v) {
-  const __m256i eight = _mm256_max_epi32(v.lo, v.hi);
-  const __m128i four =
-      _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-  const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-  return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
 // a < b ? yes : no, lane by lane.
 inline I32x16 where_less(I32x16 a, I32x16 b, I32x16 yes, I32x16 no) {

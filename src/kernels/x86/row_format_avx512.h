@@ -7,8 +7,6 @@
 // Lines of 64 bytes of a row that the sum over rows takes at once.
 inline constexpr int kSumLines = 4;
 
-inline I32x16 bits_of(F32x16 v) { return _mm512_castps_si512(v); }
-inline F32x16 from_bits(I32x16 v) { return _mm512_castsi512_ps(v); }
 inline I32x16 sub(I32x16 a, I32x16 b) { return _mm512_sub_epi32(a, b); }
 inline I32x16 bit_and(I32x16 a, I32x16 b) { return _mm512_and_si512(a, b); }
 inline I32x16 bit_or(I32x16 a, I32x16 b) { return _mm512_or_si512(a, b); }
@@ -20,8 +18,6 @@ template <int kBits>
 inline I32x16 shift_right(I32x16 v) {
   return _mm512_srli_epi32(v, kBits);
 }
-inline I32x16 max(I32x16 a, I32x16 b) { return _mm512_max_epi32(a, b); }
-inline int32_t reduce_max(I32x16 v) { return _mm512_reduce_max_epi32(v); }
 // a < b ? yes : no, lane by lane.
 inline I32x16 where_less(I32x16 a, I32x16 b, I32x16 yes, I32x16 no) {
   return _mm512_mask_blend_epi32(_mm512_cmplt_epi32_mask(a, b), no, yes);

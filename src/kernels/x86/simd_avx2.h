@@ -100,6 +100,18 @@ inline int32_t reduce_add(I32x16 v) {
   for (const int32_t lane : lanes) sum += lane;
   return sum;
 }
+inline I32x16 max(I32x16 a, I32x16 b) {
+  return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
+}
+inline int32_t reduce_max(I32x16 v) {
+  const __m256i eight = _mm256_max_epi32(v.lo, v.hi);
+  const __m128i four =
+      _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+inline I32x16 bits_of(F32x16 v) { return {_mm256_castps_si256(v.lo), _mm256_castps_si256(v.hi)}; }
+inline F32x16 from_bits(I32x16 v) { return {_mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi)}; }
 inline I32x16 to_i32(F32x16 v) { return {_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi)}; }
 inline F32x16 to_f32(I32x16 v) { return {_mm256_cvtepi32_ps(v.lo), _mm256_cvtepi32_ps(v.hi)}; }
 inline void store_i8(int8_t* p, I32x16 v) {  // of values that fit
@@ -146,7 +158,7 @@ inline void store_sums(int32_t* p, I32x16 v) {
   const __m256i pairs = _mm256_hadd_epi32(v.lo, v.hi);
   const __m256i fours = _mm256_hadd_epi32(pairs, pairs);  // lo, hi, lo, hi of each half
   const __m128i low = _mm256_castsi256_si128(fours), high = _mm256_extracti128_si256(fours, 1);
-  if (Lanes == 4) {
+  if constexpr (Lanes == 4) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi32(low, high));
   } else {
     _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_add_epi32(low, high));

@@ -54,6 +54,10 @@ using I32x16 = __m512i;
 inline I32x16 set1_i32(int32_t x) { return _mm512_set1_epi32(x); }
 inline I32x16 add(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
 inline int32_t reduce_add(I32x16 v) { return _mm512_reduce_add_epi32(v); }
+inline I32x16 max(I32x16 a, I32x16 b) { return _mm512_max_epi32(a, b); }
+inline int32_t reduce_max(I32x16 v) { return _mm512_reduce_max_epi32(v); }
+inline I32x16 bits_of(F32x16 v) { return _mm512_castps_si512(v); }
+inline F32x16 from_bits(I32x16 v) { return _mm512_castsi512_ps(v); }
 inline I32x16 to_i32(F32x16 v) { return _mm512_cvtps_epi32(v); }  // to nearest even
 inline F32x16 to_f32(I32x16 v) { return _mm512_cvtepi32_ps(v); }
 inline void store_i8(int8_t* p, I32x16 v) {  // of values that fit
@@ -83,10 +87,11 @@ inline void store_sums(int32_t* p, I32x16 v) {
   static_assert(Lanes == 4 || Lanes == 8);
   v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, _MM_PERM_BADC));
   v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, _MM_PERM_CDAB));
-  if (Lanes == 8) v = _mm512_add_epi32(v, _mm512_shuffle_i32x4(v, v, _MM_SHUFFLE(2, 3, 0, 1)));
+  if constexpr (Lanes == 8)
+    v = _mm512_add_epi32(v, _mm512_shuffle_i32x4(v, v, _MM_SHUFFLE(2, 3, 0, 1)));
   const __m512i order = _mm512_setr_epi32(0, Lanes, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
   const __m128i sums = _mm512_castsi512_si128(_mm512_permutexvar_epi32(order, v));
-  if (Lanes == 4) {
+  if constexpr (Lanes == 4) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), sums);
   } else {
     _mm_storel_epi64(reinterpret_cast<__m128i*>(p), sums);
