@@ -301,11 +301,12 @@ struct PlainProduct {
     return cut.panel_to_come(args.w, args.next, args.last_panel, index);
   }
   template <int kPanels>
-  void put(int row, int panel, const F32x16 (&sums)[kPanels]) const {
+  void put(int row, int panel, const float (*sums)[kPanelWidth]) const {
     void* const y = args.y[row];
     const F32x16 scale = set1(args.w.scale);
     for (int p = 0; p < kPanels; ++p) {
-      store_columns(y, args.y.dtype, (panel + p) * kPanelWidth, args.w.n(), mul(scale, sums[p]));
+      store_columns(y, args.y.dtype, (panel + p) * kPanelWidth, args.w.n(),
+                    mul(scale, load(sums[p])));
     }
   }
 };
@@ -327,12 +328,13 @@ struct GatedProduct {
                        : cut.panel_to_come(args.up, args.next_up, args.last_panel, index);
   }
   template <int kPanels>
-  void put(int row, int panel, const F32x16 (&sums)[kPanels]) const {
+  void put(int row, int panel, const float (*sums)[kPanelWidth]) const {
     constexpr int kHalf = kPanels / 2;
     void* const h = args.h[row];
     const F32x16 gate_scale = set1(args.gate.scale), up_scale = set1(args.up.scale);
     for (int p = 0; p < kHalf; ++p) {
-      const F32x16 gate = mul(gate_scale, sums[p]), up = mul(up_scale, sums[p + kHalf]);
+      const F32x16 gate = mul(gate_scale, load(sums[p]));
+      const F32x16 up = mul(up_scale, load(sums[p + kHalf]));
       store_columns(h, args.h.dtype, (panel + p) * kPanelWidth, args.gate.n(), mul(silu(gate), up));
     }
   }
@@ -358,9 +360,7 @@ inline void multiply_panels(const Product& product, const Cut& cut, const RowTil
   Sums sums;
   all_tiles<Fold, Codes, Tuned, kPanels>(x, piece, sums);
   for (int r = 0; r < x.tiles.num_rows(); ++r) {
-    F32x16 of_row[kPanels];
-    for (int p = 0; p < kPanels; ++p) of_row[p] = load(sums.values[r][p]);
-    product.put(row + r, panel, of_row);
+    product.template put<kPanels>(row + r, panel, sums.values[r]);
   }
 }
 

@@ -254,8 +254,9 @@ inline __attribute__((noinline)) void strip(const Fold& fold, const Cut& cut, co
 //   first, last       which panels of each matrix are wanted: [first, last)
 //   panel(cut, q, i)  panel i of matrix number q
 //   panel_to_come     the same before `last`, beyond it what will be read then
-//   put(row, i, sums) takes a row's sums of panels [i, i + n) of the first matrix, then of the
-//   second
+//   put<n>(row, i, sums)
+//                     takes a row's n sums of panels i and on of the first matrix, then of the
+//                     second
 
 // The strips of kEach panels of each matrix, from `panel` on.
 template <typename Fold, typename Codes, typename Tuned, int Rows, int kWidth, int kEach,
@@ -285,9 +286,7 @@ inline __attribute__((always_inline)) void one_tile_step(const Product& product,
     strip<Fold, Codes, Tuned>(fold, cut, x, panels, first, sums);
   }
   for (int r = 0; r < std::min(Rows, product.num_rows()); ++r) {
-    F32x16 of_row[kPanels];
-    for (int p = 0; p < kPanels; ++p) of_row[p] = load(sums[r][p]);
-    product.put(r, panel, of_row);
+    product.template put<kPanels>(r, panel, sums[r]);
   }
 }
 
