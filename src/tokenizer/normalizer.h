@@ -15,6 +15,7 @@ namespace wideep::tokenizer {
 // Whether ICU has what to_nfc needs. Errors (failed): ICU's data is missing.
 Status check_nfc_available();
 
+// Takes time in proportion to the text, whatever the order of its combining marks.
 // REQUIRES: valid UTF-8, below 2 GiB; check_nfc_available(). Thread safe.
 std::string to_nfc(std::string_view text);
 

@@ -3,8 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unicode/normalizer2.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 
 #include "formats/files.h"
@@ -183,6 +186,50 @@ TEST(NormalizerTest, ComposesByTheTablesOfUnicode9) {
   EXPECT_EQ(to_nfc("a\u0301\u0316"), "\u00E1\u0316");                 // below moves out of the way
   EXPECT_EQ(to_nfc("a\u0316\u1DFA"), "a\u0316\u1DFA");                // newer: stays where it is
   EXPECT_EQ(to_nfc("\U00011935\U00011930"), "\U00011935\U00011930");  // newer: not composed
+}
+
+// What ICU makes of a text by itself.
+std::string nfc_by_icu(const std::string& text) {
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::UnicodeString wide = icu::UnicodeString::fromUTF8(text);
+  std::string out;
+  icu::Normalizer2::getNFCInstance(error)->normalize(wide, error).toUTF8String(out);
+  EXPECT_TRUE(U_SUCCESS(error));
+  return out;
+}
+
+TEST(NormalizerTest, LongRunsOfMarksAreAsIcuHasThem) {
+  // Classes 0, 1, 7, 9, 129 to 132, 202, 216, 220, 230, 240; U+0344, U+0F73 and U+0F75 decompose to
+  // marks, U+00E9 and U+1EA5 end in some, U+0F73 and U+0F75 have class 0 themselves.
+  const std::vector<std::string> parts = {
+      "a",      "\u00E9", "\u1EA5", "\uAC00", "\u11A8", "\u0300", "\u0301", "\u0308",
+      "\u0316", "\u0323", "\u0327", "\u0334", "\u0344", "\u0345", "\u093C", "\u094D",
+      "\u0F71", "\u0F72", "\u0F73", "\u0F74", "\u0F75", "\u031B", "\u0343", "\U0001D165"};
+  std::mt19937 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    // One in `rare` is any of the parts, so that runs of marks are of all lengths.
+    const uint32_t rare = 1 + random() % 60;
+    std::string text;
+    for (uint32_t i = random() % 150; i > 0; --i) {
+      const size_t first = random() % rare == 0 ? 0 : 5;
+      text += parts[first + random() % (parts.size() - first)];
+    }
+    ASSERT_EQ(to_nfc(text), nfc_by_icu(text)) << "round " << round;
+  }
+}
+
+// ICU alone: 14 s for a third of it.
+TEST(NormalizerTest, MarksOutOfOrderTakeTimeInProportion) {
+  constexpr int kMarks = 250'000;
+  std::string above, below;
+  for (int i = 0; i < kMarks; ++i) {
+    above += "\u0301";
+    below += "\u0316";
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const std::string found = to_nfc("a" + above + below);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(found, "\u00E1" + below + above.substr(2));
 }
 
 }  // namespace
