@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/chat_files.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "base/try.h"
@@ -12,25 +14,48 @@ namespace {
 
 using nlohmann::json;
 
+Status unexpected(const std::string& where, std::string_view expected, const json& found) {
+  return invalid_input(
+      fmt::format("{}: expected {}, found {}", where, expected, formats::describe(found)));
+}
+
+// Null where it is absent.
+const json& member(const json& object, const char* name) {
+  static const json kAbsent;
+  const auto found = object.find(name);
+  return found == object.end() ? kAbsent : *found;
+}
+
 // A text, or an object with "content".
-std::string token_text(const json& config, const char* name) {
-  const json token = config.value(name, json());
-  if (token.is_string()) return token.get<std::string>();
-  if (token.is_object()) return token.value("content", "");
-  return "";
+Result<std::string> token_text(const json& config, const char* name, const std::string& path) {
+  const json& token = member(config, name);
+  if (token.is_null()) return std::string();
+  const json& content = token.is_object() ? member(token, "content") : token;
+  if (content.is_string()) return content.get<std::string>();
+  return unexpected(fmt::format("{}: {}{}", path, name, token.is_object() ? ".content" : ""),
+                    "a text", content);
 }
 
 // A text, or a list of {"name", "template"}.
-std::string template_text(const json& config) {
-  const json found = config.value("chat_template", json());
+Result<std::string> template_text(const json& config, const std::string& path) {
+  const json& found = member(config, "chat_template");
+  const std::string where = path + ": chat_template";
+  if (found.is_null()) return std::string();
   if (found.is_string()) return found.get<std::string>();
-  if (!found.is_array()) return "";
-  for (const json& each : found) {
-    if (each.is_object() && each.value("name", json()) == "default") {
-      return each.value("template", "");
-    }
+  if (!found.is_array()) {
+    return unexpected(where, R"(a text or a list of {"name", "template"})", found);
   }
-  return "";
+  std::string text;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::string entry = fmt::format("{}[{}]", where, i);
+    if (!found[i].is_object()) return unexpected(entry, R"({"name", "template"})", found[i]);
+    for (const char* key : {"name", "template"}) {
+      const json& value = member(found[i], key);
+      if (!value.is_string()) return unexpected(entry + "." + key, "a text", value);
+    }
+    if (found[i]["name"] == "default") text = found[i]["template"].get<std::string>();
+  }
+  return text;
 }
 
 }  // namespace
@@ -44,9 +69,10 @@ Result<ChatFiles> read_chat_files(const std::string& model_dir) {
   if (std::filesystem::exists(config_path, absent)) {
     WIDEEP_TRY_ASSIGN(const std::string content, formats::read_file(config_path));
     WIDEEP_TRY_ASSIGN(const json config, formats::parse_json(content, config_path));
-    files.bos_token = token_text(config, "bos_token");
-    files.eos_token = token_text(config, "eos_token");
-    text = template_text(config);
+    if (!config.is_object()) return unexpected(config_path, "an object", config);
+    WIDEEP_TRY_ASSIGN(files.bos_token, token_text(config, "bos_token", config_path));
+    WIDEEP_TRY_ASSIGN(files.eos_token, token_text(config, "eos_token", config_path));
+    WIDEEP_TRY_ASSIGN(text, template_text(config, config_path));
     if (!text.empty()) source = config_path + ": chat_template";
   }
   if (std::filesystem::exists(template_path, absent)) {
