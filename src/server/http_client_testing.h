@@ -18,19 +18,25 @@ namespace wideep::server {
 
 class Socket {
  public:
-  explicit Socket(int port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  enum Unconnected { kUnconnected };
+
+  explicit Socket(int port) : Socket(port, kUnconnected) { connect(); }
+  Socket(int port, Unconnected) : fd_(::socket(AF_INET, SOCK_STREAM, 0)), port_(port) {
     const timeval timeout{20, 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   }
   ~Socket() { ::close(fd_); }
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
 
+  int fd() const { return fd_; }
+  void connect() {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port_));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
   void send(const std::string& text) {
     EXPECT_EQ(::send(fd_, text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
@@ -48,7 +54,7 @@ class Socket {
   }
 
  private:
-  int fd_;
+  int fd_, port_;
 };
 
 struct Reply {

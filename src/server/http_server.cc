@@ -10,18 +10,25 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
+#include "base/cpu_time.h"
+#include "base/log.h"
 #include "base/try.h"
 
 namespace wideep::server {
@@ -30,17 +37,62 @@ namespace {
 // Before a chunk's bytes: their number in hexadecimal, "\r\n".
 constexpr size_t kChunkHead = 2 * sizeof(size_t) + 2;
 
+// Beyond the largest request, for what comes with its last bytes.
+constexpr size_t kInputSlack = size_t{64} << 10;
+// How long nobody is accepted when the system has no descriptor to give.
+constexpr timeval kAcceptPause{0, 100'000};
+constexpr int64_t kAcceptWarningNs = 60'000'000'000;  // of such pauses, one in so long is told of
+
+constexpr std::pair<evhttp_cmd_type, const char*> kMethods[] = {
+    {EVHTTP_REQ_GET, "GET"},         {EVHTTP_REQ_POST, "POST"},       {EVHTTP_REQ_HEAD, "HEAD"},
+    {EVHTTP_REQ_PUT, "PUT"},         {EVHTTP_REQ_DELETE, "DELETE"},   {EVHTTP_REQ_PATCH, "PATCH"},
+    {EVHTTP_REQ_OPTIONS, "OPTIONS"}, {EVHTTP_REQ_CONNECT, "CONNECT"}, {EVHTTP_REQ_TRACE, "TRACE"}};
+
+// All that have a name: what is not served is refused by the handler, in its own words.
+ev_uint16_t all_methods() {
+  unsigned all = 0;
+  for (const auto& [type, name] : kMethods) all |= type;
+  return static_cast<ev_uint16_t>(all);
+}
+
 const char* method_name(evhttp_cmd_type type) {
-  switch (type) {
-    case EVHTTP_REQ_GET:
-      return "GET";
-    case EVHTTP_REQ_POST:
-      return "POST";
-    case EVHTTP_REQ_HEAD:
-      return "HEAD";
-    default:
-      return "other";
+  const auto* found = std::find_if(std::begin(kMethods), std::end(kMethods),
+                                   [&](const auto& each) { return each.first == type; });
+  return found == std::end(kMethods) ? "other" : found->second;
+}
+
+std::string decoded(const std::string& path) {
+  size_t size = 0;
+  char* bytes = evhttp_uridecode(path.c_str(), 0, &size);
+  if (bytes == nullptr) return path;
+  std::string text(bytes, size);
+  std::free(bytes);
+  return text;
+}
+
+// More than any request has, without an end of it: an endless length of a chunk, for one.
+void cut_endless_input(evbuffer* input, const evbuffer_cb_info*, void* connection) {
+  auto* stream = static_cast<bufferevent*>(connection);
+  size_t most = 0;
+  bufferevent_getwatermark(stream, EV_READ, nullptr, &most);
+  if (evbuffer_get_length(input) < most) return;
+  bufferevent_trigger_event(stream, BEV_EVENT_READING | BEV_EVENT_ERROR, BEV_TRIG_DEFER_CALLBACKS);
+}
+
+// Who is not accepted waits in the system's queue; to try on and on would take the whole thread.
+void pause_accepting(evconnlistener* listener, void*) {
+  const int error = errno;
+  static std::atomic<int64_t> next_warning_ns = INT64_MIN;
+  if (const int64_t now = base::wall_ns(); now >= next_warning_ns) {
+    next_warning_ns = now + kAcceptWarningNs;
+    log::warn("http: cannot accept a connection: {}; new ones wait (raise ulimit -n)",
+              std::strerror(error));
   }
+  evconnlistener_disable(listener);
+  event_base_once(
+      evconnlistener_get_base(listener), -1, EV_TIMEOUT,
+      [](int, short, void* of) { evconnlistener_enable(static_cast<evconnlistener*>(of)); },
+      listener, &kAcceptPause);
 }
 
 // The port that a socket is bound to.
@@ -82,7 +134,11 @@ Exchange::Exchange(evhttp_request* request, HttpServer& server)
       request_(request),
       method_(method_name(evhttp_request_get_command(request))) {
   const char* path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
-  path_ = path == nullptr || *path == '\0' ? "/" : path;
+  target_ = path == nullptr || *path == '\0' ? "/" : path;
+  path_ = decoded(target_);
+  if (const char* query = evhttp_uri_get_query(evhttp_request_get_evhttp_uri(request))) {
+    target_.append("?").append(query);
+  }
   evbuffer* input = evhttp_request_get_input_buffer(request);
   body_.resize(evbuffer_get_length(input));
   evbuffer_copyout(input, body_.data(), body_.size());
@@ -91,6 +147,7 @@ Exchange::Exchange(evhttp_request* request, HttpServer& server)
 }
 
 Exchange::~Exchange() {
+  unwatch();
   on_gone_ = nullptr;
   if (request_ == nullptr) return;
   if (!streams_) {
@@ -126,10 +183,27 @@ void Exchange::closed(evhttp_connection*, void* exchange) {
 // A client that has left leaves the request to us, without a connection; where we cut it off,
 // libevent frees both.
 void Exchange::leave() {
+  unwatch();
   if (evhttp_request_get_connection(request_) == nullptr) evhttp_request_free(request_);
   request_ = nullptr;
   if (const auto callback = std::exchange(on_gone_, nullptr)) callback();
 }
+
+// From now on the server is told when the client leaves. REQUIRES: it is there.
+void Exchange::watch() {
+  bufferevent* stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request_));
+  watched_ = bufferevent_getfd(stream);
+  epoll_event event{.events = EPOLLRDHUP | EPOLLET, .data = {.ptr = this}};
+  ::epoll_ctl(server_.left_fd_, EPOLL_CTL_ADD, watched_, &event);
+}
+
+void Exchange::unwatch() {
+  if (watched_ < 0) return;
+  ::epoll_ctl(server_.left_fd_, EPOLL_CTL_DEL, std::exchange(watched_, -1), nullptr);
+}
+
+// Calls leave().
+void Exchange::cut() { evhttp_connection_free(evhttp_request_get_connection(request_)); }
 
 // Who waits for a reply sends nothing, however long that takes.
 void Exchange::set_patience(bool waits_for_reply) {
@@ -140,6 +214,7 @@ void Exchange::set_patience(bool waits_for_reply) {
 
 // What is sent next is the last: the connection is the next request's.
 void Exchange::start_reply() {
+  unwatch();
   set_patience(false);
   evhttp_connection_set_closecb(evhttp_request_get_connection(request_), nullptr, nullptr);
 }
@@ -156,7 +231,9 @@ void Exchange::reply(int status, std::string_view content_type, std::string_view
   start_reply();
   evbuffer* bytes = evbuffer_new();
   evbuffer_add(bytes, body.data(), body.size());
+  bufferevent* stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request_));
   evhttp_send_reply(std::exchange(request_, nullptr), status, nullptr, bytes);
+  bufferevent_disable(stream, EV_READ);  // which libevent has enabled, until it is written
   evbuffer_free(bytes);
 }
 
@@ -170,6 +247,7 @@ void Exchange::start_stream(std::string_view content_type) {
   in_chunks_ = evhttp_find_header(headers, "Transfer-Encoding") != nullptr;  // not in HTTP/1.0
   // A write waits for nobody's acknowledgement of the one before.
   bufferevent* stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request_));
+  bufferevent_disable(stream, EV_READ);
   const int at_once = 1;
   ::setsockopt(bufferevent_getfd(stream), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));
 }
@@ -212,22 +290,21 @@ void Exchange::flush() {
   }
   if (!bytes.empty()) evbuffer_add(unread, bytes.data(), bytes.size());
   unsent_.clear();
-  if (evbuffer_get_length(unread) > server_.options_.most_unread_bytes) {
-    evhttp_connection_free(connection);
-  }
+  if (evbuffer_get_length(unread) > server_.options_.most_unread_bytes) cut();
 }
 
 // What was sent before leaves together with the end.
 void Exchange::end() {
   if (request_ == nullptr) return;
   start_reply();
+  bufferevent* stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request_));
   if (!unsent_.empty()) {
-    evhttp_connection* connection = evhttp_request_get_connection(request_);
     const std::string_view bytes = frame_unsent();
-    bufferevent_write(evhttp_connection_get_bufferevent(connection), bytes.data(), bytes.size());
+    bufferevent_write(stream, bytes.data(), bytes.size());
     unsent_.clear();
   }
   evhttp_send_reply_end(std::exchange(request_, nullptr));
+  if (in_chunks_) bufferevent_disable(stream, EV_READ);  // without, the connection may have ended
 }
 
 HttpServer::HttpServer(const HttpOptions& options, Handler handler)
@@ -244,11 +321,17 @@ Status HttpServer::start() {
   base_ = event_base_new();
   http_ = base_ == nullptr ? nullptr : evhttp_new(base_);
   wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (http_ == nullptr || wake_fd_ < 0) return failed("http: the system refuses an event loop");
+  left_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
+  if (http_ == nullptr || wake_fd_ < 0 || left_fd_ < 0) {
+    return failed("http: the system refuses an event loop");
+  }
   wake_ = event_new(base_, wake_fd_, EV_READ | EV_PERSIST, posted, this);
   event_add(wake_, nullptr);
   flush_ = event_new(base_, -1, 0, flush, this);
-  evhttp_set_allowed_methods(http_, EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD);
+  left_ = event_new(base_, left_fd_, EV_READ | EV_PERSIST, see_who_left, this);
+  event_add(left_, nullptr);
+  evhttp_set_bevcb(http_, connection_of, this);
+  evhttp_set_allowed_methods(http_, all_methods());
   evhttp_set_max_body_size(http_, static_cast<ev_ssize_t>(options_.most_body_bytes));
   evhttp_set_max_headers_size(http_, static_cast<ev_ssize_t>(options_.most_header_bytes));
   evhttp_set_timeout(http_, options_.idle_seconds);
@@ -260,6 +343,7 @@ Status HttpServer::start() {
                               options_.host, options_.port, std::strerror(errno)));
   }
   port_ = port_of(evhttp_bound_socket_get_fd(bound));
+  evconnlistener_set_error_cb(evhttp_bound_socket_get_listener(bound), pause_accepting);
   return {};
 }
 
@@ -267,9 +351,11 @@ HttpServer::~HttpServer() {
   for (const auto& timer : timers_) event_free(timer->timer);
   if (wake_ != nullptr) event_free(wake_);
   if (flush_ != nullptr) event_free(flush_);
+  if (left_ != nullptr) event_free(left_);
   if (http_ != nullptr) evhttp_free(http_);
   if (base_ != nullptr) event_base_free(base_);
   if (wake_fd_ >= 0) ::close(wake_fd_);
+  if (left_fd_ >= 0) ::close(left_fd_);
 }
 
 void HttpServer::run() {
@@ -316,13 +402,20 @@ void HttpServer::stop() {
   post([this] { event_base_loopbreak(base_); });
 }
 
-void HttpServer::stop_listening() {
-  evhttp_foreach_bound_socket(
-      http_,
-      [](evhttp_bound_socket* bound, void*) {
-        evconnlistener_disable(evhttp_bound_socket_get_listener(bound));
-      },
-      nullptr);
+// One at a time: to leave may end other exchanges.
+void HttpServer::see_who_left(int fd, short, void*) {
+  epoll_event event;
+  while (::epoll_wait(fd, &event, 1, 0) == 1) static_cast<Exchange*>(event.data.ptr)->cut();
+}
+
+bufferevent* HttpServer::connection_of(event_base* base, void* self) {
+  const HttpOptions& options = static_cast<HttpServer*>(self)->options_;
+  bufferevent* stream = bufferevent_socket_new(base, -1, 0);
+  if (stream == nullptr) return nullptr;
+  const size_t most = options.most_body_bytes + options.most_header_bytes + kInputSlack;
+  bufferevent_setwatermark(stream, EV_READ, 0, most);
+  evbuffer_add_cb(bufferevent_get_input(stream), cut_endless_input, stream);
+  return stream;
 }
 
 void HttpServer::call_every(int milliseconds, std::function<void()> call) {
@@ -336,7 +429,9 @@ void HttpServer::call_every(int milliseconds, std::function<void()> call) {
 
 void HttpServer::handle(evhttp_request* request, void* self) {
   auto* server = static_cast<HttpServer*>(self);
-  server->handler_(std::make_shared<Exchange>(request, *server));
+  const auto exchange = std::make_shared<Exchange>(request, *server);
+  server->handler_(exchange);
+  if (!exchange->gone()) exchange->watch();
 }
 
 }  // namespace wideep::server

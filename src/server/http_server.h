@@ -7,6 +7,9 @@
 // past libevent's queue, which takes three system calls for a chunk: only what the socket does not
 // take at once waits there.
 //
+// While a request has no reply, or its reply is being written, nothing is read from its client:
+// what it sends meanwhile waits in its own system. That it leaves is seen without reading.
+//
 // Thread safety: everything on the thread that calls run(), but for post() and stop().
 #pragma once
 
@@ -20,6 +23,7 @@
 
 #include "wideep/status.h"
 
+struct bufferevent;
 struct event;
 struct event_base;
 struct evhttp;
@@ -52,7 +56,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Exchange& operator=(const Exchange&) = delete;
 
   const std::string& method() const { return method_; }  // "GET"
-  const std::string& path() const { return path_; }      // without the query
+  const std::string& path() const { return path_; }      // decoded, without the query
+  const std::string& target() const { return target_; }  // path and query as they came
   const std::string& body() const { return body_; }
   std::string header(const char* name) const;  // "": not there
   std::string query(const char* name) const;   // likewise: of "?name=value"
@@ -64,13 +69,17 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void end();
 
   bool gone() const { return request_ == nullptr; }
-  // Called once, when the client leaves, or is cut off, before the reply has ended.
+  // Called once, when the client leaves (or closes its side), or is cut off, before the reply has
+  // ended.
   void on_gone(std::function<void()> callback) { on_gone_ = std::move(callback); }
 
  private:
   friend class HttpServer;
   static void closed(evhttp_connection*, void* exchange);
   void leave();
+  void watch();
+  void unwatch();
+  void cut();
   void start_reply();
   void set_patience(bool waits_for_reply);
   void add_header(const char* name, std::string_view value);
@@ -82,7 +91,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool streams_ = false;
   bool in_chunks_ = false;
   std::string unsent_;  // room for a chunk's head, then what was sent since the last flush
-  std::string method_, path_, body_;
+  int watched_ = -1;    // the socket, while the server is told when its client leaves
+  std::string method_, path_, target_, body_;
   std::function<void()> on_gone_;
 };
 
@@ -107,8 +117,6 @@ class HttpServer {
   void post(std::function<void()> call);
   // Any thread. Connections are closed; replies that have not ended are cut.
   void stop();
-  // No new connections; those that are there go on.
-  void stop_listening();
   // Calls it every so often on the serving thread, from now on.
   void call_every(int milliseconds, std::function<void()> call);
 
@@ -120,6 +128,8 @@ class HttpServer {
   static void flush(int fd, short what, void* server);
   static void handle(evhttp_request* request, void* server);
   static void posted(int fd, short what, void* server);
+  static void see_who_left(int fd, short what, void* server);
+  static bufferevent* connection_of(event_base* base, void* server);
 
   HttpOptions options_;
   Handler handler_;
@@ -129,6 +139,10 @@ class HttpServer {
   event* wake_ = nullptr;
   int wake_fd_ = -1;
   event* flush_ = nullptr;
+  // Whose clients are still there. An epoll of its own: libevent's would tell of bytes as well, and
+  // does not tell a resetting client from them.
+  int left_fd_ = -1;
+  event* left_ = nullptr;
   std::vector<std::shared_ptr<Exchange>> unflushed_;
   struct Timer {
     event* timer = nullptr;

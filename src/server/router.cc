@@ -231,7 +231,6 @@ void Router::run() { http_->run(); }
 void Router::drain() {
   http_->post([this] {
     drains_ = true;
-    http_->stop_listening();
     if (under_way_.empty()) http_->stop();
   });
 }

@@ -12,6 +12,7 @@
 #include "server/chat_files.h"
 #include "server/engine_backend.h"
 #include "server/grace.h"
+#include "server/open_files.h"
 
 namespace wideep::server {
 namespace {
@@ -79,11 +80,11 @@ class Front {
     });
   }
 
-  // Takes nothing more; stops the ranks when nothing runs.
+  // Takes no more requests for text, and says so to whoever asks; stops the ranks when nothing
+  // runs.
   void drain() {
     http_->post([this] {
       service_.drain();
-      http_->stop_listening();
       http_->call_every(kDrainLookMs, [this] {
         if (service_.idle()) writer_->stop();
       });
@@ -147,6 +148,7 @@ Status serve(const ServeOptions& options, const ServeObserver& observer) {
   service.ranks = engine::expert_ranks(*run);
   service.balances_online = !run->setup().online.empty();
   const bool chats = chat.chat.has_value();
+  allow_most_open_files();
   // The address is ours before anything is loaded; whoever asks early waits.
   Front front(service, run->tokenizer(), std::move(chat.chat));
   WIDEEP_TRY(engine::agree_on(options.run, front.listen(options.http)));

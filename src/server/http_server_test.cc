@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Over real sockets, with handlers that say what the test wants.
+#include "server/http_server.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "base/cpu_time.h"
+#include "server/http_client_testing.h"
+
+namespace wideep::server {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Serves on a thread of its own until it goes.
+class Running {
+ public:
+  explicit Running(HttpServer::Handler handler, HttpOptions options = {})
+      : server_(listen(std::move(options), std::move(handler))),
+        thread_([this] { server_->run(); }) {}
+  ~Running() {
+    server_->stop();
+    thread_.join();
+  }
+  int port() const { return server_->port(); }
+  HttpServer& server() { return *server_; }
+
+ private:
+  static std::unique_ptr<HttpServer> listen(HttpOptions options, HttpServer::Handler handler) {
+    options.port = 0;
+    return HttpServer::listen(options, std::move(handler)).value();
+  }
+
+  std::unique_ptr<HttpServer> server_;
+  std::thread thread_;
+};
+
+bool comes(const std::function<bool()>& there) {
+  for (int i = 0; i < 5000 && !there(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return there();
+}
+
+// How much of `piece`, again and again, the server's system takes, `most` bytes at most, until it
+// has taken none for a while; closed: until the connection is.
+struct Flood {
+  size_t taken = 0;
+  bool closed = false;
+};
+Flood flood(Socket& socket, const std::string& piece, size_t most) {
+  Flood flood;
+  const timeval patience{0, 300'000};
+  ::setsockopt(socket.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  while (flood.taken < most) {
+    const ssize_t taken = ::send(socket.fd(), piece.data(), piece.size(), MSG_NOSIGNAL);
+    if (taken < 0) {
+      flood.closed = errno != EAGAIN;
+      break;
+    }
+    flood.taken += static_cast<size_t>(taken);
+  }
+  return flood;
+}
+
+// More than the system's buffers of a connection hold.
+constexpr size_t kFlood = size_t{128} << 20;
+
+// What a client sends while its reply is streamed stays with it.
+TEST(HttpServerTest, NothingIsReadDuringAReply) {
+  std::shared_ptr<Exchange> stream;
+  Running running([&](auto exchange) {
+    stream = exchange;
+    stream->start_stream("text/plain");
+    stream->send("first");
+  });
+  Socket client(running.port());
+  client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_THAT(client.receive(), StartsWith("HTTP/1.1 200"));
+  EXPECT_LT(flood(client, std::string(1 << 16, 'x'), kFlood).taken, kFlood);
+  running.server().post([&] {
+    stream->send("second");
+    std::exchange(stream, nullptr)->end();
+  });
+  std::string heard;
+  while (heard.find("\r\n0\r\n") == heard.npos) {
+    const std::string part = client.receive();
+    ASSERT_FALSE(part.empty()) << heard;
+    heard += part;
+  }
+  EXPECT_THAT(heard, HasSubstr("second"));
+}
+
+// Requests on end from one that reads no reply.
+TEST(HttpServerTest, NothingIsReadWhileRepliesAreUnread) {
+  const std::string body(100'000, 'b');
+  Running running([&](auto exchange) { exchange->reply(200, "text/plain", body); });
+  Socket client(running.port());
+  std::string requests;
+  for (int i = 0; i < 1000; ++i) requests += "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+  EXPECT_LT(flood(client, requests, kFlood).taken, kFlood);
+}
+
+TEST(HttpServerTest, EndlessChunkLengthsAreCut) {
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", "never"); },
+                  {.most_body_bytes = 1 << 20});
+  Socket client(running.port());
+  client.send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+  const Flood all = flood(client, std::string(1 << 16, '1'), kFlood);
+  EXPECT_LT(all.taken, kFlood);
+  EXPECT_TRUE(all.closed);
+}
+
+// In one piece, in chunks, one after the other on a connection without waiting.
+TEST(HttpServerTest, TheLargestBodiesArrive) {
+  const HttpOptions options;
+  Running running([](auto exchange) {
+    exchange->reply(200, "text/plain", std::to_string(exchange->body().size()) + " bytes");
+  });
+  const std::string body(options.most_body_bytes, 'b');
+  const std::string size = std::to_string(body.size());
+  EXPECT_EQ(ask(running.port(), "POST", "/", body).body, size + " bytes");
+  const std::string chunked = fmt::format("{:x}\r\n{}\r\n0\r\n\r\n", body.size(), body);
+  const std::string head = "POST / HTTP/1.1\r\nHost: h\r\n";
+  Socket client(running.port());
+  std::thread sends([&] {
+    for (int i = 0; i < 2; ++i) {
+      client.send(head + "Content-Length: " + size + "\r\n\r\n" + body);
+      client.send(head + "Transfer-Encoding: chunked\r\n" +
+                  (i == 1 ? "Connection: close\r\n\r\n" : "\r\n") + chunked);
+    }
+  });
+  const std::string all = client.receive_all();
+  sends.join();
+  size_t arrived = 0;
+  for (size_t at = all.find(size); at != all.npos; at = all.find(size, at + 1)) ++arrived;
+  EXPECT_EQ(arrived, 4u) << all;
+}
+
+// Its reply may be minutes away.
+TEST(HttpServerTest, WhoLeavesBeforeAReplyIsNoticed) {
+  std::shared_ptr<Exchange> waits;
+  std::atomic<int> gone = 0, asked = 0;
+  Running running([&](auto exchange) {
+    waits = exchange;
+    exchange->on_gone([&] { ++gone; });
+    ++asked;
+  });
+  const std::string request = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n";
+  {
+    Socket client(running.port());
+    client.send(request);
+    ASSERT_TRUE(comes([&] { return asked == 1; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(gone, 0);
+  }
+  EXPECT_TRUE(comes([&] { return gone == 1; }));
+  {  // with more that has not been read, and a reset
+    Socket client(running.port());
+    client.send(request + request);
+    ASSERT_TRUE(comes([&] { return asked == 2; }));
+    const linger at_once{1, 0};
+    ::setsockopt(client.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  }
+  EXPECT_TRUE(comes([&] { return gone == 2; }));
+  std::promise<void> done;
+  running.server().post([&] {
+    EXPECT_TRUE(waits->gone());
+    waits->reply(200, "text/plain", "to nobody");
+    waits.reset();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+// What it has sent meanwhile is the next request.
+TEST(HttpServerTest, WhoAsksOnIsAnsweredInTurn) {
+  std::vector<std::shared_ptr<Exchange>> waiting;
+  std::atomic<int> asked = 0;
+  Running running([&](auto exchange) {
+    waiting.push_back(exchange);
+    ++asked;
+  });
+  Socket client(running.port());
+  client.send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n");
+  for (int i = 1; i <= 2; ++i) {
+    ASSERT_TRUE(comes([&] { return asked == i; }));
+    running.server().post(
+        [&] { waiting.back()->reply(200, "text/plain", "to " + waiting.back()->path()); });
+    EXPECT_THAT(client.receive(), HasSubstr("to /" + std::to_string(i)));
+  }
+}
+
+TEST(HttpServerTest, PathsAreDecodedAndTargetsAsTheyCame) {
+  Running running([](auto exchange) {
+    exchange->reply(200, "text/plain",
+                    exchange->method() + " " + exchange->path() + " of " + exchange->target());
+  });
+  EXPECT_EQ(ask(running.port(), "GET", "/a%20b%2fc+d?e=%20f").body,
+            "GET /a b/c+d of /a%20b%2fc+d?e=%20f");
+  EXPECT_EQ(ask(running.port(), "DELETE", "/x").body, "DELETE /x of /x");
+}
+
+// Connections that find no descriptor wait, at no cost, and are told of once.
+TEST(HttpServerTest, WithoutDescriptorsConnectionsWait) {
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", "here"); });
+  std::vector<std::unique_ptr<Socket>> sockets;
+  for (int i = 0; i < 20; ++i) sockets.push_back(std::make_unique<Socket>(running.port()));
+  Socket late_one(running.port(), Socket::kUnconnected),
+      late_two(running.port(), Socket::kUnconnected);
+  EXPECT_EQ(ask(running.port(), "GET", "/").body, "here");  // all before have been accepted
+  testing::internal::CaptureStderr();
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest_free = ::dup(0);
+  ::close(lowest_free);
+  rlimit low = before;
+  low.rlim_cur = static_cast<rlim_t>(lowest_free);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  late_one.connect();
+  late_two.connect();
+  timespec cpu{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+  const double used_before =
+      static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * 1e-9;
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+  const double used =
+      static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * 1e-9 - used_before;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_LT(used, 0.2);
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told.substr(0, 1000);
+  EXPECT_THAT(told, HasSubstr("cannot accept a connection"));
+  for (Socket* each : {&late_one, &late_two}) {
+    each->send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    EXPECT_THAT(each->receive(), StartsWith("HTTP/1.1 200"));
+  }
+}
+
+// Idle connections are closed; one that waits for its reply is not idle.
+TEST(HttpServerTest, WaitingForAReplyIsNotIdle) {
+  std::vector<std::shared_ptr<Exchange>> waiting;
+  const auto server = HttpServer::listen({.port = 0, .idle_seconds = 1}, [&](auto exchange) {
+                        waiting.push_back(exchange);
+                      }).value();
+  server->call_every(1800, [&] {
+    for (const auto& each : waiting) each->reply(200, "text/plain", "late");
+    waiting.clear();
+  });
+  std::thread thread([&] { server->run(); });
+  Socket idle(server->port()), patient(server->port());
+  patient.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(idle.receive(), "");
+  EXPECT_THAT(patient.receive(), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(patient.receive(), "");  // and a second later
+  server->stop();
+  thread.join();
+}
+
+// What is sent in one turn is one chunk, the end's too; nobody has chunks in HTTP/1.0.
+TEST(HttpServerTest, WhatIsSentTogetherLeavesTogether) {
+  std::vector<std::shared_ptr<Exchange>> streams;
+  const auto server = HttpServer::listen({.port = 0}, [&](auto exchange) {
+                        streams.push_back(exchange);
+                        exchange->start_stream("text/plain");
+                        exchange->send("first ");
+                        exchange->send("turn");
+                      }).value();
+  server->call_every(300, [&] {
+    for (const auto& each : streams) {
+      each->send(std::string(300, 'x'));
+      each->send(" and the ");
+      each->send("end");
+      each->end();
+    }
+    streams.clear();
+  });
+  std::thread thread([&] { server->run(); });
+  const auto body = [&](const char* version) {
+    Socket socket(server->port());
+    socket.send(std::string("GET / ") + version + "\r\nHost: h\r\nConnection: close\r\n\r\n");
+    const std::string all = socket.receive_all();
+    return all.substr(all.find("\r\n\r\n") + 4);
+  };
+  const std::string last = std::string(300, 'x') + " and the end";
+  EXPECT_EQ(body("HTTP/1.1"), "a\r\nfirst turn\r\n138\r\n" + last + "\r\n0\r\n\r\n");
+  EXPECT_EQ(body("HTTP/1.0"), "first turn" + last);
+  server->stop();
+  thread.join();
+}
+
+// Whatever the socket takes at once: the bytes come, all and in order.
+TEST(HttpServerTest, AReaderThatPausesMissesNothing) {
+  std::shared_ptr<Exchange> stream;
+  const auto server = HttpServer::listen({.port = 0}, [&](auto exchange) {
+                        stream = exchange;
+                        stream->start_stream("text/plain");
+                      }).value();
+  constexpr int kParts = 3000;
+  int sent = 0;
+  server->call_every(1, [&] {
+    for (int i = 0; stream != nullptr && i < 100; ++i) {
+      if (sent == kParts) {
+        stream->end();
+        stream = nullptr;
+        return;
+      }
+      stream->send(std::string(1000, static_cast<char>('a' + sent++ % 26)));
+    }
+  });
+  std::thread thread([&] { server->run(); });
+  Socket socket(server->port());
+  socket.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const std::string all = socket.receive_all();
+  const std::string text = without_chunk_lengths(all.substr(all.find("\r\n\r\n") + 4));
+  ASSERT_EQ(text.size(), size_t{kParts} * 1000);
+  for (size_t i = 0; i < kParts; ++i)
+    EXPECT_EQ(text[i * 1000 + 999], 'a' + static_cast<int>(i % 26));
+  server->stop();
+  thread.join();
+}
+
+// A write to a connection that its client has reset would raise SIGPIPE: an error like another,
+// without a handler for the whole process.
+TEST(HttpServerTest, ClientsThatHaveLeftEndNothing) {
+  ASSERT_NE(::signal(SIGPIPE, SIG_DFL), SIG_ERR);
+  std::shared_ptr<Exchange> stream;
+  const auto server = HttpServer::listen({.port = 0}, [&](auto exchange) {
+                        stream = exchange;
+                        stream->start_stream("text/plain");
+                        stream->send("first ");
+                      }).value();
+  std::thread thread([&] { server->run(); });
+  const auto ask = [&](Socket& socket) { socket.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"); };
+  for (int i = 0; i < 5; ++i) {
+    std::promise<void> holds, closed;
+    {
+      Socket leaves(server->port());
+      ask(leaves);
+      EXPECT_THAT(leaves.receive(1), "H");  // the rest is unread, which resets the connection
+      server->post([&] {
+        holds.set_value();
+        closed.get_future().wait();
+        stream->send("second");
+      });
+      holds.get_future().wait();
+    }
+    closed.set_value();
+    std::promise<void> done;  // the turn after the one that has written
+    server->post([&] { server->post([&] { done.set_value(); }); });
+    done.get_future().wait();
+  }
+  Socket stays(server->port());
+  ask(stays);
+  EXPECT_THAT(stays.receive(), StartsWith("HTTP/1.1 200"));
+  server->stop();
+  thread.join();
+}
+
+TEST(HttpServerTest, AddressesInUseAreNamed) {
+  const auto first = HttpServer::listen({.port = 0}, [](auto) {});
+  ASSERT_TRUE(first.ok());
+  const auto second = HttpServer::listen({.port = (*first)->port()}, [](auto) {});
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.status().message(), HasSubstr("choose another --port"));
+}
+
+}  // namespace
+}  // namespace wideep::server
