@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/log.h"
@@ -93,6 +94,8 @@ int main(int argc, char** argv) {
     status = invalid_input(fmt::format("{} (see --help)", what_is_wrong(app, error)));
   } catch (const std::bad_alloc&) {
     status = failed("out of memory; wideep doctor --model DIR --ranks N says what a run needs");
+  } catch (const std::system_error& error) {  // no more threads
+    status = failed(error.what());
   }
   if (status.ok()) status = check_printed();
   if (started.ranks() != nullptr) started.end(status);

@@ -3,10 +3,12 @@
 
 #include <sys/mman.h>
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
-#include "base/check.h"
 #include "base/trace.h"
 
 namespace wideep::base {
@@ -18,10 +20,22 @@ constexpr size_t kAlignment = 64;
 // that huge pages need not fit into each.
 constexpr size_t kMapBytes = size_t{256} << 10;
 
+class OutOfMemory : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(size_t num_bytes) {
+    constexpr auto kText = "out of memory: {:.1f} MB more cannot be allocated";
+    fmt::format_to_n(text_, sizeof(text_) - 1, kText, static_cast<double>(num_bytes) * 1e-6);
+  }
+  const char* what() const noexcept override { return text_; }
+
+ private:
+  char text_[96] = {};
+};
+
 std::byte* map_zeroed(size_t num_bytes) {
   void* mapped =
       ::mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  WIDEEP_CHECK(mapped != MAP_FAILED);
+  if (mapped == MAP_FAILED) throw OutOfMemory(num_bytes);
   // A kernel without huge pages refuses: they are a matter of speed only.
   ::madvise(mapped, num_bytes, MADV_HUGEPAGE);
   return static_cast<std::byte*>(mapped);
@@ -29,7 +43,7 @@ std::byte* map_zeroed(size_t num_bytes) {
 
 std::byte* allocate_zeroed(size_t num_bytes) {
   void* allocated = std::aligned_alloc(kAlignment, num_bytes);
-  WIDEEP_CHECK(num_bytes == 0 || allocated != nullptr);
+  if (num_bytes > 0 && allocated == nullptr) throw OutOfMemory(num_bytes);
   return static_cast<std::byte*>(std::memset(allocated, 0, num_bytes));
 }
 

@@ -14,7 +14,7 @@ namespace wideep::base {
 class AlignedBytes {
  public:
   AlignedBytes() = default;
-  explicit AlignedBytes(size_t num_bytes);
+  explicit AlignedBytes(size_t num_bytes);  // throws std::bad_alloc
 
   std::byte* data() { return data_.get(); }
   const std::byte* data() const { return data_.get(); }

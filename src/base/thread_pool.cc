@@ -4,7 +4,10 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/cpu_time.h"
@@ -42,12 +45,20 @@ ThreadPool::ThreadPool(ThreadPoolOptions options)
   WIDEEP_CHECK(options_.processors.empty() ||
                options_.processors.size() == static_cast<size_t>(options_.num_threads));
   for (int i = 1; i < options_.num_threads; ++i) {
-    workers_.emplace_back([this, i] { worker_loop(i); });
+    try {
+      workers_.emplace_back([this, i] { worker_loop(i); });
+    } catch (const std::system_error& error) {
+      end_workers();
+      throw std::system_error(
+          error.code(), fmt::format("thread {} of {} cannot be started", i, options_.num_threads));
+    }
   }
   if (!options_.processors.empty()) bind_to(options_.processors[0]);
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { end_workers(); }
+
+void ThreadPool::end_workers() {
   give_to_workers({});
   for (std::thread& worker : workers_) worker.join();
 }

@@ -34,6 +34,7 @@ struct ThreadPoolOptions {
 
 class ThreadPool {
  public:
+  // Throws std::system_error where the system gives no more threads.
   // REQUIRES: num_threads >= 1; processors are empty or as many.
   explicit ThreadPool(ThreadPoolOptions options);
   explicit ThreadPool(int num_threads) : ThreadPool(ThreadPoolOptions{num_threads, false, {}}) {}
@@ -92,6 +93,7 @@ class ThreadPool {
   void run(const Job& job);
   void give_to_workers(const Job& job);
   void worker_loop(int index);
+  void end_workers();
   void run_chunks(const Job& job, int thread);
   // The begin of the next chunk, or the job's count.
   int64_t take(const Job& job, int thread, int64_t* end);

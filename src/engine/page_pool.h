@@ -41,7 +41,7 @@ class PagePool {
 
 // Pages that hold `num_tokens` positions.
 inline int pages_for(int num_tokens) {
-  return (num_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
+  return num_tokens / kernels::kPageTokens + (num_tokens % kernels::kPageTokens > 0 ? 1 : 0);
 }
 
 // Of these, most that one of `ranks` has, to whom they are dealt `turn_pages` at a time.

@@ -188,7 +188,8 @@ RankEngine::RankEngine(const RankSetup& setup, Stage stage, std::unique_ptr<base
               {setup.mapping.coordinates(world.rank()).cp_rank * setup.mapping.sizes().tp,
                setup.mapping.sizes().tp},
               context_place(setup, stage_), pipeline_, start_online(observer.on_rebalance),
-              std::move(observer)) {}
+              // Not moved: in which order arguments are made is the compiler's choice.
+              observer) {}
 
 NodeTraffic RankEngine::traffic() const {
   NodeTraffic traffic;

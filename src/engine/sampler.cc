@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 namespace wideep::engine {
@@ -29,10 +28,14 @@ double log_sum_exp(const kernels::Kernels& kernels, std::span<const float> logit
   return largest + std::log(sum);
 }
 
-// Token ids by descending logit, ties to the lower id; only as many as may be sampled.
+// Token ids by descending logit, ties to the lower id; only as many as may be sampled, and none
+// whose logit is NaN.
 std::vector<int32_t> candidates(std::span<const float> logits, int top_k) {
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int32_t> order;
+  order.reserve(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (!std::isnan(logits[i])) order.push_back(static_cast<int32_t>(i));
+  }
   const size_t count =
       top_k > 0 ? std::min<size_t>(static_cast<size_t>(top_k), order.size()) : order.size();
   std::partial_sort(
@@ -43,7 +46,7 @@ std::vector<int32_t> candidates(std::span<const float> logits, int top_k) {
 }
 
 // The smallest set of most likely candidates whose probability reaches top_p, and one of them
-// drawn.
+// drawn. REQUIRES: the largest logit is finite.
 int32_t draw(std::span<const float> logits, const SamplingParams& params, double random) {
   const std::vector<int32_t> order = candidates(logits, params.top_k);
   std::vector<double> weights(order.size());
@@ -67,8 +70,11 @@ int32_t draw(std::span<const float> logits, const SamplingParams& params, double
 
 std::vector<Sampled> most_likely(const kernels::Kernels& kernels, std::span<const float> logits,
                                  int count) {
+  const auto logit = [&](int32_t token) {
+    return std::isnan(logits[token]) ? -INFINITY : logits[token];
+  };
   const auto before = [&](int32_t a, int32_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+    return logit(a) != logit(b) ? logit(a) > logit(b) : a < b;
   };
   std::vector<int32_t> best;  // ordered; few, so that most logits are only compared with the last
   for (int32_t token = 0; token < static_cast<int32_t>(logits.size()); ++token) {
@@ -77,10 +83,10 @@ std::vector<Sampled> most_likely(const kernels::Kernels& kernels, std::span<cons
     if (full) best.pop_back();
     best.insert(std::upper_bound(best.begin(), best.end(), token, before), token);
   }
-  const double all = log_sum_exp(kernels, logits, logits[best[0]]);
+  const double all = log_sum_exp(kernels, logits, logit(best[0]));
   std::vector<Sampled> likely;
   for (const int32_t token : best) {
-    likely.push_back({token, static_cast<float>(logits[token] - all)});
+    likely.push_back({token, static_cast<float>(logit(token) - all)});
   }
   return likely;
 }
@@ -89,7 +95,7 @@ Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
                const SamplingParams& params, int request, int step) {
   const int32_t best = kernels.largest_at(logits.data(), static_cast<int>(logits.size()));
   Sampled sampled{best, 0.0f};
-  if (params.temperature > 0.0f) {
+  if (params.temperature > 0.0f && std::isfinite(logits[best])) {
     sampled.token = draw(logits, params, uniform(params.seed, request, step));
   }
   sampled.log_probability =

@@ -64,6 +64,23 @@ TEST(Sampler, GreedyFindsTheLargestWhereverItIs) {
 }
 
 // 20,000 draws: the standard deviation of a share is below 0.0035; 0.015 is four of them.
+// Not drawn from: what a model that overflows makes.
+TEST(Sampler, LogitsThatAreNotFiniteHaveATokenToo) {
+  const SamplingParams drawn = {.temperature = 1.0f, .top_p = 0.9f};
+  const std::vector<float> nans(40, NAN), least(40, -INFINITY);
+  std::vector<float> one_nan = kLogits, infinite = kLogits;
+  one_nan[1] = NAN;
+  infinite[2] = INFINITY;
+  for (int step = 0; step < 50; ++step) {
+    EXPECT_EQ(sample(kernels(), nans, drawn, 0, step).token, 0);
+    EXPECT_EQ(sample(kernels(), least, drawn, 0, step).token, 0);
+    EXPECT_EQ(sample(kernels(), infinite, drawn, 0, step).token, 2);
+    EXPECT_NE(sample(kernels(), one_nan, drawn, 0, step).token, 1);
+  }
+  EXPECT_EQ(most_likely(kernels(), one_nan, 4).back().token, 1);
+  EXPECT_EQ(most_likely(kernels(), nans, 3).size(), 3u);
+}
+
 TEST(Sampler, SharesFollowTheProbabilities) {
   const auto shares = frequencies({.temperature = 1.0f}, 20'000);
   EXPECT_NEAR(shares.at(0), 0.1, 0.015);

@@ -35,6 +35,7 @@ Result<std::unique_ptr<ScoredModel>> ScoredModel::load(const std::string& model_
   scored->placement = one_rank(scored->config);
   WIDEEP_TRY_ASSIGN(scored->slots,
                     model::ExpertSlots::load(scored->config, loader, scored->placement, 0));
+  WIDEEP_TRY(checkpoint.check_unchanged());
   scored->row_dtype = loader.row_dtype();
   return scored;
 }

@@ -80,8 +80,13 @@ int ranks_here(const RunOptions& options) {
 Result<int> cache_pages(const RunOptions& options, const RunFiles& files,
                         const SchedulerLimits& limits) {
   const int longest = pages_of_longest(options, limits, files.max_sequence);
-  if (limits.max_pages > 0) return limits.max_pages;
   const parallel::ParallelConfig& parallel = options.parallel;
+  if (const auto max_tokens = parallel.kv_cache_config.max_tokens) {
+    if (limits.max_pages > 0) return limits.max_pages;
+    return invalid_input(
+        fmt::format("{}: kv_cache_config.max_tokens: expected at least {}, a page, found {}",
+                    parallel.name, kernels::kPageTokens, *max_tokens));
+  }
   const model::KvLayout kv(files.config, options.cache_dtype(),
                            parallel.shares_batches() ? parallel.sizes.tp : 1);
   const uint64_t bytes = base::read_machine().usable_memory_bytes();
@@ -265,8 +270,9 @@ ExpertRanks expert_ranks(const Run& run) {
 
 Status serve(Run& run, const ServeObserver& observer) {
   const RunSetup& setup = run.setup();
-  WIDEEP_TRY_ASSIGN(std::optional<IterationLog> log, create_iteration_log(setup.options));
-  IterationWatch watch(setup, observer, std::move(log));
+  Result<std::optional<IterationLog>> log = create_iteration_log(setup.options);
+  WIDEEP_TRY(agree_on(setup.options, log.status()));  // only rank 0 has one
+  IterationWatch watch(setup, observer, std::move(*log));
   if (observer.on_plan) observer.on_plan(plan_text(setup));
   uint64_t loaded = 0;
   const uint64_t all = bytes_to_load(setup);

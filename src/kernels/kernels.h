@@ -3,8 +3,9 @@
 // One table of kernels per instruction set, best first, and the choice between them.
 //
 // Every kernel is row invariant: what it computes for a row depends on that row and the weights
-// only. No kernel allocates, locks or logs. All are safe to call from any thread on disjoint
-// outputs.
+// only. No kernel locks or logs, and none allocates but the memory in which a thread's products lay
+// out their rows, which grows to the largest product's and is kept. All are safe to call from any
+// thread on disjoint outputs.
 //
 //   WIDEEP_TRY_ASSIGN(const Kernels* kernels, select_kernels(std::getenv("WIDEEP_ISA")));
 //   kernels->rms_norm(x, weight, eps, hidden, y);
@@ -70,8 +71,8 @@ struct Kernels {
 
   // The first of the largest of x: [n], n >= 1; NaN is none, unless all are: 0 then.
   int (*largest_at)(const float* x, int n);
-  // Σ e^(x[i] − largest), i < n, of float32 differences, each to within 2 ulp (below −87: at most
-  // e^−87). The same bits with all instruction sets but ref.
+  // Σ e^(x[i] − largest), i < n, of float32 differences, each to within 2 ulp (below −87, and
+  // of NaN: at most e^−87). The same bits with all instruction sets but ref.
   double (*sum_of_exp)(const float* x, float largest, int n);
 
   // Σ (x[i] − scale · code)², i < n, of int4 codes with that scale: x[i] · inverse to the nearest,

@@ -224,7 +224,8 @@ float CodedMatrix::element(int row, int at) const {
 }
 
 float nvfp4_matrix_scale(float largest) {
-  return largest > 0.0f ? largest / (kE2m1Max * 448.0f) : 1.0f;
+  constexpr float kSmallest = 0x1p-126f;
+  return largest > 0.0f ? std::max(largest / (kE2m1Max * 448.0f), kSmallest) : 1.0f;
 }
 
 QuantizedMatrix quantize_matrix(WeightFormat format, int group, const float* rows, int n, int k,

@@ -18,7 +18,7 @@
 // values, whose inverse is rounded to bf16 (row_scales.h says why); nvfp4 the row's max / (6 ·
 // 448), and of 16 values max / 6 in units of that, rounded to e4m3. Values are rounded to the
 // nearest, ties to even (nvfp4 by way of 18ths of the scale, see row_scales.h); 4-bit values beyond
-// 6 (where rounding made the scale smaller) become 6, and what rounds to zero there has no sign.
+// 6 (where rounding made the scale smaller) become 6.
 //
 // Where all of a scale's values (for nvfp4: of the row) are below 2⁻¹⁰⁰ they become zero, and where
 // one is infinite, NaN, or 2¹²⁷ or more they all become NaN: an overflow is never hidden.

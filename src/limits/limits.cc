@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <system_error>
 #include <thread>
 
 #include "base/check.h"
@@ -60,27 +61,43 @@ double quantile_of(std::vector<double> values, double quantile) {
 class StartLine {
  public:
   explicit StartLine(int num_threads) : missing_(num_threads) {}
-  void wait() {
+  // False: not all came.
+  bool wait() {
     missing_.fetch_sub(1);
-    while (missing_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+    while (missing_.load(std::memory_order_acquire) > 0) {
+      if (given_up_.load(std::memory_order_relaxed)) return false;
+      std::this_thread::yield();
+    }
+    return true;
   }
+  void give_up() { given_up_.store(true, std::memory_order_relaxed); }
 
  private:
   std::atomic<int> missing_;
+  std::atomic<bool> given_up_{false};
 };
 
-// body(thread) on a pinned thread each; returns when all have.
+// body(thread) on a pinned thread each; returns when all have. Throws std::system_error where the
+// system gives no more threads.
 void on_threads(const std::vector<int>& processors, const std::function<void(int)>& body) {
   StartLine start(static_cast<int>(processors.size()));
   std::vector<std::thread> threads;
+  const auto join = [&] {
+    for (std::thread& thread : threads) thread.join();
+  };
   for (size_t i = 0; i < processors.size(); ++i) {
-    threads.emplace_back([&, i] {
-      pin_to(processors[i]);
-      start.wait();
-      body(static_cast<int>(i));
-    });
+    try {
+      threads.emplace_back([&, i] {
+        pin_to(processors[i]);
+        if (start.wait()) body(static_cast<int>(i));
+      });
+    } catch (const std::system_error&) {
+      start.give_up();
+      join();
+      throw;
+    }
   }
-  for (std::thread& thread : threads) thread.join();
+  join();
 }
 
 // What all threads together do per nanosecond while none of them is disturbed. piece(thread) does a
@@ -220,7 +237,10 @@ Probe::Probe(std::vector<int> processors, uint64_t bytes)
     : processors_(std::move(processors)), loops_(best_loops()) {
   WIDEEP_CHECK_GE(processors_.size(), 1u);
   if (bytes == 0) {
-    bytes = std::max(kSmallestBytes, 4 * last_level_bytes(base::read_machine().topology));
+    const base::Machine machine = base::read_machine();
+    // Caches of processors that are not ours count too, but a small share of the memory must do.
+    const uint64_t most = machine.usable_memory_bytes() / 8;
+    bytes = std::max(kSmallestBytes, std::min(most, 4 * last_level_bytes(machine.topology)));
   }
   const size_t each = (bytes / processors_.size() + kHugePage - 1) / kHugePage * kHugePage;
   buffers_.resize(processors_.size());

@@ -63,8 +63,9 @@ class Probe {
   static constexpr double kQuantile = 0.9;
 
   // One thread per entry, pinned to that processor. Allocates and touches a buffer per thread, in
-  // huge pages where the kernel makes them: together four times the last-level caches, at least
-  // kSmallestBytes; this takes up to a second. bytes: that total, where the caller knows better.
+  // huge pages where the kernel makes them: together four times the last-level caches, at most an
+  // eighth of the usable memory, at least kSmallestBytes; this takes up to a second. bytes: that
+  // total, where the caller knows better.
   explicit Probe(std::vector<int> processors, uint64_t bytes = 0);
   ~Probe();
   Probe(const Probe&) = delete;

@@ -24,20 +24,29 @@ constexpr formats::NumberRange kFactorRange = {.min = 1, .max = 1e6};
 constexpr formats::NumberRange kBetaRange = {.min = 1e-3, .max = 1e6};
 constexpr formats::NumberRange kScaleRange = {.min = 0, .max = 1e3};
 
-const std::vector<std::string>& known_keys() {
-  static const std::vector<std::string> keys = {
-      "attention_factor", "beta_fast", "beta_slow",
-      "factor",           "mscale",    "mscale_all_dim",
-      "rope_theta",       "rope_type", "original_max_position_embeddings",
-      "truncate",         "type",      "partial_rotary_factor"};
-  return keys;
+// Read with any kind of scaling, and with one only.
+const std::vector<std::string> kCommonKeys = {"rope_theta", "rope_type", "type",
+                                              "partial_rotary_factor"};
+const std::vector<std::string> kScalingKeys = {
+    "attention_factor", "beta_fast",      "beta_slow", "factor",
+    "mscale",           "mscale_all_dim", "truncate",  "original_max_position_embeddings"};
+
+bool is_one_of(const std::vector<std::string>& keys, const std::string& key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-void refuse_unknown_keys(const JsonObject& rope) {
+// Of scaling: those that have an effect.
+void refuse_other_keys(const JsonObject& rope, Scaling scaling) {
   for (const std::string& key : rope.keys()) {
-    if (std::find(known_keys().begin(), known_keys().end(), key) != known_keys().end()) continue;
-    rope.complain(key, "not a key of default, linear or yarn rotary parameters" +
-                           base::did_you_mean(key, known_keys()));
+    if (is_one_of(kCommonKeys, key)) continue;
+    if (!is_one_of(kScalingKeys, key)) {
+      std::vector<std::string> known = kCommonKeys;
+      known.insert(known.end(), kScalingKeys.begin(), kScalingKeys.end());
+      rope.complain(key, "not a key of default, linear or yarn rotary parameters" +
+                             base::did_you_mean(key, known));
+    } else if (scaling == Scaling::kNone) {
+      rope.complain(key, "expected rope_type linear or yarn beside it, found default or none");
+    }
   }
 }
 
@@ -101,7 +110,7 @@ void read_yarn(const JsonObject& root, const JsonObject& rope, int64_t positions
 RopeConfig read_scaled(const JsonObject& root, const JsonObject& rope, const ModelConfig& model) {
   RopeConfig config;
   config.scaling = read_scaling(rope);
-  refuse_unknown_keys(rope);
+  refuse_other_keys(rope, config.scaling);
   rope.number_or("partial_rotary_factor", 1, {.min = 1, .max = 1});
   if (config.scaling == Scaling::kNone) return config;
   config.factor = rope.number("factor", kFactorRange);

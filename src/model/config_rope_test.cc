@@ -147,6 +147,16 @@ TEST(RopeConfig, RefusesByName) {
   EXPECT_THAT(refused("full_attention", json::object()), HasSubstr("not a key of"));
 }
 
+TEST(RopeConfig, ScalingWithoutAKindIsRefused) {
+  json config = deepseek_v3_scaling();
+  config["rope_scaling"].erase("type");
+  EXPECT_THAT(parse(config).status().message(), HasSubstr("expected rope_type linear or yarn"));
+  config["rope_scaling"]["type"] = "default";
+  EXPECT_THAT(parse(config).status().message(), HasSubstr("expected rope_type linear or yarn"));
+  config["rope_scaling"] = {{"type", "default"}, {"rope_theta", 10000}};
+  EXPECT_EQ(rope_of(config).scaling, Scaling::kNone);
+}
+
 TEST(RopeConfig, ThetaIsRequiredAndSane) {
   json config = classic_json("qwen3_gqa");
   config["rope_theta"] = 1.0;

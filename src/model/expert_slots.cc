@@ -23,7 +23,7 @@ Status fill_host_pool(std::span<const int> layers, const weights::WeightLoader& 
                                     expert_prefix(layers[at.layer], at.expert), pool.record(at),
                                     at.slice));
   }
-  loader.run();
+  WIDEEP_TRY(loader.run());
   threads.parallel_for(end - begin, 1, [&, first = begin](int64_t from, int64_t to) {
     for (int64_t i = first + from; i < first + to; ++i) {
       pool.seal(pool.address(static_cast<int>(i)));
@@ -59,7 +59,7 @@ Result<ExpertSlots> ExpertSlots::load(const ModelConfig& config,
                                       owner.slice));
     }
   }
-  loader.run();
+  WIDEEP_TRY(loader.run());
   return slots;
 }
 

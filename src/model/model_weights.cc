@@ -89,7 +89,7 @@ Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightL
         model.lm_head,
         loader.matrix(config.tie_word_embeddings ? embedding : "lm_head.weight", vocab, hidden));
   }
-  loader.run();
+  WIDEEP_TRY(loader.run());
   return model;
 }
 

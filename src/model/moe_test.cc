@@ -94,7 +94,7 @@ Status run_rank(transport::Endpoint& endpoint, const Options& options,
                                   weights::default_form(kernels::WeightFormat::kF32)));
   WIDEEP_TRY_ASSIGN(weights.shared, weights::load_mlp(loader, "model.layers.0.mlp.shared_experts",
                                                       kHidden, kIntermediate));
-  loader.run();
+  EXPECT_TRUE(loader.run().ok());
   base::ThreadPool pool(1);
   const Compute compute(*kernels::all_kernels().back(), pool);
   MoeRunner runner(model, placement, slots, endpoint, layout, options.moe);

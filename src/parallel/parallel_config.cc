@@ -108,7 +108,7 @@ CpConfig take_cp(YamlMap map, std::vector<std::string>* notes) {
     if (map.has(key)) notes->push_back(fmt::format("cp_config.{} has no effect", key));
   }
   config.cp_type = take_word(map, "cp_type", kCpTypes);
-  config.tokens_per_block = take_integer(map, "tokens_per_block", kAtLeastOne);
+  config.tokens_per_block = take_integer(map, "tokens_per_block", {.min = 1, .max = 1 << 16});
   config.use_nccl_for_alltoall = take_boolean(map, "use_nccl_for_alltoall");
   config.fifo_version = take_integer(map, "fifo_version", kAtLeastZero);
   config.cp_anchor_size = take_integer(map, "cp_anchor_size", kAtLeastOne);

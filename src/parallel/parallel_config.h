@@ -115,7 +115,7 @@ Result<ParallelConfig> parallel_config_for_ranks(int num_ranks);
 
 // Refuses by name what a configuration may ask for and wideep cannot do yet. It serves
 // tensor_parallel_size = moe_tensor_parallel_size × moe_expert_parallel_size, with or without
-// enable_attention_dp, any pipeline_parallel_size, and every other size 1.
+// enable_attention_dp, any pipeline_parallel_size and any context_parallel_size.
 Status check_supported(const ParallelConfig& config);
 
 }  // namespace wideep::parallel

@@ -101,18 +101,25 @@ class Run {
     }
     const int64_t faults = disk_faults();
     for (const Piece& piece : tasks_[task]) {
-      piece.job->load(piece.begin, piece.end);
-      const std::lock_guard lock(progress_mutex_);
+      Status status = piece.job->load(piece.begin, piece.end);
+      const std::lock_guard lock(mutex_);
       progress_(piece.bytes());
+      if (status.ok() || (failed_ != nullptr && failed_ < &piece)) continue;
+      failed_ = &piece;
+      status_ = std::move(status);
     }
     if (disk_faults() > faults) from_disk_.store(true, std::memory_order_relaxed);
   }
+
+  Status status() const { return status_; }
 
  private:
   std::vector<Task> tasks_;
   size_t ahead_;  // tasks between the one begun and the one asked for
   const std::function<void(uint64_t)>& progress_;
-  std::mutex progress_mutex_;
+  std::mutex mutex_;               // of all but from_disk_
+  const Piece* failed_ = nullptr;  // the first so far; all lie in one array
+  Status status_;
   // Asking for what is in the page cache anyway costs a few percent of loading it.
   std::atomic<bool> from_disk_{false};
 };
@@ -134,7 +141,7 @@ size_t LoadJob::source_bytes(int64_t begin, int64_t end) const {
   return up_to(end) - up_to(begin);
 }
 
-void LoadQueue::run(base::ThreadPool* pool, const std::function<void(uint64_t)>& progress) {
+Status LoadQueue::run(base::ThreadPool* pool, const std::function<void(uint64_t)>& progress) {
   const int num_threads = pool == nullptr ? 1 : pool->num_threads();
   const std::vector<Piece> pieces = cut_into_pieces(jobs_);
   Run run(group_into_tasks(pieces, num_threads), num_threads, progress);
@@ -147,6 +154,7 @@ void LoadQueue::run(base::ThreadPool* pool, const std::function<void(uint64_t)>&
     pool->parallel_for(run.num_tasks(), 1, load);
   }
   jobs_.clear();
+  return run.status();
 }
 
 }  // namespace wideep::weights

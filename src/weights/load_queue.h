@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "wideep/status.h"
 
 namespace wideep::weights {
 
@@ -24,7 +25,7 @@ struct LoadJob {
   std::vector<std::span<const std::byte>> sources;
   int64_t num_units = 1;
   // Loads units [begin, end): on any thread, in any order, units of all jobs side by side.
-  std::function<void(int64_t begin, int64_t end)> load;
+  std::function<Status(int64_t begin, int64_t end)> load;
 
   size_t source_bytes() const;
   size_t source_bytes(int64_t begin, int64_t end) const;
@@ -36,7 +37,8 @@ class LoadQueue {
 
   // Does all jobs and forgets them. pool: null for the calling thread alone. progress: told the
   // bytes read since the last call, from any thread, one at a time.
-  void run(base::ThreadPool* pool, const std::function<void(uint64_t bytes)>& progress);
+  // Returns the first job's error, if any has one.
+  Status run(base::ThreadPool* pool, const std::function<void(uint64_t bytes)>& progress);
 
  private:
   std::vector<LoadJob> jobs_;

@@ -25,6 +25,7 @@ struct Work {
                .num_units = num_units,
                .load = [&counts](int64_t begin, int64_t end) {
                  for (int64_t i = begin; i < end; ++i) ++counts[static_cast<size_t>(i)];
+                 return Status();
                }});
     bytes += num_bytes;
   }
@@ -49,7 +50,7 @@ TEST(LoadQueue, LoadsEveryUnitOnceAndReportsEveryByte) {
       work.add(bytes, units);
     }
     uint64_t reported = 0;
-    work.queue.run(pool, [&](uint64_t bytes) { reported += bytes; });
+    EXPECT_TRUE(work.queue.run(pool, [&](uint64_t bytes) { reported += bytes; }).ok());
     work.expect_each_once();
     EXPECT_EQ(reported, work.bytes);
   }
@@ -58,9 +59,20 @@ TEST(LoadQueue, LoadsEveryUnitOnceAndReportsEveryByte) {
 TEST(LoadQueue, ForgetsWhatIsDone) {
   Work work;
   work.add(100, 4);
-  work.queue.run(nullptr, [](uint64_t) {});
-  work.queue.run(nullptr, [](uint64_t) { FAIL(); });
+  EXPECT_TRUE(work.queue.run(nullptr, [](uint64_t) {}).ok());
+  EXPECT_TRUE(work.queue.run(nullptr, [](uint64_t) { FAIL(); }).ok());
   work.expect_each_once();
+}
+
+TEST(LoadQueue, SaysWhatFailedFirst) {
+  base::ThreadPool threads(3);
+  Work work;
+  for (int job = 0; job < 40; ++job) {
+    work.queue.add({.sources = {std::span(work.source)}, .load = [job](int64_t, int64_t) {
+                      return job < 7 ? Status() : invalid_input(std::to_string(job));
+                    }});
+  }
+  EXPECT_EQ(work.queue.run(&threads, [](uint64_t) {}).message(), "7");
 }
 
 TEST(LoadJob, BytesOfUnitsAddUp) {

@@ -47,12 +47,17 @@ Status check_floats(const Checkpoint& checkpoint) {
   return {};
 }
 
+bool is_quantizable_matrix(const Checkpoint& checkpoint, const std::string& name) {
+  const std::vector<int64_t>& shape = checkpoint.find(name)->shape;
+  return is_quantizable(name) && shape.size() == 2 && shape[0] > 0 && shape[1] > 0;
+}
+
 // The widest group that fills the columns of all matrices, down to 32.
 int choose_group(WeightFormat format, const Checkpoint& checkpoint) {
   int group = kernels::default_group(format);
   if (format != WeightFormat::kInt8 && format != WeightFormat::kInt4) return group;
   for (const std::string& name : checkpoint.names()) {
-    if (!is_quantizable(name)) continue;
+    if (!is_quantizable_matrix(checkpoint, name)) continue;
     while (group > 32 && checkpoint.find(name)->shape.back() % group != 0) group /= 2;
   }
   return group;
@@ -77,25 +82,29 @@ class MatrixQuantizer {
         format_(format),
         group_(group),
         parts_(static_cast<size_t>((stored.n() + kRows - 1) / kRows)),
-        powers_(parts_.size()) {}
+        powers_(parts_.size()),
+        statuses_(parts_.size()) {}
 
-  Quantized run(base::ThreadPool& pool) {
+  Result<Quantized> run(base::ThreadPool& pool) {
     const float scale = stored_.matrix_scale(
         {.format = format_, .n = stored_.n(), .k = stored_.k(), .group = group_});
     pool.parallel_for(static_cast<int64_t>(parts_.size()), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) quantize_part(static_cast<size_t>(i), scale);
+      for (int64_t i = begin; i < end; ++i) {
+        statuses_[static_cast<size_t>(i)] = quantize_part(static_cast<size_t>(i), scale);
+      }
     });
+    for (const Status& status : statuses_) WIDEEP_TRY(status);
     return gather();
   }
 
  private:
   static constexpr int kRows = 128;
 
-  void quantize_part(size_t i, float scale) {
+  Status quantize_part(size_t i, float scale) {
     const int begin = static_cast<int>(i) * kRows, end = std::min(begin + kRows, stored_.n());
     std::vector<float> rows(static_cast<size_t>(end - begin) * static_cast<size_t>(stored_.k()));
     std::vector<float> meant(rows.size());
-    stored_.to_float32(begin, end, rows.data());
+    WIDEEP_TRY(stored_.to_finite(begin, end, rows.data()));
     parts_[i] =
         kernels::quantize_matrix(format_, group_, rows.data(), end - begin, stored_.k(), scale);
     kernels::dequantize_rows(parts_[i].view, 0, end - begin, meant.data());
@@ -104,6 +113,7 @@ class MatrixQuantizer {
       powers_[i].signal += double{rows[j]} * double{rows[j]};
       powers_[i].noise += off * off;
     }
+    return {};
   }
 
   Quantized gather() {
@@ -130,6 +140,7 @@ class MatrixQuantizer {
   int group_;
   std::vector<QuantizedMatrix> parts_;
   std::vector<Power> powers_;
+  std::vector<Status> statuses_;
 };
 
 // Files of tensors, whose number is known only at the end.
@@ -201,12 +212,15 @@ NamedTensor copy_of(const std::string& name, const TensorEntry& entry) {
 
 Status copy_files(const std::string& from, const std::string& to) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(from, error)) {
-    const std::string name = entry.path().filename();
+  fs::directory_iterator entry(from, error);
+  while (!error && entry != fs::directory_iterator()) {
+    const std::string name = entry->path().filename();
     const bool weights = name.ends_with(".safetensors") || name.ends_with(".index.json");
-    if (!entry.is_regular_file() || weights || name == "config.json") continue;
-    fs::copy_file(entry.path(), fs::path(to) / name, error);
-    if (error) break;
+    std::error_code unknown;  // a link to nowhere is no file
+    if (entry->is_regular_file(unknown) && !weights && name != "config.json") {
+      fs::copy_file(entry->path(), fs::path(to) / name, error);
+    }
+    if (!error) entry.increment(error);
   }
   if (!error) return {};
   return failed(fmt::format("{}: files cannot be copied to {}: {}", from, to, error.message()));
@@ -222,13 +236,15 @@ Status write_modelopt_config(const std::string& dir, int group,
   return formats::write_file(dir + "/hf_quant_config.json", config.dump(2) + "\n");
 }
 
-Status write_config(const QuantizeOptions& options, int group,
-                    const std::vector<std::string>& ignored) {
-  WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(options.model_dir + "/config.json"));
+Result<Json> read_config(const std::string& model_dir) {
+  WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(model_dir + "/config.json"));
   Json config = Json::parse(text, nullptr, false);
-  if (!config.is_object()) {
-    return invalid_input(options.model_dir + "/config.json: expected a JSON object");
-  }
+  if (config.is_object()) return config;
+  return invalid_input(model_dir + "/config.json: expected a JSON object");
+}
+
+Status write_config(const QuantizeOptions& options, Json config, int group,
+                    const std::vector<std::string>& ignored) {
   config["quantization_config"] = Json::parse(quantization_config(options.format, group, ignored));
   WIDEEP_TRY(formats::write_file(options.output_dir + "/config.json", config.dump(2) + "\n"));
   if (options.format != WeightFormat::kNvfp4) return {};
@@ -253,6 +269,7 @@ Result<QuantizeReport> quantize_checkpoint(
     const std::function<void(int64_t done, int64_t all)>& progress) {
   WIDEEP_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model_dir));
   WIDEEP_TRY(check_floats(checkpoint));
+  WIDEEP_TRY_ASSIGN(Json config, read_config(options.model_dir));
   WIDEEP_TRY(check_output(options.output_dir));
   QuantizeReport report;
   report.bytes_before = checkpoint.total_bytes();
@@ -262,14 +279,15 @@ Result<QuantizeReport> quantize_checkpoint(
   const std::vector<std::string> names = checkpoint.names();
   for (size_t i = 0; i < names.size(); ++i) {
     const TensorEntry& entry = *checkpoint.find(names[i]);
-    const bool wanted = is_quantizable(names[i]) && entry.shape.size() == 2;
+    const bool wanted = is_quantizable_matrix(checkpoint, names[i]);
     const bool fits =
         wanted && fits_layout(options.format, report.group, static_cast<int>(entry.shape[1]));
     if (fits) {
       WIDEEP_TRY_ASSIGN(const StoredMatrix stored,
                         StoredMatrix::open(checkpoint, names[i], static_cast<int>(entry.shape[0]),
                                            static_cast<int>(entry.shape[1])));
-      const Quantized quantized = MatrixQuantizer(stored, options.format, report.group).run(pool);
+      WIDEEP_TRY_ASSIGN(const Quantized quantized,
+                        MatrixQuantizer(stored, options.format, report.group).run(pool));
       report.tensors.push_back({names[i], quantized.signal_to_noise_db});
       for (NamedTensor& tensor : quantized_tensors(module_of(names[i]), quantized.matrix)) {
         WIDEEP_TRY(writer.add(std::move(tensor)));
@@ -281,9 +299,10 @@ Result<QuantizeReport> quantize_checkpoint(
     }
     progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(names.size()));
   }
+  WIDEEP_TRY(checkpoint.check_unchanged());
   WIDEEP_TRY(writer.finish());
   report.bytes_after = writer.total_bytes();
-  WIDEEP_TRY(write_config(options, report.group, ignored));
+  WIDEEP_TRY(write_config(options, std::move(config), report.group, ignored));
   WIDEEP_TRY(copy_files(options.model_dir, options.output_dir));
   return report;
 }

@@ -93,6 +93,47 @@ TEST(QuantizeCheckpoint, MatricesBecomeCodesAndTheRestStays) {
   }
 }
 
+TEST(QuantizeCheckpoint, RefusesWeightsThatAreNotFinite) {
+  for (const float bad : {NAN, INFINITY}) {
+    const ScratchDirectory model, out;
+    write_model(model);
+    NamedTensor tensor = random_tensor("m.o_proj.weight", {130, 128});
+    reinterpret_cast<Bf16*>(tensor.bytes.data())[129 * 128 + 7] = Bf16(bad);
+    const std::vector<formats::TensorToWrite> list = {tensor.to_write()};
+    ASSERT_TRUE(formats::write_safetensors(model.file("model.safetensors"), list).ok());
+    for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4,
+                                      WeightFormat::kMxfp4, WeightFormat::kNvfp4}) {
+      const auto report = quantize(model, out.file("model"), format);
+      EXPECT_THAT(report.status().message(), HasSubstr("m.o_proj.weight"));
+      EXPECT_THAT(report.status().message(), HasSubstr("in row 129, column 7"));
+    }
+  }
+}
+
+TEST(QuantizeCheckpoint, TensorsThatAreNoMatricesStay) {
+  const ScratchDirectory model, out;
+  write_model(model);
+  const NamedTensor tensors[] = {random_tensor("a.q_proj.weight", {}),
+                                 random_tensor("b.q_proj.weight", {0, 128}),
+                                 random_tensor("c.q_proj.weight", {2, 3, 8})};
+  std::vector<formats::TensorToWrite> list;
+  for (const NamedTensor& tensor : tensors) list.push_back(tensor.to_write());
+  ASSERT_TRUE(formats::write_safetensors(model.file("model.safetensors"), list).ok());
+  const auto report = quantize(model, out.file("model"), WeightFormat::kInt8);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_TRUE(report->tensors.empty());
+  EXPECT_EQ(report->group, 128);
+}
+
+// Before any work is done.
+TEST(QuantizeCheckpoint, NeedsAConfig) {
+  const ScratchDirectory model, out;
+  write_model(model);
+  std::filesystem::remove(model.file("config.json"));
+  EXPECT_FALSE(quantize(model, out.file("model"), WeightFormat::kInt8).ok());
+  EXPECT_FALSE(std::filesystem::exists(out.file("model/model.safetensors")));
+}
+
 TEST(QuantizeCheckpoint, ConfigSaysWhatIsNotQuantised) {
   const ScratchDirectory model, out;
   write_model(model);

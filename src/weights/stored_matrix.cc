@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -116,6 +117,7 @@ Result<StoredMatrix> StoredMatrix::open(const TensorSource& tensors, const std::
                                         int k) {
   const std::string module = name.substr(0, name.rfind(".weight"));
   StoredMatrix matrix(n, k);
+  matrix.where_ = tensors.where(tensors.has(name) ? name : module + ".weight_packed");
   const TensorEntry* weight = tensors.find(name);
   if (tensors.has(module + ".weight_packed")) {
     WIDEEP_TRY(matrix.open_packed(tensors, module));
@@ -282,48 +284,69 @@ void StoredMatrix::to_float32(int begin, int end, float* out) const {
   weights::to_float32(*plain_, int64_t{begin} * k_, int64_t{end - begin} * k_, out);
 }
 
+Status StoredMatrix::to_finite(int begin, int end, float* out) const {
+  to_float32(begin, end, out);
+  const int64_t count = int64_t{end - begin} * k_;
+  bool all_finite = true;  // without an end before the last, so that it is done by vectors
+  for (int64_t i = 0; i < count; ++i) {
+    constexpr uint32_t kExponent = 0x7f800000;
+    all_finite &= (std::bit_cast<uint32_t>(out[i]) & kExponent) != kExponent;
+  }
+  if (all_finite) return {};
+  const int64_t at =
+      std::find_if_not(out, out + count, [](float x) { return std::isfinite(x); }) - out;
+  return invalid_input(
+      fmt::format("{}: expected finite weights to quantise, found {} in row {}, column {}", where_,
+                  out[at], begin + at / k_, at % k_));
+}
+
 int StoredMatrix::panels_together(const PackedShape& shape) const {
   const bool blocks =
       shape.format == WeightFormat::kFp8 || (coded_ && coded_->format == WeightFormat::kFp8);
   return blocks ? 128 / kernels::kPanelWidth : 1;
 }
 
-void StoredMatrix::pack(const PackedShape& shape, float scale, int first, int last,
-                        std::byte* panels) const {
+Status StoredMatrix::pack(const PackedShape& shape, float scale, int first, int last,
+                          std::byte* panels) const {
   const int begin = first * kernels::kPanelWidth;
   PackedShape part = shape;
   part.n = std::min(n_, last * kernels::kPanelWidth) - begin;
   if (is_stored_in(shape)) {
     kernels::begin_pack(part, 0, part.num_panels(), panels);
-    return kernels::pack_codes(part, coded_->slice(begin, begin + part.n), 0, panels);
+    kernels::pack_codes(part, coded_->slice(begin, begin + part.n), 0, panels);
+    return {};
   }
   if (plain_ != nullptr && is_stored_as(*plain_, shape.format)) {
     const size_t row_bytes = static_cast<size_t>(k_) * dtype_bytes(plain_->dtype);
-    return kernels::interleave(part, plain_->bytes.data() + static_cast<size_t>(begin) * row_bytes,
-                               panels);
+    kernels::interleave(part, plain_->bytes.data() + static_cast<size_t>(begin) * row_bytes,
+                        panels);
+    return {};
   }
   // A few panels at a time, so that the float32 rows stay in the cache.
   const int step = panels_together(shape) * kernels::kPanelWidth;
   for (int row = 0; row < part.n; row += step) {
     PackedShape piece = part;
     piece.n = std::min(step, part.n - row);
-    pack_floats(piece, scale, begin + row, panels);
+    WIDEEP_TRY(pack_floats(piece, scale, begin + row, panels));
     panels += piece.bytes();
   }
+  return {};
 }
 
-void StoredMatrix::pack_floats(const PackedShape& part, float scale, int begin,
-                               std::byte* out) const {
+Status StoredMatrix::pack_floats(const PackedShape& part, float scale, int begin,
+                                 std::byte* out) const {
   std::vector<float> rows(static_cast<size_t>(part.n) * static_cast<size_t>(k_));
-  to_float32(begin, begin + part.n, rows.data());
   if (!kernels::is_coded(part.format)) {
+    to_float32(begin, begin + part.n, rows.data());
     kernels::pack_matrix(part, rows.data(), out);
-    return;
+    return {};
   }
+  WIDEEP_TRY(to_finite(begin, begin + part.n, rows.data()));
   const auto quantized =
       kernels::quantize_matrix(part.format, part.group, rows.data(), part.n, k_, scale);
   kernels::begin_pack(part, 0, part.num_panels(), out);
   kernels::pack_codes(part, quantized.view, 0, out);
+  return {};
 }
 
 }  // namespace wideep::weights

@@ -84,14 +84,16 @@ class StoredMatrix {
 
   // Rows [begin, end) as float32.
   void to_float32(int begin, int end, float* out) const;
+  // The same to be quantised. Errors (invalid input): a value that is not finite, of which most
+  // formats can say nothing.
+  Status to_finite(int begin, int end, float* out) const;
 
   // Packs panels [first, last): codes as they are where the form is the stored one, or else rounded
-  // and quantised.
+  // and quantised. Errors: to_finite's.
   // REQUIRES: first is a multiple of panels_together(shape), last too or the end; scale is
-  // matrix_scale(shape); panels is where
-  // the first of them belongs.
-  void pack(const kernels::PackedShape& shape, float scale, int first, int last,
-            std::byte* panels) const;
+  // matrix_scale(shape); panels is where the first of them belongs.
+  Status pack(const kernels::PackedShape& shape, float scale, int first, int last,
+              std::byte* panels) const;
   // Panels that share scales.
   int panels_together(const kernels::PackedShape& shape) const;
 
@@ -106,11 +108,13 @@ class StoredMatrix {
   Result<const float*> read_scales(const TensorSource& tensors, const std::string& name,
                                    const std::vector<int64_t>& shape);
   // Panels [0, part.num_panels()) of rows from `begin` on, by way of float32.
-  void pack_floats(const kernels::PackedShape& part, float scale, int begin, std::byte* out) const;
+  Status pack_floats(const kernels::PackedShape& part, float scale, int begin,
+                     std::byte* out) const;
   bool is_stored_in(const kernels::PackedShape& shape) const;
   void set_codes(kernels::WeightFormat format, int group, const formats::TensorEntry& codes);
 
   int n_, k_;
+  std::string where_;  // file and tensor
   std::vector<std::span<const std::byte>> sources_;
   const formats::TensorEntry* plain_ = nullptr;
   std::optional<kernels::CodedMatrix> coded_;

@@ -50,8 +50,10 @@ std::vector<std::byte> packed(const StoredMatrix& matrix, WeightFormat format) {
   const float scale = matrix.matrix_scale(shape);
   const int step = matrix.panels_together(shape);
   for (int panel = 0; panel < shape.num_panels(); panel += step) {
-    matrix.pack(shape, scale, panel, std::min(panel + step, shape.num_panels()),
-                bytes.data() + static_cast<size_t>(panel) * shape.panel_bytes());
+    const Status packed =
+        matrix.pack(shape, scale, panel, std::min(panel + step, shape.num_panels()),
+                    bytes.data() + static_cast<size_t>(panel) * shape.panel_bytes());
+    EXPECT_TRUE(packed.ok()) << packed.message();
   }
   return {bytes.data(), bytes.data() + bytes.size()};
 }

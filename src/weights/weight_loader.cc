@@ -34,8 +34,8 @@ std::vector<std::span<const std::byte>> sources_of(const StoredMatrix& matrix,
 
 // Panels that share scales can only be packed together: where not all of them are wanted, aside.
 // out: where the first wanted one belongs.
-void pack_wanted(const StoredMatrix& matrix, const PackedShape& shape, float scale,
-                 const PanelRange& together, const PanelRange& wanted, std::byte* out) {
+Status pack_wanted(const StoredMatrix& matrix, const PackedShape& shape, float scale,
+                   const PanelRange& together, const PanelRange& wanted, std::byte* out) {
   const size_t bytes = shape.panel_bytes();
   const auto at = [&](std::byte* panels, int from, int index) {
     return panels + static_cast<size_t>(index - from) * bytes;
@@ -45,11 +45,12 @@ void pack_wanted(const StoredMatrix& matrix, const PackedShape& shape, float sca
                        at(out, wanted.first, together.first));
   }
   base::AlignedBytes aside(bytes * static_cast<size_t>(together.count()));
-  matrix.pack(shape, scale, together.first, together.last, aside.data());
+  WIDEEP_TRY(matrix.pack(shape, scale, together.first, together.last, aside.data()));
   const int first = std::max(together.first, wanted.first);
   const int last = std::min(together.last, wanted.last);
   std::memcpy(at(out, wanted.first, first), at(aside.data(), together.first, first),
               bytes * static_cast<size_t>(last - first));
+  return {};
 }
 
 }  // namespace
@@ -98,6 +99,7 @@ Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
                .load = [entry, k, dtype, out](int64_t begin, int64_t end) {
                  const size_t row_bytes = static_cast<size_t>(k) * dtype_bytes(dtype);
                  copy_rows(*entry, begin, end, dtype, out + static_cast<size_t>(begin) * row_bytes);
+                 return Status();
                }});
   return {};
 }
@@ -116,7 +118,8 @@ Result<float> WeightLoader::pack(const std::string& name, const PackedShape& sha
                  int64_t begin, int64_t end) {
     const int first = (first_unit + static_cast<int>(begin)) * unit;
     const int last = (first_unit + static_cast<int>(end)) * unit;
-    pack_wanted(matrix, shape, scale, {first, std::min(last, shape.num_panels())}, panels, out);
+    return pack_wanted(matrix, shape, scale, {first, std::min(last, shape.num_panels())}, panels,
+                       out);
   };
   queue_->add(std::move(job));
   return scale;
@@ -132,7 +135,7 @@ Result<Matrix> WeightLoader::matrix(const std::string& name, int n, int k,
   return matrix;
 }
 
-void WeightLoader::run() const { queue_->run(pool_, progress_); }
+Status WeightLoader::run() const { return queue_->run(pool_, progress_); }
 
 Matrix WeightLoader::pack_rows(WeightFormat format, const float* rows, int n, int k) {
   const PackedShape shape = kernels::packed_shape(format, n, k);

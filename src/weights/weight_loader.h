@@ -88,7 +88,7 @@ class WeightLoader {
   }
   Result<Matrix> matrix(const std::string& name, int n, int k, const MatrixForm& form) const;
 
-  void run() const;
+  Status run() const;
 
   // Packs float32 rows [n, k] made by the caller, at once.
   static Matrix pack_rows(kernels::WeightFormat format, const float* rows, int n, int k);

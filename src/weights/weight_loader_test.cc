@@ -111,7 +111,7 @@ TEST_P(LoadedCheckpoint, MatricesAreTheTensorsPacked) {
     ASSERT_TRUE(matrix.ok()) << matrix.status().message();
     found.push_back(std::move(matrix).value());
   }
-  loader_->run();
+  EXPECT_TRUE(loader_->run().ok());
   for (size_t i = 0; i < found.size(); ++i) {
     SCOPED_TRACE(stored_[i].name);
     expect_equal(found[i], expected({stored_[i].name}, GetParam()));
@@ -134,7 +134,7 @@ TEST_P(LoadedCheckpoint, SlicesAreThePanelsOfTheWhole) {
         ASSERT_TRUE(scale.ok()) << scale.status().message();
         EXPECT_EQ(*scale, whole.packed.scale);
       }
-      loader_->run();
+      EXPECT_TRUE(loader_->run().ok());
       const std::byte* at = whole.bytes.data();
       for (const base::AlignedBytes& slice : slices) {
         EXPECT_EQ(std::memcmp(slice.data(), at, slice.size()), 0);
@@ -149,7 +149,7 @@ TEST_P(LoadedCheckpoint, SlicesAreThePanelsOfTheWhole) {
 TEST_P(LoadedCheckpoint, OneMatrixMayHaveAnotherFormat) {
   auto found = loader_->matrix("bf16", 48, 130, default_form(WeightFormat::kF32));
   ASSERT_TRUE(found.ok());
-  loader_->run();
+  EXPECT_TRUE(loader_->run().ok());
   expect_equal(*found, expected({"bf16"}, WeightFormat::kF32));
 }
 
@@ -165,7 +165,7 @@ TEST_P(LoadedCheckpoint, RowsAreTheElementsInTheDtypeAskedFor) {
                     ->rows(tensor.name, tensor.n, tensor.k, Dtype::kBf16,
                            reinterpret_cast<std::byte*>(halves.data()))
                     .ok());
-    loader_->run();
+    EXPECT_TRUE(loader_->run().ok());
     EXPECT_EQ(floats, tensor.values) << tensor.name;
     EXPECT_EQ(std::vector<float>(halves.begin(), halves.end()), tensor.values) << tensor.name;
   }

@@ -223,7 +223,9 @@ int largest_at(const float* x, int n) {
 
 double sum_of_exp(const float* x, float largest, int n) {
   double sum = 0.0;
-  for (int i = 0; i < n; ++i) sum += std::exp(double{x[i]} - double{largest});
+  for (int i = 0; i < n; ++i) {
+    if (!std::isnan(x[i])) sum += std::exp(double{x[i]} - double{largest});
+  }
   return sum;
 }
 
