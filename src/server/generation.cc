@@ -41,7 +41,7 @@ Generation::Generation(const GenerationSetup& setup, std::shared_ptr<Exchange> e
 void Generation::submit(const std::vector<std::vector<int32_t>>& prompts) {
   const size_t n = static_cast<size_t>(options_.n);
   for (const auto& prompt : prompts) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
-  setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens);
+  setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
   running_ = prompts.size() * n;
   setup_.metrics.running += static_cast<int64_t>(running_);
   for (size_t i = 0; i < running_; ++i) answers_.emplace_back(setup_.tokenizer, options_.stop);
@@ -84,7 +84,8 @@ void Generation::token(size_t index, const BackendToken& each) {
   if (finished()) end();
 }
 
-// A prompt counts once, whatever the number of its answers.
+// To the client a prompt counts once, whatever the number of its answers; in the metrics with each
+// of them, as its tokens do.
 void Generation::note_cached(size_t index, int tokens) {
   if (index % static_cast<size_t>(options_.n) == 0) usage_.cached_tokens += tokens;
   setup_.metrics.cached_prompt_tokens += static_cast<uint64_t>(tokens);

@@ -73,9 +73,10 @@ std::string Metrics::text() const {
   text += head("wideep_answers_running", "gauge", "Answers that are being generated or wait.");
   text += fmt::format("wideep_answers_running {}\n", running);
   text += counter("wideep_answers_cancelled_total", "Answers whose client has left.", cancelled);
-  text += counter("wideep_prompt_tokens_total", "Tokens of prompts.", prompt_tokens);
+  text += counter("wideep_prompt_tokens_total", "Tokens of prompts, for each answer to them.",
+                  prompt_tokens);
   text += counter("wideep_cached_prompt_tokens_total",
-                  "Tokens of prompts that were not computed again.", cached_prompt_tokens);
+                  "Those of them that were not computed again.", cached_prompt_tokens);
   text += counter("wideep_cached_prompts_total", "Answers whose prompt had such tokens.",
                   cached_prompts);
   text += counter("wideep_generated_tokens_total", "Tokens generated.", generated_tokens);

@@ -38,9 +38,9 @@ struct Metrics {
   std::map<std::pair<std::string, int>, uint64_t> replies;  // by path and status
   int64_t running = 0;                                      // answers that are being generated
   uint64_t cancelled = 0;                                   // answers whose client has left
-  uint64_t prompt_tokens = 0;
-  uint64_t cached_prompt_tokens = 0;  // of them, not computed again
-  uint64_t cached_prompts = 0;        // prompts that had such, one for each answer
+  uint64_t prompt_tokens = 0;                               // of each answer's prompt
+  uint64_t cached_prompt_tokens = 0;                        // of them, not computed again
+  uint64_t cached_prompts = 0;  // prompts that had such, one for each answer
   uint64_t generated_tokens = 0;
   Histogram time_to_first_token{{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60}};
   Histogram inter_token{{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}};

@@ -20,9 +20,15 @@ constexpr int kMostTokens = 1 << 24;
 constexpr int kMostTopLogprobs = 20;  // of a chat; a completion has at most kMostLogprobs
 constexpr int kMostLogprobs = 5;
 
-// Whether brackets nest deeper than we are willing to follow; those in strings do not count.
-bool too_deep(std::string_view text) {
-  size_t depth = 0;
+// An object's members are found one after the other, so that reading one costs the square of their
+// number: with 512 a body of 8 MiB takes a second at worst, where without a bound it takes many
+// minutes of the thread that serves everybody.
+constexpr size_t kMostMembers = 512;
+
+// What is wrong with the shape of a text before it is parsed; "": nothing. Brackets and colons in
+// strings do not count.
+std::string shape_complaint(std::string_view text) {
+  std::vector<size_t> members;  // of what is open, from the outside in; lists have none
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -32,20 +38,27 @@ bool too_deep(std::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
-      if (++depth > formats::kMaxJsonDepth) return true;
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
+      members.push_back(0);
+      if (members.size() > formats::kMaxJsonDepth) {
+        return fmt::format("the body nests deeper than {} brackets", formats::kMaxJsonDepth);
+      }
+    } else if (members.empty()) {
+      continue;
+    } else if (c == ']' || c == '}') {
+      members.pop_back();
+    } else if (c == ':' && ++members.back() > kMostMembers) {
+      return fmt::format("the body has an object of more than {} members", kMostMembers);
     }
   }
-  return false;
+  return "";
 }
 
 // The fields of a body, each taken once: what is left over is unknown. The first complaint stays.
 class BodyReader {
  public:
   explicit BodyReader(std::string_view body) {
-    if (too_deep(body)) {
-      complain("", fmt::format("the body nests deeper than {} brackets", formats::kMaxJsonDepth));
+    if (const std::string complaint = shape_complaint(body); !complaint.empty()) {
+      complain("", complaint);
       return;
     }
     body_ = ordered_json::parse(body, nullptr, false);
@@ -176,6 +189,23 @@ void read_sampling(BodyReader& body, GenerationOptions& options) {
   }
 }
 
+bool read_include_usage(BodyReader& body, bool stream) {
+  const ordered_json& value = body.take("stream_options");
+  if (value.is_null()) return false;
+  if (!value.is_object() || !stream) {
+    body.complain("stream_options", "expected an object, and only with stream: true");
+    return false;
+  }
+  for (const auto& [name, each] : value.items()) {
+    if (name != "include_usage") {
+      body.complain("stream_options." + name, "this field is not known");
+    } else if (!each.is_boolean() && !each.is_null()) {
+      body.complain("stream_options.include_usage", "expected true or false");
+    }
+  }
+  return value.value("include_usage", ordered_json(false)) == true;
+}
+
 GenerationOptions read_options(BodyReader& body) {
   GenerationOptions options;
   options.model = body.string("model");
@@ -185,12 +215,7 @@ GenerationOptions read_options(BodyReader& body) {
   }
   options.n = static_cast<int>(body.integer("n", 1, kMostAnswers).value_or(1));
   options.stream = body.flag("stream");
-  const ordered_json& stream_options = body.take("stream_options");
-  if (stream_options.is_object() && options.stream) {
-    options.include_usage = stream_options.value("include_usage", ordered_json(false)) == true;
-  } else if (!stream_options.is_null()) {
-    body.complain("stream_options", "expected an object, and only with stream: true");
-  }
+  options.include_usage = read_include_usage(body, options.stream);
   options.ignore_eos = body.flag("ignore_eos");
   options.stop = read_stop(body);
   for (const char* name : {"presence_penalty", "frequency_penalty"}) {
@@ -289,6 +314,26 @@ ordered_json read_tools(BodyReader& body) {
   return choice == "none" || tools.empty() ? ordered_json() : tools;
 }
 
+// What a template is given anyway would be taken no notice of.
+ordered_json read_variables(BodyReader& body) {
+  ordered_json variables = body.take("chat_template_kwargs");
+  if (!variables.is_null() && !variables.is_object()) {
+    body.complain("chat_template_kwargs", "expected an object");
+  }
+  if (!variables.is_object()) return {};
+  if (variables.value("add_generation_prompt", ordered_json()) == true) {
+    variables.erase("add_generation_prompt");  // as it is without
+  }
+  for (const char* name : {"add_generation_prompt", "messages", "tools", "documents", "bos_token",
+                           "eos_token", "strftime_now"}) {
+    if (variables.contains(name)) {
+      body.complain(fmt::format("chat_template_kwargs.{}", name),
+                    "is the server's to set; leave it out");
+    }
+  }
+  return variables;
+}
+
 template <typename Request>
 Parsed<Request> finish(BodyReader& body, Request request) {
   if (const auto error = body.finish()) return *error;
@@ -314,10 +359,7 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   BodyReader body(text);
   ChatRequest request{.options = read_options(body), .messages = read_messages(body)};
   request.tools = read_tools(body);
-  request.variables = body.take("chat_template_kwargs");
-  if (!request.variables.is_null() && !request.variables.is_object()) {
-    body.complain("chat_template_kwargs", "expected an object");
-  }
+  request.variables = read_variables(body);
   if (const auto most = body.integer("max_completion_tokens", 1, kMostTokens)) {
     request.options.max_tokens = static_cast<int>(*most);
   }

@@ -24,6 +24,26 @@ bool same_text(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
+// As an endpoint is named: a slash at the end means nothing.
+std::string_view path_of(const Exchange& exchange) {
+  std::string_view path = exchange.path();
+  if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return path;
+}
+
+// "Bearer <key>": its key; "": another scheme, or none. Schemes have no case (RFC 9110).
+std::string_view bearer_key(std::string_view authorization) {
+  constexpr std::string_view kScheme = "bearer ";
+  const bool bears =
+      authorization.size() > kScheme.size() &&
+      std::equal(kScheme.begin(), kScheme.end(), authorization.begin(),
+                 [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b | 0x20 : b); });
+  if (!bears) return {};
+  authorization.remove_prefix(kScheme.size());
+  authorization.remove_prefix(std::min(authorization.find_first_not_of(' '), authorization.size()));
+  return authorization;
+}
+
 // "/v1/models/" has all that is below it.
 bool is_at(std::string_view path, std::string_view endpoint) {
   return endpoint.ends_with('/') ? path.starts_with(endpoint) && path != endpoint
@@ -64,8 +84,7 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer,
       started_(std::time(nullptr)) {}
 
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
-  std::string_view path = exchange->path();
-  if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  const std::string_view path = path_of(*exchange);
   const char* other_method = nullptr;
   for (const Endpoint& endpoint : kEndpoints) {
     if (!is_at(path, endpoint.path)) continue;
@@ -91,7 +110,8 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
 
 bool Service::may_pass(const Exchange& exchange) const {
   if (options_.api_key.empty()) return true;
-  return same_text(exchange.header("Authorization"), "Bearer " + options_.api_key);
+  const std::string authorization = exchange.header("Authorization");
+  return same_text(bearer_key(authorization), options_.api_key);
 }
 
 // ---- generation ----
@@ -163,6 +183,12 @@ std::optional<ApiError> Service::check(const GenerationOptions& options, size_t 
         .param = "model",
         .code = "model_not_found"};
   }
+  if (num_answers > static_cast<size_t>(options_.max_queue)) {
+    return ApiError{.message = fmt::format("{} answers are asked for at once, and at most {} may "
+                                           "run or wait; ask for fewer, or raise --max-queue",
+                                           num_answers, options_.max_queue),
+                    .param = options.n > 1 ? "n" : "prompt"};
+  }
   if (metrics_.running + static_cast<int64_t>(num_answers) > options_.max_queue) {
     return ApiError{
         .status = 429,
@@ -213,7 +239,7 @@ void Service::models(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::model(const std::shared_ptr<Exchange>& exchange) {
-  if (exchange->path() == "/v1/models/" + options_.model) {
+  if (path_of(*exchange) == "/v1/models/" + options_.model) {
     return reply(exchange, kJson, json_text(model_json()));
   }
   refuse(exchange, {.status = 404,
@@ -315,7 +341,7 @@ void Service::refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& 
 void Service::count_reply(const Exchange& exchange, int status) {
   const auto found =
       std::find_if(std::begin(kEndpoints), std::end(kEndpoints),
-                   [&](const Endpoint& each) { return is_at(exchange.path(), each.path); });
+                   [&](const Endpoint& each) { return is_at(path_of(exchange), each.path); });
   ++metrics_.replies[{found == std::end(kEndpoints) ? "other" : found->path, status}];
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "balance/statistics_reader.h"
+#include "base/cpu_time.h"
 #include "base/scratch_directory.h"
 #include "server/http_client_testing.h"
 
@@ -44,6 +45,7 @@ class EchoBackend : public Backend {
 
   std::atomic<int> cancelled{0};
   std::atomic<bool> endless{false};
+  std::atomic<int> cached_tokens{0};
   engine::Request last_request;
 
  private:
@@ -66,6 +68,7 @@ class EchoBackend : public Backend {
     const bool ends = reason != engine::FinishReason::kNotFinished;
     if (ends) running_.erase(found);
     BackendToken said{{token, -0.5f}, reason};
+    said.cached_tokens = cached_tokens;
     for (int i = 0; i < sampling.top_log_probabilities; ++i) {
       said.likely.push_back({tokens_[static_cast<size_t>(i) % tokens_.size()], -0.25f * (i + 1)});
     }
@@ -94,15 +97,16 @@ class ServiceTest : public testing::Test {
   }
   ~ServiceTest() override { finish(); }
 
-  void start(const ServiceOptions& options) {
+  void start(const ServiceOptions& options, size_t most_body_bytes = 4096) {
     const auto chat = chat::ChatTemplate::parse(
         "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
         "{% if messages[0].role == 'odd' %}{{ raise_exception('odd role') }}{% endif %}",
         "chat");
     service_.emplace(options, tokenizer_, chat.value(), backend_);
-    server_ = HttpServer::listen({.port = 0, .most_body_bytes = 4096}, [this](auto exchange) {
-                service_->handle(exchange);
-              }).value();
+    server_ =
+        HttpServer::listen({.port = 0, .most_body_bytes = most_body_bytes}, [this](auto exchange) {
+          service_->handle(exchange);
+        }).value();
     backend_.serve_on(server_.get());
     thread_ = std::thread([this] { server_->run(); });
   }
@@ -288,6 +292,11 @@ TEST_F(ServiceTest, MistakesAreNamed) {
   EXPECT_THAT(ask("POST", "/v1/completions", "[]").body, HasSubstr("no JSON object"));
   EXPECT_THAT(ask("POST", "/v1/completions", std::string(2000, '[')).body,
               HasSubstr("nests deeper"));
+  json options = with("stream", true);
+  options["stream_options"] = {{"include_usage", "yes"}};
+  EXPECT_THAT(complaint(options), HasSubstr("stream_options.include_usage: expected true or"));
+  options["stream_options"] = {{"include_usage", true}, {"typo", 1}};
+  EXPECT_THAT(complaint(options), HasSubstr("stream_options.typo: this field is not known"));
   const Reply unknown = complete({{"model", "q"}, {"prompt", "x"}});
   EXPECT_EQ(unknown.status, 404);
   EXPECT_EQ(unknown.body_json()["error"]["code"], "model_not_found");
@@ -298,11 +307,66 @@ TEST_F(ServiceTest, MistakesAreNamed) {
   EXPECT_EQ(ask("POST", "/v1/completions", std::string(5000, ' ')).status, 413);
 }
 
+// Members are found one after the other: many of them would take the thread for minutes.
+TEST_F(ServiceTest, ObjectsOfManyMembersAreRefused) {
+  finish();
+  start({.model = "m", .max_sequence = 64}, size_t{8} << 20);
+  const auto body_with = [](int members) {
+    json body = {{"model", "m"}, {"prompt", "x"}, {"metadata", {{"nested", json::object()}}}};
+    for (int i = 0; i < members; ++i) body["metadata"]["nested"]["k" + std::to_string(i)] = "a:b";
+    return body;
+  };
+  EXPECT_EQ(complete(body_with(512)).status, 200);
+  const int64_t before = base::wall_ns();
+  for (const int members : {513, 300'000}) {
+    const Reply reply = complete(body_with(members));
+    EXPECT_EQ(reply.status, 400);
+    EXPECT_THAT(reply.body, HasSubstr("an object of more than 512 members"));
+  }
+  EXPECT_LT(base::wall_ns() - before, int64_t{10'000'000'000});
+  // Lists may be long, of objects too.
+  json many = body_with(1);
+  for (int i = 0; i < 2000; ++i) many["metadata"]["list"].push_back({{"a", 1}});
+  EXPECT_EQ(complete(many).status, 200);
+}
+
 TEST_F(ServiceTest, FullQueuesRefuse) {
   EXPECT_EQ(complete({{"model", "m"}, {"prompt", "x"}, {"n", 8}}).status, 200);
-  const Reply reply = complete({{"model", "m"}, {"prompt", "x"}, {"n", 9}});
+  // There will never be room for more than the queue has.
+  const Reply never = complete({{"model", "m"}, {"prompt", "x"}, {"n", 9}});
+  EXPECT_EQ(never.status, 400);
+  EXPECT_EQ(never.body_json()["error"]["param"], "n");
+  on_server([&] { return service_->metrics().running = 1; });
+  const Reply reply = complete({{"model", "m"}, {"prompt", "x"}, {"n", 8}});
   EXPECT_EQ(reply.status, 429);
   EXPECT_THAT(reply.head, HasSubstr("Retry-After: 1"));
+  on_server([&] { return service_->metrics().running = 0; });
+}
+
+TEST_F(ServiceTest, WhatTheServerSetsIsNoVariableOfATemplate) {
+  const auto with = [&](const char* name, const json& value) {
+    return chat({{"model", "m"},
+                 {"messages", {{{"role", "user"}, {"content", "x"}}}},
+                 {"chat_template_kwargs", {{name, value}}}});
+  };
+  EXPECT_EQ(with("enable_thinking", false).status, 200);
+  EXPECT_EQ(with("add_generation_prompt", true).status, 200);
+  const Reply refused = with("add_generation_prompt", false);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("chat_template_kwargs.add_generation_prompt"));
+  EXPECT_EQ(with("bos_token", "x").status, 400);
+}
+
+// Of as many tokens as the prompt counts with, for each answer.
+TEST_F(ServiceTest, TheShareOfCachedTokensIsAFraction) {
+  backend_.cached_tokens = 4;
+  const json usage =
+      complete({{"model", "m"}, {"prompt", {5, 6, 7, 8, 9}}, {"n", 8}}).body_json()["usage"];
+  EXPECT_EQ(usage["prompt_tokens"], 5);
+  EXPECT_EQ(usage["prompt_tokens_details"]["cached_tokens"], 4);
+  const std::string metrics = ask("GET", "/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("\nwideep_prompt_tokens_total 40\n"));
+  EXPECT_THAT(metrics, HasSubstr("\nwideep_cached_prompt_tokens_total 32\n"));
 }
 
 TEST_F(ServiceTest, KeysAreAskedFor) {
@@ -311,6 +375,9 @@ TEST_F(ServiceTest, KeysAreAskedFor) {
   EXPECT_EQ(ask("GET", "/v1/models").status, 401);
   EXPECT_EQ(ask("GET", "/v1/models", "", "Authorization: Bearer secrex\r\n").status, 401);
   EXPECT_EQ(ask("GET", "/v1/models", "", "Authorization: Bearer secret\r\n").status, 200);
+  EXPECT_EQ(ask("GET", "/v1/models", "", "Authorization: bearer secret\r\n").status, 200);
+  EXPECT_EQ(ask("GET", "/v1/models", "", "Authorization: Basic secret\r\n").status, 401);
+  EXPECT_EQ(ask("GET", "/v1/models", "", "Authorization: Bearer \r\n").status, 401);
   EXPECT_EQ(ask("GET", "/health").status, 200);
 }
 
@@ -318,7 +385,12 @@ TEST_F(ServiceTest, WhatIsKnownAtOnce) {
   EXPECT_EQ(ask("GET", "/v1/models").body_json()["data"][0]["id"], "m");
   EXPECT_EQ(ask("GET", "/v1/models/").status, 200);
   EXPECT_EQ(ask("GET", "/v1/models/m").body_json()["id"], "m");
+  EXPECT_EQ(ask("GET", "/v1/models/m/").body_json()["id"], "m");
+  EXPECT_EQ(ask("GET", "/v1/models/%6d").body_json()["id"], "m");
   EXPECT_EQ(ask("GET", "/v1/models/other").status, 404);
+  const Reply put = ask("PUT", "/v1/models");
+  EXPECT_EQ(put.status, 405);
+  EXPECT_EQ(put.body_json()["error"]["message"], "PUT /v1/models: expected GET");
   EXPECT_EQ(ask("GET", "/health").body_json()["status"], "ok");
   EXPECT_FALSE(ask("GET", "/version").body_json()["version"].get<std::string>().empty());
   complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 2}});
@@ -543,7 +615,21 @@ TEST_F(ServiceTest, ClientsThatLeaveEndTheirAnswers) {
   backend_.endless = true;
   finish();
   start({.model = "m", .max_sequence = 1 << 24});
-  const json body = {{"model", "m"}, {"prompt", "x"}, {"max_tokens", 10'000'000}, {"stream", true}};
+  const auto running = [&] { return on_server([&] { return service_->metrics().running; }); };
+  json body = {{"model", "m"}, {"prompt", "x"}, {"max_tokens", 10'000'000}};
+  {  // that have heard nothing yet
+    Socket socket(server_->port());
+    socket.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
+                std::to_string(body.dump().size()) + "\r\n\r\n" + body.dump());
+    while (running() == 0) std::this_thread::yield();
+  }
+  for (int i = 0; i < 1000 && backend_.cancelled == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(backend_.cancelled, 1);
+  EXPECT_EQ(running(), 0);
+  backend_.cancelled = 0;
+  body["stream"] = true;
   {
     Socket socket(server_->port());
     socket.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
