@@ -14,6 +14,7 @@
 #include "base/try.h"
 #include "commands.h"
 #include "server/grace.h"
+#include "server/open_files.h"
 #include "server/router.h"
 
 namespace wideep::tools {
@@ -53,6 +54,7 @@ Status run(const Options& options) {
     WIDEEP_TRY_ASSIGN(server::ReplicaAddress address, server::parse_replica(url));
     router_options.replicas.push_back(std::move(address));
   }
+  server::allow_most_open_files();
   const StopSignals signals;  // before there is a thread
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<server::Router> router,
                     server::Router::listen(router_options));

@@ -2,14 +2,20 @@
 #include "server/router.h"
 
 #include <event2/buffer.h>
+#include <event2/bufferevent.h>
 #include <event2/http.h>
 #include <event2/http_struct.h>
 #include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <charconv>
 #include <utility>
 
+#include "base/try.h"
 #include "server/api_error.h"
 
 namespace wideep::server {
@@ -17,8 +23,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A replica that has failed is asked again when the others have, or after this time.
-constexpr std::chrono::seconds kDown{2};
+// A replica that has failed is asked when the others have, until it says again that it is well.
+constexpr int kProbeEveryMs = 1000;
+constexpr int kProbeSeconds = 2;  // to answer in
+// A connection that does not come about, which may be looked at a bit later.
+constexpr std::chrono::milliseconds kConnect{1500};
+constexpr int kLookMs = 200;
+// A machine that has gone does not say so: after so long without a sign of it, so many are asked
+// for, and each is waited for so long.
+constexpr int kSilentSeconds = 10, kSigns = 3, kSignSeconds = 5;
 // How long a replica may say nothing: a long prompt behind a long queue is computed meanwhile.
 constexpr int kPatienceSeconds = 600;
 
@@ -36,9 +49,26 @@ std::string header_of(evhttp_request* reply, const char* name) {
 }
 
 // What says something of one engine only.
-bool is_of_one_replica(const std::string& path) {
-  return path == "/dashboard" || path == "/perf_metrics" ||
+bool is_of_one_replica(std::string_view path) {
+  if (path.ends_with('/')) path.remove_suffix(1);
+  return path == "/dashboard" || path == "/dashboard/data" || path == "/perf_metrics" ||
          path.ends_with("_expert_distribution_record");
+}
+
+bool is_connected(int socket) {
+  sockaddr_storage peer = {};
+  socklen_t length = sizeof(peer);
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
+}
+
+void ask_for_signs_of_life(int socket) {
+  const auto set = [&](int level, int name, int value) {
+    ::setsockopt(socket, level, name, &value, sizeof(value));
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kSilentSeconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kSigns);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kSignSeconds);
 }
 
 }  // namespace
@@ -63,6 +93,74 @@ Result<ReplicaAddress> parse_replica(std::string_view text) {
   return invalid_input(fmt::format("--replica: expected http://host:port, found {}", text));
 }
 
+Result<std::string> resolve(const ReplicaAddress& address) {
+  std::string host = address.host;
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+  addrinfo* all = nullptr;
+  if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &all); error != 0) {
+    return failed(fmt::format("--replica {}: no address is known of '{}': {}", address.url(), host,
+                              ::gai_strerror(error)));
+  }
+  // Servers listen on IPv4 unless they are told otherwise, whatever localhost has first.
+  const addrinfo* best = all;
+  for (const addrinfo* each = all; each != nullptr; each = each->ai_next) {
+    if (each->ai_family == AF_INET && best->ai_family != AF_INET) best = each;
+  }
+  char numbers[NI_MAXHOST];
+  const int error = ::getnameinfo(best->ai_addr, best->ai_addrlen, numbers, sizeof(numbers),
+                                  nullptr, 0, NI_NUMERICHOST);
+  ::freeaddrinfo(all);
+  if (error == 0) return std::string(numbers);
+  return failed(fmt::format("--replica {}: {}", address.url(), ::gai_strerror(error)));
+}
+
+// Asks a replica for its health, one request at a time.
+class Router::Probe {
+ public:
+  Probe(Router& router, Replica& replica) : router_(router), replica_(replica) {}
+  ~Probe() { disconnect(); }
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+
+  void start() {
+    if (connection_ != nullptr) return;  // it has not answered yet
+    connection_ = evhttp_connection_base_bufferevent_new(
+        router_.http_->loop(), nullptr, nullptr, replica_.numbers.c_str(),
+        static_cast<ev_uint16_t>(replica_.address.port));
+    evhttp_connection_set_timeout(connection_, kProbeSeconds);
+    evhttp_request* request = evhttp_request_new(done, this);
+    evkeyvalq* sent = evhttp_request_get_output_headers(request);
+    evhttp_add_header(sent, "Host", replica_.address.host.c_str());
+    evhttp_add_header(sent, "Connection", "close");
+    asking_ = true;
+    if (evhttp_make_request(connection_, request, EVHTTP_REQ_GET, "/health") != 0) end(false);
+  }
+
+ private:
+  // A server without such a path does answer.
+  static void done(evhttp_request* reply, void* self) {
+    const int status = reply == nullptr ? 0 : evhttp_request_get_response_code(reply);
+    static_cast<Probe*>(self)->end(status > 0 && status < 500);
+  }
+
+  // The connection may be freed only when its callback has returned.
+  void end(bool well) {
+    if (!std::exchange(asking_, false)) return;
+    replica_.up = well;
+    router_.http_->post([this] { disconnect(); });
+  }
+  void disconnect() {
+    asking_ = false;
+    if (connection_ != nullptr) evhttp_connection_free(std::exchange(connection_, nullptr));
+  }
+
+  Router& router_;
+  Replica& replica_;
+  evhttp_connection* connection_ = nullptr;
+  bool asking_ = false;
+};
+
 // A request under way, and its client. Lives until the router's loop has let go of it, for
 // libevent's connections must not be freed inside their own callbacks.
 class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
@@ -72,6 +170,18 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
   void start() {
     exchange_->on_gone([this] { end(); });
     ask_next();
+  }
+
+  // Passes a replica over that has not been reached in time.
+  void look_after_connection(Clock::time_point now) {
+    if (connection_ == nullptr || connected_ || deciding_ || ended_) return;
+    const int socket = bufferevent_getfd(evhttp_connection_get_bufferevent(connection_));
+    connected_ = is_connected(socket);
+    if (connected_) {
+      ask_for_signs_of_life(socket);
+    } else if (now >= connect_by_) {
+      answered(false);
+    }
   }
 
   // Of the connections on both sides. A reply that has not ended is cut.
@@ -89,8 +199,10 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     tried_.insert(replica_);
     ++replica_->running;
     ++replica_->requests;
+    connected_ = deciding_ = false;
+    connect_by_ = Clock::now() + kConnect;
     connection_ = evhttp_connection_base_bufferevent_new(
-        router_.http_->loop(), nullptr, nullptr, replica_->address.host.c_str(),
+        router_.http_->loop(), nullptr, nullptr, replica_->numbers.c_str(),
         static_cast<ev_uint16_t>(replica_->address.port));
     evhttp_connection_set_timeout(connection_, kPatienceSeconds);
     evhttp_request* request = evhttp_request_new(done, this);
@@ -108,7 +220,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     const evhttp_cmd_type method = exchange_->method() == "POST"   ? EVHTTP_REQ_POST
                                    : exchange_->method() == "HEAD" ? EVHTTP_REQ_HEAD
                                                                    : EVHTTP_REQ_GET;
-    if (evhttp_make_request(connection_, request, method, exchange_->path().c_str()) != 0) {
+    if (evhttp_make_request(connection_, request, method, exchange_->target().c_str()) != 0) {
       answer_later(false);
     }
   }
@@ -145,6 +257,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
 
   // The connection may be freed only when its callback has returned.
   void answer_later(bool whole) {
+    deciding_ = true;
     router_.http_->post([kept = shared_from_this(), whole] {
       if (!kept->ended_) kept->answered(whole);
     });
@@ -154,7 +267,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     const bool refused = !whole || status_ == 503 || status_ == 429;
     if (!whole || status_ == 503) {
       ++replica_->failures;
-      replica_->down_until = Clock::now() + kDown;
+      replica_->up = false;
     }
     if (refused && !streams_ && has_other()) {
       disconnect();
@@ -201,6 +314,9 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
   std::set<const Replica*> tried_;
   Replica* replica_ = nullptr;
   evhttp_connection* connection_ = nullptr;
+  bool connected_ = false;
+  bool deciding_ = false;  // the replica has answered, or failed, and what follows is posted
+  Clock::time_point connect_by_;
   int status_ = 0;
   std::string type_, retry_after_, body_;
   bool streams_ = false;
@@ -209,11 +325,19 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
 
 Result<std::unique_ptr<Router>> Router::listen(const RouterOptions& options) {
   std::unique_ptr<Router> router(new Router(options));
+  for (Replica& each : router->replicas_) {
+    WIDEEP_TRY_ASSIGN(each.numbers, resolve(each.address));
+  }
   Router* self = router.get();
   auto http = HttpServer::listen(options.http,
                                  [self](std::shared_ptr<Exchange> each) { self->handle(each); });
   if (!http.ok()) return http.status();
   router->http_ = std::move(*http);
+  for (Replica& each : router->replicas_) {
+    router->probes_.push_back(std::make_unique<Probe>(*self, each));
+  }
+  router->http_->call_every(kProbeEveryMs, [self] { self->probe(); });
+  router->http_->call_every(kLookMs, [self] { self->look_after_connections(); });
   return router;
 }
 
@@ -224,9 +348,22 @@ Router::Router(const RouterOptions& options) {
 // Connections go before the loop that they are on, whoever still holds a Forward.
 Router::~Router() {
   for (const std::shared_ptr<Forward>& each : under_way_) each->let_go();
+  probes_.clear();
 }
 
-void Router::run() { http_->run(); }
+void Router::run() {
+  http_->post([this] { probe(); });
+  http_->run();
+}
+
+void Router::probe() {
+  for (const auto& each : probes_) each->start();
+}
+
+void Router::look_after_connections() {
+  const Clock::time_point now = Clock::now();
+  for (const auto& each : under_way_) each->look_after_connection(now);
+}
 
 void Router::drain() {
   http_->post([this] {
@@ -241,6 +378,11 @@ void Router::handle(const std::shared_ptr<Exchange>& exchange) {
   if (exchange->path() == "/metrics") {
     return exchange->reply(200, "text/plain; version=0.0.4", metrics());
   }
+  if (drains_) {
+    const ApiError error{
+        .status = 503, .message = "the router is shutting down", .code = "draining"};
+    return exchange->reply(error.status, "application/json", error.json());
+  }
   if (is_of_one_replica(exchange->path())) {
     const ApiError error{
         .status = 404,
@@ -254,10 +396,7 @@ void Router::handle(const std::shared_ptr<Exchange>& exchange) {
 }
 
 Router::Replica* Router::choose(const std::set<const Replica*>& tried) {
-  const Clock::time_point now = Clock::now();
-  const auto busy = [&](const Replica& replica) {
-    return std::pair(now < replica.down_until, replica.running);
-  };
+  const auto busy = [](const Replica& replica) { return std::pair(!replica.up, replica.running); };
   Replica* best = nullptr;
   for (size_t i = 0; i < replicas_.size(); ++i) {
     Replica& each = replicas_[(next_ + i) % replicas_.size()];
@@ -279,7 +418,6 @@ std::string Router::metrics() const {
     const char* help;
     std::function<uint64_t(const Replica&)> value;
   };
-  const Clock::time_point now = Clock::now();
   const Metric all[] = {
       {"wideep_router_requests_total", "counter", "Requests passed on to a replica",
        [](const Replica& each) { return each.requests; }},
@@ -287,8 +425,8 @@ std::string Router::metrics() const {
        [](const Replica& each) { return static_cast<uint64_t>(each.running); }},
       {"wideep_router_failures_total", "counter", "Requests that a replica did not answer",
        [](const Replica& each) { return each.failures; }},
-      {"wideep_router_replica_up", "gauge", "0: the replica has failed a moment ago",
-       [now](const Replica& each) { return uint64_t{now >= each.down_until}; }}};
+      {"wideep_router_replica_up", "gauge", "0: the replica does not say that it is well",
+       [](const Replica& each) { return uint64_t{each.up}; }}};
   std::string text;
   for (const Metric& metric : all) {
     text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", metric.name, metric.help, metric.type);

@@ -18,11 +18,12 @@ namespace {
 
 using testing::HasSubstr;
 
-// Serves on a thread of its own until it goes.
+// Serves on a thread of its own until it goes. What it says of its health is no request.
 class Replica {
  public:
   explicit Replica(HttpServer::Handler handler) {
     auto server = HttpServer::listen({.port = 0}, [this, handler](std::shared_ptr<Exchange> each) {
+      if (each->path() == "/health") return each->reply(health, "text/plain", "");
       ++asked;
       handler(each);
     });
@@ -38,10 +39,34 @@ class Replica {
   HttpServer& server() { return *server_; }
 
   std::atomic<int> asked = 0;
+  std::atomic<int> health = 200;
 
  private:
   std::unique_ptr<HttpServer> server_;
   std::thread thread_;
+};
+
+// Connections to it come about as far as there is room for them, and nobody ever answers.
+class SilentPort {
+ public:
+  explicit SilentPort(int backlog) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(fd_, backlog), 0);
+    EXPECT_EQ(::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  ~SilentPort() { ::close(fd_); }
+  SilentPort(const SilentPort&) = delete;
+  SilentPort& operator=(const SilentPort&) = delete;
+  int port() const { return port_; }
+
+ private:
+  int fd_;
+  int port_ = 0;
 };
 
 void say(const std::shared_ptr<Exchange>& exchange, const std::string& text) {
@@ -69,6 +94,15 @@ class RouterTest : public testing::Test {
   }
   Reply post(const std::string& body) const {
     return ask(router_->port(), "POST", "/v1/completions", body);
+  }
+  // Of the router's metrics.
+  std::string value(const std::string& name, int port) const {
+    const std::string text = ask(router_->port(), "GET", "/metrics").body;
+    const std::string line =
+        "\nwideep_router_" + name + "{replica=\"http://127.0.0.1:" + std::to_string(port) + "\"} ";
+    const size_t at = text.find(line);
+    if (at == text.npos) return "none";
+    return text.substr(at + line.size(), text.find('\n', at + 1) - at - line.size());
   }
   // Where nobody listens.
   static int closed_port() {
@@ -147,6 +181,60 @@ TEST_F(RouterTest, WhoDoesNotAnswerIsPassedOver) {
   EXPECT_THAT(ask(router_->port(), "GET", "/metrics").body, HasSubstr("wideep_router_replica_up"));
 }
 
+// It takes connections, as a server that loads does, and has fewer under way than the other.
+TEST_F(RouterTest, WhoIsNotWellIsAskedLast) {
+  const SilentPort silent(16);
+  Replica stops([](const auto& exchange) { say(exchange, "stops"); });
+  Replica good([](const auto& exchange) { say(exchange, "good"); });
+  stops.health = 503;
+  route_to({silent.port(), stops.port(), good.port()});
+  ASSERT_TRUE(comes([&] {
+    return value("replica_up", silent.port()) == "0" && value("replica_up", stops.port()) == "0";
+  }));
+  EXPECT_EQ(value("replica_up", good.port()), "1");
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(post("x").body, "good x");
+  stops.health = 200;
+  EXPECT_TRUE(comes([&] { return value("replica_up", stops.port()) == "1"; }));
+  for (int i = 0; i < 4; ++i) post("x");
+  EXPECT_GE(stops.asked, 1);
+}
+
+// As one whose machine is switched off: nothing answers the first packet.
+TEST_F(RouterTest, WhoCannotBeReachedIsPassedOverSoon) {
+  const SilentPort full(0);
+  const Socket fills(full.port());
+  Replica good([](const auto& exchange) { say(exchange, "good"); });
+  route_to({full.port(), good.port()});
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(post("x").body, "good x");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(value("failures_total", full.port()), "1");
+  EXPECT_EQ(value("replica_up", full.port()), "0");
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(post("x").body, "good x");
+  EXPECT_EQ(value("failures_total", full.port()), "1");
+}
+
+TEST_F(RouterTest, QueriesArePassedOnAndPathsAsTheyCame) {
+  Replica replica([](const auto& exchange) { say(exchange, exchange->target()); });
+  route_to({replica.port()});
+  EXPECT_EQ(ask(router_->port(), "GET", "/v1/models/a%20b?c=d%20e").body,
+            "/v1/models/a%20b?c=d%20e ");
+  for (const char* of_one : {"/dashboard", "/dashboard/data?since=1", "/perf_metrics/",
+                             "/start_expert_distribution_record"}) {
+    EXPECT_EQ(ask(router_->port(), "GET", of_one).status, 404) << of_one;
+  }
+}
+
+TEST(Resolve, GivesNumbersOrNamesWhoIsUnknown) {
+  EXPECT_EQ(resolve({"10.1.2.3", 80}).value(), "10.1.2.3");
+  EXPECT_EQ(resolve({"[::1]", 80}).value(), "::1");
+  EXPECT_EQ(resolve({"localhost", 80}).value(), "127.0.0.1");
+  const auto unknown = resolve({"nowhere.invalid", 80});
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_THAT(unknown.status().message(),
+              HasSubstr("--replica http://nowhere.invalid:80: no address is known"));
+}
+
 TEST_F(RouterTest, WhatAllRefuseIsRefused) {
   Replica full([](const auto& exchange) { exchange->reply(429, "text/plain", "full", "7"); });
   route_to({full.port(), full.port()});
@@ -194,6 +282,25 @@ TEST_F(RouterTest, StreamsArePassedOnAsTheyCome) {
     ASSERT_FALSE(part.empty()) << heard;
     heard += part;
   }
+}
+
+TEST_F(RouterTest, AClientThatWaitsAndLeavesIsToldToTheReplica) {
+  std::shared_ptr<Exchange> kept;
+  std::atomic<bool> keeps = false, gone = false;
+  Replica replica([&](const auto& exchange) {
+    kept = exchange;
+    exchange->on_gone([&] { gone = true; });
+    keeps = true;
+  });
+  route_to({replica.port()});
+  {
+    Socket client(router_->port());
+    client.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+    ASSERT_TRUE(comes([&] { return keeps.load(); }));
+  }
+  EXPECT_TRUE(comes([&] { return gone.load(); }));
+  replica.server().post([&] { kept.reset(); });
+  EXPECT_EQ(value("requests_running", replica.port()), "0");
 }
 
 TEST_F(RouterTest, AClientThatLeavesIsToldToTheReplica) {
@@ -247,6 +354,8 @@ TEST_F(RouterTest, DrainingLetsWhatRunsEnd) {
   router_->drain();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(over_);
+  EXPECT_EQ(post("b").status, 503);  // told so, and not left to wait
+  EXPECT_EQ(replica.asked, 1);
   replica.server().post([&] { std::exchange(kept, nullptr)->reply(200, "text/plain", "late"); });
   waits.join();
   EXPECT_TRUE(comes([&] { return over_.load(); }));
