@@ -13,6 +13,7 @@
 #include "engine/page_pool.h"
 #include "formats/files.h"
 #include "model/latent_form.h"
+#include "model/tensor_names.h"
 #include "parallel/initial_placement.h"
 #include "weights/random_tensors.h"
 
@@ -141,6 +142,7 @@ Status open_tensors(const RunOptions& options, RunFiles* files) {
     return {};
   }
   WIDEEP_TRY_ASSIGN(weights::Checkpoint checkpoint, weights::Checkpoint::open(options.model_dir));
+  WIDEEP_TRY(model::check_tensor_names(files->config, checkpoint.names(), options.model_dir));
   auto kept = std::make_unique<weights::Checkpoint>(std::move(checkpoint));
   files->checkpoint = kept.get();
   files->tensors = std::move(kept);
