@@ -117,7 +117,6 @@ Result<StoredMatrix> StoredMatrix::open(const TensorSource& tensors, const std::
                                         int k) {
   const std::string module = name.substr(0, name.rfind(".weight"));
   StoredMatrix matrix(n, k);
-  matrix.where_ = tensors.where(tensors.has(name) ? name : module + ".weight_packed");
   const TensorEntry* weight = tensors.find(name);
   if (tensors.has(module + ".weight_packed")) {
     WIDEEP_TRY(matrix.open_packed(tensors, module));
@@ -129,6 +128,7 @@ Result<StoredMatrix> StoredMatrix::open(const TensorSource& tensors, const std::
     WIDEEP_TRY_ASSIGN(matrix.plain_, tensors.tensor(name, {n, k}));
     matrix.sources_ = {matrix.plain_->bytes};
   }
+  matrix.where_ = tensors.where(tensors.has(name) ? name : module + ".weight_packed");
   return matrix;
 }
 
@@ -242,6 +242,7 @@ Result<StoredMatrix> StoredMatrix::open_blocks(const TensorSource& tensors, cons
       tensors.tensor(name + "_scales", {rows.num_experts, rows.rows_each, groups}, kBytes));
   WIDEEP_TRY(check_e8m0(tensors.where(name + "_scales"), *scales));
   StoredMatrix matrix(n, k);
+  matrix.where_ = tensors.where(name + "_blocks");
   const size_t code_bytes = static_cast<size_t>(groups) * 16, scale_bytes = size_t(groups);
   const size_t all_codes = static_cast<size_t>(n) * code_bytes;
   matrix.gathered_ =
