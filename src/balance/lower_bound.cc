@@ -228,16 +228,21 @@ class EqualSplitProof {
 
   // The first count r in need … most with load / r < size; need if there is none.
   static int first_below(double load, double size, int need, int most) {
-    if (load < size * need) return need;
-    const double r = std::floor(load / size) + 1.0;
-    return r > most ? need : std::max(need, static_cast<int>(r));
+    return first_that(std::less<>(), load, size, need, most);
   }
 
   // ... with load / r ≤ size.
   static int first_at_most(double load, double size, int need, int most) {
-    if (load <= size * need) return need;
-    const double r = std::ceil(load / size);
-    return r > most || !(size > 0.0) ? need : std::max(need, static_cast<int>(r));
+    return first_that(std::less_equal<>(), load, size, need, most);
+  }
+
+  // Decides by the quotient that weight() sees: load / size may be on the other side of an integer.
+  template <typename Compare>
+  static int first_that(Compare holds, double load, double size, int need, int most) {
+    if (holds(load / need, size)) return need;
+    double r = std::max<double>(need, std::floor(load / size));
+    while (r <= most && !holds(load / r, size)) r += 1.0;
+    return r > most ? need : static_cast<int>(r);
   }
 
   std::vector<double> load_;

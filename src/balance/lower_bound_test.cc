@@ -166,6 +166,18 @@ TEST(LowerBound, NeverAboveAPlan) {
   EXPECT_GT(compared, 100);
 }
 
+// The load of a replica, w / r, and the count of replicas below a size, w / size, round
+// differently.
+TEST(LowerBound, RoundingDoesNotLiftItAboveAPlan) {
+  const std::vector<double> load = {15, 6, 102, 1819, 67760, 2504, 734, 2523, 2, 619637, 14023};
+  const PlanShape shape{.num_experts = 11, .ep_size = 9, .num_slots = 18};
+  LayerPlan plan;
+  make_planner("wideep", shape, {.split = Split::kEqual}).value()->plan(load, &plan);
+  const double found = imbalance_ratio(plan.placement, load, plan.shares);
+  EXPECT_NEAR(found, 0.037965, 1e-6);
+  EXPECT_NEAR(imbalance_lower_bound(load, shape, Split::kEqual), found, 1e-6);
+}
+
 TEST(LowerBound, SpareSlotOnEveryRankBalancesAnyWeightedLoad) {
   const std::vector<double> load = {1000, 1, 1, 1, 1, 1};
   EXPECT_EQ(imbalance_lower_bound(load, {6, 4, 12}, Split::kWeighted), 0.0);

@@ -112,5 +112,34 @@ TEST(PlannerProperties, HoldForRandomShapesAndLoads) {
   }
 }
 
+// Few slots on a rank and experts with many replicas: the bound is closest to what can be reached,
+// and loads that are no integers divide with rounding.
+TEST(PlannerProperties, NoPlanIsBelowTheLowerBound) {
+  std::mt19937 random(12);
+  int many_replicas = 0;
+  for (int i = 0; i < 3000; ++i) {
+    Case each;
+    each.shape.ep_size = 2 + static_cast<int>(random() % 15);
+    const int per_rank = 2 + static_cast<int>(random() % 2);
+    each.shape.num_slots = each.shape.ep_size * per_rank;
+    const auto spare = static_cast<unsigned>(each.shape.num_slots - per_rank);
+    each.shape.num_experts = per_rank + static_cast<int>(random() % (spare + 1));
+    std::lognormal_distribution<double> tokens(6.0, 1.0 + random() % 4);
+    const bool fractions = random() % 2 == 0;
+    for (int e = 0; e < each.shape.num_experts; ++e) {
+      const double load = tokens(random);
+      each.load.push_back(fractions ? load : std::floor(load));
+    }
+    const LayerPlan plan = plan_of(each, Split::kEqual);
+    ASSERT_LE(imbalance_lower_bound(each.load, each.shape, Split::kEqual),
+              imbalance(plan, each) + kRounding)
+        << "case " << i << ": E " << each.shape.num_experts << ", R " << each.shape.ep_size
+        << ", S " << each.shape.num_slots;
+    const double least_share = *std::min_element(plan.shares.begin(), plan.shares.end());
+    many_replicas += least_share < 1.0 / 7.5 ? 1 : 0;
+  }
+  EXPECT_GT(many_replicas, 300);
+}
+
 }  // namespace
 }  // namespace wideep::balance
