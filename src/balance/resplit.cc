@@ -2,6 +2,7 @@
 #include "wideep/balancer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -307,9 +308,11 @@ void Resplitter::Impl::raise_level(int hot_rank) {
 }
 
 // No load can leave the ranks reached: their mean is a level that cannot be avoided. Where rounding
-// hides that it is higher, some progress all the same.
+// hides that it is higher, some progress all the same, by the next number where the tolerance is
+// below the least one.
 void Resplitter::Impl::raise_level_to_reached() {
-  level_ = std::max(forced_mean(), level_ + tolerance());
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  level_ = std::max({forced_mean(), level_ + tolerance(), std::nextafter(level_, kInfinity)});
   bottleneck_.assign(reached_.begin(), reached_.end());
   std::sort(bottleneck_.begin(), bottleneck_.end());
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "balance/placement_trt.h"
@@ -219,6 +220,16 @@ TEST(Resplit, IsProvenOptimalOnLargePlacements) {
     const auto size = std::count(inside.begin(), inside.end(), true);
     EXPECT_NEAR(forced / static_cast<double>(size), max_load, 1e-10 * max_load) << round;
   }
+}
+
+// No number lies between such loads: a level grows by the next one, or the search has no end.
+TEST(Resplit, EndsForTheLeastLoadThereIs) {
+  const Placement placement{3, 3, {0, 1, 0, 2, 0, 1}};
+  const double least = std::numeric_limits<double>::denorm_min();
+  const std::vector<double> load = {least, 0, 0};
+  Shares shares(placement.slot_to_expert.size());
+  EXPECT_LE(Resplitter(placement).resplit(load, shares), least);
+  EXPECT_TRUE(check_shares(placement, shares).ok());
 }
 
 }  // namespace
