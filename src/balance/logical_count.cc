@@ -42,6 +42,15 @@ Result<std::vector<int64_t>> layer_counts(const json& row, const std::string& na
   return counts;
 }
 
+Status check_sum(const std::string& name, const std::vector<int64_t>& counts) {
+  constexpr auto kMost = static_cast<int64_t>(kMaxExactInteger);
+  int64_t left = kMost;
+  for (const int64_t count : counts) left = std::max<int64_t>(left - count, -1);
+  if (left >= 0) return {};
+  return invalid_input(
+      fmt::format("{}: logical_count: the counts exceed 2^53, expected a smaller sum", name));
+}
+
 bool is_dense(const std::vector<int64_t>& counts) {
   return std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count == 0; });
 }
@@ -65,6 +74,7 @@ Result<ExpertStatistics> from_rows(const json& rows, const std::string& name) {
     return invalid_input(fmt::format(
         "{}: logical_count: every count is 0, expected at least one layer with tokens", name));
   }
+  WIDEEP_TRY(check_sum(name, statistics.counts));
   return statistics;
 }
 

@@ -159,6 +159,9 @@ TEST(LogicalCount, RefusesWhatIsNoCount) {
   EXPECT_THAT(complaint("[[1, -1]]"), HasSubstr("found -1"));
   EXPECT_THAT(complaint("[[1, \"2\"]]"), HasSubstr("logical_count[0][1]"));
   EXPECT_THAT(complaint("[[1, 1e300]]"), HasSubstr("logical_count[0][1]"));
+  EXPECT_THAT(complaint("[[9007199254740992, 0], [0, 1]]"),
+              HasSubstr("load.json: logical_count: the counts exceed 2^53"));
+  EXPECT_EQ(complaint("[[9007199254740991, 0], [0, 1]]"), "accepted");
   EXPECT_THAT(complaint("[[1, 2], [3]]"), HasSubstr("logical_count[1]: expected 2 experts"));
   EXPECT_THAT(complaint("[[[1, 2]]]"), HasSubstr("logical_count[0][0]"));
   EXPECT_THAT(complaint("[1]"), HasSubstr("expected the list of one layer's counts"));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
@@ -57,6 +58,13 @@ Result<DatasetRequest> request_of(const json& line) {
     std::vector<int32_t> tokens;
     for (const json& id : ids) {
       if (!id.is_number_integer()) return invalid_input("input_ids: expected integers");
+      constexpr int64_t kMostId = std::numeric_limits<int32_t>::max();
+      const bool fits = id.is_number_unsigned() && id.get<uint64_t>() <= uint64_t{kMostId};
+      if (!fits) {
+        return invalid_input(
+            fmt::format("input_ids[{}]: expected a token id from 0 to {}, found {}", tokens.size(),
+                        kMostId, id.dump()));
+      }
       tokens.push_back(id.get<int32_t>());
     }
     request.prompt = std::move(tokens);

@@ -40,6 +40,13 @@ TEST_F(Dataset, MistakesNameTheLine) {
               HasSubstr(":1: expected \"prompt\""));
   EXPECT_THAT(read("{\"prompt\": \"a\"}").status().message(), HasSubstr("output_tokens: expected"));
   EXPECT_THAT(read("\n[1]").status().message(), HasSubstr(":2: expected an object"));
+  const std::string good = "{\"input_ids\": [2147483647], \"output_tokens\": 1}\n";
+  EXPECT_TRUE(read(good).ok());
+  for (const std::string id : {"2147483648", "4294967301", "18446744073709551615", "-1"}) {
+    EXPECT_THAT(
+        read(good + "{\"input_ids\": [1, " + id + "], \"output_tokens\": 1}").status().message(),
+        HasSubstr(":2: input_ids[1]: expected a token id from 0 to 2147483647, found " + id));
+  }
   EXPECT_THAT(read("").status().message(), HasSubstr("has no request"));
 }
 

@@ -97,6 +97,12 @@ ReplayFigures operator/(ReplayFigures sum, double count) {
   return sum;
 }
 
+// Halves up. Does not overflow. REQUIRES: tokens ≥ 0, per_iteration ≥ 1.
+int64_t rounded_quotient(int64_t tokens, int64_t per_iteration) {
+  const bool up = tokens % per_iteration >= per_iteration - per_iteration / 2;
+  return tokens / per_iteration + (up ? 1 : 0);
+}
+
 class Replayer {
  public:
   Replayer(const RequestTrace& trace, const ReplayOptions& options)
@@ -104,9 +110,8 @@ class Replayer {
         num_layers_(trace.shape.num_layers),
         top_k_(trace.shape.top_k),
         stream_(&trace, options.stream),
-        window_iterations_(
-            std::max<int64_t>(1, (options.window_tokens + options.stream.iteration_tokens / 2) /
-                                     options.stream.iteration_tokens)),
+        window_iterations_(std::max<int64_t>(
+            1, rounded_quotient(options.window_tokens, options.stream.iteration_tokens))),
         past_(static_cast<size_t>(window_iterations_)),
         pending_(static_cast<size_t>(num_layers_)),
         busy_(static_cast<size_t>(num_layers_)) {}
