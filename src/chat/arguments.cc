@@ -52,7 +52,7 @@ bool ArgumentReader::truth_or(std::string_view name, bool fallback) {
 }
 
 Arguments ArgumentReader::rest() {
-  Arguments rest;
+  Arguments rest(arguments_.budget);
   const auto& places = arguments_.positional;
   rest.positional.assign(places.begin() + static_cast<ptrdiff_t>(position_), places.end());
   position_ = places.size();

@@ -18,11 +18,15 @@ class ArgumentReader {
   ArgumentReader(std::string_view callee, const Arguments& arguments)
       : callee_(callee), arguments_(arguments) {}
 
-  Value value(std::string_view name);  // must be there
+  const Value* take(std::string_view name);  // null: it was not given
+  Value value(std::string_view name);        // must be there
   Value value_or(std::string_view name, Value fallback);
   std::string string(std::string_view name);
   int64_t integer_or(std::string_view name, int64_t fallback);
   bool truth_or(std::string_view name, bool fallback);
+  // str(value): of what is no text, at the cost of the budget.
+  std::string text(const Value& value) { return to_text(value, budget()); }
+  Budget& budget() { return arguments_.budget; }
   // All that nobody has taken, for another callee.
   Arguments rest();
 
@@ -30,7 +34,6 @@ class ArgumentReader {
   Status status();
 
  private:
-  const Value* take(std::string_view name);
   void complain(std::string what);
 
   std::string_view callee_;

@@ -22,13 +22,13 @@ bool is_test(std::string_view name);
 // value.name, where that is a method of value's type: a function; else undefined.
 Value method_of(const Value& value, std::string_view name);
 
-// The elements that a loop sees. Errors: a value that has none.
-Result<List> elements_of(const Value& value);
+// The elements that a loop sees, a step for each. Errors: a value that has none.
+Result<List> elements_of(const Value& value, Budget& budget);
 // value[index]. Undefined where it has none. Errors: value is undefined itself.
-ValueResult item_of(const Value& value, const Value& index);
-// value.name: a method, or the entry of a dict.
+ValueResult item_of(const Value& value, const Value& index, Budget& budget);
+// value.name: an attribute of an object; of other values a method, or the entry of a dict.
 ValueResult attribute_of(const Value& value, std::string_view name);
 // item in container.
-Result<bool> is_in(const Value& item, const Value& container);
+Result<bool> is_in(const Value& item, const Value& container, Budget& budget);
 
 }  // namespace wideep::chat

@@ -34,10 +34,12 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view text, std::string name
 Result<std::string> ChatTemplate::render(const ChatInput& input) const {
   Names names;
   if (input.variables.is_object()) {
-    for (const auto& [key, value] : input.variables.items()) names[key] = Value::from_json(value);
+    for (const auto& [key, value] : input.variables.items()) {
+      WIDEEP_TRY_ASSIGN(names[key], Value::from_json(value));
+    }
   }
-  names["messages"] = Value::from_json(input.messages);
-  names["tools"] = Value::from_json(input.tools);
+  WIDEEP_TRY_ASSIGN(names["messages"], Value::from_json(input.messages));
+  WIDEEP_TRY_ASSIGN(names["tools"], Value::from_json(input.tools));
   names["documents"] = Value();
   names["add_generation_prompt"] = input.add_generation_prompt;
   names["bos_token"] = input.bos_token;

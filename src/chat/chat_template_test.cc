@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -71,7 +72,8 @@ TEST(ChatTemplate, RealTemplatesAreAsJinjaHasThem) {
 
 std::string complaint_of(const std::string& text) {
   const Result<std::string> found = render(text, ordered_json::object(), 0);
-  return found.ok() ? "rendered: " + *found : found.status().message();
+  const std::string all = found.ok() ? "rendered: " + *found : found.status().message();
+  return all.substr(0, 1000);  // some of it may be very long
 }
 
 TEST(ChatTemplate, ComplaintsNameLineAndConstruct) {
@@ -107,6 +109,163 @@ TEST(ChatTemplate, EndsWhateverItIsTold) {
               HasSubstr("nested deeper than 100"));
   EXPECT_THAT(complaint_of("{{ " + std::string(5000, '-') + "1 }}"), HasSubstr("nested deeper"));
   EXPECT_THAT(complaint_of("{{ 9223372036854775807 + 1 }}"), HasSubstr("too large"));
+  EXPECT_EQ(complaint_of("{{ range(9223372036854775800, 9223372036854775807, 5) | length }}"),
+            "rendered: 2");
+}
+
+std::string repeated(const std::string& text, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+// Each would use up the stack.
+TEST(ChatTemplate, ChainsAndDepthHaveBounds) {
+  const std::string sum = repeated(" + 1", 900);
+  EXPECT_EQ(complaint_of("{{ 1" + sum + " }}"), "rendered: 901");
+  for (const std::string link : {" + 1", " | trim", ".a", "['a']", "[1:]", "()", " is eq 1",
+                                 " if 1", " ~ 1", " or 1", " ** 1"}) {
+    EXPECT_EQ(complaint_of("{{ a" + repeated(link, 100'000) + " }}"),
+              "t: line 1: an expression of more than 1000 parts in a row")
+        << link;
+  }
+  // Parentheses 99 deep around chains
+  EXPECT_THAT(complaint_of("{{ " + repeated("(", 95) + "1" + repeated(sum + ")", 95) + " }}"),
+              HasSubstr("more than 1000 parts"));
+  EXPECT_THAT(complaint_of("{% macro m() %}{{ m()" + sum + " }}{% endmacro %}{{ m() }}"),
+              HasSubstr("nested deeper than 1500"));
+  const std::string set = "{% set ns = namespace() %}{% for i in range(300000) %}{% set ns.a = ";
+  for (const std::string value : {"[ns.a]", "{'a': ns.a}", "[ns.a].count"}) {
+    EXPECT_THAT(complaint_of(set + value + " %}{% endfor %}"), HasSubstr("nested deeper than 200"));
+  }
+  EXPECT_THAT(complaint_of(set + "namespace(a=ns.a) %}{% endfor %}"), HasSubstr("rendered: "));
+  EXPECT_THAT(complaint_of(set + "namespace(a=ns.a) %}{% endfor %}{{ ns }}"),
+              HasSubstr("nested deeper than 200"));
+  EXPECT_THAT(complaint_of("{% set ns = namespace() %}{% for i in range(300000) %}"
+                           "{% for x in [ns.a, 1] %}{% if loop.last %}{% set ns.a = [loop] %}"
+                           "{% endif %}{% endfor %}{% endfor %}"),
+              HasSubstr("nested deeper than 200"));
+}
+
+TEST(ChatTemplate, WhatHoldsItselfIsNoTrap) {
+  const std::string self = "{% set ns = namespace() %}{% set ns.me = [ns, 1] %}";
+  EXPECT_EQ(complaint_of(self + "{{ ns.me == ns.me }}{{ ns == ns }}"), "rendered: TrueTrue");
+  EXPECT_EQ(complaint_of(self + "{{ ns.me | tojson }}"),
+            "t: line 1: tojson: tojson: a value of type Namespace has no JSON");
+  EXPECT_EQ(complaint_of(self + "{{ ns }}"),
+            "rendered: <Namespace {'me': [<Namespace {...}>, 1]}>");
+  EXPECT_EQ(complaint_of("{% for i in range(2) %}{% macro m() %}{{ i }}{% endmacro %}"
+                         "{% set ns = namespace(m=m) %}{{ ns.m() }}{% endfor %}"),
+            "rendered: 01");
+  EXPECT_EQ(complaint_of("{% set ns = namespace() %}{% for i in [1] %}{% macro m() %}{{ i }}"
+                         "{% endmacro %}{% set ns.m = m %}{% endfor %}{{ ns.m() }}"),
+            "t: line 1: the macro 'm' is called where its loop or macro has ended");
+}
+
+// Each would take hours, or make 100 GB and more.
+TEST(ChatTemplate, WorkAndMemoryAreChargedBeforeTheyAreDone) {
+  const std::string million = "{% set a = 'a' * 1000000 %}";
+  const std::string doubled =
+      "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(60) %}"
+      "{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}{% endfor %}";
+  for (const std::string& text : {
+           million + "{{ [a] * 1000000 }}",
+           million + "{{ ([a] * 1000000) | join }}",
+           million + "{{ ''.join([a] * 1000000) }}",
+           million + "{{ ([a] * 1000000) | tojson }}",
+           million + "{{ ([a] * 1000000) | string | length }}",
+           million + "{{ ([a] * 1000000) ~ '' }}",
+           million + "{{ ([''] * 1000000) | join(a) }}",
+           million + "{{ a | replace('a', 'b' * 100000) }}",
+           million + "{{ a.replace('', 'b' * 100000) }}",
+           million + "{{ ('\n' * 1000000) | indent(a, true) }}",
+           million + "{{ ([1] * 1000000) | tojson(separators=[a, a]) }}",
+           million + "{% for i in range(1000000) %}{% set b = a.upper() %}{% endfor %}",
+           million + "{% for i in range(1000000) %}{% if a[5] == a[-1] %}{% endif %}{% endfor %}",
+           million + "{% set b = a ~ 'b' %}{% for i in range(1000000) %}{% if b in a %}{% endif %}"
+                     "{% endfor %}",
+           million + "{% for i in range(1000000) %}{{ a }}{% endfor %}",
+           million + "{% for i in range(1000000) %}{% set t %}{{ a }}{% endset %}{% endfor %}",
+           million + "{% set l = [a ~ 'b', a ~ 'c'] * 1000 %}{{ l | sort | length }}",
+           million + "{% set l = [a ~ 'b', a ~ 'c'] * 1000 %}{{ l | unique | list | length }}",
+           std::string("{% set l = range(1000000) %}{% for i in l %}{{ -1 in l }}{% endfor %}"),
+           std::string(
+               "{% set l = range(1000000) %}{% for i in l %}{{ l[1:] | last }}{% endfor %}"),
+           doubled + "{{ ns.a == ns.b }}",
+           doubled + "{{ ns.a < ns.b }}",
+           doubled + "{{ ns.a }}",
+           doubled + "{{ ns.a | tojson }}",
+           doubled + "{{ [[ns.a], [ns.b]] | sort }}",
+           doubled + "{{ raise_exception(ns.a) }}",
+       }) {
+    EXPECT_THAT(complaint_of(text), HasSubstr("does not end")) << text;
+  }
+  EXPECT_THAT(complaint_of(doubled + "{{ missing[ns.a] }}"), HasSubstr("'missing' is undefined"));
+  EXPECT_EQ(complaint_of(doubled + "{{ {}[ns.a] }}"), "rendered: ");
+}
+
+// Work in proportion to the conversation: what a loop only looks at costs the same in a long one.
+TEST(ChatTemplate, LongChatsRender) {
+  ordered_json messages = ordered_json::array();
+  for (int i = 0; i < 10'000; ++i) {
+    messages.push_back({{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", "Hi."}});
+  }
+  const Result<std::string> found = render(
+      "{% for m in messages %}{% if loop.index0 == messages | length - 1 or "
+      "messages[loop.index0 + 1].role != m.role %}{% set last = messages[-1] %}"
+      "{{ m.role if m is not sameas last else messages | last | length }}{% endif %}{% endfor %}",
+      {{"messages", messages}}, 0);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_TRUE(found->ends_with("assistantuser2"));
+}
+
+// Published templates, with tool calls: see RealTemplatesAreAsJinjaHasThem.
+TEST(ChatTemplate, RealTemplatesTakeLongChats) {
+  const char* path = std::getenv("WIDEEP_CHAT_GOLDEN");
+  if (path == nullptr) GTEST_SKIP() << "WIDEEP_CHAT_GOLDEN is not set";
+  ordered_json messages = ordered_json::array();
+  const ordered_json call = ordered_json::parse(
+      R"({"type": "function", "id": "c", "function": {"name": "f", "arguments": {"a": 1}}})");
+  for (int i = 0; i < 1500; ++i) {
+    messages.push_back({{"role", "user"}, {"content", "Weather?"}});
+    messages.push_back({{"role", "assistant"}, {"content", ""}, {"tool_calls", {call}}});
+    messages.push_back({{"role", "tool"}, {"tool_call_id", "c"}, {"content", "sun"}});
+    messages.push_back({{"role", "assistant"}, {"content", "Sun."}});
+  }
+  std::set<std::string> seen;
+  for (const auto& one : read_json(path)) {
+    if (!seen.insert(one["template"].get<std::string>()).second) continue;
+    const Result<std::string> found =
+        render(one["template"], {{"messages", messages}, {"bos_token", "<s>"}}, 0);
+    const std::string complaint = found.ok() ? "" : found.status().message();
+    EXPECT_THAT(complaint, testing::Not(HasSubstr("does not end"))) << one["name"];
+  }
+}
+
+// Quadratic, both would take minutes.
+TEST(ChatTemplate, LargeTextsAndDictsTakeTimeInProportion) {
+  const auto start = std::chrono::steady_clock::now();
+  const Result<std::string> words =
+      render("{{ text.split() | length }} {{ text.split(none, 400000) | last }}",
+             {{"text", repeated("a ", 400'000) + "b  "}}, 0);
+  ASSERT_TRUE(words.ok()) << words.status().message();
+  EXPECT_EQ(*words, "400001 b  ");
+  ordered_json pairs = ordered_json::array();
+  for (int i = 0; i < 200'000; ++i) pairs.push_back({"key " + std::to_string(i), i});
+  const Result<std::string> dict =
+      render("{% set d = dict(pairs) %}{{ d | length }} {{ d['key 17'] }} {{ d['key 199999'] }}",
+             {{"pairs", pairs}}, 0);
+  ASSERT_TRUE(dict.ok()) << dict.status().message();
+  EXPECT_EQ(*dict, "200000 17 199999");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(ChatTemplate, InputNestedTooDeepIsRefused) {
+  ordered_json deep;
+  for (int i = 0; i < 5000; ++i) deep = ordered_json::array({std::move(deep)});
+  const Result<std::string> found = render("{{ deep }}", {{"deep", deep}}, 0);
+  ASSERT_FALSE(found.ok());
+  EXPECT_THAT(found.status().message(), HasSubstr("nested deeper than 200"));
 }
 
 }  // namespace

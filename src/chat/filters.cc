@@ -33,43 +33,46 @@ Status refuse_safe(const Value& input) {
 }
 
 template <std::string (*change)(std::string_view)>
-ValueResult case_filter(const Value& input, ArgumentReader&) {
-  return kept_safe(input, change(to_text(input)));
+ValueResult case_filter(const Value& input, ArgumentReader& arguments) {
+  return kept_safe(input, change(arguments.text(input)));
 }
 
 // Jinja's own: words begin behind white space, hyphens and opening brackets.
 std::string title_words(std::string_view text) {
   std::string out;
   bool starts_word = true;
-  for (const std::string_view c : characters(text)) {
+  for (const std::string_view c : Characters(text)) {
     out += starts_word ? upper(c) : lower(c);
     starts_word = std::string_view("- \t\n\r\f\v({[<").find(c) != std::string_view::npos;
   }
   return out;
 }
 
-ValueResult title_filter(const Value& input, ArgumentReader&) {
+ValueResult title_filter(const Value& input, ArgumentReader& arguments) {
   WIDEEP_TRY(refuse_safe(input));
-  return Value(title_words(to_text(input)));
+  return Value(title_words(arguments.text(input)));
 }
 
 ValueResult trim_filter(const Value& input, ArgumentReader& arguments) {
   const Value removed = arguments.value_or("chars", Value());
-  const std::string text = to_text(input);
+  const std::string text = arguments.text(input);
   if (!removed.is_string()) return kept_safe(input, std::string(strip(text, Ends::kBoth)));
   return kept_safe(input, std::string(strip(text, Ends::kBoth, removed.string())));
 }
 
 ValueResult replace_filter(const Value& input, ArgumentReader& arguments) {
   const std::string from = arguments.string("old"), to = arguments.string("new");
-  return replace(to_text(input), from, to, arguments.integer_or("count", -1));
+  const int64_t most = arguments.integer_or("count", -1);
+  return replace(arguments.text(input), from, to, most, arguments.budget());
 }
 
-ValueResult string_filter(const Value& input, ArgumentReader&) {
-  return kept_safe(input, to_text(input));
+ValueResult string_filter(const Value& input, ArgumentReader& arguments) {
+  return kept_safe(input, arguments.text(input));
 }
 
-ValueResult safe_filter(const Value& input, ArgumentReader&) { return Value::safe(to_text(input)); }
+ValueResult safe_filter(const Value& input, ArgumentReader& arguments) {
+  return Value::safe(arguments.text(input));
+}
 
 ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
   const Value width = arguments.value_or("width", int64_t{4});
@@ -82,10 +85,12 @@ ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
           ? width.string()
           : std::string(static_cast<size_t>(std::clamp<int64_t>(width.integer(), 0, kMostWidth)),
                         ' ');
-  const std::string text = to_text(input) + "\n";  // so that a last newline is a line of its own
+  const std::string text =
+      arguments.text(input) + "\n";  // so that a last newline is a line of its own
   std::string out;
   bool is_first = true;
-  for (const std::string& line : split_lines(text)) {
+  for (const std::string& line : split_lines(text, arguments.budget())) {
+    if (!arguments.budget().spend_bytes(margin.size())) break;
     if (!is_first) out += '\n';
     if (is_first ? first : (blank || !line.empty())) out += margin;
     is_first = false;
@@ -104,12 +109,12 @@ ValueResult to_json_filter(const Value& input, ArgumentReader& arguments) {
   if (indent.is_integer())
     style.indent = static_cast<int>(std::clamp<int64_t>(indent.integer(), 0, 100));
   if (separators.is_list() && separators.list().size() == 2) {
-    style.item_separator = to_text(separators.list()[0]);
-    style.key_separator = to_text(separators.list()[1]);
+    style.item_separator = arguments.text(separators.list()[0]);
+    style.key_separator = arguments.text(separators.list()[1]);
   } else if (!separators.is_none()) {
     return invalid_input("separators: expected two strings");
   }
-  WIDEEP_TRY_ASSIGN(std::string text, to_json(input, style));
+  WIDEEP_TRY_ASSIGN(std::string text, to_json(input, style, arguments.budget()));
   return text;
 }
 
@@ -145,45 +150,68 @@ ValueResult abs_filter(const Value& input, ArgumentReader&) {
   return std::abs(input.integer());
 }
 
-// Halves to even, as Python's round().
+// Halves to even, as Python's round(), which leaves an integer one.
+ValueResult rounded(int64_t number, int64_t precision) {
+  if (precision >= 0) return number;
+  int64_t unit = 1;
+  for (int64_t i = precision; i < 0; ++i) unit *= 10;
+  const int64_t rest = number % unit;  // of the sign of number
+  const int64_t below = number - rest;
+  const int64_t twice = 2 * std::abs(rest);
+  const bool away = twice > unit || (twice == unit && below / unit % 2 != 0);
+  if (!away) return below;
+  int64_t result = 0;
+  if (__builtin_add_overflow(below, number < 0 ? -unit : unit, &result)) {
+    return invalid_input("the result is too large");
+  }
+  return result;
+}
+
 ValueResult round_filter(const Value& input, ArgumentReader& arguments) {
   const int64_t precision = arguments.integer_or("precision", 0);
-  const std::string method = to_text(arguments.value_or("method", "common"));
-  if (!input.is_number() || std::abs(precision) > 15) return invalid_input("expected a number");
+  const std::string method = arguments.text(arguments.value_or("method", "common"));
+  if (!input.is_number() || precision < -15 || precision > 15) {
+    return invalid_input("expected a number");
+  }
   const double unit = std::pow(10.0, static_cast<double>(precision));
   if (method == "ceil") return std::ceil(input.number() * unit) / unit;
   if (method == "floor") return std::floor(input.number() * unit) / unit;
   if (method != "common") return invalid_input("method: expected common, ceil or floor");
+  if (!input.is_float()) return rounded(input.integer(), precision);
   if (precision < 0) return std::nearbyint(input.number() * unit) / unit;
   return std::strtod(fmt::format("{:.{}f}", input.number(), precision).c_str(), nullptr);
 }
 
 // ---- of lists ----
 
-ValueResult length_filter(const Value& input, ArgumentReader&) {
+ValueResult length_filter(const Value& input, ArgumentReader& arguments) {
+  if (input.is_list()) return static_cast<int64_t>(input.list().size());
   if (input.is_dict()) return static_cast<int64_t>(input.dict().entries().size());
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
+  if (input.is_string()) return Characters(input.string()).count();
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input, arguments.budget()));
   return static_cast<int64_t>(all.size());
 }
 
-ValueResult first_filter(const Value& input, ArgumentReader&) {
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
-  return all.empty() ? Value(Undefined{"No first item, sequence was empty."}) : all.front();
+// Not all elements: loops ask for the first and last of a list again and again.
+template <bool first>
+ValueResult end_filter(const Value& input, ArgumentReader& arguments) {
+  if (input.is_list() && !input.list().empty()) {
+    return first ? input.list().front() : input.list().back();
+  }
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input, arguments.budget()));
+  if (!all.empty()) return first ? all.front() : all.back();
+  return Value(Undefined{first ? "No first item, sequence was empty."
+                               : "No last item, sequence was empty."});
 }
 
-ValueResult last_filter(const Value& input, ArgumentReader&) {
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
-  return all.empty() ? Value(Undefined{"No last item, sequence was empty."}) : all.back();
-}
-
-ValueResult list_filter(const Value& input, ArgumentReader&) {
-  WIDEEP_TRY_ASSIGN(List all, elements_of(input));
+ValueResult list_filter(const Value& input, ArgumentReader& arguments) {
+  WIDEEP_TRY_ASSIGN(List all, elements_of(input, arguments.budget()));
   return all;
 }
 
-ValueResult reverse_filter(const Value& input, ArgumentReader&) {
+ValueResult reverse_filter(const Value& input, ArgumentReader& arguments) {
   WIDEEP_TRY(refuse_safe(input));
-  WIDEEP_TRY_ASSIGN(List all, elements_of(input));
+  WIDEEP_TRY_ASSIGN(List all, elements_of(input, arguments.budget()));
   std::reverse(all.begin(), all.end());
   if (!input.is_string()) return all;
   std::string text;
@@ -192,34 +220,36 @@ ValueResult reverse_filter(const Value& input, ArgumentReader&) {
 }
 
 // "a.b.0": what lies at the end of the path.
-ValueResult follow(Value value, const Value& path) {
-  if (path.is_integer()) return item_of(value, path);
-  for (const std::string& name : split(to_text(path), ".", -1)) {
+ValueResult follow(Value value, const Value& path, Budget& budget) {
+  if (path.is_integer()) return item_of(value, path, budget);
+  for (const std::string& name : split(to_text(path, budget), ".", -1, budget)) {
     const bool index = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
     const Value key = index ? Value(int64_t{std::atoll(name.c_str())}) : Value(name);
-    WIDEEP_TRY_ASSIGN(value, item_of(value, key));
+    WIDEEP_TRY_ASSIGN(value, item_of(value, key, budget));
   }
   return value;
 }
 
 ValueResult join_filter(const Value& input, ArgumentReader& arguments) {
-  const std::string separator = to_text(arguments.value_or("d", ""));
+  const std::string separator = arguments.text(arguments.value_or("d", ""));
   const Value path = arguments.value_or("attribute", Value());
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input, arguments.budget()));
   std::string text;
   for (size_t i = 0; i < all.size(); ++i) {
     Value item = all[i];
     if (!path.is_none()) {
-      WIDEEP_TRY_ASSIGN(item, follow(item, path));
+      WIDEEP_TRY_ASSIGN(item, follow(item, path, arguments.budget()));
     }
-    text += (i > 0 ? separator : "") + to_text(item);
+    if (!arguments.budget().spend_bytes(separator.size())) break;
+    text += (i > 0 ? separator : "") + arguments.text(item);
   }
   return text;
 }
 
 // Texts compare without case unless said otherwise.
-Value sort_key(const Value& value, bool case_sensitive) {
-  return value.is_string() && !case_sensitive ? Value(lower(value.string())) : value;
+Value sort_key(const Value& value, bool case_sensitive, Budget& budget) {
+  if (!value.is_string() || case_sensitive) return value;
+  return Value(lower(to_text(value, budget)));
 }
 
 struct Keyed {
@@ -227,25 +257,27 @@ struct Keyed {
   Value value;
 };
 
-Result<std::vector<Keyed>> with_keys(const Value& input, const Value& path, bool case_sensitive) {
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
+Result<std::vector<Keyed>> with_keys(const Value& input, const Value& path, bool case_sensitive,
+                                     Budget& budget) {
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input, budget));
   std::vector<Keyed> keyed;
   for (const Value& each : all) {
     Value key = each;
     if (!path.is_none()) {
-      WIDEEP_TRY_ASSIGN(key, follow(key, path));
+      WIDEEP_TRY_ASSIGN(key, follow(key, path, budget));
     }
-    keyed.push_back({sort_key(key, case_sensitive), each});
+    keyed.push_back({sort_key(key, case_sensitive, budget), each});
   }
   return keyed;
 }
 
 // Stable. A list, for its sort ends whatever comparisons say that fail.
-Status sort_by_key(std::vector<Keyed>& all, bool reverse) {
+Status sort_by_key(std::vector<Keyed>& all, bool reverse, Budget& budget) {
   Status status;
   std::list<Keyed> sorted(all.begin(), all.end());
   sorted.sort([&](const Keyed& a, const Keyed& b) {
-    const Result<int> order = reverse ? compare(b.key, a.key) : compare(a.key, b.key);
+    const Result<int> order =
+        reverse ? compare(b.key, a.key, budget) : compare(a.key, b.key, budget);
     if (!order.ok()) status = order.status();
     return order.ok() && *order < 0;
   });
@@ -263,19 +295,22 @@ ValueResult sort_filter(const Value& input, ArgumentReader& arguments) {
   const bool reverse = arguments.truth_or("reverse", false);
   const bool case_sensitive = arguments.truth_or("case_sensitive", false);
   const Value path = arguments.value_or("attribute", Value());
-  WIDEEP_TRY_ASSIGN(std::vector<Keyed> all, with_keys(input, path, case_sensitive));
-  WIDEEP_TRY(sort_by_key(all, reverse));
+  WIDEEP_TRY_ASSIGN(std::vector<Keyed> all,
+                    with_keys(input, path, case_sensitive, arguments.budget()));
+  WIDEEP_TRY(sort_by_key(all, reverse, arguments.budget()));
   return values_of(all);
 }
 
 ValueResult unique_filter(const Value& input, ArgumentReader& arguments) {
   const bool case_sensitive = arguments.truth_or("case_sensitive", false);
   const Value path = arguments.value_or("attribute", Value());
-  WIDEEP_TRY_ASSIGN(const std::vector<Keyed> all, with_keys(input, path, case_sensitive));
+  WIDEEP_TRY_ASSIGN(const std::vector<Keyed> all,
+                    with_keys(input, path, case_sensitive, arguments.budget()));
   std::vector<Keyed> kept;
   for (const Keyed& each : all) {
-    const bool seen = std::any_of(kept.begin(), kept.end(),
-                                  [&](const Keyed& other) { return equal(other.key, each.key); });
+    const bool seen = std::any_of(kept.begin(), kept.end(), [&](const Keyed& other) {
+      return equal(other.key, each.key, arguments.budget());
+    });
     if (!seen) kept.push_back(each);
   }
   return values_of(kept);
@@ -285,8 +320,9 @@ template <bool largest>
 ValueResult extreme_filter(const Value& input, ArgumentReader& arguments) {
   const bool case_sensitive = arguments.truth_or("case_sensitive", false);
   const Value path = arguments.value_or("attribute", Value());
-  WIDEEP_TRY_ASSIGN(std::vector<Keyed> all, with_keys(input, path, case_sensitive));
-  WIDEEP_TRY(sort_by_key(all, largest));
+  WIDEEP_TRY_ASSIGN(std::vector<Keyed> all,
+                    with_keys(input, path, case_sensitive, arguments.budget()));
+  WIDEEP_TRY(sort_by_key(all, largest, arguments.budget()));
   return all.empty() ? Value(Undefined{"No aggregated item, sequence was empty."})
                      : all.front().value;
 }
@@ -294,12 +330,12 @@ ValueResult extreme_filter(const Value& input, ArgumentReader& arguments) {
 ValueResult sum_filter(const Value& input, ArgumentReader& arguments) {
   const Value path = arguments.value_or("attribute", Value());
   const Value start = arguments.value_or("start", int64_t{0});
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(input));
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input, arguments.budget()));
   double sum = start.is_number() ? start.number() : 0.0;
   bool whole = !start.is_float();
   for (Value each : all) {
     if (!path.is_none()) {
-      WIDEEP_TRY_ASSIGN(each, follow(each, path));
+      WIDEEP_TRY_ASSIGN(each, follow(each, path, arguments.budget()));
     }
     if (!each.is_number()) return invalid_input("expected numbers");
     sum += each.number();
@@ -309,24 +345,25 @@ ValueResult sum_filter(const Value& input, ArgumentReader& arguments) {
 }
 
 // To map and select, what is false has no elements, be it a number.
-Result<List> elements_if_any(const Value& value) {
-  return value.truth() ? elements_of(value) : Result<List>(List());
+Result<List> elements_if_any(const Value& value, Budget& budget) {
+  return value.truth() ? elements_of(value, budget) : Result<List>(List());
 }
 
 ValueResult map_filter(const Value& input, ArgumentReader& arguments) {
   const Value name = arguments.value_or("filter", Value());
-  WIDEEP_TRY_ASSIGN(List all, elements_if_any(input));
+  WIDEEP_TRY_ASSIGN(List all, elements_if_any(input, arguments.budget()));
   if (!name.is_none()) {
     const Arguments of_filter = arguments.rest();
+    const std::string filter = arguments.text(name);
     for (Value& each : all) {
-      WIDEEP_TRY_ASSIGN(each, apply_filter(to_text(name), each, of_filter));
+      WIDEEP_TRY_ASSIGN(each, apply_filter(filter, each, of_filter));
     }
     return all;
   }
   const Value path = arguments.value("attribute");
   const Value fallback = arguments.value_or("default", Undefined{"no default"});
   for (Value& each : all) {
-    WIDEEP_TRY_ASSIGN(each, follow(each, path));
+    WIDEEP_TRY_ASSIGN(each, follow(each, path, arguments.budget()));
     if (each.is_undefined() && !fallback.is_undefined()) each = fallback;
   }
   return all;
@@ -339,15 +376,16 @@ ValueResult select_filter(const Value& input, ArgumentReader& arguments) {
   const Value path = by_attribute ? arguments.value("attribute") : Value();
   const Value test = arguments.value_or("test", Value());
   const Arguments of_test = arguments.rest();
-  WIDEEP_TRY_ASSIGN(const List all, elements_if_any(input));
+  const std::string test_name = arguments.text(test);
+  WIDEEP_TRY_ASSIGN(const List all, elements_if_any(input, arguments.budget()));
   List kept;
   for (const Value& each : all) {
     Value judged = each;
     if (by_attribute) {
-      WIDEEP_TRY_ASSIGN(judged, follow(judged, path));
+      WIDEEP_TRY_ASSIGN(judged, follow(judged, path, arguments.budget()));
     }
     if (!test.is_none()) {
-      WIDEEP_TRY_ASSIGN(judged, apply_test(to_text(test), judged, of_test));
+      WIDEEP_TRY_ASSIGN(judged, apply_test(test_name, judged, of_test));
     }
     if (judged.truth() == keep) kept.push_back(each);
   }
@@ -356,25 +394,30 @@ ValueResult select_filter(const Value& input, ArgumentReader& arguments) {
 
 // ---- of dicts and of what may be missing ----
 
-ValueResult items_filter(const Value& input, ArgumentReader&) {
+ValueResult items_filter(const Value& input, ArgumentReader& arguments) {
   if (input.is_undefined()) return List();
   if (!input.is_dict()) return invalid_input("Can only get item pairs from a mapping.");
   List pairs;
-  for (const auto& [key, value] : input.dict().entries()) pairs.emplace_back(List{key, value});
+  for (const auto& [key, value] : input.dict().entries()) {
+    if (!arguments.budget().spend(1)) break;
+    pairs.emplace_back(List{key, value});
+  }
   return pairs;
 }
 
 ValueResult sorted_items_filter(const Value& input, ArgumentReader& arguments) {
   const bool case_sensitive = arguments.truth_or("case_sensitive", false);
-  const std::string by = to_text(arguments.value_or("by", "key"));
+  const std::string by = arguments.text(arguments.value_or("by", "key"));
   const bool reverse = arguments.truth_or("reverse", false);
   if (!input.is_dict()) return invalid_input("expected a dict");
   if (by != "key" && by != "value") return invalid_input("by: expected key or value");
   std::vector<Keyed> all;
   for (const auto& [key, value] : input.dict().entries()) {
-    all.push_back({sort_key(by == "key" ? Value(key) : value, case_sensitive), List{key, value}});
+    if (!arguments.budget().spend(1)) break;
+    const Value judged = by == "key" ? Value(key) : value;
+    all.push_back({sort_key(judged, case_sensitive, arguments.budget()), List{key, value}});
   }
-  WIDEEP_TRY(sort_by_key(all, reverse));
+  WIDEEP_TRY(sort_by_key(all, reverse, arguments.budget()));
   return values_of(all);
 }
 
@@ -392,13 +435,13 @@ const std::map<std::string_view, FilterFunction>& all_filters() {
       {"d", default_filter},
       {"default", default_filter},
       {"dictsort", sorted_items_filter},
-      {"first", first_filter},
+      {"first", end_filter<true>},
       {"float", float_filter},
       {"indent", indent_filter},
       {"int", int_filter},
       {"items", items_filter},
       {"join", join_filter},
-      {"last", last_filter},
+      {"last", end_filter<false>},
       {"length", length_filter},
       {"list", list_filter},
       {"lower", case_filter<lower>},
@@ -434,6 +477,9 @@ ValueResult apply_filter(std::string_view name, const Value& input, const Argume
   if (found == all_filters().end()) {
     return invalid_input(fmt::format("the filter '{}' is not supported", name));
   }
+  // Every filter of a text may read all of it.
+  const size_t bytes = input.is_string() ? input.string().size() : 0;
+  if (!arguments.budget.spend_bytes(64 + bytes)) return arguments.budget.status();
   ArgumentReader reader(name, arguments);
   ValueResult result = found->second(input, reader);
   WIDEEP_TRY(reader.status());

@@ -36,11 +36,11 @@ ValueResult split_method(const Value& self, const Arguments& arguments) {
   const Value separator = reader.value_or("sep", Value());
   const int64_t most = reader.integer_or("maxsplit", -1);
   WIDEEP_TRY(reader.status());
-  if (separator.is_none()) return list_of(split(self.string(), {}, most));
+  if (separator.is_none()) return list_of(split(self.string(), {}, most, arguments.budget));
   if (!separator.is_string() || separator.string().empty()) {
     return invalid_input("split: expected a separator that is a string and not empty");
   }
-  return list_of(split(self.string(), separator.string(), most));
+  return list_of(split(self.string(), separator.string(), most, arguments.budget));
 }
 
 // A string, or any of a list of them.
@@ -51,6 +51,7 @@ ValueResult starts_method(const Value& self, const Arguments& arguments) {
   WIDEEP_TRY(reader.status());
   const List all = wanted.is_list() ? wanted.list() : List{wanted};
   for (const Value& each : all) {
+    if (!arguments.budget.spend(1)) return arguments.budget.status();
     if (!each.is_string()) return invalid_input("startswith: expected strings");
     const std::string_view text = self.string();
     if (at_end ? text.ends_with(each.string()) : text.starts_with(each.string())) return true;
@@ -78,23 +79,25 @@ ValueResult replace_method(const Value& self, const Arguments& arguments) {
   const std::string from = reader.string("old"), to = reader.string("new");
   const int64_t most = reader.integer_or("count", -1);
   WIDEEP_TRY(reader.status());
-  return replace(self.string(), from, to, most);
+  return replace(self.string(), from, to, most, arguments.budget);
 }
 
 ValueResult split_lines_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader("splitlines", arguments);
   WIDEEP_TRY(reader.status());
-  return list_of(split_lines(self.string()));
+  return list_of(split_lines(self.string(), arguments.budget));
 }
 
 ValueResult join_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader("join", arguments);
   const Value items = reader.value("iterable");
   WIDEEP_TRY(reader.status());
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(items));
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(items, arguments.budget));
   std::string text;
   for (size_t i = 0; i < all.size(); ++i) {
     if (!all[i].is_string()) return invalid_input("join: expected strings");
+    const size_t bytes = self.string().size() + all[i].string().size();
+    if (!arguments.budget.spend_bytes(bytes)) return arguments.budget.status();
     text += (i > 0 ? self.string() : "") + all[i].string();
   }
   return text;
@@ -139,6 +142,7 @@ ValueResult parts_method(const Value& self, const Arguments& arguments) {
   WIDEEP_TRY(reader.status());
   List all;
   for (const auto& [key, value] : self.dict().entries()) {
+    if (!arguments.budget.spend(1)) return arguments.budget.status();
     if (part == Part::kKeys) all.emplace_back(key);
     if (part == Part::kValues) all.push_back(value);
     if (part == Part::kItems) all.emplace_back(List{key, value});
@@ -170,7 +174,7 @@ ValueResult count_method(const Value& self, const Arguments& arguments) {
   const Value wanted = reader.value("value");
   WIDEEP_TRY(reader.status());
   return std::count_if(self.list().begin(), self.list().end(),
-                       [&](const Value& each) { return equal(each, wanted); });
+                       [&](const Value& each) { return equal(each, wanted, arguments.budget); });
 }
 
 ValueResult index_method(const Value& self, const Arguments& arguments) {
@@ -178,7 +182,7 @@ ValueResult index_method(const Value& self, const Arguments& arguments) {
   const Value wanted = reader.value("value");
   WIDEEP_TRY(reader.status());
   for (size_t i = 0; i < self.list().size(); ++i) {
-    if (equal(self.list()[i], wanted)) return static_cast<int64_t>(i);
+    if (equal(self.list()[i], wanted, arguments.budget)) return static_cast<int64_t>(i);
   }
   return invalid_input("index: the value is not in the list");
 }
@@ -194,13 +198,23 @@ const Methods* methods_of(const Value& value) {
   return value.is_list() ? &list_methods() : nullptr;
 }
 
+constexpr size_t kShownBytes = 200;  // of a name that is not there
+
 Value nothing_at(const Value& value, std::string_view name) {
   const std::string owner = value.is_none() ? "None" : fmt::format("{} object", value.type_name());
+  if (name.size() > kShownBytes) name = "…";
   return Undefined{fmt::format("'{}' has no attribute '{}'", owner, name)};
 }
 
+// An index that is no text, in a message.
+std::string shown(const Value& index) {
+  Budget enough(kShownBytes);
+  const std::string text = to_text(index, enough);
+  return enough.spent() ? index.type_name() : text;
+}
+
 // From the end where it is negative; nothing: outside.
-std::optional<size_t> position_in(int64_t index, size_t size) {
+std::optional<size_t> place_in(int64_t index, size_t size) {
   if (index < 0) index += static_cast<int64_t>(size);
   if (index < 0 || index >= static_cast<int64_t>(size)) return {};
   return static_cast<size_t>(index);
@@ -212,9 +226,14 @@ Value method_of(const Value& value, std::string_view name) {
   const Methods* methods = methods_of(value);
   const auto found = methods == nullptr ? Methods::const_iterator() : methods->find(name);
   if (methods == nullptr || found == methods->end()) return nothing_at(value, name);
-  return Function([self = value, method = found->second](const Arguments& arguments) {
-    return method(self, arguments);
-  });
+  return Value(
+      Function([self = value, method = found->second](const Arguments& arguments) -> ValueResult {
+        // Every method of a text may read all of it.
+        const size_t bytes = self.is_string() ? self.string().size() : 0;
+        if (!arguments.budget.spend_bytes(bytes)) return arguments.budget.status();
+        return method(self, arguments);
+      }),
+      value.depth() + 1);
 }
 
 ValueResult attribute_of(const Value& value, std::string_view name) {
@@ -222,50 +241,80 @@ ValueResult attribute_of(const Value& value, std::string_view name) {
   if (value.is_safe()) {
     return invalid_input(fmt::format("'{}' of text marked as safe is not supported", name));
   }
+  if (value.is_object()) {
+    const Value* attribute = value.object().attributes.find(name);
+    return attribute != nullptr ? *attribute : nothing_at(value, name);
+  }
   Value method = method_of(value, name);
   if (!method.is_undefined() || !value.is_dict()) return method;
   const Value* entry = value.dict().find(name);
   return entry != nullptr ? *entry : method;
 }
 
-ValueResult item_of(const Value& value, const Value& index) {
+ValueResult item_of(const Value& value, const Value& index, Budget& budget) {
   if (value.is_undefined()) return invalid_input(value.undefined().what);
+  if (value.is_object() && index.is_string()) return attribute_of(value, index.string());
   if (value.is_dict() && index.is_string()) {
     const Value* entry = value.dict().find(index.string());
     return entry != nullptr ? *entry : method_of(value, index.string());
   }
-  if ((value.is_list() || value.is_string()) && (index.is_integer() || index.is_bool())) {
-    const auto all =
-        value.is_string() ? characters(value.string()) : std::vector<std::string_view>();
-    const size_t size = value.is_string() ? all.size() : value.list().size();
-    const auto at = position_in(index.integer(), size);
-    if (at) return value.is_string() ? value.with_text(std::string(all[*at])) : value.list()[*at];
+  const bool is_place = index.is_integer() || index.is_bool();
+  if (value.is_list() && is_place) {
+    const auto at = place_in(index.integer(), value.list().size());
+    if (at) return value.list()[*at];
   }
-  return index.is_string() ? method_of(value, index.string()) : nothing_at(value, to_text(index));
+  if (value.is_string() && is_place) {
+    if (!budget.spend_bytes(value.string().size())) return budget.status();
+    const Characters all(value.string());
+    const auto at = place_in(index.integer(), static_cast<size_t>(all.count()));
+    if (at)
+      return value.with_text(std::string(*std::next(all.begin(), static_cast<ptrdiff_t>(*at))));
+  }
+  return index.is_string() ? method_of(value, index.string()) : nothing_at(value, shown(index));
 }
 
-Result<List> elements_of(const Value& value) {
-  if (value.is_list()) return value.list();
+Result<List> elements_of(const Value& value, Budget& budget) {
   if (value.is_undefined()) return List();
   List all;
+  if (value.is_list()) {
+    if (!budget.spend(value.list().size())) return budget.status();
+    return value.list();
+  }
   if (value.is_string()) {
-    for (const std::string_view c : characters(value.string())) all.emplace_back(std::string(c));
+    for (const std::string_view c : Characters(value.string())) {
+      if (!budget.spend(1)) return budget.status();
+      all.emplace_back(std::string(c));
+    }
     return all;
   }
   if (value.is_dict()) {
-    for (const auto& [key, item] : value.dict().entries()) all.emplace_back(key);
+    for (const auto& [key, item] : value.dict().entries()) {
+      if (!budget.spend(1)) return budget.status();
+      all.emplace_back(key);
+    }
     return all;
   }
   return invalid_input(fmt::format("a value of type {} has no elements", value.type_name()));
 }
 
-Result<bool> is_in(const Value& item, const Value& container) {
+Result<bool> is_in(const Value& item, const Value& container, Budget& budget) {
   if (container.is_string()) {
-    if (item.is_string()) return container.string().find(item.string()) != std::string::npos;
-    return invalid_input(fmt::format("in: a string holds only strings, not {}", item.type_name()));
+    if (!item.is_string()) {
+      return invalid_input(
+          fmt::format("in: a string holds only strings, not {}", item.type_name()));
+    }
+    if (!budget.spend_bytes(container.string().size())) return budget.status();
+    return position_in(container.string(), item.string()) != std::string::npos;
   }
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(container));
-  return std::any_of(all.begin(), all.end(), [&](const Value& each) { return equal(each, item); });
+  if (container.is_dict()) {
+    return item.is_string() && container.dict().find(item.string()) != nullptr;
+  }
+  if (container.is_undefined()) return false;
+  if (!container.is_list()) {
+    return invalid_input(fmt::format("a value of type {} has no elements", container.type_name()));
+  }
+  return std::any_of(container.list().begin(), container.list().end(),
+                     [&](const Value& each) { return equal(each, item, budget); });
 }
 
 }  // namespace wideep::chat

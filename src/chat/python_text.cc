@@ -6,6 +6,7 @@
 #include <unicode/unistr.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "chat/value.h"
 #include "tokenizer/utf8.h"
@@ -31,28 +32,30 @@ bool is_space(std::string_view character) {
          c == 0x205f || c == 0x3000;
 }
 
-bool contains(const std::vector<std::string_view>& all, std::string_view one) {
-  return std::find(all.begin(), all.end(), one) != all.end();
+// Where the first white space begins.
+size_t end_of_word(std::string_view text) {
+  size_t end = 0;
+  while (end < text.size() && !is_space(text.substr(end))) {
+    end += tokenizer::first_unit(text.substr(end)).bytes;
+  }
+  return end;
 }
 
-std::vector<std::string> split_at_space(std::string_view text, int64_t most) {
+std::vector<std::string> split_at_space(std::string_view text, int64_t most, Budget& budget) {
   std::vector<std::string> parts;
   text = strip(text, Ends::kLeft);
-  while (!text.empty()) {
-    size_t end = 0;
-    for (const std::string_view c : characters(text)) {
-      if (is_space(c)) break;
-      end += c.size();
-    }
-    if (most == 0) {
-      parts.emplace_back(strip(text, Ends::kRight));
-      break;
-    }
-    --most;
+  for (; !text.empty() && budget.spend(1); --most) {
+    const size_t end = most == 0 ? text.size() : end_of_word(text);
     parts.emplace_back(text.substr(0, end));
     text = strip(text.substr(end), Ends::kLeft);
   }
   return parts;
+}
+
+size_t bytes_of_last(std::string_view text) {
+  size_t bytes = 1;
+  while (bytes < text.size() && (text[text.size() - bytes] & 0xC0) == 0x80) ++bytes;
+  return bytes;
 }
 
 }  // namespace
@@ -73,7 +76,7 @@ std::string capitalize(std::string_view text) {
 std::string title(std::string_view text) {
   std::string out;
   bool in_word = false;
-  for (const std::string_view c : characters(text)) {
+  for (const std::string_view c : Characters(text)) {
     out += in_word ? lower(c) : upper(c);
     in_word = u_isalpha(static_cast<UChar32>(tokenizer::first_code_point(c))) != 0;
   }
@@ -81,25 +84,31 @@ std::string title(std::string_view text) {
 }
 
 std::string_view strip(std::string_view text, Ends ends, std::optional<std::string_view> removed) {
-  const std::vector<std::string_view> set =
-      removed ? characters(*removed) : std::vector<std::string_view>();
-  const auto goes = [&](std::string_view c) { return removed ? contains(set, c) : is_space(c); };
-  const std::vector<std::string_view> all = characters(text);
-  auto first = all.begin(), last = all.end();
-  if (ends != Ends::kRight) first = std::find_if_not(first, last, goes);
-  if (ends != Ends::kLeft) {
-    while (last != first && goes(last[-1])) --last;
+  std::vector<std::string_view> set;
+  if (removed) set.assign(Characters(*removed).begin(), Characters(*removed).end());
+  std::sort(set.begin(), set.end());
+  const auto goes = [&](std::string_view c) {
+    return removed ? std::binary_search(set.begin(), set.end(), c) : is_space(c);
+  };
+  while (ends != Ends::kRight && !text.empty()) {
+    const size_t bytes = tokenizer::first_unit(text).bytes;
+    if (!goes(text.substr(0, bytes))) break;
+    text.remove_prefix(bytes);
   }
-  if (first == last) return {};
-  return {first->data(), static_cast<size_t>(last[-1].data() + last[-1].size() - first->data())};
+  while (ends != Ends::kLeft && !text.empty()) {
+    const size_t bytes = bytes_of_last(text);
+    if (!goes(text.substr(text.size() - bytes))) break;
+    text.remove_suffix(bytes);
+  }
+  return text;
 }
 
 std::vector<std::string> split(std::string_view text, std::optional<std::string_view> separator,
-                               int64_t most) {
-  if (!separator) return split_at_space(text, most);
+                               int64_t most, Budget& budget) {
+  if (!separator) return split_at_space(text, most, budget);
   std::vector<std::string> parts;
-  for (; most != 0; --most) {
-    const size_t end = text.find(*separator);
+  for (; most != 0 && budget.spend(1); --most) {
+    const size_t end = position_in(text, *separator);
     if (end == text.npos) break;
     parts.emplace_back(text.substr(0, end));
     text.remove_prefix(end + separator->size());
@@ -108,9 +117,9 @@ std::vector<std::string> split(std::string_view text, std::optional<std::string_
   return parts;
 }
 
-std::vector<std::string> split_lines(std::string_view text) {
+std::vector<std::string> split_lines(std::string_view text, Budget& budget) {
   std::vector<std::string> lines;
-  while (!text.empty()) {
+  while (!text.empty() && budget.spend(1)) {
     const size_t end = std::min(text.find_first_of("\n\r"), text.size());
     lines.emplace_back(text.substr(0, end));
     const bool two = text.substr(end).starts_with("\r\n");
@@ -119,36 +128,42 @@ std::vector<std::string> split_lines(std::string_view text) {
   return lines;
 }
 
-std::string replace(std::string_view text, std::string_view from, std::string_view to,
-                    int64_t most) {
+std::string replace(std::string_view text, std::string_view from, std::string_view to, int64_t most,
+                    Budget& budget) {
   std::string out;
-  if (from.empty()) {
-    for (const std::string_view c : characters(text)) {
-      if (most != 0) out += to;
-      if (most > 0) --most;
-      out += c;
-    }
-    if (most != 0) out += to;
-    return out;
-  }
-  for (; most != 0; --most) {
-    const size_t at = text.find(from);
+  for (; most != 0 && budget.spend_bytes(64 + to.size()); --most) {
+    const size_t at = from.empty() ? 0 : position_in(text, from);
     if (at == text.npos) break;
-    out += std::string(text.substr(0, at)) + std::string(to);
+    out.append(text.substr(0, at)).append(to);
     text.remove_prefix(at + from.size());
+    if (!from.empty()) continue;
+    if (text.empty()) break;
+    const size_t bytes = tokenizer::first_unit(text).bytes;
+    out += text.substr(0, bytes);
+    text.remove_prefix(bytes);
   }
-  return out + std::string(text);
+  return out.append(text);
+}
+
+// By memmem, whose worst case is linear; that of string_view::find is the product of both sizes.
+size_t position_in(std::string_view text, std::string_view what) {
+  if (what.empty()) return 0;
+  const void* found =
+      text.empty() ? nullptr : ::memmem(text.data(), text.size(), what.data(), what.size());
+  if (found == nullptr) return text.npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
 
 int64_t find(std::string_view text, std::string_view what) {
-  const size_t at = text.find(what);
-  return at == text.npos ? -1 : static_cast<int64_t>(characters(text.substr(0, at)).size());
+  const size_t at = position_in(text, what);
+  return at == text.npos ? -1 : Characters(text.substr(0, at)).count();
 }
 
 int64_t count(std::string_view text, std::string_view what) {
-  if (what.empty()) return static_cast<int64_t>(characters(text).size()) + 1;
+  if (what.empty()) return Characters(text).count() + 1;
   int64_t found = 0;
-  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + what.size())) {
+  for (size_t at = position_in(text, what); at != text.npos; at = position_in(text, what)) {
+    text.remove_prefix(at + what.size());
     ++found;
   }
   return found;

@@ -17,6 +17,8 @@ namespace wideep::chat {
 namespace {
 
 constexpr int kMaxDepth = 100;  // of nested expressions and statements
+// Of an expression's tree, which chains make high: a + b + …, a.b.c…, a | b | …
+constexpr int kMaxHeight = 1000;
 
 class Parser {
  public:
@@ -232,7 +234,7 @@ class Parser {
         WIDEEP_TRY_ASSIGN(Expression otherwise, parse_expression());
         choice.otherwise = boxed(std::move(otherwise));
       }
-      value = {line, std::move(choice)};
+      WIDEEP_TRY_ASSIGN(value, link(line, std::move(choice)));
     }
     return value;
   }
@@ -247,8 +249,8 @@ class Parser {
            (peek().kind == TokenKind::kOperator || peek().kind == TokenKind::kName)) {
       const Token operation = next();
       WIDEEP_TRY_ASSIGN(Expression right, (this->*operand)());
-      left = {operation.line,
-              Binary{operation.text, boxed(std::move(left)), boxed(std::move(right))}};
+      WIDEEP_TRY_ASSIGN(left, link(operation.line, Binary{operation.text, boxed(std::move(left)),
+                                                          boxed(std::move(right))}));
     }
     return left;
   }
@@ -338,7 +340,7 @@ class Parser {
     }
   }
 
-  static decltype(Expression::node) name_or_constant(const std::string& name) {
+  static Expression::Node name_or_constant(const std::string& name) {
     if (name == "true" || name == "True") return Literal{true};
     if (name == "false" || name == "False") return Literal{false};
     if (name == "none" || name == "None") return Literal{};
@@ -391,7 +393,7 @@ class Parser {
       if (take_operator(".")) {
         const Token token = next();
         if (token.kind != TokenKind::kName) return unexpected(token, "the name of an attribute");
-        value = {line, Attribute{boxed(std::move(value)), token.text}};
+        WIDEEP_TRY_ASSIGN(value, link(line, Attribute{boxed(std::move(value)), token.text}));
       } else if (take_operator("[")) {
         WIDEEP_TRY_ASSIGN(value, parse_subscript(std::move(value), line));
       } else if (take_operator("(")) {
@@ -405,7 +407,7 @@ class Parser {
   Result<Expression> parse_call(Expression callee, int line) {
     Call call{boxed(std::move(callee)), {}};
     WIDEEP_TRY_ASSIGN(call.arguments, parse_arguments());
-    return Expression{line, std::move(call)};
+    return link(line, std::move(call));
   }
 
   Result<Expression> parse_subscript(Expression object, int line) {
@@ -421,12 +423,12 @@ class Parser {
       }
     }
     if (parts.size() == 1 && parts[0] != nullptr) {
-      return Expression{line, Item{boxed(std::move(object)), std::move(parts[0])}};
+      return link(line, Item{boxed(std::move(object)), std::move(parts[0])});
     }
     if (parts.size() == 1 || parts.size() > 3) return complain("expected an index or a slice");
     parts.resize(3);
-    return Expression{line, Slice{boxed(std::move(object)), std::move(parts[0]),
-                                  std::move(parts[1]), std::move(parts[2])}};
+    return link(line, Slice{boxed(std::move(object)), std::move(parts[0]), std::move(parts[1]),
+                            std::move(parts[2])});
   }
 
   // Behind "(".
@@ -464,7 +466,7 @@ class Parser {
         if (take_operator("(")) {
           WIDEEP_TRY_ASSIGN(filter.arguments, parse_arguments());
         }
-        value = {line, std::move(filter)};
+        WIDEEP_TRY_ASSIGN(value, link(line, std::move(filter)));
       } else if (take_name("is")) {
         WIDEEP_TRY_ASSIGN(value, parse_test(std::move(value), line));
       } else if (take_operator("(")) {
@@ -486,7 +488,7 @@ class Parser {
       WIDEEP_TRY_ASSIGN(argument, parse_postfix(std::move(argument)));
       test.arguments.positional.push_back(std::move(argument));
     }
-    return Expression{line, std::move(test)};
+    return link(line, std::move(test));
   }
 
   bool begins_argument() const {
@@ -515,6 +517,14 @@ class Parser {
    private:
     Parser* parser_;
   };
+
+  // One more link of a chain.
+  static Result<Expression> link(int line, Expression::Node node) {
+    Expression chain(line, std::move(node));
+    if (chain.height <= kMaxHeight) return chain;
+    return invalid_input(
+        fmt::format("line {}: an expression of more than {} parts in a row", line, kMaxHeight));
+  }
 
   static ExpressionPtr boxed(Expression expression) {
     return std::make_unique<Expression>(std::move(expression));

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/try.h"
 #include "chat/arguments.h"
@@ -19,11 +21,15 @@ constexpr int64_t kMostSteps = 3'000'000;
 constexpr size_t kMostBytes = size_t{64} << 20;
 constexpr int64_t kMostElements = 1'000'000;  // of range(), and of a repeated string or list
 constexpr int kMostCalls = 100;
+// Of statements and expressions under way, through all calls: in a stack of 8 MiB, which threads
+// have, there is room for twice as many of them even under sanitizers.
+constexpr int kMostNested = 1500;
 
-// What a loop or macro adds to the names around it, and hides when it ends.
+// What a loop or macro adds to the names around it, and hides when it ends. Shared, for a macro
+// knows the scope that it was defined in.
 struct Scope {
   Names names;
-  Scope* outer = nullptr;
+  std::shared_ptr<Scope> outer;
 };
 
 // How a statement ended: the loop around it looks.
@@ -33,7 +39,9 @@ Status raise(const Arguments& arguments) {
   ArgumentReader reader("raise_exception", arguments);
   const Value message = reader.value("message");
   WIDEEP_TRY(reader.status());
-  return invalid_input(fmt::format("the template refuses: {}", to_text(message)));
+  const std::string text = to_text(message, arguments.budget);
+  WIDEEP_TRY(arguments.budget.status());
+  return invalid_input(fmt::format("the template refuses: {}", text));
 }
 
 ValueResult range(const Arguments& arguments) {
@@ -52,25 +60,35 @@ ValueResult range(const Arguments& arguments) {
     if (static_cast<int64_t>(all.size()) == kMostElements) {
       return invalid_input(fmt::format("range: more than {} elements", kMostElements));
     }
+    if (!arguments.budget.spend(1)) return arguments.budget.status();
     all.emplace_back(i);
+    if (step > 0 ? i > INT64_MAX - step : i < INT64_MIN - step) break;
   }
   return all;
 }
 
-ValueResult dict_of(const Arguments& arguments) {
+// Of Python's dict(): a dict or a list of pairs, then named arguments.
+Result<Dict> dict_of(const Arguments& arguments) {
+  const List& given = arguments.positional;
+  if (given.size() > 1) {
+    return invalid_input(fmt::format("dict: expected at most 1 argument, found {}", given.size()));
+  }
+  const Value items = given.empty() ? Value(List()) : given[0];
   Dict dict;
+  if (items.is_dict()) {
+    if (!arguments.budget.spend(items.dict().entries().size())) return arguments.budget.status();
+    dict = items.dict();
+  } else {
+    WIDEEP_TRY_ASSIGN(const List pairs, elements_of(items, arguments.budget));
+    for (const Value& pair : pairs) {
+      if (!pair.is_list() || pair.list().size() != 2 || !pair.list()[0].is_string()) {
+        return invalid_input("dict: expected pairs of a string and a value");
+      }
+      dict.set(pair.list()[0].string(), pair.list()[1]);
+    }
+  }
   for (const auto& [name, value] : arguments.named) dict.set(name, value);
   return dict;
-}
-
-Names with_globals(Names names) {
-  names.emplace("range", Function(range));
-  names.emplace("dict", Function(dict_of));
-  names.emplace("namespace", Function(dict_of));
-  names.emplace("raise_exception", Function([](const Arguments& arguments) -> ValueResult {
-                  return raise(arguments);
-                }));
-  return names;
 }
 
 // ---- arithmetic ----
@@ -136,10 +154,15 @@ ValueResult float_arithmetic(std::string_view operation, double a, double b) {
   return operation == "//" ? quotient : a - quotient * b;
 }
 
-ValueResult repeated(const Value& value, int64_t times) {
+ValueResult repeated(const Value& value, int64_t times, Budget& budget) {
   const int64_t size =
       static_cast<int64_t>(value.is_string() ? value.string().size() : value.list().size());
+  if (size == 0 || times <= 0) times = 0;
   if (size > 0 && times > kMostElements / size) return too_large("*");
+  const size_t made = static_cast<size_t>(size * times);
+  if (!(value.is_string() ? budget.spend_bytes(made) : budget.spend(made))) {
+    return budget.status();
+  }
   std::string text;
   List list;
   for (int64_t i = 0; i < times; ++i) {
@@ -179,46 +202,49 @@ std::string escaped(const Value& text) {
   return out;
 }
 
-ValueResult joined(const Value& a, const Value& b) {
+ValueResult joined(const Value& a, const Value& b, Budget& budget) {
+  constexpr size_t kMostEscaped = 5;  // bytes of one
+  const size_t bytes = a.string().size() + b.string().size();
+  if (!budget.spend_bytes(a.is_safe() || b.is_safe() ? kMostEscaped * bytes : bytes)) {
+    return budget.status();
+  }
   if (!a.is_safe() && !b.is_safe()) return a.string() + b.string();
   return Value::safe(escaped(a) + escaped(b));
 }
 
-ValueResult arithmetic(const std::string& operation, const Value& a, const Value& b) {
-  if (operation == "~") return to_text(a) + to_text(b);
+ValueResult arithmetic(const std::string& operation, const Value& a, const Value& b,
+                       Budget& budget) {
+  if (operation == "~") return to_text(a, budget) + to_text(b, budget);
   if (is_whole(a) && is_whole(b)) return whole_arithmetic(operation, a.integer(), b.integer());
   if (a.is_number() && b.is_number()) return float_arithmetic(operation, a.number(), b.number());
-  if (operation == "+" && a.is_string() && b.is_string()) return joined(a, b);
+  if (operation == "+" && a.is_string() && b.is_string()) return joined(a, b, budget);
   if (operation == "+" && a.is_list() && b.is_list()) {
+    if (!budget.spend(a.list().size() + b.list().size())) return budget.status();
     List both = a.list();
     both.insert(both.end(), b.list().begin(), b.list().end());
     return both;
   }
   if (operation == "*") {
-    if ((a.is_string() || a.is_list()) && is_whole(b)) return repeated(a, b.integer());
-    if ((b.is_string() || b.is_list()) && is_whole(a)) return repeated(b, a.integer());
+    if ((a.is_string() || a.is_list()) && is_whole(b)) return repeated(a, b.integer(), budget);
+    if ((b.is_string() || b.is_list()) && is_whole(a)) return repeated(b, a.integer(), budget);
   }
   return no_operation(operation, a, b);
 }
 
-Result<bool> compares(const std::string& operation, const Value& a, const Value& b) {
-  if (operation == "==") return equal(a, b);
-  if (operation == "!=") return !equal(a, b);
-  if (operation == "in") return is_in(a, b);
+Result<bool> compares(const std::string& operation, const Value& a, const Value& b,
+                      Budget& budget) {
+  if (operation == "==") return equal(a, b, budget);
+  if (operation == "!=") return !equal(a, b, budget);
+  if (operation == "in") return is_in(a, b, budget);
   if (operation == "not in") {
-    WIDEEP_TRY_ASSIGN(const bool within, is_in(a, b));
+    WIDEEP_TRY_ASSIGN(const bool within, is_in(a, b, budget));
     return !within;
   }
   if (a.is_undefined() || b.is_undefined()) return no_operation(operation, a, b);
-  WIDEEP_TRY_ASSIGN(const int sign, compare(a, b));
+  WIDEEP_TRY_ASSIGN(const int sign, compare(a, b, budget));
   if (operation == "<") return sign < 0;
   if (operation == "<=") return sign <= 0;
   return operation == ">" ? sign > 0 : sign >= 0;
-}
-
-size_t size_of(const Value& value) {
-  if (value.is_list()) return value.list().size();
-  return value.is_string() ? value.string().size() / 64 : 0;
 }
 
 // Python's rule for each bound of a slice.
@@ -236,7 +262,43 @@ Bounds slice_bounds(const Value& start, const Value& stop, int64_t step, int64_t
   return {bound(start, step > 0 ? lowest : highest), bound(stop, step > 0 ? highest : lowest)};
 }
 
-ValueResult slice_of(const Value& value, const Value& start, const Value& stop, const Value& step) {
+ValueResult slice_of_list(const List& all, const Value& start, const Value& stop, int64_t by,
+                          Budget& budget) {
+  const int64_t size = static_cast<int64_t>(all.size());
+  List kept;
+  const auto [first, last] = slice_bounds(start, stop, by, size);
+  for (int64_t i = first; by > 0 ? i < last : i > last; i += by) {
+    if (!budget.spend(1)) return budget.status();
+    kept.push_back(all[static_cast<size_t>(i)]);
+    if (by < -size || by > size) break;
+  }
+  return kept;
+}
+
+ValueResult slice_of_text(const Value& value, const Value& start, const Value& stop, int64_t by,
+                          Budget& budget) {
+  const std::string& text = value.string();
+  if (!budget.spend_bytes(text.size())) return budget.status();
+  const Characters all(text);
+  const int64_t size = all.count();
+  const auto [first, last] = slice_bounds(start, stop, by, size);
+  std::string kept;
+  if (by > 0) {
+    auto at = all.begin();
+    for (int64_t i = 0; i < last; ++i, ++at) {
+      if (i >= first && (i - first) % by == 0) kept += *at;
+    }
+  } else {
+    if (!budget.spend(static_cast<size_t>(size))) return budget.status();
+    const std::vector<std::string_view> each(all.begin(), all.end());
+    for (int64_t i = first; i > last; i += std::max(by, -size))
+      kept += each[static_cast<size_t>(i)];
+  }
+  return value.with_text(std::move(kept));
+}
+
+ValueResult slice_of(const Value& value, const Value& start, const Value& stop, const Value& step,
+                     Budget& budget) {
   for (const Value* bound : {&start, &stop, &step}) {
     if (!bound->is_none() && !is_whole(*bound)) return invalid_input("a slice takes integers");
   }
@@ -246,26 +308,32 @@ ValueResult slice_of(const Value& value, const Value& start, const Value& stop, 
   if (!value.is_string() && !value.is_list()) {
     return invalid_input(fmt::format("no slice of a value of type {}", value.type_name()));
   }
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(value));
-  const int64_t size = static_cast<int64_t>(all.size());
-  List kept;
-  const auto [first, last] = slice_bounds(start, stop, by, size);
-  for (int64_t i = first; by > 0 ? i < last : i > last; i += by) {
-    kept.push_back(all[static_cast<size_t>(i)]);
-    if (std::abs(by) > size) break;
-  }
-  if (!value.is_string()) return kept;
-  std::string text;
-  for (const Value& each : kept) text += each.string();
-  return value.with_text(std::move(text));
+  return value.is_string() ? slice_of_text(value, start, stop, by, budget)
+                           : slice_of_list(value.list(), start, stop, by, budget);
 }
 
 class Renderer {
  public:
-  explicit Renderer(Names names) {
-    globals_.names = with_globals(std::move(names));
-    scope_ = &globals_;
+  explicit Renderer(Names names) : scope_(std::make_shared<Scope>()) {
+    names.emplace("range", Function(range));
+    names.emplace("dict", Function([](const Arguments& arguments) -> ValueResult {
+                    WIDEEP_TRY_ASSIGN(Dict dict, dict_of(arguments));
+                    return Value(std::move(dict));
+                  }));
+    names.emplace("namespace", Function([this](const Arguments& arguments) {
+                    return new_namespace(arguments);
+                  }));
+    names.emplace("raise_exception", Function([](const Arguments& arguments) -> ValueResult {
+                    return raise(arguments);
+                  }));
+    scope_->names = std::move(names);
   }
+  // Namespaces may hold each other, in circles or in chains of any length.
+  ~Renderer() {
+    for (const auto& each : namespaces_) each->attributes = Dict();
+  }
+  Renderer(const Renderer&) = delete;
+  Renderer& operator=(const Renderer&) = delete;
 
   Result<std::string> run(const Block& block) {
     WIDEEP_TRY_ASSIGN([[maybe_unused]] const Flow flow, execute(block));
@@ -273,36 +341,60 @@ class Renderer {
   }
 
  private:
+  // A statement or expression under way.
+  class Deeper {
+   public:
+    explicit Deeper(int* depth) : depth_(depth) { ++*depth_; }
+    ~Deeper() { --*depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+
+   private:
+    int* depth_;
+  };
+
+  ValueResult new_namespace(const Arguments& arguments) {
+    WIDEEP_TRY_ASSIGN(Dict attributes, dict_of(arguments));
+    namespaces_.push_back(
+        std::make_shared<Object>(Object{Object::Kind::kNamespace, std::move(attributes)}));
+    return Value(namespaces_.back(), 0);
+  }
+
   // ---- statements ----
 
   Result<Flow> execute(const Block& block) {
+    const Deeper deeper(&depth_);
     for (const Statement& statement : block) {
       WIDEEP_TRY(count_step(statement.line));
       WIDEEP_TRY_ASSIGN(
           const Flow flow,
           std::visit([&](const auto& node) { return run_statement(node, statement.line); },
                      statement.node));
+      if (budget_.spent()) return at(statement.line, budget_.status().message());
       if (flow != Flow::kNext) return flow;
     }
     return Flow::kNext;
   }
 
-  // Whatever a step makes is as much work as it is large.
-  Status count_step(int line, size_t made = 0) {
-    steps_ += 1 + static_cast<int64_t>(made);
-    if (steps_ > kMostSteps) return at(line, "the template does not end");
+  Status count_step(int line) {
+    if (!budget_.spend(1)) return at(line, budget_.status().message());
+    if (depth_ > kMostNested) return at(line, fmt::format("nested deeper than {}", kMostNested));
     if (out_.size() > kMostBytes) return at(line, "the template's output does not end");
     return {};
   }
 
+  void print(const std::string& text) {
+    if (budget_.spend_bytes(text.size())) out_ += text;
+  }
+
   Result<Flow> run_statement(const Text& node, int) {
-    out_ += node.text;
+    print(node.text);
     return Flow::kNext;
   }
 
   Result<Flow> run_statement(const Print& node, int) {
     WIDEEP_TRY_ASSIGN(const Value value, evaluate(node.value));
-    out_ += to_text(value);
+    print(to_text(value, budget_));
     return Flow::kNext;
   }
 
@@ -324,17 +416,23 @@ class Renderer {
 
   Result<Flow> run_statement(const For& node, int line) {
     WIDEEP_TRY_ASSIGN(const Value iterable, evaluate(node.iterable));
-    WIDEEP_TRY_ASSIGN(List all, at_line(line, elements_of(iterable)));
-    if (node.condition) {
-      WIDEEP_TRY_ASSIGN(all, those_that_fit(node, all, line));
+    const bool as_it_is = iterable.is_list() && !node.condition;
+    List made;
+    if (!as_it_is) {
+      WIDEEP_TRY_ASSIGN(made, at_line(line, elements_of(iterable, budget_)));
     }
+    if (node.condition) {
+      WIDEEP_TRY_ASSIGN(made, those_that_fit(node, made, line));
+    }
+    const List& all = as_it_is ? iterable.list() : made;
     if (all.empty()) return execute(node.otherwise);
-    const auto state = std::make_shared<Dict>();
+    const auto state = std::make_shared<Object>(Object{Object::Kind::kLoop, {}});
     for (size_t i = 0; i < all.size(); ++i) {
       WIDEEP_TRY(count_step(line));
       Inside inside(this);
-      tell_loop(all, i, *state);
-      scope_->names.insert_or_assign("loop", Value(state));
+      tell_loop(all, i, state->attributes);
+      // It holds two of the elements.
+      scope_->names.insert_or_assign("loop", Value(state, iterable.depth()));
       WIDEEP_TRY(assign(node.targets, all[i], line));
       WIDEEP_TRY_ASSIGN(const Flow flow, execute(node.body));
       if (flow == Flow::kBreak) break;
@@ -363,6 +461,8 @@ class Renderer {
     loop.set("first", at == 0);
     loop.set("last", at + 1 == size);
     loop.set("length", size);
+    loop.set("depth", int64_t{1});  // recursive loops, which have more, are refused
+    loop.set("depth0", int64_t{0});
     loop.set("previtem", i > 0 ? all[i - 1] : Value(Undefined{"there is no previous item"}));
     loop.set("nextitem",
              i + 1 < all.size() ? all[i + 1] : Value(Undefined{"there is no next item"}));
@@ -380,46 +480,56 @@ class Renderer {
       return Flow::kNext;
     }
     const Value object = look_up(node.targets[0]);
-    if (!object.is_dict()) {
+    if (!object.is_object() || object.object().kind != Object::Kind::kNamespace) {
       return at(line, fmt::format("'{}' is no namespace()", node.targets[0]));
     }
-    object.dict().set(node.attribute, std::move(value));
+    object.object().attributes.set(node.attribute, std::move(value));
     return Flow::kNext;
   }
 
   Result<Flow> run_statement(const SetBlock& node, int) {
-    WIDEEP_TRY_ASSIGN(std::string text, captured(node.body));
-    scope_->names.insert_or_assign(node.target, std::move(text));
+    WIDEEP_TRY_ASSIGN(Captured body, captured(node.body));
+    if (body.flow != Flow::kNext) return body.flow;
+    scope_->names.insert_or_assign(node.target, std::move(body.text));
     return Flow::kNext;
   }
 
   Result<Flow> run_statement(const FilterBlock& node, int line) {
-    WIDEEP_TRY_ASSIGN(std::string text, captured(node.body));
+    WIDEEP_TRY_ASSIGN(Captured body, captured(node.body));
+    if (body.flow != Flow::kNext) return body.flow;
     WIDEEP_TRY_ASSIGN(const Arguments arguments, evaluate(node.arguments));
     WIDEEP_TRY_ASSIGN(const Value value,
-                      at_line(line, apply_filter(node.name, std::move(text), arguments)));
-    out_ += to_text(value);
+                      at_line(line, apply_filter(node.name, std::move(body.text), arguments)));
+    print(to_text(value, budget_));
     return Flow::kNext;
   }
 
   Result<Flow> run_statement(const Macro& node, int line) {
+    // Weak, for the scope holds the macro.
     scope_->names.insert_or_assign(
-        node.name, Function([this, &node, line](const Arguments& arguments) -> ValueResult {
-          return call_macro(node, arguments, line);
+        node.name, Function([this, &node, line, defined_in = std::weak_ptr<Scope>(scope_)](
+                                const Arguments& arguments) -> ValueResult {
+          return call_macro(node, defined_in.lock(), arguments, line);
         }));
     return Flow::kNext;
   }
 
-  // A macro sees its parameters and the template's own names, not those of its caller.
-  ValueResult call_macro(const Macro& macro, const Arguments& arguments, int line) {
+  // A macro sees its parameters and the names where it is defined, not those of its caller.
+  ValueResult call_macro(const Macro& macro, std::shared_ptr<Scope> defined_in,
+                         const Arguments& arguments, int line) {
     if (calls_ >= kMostCalls)
       return at(line, fmt::format("macros call each other {} deep", calls_));
-    Scope* const caller = std::exchange(scope_, &globals_);
+    if (defined_in == nullptr) {
+      return at(line, fmt::format("the macro '{}' is called where its loop or macro has ended",
+                                  macro.name));
+    }
+    const std::shared_ptr<Scope> caller = std::exchange(scope_, std::move(defined_in));
     ++calls_;
     Result<std::string> text = [&]() -> Result<std::string> {
       Inside inside(this);
       WIDEEP_TRY(bind(macro, arguments, line));
-      return captured(macro.body);
+      WIDEEP_TRY_ASSIGN(Captured body, captured(macro.body));
+      return std::move(body.text);
     }();
     --calls_;
     scope_ = caller;
@@ -430,10 +540,12 @@ class Renderer {
   Status bind(const Macro& macro, const Arguments& arguments, int line) {
     ArgumentReader reader(macro.name, arguments);
     for (const Parameter& parameter : macro.parameters) {
-      Value value = reader.value_or(
-          parameter.name,
-          Undefined{fmt::format("parameter '{}' was not provided", parameter.name)});
-      if (value.is_undefined() && parameter.fallback) {
+      const Value* given = reader.take(parameter.name);
+      Value value =
+          given != nullptr
+              ? *given
+              : Value(Undefined{fmt::format("parameter '{}' was not provided", parameter.name)});
+      if (given == nullptr && parameter.fallback) {
         WIDEEP_TRY_ASSIGN(value, evaluate(*parameter.fallback));
       }
       scope_->names.insert_or_assign(parameter.name, std::move(value));
@@ -442,13 +554,18 @@ class Renderer {
     return status.ok() ? status : at(line, status.message());
   }
 
-  Result<std::string> captured(const Block& body) {
+  // What a body prints. The text counts for nothing where a loop around it goes on elsewhere.
+  struct Captured {
+    Flow flow;
+    std::string text;
+  };
+  Result<Captured> captured(const Block& body) {
     std::string outer = std::exchange(out_, "");
     Inside inside(this);
     const Result<Flow> flow = execute(body);
     std::string text = std::exchange(out_, std::move(outer));
     if (!flow.ok()) return flow.status();
-    return text;
+    return Captured{*flow, std::move(text)};
   }
 
   Status assign(const std::vector<std::string>& targets, const Value& value, int line) {
@@ -456,7 +573,7 @@ class Renderer {
       scope_->names.insert_or_assign(targets[0], value);
       return {};
     }
-    WIDEEP_TRY_ASSIGN(const List all, at_line(line, elements_of(value)));
+    WIDEEP_TRY_ASSIGN(const List all, at_line(line, elements_of(value, budget_)));
     if (all.size() != targets.size()) {
       return at(line, fmt::format("expected {} values, found {}", targets.size(), all.size()));
     }
@@ -467,10 +584,15 @@ class Renderer {
   // ---- expressions ----
 
   ValueResult evaluate(const Expression& expression) {
+    const Deeper deeper(&depth_);
+    WIDEEP_TRY(count_step(expression.line));
     WIDEEP_TRY_ASSIGN(Value value,
                       std::visit([&](const auto& node) { return value_of(node, expression.line); },
                                  expression.node));
-    WIDEEP_TRY(count_step(expression.line, size_of(value)));
+    if (budget_.spent()) return at(expression.line, budget_.status().message());
+    if (value.depth() > kMaxValueDepth) {
+      return at(expression.line, fmt::format("a value is nested deeper than {}", kMaxValueDepth));
+    }
     return value;
   }
 
@@ -480,7 +602,7 @@ class Renderer {
   }
 
   Result<Arguments> evaluate(const ArgumentList& list) {
-    Arguments arguments;
+    Arguments arguments(budget_);
     for (const Expression& each : list.positional) {
       WIDEEP_TRY_ASSIGN(Value value, evaluate(each));
       arguments.positional.push_back(std::move(value));
@@ -523,7 +645,7 @@ class Renderer {
   ValueResult value_of(const Item& node, int line) {
     WIDEEP_TRY_ASSIGN(const Value object, evaluate(node.object));
     WIDEEP_TRY_ASSIGN(const Value index, evaluate(node.index));
-    return at_line(line, item_of(object, index));
+    return at_line(line, item_of(object, index, budget_));
   }
 
   ValueResult value_of(const Slice& node, int line) {
@@ -531,7 +653,7 @@ class Renderer {
     WIDEEP_TRY_ASSIGN(const Value start, evaluate(node.start));
     WIDEEP_TRY_ASSIGN(const Value stop, evaluate(node.stop));
     WIDEEP_TRY_ASSIGN(const Value step, evaluate(node.step));
-    return at_line(line, slice_of(object, start, stop, step));
+    return at_line(line, slice_of(object, start, stop, step, budget_));
   }
 
   ValueResult value_of(const Call& node, int line) {
@@ -559,7 +681,7 @@ class Renderer {
   ValueResult value_of(const Unary& node, int line) {
     WIDEEP_TRY_ASSIGN(const Value operand, evaluate(node.operand));
     if (node.operation == "not") return !operand.truth();
-    return at_line(line, arithmetic(node.operation, int64_t{0}, operand));
+    return at_line(line, arithmetic(node.operation, int64_t{0}, operand, budget_));
   }
 
   ValueResult value_of(const Binary& node, int line) {
@@ -568,7 +690,7 @@ class Renderer {
     if (node.operation == "and" && !left.truth()) return left;
     WIDEEP_TRY_ASSIGN(Value right, evaluate(node.right));
     if (node.operation == "or" || node.operation == "and") return right;
-    return at_line(line, arithmetic(node.operation, left, right));
+    return at_line(line, arithmetic(node.operation, left, right, budget_));
   }
 
   // a < b < c: b is evaluated once, and what follows a false one is not.
@@ -576,7 +698,7 @@ class Renderer {
     WIDEEP_TRY_ASSIGN(Value left, evaluate(node.first));
     for (const auto& [operation, operand] : node.rest) {
       WIDEEP_TRY_ASSIGN(Value right, evaluate(operand));
-      WIDEEP_TRY_ASSIGN(const bool holds, at_line(line, compares(operation, left, right)));
+      WIDEEP_TRY_ASSIGN(const bool holds, at_line(line, compares(operation, left, right, budget_)));
       if (!holds) return false;
       left = std::move(right);
     }
@@ -594,20 +716,20 @@ class Renderer {
 
   class Inside {
    public:
-    explicit Inside(Renderer* renderer) : renderer_(renderer) {
-      scope_.outer = std::exchange(renderer_->scope_, &scope_);
+    explicit Inside(Renderer* renderer) : renderer_(renderer), outer_(renderer->scope_) {
+      renderer_->scope_ = std::make_shared<Scope>(Scope{{}, outer_});
     }
-    ~Inside() { renderer_->scope_ = scope_.outer; }
+    ~Inside() { renderer_->scope_ = std::move(outer_); }
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
 
    private:
     Renderer* renderer_;
-    Scope scope_;
+    std::shared_ptr<Scope> outer_;
   };
 
   Value look_up(const std::string& name) const {
-    for (const Scope* scope = scope_; scope != nullptr; scope = scope->outer) {
+    for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->outer.get()) {
       const auto found = scope->names.find(name);
       if (found != scope->names.end()) return found->second;
     }
@@ -624,11 +746,12 @@ class Renderer {
     return at(line, result.status().message());
   }
 
-  Scope globals_;
-  Scope* scope_;
+  Budget budget_{kMostSteps};
+  std::vector<std::shared_ptr<Object>> namespaces_;  // all that were made
+  std::shared_ptr<Scope> scope_;
   std::string out_;
-  int64_t steps_ = 0;
   int calls_ = 0;
+  int depth_ = 0;  // of statements and expressions under way
 };
 
 }  // namespace

@@ -86,10 +86,15 @@ struct Choice {  // then if condition else otherwise; otherwise may be null
 };
 
 struct Expression {
+  using Node = std::variant<Literal, NameOf, ListOf, DictOf, Attribute, Item, Slice, Call, Filter,
+                            Test, Unary, Binary, Comparison, Choice>;
+
+  Expression() = default;
+  Expression(int where, Node what);
+
   int line = 0;
-  std::variant<Literal, NameOf, ListOf, DictOf, Attribute, Item, Slice, Call, Filter, Test, Unary,
-               Binary, Comparison, Choice>
-      node;
+  int height = 1;  // of the tree: 1 for what has no parts
+  Node node;
 };
 
 // ---- statements ----

@@ -89,8 +89,11 @@ class Tokenizer {
     return {};
   }
 
+  // A newline behind "{% raw %}" stays; one behind "{% endraw %}" goes, as behind other blocks.
   Status take_raw() {
-    WIDEEP_TRY(take_tag_words("raw"));
+    WIDEEP_TRY_ASSIGN(const char begin_sign, take_tag_words("raw"));
+    if (begin_sign == '+') return complain("'+' at the end of '{% raw %}' is not supported");
+    skip_after_print(begin_sign);
     for (size_t tag = text_.find("{%", at_); tag != text_.npos; tag = text_.find("{%", tag + 1)) {
       const char sign = char_at(tag + 2);
       const size_t word =
@@ -98,13 +101,15 @@ class Tokenizer {
       if (word == text_.npos || text_.compare(word, 6, "endraw") != 0) continue;
       add_data(tag, '%', sign);
       advance_to(word);
-      return take_tag_words("endraw");
+      WIDEEP_TRY_ASSIGN(const char end_sign, take_tag_words("endraw"));
+      skip_after_block(end_sign);
+      return {};
     }
     return complain("raw has no end: expected '{% endraw %}'");
   }
 
-  // The rest of "{% word %}" behind its sign.
-  Status take_tag_words(std::string_view word) {
+  // The rest of "{% word %}" behind its sign. Returns the sign at its end, or '\0'.
+  Result<char> take_tag_words(std::string_view word) {
     advance_to(text_.find(word, at_) + word.size());
     const size_t end = text_.find_first_not_of(kSpace, at_);
     const char sign = end == text_.npos ? '\0' : text_[end];
@@ -113,8 +118,7 @@ class Tokenizer {
       return complain(fmt::format("expected '%}}' after '{}'", word));
     }
     advance_to(close + 2);
-    skip_after_block(sign);
-    return {};
+    return close > end ? sign : '\0';
   }
 
   Status take_tag(std::string_view close) {

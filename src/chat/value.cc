@@ -12,6 +12,10 @@
 namespace wideep::chat {
 namespace {
 
+Status too_deep() {
+  return invalid_input(fmt::format("a value is nested deeper than {}", kMaxValueDepth));
+}
+
 // repr(float): the shortest digits that read back equal, with an exponent where Python has one.
 std::string float_text(double number) {
   if (std::isnan(number)) return "nan";
@@ -53,29 +57,85 @@ std::string quoted_text(std::string_view text) {
   return out + quote;
 }
 
-std::string list_text(const List& list) {
-  std::string text = "[";
-  for (const Value& item : list) text += (text.size() > 1 ? ", " : "") + to_repr(item);
-  return text + "]";
-}
+// repr(). A value that holds itself, which is a namespace's doing, is "..." inside, as in Python.
+class ReprWriter {
+ public:
+  explicit ReprWriter(Budget& budget) : budget_(budget) {}
 
-std::string dict_text(const Dict& dict) {
-  std::string text = "{";
-  for (const auto& [key, value] : dict.entries()) {
-    text += fmt::format("{}{}: {}", text.size() > 1 ? ", " : "", quoted_text(key), to_repr(value));
+  void write(const Value& value) {
+    if (!budget_.spend(1)) return;
+    if (value.is_list()) return write_inside(&value.list(), "[", value.list(), "]");
+    if (value.is_dict()) return write_inside(&value.dict(), "{", value.dict().entries(), "}");
+    if (value.is_object()) return write_object(value.object());
+    if (value.is_string() && !budget_.spend_bytes(value.string().size())) return;
+    out_ += text_of(value);
   }
-  return text + "}";
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  static std::string text_of(const Value& value) {
+    if (value.is_none()) return "None";
+    if (value.is_bool()) return value.boolean() ? "True" : "False";
+    if (value.is_integer()) return fmt::format("{}", value.integer());
+    if (value.is_float()) return float_text(value.number());
+    if (value.is_safe()) return "Markup(" + quoted_text(value.string()) + ")";
+    if (value.is_string()) return quoted_text(value.string());
+    return value.is_undefined() ? "Undefined" : "<function>";
+  }
+
+  void write_object(const Object& object) {
+    if (object.kind == Object::Kind::kLoop) {
+      const Dict& loop = object.attributes;
+      out_ += fmt::format("<LoopContext {}/{}>", loop.find("index")->integer(),
+                          loop.find("length")->integer());
+      return;
+    }
+    out_ += "<Namespace ";
+    write_inside(&object, "{", object.attributes.entries(), "}");
+    out_ += ">";
+  }
+
+  template <typename Items>
+  void write_inside(const void* holder, const char* begin, const Items& items, const char* end) {
+    out_ += begin;
+    if (std::find(open_.begin(), open_.end(), holder) != open_.end()) {
+      out_ += "...";
+    } else if (open_.size() == kMaxValueDepth) {
+      budget_.refuse(too_deep());
+    } else {
+      open_.push_back(holder);
+      for (size_t i = 0; i < items.size() && !budget_.spent(); ++i) {
+        if (i > 0) out_ += ", ";
+        write_item(items[i]);
+      }
+      open_.pop_back();
+    }
+    out_ += end;
+  }
+
+  void write_item(const Value& item) { write(item); }
+  void write_item(const Dict::Entry& entry) {
+    if (!budget_.spend_bytes(entry.first.size())) return;
+    out_ += quoted_text(entry.first) + ": ";
+    write(entry.second);
+  }
+
+  Budget& budget_;
+  std::string out_;
+  std::vector<const void*> open_;  // what is being written, from the outermost
+};
+
+bool equal_lists(const List& a, const List& b, Budget& budget) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const Value& x, const Value& y) { return equal(x, y, budget); });
 }
 
-bool equal_lists(const List& a, const List& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), equal);
-}
-
-bool equal_dicts(const Dict& a, const Dict& b) {
+bool equal_dicts(const Dict& a, const Dict& b, Budget& budget) {
   return a.entries().size() == b.entries().size() &&
          std::all_of(a.entries().begin(), a.entries().end(), [&](const Dict::Entry& entry) {
            const Value* other = b.find(entry.first);
-           return other != nullptr && equal(entry.second, *other);
+           return other != nullptr && equal(entry.second, *other, budget);
          });
 }
 
@@ -117,19 +177,21 @@ std::string json_string(const std::string& text) {
 
 class JsonWriter {
  public:
-  explicit JsonWriter(const JsonStyle& style) : style_(style) {}
+  JsonWriter(const JsonStyle& style, Budget& budget) : style_(style), budget_(budget) {}
 
   Status write(const Value& value, int depth) {
+    if (!budget_.spend(1)) return budget_.status();
     if (value.is_list()) return write_list(value.list(), depth);
     if (value.is_dict()) return write_dict(value.dict(), depth);
     if (value.is_string()) {
+      if (!budget_.spend_bytes(value.string().size())) return budget_.status();
       out_ += json_string(value.string());
     } else if (value.is_none()) {
       out_ += "null";
     } else if (value.is_bool()) {
       out_ += value.boolean() ? "true" : "false";
     } else if (value.is_number()) {
-      out_ += to_text(value);
+      out_ += to_repr(value, budget_);
     } else {
       return invalid_input(
           fmt::format("tojson: a value of type {} has no JSON", value.type_name()));
@@ -141,19 +203,24 @@ class JsonWriter {
 
  private:
   void start_line(int depth) {
-    if (style_.indent >= 0) out_ += '\n' + std::string(size_t(style_.indent) * size_t(depth), ' ');
+    if (style_.indent < 0) return;
+    const size_t margin = size_t(style_.indent) * size_t(depth);
+    if (budget_.spend_bytes(margin)) out_ += '\n' + std::string(margin, ' ');
   }
-  // Python leaves no space at the end of a line.
-  std::string separator() const {
-    std::string text = style_.item_separator;
-    if (style_.indent >= 0 && text == ", ") text = ",";
-    return text;
+  void separate() {
+    if (!budget_.spend_bytes(style_.item_separator.size())) return;
+    // Python leaves no space at the end of a line.
+    out_ += style_.indent >= 0 && style_.item_separator == ", " ? "," : style_.item_separator;
+  }
+  void write_key(const std::string& key) {
+    if (!budget_.spend_bytes(key.size() + style_.key_separator.size())) return;
+    out_ += json_string(key) + style_.key_separator;
   }
 
   Status write_list(const List& list, int depth) {
     out_ += '[';
     for (size_t i = 0; i < list.size(); ++i) {
-      if (i > 0) out_ += separator();
+      if (i > 0) separate();
       start_line(depth + 1);
       WIDEEP_TRY(write(list[i], depth + 1));
     }
@@ -163,6 +230,7 @@ class JsonWriter {
   }
 
   Status write_dict(const Dict& dict, int depth) {
+    if (!budget_.spend(dict.entries().size())) return budget_.status();
     std::vector<Dict::Entry> entries = dict.entries();
     if (style_.sort_keys) {
       std::sort(entries.begin(), entries.end(),
@@ -170,9 +238,9 @@ class JsonWriter {
     }
     out_ += '{';
     for (size_t i = 0; i < entries.size(); ++i) {
-      if (i > 0) out_ += separator();
+      if (i > 0) separate();
       start_line(depth + 1);
-      out_ += json_string(entries[i].first) + style_.key_separator;
+      write_key(entries[i].first);
       WIDEEP_TRY(write(entries[i].second, depth + 1));
     }
     if (!entries.empty()) start_line(depth);
@@ -181,6 +249,7 @@ class JsonWriter {
   }
 
   const JsonStyle& style_;
+  Budget& budget_;
   std::string out_;
 };
 
@@ -189,43 +258,81 @@ int sign_of(const T& a, const T& b) {
   return a < b ? -1 : (b < a ? 1 : 0);
 }
 
+// Of lists of Values and of dicts' entries: of what holds them.
+int depth_over(const Value& value) { return value.depth(); }
+int depth_over(const Dict::Entry& entry) { return entry.second.depth(); }
+template <typename Items>
+int depth_with(const Items& items) {
+  int deepest = 0;
+  for (const auto& item : items) deepest = std::max(deepest, depth_over(item));
+  return 1 + deepest;
+}
+
+Result<Value> value_of(const nlohmann::ordered_json& json, int depth) {
+  if (json.is_boolean()) return Value(json.get<bool>());
+  if (json.is_number_float() || (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX)) {
+    return Value(json.get<double>());
+  }
+  if (json.is_number()) return Value(json.get<int64_t>());
+  if (json.is_string()) return Value(json.get<std::string>());
+  if (!json.is_structured()) return Value();
+  if (depth == kMaxValueDepth) return too_deep();
+  if (json.is_array()) {
+    List list;
+    for (const auto& item : json) {
+      WIDEEP_TRY_ASSIGN(Value value, value_of(item, depth + 1));
+      list.push_back(std::move(value));
+    }
+    return Value(std::move(list));
+  }
+  Dict dict;
+  for (const auto& [key, item] : json.items()) {
+    WIDEEP_TRY_ASSIGN(Value value, value_of(item, depth + 1));
+    dict.set(key, std::move(value));
+  }
+  return Value(std::move(dict));
+}
+
 }  // namespace
 
-const Value* Dict::find(std::string_view key) const {
+// Up to here entries are looked through, which for the dicts of a chat takes less time than a map.
+constexpr size_t kFewEntries = 16;
+
+size_t Dict::place_of(std::string_view key) const {
+  if (entries_.size() > kFewEntries) {
+    const auto found = places_.find(key);
+    return found == places_.end() ? entries_.size() : found->second;
+  }
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.first == key; });
-  return found == entries_.end() ? nullptr : &found->second;
+  return static_cast<size_t>(found - entries_.begin());
+}
+
+const Value* Dict::find(std::string_view key) const {
+  const size_t place = place_of(key);
+  return place == entries_.size() ? nullptr : &entries_[place].second;
 }
 
 void Dict::set(std::string_view key, Value value) {
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& entry) { return entry.first == key; });
-  if (found == entries_.end()) {
-    entries_.emplace_back(key, std::move(value));
-  } else {
-    found->second = std::move(value);
+  const size_t place = place_of(key);
+  if (place < entries_.size()) {
+    entries_[place].second = std::move(value);
+    return;
   }
+  entries_.emplace_back(key, std::move(value));
+  if (entries_.size() <= kFewEntries) return;
+  for (size_t i = places_.size(); i < entries_.size(); ++i) places_.emplace(entries_[i].first, i);
 }
 
-Value Value::from_json(const nlohmann::ordered_json& json) {
-  if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_float() || (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX)) {
-    return json.get<double>();
-  }
-  if (json.is_number()) return json.get<int64_t>();
-  if (json.is_string()) return json.get<std::string>();
-  if (json.is_array()) {
-    List list;
-    for (const auto& item : json) list.push_back(from_json(item));
-    return list;
-  }
-  if (json.is_object()) {
-    Dict dict;
-    for (const auto& [key, item] : json.items()) dict.set(key, from_json(item));
-    return dict;
-  }
-  return {};
+Value::Value(List list) : depth_(depth_with(list)) {
+  data_ = std::make_shared<const List>(std::move(list));
 }
+
+Value::Value(Dict dict) : depth_(depth_with(dict.entries())) {
+  data_ = std::make_shared<const Dict>(std::move(dict));
+}
+
+Result<Value> Value::from_json(const nlohmann::ordered_json& json) { return value_of(json, 0); }
 
 int64_t Value::integer() const { return is_bool() ? boolean() : std::get<int64_t>(data_); }
 
@@ -239,10 +346,11 @@ bool Value::truth() const {
   if (is_string()) return !string().empty();
   if (is_list()) return !list().empty();
   if (is_dict()) return !dict().entries().empty();
-  return is_function();
+  return is_function() || is_object();
 }
 
 const char* Value::type_name() const {
+  if (is_object()) return object().kind == Object::Kind::kLoop ? "LoopContext" : "Namespace";
   constexpr const char* kNames[] = {"undefined", "NoneType", "bool", "int",     "float",
                                     "str",       "list",     "dict", "function"};
   return kNames[data_.index()];
@@ -258,52 +366,56 @@ Value Value::with_text(std::string text) const {
   return is_safe_ ? safe(std::move(text)) : Value(std::move(text));
 }
 
-bool Value::same_object(const Value& other) const {
+bool Value::same_object(const Value& other, Budget& budget) const {
   if (data_.index() != other.data_.index()) return false;
   if (is_list()) return &list() == &other.list();
   if (is_dict()) return &dict() == &other.dict();
-  return equal(*this, other);
+  return equal(*this, other, budget);
 }
 
-std::string to_text(const Value& value) {
-  if (value.is_string()) return value.string();
+std::string to_text(const Value& value, Budget& budget) {
   if (value.is_undefined()) return "";
-  return to_repr(value);
+  if (!value.is_string()) return to_repr(value, budget);
+  return budget.spend_bytes(value.string().size()) ? value.string() : "";
 }
 
-std::string to_repr(const Value& value) {
-  if (value.is_none()) return "None";
-  if (value.is_bool()) return value.boolean() ? "True" : "False";
-  if (value.is_integer()) return fmt::format("{}", value.integer());
-  if (value.is_float()) return float_text(value.number());
-  if (value.is_safe()) return "Markup(" + quoted_text(value.string()) + ")";
-  if (value.is_string()) return quoted_text(value.string());
-  if (value.is_list()) return list_text(value.list());
-  if (value.is_dict()) return dict_text(value.dict());
-  return value.is_undefined() ? "Undefined" : "<function>";
+std::string to_repr(const Value& value, Budget& budget) {
+  ReprWriter writer(budget);
+  writer.write(value);
+  return writer.take();
 }
 
-bool equal(const Value& a, const Value& b) {
+bool equal(const Value& a, const Value& b, Budget& budget) {
+  if (!budget.spend(1)) return false;
   if (a.is_number() && b.is_number()) {
     return a.is_float() || b.is_float() ? a.number() == b.number() : a.integer() == b.integer();
   }
-  if (a.is_string() && b.is_string()) return a.string() == b.string();
-  if (a.is_list() && b.is_list()) return equal_lists(a.list(), b.list());
-  if (a.is_dict() && b.is_dict()) return equal_dicts(a.dict(), b.dict());
+  if (a.is_string() && b.is_string()) {
+    return a.string().size() == b.string().size() && budget.spend_bytes(a.string().size()) &&
+           a.string() == b.string();
+  }
+  if (a.is_list() && b.is_list()) return equal_lists(a.list(), b.list(), budget);
+  if (a.is_dict() && b.is_dict()) return equal_dicts(a.dict(), b.dict(), budget);
   if (a.is_function() && b.is_function()) return &a.function() == &b.function();
+  if (a.is_object() && b.is_object()) return &a.object() == &b.object();
   return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
 }
 
-Result<int> compare(const Value& a, const Value& b) {
+Result<int> compare(const Value& a, const Value& b, Budget& budget) {
+  if (!budget.spend(1)) return budget.status();
   if (a.is_number() && b.is_number()) {
     if (a.is_float() || b.is_float()) return sign_of(a.number(), b.number());
     return sign_of(a.integer(), b.integer());
   }
-  if (a.is_string() && b.is_string()) return sign_of(a.string(), b.string());  // UTF-8 keeps order
+  if (a.is_string() && b.is_string()) {
+    const std::string &left = a.string(), &right = b.string();
+    if (!budget.spend_bytes(std::min(left.size(), right.size()))) return budget.status();
+    return sign_of(left, right);  // UTF-8 keeps order
+  }
   if (a.is_list() && b.is_list()) {
     const List &left = a.list(), &right = b.list();
     for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
-      if (!equal(left[i], right[i])) return compare(left[i], right[i]);
+      if (!equal(left[i], right[i], budget)) return compare(left[i], right[i], budget);
     }
     return sign_of(left.size(), right.size());
   }
@@ -311,20 +423,15 @@ Result<int> compare(const Value& a, const Value& b) {
       fmt::format("values of types {} and {} have no order", a.type_name(), b.type_name()));
 }
 
-Result<std::string> to_json(const Value& value, const JsonStyle& style) {
-  JsonWriter writer(style);
+Result<std::string> to_json(const Value& value, const JsonStyle& style, Budget& budget) {
+  JsonWriter writer(style, budget);
   WIDEEP_TRY(writer.write(value, 0));
   return writer.take();
 }
 
-std::vector<std::string_view> characters(std::string_view text) {
-  std::vector<std::string_view> all;
-  while (!text.empty()) {
-    const size_t bytes = tokenizer::first_unit(text).bytes;
-    all.push_back(text.substr(0, bytes));
-    text.remove_prefix(bytes);
-  }
-  return all;
-}
+Characters::Iterator::Iterator(std::string_view rest)
+    : rest_(rest), bytes_(rest.empty() ? 0 : tokenizer::first_unit(rest).bytes) {}
+
+int64_t Characters::count() const { return std::distance(begin(), end()); }
 
 }  // namespace wideep::chat

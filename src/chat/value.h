@@ -3,11 +3,15 @@
 // A value inside a chat template, with Python's semantics where they show: truth, equality, order,
 // str() and JSON.
 //
-// Lists and dicts are shared, not copied: templates cannot change them (but for namespace()).
+// Texts, lists and dicts are shared, not copied: templates cannot change them. They can change a
+// namespace, which may hold itself: whoever makes one empties it in the end.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,9 +21,14 @@
 #include <variant>
 #include <vector>
 
+#include "chat/budget.h"
 #include "wideep/status.h"
 
 namespace wideep::chat {
+
+// Of lists and dicts within each other: what walks through a value calls itself as often. More than
+// formats::kMaxJsonDepth, so that every request fits.
+inline constexpr int kMaxValueDepth = 200;
 
 class Value;
 using List = std::vector<Value>;
@@ -34,13 +43,16 @@ class Dict {
   const std::vector<Entry>& entries() const { return entries_; }
 
  private:
+  size_t place_of(std::string_view key) const;  // the number of entries: none
+
   std::vector<Entry> entries_;
+  std::map<std::string, size_t, std::less<>> places_;  // of all entries, once they are many
 };
 
-struct Arguments {
-  List positional;
-  std::vector<std::pair<std::string, Value>> named;
-};
+// A namespace() or the `loop` of a loop: attributes, and no elements.
+struct Object;
+
+struct Arguments;
 class ValueResult;
 using Function = std::function<ValueResult(const Arguments&)>;
 
@@ -54,43 +66,52 @@ struct None {};
 class Value {
  public:
   Value() : data_(None{}) {}
-  Value(Undefined undefined) : data_(std::move(undefined)) {}
+  Value(Undefined undefined) : data_(std::make_shared<const Undefined>(std::move(undefined))) {}
   Value(bool truth) : data_(truth) {}
   Value(int64_t number) : data_(number) {}
   Value(double number) : data_(number) {}
-  Value(std::string text) : data_(std::move(text)) {}
-  Value(const char* text) : data_(std::string(text)) {}
-  Value(List list) : data_(std::make_shared<List>(std::move(list))) {}
-  Value(Dict dict) : data_(std::make_shared<Dict>(std::move(dict))) {}
-  Value(std::shared_ptr<Dict> dict) : data_(std::move(dict)) {}
-  Value(Function function) : data_(std::make_shared<Function>(std::move(function))) {}
+  Value(std::string text) : data_(std::make_shared<const std::string>(std::move(text))) {}
+  Value(const char* text) : Value(std::string(text)) {}
+  Value(List list);
+  Value(Dict dict);
+  // depth: of what the object or function holds. A namespace is emptied before it is destroyed and
+  // counts as holding nothing.
+  Value(std::shared_ptr<Object> object, int depth) : data_(std::move(object)), depth_(depth) {}
+  Value(Function function, int depth = 0)
+      : data_(std::make_shared<const Function>(std::move(function))), depth_(depth) {}
 
-  static Value from_json(const nlohmann::ordered_json& json);
+  // Errors (invalid input): nested deeper than kMaxValueDepth.
+  static Result<Value> from_json(const nlohmann::ordered_json& json);
   // Text that the filter "safe" has marked (Python's Markup): "+" escapes what it is added to.
   static Value safe(std::string text);
 
-  bool is_undefined() const { return holds<Undefined>(); }
+  bool is_undefined() const { return holds<std::shared_ptr<const Undefined>>(); }
   bool is_none() const { return holds<None>(); }
   bool is_bool() const { return holds<bool>(); }
   bool is_integer() const { return holds<int64_t>(); }
   bool is_float() const { return holds<double>(); }
   bool is_number() const { return is_bool() || is_integer() || is_float(); }  // as in Python
-  bool is_string() const { return holds<std::string>(); }
+  bool is_string() const { return holds<std::shared_ptr<const std::string>>(); }
   bool is_safe() const { return is_safe_; }
-  bool is_list() const { return holds<std::shared_ptr<List>>(); }
-  bool is_dict() const { return holds<std::shared_ptr<Dict>>(); }
-  bool is_function() const { return holds<std::shared_ptr<Function>>(); }
+  bool is_list() const { return holds<std::shared_ptr<const List>>(); }
+  bool is_dict() const { return holds<std::shared_ptr<const Dict>>(); }
+  bool is_object() const { return holds<std::shared_ptr<Object>>(); }
+  bool is_function() const { return holds<std::shared_ptr<const Function>>(); }
   bool is_iterable() const { return is_string() || is_list() || is_dict() || is_undefined(); }
 
   // REQUIRES: it is one.
   bool boolean() const { return std::get<bool>(data_); }
-  const std::string& string() const { return std::get<std::string>(data_); }
-  const List& list() const { return *std::get<std::shared_ptr<List>>(data_); }
-  Dict& dict() const { return *std::get<std::shared_ptr<Dict>>(data_); }
-  const Function& function() const { return *std::get<std::shared_ptr<Function>>(data_); }
-  const Undefined& undefined() const { return std::get<Undefined>(data_); }
+  const std::string& string() const { return *std::get<std::shared_ptr<const std::string>>(data_); }
+  const List& list() const { return *std::get<std::shared_ptr<const List>>(data_); }
+  const Dict& dict() const { return *std::get<std::shared_ptr<const Dict>>(data_); }
+  Object& object() const { return *std::get<std::shared_ptr<Object>>(data_); }
+  const Function& function() const { return *std::get<std::shared_ptr<const Function>>(data_); }
+  const Undefined& undefined() const { return *std::get<std::shared_ptr<const Undefined>>(data_); }
   int64_t integer() const;  // of booleans too
   double number() const;    // of any number
+
+  // Lists and dicts within each other: 0 for what holds nothing.
+  int depth() const { return depth_; }
 
   bool truth() const;
   // "str", "int", "list" …: Python's name of the type.
@@ -98,7 +119,7 @@ class Value {
   // Text, marked where this is. REQUIRES: this is a string.
   Value with_text(std::string text) const;
   // The same list or dict, or equal in everything else (Python's `is`, near enough).
-  bool same_object(const Value& other) const;
+  bool same_object(const Value& other, Budget& budget) const;
 
  private:
   template <typename T>
@@ -106,10 +127,28 @@ class Value {
     return std::holds_alternative<T>(data_);
   }
 
-  std::variant<Undefined, None, bool, int64_t, double, std::string, std::shared_ptr<List>,
-               std::shared_ptr<Dict>, std::shared_ptr<Function>>
+  std::variant<std::shared_ptr<const Undefined>, None, bool, int64_t, double,
+               std::shared_ptr<const std::string>, std::shared_ptr<const List>,
+               std::shared_ptr<const Dict>, std::shared_ptr<const Function>,
+               std::shared_ptr<Object>>
       data_;
+  int depth_ = 0;
   bool is_safe_ = false;
+};
+
+struct Arguments {
+  explicit Arguments(Budget& of_rendering) : budget(of_rendering) {}
+
+  Budget& budget;
+  List positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+struct Object {
+  enum class Kind { kNamespace, kLoop };
+
+  Kind kind;
+  Dict attributes;
 };
 
 // A Value, given as anything that makes one, or the Status that explains why there is none.
@@ -123,12 +162,12 @@ class ValueResult : public Result<Value> {
 };
 
 // str(value) and repr(value).
-std::string to_text(const Value& value);
-std::string to_repr(const Value& value);
+std::string to_text(const Value& value, Budget& budget);
+std::string to_repr(const Value& value, Budget& budget);
 
-bool equal(const Value& a, const Value& b);
+bool equal(const Value& a, const Value& b, Budget& budget);
 // −1, 0, 1. Errors: types that have no order.
-Result<int> compare(const Value& a, const Value& b);
+Result<int> compare(const Value& a, const Value& b, Budget& budget);
 
 // json.dumps(value, ensure_ascii=False), the defaults being Python's: ", " and ": ", one line.
 struct JsonStyle {
@@ -138,9 +177,37 @@ struct JsonStyle {
   bool sort_keys = false;
 };
 // Errors: a value that JSON has no word for.
-Result<std::string> to_json(const Value& value, const JsonStyle& style);
+Result<std::string> to_json(const Value& value, const JsonStyle& style, Budget& budget);
 
-// Code points, for Python counts those. The text is valid UTF-8.
-std::vector<std::string_view> characters(std::string_view text);
+// Code points, for Python counts those: for (std::string_view c : Characters(text)). The text is
+// valid UTF-8, and outlives this.
+class Characters {
+ public:
+  class Iterator {
+   public:
+    using iterator_category = std::forward_iterator_tag;
+    using value_type = std::string_view;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const std::string_view*;
+    using reference = std::string_view;
+
+    explicit Iterator(std::string_view rest = {});
+    std::string_view operator*() const { return rest_.substr(0, bytes_); }
+    Iterator& operator++() { return *this = Iterator(rest_.substr(bytes_)); }
+    bool operator==(const Iterator& other) const { return rest_.size() == other.rest_.size(); }
+
+   private:
+    std::string_view rest_;
+    size_t bytes_ = 0;  // of the first code point of rest_
+  };
+
+  explicit Characters(std::string_view text) : text_(text) {}
+  Iterator begin() const { return Iterator(text_); }
+  Iterator end() const { return Iterator(); }
+  int64_t count() const;
+
+ private:
+  std::string_view text_;
+};
 
 }  // namespace wideep::chat

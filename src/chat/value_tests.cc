@@ -33,7 +33,7 @@ ValueResult is_sequence(const Value& input, ArgumentReader&) {
 
 template <bool (*fits)(int sign)>
 ValueResult compares(const Value& input, ArgumentReader& arguments) {
-  WIDEEP_TRY_ASSIGN(const int sign, compare(input, arguments.value("other")));
+  WIDEEP_TRY_ASSIGN(const int sign, compare(input, arguments.value("other"), arguments.budget()));
   return fits(sign);
 }
 bool below(int sign) { return sign < 0; }
@@ -42,16 +42,16 @@ bool above(int sign) { return sign > 0; }
 bool at_least(int sign) { return sign >= 0; }
 
 ValueResult is_equal(const Value& input, ArgumentReader& arguments) {
-  return equal(input, arguments.value("other"));
+  return equal(input, arguments.value("other"), arguments.budget());
 }
 ValueResult is_unequal(const Value& input, ArgumentReader& arguments) {
-  return !equal(input, arguments.value("other"));
+  return !equal(input, arguments.value("other"), arguments.budget());
 }
 ValueResult is_same(const Value& input, ArgumentReader& arguments) {
-  return input.same_object(arguments.value("other"));
+  return input.same_object(arguments.value("other"), arguments.budget());
 }
 ValueResult is_within(const Value& input, ArgumentReader& arguments) {
-  WIDEEP_TRY_ASSIGN(const bool within, is_in(input, arguments.value("seq")));
+  WIDEEP_TRY_ASSIGN(const bool within, is_in(input, arguments.value("seq"), arguments.budget()));
   return within;
 }
 
@@ -76,8 +76,8 @@ ValueResult is_divisible(const Value& input, ArgumentReader& arguments) {
 }
 
 template <std::string (*change)(std::string_view)>
-ValueResult is_case(const Value& input, ArgumentReader&) {
-  const std::string text = to_text(input);
+ValueResult is_case(const Value& input, ArgumentReader& arguments) {
+  const std::string text = arguments.text(input);
   return change(text) == text && upper(text) != lower(text);
 }
 
@@ -126,6 +126,7 @@ ValueResult apply_test(std::string_view name, const Value& input, const Argument
   if (found == all_tests().end()) {
     return invalid_input(fmt::format("the test '{}' is not supported", name));
   }
+  if (!arguments.budget.spend(1)) return arguments.budget.status();
   ArgumentReader reader(name, arguments);
   const ValueResult result = found->second(input, reader);
   WIDEEP_TRY(reader.status());
