@@ -210,5 +210,11 @@ TEST_F(CommandBalancePlan, HeldOutFile) {
 
 TEST_F(CommandBalancePlan, ProgressIsForTerminals) { EXPECT_EQ(balance(plan(csv(), 24)).err, ""); }
 
+TEST_F(CommandBalancePlan, AShapeIsCheckedBeforeAnyPlacementIsMade) {
+  expect_refused(balance({"plan", "--stats", logical_count(), "--ep-size", "2147483647", "--output",
+                          file("plan.yaml")}),
+                 {"num_slots", "2147483647"});
+}
+
 }  // namespace
 }  // namespace wideep::tests

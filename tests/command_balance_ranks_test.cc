@@ -77,8 +77,23 @@ TEST_F(CommandBalanceRanks, RecoversFromALostRankAndBack) {
   EXPECT_EQ(placements("after.yaml").layers.at(1).num_ranks_in_use(), 3);
   auto back = repair;
   back.back() = "--from=" + file("after.yaml");
+  // The rank that is back counts, though it is idle yet.
+  auto idle = back;
+  idle.insert(idle.end(), {"--max-moves", "0"});
+  const json unmoved = balance_json(idle);
+  EXPECT_EQ(unmoved["mean"]["moves"], 0.0);
+  EXPECT_GE(unmoved["mean"]["imbalance_now"].get<double>(), 1.0 / 3);
+  EXPECT_EQ(unmoved["mean"]["imbalance_now"], unmoved["mean"]["imbalance_equal"]);
+  EXPECT_GE(unmoved["windows"]["planned_on"]["planned"]["mean"].get<double>(), 1.0 / 3);
   EXPECT_EQ(balance_json(back)["forced_moves"], 0);
   EXPECT_EQ(placements("after.yaml").layers.at(1).num_ranks_in_use(), 4);
+}
+
+TEST_F(CommandBalanceRanks, ReportsOnTheRanksLeft) {
+  balance_json(plan(logical_count(), 24, {"--dead-ranks", "2"}));
+  const json report = balance_json(
+      {"report", "--stats", logical_count(), "--ep-size", "4", "--project", file("plan.yaml")});
+  EXPECT_LT(report["average"]["imbalance_ratio"].get<double>(), 0.2);  // 1/3 if rank 2 counted
 }
 
 TEST_F(CommandBalanceRanks, ResplitsAmongTheRanksLeft) {

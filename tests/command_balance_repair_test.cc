@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "balance/balancer_yaml.h"
 #include "command_balance.h"
 #include "wideep/balancer.h"
@@ -72,6 +74,35 @@ TEST_F(CommandBalanceRepair, KeepsToTheBudget) {
   }
   balance_json(repair({"--max-moves", "0"}));
   EXPECT_EQ(read("plan.yaml"), read("from.yaml"));
+}
+
+// How the engine balances is the file's, unless the command says otherwise.
+TEST_F(CommandBalanceRepair, SettingsOfTheFileStay) {
+  const std::string from = old_placement(0);
+  std::string text = read("from.yaml");
+  const std::string before = "layer_updates_per_iter: 0\n";
+  ASSERT_NE(text.find(before), text.npos);
+  text.replace(text.find(before), before.size(),
+               "layer_updates_per_iter: 2\nshare_update: window\nupdate_policy: trt\n"
+               "spare_slots: 3\n");
+  const std::string online = write("online.yaml", text);
+  const auto written = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = repair(more);
+    *std::find(arguments.begin(), arguments.end(), from) = online;
+    balance_json(arguments);
+    return balance::read_balancer_yaml(
+               file("plan.yaml"), {.moe_layers = {1, 2}, .num_experts = kExperts, .ep_size = 4})
+        .value();
+  };
+  const balance::ModelPlacement kept = written({});
+  EXPECT_EQ(kept.layer_updates_per_iter, 2);
+  EXPECT_EQ(kept.share_update, balance::ShareUpdate::kWindow);
+  EXPECT_EQ(kept.update_policy, balance::UpdatePolicyKind::kTrt);
+  EXPECT_EQ(kept.spare_slots, 3);
+  EXPECT_EQ(written({"--layer-updates-per-iter", "1"}).layer_updates_per_iter, 1);
+  const balance::ModelPlacement fixed = written({"--layer-updates-per-iter", "0"});
+  EXPECT_EQ(fixed.layer_updates_per_iter, 0);
+  EXPECT_EQ(fixed.share_update, balance::ShareUpdate::kWindow);
 }
 
 TEST_F(CommandBalanceRepair, SharesComeFirst) {

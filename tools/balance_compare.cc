@@ -104,7 +104,8 @@ Result<ComparedPlan> compare_one(const std::string& planner, Split split,
   result.assessment = balance::assess({.load = &input.load,
                                        .held_out = input.held_out ? &*input.held_out : nullptr,
                                        .before = &comparison.before,
-                                       .bounds = bounds},
+                                       .bounds = bounds,
+                                       .num_live_ranks = input.shape.num_live_ranks()},
                                       result.plan.model);
   WIDEEP_TRY(add_input_spread(input, result.plan.model, &result.assessment));
   return result;

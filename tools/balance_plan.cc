@@ -32,7 +32,7 @@ struct PlanOptions {
   std::optional<int> max_moves;
   std::string robust;  // off, auto or a method; empty: the default
   std::optional<balance::RobustObjective> robust_objective;
-  int layer_updates_per_iter = 0;
+  std::optional<int> layer_updates_per_iter;  // else: of the file to repair, or 0
   std::string output;
   std::string shares;
   bool json = false;
@@ -80,6 +80,7 @@ Status check_files(const PlanOptions& options) {
 // The placement that is there before: --from, whose slots a repair keeps, or experts in order.
 Result<ModelPlacement> read_before(const PlanOptions& options, PlanningInput* input) {
   if (options.from.empty()) {
+    WIDEEP_TRY(balance::check_plan_shape(input->shape));
     return balance::default_model_placement(input->load, input->shape.ep_size);
   }
   WIDEEP_TRY_ASSIGN(ModelPlacement from, balance::read_balancer_yaml(
@@ -146,12 +147,22 @@ Result<TimedPlan> repair_plan(const PlanOptions& options, const PlanningInput& i
   return repair_layers(before, input.load, input.shape, repair_options, &progress);
 }
 
+// Without updates a file that says how to make them would be refused.
+void set_layer_updates(int count, ModelPlacement* placement) {
+  placement->layer_updates_per_iter = count;
+  if (count > 0) return;
+  placement->update_policy = balance::UpdatePolicyKind::kWideep;
+  placement->spare_slots = 0;
+}
+
 Result<TimedPlan> plan_or_repair(const PlanOptions& options, const PlanningInput& input,
                                  const ModelPlacement& before,
                                  std::optional<RobustChoice>* choice) {
   WIDEEP_TRY_ASSIGN(TimedPlan plan, options.from.empty() ? make_plan(options, input, choice)
                                                          : repair_plan(options, input, before));
-  plan.model.placement.layer_updates_per_iter = options.layer_updates_per_iter;
+  if (options.layer_updates_per_iter) {
+    set_layer_updates(*options.layer_updates_per_iter, &plan.model.placement);
+  }
   return plan;
 }
 
@@ -163,7 +174,8 @@ balance::Assessment judge(const PlanningInput& input, const PlanOptions& options
   return balance::assess({.load = &input.load,
                           .held_out = input.held_out ? &*input.held_out : nullptr,
                           .before = &before,
-                          .bounds = bounds},
+                          .bounds = bounds,
+                          .num_live_ranks = input.shape.num_live_ranks()},
                          plan.model);
 }
 
@@ -238,8 +250,10 @@ void add_options(CLI::App& command, PlanOptions* options) {
                   "Of a repair: the most experts to move in a layer (default: as many as it takes)")
       ->check(CLI::NonNegativeNumber);
   command
-      .add_option("--layer-updates-per-iter", options->layer_updates_per_iter,
-                  "Written into the file; 0: the placement stays as planned")
+      .add_option(
+          "--layer-updates-per-iter", options->layer_updates_per_iter,
+          "Written into the file; 0: the placement stays as planned (default: as in --from, "
+          "else 0)")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--output,--output-path", options->output, "The file to write")->required();
   command.add_option("--shares", options->shares,

@@ -37,9 +37,10 @@ Result<int> ranks_of_report(const ReportOptions& options, const ExpertStatistics
 Result<ModelPlacement> placement_of_report(const ReportOptions& options,
                                            const ExpertStatistics& statistics, int ep_size) {
   if (options.project.empty()) return balance::linear_model_placement(statistics, ep_size);
-  return balance::read_balancer_yaml(
-      options.project,
-      {.moe_layers = statistics.layers, .num_experts = statistics.num_experts, .ep_size = ep_size});
+  return balance::read_balancer_yaml(options.project, {.moe_layers = statistics.layers,
+                                                       .num_experts = statistics.num_experts,
+                                                       .ep_size = ep_size,
+                                                       .unused_slots = true});
 }
 
 ordered_json to_json(const LoadSummary& summary) {

@@ -78,6 +78,14 @@ Result<balance::WindowedLoad> held_out_windows(const balance::ExpertStatistics& 
       statistics, std::min(planned_on.iterations_per_window, statistics.num_iterations()));
 }
 
+// How an engine balances is no part of a repair.
+void keep_settings(const balance::ModelPlacement& from, balance::ModelPlacement* to) {
+  to->layer_updates_per_iter = from.layer_updates_per_iter;
+  to->share_update = from.share_update;
+  to->update_policy = from.update_policy;
+  to->spare_slots = from.spare_slots;
+}
+
 }  // namespace
 
 PlannerOptions PlanningOptions::planner_options() const {
@@ -195,6 +203,7 @@ Result<TimedPlan> repair_layers(const balance::ModelPlacement& from, const Model
         forced_moves += repairer->repair(load.load[i], *layer, layer).forced_moves;
       });
   plan.forced_moves = forced_moves;
+  keep_settings(from, &plan.model.placement);
   return plan;
 }
 

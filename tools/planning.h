@@ -91,7 +91,8 @@ Result<TimedPlan> plan_robust_layers(const PlanningInput& input,
                                      balance::RobustOptions robust, base::Progress* progress,
                                      RobustChoice* choice);
 
-// All layers by repair of `from`, which has them all. Errors: as balance::make_repairer.
+// All layers by repair of `from`, which has them all; its settings stay. Errors: as
+// balance::make_repairer.
 Result<TimedPlan> repair_layers(const balance::ModelPlacement& from, const balance::ModelLoad& load,
                                 const balance::PlanShape& shape,
                                 const balance::RepairOptions& options, base::Progress* progress);

@@ -19,11 +19,11 @@ balance::PlannedModel with_equal_shares(const balance::ModelPlacement& placement
 
 WindowReport::Figures report_load(const balance::WindowedLoad& load,
                                   const balance::PlannedModel& before,
-                                  const balance::PlannedModel& plan) {
+                                  const balance::PlannedModel& plan, int live) {
   return {.num_windows = load.num_windows(),
-          .now = figures_in_windows(load, before, false),
-          .planned = figures_in_windows(load, plan, false),
-          .resplit = figures_in_windows(load, plan, true)};
+          .now = figures_in_windows(load, before, false, live),
+          .planned = figures_in_windows(load, plan, false, live),
+          .resplit = figures_in_windows(load, plan, true, live)};
 }
 
 std::string figures_text(const WindowFigures& figures) {
@@ -63,8 +63,9 @@ ordered_json to_json(const WindowReport::Figures& figures) {
 WindowReport report_windows(const PlanningInput& input, const balance::ModelPlacement& before,
                             const balance::PlannedModel& plan) {
   const balance::PlannedModel now = with_equal_shares(before);
-  WindowReport report{.planned_on = report_load(input.windows, now, plan), .held_out = {}};
-  if (input.held_out) report.held_out = report_load(*input.held_out, now, plan);
+  const int live = input.shape.num_live_ranks();
+  WindowReport report{.planned_on = report_load(input.windows, now, plan, live), .held_out = {}};
+  if (input.held_out) report.held_out = report_load(*input.held_out, now, plan, live);
   return report;
 }
 

@@ -88,9 +88,10 @@ std::vector<double> rank_loads(const Placement& placement, std::span<const doubl
 double imbalance_ratio(std::span<const double> loads);
 
 // The same of a placement's rank loads, over the ranks that hold an expert: dead ranks do not lower
-// the mean. Allocates nothing.
+// the mean. num_live_ranks: where more ranks than those are alive, so many; one that is idle counts
+// then. Allocates nothing.
 double imbalance_ratio(const Placement& placement, std::span<const double> expert_load,
-                       std::span<const double> shares);
+                       std::span<const double> shares, int num_live_ranks = 0);
 
 // How balanced can any placement be? max rank load / mean − 1 of every valid placement (no rank
 // holds two replicas of an expert) is at least this; ≥ 0. load: [E], finite and ≥ 0. The proofs

@@ -11,17 +11,12 @@
 namespace wideep::balance {
 namespace {
 
-double imbalance_of(const Placement& placement, std::span<const double> load,
-                    std::span<const double> shares) {
-  return imbalance_ratio(placement, load, shares);
-}
-
 void judge_held_out(const Placement& placement, const Shares& shares, const Windows& windows,
-                    Figures* figures) {
+                    int num_live_ranks, Figures* figures) {
   double own = 0.0, best = 0.0;
   for (const std::vector<double>& load : windows) {
-    own += imbalance_of(placement, load, shares);
-    best += imbalance_of(placement, load, resplit(placement, load));
+    own += imbalance_ratio(placement, load, shares, num_live_ranks);
+    best += imbalance_ratio(placement, load, resplit(placement, load), num_live_ranks);
   }
   figures->imbalance_held_out = own / static_cast<double>(windows.size());
   figures->imbalance_held_out_resplit = best / static_cast<double>(windows.size());
@@ -32,14 +27,18 @@ Figures judge_layer(const Measure& measure, size_t idx, const PlannedModel& plan
   const std::vector<double>& load = measure.load->load[idx];
   const Placement& before = measure.before->layers.at(layer);
   const Placement& placement = plan.placement.layers.at(layer);
+  const auto imbalance_of = [&](const Placement& each, const Shares& shares) {
+    return imbalance_ratio(each, load, shares, measure.num_live_ranks);
+  };
   Figures figures;
-  figures.imbalance_now = imbalance_of(before, load, equal_shares(before));
-  figures.imbalance_equal = imbalance_of(placement, load, equal_shares(placement));
-  figures.imbalance_weighted = imbalance_of(placement, load, resplit(placement, load));
+  figures.imbalance_now = imbalance_of(before, equal_shares(before));
+  figures.imbalance_equal = imbalance_of(placement, equal_shares(placement));
+  figures.imbalance_weighted = imbalance_of(placement, resplit(placement, load));
   figures.lower_bound = measure.bounds[idx];
   figures.moves = count_new_pairs(before, placement);
   if (measure.held_out != nullptr) {
-    judge_held_out(placement, plan.shares.at(layer), measure.held_out->load[idx], &figures);
+    judge_held_out(placement, plan.shares.at(layer), measure.held_out->load[idx],
+                   measure.num_live_ranks, &figures);
   }
   return figures;
 }

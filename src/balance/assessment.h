@@ -60,6 +60,7 @@ struct Measure {
   const WindowedLoad* held_out = nullptr;  // null: none
   const ModelPlacement* before = nullptr;
   std::span<const double> bounds;  // [layer]
+  int num_live_ranks = 0;          // those that hold an expert, if more: as for imbalance_ratio
 };
 
 struct Figures {

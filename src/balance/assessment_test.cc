@@ -79,6 +79,25 @@ TEST(Assess, HeldOutFiguresOnlyWhereThereIsHeldOutLoad) {
   EXPECT_FALSE(result.mean.imbalance_held_out_resplit);
 }
 
+// Rank 2 lives and is idle: of loads 20, 20 and 0 the highest is half above the mean.
+TEST(Assess, AnIdleLiveRankCounts) {
+  const ModelLoad load = one_layer({20, 20});
+  const WindowedLoad later{.num_experts = 2, .layers = {3}, .load = {{{20, 20}}}};
+  ModelPlacement idle;
+  idle.layers[3] = {2, 3, {0, 1, kUnusedSlot}};
+  const PlannedModel plan{idle, {{3, {1, 1, 0}}}};
+  const std::vector<double> bounds = {0.5};
+  Measure measure{.load = &load, .held_out = &later, .before = &idle, .bounds = bounds};
+  EXPECT_NEAR(assess(measure, plan).mean.imbalance_now, 0.0, 1e-12);
+  measure.num_live_ranks = 3;
+  const Figures figures = assess(measure, plan).mean;
+  for (const double found :
+       {figures.imbalance_now, figures.imbalance_equal, figures.imbalance_weighted,
+        *figures.imbalance_held_out, *figures.imbalance_held_out_resplit}) {
+    EXPECT_NEAR(found, 0.5, 1e-12);
+  }
+}
+
 TEST(HeededShape, TrtForgetsNodesAndGroups) {
   const PlanShape shape{
       .num_experts = 8, .ep_size = 4, .num_slots = 8, .num_nodes = 2, .num_groups = 4};

@@ -139,7 +139,7 @@ double imbalance_ratio(std::span<const double> loads) {
 }
 
 double imbalance_ratio(const Placement& placement, std::span<const double> expert_load,
-                       std::span<const double> shares) {
+                       std::span<const double> shares, int num_live_ranks) {
   double total = 0.0, most = 0.0;
   size_t slot = 0;
   for (int rank = 0; rank < placement.ep_size; ++rank) {
@@ -152,7 +152,8 @@ double imbalance_ratio(const Placement& placement, std::span<const double> exper
     total += load;
     most = std::max(most, load);
   }
-  return total > 0.0 ? most / (total / placement.num_ranks_in_use()) - 1.0 : 0.0;
+  const int num_ranks = std::max(placement.num_ranks_in_use(), num_live_ranks);
+  return total > 0.0 ? most / (total / num_ranks) - 1.0 : 0.0;
 }
 
 }  // namespace wideep::balance

@@ -54,7 +54,8 @@ class RepairerBase : public Repairer {
     from_ = from;
     if (from_.shares.empty() || options_.split == Split::kEqual) write_shares(&from_);
     RepairReport report;
-    report.imbalance_before = imbalance_ratio(from_.placement, load, from_.shares);
+    report.imbalance_before =
+        imbalance_ratio(from_.placement, load, from_.shares, shape_.num_live_ranks());
     vacate(&from_.placement);
     kept_ = from_.placement;
     report.forced_moves = rehomer_.run(load, &from_.placement);
@@ -173,7 +174,8 @@ class MaskedRepairer : public Repairer {
     if (before_.shares.empty() || split_ == Split::kEqual) write_equal_shares(replicas_, &before_);
     live_.contract(from.placement, &live_plan_.placement);
     RepairReport report = inside_->repair(load, live_plan_, &repaired_);
-    report.imbalance_before = imbalance_ratio(before_.placement, load, before_.shares);
+    report.imbalance_before =
+        imbalance_ratio(before_.placement, load, before_.shares, shape_.num_live_ranks());
     live_.expand(repaired_, to);
     return report;
   }

@@ -24,13 +24,37 @@ LoadSummary operator/(const LoadSummary& sum, int count) {
   return {sum.mean / count, sum.std / count, sum.imbalance_ratio / count};
 }
 
+// For each rank or slot: does it hold an expert?
+std::vector<bool> in_use(const Placement& placement, LoadBy by) {
+  std::vector<bool> used(
+      static_cast<size_t>(by == LoadBy::kRank ? placement.ep_size : placement.num_slots()));
+  for (int slot = 0; slot < placement.num_slots(); ++slot) {
+    if (placement.slot_to_expert[static_cast<size_t>(slot)] == kUnusedSlot) continue;
+    used[static_cast<size_t>(by == LoadBy::kRank ? placement.rank_of_slot(slot) : slot)] = true;
+  }
+  return used;
+}
+
+// Dead ranks and unused slots do not lower the mean.
+std::vector<double> loads_in_use(const Placement& placement, LoadBy by,
+                                 std::span<const int64_t> expert_load,
+                                 const std::vector<bool>& used) {
+  const std::vector<double> all =
+      by == LoadBy::kRank ? rank_loads(placement, expert_load) : slot_loads(placement, expert_load);
+  std::vector<double> loads;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (used[i]) loads.push_back(all[i]);
+  }
+  return loads;
+}
+
 LoadSummary summarize_layer(const ExpertStatistics& statistics, int layer_idx,
                             const Placement& placement, LoadBy by) {
+  const std::vector<bool> used = in_use(placement, by);
   LoadSummary sum;
   for (int iteration = 0; iteration < statistics.num_iterations(); ++iteration) {
     const std::vector<int64_t> load = statistics.iteration_load(iteration, layer_idx);
-    sum += summarize_loads(by == LoadBy::kRank ? rank_loads(placement, load)
-                                               : slot_loads(placement, load));
+    sum += summarize_loads(loads_in_use(placement, by, load, used));
   }
   return sum / statistics.num_iterations();
 }
@@ -44,14 +68,16 @@ std::string table_line(const std::string& label, const LoadSummary& summary) {
 
 std::vector<double> slot_loads(const Placement& placement, std::span<const int64_t> expert_load) {
   std::vector<double> share(expert_load.size(), 0.0);  // first replicas, then tokens per replica
-  for (int32_t expert : placement.slot_to_expert) share[static_cast<size_t>(expert)] += 1.0;
+  for (int32_t expert : placement.slot_to_expert) {
+    if (expert != kUnusedSlot) share[static_cast<size_t>(expert)] += 1.0;
+  }
   for (size_t expert = 0; expert < share.size(); ++expert) {
     share[expert] = static_cast<double>(expert_load[expert]) / share[expert];
   }
   std::vector<double> loads;
   loads.reserve(placement.slot_to_expert.size());
   for (int32_t expert : placement.slot_to_expert) {
-    loads.push_back(share[static_cast<size_t>(expert)]);
+    loads.push_back(expert == kUnusedSlot ? 0.0 : share[static_cast<size_t>(expert)]);
   }
   return loads;
 }

@@ -6,7 +6,8 @@
 // ranks (or of the slots) give
 //   mean, std (unbiased: divided by n − 1; 0 for n = 1) and imbalance ratio = max / mean − 1,
 // and each of the three is averaged over the iterations. An iteration without tokens counts as
-// balanced, ratio 0. Ratios are fractions, not per cent.
+// balanced, ratio 0. Ratios are fractions, not per cent. Ranks and slots that hold no expert (of
+// placements with unused slots) do not count.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -39,7 +40,7 @@ struct LoadReport {
   LoadSummary average;    // over the rows
 };
 
-// expert_load: [E] tokens. Returns the tokens of each slot, [S].
+// expert_load: [E] tokens. Returns the tokens of each slot, [S]; 0 for an unused one.
 std::vector<double> slot_loads(const Placement& placement, std::span<const int64_t> expert_load);
 // ... of each rank, [R].
 std::vector<double> rank_loads(const Placement& placement, std::span<const int64_t> expert_load);

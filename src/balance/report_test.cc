@@ -92,6 +92,25 @@ TEST(ReportLoad, ProjectsAPlacement) {
   EXPECT_NEAR(report->rows[0].summary.imbalance_ratio, (0.1 + 0.25) / 2, 1e-15);
 }
 
+// A dead rank, and a slot of rank 0 that is not there: neither lowers the mean.
+TEST(ReportLoad, UnusedSlotsDoNotCount) {
+  const ExpertStatistics statistics = small_statistics();
+  ModelPlacement projected;
+  projected.num_slots = 9;
+  const Placement placement{
+      4, 3, {0, 1, kUnusedSlot, kUnusedSlot, kUnusedSlot, kUnusedSlot, 2, 3, 3}};
+  projected.layers[1] = projected.layers[3] = placement;
+  EXPECT_THAT(slot_loads(placement, std::vector<int64_t>{10, 20, 30, 40}),
+              ElementsAre(10.0, 20.0, 0.0, 0.0, 0.0, 0.0, 30.0, 20.0, 20.0));
+  const Result<LoadReport> ranks = report_load(statistics, projected, LoadBy::kRank);
+  ASSERT_TRUE(ranks.ok());
+  EXPECT_DOUBLE_EQ(ranks->rows[0].summary.mean, 45.0);
+  EXPECT_NEAR(ranks->rows[0].summary.imbalance_ratio, (0.4 + 0.5) / 2, 1e-15);
+  const Result<LoadReport> slots = report_load(statistics, projected, LoadBy::kSlot);
+  ASSERT_TRUE(slots.ok());
+  EXPECT_DOUBLE_EQ(slots->rows[0].summary.mean, 18.0);  // (20 + 16) / 2
+}
+
 TEST(ReportLoad, RefusesAPlacementOfAnotherModel) {
   const ExpertStatistics statistics = small_statistics();
   ModelPlacement placement;

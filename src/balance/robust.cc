@@ -226,15 +226,15 @@ Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
 }
 
 WindowFigures figures_in_windows(const WindowedLoad& load, const PlannedModel& plan,
-                                 bool with_resplit) {
+                                 bool with_resplit, int num_live_ranks) {
   std::vector<double> sums(static_cast<size_t>(load.num_windows()), 0.0);
   for (size_t i = 0; i < load.layers.size(); ++i) {
     const Placement& placement = plan.placement.layers.at(load.layers[i]);
     const Shares& own = plan.shares.at(load.layers[i]);
     for (size_t w = 0; w < sums.size(); ++w) {
       const std::vector<double>& window = load.load[i][w];
-      sums[w] +=
-          imbalance_ratio(placement, window, with_resplit ? resplit(placement, window) : own);
+      sums[w] += imbalance_ratio(placement, window, with_resplit ? resplit(placement, window) : own,
+                                 num_live_ranks);
     }
   }
   return figures_of(sums, load.load.size());

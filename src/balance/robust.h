@@ -88,7 +88,8 @@ Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
                                const PlannerOptions& options, const RobustOptions& robust);
 
 // The plan in windows of any load of the same layers; resplit: with the best shares for each window
-// instead of its own.
-WindowFigures figures_in_windows(const WindowedLoad& load, const PlannedModel& plan, bool resplit);
+// instead of its own. num_live_ranks: as for imbalance_ratio.
+WindowFigures figures_in_windows(const WindowedLoad& load, const PlannedModel& plan, bool resplit,
+                                 int num_live_ranks = 0);
 
 }  // namespace wideep::balance

@@ -158,6 +158,7 @@ TEST(FiguresInWindows, MeanDeviationAndWorstOverWindows) {
   EXPECT_NEAR(figures.mean, 0.5 / 3, 1e-12);
   EXPECT_NEAR(figures.std, std::sqrt(0.25 / 3 - 0.25 / 9), 1e-12);
   EXPECT_NEAR(figures.worst, 0.5, 1e-12);
+  EXPECT_NEAR(figures_in_windows(load, model, false, 3).worst, 1.25, 1e-12);  // a third is idle
 }
 
 }  // namespace
