@@ -113,7 +113,8 @@ TEST_F(CommandBenchThroughput, OutputsDoNotDependOnTheLoad) {
 }
 
 TEST_F(CommandBenchThroughput, PrintsTrtsBlocks) {
-  const CommandEnd end = run_command(bench("latency", {"--num-requests", "2"}));
+  const CommandEnd end =
+      run_command(bench("latency", {"--num-requests", "2", "--request-rate", "inf"}));
   ASSERT_EQ(end.exit_code, 0) << end.err;
   for (const char* part :
        {"= WIDEEP BACKEND", "= MACHINE DETAILS", "= REQUEST DETAILS",
@@ -123,6 +124,32 @@ TEST_F(CommandBenchThroughput, PrintsTrtsBlocks) {
         "[TPOT] P90    :", "[GTPS] AVERAGE:", "= DATASET DETAILS",
         "Number of requests:             2\n", "Number of concurrent requests:  "}) {
     EXPECT_THAT(end.out, HasSubstr(part));
+  }
+}
+
+// File names are bytes, and JSON is UTF-8.
+TEST_F(CommandBenchThroughput, NamesThatAreNoUtf8) {
+  const std::string path = directory_.file("\xff.jsonl");
+  ASSERT_TRUE(formats::write_file(path, "{\"input_ids\": [1, 2], \"output_tokens\": 3}\n").ok());
+  const std::string log = directory_.file("\xfe.jsonl");
+  CommandOptions options = bench("throughput", {"--json", "--iteration-log", log});
+  options.arguments[5] = path;
+  const CommandEnd end = run_command(options);
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_TRUE(json::accept(end.out));
+  const CommandEnd table = run_command({.arguments = {"bench", "iterations", log, "--json"}});
+  ASSERT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_TRUE(json::accept(table.out));
+}
+
+TEST_F(CommandBenchThroughput, LengthsOfADatasetAreTwoNumbers) {
+  for (const std::string lengths : {"128,0junk", "128", "128;0", "128,-1"}) {
+    expect_refused(
+        run_command(
+            {.arguments = {"bench", "prepare-dataset", "--output", directory_.file("made.jsonl"),
+                           "--tokenizer", small_model(), "real-dataset", "--num-requests", "1",
+                           "--dataset", dataset_, "--output-len-dist", lengths}}),
+        {"--output-len-dist", lengths});
   }
 }
 
@@ -156,7 +183,13 @@ TEST_F(CommandBenchThroughput, WhatDoesNotFitIsRefusedBeforeTheRun) {
   refused({"--num-requests", "7"}, {"--num-requests", "has 6 requests, found 7"});
   refused({"--eos-id", "5"}, {"--eos-id", "end token of the model, found 5"});
   refused({"--max-seq-len", "14"}, {"request 1", "11 prompt tokens and 5 to generate"});
-  refused({"--request-rate", "0"}, {"--request-rate"});
+  for (const std::string rate : {"0", "-1", "nan", "fast"}) {
+    refused({"--request-rate", rate}, {"--request-rate", rate});
+  }
+  const std::string same = directory_.file("same.json");
+  refused({"--report-json", same, "--request-json", same}, {"--request-json", "--report-json"});
+  refused({"--report-json", same, "--output-json", same}, {"--output-json", "--report-json"});
+  refused({"--request-json", same, "--output-json", same}, {"--output-json", "--request-json"});
   const std::string wrong = directory_.file("wrong.jsonl");
   ASSERT_TRUE(formats::write_file(wrong, "{\"input_ids\": [999], \"output_tokens\": 3}\n").ok());
   refused({"--dataset", wrong}, {"--dataset"});  // given twice

@@ -246,12 +246,15 @@ TEST(Command, RoutingLogIsWritten) {
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_GT(formats::read_file(log)->size(), 100u);
 
-  // What was generated is not lost when the log is.
-  const CommandEnd lost = run_command(three_prompts({"--routing-log", "/nonexistent/log"}));
+  // Before the run, not after it.
+  const std::string absent = directory.file("absent/log");
+  const CommandEnd lost = run_command(three_prompts({"--routing-log", absent}));
   EXPECT_EQ(lost.exit_code, 1);
   ASSERT_EQ(lost.error_lines().size(), 1u) << lost.err;
-  EXPECT_THAT(lost.error_lines()[0], HasSubstr("/nonexistent/log"));
-  EXPECT_EQ(texts(lost.out), texts(end.out));
+  EXPECT_THAT(lost.error_lines()[0], HasSubstr(absent));
+  EXPECT_EQ(lost.out, "");
+  expect_refused(run_command(three_prompts({"--routing-log", "/dev/null"})),
+                 {"--routing-log", "/dev/null"});
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ Result<std::vector<bench::DatasetRequest>> make_real(const Options& options,
   bench::NormalLength output;
   char comma = '\0';
   std::istringstream text(options.output_distribution);
-  if (!(text >> output.mean >> comma >> output.stdev) || comma != ',' || output.stdev < 0) {
+  const bool read = text >> output.mean >> comma >> output.stdev && (text >> std::ws).eof();
+  if (!read || comma != ',' || output.stdev < 0) {
     return invalid_input(fmt::format("--output-len-dist: expected mean,stdev, found {}",
                                      options.output_distribution));
   }

@@ -179,7 +179,9 @@ void add_how_options(CLI::App& command, Options& options) {
   command.add_option("--repeat", options.bench.repeats, "Blocks of each kind, in turn")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command.add_option("--block", options.block_ms, "How long a block of rounds is, in ms")
+  command
+      .add_option("--block", options.block_ms,
+                  "How long a block of rounds is, in ms; 2048 rounds end it earlier")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
   command.add_flag("--json", options.json, "Only JSON on stdout");

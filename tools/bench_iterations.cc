@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "bench/iteration_report.h"
 #include "commands.h"
+#include "plan_output.h"
 
 namespace wideep::tools {
 namespace {
@@ -68,7 +69,7 @@ Status run(const Options& options) {
     WIDEEP_TRY_ASSIGN(IterationLogSummary log, bench::summarize_iterations(path));
     logs.push_back(std::move(log));
   }
-  std::fputs((options.json ? json_of(logs).dump(2) + "\n" : text_of(logs)).c_str(), stdout);
+  std::fputs((options.json ? json_text(json_of(logs)) : text_of(logs)).c_str(), stdout);
   return {};
 }
 

@@ -13,6 +13,7 @@
 #include "base/try.h"
 #include "bench/serving_run.h"
 #include "commands.h"
+#include "load_options.h"
 
 namespace wideep::tools {
 namespace {
@@ -157,7 +158,7 @@ void add_how_options(CLI::App& command, Options& options) {
   command
       .add_option("--request-rate", options.bench.arrivals.request_rate,
                   "Requests a second, as a Poisson process; inf: at once")
-      ->check(CLI::PositiveNumber)
+      ->check(check_request_rate)
       ->capture_default_str();
   command.add_option("--seed", options.bench.arrivals.seed, "Of arrivals and random prompts");
   command.add_flag("--stop-at-eos", options.stop_at_eos,

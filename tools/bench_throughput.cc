@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/try.h"
 #include "bench_throughput_output.h"
@@ -11,6 +12,7 @@
 #include "formats/files.h"
 #include "load_options.h"
 #include "output_file.h"
+#include "plan_output.h"
 
 namespace wideep::tools {
 namespace {
@@ -24,19 +26,24 @@ struct Options {
 
 // Before the run, not after it.
 Status check_outputs(const Options& options) {
-  for (const std::string* path :
-       {&options.report_json, &options.request_json, &options.output_json}) {
-    if (path->empty()) continue;
-    WIDEEP_TRY(check_output_file(*path, "output"));
-    WIDEEP_TRY(formats::check_writable(*path));
+  const std::pair<const char*, const std::string&> outputs[] = {
+      {"--report-json", options.report_json},
+      {"--request-json", options.request_json},
+      {"--output-json", options.output_json}};
+  for (const auto& [option, path] : outputs) {
+    if (path.empty()) continue;
+    for (const auto& [before, other] : outputs) {
+      if (&other == &path) break;
+      if (!other.empty()) WIDEEP_TRY(check_different_files(other, before, path, option));
+    }
+    WIDEEP_TRY(check_output_file(path, option));
+    WIDEEP_TRY(formats::check_writable(path));
   }
   return {};
 }
 
 Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
-  if (path.empty()) return {};
-  const auto replace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8
-  return formats::write_file(path, json.dump(2, ' ', false, replace) + "\n");
+  return path.empty() ? Status() : formats::write_file(path, json_text(json));
 }
 
 Status run(const Options& options) {
@@ -50,7 +57,7 @@ Status run(const Options& options) {
                            .options = bench,
                            .run = run};
   const nlohmann::ordered_json json = throughput_json(benched, report);
-  const std::string text = options.json ? json.dump(2) + "\n" : throughput_text(benched, report);
+  const std::string text = options.json ? json_text(json) : throughput_text(benched, report);
   std::fputs(text.c_str(), stdout);
   WIDEEP_TRY(write_json(options.report_json, json));
   if (!options.request_json.empty()) {

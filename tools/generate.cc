@@ -19,6 +19,7 @@
 #include "commands.h"
 #include "formats/files.h"
 #include "generate_output.h"
+#include "output_file.h"
 #include "prompts_file.h"
 #include "rebalance_line.h"
 #include "run_options.h"
@@ -96,6 +97,10 @@ Result<engine::GenerateOptions> engine_options(const Options& options, const Sta
         "one of the two");
   }
   result.routing_log = !options.routing_log.empty();
+  if (result.routing_log && started.speaks()) {  // before the run, not after it
+    WIDEEP_TRY(check_output_file(options.routing_log, "--routing-log"));
+    WIDEEP_TRY(formats::check_writable(options.routing_log));
+  }
   return result;
 }
 

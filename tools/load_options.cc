@@ -92,7 +92,7 @@ void add_arrival_options(CLI::App& command, LoadOptions& options) {
   command
       .add_option("--request-rate", options.bench.arrivals.request_rate,
                   "Requests a second, as a Poisson process; inf: at once")
-      ->check(CLI::PositiveNumber)
+      ->check(check_request_rate)
       ->capture_default_str();
   command.add_option("--seed", options.bench.arrivals.seed, "Of the arrivals")
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 62));
@@ -140,6 +140,12 @@ void add_foreign_options(CLI::App& command, ForeignOptions& foreign) {
 }
 
 }  // namespace
+
+std::string check_request_rate(const std::string& text) {
+  double rate = 0.0;
+  if (CLI::detail::lexical_cast(text, rate) && rate > 0.0) return "";
+  return fmt::format("expected requests a second, more than 0, or inf, found {}", text);
+}
 
 void add_load_options(CLI::App& command, LoadOptions* options) {
   add_what_options(command, *options);

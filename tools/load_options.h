@@ -36,6 +36,9 @@ struct LoadOptions {
   bool block_reuse = false;
 };
 
+// A check of requests a second: more than 0, and inf too, where CLI::PositiveNumber ends before it.
+std::string check_request_rate(const std::string& text);
+
 // `options` must outlive the parsing.
 void add_load_options(CLI::App& command, LoadOptions* options);
 

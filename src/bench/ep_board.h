@@ -15,7 +15,7 @@
 
 namespace wideep::bench {
 
-// One block of rounds of one rank.
+// One block of rounds of one rank: as many as fit its time, at most kMostRounds.
 struct EpRankBlock {
   static constexpr int kMostRounds = 2048;
 
