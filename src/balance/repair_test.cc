@@ -322,6 +322,27 @@ TEST(Repair, AFewMovesHelp) {
   }
 }
 
+// Ranks that have come back and hold nothing yet are what a repair is asked for.
+TEST(Repair, LiveRanksWithoutAnExpertCount) {
+  LayerPlan from;
+  from.placement = {4, 4, {0, 1, 2, 3, kUnusedSlot, kUnusedSlot, kUnusedSlot, kUnusedSlot}};
+  const std::vector<double> load(4, 10.0);
+  PlanShape shape{.num_experts = 4, .ep_size = 4, .num_slots = 8};
+  for (const Split split : {Split::kWeighted, Split::kEqual}) {
+    LayerPlan to;
+    shape.rank_slots.clear();
+    const RepairReport all =
+        repairer_for(shape, {.split = split, .max_moves = 0})->repair(load, from, &to);
+    EXPECT_NEAR(all.imbalance_before, 1.0, 1e-12);
+    EXPECT_NEAR(all.imbalance_resplit, 1.0, 1e-12);
+    shape.rank_slots = {2, 2, 2, 0};
+    const RepairReport three =
+        repairer_for(shape, {.split = split, .max_moves = 0})->repair(load, from, &to);
+    EXPECT_NEAR(three.imbalance_before, 0.5, 1e-12);
+    EXPECT_NEAR(three.imbalance_resplit, 0.5, 1e-12);
+  }
+}
+
 TEST(Repair, RefusesWhatItCannotDo) {
   const PlanShape shape{.num_experts = 16, .ep_size = 4, .num_slots = 16};
   EXPECT_THAT(make_repairer(shape, {.tolerance = -0.1}).status().message(),
