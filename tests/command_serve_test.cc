@@ -168,6 +168,8 @@ TEST_F(CommandServe, WhatAPromptHasInCommonIsComputedOnce) {
   EXPECT_EQ(again["choices"][0]["text"], first["choices"][0]["text"]);
   EXPECT_EQ(again["choices"][1]["text"], first["choices"][0]["text"]);
   EXPECT_EQ(server.metric("wideep_cached_prompt_tokens_total"), 256);
+  EXPECT_EQ(server.metric("wideep_prompt_tokens_total"),  // for three answers
+            3 * first["usage"]["prompt_tokens"].get<int>());
   EXPECT_EQ(server.metric("wideep_cached_prompts_total"), 2);
   EXPECT_EQ(server.metric("wideep_kv_pages_used"), 0);
   EXPECT_GE(server.metric("wideep_kv_pages_kept"), 2);
@@ -244,6 +246,25 @@ TEST_F(CommandServe, WhatRunsMayEndAfterSigterm) {
   EXPECT_THAT(all, HasSubstr("\"finish_reason\":\"length\""));
   EXPECT_THAT(all, HasSubstr("[DONE]"));
   EXPECT_EQ(server.command().wait().exit_code, 0);
+}
+
+// Whoever asks while it stops, a load balancer for one, is told so and not left to wait.
+TEST_F(CommandServe, AServerThatStopsSaysSo) {
+  ModelCopy model;
+  model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
+  Server server(model.path(), {"--ranks", "2"});
+  ASSERT_GT(server.port(), 0);
+  Socket socket(server.port());
+  start_long_answer(socket);
+  server.command().send(SIGTERM);
+  ASSERT_TRUE(
+      wait_until([&] { return server.command().err().find("stopping") != std::string::npos; },
+                 10s * kSlowdown));
+  EXPECT_TRUE(wait_until([&] { return ask(server.port(), "GET", "/health").status == 503; },
+                         10s * kSlowdown));
+  EXPECT_EQ(server.complete({{"prompt", "x"}}).status, 503);
+  server.command().send(SIGTERM);
+  EXPECT_EQ(server.command().wait().exit_code, 130);
 }
 
 // Somebody is being served, and is cut off.

@@ -18,6 +18,7 @@
 
 #include "base/cpu_time.h"
 #include "server/http_client_testing.h"
+#include "server/open_files.h"
 
 namespace wideep::server {
 namespace {
@@ -249,6 +250,18 @@ TEST(HttpServerTest, WithoutDescriptorsConnectionsWait) {
     each->send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     EXPECT_THAT(each->receive(), StartsWith("HTTP/1.1 200"));
   }
+}
+
+TEST(OpenFilesTest, AsManyAsTheSystemAllows) {
+  rlimit before = {}, after = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = before.rlim_max / 2;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  allow_most_open_files();
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &after), 0);
+  EXPECT_EQ(after.rlim_cur, before.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
 // Idle connections are closed; one that waits for its reply is not idle.

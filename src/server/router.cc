@@ -138,10 +138,9 @@ class Router::Probe {
   }
 
  private:
-  // A server without such a path does answer.
   static void done(evhttp_request* reply, void* self) {
     const int status = reply == nullptr ? 0 : evhttp_request_get_response_code(reply);
-    static_cast<Probe*>(self)->end(status > 0 && status < 500);
+    static_cast<Probe*>(self)->end(status == 200);
   }
 
   // The connection may be freed only when its callback has returned.
