@@ -67,6 +67,7 @@ struct Moved {
   int64_t moves = 0;
   int64_t updates = 0;
   int64_t cancelled = 0;
+  size_t told = 0;  // rebalances in reports
 };
 
 // How much moves in a run depends on how busy the machine is: runs again until `moves` are reached,
@@ -84,8 +85,10 @@ Moved run_until_moved(const GenerateOptions& options, int64_t moves,
     moved.iterations += report.load.num_iterations;
     moved.moves += report.online->moves;
     moved.updates += report.online->published;
+    moved.told += report.rebalances.size();
   }
   EXPECT_GE(moved.moves, moves);
+  EXPECT_GT(moved.told, 0u);
   return moved;
 }
 

@@ -189,7 +189,8 @@ typedef struct wideep_group_options {
 
 /* A row that has come for a slot, and where its result belongs; 16-byte aligned. */
 typedef struct wideep_received_row {
-  const void* row; /* [row_bytes] */
+  const void* row; /* [row_bytes]; 16-byte aligned, but for this rank's own tokens, which lie where
+                      they were given */
   void* result;    /* [result_bytes] */
 } wideep_received_row;
 

@@ -61,7 +61,7 @@ struct CommunicatorOptions {
 };
 
 // A row that has come for a slot, and where the slot's result is to be written before combine. Both
-// are 16-byte aligned.
+// are 16-byte aligned, but for the rows of my own tokens, which lie as they were given.
 struct ReceivedRow {
   const std::byte* row = nullptr;  // [row_bytes]; of my own tokens: where dispatch was given it
   std::byte* result = nullptr;     // [result_bytes]

@@ -63,6 +63,10 @@ class CommunicatorTest(unittest.TestCase):
                 communicator.dispatch(rows[:, 1:], [[0, 1]])
             with self.assertRaisesRegex(ValueError, r"slots: expected \(1, 2\), found \(1, 1\)"):
                 communicator.dispatch(rows, [[0]])
+            with self.assertRaisesRegex(ValueError, "slots: expected -2147483648 to 2147483647"):
+                communicator.dispatch(rows, [[2**32 + 1, 0]])
+            with self.assertRaisesRegex(ValueError, "slots: expected integers, found float64"):
+                communicator.dispatch(rows, [[0.7, 1.2]])
             received = communicator.dispatch(rows, [[0, 1]])
             with self.assertRaisesRegex(ValueError, "results_of_slots: expected 2, found 0"):
                 communicator.combine([])

@@ -177,8 +177,20 @@ def _matrix(name: str, values: ArrayLike, dtype: type) -> np.ndarray:
     array = np.asarray(values)
     if array.ndim != 2:
         raise ValueError(f"{name}: expected an array [layers, n], found {array.ndim} dimension(s)")
-    if np.issubdtype(dtype, np.integer) and not np.issubdtype(array.dtype, np.integer):
+    if np.issubdtype(dtype, np.integer):
+        return _as_integers(name, array, dtype)
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def _as_integers(name: str, values: ArrayLike, dtype: type) -> np.ndarray:
+    """What would become other numbers is refused."""
+    array = np.asarray(values)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name}: expected integers, found {array.dtype}")
+    limits = np.iinfo(dtype)
+    if array.size and (array.min() < limits.min or array.max() > limits.max):
+        found = f"{array.min()} to {array.max()}"
+        raise ValueError(f"{name}: expected {limits.min} to {limits.max}, found {found}")
     return np.ascontiguousarray(array, dtype=dtype)
 
 

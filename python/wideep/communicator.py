@@ -23,7 +23,7 @@ from typing import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from . import _communicator
+from . import _as_integers, _communicator
 
 
 class Group:
@@ -75,14 +75,15 @@ class Communicator:
         Returns what has come for each of my slots, [n, hidden] each: a copy."""
         group = self._group
         values = np.ascontiguousarray(rows, dtype=group.dtype)
-        chosen = np.ascontiguousarray(slots, dtype=np.int32)
+        chosen = _as_integers("slots", slots, np.int32)
         if values.ndim != 2 or values.shape[1] != group.hidden:
             raise ValueError(f"rows: expected [tokens, {group.hidden}], found {values.shape}")
         if chosen.shape != (len(values), group.top_k):
             expected = (len(values), group.top_k)
             raise ValueError(f"slots: expected {expected}, found {chosen.shape}")
-        self._rows = self._to_bytes(values)
-        _communicator.dispatch(self._communicator, self._rows, chosen)
+        sent = self._to_bytes(values)
+        _communicator.dispatch(self._communicator, sent, chosen)
+        self._rows = sent  # until now the last call's: received rows may lie there
         return [
             self._to_values(_communicator.received(self._communicator, slot, group._row_bytes))
             for slot in range(group.slots_per_rank)

@@ -178,6 +178,11 @@ Status DispatchCombine::begin(std::span<const int32_t> counts,
     return give_up(fmt::format("begin: {} tokens of all ranks, but there is room for {}", tokens,
                                shape.max_rows()));
   }
+  for (const int32_t& of_rank : tokens_of_ranks) {
+    if (of_rank >= 0 && of_rank <= shape.max_tokens) continue;
+    return give_up(fmt::format("begin: {} tokens of rank {}, expected 0 to {}", of_rank,
+                               &of_rank - tokens_of_ranks.data(), shape.max_tokens));
+  }
   ++begun_;
   counts_told_ = false;
   const std::span<int32_t> told = layout_.counts(segments_[endpoint_.rank()], begun_);

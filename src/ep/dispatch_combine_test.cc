@@ -22,6 +22,7 @@
 #include "ep/chunks.h"
 #include "ep/slot_choice.h"
 #include "transport/rank_processes.h"
+#include "transport/rank_threads.h"
 
 namespace wideep::ep {
 namespace {
@@ -693,6 +694,66 @@ TEST(DispatchCombine, MoreTokensThanThereIsRoomForAreRefused) {
     return exchange.begin(kNoCounts, tokens);
   });
   expect_all(statuses, "begin: 9 tokens of all ranks, but there is room for 8");
+  const std::vector<int32_t> all_of_one = {8, 0};
+  const auto of_one = report({.num_ranks = 2}, [&](Endpoint&, DispatchCombine& exchange) {
+    WIDEEP_TRY(exchange.open());
+    return exchange.begin(kNoCounts, all_of_one);
+  });
+  expect_all(of_one, "begin: 8 tokens of rank 0, expected 0 to 4");
+}
+
+// Nodes of 3, 3 and 2 ranks, two groups of 4: rank 3 is the deputy of rank 0 and of rank 6, which
+// are of different groups and reach other ranks of its node.
+TEST(DispatchCombine, GroupsThatShareADeputyKeepTheirRowsApart) {
+  constexpr int kTokens = 8, kCalls = 400;
+  const DispatchShape shape{.ep_size = 4,
+                            .num_experts = 4,
+                            .slots_per_rank = 2,
+                            .top_k = 1,
+                            .row_bytes = 64,
+                            .result_bytes = 64,
+                            .max_tokens = kTokens,
+                            .num_slices = 2};
+  const BufferLayout layout(shape);
+  const auto body = [&](Endpoint& world) -> Status {
+    std::vector<int> ranks(4);
+    std::iota(ranks.begin(), ranks.end(), world.rank() / 4 * 4);
+    Endpoint endpoint(world, transport::Group::kExperts, ranks);
+    DispatchCombine exchange(endpoint, layout);
+    WIDEEP_TRY(exchange.open());
+    WIDEEP_TRY(world.meet({.what = "open"}));
+    const std::vector<int32_t> counts(4);
+    int64_t wrong = 0;
+    for (int call = 0; call < kCalls; ++call) {
+      std::vector<int64_t> rows(kTokens * 8);
+      std::vector<int32_t> slots(kTokens);
+      for (int t = 0; t < kTokens; ++t) {
+        rows[t * 8] = world.rank() * 1'000'000 + call * 100 + t;
+        slots[t] = (t + call) % shape.num_slots();
+      }
+      WIDEEP_TRY(exchange.begin(counts, {}));
+      WIDEEP_TRY(exchange.dispatch(reinterpret_cast<const std::byte*>(rows.data()), 64, kTokens,
+                                   slots, {.iteration = call}));
+      for (int slot = 0; slot < shape.slots_per_rank; ++slot) {
+        for (const auto& row : exchange.rows_of_slot(slot)) std::memcpy(row.result, row.row, 8);
+      }
+      WIDEEP_TRY(exchange.combine({.iteration = call}));
+      for (int t = 0; t < kTokens; ++t) {
+        for (const std::byte* result : exchange.results(t)) {
+          wrong += std::memcmp(result, &rows[t * 8], 8) != 0 ? 1 : 0;
+        }
+      }
+    }
+    WIDEEP_TRY(world.meet({.what = "end"}));
+    return wrong == 0 ? Status() : failed(fmt::format("{} wrong results", wrong));
+  };
+  const auto ended = transport::run_rank_threads({.num_ranks = 8,
+                                                  .segment_bytes = layout.segment_bytes(),
+                                                  .timeout = std::chrono::milliseconds(30'000),
+                                                  .num_nodes = 3},
+                                                 body);
+  ASSERT_TRUE(ended.ok()) << ended.status().message();
+  for (const Status& status : *ended) EXPECT_TRUE(status.ok()) << status.message();
 }
 
 TEST(DispatchCombine, SlotsThatDoNotExistAreRefused) {

@@ -174,6 +174,8 @@ void NodeCrossing::send_rows() {
 void NodeCrossing::spread(int from, std::span<const std::byte> body) {
   const std::byte* at = body.data();
   const auto header = read<RowsHeader>(at);
+  // Those of the last source may be of another group, which has its own messages in the same place.
+  std::fill(spreads_.begin(), spreads_.end(), Spread{});
   for (int64_t i = 0; i < header.num_ranks; ++i) {
     const auto rank = read<int32_t>(at);
     const auto world_rank = read<int32_t>(at);

@@ -111,14 +111,19 @@ Status NodeSockets::accept(std::span<const int> ranks, std::chrono::milliseconds
           "only {} of {} ranks of the node came to share its memory", peers_.size(), ranks.size()));
     }
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    const timeval patience{left.count() / 1000, left.count() % 1000 * 1000}, for_ever{};
     ucred who{};
     socklen_t length = sizeof(who);
     int rank = -1;
-    const bool known = socket >= 0 &&
-                       ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 &&
-                       who.uid == ::geteuid() &&
-                       ::recv(socket, &rank, sizeof(rank), MSG_WAITALL) == sizeof(rank) &&
-                       std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+    const auto wait_for = [&](const timeval& time) {
+      return ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)) == 0;
+    };
+    // Who connects and says nothing holds us no longer than who does not connect.
+    const bool known =
+        socket >= 0 && ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 &&
+        who.uid == ::geteuid() && wait_for(patience) &&
+        ::recv(socket, &rank, sizeof(rank), MSG_WAITALL) == sizeof(rank) && wait_for(for_ever) &&
+        std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
     if (known) {
       peers_.push_back({rank, who.pid, socket});
     } else if (socket >= 0) {
@@ -174,7 +179,13 @@ Result<base::SharedBytes> NodeSockets::take(const char* purpose, size_t num_byte
     return failed(fmt::format("{}: nothing came from rank {} (process {}), which shares it",
                               purpose, peers_[0].rank, peers_[0].pid));
   }
-  if (!gift.given || fd < 0) return failed(gift.why);
+  if (!gift.given) return failed(gift.why);
+  if (fd < 0) {
+    return failed(
+        fmt::format("{}: rank {}'s file descriptor was not let in; raise the limit of open "
+                    "files (ulimit -n)",
+                    purpose, peers_[0].rank));
+  }
   if (gift.num_bytes != num_bytes) {
     ::close(fd);
     return invalid_input(

@@ -58,6 +58,7 @@ AgreedWords& SharedMemory::agreed_words(Group kind, int rank, uint32_t parity) c
 }
 
 void SharedMemory::fail(const Status& status) const {
+  if (status.ok()) return;
   Failure& failure = control().failure;
   if (failure.claimed.exchange(1) != 0) return;
   const size_t bytes = std::min(status.message().size(), Failure::kTextBytes - 1);

@@ -237,7 +237,8 @@ Status run_started_ranks(StartedRanks& ranks, const GroupOptions& options,
   if (status.ok()) status = bridge.finish(2 * options.timeout);  // who fails first says why
   if (!status.ok()) {
     memory->fail(status);
-    status = memory->failure();
+    // What another rank says at this moment may not be written yet.
+    if (Status first = memory->failure(); !first.ok()) status = std::move(first);
     bridge.tell_failure(status);
     bridge.flush(kLastWords);
     inbox.finish();
