@@ -134,6 +134,13 @@ TEST(ChatTemplate, ChainsAndDepthHaveBounds) {
               HasSubstr("more than 1000 parts"));
   EXPECT_THAT(complaint_of("{% macro m() %}{{ m()" + sum + " }}{% endmacro %}{{ m() }}"),
               HasSubstr("nested deeper than 1500"));
+  for (const auto& [begin, end] :
+       {std::pair("{% for i in [1] %}", "{% endfor %}"), std::pair("{% if 1 %}", "{% endif %}"),
+        std::pair("{% filter trim %}", "{% endfilter %}")}) {
+    EXPECT_THAT(complaint_of("{% macro m() %}" + repeated(begin, 60) + "{{ m() }}" +
+                             repeated(end, 60) + "{% endmacro %}{{ m() }}"),
+                HasSubstr("nested deeper than 1500"));
+  }
   const std::string set = "{% set ns = namespace() %}{% for i in range(300000) %}{% set ns.a = ";
   for (const std::string value : {"[ns.a]", "{'a': ns.a}", "[ns.a].count"}) {
     EXPECT_THAT(complaint_of(set + value + " %}{% endfor %}"), HasSubstr("nested deeper than 200"));

@@ -16,8 +16,8 @@ namespace wideep::chat {
 using Names = std::map<std::string, Value, std::less<>>;
 
 // Errors (invalid input): "line N: …"; what the template raises; work or output without end
-// (3 million steps, 64 bytes made or 1 element being one too; 64 MiB; 100 calls deep; values nested
-// deeper than kMaxValueDepth).
+// (3 million steps, 64 bytes or one element that are made being a step, too; 64 MiB); nesting
+// (100 calls, 1500 expressions, values of kMaxValueDepth).
 Result<std::string> render_template(const Block& block, Names names);
 
 }  // namespace wideep::chat
