@@ -32,7 +32,7 @@ NamedTensor random_tensor(const std::string& name, std::vector<int64_t> shape) {
   std::vector<Bf16> values(count);
   for (Bf16& value : values) value = Bf16(normal(rng));
   NamedTensor tensor{name, Dtype::kBf16, std::move(shape), std::vector<std::byte>(count * 2)};
-  std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
+  if (count > 0) std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
   return tensor;
 }
 
