@@ -16,9 +16,9 @@
 #include <mutex>
 #include <thread>
 
-#include "base/check.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "mpi/message_type.h"
 #include "mpi/mpi_ranks.h"
 #include "transport/node_watch.h"
 
@@ -51,8 +51,9 @@ class MpiLink : public Link {
   void send(int to, Bytes message) override {
     Transfer& transfer = sending_.emplace_back();
     transfer.message = std::move(message);
-    note("send", MPI_Isend(transfer.message.data(), length_of(transfer.message), MPI_BYTE, to, 0,
-                           comm_, &transfer.request));
+    const MessageType type(transfer.message.size());
+    note("send", MPI_Isend(transfer.message.data(), type.count(), type.type(), to, 0, comm_,
+                           &transfer.request));
   }
 
   std::optional<Received> receive() override {
@@ -82,11 +83,6 @@ class MpiLink : public Link {
     int peer = -1;
   };
 
-  static int length_of(const Bytes& message) {
-    WIDEEP_CHECK_LE(message.size(), size_t{0x7fffffff});
-    return static_cast<int>(message.size());
-  }
-
   void note(const char* what, int code) {
     if (code != MPI_SUCCESS && failure_.ok()) failure_ = error_of(what, code);
   }
@@ -104,13 +100,12 @@ class MpiLink : public Link {
   }
 
   void begin_receiving(MPI_Message message, const MPI_Status& status) {
-    int length = 0;
-    MPI_Get_count(&status, MPI_BYTE, &length);
     Transfer& transfer = receiving_.emplace_back();
     transfer.peer = status.MPI_SOURCE;
-    transfer.message.resize(static_cast<size_t>(length));
-    note("receive",
-         MPI_Imrecv(transfer.message.data(), length, MPI_BYTE, &message, &transfer.request));
+    transfer.message.resize(MessageType::length(status));
+    const MessageType type(transfer.message.size());
+    note("receive", MPI_Imrecv(transfer.message.data(), type.count(), type.type(), &message,
+                               &transfer.request));
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
