@@ -47,6 +47,7 @@ Result<engine::ModelRun> model_run(const std::string& model_dir,
   run.moe_max_num_tokens = parallel.moe_config.max_num_tokens;
   const int max_num_tokens =
       static_cast<int>(parallel.max_num_tokens.value_or(engine::kDefaultMaxNumTokens));
+  run.turn_pages = engine::context_turn(parallel, max_num_tokens) / kernels::kPageTokens;
   run.max_num_tokens = engine::dispatched_tokens(parallel, max_num_tokens);
   const int max_batch_size = static_cast<int>(
       parallel.max_batch_size.value_or(std::min(engine::kDefaultMaxBatchSize, max_num_tokens)));

@@ -203,7 +203,7 @@ ep::DispatchShape ModelRun::dispatch_shape() const {
 std::vector<MemoryPlan> ModelRun::stages() const {
   return plan_stages(config, dispatch_shape(),
                      stored_forms ? *stored_forms : model::uniform_forms(config, format),
-                     cache_dtype(kv_cache_dtype, format), joint, pipeline, num_groups);
+                     cache_dtype(kv_cache_dtype, format), joint, pipeline, num_groups, turn_pages);
 }
 
 uint64_t ModelRun::bytes_needed() const {

@@ -33,6 +33,7 @@ struct ModelRun {
   int num_slots = 0;                          // of a layer, on all ranks
   int num_slices = 1;                         // into which each expert is cut
   int num_groups = 1;                         // of as many ranks, that share sequences
+  int turn_pages = 1;                         // see MemoryPlan
   int max_num_tokens = kDefaultMaxNumTokens;  // that a rank dispatches
   std::optional<int64_t> moe_max_num_tokens;  // of all ranks in one dispatch
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;

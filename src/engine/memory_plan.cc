@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "engine/page_pool.h"
 #include "ep/strategy.h"
 #include "kernels/packed_matrix.h"
 #include "model/compute.h"
@@ -348,8 +349,9 @@ uint64_t MemoryPlan::kv_bytes(uint64_t num_tokens) const {
 
 uint64_t MemoryPlan::kv_bytes_of_rank(uint64_t num_tokens) const {
   const uint64_t pages = (num_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
-  const auto ranks = static_cast<uint64_t>(num_groups);
-  return (pages + ranks - 1) / ranks * kv_page_bytes;
+  return static_cast<uint64_t>(
+             most_pages_of_rank(static_cast<int>(pages), num_groups, turn_pages)) *
+         kv_page_bytes;
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
@@ -378,13 +380,15 @@ MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape
 std::vector<MemoryPlan> plan_stages(const ModelConfig& config, const ep::DispatchShape& shape,
                                     const ModelForms& forms, Dtype cache,
                                     const std::optional<model::JointLayout>& joint,
-                                    const PipelineLayout& pipeline, int num_groups) {
+                                    const PipelineLayout& pipeline, int num_groups,
+                                    int turn_pages) {
   std::vector<MemoryPlan> stages;
   for (int stage = 0; stage < pipeline.num_stages; ++stage) {
     const LayerRange layers =
         parallel::layers_of_stage(stage, pipeline.num_stages, config.num_layers);
     stages.push_back(plan_memory(config, shape, forms, cache, joint, layers, pipeline));
     stages.back().num_groups = num_groups;
+    stages.back().turn_pages = turn_pages;
   }
   return stages;
 }
@@ -400,6 +404,7 @@ MemoryPlan fullest(std::span<const MemoryPlan> stages) {
   for (const MemoryPlan& stage : stages) {
     all.num_ranks += stage.num_ranks;
     all.num_groups = stage.num_groups;
+    all.turn_pages = stage.turn_pages;
     all.dense_weights += stage.dense_weights;
     all.joint_memory += stage.joint_memory;
     all.shard_memory += stage.shard_memory;

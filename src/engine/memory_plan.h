@@ -110,6 +110,7 @@ Dtype cache_dtype(std::string_view setting, kernels::WeightFormat format);
 struct MemoryPlan {
   int num_ranks = 1;            // that dispatch rows to each other
   int num_groups = 1;           // of such ranks, which share sequences (context parallelism)
+  int turn_pages = 1;           // of a sequence that each of them has before the next one's
   uint64_t dense_weights = 0;   // bytes, like all below; once per machine
   uint64_t slots_per_rank = 0;  // packed experts of all layers
   // One segment: messages and results of dispatch, rows and tokens of other stages.
@@ -154,7 +155,8 @@ MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape
 std::vector<MemoryPlan> plan_stages(const model::ModelConfig& config,
                                     const ep::DispatchShape& shape, const model::ModelForms& forms,
                                     Dtype cache, const std::optional<model::JointLayout>& joint,
-                                    const PipelineLayout& pipeline, int num_groups = 1);
+                                    const PipelineLayout& pipeline, int num_groups = 1,
+                                    int turn_pages = 1);
 uint64_t bytes_without_cache(std::span<const MemoryPlan> stages);
 // All stages in one: what is there once, summed; of what each rank has, the most of any stage.
 MemoryPlan fullest(std::span<const MemoryPlan> stages);

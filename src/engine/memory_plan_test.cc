@@ -289,6 +289,10 @@ TEST_P(GoldenPlan, CacheAndMessagesGrowWithWhatTheyHold) {
   EXPECT_EQ(plan().kv_bytes(1), kv.page_bytes());
   EXPECT_EQ(plan().kv_bytes(64), kv.page_bytes());
   EXPECT_EQ(plan().kv_bytes(65), 2 * kv.page_bytes());
+  MemoryPlan two = plan();  // ranks share a sequence of 16 pages, three at a time
+  two.num_groups = 2;
+  two.turn_pages = 3;
+  EXPECT_EQ(two.kv_bytes_of_rank(1024), 9 * kv.page_bytes());
   const uint64_t bf16 = model::KvLayout(config_, Dtype::kBf16).page_bytes();
   EXPECT_EQ(plan(1, 16, "BF16").kv_page_bytes, bf16);
   EXPECT_EQ(plan(1, 16, "FP8").kv_page_bytes, bf16 / 2);

@@ -30,6 +30,7 @@
 #include "base/cpu_time.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "server/api_error.h"
 
 namespace wideep::server {
 namespace {
@@ -77,6 +78,50 @@ void cut_endless_input(evbuffer* input, const evbuffer_cb_info*, void* connectio
   bufferevent_getwatermark(stream, EV_READ, nullptr, &most);
   if (evbuffer_get_length(input) < most) return;
   bufferevent_trigger_event(stream, BEV_EVENT_READING | BEV_EVENT_ERROR, BEV_TRIG_DEFER_CALLBACKS);
+}
+
+// What libevent refuses by itself (a body or headers too large, no HTTP), it answers with a small
+// page of HTML, which has no hook; nothing that a handler replies looks like one.
+constexpr size_t kMostPageBytes = 1024;
+constexpr std::string_view kPageEnd = "</BODY></HTML>\n";
+constexpr std::string_view kPageType = "\r\nContent-Type: text/html\r\n";
+
+std::string why_refused(int status, std::string_view reason, const HttpOptions& options) {
+  if (status == HTTP_ENTITYTOOLARGE) {
+    return fmt::format("the body is too large: expected at most {} bytes", options.most_body_bytes);
+  }
+  if (status == HTTP_BADREQUEST) {
+    return fmt::format("expected a request of HTTP/1.1 with at most {} bytes of headers",
+                       options.most_header_bytes);
+  }
+  return fmt::format("the request cannot be served: {}", reason);
+}
+
+std::string refusal(std::string_view status_line, const HttpOptions& options) {
+  const std::string_view status = status_line.substr(status_line.find(' ') + 1);
+  ApiError error;
+  std::from_chars(status.data(), status.data() + status.size(), error.status);
+  error.message = why_refused(error.status, status.substr(status.find(' ') + 1), options);
+  const std::string body = error.json();
+  return fmt::format(
+      "{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+      status_line, body.size(), body);
+}
+
+// The page's last bytes are put into the connection's output together, and none of it has been
+// written then.
+void replace_page(evbuffer* output, const evbuffer_cb_info* change, void* options) {
+  const size_t size = evbuffer_get_length(output);
+  if (change->n_added == 0 || size > kMostPageBytes) return;
+  char bytes[kMostPageBytes];
+  evbuffer_copyout(output, bytes, size);
+  const std::string_view page(bytes, size);
+  if (!page.starts_with("HTTP/") || !page.ends_with(kPageEnd)) return;
+  if (page.find(kPageType) == page.npos) return;
+  const std::string text =
+      refusal(page.substr(0, page.find("\r\n")), *static_cast<const HttpOptions*>(options));
+  evbuffer_drain(output, size);
+  evbuffer_add(output, text.data(), text.size());
 }
 
 // Who is not accepted waits in the system's queue; to try on and on would take the whole thread.
@@ -151,7 +196,7 @@ Exchange::~Exchange() {
   on_gone_ = nullptr;
   if (request_ == nullptr) return;
   if (!streams_) {
-    reply(500, "text/plain", "no reply\n");
+    reply(500, "application/json", ApiError{.status = 500, .message = "no reply"}.json());
     return;
   }
   evhttp_connection* connection = evhttp_request_get_connection(request_);
@@ -409,12 +454,13 @@ void HttpServer::see_who_left(int fd, short, void*) {
 }
 
 bufferevent* HttpServer::connection_of(event_base* base, void* self) {
-  const HttpOptions& options = static_cast<HttpServer*>(self)->options_;
+  HttpOptions& options = static_cast<HttpServer*>(self)->options_;
   bufferevent* stream = bufferevent_socket_new(base, -1, 0);
   if (stream == nullptr) return nullptr;
   const size_t most = options.most_body_bytes + options.most_header_bytes + kInputSlack;
   bufferevent_setwatermark(stream, EV_READ, 0, most);
   evbuffer_add_cb(bufferevent_get_input(stream), cut_endless_input, stream);
+  evbuffer_add_cb(bufferevent_get_output(stream), replace_page, &options);
   return stream;
 }
 

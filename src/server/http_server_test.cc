@@ -116,6 +116,46 @@ TEST(HttpServerTest, NothingIsReadWhileRepliesAreUnread) {
   EXPECT_LT(flood(client, requests, kFlood).taken, kFlood);
 }
 
+// By libevent, which never asks the handler.
+TEST(HttpServerTest, WhatNeverReachesTheHandlerIsRefusedInJson) {
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", "never"); },
+                  {.most_body_bytes = 1000, .most_header_bytes = 2000});
+  const auto heard = [&](const std::string& request) {
+    Socket client(running.port());
+    client.send(request);
+    return client.receive_all();
+  };
+  const std::string post = "POST / HTTP/1.1\r\nHost: h\r\n";
+  const std::string many(2000, 'x');
+  const std::string body = "at most 1000 bytes", headers = "at most 2000 bytes of headers";
+  struct Refused {
+    std::string request;
+    int status;
+    std::string message;
+  };
+  const Refused all[] = {
+      {post + "Content-Length: 1001\r\n\r\n", 413, body},
+      {post + "Content-Length: 1001\r\nExpect: 100-continue\r\n\r\n", 413, body},
+      {post + "Transfer-Encoding: chunked\r\n\r\n3e9\r\n", 413, body},
+      {"POST / HTTP/1.0\r\nContent-Length: 1001\r\n\r\n", 413, body},
+      {post + "X: " + many + "\r\n\r\n", 400, headers},
+      {"GET /" + many + " HTTP/1.1\r\nHost: h\r\n\r\n", 400, headers},
+      {"no HTTP\r\n\r\n", 400, "HTTP/1.1"},
+      {post + "Content-Length: many\r\n\r\n", 400, "HTTP/1.1"},
+      {post + "Content-Length: 5\r\nExpect: more\r\n\r\n", 417, "Expectation Failed"}};
+  for (const Refused& refused : all) {
+    const std::string reply = heard(refused.request);
+    SCOPED_TRACE(refused.request.substr(0, 100) + reply);
+    ASSERT_THAT(reply, StartsWith("HTTP/1."));
+    EXPECT_EQ(reply.substr(9, 3), std::to_string(refused.status));
+    EXPECT_THAT(reply, HasSubstr("\r\nContent-Type: application/json\r\n"));
+    const auto error = nlohmann::json::parse(reply.substr(reply.find("\r\n\r\n")), nullptr, false);
+    ASSERT_TRUE(error.is_object());
+    EXPECT_EQ(error["error"]["type"], "invalid_request_error");
+    EXPECT_THAT(error["error"]["message"].get<std::string>(), HasSubstr(refused.message));
+  }
+}
+
 TEST(HttpServerTest, EndlessChunkLengthsAreCut) {
   Running running([](auto exchange) { exchange->reply(200, "text/plain", "never"); },
                   {.most_body_bytes = 1 << 20});
