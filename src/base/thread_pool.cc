@@ -18,8 +18,17 @@ namespace {
 // Longer than the serial steps of a forward pass, shorter than anyone would notice.
 constexpr int64_t kSpinNs = 100'000;
 
-// What a thread takes of a range: one part in so many of what is left.
-constexpr int64_t kShare = 3;
+// What a thread takes of a range: one part in so many of what is left. Taking orders memory: what
+// the thread has asked of memory comes first, and nothing behind is asked for meanwhile.
+constexpr int64_t kShare = 2;
+// Of a range of who has a core to itself, what others may take: as much as threads' times differ by
+// from one job to the next, and some more.
+constexpr int64_t kSharedPart = 8;  // one part in so many
+// How fast threads are is learned from jobs with so many units for each, in small steps: whoever
+// has been interrupted once is not slow.
+constexpr int64_t kUnitsToLearn = 8;
+constexpr double kStep = 0.125;
+constexpr double kMostUnequal = 2.0;  // times an equal share, or a part of it
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -42,6 +51,9 @@ void bind_to(int processor) {
 ThreadPool::ThreadPool(ThreadPoolOptions options)
     : options_(std::move(options)), parts_(static_cast<size_t>(std::max(options_.num_threads, 1))) {
   WIDEEP_CHECK_GE(options_.num_threads, 1);
+  for (int i = 0; i <= options_.num_threads; ++i) {
+    range_begins_.push_back(static_cast<double>(i) / options_.num_threads);
+  }
   WIDEEP_CHECK(options_.processors.empty() ||
                options_.processors.size() == static_cast<size_t>(options_.num_threads));
   for (int i = 1; i < options_.num_threads; ++i) {
@@ -102,17 +114,40 @@ int64_t ThreadPool::work_clock_ns() const { return options_.spin ? wall_ns() : t
 void ThreadPool::set_ranges(int64_t count, int64_t unit, std::span<const int64_t> starts) {
   WIDEEP_CHECK(count < int64_t{1} << 32);
   WIDEEP_CHECK(starts.empty() || starts.size() == parts_.size());
-  const auto threads = static_cast<int64_t>(parts_.size());
+  const size_t threads = parts_.size();
   int64_t begin = 0;
-  for (int64_t i = 0; i < threads; ++i) {
+  for (size_t i = 0; i < threads; ++i) {
     int64_t end = count;
     if (i + 1 < threads) {
-      end = starts.empty() ? count * (i + 1) / threads / unit * unit
-                           : starts[static_cast<size_t>(i + 1)];
+      end = starts.empty()
+                ? static_cast<int64_t>(range_begins_[i + 1] * static_cast<double>(count / unit)) *
+                      unit
+                : starts[i + 1];
     }
-    parts_[static_cast<size_t>(i)].range.set({begin, end});
+    const int64_t shared = (end - begin + kSharedPart - 1) / kSharedPart;
+    const int64_t own = options_.spin ? (end - begin - shared) / unit * unit : 0;
+    parts_[i].start = static_cast<uint32_t>(begin);
+    parts_[i].range.set({begin + own, end});
     begin = end;
   }
+}
+
+// Who has taken more than its range is faster than was thought.
+void ThreadPool::learn_speeds(int64_t count, int64_t unit) {
+  const size_t threads = parts_.size();
+  if (!options_.spin || count < kUnitsToLearn * unit * static_cast<int64_t>(threads)) return;
+  const double equal = 1.0 / static_cast<double>(threads);
+  double before = 0.0, all = 0.0;  // the share of the threads before, as it was and as it will be
+  for (size_t i = 0; i < threads; ++i) {
+    const int64_t end = i + 1 < threads ? parts_[i + 1].start : count;
+    const double had = static_cast<double>(std::max<int64_t>(end - parts_[i].start, 1));
+    double share = range_begins_[i + 1] - before;
+    before = range_begins_[i + 1];
+    share *= 1.0 + kStep * (static_cast<double>(parts_[i].taken) / had - 1.0);
+    all += std::clamp(share, equal / kMostUnequal, equal * kMostUnequal);
+    range_begins_[i + 1] = all;
+  }
+  for (double& share : range_begins_) share /= all;
 }
 
 int64_t ThreadPool::take(const Job& job, int thread, int64_t* end) {
@@ -161,10 +196,19 @@ int64_t ThreadPool::take_of_range(const Job& job, int thread, int64_t* end) {
 }
 
 void ThreadPool::run_chunks(const Job& job, int thread) {
-  int64_t end = 0;
-  for (int64_t begin; (begin = take(job, thread, &end)) < job.count;) {
-    job.call(job.body, begin, end);
+  Part& part = parts_[static_cast<size_t>(thread)];
+  int64_t begin = 0, end = 0;
+  if (job.has_ranges) {
+    begin = part.start;
+    end = part.range.left().begin;
+    if (begin < end) job.call(job.body, begin, end);
   }
+  int64_t taken = end - begin;
+  while ((begin = take(job, thread, &end)) < job.count) {
+    job.call(job.body, begin, end);
+    taken += end - begin;
+  }
+  if (job.has_ranges) part.taken = static_cast<uint32_t>(taken);
 }
 
 void ThreadPool::wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) const {

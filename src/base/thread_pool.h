@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <thread>
@@ -52,20 +53,28 @@ class ThreadPool {
     run(job_of(count, grain, body));
   }
 
-  // The same where what lies next to each other is best done by one thread, in order: each goes
-  // through a range of its own, in chunks that shrink to `unit` (of which all but the last are
-  // multiples), and then helps others from the ends of theirs. All finish within one unit of each
-  // other. starts: where each thread's range begins, ascending from 0, multiples of `unit`; empty:
-  // evenly. REQUIRES: count < 2³².
+  // The same where what lies next to each other is best done by one thread, in order, and every
+  // chunk costs something: each thread goes through a range of its own, in chunks that shrink to
+  // `unit` (of which all but the last are multiples), and then helps others from the ends of
+  // theirs. All finish within one unit of each other. Where threads have cores to themselves, most
+  // of a range is its first chunk, which nobody else can take. A pool of one thread has one chunk.
+  // starts: where each thread's range begins, ascending from 0, multiples of `unit`: by cost, where
+  // range_begin says; empty: there as items are counted. REQUIRES: count < 2³².
   template <typename Body>
   void parallel_for_ranges(int64_t count, int64_t unit, Body&& body,
                            std::span<const int64_t> starts = {}) {
     if (count <= 0) return;
+    if (workers_.empty() || count <= unit) return body(0, count);
     set_ranges(count, unit, starts);
     Job job = job_of(count, unit, body);
     job.has_ranges = true;
     run(job);
+    learn_speeds(count, unit);
   }
+
+  // The share of a job's work that belongs to the threads before this one: as fast as each has been
+  // of late, for cores are not equally fast. Owner only.
+  double range_begin(int thread) const { return range_begins_[static_cast<size_t>(thread)]; }
 
   // By how much the busiest thread of each parallel_for exceeded what the owner worked, less what
   // the owner's spinning took, in nanoseconds of processor time, summed over all so far: the
@@ -78,7 +87,7 @@ class ThreadPool {
     void* body = nullptr;
     void (*call)(void* body, int64_t begin, int64_t end) = nullptr;
     int64_t count = 0;
-    int64_t grain = 1;
+    int32_t grain = 1;
     bool has_ranges = false;
   };
   template <typename Body>
@@ -87,7 +96,8 @@ class ThreadPool {
             .call = [](void* function, int64_t begin,
                        int64_t end) { (*static_cast<Body*>(function))(begin, end); },
             .count = count,
-            .grain = std::max<int64_t>(grain, 1)};
+            .grain = static_cast<int32_t>(
+                std::clamp<int64_t>(grain, 1, std::numeric_limits<int32_t>::max()))};
   }
 
   void run(const Job& job);
@@ -126,6 +136,7 @@ class ThreadPool {
     std::atomic<uint64_t> begin_and_end_{0};
   };
   void set_ranges(int64_t count, int64_t unit, std::span<const int64_t> starts);
+  void learn_speeds(int64_t count, int64_t unit);
 
   int64_t work_clock_ns() const;
   void wait_while_equal(const std::atomic<uint32_t>& value, uint32_t old) const;
@@ -140,11 +151,14 @@ class ThreadPool {
     std::atomic<uint32_t> done{0};   // the same once the worker has ended it
     Range range;
     Job job;
-    int64_t used_ns = 0;  // of processor time, told by `done`
+    uint32_t start = 0;   // of the job's range; what is before `range` nobody else may take
+    uint32_t taken = 0;   // items of a job with ranges, told by `done`
+    int64_t used_ns = 0;  // of processor time, likewise
   };
   static_assert(sizeof(Part) == 64);
 
-  int64_t lag_cpu_ns_ = 0;                    // owner only
+  int64_t lag_cpu_ns_ = 0;                    // owner only, like the next
+  std::vector<double> range_begins_;          // [num_threads + 1] from 0 to 1
   alignas(64) std::atomic<int64_t> next_{0};  // without ranges: first row nobody has taken
   std::vector<Part> parts_;                   // of each thread, the owner's first
   std::vector<std::thread> workers_;          // last: they use everything above

@@ -35,16 +35,76 @@ TEST(ThreadPool, EveryRowExactlyOnce) {
 class EveryWait : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(ThreadPool, EveryWait, testing::Bool());
 
-TEST(ThreadPool, ChunksShrinkToOneUnit) {
-  ThreadPool pool(1);
-  std::vector<int64_t> sizes;
+using Chunk = std::pair<int64_t, int64_t>;
+
+// Of a job of 103 items, those of the thread that makes the pool, in its order; the other begins
+// when it has ended.
+std::vector<Chunk> chunks_of_owner(bool spin) {
+  ThreadPool pool({.num_threads = 2, .spin = spin});
+  const auto owner = std::this_thread::get_id();
+  std::vector<Chunk> chunks;
+  int64_t covered = 0;
+  std::atomic<bool> owner_is_done = false;
   pool.parallel_for_ranges(103, 4, [&](int64_t begin, int64_t end) {
     EXPECT_EQ(begin % 4, 0);
-    sizes.push_back(end - begin);
+    if (std::this_thread::get_id() != owner) {
+      while (!owner_is_done) std::this_thread::yield();
+      return;
+    }
+    chunks.push_back({begin, end});
+    covered += end - begin;
+    owner_is_done = covered >= 48;  // its own range
   });
-  EXPECT_EQ(sizes.front(), 32);  // a third, in whole units
-  EXPECT_TRUE(std::is_sorted(sizes.rbegin(), sizes.rend()));
-  EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 103);
+  return chunks;
+}
+
+TEST(ThreadPool, ChunksShrinkToOneUnit) {
+  const std::vector<Chunk> chunks = chunks_of_owner(false);
+  EXPECT_EQ(chunks.front(), Chunk(0, 24));  // half of its range, in whole units
+  for (size_t i = 1; i < chunks.size() && chunks[i].second <= 48; ++i) {
+    EXPECT_EQ(chunks[i].first, chunks[i - 1].second);
+    EXPECT_LE(chunks[i].second - chunks[i].first, chunks[i - 1].second - chunks[i - 1].first);
+  }
+}
+
+TEST(ThreadPool, MostOfARangeIsOneChunkWhereThreadsHaveTheirCores) {
+  const std::vector<Chunk> chunks = chunks_of_owner(true);
+  EXPECT_EQ(chunks.front(), Chunk(0, 40));
+  EXPECT_EQ(chunks[1], Chunk(40, 44));
+}
+
+TEST(ThreadPool, OneThreadHasOneChunk) {
+  ThreadPool pool(1);
+  std::vector<Chunk> chunks;
+  pool.parallel_for_ranges(103, 4,
+                           [&](int64_t begin, int64_t end) { chunks.push_back({begin, end}); });
+  EXPECT_EQ(chunks, std::vector<Chunk>{Chunk(0, 103)});
+}
+
+void pass(int64_t ns) {
+  const int64_t start = wall_ns();
+  while (wall_ns() - start < ns) {
+  }
+}
+
+// Ranges follow the threads' speeds, within bounds; who shares its core learns nothing.
+TEST(ThreadPool, RangesGrowWithSpeed) {
+  for (const bool spin : {true, false}) {
+    ThreadPool pool({.num_threads = 2, .spin = spin});
+    const auto owner = std::this_thread::get_id();
+    EXPECT_EQ(pool.range_begin(1), 0.5);
+    for (int job = 0; job < 200; ++job) {
+      pool.parallel_for_ranges(64, 1, [&](int64_t begin, int64_t end) {
+        const bool slow = std::this_thread::get_id() != owner;
+        pass((end - begin) * (slow ? 1'500 : 500));
+      });
+    }
+    // 3/4 of the work, less where the machine is busy.
+    if (spin) EXPECT_GT(pool.range_begin(1), 0.55);
+    if (spin) EXPECT_LE(pool.range_begin(1), 0.8);
+    if (!spin) EXPECT_EQ(pool.range_begin(1), 0.5);
+    EXPECT_EQ(pool.range_begin(0), 0.0);
+  }
 }
 
 // Wherever ranges begin: empty ones, one that is all.

@@ -114,11 +114,9 @@ void Compute::matmul(const Rows& x, std::span<const Product> products) const {
       first += panels;
     }
   };
-  // What the widest tile takes at once, where that leaves every thread a part.
-  constexpr int kTile = 4;
-  const int threads = pool_.num_threads();
-  pool_.parallel_for_ranges(
-      num_panels, threads == 1 ? num_panels : std::clamp(num_panels / threads, 1, kTile), run);
+  // What is taken at once, where that leaves every thread a part: a single row takes little time.
+  const int unit = x.num_rows == 1 ? 2 : 4;
+  pool_.parallel_for_ranges(num_panels, std::clamp(num_panels / pool_.num_threads(), 1, unit), run);
 }
 
 void Compute::rms_norm(const float* x, size_t x_stride, const float* weight, float eps,

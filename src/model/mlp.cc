@@ -94,13 +94,15 @@ void MlpRunner::for_panels(const Compute& compute, std::span<const ExpertWork> w
   const auto count = static_cast<int64_t>(work.size()) * units;
   int64_t all = 0;
   for (size_t i = 0; i < work.size(); ++i) all += cost(i) * units;
-  const int threads = compute.pool().num_threads();
+  const base::ThreadPool& pool = compute.pool();
+  const int threads = pool.num_threads();
   thread_starts_.clear();
   int64_t before = 0;  // the cost of the experts before i
   for (size_t i = 0; i < work.size(); ++i) {
     const int64_t until = before + cost(i) * units;
     for (auto thread = static_cast<int64_t>(thread_starts_.size()); thread < threads; ++thread) {
-      const int64_t from = all * thread / threads;
+      const auto from = static_cast<int64_t>(static_cast<double>(all) *
+                                             pool.range_begin(static_cast<int>(thread)));
       if (from >= until) break;
       thread_starts_.push_back(static_cast<int64_t>(i) * units + (from - before) / cost(i));
     }
@@ -125,7 +127,7 @@ void MlpRunner::for_panels(const Compute& compute, std::span<const ExpertWork> w
       begin += last - first;
     }
   };
-  compute.pool().parallel_for_ranges(count, threads == 1 ? count : 1, run, thread_starts_);
+  compute.pool().parallel_for_ranges(count, 1, run, thread_starts_);
 }
 
 void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> work, Panels panels,

@@ -84,30 +84,30 @@ struct Piece {
 
 // ---- steps: what the columns of one panel gain from a line of operands, kStep values of k ----
 //
-// x: a word. kMinPanels: see strip_panels (one_tile_body.h).
+// x: a word.
 
 struct StepF32 {
   using Acc = F32x16;
-  static constexpr int kStep = 1, kMinPanels = 2;
+  static constexpr int kStep = 1;
   static Acc step(const void* x, Line w, Acc acc) { return multiply_one(x, w, acc); }
 };
 
 struct StepBf16 {
   using Acc = F32x16;
-  static constexpr int kStep = 2, kMinPanels = 2;
+  static constexpr int kStep = 2;
   static Acc step(const void* x, Line w, Acc acc) { return multiply_pair(x, w, acc); }
 };
 
 struct StepInt8 {
   using Acc = I32x16;
-  static constexpr int kStep = 4, kMinPanels = 1;
+  static constexpr int kStep = 4;
   static Acc step(const void* x, Line w, Acc acc) { return multiply_four(x, w, acc); }
 };
 
 // Of four-bit weights.
 struct StepSmall {
   using Acc = I32x16;
-  static constexpr int kStep = 4, kMinPanels = 1;
+  static constexpr int kStep = 4;
   static Acc step(const void* x, Line w, Acc acc) { return multiply_four_small(x, w, acc); }
 };
 

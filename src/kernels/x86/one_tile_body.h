@@ -15,13 +15,16 @@
 //   kLocality       __builtin_prefetch's: the first level is 3, the second 2
 //   kUnhintedRows   up to so many rows no line is asked for: a line takes so few instructions that
 //                   the processor looks far enough ahead by itself, and farther without hints
+//   kFloatChains    so many panels of a single row's floats are read together, each a chain of
+//                   additions that wait for each other: one keeps up with a Zen 4's memory (though
+//                   not with its caches), and one run of memory is read faster than two
 struct ForZen5 {
-  static constexpr int kLocality = 3;
+  static constexpr int kLocality = 3, kFloatChains = 2;
   template <typename Step, typename Codes>
   static constexpr int kUnhintedRows = Codes::kParts == 1 && Step::kStep <= 2 ? 1 : 0;
 };
 struct ForZen4 {
-  static constexpr int kLocality = 2;
+  static constexpr int kLocality = 2, kFloatChains = kFewestFloatChains;
   template <typename Step, typename Codes>
   static constexpr int kUnhintedRows = Codes::kUnhintedRows;
 };
@@ -36,14 +39,14 @@ inline constexpr bool kHintsOf = Rows > Tuned::template kUnhintedRows<Step, Code
 // More rows than this leave no registers for four panels. Those of groups have two sums.
 template <typename Codes>
 inline constexpr int kMaxWideRows = Codes::kGroups == 1 ? 4 : 3;
-// How many panels are read together. A single row's one chain of floats would be slower than the
-// caches: it takes two at least.
-template <typename Step, typename Codes, int Rows>
+// How many panels are read together.
+template <typename Tuned, typename Step, typename Codes, int Rows>
 constexpr int strip_panels() {
   if (Rows > kFewRows) return kTilePanels;
   if (Rows <= Codes::kNarrowRows) return 1;
   const int wanted = Rows <= kMaxWideRows<Codes> ? Codes::kStrip : std::min(Codes::kStrip, 2);
-  return std::min(kFewPanels, Rows == 1 ? std::max(wanted, Step::kMinPanels) : wanted);
+  const bool one_chain = Rows == 1 && Step::kStep <= 2;
+  return std::min(kFewPanels, one_chain ? std::max(wanted, Tuned::kFloatChains) : wanted);
 }
 
 // The most rows of one tile: where registers hold them beside what expanding takes, and the
@@ -283,6 +286,13 @@ inline __attribute__((always_inline)) void one_tile_step(const Product& product,
     StripPanels<kStrip> panels;
     std::copy_n(codes + first, kStrip, panels.codes);
     std::copy_n(codes + first + kStrip, kStrip, panels.next);
+    // Where the processor fetches by itself, it has yet to learn where it goes on after this strip.
+    if constexpr (!kHintsOf<Tuned, typename Fold::Step, Codes, Rows>) {
+      constexpr size_t kLines = 4;
+      for (int p = 0; p < kStrip; ++p) {
+        for (size_t i = 0; i < kLines; ++i) fetch_line<Tuned>(panels.next[p], i * sizeof(Line));
+      }
+    }
     strip<Fold, Codes, Tuned>(fold, cut, x, panels, first, sums);
   }
   for (int r = 0; r < std::min(Rows, product.num_rows()); ++r) {
@@ -292,7 +302,7 @@ inline __attribute__((always_inline)) void one_tile_step(const Product& product,
 
 template <typename Fold, typename Codes, typename Tuned, int Rows, typename Product>
 inline void one_tile(const Product& product, const Cut& cut) {
-  constexpr int kStrip = strip_panels<typename Fold::Step, Codes, Rows>();
+  constexpr int kStrip = strip_panels<Tuned, typename Fold::Step, Codes, Rows>();
   // Gate and up are two runs of memory in any case: side by side neither is left and taken up
   // again. Only AVX2's highest tile lacks the registers for the sums and the lines of both.
   constexpr bool kFits = kTileRows > kFewRows || Rows < kTileRows;
