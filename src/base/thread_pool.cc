@@ -186,9 +186,11 @@ int64_t ThreadPool::take_of_range(const Job& job, int thread, int64_t* end) {
                             })
         ->range;
   };
+  // A last unit is not worth fetching from another core that is at work.
+  const int64_t left_alone = options_.spin ? job.grain : 0;
   while (taken.size() == 0) {
     Range& range = longest();
-    if (range.left().size() == 0) return job.count;
+    if (range.left().size() <= left_alone) return job.count;
     taken = range.take_last(job.grain);
   }
   *end = taken.end;

@@ -91,6 +91,14 @@ void Compute::matmul(const Rows& x, const PackedMatrix& w, float* y, size_t y_st
   matmul(x, std::span(&product, 1));
 }
 
+int panels_at_once(const PackedShape& w, int most_rows, int num_matrices) {
+  constexpr int kTile = 4;  // what the widest tile takes at once
+  if (most_rows > 1) return kTile / num_matrices;
+  constexpr size_t kBytes = 40 * 1024;
+  const size_t panels = kBytes / (w.panel_bytes() * static_cast<size_t>(num_matrices));
+  return static_cast<int>(std::clamp<size_t>(panels, 1, 2 * kTile));
+}
+
 // The panels of all products one after the other are what threads share.
 void Compute::matmul(const Rows& x, std::span<const Product> products) const {
   if (x.num_rows == 0) return;
@@ -114,8 +122,8 @@ void Compute::matmul(const Rows& x, std::span<const Product> products) const {
       first += panels;
     }
   };
-  // What is taken at once, where that leaves every thread a part: a single row takes little time.
-  const int unit = x.num_rows == 1 ? 2 : 4;
+  const int unit = panels_at_once(products[0].w->shape, x.num_rows, 1);
+  // Where that leaves every thread a part.
   pool_.parallel_for_ranges(num_panels, std::clamp(num_panels / pool_.num_threads(), 1, unit), run);
 }
 

@@ -80,6 +80,10 @@ Rows cast_rows(const kernels::Kernels& kernels, const kernels::PackedShape& w,
 kernels::MatmulArgs matmul_args(const Rows& x, const kernels::PackedMatrix& w, float* y,
                                 size_t y_stride);
 
+// How many panels of each of num_matrices such matrices a thread takes at once for products with at
+// most so many rows: for single rows what takes about a microsecond to read.
+int panels_at_once(const kernels::PackedShape& w, int most_rows, int num_matrices);
+
 class Compute {
  public:
   Compute(const kernels::Kernels& kernels, base::ThreadPool& pool)

@@ -9,6 +9,16 @@ namespace wideep::model {
 
 using kernels::PackedShape;
 
+namespace {
+
+int most_rows(std::span<const ExpertWork> work) {
+  int most = 0;
+  for (const ExpertWork& expert : work) most = std::max(most, expert.x.num_rows);
+  return most;
+}
+
+}  // namespace
+
 void MlpRunner::run(const Compute& compute, const weights::GatedMlp& mlp, const SourceRows& x,
                     float* y, size_t y_stride) {
   const ExpertWork work{mlp, compute.cast(mlp.gate.shape, x, cast_), {y, y_stride * sizeof(float)}};
@@ -135,9 +145,9 @@ void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> 
   const PackedShape& down = work[0].mlp.down.shape;
   const Dtype dtype = kernels::row_dtype(down.format);
   const size_t row_bytes = static_cast<size_t>(down.k) * dtype_bytes(dtype);
-  constexpr int kUnit = 2;  // and as many of up
   for_panels(
-      compute, work, panels, kUnit, [&](size_t i, Panels run, const weights::GatedMlp* next) {
+      compute, work, panels, panels_at_once(work[0].mlp.gate.shape, most_rows(work), 2),
+      [&](size_t i, Panels run, const weights::GatedMlp* next) {
         const ExpertWork& expert = work[i];
         compute.kernels().gated_matmul(
             {.m = expert.x.num_rows,
@@ -168,8 +178,7 @@ void MlpRunner::cast_between(const Compute& compute, std::span<const ExpertWork>
 }
 
 void MlpRunner::down(const Compute& compute, std::span<const ExpertWork> work, Panels panels) {
-  constexpr int kUnit = 4;
-  for_panels(compute, work, panels, kUnit,
+  for_panels(compute, work, panels, panels_at_once(work[0].mlp.down.shape, most_rows(work), 1),
              [&](size_t i, Panels run, const weights::GatedMlp* next) {
                const ExpertWork& expert = work[i];
                compute.kernels().matmul(
