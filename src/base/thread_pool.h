@@ -56,8 +56,9 @@ class ThreadPool {
   // The same where what lies next to each other is best done by one thread, in order, and every
   // chunk costs something: each thread goes through a range of its own, in chunks that shrink to
   // `unit` (of which all but the last are multiples), and then helps others from the ends of
-  // theirs. All finish within one unit of each other. Where threads have cores to themselves, most
-  // of a range is its first chunk, which nobody else can take. A pool of one thread has one chunk.
+  // theirs, so that all finish within about a unit of each other. Where threads have cores to
+  // themselves, most of a range is its first chunk, which nobody else can take: who becomes much
+  // slower within a job is waited for. A pool of one thread has one chunk.
   // starts: where each thread's range begins, ascending from 0, multiples of `unit`: by cost, where
   // range_begin says; empty: there as items are counted. REQUIRES: count < 2³².
   template <typename Body>
