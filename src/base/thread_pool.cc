@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <system_error>
 
 #include "base/check.h"
@@ -119,9 +120,11 @@ void ThreadPool::set_ranges(int64_t count, int64_t unit, std::span<const int64_t
   for (size_t i = 0; i < threads; ++i) {
     int64_t end = count;
     if (i + 1 < threads) {
+      // To the nearest unit: of two units for two threads each gets one, whoever is the faster.
       end = starts.empty()
-                ? static_cast<int64_t>(range_begins_[i + 1] * static_cast<double>(count / unit)) *
-                      unit
+                ? std::min<int64_t>(count, unit * std::llround(range_begins_[i + 1] *
+                                                               static_cast<double>(count) /
+                                                               static_cast<double>(unit)))
                 : starts[i + 1];
     }
     const int64_t shared = (end - begin + kSharedPart - 1) / kSharedPart;

@@ -53,7 +53,7 @@ std::vector<Chunk> chunks_of_owner(bool spin) {
     }
     chunks.push_back({begin, end});
     covered += end - begin;
-    owner_is_done = covered >= 48;  // its own range
+    owner_is_done = covered >= 52;  // its own range
   });
   return chunks;
 }
@@ -61,7 +61,7 @@ std::vector<Chunk> chunks_of_owner(bool spin) {
 TEST(ThreadPool, ChunksShrinkToOneUnit) {
   const std::vector<Chunk> chunks = chunks_of_owner(false);
   EXPECT_EQ(chunks.front(), Chunk(0, 24));  // half of its range, in whole units
-  for (size_t i = 1; i < chunks.size() && chunks[i].second <= 48; ++i) {
+  for (size_t i = 1; i < chunks.size() && chunks[i].second <= 52; ++i) {
     EXPECT_EQ(chunks[i].first, chunks[i - 1].second);
     EXPECT_LE(chunks[i].second - chunks[i].first, chunks[i - 1].second - chunks[i - 1].first);
   }
@@ -69,8 +69,8 @@ TEST(ThreadPool, ChunksShrinkToOneUnit) {
 
 TEST(ThreadPool, MostOfARangeIsOneChunkWhereThreadsHaveTheirCores) {
   const std::vector<Chunk> chunks = chunks_of_owner(true);
-  EXPECT_EQ(chunks.front(), Chunk(0, 40));
-  EXPECT_EQ(chunks[1], Chunk(40, 44));
+  EXPECT_EQ(chunks.front(), Chunk(0, 44));
+  EXPECT_EQ(chunks[1], Chunk(44, 48));
 }
 
 TEST(ThreadPool, OneThreadHasOneChunk) {
@@ -106,6 +106,25 @@ TEST(ThreadPool, RangesGrowWithSpeed) {
     } else {
       EXPECT_EQ(pool.range_begin(1), 0.5);
     }
+  }
+}
+
+// An owner that has been a little slower still gets one of two units.
+TEST(ThreadPool, TwoUnitsAreForTwoThreads) {
+  ThreadPool pool({.num_threads = 2, .spin = true});
+  const auto owner = std::this_thread::get_id();
+  for (int job = 0; job < 1000 && pool.range_begin(1) > 0.49; ++job) {
+    pool.parallel_for_ranges(64, 1, [&](int64_t begin, int64_t end) {
+      pass((end - begin) * (std::this_thread::get_id() == owner ? 1'500 : 500));
+    });
+  }
+  ASSERT_LE(pool.range_begin(1), 0.49);
+  for (int job = 0; job < 20; ++job) {
+    std::atomic<int64_t> of_owner{0};
+    pool.parallel_for_ranges(8, 4, [&](int64_t begin, int64_t end) {
+      if (std::this_thread::get_id() == owner) of_owner += end - begin;
+    });
+    EXPECT_EQ(of_owner.load(), 4);
   }
 }
 

@@ -18,13 +18,17 @@
 //   kFloatChains    so many panels of a single row's floats are read together, each a chain of
 //                   additions that wait for each other: one keeps up with a Zen 4's memory (though
 //                   not with its caches), and one run of memory is read faster than two
+//   kAloneRows      up to so many rows one panel of codes that need no expanding keeps the processor
+//                   busy. More few rows are rounded up to an even number and take two panels: six
+//                   rows of one panel are as many chains as bf16's step has cycles
+//                   (docs/decisions/0031-between-a-row-and-a-tile.md)
 struct ForZen5 {
-  static constexpr int kLocality = 3, kFloatChains = 2;
+  static constexpr int kLocality = 3, kFloatChains = 2, kAloneRows = kFewRows;
   template <typename Step, typename Codes>
   static constexpr int kUnhintedRows = Codes::kParts == 1 && Step::kStep <= 2 ? 1 : 0;
 };
 struct ForZen4 {
-  static constexpr int kLocality = 2, kFloatChains = kFewestFloatChains;
+  static constexpr int kLocality = 2, kFloatChains = kFewestFloatChains, kAloneRows = 4;
   template <typename Step, typename Codes>
   static constexpr int kUnhintedRows = Codes::kUnhintedRows;
 };
@@ -39,10 +43,12 @@ inline constexpr bool kHintsOf = Rows > Tuned::template kUnhintedRows<Step, Code
 // More rows than this leave no registers for four panels. Those of groups have two sums.
 template <typename Codes>
 inline constexpr int kMaxWideRows = Codes::kGroups == 1 ? 4 : 3;
+template <typename Tuned, typename Codes, int Rows>
+inline constexpr bool kIsPaired = Codes::kParts == 1 && Rows > Tuned::kAloneRows;
 // How many panels are read together.
 template <typename Tuned, typename Step, typename Codes, int Rows>
 constexpr int strip_panels() {
-  if (Rows > kFewRows) return kTilePanels;
+  if (Rows > kFewRows || kIsPaired<Tuned, Codes, Rows>) return kTilePanels;
   if (Rows <= Codes::kNarrowRows) return 1;
   const int wanted = Rows <= kMaxWideRows<Codes> ? Codes::kStrip : std::min(Codes::kStrip, 2);
   const bool one_chain = Rows == 1 && Step::kStep <= 2;
@@ -102,7 +108,7 @@ inline __attribute__((always_inline)) void run_lines(RowTile<Rows> x,
   };
   int i = 0;
   // The fewer instructions a line takes, the more lines are under way at once.
-  if constexpr (Rows == 1 && Codes::kParts == 1) {
+  if constexpr (Rows <= 2 && Codes::kParts == 1) {
 #pragma GCC unroll 1
     for (; i + 4 <= lines; i += 4) {
       for (int n = 0; n < 4; ++n) line(kLinesOfHint > 0);
@@ -333,6 +339,13 @@ inline void one_tile(const Product& product, const Cut& cut) {
   }
 }
 
+// The next higher tile.
+template <typename Tuned, typename Codes, int Rows>
+constexpr int next_height() {
+  if (Rows >= kFewRows) return Rows + kRowUnit;
+  return kIsPaired<Tuned, Codes, Rows + 1> ? (Rows + 2) / 2 * 2 : Rows + 1;
+}
+
 // Calls one_tile with the number of rows, rounded up to a height that tiles have, as a constant.
 // False: they are too many.
 template <typename Fold, typename Codes, typename Tuned, int Rows = 1, typename Product>
@@ -341,8 +354,7 @@ inline bool one_tile_of(const Product& product, const Cut& cut) {
     return false;
   } else {
     if (product.num_rows() > Rows) {
-      constexpr int kMore = Rows < kFewRows ? Rows + 1 : Rows + kRowUnit;
-      return one_tile_of<Fold, Codes, Tuned, kMore>(product, cut);
+      return one_tile_of<Fold, Codes, Tuned, next_height<Tuned, Codes, Rows>()>(product, cut);
     }
     one_tile<Fold, Codes, Tuned, Rows>(product, cut);
     return true;
