@@ -11,6 +11,8 @@ namespace {
 using kernels::PackedMatrix;
 using kernels::PackedShape;
 
+// Rows are shared in ranges here and wherever something is done row by row, so that a thread has
+// about the same ones from step to step, which lie in its caches.
 constexpr int64_t kRowsPerChunk = 16;
 
 // `source` as it is, or where its cast rows will be.
@@ -68,7 +70,7 @@ Rows cast_rows(const kernels::Kernels& kernels, const PackedShape& w, const Sour
 Rows Compute::cast(const PackedShape& w, const SourceRows& source, Scratch& scratch) const {
   const Rows rows = place_rows(w, source, scratch);
   if (needs_cast(w, source.dtype)) {
-    pool_.parallel_for(source.num_rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
+    pool_.parallel_for_ranges(source.num_rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
       cast_rows_to(kernels_, w, source, begin, end, memory_of(rows));
     });
   }
@@ -129,7 +131,7 @@ void Compute::matmul(const Rows& x, std::span<const Product> products) const {
 
 void Compute::rms_norm(const float* x, size_t x_stride, const float* weight, float eps,
                        int num_rows, int width, float* y, size_t y_stride) const {
-  pool_.parallel_for(num_rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
+  pool_.parallel_for_ranges(num_rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       kernels_.rms_norm(x + row * x_stride, weight, eps, width, y + row * y_stride);
     }

@@ -85,7 +85,7 @@ class Model {
   template <typename Run>
   void for_each_row(Run run) const {
     constexpr int64_t kRowsPerChunk = 16;
-    compute_.pool().parallel_for(own_.size, kRowsPerChunk, [&](int64_t begin, int64_t end) {
+    compute_.pool().parallel_for_ranges(own_.size, kRowsPerChunk, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) run(own_.begin + row);
     });
   }

@@ -196,7 +196,7 @@ void MoeRunner::route(const Compute& compute, const MoeWeights& weights, const M
     chosen_by = perfect_router_->logits(call.num_tokens);
     bias = perfect_router_->zero_bias();
   }
-  compute.pool().parallel_for(call.num_tokens, 16, [&](int64_t begin, int64_t end) {
+  compute.pool().parallel_for_ranges(call.num_tokens, 16, [&](int64_t begin, int64_t end) {
     for (int64_t token = begin; token < end; ++token) {
       select_experts(routing, chosen_by + token * routing.num_experts, bias,
                      experts_.data() + token * routing.top_k,
@@ -240,7 +240,7 @@ kernels::InputRows MoeRunner::rows_to_send(const Compute& compute, const MoeCall
 kernels::InputRows MoeRunner::encode(const Compute& compute, const SourceRows& rows) {
   const size_t bytes = kernels::row_bytes(options_.dispatch_format(), rows.width);
   auto* coded = sent_.get<std::byte>(static_cast<size_t>(rows.num_rows) * bytes);
-  compute.pool().parallel_for(rows.num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+  compute.pool().parallel_for_ranges(rows.num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       compute.kernels().encode_row(Dtype::kF32, rows.rows[static_cast<int>(row)],
                                    options_.dispatch_format(), rows.width,
@@ -439,7 +439,7 @@ kernels::InputRows MoeRunner::received_operands(const Compute& compute,
   if (!decodes && !casts) return plain.rows;
   const size_t bytes = operand_bytes(gate);
   auto* operands = casts ? operands_.get<std::byte>(messages_.size() * bytes) : nullptr;
-  compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
+  compute.pool().parallel_for_ranges(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; decodes && i < end; ++i) {
       compute.kernels().decode_row(
           format, static_cast<const std::byte*>(messages_[static_cast<size_t>(i)]),
@@ -457,7 +457,7 @@ void MoeRunner::encode_results(const Compute& compute) {
   const size_t before = static_cast<size_t>(columns.begin) * dtype_bytes(options_.row_dtype);
   const auto plain = [&](size_t i) { return static_cast<const std::byte*>(results_[i]) + before; };
   const auto count = static_cast<int64_t>(results_.size());
-  compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
+  compute.pool().parallel_for_ranges(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       compute.kernels().encode_row(options_.row_dtype, plain(i), format, columns.size,
                                    returned_[i]);
@@ -481,7 +481,7 @@ void MoeRunner::sum_results(const Compute& compute) {
   const auto* plain = plain_results_.get<std::byte>(before + results_.size() * bytes) + before;
   auto* sums = sums_.get<float>(tokens.size() * width);
   const auto count = static_cast<int64_t>(tokens.size());
-  compute.pool().parallel_for(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
+  compute.pool().parallel_for_ranges(count, kRowsPerTask, [&](int64_t begin, int64_t end) {
     std::vector<const std::byte*> rows;
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       const ep::ReceivedToken& token = tokens[i];
@@ -534,7 +534,7 @@ void MoeRunner::reduce(const Compute& compute, const MoeCall& call, ep::TokenRan
   const auto hidden = static_cast<size_t>(config_.hidden_size);
   const auto top_k = static_cast<size_t>(config_.routing.top_k);
   ones_.assign(top_k, 1.0f);
-  compute.pool().parallel_for(wanted.size, 4, [&](int64_t begin, int64_t end) {
+  compute.pool().parallel_for_ranges(wanted.size, 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const size_t at = static_cast<size_t>(wanted.begin + i);
       reduce_token(compute, static_cast<int>(i),
