@@ -116,17 +116,15 @@ void ThreadPool::set_ranges(int64_t count, int64_t unit, std::span<const int64_t
   WIDEEP_CHECK(count < int64_t{1} << 32);
   WIDEEP_CHECK(starts.empty() || starts.size() == parts_.size());
   const size_t threads = parts_.size();
+  // To the nearest unit: of two units for two threads each gets one, whoever is the faster.
+  const auto place_of = [&](double share) {
+    const double units = share * static_cast<double>(count) / static_cast<double>(unit);
+    return std::min<int64_t>(count, std::llround(units) * unit);
+  };
   int64_t begin = 0;
   for (size_t i = 0; i < threads; ++i) {
     int64_t end = count;
-    if (i + 1 < threads) {
-      // To the nearest unit: of two units for two threads each gets one, whoever is the faster.
-      end = starts.empty()
-                ? std::min<int64_t>(count, unit * std::llround(range_begins_[i + 1] *
-                                                               static_cast<double>(count) /
-                                                               static_cast<double>(unit)))
-                : starts[i + 1];
-    }
+    if (i + 1 < threads) end = starts.empty() ? place_of(range_begins_[i + 1]) : starts[i + 1];
     const int64_t shared = (end - begin + kSharedPart - 1) / kSharedPart;
     const int64_t own = options_.spin ? (end - begin - shared) / unit * unit : 0;
     parts_[i].start = static_cast<uint32_t>(begin);

@@ -72,9 +72,9 @@ struct QuantizedMatrix {
 //   int4    the scale with the least squared error among shrinkings of max |x| / 7
 //   mxfp4   scale = 2^(⌊log2 max |x|⌋ − 2) of the group (OCP Microscaling Formats 1.0, section 6.3)
 //   nvfp4   matrix scale = max |x| / (6 · 448), group scale = max |x| / 6 / matrix scale
-// REQUIRES: all are finite. Elements are rounded to the nearest. Scales of int8 and int4 are bf16 values, so that a
-// checkpoint may keep them so. matrix_scale: of nvfp4, instead of its own (parts that are stacked
-// share one); 0 takes the rows' own.
+// REQUIRES: all are finite. Elements are rounded to the nearest. Scales of int8 and int4 are bf16
+// values, so that a checkpoint may keep them so. matrix_scale: of nvfp4, instead of its own (parts
+// that are stacked share one); 0 takes the rows' own.
 QuantizedMatrix quantize_matrix(WeightFormat format, int group, const float* rows, int n, int k,
                                 float matrix_scale = 0.0f);
 float nvfp4_matrix_scale(float largest);

@@ -18,9 +18,9 @@
 //   kFloatChains    so many panels of a single row's floats are read together, each a chain of
 //                   additions that wait for each other: one keeps up with a Zen 4's memory (though
 //                   not with its caches), and one run of memory is read faster than two
-//   kAloneRows      up to so many rows one panel of codes that need no expanding keeps the processor
-//                   busy. More few rows are rounded up to an even number and take two panels: six
-//                   rows of one panel are as many chains as bf16's step has cycles
+//   kAloneRows      of codes that need no expanding, up to so many rows keep the processor busy
+//                   with one panel. More few rows are rounded up to an even number and take two:
+//                   with one panel six rows are as many chains as bf16's step has cycles
 //                   (docs/decisions/0031-between-a-row-and-a-tile.md)
 struct ForZen5 {
   static constexpr int kLocality = 3, kFloatChains = 2, kAloneRows = kFewRows;
