@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -156,6 +157,17 @@ TEST(ThreadPool, RangesCoverEverythingOnce) {
       }
     }
   }
+}
+
+// The last unit is not whole, and the nearest unit to where the last thread begins lies behind it.
+TEST(ThreadPool, RangesEndWhereItemsDo) {
+  ThreadPool pool({.num_threads = 8, .spin = true});
+  std::array<std::atomic<int>, 7> seen{};
+  pool.parallel_for_ranges(7, 4, [&](int64_t begin, int64_t end) {
+    ASSERT_LE(end, 7);
+    for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+  });
+  for (const auto& times : seen) EXPECT_EQ(times.load(), 1);
 }
 
 // The owner's range takes long: others do most of it, from its end.

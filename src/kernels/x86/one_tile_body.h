@@ -43,6 +43,7 @@ inline constexpr bool kHintsOf = Rows > Tuned::template kUnhintedRows<Step, Code
 // More rows than this leave no registers for four panels. Those of groups have two sums.
 template <typename Codes>
 inline constexpr int kMaxWideRows = Codes::kGroups == 1 ? 4 : 3;
+// Do so many rows take two panels of codes that need no expanding, in tiles of even height?
 template <typename Tuned, typename Codes, int Rows>
 inline constexpr bool kIsPaired = Codes::kParts == 1 && Rows > Tuned::kAloneRows;
 // How many panels are read together.
@@ -341,10 +342,8 @@ inline void one_tile(const Product& product, const Cut& cut) {
 
 // The next higher tile.
 template <typename Tuned, typename Codes, int Rows>
-constexpr int next_height() {
-  if (Rows >= kFewRows) return Rows + kRowUnit;
-  return kIsPaired<Tuned, Codes, Rows + 1> ? (Rows + 2) / 2 * 2 : Rows + 1;
-}
+inline constexpr int kNextHeight =
+    Rows >= kFewRows || kIsPaired<Tuned, Codes, Rows + 1> ? Rows + kRowUnit : Rows + 1;
 
 // Calls one_tile with the number of rows, rounded up to a height that tiles have, as a constant.
 // False: they are too many.
@@ -354,7 +353,7 @@ inline bool one_tile_of(const Product& product, const Cut& cut) {
     return false;
   } else {
     if (product.num_rows() > Rows) {
-      return one_tile_of<Fold, Codes, Tuned, next_height<Tuned, Codes, Rows>()>(product, cut);
+      return one_tile_of<Fold, Codes, Tuned, kNextHeight<Tuned, Codes, Rows>>(product, cut);
     }
     one_tile<Fold, Codes, Tuned, Rows>(product, cut);
     return true;
