@@ -20,7 +20,7 @@
 #include "base/cpu_time.h"
 #include "base/machine.h"
 #include "base/thread_pool.h"
-#include "bench/bench_rank.h"
+#include "bench/bench_report.h"
 #include "bench/percentiles.h"
 #include "limits/limits.h"
 #include "model/mlp.h"

@@ -14,7 +14,7 @@
 
 #include "base/cpu_time.h"
 #include "base/stopped_threads.h"
-#include "engine/generate.h"
+#include "run/generate.h"
 
 namespace wideep {
 namespace {
@@ -56,8 +56,8 @@ constexpr std::pair<Kind, const char*> kKinds[] = {{Kind::kStatic, "static"},
 
 bool balances(Kind kind) { return kind == Kind::kOnline || kind == Kind::kOnlineTrt; }
 
-engine::GenerateOptions run_options(const Options& options, Kind kind, int iterations) {
-  engine::GenerateOptions run;
+run::GenerateOptions run_options(const Options& options, Kind kind, int iterations) {
+  run::GenerateOptions run;
   run.model_dir = options.model;
   run.parallel = parallel::parallel_config_for_ranks(options.ranks).value();
   run.parallel.max_batch_size = 4;
@@ -65,8 +65,8 @@ engine::GenerateOptions run_options(const Options& options, Kind kind, int itera
       .num_slots = options.slots,
       .layer_updates_per_iter = balances(kind) ? options.layer_updates : 0};
   if (kind == Kind::kOnlineTrt) {
-    run.adjust_online = [](engine::OnlineParts& parts) {
-      parts.policy.policy = online::PolicyKind::kTrt;
+    run.adjust_online = [](run::OnlineParts& parts) {
+      parts.plan.policy.policy = online::PolicyKind::kTrt;
     };
   }
   constexpr int kMaxTokens = 250;
@@ -91,13 +91,14 @@ Result<Times> measure(const Options& options, Kind kind) {
   std::vector<double> wall_us;
   constexpr int kWarmUp = 50;
   const auto report =
-      engine::generate(run_options(options, kind, options.iterations),
-                       {.on_iteration = [&](int rank, const engine::IterationRecord& record) {
-                         const bool decodes = record.prompt_tokens == 0;
-                         if (rank == 0 && decodes && record.iteration >= kWarmUp) {
-                           wall_us.push_back(static_cast<double>(record.wall_ns) * 1e-3);
-                         }
-                       }});
+      run::generate(run_options(options, kind, options.iterations), [&](const run::Event& event) {
+        const auto* each = std::get_if<run::Iteration>(&event);
+        if (each == nullptr) return;
+        const engine::IterationRecord& record = each->ranks[0];
+        if (record.prompt_tokens == 0 && record.iteration >= kWarmUp) {
+          wall_us.push_back(static_cast<double>(record.wall_ns) * 1e-3);
+        }
+      });
   if (!report.ok()) return report.status();
   if (!report->ended.ok()) return report->ended;
   return Times{quantile(wall_us, 0.5), quantile(wall_us, 0.99), report->tokens_per_second(),
@@ -192,11 +193,11 @@ Status run_stall(const Options& options) {
   constexpr int kIterationsPerSecond = 1500;  // about as many as the reference model makes
   const auto iterations = static_cast<int>((options.stall_seconds + 6) * kIterationsPerSecond);
   Stall stall(options.stall_seconds);
-  const auto report =
-      engine::generate(run_options(options, Kind::kOnlineTrt, iterations),
-                       {.on_iteration = [&](int rank, const engine::IterationRecord& record) {
-                         if (rank == 0) stall.iteration(record);
-                       }});
+  const auto report = run::generate(run_options(options, Kind::kOnlineTrt, iterations),
+                                    [&](const run::Event& event) {
+                                      if (const auto* each = std::get_if<run::Iteration>(&event))
+                                        stall.iteration(each->ranks[0]);
+                                    });
   if (!report.ok()) return report.status();
   stall.print();
   return report->ended;
@@ -205,8 +206,8 @@ Status run_stall(const Options& options) {
 // ---- what it is good for ----
 
 // Prompts of one kind only, much prefill: tokens, not experts' weights, decide how long ranks take.
-engine::GenerateOptions skewed_options(const Options& options) {
-  engine::GenerateOptions run;
+run::GenerateOptions skewed_options(const Options& options) {
+  run::GenerateOptions run;
   run.model_dir = options.model;
   run.parallel = parallel::parallel_config_for_ranks(options.skewed_ranks).value();
   run.parallel.max_batch_size = 8;
@@ -225,11 +226,11 @@ struct Critical {
   std::vector<double> experts_ms, experts_over_mean, imbalance;
 };
 
-Status measure_critical(const engine::GenerateOptions& run, Critical* critical) {
-  const auto report = engine::generate(run, {});
+Status measure_critical(const run::GenerateOptions& run, Critical* critical) {
+  const auto report = run::generate(run);
   if (!report.ok()) return report.status();
   if (!report->ended.ok()) return report->ended;
-  const engine::LoadTotals& load = report->load;
+  const run::LoadTotals& load = report->load;
   critical->experts_ms.push_back(load.critical_path_experts_ms);
   critical->experts_over_mean.push_back(load.critical_path_experts_ms / load.mean_experts_ms);
   critical->imbalance.push_back(load.imbalance_ratio());
@@ -238,14 +239,14 @@ Status measure_critical(const engine::GenerateOptions& run, Critical* critical) 
 
 // Processor time on the critical path of the experts: the slowest rank of each layer, summed up.
 Status run_skewed(const Options& options) {
-  const engine::GenerateOptions off = skewed_options(options);
-  engine::GenerateOptions online = off, perfect = off;
+  const run::GenerateOptions off = skewed_options(options);
+  run::GenerateOptions online = off, perfect = off;
   online.parallel.moe_config.load_balancer = {.num_slots = options.slots,
                                               .layer_updates_per_iter = options.layer_updates};
   perfect.perfect_router = true;
   Critical results[] = {
       {"no balancer", {}, {}, {}}, {"online", {}, {}, {}}, {"perfect router", {}, {}, {}}};
-  const engine::GenerateOptions* runs[] = {&off, &online, &perfect};
+  const run::GenerateOptions* runs[] = {&off, &online, &perfect};
   for (int pair = 0; pair < options.pairs; ++pair) {
     for (int i = 0; i < 3; ++i) {
       const Status status = measure_critical(*runs[i], &results[i]);
@@ -266,7 +267,7 @@ Status run_skewed(const Options& options) {
   return {};
 }
 
-Status run(const Options& options) {
+Status measure_all(const Options& options) {
   fmt::print("{} ranks, {} slots, layer_updates_per_iter {}, {} iterations a run\n\n",
              options.ranks, options.slots, options.layer_updates, options.iterations);
   fmt::print("run       median us     p99 us    tokens/s   experts / mean   moves\n");
@@ -309,7 +310,7 @@ int main(int argc, char** argv) {
   app.add_option("--skewed-ranks", options.skewed_ranks, "Of the skewed runs; 0: no such")
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  wideep::Status status = wideep::run(options);
+  wideep::Status status = wideep::measure_all(options);
   if (status.ok() && options.stall_seconds > 0) status = wideep::run_stall(options);
   if (status.ok() && options.skewed_ranks > 0) status = wideep::run_skewed(options);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());

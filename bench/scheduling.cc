@@ -17,13 +17,12 @@
 
 #include "base/cpu_time.h"
 #include "base/try.h"
-#include "engine/generate.h"
+#include "run/generate.h"
 
 namespace wideep {
 namespace {
 
-using engine::GenerateOptions;
-using engine::IterationRecord;
+using run::GenerateOptions;
 
 constexpr double kLimit = 0.01;  // of an iteration
 
@@ -56,9 +55,10 @@ GenerateOptions options_for(const Options& options) {
   return run;
 }
 
-Result<engine::GenerateReport> run_ranks(const GenerateOptions& options,
-                                         const engine::GenerateObserver& observer) {
-  WIDEEP_TRY_ASSIGN(engine::GenerateReport report, engine::generate(options, observer));
+using OnEvent = std::function<void(const run::Event&)>;
+
+Result<run::GenerateReport> run_ranks(const GenerateOptions& options, const OnEvent& on_event) {
+  WIDEEP_TRY_ASSIGN(run::GenerateReport report, run::generate(options, on_event));
   WIDEEP_TRY(report.ended);
   return report;
 }
@@ -71,15 +71,16 @@ Status measure_cost(const Options& options) {
     run.parallel.kv_cache_config.enable_block_reuse = reuse;
     for (int i = 0; i < options.requests; ++i) run.prompts.push_back(lines(100 * i, 2));
     std::vector<double> iteration_ms, schedule_us, shares;
-    WIDEEP_TRY_ASSIGN(
-        const auto report,
-        run_ranks(run, {.on_iteration = [&](int, const IterationRecord& record) {
-                    if (record.queue.scheduled < options.requests) return;
-                    iteration_ms.push_back(static_cast<double>(record.wall_ns) * 1e-6);
-                    schedule_us.push_back(static_cast<double>(record.schedule_ns) * 1e-3);
-                    shares.push_back(static_cast<double>(record.schedule_ns) /
-                                     static_cast<double>(record.wall_ns));
-                  }}));
+    WIDEEP_TRY_ASSIGN(const auto report, run_ranks(run, [&](const run::Event& event) {
+                        const auto* each = std::get_if<run::Iteration>(&event);
+                        if (each == nullptr) return;
+                        const engine::IterationRecord& record = each->ranks[0];
+                        if (record.queue.scheduled < options.requests) return;
+                        iteration_ms.push_back(static_cast<double>(record.wall_ns) * 1e-6);
+                        schedule_us.push_back(static_cast<double>(record.schedule_ns) * 1e-3);
+                        shares.push_back(static_cast<double>(record.schedule_ns) /
+                                         static_cast<double>(record.wall_ns));
+                      }));
     const size_t count = shares.size();
     const double share = median_of(std::move(shares));
     fmt::print("{:>8}{:>13}{:>15.2f}{:>16.1f}{:>10.5f}{:>8} {}{}\n", options.requests, count,
@@ -100,10 +101,11 @@ Result<double> second_first_token_ms(const Options& options, int num_lines, bool
     run.prompts.push_back(lines(0, num_lines) + fmt::format("Question {}:", question));
   }
   int64_t first_ns = 0, second_ns = 0;
-  WIDEEP_TRY_ASSIGN(const auto report,
-                    run_ranks(run, {.on_text = [&](int prompt, const std::string&, bool) {
-                                (prompt == 0 ? first_ns : second_ns) = base::wall_ns();
-                              }}));
+  WIDEEP_TRY_ASSIGN(const auto report, run_ranks(run, [&](const run::Event& event) {
+                      const auto* token = std::get_if<run::Token>(&event);
+                      if (token == nullptr) return;
+                      (token->request_index == 0 ? first_ns : second_ns) = base::wall_ns();
+                    }));
   *prompt_tokens = report.results[1].num_prompt_tokens;
   return static_cast<double>(second_ns - first_ns) * 1e-6;
 }
@@ -140,11 +142,13 @@ Status measure_policies(const Options& options) {
     int64_t iterations = 0;
     engine::QueueRecord last;
     WIDEEP_TRY_ASSIGN(const auto report,
-                      run_ranks(run, {.on_iteration = [&](int, const IterationRecord& record) {
-                                  running += record.queue.scheduled;
-                                  ++iterations;
-                                  last = record.queue;
-                                }}));
+                      run_ranks(run, [&](const run::Event& event) {
+                        const auto* each = std::get_if<run::Iteration>(&event);
+                        if (each == nullptr) return;
+                        last = each->ranks[0].queue;
+                        running += last.scheduled;
+                        ++iterations;
+                      }));
     size_t tokens = 0;
     for (const auto& result : report.results) tokens += result.tokens.size();
     fmt::print("{:<20}{:>11.0f}{:>10.1f}{:>9}{:>21}\n", policy,
@@ -154,7 +158,7 @@ Status measure_policies(const Options& options) {
   return {};
 }
 
-Status run(const Options& options) {
+Status measure(const Options& options) {
   WIDEEP_TRY(measure_cost(options));
   WIDEEP_TRY(measure_reuse(options));
   return measure_policies(options);
@@ -173,7 +177,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  const wideep::Status status = wideep::run(options);
+  const wideep::Status status = wideep::measure(options);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
   return status.exit_code();
 }

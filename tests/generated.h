@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests: what engine::generate makes of options that are right.
+// For tests: what run::generate makes of options that are right.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "engine/generate.h"
+#include "run/generate.h"
 
 namespace wideep::tests {
 
-inline engine::GenerateReport run(const engine::GenerateOptions& options) {
-  auto report = engine::generate(options, {});
+inline run::GenerateReport run(const run::GenerateOptions& options) {
+  auto report = run::generate(options);
   EXPECT_TRUE(report.ok()) << report.status().message();
   if (!report.ok()) return {};
   EXPECT_TRUE(report->ended.ok()) << report->ended.message();
@@ -22,7 +22,7 @@ inline engine::GenerateReport run(const engine::GenerateOptions& options) {
 }
 
 // Of the logits of every prompt's answer. REQUIRES: GenerateOptions::logits_digest.
-inline std::vector<std::string> digests(const engine::GenerateReport& report) {
+inline std::vector<std::string> digests(const run::GenerateReport& report) {
   std::vector<std::string> all;
   for (const auto& result : report.results) {
     EXPECT_EQ(result.digest.size(), 64u);

@@ -21,8 +21,8 @@
 namespace wideep::tests {
 namespace {
 
-using engine::GenerateOptions;
-using engine::GenerateReport;
+using run::GenerateOptions;
+using run::GenerateReport;
 
 constexpr int kExperts = 16;
 constexpr int kSlots = 24;
@@ -54,11 +54,11 @@ void balance(GenerateOptions& options, int layer_updates) {
 }
 
 void make_restless(GenerateOptions& options, const Model& model, int layer_updates) {
-  options.adjust_online = [=](engine::OnlineParts& parts) {
+  options.adjust_online = [=](run::OnlineParts& parts) {
     parts.make_policy = [=] {
       return std::make_unique<RestlessPolicy>(model.moe_layers, kExperts, layer_updates);
     };
-    parts.balancer.look_interval = std::chrono::microseconds(100);
+    parts.plan.balancer.look_interval = std::chrono::microseconds(100);
   };
 }
 
@@ -135,10 +135,10 @@ TEST_P(Online, StagesOfAPipeline) {
   const std::vector<std::string> expected = digests(run(options));
   options.parallel.sizes.pp = 2;
   balance(options, 1);
-  options.adjust_online = [](engine::OnlineParts& parts) {
+  options.adjust_online = [](run::OnlineParts& parts) {
     const int layers = parts.board->shape().num_layers;
     parts.make_policy = [layers] { return std::make_unique<RestlessPolicy>(layers, kExperts, 1); };
-    parts.balancer.look_interval = std::chrono::microseconds(100);
+    parts.plan.balancer.look_interval = std::chrono::microseconds(100);
   };
   run_until_moved(options, 50, expected);
 }
@@ -150,9 +150,9 @@ TEST_P(Online, ManyRanksAndOneSpareRecordEach) {
   balance(options, 2);
   make_restless(options, model, 2);
   const auto adjust = options.adjust_online;
-  options.adjust_online = [=](engine::OnlineParts& parts) {
+  options.adjust_online = [=](run::OnlineParts& parts) {
     adjust(parts);
-    parts.balancer.num_spares = 1;
+    parts.plan.balancer.num_spares = 1;
   };
   run_until_moved(options, 20, expected);
 }
@@ -202,14 +202,15 @@ TEST_P(Online, IterationsGoOnWhileTheBalancersThreadsAreStopped) {
   int64_t moves = 0;
   for (int i = 0; i < kMostRuns && moves == 0; ++i) {
     SuspendedBalancer suspended(300, 1300);
-    options.adjust_online = [&](engine::OnlineParts& parts) {
+    options.adjust_online = [&](run::OnlineParts& parts) {
       adjust(parts);
       suspended.watch(parts.board.get());
     };
-    const auto report =
-        engine::generate(options, {.on_iteration = [&](int rank, const engine::IterationRecord& r) {
-                           suspended.iteration(rank, r.iteration);
-                         }});
+    const auto report = run::generate(options, [&](const run::Event& event) {
+      const auto* each = std::get_if<run::Iteration>(&event);
+      if (each == nullptr) return;
+      for (int rank = 0; rank < 2; ++rank) suspended.iteration(rank, each->ranks[0].iteration);
+    });
     ASSERT_TRUE(report.ok()) << report.status().message();
     if (!suspended.permitted()) GTEST_SKIP() << "this system does not let a parent stop threads";
     EXPECT_EQ(digests(*report), expected);
@@ -256,12 +257,13 @@ TEST_P(Online, RanksKeepNothingOfWhatHasMoved) {
   int64_t moves = 0;
   for (int i = 0; i < kMostRuns && moves == 0; ++i) {
     int64_t first = 0, last = 0;
-    const auto report =
-        engine::generate(options, {.on_iteration = [&](int rank, const engine::IterationRecord& r) {
-                           if (rank != 0) return;
-                           if (r.iteration == 500) first = private_bytes_of_children();
-                           if (r.iteration == 1300) last = private_bytes_of_children();
-                         }});
+    const auto report = run::generate(options, [&](const run::Event& event) {
+      const auto* each = std::get_if<run::Iteration>(&event);
+      if (each == nullptr) return;
+      const int64_t iteration = each->ranks[0].iteration;
+      if (iteration == 500) first = private_bytes_of_children();
+      if (iteration == 1300) last = private_bytes_of_children();
+    });
     ASSERT_TRUE(report.ok()) << report.status().message();
     moves = report->online->moves;
     EXPECT_GT(first, 0);

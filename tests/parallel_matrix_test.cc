@@ -16,8 +16,8 @@
 namespace wideep::tests {
 namespace {
 
-using engine::GenerateOptions;
-using engine::GenerateReport;
+using run::GenerateOptions;
+using run::GenerateReport;
 
 constexpr int kExperts = 16;
 constexpr int kSlots = 24;
@@ -103,9 +103,9 @@ void balance(Balancer balancer, const Model& model, GenerateOptions& options) {
                                                .layer_updates_per_iter = online ? 1 : 0};
   if (!online) return;
   options.parallel.max_batch_size = 2;  // more iterations
-  options.adjust_online = [layers = model.moe_layers](engine::OnlineParts& parts) {
+  options.adjust_online = [layers = model.moe_layers](run::OnlineParts& parts) {
     parts.make_policy = [=] { return std::make_unique<RestlessPolicy>(layers, kExperts, 1); };
-    parts.balancer.look_interval = std::chrono::microseconds(100);
+    parts.plan.balancer.look_interval = std::chrono::microseconds(100);
   };
 }
 

@@ -12,15 +12,15 @@
 
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
-#include "engine/generate.h"
 #include "random_model.h"
 #include "restless_policy.h"
+#include "run/generate.h"
 
 namespace wideep::tests {
 namespace {
 
-using engine::GenerateOptions;
-using engine::GenerateReport;
+using run::GenerateOptions;
+using run::GenerateReport;
 
 constexpr int kExperts = 16;
 constexpr int kMaxTokens = 140;  // past two pages
@@ -151,9 +151,9 @@ class PrefixReuse : public testing::TestWithParam<model::Architecture> {
                                                  .layer_updates_per_iter = online ? 1 : 0};
     if (!online) return options;
     const int layers = GetParam() == model::Architecture::kDeepseekV3 ? 2 : 3;
-    options.adjust_online = [layers](engine::OnlineParts& parts) {
+    options.adjust_online = [layers](run::OnlineParts& parts) {
       parts.make_policy = [=] { return std::make_unique<RestlessPolicy>(layers, kExperts, 1); };
-      parts.balancer.look_interval = std::chrono::microseconds(100);
+      parts.plan.balancer.look_interval = std::chrono::microseconds(100);
     };
     return options;
   }
@@ -164,17 +164,19 @@ class PrefixReuse : public testing::TestWithParam<model::Architecture> {
     engine::QueueRecord queue;  // sums over ranks
   };
   static Answers run(const GenerateOptions& options) {
-    std::map<int, engine::QueueRecord> last;
-    const auto report = engine::generate(
-        options, {.on_iteration = [&](int rank, const engine::IterationRecord& record) {
-          last[rank] = record.queue;
-        }});
+    engine::QueueRecord last;
+    const auto report = run::generate(options, [&](const run::Event& event) {
+      const auto* each = std::get_if<run::Iteration>(&event);
+      if (each == nullptr) return;
+      last = {};
+      for (const engine::IterationRecord& rank : each->ranks) last += rank.queue;
+    });
     EXPECT_TRUE(report.ok()) << report.status().message();
     Answers answers;
     if (!report.ok()) return answers;
     EXPECT_TRUE(report->ended.ok()) << report->ended.message();
     for (const auto& result : report->results) answers.digests.push_back(result.digest);
-    for (const auto& [rank, queue] : last) answers.queue += queue;
+    answers.queue = last;
     return answers;
   }
 

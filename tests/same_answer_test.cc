@@ -22,7 +22,7 @@ namespace wideep::tests {
 namespace {
 
 using balance::BalancerSettings;
-using engine::GenerateOptions;
+using run::GenerateOptions;
 
 constexpr int kMaxTokens = 12;
 

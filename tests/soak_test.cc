@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "base/scratch_directory.h"
-#include "engine/generate.h"
 #include "random_model.h"
 #include "restless_policy.h"
+#include "run/generate.h"
 
 namespace wideep::tests {
 namespace {
@@ -47,8 +47,8 @@ class Traffic {
  public:
   explicit Traffic(std::string model_dir) : model_dir_(std::move(model_dir)) {}
 
-  engine::GenerateOptions next() {
-    engine::GenerateOptions options;
+  run::GenerateOptions next() {
+    run::GenerateOptions options;
     options.model_dir = model_dir_;
     options.logits_digest = true;
     const int ranks = 1 << (1 + rng_() % 3);
@@ -64,7 +64,7 @@ class Traffic {
   }
 
   // The first run in which a prompt appears says what its answer is.
-  void check(const engine::GenerateOptions& options, const engine::GenerateReport& report) {
+  void check(const run::GenerateOptions& options, const run::GenerateReport& report) {
     for (size_t i = 0; i < options.prompts.size(); ++i) {
       const auto [answer, first] = answers_.emplace(options.prompts[i], report.results[i].digest);
       ASSERT_EQ(report.results[i].digest, answer->second) << options.prompts[i];
@@ -98,15 +98,15 @@ TEST(Soak, RandomTrafficWhileExpertsMove) {
   const auto end = Clock::now() + std::chrono::duration<double>(soak_seconds());
   int64_t runs = 0, iterations = 0, moves = 0, spoilt = 0, bytes_at_start = 0;
   while (Clock::now() < end) {
-    engine::GenerateOptions options = traffic.next();
+    run::GenerateOptions options = traffic.next();
     const int k = static_cast<int>(runs % 4);  // 0: static
     options.parallel.moe_config.load_balancer = {.num_slots = 24, .layer_updates_per_iter = k};
-    options.adjust_online = [&](engine::OnlineParts& parts) {
+    options.adjust_online = [&](run::OnlineParts& parts) {
       parts.make_policy = [&] { return std::make_unique<RestlessPolicy>(3, 16, k, runs); };
-      parts.balancer.look_interval = std::chrono::microseconds(100);
+      parts.plan.balancer.look_interval = std::chrono::microseconds(100);
       parts.on_copy = troublesome_copies();
     };
-    const auto report = engine::generate(options, {});
+    const auto report = run::generate(options);
     ASSERT_TRUE(report.ok()) << report.status().message();
     ASSERT_TRUE(report->ended.ok()) << report->ended.message();
     traffic.check(options, *report);

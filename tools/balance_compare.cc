@@ -12,11 +12,11 @@
 #include "base/try.h"
 #include "commands.h"
 #include "compare_output.h"
-#include "engine/memory_plan.h"
 #include "formats/files.h"
 #include "model/config.h"
 #include "output_file.h"
 #include "planning.h"
+#include "run/memory_plan.h"
 #include "weights/expert_record.h"
 
 namespace wideep::tools {
@@ -45,7 +45,7 @@ Result<double> bytes_of_model(const std::string& model_dir, const balance::Model
         fmt::format("--model: {}: expected {} experts as in the statistics, found {}", model_dir,
                     load.num_experts, config.routing.num_experts));
   }
-  const std::vector<int> layers = engine::moe_layers(config);
+  const std::vector<int> layers = run::moe_layers(config);
   for (const int layer : load.layers) {
     if (!std::binary_search(layers.begin(), layers.end(), layer)) {
       return invalid_input(

@@ -63,16 +63,13 @@ Result<std::unique_ptr<weights::TensorSource>> open_tensors(const Options& optio
 }
 
 // The line of each phase, where stderr is a terminal.
-class ProgressLines {
+class ProgressLines : public bench::ModelBenchView {
  public:
-  bench::ModelBenchObserver observer() {
-    return {.on_loading = [this](uint64_t done, uint64_t all) { loading_.show(done, all); },
-            .on_run =
-                [this](int, int all) {
-                  loading_.end();
-                  if (!runs_) runs_.emplace("measuring", all, "runs");
-                  runs_->step();
-                }};
+  void loading(uint64_t done, uint64_t all) override { loading_.show(done, all); }
+  void run_done(int, int all) override {
+    loading_.end();
+    if (!runs_) runs_.emplace("measuring", all, "runs");
+    runs_->step();
   }
 
  private:
@@ -84,14 +81,14 @@ Status run(const Options& given) {
   Options options = given;
   WIDEEP_TRY(check_source(options));
   WIDEEP_TRY_ASSIGN(options.bench.config, read_config(options));
-  WIDEEP_TRY_ASSIGN(const auto tensors, open_tensors(options));
+  WIDEEP_TRY_ASSIGN(auto tensors, open_tensors(options));
   options.bench.precision = options.precision.format().value_or(options.bench.config.stored_format);
   if (options.kv_cache_dtype != "auto") {
     options.bench.precision.cache = options.kv_cache_dtype == "fp8" ? Dtype::kF8E4M3 : Dtype::kBf16;
   }
   const auto report = [&] {
     ProgressLines lines;  // wiped before anything else is written
-    return bench::run_model_bench(options.bench, *tensors, lines.observer());
+    return bench::run_model_bench(options.bench, std::move(tensors), lines);
   }();
   if (!report.ok()) return report.status();
   const std::string& path = options.model_dir.empty() ? options.config_file : options.model_dir;

@@ -174,7 +174,7 @@ ordered_json json_of(const Percentiles& of) {
 }
 
 ordered_json world_json(const BenchedRun& benched, const ThroughputReport& report) {
-  const engine::RunOptions& run = benched.options.run;
+  const run::RunOptions& run = benched.options.run;
   ordered_json json = {{"tp_size", run.parallel.sizes.tp},
                        {"pp_size", run.parallel.sizes.pp},
                        {"ep_size", run.parallel.sizes.moe_ep},

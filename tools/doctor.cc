@@ -24,21 +24,22 @@ struct Options {
 };
 
 // A model directory may be judged before its large files are there.
-std::optional<engine::Advice> missing_files(const std::string& model_dir) {
+std::optional<run::Advice> missing_files(const std::string& model_dir) {
   std::vector<std::string> missing;
   if (!has_weights(model_dir)) missing.push_back("model.safetensors (or its index)");
   if (!has_file(model_dir, "tokenizer.json")) missing.push_back("tokenizer.json");
   if (missing.empty()) return {};
-  return engine::Advice{fmt::format("{} is not complete: no {}; the sizes follow from config.json",
-                                    model_dir, fmt::join(missing, ", no ")),
-                        "download the whole model before you run it"};
+  return run::Advice{fmt::format("{} is not complete: no {}; the sizes follow from config.json",
+                                 model_dir, fmt::join(missing, ", no ")),
+                     "download the whole model before you run it"};
 }
 
 Status judge_model(const Options& options, const parallel::ParallelConfig& parallel,
                    DoctorReport* report) {
-  WIDEEP_TRY_ASSIGN(report->run, model_run(options.model_dir, options.parallel.format(), parallel));
+  WIDEEP_TRY_ASSIGN(const ModelRun run,
+                    model_run(options.model_dir, options.parallel.format(), parallel));
+  WIDEEP_TRY_ASSIGN(report->fit, run::judge_fit(run.model, run.options, report->machine));
   report->model_dir = options.model_dir;
-  report->fit = engine::judge_fit(*report->run, report->machine);
   if (const auto missing = missing_files(options.model_dir)) report->warnings.push_back(*missing);
   if (!report->fit->advice) return {};
   if (report->fit->fits()) {
@@ -56,8 +57,8 @@ Status run(const Options& options) {
                     read_parallel_options(options.parallel));
   report.machine = base::read_machine();
   report.num_ranks = parallel.mapping().world_size();
-  report.warnings = engine::machine_advice(report.machine, report.num_ranks,
-                                           report.chosen_kernels->isa, best->isa);
+  report.warnings =
+      run::machine_advice(report.machine, report.num_ranks, report.chosen_kernels->isa, best->isa);
   if (!options.model_dir.empty()) report.outcome = judge_model(options, parallel, &report);
   const auto replace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8
   const std::string text =

@@ -115,46 +115,48 @@ std::string size_line(std::string_view label, const std::string& per_rank, uint6
   return row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
 }
 
-std::string shape_text(const engine::ModelRun& run) {
-  const model::RoutingConfig& routing = run.config.routing;
-  const int num_moe = run.config.num_moe_layers();
-  const std::string which = num_moe == run.config.num_layers ? "each" : std::to_string(num_moe);
-  const int stages = run.pipeline.num_stages;
+std::string shape_text(const run::RunPlan& plan) {
+  const model::ModelConfig& config = plan.model.config;
+  const model::RoutingConfig& routing = config.routing;
+  const int num_moe = config.num_moe_layers();
+  const std::string which = num_moe == config.num_layers ? "each" : std::to_string(num_moe);
+  const int stages = plan.pipeline.num_stages;
   return fmt::format("{} layers{}, {} with {} experts of which a token uses {}; {} numbers",
-                     run.config.num_layers,
+                     config.num_layers,
                      stages == 1 ? "" : fmt::format(" in {} pipeline stages", stages), which,
-                     routing.num_experts, routing.top_k, run.format_names());
+                     routing.num_experts, routing.top_k, plan.model.forms.format_names());
 }
 
-std::string slots_text(const engine::ModelRun& run) {
-  const int extra = run.num_slots - run.config.routing.num_experts;
-  const std::string all = fmt::format("{} places (slots) per layer", run.num_slots);
+std::string slots_text(const run::ModelFacts& model) {
+  const int num_slots = model.placement.num_slots;
+  const int extra = num_slots - model.config.routing.num_experts;
+  const std::string all = fmt::format("{} places (slots) per layer", num_slots);
   return extra == 0 ? all : fmt::format("{}, {} of them for copies", all, extra);
 }
 
-std::string memory_lines(const engine::ModelRun& run, const engine::ModelFit& fit) {
-  const engine::MemoryPlan& plan = fit.plan;
-  const std::vector<engine::MemoryPlan> stages = run.stages();
-  const auto each = [&](std::string_view label, uint64_t engine::MemoryPlan::* bytes,
+std::string memory_lines(const run::ModelFit& fit) {
+  const run::MemoryPlan& memory = fit.memory;
+  const auto each = [&](std::string_view label, uint64_t run::MemoryPlan::* bytes,
                         std::string_view what) {
     uint64_t all = 0;
-    for (const engine::MemoryPlan& stage : stages) {
+    for (const run::MemoryPlan& stage : fit.plan.memory) {
       all += stage.all_ranks() * stage.*bytes;
     }
-    return size_line(label, byte_size(plan.*bytes), all, what);
+    return size_line(label, byte_size(memory.*bytes), all, what);
   };
-  return size_line("dense weights", "shared", plan.dense_weights, "all but the experts; one copy") +
-         each("experts", &engine::MemoryPlan::slots_per_rank, slots_text(run)) +
-         each("messages", &engine::MemoryPlan::symmetric_memory_per_rank,
+  return size_line("dense weights", "shared", memory.dense_weights,
+                   "all but the experts; one copy") +
+         each("experts", &run::MemoryPlan::slots_per_rank, slots_text(fit.plan.model)) +
+         each("messages", &run::MemoryPlan::symmetric_memory_per_rank,
               "symmetric memory that all ranks see") +
-         each("working memory", &engine::MemoryPlan::working_memory_per_rank,
-              fmt::format("about; for {} tokens at a time", run.max_num_tokens)) +
+         each("working memory", &run::MemoryPlan::working_memory_per_rank,
+              fmt::format("about; for {} tokens at a time", fit.plan.dispatch.max_tokens)) +
          size_line("needed", "", fit.bytes_needed, "with the smallest KV cache") +
          size_line("usable", "", fit.bytes_usable, fit.fits() ? "it fits" : "it does not fit");
 }
 
-std::string cache_text(const engine::ModelFit& fit) {
-  const std::string each = byte_size(fit.plan.kv_bytes(kCacheExampleTokens));
+std::string cache_text(const run::ModelFit& fit) {
+  const std::string each = byte_size(fit.memory.kv_bytes(kCacheExampleTokens));
   const std::string text = fmt::format("{} per {} tokens of context", each, kCacheExampleTokens);
   return fit.fits() ? fmt::format("{}; room for {} tokens", text, fit.kv_tokens) : text;
 }
@@ -162,9 +164,10 @@ std::string cache_text(const engine::ModelFit& fit) {
 std::string model_lines(const DoctorReport& report) {
   const std::string ranks =
       report.num_ranks == 1 ? "in all" : fmt::format("all {}", report.num_ranks);
-  return fmt::format("\nModel {}\n", report.model_dir) + line("shape", shape_text(*report.run)) +
+  return fmt::format("\nModel {}\n", report.model_dir) +
+         line("shape", shape_text(report.fit->plan)) +
          fmt::format("  {:<17} {:>12} {:>12}\n", "memory", "each rank", ranks) +
-         memory_lines(*report.run, *report.fit) + line("KV cache", cache_text(*report.fit));
+         memory_lines(*report.fit) + line("KV cache", cache_text(*report.fit));
 }
 
 // ---- all ------------------------------------------------------------------------------------
@@ -187,9 +190,9 @@ std::string wrapped(const std::string& head, const std::string& text) {
   return lines + "\n";
 }
 
-std::string advice_lines(const std::vector<engine::Advice>& warnings) {
+std::string advice_lines(const std::vector<run::Advice>& warnings) {
   std::string lines;
-  for (const engine::Advice& advice : warnings) {
+  for (const run::Advice& advice : warnings) {
     lines += wrapped("warning: ", advice.finding) + wrapped("  advice: ", advice.remedy);
   }
   return lines;
@@ -250,23 +253,23 @@ ordered_json machine_json(const Machine& machine, const kernels::Kernels* chosen
 }
 
 ordered_json model_json(const DoctorReport& report) {
-  const engine::ModelFit& fit = *report.fit;
+  const run::ModelFit& fit = *report.fit;
   return {{"dir", report.model_dir},
-          {"num_slots", report.run->num_slots},
-          {"max_num_tokens", report.run->max_num_tokens},
-          {"dtype", report.run->format_names()},
+          {"num_slots", fit.plan.model.placement.num_slots},
+          {"max_num_tokens", fit.plan.dispatch.max_tokens},
+          {"dtype", fit.plan.model.forms.format_names()},
           {"fits", fit.fits()},
           {"bytes_needed", fit.bytes_needed},
           {"bytes_usable", fit.bytes_usable},
-          {"dense_weights_bytes", fit.plan.dense_weights},
-          {"slots_bytes_per_rank", fit.plan.slots_per_rank},
-          {"symmetric_memory_bytes_per_rank", fit.plan.symmetric_memory_per_rank},
-          {"working_memory_bytes_per_rank", fit.plan.working_memory_per_rank},
-          {"kv_cache_bytes_per_1024_tokens", fit.plan.kv_bytes(kCacheExampleTokens)},
+          {"dense_weights_bytes", fit.memory.dense_weights},
+          {"slots_bytes_per_rank", fit.memory.slots_per_rank},
+          {"symmetric_memory_bytes_per_rank", fit.memory.symmetric_memory_per_rank},
+          {"working_memory_bytes_per_rank", fit.memory.working_memory_per_rank},
+          {"kv_cache_bytes_per_1024_tokens", fit.memory.kv_bytes(kCacheExampleTokens)},
           {"kv_cache_tokens", fit.kv_tokens}};
 }
 
-ordered_json advice_json(const engine::Advice& advice) {
+ordered_json advice_json(const run::Advice& advice) {
   return {{"finding", advice.finding}, {"remedy", advice.remedy}};
 }
 
@@ -274,7 +277,7 @@ ordered_json advice_json(const engine::Advice& advice) {
 
 std::string doctor_text(const DoctorReport& report) {
   std::string text = machine_lines(report);
-  if (report.run) text += model_lines(report);
+  if (report.fit) text += model_lines(report);
   const std::string judgement = advice_lines(report.warnings) + verdict(report);
   return judgement.empty() ? text : text + "\n" + judgement;
 }
@@ -283,9 +286,9 @@ ordered_json doctor_json(const DoctorReport& report) {
   ordered_json json = {{"machine", machine_json(report.machine, report.chosen_kernels)},
                        {"cuda_toolkit", or_null(cuda_toolkit())},
                        {"ranks", report.num_ranks}};
-  if (report.run) json["model"] = model_json(report);
+  if (report.fit) json["model"] = model_json(report);
   json["warnings"] = ordered_json::array();
-  for (const engine::Advice& advice : report.warnings) {
+  for (const run::Advice& advice : report.warnings) {
     json["warnings"].push_back(advice_json(advice));
   }
   json["error"] = nullptr;

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/machine.h"
-#include "engine/advice.h"
 #include "kernels/kernels.h"
+#include "run/advice.h"
 
 namespace wideep::tools {
 
@@ -21,11 +21,10 @@ struct DoctorReport {
 
   // With --model:
   std::string model_dir;
-  std::optional<engine::ModelRun> run;
-  std::optional<engine::ModelFit> fit;
+  std::optional<run::ModelFit> fit;
   Status outcome;  // why the model cannot run as asked
 
-  std::vector<engine::Advice> warnings;
+  std::vector<run::Advice> warnings;
 };
 
 // Everything but the outcome, which the program ends with: about 30 lines of at most 100 columns.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // wideep generate: prompts in, continuations out, over ranks forked on this machine, or started by
 // mpirun or srun on several.
-#include "engine/generate.h"
+#include "run/generate.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@
 #include "generate_output.h"
 #include "output_file.h"
 #include "prompts_file.h"
-#include "rebalance_line.h"
+#include "run/plan_text.h"
 #include "run_options.h"
 #include "started.h"
 
@@ -29,7 +29,7 @@ namespace wideep::tools {
 namespace {
 
 struct Options {
-  engine::GenerateOptions engine;
+  run::GenerateOptions engine;
   std::vector<std::string> prompts;
   std::string prompts_file;
   RankRunOptions ranks;
@@ -40,7 +40,7 @@ struct Options {
 };
 
 // The options, or TRT's environment variables where an option is not given.
-Result<std::optional<engine::StatisticsRequest>> statistics_request(const Options& options) {
+Result<std::optional<run::StatisticsRequest>> statistics_request(const Options& options) {
   const auto or_environment = [](const std::string& option, const char* variable) {
     const char* value = std::getenv(variable);
     return option.empty() && value != nullptr ? std::string(value) : option;
@@ -54,13 +54,13 @@ Result<std::optional<engine::StatisticsRequest>> statistics_request(const Option
           "EXPERT_STATISTIC_ITER_RANGE)",
           path));
     }
-    return std::optional<engine::StatisticsRequest>();
+    return std::optional<run::StatisticsRequest>();
   }
-  WIDEEP_TRY_ASSIGN(const engine::IterationRange parsed,
-                    engine::IterationRange::parse(range, options.statistics_range.empty()
-                                                             ? "EXPERT_STATISTIC_ITER_RANGE"
-                                                             : "--expert-statistic-iter-range"));
-  return std::optional(engine::StatisticsRequest{path.empty() ? "expert_statistic" : path, parsed});
+  WIDEEP_TRY_ASSIGN(const run::IterationRange parsed,
+                    run::IterationRange::parse(range, options.statistics_range.empty()
+                                                          ? "EXPERT_STATISTIC_ITER_RANGE"
+                                                          : "--expert-statistic-iter-range"));
+  return std::optional(run::StatisticsRequest{path.empty() ? "expert_statistic" : path, parsed});
 }
 
 Status check_sampling(const engine::SamplingParams& sampling) {
@@ -79,8 +79,8 @@ Status check_sampling(const engine::SamplingParams& sampling) {
   return {};
 }
 
-Result<engine::GenerateOptions> engine_options(const Options& options, const Started& started) {
-  engine::GenerateOptions result = options.engine;
+Result<run::GenerateOptions> engine_options(const Options& options, const Started& started) {
+  run::GenerateOptions result = options.engine;
   result.started = started.ranks();
   result.prompts = options.prompts;
   if (!options.prompts_file.empty()) {
@@ -105,7 +105,7 @@ Result<engine::GenerateOptions> engine_options(const Options& options, const Sta
 }
 
 // Fewer iterations than were asked for are no error, but neither are they silent.
-void warn_of_missing_iterations(const engine::StatisticsRequest& request, int64_t ran) {
+void warn_of_missing_iterations(const run::StatisticsRequest& request, int64_t ran) {
   const auto& [first, last] = request.range;
   if (last <= ran) return;
   const std::string recorded =
@@ -114,15 +114,14 @@ void warn_of_missing_iterations(const engine::StatisticsRequest& request, int64_
             ran, recorded);
 }
 
-void warn_of_missing_profile(const engine::ProfileRequest& request, int64_t ran) {
+void warn_of_missing_profile(const run::ProfileRequest& request, int64_t ran) {
   for (const auto& [first, last] : request.ranges) {
     if (last <= ran) continue;
     log::warn("profile of iterations {}-{}: the run had {} iterations", first, last, ran);
   }
 }
 
-void warn_of_missing_ranks(const engine::GenerateOptions& options,
-                           const engine::GenerateReport& report) {
+void warn_of_missing_ranks(const run::GenerateOptions& options, const run::GenerateReport& report) {
   if (report.ended.ok() || report.ended.code() == StatusCode::kInterrupted) return;
   log::warn(
       "expert statistics in {}: a rank that died has written none; they can be read only if there "
@@ -131,48 +130,53 @@ void warn_of_missing_ranks(const engine::GenerateOptions& options,
       options.statistics->directory, options.parallel.mapping().world_size());
 }
 
-// A rank other than the one that speaks.
-Status run_silently(const engine::GenerateOptions& options) {
-  WIDEEP_TRY_ASSIGN(const engine::GenerateReport report, engine::generate(options, {}));
-  return report.ended;
+// Loads and runs; rank 0 of started ranks, or the parent of forked ones, shows what comes.
+Result<run::GenerateReport> generate(const run::GenerateOptions& options, bool shows,
+                                     std::FILE* texts) {
+  WIDEEP_TRY_ASSIGN(const auto generation, run::Generation::prepare(options));
+  RunLines lines;
+  run::RunView silent;
+  run::RunView& view = shows ? lines : silent;
+  const char* note = options.perfect_router ? " (perfect router: means nothing)" : "";
+  TextStream stream(options.prompts, note, texts);
+  view.plan(run::plan_text(generation->run()));
+  run::LoadingProgress loading(view, generation->run().bytes_to_load());
+  WIDEEP_TRY(generation->start([&](uint64_t bytes) { loading.add(bytes); }));
+  while (const auto event = generation->next()) {
+    if (const auto* read = std::get_if<run::WeightsRead>(&*event)) loading.add(read->bytes);
+    if (const auto* each = std::get_if<run::Rebalance>(&*event)) view.rebalanced(*each);
+    if (!std::holds_alternative<run::Token>(*event)) continue;
+    lines.end_loading();
+    const run::TextPiece& piece = generation->text();
+    stream.add(piece.prompt, piece.text, piece.last);
+  }
+  lines.end_loading();
+  stream.end();
+  return generation->take_report();
 }
 
 Status run(const Options& options, const Started& started) {
-  Result<engine::GenerateOptions> read = engine_options(options, started);
+  Result<run::GenerateOptions> read = engine_options(options, started);
   WIDEEP_TRY(started.agree_on(read.status()));
-  const engine::GenerateOptions& engine_options_ = *read;
-  if (!started.speaks()) return run_silently(engine_options_);
-  LoadingLine loading;
-  TextStream stream(engine_options_.prompts,
-                    engine_options_.perfect_router ? " (perfect router: means nothing)" : "",
-                    options.json ? nullptr : stdout);
-  WIDEEP_TRY_ASSIGN(
-      const engine::GenerateReport report,
-      engine::generate(engine_options_,
-                       {.on_plan = [](const std::string& text) { log::info("{}", text); },
-                        .on_loading = [&](uint64_t done, uint64_t all) { loading.show(done, all); },
-                        .on_text =
-                            [&](int prompt, const std::string& text, bool last) {
-                              loading.end();
-                              stream.add(prompt, text, last);
-                            },
-                        .on_rebalance = log_rebalance}));
-  loading.end();
-  stream.end();
+  const run::GenerateOptions& wanted = *read;
+  const bool shows_texts = started.speaks() && !options.json;
+  WIDEEP_TRY_ASSIGN(const run::GenerateReport report,
+                    generate(wanted, started.speaks(), shows_texts ? stdout : nullptr));
+  if (!started.speaks()) return report.ended;
   if (options.json) {
     // A prompt may hold bytes that are no UTF-8, which JSON cannot.
     const auto replace = nlohmann::json::error_handler_t::replace;
-    std::puts(report_json(engine_options_, report).dump(2, ' ', false, replace).c_str());
+    std::puts(report_json(wanted, report).dump(2, ' ', false, replace).c_str());
   } else {
-    std::fputs(report_text(engine_options_, report).c_str(), stdout);
+    std::fputs(report_text(wanted, report).c_str(), stdout);
   }
-  if (engine_options_.statistics && report.ended.ok()) {
-    warn_of_missing_iterations(*engine_options_.statistics, report.load.num_iterations);
+  if (wanted.statistics && report.ended.ok()) {
+    warn_of_missing_iterations(*wanted.statistics, report.load.num_iterations);
   }
-  if (engine_options_.profile && report.ended.ok()) {
-    warn_of_missing_profile(*engine_options_.profile, report.load.num_iterations);
+  if (wanted.profile && report.ended.ok()) {
+    warn_of_missing_profile(*wanted.profile, report.load.num_iterations);
   }
-  if (engine_options_.statistics) warn_of_missing_ranks(engine_options_, report);
+  if (wanted.statistics) warn_of_missing_ranks(wanted, report);
   if (report.routing_log) {
     WIDEEP_TRY(balance::write_routing_log(options.routing_log, *report.routing_log));
   }

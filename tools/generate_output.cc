@@ -4,13 +4,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/log.h"
+#include "rebalance_line.h"
+
 namespace wideep::tools {
 namespace {
 
 using engine::FinishReason;
-using engine::GenerateReport;
-using engine::LayerLoad;
 using nlohmann::ordered_json;
+using run::GenerateReport;
+using run::LayerLoad;
 
 const char* finish_name(FinishReason reason) {
   switch (reason) {
@@ -47,8 +50,8 @@ std::string load_table(const std::vector<LayerLoad>& layers) {
 }
 
 ordered_json result_json(const GenerateReport& report, size_t index,
-                         const engine::GenerateOptions& options) {
-  const engine::PromptResult& result = report.results[index];
+                         const run::GenerateOptions& options) {
+  const run::PromptResult& result = report.results[index];
   ordered_json json = {{"index", index},
                        {"prompt", options.prompts[index]},
                        {"text", result.text},
@@ -79,6 +82,15 @@ void LoadingLine::end() {
   last_percent_ = -1;
   fmt::print(stderr, "\r                    \r");
 }
+
+void RunLines::plan(const std::string& lines) { log::info("{}", lines); }
+
+void RunLines::line(const std::string& text) {
+  loading_.end();
+  log::info("{}", text);
+}
+
+void RunLines::rebalanced(const online::Rebalance& rebalance) { log_rebalance(rebalance); }
 
 TextStream::TextStream(const std::vector<std::string>& prompts, const std::string& note,
                        std::FILE* out)
@@ -130,7 +142,7 @@ void TextStream::end() {
 
 // ---- afterwards ----
 
-std::string online_text(const engine::OnlineTotals& online) {
+std::string online_text(const run::OnlineTotals& online) {
   const std::string cancelled =
       online.cancelled == 0 ? "" : fmt::format(", {} given up", online.cancelled);
   return fmt::format(
@@ -140,10 +152,10 @@ std::string online_text(const engine::OnlineTotals& online) {
       online.published, cancelled);
 }
 
-std::string stages_text(const std::vector<engine::StageReport>& stages) {
+std::string stages_text(const std::vector<run::StageReport>& stages) {
   std::string text;
   for (size_t i = 0; i < stages.size(); ++i) {
-    const engine::StageReport& stage = stages[i];
+    const run::StageReport& stage = stages[i];
     text +=
         fmt::format("stage {:<13} {:.3f}   share of the time that it waited for other stages\n",
                     fmt::format("{} (layers {}-{})", i, stage.layers.first, stage.layers.last - 1),
@@ -152,9 +164,9 @@ std::string stages_text(const std::vector<engine::StageReport>& stages) {
   return text;
 }
 
-ordered_json stages_json(const std::vector<engine::StageReport>& stages) {
+ordered_json stages_json(const std::vector<run::StageReport>& stages) {
   ordered_json json = ordered_json::array();
-  for (const engine::StageReport& stage : stages) {
+  for (const run::StageReport& stage : stages) {
     json.push_back({{"first_layer", stage.layers.first},
                     {"last_layer", stage.layers.last - 1},
                     {"idle_share", stage.idle_share}});
@@ -162,7 +174,7 @@ ordered_json stages_json(const std::vector<engine::StageReport>& stages) {
   return json;
 }
 
-std::string nodes_text(const engine::NodesReport& nodes) {
+std::string nodes_text(const run::NodesReport& nodes) {
   const auto mebibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   return fmt::format(
       "between nodes       {:.2f} MiB dispatched ({:.3f} of the rows), {:.2f} MiB returned ({:.3f} "
@@ -172,7 +184,7 @@ std::string nodes_text(const engine::NodesReport& nodes) {
       mebibytes(nodes.traffic.other_bytes));
 }
 
-ordered_json nodes_json(const engine::NodesReport& nodes) {
+ordered_json nodes_json(const run::NodesReport& nodes) {
   return {{"count", nodes.num_nodes},
           {"dispatch",
            {{"rows", nodes.traffic.dispatched_rows},
@@ -188,7 +200,7 @@ ordered_json nodes_json(const engine::NodesReport& nodes) {
 }
 
 ordered_json online_json(const GenerateReport& report) {
-  const engine::OnlineTotals& online = *report.online;
+  const run::OnlineTotals& online = *report.online;
   ordered_json json = {{"layer_updates", online.published},
                        {"cancelled", online.cancelled},
                        {"moves", online.moves},
@@ -213,8 +225,8 @@ ordered_json online_json(const GenerateReport& report) {
   return json;
 }
 
-std::string report_text(const engine::GenerateOptions& options, const GenerateReport& report) {
-  const engine::LoadTotals& load = report.load;
+std::string report_text(const run::GenerateOptions& options, const GenerateReport& report) {
+  const run::LoadTotals& load = report.load;
   std::string text;
   if (options.logits_digest) {
     for (size_t i = 0; i < report.results.size(); ++i) {
@@ -243,8 +255,8 @@ std::string report_text(const engine::GenerateOptions& options, const GenerateRe
   return text;
 }
 
-ordered_json report_json(const engine::GenerateOptions& options, const GenerateReport& report) {
-  const engine::LoadTotals& load = report.load;
+ordered_json report_json(const run::GenerateOptions& options, const GenerateReport& report) {
+  const run::LoadTotals& load = report.load;
   ordered_json json = {{"model", options.model_dir},
                        {"ranks", options.parallel.mapping().world_size()},
                        {"isa", report.isa}};

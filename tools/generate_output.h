@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/generate.h"
+#include "run/generate.h"
+#include "run/run_view.h"
 
 namespace wideep::tools {
 
@@ -23,6 +24,19 @@ class LoadingLine {
  private:
   bool terminal_;
   int last_percent_ = -1;
+};
+
+// A run on a terminal: what runs as it starts, the loading line, then one line for what happens.
+class RunLines : public run::RunView {
+ public:
+  void plan(const std::string& lines) override;
+  void loading(uint64_t done, uint64_t all) override { loading_.show(done, all); }
+  void line(const std::string& text) override;
+  void rebalanced(const online::Rebalance& rebalance) override;
+  void end_loading() { loading_.end(); }
+
+ private:
+  LoadingLine loading_;
 };
 
 // Prints the continuations in the order of their prompts, each as it comes: the first that has not
@@ -52,9 +66,8 @@ class TextStream {
   bool line_open_ = false;
 };
 
-std::string report_text(const engine::GenerateOptions& options,
-                        const engine::GenerateReport& report);
-nlohmann::ordered_json report_json(const engine::GenerateOptions& options,
-                                   const engine::GenerateReport& report);
+std::string report_text(const run::GenerateOptions& options, const run::GenerateReport& report);
+nlohmann::ordered_json report_json(const run::GenerateOptions& options,
+                                   const run::GenerateReport& report);
 
 }  // namespace wideep::tools

@@ -175,19 +175,32 @@ Result<bench::ThroughputOptions> read_load_options(const LoadOptions& options) {
   return result;
 }
 
+namespace {
+
+class ProgressLines : public bench::ThroughputView {
+ public:
+  explicit ProgressLines(size_t num_requests) : num_requests_(num_requests) {}
+  void plan(const std::string& lines) override { run_.plan(lines); }
+  void loading(uint64_t done, uint64_t all) override { run_.loading(done, all); }
+  void request_done() override {
+    run_.end_loading();
+    if (!requests_) {
+      requests_.emplace("measuring", static_cast<int64_t>(num_requests_), "requests");
+    }
+    requests_->step();
+  }
+
+ private:
+  size_t num_requests_;
+  RunLines run_;
+  std::optional<base::Progress> requests_;
+};
+
+}  // namespace
+
 Result<bench::ThroughputRun> run_with_progress(const bench::ThroughputOptions& options) {
-  LoadingLine loading;
-  std::optional<base::Progress> progress;
-  return bench::run_throughput(
-      options, {.on_plan = [](const std::string& text) { log::info("{}", text); },
-                .on_loading = [&](uint64_t done, uint64_t all) { loading.show(done, all); },
-                .on_done =
-                    [&] {
-                      loading.end();
-                      const auto count = static_cast<int64_t>(options.requests.size());
-                      if (!progress) progress.emplace("measuring", count, "requests");
-                      progress->step();
-                    }});
+  ProgressLines lines(options.requests.size());
+  return bench::run_throughput(options, lines);
 }
 
 }  // namespace wideep::tools

@@ -9,14 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/byte_size.h"
+#include "base/machine.h"
 #include "base/try.h"
 #include "commands.h"
-#include "engine/online_parts.h"
 #include "ep/strategy.h"
 #include "model_run.h"
-#include "parallel/initial_placement.h"
 #include "parallel_options.h"
-#include "weights/expert_record.h"
 
 namespace wideep::tools {
 namespace {
@@ -51,30 +49,27 @@ struct Sent {
 };
 
 struct Explained {
-  engine::ModelRun run;
-  parallel::Mapping mapping;
-  bool shares_batches = false;
-  std::vector<engine::MemoryPlan> stages;
+  run::RunPlan plan;
   OnlineBytes online;
   Sent sent;
+
+  const model::ModelConfig& config() const { return plan.model.config; }
+  bool shares_batches() const { return plan.joint.has_value(); }
 };
 
-OnlineBytes online_bytes(const engine::ModelRun& run, const balance::ModelPlacement& placement) {
-  if (placement.layer_updates_per_iter == 0) return {};
-  const weights::ExpertShape expert{run.format, run.config.hidden_size,
-                                    run.config.moe_intermediate_size,
-                                    kernels::default_group(run.format), run.num_slices};
-  const int spares =
-      placement.spare_slots > 0 ? placement.spare_slots : engine::default_spare_slots(placement);
-  const uint64_t record = expert.record_bytes();
-  const uint64_t experts =
-      static_cast<uint64_t>(run.config.routing.num_experts) * static_cast<uint64_t>(run.num_slices);
-  return {.pool = record * placement.layers.size() * experts,
-          .spares_per_rank = record * static_cast<uint64_t>(spares)};
+OnlineBytes online_bytes(const run::RunPlan& plan) {
+  OnlineBytes bytes;
+  for (const run::OnlinePlan& stage : plan.online) {
+    if (!stage.balances()) continue;
+    bytes.pool += stage.pool_bytes();
+    bytes.spares_per_rank = std::max(bytes.spares_per_rank, stage.spare_bytes_per_rank());
+  }
+  return bytes;
 }
 
-Sent sent_by_rank(const engine::ModelRun& run) {
-  const ep::DispatchShape shape = run.dispatch_shape();
+Sent sent_by_rank(const run::RunPlan& plan) {
+  const ep::DispatchShape& shape = plan.dispatch;
+  const model::ModelConfig& config = plan.model.config;
   const ep::StrategyChoice choice = ep::choose_strategy(shape);
   const double elsewhere = 1.0 - 1.0 / shape.ep_size;
   const bool reduced = shape.combine == ep::Combine::kReduced;
@@ -86,20 +81,17 @@ Sent sent_by_rank(const engine::ModelRun& run) {
   sent.results = static_cast<double>(shape.result_bytes) *
                  (reduced ? ep::expected_peers(shape) : shape.top_k * shape.num_slices * elsewhere);
   if (shape.num_slices > 1) {
-    sent.between = static_cast<double>(shape.top_k) * run.config.moe_intermediate_size *
-                   static_cast<double>(dtype_bytes(kernels::row_dtype(run.format)));
+    sent.between = static_cast<double>(shape.top_k) * config.moe_intermediate_size *
+                   static_cast<double>(dtype_bytes(plan.moe.row_dtype));
   }
-  if (run.num_groups > 1) {
-    sent.cache =
-        static_cast<double>(engine::fullest(run.stages()).kv_page_bytes) /
-        parallel::layers_of_stage(0, run.pipeline.num_stages, run.config.num_layers).count() /
-        kernels::kPageTokens;
+  if (plan.mapping.sizes().cp > 1) {
+    sent.cache = static_cast<double>(run::fullest(plan.memory).kv_page_bytes) /
+                 plan.layers_of(0).count() / kernels::kPageTokens;
   }
-  if (run.pipeline.num_stages > 1) {
-    sent.stage = sizeof(float) * static_cast<double>(run.config.hidden_size);
+  if (plan.pipeline.num_stages > 1) {
+    sent.stage = sizeof(float) * static_cast<double>(config.hidden_size);
   }
-  if (run.joint) {
-    const model::ModelConfig& config = run.config;
+  if (plan.joint) {
     const int value_dim = config.is_mla() ? config.v_head_dim : config.head_dim;
     sent.heads = sizeof(float) * static_cast<double>(config.num_heads * value_dim) / shape.ep_size;
     sent.outputs = sizeof(float) * static_cast<double>(config.hidden_size) / shape.ep_size;
@@ -115,17 +107,12 @@ Result<Explained> explain(const Options& options, const parallel::ParallelConfig
         "context_parallel_size {} of {}), found {}",
         world, config.sizes.tp, config.sizes.pp, config.sizes.cp, config.name, *options.world));
   }
-  WIDEEP_TRY_ASSIGN(const engine::ModelRun run,
-                    model_run(options.model_dir, options.parallel.format(), config));
-  WIDEEP_TRY_ASSIGN(const balance::ModelPlacement placement,
-                    parallel::initial_placement(
-                        config, {engine::moe_layers(run.config), run.config.routing.num_experts}));
-  return Explained{.run = run,
-                   .mapping = config.mapping(),
-                   .shares_batches = config.shares_batches(),
-                   .stages = run.stages(),
-                   .online = online_bytes(run, placement),
-                   .sent = sent_by_rank(run)};
+  WIDEEP_TRY_ASSIGN(ModelRun run, model_run(options.model_dir, options.parallel.format(), config));
+  run.options.cache_pages = 1;  // where the settings do not say; its size is not part of the answer
+  WIDEEP_TRY_ASSIGN(run::RunPlan plan, run::plan_run(run.model, run.options, base::read_machine()));
+  const OnlineBytes online = online_bytes(plan);
+  const Sent sent = sent_by_rank(plan);
+  return Explained{std::move(plan), online, sent};
 }
 
 // ---- ranks ----
@@ -138,14 +125,14 @@ struct RankPart {
 };
 
 RankPart part_of(const Explained& all, int rank) {
-  const model::ModelConfig& config = all.run.config;
-  const int sharers = all.shares_batches ? all.run.num_ranks : 1;
+  const model::ModelConfig& config = all.config();
+  const int sharers = all.shares_batches() ? all.plan.mapping.sizes().tp : 1;
   const int kv_heads = config.is_mla() ? 1 : config.num_kv_heads;
-  const int slots = all.run.num_slots / (all.run.num_ranks / all.run.num_slices);
-  const parallel::Coordinates at = all.mapping.coordinates(rank);
+  const int slots = all.plan.dispatch.slots_per_rank;
+  const parallel::Coordinates at = all.plan.mapping.coordinates(rank);
   return {.at = at,
-          .layers = all.mapping.pp_layers(at.pp_rank, config.num_layers),
-          .heads = model::part_of_heads(all.shares_batches ? at.tp_rank : 0, sharers,
+          .layers = all.plan.layers_of(rank),
+          .heads = model::part_of_heads(all.shares_batches() ? at.tp_rank : 0, sharers,
                                         config.num_heads, kv_heads),
           .first_slot = at.moe_ep_rank * slots,
           .num_slots = slots};
@@ -158,8 +145,8 @@ std::string range(int first, int count) {
 std::string ranks_text(const Explained& all) {
   std::string text = fmt::format("{:>5}{:>5}{:>5}{:>5}{:>8}{:>8}{:>9}{:>13}{:>10}{:>13}\n", "rank",
                                  "tp", "cp", "pp", "moe_ep", "moe_tp", "layers", "query heads",
-                                 all.run.config.is_mla() ? "latents" : "kv heads", "slots");
-  for (int rank = 0; rank < all.mapping.world_size(); ++rank) {
+                                 all.config().is_mla() ? "latents" : "kv heads", "slots");
+  for (int rank = 0; rank < all.plan.mapping.world_size(); ++rank) {
     const RankPart part = part_of(all, rank);
     text += fmt::format(
         "{:>5}{:>5}{:>5}{:>5}{:>8}{:>8}{:>9}{:>13}{:>10}{:>13}\n", rank, part.at.tp_rank,
@@ -173,7 +160,7 @@ std::string ranks_text(const Explained& all) {
 // ---- memory and messages ----
 
 std::string memory_text(const Explained& all) {
-  const engine::MemoryPlan memory = engine::fullest(all.stages);
+  const run::MemoryPlan memory = run::fullest(all.plan.memory);
   std::string once = fmt::format("weights outside the experts {}", byte_size(memory.dense_weights));
   if (memory.joint_memory > 0)
     once += fmt::format(", shared rows {}", byte_size(memory.joint_memory));
@@ -187,7 +174,7 @@ std::string memory_text(const Explained& all) {
       "holds   the machine, once: {}\n"
       "        each rank{}: {}, messages {}, intermediate results {},\n"
       "        KV cache {} per {} tokens\n",
-      once, all.stages.size() > 1 ? " of the fullest stage" : "", rank,
+      once, all.plan.memory.size() > 1 ? " of the fullest stage" : "", rank,
       byte_size(memory.symmetric_memory_per_rank), byte_size(memory.working_memory_per_rank),
       byte_size(memory.kv_bytes_of_rank(kCacheExampleTokens)), kCacheExampleTokens);
 }
@@ -203,24 +190,25 @@ std::string sent_text(const Explained& all) {
     moe += fmt::format(
         "        per layer and token of its own: keys and values {:.0f} bytes, which the other {} "
         "of its sequence read in place\n",
-        all.sent.cache, all.run.num_groups - 1);
+        all.sent.cache, all.plan.mapping.sizes().cp - 1);
   }
   if (all.sent.stage > 0.0)
     moe += fmt::format("        to the next stage, per token of its own: {:.0f} bytes\n",
                        all.sent.stage);
-  if (!all.shares_batches) return moe;
+  if (!all.shares_batches()) return moe;
   return moe + fmt::format(
                    "        per layer and token of the batch: heads {:.0f} bytes, outputs {:.0f}\n",
                    all.sent.heads, all.sent.outputs);
 }
 
 std::string explained_text(const Explained& all) {
-  const parallel::ParallelSizes& sizes = all.mapping.sizes();
+  const parallel::ParallelSizes& sizes = all.plan.mapping.sizes();
   return fmt::format(
              "{} ranks = tp {} × pp {} × cp {}; of tp, moe_ep {} × moe_tp {}\n"
              "batches {}\n\n",
-             all.mapping.world_size(), sizes.tp, sizes.pp, sizes.cp, sizes.moe_ep, sizes.moe_tp,
-             all.shares_batches
+             all.plan.mapping.world_size(), sizes.tp, sizes.pp, sizes.cp, sizes.moe_ep,
+             sizes.moe_tp,
+             all.shares_batches()
                  ? "of all ranks together: each computes a part of heads and columns"
                  : "of each rank its own (attention data parallel): all heads, its requests") +
          ranks_text(all) + "\n" + memory_text(all) + sent_text(all);
@@ -244,7 +232,7 @@ ordered_json rank_json(const Explained& all, int rank) {
           {"num_slots", part.num_slots}};
 }
 
-ordered_json bytes_json(const engine::MemoryPlan& stage) {
+ordered_json bytes_json(const run::MemoryPlan& stage) {
   return {{"dense_weights", stage.dense_weights},
           {"slots", stage.slots_per_rank},
           {"messages", stage.symmetric_memory_per_rank},
@@ -253,18 +241,19 @@ ordered_json bytes_json(const engine::MemoryPlan& stage) {
 }
 
 ordered_json explained_json(const Explained& all) {
-  const parallel::ParallelSizes& sizes = all.mapping.sizes();
-  const engine::MemoryPlan memory = engine::fullest(all.stages);
+  const parallel::ParallelSizes& sizes = all.plan.mapping.sizes();
+  const run::MemoryPlan memory = run::fullest(all.plan.memory);
   ordered_json ranks = ordered_json::array(), stages = ordered_json::array();
-  for (const engine::MemoryPlan& stage : all.stages) stages.push_back(bytes_json(stage));
-  for (int rank = 0; rank < all.mapping.world_size(); ++rank) ranks.push_back(rank_json(all, rank));
-  return {{"world_size", all.mapping.world_size()},
+  for (const run::MemoryPlan& stage : all.plan.memory) stages.push_back(bytes_json(stage));
+  for (int rank = 0; rank < all.plan.mapping.world_size(); ++rank)
+    ranks.push_back(rank_json(all, rank));
+  return {{"world_size", all.plan.mapping.world_size()},
           {"tensor_parallel_size", sizes.tp},
           {"pipeline_parallel_size", sizes.pp},
           {"context_parallel_size", sizes.cp},
           {"moe_expert_parallel_size", sizes.moe_ep},
           {"moe_tensor_parallel_size", sizes.moe_tp},
-          {"shares_batches", all.shares_batches},
+          {"shares_batches", all.shares_batches()},
           {"ranks", ranks},
           {"bytes_once",
            {{"dense_weights", memory.dense_weights},

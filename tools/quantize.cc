@@ -10,11 +10,11 @@
 #include "base/machine.h"
 #include "base/progress.h"
 #include "base/try.h"
+#include "bench/score.h"
 #include "commands.h"
-#include "engine/score.h"
-#include "engine/thread_plan.h"
 #include "formats/files.h"
 #include "held_out_text.h"
+#include "run/thread_plan.h"
 #include "weights/quantize_checkpoint.h"
 
 namespace wideep::tools {
@@ -41,17 +41,17 @@ Result<Quality> measure_quality(const Options& options, base::ThreadPool& pool) 
   if (!options.text_file.empty()) {
     WIDEEP_TRY_ASSIGN(text, formats::read_file(options.text_file));
   }
-  WIDEEP_TRY_ASSIGN(const engine::TextScores before,
-                    engine::score_text({.model_dir = options.quantize.model_dir,
-                                        .format = kernels::WeightFormat::kBf16},
-                                       text, pool));
+  WIDEEP_TRY_ASSIGN(const bench::TextScores before,
+                    bench::score_text({.model_dir = options.quantize.model_dir,
+                                       .format = kernels::WeightFormat::kBf16},
+                                      text, pool));
   WIDEEP_TRY_ASSIGN(
-      const engine::TextScores after,
-      engine::score_text({.model_dir = options.quantize.output_dir, .format = {}}, text, pool));
+      const bench::TextScores after,
+      bench::score_text({.model_dir = options.quantize.output_dir, .format = {}}, text, pool));
   return Quality{.num_tokens = static_cast<int>(before.best.size()),
                  .perplexity_before = before.perplexity(),
                  .perplexity_after = after.perplexity(),
-                 .top1_agreement = engine::top1_agreement(before, after)};
+                 .top1_agreement = bench::top1_agreement(before, after)};
 }
 
 // Worst first.
@@ -114,7 +114,7 @@ void print_json(const Options& options, const weights::QuantizeReport& report,
 Status run(const Options& given) {
   Options options = given;
   options.quantize.format = *kernels::weight_format_from_name(options.format);
-  const engine::ThreadPlan threads = engine::plan_threads(base::read_machine(), 1, 0);
+  const run::ThreadPlan threads = run::plan_threads(base::read_machine(), 1, 0);
   base::ThreadPool pool(threads.of_rank(0));
   std::optional<base::Progress> progress;
   const auto report =

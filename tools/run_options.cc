@@ -37,10 +37,10 @@ FromEnvironment first_set(std::initializer_list<const char*> names) {
   return {};
 }
 
-Result<engine::Marks> marks_wanted() {
+Result<run::Marks> marks_wanted() {
   WIDEEP_TRY_ASSIGN(const bool iterations, is_set("TLLM_LLMAPI_ENABLE_NVTX"));
   WIDEEP_TRY_ASSIGN(const bool all_spans, is_set("TLLM_NVTX_DEBUG"));
-  if (!iterations && !all_spans) return engine::Marks::kNone;
+  if (!iterations && !all_spans) return run::Marks::kNone;
   if (cuda::toolkit_version().empty()) {
     return invalid_input(fmt::format(
         "{}=1: this build has no CUDA, so there are no NVTX ranges; build it with cmake "
@@ -48,12 +48,12 @@ Result<engine::Marks> marks_wanted() {
         "step)",
         all_spans ? "TLLM_NVTX_DEBUG" : "TLLM_LLMAPI_ENABLE_NVTX"));
   }
-  return all_spans ? engine::Marks::kAllSpans : engine::Marks::kIterations;
+  return all_spans ? run::Marks::kAllSpans : run::Marks::kIterations;
 }
 
 // The options, or the variables where an option is not given.
-Result<std::optional<engine::ProfileRequest>> profile_request(const RankRunOptions& options) {
-  engine::ProfileRequest request;
+Result<std::optional<run::ProfileRequest>> profile_request(const RankRunOptions& options) {
+  run::ProfileRequest request;
   WIDEEP_TRY_ASSIGN(request.marks, marks_wanted());
   WIDEEP_TRY_ASSIGN(request.allocations, is_set("TLLM_PROFILE_RECORD_GC"));
   FromEnvironment range{"--profile-range", options.profile_range};
@@ -70,10 +70,10 @@ Result<std::optional<engine::ProfileRequest>> profile_request(const RankRunOptio
                       "WIDEEP_PROFILE_START_STOP)",
                       output.name, output.value));
     }
-    if (request.marks == engine::Marks::kNone) return std::optional<engine::ProfileRequest>();
+    if (request.marks == run::Marks::kNone) return std::optional<run::ProfileRequest>();
     return std::optional(std::move(request));
   }
-  WIDEEP_TRY_ASSIGN(request.ranges, engine::parse_ranges(range.value, range.name));
+  WIDEEP_TRY_ASSIGN(request.ranges, run::parse_ranges(range.value, range.name));
   request.path = output.value.empty() ? "profile.json" : output.value;
   WIDEEP_TRY(formats::check_writable(request.path));
   return std::optional(std::move(request));
@@ -117,7 +117,7 @@ void add_rank_run_options(CLI::App& command, RankRunOptions* options) {
 }
 
 Status apply_rank_run_options(const RankRunOptions& options, bool tell_notes,
-                              engine::RunOptions* run) {
+                              run::RunOptions* run) {
   ParallelOptions parallel = options.parallel;
   if (run->started != nullptr && parallel.config.empty() && !parallel.ranks) {
     parallel.ranks = run->started->num_ranks();

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "engine/run_setup.h"
 #include "parallel_options.h"
+#include "run/run_options.h"
 #include "wideep/status.h"
 
 namespace wideep::tools {
@@ -32,7 +32,6 @@ void add_rank_run_options(CLI::App& command, RankRunOptions* options);
 
 // Fills in what they say; run.started may be set before, and then says how many ranks there are
 // where nothing else does. Errors (invalid input): as read_parallel_options.
-Status apply_rank_run_options(const RankRunOptions& options, bool tell_notes,
-                              engine::RunOptions* run);
+Status apply_rank_run_options(const RankRunOptions& options, bool tell_notes, run::RunOptions* run);
 
 }  // namespace wideep::tools

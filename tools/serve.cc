@@ -8,11 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
 #include "generate_output.h"
-#include "rebalance_line.h"
 #include "run_options.h"
 #include "started.h"
 
@@ -37,17 +35,8 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
 Status run(const Options& options, const Started& started) {
   const Result<server::ServeOptions> read = serve_options(options, started);
   WIDEEP_TRY(started.agree_on(read.status()));
-  const server::ServeOptions& serve = *read;
-  LoadingLine loading;
-  return server::serve(serve,
-                       {.on_plan = [](const std::string& text) { log::info("{}", text); },
-                        .on_loading = [&](uint64_t done, uint64_t all) { loading.show(done, all); },
-                        .on_line =
-                            [&](const std::string& line) {
-                              loading.end();
-                              log::info("{}", line);
-                            },
-                        .on_rebalance = log_rebalance});
+  RunLines lines;
+  return server::serve(*read, lines);
 }
 
 void add_address_options(CLI::App& command, Options& options) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/content_hash.h"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <cstring>
@@ -11,6 +12,11 @@ namespace wideep::base {
 
 uint64_t content_hash(const std::byte* bytes, size_t num_bytes) {
   return XXH3_64bits(bytes, num_bytes);
+}
+
+std::string content_hash_hex(std::string_view text) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  return fmt::format("{:016x}", content_hash(bytes, text.size()));
 }
 
 HashedCopy::HashedCopy() : state_(XXH3_createState()) {

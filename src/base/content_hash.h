@@ -8,10 +8,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace wideep::base {
 
 uint64_t content_hash(const std::byte* bytes, size_t num_bytes);
+
+// Of a text, as 16 hexadecimal digits.
+std::string content_hash_hex(std::string_view text);
 
 // Copies and returns the hash of what now lies at `to`, read back piece by piece while the pieces
 // are still in the cache: hardly slower than a copy alone. between: called after each piece of

@@ -17,8 +17,8 @@
 
 #include "base/machine.h"
 #include "base/try.h"
-#include "engine/memory_plan.h"
 #include "model/model.h"
+#include "run/memory_plan.h"
 #include "weights/checkpoint.h"
 
 namespace wideep::bench {
@@ -31,17 +31,16 @@ constexpr size_t kPageBytes = 4096;
 
 balance::ModelPlacement every_expert_once(const model::ModelConfig& config) {
   balance::ModelPlacement placement;
-  for (const int layer : engine::moe_layers(config)) {
+  for (const int layer : run::moe_layers(config)) {
     placement.layers[layer] = *balance::linear_placement(config.routing.num_experts, 1);
   }
   return placement;
 }
 
 uint64_t packed_bytes(const LoadBenchOptions& options) {
-  const engine::MemoryPlan plan = engine::plan_memory(
+  const run::MemoryPlan plan = run::plan_memory(
       options.config,
-      engine::dispatch_shape(options.config, 1, options.config.routing.num_experts, 1,
-                             options.format),
+      run::dispatch_shape(options.config, 1, options.config.routing.num_experts, 1, options.format),
       options.format, Dtype::kBf16);
   return plan.dense_weights + plan.slots_per_rank;
 }

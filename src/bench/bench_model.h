@@ -8,11 +8,13 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/bench_report.h"
+#include "run/run_view.h"
+#include "weights/tensor_source.h"
 
 namespace wideep::bench {
 
@@ -36,18 +38,18 @@ struct ModelBenchReport {
   std::vector<TestReport> tests;
 };
 
-// What the caller shows while it goes on; each may be empty. Called in the parent process.
-struct ModelBenchObserver {
-  std::function<void(uint64_t done, uint64_t all)> on_loading;  // bytes of tensors
-  std::function<void(int done, int all)> on_run;
+// What a person is shown while it goes on.
+class ModelBenchView : public run::RunView {
+ public:
+  virtual void run_done(int /*done*/, int /*all*/) {}
 };
 
-// tensors: where the weights come from; outlives the call.
+// tensors: where the weights come from.
 // REQUIRES: the caller has started no other thread.
 // Errors: bad input (make_plan, the tensors); the model does not fit into memory; a rank failed;
 // interrupted.
 Result<ModelBenchReport> run_model_bench(const ModelBenchOptions& options,
-                                         const weights::TensorSource& tensors,
-                                         const ModelBenchObserver& observer);
+                                         std::unique_ptr<weights::TensorSource> tensors,
+                                         ModelBenchView& view);
 
 }  // namespace wideep::bench

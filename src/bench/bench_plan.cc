@@ -7,7 +7,8 @@
 #include <random>
 
 #include "base/try.h"
-#include "engine/memory_plan.h"
+#include "engine/page_pool.h"
+#include "run/layouts.h"
 
 namespace wideep::bench {
 namespace {
@@ -57,8 +58,7 @@ Status check_context(const BenchPlan& plan, const model::ModelConfig& config) {
 }
 
 engine::SchedulerLimits make_limits(const BenchPlan& plan) {
-  engine::SchedulerLimits limits{.max_batch_size = 1,
-                                 .max_num_tokens = engine::kDefaultMaxNumTokens};
+  engine::SchedulerLimits limits{.max_batch_size = 1, .max_num_tokens = run::kDefaultMaxNumTokens};
   for (const BenchTest& test : plan.tests) {
     limits.max_batch_size = std::max(limits.max_batch_size, sequences_per_rank(plan, test));
   }

@@ -22,13 +22,12 @@ struct Iteration {
 };
 
 // Distinct experts that any rank's tokens chose, summed over layers.
-int64_t count_hit(const std::vector<RankRun>& ranks, size_t iteration) {
-  const size_t num_layers = ranks[0].iterations[iteration].record.layers.size();
+int64_t count_hit(const std::vector<engine::IterationRecord>& ranks) {
   int64_t hit = 0;
-  for (size_t layer = 0; layer < num_layers; ++layer) {
+  for (size_t layer = 0; layer < ranks[0].layers.size(); ++layer) {
     std::vector<bool> is_hit;
-    for (const RankRun& rank : ranks) {
-      const auto& counts = rank.iterations[iteration].record.layers[layer].counts;
+    for (const engine::IterationRecord& rank : ranks) {
+      const auto& counts = rank.layers[layer].counts;
       is_hit.resize(std::max(is_hit.size(), counts.size()));
       for (size_t expert = 0; expert < counts.size(); ++expert) {
         if (counts[expert] > 0) is_hit[expert] = true;
@@ -39,18 +38,18 @@ int64_t count_hit(const std::vector<RankRun>& ranks, size_t iteration) {
   return hit;
 }
 
-std::vector<Iteration> combine(const std::vector<RankRun>& ranks) {
-  std::vector<Iteration> iterations(ranks[0].iterations.size());
-  for (size_t i = 0; i < iterations.size(); ++i) {
-    for (const RankRun& rank : ranks) {
-      WIDEEP_CHECK_EQ(rank.iterations.size(), iterations.size());
-      iterations[i].prompt_tokens += rank.iterations[i].record.prompt_tokens;
-      iterations[i].generated_tokens += rank.iterations[i].record.generated_tokens;
-      iterations[i].end_ns = std::max(iterations[i].end_ns, rank.iterations[i].end_ns);
+std::vector<Iteration> combine(const std::vector<run::Iteration>& iterations) {
+  std::vector<Iteration> combined;
+  for (const run::Iteration& iteration : iterations) {
+    Iteration& each = combined.emplace_back();
+    for (const engine::IterationRecord& rank : iteration.ranks) {
+      each.prompt_tokens += rank.prompt_tokens;
+      each.generated_tokens += rank.generated_tokens;
+      each.end_ns = std::max(each.end_ns, rank.end_ns);
     }
-    iterations[i].experts_hit = count_hit(ranks, i);
+    each.experts_hit = count_hit(iteration.ranks);
   }
-  return iterations;
+  return combined;
 }
 
 double seconds_between(int64_t start_ns, int64_t end_ns) {
@@ -141,13 +140,24 @@ Figure figure_of(std::vector<double> values) {
 }
 
 Result<BenchSample> sample_of(const model::ModelConfig& config, const Precision& precision,
-                              const BenchTest& test, const std::vector<RankRun>& ranks) {
-  const std::vector<Iteration> iterations = combine(ranks);
+                              const BenchTest& test,
+                              const std::vector<run::Iteration>& iterations) {
   if (iterations.empty()) return failed(test.name() + ": no iteration ran");
-  int64_t start_ns = 0;
-  for (const RankRun& rank : ranks) start_ns = std::max(start_ns, rank.start_ns);
-  if (test.kind == Kind::kDecode) return decode_sample(config, precision, test, iterations);
-  return prefill_sample(config, precision, test, iterations, start_ns);
+  const std::vector<Iteration> combined = combine(iterations);
+  int64_t start_ns = 0;  // of the last rank to begin
+  for (const engine::IterationRecord& rank : iterations[0].ranks) {
+    start_ns = std::max(start_ns, rank.begin_ns);
+  }
+  if (test.kind == Kind::kDecode) return decode_sample(config, precision, test, combined);
+  return prefill_sample(config, precision, test, combined, start_ns);
+}
+
+limits::Operation operation_of(kernels::WeightFormat format, const limits::Limits& limits) {
+  using limits::Operation;
+  const Operation wanted = kernels::takes_quantized_rows(format)   ? Operation::kInt8
+                           : format == kernels::WeightFormat::kF32 ? Operation::kF32
+                                                                   : Operation::kBf16;
+  return limits.gops(wanted) > 0.0 ? wanted : Operation::kF32;
 }
 
 TestReport report_of(const model::ModelConfig& config, const BenchTest& test,

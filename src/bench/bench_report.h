@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the ranks' runs to figures: speeds, and which share of the machine's limits they are.
+// From the iterations of runs to figures: speeds, and which share of the machine's limits they are.
 //
 // A test's least time follows from its work (model_work.h) and the limits measured right before and
 // right after the run, of which the mean is taken:
@@ -15,10 +15,22 @@
 #include <vector>
 
 #include "bench/bench_plan.h"
-#include "bench/bench_rank.h"
 #include "bench/model_work.h"
+#include "limits/limits.h"
+#include "run/event.h"
 
 namespace wideep::bench {
+
+// The limits that matter to the model's precision, measured before a run (and after the last one).
+struct QuickLimits {
+  double read_gbps = 0.0;
+  double gops = 0.0;  // of the operation below
+  double flag_one_way_ns = 0.0;
+  limits::Operation operation = limits::Operation::kF32;
+};
+
+// What most products of these weights are made of, on a processor with these limits.
+limits::Operation operation_of(kernels::WeightFormat format, const limits::Limits& limits);
 
 // Of the repeats.
 struct Figure {
@@ -37,10 +49,10 @@ struct BenchSample {
   Work work;
 };
 
-// ranks: the same run as every rank saw it.
+// iterations: of the run, with counts of experts.
 // Errors (failed): the run has fewer steps than the test measures.
 Result<BenchSample> sample_of(const model::ModelConfig& config, const Precision& precision,
-                              const BenchTest& test, const std::vector<RankRun>& ranks);
+                              const BenchTest& test, const std::vector<run::Iteration>& iterations);
 
 enum class Bound { kCompute, kRead };
 

@@ -21,15 +21,34 @@ model::ModelConfig small_config() {
 }
 
 // Of a model with one MoE layer.
-RankRun::Iteration iteration(int64_t end_ms, int64_t prompt, int64_t generated,
-                             const std::vector<int>& experts) {
-  RankRun::Iteration result{.end_ns = end_ms * 1'000'000};
-  result.record.prompt_tokens = prompt;
-  result.record.generated_tokens = generated;
-  result.record.layers.resize(1);
-  result.record.layers[0].counts.resize(kExperts);
-  for (const int expert : experts) result.record.layers[0].counts[expert] = 1;
+engine::IterationRecord iteration(int64_t end_ms, int64_t prompt, int64_t generated,
+                                  const std::vector<int>& experts) {
+  engine::IterationRecord result;
+  result.end_ns = end_ms * 1'000'000;
+  result.prompt_tokens = prompt;
+  result.generated_tokens = generated;
+  result.layers.resize(1);
+  result.layers[0].counts.resize(kExperts);
+  for (const int expert : experts) result.layers[0].counts[expert] = 1;
   return result;
+}
+
+// A run as one rank saw it.
+struct RankRun {
+  int64_t start_ns = 0;
+  std::vector<engine::IterationRecord> iterations;
+};
+
+// As all did.
+std::vector<run::Iteration> run_of(const std::vector<RankRun>& ranks) {
+  std::vector<run::Iteration> run(ranks[0].iterations.size());
+  for (size_t i = 0; i < run.size(); ++i) {
+    for (const RankRun& rank : ranks) {
+      run[i].ranks.push_back(rank.iterations[i]);
+      if (i == 0) run[i].ranks.back().begin_ns = rank.start_ns;
+    }
+  }
+  return run;
 }
 
 TEST(FigureOf, MedianAndEnds) {
@@ -47,7 +66,7 @@ TEST(SampleOf, PrefillIsTheWholeRun) {
                   .iterations = {iteration(11, 60, 0, {1}), iteration(21, 40, 1, {2})}};
   const RankRun b{.start_ns = 2'000'000,
                   .iterations = {iteration(12, 60, 0, {1, 3}), iteration(20, 40, 1, {2})}};
-  const auto sample = sample_of(small_config(), WeightFormat::kBf16, test, {a, b});
+  const auto sample = sample_of(small_config(), WeightFormat::kBf16, test, run_of({a, b}));
   ASSERT_TRUE(sample.ok());
   EXPECT_EQ(sample->tokens, 200);
   EXPECT_EQ(sample->steps, 2);
@@ -64,7 +83,7 @@ TEST(SampleOf, DecodeCountsStepsOfAllSequencesOnly) {
                   .iterations = {iteration(50, 10, 1, {9}), iteration(60, 10, 2, {9}),
                                  iteration(62, 0, 2, {1}), iteration(67, 0, 2, {3})}};
   const model::ModelConfig config = small_config();
-  const auto sample = sample_of(config, WeightFormat::kBf16, test, {a, b});
+  const auto sample = sample_of(config, WeightFormat::kBf16, test, run_of({a, b}));
   ASSERT_TRUE(sample.ok());
   EXPECT_EQ(sample->steps, 2);
   EXPECT_EQ(sample->tokens, 8);
@@ -85,7 +104,7 @@ TEST(SampleOf, DecodeCountsStepsOfAllSequencesOnly) {
 TEST(SampleOf, ARunThatIsTooShortFails) {
   const BenchTest test{Kind::kDecode, 1, 10, 2};
   const RankRun run{.start_ns = 0, .iterations = {iteration(1, 10, 1, {}), iteration(2, 0, 1, {})}};
-  const auto sample = sample_of(small_config(), WeightFormat::kBf16, test, {run});
+  const auto sample = sample_of(small_config(), WeightFormat::kBf16, test, run_of({run}));
   ASSERT_FALSE(sample.ok());
   EXPECT_THAT(sample.status().message(), HasSubstr("decode x1: measured 1 of 2 steps"));
 }

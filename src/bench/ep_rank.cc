@@ -27,8 +27,7 @@ void stay_on(int processor) {
 
 class EpRank {
  public:
-  EpRank(const EpRankSetup& setup, transport::Endpoint& endpoint,
-         const transport::MessagePipe& pipe)
+  EpRank(const EpRankSetup& setup, transport::Endpoint& endpoint, const transport::Messenger& pipe)
       : setup_(setup), endpoint_(endpoint), pipe_(pipe) {}
 
   Status run();
@@ -49,7 +48,7 @@ class EpRank {
 
   const EpRankSetup& setup_;
   transport::Endpoint& endpoint_;
-  const transport::MessagePipe& pipe_;
+  const transport::Messenger& pipe_;
   MpiBaseline mpi_;
 };
 
@@ -200,7 +199,7 @@ EpRoundSetup round_setup(const EpRankSetup& setup, const EpTest& test) {
 }
 
 Status run_ep_rank(const EpRankSetup& setup, transport::Endpoint& endpoint,
-                   const transport::MessagePipe& pipe) {
+                   const transport::Messenger& pipe) {
   return EpRank(setup, endpoint, pipe).run();
 }
 

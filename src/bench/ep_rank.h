@@ -40,6 +40,6 @@ struct EpRankSetup {
 EpRoundSetup round_setup(const EpRankSetup& setup, const EpTest& test);
 
 Status run_ep_rank(const EpRankSetup& setup, transport::Endpoint& endpoint,
-                   const transport::MessagePipe& pipe);
+                   const transport::Messenger& pipe);
 
 }  // namespace wideep::bench

@@ -200,7 +200,7 @@ Result<EpBenchReport> run_ep_bench(const EpBenchOptions& options,
       {.num_ranks = options.group.num_ranks,
        .segment_bytes = most_segment_bytes(setup),
        .timeout = options.timeout},
-      [&setup](transport::Endpoint& endpoint, const transport::MessagePipe& pipe) {
+      [&setup](transport::Endpoint& endpoint, const transport::Messenger& pipe) {
         return run_ep_rank(setup, endpoint, pipe);
       },
       [&](int, std::string_view message) {

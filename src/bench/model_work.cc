@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/model_work.h"
 
-#include "engine/memory_plan.h"
 #include "model/kv_layout.h"
+#include "run/memory_plan.h"
 
 namespace wideep::bench {
 namespace {
@@ -98,8 +98,8 @@ Work work_of(const ModelConfig& config, const Precision& precision, const StepSh
              int64_t num_steps) {
   const kernels::WeightFormat format = precision.weights;
   // The plan of one rank with one slot: its slots are one expert of every MoE layer.
-  const engine::MemoryPlan plan = engine::plan_memory(
-      config, engine::dispatch_shape(config, 1, 1, 1, format), format, precision.cache);
+  const run::MemoryPlan plan = run::plan_memory(
+      config, run::dispatch_shape(config, 1, 1, 1, format), format, precision.cache);
   const double row =
       static_cast<double>(config.hidden_size) * dtype_bytes(kernels::row_dtype(format));
   const double dense = static_cast<double>(plan.dense_weights) - row * config.vocab_size;

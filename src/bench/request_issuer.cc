@@ -13,7 +13,7 @@ RequestIssuer::RequestIssuer(Plan plan)
 
 RequestIssuer::~RequestIssuer() { end(); }
 
-void RequestIssuer::start(engine::RequestWriter& writer) {
+void RequestIssuer::start(run::RequestWriter& writer) {
   thread_ = std::thread([this, &writer] { run(writer); });
 }
 
@@ -32,7 +32,7 @@ void RequestIssuer::end() {
   if (thread_.joinable()) thread_.join();
 }
 
-void RequestIssuer::run(engine::RequestWriter& writer) {
+void RequestIssuer::run(run::RequestWriter& writer) {
   begun_ns_ = base::wall_ns();
   for (engine::Request& request : plan_.warmup) {
     if (!give(writer, std::move(request), 0.0)) return;
@@ -42,12 +42,12 @@ void RequestIssuer::run(engine::RequestWriter& writer) {
   for (size_t i = 0; i < plan_.measured.size(); ++i) {
     if (!give(writer, std::move(plan_.measured[i]), plan_.arrivals[i])) return;
   }
-  if (wait_for_all()) writer.stop();
+  if (wait_for_all()) writer.finish();
 }
 
 // False: the end has come before. Waits end with the requests that run, and these with the ranks,
 // whose waits have deadlines.
-bool RequestIssuer::give(engine::RequestWriter& writer, engine::Request request,
+bool RequestIssuer::give(run::RequestWriter& writer, engine::Request request,
                          double arrival_seconds) {
   std::unique_lock lock(mutex_);
   const auto early = std::chrono::nanoseconds(

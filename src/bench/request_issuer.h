@@ -2,7 +2,7 @@
 //
 // Gives requests to a running engine: first those that warm up, then, when these have ended, the
 // measured ones, each at its time of arrival and when fewer than so many run; then tells the ranks
-// to stop.
+// that no more come.
 //
 // Thread safety: start(), finished() and end() on the thread that serves; the issuer has one thread
 // of its own between start() and end().
@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/serve.h"
+#include "run/request_writer.h"
 
 namespace wideep::bench {
 
@@ -32,7 +32,7 @@ class RequestIssuer {
   ~RequestIssuer();
 
   // The writer stays until end().
-  void start(engine::RequestWriter& writer);
+  void start(run::RequestWriter& writer);
   // A request has had its last token.
   void finished();
   // Gives no more, and joins. May be called again.
@@ -42,8 +42,8 @@ class RequestIssuer {
   const std::vector<int64_t>& start_ns() const { return start_ns_; }
 
  private:
-  void run(engine::RequestWriter& writer);
-  bool give(engine::RequestWriter& writer, engine::Request request, double arrival_seconds);
+  void run(run::RequestWriter& writer);
+  bool give(run::RequestWriter& writer, engine::Request request, double arrival_seconds);
   bool wait_for_all();
 
   Plan plan_;

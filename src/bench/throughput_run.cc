@@ -8,15 +8,17 @@
 #include "base/cpu_time.h"
 #include "base/try.h"
 #include "bench/request_issuer.h"
-#include "engine/serve.h"
+#include "run/iteration_log.h"
+#include "run/plan_text.h"
+#include "run/rank_group.h"
 
 namespace wideep::bench {
 namespace {
 
 using engine::Request;
 
-Result<std::vector<int32_t>> tokens_of(const DatasetRequest& request, const engine::Run& run) {
-  const int vocabulary = run.setup().config.vocab_size;
+Result<std::vector<int32_t>> tokens_of(const DatasetRequest& request, const run::Run& run) {
+  const int vocabulary = run.plan().model.config.vocab_size;
   if (const auto* text = std::get_if<std::string>(&request.prompt)) {
     return run.tokenizer().encode(*text);
   }
@@ -29,11 +31,11 @@ Result<std::vector<int32_t>> tokens_of(const DatasetRequest& request, const engi
   return ids;
 }
 
-Result<Request> request_of(const ThroughputOptions& options, const engine::Run& run, size_t line) {
+Result<Request> request_of(const ThroughputOptions& options, const run::Run& run, size_t line) {
   const DatasetRequest& given = options.requests[line];
   WIDEEP_TRY_ASSIGN(std::vector<int32_t> prompt, tokens_of(given, run));
   if (prompt.empty()) return invalid_input("the prompt has no tokens");
-  const int longest = engine::max_sequence(run);
+  const int longest = run.plan().longest_sequence();
   const auto length = static_cast<int64_t>(prompt.size()) + given.output_tokens;
   if (length > longest) {
     return invalid_input(
@@ -47,7 +49,7 @@ Result<Request> request_of(const ThroughputOptions& options, const engine::Run& 
                  .ignore_eos = !options.eos_token};
 }
 
-Result<RequestIssuer::Plan> plan_of(const ThroughputOptions& options, const engine::Run& run) {
+Result<RequestIssuer::Plan> plan_of(const ThroughputOptions& options, const run::Run& run) {
   RequestIssuer::Plan plan;
   const size_t count = options.requests.size();
   std::vector<Request> all;
@@ -79,7 +81,7 @@ class Records {
   }
 
   // Whether it was a measured request's last.
-  bool token(const engine::TokenMessage& message) {
+  bool token(const run::Token& message) {
     const int64_t now = base::wall_ns();
     const auto index = static_cast<size_t>(message.request_index);
     const bool last = message.finish_reason != engine::FinishReason::kNotFinished;
@@ -96,7 +98,7 @@ class Records {
   }
 
   // Iterations are told of after their tokens.
-  void iteration(const engine::IterationSummary& summary) {
+  void iteration(const run::IterationSummary& summary) {
     const bool warms_up = num_warm_ < warmup_ || tokens_of_iterations_ < warmup_tokens_;
     tokens_of_iterations_ += summary.generated_tokens;
     if (warms_up) return;
@@ -130,13 +132,14 @@ class Records {
   IterationTotals totals_;
 };
 
-RunFacts facts_of(const engine::RunSetup& setup) {
-  return {.isa = std::string(setup.kernels.isa),
-          .weights = setup.forms.format_names(),
-          .cache = std::string(dtype_name(setup.options.cache_dtype())),
-          .max_batch_size = setup.limits.max_batch_size,
-          .max_num_tokens = setup.limits.max_num_tokens,
-          .threads_per_rank = setup.threads.threads_per_rank};
+RunFacts facts_of(const run::Run& run) {
+  const run::RunPlan& plan = run.plan();
+  return {.isa = std::string(run.inputs().kernels->isa),
+          .weights = plan.model.forms.format_names(),
+          .cache = std::string(dtype_name(plan.cache)),
+          .max_batch_size = plan.limits.max_batch_size,
+          .max_num_tokens = plan.limits.max_num_tokens,
+          .threads_per_rank = plan.threads.threads_per_rank};
 }
 
 Status check_eos(const ThroughputOptions& options, const model::ModelConfig& config) {
@@ -149,8 +152,8 @@ Status check_eos(const ThroughputOptions& options, const model::ModelConfig& con
                   *options.eos_token));
 }
 
-void add_texts(const engine::Run& run, ThroughputRun* result) {
-  if (!run.has_tokenizer()) return;
+void add_texts(const run::Run& run, ThroughputRun* result) {
+  if (!run.inputs().tokenizer) return;
   for (const RequestTimes& request : result->requests) {
     result->texts.push_back(run.tokenizer().decode(request.tokens));
   }
@@ -162,48 +165,83 @@ bool needs_tokenizer(const ThroughputOptions& options) {
   });
 }
 
+// Pulls the ranks' events until they have ended.
+class EventPump {
+ public:
+  struct Parts {
+    run::RankGroup& group;
+    const run::ExpertRanks& experts;
+    Records& records;
+    RequestIssuer& issuer;
+    std::optional<run::IterationLog>& log;
+    ThroughputView& view;
+    run::LoadingProgress& loading;
+  };
+  explicit EventPump(const Parts& parts) : parts_(parts) {}
+
+  void run() {
+    while (const auto event = parts_.group.next()) {
+      std::visit(
+          [this](const auto& each) {
+            if constexpr (requires { take(each); }) take(each);
+          },
+          *event);
+    }
+  }
+  bool was_stopped() const { return stopped_; }
+
+ private:
+  void take(const run::WeightsRead& read) { parts_.loading.add(read.bytes); }
+  void take(const run::RanksReady&) { parts_.issuer.start(parts_.group.requests()); }
+  void take(const run::Token& token) {
+    const bool last = parts_.records.token(token);
+    if (token.finish_reason != engine::FinishReason::kNotFinished) parts_.issuer.finished();
+    if (last) parts_.view.request_done();
+  }
+  void take(const run::Iteration& iteration) {
+    const run::IterationSummary summary = run::summarize(iteration, parts_.experts);
+    parts_.records.iteration(summary);
+    if (parts_.log) parts_.log->add(summary);
+  }
+  void take(const run::Rebalance& each) {
+    parts_.records.rebalance(each);
+    if (parts_.log) parts_.log->add(each);
+  }
+  void take(const run::StopAsked&) {
+    stopped_ = true;
+    parts_.group.stop();
+    parts_.group.end_within(std::chrono::milliseconds(700));
+  }
+
+  Parts parts_;
+  bool stopped_ = false;
+};
+
 }  // namespace
 
-Result<ThroughputRun> run_throughput(const ThroughputOptions& given,
-                                     const ThroughputObserver& observer) {
+Result<ThroughputRun> run_throughput(const ThroughputOptions& given, ThroughputView& view) {
   ThroughputOptions options = given;
   options.run.needs_tokenizer = needs_tokenizer(options);
-  WIDEEP_TRY_ASSIGN(const std::unique_ptr<engine::Run> run, engine::prepare_to_serve(options.run));
-  WIDEEP_TRY(check_eos(options, run->setup().config));
+  WIDEEP_TRY_ASSIGN(const std::unique_ptr<run::Run> run, run::Run::prepare(options.run));
+  WIDEEP_TRY(check_eos(options, run->plan().model.config));
   WIDEEP_TRY_ASSIGN(RequestIssuer::Plan plan, plan_of(options, *run));
+  WIDEEP_TRY_ASSIGN(std::optional<run::IterationLog> log, run::create_iteration_log(options.run));
+  view.plan(run::plan_text(*run));
+  run::LoadingProgress loading(view, run->bytes_to_load());
+  WIDEEP_TRY(run->load([&](uint64_t bytes) { loading.add(bytes); }));
+  WIDEEP_TRY_ASSIGN(const auto group, run::RankGroup::start(*run, {.reports_stop_signals = true}));
   Records records(plan);
   RequestIssuer issuer(std::move(plan));
-  engine::RequestWriter* writer = nullptr;
-  bool stopped = false;
-  const Status ended = engine::serve(
-      *run, {.on_plan = observer.on_plan,
-             .on_loading = observer.on_loading,
-             .on_ready =
-                 [&](engine::RequestWriter& ready) {
-                   writer = &ready;
-                   issuer.start(ready);
-                 },
-             .on_token =
-                 [&](const engine::TokenMessage& message) {
-                   const bool last = records.token(message);
-                   if (message.finish_reason != engine::FinishReason::kNotFinished) {
-                     issuer.finished();
-                   }
-                   if (last && observer.on_done) observer.on_done();
-                 },
-             .on_summary = [&](const engine::IterationSummary& each) { records.iteration(each); },
-             .on_rebalance = [&](const online::Rebalance& each) { records.rebalance(each); },
-             .on_stop =
-                 [&](int) {
-                   stopped = true;
-                   writer->stop();
-                   return std::chrono::milliseconds(700);
-                 },
-             .on_ended = [&] { issuer.end(); }});
-  WIDEEP_TRY(ended);
-  if (stopped || !records.all_done()) return interrupted("interrupted");
+  EventPump pump({*group, run->plan().experts, records, issuer, log, view, loading});
+  pump.run();
+  issuer.end();
+  const Status written = run->write_trace();
+  WIDEEP_TRY(group->result());
+  WIDEEP_TRY(written);
+  if (log) WIDEEP_TRY(log->status());
+  if (pump.was_stopped() || !records.all_done()) return interrupted("interrupted");
   ThroughputRun result = records.take(issuer.start_ns());
-  result.facts = facts_of(run->setup());
+  result.facts = facts_of(*run);
   add_texts(*run, &result);
   return result;
 }

@@ -7,20 +7,20 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/arrivals.h"
 #include "bench/dataset.h"
-#include "engine/run_setup.h"
+#include "run/run_options.h"
+#include "run/run_view.h"
 #include "wideep/status.h"
 
 namespace wideep::bench {
 
 struct ThroughputOptions {
-  engine::RunOptions run;
+  run::RunOptions run;
   std::vector<DatasetRequest> requests;
   int warmup = 2;       // requests before, the dataset's in turn; not measured
   int concurrency = 0;  // requests at once, at most; 0: all
@@ -65,16 +65,14 @@ struct ThroughputRun {
   IterationTotals iterations;
 };
 
-// What the caller shows while it goes on; each may be empty.
-struct ThroughputObserver {
-  std::function<void(const std::string&)> on_plan;
-  std::function<void(uint64_t done, uint64_t all)> on_loading;
-  std::function<void()> on_done;  // after each measured request
+// What a person is shown while it goes on.
+class ThroughputView : public run::RunView {
+ public:
+  virtual void request_done() {}  // after each measured request
 };
 
-// REQUIRES: the caller has started no thread. Errors: as engine::prepare_to_serve; requests that do
-// not fit the model; a rank failed; interrupted.
-Result<ThroughputRun> run_throughput(const ThroughputOptions& options,
-                                     const ThroughputObserver& observer);
+// REQUIRES: the caller has started no thread. Errors: as run::Run::prepare; requests that do not
+// fit the model; a rank failed; interrupted.
+Result<ThroughputRun> run_throughput(const ThroughputOptions& options, ThroughputView& view);
 
 }  // namespace wideep::bench

@@ -22,6 +22,8 @@ QueueRecord& QueueRecord::operator+=(const QueueRecord& other) {
 std::string encode(const IterationRecord& record) {
   WireWriter writer;
   writer.put(record.iteration);
+  writer.put(record.begin_ns);
+  writer.put(record.end_ns);
   writer.put(record.prompt_tokens);
   writer.put(record.generated_tokens);
   writer.put(record.queue);
@@ -43,6 +45,8 @@ IterationRecord decode_iteration(std::string_view bytes) {
   WireReader reader(bytes);
   IterationRecord record;
   record.iteration = reader.get<int64_t>();
+  record.begin_ns = reader.get<int64_t>();
+  record.end_ns = reader.get<int64_t>();
   record.prompt_tokens = reader.get<int64_t>();
   record.generated_tokens = reader.get<int64_t>();
   record.queue = reader.get<QueueRecord>();

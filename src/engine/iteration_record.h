@@ -35,6 +35,10 @@ struct LayerRecord {
 
 struct IterationRecord {
   int64_t iteration = 0;
+  // On the machine's monotonic clock, so that ranks of one machine can be compared: when the rank
+  // began to decide what to compute, and when it had computed it.
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
   QueueRecord queue;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests that come while the engine runs: a log of commands that every rank reads, in the same
-// order, each from a pipe of its own; of ranks that a launcher has started rank 0 from a pipe, and
-// the others what it passes on. How far it is followed is agreed at the start of iterations, so
-// that ranks that must schedule the same do; a rank that has requests of its own, and whom no other
-// follows, begins them in the very iteration at whose start it sees them.
+// The requests of a run: a log of commands that every rank reads in the same order. Forked ranks
+// each have a pipe to read it from. Of ranks that a launcher has started, rank 0 has the pipe and
+// passes on over the bridge what it reads.
+//
+// How far the log is followed is agreed at the start of every iteration, so that ranks that must
+// schedule alike do. A rank that schedules by itself begins its own requests earlier: in the
+// iteration at whose start it sees them.
 //
 // Thread safety: one thread per feed; the writing end is any MessagePipe.
 #pragma once
@@ -27,13 +29,17 @@ struct Command {
   enum class Kind : uint8_t {
     kSubmit,
     kCancel,
-    kRecordExperts,  // from the next iteration on
+    kHold,            // requests that are submitted from here on wait …
+    kRelease,         // … until now: they begin in one iteration, on all ranks
+    kReportWhenIdle,  // events of what follows are sent when nobody has work any more
+    kRecordExperts,   // from the next iteration on
     kEndRecord,
+    kFinish,  // no request comes any more: the run ends when all are answered
     kStop  // the group is to stop, as its memory says: for ranks that sleep, or have other memory
   };
   Kind kind = Kind::kSubmit;
   int owner = 0;    // kSubmit: whose request it is, where ranks have requests of their own
-  Request request;  // kCancel: its index only; of records none
+  Request request;  // kSubmit; kCancel: only its index
 };
 
 // As a message of a MessagePipe.

@@ -45,7 +45,7 @@ Status Scheduler::submit(Request request) {
 
 void Scheduler::admit() {
   const size_t most = static_cast<size_t>(limits_.max_batch_size) * limits_.micro_batches;
-  if (waiting_.empty() || running_.size() >= most) return;
+  if (waiting_.empty() || hold_requests_ || running_.size() >= most) return;
   std::vector<int> claimed(static_cast<size_t>(place_.size));
   for (const Sequence& sequence : running_) add_claims(sequence, claimed);
   while (!waiting_.empty() && running_.size() < most) {

@@ -47,7 +47,9 @@ class Scheduler {
 
   // Errors (invalid input): the request can never fit into the cache.
   Status submit(Request request);
-  bool has_work() const { return num_requests() > 0; }
+  // Requests that have not begun wait until it is false again. REQUIRES: none has begun.
+  void hold_requests(bool hold) { hold_requests_ = hold; }
+  bool has_work() const { return !running_.empty() || (!waiting_.empty() && !hold_requests_); }
   int num_requests() const { return static_cast<int>(waiting_.size() + running_.size()); }
 
   // What one iteration computes. The batch, of this rank's tokens, points into the sequences' page
@@ -109,6 +111,7 @@ class Scheduler {
   int next_first_rank_ = 0;
   int64_t num_submitted_ = 0;
   bool hold_new_prompts_ = false;
+  bool hold_requests_ = false;
   Sequences waiting_, running_;     // lists: addresses stay. By arrival
   std::vector<Sequence*> prompts_;  // of the step, that may have a chunk
   Step step_;

@@ -28,7 +28,7 @@ namespace wideep::ep {
 namespace {
 
 using transport::Endpoint;
-using transport::MessagePipe;
+using transport::Messenger;
 using transport::NodeMap;
 
 enum class Routing { kRandom, kOneHot, kZeroOnSomeRanks, kAllZero };
@@ -613,7 +613,7 @@ TEST_P(EveryWay, ProcessesBringBackEveryRow) {
     if (c.shape.max_group_tokens > 0 && !overlaps) continue;
     const Status status = transport::run_rank_processes(
         {.num_ranks = c.shape.ep_size, .segment_bytes = BufferLayout(c.shape).segment_bytes()},
-        [&](Endpoint& endpoint, const MessagePipe&) { return run_rank(endpoint, c); },
+        [&](Endpoint& endpoint, const Messenger&) { return run_rank(endpoint, c); },
         [](int, std::string_view) {});
     ASSERT_TRUE(status.ok()) << status.message();
   }

@@ -189,7 +189,8 @@ Result<std::unique_ptr<transport::StartedRanks>> start_ranks(const Launch& launc
   transport::block_stop_signals();
   const TimeLimit limit(kStartLimit, "connecting the ranks", 1);
   int provided = 0, num_ranks = 0, mpi_rank = 0;
-  WIDEEP_TRY(error_of("start", MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided)));
+  WIDEEP_TRY(
+      error_of("start", MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided)));
   MPI_Comm_size(MPI_COMM_WORLD, &num_ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &mpi_rank);
   if (num_ranks != launch.num_ranks) {

@@ -5,24 +5,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <vector>
 
-#include "engine/engine.h"
 #include "engine/request.h"
+#include "run/event.h"
 
 namespace wideep::server {
-
-struct BackendToken {
-  engine::Sampled sampled;
-  engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
-  std::vector<engine::Sampled> likely = {};  // as SamplingParams asked for, the likeliest first
-  int cached_tokens = 0;                     // of the prompt, that were not computed again
-};
 
 // Thread safety: the serving thread, where on_token is called too.
 class Backend {
  public:
-  using OnToken = std::function<void(const BackendToken&)>;
+  using OnToken = std::function<void(const run::Token&)>;
 
   virtual ~Backend() = default;
   // Its tokens come until one has a finish reason, or cancel(). request.index is the backend's to

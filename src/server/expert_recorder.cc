@@ -52,12 +52,18 @@ void ExpertRecorder::ranks_have(bool records) {
   if (done) done({.status = {}, .directory = {}, .iterations = iterations_.size()});
 }
 
-void ExpertRecorder::add(const IterationStats& stats) {
-  if (stats.expert_counts.empty()) return;
-  for (size_t rank = 0; rank < ranks_.ranks.size(); ++rank) {
-    WIDEEP_CHECK_EQ(stats.expert_counts[rank].size(), ranks_.ranks[rank].moe_layers.size());
+// Ranks that have not begun to record, or have ended it, report no counts.
+void ExpertRecorder::add(const run::Iteration& iteration) {
+  Iteration kept{.number = iteration.ranks[0].iteration, .counts = {}};
+  for (size_t rank = 0; rank < iteration.ranks.size(); ++rank) {
+    std::vector<std::vector<int32_t>>& counts = kept.counts.emplace_back();
+    for (const engine::LayerRecord& layer : iteration.ranks[rank].layers) {
+      if (layer.counts.empty()) return;
+      counts.push_back(layer.counts);
+    }
+    WIDEEP_CHECK_EQ(counts.size(), ranks_.ranks[rank].moe_layers.size());
   }
-  iterations_.push_back({stats.iteration, stats.expert_counts});
+  iterations_.push_back(std::move(kept));
   if (iterations_.size() > static_cast<size_t>(options_.most_iterations)) iterations_.pop_front();
 }
 
@@ -92,7 +98,7 @@ void ExpertRecorder::dump(Done done) {
   });
 }
 
-Status ExpertRecorder::write(const engine::ExpertRanks& ranks, const std::string& directory,
+Status ExpertRecorder::write(const run::ExpertRanks& ranks, const std::string& directory,
                              const std::deque<Iteration>& iterations) {
   for (size_t rank = 0; rank < ranks.ranks.size(); ++rank) {
     const std::vector<int>& layers = ranks.ranks[rank].moe_layers;

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/serve.h"
-#include "server/iteration_stats.h"
+#include "run/iteration_summary.h"
+#include "run/rank_group.h"
 #include "wideep/status.h"
 
 namespace wideep::server {
@@ -36,7 +36,7 @@ class ExpertRecorder {
   };
   using Done = std::function<void(const Outcome&)>;
 
-  ExpertRecorder(RecorderOptions options, engine::ExpertRanks ranks)
+  ExpertRecorder(RecorderOptions options, run::ExpertRanks ranks)
       : options_(std::move(options)), ranks_(std::move(ranks)) {}
   ~ExpertRecorder() { join(); }
   ExpertRecorder(const ExpertRecorder&) = delete;
@@ -54,7 +54,7 @@ class ExpertRecorder {
   void dump(Done done);
 
   // From the ranks.
-  void add(const IterationStats& stats);
+  void add(const run::Iteration& iteration);
   void ranks_have(bool records);
 
   // Waits for a dump that is being written.
@@ -64,15 +64,15 @@ class ExpertRecorder {
   enum class State { kOff, kStarting, kRecording, kStopping };
   struct Iteration {
     int64_t number = 0;
-    std::vector<std::vector<std::vector<int32_t>>> counts;  // as IterationStats::expert_counts
+    std::vector<std::vector<std::vector<int32_t>>> counts;  // [rank][its MoE layer][num_experts]
   };
   Status check(State expected, const char* instead) const;
   Result<std::string> next_directory();
-  static Status write(const engine::ExpertRanks& ranks, const std::string& directory,
+  static Status write(const run::ExpertRanks& ranks, const std::string& directory,
                       const std::deque<Iteration>& iterations);
 
   RecorderOptions options_;
-  engine::ExpertRanks ranks_;
+  run::ExpertRanks ranks_;
   std::function<void(bool)> tell_ranks_;
   std::function<void(std::function<void()>)> post_;
   State state_ = State::kOff;

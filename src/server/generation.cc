@@ -53,7 +53,7 @@ void Generation::submit(const std::vector<std::vector<int32_t>>& prompts) {
     request.ignore_eos = options_.ignore_eos;
     answers_[i].id = setup_.backend.submit(
         std::move(request),
-        [self = shared_from_this(), i](const BackendToken& each) { self->token(i, each); });
+        [self = shared_from_this(), i](const run::Token& each) { self->token(i, each); });
     if (options_.stream && head_.api == Api::kChat) {
       const ReplyPart role{.index = static_cast<int>(i), .text = {}, .first = true};
       events_.add_chunk(role, &event_);
@@ -62,7 +62,7 @@ void Generation::submit(const std::vector<std::vector<int32_t>>& prompts) {
   }
 }
 
-void Generation::token(size_t index, const BackendToken& each) {
+void Generation::token(size_t index, const run::Token& each) {
   Answer& answer = answers_[index];
   if (answer.finish_reason != FinishReason::kNotFinished) return;  // it was on its way already
   if (answer.tokens++ == 0) note_cached(index, each.cached_tokens);
@@ -93,7 +93,7 @@ void Generation::note_cached(size_t index, int tokens) {
 }
 
 // An end token says nothing.
-void Generation::take_text(Answer& answer, const BackendToken& each) {
+void Generation::take_text(Answer& answer, const run::Token& each) {
   if (options_.logprobs) note_logprob(answer, each);
   const bool last = each.finish_reason != FinishReason::kNotFinished;
   std::string text;
@@ -112,7 +112,7 @@ TokenLogprob Generation::logprob_of(const engine::Sampled& sampled, int64_t text
           .top = {}};
 }
 
-void Generation::note_logprob(Answer& answer, const BackendToken& each) {
+void Generation::note_logprob(Answer& answer, const run::Token& each) {
   TokenLogprob logprob = logprob_of(each.sampled, answer.characters);
   for (const engine::Sampled& likely : each.likely) {
     logprob.top.push_back(logprob_of(likely, answer.characters));

@@ -57,10 +57,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Generation(const GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
              GenerationOptions options);
   void submit(const std::vector<std::vector<int32_t>>& prompts);
-  void token(size_t index, const BackendToken& token);
+  void token(size_t index, const run::Token& token);
   void note_cached(size_t index, int tokens);
-  void take_text(Answer& answer, const BackendToken& token);
-  void note_logprob(Answer& answer, const BackendToken& token);
+  void take_text(Answer& answer, const run::Token& token);
+  void note_logprob(Answer& answer, const run::Token& token);
   TokenLogprob logprob_of(const engine::Sampled& sampled, int64_t text_offset) const;
   void note_times(Answer& answer, bool last);
   void send_part(size_t index);

@@ -34,26 +34,25 @@ Monitor::Second& Monitor::second_of(double time) {
   return seconds_.back();
 }
 
-void Monitor::add(const IterationStats& stats) {
-  iterations_.push_back({stats, std::exchange(moves_, 0), std::exchange(moved_bytes_, 0)});
-  iterations_.back().stats.expert_counts.clear();
+void Monitor::add(const run::IterationSummary& iteration, double now) {
+  iterations_.push_back({iteration, now, std::exchange(moves_, 0), std::exchange(moved_bytes_, 0)});
   if (iterations_.size() > kMostIterations) iterations_.pop_front();
-  Second& second = second_of(stats.time);
+  Second& second = second_of(now);
   ++second.iterations;
-  second.context_tokens += stats.context_tokens;
-  second.generated_tokens += stats.generated_tokens;
-  second.busy_seconds += stats.wall_seconds;
-  second.imbalance_sum += stats.imbalance;
-  if (stats.initial_imbalance) {
-    second.initial_imbalance_sum += *stats.initial_imbalance;
+  second.context_tokens += iteration.prompt_tokens;
+  second.generated_tokens += iteration.generated_tokens;
+  second.busy_seconds += iteration.wall_ms * 1e-3;
+  second.imbalance_sum += iteration.imbalance_ratio();
+  if (iteration.initial_imbalance) {
+    second.initial_imbalance_sum += *iteration.initial_imbalance;
     ++second.num_initial;
   }
-  second.running_sum += stats.queue.running;
-  second.waiting_sum += stats.queue.waiting;
-  second.pages_sum += stats.queue.cache_pages;
-  second.max_pages = stats.queue.max_pages;
+  second.running_sum += iteration.queue.running;
+  second.waiting_sum += iteration.queue.waiting;
+  second.pages_sum += iteration.queue.cache_pages;
+  second.max_pages = iteration.queue.max_pages;
   for (size_t rank = 0; rank < second.rank_load.size(); ++rank) {
-    second.rank_load[rank] += stats.rank_load[rank];
+    second.rank_load[rank] += iteration.rank_load[rank];
   }
 }
 
@@ -79,30 +78,30 @@ void Monitor::add(const online::Rebalance& each, double now) {
 ordered_json Monitor::iterations(int64_t since) const {
   ordered_json all = ordered_json::array();
   for (const Iteration& each : iterations_) {
-    if (each.stats.iteration > since) all.push_back(json_of(each));
+    if (each.summary.iteration > since) all.push_back(json_of(each));
   }
   int64_t last = -1, dropped = 0;
   if (!iterations_.empty()) {
-    last = iterations_.back().stats.iteration;
-    dropped = std::max<int64_t>(iterations_.front().stats.iteration - 1 - since, 0);
+    last = iterations_.back().summary.iteration;
+    dropped = std::max<int64_t>(iterations_.front().summary.iteration - 1 - since, 0);
   }
   return {{"last", last}, {"dropped", dropped}, {"iterations", std::move(all)}};
 }
 
 ordered_json Monitor::json_of(const Iteration& iteration) {
-  const IterationStats& stats = iteration.stats;
-  return {{"iteration", stats.iteration},
-          {"timestamp", stats.time},
-          {"iteration_seconds", stats.wall_seconds},
-          {"num_running_requests", stats.queue.running},
-          {"num_waiting_requests", stats.queue.waiting},
-          {"num_context_tokens", stats.context_tokens},
-          {"num_generated_tokens", stats.generated_tokens},
-          {"kv_pages_used", stats.queue.cache_pages},
-          {"kv_pages_free", stats.queue.max_pages - stats.queue.cache_pages},
-          {"rank_load", stats.rank_load},
-          {"imbalance_ratio", stats.imbalance},
-          {"initial_imbalance_ratio", optional_json(stats.initial_imbalance)},
+  const run::IterationSummary& summary = iteration.summary;
+  return {{"iteration", summary.iteration},
+          {"timestamp", iteration.time},
+          {"iteration_seconds", summary.wall_ms * 1e-3},
+          {"num_running_requests", summary.queue.running},
+          {"num_waiting_requests", summary.queue.waiting},
+          {"num_context_tokens", summary.prompt_tokens},
+          {"num_generated_tokens", summary.generated_tokens},
+          {"kv_pages_used", summary.queue.cache_pages},
+          {"kv_pages_free", summary.queue.max_pages - summary.queue.cache_pages},
+          {"rank_load", summary.rank_load},
+          {"imbalance_ratio", summary.imbalance_ratio()},
+          {"initial_imbalance_ratio", optional_json(summary.initial_imbalance)},
           {"expert_moves", iteration.moves},
           {"expert_moved_bytes", iteration.moved_bytes}};
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "online/online_balancer.h"
-#include "server/iteration_stats.h"
+#include "run/iteration_summary.h"
 #include "server/metrics.h"
 
 namespace wideep::server {
@@ -27,8 +27,8 @@ class Monitor {
   Monitor(int num_ranks, bool balances_online, const Metrics& metrics)
       : num_ranks_(num_ranks), balances_online_(balances_online), metrics_(metrics) {}
 
-  void add(const IterationStats& stats);
-  // now: seconds since 1970.
+  // now: seconds since 1970, as below.
+  void add(const run::IterationSummary& iteration, double now);
   void add(const online::Rebalance& rebalance, double now);
 
   // Changes nothing: the iterations after `since` (−1: all) that are kept, and how many are not.
@@ -39,7 +39,8 @@ class Monitor {
 
  private:
   struct Iteration {
-    IterationStats stats;  // without counts of experts
+    run::IterationSummary summary;
+    double time = 0.0;  // when all ranks had reported it
     int64_t moves = 0, moved_bytes = 0;
   };
   // What happened within a second.

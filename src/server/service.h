@@ -28,7 +28,7 @@ struct ServiceOptions {
   int stream_interval = 1;  // tokens of a chunk
   std::string bos_token;    // of the chat template
   std::string eos_token;
-  engine::ExpertRanks ranks;
+  run::ExpertRanks ranks;
   bool balances_online = false;
   RecorderOptions recorder;
 };

@@ -67,8 +67,11 @@ class EchoBackend : public Backend {
     const engine::SamplingParams sampling = each.request.sampling;
     const bool ends = reason != engine::FinishReason::kNotFinished;
     if (ends) running_.erase(found);
-    BackendToken said{{token, -0.5f}, reason};
-    said.cached_tokens = cached_tokens;
+    run::Token said{.sampled = {token, -0.5f},
+                    .finish_reason = reason,
+                    .cached_tokens = cached_tokens,
+                    .digest = {},
+                    .likely = {}};
     for (int i = 0; i < sampling.top_log_probabilities; ++i) {
       said.likely.push_back({tokens_[static_cast<size_t>(i) % tokens_.size()], -0.25f * (i + 1)});
     }
@@ -76,7 +79,10 @@ class EchoBackend : public Backend {
     if (ends || !running_.contains(id)) return;
     if (all_said) {
       running_.erase(id);
-      return on_token({{1, -0.25f}, engine::FinishReason::kStop});
+      return on_token({.sampled = {1, -0.25f},
+                       .finish_reason = engine::FinishReason::kStop,
+                       .digest = {},
+                       .likely = {}});
     }
     server_->post([this, id] { say(id); });
   }
@@ -402,7 +408,7 @@ TEST_F(ServiceTest, WhatIsKnownAtOnce) {
 }
 
 // Two ranks with one MoE layer of three experts.
-engine::ExpertRanks two_ranks() {
+run::ExpertRanks two_ranks() {
   return {.stage_size = 2,
           .ranks = {{.moe_layers = {1}, .file = 0}, {.moe_layers = {1}, .file = 1}},
           .statistics = {.num_experts = 3, .top_k = 1, .ep_size = 2}};
@@ -423,22 +429,27 @@ engine::IterationRecord record(int64_t iteration, std::vector<int32_t> sent,
   return each;
 }
 
-TEST(IterationCollectorTest, PutsRanksTogether) {
-  IterationCollector collector(two_ranks());
+// As the process that hears from the ranks has it.
+std::optional<run::IterationSummary> summary_of(const std::optional<run::Iteration>& iteration) {
+  if (!iteration) return {};
+  return run::summarize(*iteration, two_ranks());
+}
+
+TEST(IterationSummaryTest, PutsRanksTogether) {
+  run::IterationAssembler assembler(2);
   engine::IterationRecord first = record(7, {3, 1});
   first.layers[0].initial_imbalance = 1.0f;
-  EXPECT_FALSE(collector.add(0, first));
-  EXPECT_FALSE(collector.add(0, record(8, {0, 0})));  // a rank may be ahead
-  const auto stats = collector.add(1, record(7, {3, 1}));
-  ASSERT_TRUE(stats);
-  EXPECT_EQ(stats->iteration, 7);
-  EXPECT_EQ(stats->rank_load, (std::vector<int64_t>{6, 2}));
-  EXPECT_DOUBLE_EQ(stats->imbalance, 0.5);
-  EXPECT_DOUBLE_EQ(stats->initial_imbalance.value_or(0.0), 1.0);
-  EXPECT_EQ(stats->context_tokens, 4);
-  EXPECT_EQ(stats->queue.running, 6);
-  EXPECT_TRUE(stats->expert_counts.empty());
-  EXPECT_FALSE(collector.add(1, record(8, {0, 0}))->initial_imbalance);
+  EXPECT_FALSE(assembler.add(0, first));
+  EXPECT_FALSE(assembler.add(0, record(8, {0, 0})));  // a rank may be ahead
+  const auto summary = summary_of(assembler.add(1, record(7, {3, 1})));
+  ASSERT_TRUE(summary);
+  EXPECT_EQ(summary->iteration, 7);
+  EXPECT_EQ(summary->rank_load, (std::vector<int64_t>{6, 2}));
+  EXPECT_DOUBLE_EQ(summary->imbalance_ratio(), 0.5);
+  EXPECT_DOUBLE_EQ(summary->initial_imbalance.value_or(0.0), 1.0);
+  EXPECT_EQ(summary->prompt_tokens, 4);
+  EXPECT_EQ(summary->queue.running, 6);
+  EXPECT_FALSE(summary_of(assembler.add(1, record(8, {0, 0})))->initial_imbalance);
 }
 
 TEST(RecentTimesTest, QuantilesOfWhatIsRecent) {
@@ -472,11 +483,11 @@ class MonitoredServiceTest : public ServiceTest {
   ~MonitoredServiceTest() override { service_->recorder().join(); }
 
   void tell(int64_t iteration, std::vector<int32_t> counts = {}) {
-    collector_.add(0, record(iteration, {3, 1}, counts));
-    const IterationStats stats = *collector_.add(1, record(iteration, {3, 1}, counts));
+    assembler_.add(0, record(iteration, {3, 1}, counts));
+    const auto all = assembler_.add(1, record(iteration, {3, 1}, counts));
     on_server([&] {
-      service_->monitor().add(stats);
-      service_->recorder().add(stats);
+      service_->monitor().add(*summary_of(all), unix_seconds());
+      service_->recorder().add(*all);
       return true;
     });
   }
@@ -494,7 +505,7 @@ class MonitoredServiceTest : public ServiceTest {
   }
 
   base::ScratchDirectory directory_;
-  IterationCollector collector_{two_ranks()};
+  run::IterationAssembler assembler_{2};
   std::vector<bool> told_;  // the ranks, to record
 };
 

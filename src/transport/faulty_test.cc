@@ -70,7 +70,7 @@ TEST(Faulty, ADeadRankIsNamedBeforeAnyDeadline) {
   const int64_t start_ns = base::wall_ns();
   const Status status = run_rank_processes(
       group(dead, milliseconds(60'000)),
-      [](Endpoint& endpoint, const MessagePipe&) { return meet_often(endpoint); },
+      [](Endpoint& endpoint, const Messenger&) { return meet_often(endpoint); },
       [](int, std::string_view) {});
   EXPECT_THAT(status.message(), HasSubstr("rank 3"));
   EXPECT_THAT(status.message(), HasSubstr("signal 9"));

@@ -42,8 +42,8 @@ void block_stop_signals() {
 }
 
 NodeWatch::NodeWatch(std::shared_ptr<SharedMemory> memory, const NodeSockets& sockets,
-                     std::function<std::chrono::milliseconds(int signal)> on_stop)
-    : memory_(std::move(memory)), sockets_(sockets), on_stop_(std::move(on_stop)) {
+                     MessageInbox* inbox)
+    : memory_(std::move(memory)), sockets_(sockets), inbox_(inbox) {
   const sigset_t set = stop_signals();
   signals_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   end_ = ::eventfd(0, EFD_CLOEXEC);
@@ -58,35 +58,46 @@ NodeWatch::~NodeWatch() {
 }
 
 void NodeWatch::run() {
-  std::optional<Clock::time_point> fail_at, end_at;
+  std::optional<Clock::time_point> end_at;
   for (;;) {
     std::vector<pollfd> fds = {{end_, POLLIN, 0}, {signals_, POLLIN, 0}};
     for (const NodeSockets::Peer& peer : sockets_.peers())
       fds.push_back({peer.socket, POLLRDHUP, 0});
     ::poll(fds.data(), fds.size(), static_cast<int>(kLook.count()));
     if (fds[0].revents != 0) return;
-    const auto now = Clock::now();
     signalfd_siginfo info{};
     while (::read(signals_, &info, sizeof(info)) == sizeof(info)) {
-      const auto grace = asked_to_stop(static_cast<int>(info.ssi_signo));
-      fail_at = std::min(fail_at.value_or(Clock::time_point::max()), now + grace);
+      take_stop_signal(static_cast<int>(info.ssi_signo));
     }
     look_at_peers();
-    if (fail_at && now >= *fail_at) {
+    if (is_overdue()) {
       memory_->fail(interrupted("interrupted before the current iteration ended"));
-      fail_at.reset();
     }
+    const auto now = Clock::now();
     const Status failure = memory_->failure();
     if (!failure.ok() && !end_at) end_at = now + kLinger;
     if (end_at && now >= *end_at) ::_exit(failure.exit_code());
   }
 }
 
-std::chrono::milliseconds NodeWatch::asked_to_stop(int signal) {
-  if (on_stop_) return std::exchange(on_stop_, nullptr)(signal);
+void NodeWatch::take_stop_signal(int signal) {
+  if (inbox_ != nullptr) return std::exchange(inbox_, nullptr)->put(StopSignal{signal});
   interrupted_ = true;
   memory_->control().stop_requested.store(1);
-  return kGrace;
+  end_within(kGrace);
+}
+
+void NodeWatch::end_within(std::chrono::milliseconds grace) {
+  const std::lock_guard lock(mutex_);
+  fail_at_ = std::min(fail_at_.value_or(Clock::time_point::max()), Clock::now() + grace);
+}
+
+// Once.
+bool NodeWatch::is_overdue() {
+  const std::lock_guard lock(mutex_);
+  if (!fail_at_ || Clock::now() < *fail_at_) return false;
+  fail_at_.reset();
+  return true;
 }
 
 void NodeWatch::look_at_peers() const {

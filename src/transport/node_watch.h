@@ -8,10 +8,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <thread>
 
+#include "transport/message_inbox.h"
 #include "transport/node_sockets.h"
 #include "transport/shared_memory.h"
 
@@ -19,25 +21,31 @@ namespace wideep::transport {
 
 class NodeWatch {
  public:
-  // on_stop: as GroupOptions has it, called on a thread of this; empty: ranks are asked to stop.
-  // REQUIRES: SIGINT and SIGTERM are blocked in all threads (block_stop_signals). All outlive this.
+  // inbox: the first stop signal goes there (GroupOptions::reports_stop_signals); null: ranks are
+  // asked to stop. REQUIRES: SIGINT and SIGTERM are blocked in all threads (block_stop_signals).
+  // All outlive this.
   NodeWatch(std::shared_ptr<SharedMemory> memory, const NodeSockets& sockets,
-            std::function<std::chrono::milliseconds(int signal)> on_stop = {});
+            MessageInbox* inbox = nullptr);
   ~NodeWatch();
   NodeWatch(const NodeWatch&) = delete;
   NodeWatch& operator=(const NodeWatch&) = delete;
 
   // Whether a signal has asked the ranks to stop.
   bool was_interrupted() const { return interrupted_; }
+  // As RunningRanks::end_within.
+  void end_within(std::chrono::milliseconds grace);
 
  private:
   void run();
-  std::chrono::milliseconds asked_to_stop(int signal);
+  void take_stop_signal(int signal);
+  bool is_overdue();
   void look_at_peers() const;
 
   std::shared_ptr<SharedMemory> memory_;
   const NodeSockets& sockets_;
-  std::function<std::chrono::milliseconds(int signal)> on_stop_;
+  MessageInbox* inbox_;  // of the next stop signal
+  std::mutex mutex_;
+  std::optional<std::chrono::steady_clock::time_point> fail_at_;  // guarded by mutex_
   std::atomic<bool> interrupted_ = false;
   int signals_ = -1;
   int end_ = -1;  // written to when there is nothing to watch any more

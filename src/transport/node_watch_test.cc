@@ -56,19 +56,20 @@ TEST_F(NodeWatchTest, ASignalAsksAllRanksToStop) {
 }
 
 TEST_F(NodeWatchTest, WhoDecidesHimselfWhenToStopIsToldOfTheFirstSignal) {
-  std::atomic<int> told = 0;
-  const NodeWatch watch(memory_, first_, [&](int signal) {
-    told = signal;
-    return std::chrono::hours(1);
-  });
+  MessageInbox inbox;
+  NodeWatch watch(memory_, first_, &inbox);
   ::kill(::getpid(), SIGTERM);
-  EXPECT_TRUE(comes([&] { return told == SIGTERM; }));
+  const auto told = inbox.next();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(std::get<StopSignal>(*told).signal, SIGTERM);
+  watch.end_within(std::chrono::hours(1));
   EXPECT_EQ(memory_->control().stop_requested.load(), 0);
   EXPECT_FALSE(watch.was_interrupted());
   ::kill(::getpid(), SIGINT);
   EXPECT_TRUE(comes([&] { return memory_->control().stop_requested.load() == 1; }));
   EXPECT_TRUE(watch.was_interrupted());
-  EXPECT_EQ(told, SIGTERM);
+  inbox.close();
+  EXPECT_FALSE(inbox.next());
 }
 
 TEST_F(NodeWatchTest, RanksThatDoNotStopInTimeAreInterrupted) {

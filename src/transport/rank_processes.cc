@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -83,8 +84,7 @@ class SignalQueue {
 // ---- in the rank ----
 
 [[noreturn]] void run_rank(const std::shared_ptr<SharedMemory>& memory, int rank,
-                           const GroupOptions& options, int pipe_fd,
-                           const std::function<Status(Endpoint&, const MessagePipe&)>& body) {
+                           const GroupOptions& options, int pipe_fd, const RankBody& body) {
   const auto endpoint = make_endpoint(memory, rank, options.timeout, options.faults);
   MessagePipe pipe(pipe_fd);
   Status status;
@@ -100,50 +100,53 @@ class SignalQueue {
 
 // ---- in the parent ----
 
-class Supervisor {
+class Supervisor : public RunningRanks {
  public:
-  Supervisor(std::shared_ptr<SharedMemory> memory, const GroupOptions& options,
-             const std::function<void(int, std::string_view)>& on_message)
+  Supervisor(std::shared_ptr<SharedMemory> memory, const GroupOptions& options)
       : memory_(std::move(memory)),
-        on_stop_(options.on_stop),
-        on_message_(on_message),
+        reports_stop_signals_(options.reports_stop_signals),
         ranks_(memory_->num_ranks()) {}
 
-  ~Supervisor() {
+  ~Supervisor() override {
+    kill_all();
+    while (next()) {
+    }
     for (Rank& rank : ranks_) {
       if (rank.pipe >= 0) ::close(rank.pipe);
     }
   }
 
-  Status fork_all(const GroupOptions& options,
-                  const std::function<Status(Endpoint&, const MessagePipe&)>& body);
-  Status run();
+  Status fork_all(const GroupOptions& options, const RankBody& body);
+
+  std::optional<RankEvent> next() override;
+  Status result() override;
+  SharedMemory& memory() override { return *memory_; }
+  void end_within(std::chrono::milliseconds grace) override;
 
  private:
-  Status fork_one(int index, const GroupOptions& options,
-                  const std::function<Status(Endpoint&, const MessagePipe&)>& body);
+  Status fork_one(int index, const GroupOptions& options, const RankBody& body);
   bool finished() const;
   void wait_for_events();
   void handle_signals();
   void reap();
-  void ask_to_stop(int signal);
+  void take_stop_signal(int signal);
   void enforce_deadlines();
   void read_pipe(int index);
-  void deliver(int index);
+  void take_messages(int index);
   void kill_all();
 
   SignalQueue signals_;
   std::shared_ptr<SharedMemory> memory_;
-  std::function<std::chrono::milliseconds(int signal)> on_stop_;
-  const std::function<void(int, std::string_view)>& on_message_;
+  bool reports_stop_signals_;  // the next one, at most
   std::vector<Rank> ranks_;
+  std::deque<RankEvent> events_;  // not yet pulled
   bool interrupted_ = false;
-  std::optional<Clock::time_point> fail_at_;  // make the ranks fail, if any is left
+  std::mutex mutex_;
+  std::optional<Clock::time_point> fail_at_;  // make the ranks fail, if any is left; mutex_
   std::optional<Clock::time_point> kill_at_;
 };
 
-Status Supervisor::fork_all(const GroupOptions& options,
-                            const std::function<Status(Endpoint&, const MessagePipe&)>& body) {
+Status Supervisor::fork_all(const GroupOptions& options, const RankBody& body) {
   std::fflush(nullptr);  // else each rank would print what is still buffered
   for (int index = 0; index < options.num_ranks; ++index) {
     if (Status status = fork_one(index, options, body); !status.ok()) {
@@ -154,8 +157,7 @@ Status Supervisor::fork_all(const GroupOptions& options,
   return {};
 }
 
-Status Supervisor::fork_one(int index, const GroupOptions& options,
-                            const std::function<Status(Endpoint&, const MessagePipe&)>& body) {
+Status Supervisor::fork_one(int index, const GroupOptions& options, const RankBody& body) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return failed(fmt::format("pipe: {}", std::strerror(errno)));
   const pid_t parent = ::getpid();
@@ -186,13 +188,20 @@ Status Supervisor::fork_one(int index, const GroupOptions& options,
   return {};
 }
 
-Status Supervisor::run() {
-  while (!finished()) {
+std::optional<RankEvent> Supervisor::next() {
+  while (events_.empty() && !finished()) {
     wait_for_events();
     handle_signals();
     for (int index = 0; index < static_cast<int>(ranks_.size()); ++index) read_pipe(index);
     enforce_deadlines();
   }
+  if (events_.empty()) return std::nullopt;
+  std::optional<RankEvent> event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+Status Supervisor::result() {
   if (Status failure = memory_->failure(); !failure.ok()) return failure;
   return interrupted_ ? interrupted("interrupted") : Status();
 }
@@ -217,7 +226,7 @@ void Supervisor::handle_signals() {
     if (signal == SIGCHLD) {
       reap();
     } else {
-      ask_to_stop(signal);
+      take_stop_signal(signal);
     }
   }
 }
@@ -239,21 +248,25 @@ void Supervisor::reap() {
   }
 }
 
-void Supervisor::ask_to_stop(int signal) {
-  if (on_stop_) {
-    const auto grace = std::exchange(on_stop_, nullptr)(signal);
-    fail_at_ = Clock::now() + grace;
+void Supervisor::take_stop_signal(int signal) {
+  if (std::exchange(reports_stop_signals_, false)) {
+    events_.push_back(StopSignal{signal});
     return;
   }
   memory_->control().stop_requested.store(1);
-  const auto grace = signal == SIGTERM ? kTerminateGrace : kInterruptGrace;
   interrupted_ = true;
-  // Asking again never prolongs the grace. (`timeout` asks twice.)
+  end_within(signal == SIGTERM ? kTerminateGrace : kInterruptGrace);
+}
+
+// Asking again never prolongs the grace. (`timeout` asks twice.)
+void Supervisor::end_within(std::chrono::milliseconds grace) {
+  const std::lock_guard lock(mutex_);
   fail_at_ = std::min(fail_at_.value_or(Clock::time_point::max()), Clock::now() + grace);
 }
 
 void Supervisor::enforce_deadlines() {
   const auto now = Clock::now();
+  const std::lock_guard lock(mutex_);
   if (fail_at_ && now >= *fail_at_) {
     memory_->fail(interrupted("interrupted before the current iteration ended"));
     fail_at_.reset();
@@ -275,17 +288,17 @@ void Supervisor::read_pipe(int index) {
       return;
     }
     rank.inbox.append(buffer, static_cast<size_t>(bytes));
-    deliver(index);
+    take_messages(index);
   }
 }
 
-void Supervisor::deliver(int index) {
+void Supervisor::take_messages(int index) {
   std::string& inbox = ranks_[index].inbox;
   size_t at = 0;
   for (Length length = 0; inbox.size() - at >= sizeof(length); at += sizeof(length) + length) {
     std::memcpy(&length, inbox.data() + at, sizeof(length));
     if (inbox.size() - at - sizeof(length) < length) break;
-    on_message_(index, std::string_view(inbox).substr(at + sizeof(length), length));
+    events_.push_back(RankMessage{index, inbox.substr(at + sizeof(length), length)});
   }
   inbox.erase(0, at);
 }
@@ -354,15 +367,18 @@ bool MessagePipe::write_whole(const std::string& bytes) const {
   return true;
 }
 
-Status run_rank_processes(const GroupOptions& options,
-                          const std::function<Status(Endpoint&, const MessagePipe&)>& body,
-                          const std::function<void(int, std::string_view)>& on_message) {
+Result<std::unique_ptr<RunningRanks>> start_rank_processes(const GroupOptions& options,
+                                                           const RankBody& body) {
   WIDEEP_TRY_ASSIGN(auto memory, SharedMemory::create(options.num_ranks, options.segment_bytes));
-  Supervisor supervisor(memory, options, on_message);
-  const Status started = supervisor.fork_all(options, body);
-  if (started.ok() && options.on_started) options.on_started(memory);
-  const Status ended = supervisor.run();  // also reaps what a failed start left
-  return started.ok() ? ended : started;
+  auto supervisor = std::make_unique<Supervisor>(std::move(memory), options);
+  WIDEEP_TRY(supervisor->fork_all(options, body));
+  return std::unique_ptr<RunningRanks>(std::move(supervisor));
+}
+
+Status run_rank_processes(const GroupOptions& options, const RankBody& body,
+                          const std::function<void(int, std::string_view)>& on_message) {
+  WIDEEP_TRY_ASSIGN(const auto ranks, start_rank_processes(options, body));
+  return run_to_end(*ranks, on_message);
 }
 
 }  // namespace wideep::transport

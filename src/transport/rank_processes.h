@@ -15,6 +15,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@
 
 #include "transport/messenger.h"
 #include "transport/rank_threads.h"
+#include "transport/running_ranks.h"
 
 namespace wideep::transport {
 
@@ -58,11 +60,16 @@ class MessagePipe : public Messenger {
   std::thread writer_;          // last: it uses everything above
 };
 
-// Forks the ranks, calls body in each and on_message(rank, message) here, and returns when every
-// rank has ended: ok, the group's first failure, or interrupted. REQUIRES: the caller has started
-// no other thread.
-Status run_rank_processes(const GroupOptions& options,
-                          const std::function<Status(Endpoint&, const MessagePipe&)>& body,
+// What a rank does from its start to its end.
+using RankBody = std::function<Status(Endpoint&, const Messenger&)>;
+
+// Forks the ranks, each of which runs body. REQUIRES: the caller has started no other thread; it
+// may do so once this has returned. Errors (failed): no memory, no processes.
+Result<std::unique_ptr<RunningRanks>> start_rank_processes(const GroupOptions& options,
+                                                           const RankBody& body);
+
+// The same, and hears what the ranks say (on_message(rank, message)) until they have ended.
+Status run_rank_processes(const GroupOptions& options, const RankBody& body,
                           const std::function<void(int, std::string_view)>& on_message);
 
 }  // namespace wideep::transport

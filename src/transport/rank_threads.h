@@ -19,12 +19,11 @@ struct GroupOptions {
   std::vector<Fault> faults = {};  // of tests; none: all ranks are sound
   // Ranks that are threads only: so many nodes share the ranks evenly, each has memory of its own.
   int num_nodes = 1;
-  // Each may be empty. Of run_rank_processes, in the parent: all ranks have been forked, from here
-  // on the parent may start threads; of run_started_ranks: this rank's node has its memory.
-  std::function<void(const std::shared_ptr<SharedMemory>&)> on_started = {};
-  // Of both: the first SIGINT or SIGTERM, whose ranks are then not asked to stop: somebody does so
-  // within the time returned (control().stop_requested), and the run has not been interrupted.
-  std::function<std::chrono::milliseconds(int signal)> on_stop = {};
+  // SIGINT and SIGTERM are events of RunningRanks::next() instead of ending the group: whoever
+  // pulls them asks the ranks to stop (control().stop_requested) and says how long that may take
+  // (end_within); the run then counts as ended, not as interrupted. A second signal ends it at
+  // once. Not of ranks that are threads.
+  bool reports_stop_signals = false;
 };
 
 // Runs body(endpoint) once per rank, each in its own thread, and returns their statuses in rank

@@ -218,37 +218,90 @@ class BridgeMessenger : public Messenger {
   Bridge& bridge_;
 };
 
-}  // namespace
+// This rank while it runs, and what rank 0 hears meanwhile.
+class StartedRun : public RunningRanks {
+ public:
+  StartedRun(StartedRanks& ranks, const GroupOptions& options, std::shared_ptr<SharedMemory> memory,
+             std::function<Status(Endpoint&, const Messenger&)> body)
+      : ranks_(ranks),
+        options_(options),
+        memory_(std::move(memory)),
+        body_(std::move(body)),
+        watch_(memory_, ranks.sockets(), options.reports_stop_signals ? &inbox_ : nullptr),
+        thread_([this] {
+          ended_ = run();
+          inbox_.close();
+        }) {}
+  ~StartedRun() override { join(); }
 
-Status run_started_ranks(StartedRanks& ranks, const GroupOptions& options,
-                         const std::function<Status(Endpoint&, const Messenger&)>& body,
-                         const std::function<void(int, std::string_view)>& on_message) {
-  auto shared = SharedMemory::create(ranks.num_ranks(), options.segment_bytes, ranks.make_shared());
-  WIDEEP_TRY(ranks.agree_on(shared.status(), {}, kStartTimeout));
-  const std::shared_ptr<SharedMemory> memory = *shared;
-  const NodeWatch watch(memory, ranks.sockets(), options.on_stop);
-  MessageInbox inbox(on_message);
-  Bridge bridge(memory, ranks.data(), ranks.nodes(), ranks.rank());
-  bridge.set_on_report([&](int from, std::string_view text) { inbox.put(from, text); });
-  const auto endpoint = make_endpoint(memory, ranks.rank(), options.timeout, options.faults);
-  endpoint->set_bridge(&bridge);
-  if (options.on_started) options.on_started(memory);
-  Status status = body(*endpoint, BridgeMessenger(bridge));
-  if (status.ok()) status = bridge.finish(2 * options.timeout);  // who fails first says why
-  if (!status.ok()) {
-    memory->fail(status);
+  std::optional<RankEvent> next() override {
+    auto event = inbox_.next();
+    if (!event) join();
+    return event;
+  }
+
+  // Collective where no rank has failed.
+  Status result() override {
+    if (!ended_.ok()) return ended_;
+    ranks_.sockets().say_goodbye();
+    const Status mine = watch_.was_interrupted() ? interrupted("interrupted") : Status();
+    return ranks_.agree_on(mine, {}, options_.timeout);
+  }
+
+  SharedMemory& memory() override { return *memory_; }
+  void end_within(std::chrono::milliseconds grace) override { watch_.end_within(grace); }
+
+ private:
+  // On thread_, the only one that speaks over the data link.
+  Status run() {
+    Bridge bridge(memory_, ranks_.data(), ranks_.nodes(), ranks_.rank());
+    bridge.set_on_report([this](int from, std::string_view text) {
+      inbox_.put(RankMessage{from, std::string(text)});
+    });
+    const auto endpoint = make_endpoint(memory_, ranks_.rank(), options_.timeout, options_.faults);
+    endpoint->set_bridge(&bridge);
+    Status status = body_(*endpoint, BridgeMessenger(bridge));
+    if (status.ok()) status = bridge.finish(2 * options_.timeout);  // who fails first says why
+    if (status.ok()) return status;
+    memory_->fail(status);
     // What another rank says at this moment may not be written yet.
-    if (Status first = memory->failure(); !first.ok()) status = std::move(first);
+    if (Status first = memory_->failure(); !first.ok()) status = std::move(first);
     bridge.tell_failure(status);
     bridge.flush(kLastWords);
-    inbox.finish();
-    ranks.set_broken();
+    ranks_.set_broken();
     return status;
   }
-  inbox.finish();
-  ranks.sockets().say_goodbye();
-  return ranks.agree_on(watch.was_interrupted() ? interrupted("interrupted") : Status(), {},
-                        options.timeout);
+
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  StartedRanks& ranks_;
+  const GroupOptions options_;
+  std::shared_ptr<SharedMemory> memory_;
+  std::function<Status(Endpoint&, const Messenger&)> body_;
+  MessageInbox inbox_;
+  Status ended_;  // written by thread_, read once it has ended
+  NodeWatch watch_;
+  std::thread thread_;  // last: it uses everything above
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RunningRanks>> start_started_ranks(
+    StartedRanks& ranks, const GroupOptions& options,
+    std::function<Status(Endpoint&, const Messenger&)> body) {
+  auto shared = SharedMemory::create(ranks.num_ranks(), options.segment_bytes, ranks.make_shared());
+  WIDEEP_TRY(ranks.agree_on(shared.status(), {}, kStartTimeout));
+  return std::unique_ptr<RunningRanks>(
+      std::make_unique<StartedRun>(ranks, options, std::move(*shared), std::move(body)));
+}
+
+Status run_started_ranks(StartedRanks& ranks, const GroupOptions& options,
+                         std::function<Status(Endpoint&, const Messenger&)> body,
+                         const std::function<void(int, std::string_view)>& on_message) {
+  WIDEEP_TRY_ASSIGN(const auto running, start_started_ranks(ranks, options, std::move(body)));
+  return run_to_end(*running, on_message);
 }
 
 }  // namespace wideep::transport

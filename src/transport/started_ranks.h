@@ -6,7 +6,7 @@
 //
 //   start:  StartedRanks (mpi/mpi_ranks.h makes it)
 //           agree_on(what I have read and found, or why I cannot go on)
-//   run:    run_started_ranks: as run_rank_processes, but everybody is a rank
+//   run:    start_started_ranks: as start_rank_processes, but everybody is a rank
 //
 //  - SIGINT or SIGTERM to any rank: all stop after the same iteration; a rank that takes longer
 //    than the grace period fails, and with it all.
@@ -31,6 +31,7 @@
 #include "transport/node_map.h"
 #include "transport/node_sockets.h"
 #include "transport/rank_threads.h"
+#include "transport/running_ranks.h"
 
 namespace wideep::transport {
 
@@ -80,11 +81,16 @@ class StartedRanks {
   bool is_broken_ = false;
 };
 
-// Runs body on this rank; rank 0 gets what all tell (on_message, on a thread of its own). Returns
-// when all ranks have ended, the same on all where they can still speak: ok, the group's first
-// failure, or interrupted.
+// Begins to run body on this rank, on a thread of its own. Rank 0 hears from all
+// (RunningRanks::next); the others hear stop signals only. The result is the same on all ranks
+// where they can still speak. Errors: no memory; a rank does not begin.
+Result<std::unique_ptr<RunningRanks>> start_started_ranks(
+    StartedRanks& ranks, const GroupOptions& options,
+    std::function<Status(Endpoint&, const Messenger&)> body);
+
+// The same, and hears what the ranks say (on_message(rank, message)) until they have ended.
 Status run_started_ranks(StartedRanks& ranks, const GroupOptions& options,
-                         const std::function<Status(Endpoint&, const Messenger&)>& body,
+                         std::function<Status(Endpoint&, const Messenger&)> body,
                          const std::function<void(int, std::string_view)>& on_message);
 
 }  // namespace wideep::transport

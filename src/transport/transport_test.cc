@@ -41,7 +41,7 @@ Status run_threads_on_nodes(const GroupOptions& options, const Body& body) {
 
 Status run_processes(const GroupOptions& options, const Body& body) {
   return run_rank_processes(
-      options, [&](Endpoint& endpoint, const MessagePipe&) { return body(endpoint); },
+      options, [&](Endpoint& endpoint, const Messenger&) { return body(endpoint); },
       [](int, std::string_view) {});
 }
 
@@ -305,7 +305,7 @@ TEST(RankProcesses, MessagesArriveWholeAndInOrder) {
   std::vector<std::vector<std::string>> received(3);
   const Status status = run_rank_processes(
       {.num_ranks = 3, .segment_bytes = 64},
-      [](Endpoint& endpoint, const MessagePipe& pipe) -> Status {
+      [](Endpoint& endpoint, const Messenger& pipe) -> Status {
         for (int i = 0; i < 100; ++i) {
           const std::string message(i * 1000, char('a' + endpoint.rank()));
           WIDEEP_TRY(i % 3 == 1 ? pipe.send(message) : pipe.send_with_next(message));
@@ -328,7 +328,7 @@ TEST(RankProcesses, ASlowParentMakesNoRankLate) {
   int64_t received = 0;
   const Status status = run_rank_processes(
       {.num_ranks = 2, .segment_bytes = 64, .timeout = std::chrono::milliseconds(300)},
-      [](Endpoint& endpoint, const MessagePipe& pipe) -> Status {
+      [](Endpoint& endpoint, const Messenger& pipe) -> Status {
         for (int i = 0; i < 20; ++i) {
           if (endpoint.rank() == 0) WIDEEP_TRY(pipe.send(std::string(20'000, 'x')));
           WIDEEP_TRY(endpoint.meet({.what = "next"}));
@@ -346,7 +346,7 @@ TEST(RankProcesses, ASlowParentMakesNoRankLate) {
 TEST(RankProcesses, AKilledRankIsNamedAndTheOthersEnd) {
   const Status status = run_rank_processes(
       {.num_ranks = 4, .segment_bytes = 64},
-      [](Endpoint& endpoint, const MessagePipe&) -> Status {
+      [](Endpoint& endpoint, const Messenger&) -> Status {
         if (endpoint.rank() == 3) ::raise(SIGKILL);
         return endpoint.wait(Channel::kDispatch, 3, 1, {.what = "rows"});
       },
@@ -363,7 +363,7 @@ int interrupted_group(int signal, bool ranks_listen) {
     const pid_t self = ::getpid();
     const Status status = run_rank_processes(
         {.num_ranks = 3, .segment_bytes = 64},
-        [=](Endpoint& endpoint, const MessagePipe&) -> Status {
+        [=](Endpoint& endpoint, const Messenger&) -> Status {
           if (endpoint.rank() == 0) ::kill(self, signal);
           while (!ranks_listen || endpoint.memory().control().stop_requested.load() == 0) {
             ::usleep(1000);
@@ -396,7 +396,7 @@ TEST(RankProcesses, InterruptingAgainDoesNotProlongTheGrace) {
     const pid_t self = ::getpid();
     const Status status = run_rank_processes(
         {.num_ranks = 2, .segment_bytes = 64},
-        [=](Endpoint& endpoint, const MessagePipe&) -> Status {
+        [=](Endpoint& endpoint, const Messenger&) -> Status {
           for (;; ::usleep(100'000)) {
             if (endpoint.rank() == 0) ::kill(self, SIGINT);
           }
@@ -426,8 +426,8 @@ TEST(RankProcesses, EndWhereEndedChildrenAreIgnored) {
     ::signal(SIGCHLD, SIG_IGN);
     ::alarm(20);  // instead of a test that hangs
     const Status status = run_rank_processes(
-        {.num_ranks = 2, .segment_bytes = 64},
-        [](Endpoint&, const MessagePipe&) { return Status(); }, [](int, std::string_view) {});
+        {.num_ranks = 2, .segment_bytes = 64}, [](Endpoint&, const Messenger&) { return Status(); },
+        [](int, std::string_view) {});
     ::_exit(status.exit_code());
   }
   int how = 0;
@@ -444,7 +444,7 @@ TEST(RankProcesses, RanksDieWithTheirParent) {
     ::close(ends[0]);
     const Status status = run_rank_processes(
         {.num_ranks = 2, .segment_bytes = 64},
-        [&](Endpoint&, const MessagePipe&) -> Status {
+        [&](Endpoint&, const Messenger&) -> Status {
           [[maybe_unused]] const ssize_t n = ::write(ends[1], "x", 1);
           for (;;) ::pause();
         },

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Takes down what an iteration does on this rank: counts of every MoE layer and processor time on
+// the critical path (engine/iteration_record.h), and passes the counts on to whoever balances and
+// reports.
+//
+// Thread safety: one thread, that of the engine.
+#pragma once
+
+#include <span>
+
+#include "engine/iteration_record.h"
+#include "engine/online_layers.h"
+#include "engine/reporter.h"
+#include "model/model.h"
+
+namespace wideep::engine {
+
+class IterationRecorder : public model::MoeObserver {
+ public:
+  // online: null without online balancing. dispatch_ranks: those of the stage that dispatch rows to
+  // each other.
+  IterationRecorder(const model::Model& model, model::Compute compute, transport::Endpoint& stage,
+                    ep::TokenRange dispatch_ranks, OnlineLayers* online, Reporter& reporter)
+      : model_(model),
+        compute_(compute),
+        stage_(stage),
+        dispatch_ranks_(dispatch_ranks),
+        online_(online),
+        reporter_(reporter) {}
+
+  // owners: of the batch's tokens; they stay until end().
+  void begin(int64_t iteration, std::span<Sequence* const> owners);
+  void on_layer(const model::MoeLayerRecord& layer) override;
+  // The record, with the times of the iteration.
+  IterationRecord& end();
+
+ private:
+  int64_t busy_cpu_ns() const;
+
+  const model::Model& model_;
+  model::Compute compute_;
+  transport::Endpoint& stage_;
+  ep::TokenRange dispatch_ranks_;
+  OnlineLayers* online_;
+  Reporter& reporter_;
+
+  IterationRecord record_;
+  std::span<Sequence* const> owners_;
+  int64_t start_ns_ = 0;
+  int64_t last_mark_cpu_ns_ = 0;  // busy_cpu_ns() at the end of the last layer
+};
+
+}  // namespace wideep::engine

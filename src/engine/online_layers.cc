@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/online_layers.h"
+
+#include "base/trace.h"
+
+namespace wideep::engine {
+
+OnlineLayers::OnlineLayers(const online::OnlineSetup& setup, int rank, model::ExpertSlots& slots,
+                           model::MoeRunner& moe)
+    : slots_(slots), moe_(moe), rank_(setup, rank) {
+  for (const auto& [layer, placement] : setup.placement.layers) {
+    layers_.push_back(layer);
+    placements_.push_back(placement);
+  }
+}
+
+void OnlineLayers::apply(std::span<const transport::AgreedWords> of_ranks, int64_t iteration) {
+  rank_.apply(of_ranks, iteration,
+              [this](const online::PublishedLayer& layer) { switch_layer(layer); });
+}
+
+void OnlineLayers::switch_layer(const online::PublishedLayer& published) {
+  const int layer = layers_[published.layer];
+  const base::TraceSpan span(base::Span::kSwitchLayer, layer);
+  // A pointer swap for each slot: the record that leaves is the spare of the next update.
+  for (online::SlotRecord& slot : published.slots) {
+    slot.record = slots_.exchange(layer, slot.local_slot, slot.record);
+  }
+  balance::Placement& placement = placements_[published.layer];
+  placement.slot_to_expert.assign(published.slot_to_expert.begin(), published.slot_to_expert.end());
+  moe_.set_placement(layer, placement, published.shares);
+}
+
+}  // namespace wideep::engine

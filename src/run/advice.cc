@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/advice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/byte_size.h"
+#include "base/try.h"
+#include "kernels/attention.h"
+
+namespace wideep::run {
+namespace {
+
+using base::byte_size;
+using base::Machine;
+
+// A fit that leaves less than this part of the memory is worth a warning.
+constexpr double kComfortablyFull = 0.9;
+// Below, an iteration is too small to be worth its fixed costs.
+constexpr int kFewestTokens = 32;
+
+const char* plural(int count) { return count == 1 ? "" : "s"; }
+
+// ---- the machine ----
+
+std::optional<Advice> oversubscription(const Machine& machine, int num_ranks) {
+  const int cores = machine.usable_cores();
+  if (num_ranks <= cores) return {};
+  return Advice{fmt::format("{} ranks share {} core{}: they take turns, so ranks beyond {} add "
+                            "waiting and memory but no speed (the answers stay the same)",
+                            num_ranks, cores, plural(cores), cores),
+                fmt::format("use --ranks {} or fewer for speed", cores)};
+}
+
+// Only threads that are bound to cores have slots that stay near them (plan_threads).
+std::optional<Advice> numa(const Machine& machine, int num_ranks) {
+  const size_t nodes = machine.topology.numa_node_bytes.size();
+  const int cores = machine.usable_cores();
+  if (nodes < 2 || num_ranks > cores || cores % num_ranks == 0) return {};
+  return Advice{fmt::format("memory is in {} parts (NUMA nodes), each near to some cores and far "
+                            "from others; {} ranks do not divide {} cores, so threads are not "
+                            "bound to cores and may run far from their rank's slots",
+                            nodes, num_ranks, cores),
+                "use a number of ranks that divides the cores"};
+}
+
+std::optional<Advice> reserved_huge_pages(const Machine& machine) {
+  const uint64_t bytes = machine.huge_pages.reserved_bytes();
+  if (bytes == 0) return {};
+  return Advice{
+      fmt::format("{} are reserved as huge pages (hugetlb), which only the host pool of online "
+                  "balancing uses, if it fits",
+                  byte_size(bytes)),
+      "without online balancing, and if no other program needs them, release them: echo 0 | sudo "
+      "tee /proc/sys/vm/nr_hugepages"};
+}
+
+std::optional<Advice> slow_kernels(std::string_view isa, std::string_view best_isa) {
+  if (isa != best_isa) {
+    return Advice{fmt::format("WIDEEP_ISA forces {}, although this processor has {}, which is "
+                              "faster",
+                              isa, best_isa),
+                  "unset WIDEEP_ISA"};
+  }
+  if (isa != "ref") return {};
+  return Advice{
+      "this processor has none of the vector instructions that wideep is written for, so the plain "
+      "loops run, many times slower",
+      "use a processor with AVX2 or AVX-512 (x86-64); in a virtual machine, pass the host's "
+      "processor through"};
+}
+
+// ---- the model ----
+
+// A model as someone wants to run it.
+struct WantedRun {
+  ModelFacts model;
+  RunOptions options;
+  const Machine* machine;
+
+  // Whether it can be planned so, and in how much memory.
+  bool fits(uint64_t usable) const {
+    const Result<RunPlan> plan = plan_run(model, options, *machine);
+    return plan.ok() && plan->bytes_needed(options.parallel.kv_cache_config.max_tokens) <= usable;
+  }
+  int num_ranks() const { return options.parallel.sizes.tp; }  // of a stage
+};
+
+// One way to run the model in less memory.
+struct Saving {
+  std::string what_to_do;
+  WantedRun run;
+};
+
+std::optional<Saving> fewer_tokens(const WantedRun& run, uint64_t usable) {
+  const int now = scheduler_limits(run.options).max_num_tokens;
+  Saving saving{"", run};
+  int tokens = now;
+  while (tokens / 2 >= kFewestTokens && !saving.run.fits(usable)) {
+    tokens /= 2;
+    saving.run.options.parallel.max_num_tokens = tokens;
+  }
+  if (tokens == now) return {};
+  saving.what_to_do = fmt::format("--max-num-tokens {}", tokens);
+  return saving;
+}
+
+std::optional<Saving> smaller_cache(const WantedRun& run, uint64_t /*usable*/) {
+  if (!run.options.parallel.kv_cache_config.max_tokens) return {};
+  Saving saving{"a smaller kv_cache_config.max_tokens", run};
+  saving.run.options.parallel.kv_cache_config.max_tokens.reset();
+  return saving;
+}
+
+// As many slots over so many ranks. Which expert is where does not matter for the memory.
+void place_anew(int num_slots, int ep_size, balance::ModelPlacement* placement) {
+  placement->num_slots = num_slots;
+  for (auto& [layer, each] : placement->layers) {
+    const auto made = balance::default_placement(each.num_experts, ep_size, num_slots);
+    if (made.ok()) each = *made;
+  }
+}
+
+std::optional<Saving> no_redundancy(const WantedRun& run, uint64_t /*usable*/) {
+  const int experts = run.model.config.routing.num_experts;
+  const int ep_size = run.options.parallel.sizes.moe_ep;
+  if (run.model.placement.num_slots <= experts || experts % ep_size != 0) return {};
+  Saving saving{
+      fmt::format("num_slots: {} in the load balancer's file (no redundant slots)", experts), run};
+  place_anew(experts, ep_size, &saving.run.model.placement);
+  return saving;
+}
+
+std::optional<Saving> fewer_ranks(const WantedRun& run, uint64_t usable) {
+  if (run.options.parallel.sizes.moe_tp > 1) return {};  // of sizes that a file gives
+  Saving saving{"", run};
+  parallel::ParallelSizes& sizes = saving.run.options.parallel.sizes;
+  const int num_slots = run.model.placement.num_slots;
+  for (int ranks = run.num_ranks() - 1; ranks >= 1; --ranks) {
+    if (num_slots % ranks != 0) continue;
+    sizes.tp = sizes.moe_ep = ranks;
+    place_anew(num_slots, ranks, &saving.run.model.placement);
+    saving.what_to_do = fmt::format("--ranks {}", ranks);
+    if (saving.run.fits(usable)) break;
+  }
+  return sizes.tp == run.num_ranks() ? std::nullopt : std::optional(saving);
+}
+
+std::optional<Saving> half_precision(const WantedRun& run, uint64_t /*usable*/) {
+  if (run.model.forms.experts.format != kernels::WeightFormat::kF32) return {};
+  Saving saving{"--dtype bf16", run};
+  saving.run.options.format = kernels::WeightFormat::kBf16;
+  saving.run.model.forms = model::uniform_forms(run.model.config, kernels::WeightFormat::kBf16);
+  return saving;
+}
+
+using Step = std::optional<Saving> (*)(const WantedRun&, uint64_t usable);
+constexpr std::array<Step, 5> kMildestFirst = {fewer_tokens, smaller_cache, no_redundancy,
+                                               fewer_ranks, half_precision};
+
+// The mildest single step that makes the model fit; else all steps together, if they do.
+std::string how_to_fit(const WantedRun& run, uint64_t usable) {
+  for (const Step step : kMildestFirst) {
+    const std::optional<Saving> saving = step(run, usable);
+    if (saving && saving->run.fits(usable)) return saving->what_to_do;
+  }
+  WantedRun smallest = run;
+  std::vector<std::string> steps;
+  for (const Step step : kMildestFirst) {
+    const std::optional<Saving> saving = step(smallest, usable);
+    if (!saving) continue;
+    smallest = saving->run;
+    steps.push_back(saving->what_to_do);
+  }
+  if (!smallest.fits(usable)) return "";
+  return fmt::format("{}", fmt::join(steps, ", "));
+}
+
+std::string more_memory(const Machine& machine, uint64_t bytes_needed) {
+  const auto& limit = machine.control_group;
+  if (limit.memory_free_bytes && bytes_needed <= machine.free_memory_bytes) {
+    return fmt::format("raise the control group's (container's) memory limit by {}",
+                       byte_size(bytes_needed - *limit.memory_free_bytes));
+  }
+  if (bytes_needed <= machine.memory_bytes) {
+    return fmt::format("end programs that hold memory: {} of {} are free",
+                       byte_size(machine.free_memory_bytes), byte_size(machine.memory_bytes));
+  }
+  return fmt::format("use a machine with more than {} of free memory", byte_size(bytes_needed));
+}
+
+Advice too_large(const WantedRun& run, const Machine& machine, uint64_t bytes_needed) {
+  const uint64_t usable = machine.usable_memory_bytes();
+  const std::string with = how_to_fit(run, usable);
+  return {fmt::format("the model does not fit: it needs {}, and {} can be used",
+                      byte_size(bytes_needed), byte_size(usable)),
+          with.empty() ? more_memory(machine, bytes_needed) : "it fits with " + with};
+}
+
+Advice barely(const ModelFit& fit) {
+  return {fmt::format(
+              "the model fills {:.0f} % of the memory: room for {} cached tokens in all",
+              100.0 * static_cast<double>(fit.bytes_needed) / static_cast<double>(fit.bytes_usable),
+              fit.kv_tokens),
+          "serve few and short requests at a time, or lower --max-num-tokens or --ranks"};
+}
+
+}  // namespace
+
+std::vector<Advice> machine_advice(const Machine& machine, int num_ranks, std::string_view isa,
+                                   std::string_view best_isa) {
+  std::vector<Advice> all;
+  for (auto& advice : {slow_kernels(isa, best_isa), oversubscription(machine, num_ranks),
+                       numa(machine, num_ranks), reserved_huge_pages(machine)}) {
+    if (advice) all.push_back(*advice);
+  }
+  return all;
+}
+
+Result<ModelFit> judge_fit(const ModelFacts& model, const RunOptions& wanted,
+                           const base::Machine& machine) {
+  RunOptions options = wanted;
+  options.cache_pages = 1;  // where the settings do not say
+  WIDEEP_TRY_ASSIGN(RunPlan plan, plan_run(model, options, machine));
+  ModelFit fit{.plan = std::move(plan), .memory = {}, .advice = {}};
+  const std::vector<MemoryPlan>& stages = fit.plan.memory;
+  fit.memory = fullest(stages);
+  fit.bytes_needed = fit.plan.bytes_needed(options.parallel.kv_cache_config.max_tokens);
+  fit.bytes_usable = machine.usable_memory_bytes();
+  const uint64_t other = bytes_without_cache(stages);
+  if (fit.bytes_usable > other) {
+    // Of ranks that share batches each keeps its heads of every token, and each stage its layers.
+    const uint64_t sharers = fit.plan.joint ? static_cast<uint64_t>(options.parallel.sizes.tp) : 1;
+    uint64_t page = 0;
+    for (const MemoryPlan& stage : stages) page += stage.kv_page_bytes * sharers;
+    fit.kv_tokens = (fit.bytes_usable - other) / page * kernels::kPageTokens;
+  }
+  if (!fit.fits()) {
+    fit.advice = too_large({model, options, &machine}, machine, fit.bytes_needed);
+  } else if (static_cast<double>(fit.bytes_needed) >
+             kComfortablyFull * static_cast<double>(fit.bytes_usable)) {
+    fit.advice = barely(fit);
+  }
+  return fit;
+}
+
+}  // namespace wideep::run

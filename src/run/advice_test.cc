@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/advice.h"
+
+#include <gmock/gmock.h>
+
+#include "model/config_testing.h"
+
+namespace wideep::run {
+namespace {
+
+using base::Machine;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+Machine machine_of(int cores, uint64_t bytes) {
+  Machine machine;
+  machine.num_processors = cores;
+  for (int i = 0; i < cores; ++i) {
+    machine.topology.cores.push_back({i});
+    machine.allowed.push_back(i);
+  }
+  machine.topology.numa_node_bytes = {bytes};
+  machine.memory_bytes = machine.free_memory_bytes = bytes;
+  return machine;
+}
+
+auto says(const std::string& finding, const std::string& remedy) {
+  return AllOf(Field(&Advice::finding, HasSubstr(finding)),
+               Field(&Advice::remedy, HasSubstr(remedy)));
+}
+
+// ---- the machine ----
+
+TEST(MachineAdvice, AGoodMachineNeedsNone) {
+  EXPECT_THAT(machine_advice(machine_of(8, kGiB), 8, "avx512", "avx512"), IsEmpty());
+}
+
+TEST(MachineAdvice, MoreRanksThanCores) {
+  EXPECT_THAT(machine_advice(machine_of(2, kGiB), 8, "avx2", "avx2"),
+              ElementsAre(says("8 ranks share 2 cores: they take turns", "--ranks 2 or fewer")));
+  EXPECT_THAT(machine_advice(machine_of(1, kGiB), 2, "avx2", "avx2"),
+              ElementsAre(says("2 ranks share 1 core:", "--ranks 1 or fewer")));
+}
+
+TEST(MachineAdvice, NumaAndReservedHugePages) {
+  Machine machine = machine_of(8, kGiB);
+  machine.topology.numa_node_bytes = {kGiB, kGiB};
+  machine.huge_pages.reserved = {{.page_bytes = 2 << 20, .num_pages = 512, .num_free = 512}};
+  EXPECT_THAT(machine_advice(machine, 3, "avx2", "avx2"),
+              ElementsAre(says("2 parts (NUMA nodes)", "divides the cores"),
+                          says("1.0 GiB are reserved as huge pages", "nr_hugepages")));
+}
+
+TEST(MachineAdvice, SlowKernels) {
+  const Machine machine = machine_of(1, kGiB);
+  EXPECT_THAT(machine_advice(machine, 1, "avx2", "avx512"),
+              ElementsAre(says("WIDEEP_ISA forces avx2", "unset WIDEEP_ISA")));
+  EXPECT_THAT(machine_advice(machine, 1, "ref", "ref"),
+              ElementsAre(says("plain loops run", "AVX2 or AVX-512")));
+}
+
+// ---- the model ----
+
+// A model as someone wants to run it.
+struct Wanted {
+  ModelFacts model;
+  RunOptions options;
+
+  void set_slots(int num_slots) {
+    model.placement.num_slots = num_slots;
+    for (const int layer : moe_layers(model.config)) {
+      model.placement.layers[layer] =
+          balance::default_placement(model.config.routing.num_experts,
+                                     options.parallel.sizes.moe_ep, num_slots)
+              .value();
+    }
+  }
+  void set_ranks(int ranks) {
+    options.parallel.sizes.tp = options.parallel.sizes.moe_ep = ranks;
+    set_slots(model.placement.num_slots);
+  }
+  void set_format(kernels::WeightFormat format) {
+    options.format = format;
+    model.forms = model::uniform_forms(model.config, format);
+  }
+  ModelFit fit_in(const Machine& machine) const {
+    return judge_fit(model, options, machine).value();
+  }
+  ModelFit fit_in(uint64_t bytes) const { return fit_in(machine_of(2, bytes)); }
+  uint64_t bytes_needed() const { return fit_in(kGiB).bytes_needed; }
+  // Where there is a byte too little.
+  Advice tight() const { return *fit_in(bytes_needed() - 1).advice; }
+};
+
+Wanted golden_run() {
+  Wanted run;
+  run.options.parallel.enable_attention_dp = true;
+  run.model.config = *model::read_model_config(model::golden_dir("qwen3_gqa"));
+  run.model.placement.num_slots = run.model.config.routing.num_experts;
+  run.set_ranks(2);
+  run.set_format(kernels::WeightFormat::kBf16);
+  return run;
+}
+
+TEST(ModelFit, AmpleMemory) {
+  const ModelFit fit = golden_run().fit_in(kGiB);
+  EXPECT_TRUE(fit.fits());
+  EXPECT_FALSE(fit.advice.has_value());
+  EXPECT_EQ(fit.kv_tokens,
+            (kGiB - fit.memory.bytes_without_cache()) / fit.memory.kv_page_bytes * 64);
+}
+
+TEST(ModelFit, ExactlyEnoughFitsAndOneByteLessDoesNot) {
+  const Wanted run = golden_run();
+  const ModelFit exact = run.fit_in(run.bytes_needed());
+  EXPECT_TRUE(exact.fits());
+  EXPECT_EQ(exact.kv_tokens, 2u * 64);
+  EXPECT_THAT(*exact.advice, says("fills 100 % of the memory: room for 128 cached tokens", ""));
+  EXPECT_FALSE(run.fit_in(run.bytes_needed() - 1).fits());
+}
+
+TEST(ModelFit, NamesTheMildestStepThatHelps) {
+  Wanted run = golden_run();
+  EXPECT_THAT(run.tight(),
+              says("the model does not fit: it needs", "it fits with --max-num-tokens 256"));
+  run.options.parallel.max_num_tokens = 32;
+  EXPECT_THAT(run.tight(), says("", "it fits with --ranks 1"));
+  run.options.parallel.kv_cache_config.max_tokens = 1000;
+  EXPECT_THAT(run.tight(), says("", "it fits with a smaller kv_cache_config.max_tokens"));
+}
+
+TEST(ModelFit, RedundantSlotsAndPrecisionAreSteps) {
+  Wanted run = golden_run();
+  const int experts = run.model.config.routing.num_experts;
+  run.set_ranks(1);
+  run.options.parallel.max_num_tokens = 32;
+  run.set_slots(experts + 4);
+  EXPECT_THAT(run.tight(), says("", "it fits with num_slots: " + std::to_string(experts)));
+  run.set_slots(experts);
+  run.set_format(kernels::WeightFormat::kF32);
+  EXPECT_THAT(run.tight(), says("", "it fits with --dtype bf16"));
+}
+
+TEST(ModelFit, SeveralStepsTogether) {
+  Wanted run = golden_run();
+  run.set_format(kernels::WeightFormat::kF32);
+  Wanted small = run;
+  small.set_format(kernels::WeightFormat::kBf16);
+  small.set_ranks(1);
+  small.options.parallel.max_num_tokens = 32;
+  EXPECT_THAT(*run.fit_in(small.bytes_needed()).advice,
+              says("", "it fits with --max-num-tokens 32, --ranks 1, --dtype bf16"));
+}
+
+// What every step together cannot mend needs another machine, or a higher limit.
+TEST(ModelFit, MoreMemory) {
+  const Wanted run = golden_run();
+  EXPECT_THAT(*run.fit_in(1000).advice, says("1000 B can be used", "use a machine with more than"));
+
+  Machine busy = machine_of(2, kGiB);
+  busy.free_memory_bytes = 1000;
+  EXPECT_THAT(*run.fit_in(busy).advice, says("", "1000 B of 1.0 GiB are free"));
+
+  Machine limited = machine_of(2, kGiB);
+  limited.control_group.memory_free_bytes = 1000;
+  EXPECT_THAT(*run.fit_in(limited).advice, says("", "raise the control group's"));
+}
+
+}  // namespace
+}  // namespace wideep::run

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/event.h"
+
+#include "engine/wire.h"
+
+namespace wideep::run {
+namespace {
+
+using engine::WireReader;
+using engine::WireWriter;
+
+// ---- writing: what is not a plain value has its own put ----
+
+template <typename T>
+void put(WireWriter& writer, const T& plain) {
+  writer.put(plain);
+}
+
+void put(WireWriter& writer, const Token& token) {
+  writer.put(token.request_index);
+  writer.put(token.sampled);
+  writer.put(token.finish_reason);
+  writer.put(token.cached_tokens);
+  writer.put_text(token.digest);
+  writer.put_all(token.likely);
+}
+
+void put(WireWriter& writer, const RankRecord& record) {
+  writer.put_text(engine::encode(record.record));
+}
+
+void put(WireWriter& writer, const RequestCounts& counts) {
+  writer.put(counts.request_index);
+  writer.put_all(counts.counts);
+}
+
+// ---- reading ----
+
+template <typename T>
+T get(WireReader& reader) {
+  return reader.get<T>();
+}
+
+template <>
+Token get<Token>(WireReader& reader) {
+  Token token;
+  token.request_index = reader.get<int>();
+  token.sampled = reader.get<engine::Sampled>();
+  token.finish_reason = reader.get<engine::FinishReason>();
+  token.cached_tokens = reader.get<int>();
+  token.digest = reader.get_text();
+  token.likely = reader.get_all<engine::Sampled>();
+  return token;
+}
+
+template <>
+RankRecord get<RankRecord>(WireReader& reader) {
+  return {engine::decode_iteration(reader.get_text())};
+}
+
+template <>
+RequestCounts get<RequestCounts>(WireReader& reader) {
+  const int index = reader.get<int>();
+  return {index, reader.get_all<int64_t>()};
+}
+
+// The alternative with this index.
+template <size_t kIndex = 0>
+RankSaying get_alternative(size_t index, WireReader& reader) {
+  if constexpr (kIndex < std::variant_size_v<RankSaying>) {
+    if (index == kIndex) return get<std::variant_alternative_t<kIndex, RankSaying>>(reader);
+    return get_alternative<kIndex + 1>(index, reader);
+  } else {
+    WIDEEP_CHECK_LT(index, kIndex);
+    return {};
+  }
+}
+
+}  // namespace
+
+void NodeTraffic::add(const NodeTraffic& other) {
+  dispatched_rows += other.dispatched_rows;
+  dispatched_bytes += other.dispatched_bytes;
+  returned_rows += other.returned_rows;
+  returned_bytes += other.returned_bytes;
+  other_bytes += other.other_bytes;
+}
+
+std::string encode(const RankSaying& saying) {
+  WireWriter writer;
+  writer.put(static_cast<uint8_t>(saying.index()));
+  std::visit([&](const auto& each) { put(writer, each); }, saying);
+  return writer.take();
+}
+
+RankSaying decode(std::string_view message) {
+  WireReader reader(message);
+  const size_t index = reader.get<uint8_t>();
+  return get_alternative(index, reader);
+}
+
+}  // namespace wideep::run

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <utility>
+
+#include "base/content_hash.h"
+#include "base/cpu_time.h"
+#include "base/try.h"
+#include "engine/page_pool.h"
+#include "tokenizer/utf8.h"
+
+namespace wideep::run {
+namespace {
+
+using engine::Request;
+using engine::SchedulerLimits;
+
+constexpr int kLabelCharacters = 60;  // of a prompt, in the routing log
+
+Result<std::vector<Request>> make_requests(const GenerateOptions& options, const RunInputs& inputs,
+                                           int max_sequence) {
+  if (options.prompts.empty()) return invalid_input("no prompt: give --prompt or --prompts");
+  std::vector<Request> requests;
+  for (const std::string& prompt : options.prompts) {
+    const int index = static_cast<int>(requests.size());
+    Request request{.index = index,
+                    .prompt = inputs.tokenizer->encode(prompt),
+                    .max_tokens = options.max_tokens,
+                    .sampling = options.sampling,
+                    .draw = index};
+    const int length = static_cast<int>(request.prompt.size());
+    if (length == 0) return invalid_input(fmt::format("prompt {}: has no tokens", index));
+    if (length + options.max_tokens > max_sequence) {
+      return invalid_input(fmt::format(
+          "prompt {}: {} tokens and {} to generate exceed the context of {} tokens; shorten it or "
+          "lower --max-tokens",
+          index, length, options.max_tokens, max_sequence));
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+// Of a rank that shares sequences with others: most pages that it has of a request's.
+int pages_of_rank(const GenerateOptions& options, const SchedulerLimits& limits,
+                  const Request& request) {
+  const int tokens = static_cast<int>(request.prompt.size()) + request.max_tokens;
+  return engine::most_pages_of_rank(engine::pages_for(tokens), options.parallel.sizes.cp,
+                                    limits.turn_pages);
+}
+
+// A rank's scheduler would refuse it too, but after all ranks have loaded their weights.
+Status check_cache_size(const GenerateOptions& options, const std::vector<Request>& requests) {
+  const auto max_tokens = options.parallel.kv_cache_config.max_tokens;
+  if (!max_tokens) return {};
+  const SchedulerLimits limits = scheduler_limits(options);
+  for (const Request& request : requests) {
+    const int needed = pages_of_rank(options, limits, request) * kernels::kPageTokens;
+    if (needed <= *max_tokens) continue;
+    return invalid_input(fmt::format(
+        "prompt {}: {} tokens and {} to generate: expected kv_cache_config.max_tokens of at least "
+        "{} (whole pages of {} tokens), found {}",
+        request.index, request.prompt.size(), request.max_tokens, needed, kernels::kPageTokens,
+        *max_tokens));
+  }
+  return {};
+}
+
+// What the requests that can run at once on a rank need at most.
+int pages_needed(const GenerateOptions& options, const std::vector<Request>& requests) {
+  const SchedulerLimits limits = scheduler_limits(options);
+  const int owners = options.parallel.shares_batches() ? 1 : options.parallel.sizes.tp;
+  std::vector<std::vector<int>> pages(static_cast<size_t>(owners));  // of each one's requests
+  for (const Request& request : requests) {
+    pages[static_cast<size_t>(request.index % owners)].push_back(
+        pages_of_rank(options, limits, request));
+  }
+  const size_t running = static_cast<size_t>(limits.max_batch_size) * limits.micro_batches;
+  int most = 0;
+  for (std::vector<int>& each : pages) {
+    std::sort(each.begin(), each.end(), std::greater<>());
+    each.resize(std::min(each.size(), running));
+    most = std::max(most, std::accumulate(each.begin(), each.end(), 0));
+  }
+  return most;
+}
+
+// The first `count` characters, none of them cut.
+std::string first_characters(std::string_view text, int count) {
+  size_t bytes = 0;
+  for (; count > 0 && bytes < text.size(); --count) {
+    bytes += tokenizer::first_unit(text.substr(bytes)).bytes;
+  }
+  return std::string(text.substr(0, bytes));
+}
+
+// What started ranks must have been given alike, beside what every run compares.
+transport::Settings settings_of(const GenerateOptions& options,
+                                const std::vector<Request>& requests) {
+  std::string prompts;
+  for (const Request& request : requests) {
+    prompts += fmt::format("{}:{}:", request.index, request.prompt.size());
+    prompts.append(reinterpret_cast<const char*>(request.prompt.data()),
+                   request.prompt.size() * sizeof(int32_t));
+  }
+  const engine::SamplingParams& sampling = options.sampling;
+  return {{"the prompts", base::content_hash_hex(prompts)},
+          {"--max-tokens", fmt::format("{}", options.max_tokens)},
+          {"--temperature", fmt::format("{}", sampling.temperature)},
+          {"--top-k", fmt::format("{}", sampling.top_k)},
+          {"--top-p", fmt::format("{}", sampling.top_p)},
+          {"--seed", fmt::format("{}", sampling.seed)}};
+}
+
+// What a rank reads and checks for itself; requests: as the tokenizer makes them.
+Result<RunInputs> read_inputs(GenerateOptions* options, std::vector<Request>* requests,
+                              std::optional<IterationLog>* log) {
+  WIDEEP_TRY_ASSIGN(RunInputs inputs, read_run_inputs(*options));
+  WIDEEP_TRY_ASSIGN(const int longest, max_sequence(*options, inputs.model.config));
+  WIDEEP_TRY_ASSIGN(*requests, make_requests(*options, inputs, longest));
+  WIDEEP_TRY(check_cache_size(*options, *requests));
+  WIDEEP_TRY_ASSIGN(*log, create_iteration_log(*options));
+  options->cache_pages = pages_needed(*options, *requests);
+  return inputs;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Generation>> Generation::prepare(const GenerateOptions& given) {
+  auto options = std::make_unique<GenerateOptions>(given);
+  std::vector<Request> requests;
+  std::optional<IterationLog> log;
+  Result<RunInputs> inputs = read_inputs(options.get(), &requests, &log);
+  const transport::Settings settings = settings_of(*options, requests);
+  WIDEEP_TRY_ASSIGN(std::unique_ptr<Run> run, Run::prepare(*options, std::move(inputs), settings));
+  return std::unique_ptr<Generation>(
+      new Generation(std::move(options), std::move(run), std::move(requests), std::move(log)));
+}
+
+Generation::Generation(std::unique_ptr<const GenerateOptions> options, std::unique_ptr<Run> run,
+                       std::vector<Request> requests, std::optional<IterationLog> log)
+    : options_(std::move(options)),
+      run_(std::move(run)),
+      requests_(std::move(requests)),
+      log_(std::move(log)),
+      loads_(run_->plan().experts),
+      decoders_(requests_.size(), tokenizer::StreamDecoder(run_->tokenizer())),
+      request_counts_(requests_.size()),
+      created_ns_(base::wall_ns()) {
+  const RunPlan& plan = run_->plan();
+  report_.isa = run_->inputs().kernels->isa;
+  for (const Request& request : requests_) {
+    report_.results.push_back({.num_prompt_tokens = static_cast<int>(request.prompt.size())});
+  }
+  if (plan.mapping.sizes().pp > 1) {
+    report_.stages.resize(static_cast<size_t>(plan.mapping.sizes().pp));
+  }
+  if (plan.num_nodes() > 1) {
+    report_.nodes = {.num_nodes = plan.num_nodes(),
+                     .row_bytes = plan.dispatch.row_bytes,
+                     .result_bytes = plan.dispatch.result_bytes,
+                     .traffic = {}};
+  }
+}
+
+Status Generation::start(const std::function<void(uint64_t)>& on_bytes) {
+  WIDEEP_TRY(run_->load(on_bytes));
+  WIDEEP_TRY_ASSIGN(group_, RankGroup::start(*run_));
+  group_->requests().submit_together(std::move(requests_));
+  group_->requests().finish();
+  return {};
+}
+
+std::optional<Event> Generation::next() {
+  std::optional<Event> event = group_->next();
+  if (!event) return std::nullopt;
+  std::visit(
+      [this](const auto& each) {
+        if constexpr (requires { take(each); }) take(each);
+      },
+      *event);
+  return event;
+}
+
+void Generation::take(const Token& token) {
+  PromptResult& result = report_.results[static_cast<size_t>(token.request_index)];
+  tokenizer::StreamDecoder& decoder = decoders_[static_cast<size_t>(token.request_index)];
+  text_ = {.prompt = token.request_index,
+           .text = decoder.push(token.sampled.token),
+           .last = token.finish_reason != engine::FinishReason::kNotFinished};
+  if (text_.last) text_.text += decoder.flush();
+  result.tokens.push_back(token.sampled.token);
+  result.log_probabilities.push_back(token.sampled.log_probability);
+  result.text += text_.text;
+  result.finish_reason = token.finish_reason;
+  result.digest = token.digest;
+}
+
+void Generation::take(const Iteration& iteration) {
+  const IterationSummary summary = summarize(iteration, run_->plan().experts);
+  last_ns_ = base::wall_ns();
+  if (first_ns_ == 0) {
+    first_ns_ = last_ns_ - static_cast<int64_t>(summary.wall_ms * 1e6);
+    report_.load_seconds = static_cast<double>(first_ns_ - created_ns_) * 1e-9;
+  }
+  loads_.add(summary);
+  if (log_) log_->add(summary);
+  if (options_->routing_log) {
+    iterations_.push_back(routing_log_entry(iteration, run_->plan().experts));
+  }
+}
+
+void Generation::take(const Rebalance& rebalance) {
+  report_.rebalances.push_back(rebalance);
+  if (log_) log_->add(rebalance);
+}
+
+// Of ranks that compute batches together each tells its part.
+void Generation::take(const RequestCounts& counts) {
+  std::vector<int64_t>& sums = request_counts_[static_cast<size_t>(counts.request_index)];
+  sums.resize(counts.counts.size());
+  std::transform(sums.begin(), sums.end(), counts.counts.begin(), sums.begin(), std::plus<>());
+}
+
+// A stage waits as long as its ranks do, on average.
+void Generation::take(const RankEnded& rank) {
+  const parallel::Mapping& mapping = run_->plan().mapping;
+  if (report_.nodes) report_.nodes->traffic.add(rank.traffic);
+  if (report_.stages.empty() || rank.times.wall_ns == 0) return;
+  StageReport& stage = report_.stages[static_cast<size_t>(mapping.coordinates(rank.rank).pp_rank)];
+  stage.layers = run_->plan().layers_of(rank.rank);
+  stage.idle_share += static_cast<double>(rank.times.stage_wait_ns) /
+                      static_cast<double>(rank.times.wall_ns) / mapping.stage_size();
+}
+
+Result<GenerateReport> Generation::take_report() {
+  report_.ended = group_->result();
+  report_.load = loads_.totals();
+  if (!run_->online().empty()) report_.online = read_totals(run_->online());
+  if (first_ns_ > 0) report_.wall_seconds = static_cast<double>(last_ns_ - first_ns_) * 1e-9;
+  if (options_->routing_log && !iterations_.empty()) report_.routing_log = routing_log();
+  const Status written = run_->write_trace();
+  if (report_.ended.ok()) report_.ended = written;
+  if (report_.ended.ok() && log_) report_.ended = log_->status();
+  if (!report_.ended.ok() && report_.load.num_iterations == 0) return report_.ended;
+  return std::move(report_);
+}
+
+balance::RoutingLog Generation::routing_log() const {
+  const RunPlan& plan = run_->plan();
+  const model::RoutingConfig& routing = plan.model.config.routing;
+  const auto num_experts = static_cast<size_t>(routing.num_experts);
+  balance::RoutingLog log;
+  log.model = std::filesystem::path(options_->model_dir).lexically_normal().filename();
+  log.ep_size = plan.experts.stage_size;
+  log.num_experts = routing.num_experts;
+  log.num_slots = plan.model.placement.num_slots;
+  log.top_k = routing.top_k;
+  log.layers = moe_layers(plan.model.config);
+  log.tokens_per_second = report_.tokens_per_second();
+  log.critical_path_ms = report_.load.critical_path_experts_ms;
+  log.wall_ms = report_.wall_seconds * 1e3;
+  log.iterations = iterations_;
+  for (size_t i = 0; i < request_counts_.size(); ++i) {
+    log.requests.push_back(first_characters(options_->prompts[i], kLabelCharacters));
+    auto& layers =
+        log.request_counts.emplace_back(log.layers.size(), std::vector<int64_t>(num_experts));
+    for (size_t j = 0; j < request_counts_[i].size(); ++j) {
+      layers[j / num_experts][j % num_experts] = request_counts_[i][j];
+    }
+  }
+  return log;
+}
+
+Result<GenerateReport> generate(const GenerateOptions& options,
+                                const std::function<void(const Event&)>& on_event) {
+  WIDEEP_TRY_ASSIGN(const auto generation, Generation::prepare(options));
+  WIDEEP_TRY(generation->start([](uint64_t) {}));
+  while (const auto event = generation->next()) {
+    if (on_event) on_event(*event);
+  }
+  return generation->take_report();
+}
+
+}  // namespace wideep::run

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `wideep generate` without its command line: prompts in, texts out, over ranks forked on this
+// machine or started by mpirun or srun on several.
+//
+//   WIDEEP_TRY_ASSIGN(const auto generation, Generation::prepare(options));
+//   WIDEEP_TRY(generation->start(on_bytes));
+//   while (const auto event = generation->next()) { ... show it ... }
+//   WIDEEP_TRY_ASSIGN(GenerateReport report, generation->take_report());
+//
+// Started ranks all call it; the report of rank 0 is the run's, those of the others are empty.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "run/iteration_log.h"
+#include "run/iteration_summary.h"
+#include "run/rank_group.h"
+#include "tokenizer/stream_decoder.h"
+#include "wideep/status.h"
+
+namespace wideep::run {
+
+struct GenerateOptions : RunOptions {
+  std::vector<std::string> prompts;
+  int max_tokens = 64;
+  engine::SamplingParams sampling;
+};
+
+struct PromptResult {
+  int num_prompt_tokens = 0;
+  std::vector<int32_t> tokens;
+  std::vector<float> log_probabilities;
+  std::string text;
+  // Not finished: the run ended before.
+  engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
+  std::string digest;  // SHA-256 over the float32 logits of each generated step, if asked for
+};
+
+// Of a pipeline stage over a run.
+struct StageReport {
+  parallel::LayerRange layers;
+  double idle_share = 0.0;  // of the time, that its ranks waited for other stages
+};
+
+// Where ranks are on several nodes: what crossed between them.
+struct NodesReport {
+  int num_nodes = 0;
+  size_t row_bytes = 0, result_bytes = 0;  // of a dispatched row, of one that comes back
+  NodeTraffic traffic;                     // of all ranks
+
+  // Bytes sent over bytes of the rows that had to cross; 0 where none had to.
+  double dispatch_ratio() const {
+    return ratio(traffic.dispatched_bytes, traffic.dispatched_rows, row_bytes);
+  }
+  double combine_ratio() const {
+    return ratio(traffic.returned_bytes, traffic.returned_rows, result_bytes);
+  }
+
+ private:
+  static double ratio(int64_t bytes, int64_t rows, size_t row_bytes) {
+    return rows == 0 ? 0.0
+                     : static_cast<double>(bytes) / static_cast<double>(rows) /
+                           static_cast<double>(row_bytes);
+  }
+};
+
+struct GenerateReport {
+  std::vector<PromptResult> results;
+  std::string isa;
+  double load_seconds = 0.0;
+  double wall_seconds = 0.0;  // of the iterations
+  LoadTotals load;
+  std::vector<StageReport> stages;     // where there are several
+  std::optional<NodesReport> nodes;    // where there are several
+  std::optional<OnlineTotals> online;  // with online balancing
+  std::vector<Rebalance> rebalances;   // in the order in which they ended
+  std::optional<balance::RoutingLog> routing_log;
+  Status ended;  // ok, interrupted, or why the ranks failed after they had begun
+
+  double tokens_per_second() const {
+    return wall_seconds > 0 ? static_cast<double>(load.generated_tokens) / wall_seconds : 0.0;
+  }
+};
+
+// Text of a prompt's answer, as its tokens make whole characters.
+struct TextPiece {
+  int prompt = 0;
+  std::string text;
+  bool last = false;
+};
+
+class Generation {
+ public:
+  // Reads, checks and plans. Collective of started ranks. Errors: bad input and
+  // everything else that can be found before weights are loaded.
+  static Result<std::unique_ptr<Generation>> prepare(const GenerateOptions& options);
+
+  const Run& run() const { return *run_; }
+
+  // Loads the weights and starts the ranks with all prompts. REQUIRES, where ranks are forked: the
+  // caller has started no other thread.
+  Status start(const std::function<void(uint64_t)>& on_bytes);
+
+  // Waits for the next event; nothing: the ranks have ended.
+  std::optional<Event> next();
+  // What the token that next() has returned last makes readable; may be empty.
+  const TextPiece& text() const { return text_; }
+
+  // After next() has returned nothing. Errors: the ranks ended before the first iteration; later
+  // ends are in GenerateReport::ended, with what was generated until then.
+  Result<GenerateReport> take_report();
+
+ private:
+  Generation(std::unique_ptr<const GenerateOptions> options, std::unique_ptr<Run> run,
+             std::vector<engine::Request> requests, std::optional<IterationLog> log);
+  void take(const Token& token);
+  void take(const Iteration& iteration);
+  void take(const Rebalance& rebalance);
+  void take(const RequestCounts& counts);
+  void take(const RankEnded& rank);
+  balance::RoutingLog routing_log() const;
+
+  std::unique_ptr<const GenerateOptions> options_;  // with the cache that the prompts need
+  std::unique_ptr<Run> run_;
+  std::vector<engine::Request> requests_;  // until start()
+  std::optional<IterationLog> log_;
+  std::unique_ptr<RankGroup> group_;
+
+  GenerateReport report_;
+  LoadSums loads_;
+  std::vector<tokenizer::StreamDecoder> decoders_;  // of each prompt's answer
+  TextPiece text_;
+  std::vector<balance::RoutingLog::Iteration> iterations_;  // of the routing log
+  std::vector<std::vector<int64_t>> request_counts_;        // of each prompt: RequestCounts, summed
+  int64_t created_ns_ = 0, first_ns_ = 0, last_ns_ = 0;  // of the run, its first and last iteration
+};
+
+// All of it; on_event, where given, sees every event.
+Result<GenerateReport> generate(const GenerateOptions& options,
+                                const std::function<void(const Event&)>& on_event = {});
+
+}  // namespace wideep::run

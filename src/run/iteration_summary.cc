@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/iteration_summary.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "balance/report.h"
+#include "base/check.h"
+
+namespace wideep::run {
+namespace {
+
+using engine::IterationRecord;
+using engine::LayerRecord;
+
+double milliseconds(int64_t ns) { return static_cast<double>(ns) * 1e-6; }
+
+// Largest and mean over the ranks of a stage of one time.
+struct Spread {
+  double largest_ms = 0.0;
+  double mean_ms = 0.0;
+};
+
+template <typename Get>
+Spread spread(int num_ranks, Get get_ns) {
+  Spread result;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const double ms = milliseconds(get_ns(rank));
+    result.largest_ms = std::max(result.largest_ms, ms);
+    result.mean_ms += ms / num_ranks;
+  }
+  return result;
+}
+
+// A MoE layer as the ranks of its stage saw it.
+struct StageLayer {
+  const IterationRecord* ranks;  // of the stage
+  int first_rank;                // the world's number of its first
+  size_t index;                  // among the stage's layers
+  const LayerRecord& operator[](int rank) const { return ranks[rank].layers[index]; }
+};
+
+// body(layer) for the MoE layers of all stages, ascending.
+template <typename Body>
+void for_each_layer(const Iteration& iteration, const ExpertRanks& experts, Body body) {
+  for (int stage = 0; stage < experts.num_stages(); ++stage) {
+    const int first_rank = stage * experts.stage_size;
+    const IterationRecord* ranks = iteration.ranks.data() + first_rank;
+    const size_t num_layers = experts.layers_of_stage(stage).size();
+    for (int rank = 0; rank < experts.stage_size; ++rank) {
+      WIDEEP_CHECK_EQ(ranks[rank].layers.size(), num_layers);
+    }
+    for (size_t i = 0; i < num_layers; ++i) body(StageLayer{ranks, first_rank, i});
+  }
+}
+
+// Adds one layer: what was received of it, and its part of the critical path.
+void add_layer(const StageLayer& layer, int num_ranks, IterationSummary* summary) {
+  std::vector<int64_t> received(static_cast<size_t>(num_ranks));
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const std::vector<int32_t>& sent = layer[rank].sent;
+    for (size_t to = 0; to < sent.size(); ++to) received[to] += sent[to];
+  }
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    summary->rank_load[static_cast<size_t>(layer.first_rank + rank)] +=
+        received[static_cast<size_t>(rank)];
+  }
+  const std::vector<double> loads(received.begin(), received.end());
+  summary->imbalance_ratios.push_back(balance::summarize_loads(loads).imbalance_ratio);
+  summary->received.push_back(std::move(received));
+  // A rank waits for the slowest twice in a layer: for the rows, and for the results.
+  const Spread experts = spread(num_ranks, [&](int rank) { return layer[rank].experts_cpu_ns; });
+  const Spread other = spread(num_ranks, [&](int rank) { return layer[rank].other_cpu_ns; });
+  summary->critical_path_ms += experts.largest_ms + other.largest_ms;
+  summary->mean_rank_ms += experts.mean_ms + other.mean_ms;
+  summary->critical_path_experts_ms += experts.largest_ms;
+  summary->mean_experts_ms += experts.mean_ms;
+}
+
+double mean(const std::vector<double>& values) {
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return values.empty() ? 0.0 : sum / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+std::optional<Iteration> IterationAssembler::add(int rank, IterationRecord record) {
+  const int64_t number = record.iteration;
+  Open& open = open_[number];
+  open.ranks.resize(static_cast<size_t>(num_ranks_));
+  open.ranks[static_cast<size_t>(rank)] = std::move(record);
+  if (++open.num_reported < num_ranks_) return std::nullopt;
+  std::optional<Iteration> iteration = Iteration{std::move(open.ranks)};
+  open_.erase(number);
+  return iteration;
+}
+
+IterationSummary summarize(const Iteration& iteration, const ExpertRanks& experts) {
+  const int num_ranks = experts.stage_size;
+  IterationSummary summary{.iteration = iteration.ranks[0].iteration,
+                           .queue = {},
+                           .received = {},
+                           .imbalance_ratios = {},
+                           .rank_load = std::vector<int64_t>(iteration.ranks.size()),
+                           .initial_imbalance = {}};
+  for (const IterationRecord& rank : iteration.ranks) {
+    summary.prompt_tokens += rank.prompt_tokens;
+    summary.generated_tokens += rank.generated_tokens;
+    summary.queue += rank.queue;
+  }
+  std::vector<double> initial;
+  for_each_layer(iteration, experts, [&](const StageLayer& layer) {
+    add_layer(layer, num_ranks, &summary);
+    const float told = layer[0].initial_imbalance;  // the stage's first rank tells it
+    if (told >= 0.0f) initial.push_back(static_cast<double>(told));
+  });
+  if (!initial.empty()) summary.initial_imbalance = mean(initial);
+  // The stages of a pipeline run one after the other.
+  const auto over_stages = [&](int64_t IterationRecord::* ns) {
+    return [&, ns](int rank) {
+      int64_t sum = 0;
+      for (int stage = 0; stage < experts.num_stages(); ++stage) {
+        sum += iteration.ranks[static_cast<size_t>(stage * num_ranks + rank)].*ns;
+      }
+      return sum;
+    };
+  };
+  const Spread tail = spread(num_ranks, over_stages(&IterationRecord::tail_cpu_ns));
+  summary.critical_path_ms += tail.largest_ms;
+  summary.mean_rank_ms += tail.mean_ms;
+  summary.wall_ms = spread(num_ranks, over_stages(&IterationRecord::wall_ns)).largest_ms;
+  return summary;
+}
+
+double IterationSummary::imbalance_ratio() const { return mean(imbalance_ratios); }
+
+double LoadTotals::imbalance_ratio() const {
+  std::vector<double> ratios;
+  for (const LayerLoad& layer : layers) ratios.push_back(layer.imbalance_ratio);
+  return mean(ratios);
+}
+
+LoadSums::LoadSums(const ExpertRanks& experts) {
+  for (int stage = 0; stage < experts.num_stages(); ++stage) {
+    for (const int layer : experts.layers_of_stage(stage)) {
+      sums_.layers.push_back(
+          {layer, std::vector<int64_t>(static_cast<size_t>(experts.stage_size)), 0.0});
+    }
+  }
+}
+
+void LoadSums::add(const IterationSummary& summary) {
+  ++sums_.num_iterations;
+  sums_.prompt_tokens += summary.prompt_tokens;
+  sums_.generated_tokens += summary.generated_tokens;
+  sums_.critical_path_ms += summary.critical_path_ms;
+  sums_.critical_path_experts_ms += summary.critical_path_experts_ms;
+  sums_.mean_rank_ms += summary.mean_rank_ms;
+  sums_.mean_experts_ms += summary.mean_experts_ms;
+  for (size_t i = 0; i < sums_.layers.size(); ++i) {
+    LayerLoad& layer = sums_.layers[i];
+    layer.imbalance_ratio += summary.imbalance_ratios[i];
+    std::transform(layer.received.begin(), layer.received.end(), summary.received[i].begin(),
+                   layer.received.begin(), std::plus<>());
+  }
+}
+
+LoadTotals LoadSums::totals() const {
+  LoadTotals totals = sums_;
+  for (LayerLoad& layer : totals.layers) {
+    layer.imbalance_ratio /= static_cast<double>(std::max<int64_t>(totals.num_iterations, 1));
+  }
+  return totals;
+}
+
+balance::RoutingLog::Iteration routing_log_entry(const Iteration& iteration,
+                                                 const ExpertRanks& experts) {
+  balance::RoutingLog::Iteration entry;
+  entry.iteration = static_cast<int>(iteration.ranks[0].iteration);
+  for (const IterationRecord& rank : iteration.ranks) {
+    entry.prompt_tokens += rank.prompt_tokens;
+    entry.generated_tokens += rank.generated_tokens;
+  }
+  for_each_layer(iteration, experts, [&](const StageLayer& layer) {
+    auto& sent = entry.sent.emplace_back();
+    auto& counts = entry.counts.emplace_back();
+    for (int rank = 0; rank < experts.stage_size; ++rank) {
+      sent.push_back(layer[rank].sent);
+      counts.push_back(layer[rank].counts);
+    }
+    const Spread time =
+        spread(experts.stage_size, [&](int rank) { return layer[rank].experts_cpu_ns; });
+    entry.critical_path_us.push_back(time.largest_ms * 1e3);
+  });
+  return entry;
+}
+
+}  // namespace wideep::run

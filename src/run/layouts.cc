@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/layouts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/try.h"
+#include "ep/strategy.h"
+#include "kernels/packed_matrix.h"
+#include "model/moe.h"
+
+namespace wideep::run {
+
+using kernels::PackedShape;
+using kernels::WeightFormat;
+using model::ModelConfig;
+
+std::vector<int> moe_layers(const ModelConfig& config) {
+  std::vector<int> layers;
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    if (config.is_moe_layer[layer]) layers.push_back(layer);
+  }
+  return layers;
+}
+
+Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
+                                      const ModelConfig& config, WeightFormat experts) {
+  model::MoeOptions options{.row_dtype = kernels::row_dtype(experts)};
+  const auto take = [&](const char* key, const std::string& dtype,
+                        std::optional<kernels::RowFormat>* format) -> Status {
+    if (dtype == "BF16") *format = kernels::RowFormat::kBf16;
+    if (dtype == "FP8") *format = kernels::RowFormat::kFp8;
+    if (dtype == "NVFP4") *format = kernels::RowFormat::kNvfp4;
+    if (!*format) return {};
+    const Status fits = kernels::check_row_format(**format, config.hidden_size);
+    return fits.ok() ? fits : fits.at(key).at(settings.name);
+  };
+  WIDEEP_TRY(
+      take("moe_config.dispatch_dtype", settings.moe_config.dispatch_dtype, &options.dispatch));
+  WIDEEP_TRY(take("moe_config.combine_dtype", settings.moe_config.combine_dtype, &options.combine));
+  return options;
+}
+
+Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelConfig& settings,
+                                                       const ModelConfig& config,
+                                                       int max_num_tokens, int max_batch_size) {
+  const int tp = settings.sizes.tp, heads = config.num_heads, kv_heads = config.num_kv_heads;
+  if (tp == 1 || settings.enable_attention_dp) return std::optional<model::JointLayout>();
+  if (heads % tp != 0) {
+    return invalid_input(
+        fmt::format("{}: tensor_parallel_size: expected a divisor of the model's {} attention "
+                    "heads, found {}; set enable_attention_dp: true where none fits",
+                    settings.name, heads, tp));
+  }
+  if (!config.is_mla() && tp % kv_heads != 0 && kv_heads % tp != 0) {
+    return invalid_input(
+        fmt::format("{}: tensor_parallel_size: expected a divisor or a multiple of the model's {} "
+                    "heads of keys and values, found {}; set enable_attention_dp: true where none "
+                    "fits",
+                    settings.name, kv_heads, tp));
+  }
+  return std::optional(
+      model::JointLayout(config, tokens_of_rank(settings, max_num_tokens), max_batch_size));
+}
+
+std::optional<model::JointLayout> shard_layout(const ModelConfig& config,
+                                               const ep::DispatchShape& shape, Dtype row_dtype) {
+  if (shape.num_slices == 1) return {};
+  return model::JointLayout::of_experts(config, row_dtype, model::MoeRunner::between_rows(shape));
+}
+
+Status check_slices(const parallel::ParallelConfig& settings, const ModelConfig& config,
+                    const model::MoeOptions& moe) {
+  const int slices = settings.sizes.moe_tp;
+  if (slices == 1) return {};
+  const int width = std::min(config.moe_intermediate_size, config.hidden_size);
+  const int most = PackedShape{.n = width}.num_panels();
+  if (slices > most) {
+    return invalid_input(fmt::format(
+        "{}: moe_tensor_parallel_size: expected at most {}, one for each {} of the {} columns of "
+        "an expert's products, found {}",
+        settings.name, most, kernels::kPanelWidth, width, slices));
+  }
+  if (!kernels::is_coded(moe.combine_format())) return {};
+  return invalid_input(fmt::format(
+      "{}: moe_config.combine_dtype: expected AUTO or BF16 beside moe_tensor_parallel_size {}, "
+      "found {}: results come back in slices, and the scales of that form are of whole rows",
+      settings.name, slices, kernels::row_format_name(moe.combine_format())));
+}
+
+size_t whole_memory_pages(size_t bytes) {
+  constexpr size_t kPage = 4096;
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+int context_turn(const parallel::ParallelConfig& settings, int max_num_tokens) {
+  constexpr int kPage = kernels::kPageTokens, kLongest = 4 * kPage;
+  if (settings.cp_config && settings.cp_config->tokens_per_block) {
+    return static_cast<int>(*settings.cp_config->tokens_per_block);
+  }
+  const int ranks = settings.sizes.cp, share = (max_num_tokens + ranks - 1) / ranks;
+  return std::min((share + kPage - 1) / kPage * kPage, kLongest);
+}
+
+int tokens_of_rank(const parallel::ParallelConfig& settings, int max_num_tokens) {
+  const int ranks = settings.sizes.cp;
+  if (ranks == 1) return max_num_tokens;
+  const int share = (max_num_tokens + ranks - 1) / ranks;
+  const int turn = context_turn(settings, max_num_tokens);
+  return std::min(max_num_tokens, (share + turn - 1) / turn * turn);
+}
+
+int dispatched_tokens(const parallel::ParallelConfig& settings, int max_num_tokens) {
+  const int sharers = settings.shares_batches() ? settings.sizes.tp : 1;
+  return (tokens_of_rank(settings, max_num_tokens) + sharers - 1) / sharers;
+}
+
+ep::Combine combine_of(const parallel::ParallelConfig& settings) {
+  return settings.moe_config.combine == "REDUCED" ? ep::Combine::kReduced : ep::Combine::kExact;
+}
+
+ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int num_slots,
+                                 int max_num_tokens, WeightFormat format,
+                                 std::optional<int64_t> moe_max_num_tokens) {
+  return dispatch_shape(config, num_ranks, num_slots, max_num_tokens,
+                        model::MoeOptions{.row_dtype = kernels::row_dtype(format)},
+                        moe_max_num_tokens);
+}
+
+ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int num_slots,
+                                 int max_num_tokens, const model::MoeOptions& moe,
+                                 std::optional<int64_t> moe_max_num_tokens, ep::Combine combine,
+                                 int num_slices) {
+  // Results come back in slices, as long as the longest.
+  const int panels = kernels::PackedShape{.n = config.hidden_size}.num_panels();
+  const int columns =
+      std::min((panels + num_slices - 1) / num_slices * kernels::kPanelWidth, config.hidden_size);
+  ep::DispatchShape shape{
+      .ep_size = num_ranks,
+      .num_experts = config.routing.num_experts,
+      .slots_per_rank = num_slots / (num_ranks / num_slices),
+      .top_k = config.routing.top_k,
+      .row_bytes = kernels::row_bytes(moe.dispatch_format(), config.hidden_size),
+      .result_bytes = kernels::row_bytes(moe.combine_format(), columns),
+      .max_tokens = max_num_tokens,
+      .max_group_tokens = moe_max_num_tokens.value_or(0),
+      .combine = combine,
+      .num_slices = num_slices};
+  // Where iterations may be cut into chunks, the next one's rows travel beside this one's results.
+  if (shape.max_rows() < int64_t{num_ranks} * max_num_tokens) shape.calls_in_flight = 2;
+  shape.strategy = ep::choose_strategy(shape).strategy;
+  return shape;
+}
+
+Dtype cache_dtype(std::string_view setting, WeightFormat format) {
+  if (setting == "FP8") return Dtype::kF8E4M3;
+  return setting == "BF16" ? Dtype::kBf16 : kernels::row_dtype(format);
+}
+
+Result<engine::PipelineLayout> pipeline_layout(const parallel::ParallelConfig& settings,
+                                               const ModelConfig& config, int max_num_tokens,
+                                               int max_batch_size) {
+  const int stages = settings.sizes.pp;
+  if (stages > config.num_layers) {
+    return invalid_input(
+        fmt::format("{}: pipeline_parallel_size: expected at most the model's {} layers, found {}",
+                    settings.name, config.num_layers, stages));
+  }
+  return engine::PipelineLayout{.num_stages = stages,
+                                .micro_batches = settings.micro_batches(),
+                                .max_tokens = dispatched_tokens(settings, max_num_tokens),
+                                .max_sampled = max_batch_size,
+                                .hidden = config.hidden_size};
+}
+
+}  // namespace wideep::run

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From settings to the shapes and layouts of a run's parts: how many tokens of an iteration each
+// rank computes, how rows travel between ranks, and where everything lies in a rank's segment of
+// symmetric memory. plan_run (run/run_plan.h) puts them together; tests and benchmarks that need
+// one part alone call these.
+//
+// Thread safety: plain values; pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "engine/pipeline.h"
+#include "ep/buffer_layout.h"
+#include "kernels/weight_format.h"
+#include "model/moe_options.h"
+#include "model/tensor_group.h"
+#include "parallel/parallel_config.h"
+#include "wideep/status.h"
+
+namespace wideep::run {
+
+// Of a rank and iteration, where neither the configuration nor the command line says.
+inline constexpr int kDefaultMaxNumTokens = 512;
+inline constexpr int kDefaultMaxBatchSize = 64;
+
+// Indices of the layers that have experts, ascending.
+std::vector<int> moe_layers(const model::ModelConfig& config);
+
+// ---- tokens ----
+
+// Context parallelism deals the tokens of a sequence to context_parallel_size ranks in turns. The
+// length of a turn, in tokens: cp_config.tokens_per_block where it is set; else a rank's share of
+// max_num_tokens, at most 256. With latent attention the tokens of a turn share the expansion of a
+// page, so short turns cost more; long turns make the ranks' work uneven.
+int context_turn(const parallel::ParallelConfig& settings, int max_num_tokens);
+
+// The most tokens of an iteration that one rank computes: max_num_tokens, or with context
+// parallelism its share in whole turns.
+int tokens_of_rank(const parallel::ParallelConfig& settings, int max_num_tokens);
+
+// The most tokens of an iteration that a rank brings to a dispatch.
+int dispatched_tokens(const parallel::ParallelConfig& settings, int max_num_tokens);
+
+// ---- rows ----
+
+// In which formats rows travel, beside experts stored in `experts`.
+// Errors (invalid input): the hidden size does not divide into the groups of a format.
+Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
+                                      const model::ModelConfig& config,
+                                      kernels::WeightFormat experts);
+
+// moe_config.combine.
+ep::Combine combine_of(const parallel::ParallelConfig& settings);
+
+// num_slots: of all ranks, a multiple of num_ranks / num_slices. num_slices: into how many parts
+// each expert is cut (moe_tensor_parallel_size). moe_max_num_tokens: of all ranks in one dispatch;
+// nothing: unbounded. The strategy of dispatch is the one that moves fewer bytes (ep/strategy.h).
+ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
+                                 int max_num_tokens, const model::MoeOptions& moe,
+                                 std::optional<int64_t> moe_max_num_tokens = {},
+                                 ep::Combine combine = ep::Combine::kExact, int num_slices = 1);
+// The same for rows that travel in the format's row_dtype.
+ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
+                                 int max_num_tokens, kernels::WeightFormat format,
+                                 std::optional<int64_t> moe_max_num_tokens = {});
+
+// The dtype of cached keys and values: kv_cache_config.dtype, whose AUTO is row_dtype(format).
+Dtype cache_dtype(std::string_view setting, kernels::WeightFormat format);
+
+// ---- buffers that ranks share ----
+
+// Of the ranks that compute all batches together (tensor_parallel_size without
+// enable_attention_dp); nothing: every rank has batches of its own.
+// Errors (invalid input): tensor_parallel_size does not divide the attention heads, or neither it
+// nor the number of key-value heads divides the other.
+Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelConfig& settings,
+                                                       const model::ModelConfig& config,
+                                                       int max_num_tokens, int max_batch_size);
+
+// Of the ranks that have slices of the same experts (moe_tensor_parallel_size); nothing: experts
+// are whole.
+std::optional<model::JointLayout> shard_layout(const model::ModelConfig& config,
+                                               const ep::DispatchShape& shape, Dtype row_dtype);
+
+// Errors (invalid input): moe_tensor_parallel_size cannot cut the model's experts, or not the rows
+// that are to come back from them.
+Status check_slices(const parallel::ParallelConfig& settings, const model::ModelConfig& config,
+                    const model::MoeOptions& moe);
+
+// Of the stages of pipeline_parallel_size. As many micro-batches are in flight as there are stages,
+// unless pipeline_micro_batches says otherwise.
+// Errors (invalid input): more stages than layers.
+Result<engine::PipelineLayout> pipeline_layout(const parallel::ParallelConfig& settings,
+                                               const model::ModelConfig& config, int max_num_tokens,
+                                               int max_batch_size);
+
+// Bytes of the parts of a rank's segment, in this order: buffers of dispatch and combine; buffers
+// of ranks that compute batches together; of ranks that share experts; rows and tokens that other
+// pipeline stages send; and with context parallelism the logits and the KV cache, which the other
+// ranks of a sequence read in place.
+struct SegmentPlan {
+  size_t dispatch = 0, joint = 0, shards = 0, pipeline = 0, logits = 0, cache = 0;
+
+  size_t joint_offset() const { return dispatch; }
+  size_t shards_offset() const { return dispatch + joint; }
+  size_t pipeline_offset() const { return dispatch + joint + shards; }
+  size_t logits_offset() const { return pipeline_offset() + pipeline; }
+  size_t cache_offset() const { return logits_offset() + logits; }
+  size_t bytes() const { return cache_offset() + cache; }
+};
+
+// `bytes` in whole pages of memory.
+size_t whole_memory_pages(size_t bytes);
+
+}  // namespace wideep::run

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/memory_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/page_pool.h"
+#include "kernels/packed_matrix.h"
+#include "model/compute.h"
+#include "model/kv_layout.h"
+#include "weights/expert_record.h"
+
+namespace wideep::run {
+namespace {
+
+using kernels::PackedShape;
+using kernels::WeightFormat;
+using model::LayerForms;
+using model::ModelConfig;
+using model::ModelForms;
+using parallel::LayerRange;
+using weights::MatrixForm;
+
+uint64_t packed_bytes(const MatrixForm& form, int n, int k) { return form.shape(n, k).bytes(); }
+
+uint64_t floats(uint64_t count) { return count * sizeof(float); }
+
+uint64_t gated_mlp_bytes(const MatrixForm& form, int hidden, int intermediate, int slices = 1) {
+  return weights::ExpertShape{form.format, hidden, intermediate, form.group, slices}.record_bytes();
+}
+
+int shared_intermediate(const ModelConfig& config) {
+  return config.num_shared_experts * config.moe_intermediate_size;
+}
+
+// ---- weights, by the names of the checkpoint's tensors ----
+
+uint64_t grouped_query_weights(const ModelConfig& config, const LayerForms& forms) {
+  const int hidden = config.hidden_size, dim = config.head_dim;
+  const int q_width = config.num_heads * dim, kv_width = config.num_kv_heads * dim;
+  return packed_bytes(forms.input, q_width, hidden) +
+         2 * packed_bytes(forms.input, kv_width, hidden) +
+         packed_bytes(forms.output, hidden, q_width) + floats(2 * uint64_t(dim));  // q_, k_norm
+}
+
+uint64_t latent_weights(const ModelConfig& config, const LayerForms& forms, Dtype row_dtype) {
+  const int hidden = config.hidden_size, heads = config.num_heads;
+  const int q_rank = config.q_lora_rank, kv_rank = config.kv_lora_rank;
+  const int q_width = heads * config.head_dim;
+  const uint64_t q = q_rank == 0 ? packed_bytes(forms.input, q_width, hidden)
+                                 : packed_bytes(forms.input, q_rank, hidden) +
+                                       floats(static_cast<uint64_t>(q_rank)) +
+                                       packed_bytes(forms.q_b, q_width, q_rank);
+  const uint64_t kv_a = packed_bytes(forms.input, kv_rank + config.qk_rope_head_dim, hidden) +
+                        floats(static_cast<uint64_t>(kv_rank));
+  // kv_b, taken apart: into the latent space, out of it and to keys, per head.
+  const MatrixForm part =
+      weights::default_form(row_dtype == Dtype::kF32 ? WeightFormat::kF32 : WeightFormat::kBf16);
+  const uint64_t kv_b =
+      static_cast<uint64_t>(heads) * (packed_bytes(part, kv_rank, config.qk_nope_head_dim) +
+                                      packed_bytes(part, config.v_head_dim, kv_rank) +
+                                      packed_bytes(part, config.qk_nope_head_dim, kv_rank));
+  return q + kv_a + kv_b + packed_bytes(forms.output, hidden, heads * config.v_head_dim);
+}
+
+// Router (always float32) and shared expert.
+uint64_t moe_weights(const ModelConfig& config, const LayerForms& forms) {
+  const int num_experts = config.routing.num_experts;
+  uint64_t bytes =
+      packed_bytes(weights::default_form(WeightFormat::kF32), num_experts, config.hidden_size);
+  if (config.routing.method == model::RoutingMethod::kDeepseekV3) bytes += floats(num_experts);
+  if (config.num_shared_experts > 0) {
+    bytes += gated_mlp_bytes(forms.mlp, config.hidden_size, shared_intermediate(config));
+  }
+  return bytes;
+}
+
+uint64_t layer_weights(const ModelConfig& config, const ModelForms& forms, int index) {
+  const LayerForms& layer = forms.layers[static_cast<size_t>(index)];
+  const uint64_t attention = config.is_mla() ? latent_weights(config, layer, forms.row_dtype)
+                                             : grouped_query_weights(config, layer);
+  const uint64_t rest =
+      config.is_moe_layer[index]
+          ? moe_weights(config, layer)
+          : gated_mlp_bytes(layer.mlp, config.hidden_size, config.dense_intermediate_size);
+  return floats(2 * uint64_t(config.hidden_size)) + attention + rest;
+}
+
+// The first stage embeds, the last has the LM head.
+uint64_t dense_weights(const ModelConfig& config, const ModelForms& forms, LayerRange layers) {
+  const uint64_t hidden = config.hidden_size;
+  uint64_t bytes = 0;
+  if (layers.first == 0) bytes += hidden * config.vocab_size * dtype_bytes(forms.row_dtype);
+  for (int i = layers.first; i < layers.last; ++i) bytes += layer_weights(config, forms, i);
+  if (layers.last == config.num_layers) {
+    bytes += packed_bytes(forms.lm_head, config.vocab_size, config.hidden_size) + floats(hidden);
+  }
+  return bytes;
+}
+
+// ---- intermediate results, per token: one layer's at a time ----
+
+// A copy of a row as an operand of the matrix, where that is not the row itself.
+uint64_t cast_row(const MatrixForm& form, uint64_t width) {
+  if (form.format == WeightFormat::kF32) return 0;
+  return model::operand_bytes(form.shape(1, static_cast<int>(width)));
+}
+
+uint64_t grouped_query_row(const ModelConfig& config, const LayerForms& forms) {
+  const uint64_t hidden = config.hidden_size;
+  const uint64_t q_width = uint64_t(config.num_heads) * config.head_dim;
+  const uint64_t kv_width = uint64_t(config.num_kv_heads) * config.head_dim;
+  return floats(2 * q_width + 2 * kv_width + hidden + config.head_dim) +
+         std::max(cast_row(forms.input, hidden), cast_row(forms.output, q_width));
+}
+
+uint64_t latent_row(const ModelConfig& config, const LayerForms& forms) {
+  const uint64_t hidden = config.hidden_size, heads = config.num_heads;
+  const uint64_t q_rank = config.q_lora_rank, kv_rank = config.kv_lora_rank;
+  const uint64_t key = kv_rank + config.qk_rope_head_dim, v_width = heads * config.v_head_dim;
+  const uint64_t queries = q_rank + heads * config.head_dim + heads * key;
+  return floats(queries + key + heads * kv_rank + v_width + hidden + config.qk_rope_head_dim) +
+         cast_row(forms.q_b, q_rank) +
+         std::max(cast_row(forms.input, hidden), cast_row(forms.output, v_width));
+}
+
+// A gated MLP's input, where it is not in the form of operands yet.
+uint64_t mlp_operand_row(const MatrixForm& form, uint64_t hidden, Dtype input) {
+  const kernels::PackedShape gate = form.shape(1, static_cast<int>(hidden));
+  return model::needs_cast(gate, input) ? cast_row(form, hidden) : 0;
+}
+
+// What is between its products.
+uint64_t between_row(const MatrixForm& form, uint64_t intermediate) {
+  const Dtype between = kernels::row_dtype(form.format);
+  const bool casts = kernels::takes_quantized_rows(form.format);
+  return intermediate * dtype_bytes(between) + (casts ? cast_row(form, intermediate) : 0);
+}
+
+// A MLP that is not a routed expert, and its result.
+uint64_t dense_mlp_row(const ModelConfig& config, const MatrixForm& form, int intermediate,
+                       Dtype input) {
+  const uint64_t hidden = config.hidden_size;
+  return floats(hidden) + mlp_operand_row(form, hidden, input) +
+         between_row(form, static_cast<uint64_t>(intermediate));
+}
+
+// Rows in the form in which they are sent, and where that is not the experts' own, what experts
+// take and return. Rows received are as many as are sent, when ranks are balanced.
+uint64_t travelling_row(const ModelConfig& config, const ep::DispatchShape& shape,
+                        const MatrixForm& experts) {
+  const Dtype plain = kernels::row_dtype(experts.format);
+  const auto hidden = static_cast<uint64_t>(config.hidden_size);
+  const uint64_t bytes = hidden * dtype_bytes(plain);
+  const auto top_k = static_cast<uint64_t>(config.routing.top_k);
+  const uint64_t received = std::min(top_k, static_cast<uint64_t>(shape.ep_size));
+  const bool reduced = shape.combine == ep::Combine::kReduced;
+  uint64_t sum = plain == Dtype::kF32 && shape.row_bytes == bytes ? 0 : shape.row_bytes;
+  if (shape.row_bytes != bytes) sum += received * bytes;
+  sum += received * mlp_operand_row(experts, hidden, plain);
+  if (shape.result_bytes != bytes || reduced) sum += top_k * bytes;
+  if (reduced) sum += received * floats(hidden);
+  return sum;
+}
+
+// Every buffer is as large as the layer that needs most of it.
+uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
+                     const ep::DispatchShape& shape, LayerRange layers) {
+  const uint64_t hidden = config.hidden_size;
+  const Dtype plain = forms.row_dtype;
+  const bool sent_plain = shape.row_bytes == hidden * dtype_bytes(plain);
+  uint64_t attention = 0, dense = 0, shared = 0;
+  for (int i = layers.first; i < layers.last; ++i) {
+    const LayerForms& layer = forms.layers[static_cast<size_t>(i)];
+    attention = std::max(
+        attention, config.is_mla() ? latent_row(config, layer) : grouped_query_row(config, layer));
+    if (!config.is_moe_layer[i]) {
+      dense = std::max(
+          dense, dense_mlp_row(config, layer.mlp, config.dense_intermediate_size, Dtype::kF32));
+    } else if (config.num_shared_experts > 0) {
+      shared = std::max(shared, dense_mlp_row(config, layer.mlp, shared_intermediate(config),
+                                              sent_plain ? plain : Dtype::kF32));
+    }
+  }
+  const uint64_t streams = floats(2 * hidden) + cast_row(forms.lm_head, hidden);
+  // Rows received for this rank's experts are as many as it sends, when ranks are balanced.
+  const uint64_t experts =
+      config.routing.top_k * between_row(forms.experts, config.moe_intermediate_size);
+  const uint64_t moe = floats(uint64_t(config.routing.num_experts)) +
+                       travelling_row(config, shape, forms.experts) + experts;
+  return attention + streams + moe + dense + shared;
+}
+
+}  // namespace
+
+uint64_t MemoryPlan::kv_bytes(uint64_t num_tokens) const {
+  return (num_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens * kv_page_bytes;
+}
+
+uint64_t MemoryPlan::kv_bytes_of_rank(uint64_t num_tokens) const {
+  const uint64_t pages = (num_tokens + kernels::kPageTokens - 1) / kernels::kPageTokens;
+  return static_cast<uint64_t>(
+             engine::most_pages_of_rank(static_cast<int>(pages), num_groups, turn_pages)) *
+         kv_page_bytes;
+}
+
+MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
+                       const ModelForms& forms, Dtype cache,
+                       const std::optional<model::JointLayout>& joint,
+                       std::optional<LayerRange> of_stage, const engine::PipelineLayout& pipeline) {
+  const LayerRange layers = of_stage.value_or(LayerRange{0, config.num_layers});
+  const auto moe = std::count(config.is_moe_layer.begin() + layers.first,
+                              config.is_moe_layer.begin() + layers.last, true);
+  const uint64_t slots = uint64_t(shape.slots_per_rank) * static_cast<uint64_t>(moe);
+  const auto shards = shard_layout(config, shape, forms.row_dtype);
+  const model::KvLayout kv(config, cache, layers, joint ? shape.ep_size : 1);
+  return {.num_ranks = shape.ep_size,
+          .dense_weights = dense_weights(config, forms, layers),
+          .slots_per_rank = slots * gated_mlp_bytes(forms.experts, config.hidden_size,
+                                                    config.moe_intermediate_size, shape.num_slices),
+          .symmetric_memory_per_rank = ep::BufferLayout(shape).segment_bytes() + pipeline.bytes(),
+          .joint_memory = joint ? joint->bytes() : 0,
+          .shard_memory = shards ? uint64_t(shape.num_owners()) * shards->bytes() : 0,
+          .working_memory_per_rank =
+              static_cast<uint64_t>(joint ? joint->max_tokens : shape.max_tokens) *
+              working_row(config, forms, shape, layers),
+          .kv_page_bytes = kv.page_bytes()};
+}
+
+std::vector<MemoryPlan> plan_stages(const ModelConfig& config, const ep::DispatchShape& shape,
+                                    const ModelForms& forms, Dtype cache,
+                                    const std::optional<model::JointLayout>& joint,
+                                    const engine::PipelineLayout& pipeline, int num_groups,
+                                    int turn_pages) {
+  std::vector<MemoryPlan> stages;
+  for (int stage = 0; stage < pipeline.num_stages; ++stage) {
+    const LayerRange layers =
+        parallel::layers_of_stage(stage, pipeline.num_stages, config.num_layers);
+    stages.push_back(plan_memory(config, shape, forms, cache, joint, layers, pipeline));
+    stages.back().num_groups = num_groups;
+    stages.back().turn_pages = turn_pages;
+  }
+  return stages;
+}
+
+uint64_t bytes_without_cache(std::span<const MemoryPlan> stages) {
+  uint64_t bytes = 0;
+  for (const MemoryPlan& stage : stages) bytes += stage.bytes_without_cache();
+  return bytes;
+}
+
+MemoryPlan fullest(std::span<const MemoryPlan> stages) {
+  MemoryPlan all{.num_ranks = 0};
+  for (const MemoryPlan& stage : stages) {
+    all.num_ranks += stage.num_ranks;
+    all.num_groups = stage.num_groups;
+    all.turn_pages = stage.turn_pages;
+    all.dense_weights += stage.dense_weights;
+    all.joint_memory += stage.joint_memory;
+    all.shard_memory += stage.shard_memory;
+    all.slots_per_rank = std::max(all.slots_per_rank, stage.slots_per_rank);
+    all.symmetric_memory_per_rank =
+        std::max(all.symmetric_memory_per_rank, stage.symmetric_memory_per_rank);
+    all.working_memory_per_rank =
+        std::max(all.working_memory_per_rank, stage.working_memory_per_rank);
+    all.kv_page_bytes = std::max(all.kv_page_bytes, stage.kv_page_bytes);
+  }
+  return all;
+}
+
+MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape,
+                       WeightFormat format, Dtype cache) {
+  return plan_memory(config, shape, model::uniform_forms(config, format), cache);
+}
+
+}  // namespace wideep::run

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/online_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/byte_size.h"
+#include "base/cpu_time.h"
+#include "base/try.h"
+#include "parallel/initial_placement.h"
+
+namespace wideep::run {
+namespace {
+
+constexpr const char* kKey = "layer_updates_per_iter";
+
+// A balancer that is enabled and can do nothing is a mistake of the settings.
+Status check_useful(const balance::ModelPlacement& placement) {
+  const int num_layers = static_cast<int>(placement.layers.size());
+  if (num_layers > online::kMaxLayers) {
+    return invalid_input(fmt::format("{}: online balancing serves at most {} MoE layers, found {}",
+                                     kKey, online::kMaxLayers, num_layers));
+  }
+  if (num_layers == 0) {
+    return invalid_input(
+        fmt::format("{}: the model has no MoE layer to balance; set it to 0", kKey));
+  }
+  if (placement.layers.begin()->second.ep_size == 1) {
+    return invalid_input(
+        fmt::format("{}: one rank holds all experts: there is nothing to balance; set it to 0 or "
+                    "use more ranks",
+                    kKey));
+  }
+  if (placement.layer_updates_per_iter > num_layers) {
+    return invalid_input(fmt::format("{}: expected at most the model's {} MoE layers, found {}",
+                                     kKey, num_layers, placement.layer_updates_per_iter));
+  }
+  return {};
+}
+
+double seconds_since(int64_t then_ns) {
+  return static_cast<double>(base::wall_ns() - then_ns) * 1e-9;
+}
+
+void add_totals(const online::UpdateBoard& board, OnlineTotals* totals) {
+  const online::BalancerCounters& balancer = board.balancer();
+  totals->plans += balancer.plans;
+  totals->published += balancer.published;
+  totals->cancelled += balancer.cancelled;
+  totals->moves += balancer.moves;
+  totals->bytes += balancer.bytes;
+  if (balancer.last_plan_ns > 0) {
+    const double since = seconds_since(balancer.last_plan_ns);
+    const bool first = totals->seconds_since_plan < 0.0;
+    totals->seconds_since_plan = first ? since : std::min(totals->seconds_since_plan, since);
+  }
+  totals->seconds_since_balancer_ran =
+      std::max(totals->seconds_since_balancer_ran, seconds_since(balancer.heartbeat_ns));
+  for (int rank = 0; rank < board.shape().num_ranks; ++rank) {
+    const online::UpdaterCounters& updater = board.updater(rank);
+    totals->hash_failures += updater.hash_failures;
+    totals->copy_seconds += static_cast<double>(updater.copy_ns) * 1e-9;
+    totals->seconds_since_updater_ran =
+        std::max(totals->seconds_since_updater_ran, seconds_since(updater.heartbeat_ns));
+  }
+}
+
+}  // namespace
+
+Result<OnlinePlan> plan_online_stage(const weights::ExpertShape& experts,
+                                     const balance::ModelPlacement& placement, int num_ranks,
+                                     const base::Machine& machine) {
+  WIDEEP_TRY(check_useful(placement));
+  const balance::Placement& any = placement.layers.begin()->second;
+  const int updates = placement.layer_updates_per_iter;
+  OnlinePlan plan;
+  plan.num_layers = static_cast<int>(placement.layers.size());
+  plan.num_experts = any.num_experts;
+  plan.experts = experts;
+  plan.board = {.num_ranks = num_ranks,
+                .num_layers = plan.num_layers,
+                .num_slots = any.num_slots(),
+                .num_owners = any.ep_size,
+                .num_slices = experts.num_slices};
+  plan.policy.policy = placement.update_policy;
+  plan.policy.share_update = placement.share_update;
+  plan.policy.layer_updates_per_iter = updates;
+  plan.policy.bytes_per_expert =
+      static_cast<int64_t>(experts.record_bytes()) * (num_ranks / any.ep_size);
+  // The ranks of a wide group share the tokens with which a move pays for itself (docs/online.md).
+  if (any.ep_size > 8) plan.policy.horizon_tokens *= any.ep_size / 4;
+  plan.balancer.layers_in_flight = updates;
+  // Without a setting: enough for all slots of the layers in flight, at most of two of them.
+  plan.balancer.num_spares = placement.spare_slots > 0
+                                 ? placement.spare_slots
+                                 : any.slots_per_rank() * std::min(updates, 2);
+  plan.balancer.processors = machine.allowed;
+  for (const auto& [layer, each] : placement.layers) plan.balancer.layers.push_back(layer);
+  return plan;
+}
+
+Result<std::vector<OnlinePlan>> plan_online(const weights::ExpertShape& experts,
+                                            const balance::ModelPlacement& placement,
+                                            const parallel::Mapping& mapping, int num_layers,
+                                            const base::Machine& machine) {
+  std::vector<OnlinePlan> stages;
+  if (placement.layer_updates_per_iter == 0) return stages;
+  WIDEEP_TRY(check_useful(placement));
+  for (int stage = 0; stage < mapping.sizes().pp; ++stage) {
+    balance::ModelPlacement part =
+        parallel::placement_of_layers(placement, mapping.pp_layers(stage, num_layers));
+    stages.emplace_back();
+    if (part.layers.empty()) continue;
+    part.layer_updates_per_iter =
+        std::min(part.layer_updates_per_iter, static_cast<int>(part.layers.size()));
+    WIDEEP_TRY_ASSIGN(stages.back(),
+                      plan_online_stage(experts, part, mapping.stage_size(), machine));
+  }
+  return stages;
+}
+
+Result<OnlineParts> make_online_parts(const OnlinePlan& plan, const base::MakeSharedBytes& make) {
+  OnlineParts parts{.plan = plan};
+  if (!plan.balances()) return parts;
+  WIDEEP_TRY_ASSIGN(
+      parts.pool, weights::HostPool::create(plan.experts, plan.num_layers, plan.num_experts, make));
+  WIDEEP_TRY_ASSIGN(parts.board, online::UpdateBoard::create(plan.board, make));
+  return parts;
+}
+
+Status check_online_memory(std::span<const OnlineParts> stages, std::span<const MemoryPlan> memory,
+                           uint64_t usable, std::span<const int> started_here) {
+  uint64_t pools = 0, spares = 0, slots = 0, all = 0;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const uint64_t ranks =
+        started_here.empty() ? memory[i].all_ranks() : static_cast<uint64_t>(started_here[i]);
+    if (ranks == 0) continue;
+    slots += ranks * memory[i].slots_per_rank;
+    all += started_here.empty() ? memory[i].bytes_without_cache()
+                                : memory[i].bytes_without_cache_on_node(ranks);
+    if (!stages[i].balances()) continue;
+    pools += stages[i].pool->in_huge_pages() ? 0 : stages[i].pool->total_bytes();
+    spares += ranks * stages[i].plan.spare_bytes_per_rank();
+  }
+  const uint64_t needed = all + pools + spares;
+  if (needed <= usable) return {};
+  return failed(fmt::format(
+      "memory: {} needed (host pool {}, slots {}, spares {}, other weights and buffers {}), {} "
+      "free; lower num_slots or spare_slots, use fewer ranks, or set layer_updates_per_iter to 0, "
+      "which needs no host pool",
+      base::byte_size(needed), base::byte_size(pools), base::byte_size(slots),
+      base::byte_size(spares), base::byte_size(all - slots), base::byte_size(usable)));
+}
+
+OnlineTotals read_totals(std::span<const OnlineParts> stages) {
+  OnlineTotals totals;
+  for (const OnlineParts& stage : stages) {
+    if (stage.balances()) add_totals(*stage.board, &totals);
+  }
+  return totals;
+}
+
+}  // namespace wideep::run

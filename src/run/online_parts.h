@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Online balancing of a run: what it is planned to take (OnlinePlan, a value), and the memory that
+// the ranks share for it (OnlineParts: the host pool of all experts and the board of updates),
+// which the parent makes before it forks them. Each pipeline stage has its own.
+//
+// Thread safety: pure functions; the parts are shared as their headers say.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/machine.h"
+#include "online/online_rank.h"
+#include "parallel/mapping.h"
+#include "run/memory_plan.h"
+#include "weights/host_pool.h"
+#include "wideep/placement.h"
+
+namespace wideep::run {
+
+// Of one pipeline stage.
+struct OnlinePlan {
+  int num_layers = 0;  // MoE layers; 0: the stage has nothing to balance
+  int num_experts = 0;
+  weights::ExpertShape experts;
+  online::BoardShape board;
+  online::PolicyOptions policy;
+  online::BalancerOptions balancer;
+
+  bool balances() const { return num_layers > 0; }
+  uint64_t pool_bytes() const {  // once per machine
+    return experts.record_bytes() * static_cast<uint64_t>(num_layers) *
+           static_cast<uint64_t>(num_experts) * static_cast<uint64_t>(experts.num_slices);
+  }
+  uint64_t spare_bytes_per_rank() const {
+    return static_cast<uint64_t>(balancer.num_spares) * experts.record_bytes();
+  }
+};
+
+// Of every stage; empty without online balancing. placement: of all layers; its
+// layer_updates_per_iter counts for each stage, which has at most as many as it has MoE layers.
+// Errors (invalid input): online balancing could never do anything; more layers an iteration than
+// there are.
+Result<std::vector<OnlinePlan>> plan_online(const weights::ExpertShape& experts,
+                                            const balance::ModelPlacement& placement,
+                                            const parallel::Mapping& mapping, int num_layers,
+                                            const base::Machine& machine);
+// Of one stage with these layers and ranks.
+Result<OnlinePlan> plan_online_stage(const weights::ExpertShape& experts,
+                                     const balance::ModelPlacement& placement, int num_ranks,
+                                     const base::Machine& machine);
+
+struct OnlineParts {
+  OnlinePlan plan;
+  // Null: the stage has nothing to balance.
+  std::unique_ptr<weights::HostPool> pool;
+  std::unique_ptr<online::UpdateBoard> board;
+  // For tests: instead of the plan's policy; what happens to copies.
+  std::function<std::unique_ptr<online::UpdatePolicy>()> make_policy;
+  online::CopyHook on_copy;
+
+  bool balances() const { return pool != nullptr; }
+};
+
+// Errors (failed): the kernel refuses the memory.
+Result<OnlineParts> make_online_parts(
+    const OnlinePlan& plan, const base::MakeSharedBytes& make = base::SharedBytes::create);
+
+// Whether there is memory for all of it. memory: of each stage, without what online balancing adds.
+// usable: bytes that can be allocated. started_here: how many ranks of each stage a launcher has
+// started on this node; empty: all are forked here. Errors (failed): what is needed, item by item,
+// and what is there.
+Status check_online_memory(std::span<const OnlineParts> stages, std::span<const MemoryPlan> memory,
+                           uint64_t usable, std::span<const int> started_here = {});
+
+// What has happened since the start, read from the board that all ranks write to.
+struct OnlineTotals {
+  int64_t plans = 0;      // layers planned
+  int64_t published = 0;  // layers that took their plan over
+  int64_t cancelled = 0;  // layers whose plan a rank could not follow
+  int64_t moves = 0;      // experts copied into slots
+  int64_t bytes = 0;      // of these
+  int64_t hash_failures = 0;
+  double copy_seconds = 0.0;                // of all ranks' copying threads
+  double seconds_since_plan = -1.0;         // −1: none yet
+  double seconds_since_balancer_ran = 0.0;  // heartbeat of its thread
+  double seconds_since_updater_ran = 0.0;   // the oldest heartbeat of the ranks' copying threads
+};
+OnlineTotals read_totals(std::span<const OnlineParts> stages);
+
+}  // namespace wideep::run

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/online_parts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace wideep::run {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const weights::ExpertShape kExperts{kernels::WeightFormat::kBf16, 64, 64};
+
+balance::ModelPlacement placement(int num_layers, int ranks, int layer_updates) {
+  balance::ModelPlacement model{.num_slots = 8, .layer_updates_per_iter = layer_updates};
+  for (int layer = 0; layer < num_layers; ++layer) {
+    model.layers[layer] = balance::default_placement(8, ranks, 8).value();
+  }
+  return model;
+}
+
+std::string error_of(const balance::ModelPlacement& model) {
+  const auto plan = plan_online_stage(
+      kExperts, model, model.layers.empty() ? 1 : model.layers.begin()->second.ep_size, {});
+  return plan.ok() ? "" : plan.status().message();
+}
+
+// Of two ranks.
+Result<OnlineParts> made_parts(const balance::ModelPlacement& model) {
+  return make_online_parts(plan_online_stage(kExperts, model, 2, {}).value());
+}
+
+TEST(OnlineParts, WhatCouldNeverDoAnythingIsRefused) {
+  EXPECT_EQ(error_of(placement(3, 2, 3)), "");
+  EXPECT_THAT(error_of(placement(3, 2, 4)), HasSubstr("at most the model's 3 MoE layers, found 4"));
+  EXPECT_THAT(error_of(placement(3, 1, 1)), HasSubstr("nothing to balance"));
+  EXPECT_THAT(error_of(placement(0, 1, 1)), HasSubstr("no MoE layer"));
+  EXPECT_THAT(error_of(placement(online::kMaxLayers + 1, 2, 1)), HasSubstr("at most 192"));
+}
+
+TEST(OnlineParts, TooLittleMemoryIsAnErrorWithBothFigures) {
+  std::vector<OnlineParts> stages(1);
+  auto made = made_parts(placement(3, 2, 2));
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  stages[0] = std::move(*made);
+  const OnlineParts* parts = stages.data();
+  const uint64_t record = kExperts.record_bytes();
+  EXPECT_EQ(parts->pool->total_bytes(), 3 * 8 * record);
+  EXPECT_EQ(parts->plan.pool_bytes(), 3 * 8 * record);
+  EXPECT_EQ(parts->plan.spare_bytes_per_rank(), 2 * 4 * record);  // two layers' slots
+  const std::vector<MemoryPlan> plan = {{.num_ranks = 2, .slots_per_rank = 3 * 4 * record}};
+  const uint64_t needed = (3 * 8 + 2 * 3 * 4 + 2 * 2 * 4) * record;
+  EXPECT_TRUE(check_online_memory(stages, plan, needed).ok());
+  const Status status = check_online_memory(stages, plan, needed - record);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("1.5 MiB needed"), HasSubstr("host pool 576.0 KiB"),
+                                      HasSubstr("1.5 MiB free"), HasSubstr("spare_slots")));
+}
+
+TEST(OnlineParts, StartedRanksShareNoWeights) {
+  std::vector<OnlineParts> stages(1);
+  auto made = made_parts(placement(3, 2, 2));
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  stages[0] = std::move(*made);
+  const uint64_t record = kExperts.record_bytes();
+  const std::vector<MemoryPlan> plan = {{.num_ranks = 2,
+                                         .dense_weights = 100 * record,
+                                         .slots_per_rank = 3 * 4 * record,
+                                         .symmetric_memory_per_rank = 7 * record}};
+  const auto needed = [&](int ranks_here) {  // pool, slots, spares, weights, segments of both ranks
+    return 3 * 8 * record + uint64_t(ranks_here) * (3 * 4 + 2 * 4 + 100) * record + 2 * 7 * record;
+  };
+  for (const int ranks_here : {1, 2}) {
+    const std::vector<int> started = {ranks_here};
+    EXPECT_TRUE(check_online_memory(stages, plan, needed(ranks_here), started).ok());
+    EXPECT_FALSE(check_online_memory(stages, plan, needed(ranks_here) - 1, started).ok());
+  }
+  EXPECT_TRUE(check_online_memory(stages, plan, 0, std::vector<int>{0}).ok());
+}
+
+TEST(OnlineParts, CountersStartAtNothing) {
+  auto made = made_parts(placement(3, 2, 1));
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  std::vector<OnlineParts> stages(2);  // of two stages, the first without experts
+  stages[1] = std::move(*made);
+  const OnlineTotals totals = read_totals(stages);
+  EXPECT_EQ(totals.moves, 0);
+  EXPECT_EQ(totals.seconds_since_plan, -1.0);
+}
+
+}  // namespace
+}  // namespace wideep::run

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/plan_text.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "ep/strategy.h"
+
+namespace wideep::run {
+namespace {
+
+double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+// What online balancing does and costs beside the slots: a line for each pipeline stage that has
+// something to balance.
+std::string online_text(const Run& run) {
+  std::string text;
+  for (const OnlineParts& parts : run.online()) {
+    if (!parts.balances()) continue;
+    const online::BalancerOptions& balancer = parts.plan.balancer;
+    text += fmt::format(
+        "\nonline  balancing of up to {} layer{} at once; host pool {:.1f} MiB{}, spares per rank "
+        "{} ({:.1f} MiB)",
+        balancer.layers_in_flight, balancer.layers_in_flight == 1 ? "" : "s",
+        mebibytes(parts.plan.pool_bytes()),
+        parts.pool->in_huge_pages() ? " in reserved huge pages" : "", balancer.num_spares,
+        mebibytes(parts.plan.spare_bytes_per_rank()));
+  }
+  return text;
+}
+
+std::string memory_text(const RunPlan& plan, const MemoryPlan& memory) {
+  return fmt::format(
+      "per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache ({}) up to {:.1f} MiB",
+      mebibytes(memory.slots_per_rank), mebibytes(memory.symmetric_memory_per_rank),
+      dtype_name(plan.cache),
+      mebibytes(memory.kv_page_bytes * static_cast<uint64_t>(plan.limits.max_pages)));
+}
+
+// A line for each stage of a pipeline.
+std::string stages_text(const RunPlan& plan) {
+  const std::vector<MemoryPlan>& stages = plan.memory;
+  if (stages.size() == 1) return "memory  " + memory_text(plan, stages[0]);
+  std::string text = fmt::format(
+      "stages  {} of {} rank{} each, up to {} micro-batches under way; {} bytes a token between "
+      "them",
+      stages.size(), plan.mapping.stage_size(), plan.mapping.stage_size() == 1 ? "" : "s",
+      plan.pipeline.micro_batches, plan.model.config.hidden_size * sizeof(float));
+  for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
+    const parallel::LayerRange layers = plan.mapping.pp_layers(stage, plan.model.config.num_layers);
+    text += fmt::format("\nstage {} layers {} to {}; {}", stage, layers.first, layers.last - 1,
+                        memory_text(plan, stages[static_cast<size_t>(stage)]));
+  }
+  return text;
+}
+
+// How rows travel between ranks.
+std::string rows_text(const RunPlan& plan) {
+  const auto in = [&](kernels::RowFormat format) {
+    return fmt::format("{} ({} bytes each)", kernels::row_format_name(format),
+                       kernels::row_bytes(format, plan.model.config.hidden_size));
+  };
+  const bool reduced = plan.dispatch.combine == ep::Combine::kReduced;
+  return fmt::format(
+      "\nrows    dispatched in {}, returned in {}, {}", in(plan.moe.dispatch_format()),
+      in(plan.moe.combine_format()),
+      reduced ? "a sum for each token and rank: bits depend on EP size and placement"
+              : "one for each token and expert: the same bits for every EP size and placement");
+}
+
+// Who may have which pages of the cache.
+std::string cache_text(const Run& run) {
+  const RunPlan& plan = run.plan();
+  const char* shared = "pages are not shared (enable_block_reuse: false)";
+  if (plan.limits.reuse_pages) {
+    shared = "requests that begin alike share pages: the same bits as if computed again";
+  } else if (run.options().parallel.kv_cache_config.enable_block_reuse) {
+    shared = "pages are not shared: a routing log has the experts of every token";
+  }
+  return fmt::format("\ncache   {} pages of {} tokens per rank; {}", plan.limits.max_pages,
+                     kernels::kPageTokens, shared);
+}
+
+// When requests get their turn.
+std::string scheduler_text(const RunPlan& plan) {
+  std::string text =
+      plan.limits.policy == engine::CapacityPolicy::kMaxUtilization
+          ? "\nrequests admitted when there is room for what there is of them; the youngest pause "
+            "when there is none (max_utilization)"
+          : "\nrequests admitted when there is room for all they may generate "
+            "(guaranteed_no_evict)";
+  const engine::PromptBalance& balance = plan.limits.balance;
+  if (balance.enabled) {
+    text += fmt::format(
+        "; new prompts wait up to {} iterations until all ranks have some, and then {} for more",
+        balance.timeout_iters, balance.batching_wait_iters);
+  }
+  return text;
+}
+
+// Of ranks that a launcher has started: a line, or nothing.
+std::string nodes_text(const Run& run) {
+  if (run.options().started == nullptr) return "";
+  const int num_nodes = run.plan().num_nodes();
+  return fmt::format(
+      "\nnodes   {}; {}each rank loads weights other than experts for itself", num_nodes,
+      num_nodes == 1 ? "" : "a token row crosses to a node at most once per layer; ");
+}
+
+}  // namespace
+
+std::string plan_text(const Run& run) {
+  const RunPlan& plan = run.plan();
+  const model::ModelConfig& config = plan.model.config;
+  const int slices = plan.dispatch.num_slices;
+  return fmt::format(
+             "model   {}: {} layers, {} of them MoE with {} experts, top {}; {}{} weights, kernels "
+             "{}\n"
+             "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
+             "{}\n"
+             "experts {}",
+             std::filesystem::path(run.options().model_dir).lexically_normal().string(),
+             config.num_layers, config.num_moe_layers(), config.routing.num_experts,
+             config.routing.top_k, run.inputs().checkpoint == nullptr ? "made-up " : "",
+             plan.model.forms.format_names(), run.inputs().kernels->isa, plan.mapping.world_size(),
+             plan.threads.threads_per_rank, plan.threads.threads_per_rank == 1 ? "" : "s",
+             plan.dispatch.slots_per_rank, plan.model.placement.num_slots,
+             plan.model.placement.num_slots - config.routing.num_experts, stages_text(plan),
+             ep::choose_strategy(plan.dispatch).reason()) +
+         (slices == 1
+              ? ""
+              : fmt::format("\nslices  each expert on {} ranks, by columns: the same bits as "
+                            "of whole experts",
+                            slices)) +
+         (plan.mapping.sizes().cp == 1
+              ? ""
+              : fmt::format("\ncontext {} ranks share each sequence, {} tokens in turns: the "
+                            "same bits as of one rank",
+                            plan.mapping.sizes().cp,
+                            plan.limits.turn_pages * kernels::kPageTokens)) +
+         cache_text(run) + scheduler_text(plan) + rows_text(plan) + nodes_text(run) +
+         online_text(run) +
+         (plan.moe.perfect_router
+              ? "\nrouter  perfect: tokens go to all ranks evenly; the texts mean nothing"
+              : "");
+}
+
+}  // namespace wideep::run

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/profile.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "cuda/profiler.h"
+
+namespace wideep::run {
+
+Result<std::vector<IterationRange>> parse_ranges(const std::string& text, const std::string& name) {
+  std::vector<IterationRange> ranges;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    WIDEEP_TRY_ASSIGN(const IterationRange range,
+                      IterationRange::parse(text.substr(begin, end - begin), name));
+    ranges.push_back(range);
+    begin = end + 1;
+  }
+  return ranges;
+}
+
+RankProfiler::RankProfiler(const ProfileRequest& request, const base::TraceBuffer* trace, int rank)
+    : ranges_(request.ranges), rank_(rank) {
+  const bool all_spans = request.marks == Marks::kAllSpans;
+  base::trace_of_thread = {
+      .rank_switch = &switch_,
+      .buffer = trace,
+      .marks = request.marks == Marks::kNone ? nullptr : &cuda::nvtx_marks(all_spans),
+      .rank = rank,
+      .allocations = request.allocations};
+  if (request.writes_trace()) note(cuda::start_driver());
+}
+
+RankProfiler::~RankProfiler() {
+  if (on_) tell_profiler(false);
+  base::trace_of_thread = {};
+}
+
+void RankProfiler::start(int64_t iteration) {
+  const bool wanted = std::any_of(ranges_.begin(), ranges_.end(), [&](const IterationRange& range) {
+    return range.first <= iteration && iteration < range.last;
+  });
+  if (wanted != on_) tell_profiler(wanted);
+  on_ = wanted;
+  switch_.set({.iteration = iteration, .on = wanted});
+}
+
+void RankProfiler::tell_profiler(bool begins) {
+  if (profiler_answers_) note(begins ? cuda::start_profiler() : cuda::stop_profiler());
+}
+
+// What is the matter on one rank is so on all.
+void RankProfiler::note(const Status& told) {
+  profiler_answers_ = told.ok();
+  if (told.ok() || rank_ != 0) return;
+  log::warn("{}; NVIDIA's profilers are not told of the range, the trace has it", told.message());
+}
+
+}  // namespace wideep::run

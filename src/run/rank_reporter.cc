@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/rank_reporter.h"
+
+#include "balance/report.h"
+#include "base/log.h"
+#include "base/try.h"
+
+namespace wideep::run {
+
+RankReporter::RankReporter(const Run& run, int rank, const transport::Messenger& messenger)
+    : run_(run), messenger_(messenger), rank_(rank) {
+  const RunOptions& options = run.options();
+  const RunPlan& plan = run.plan();
+  for (const auto& [layer, placement] : plan.model.placement.layers) {
+    layer_index_.emplace(layer, static_cast<int>(layer_index_.size()));
+  }
+  if (options.profile) profiler_.emplace(*options.profile, run.trace(), rank);
+  if (options.statistics) {
+    const int file = plan.experts.ranks[static_cast<size_t>(rank)].file;
+    recorder_.emplace(*options.statistics, file, plan.experts.statistics);
+  }
+}
+
+void RankReporter::begin_iteration(int64_t iteration) {
+  if (profiler_) profiler_->start(iteration);
+}
+
+void RankReporter::chosen(const engine::ChosenExperts& layer) {
+  // The counts of all ranks are the same on all ranks of a stage: the first tells what they mean.
+  const RunPlan& plan = run_.plan();
+  if (plan.balances_online() && rank_ % plan.experts.stage_size == 0) {
+    note_initial_imbalance(layer);
+  }
+  if (recorder_ && recording_.ok()) {
+    recording_ = recorder_->add(layer.iteration, layer.layer, layer.counts);
+  }
+  if (run_.options().routing_log) count_of_requests(layer);
+}
+
+// How uneven the iteration would be had experts stayed where they began.
+void RankReporter::note_initial_imbalance(const engine::ChosenExperts& layer) {
+  const std::vector<int64_t> loads(layer.group_counts.begin(), layer.group_counts.end());
+  const balance::Placement& initial = run_.plan().model.placement.layers.at(layer.layer);
+  initial_imbalances_.push_back(static_cast<float>(
+      balance::summarize_loads(balance::rank_loads(initial, loads)).imbalance_ratio));
+}
+
+void RankReporter::count_of_requests(const engine::ChosenExperts& layer) {
+  const model::RoutingConfig& routing = run_.plan().model.config.routing;
+  const auto num_experts = static_cast<size_t>(routing.num_experts);
+  const auto top_k = static_cast<size_t>(routing.top_k);
+  const size_t first = static_cast<size_t>(layer_index_.at(layer.layer)) * num_experts;
+  for (size_t token = 0; token < layer.owners.size(); ++token) {
+    auto& counts = request_counts_[layer.owners[token]->request.index];
+    counts.resize(layer_index_.size() * num_experts);
+    for (size_t k = 0; k < top_k; ++k) {
+      ++counts[first + static_cast<size_t>(layer.experts[token * top_k + k])];
+    }
+  }
+}
+
+// Sent with the record of its iteration, so that both cost the other side one waking.
+Status RankReporter::token(const engine::SampledToken& token) {
+  Token event{.request_index = token.request_index,
+              .sampled = token.sampled,
+              .finish_reason = token.finish_reason,
+              .cached_tokens = token.cached_tokens,
+              .digest = {},
+              .likely = {token.likely.begin(), token.likely.end()}};
+  if (run_.options().logits_digest) {
+    base::Sha256& sha = digests_[token.request_index];
+    sha.update(token.logits.data(), token.logits.size_bytes());
+    if (token.finish_reason != engine::FinishReason::kNotFinished) event.digest = sha.hex();
+  }
+  return send_with_next(event);
+}
+
+Status RankReporter::end_iteration(engine::IterationRecord record) {
+  WIDEEP_TRY(recording_);
+  if (!run_.options().routing_log && !records_experts_) {
+    for (engine::LayerRecord& layer : record.layers) layer.counts.clear();
+  }
+  for (size_t i = 0; i < initial_imbalances_.size(); ++i) {
+    record.layers[i].initial_imbalance = initial_imbalances_[i];
+  }
+  initial_imbalances_.clear();
+  const RankRecord event{std::move(record)};
+  return reports_when_idle_ ? send_with_next(event) : send(event);
+}
+
+Status RankReporter::idle() {
+  reports_when_idle_ = false;
+  return send(RanksIdle());
+}
+
+// In order with the iterations that it begins or ends.
+Status RankReporter::record_experts(bool records) {
+  records_experts_ = records;
+  return send(ExpertRecording{records});
+}
+
+void RankReporter::weights_read(uint64_t bytes) const {
+  [[maybe_unused]] const Status sent = send(WeightsRead{bytes});
+}
+
+void RankReporter::rebalanced(const online::Rebalance& rebalance) const {
+  [[maybe_unused]] const Status sent = send(rebalance);
+}
+
+Status RankReporter::finish(const Status& run, const engine::RunTimes& times,
+                            const NodeTraffic& traffic) {
+  if (recorder_) {
+    const Status written = recorder_->finish(run.ok());
+    if (run.ok()) WIDEEP_TRY(written);
+    if (!written.ok()) log::warn("{}", written.message());  // the run's failure is the error
+  }
+  for (const auto& [index, counts] : request_counts_) {
+    WIDEEP_TRY(send_with_next(RequestCounts{index, counts}));
+  }
+  WIDEEP_TRY(send(RankEnded{rank_, times, traffic}));
+  return run;
+}
+
+}  // namespace wideep::run

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/machine.h"
+#include "base/try.h"
+#include "formats/chrome_trace.h"
+
+namespace wideep::run {
+namespace {
+
+// Started ranks have room for as many pages each as the one that has least, and plan with that.
+Status agree_on_cache(const RunOptions& options, const RunInputs& inputs, RunPlan* plan) {
+  const bool as_memory_allows =
+      !options.parallel.kv_cache_config.max_tokens && !options.cache_pages;
+  if (options.started == nullptr || !as_memory_allows) return {};
+  constexpr std::chrono::seconds kPatience{60};
+  WIDEEP_TRY_ASSIGN(
+      const uint64_t least,
+      options.started->least(static_cast<uint64_t>(plan->limits.max_pages), kPatience));
+  RunOptions with_least = options;
+  with_least.cache_pages = static_cast<int>(least);
+  WIDEEP_TRY_ASSIGN(*plan, plan_run(inputs.model, with_least, base::read_machine()));
+  return {};
+}
+
+transport::Settings all_settings(const RunOptions& options, const RunInputs& inputs,
+                                 const RunPlan& plan, const transport::Settings& more) {
+  transport::Settings all = fingerprints(options, inputs);
+  for (const auto& settings : {more, settings_of(plan)}) {
+    all.insert(all.end(), settings.begin(), settings.end());
+  }
+  return all;
+}
+
+// Ranks of each stage on this node; empty where no launcher has started them.
+std::vector<int> started_here(const RunOptions& options, const parallel::Mapping& mapping) {
+  if (options.started == nullptr) return {};
+  std::vector<int> ranks(static_cast<size_t>(mapping.sizes().pp), 0);
+  for (const int rank : options.started->nodes().ranks_of(options.started->node())) {
+    ++ranks[static_cast<size_t>(mapping.coordinates(rank).pp_rank)];
+  }
+  return ranks;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options,
+                                          const transport::Settings& more) {
+  return prepare(options, read_run_inputs(options), more);
+}
+
+Result<std::unique_ptr<Run>> Run::prepare(const RunOptions& options, Result<RunInputs> inputs,
+                                          const transport::Settings& more) {
+  WIDEEP_TRY(agree_on(options, inputs.status()));
+  Result<RunPlan> plan = plan_run(inputs->model, options, base::read_machine());
+  WIDEEP_TRY(agree_on(options, plan.status()));
+  WIDEEP_TRY(agree_on_cache(options, *inputs, &*plan));
+  if (options.started != nullptr) {
+    WIDEEP_TRY(agree_on(options, {}, all_settings(options, *inputs, *plan, more)));
+  }
+  std::unique_ptr<Run> run(new Run(options, std::move(*inputs), std::move(*plan)));
+  WIDEEP_TRY(agree_on(options, run->make_shared_memory()));
+  return run;
+}
+
+Status Run::make_shared_memory() {
+  for (const OnlinePlan& stage : plan_.online) {
+    WIDEEP_TRY_ASSIGN(
+        OnlineParts parts,
+        make_online_parts(stage, options_.started != nullptr ? options_.started->make_shared()
+                                                             : base::SharedBytes::create));
+    if (options_.adjust_online && parts.balances()) options_.adjust_online(parts);
+    online_.push_back(std::move(parts));
+  }
+  if (options_.profile && options_.profile->writes_trace()) {
+    WIDEEP_TRY_ASSIGN(trace_, base::TraceBuffer::create(plan_.mapping.world_size()));
+  }
+  return {};
+}
+
+// Only the host pool is large enough that the kernel's own word would come too late: memory that
+// is taken page by page runs out in the middle of loading.
+Status Run::check_memory() const {
+  if (online_.empty()) return {};
+  return check_online_memory(online_, plan_.memory, base::read_machine().usable_memory_bytes(),
+                             started_here(options_, plan_.mapping));
+}
+
+// On all the threads that the ranks will have; they end here, for a process with threads must not
+// fork. A started rank loads for itself, the layers of its pipeline stage alone.
+Status Run::load(const std::function<void(uint64_t)>& on_bytes) {
+  const auto load_here = [&]() -> Status {
+    WIDEEP_TRY(check_memory());
+    const transport::StartedRanks* started = options_.started;
+    const int ranks = started != nullptr ? 1 : plan_.mapping.world_size();
+    const int threads = ranks * plan_.threads.threads_per_rank;
+    base::ThreadPool pool(std::min(threads, base::read_machine().usable_cores()));
+    const weights::WeightLoader loader(*inputs_.tensors, options_.format, on_bytes, &pool);
+    std::optional<parallel::LayerRange> layers;
+    if (started != nullptr) layers = plan_.layers_of(started->rank());
+    WIDEEP_TRY_ASSIGN(weights_, model::ModelWeights::load(plan_.model.config, loader, layers));
+    return {};
+  };
+  return agree_on(options_, load_here());
+}
+
+Status Run::write_trace() const {
+  return trace_ ? formats::write_chrome_trace(options_.profile->path, *trace_) : Status();
+}
+
+Status agree_on(const RunOptions& options, const Status& mine,
+                const transport::Settings& settings) {
+  if (options.started == nullptr) return mine;
+  // Reading weights takes as long as the disk takes, on some nodes longer than on others.
+  constexpr std::chrono::hours kLoadingTimeout{2};
+  return options.started->agree_on(mine, settings, kLoadingTimeout);
+}
+
+}  // namespace wideep::run

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/run_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "base/content_hash.h"
+#include "base/try.h"
+#include "formats/files.h"
+#include "model/perfect_router.h"
+#include "model/tensor_names.h"
+#include "parallel/initial_placement.h"
+#include "run/layouts.h"
+#include "weights/random_tensors.h"
+
+namespace wideep::run {
+namespace {
+
+// Ranks that a launcher has started: whether there are as many as configured, and what they cannot
+// do.
+Status check_started(const RunOptions& options) {
+  if (options.started == nullptr) return {};
+  const int configured = options.parallel.mapping().world_size();
+  if (configured != options.started->num_ranks()) {
+    return invalid_input(
+        fmt::format("{}: {} ranks are configured, but {} processes were started: start as many",
+                    options.parallel.name, configured, options.started->num_ranks()));
+  }
+  if (options.profile && options.profile->writes_trace()) {
+    return invalid_input(
+        "--profile-range: ranks that mpirun or srun has started cannot be profiled yet; use "
+        "--ranks on one machine");
+  }
+  return {};
+}
+
+Result<std::optional<tokenizer::Tokenizer>> read_tokenizer(const RunOptions& options,
+                                                           const model::ModelConfig& config) {
+  const std::string& directory = options.model_dir;
+  if (!options.needs_tokenizer && !std::filesystem::exists(directory + "/tokenizer.json")) {
+    return std::optional<tokenizer::Tokenizer>();
+  }
+  WIDEEP_TRY_ASSIGN(tokenizer::Tokenizer tokenizer, tokenizer::Tokenizer::read(directory));
+  if (tokenizer.id_limit() <= config.vocab_size) return std::optional(std::move(tokenizer));
+  return invalid_input(
+      fmt::format("{}/tokenizer.json: has token ids up to {}, but config.json: vocab_size is {}",
+                  directory, tokenizer.id_limit() - 1, config.vocab_size));
+}
+
+Result<model::ModelConfig> read_config(const RunOptions& options) {
+  if (!options.random_weights || !options.model_dir.ends_with(".json")) {
+    return model::read_model_config(options.model_dir);
+  }
+  WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(options.model_dir));
+  return model::parse_model_config(text, options.model_dir);
+}
+
+Status open_tensors(const RunOptions& options, RunInputs* inputs) {
+  if (options.random_weights) {
+    inputs->tensors = std::make_unique<weights::RandomTensors>(*options.random_weights);
+    return {};
+  }
+  WIDEEP_TRY_ASSIGN(weights::Checkpoint checkpoint, weights::Checkpoint::open(options.model_dir));
+  WIDEEP_TRY(
+      model::check_tensor_names(inputs->model.config, checkpoint.names(), options.model_dir));
+  auto kept = std::make_unique<weights::Checkpoint>(std::move(checkpoint));
+  inputs->checkpoint = kept.get();
+  inputs->tensors = std::move(kept);
+  return {};
+}
+
+// Of a file's content, for ranks on different nodes may keep it in different places.
+std::string hash_of_file(const std::string& path) {
+  const Result<std::string> content = formats::read_file(path);
+  return content.ok() ? base::content_hash_hex(*content) : "unreadable";
+}
+
+}  // namespace
+
+Result<RunInputs> read_run_inputs(const RunOptions& options) {
+  WIDEEP_TRY(check_started(options));
+  RunInputs inputs;
+  WIDEEP_TRY_ASSIGN(inputs.kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
+  WIDEEP_TRY_ASSIGN(inputs.model.config, read_config(options));
+  if (options.perfect_router) {
+    WIDEEP_TRY(
+        model::PerfectRouter::check(inputs.model.config.routing, options.parallel.sizes.moe_ep));
+  }
+  WIDEEP_TRY_ASSIGN(
+      inputs.model.placement,
+      parallel::initial_placement(options.parallel, {moe_layers(inputs.model.config),
+                                                     inputs.model.config.routing.num_experts}));
+  WIDEEP_TRY_ASSIGN(inputs.tokenizer, read_tokenizer(options, inputs.model.config));
+  WIDEEP_TRY(open_tensors(options, &inputs));
+  inputs.model.forms = model::model_forms(inputs.model.config,
+                                          weights::WeightLoader(*inputs.tensors, options.format));
+  if (options.statistics) {
+    WIDEEP_TRY(balance::prepare_statistics_directory(options.statistics->directory));
+  }
+  return inputs;
+}
+
+transport::Settings fingerprints(const RunOptions& options, const RunInputs& inputs) {
+  return {{"the version of wideep", WIDEEP_VERSION},
+          {"the program (its content)", hash_of_file("/proc/self/exe")},
+          {"the kernels (WIDEEP_ISA)", std::string(inputs.kernels->isa)},
+          {"the model (config.json)", hash_of_file(options.model_dir + "/config.json")},
+          {"the tokenizer (tokenizer.json)", hash_of_file(options.model_dir + "/tokenizer.json")},
+          {"--random-weights", options.random_weights ? "true" : "false"},
+          {"--logits-digest", options.logits_digest ? "true" : "false"},
+          {"--routing-log", options.routing_log ? "true" : "false"},
+          {"--timeout", fmt::format("{} ms", options.timeout.count())}};
+}
+
+uint64_t bytes_to_load(const RunInputs& inputs, bool has_host_pool) {
+  constexpr std::string_view kExperts = ".mlp.experts.";
+  if (inputs.checkpoint == nullptr) return 0;
+  const std::string mtp = fmt::format("model.layers.{}.", inputs.model.config.num_layers);
+  uint64_t bytes = 0;
+  std::map<std::string, uint64_t, std::less<>> of_expert;  // by "model.layers.0.mlp.experts.0"
+  for (const std::string& name : inputs.checkpoint->names()) {
+    const size_t at = name.find(kExperts);
+    if (at != name.npos) {
+      const size_t end = std::min(name.find('.', at + kExperts.size()), name.size());
+      of_expert[name.substr(0, end)] += inputs.checkpoint->tensor_bytes(name);
+    } else if (!name.starts_with(mtp)) {
+      bytes += inputs.checkpoint->tensor_bytes(name);
+    }
+  }
+  for (const auto& [layer, placement] : inputs.model.placement.layers) {
+    std::vector<int32_t> experts = placement.slot_to_expert;
+    if (has_host_pool) {
+      std::sort(experts.begin(), experts.end());
+      experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
+    }
+    for (const int32_t expert : experts) {
+      bytes += of_expert[fmt::format("model.layers.{}.mlp.experts.{}", layer, expert)];
+    }
+  }
+  return bytes;
+}
+
+}  // namespace wideep::run

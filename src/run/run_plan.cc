@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/run_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/byte_size.h"
+#include "base/content_hash.h"
+#include "base/try.h"
+#include "engine/page_pool.h"
+#include "model/latent_form.h"
+#include "parallel/initial_placement.h"
+
+namespace wideep::run {
+namespace {
+
+using engine::SchedulerLimits;
+using parallel::ParallelConfig;
+
+constexpr int64_t kForever = std::numeric_limits<int>::max();  // iterations
+
+// Every request of a batch needs room for at least its next token.
+Status check_batch_size(const ParallelConfig& config) {
+  const int64_t tokens = config.max_num_tokens.value_or(kDefaultMaxNumTokens);
+  if (!config.max_batch_size || *config.max_batch_size <= tokens) return {};
+  return invalid_input(fmt::format(
+      "{}: max_batch_size: expected at most max_num_tokens ({}), found {}; lower one or raise the "
+      "other",
+      config.name, tokens, *config.max_batch_size));
+}
+
+// ---- nodes ----
+
+// Forked ranks are all on one node.
+std::vector<int> ranks_of_nodes(const RunOptions& options) {
+  if (options.started == nullptr) return {options.parallel.mapping().world_size()};
+  const transport::NodeMap& nodes = options.started->nodes();
+  std::vector<int> ranks;
+  for (int node = 0; node < nodes.num_nodes(); ++node) {
+    ranks.push_back(static_cast<int>(nodes.ranks_of(node).size()));
+  }
+  return ranks;
+}
+
+// Whether the ranks of a stage, between which rows are dispatched, are on several nodes.
+bool stages_cross_nodes(const RunOptions& options) {
+  if (options.started == nullptr) return false;
+  const transport::NodeMap& nodes = options.started->nodes();
+  const parallel::Mapping mapping = options.parallel.mapping();
+  for (int rank = 0; rank < nodes.num_ranks(); ++rank) {
+    if (nodes.node_of(rank) != nodes.node_of(mapping.stage(rank).front())) return true;
+  }
+  return false;
+}
+
+// The nodes of a stage, where each has as many of its ranks in a row; else 1: slots are then chosen
+// without regard to nodes.
+int nodes_of_stage(const RunOptions& options) {
+  const parallel::ParallelSizes& sizes = options.parallel.sizes;
+  if (sizes.cp > 1 || sizes.moe_tp > 1) return 1;
+  if (!stages_cross_nodes(options) || !options.started->nodes().is_even()) return 1;
+  const transport::NodeMap& nodes = options.started->nodes();
+  const int ranks_of_node = nodes.num_ranks() / nodes.num_nodes();
+  const int ranks_of_stage = options.parallel.mapping().stage_size();
+  return ranks_of_stage % ranks_of_node == 0 ? ranks_of_stage / ranks_of_node : 1;
+}
+
+// ---- the parts ----
+
+// As many pages as full sequences that run at once need, or as memory allows.
+Result<int> pages_that_fit(const RunPlan& plan, const RunOptions& options,
+                           const base::Machine& machine) {
+  const ParallelConfig& parallel = options.parallel;
+  const SchedulerLimits& limits = plan.limits;
+  // A rank of a stage has at most as many layers as if there were no other stages.
+  const model::KvLayout kv(plan.model.config, plan.cache,
+                           parallel.shares_batches() ? parallel.sizes.tp : 1);
+  const int node = options.started == nullptr ? 0 : options.started->node();
+  const uint64_t bytes = machine.usable_memory_bytes();
+  const double share = static_cast<double>(bytes) * options.cache_share /
+                       plan.ranks_of_nodes[static_cast<size_t>(node)];
+  const double most = share / static_cast<double>(kv.page_bytes());
+  const int longest = engine::most_pages_of_rank(engine::pages_for(plan.max_sequence),
+                                                 parallel.sizes.cp, limits.turn_pages);
+  const double wanted = static_cast<double>(longest) * limits.max_batch_size * limits.micro_batches;
+  const int pages = static_cast<int>(std::min(most, wanted));
+  if (pages > 0) return pages;
+  return failed(fmt::format("memory: {} free is too little for a page of the KV cache ({})",
+                            base::byte_size(bytes), base::byte_size(kv.page_bytes())));
+}
+
+Result<int> cache_pages(const RunPlan& plan, const RunOptions& options,
+                        const base::Machine& machine) {
+  const ParallelConfig& parallel = options.parallel;
+  if (const auto max_tokens = parallel.kv_cache_config.max_tokens) {
+    if (plan.limits.max_pages > 0) return plan.limits.max_pages;
+    return invalid_input(
+        fmt::format("{}: kv_cache_config.max_tokens: expected at least {}, a page, found {}",
+                    parallel.name, kernels::kPageTokens, *max_tokens));
+  }
+  if (options.cache_pages) return *options.cache_pages;
+  return pages_that_fit(plan, options, machine);
+}
+
+ep::DispatchShape plan_dispatch(const RunPlan& plan, const RunOptions& options) {
+  const ParallelConfig& parallel = options.parallel;
+  ep::DispatchShape shape = dispatch_shape(
+      plan.model.config, parallel.sizes.tp, plan.model.placement.num_slots,
+      dispatched_tokens(parallel, plan.limits.max_num_tokens), plan.moe,
+      parallel.moe_config.max_num_tokens, combine_of(parallel), parallel.sizes.moe_tp);
+  shape.num_nodes = nodes_of_stage(options);
+  // Only ranks of one node can read rows in place.
+  if (stages_cross_nodes(options)) shape.strategy = ep::Strategy::kDispatch;
+  return shape;
+}
+
+SegmentPlan plan_segment(const RunPlan& plan) {
+  SegmentPlan segment{
+      .dispatch = whole_memory_pages(ep::BufferLayout(plan.dispatch).segment_bytes()),
+      .joint = plan.joint ? plan.joint->bytes() : 0,
+      .shards = plan.shards ? plan.shards->bytes() : 0,
+      .pipeline = whole_memory_pages(plan.pipeline.bytes())};
+  if (!plan.context) return segment;
+  // The first stage has the most layers.
+  const model::KvLayout kv(plan.model.config, plan.cache, plan.layers_of(0),
+                           plan.joint ? plan.mapping.sizes().tp : 1);
+  segment.logits = plan.context->bytes();
+  segment.cache = kv.page_bytes() * static_cast<size_t>(plan.limits.max_pages);
+  return segment;
+}
+
+std::vector<MemoryPlan> plan_memory_of_stages(const RunPlan& plan) {
+  std::vector<MemoryPlan> stages;
+  for (int stage = 0; stage < plan.pipeline.num_stages; ++stage) {
+    const parallel::LayerRange layers =
+        parallel::layers_of_stage(stage, plan.pipeline.num_stages, plan.model.config.num_layers);
+    stages.push_back(plan_memory(plan.model.config, plan.dispatch, plan.model.forms, plan.cache,
+                                 plan.joint, layers, plan.pipeline));
+    stages.back().num_groups = plan.mapping.sizes().cp;
+    stages.back().turn_pages = plan.limits.turn_pages;
+  }
+  return stages;
+}
+
+ExpertRanks plan_experts(const RunPlan& plan) {
+  const parallel::Mapping& mapping = plan.mapping;
+  const model::RoutingConfig& routing = plan.model.config.routing;
+  ExpertRanks all{.stage_size = mapping.stage_size(),
+                  .ranks = {},
+                  .statistics = {.num_experts = routing.num_experts,
+                                 .top_k = routing.top_k,
+                                 .ep_size = mapping.stage_size(),
+                                 .num_stages = 0}};
+  // Only stages with MoE layers have files, numbered one behind the other.
+  for (int stage = 0; stage < mapping.sizes().pp; ++stage) {
+    const parallel::LayerRange layers = mapping.pp_layers(stage, plan.model.config.num_layers);
+    std::vector<int> own;
+    for (const auto& [layer, placement] : plan.model.placement.layers) {
+      if (layers.contains(layer)) own.push_back(layer);
+    }
+    const int first_file = all.statistics.num_stages * all.stage_size;
+    for (int i = 0; i < all.stage_size; ++i) all.ranks.push_back({own, first_file + i});
+    if (!own.empty()) ++all.statistics.num_stages;
+  }
+  return all;
+}
+
+weights::ExpertShape expert_shape(const ModelFacts& model, int num_slices) {
+  return {model.forms.experts.format, model.config.hidden_size, model.config.moe_intermediate_size,
+          model.forms.experts.group, num_slices};
+}
+
+}  // namespace
+
+Result<int> max_sequence(const RunOptions& options, const model::ModelConfig& config) {
+  const ParallelConfig& parallel = options.parallel;
+  const int64_t limit = parallel.max_seq_len.value_or(config.max_position_embeddings);
+  if (limit <= config.max_position_embeddings) return static_cast<int>(limit);
+  return invalid_input(fmt::format(
+      "{}: max_seq_len: expected at most the model's max_position_embeddings {}, found {}",
+      parallel.name, config.max_position_embeddings, limit));
+}
+
+SchedulerLimits scheduler_limits(const RunOptions& options) {
+  const ParallelConfig& parallel = options.parallel;
+  SchedulerLimits limits;
+  limits.max_num_tokens = static_cast<int>(parallel.max_num_tokens.value_or(kDefaultMaxNumTokens));
+  limits.max_batch_size = static_cast<int>(
+      parallel.max_batch_size.value_or(std::min(kDefaultMaxBatchSize, limits.max_num_tokens)));
+  limits.prefill_chunk = options.prefill_chunk;
+  limits.micro_batches = parallel.micro_batches();
+  limits.reuse_pages = options.reuses_pages();
+  if (parallel.scheduler_config.capacity_scheduler_policy == "MAX_UTILIZATION") {
+    limits.policy = engine::CapacityPolicy::kMaxUtilization;
+  }
+  if (const auto& balance = parallel.attention_dp_config) {
+    limits.balance = {
+        .enabled = balance->enable_balance,
+        .timeout_iters = static_cast<int>(std::min(balance->timeout_iters, kForever)),
+        .batching_wait_iters = static_cast<int>(std::min(balance->batching_wait_iters, kForever))};
+  }
+  limits.turn_pages = context_turn(parallel, limits.max_num_tokens) / kernels::kPageTokens;
+  limits.max_rank_tokens = tokens_of_rank(parallel, limits.max_num_tokens);
+  if (const auto max_tokens = parallel.kv_cache_config.max_tokens) {
+    limits.max_pages = static_cast<int>(*max_tokens / kernels::kPageTokens);
+  }
+  return limits;
+}
+
+Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
+                         const base::Machine& machine) {
+  const ParallelConfig& parallel = options.parallel;
+  const model::ModelConfig& config = model.config;
+  WIDEEP_TRY(check_batch_size(parallel));
+  RunPlan plan{.model = model, .mapping = parallel.mapping()};
+  plan.ranks_of_nodes = ranks_of_nodes(options);
+  // All ranks have as many threads as those of the fullest node.
+  plan.threads =
+      plan_threads(machine, std::ranges::max(plan.ranks_of_nodes), options.threads_per_rank);
+  WIDEEP_TRY_ASSIGN(plan.max_sequence, max_sequence(options, config));
+  plan.limits = scheduler_limits(options);
+  plan.limits.roles_differ = model::roles_differ(config);
+  plan.cache = cache_dtype(parallel.kv_cache_config.dtype, model.forms.experts.format);
+  WIDEEP_TRY_ASSIGN(plan.limits.max_pages, cache_pages(plan, options, machine));
+
+  WIDEEP_TRY_ASSIGN(plan.moe, moe_options(parallel, config, model.forms.experts.format));
+  plan.moe.perfect_router = options.perfect_router;
+  WIDEEP_TRY(check_slices(parallel, config, plan.moe));
+  const int tokens = plan.limits.max_num_tokens, batch = plan.limits.max_batch_size;
+  WIDEEP_TRY_ASSIGN(plan.joint, joint_layout(parallel, config, tokens, batch));
+  WIDEEP_TRY_ASSIGN(plan.pipeline, pipeline_layout(parallel, config, tokens, batch));
+  plan.dispatch = plan_dispatch(plan, options);
+  plan.shards = shard_layout(config, plan.dispatch, plan.moe.row_dtype);
+  if (parallel.sizes.cp > 1) plan.context = model::JointLayout::of_context(config, batch);
+  plan.segment = plan_segment(plan);
+
+  plan.memory = plan_memory_of_stages(plan);
+  Result<std::vector<OnlinePlan>> online =
+      plan_online(expert_shape(model, parallel.sizes.moe_tp), model.placement, plan.mapping,
+                  config.num_layers, machine);
+  if (!online.ok()) return online.status().at(parallel::balancer_name(parallel));
+  plan.online = std::move(*online);
+  plan.experts = plan_experts(plan);
+  return plan;
+}
+
+int RunPlan::longest_sequence() const {
+  // Of ranks that share sequences the first may have a turn more than the others.
+  const auto fits = [&](int tokens) {
+    return engine::most_pages_of_rank(engine::pages_for(tokens), mapping.sizes().cp,
+                                      limits.turn_pages) <= limits.max_pages;
+  };
+  int tokens = max_sequence;
+  while (tokens > 1 && !fits(tokens)) {
+    tokens = (engine::pages_for(tokens) - 1) * kernels::kPageTokens;
+  }
+  return tokens;
+}
+
+uint64_t RunPlan::bytes_needed(std::optional<int64_t> cache_tokens_per_rank) const {
+  const auto tokens = static_cast<uint64_t>(cache_tokens_per_rank.value_or(1));
+  uint64_t bytes = 0;
+  for (const MemoryPlan& stage : memory) {
+    bytes += stage.bytes_without_cache() + stage.all_ranks() * stage.kv_bytes(tokens);
+  }
+  return bytes;
+}
+
+// ---- comparing ----
+
+namespace {
+
+std::string text(int64_t value) { return std::to_string(value); }
+std::string text(bool value) { return value ? "true" : "false"; }
+std::string text(kernels::RowFormat format) {
+  return std::string(kernels::row_format_name(format));
+}
+
+std::string placement_hash(const balance::ModelPlacement& placement) {
+  std::string all;
+  for (const auto& [layer, each] : placement.layers) {
+    all += fmt::format("{} {} {}\n", layer, each.ep_size, fmt::join(each.slot_to_expert, " "));
+  }
+  return base::content_hash_hex(all);
+}
+
+std::string online_text(const OnlinePlan& stage) {
+  if (!stage.balances()) return "nothing to balance";
+  return fmt::format("{} layers in flight, {} spares, policy {}, pool of {} bytes",
+                     stage.balancer.layers_in_flight, stage.balancer.num_spares,
+                     static_cast<int>(stage.policy.policy), stage.pool_bytes());
+}
+
+}  // namespace
+
+transport::Settings settings_of(const RunPlan& plan) {
+  const parallel::ParallelSizes& sizes = plan.mapping.sizes();
+  const SchedulerLimits& limits = plan.limits;
+  transport::Settings settings = {
+      {"--dtype", plan.model.forms.format_names()},
+      {"tensor_parallel_size", text(int64_t{sizes.tp})},
+      {"pipeline_parallel_size", text(int64_t{sizes.pp})},
+      {"context_parallel_size", text(int64_t{sizes.cp})},
+      {"moe_tensor_parallel_size", text(int64_t{sizes.moe_tp})},
+      {"moe_expert_parallel_size", text(int64_t{sizes.moe_ep})},
+      {"enable_attention_dp", text(!plan.joint.has_value())},
+      {"cp_config.tokens_per_block", text(int64_t{limits.turn_pages} * kernels::kPageTokens)},
+      {"pipeline_micro_batches", text(int64_t{limits.micro_batches})},
+      {"max_batch_size", text(int64_t{limits.max_batch_size})},
+      {"max_num_tokens", text(int64_t{limits.max_num_tokens})},
+      {"max_seq_len", text(int64_t{plan.max_sequence})},
+      {"--prefill-chunk", text(int64_t{limits.prefill_chunk})},
+      {"--threads-per-rank", text(int64_t{plan.threads.threads_per_rank})},
+      {"kv_cache_config.dtype", std::string(dtype_name(plan.cache))},
+      {"kv_cache_config.max_tokens", text(int64_t{limits.max_pages} * kernels::kPageTokens)},
+      {"kv_cache_config.enable_block_reuse", text(limits.reuse_pages)},
+      {"scheduler_config.capacity_scheduler_policy",
+       limits.policy == engine::CapacityPolicy::kMaxUtilization ? "MAX_UTILIZATION"
+                                                                : "GUARANTEED_NO_EVICT"},
+      {"attention_dp_config.enable_balance", text(limits.balance.enabled)},
+      {"attention_dp_config.timeout_iters", text(int64_t{limits.balance.timeout_iters})},
+      {"attention_dp_config.batching_wait_iters",
+       text(int64_t{limits.balance.batching_wait_iters})},
+      {"moe_config.dispatch_dtype", text(plan.moe.dispatch_format())},
+      {"moe_config.combine_dtype", text(plan.moe.combine_format())},
+      {"--perfect-router", text(plan.moe.perfect_router)},
+      {"moe_config.load_balancer (num_slots)", text(int64_t{plan.model.placement.num_slots})},
+      {"moe_config.load_balancer (its content)", placement_hash(plan.model.placement)}};
+  for (size_t stage = 0; stage < plan.online.size(); ++stage) {
+    settings.emplace_back(fmt::format("online balancing of stage {}", stage),
+                          online_text(plan.online[stage]));
+  }
+  for (const ep::DispatchShape::Field& field : plan.dispatch.fields()) {
+    settings.emplace_back(fmt::format("the shape of dispatch ({})", field.name),
+                          fmt::format("{}", field.value));
+  }
+  return settings;
+}
+
+}  // namespace wideep::run

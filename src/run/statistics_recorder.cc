@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/statistics_recorder.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace wideep::run {
+namespace {
+
+std::optional<int64_t> whole_number(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+Result<IterationRange> IterationRange::parse(const std::string& text, const std::string& name) {
+  const size_t dash = text.find('-');
+  if (dash != std::string::npos) {
+    const auto first = whole_number(std::string_view(text).substr(0, dash));
+    const auto last = whole_number(std::string_view(text).substr(dash + 1));
+    if (first && last && *first < *last) return IterationRange{*first, *last};
+  }
+  return invalid_input(fmt::format(
+      "{}: expected a range A-B of iterations with A < B (B is not recorded), found \"{}\"", name,
+      text));
+}
+
+StatisticsRecorder::StatisticsRecorder(const StatisticsRequest& request, int rank,
+                                       balance::StatisticsShape shape)
+    : range_(request.range), writer_(request.directory, rank, shape) {}
+
+Status StatisticsRecorder::add(int64_t iteration, int layer, std::span<const int32_t> counts) {
+  if (written_) return {};
+  if (iteration != pending_iteration_) {
+    commit();  // that this iteration has begun shows that all ranks finished the one before
+    pending_iteration_ = iteration;
+    if (iteration >= range_.last) return write();
+  }
+  if (iteration >= range_.first)
+    pending_.emplace_back(layer, std::vector<int64_t>(counts.begin(), counts.end()));
+  return {};
+}
+
+void StatisticsRecorder::commit() {
+  for (const auto& [layer, counts] : pending_) {
+    writer_.add(static_cast<int>(pending_iteration_), layer, counts);
+  }
+  if (!pending_.empty()) ++num_recorded_;
+  pending_.clear();
+}
+
+Status StatisticsRecorder::finish(bool all_finished) {
+  if (written_) return {};
+  if (all_finished) commit();
+  return write();
+}
+
+Status StatisticsRecorder::write() {
+  written_ = true;
+  return num_recorded_ > 0 ? writer_.write() : Status();
+}
+
+}  // namespace wideep::run
