@@ -9,6 +9,7 @@
 #include "base/cpu_time.h"
 #include "base/trace.h"
 #include "base/try.h"
+#include "ep/check_shapes.h"
 #include "model/router.h"
 
 namespace wideep::model {
@@ -51,6 +52,7 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
                      const ExpertSlots& slots, transport::Endpoint& endpoint,
                      const ep::BufferLayout& layout, const MoeOptions& options, TensorGroup shards)
     : config_(config),
+      endpoint_(endpoint),
       slots_(slots),
       shards_(std::move(shards)),
       shape_(layout.shape()),
@@ -79,6 +81,7 @@ void MoeRunner::set_placement(int layer, const balance::Placement& placement,
 
 Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
   if (!exchange_.is_open()) {
+    WIDEEP_TRY(ep::check_shapes_match(shape_, endpoint_));
     exchange_.set_row_sum(row_sum(compute.kernels()));
     WIDEEP_TRY(exchange_.open());
   }
@@ -150,7 +153,7 @@ Status MoeRunner::send_chunk(Progress& progress, int chunk, Wait wait) {
       WIDEEP_TRY(reduce_chunk(progress));
     }
     WIDEEP_TRY(begin_chunk(progress));
-    if (by_counts) exchange_.tell_counts();
+    if (by_counts) exchange_.announce_counts();
   }
   if (by_counts && wait == Wait::kNo && !exchange_.counts_have_come()) return {};
   const ep::TokenRange tokens = progress.tokens_of(chunk);

@@ -170,6 +170,7 @@ class MoeRunner {
   std::span<const float> weights_of(ep::TokenRange wanted) const;
 
   const ModelConfig& config_;
+  transport::Endpoint& endpoint_;
   const ExpertSlots& slots_;
   TensorGroup shards_;
   ep::DispatchShape shape_;
