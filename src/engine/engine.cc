@@ -50,7 +50,7 @@ Engine::Engine(const model::ModelConfig& config, const model::KvLayout& kv,
       observer_(std::move(observer)),
       under_way_(static_cast<size_t>(pipeline.micro_batches())),
       gate_(limits.balance) {
-  moe.set_observer([this](const model::MoeLayerRecord& layer) { record_layer(layer); });
+  moe.set_observer(this);
 }
 
 Status Engine::run() {
@@ -242,7 +242,7 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Sampled>* sample
   return observer_.on_iteration ? observer_.on_iteration(record_) : Status();
 }
 
-void Engine::record_layer(const model::MoeLayerRecord& layer) {
+void Engine::on_layer(const model::MoeLayerRecord& layer) {
   const int64_t now = busy_cpu_ns();
   LayerRecord record;
   record.experts_cpu_ns = layer.experts_cpu_ns;

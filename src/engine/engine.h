@@ -96,7 +96,7 @@ struct NodeTraffic {
   void add(const NodeTraffic& other);
 };
 
-class Engine {
+class Engine : private model::MoeObserver {
  public:
   // endpoint: of the ranks that compute the same layers. dispatch_ranks: those of them that
   // dispatch rows to each other. place: among ranks that share sequences.
@@ -136,7 +136,7 @@ class Engine {
   Status run_step(const Scheduler::Step& step);
   Status pass_on_end();
   Status compute(const Scheduler::Step& step, std::vector<Sampled>* sampled);
-  void record_layer(const model::MoeLayerRecord& layer);
+  void on_layer(const model::MoeLayerRecord& layer) override;
   Status share_logits(const Scheduler::Step& step);
   Status sample_rows(const Scheduler::Step& step, std::vector<Sampled>* sampled);
   FinishReason reason_to_finish(const Sequence& sequence, int32_t token) const;

@@ -53,12 +53,7 @@ Result<std::unique_ptr<ForwardPass>> ForwardPass::create(const ScoredModel& scor
   pass->endpoint_.emplace(memory, 0, std::chrono::milliseconds(1000));
   pass->moe_.emplace(scored.config, scored.placement, *scored.slots, *pass->endpoint_,
                      *pass->layout_, options);
-  if (options.measure_noise) {
-    pass->moe_->set_observer([noise = &pass->noise_](const model::MoeLayerRecord& record) {
-      (*noise)[record.layer].dispatched.add(record.dispatched);
-      (*noise)[record.layer].returned.add(record.returned);
-    });
-  }
+  if (options.measure_noise) pass->moe_->set_observer(pass.get());
   pass->model_.emplace(scored.config, scored.weights, model::Compute(*scored.kernels, pool),
                        *pass->moe_);
   pass->kv_.emplace(scored.config, scored.row_dtype);
@@ -66,6 +61,12 @@ Result<std::unique_ptr<ForwardPass>> ForwardPass::create(const ScoredModel& scor
     pass->pages_.emplace_back(pass->kv_->page_bytes());
   }
   return pass;
+}
+
+void ForwardPass::on_layer(const model::MoeLayerRecord& record) {
+  LayerNoise& noise = noise_[record.layer];
+  noise.dispatched.add(record.dispatched);
+  noise.returned.add(record.returned);
 }
 
 Status ForwardPass::forward(std::span<const int32_t> ids, std::vector<float>* logits) {

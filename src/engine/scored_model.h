@@ -41,7 +41,7 @@ struct LayerNoise {
   model::RowNoise dispatched, returned;
 };
 
-class ForwardPass {
+class ForwardPass : private model::MoeObserver {
  public:
   // scored and pool outlive the pass. options.row_dtype is the model's.
   static Result<std::unique_ptr<ForwardPass>> create(const ScoredModel& scored,
@@ -56,6 +56,7 @@ class ForwardPass {
 
  private:
   ForwardPass() = default;
+  void on_layer(const model::MoeLayerRecord& record) override;
 
   std::optional<ep::BufferLayout> layout_;
   std::optional<transport::Endpoint> endpoint_;

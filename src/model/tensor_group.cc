@@ -63,6 +63,12 @@ Panels panels_of_columns(int first, int count) {
           (first + count + kernels::kPanelWidth - 1) / kernels::kPanelWidth};
 }
 
+ColumnRange columns_of_part(int n, int part, int parts) {
+  const Panels panels = kernels::panels_of_part({.n = n}, part, parts);
+  const int begin = panels.first * kernels::kPanelWidth;
+  return {begin, std::min(panels.last * kernels::kPanelWidth, n) - begin};
+}
+
 transport::Written written_columns(const void* buffer, int elements, size_t element_bytes,
                                    int64_t num_rows, Panels panels) {
   const int first = panels.first * kernels::kPanelWidth;

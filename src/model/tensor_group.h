@@ -67,6 +67,14 @@ HeadRange part_of_heads(int rank, int size, int num_heads, int num_kv_heads);
 // Panels that hold columns [first, first + count).
 Panels panels_of_columns(int first, int count);
 
+// Columns [begin, begin + size).
+struct ColumnRange {
+  int begin = 0;
+  int size = 0;
+};
+// The columns of a product of n columns that part `part` of `parts` computes: whole panels.
+ColumnRange columns_of_part(int n, int part, int parts);
+
 // Rows of a buffer of rows of so many elements; columns, those of the panels, of its first rows.
 template <typename T>
 transport::Written written_rows(const T* buffer, size_t elements, ep::TokenRange rows) {
