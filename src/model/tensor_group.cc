@@ -9,7 +9,7 @@
 namespace wideep::model {
 namespace {
 
-// Segments are dealt out in whole pages.
+// Buffers begin at whole pages: no two share one.
 constexpr size_t kAlignment = 4096;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
