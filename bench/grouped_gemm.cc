@@ -174,7 +174,7 @@ void print(const Layers& layers, const Runner& runner, const std::string& dtype,
       limit_read, reads ? "read" : "peak", shares.median, shares.minimum, shares.maximum);
 }
 
-Status run(const Options& options) {
+Status measure(const Options& options) {
   std::vector<WeightFormat> formats;
   for (const std::string& dtype : options.dtypes) {
     const auto format = kernels::weight_format_from_name(dtype);
@@ -257,7 +257,7 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  const wideep::Status status = wideep::run(options);
+  const wideep::Status status = wideep::measure(options);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
   return status.exit_code();
 }

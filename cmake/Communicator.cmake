@@ -7,7 +7,9 @@ include(GNUInstallDirs)
 set(sources base/check.cc base/shared_bytes.cc base/trace.cc
             transport/bridge.cc transport/endpoint.cc transport/flag.cc transport/node_map.cc
             transport/shared_memory.cc
-            ep/buffer_layout.cc ep/communicator.cc ep/dispatch_combine.cc ep/node_crossing.cc)
+            ep/buffer_layout.cc ep/check_shapes.cc ep/communicator.cc ep/dispatch_call.cc
+            ep/dispatch_combine.cc ep/dispatch_receiver.cc ep/dispatch_sender.cc ep/node_crossing.cc
+            ep/row_delivery.cc ep/token_destinations.cc)
 list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/src/)
 
 add_library(wideep_communicator STATIC ${sources})

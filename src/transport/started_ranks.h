@@ -38,6 +38,10 @@ namespace wideep::transport {
 // By name, in an order that is the same on all ranks.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
+// Of rank 0 and of rank `rank`. Errors (invalid input): the first setting that differs, with both
+// values.
+Status check_settings_match(const Settings& first, const Settings& other, int rank);
+
 class StartedRanks {
  public:
   // Two links between the same ranks: one for start and end, one for all between.
