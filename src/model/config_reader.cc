@@ -154,10 +154,6 @@ Status read_generation_config(const std::string& path, ModelConfig* config) {
 
 }  // namespace
 
-int ModelConfig::num_moe_layers() const {
-  return static_cast<int>(std::count(is_moe_layer.begin(), is_moe_layer.end(), true));
-}
-
 Result<ModelConfig> parse_model_config(const std::string& json, const std::string& name) {
   WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::parse(json, name));
   return read_document(document);
