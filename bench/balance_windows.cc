@@ -12,6 +12,7 @@
 #include <string>
 
 #include "balance/robust.h"
+#include "balance/statistics_load.h"
 #include "balance/token_trace.h"
 #include "loads.h"
 

@@ -8,8 +8,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # The files of src/balance that read, write or judge recordings belong to the command.
-set(recordings assessment balancer_yaml csv_line logical_count pair_counts plan_model report routing
-               shares_file statistics token_trace windows)
+set(recordings balancer_yaml csv_line held_out logical_count pair_counts report routing
+               shares_file statistics token_trace trace_spread)
 list(JOIN recordings "|" recordings)
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/balance/*.cc)
 list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "balance/assessment.h"
 #include "balance/balancer_yaml.h"
 #include "balance/shares_file.h"
+#include "balance/statistics_load.h"
 #include "base/try.h"
 #include "commands.h"
 #include "output_file.h"

@@ -8,6 +8,8 @@
 #include <functional>
 #include <utility>
 
+#include "balance/statistics_load.h"
+#include "balance/trace_spread.h"
 #include "base/try.h"
 
 namespace wideep::tools {

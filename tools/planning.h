@@ -9,8 +9,8 @@
 #include <string>
 
 #include "balance/assessment.h"
+#include "balance/model_plan.h"
 #include "balance/pair_counts.h"
-#include "balance/plan_model.h"
 #include "balance/robust.h"
 #include "balance/windowed_load.h"
 #include "base/progress.h"

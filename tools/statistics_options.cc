@@ -5,9 +5,9 @@
 
 #include <charconv>
 
+#include "balance/held_out.h"
 #include "balance/statistics_reader.h"
 #include "balance/token_trace.h"
-#include "balance/windows.h"
 #include "base/log.h"
 #include "base/try.h"
 

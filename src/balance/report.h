@@ -4,7 +4,7 @@
 //
 // Each replica carries an equal share of its expert's tokens. For every iteration the loads of the
 // ranks (or of the slots) give
-//   mean, std (unbiased: divided by n − 1; 0 for n = 1) and imbalance ratio = max / mean − 1,
+//   mean, standard deviation and imbalance ratio (load_summary.h),
 // and each of the three is averaged over the iterations. An iteration without tokens counts as
 // balanced, ratio 0. Ratios are fractions, not per cent. Ranks and slots that hold no expert (of
 // placements with unused slots) do not count.
@@ -12,11 +12,10 @@
 // Thread safety: pure functions.
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "balance/load_summary.h"
 #include "balance/statistics.h"
 #include "wideep/placement.h"
 #include "wideep/status.h"
@@ -24,12 +23,6 @@
 namespace wideep::balance {
 
 enum class LoadBy { kRank, kSlot };
-
-struct LoadSummary {
-  double mean = 0;  // tokens
-  double std = 0;   // tokens
-  double imbalance_ratio = 0;
-};
 
 struct LoadReport {
   struct Row {
@@ -39,14 +32,6 @@ struct LoadReport {
   std::vector<Row> rows;  // layers ascending
   LoadSummary average;    // over the rows
 };
-
-// expert_load: [E] tokens. Returns the tokens of each slot, [S]; 0 for an unused one.
-std::vector<double> slot_loads(const Placement& placement, std::span<const int64_t> expert_load);
-// ... of each rank, [R].
-std::vector<double> rank_loads(const Placement& placement, std::span<const int64_t> expert_load);
-
-// loads: [n], n ≥ 1.
-LoadSummary summarize_loads(std::span<const double> loads);
 
 // Errors (invalid input): a layer of the statistics has no placement, or one for another number of
 // experts.

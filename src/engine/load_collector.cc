@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "balance/report.h"
+#include "balance/load_summary.h"
 #include "base/check.h"
 
 namespace wideep::engine {

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "balance/report.h"
+#include "balance/load_summary.h"
 #include "base/log.h"
 #include "base/sha256.h"
 #include "base/try.h"

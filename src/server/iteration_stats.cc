@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "balance/report.h"
+#include "balance/load_summary.h"
 #include "base/check.h"
 #include "server/recent_times.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "balance/windows.h"
+#include "balance/held_out.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
