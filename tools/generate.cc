@@ -174,7 +174,7 @@ Status run(const Options& options, const Started& started) {
   }
   if (engine_options_.statistics) warn_of_missing_ranks(engine_options_, report);
   if (report.routing_log) {
-    WIDEEP_TRY(balance::write_routing_log(options.routing_log, *report.routing_log));
+    WIDEEP_TRY(recordings::write_routing_log(options.routing_log, *report.routing_log));
   }
   return report.ended;
 }

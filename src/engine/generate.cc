@@ -204,9 +204,9 @@ class Collector {
     if (observer_.on_rebalance) observer_.on_rebalance(each);
   }
 
-  balance::RoutingLog routing_log() const {
+  recordings::RoutingLog routing_log() const {
     const model::RoutingConfig& routing = setup_.config.routing;
-    balance::RoutingLog log;
+    recordings::RoutingLog log;
     log.model = std::filesystem::path(setup_.options.model_dir).lexically_normal().filename();
     log.ep_size = setup_.mapping.stage_size();
     log.num_experts = routing.num_experts;

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "balance/routing_log.h"
 #include "engine/engine.h"
 #include "engine/load_collector.h"
 #include "engine/run_setup.h"
+#include "recordings/routing_log.h"
 #include "wideep/status.h"
 
 namespace wideep::engine {
@@ -70,7 +70,7 @@ struct GenerateReport {
   std::optional<NodesReport> nodes;           // where there are several
   std::optional<OnlineTotals> online;         // with online balancing
   std::vector<online::Rebalance> rebalances;  // in the order in which they ended
-  std::optional<balance::RoutingLog> routing_log;
+  std::optional<recordings::RoutingLog> routing_log;
   Status ended;  // ok, interrupted, or why the ranks failed after they had begun
 
   double tokens_per_second() const {

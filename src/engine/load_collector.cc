@@ -127,9 +127,9 @@ void LoadCollector::add_to_sums(const IterationSummary& summary) {
   }
 }
 
-balance::RoutingLog::Iteration LoadCollector::log_entry(
+recordings::RoutingLog::Iteration LoadCollector::log_entry(
     const std::vector<IterationRecord>& ranks) const {
-  balance::RoutingLog::Iteration entry;
+  recordings::RoutingLog::Iteration entry;
   entry.iteration = static_cast<int>(ranks[0].iteration);
   for (const IterationRecord& rank : ranks) {
     entry.prompt_tokens += rank.prompt_tokens;

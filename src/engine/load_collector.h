@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "balance/routing_log.h"
 #include "engine/iteration_record.h"
+#include "recordings/routing_log.h"
 
 namespace wideep::engine {
 
@@ -64,13 +64,13 @@ class LoadCollector {
 
   // Of the iterations that all ranks have reported.
   LoadTotals totals() const;
-  const std::vector<balance::RoutingLog::Iteration>& log() const { return log_; }
+  const std::vector<recordings::RoutingLog::Iteration>& log() const { return log_; }
 
  private:
   IterationSummary fold(const std::vector<IterationRecord>& ranks);
   void add_to_sums(const IterationSummary& summary);
   double add_received(size_t layer, const std::vector<IterationRecord>& ranks);
-  balance::RoutingLog::Iteration log_entry(const std::vector<IterationRecord>& ranks) const;
+  recordings::RoutingLog::Iteration log_entry(const std::vector<IterationRecord>& ranks) const;
 
   int ep_size_;
   std::vector<size_t> first_layers_;  // of each stage, among all MoE layers
@@ -78,7 +78,7 @@ class LoadCollector {
   LoadTotals sums_;  // imbalance_ratio of layers: sums over iterations
   std::map<int64_t, std::vector<IterationRecord>> open_;  // [ep_size] all stages
   std::map<int64_t, int> reported_;
-  std::vector<balance::RoutingLog::Iteration> log_;
+  std::vector<recordings::RoutingLog::Iteration> log_;
 };
 
 }  // namespace wideep::engine

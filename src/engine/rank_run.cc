@@ -29,10 +29,10 @@ class Reporter {
     if (setup.options.statistics) {
       const StatisticsPart part = statistics_part(setup, rank);
       recorder_.emplace(*setup.options.statistics, part.file,
-                        balance::StatisticsShape{.num_experts = setup.config.routing.num_experts,
-                                                 .top_k = setup.config.routing.top_k,
-                                                 .ep_size = setup.mapping.stage_size(),
-                                                 .num_stages = part.num_stages});
+                        recordings::StatisticsShape{.num_experts = setup.config.routing.num_experts,
+                                                    .top_k = setup.config.routing.top_k,
+                                                    .ep_size = setup.mapping.stage_size(),
+                                                    .num_stages = part.num_stages});
     }
   }
 

@@ -190,7 +190,7 @@ Result<RunFiles> read_run_files(const RunOptions& options) {
                  .max_sequence = longest};
   WIDEEP_TRY(open_tensors(options, &files));
   if (options.statistics) {
-    WIDEEP_TRY(balance::prepare_statistics_directory(options.statistics->directory));
+    WIDEEP_TRY(recordings::prepare_statistics_directory(options.statistics->directory));
   }
   return files;
 }

@@ -100,7 +100,7 @@ struct ExpertRanks {
     int file = 0;                 // of its expert statistics
   };
   std::vector<Rank> ranks;
-  balance::StatisticsShape statistics;
+  recordings::StatisticsShape statistics;
 };
 ExpertRanks expert_ranks(const Run& run);
 
