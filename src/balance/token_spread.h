@@ -6,9 +6,8 @@
 // An expert with replicas leaves a choice. Two are measured:
 //   by shares  each of a token's experts takes a replica by its shares, independently of the
 //              others, as an engine does that takes replicas in turn. The mean is the exact
-//              expectation,
-//              Σ over ranks of 1 − Π over the token's experts of (1 − share of the rank), which is
-//              also TensorRT-LLM's report_send_ranks_per_token.
+//              expectation, Σ over ranks of 1 − Π over the token's experts of (1 − share of the
+//              rank), which is also TensorRT-LLM's report_send_ranks_per_token.
 //   by cover   a token prefers ranks that it goes to anyway: first the ranks of its experts that
 //              live on one rank only; then, until all its experts are served, the rank that serves
 //              most of the rest (of equals the next one from rank token % R on).
@@ -33,8 +32,7 @@ struct Spread {
   double ranks_by_cover = 0;
   double within_rank_ratio = 0;  // of the pairs of a token's experts, those that meet on a rank, by
                                  // shares; 0 for top-1
-  double imbalance_by_cover =
-      0;  // max / mean − 1 of what ranks then receive: no longer the shares'
+  double imbalance_by_cover = 0;  // max / mean − 1 of what ranks then receive: not by the shares
 
   bool operator==(const Spread&) const = default;
 };

@@ -16,8 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   WIDEEP_CHECK_EQ(model->layers.size(), shape.moe_layers.size());
   for (const auto& [layer, placement] : model->layers) {
-    WIDEEP_CHECK(balance::check_placement(placement).ok());
-    WIDEEP_CHECK_EQ(balance::make_routing_table(placement).slot_ids.size(),
+    WIDEEP_CHECK(check_placement(placement).ok());
+    WIDEEP_CHECK_EQ(make_routing_table(placement).slot_ids.size(),
                     static_cast<size_t>(model->num_slots));
   }
   const auto again = parse_balancer_yaml(balancer_yaml_text(*model), "again", shape);
