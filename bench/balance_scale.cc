@@ -70,7 +70,7 @@ class Layer {
         later_(drifted(load_, 0.15, 2)),
         planner_(balance::make_planner("wideep", shape, {}).value()),
         weighted_(balance::make_planner("wideep", shape, {.split = Split::kWeighted}).value()),
-        repairer_(balance::make_repairer(shape, {}).value()) {
+        repairer_(balance::make_repairer(shape, {.split = Split::kWeighted}).value()) {
     planner_->plan(load_, &plan_);
     weighted_->plan(load_, &weighted_plan_);
     resplitter_.reset(plan_.placement);

@@ -12,8 +12,9 @@
 #include <string>
 
 #include "balance/robust.h"
-#include "balance/token_trace.h"
 #include "loads.h"
+#include "recordings/statistics_load.h"
+#include "recordings/token_trace.h"
 
 namespace wideep::bench {
 namespace {
@@ -46,9 +47,9 @@ Scenario cut(const std::string& name, const balance::PlanShape& shape, const Win
   return {name, shape, part_of(load, 0, at), part_of(load, at, count)};
 }
 
-WindowedLoad read_windows(const std::string& file, const balance::TraceShape& shape) {
-  const auto statistics = balance::read_trace(file, shape).value().statistics;
-  return balance::windowed_load(statistics, 1).value();
+WindowedLoad read_windows(const std::string& file, const recordings::TraceShape& shape) {
+  const auto statistics = recordings::read_trace(file, shape).value().statistics;
+  return recordings::windowed_load(statistics, 1).value();
 }
 
 // Windows of all loads, one after the other, or in turn.

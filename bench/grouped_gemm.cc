@@ -22,6 +22,7 @@
 #include "base/thread_pool.h"
 #include "bench/bench_report.h"
 #include "bench/percentiles.h"
+#include "kernels/pack_matrix.h"
 #include "limits/limits.h"
 #include "model/mlp.h"
 #include "weights/expert_record.h"

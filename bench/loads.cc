@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "balance/statistics_reader.h"
+#include "recordings/statistics_reader.h"
 
 namespace wideep::bench {
 namespace {
@@ -16,7 +16,8 @@ namespace {
 double sum(const Load& load) { return std::accumulate(load.begin(), load.end(), 0.0); }
 
 Window read_window(const std::filesystem::path& file) {
-  const balance::ExpertStatistics statistics = balance::read_statistics(file.string()).value();
+  const recordings::ExpertStatistics statistics =
+      recordings::read_statistics(file.string()).value();
   Window window{.name = file.stem().string(), .layers = {}};
   for (int i = 0; i < statistics.num_layers(); ++i) {
     const std::vector<int64_t> load = statistics.layer_load(i);

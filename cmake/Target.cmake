@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 include(GoogleTest)
 
-# wideep_folder(<name> [DEPS <folder or library>...] [WITHOUT <library>])
+# wideep_sources(<variable> <name>)
+#
+# The *.cc files of src/<name> and its sub-folders, but for tests, benchmarks and fuzzers.
+function(wideep_sources variable name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
+# wideep_folder(<name> [LIBRARY <library>] [DEPS <folder or library>...])
 #
 # One call per folder of src/. Makes, from the files beside it:
-#   wideep_<name>    library of *.cc (and of the sub-folders' *.cc), but for those of WITHOUT
+#   wideep_<name>    library of wideep_sources(<name>); or, of a folder that is installed as a
+#                    library of its own (LIBRARY), that library with what the folder depends on
 #   <name>_test      GoogleTest program of *_test.cc, each test registered with ctest
 #   <name>_bench     Google Benchmark program of *_bench.cc
 #   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on; the ctest test
 #                    fuzz.<stem> runs it for WIDEEP_FUZZ_SECONDS from the seeds in tests/fuzz/<stem>
 function(wideep_folder name)
-  cmake_parse_arguments(ARG "" "WITHOUT" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LIBRARY" "DEPS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   set(tests ${all})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
@@ -18,17 +28,6 @@ function(wideep_folder name)
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   set(fuzzers ${all})
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
-  set(sources ${all})
-  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
-
-  if(ARG_WITHOUT)
-    get_target_property(elsewhere ${ARG_WITHOUT} SOURCES)
-    list(REMOVE_ITEM sources ${elsewhere})
-  endif()
-
-  if(NOT sources)
-    return()  # a room without code yet
-  endif()
   set(deps)
   foreach(dep IN LISTS ARG_DEPS)
     if(EXISTS ${PROJECT_SOURCE_DIR}/src/${dep})
@@ -40,12 +39,19 @@ function(wideep_folder name)
     endif()
   endforeach()
 
-  add_library(wideep_${name} STATIC ${sources})
-  target_include_directories(wideep_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src
-                                                   ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(wideep_${name} PUBLIC ${deps})
-  wideep_precompile(wideep_${name} wideep_base <fmt/format.h> <nlohmann/json.hpp> <algorithm>
-                    <functional> <map> <memory> <optional> <span> <string> <vector>)
+  if(ARG_LIBRARY)
+    add_library(wideep_${name} INTERFACE)
+    target_include_directories(wideep_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(wideep_${name} INTERFACE ${ARG_LIBRARY} ${deps})
+  else()
+    wideep_sources(sources ${name})
+    add_library(wideep_${name} STATIC ${sources})
+    target_include_directories(wideep_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src
+                                                     ${PROJECT_SOURCE_DIR}/include)
+    target_link_libraries(wideep_${name} PUBLIC ${deps})
+    wideep_precompile(wideep_${name} wideep_base <fmt/format.h> <nlohmann/json.hpp> <algorithm>
+                      <functional> <map> <memory> <optional> <span> <string> <vector>)
+  endif()
 
   if(tests)
     add_executable(${name}_test ${tests})

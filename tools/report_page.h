@@ -5,7 +5,7 @@
 
 namespace wideep::tools {
 
-// report_page.html as it was when wideep was built; its marks are filled by balance::fill_page.
+// report_page.html as it was when wideep was built; its marks are filled by recordings::fill_page.
 std::string_view report_page();
 
 }  // namespace wideep::tools
