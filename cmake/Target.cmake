@@ -85,6 +85,27 @@ function(wideep_precompile target first)
   endif()
 endfunction()
 
+# wideep_embed_page(<target> <folder> HEADER <header> NAMESPACE <name>)
+#
+# Puts the page <folder>/page.html, with all the files that it names, into the target: as the
+# function that is named like the folder and declared in the header.
+function(wideep_embed_page target folder)
+  cmake_parse_arguments(ARG "" "HEADER;NAMESPACE" "" ${ARGN})
+  get_filename_component(name ${folder} NAME)
+  set(directory ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
+  set(parts ${PROJECT_SOURCE_DIR}/src/formats/page_parts)
+  set(script ${PROJECT_SOURCE_DIR}/cmake/embed_page.cmake)
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
+  file(GLOB files CONFIGURE_DEPENDS ${directory}/* ${parts}/*)
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${directory}/page.html -DPARTS=${parts} -DFUNCTION=${name}
+            -DNAMESPACE=${ARG_NAMESPACE} -DHEADER=${ARG_HEADER} -DOUTPUT=${output} -P ${script}
+    DEPENDS ${files} ${script}
+    VERBATIM)
+  target_sources(${target} PRIVATE ${output})
+endfunction()
+
 # What all test programs share. They run for a moment: it is not worth while to optimise them.
 function(wideep_test_program program)
   target_link_libraries(${program} PRIVATE GTest::gmock GTest::gtest_main fmt::fmt)
