@@ -26,6 +26,24 @@ Window read_window(const std::filesystem::path& file) {
   return window;
 }
 
+// Tokens of experts whose logarithms are normally distributed.
+Load lognormal_load(int num_experts, double sigma, unsigned seed) {
+  std::mt19937 random(seed);
+  std::lognormal_distribution<double> tokens(8.0, sigma);
+  Load load(static_cast<size_t>(num_experts));
+  for (double& each : load) each = std::floor(tokens(random));
+  return load;
+}
+
+// The same load with each expert's tokens times a lognormal factor.
+Load drifted(const Load& load, double sigma, unsigned seed) {
+  std::mt19937 random(seed);
+  std::lognormal_distribution<double> factor(0.0, sigma);
+  Load result = load;
+  for (double& each : result) each = std::floor(each * factor(random));
+  return result;
+}
+
 }  // namespace
 
 std::vector<Window> deepseek_windows() {
@@ -39,22 +57,6 @@ std::vector<Window> deepseek_windows() {
   std::sort(windows.begin(), windows.end(),
             [](const Window& a, const Window& b) { return a.name < b.name; });
   return windows;
-}
-
-Load lognormal_load(int num_experts, double sigma, unsigned seed) {
-  std::mt19937 random(seed);
-  std::lognormal_distribution<double> tokens(8.0, sigma);
-  Load load(static_cast<size_t>(num_experts));
-  for (double& each : load) each = std::floor(tokens(random));
-  return load;
-}
-
-Load drifted(const Load& load, double sigma, unsigned seed) {
-  std::mt19937 random(seed);
-  std::lognormal_distribution<double> factor(0.0, sigma);
-  Load result = load;
-  for (double& each : result) each = std::floor(each * factor(random));
-  return result;
 }
 
 std::vector<Window> lognormal_windows() {

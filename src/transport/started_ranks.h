@@ -4,7 +4,7 @@
 // several. What fork gives to ranks of one parent they have to find: each other's settings, the
 // memory of their node, and a rank that shows results (rank 0).
 //
-//   start:  StartedRanks (mpi/mpi_ranks.h makes it)
+//   start:  StartedRanks (mpi_ranks.h makes it)
 //           agree_on(what I have read and found, or why I cannot go on)
 //   run:    start_started_ranks: as start_rank_processes, but everybody is a rank
 //

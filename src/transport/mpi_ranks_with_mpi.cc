@@ -18,15 +18,12 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "mpi/message_type.h"
-#include "mpi/mpi_ranks.h"
+#include "transport/mpi_message_type.h"
+#include "transport/mpi_ranks.h"
 #include "transport/node_watch.h"
 
-namespace wideep::mpi {
+namespace wideep::transport {
 namespace {
-
-using transport::Bytes;
-using transport::Link;
 
 constexpr std::chrono::seconds kStartLimit{120};
 constexpr std::chrono::seconds kEndLimit{10};
@@ -39,10 +36,10 @@ Status error_of(const char* what, int code) {
   return failed(fmt::format("MPI: {}: {}", what, text.data()));
 }
 
-// Messages as MPI messages of one communicator.
+// Each message is one MPI message of a communicator of its own.
 class MpiLink : public Link {
  public:
-  // Takes the communicator's ranks as they are. Collective.
+  // Keeps the communicator's order of ranks. Collective.
   explicit MpiLink(MPI_Comm ranks) {
     MPI_Comm_dup(ranks, &comm_);
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
@@ -51,7 +48,7 @@ class MpiLink : public Link {
   void send(int to, Bytes message) override {
     Transfer& transfer = sending_.emplace_back();
     transfer.message = std::move(message);
-    const MessageType type(transfer.message.size());
+    const MpiMessageType type(transfer.message.size());
     note("send", MPI_Isend(transfer.message.data(), type.count(), type.type(), to, 0, comm_,
                            &transfer.request));
   }
@@ -102,8 +99,8 @@ class MpiLink : public Link {
   void begin_receiving(MPI_Message message, const MPI_Status& status) {
     Transfer& transfer = receiving_.emplace_back();
     transfer.peer = status.MPI_SOURCE;
-    transfer.message.resize(MessageType::length(status));
-    const MessageType type(transfer.message.size());
+    transfer.message.resize(MpiMessageType::length(status));
+    const MpiMessageType type(transfer.message.size());
     note("receive", MPI_Imrecv(transfer.message.data(), type.count(), type.type(), &message,
                                &transfer.request));
   }
@@ -114,7 +111,7 @@ class MpiLink : public Link {
   Status failure_;
 };
 
-// Ends the process with a line where MPI does not return in time.
+// Ends the process where MPI does not return in time; `what` says in the log what was tried.
 class TimeLimit {
  public:
   TimeLimit(std::chrono::seconds limit, const char* what, int exit_code)
@@ -142,7 +139,7 @@ class TimeLimit {
   std::thread thread_;
 };
 
-// Equal where ranks can pass each other descriptors over an abstract socket.
+// Equal for ranks that can pass each other file descriptors over an abstract socket.
 std::string node_name() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -154,7 +151,7 @@ std::string node_name() {
 
 using Name = std::array<char, 128>;
 
-// Nodes numbered as they come first among MPI's ranks.
+// The node of each of MPI's ranks; nodes are numbered in the order of their first ranks.
 std::vector<int> nodes_of_ranks(int num_ranks) {
   Name mine{};
   node_name().copy(mine.data(), mine.size() - 1);
@@ -169,7 +166,7 @@ std::vector<int> nodes_of_ranks(int num_ranks) {
   return nodes;
 }
 
-std::unique_ptr<transport::StartedRanks> connect_ranks(int num_ranks, int mpi_rank) {
+std::unique_ptr<StartedRanks> connect_ranks(int num_ranks, int mpi_rank) {
   std::vector<int> nodes = nodes_of_ranks(num_ranks);
   MPI_Comm ordered = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, 0, nodes[static_cast<size_t>(mpi_rank)] * num_ranks + mpi_rank,
@@ -179,14 +176,14 @@ std::unique_ptr<transport::StartedRanks> connect_ranks(int num_ranks, int mpi_ra
   std::sort(nodes.begin(), nodes.end());
   auto control = std::make_unique<MpiLink>(ordered);
   auto data = std::make_unique<MpiLink>(ordered);
-  return std::make_unique<transport::StartedRanks>(std::move(control), std::move(data),
-                                                   transport::NodeMap(std::move(nodes)), rank);
+  return std::make_unique<StartedRanks>(std::move(control), std::move(data),
+                                        NodeMap(std::move(nodes)), rank);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<transport::StartedRanks>> start_ranks(const Launch& launch) {
-  transport::block_stop_signals();
+Result<std::unique_ptr<StartedRanks>> start_mpi_ranks(const Launch& launch) {
+  block_stop_signals();
   const TimeLimit limit(kStartLimit, "connecting the ranks", 1);
   int provided = 0, num_ranks = 0, mpi_rank = 0;
   WIDEEP_TRY(
@@ -203,7 +200,7 @@ Result<std::unique_ptr<transport::StartedRanks>> start_ranks(const Launch& launc
   return connect_ranks(num_ranks, mpi_rank);
 }
 
-void end_ranks(std::unique_ptr<transport::StartedRanks> ranks, int exit_code) {
+void end_mpi_ranks(std::unique_ptr<StartedRanks> ranks, int exit_code) {
   std::fflush(nullptr);
   if (ranks != nullptr && !ranks->is_broken()) {
     const TimeLimit limit(kEndLimit, nullptr, exit_code);
@@ -212,6 +209,6 @@ void end_ranks(std::unique_ptr<transport::StartedRanks> ranks, int exit_code) {
   std::_Exit(exit_code);
 }
 
-}  // namespace wideep::mpi
+}  // namespace wideep::transport
 
 #endif  // WIDEEP_WITH_MPI

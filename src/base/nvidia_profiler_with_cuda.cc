@@ -7,22 +7,22 @@
 
 #include <array>
 
-#include "cuda/profiler.h"
+#include "base/nvidia_profiler.h"
 
-namespace wideep::cuda {
+namespace wideep::base {
 namespace {
 
-// Profilers show its ranges apart from those of libraries.
+// A domain of our own: profilers show its ranges apart from those of libraries.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t created = nvtxDomainCreateA("wideep");
   return created;
 }
 
-// The number is part of the name, which is what profilers search and list.
-void begin_range(base::Span span, int layer, int64_t iteration) {
+// The number is part of the name because names are what profilers search and list.
+void begin_range(Span span, int layer, int64_t iteration) {
   std::array<char, 64> name{};
-  const char* what = base::span_name(span);
-  if (span == base::Span::kIteration) {
+  const char* what = span_name(span);
+  if (span == Span::kIteration) {
     fmt::format_to_n(name.data(), name.size() - 1, "{} {}", what, iteration);
   } else if (layer >= 0) {
     fmt::format_to_n(name.data(), name.size() - 1, "{}, layer {}", what, layer);
@@ -46,23 +46,23 @@ Status status_of(const char* call, cudaError_t error) {
 
 }  // namespace
 
-std::string toolkit_version() {
+std::string cuda_toolkit_version() {
   return fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 }
 
-const base::TraceMarks& nvtx_marks(bool all_spans) {
-  static constexpr base::TraceMarks kIterations{begin_range, end_range, false};
-  static constexpr base::TraceMarks kAllSpans{begin_range, end_range, true};
+const TraceMarks& nvtx_marks(bool all_spans) {
+  static constexpr TraceMarks kIterations{begin_range, end_range, false};
+  static constexpr TraceMarks kAllSpans{begin_range, end_range, true};
   return all_spans ? kAllSpans : kIterations;
 }
 
-Status start_driver() {
+Status start_cuda_driver() {
   int num_devices = 0;
   return status_of("cudaGetDeviceCount", cudaGetDeviceCount(&num_devices));
 }
-Status start_profiler() { return status_of("cudaProfilerStart", cudaProfilerStart()); }
-Status stop_profiler() { return status_of("cudaProfilerStop", cudaProfilerStop()); }
+Status start_nvidia_profiler() { return status_of("cudaProfilerStart", cudaProfilerStart()); }
+Status stop_nvidia_profiler() { return status_of("cudaProfilerStop", cudaProfilerStop()); }
 
-}  // namespace wideep::cuda
+}  // namespace wideep::base
 
 #endif  // WIDEEP_WITH_CUDA

@@ -1,6 +1,7 @@
 // Imbalance over layers, one line a planner, on a logarithmic axis: planners differ by powers of
 // ten. What is below the axis is drawn on its bottom line.
 
+const kLeastChartWidth = 360;
 const kChartHeight = 330;
 const kChartTop = 14;
 const kChartLeft = 66;
@@ -20,10 +21,6 @@ function markPath(index, points) {
   return `<path class="m${index % kMarks.length}" d="${points.map(([x, y]) => mark(Number(x.toFixed(1)), Number(y.toFixed(1)))).join("")}"/>`;
 }
 
-function linePath(points) {
-  return "M" + points.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L");
-}
-
 // Whole powers of ten around what is to be shown, at least two and at most eight of them.
 function logRange(values) {
   const positive = values.filter((value) => value > 1e-9);
@@ -33,16 +30,17 @@ function logRange(values) {
   return {low: Math.min(high - 2, Math.max(least, high - 6)), high};
 }
 
-function chartScales(layers, values) {
+// Where layers and values are in a drawing of that width.
+function layerAxes(layers, values, width) {
   const {low, high} = logRange(values);
-  const width = kFullWidth - kChartLeft - 14;
-  const step = width / Math.max(1, layers.length - 1);
+  const frame = {left: kChartLeft, right: width - 14, top: kChartTop, bottom: kChartTop + kChartHeight};
+  const step = (frame.right - frame.left) / Math.max(1, layers.length - 1);
   return {
-    low, high, step, width, bottom: kChartTop + kChartHeight,
-    x: (i) => kChartLeft + (layers.length === 1 ? width / 2 : i * step),
+    frame, low, high, step,
+    x: (i) => layers.length === 1 ? (frame.left + frame.right) / 2 : frame.left + i * step,
     y: (value) => {
       const depth = value > 0 ? (high - Math.log10(value)) / (high - low) : 1;
-      return kChartTop + kChartHeight * Math.min(1, Math.max(0, depth));
+      return frame.top + kChartHeight * Math.min(1, Math.max(0, depth));
     },
   };
 }
@@ -52,48 +50,40 @@ function tickText(power, low) {
   return power === low ? `≤ ${text}` : text;
 }
 
-function chartAxesSvg(layers, scales) {
-  let svg = "";
-  for (let power = scales.low; power <= scales.high; ++power) {
-    const y = scales.y(10 ** power).toFixed(1);
-    svg += `<path class="grid" d="M${kChartLeft} ${y}h${scales.width}"/>` +
-        `<text x="${kChartLeft - 8}" y="${Number(y) + 4}" text-anchor="end">${tickText(power, scales.low)}</text>`;
-  }
-  const stride = labelStride(scales.step, 26);
-  for (let i = 0; i < layers.length; i += stride) {
-    svg += `<text x="${scales.x(i).toFixed(1)}" y="${scales.bottom + 18}" text-anchor="middle">${layers[i]}</text>`;
-  }
-  return svg + `<text class="axis" x="${kChartLeft + scales.width / 2}" y="${scales.bottom + 38}" text-anchor="middle">layer</text>` +
-      `<text class="axis" transform="translate(12 ${kChartTop + kChartHeight / 2}) rotate(-90)" text-anchor="middle">imbalance ratio</text>`;
+function layerAxesSvg(layers, {frame, low, high, step, x, y}) {
+  const powers = Array.from({length: high - low + 1}, (_, i) => low + i);
+  const stride = labelStride(step, 26);
+  const rows = powers.map((power) => ({at: y(10 ** power), text: tickText(power, low)}));
+  const columns = layers.map((layer, i) => ({at: x(i), text: layer})).filter((_, i) => i % stride === 0);
+  return rowTicksSvg(frame, rows) + columnTicksSvg(frame, columns) + axisTitlesSvg(frame, {x: "layer", y: "imbalance ratio"});
 }
 
 // series: [{name, values: [layer]}], bound: [layer]; index in series = colour and mark.
-function lineChartSvg(layers, series, bound) {
-  const scales = chartScales(layers, [...series.flatMap((each) => each.values), ...bound]);
-  const pointsOf = (values) => values.map((value, i) => [scales.x(i), scales.y(value)]);
-  const lines = series.map((each, index) => {
-    const points = pointsOf(each.values);
-    return `<path class="series s${index % kMarks.length}" d="${linePath(points)}"/>` +
-        (scales.step >= 7 ? markPath(index, points) : "");
+function layerChartSvg(layers, series, bound, width) {
+  const axes = layerAxes(layers, [...series.flatMap((each) => each.values), ...bound], width);
+  const pointsOf = (values) => values.map((value, i) => [axes.x(i), axes.y(value)]);
+  const lines = series.map(({values}, index) => {
+    const points = pointsOf(values);
+    return points.length === 0 ? "" : lineSvg(points, `s${index % kMarks.length}`) + (axes.step >= 7 ? markPath(index, points) : "");
   });
-  return `<svg viewBox="0 0 ${kFullWidth} ${scales.bottom + 46}" role="img" aria-label="Imbalance ratio of each layer and planner">` +
-      chartAxesSvg(layers, scales) + lines.join("") + `<path class="bound" d="${linePath(pointsOf(bound))}"/>` +
+  return `<svg viewBox="0 0 ${width} ${axes.frame.bottom + 46}" role="img" aria-label="Imbalance ratio of each layer and planner">` +
+      layerAxesSvg(layers, axes) + lines.join("") + (bound.length ? lineSvg(pointsOf(bound), "bound") : "") +
       `<rect class="cursor" visibility="hidden" y="${kChartTop}" height="${kChartHeight}"/></svg>`;
 }
 
 function keyHtml(index, name) {
-  const body = index === null ? `<path class="bound" d="M0 6h26"/>`
-      : `<path class="series s${index % kMarks.length}" d="M0 6h26"/>${markPath(index, [[13, 6]])}`;
+  const body = index === null ? `<path class="line bound" d="M0 6h26"/>`
+      : `<path class="line s${index % kMarks.length}" d="M0 6h26"/>${markPath(index, [[13, 6]])}`;
   return `<span class="name"><svg class="key fixed" viewBox="0 0 26 12">${body}</svg>${escapeText(name)}</span>`;
 }
 
 // Pointing at a layer names all its values.
-function linkChart(svg, layers, series, bound) {
-  const {x, step} = chartScales(layers, []);
+function linkLayerChart(svg, layers, series, bound, width) {
+  const {x, step} = layerAxes(layers, [], width);
   const cursor = svg.querySelector(".cursor");
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
-    const at = (event.clientX - box.left) * kFullWidth / box.width;
+    const at = (event.clientX - box.left) * width / box.width;
     const i = Math.min(layers.length - 1, Math.max(0, Math.round((at - kChartLeft) / step)));
     cursor.setAttribute("x", x(i) - 1);
     cursor.setAttribute("width", 2);

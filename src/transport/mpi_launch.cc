@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 
-#include "mpi/mpi_ranks.h"
+#include "transport/mpi_ranks.h"
 
-namespace wideep::mpi {
+namespace wideep::transport {
 
 std::optional<Launch> find_launch() {
   struct Names {
@@ -11,7 +11,7 @@ std::optional<Launch> find_launch() {
     const char* size;
     const char* rank;
   };
-  // SLURM_STEP_NUM_TASKS is srun's; a batch script that starts us by itself has it not.
+  // srun sets SLURM_STEP_NUM_TASKS; a batch script that starts a process itself does not have it.
   constexpr Names kNames[] = {{"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                               {"the launcher", "PMI_SIZE", "PMI_RANK"},
                               {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
@@ -25,4 +25,4 @@ std::optional<Launch> find_launch() {
   return {};
 }
 
-}  // namespace wideep::mpi
+}  // namespace wideep::transport

@@ -1,10 +1,12 @@
-// One heat map as SVG.
+// Heat maps as SVG.
 //
 // map: {rows, cols, value(row, col) (null: nothing was recorded),
 //       rowLabel(row), colLabel(col), rowTitle, colTitle,
 //       notes: {title, text(row)}             a column of text at the right, optional
 //       bars: {title, values: [cols], max, mean}   a strip of bars above, optional; mean: dashed line
+//       joined                                 whether columns touch, as seconds do, optional
 //       format(value)                          for numbers in cells}
+// layout: {left, top, cellWidth, cellHeight} and what heatLayout adds to them.
 
 const kRowHeight = 30;
 const kTallest = 340;   // pixels that many rows share
@@ -23,36 +25,40 @@ function heatLayout(map, width) {
   return {left, top, width, cellWidth, cellHeight, plotWidth, plotHeight, height: top + plotHeight + 42};
 }
 
-function heatMapSvg(map, max, width, label) {
+function heatMapSvg(map, scale, width, label) {
   const layout = heatLayout(map, width);
   return `<svg viewBox="0 0 ${width} ${layout.height.toFixed(1)}" role="img" aria-label="${escapeText(label)}">` +
-      cellsSvg(map, layout, max) + cellTextSvg(map, layout, max) + rowAxisSvg(map, layout) + colAxisSvg(map, layout) +
+      cellsSvg(map, layout, scale) + cellTextSvg(map, layout, scale) + rowAxisSvg(map, layout) + colAxisSvg(map, layout) +
       (map.notes ? notesSvg(map, layout) : "") + (map.bars ? barsSvg(map, layout) : "") +
       `<rect class="cursor" visibility="hidden" width="${layout.cellWidth}" height="${layout.cellHeight}"/></svg>`;
 }
 
+const kOverlap = -0.25;  // of cells that touch: no hairline may show between them
+
+// Cells that are large enough keep apart.
+function gapOf(size) {
+  return size >= 12 ? 1.5 : size >= 6 ? 0.75 : kOverlap;
+}
+
 // All cells of one colour are one path: fast for many thousands.
-function cellsSvg(map, layout, max) {
-  const least = Math.min(layout.cellWidth, layout.cellHeight);
-  const gap = least >= 12 ? 1.5 : least >= 6 ? 0.75 : 0;
-  const overlap = gap === 0 ? 0.25 : 0;  // no hairlines between cells that touch
-  const w = (layout.cellWidth - gap + overlap).toFixed(2);
-  const h = (layout.cellHeight - gap + overlap).toFixed(2);
+function cellsSvg(map, {left, top, cellWidth, cellHeight}, scale) {
+  const w = (cellWidth - (map.joined ? kOverlap : gapOf(cellWidth))).toFixed(2);
+  const h = (cellHeight - gapOf(cellHeight)).toFixed(2);
   const paths = new Map();
   for (let row = 0; row < map.rows; ++row) {
-    const y = (layout.top + row * layout.cellHeight).toFixed(2);
+    const y = (top + row * cellHeight).toFixed(2);
     for (let col = 0; col < map.cols; ++col) {
       const value = map.value(row, col);
       if (value === null) continue;
-      const step = paletteStep(value, max);
-      const x = (layout.left + col * layout.cellWidth).toFixed(2);
-      paths.set(step, (paths.get(step) || "") + `M${x} ${y}h${w}v${h}h-${w}z`);
+      const color = scale.classOf(value);
+      const x = (left + col * cellWidth).toFixed(2);
+      paths.set(color, (paths.get(color) || "") + `M${x} ${y}h${w}v${h}h-${w}z`);
     }
   }
-  return [...paths].map(([step, d]) => `<path class="q${step}" d="${d}"/>`).join("");
+  return [...paths].map(([color, d]) => `<path class="${color}" d="${d}"/>`).join("");
 }
 
-function cellTextSvg(map, layout, max) {
+function cellTextSvg(map, layout, scale) {
   if (layout.cellHeight < 15 || map.rows * map.cols > 900) return "";
   const texts = [];
   for (let row = 0; row < map.rows; ++row) {
@@ -63,8 +69,7 @@ function cellTextSvg(map, layout, max) {
       if (text.length * 6.2 + 6 > layout.cellWidth) return "";  // all or none
       const x = layout.left + (col + 0.5) * layout.cellWidth;
       const y = layout.top + (row + 0.5) * layout.cellHeight + 3.5;
-      const tone = paletteTone(value, max);
-      texts.push(`<text class="cell ${tone}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="middle">${text}</text>`);
+      texts.push(`<text class="cell ${scale.toneOf(value)}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="middle">${text}</text>`);
     }
   }
   return texts.join("");
@@ -80,8 +85,13 @@ function labelStride(cell, needed) {
 }
 
 function rowAxisSvg(map, layout) {
+  return `<text class="axis" text-anchor="middle" transform="translate(11 ${layout.top + layout.plotHeight / 2}) rotate(-90)">${escapeText(map.rowTitle)}</text>` +
+      rowLabelsSvg(map, layout);
+}
+
+function rowLabelsSvg(map, layout) {
   const stride = labelStride(layout.cellHeight, 13);
-  let svg = `<text class="axis" text-anchor="middle" transform="translate(11 ${layout.top + layout.plotHeight / 2}) rotate(-90)">${escapeText(map.rowTitle)}</text>`;
+  let svg = "";
   for (let row = 0; row < map.rows; row += stride) {
     const y = layout.top + (row + 0.5) * layout.cellHeight + 4;
     svg += `<text x="${layout.left - 6}" y="${y.toFixed(1)}" text-anchor="end">${escapeText(map.rowLabel(row))}</text>`;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #ifdef WIDEEP_WITH_MPI
-#include "mpi/message_type.h"
+#include "transport/mpi_message_type.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include <random>
 #include <vector>
 
-namespace wideep::mpi {
+namespace wideep::transport {
 namespace {
 
-class MessageTypeTest : public testing::Test {
+class MpiMessageTypeTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     int provided = 0;
@@ -24,15 +24,15 @@ class MessageTypeTest : public testing::Test {
 std::vector<unsigned char> sent_to_itself(const std::vector<unsigned char>& message, size_t block) {
   MPI_Request sending = MPI_REQUEST_NULL, receiving = MPI_REQUEST_NULL;
   {
-    const MessageType out(message.size(), block);
+    const MpiMessageType out(message.size(), block);
     MPI_Isend(message.data(), out.count(), out.type(), 0, 0, MPI_COMM_SELF, &sending);
   }
   MPI_Message probed = MPI_MESSAGE_NULL;
   MPI_Status status;
   MPI_Mprobe(0, 0, MPI_COMM_SELF, &probed, &status);
-  std::vector<unsigned char> received(MessageType::length(status), 0xee);
+  std::vector<unsigned char> received(MpiMessageType::length(status), 0xee);
   {
-    const MessageType in(received.size(), block);
+    const MpiMessageType in(received.size(), block);
     MPI_Imrecv(received.data(), in.count(), in.type(), &probed, &receiving);
   }
   MPI_Wait(&receiving, MPI_STATUS_IGNORE);
@@ -40,7 +40,7 @@ std::vector<unsigned char> sent_to_itself(const std::vector<unsigned char>& mess
   return received;
 }
 
-TEST_F(MessageTypeTest, MessagesLongerThanABlockComeWhole) {
+TEST_F(MpiMessageTypeTest, MessagesLongerThanABlockComeWhole) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 200; ++i) {
     const size_t block = 1 + random() % 1000;
@@ -51,9 +51,9 @@ TEST_F(MessageTypeTest, MessagesLongerThanABlockComeWhole) {
   }
 }
 
-TEST_F(MessageTypeTest, MoreBytesThanAnIntCounts) {
+TEST_F(MpiMessageTypeTest, MoreBytesThanAnIntCounts) {
   constexpr size_t kBytes = (size_t{1} << 31) + 5;
-  const MessageType type(kBytes);
+  const MpiMessageType type(kBytes);
   MPI_Count bytes = 0;
   MPI_Type_size_x(type.type(), &bytes);
   EXPECT_EQ(type.count(), 1);
@@ -61,5 +61,5 @@ TEST_F(MessageTypeTest, MoreBytesThanAnIntCounts) {
 }
 
 }  // namespace
-}  // namespace wideep::mpi
+}  // namespace wideep::transport
 #endif  // WIDEEP_WITH_MPI

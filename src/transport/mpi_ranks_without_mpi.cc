@@ -4,19 +4,19 @@
 
 #include <cstdlib>
 
-#include "mpi/mpi_ranks.h"
+#include "transport/mpi_ranks.h"
 
-namespace wideep::mpi {
+namespace wideep::transport {
 
-Result<std::unique_ptr<transport::StartedRanks>> start_ranks(const Launch& launch) {
+Result<std::unique_ptr<StartedRanks>> start_mpi_ranks(const Launch& launch) {
   return invalid_input(fmt::format(
       "{} has started {} processes, but this wideep is built without MPI: install libopenmpi-dev "
       "and build again, or start one process with --ranks {}",
       launch.launcher, launch.num_ranks, launch.num_ranks));
 }
 
-void end_ranks(std::unique_ptr<transport::StartedRanks>, int exit_code) { std::_Exit(exit_code); }
+void end_mpi_ranks(std::unique_ptr<StartedRanks>, int exit_code) { std::_Exit(exit_code); }
 
-}  // namespace wideep::mpi
+}  // namespace wideep::transport
 
 #endif  // WIDEEP_WITH_MPI

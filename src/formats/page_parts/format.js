@@ -1,4 +1,4 @@
-// Numbers in words that people read, and text made safe for HTML and SVG.
+// Numbers as people read them, text made safe for HTML and SVG, and sums.
 
 function escapeText(text) {
   return String(text).replace(/[&<>"]/g, (c) => ({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})[c]);
@@ -9,7 +9,7 @@ function formatCount(value) {
   return Math.round(value).toLocaleString("en-US");
 }
 
-// For cells and axes: 950, 1,234, 12.3k, 4.56M
+// For cells, where room is scarce: 950, 1,234, 12.3k, 4.56M
 function formatShort(value) {
   if (value < 10000) return Number.isInteger(value) ? formatCount(value) : trimZeros(value.toPrecision(3));
   if (value < 999500) return trimZeros((value / 1e3).toPrecision(3)) + "k";
@@ -34,43 +34,42 @@ function formatNumber(value) {
   return value.toLocaleString("en-US", {maximumFractionDigits: Math.min(digits, 6)});
 }
 
-// Always three digits: 19.0
-function formatDigits(value) {
-  const digits = Math.max(0, 2 - Math.floor(Math.log10(value)));
+// At least so many digits: of three, 19.0
+function formatDigits(value, count) {
+  const digits = Math.max(0, count - 1 - Math.floor(Math.log10(value)));
   return value.toLocaleString("en-US", {minimumFractionDigits: digits, maximumFractionDigits: digits});
 }
 
 // 850 µs, 12.3 ms, 4.56 s, 3 min 20 s
 function formatTime(ms) {
+  return timeText(ms, 3);
+}
+
+// 850 µs, 12 ms, 4.6 s
+function formatRoughTime(ms) {
+  return timeText(ms, 2);
+}
+
+function timeText(ms, digits) {
   if (ms === 0) return "0 ms";
-  if (ms < 0.9995) return formatDigits(ms * 1000) + " µs";
-  if (ms < 999.5) return formatDigits(ms) + " ms";
-  if (ms < 119500) return formatDigits(ms / 1000) + " s";
+  if (ms < 0.9995) return formatDigits(ms * 1000, digits) + " µs";
+  if (ms < 999.5) return formatDigits(ms, digits) + " ms";
+  if (ms < 119500) return formatDigits(ms / 1000, digits) + " s";
   const seconds = Math.round(ms / 1000);
   return `${formatCount(Math.floor(seconds / 60))} min ${seconds % 60} s`;
+}
+
+// 12.3 GiB
+function formatBytes(bytes) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let unit = 0;
+  for (; bytes >= 1024 && unit + 1 < units.length; ++unit) bytes /= 1024;
+  return `${formatNumber(bytes)} ${units[unit]}`;
 }
 
 // "1 rank", "8 ranks"
 function formatMany(count, noun) {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
-}
-
-// How a value changed, in words; `goal` ("lower" or "higher") says which way is better.
-function formatChange(before, after, goal) {
-  if (before === null || after === null) return {text: "–", quality: "same"};
-  // The times of one run vary by more than 3 %.
-  if (before === after || Math.abs(after - before) < 0.03 * Math.max(before, after)) {
-    return {text: "same", quality: "same"};
-  }
-  const direction = after < before ? "lower" : "higher";
-  const times = Math.max(before, after) / Math.min(before, after);
-  const amount = Number.isFinite(times) ? `${formatTimes(times)} ` : "";
-  const quality = goal === undefined ? "same" : direction === goal ? "better" : "worse";
-  return {text: `${direction === "lower" ? "▼" : "▲"} ${amount}${direction}`, quality};
-}
-
-function formatTimes(times) {
-  return times.toFixed(times < 9.95 ? (times < 1.095 ? 2 : 1) : 0) + "×";
 }
 
 // Ticks from 0 up to the first round number that is at least `max`, about `count` of them.
@@ -94,10 +93,4 @@ function maxOf(values) {
 
 function indexOfMax(values) {
   return values.reduce((best, value, i) => (value > values[best] ? i : best), 0);
-}
-
-// max / mean − 1; 0 when nothing was received.
-function imbalanceRatio(received) {
-  const total = sum(received);
-  return total > 0 ? maxOf(received) * received.length / total - 1 : 0;
 }

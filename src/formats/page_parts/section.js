@@ -1,20 +1,5 @@
-// A card of the page with title, hint, selectors, legend and panels; drawn again on each choice.
-
-const kHalfWidth = 560;
-const kFullWidth = 1150;
-
-function runName(runs, index) {
-  return runs.length === 1 ? "Run" : index === 0 ? "Before" : "After";
-}
-
-function runClass(index) {
-  return index === 0 ? "before" : "after";
-}
-
-// The mark of a run, as in the charts.
-function dotHtml(index) {
-  return `<span class="dot ${runClass(index)}"></span>`;
-}
+// A card of the page with title, hint, selectors, legend and panels; drawn again on each choice, and
+// when its width changes.
 
 // controls: [{key, label, options: [{value, text}], value, steps}]; steps: with buttons for the
 // neighbours. draw(chosen, parts) fills parts.legend and parts.panels.
@@ -34,7 +19,25 @@ function addSection({title, hint, controls, draw}) {
     controls.forEach((control, i) => { chosen[control.key] = selects[i].value; });
     draw(chosen, {legend, panels: card.querySelector(".panels")});
   }
+  let width = card.clientWidth;
+  addEventListener("resize", () => {
+    if (width === card.clientWidth) return;
+    width = card.clientWidth;
+    redraw();
+  });
   redraw();
+}
+
+// The widths that drawings have, which the browser scales to those of the panels.
+const kFullWidth = 1150;
+const kHalfWidth = 560;
+
+// Gives the panels so many columns, where there is room, and returns the width to draw one with. On
+// a narrow screen that is the screen's, so that texts stay as large as they are, but not below `least`.
+function layOutPanels(panels, columns, least) {
+  panels.className = columns === 1 ? "panels single" : "panels";
+  if (panels.clientWidth < kHalfWidth) return Math.max(least, panels.clientWidth);
+  return columns === 1 ? kFullWidth : kHalfWidth;
 }
 
 function addControl(bar, {label, options, value, steps}, redraw) {
@@ -65,17 +68,18 @@ function addStep(box, select, text, by, what, redraw) {
   box.append(" ", button);
 }
 
+const kLeastMapWidth = 300;
+
 // Fills legend and panels with heat maps that share one colour scale.
 // shown: [{name, className, stat, map}] (map null: nothing to show, `stat` says why)
 // unit: title of the legend; where(row, col): the cell's name; exact(value): its value with unit.
 function drawHeatMaps(parts, {shown, unit, where, exact}) {
   const max = maxOf(shown.filter((each) => each.map).map((each) => maxOfMap(each.map)));
   const ticks = niceTicks(max, 5);
-  parts.legend.innerHTML = legendSvg(ticks, unit);
-  parts.panels.className = shown.length === 1 ? "panels single" : "panels";
-  const width = shown.length === 1 ? kFullWidth : kHalfWidth;
-  const top = ticks[ticks.length - 1];
-  parts.panels.innerHTML = shown.map((each) => panelHtml(each, top, width)).join("");
+  const scale = sequentialScale(ticks[ticks.length - 1]);
+  parts.legend.innerHTML = legendSvg(scale, ticks, unit);
+  const width = layOutPanels(parts.panels, shown.length, kLeastMapWidth);
+  parts.panels.innerHTML = shown.map((each) => panelHtml(each, scale, width)).join("");
   linkPanels(parts.panels, shown, width, where, exact);
 }
 
@@ -87,9 +91,9 @@ function maxOfMap(map) {
   return max;
 }
 
-function panelHtml({name, className, stat, map}, max, width) {
+function panelHtml({name, className, stat, map}, scale, width) {
   const dot = className ? `<span class="dot ${className}"></span>` : "";
-  const body = map ? heatMapSvg(map, max, width, `${name}: ${stat}`) : `<div class="empty">${escapeText(stat)}</div>`;
+  const body = map ? heatMapSvg(map, scale, width, `${name}: ${stat}`) : `<div class="empty">${escapeText(stat)}</div>`;
   return `<figure><figcaption><span class="name">${dot}${escapeText(name)}</span>` +
       `<span class="stat">${map ? escapeText(stat) : ""}</span></figcaption>${body}</figure>`;
 }
@@ -114,19 +118,4 @@ function linkPanels(panels, shown, width, where, exact) {
     }
     svg.addEventListener("pointerleave", () => show(null));
   }
-}
-
-function showTooltip(event, html) {
-  const tooltip = document.getElementById("tooltip");
-  tooltip.innerHTML = html;
-  tooltip.hidden = false;
-  const {width, height} = tooltip.getBoundingClientRect();
-  const x = event.clientX + 16 + width > window.innerWidth ? event.clientX - width - 12 : event.clientX + 16;
-  const y = event.clientY + 18 + height > window.innerHeight ? event.clientY - height - 12 : event.clientY + 18;
-  tooltip.style.left = `${Math.max(4, x)}px`;
-  tooltip.style.top = `${Math.max(4, y)}px`;
-}
-
-function hideTooltip() {
-  document.getElementById("tooltip").hidden = true;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages of any length as MPI transfers. MPI counts elements in an int: what is longer than a
-// block travels as one element of a type that is blocks and a rest. The receiver sees bytes in any
-// case.
+// The MPI type of a message of any length. MPI counts elements in an int, so a message longer than
+// a block is sent as one element of a type made of whole blocks and a rest. The receiver sees bytes
+// in both cases.
 //
-// Thread safety: those of MPI calls. Included only where there is MPI.
+// Thread safety: that of MPI calls. Included only where there is MPI.
 #pragma once
 
 #include <mpi.h>
@@ -12,14 +12,14 @@
 #include <array>
 #include <cstddef>
 
-namespace wideep::mpi {
+namespace wideep::transport {
 
-class MessageType {
+class MpiMessageType {
  public:
   static constexpr size_t kBlock = size_t{1} << 30;
 
-  // Of `bytes` bytes. block: at most 2³¹ − 1; up to its square can be sent.
-  explicit MessageType(size_t bytes, size_t block = kBlock) : count_(static_cast<int>(bytes)) {
+  // For a message of `bytes` bytes. block: at most 2³¹ − 1; a message may have up to block² bytes.
+  explicit MpiMessageType(size_t bytes, size_t block = kBlock) : count_(static_cast<int>(bytes)) {
     if (bytes <= block) return;
     MPI_Datatype one_block = MPI_DATATYPE_NULL, blocks = MPI_DATATYPE_NULL;
     MPI_Type_contiguous(static_cast<int>(block), MPI_BYTE, &one_block);
@@ -33,17 +33,17 @@ class MessageType {
     MPI_Type_free(&one_block);
     count_ = 1;
   }
-  // Transfers that are under way keep the type.
-  ~MessageType() {
+  // MPI keeps the type for transfers that are under way.
+  ~MpiMessageType() {
     if (type_ != MPI_BYTE) MPI_Type_free(&type_);
   }
-  MessageType(const MessageType&) = delete;
-  MessageType& operator=(const MessageType&) = delete;
+  MpiMessageType(const MpiMessageType&) = delete;
+  MpiMessageType& operator=(const MpiMessageType&) = delete;
 
   int count() const { return count_; }
   MPI_Datatype type() const { return type_; }
 
-  // Bytes of a message that was probed.
+  // The bytes of a message that was probed.
   static size_t length(const MPI_Status& status) {
     MPI_Count bytes = 0;
     MPI_Get_elements_x(&status, MPI_BYTE, &bytes);
@@ -55,4 +55,4 @@ class MessageType {
   MPI_Datatype type_ = MPI_BYTE;
 };
 
-}  // namespace wideep::mpi
+}  // namespace wideep::transport
