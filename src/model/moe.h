@@ -14,7 +14,8 @@
 //
 // Ranks that share experts (moe_tp) each get the rows of all of them, compute their slice of what
 // is between the products, meet, compute their slice of the results' columns over all of it, and
-// send back that. Every element is one whole sum (decision 15): the same bits as of whole experts.
+// send back that. Every element is one whole sum, so the bits are the same as with whole experts
+// (docs/decisions/0015-sharded-experts.md).
 //
 // Collective: every rank of the group runs every MoE layer of every iteration, with or without
 // tokens.
