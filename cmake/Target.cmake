@@ -9,9 +9,11 @@ include(GoogleTest)
 #   <name>_bench     Google Benchmark program of *_bench.cc
 #   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on; the ctest test
 #                    fuzz.<stem> runs it for WIDEEP_FUZZ_SECONDS from the seeds in tests/fuzz/<stem>
+# Programs in a sub-folder programs/ have a CMakeLists.txt of their own.
 function(wideep_folder name)
   cmake_parse_arguments(ARG "" "WITHOUT" "DEPS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  list(FILTER all EXCLUDE REGEX "/programs/")
   set(tests ${all})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   set(benches ${all})
