@@ -402,8 +402,10 @@ template <typename Product>
 inline void multiply_all(const Product& product, const PackedShape& w, Tuning tuning) {
   if (product.num_rows() == 0) return;
   const Cut cut(w);
-  tuning == Tuning::kZen5 ? multiply_all<ForZen5>(product, cut)
-                          : multiply_all<ForZen4>(product, cut);
+  if constexpr (kIsTunedForZen5) {
+    if (tuning == Tuning::kZen5) return multiply_all<ForZen5>(product, cut);
+  }
+  multiply_all<ForZen4>(product, cut);
 }
 
 void matmul(const MatmulArgs& args) { multiply_all(PlainProduct{args}, args.w.shape, args.tuning); }
