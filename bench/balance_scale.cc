@@ -11,13 +11,13 @@
 //   resplit, repair  after the load has drifted (lognormal factors, sigma 0.15); repair to 1 %
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
 #include <map>
 #include <memory>
 
 #include "balance/placement_trt.h"
+#include "command_line/command_line.h"
 #include "loads.h"
 #include "log_chart.h"
 #include "stopwatch.h"
@@ -165,13 +165,12 @@ int run(const std::string& csv_file, const std::string& svg_file, int rounds) {
 }  // namespace wideep::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("What one layer costs as experts, slots and ranks grow");
+  wideep::command_line::Program program("What one layer costs as experts, slots and ranks grow");
   std::string csv, svg;
   int rounds = 5;
-  app.add_option("--csv", csv, "A table to write");
-  app.add_option("--svg", svg, "A picture to write");
-  app.add_option("--rounds", rounds, "Times are medians of so many rounds")
-      ->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  program.add_option("--csv", csv, "A table to write");
+  program.add_option("--svg", svg, "A picture to write");
+  program.add_option("--rounds", rounds, "Times are medians of so many rounds").positive();
+  if (const auto code = program.parse_main(argc, argv)) return *code;
   return wideep::bench::run(csv, svg, rounds);
 }

@@ -7,7 +7,6 @@
 // the two ÷ time.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -22,6 +21,7 @@
 #include "base/thread_pool.h"
 #include "bench/bench_report.h"
 #include "bench/percentiles.h"
+#include "command_line/command_line.h"
 #include "limits/limits.h"
 #include "model/mlp.h"
 #include "weights/expert_record.h"
@@ -233,30 +233,25 @@ Status run(const Options& options) {
 
 int main(int argc, char** argv) {
   wideep::Options options;
-  CLI::App app("Experts' products of few rows from memory, as shares of the lower of two limits");
-  app.add_option("--dtype", options.dtypes, "Of the weights, several names")
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--rows", options.rows, "Of each expert, several numbers")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 512))
-      ->capture_default_str();
-  app.add_option("--hidden", options.hidden, "Of a row")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--intermediate", options.intermediate, "Of an expert")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--experts", options.experts, "Of a layer")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  app.add_option("--threads", options.threads, "Each on a processor of its own")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--repeat", options.repeat, "Turns")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  wideep::command_line::Program program(
+      "Experts' products of few rows from memory, as shares of the lower of two limits");
+  program.add_option("--dtype", options.dtypes, "Of the weights, several names")
+      .separate_values_by(',')
+      .show_default();
+  program.add_option("--rows", options.rows, "Of each expert, several numbers")
+      .separate_values_by(',')
+      .range(1, 512)
+      .show_default();
+  program.add_option("--hidden", options.hidden, "Of a row").positive().show_default();
+  program.add_option("--intermediate", options.intermediate, "Of an expert")
+      .positive()
+      .show_default();
+  program.add_option("--experts", options.experts, "Of a layer").range(1, 4096).show_default();
+  program.add_option("--threads", options.threads, "Each on a processor of its own")
+      .range(1, 1024)
+      .show_default();
+  program.add_option("--repeat", options.repeat, "Turns").positive().show_default();
+  if (const auto code = program.parse_main(argc, argv)) return *code;
   const wideep::Status status = wideep::run(options);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
   return status.exit_code();

@@ -3,12 +3,12 @@
 // The options by which `wideep balance ...` commands name recorded statistics.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
 #include "balance/statistics.h"
 #include "balance/token_trace.h"
+#include "command_line/command_line.h"
 #include "wideep/status.h"
 
 namespace wideep::tools {
@@ -34,7 +34,7 @@ struct StatisticsOptions {
 
 // Adds --stats, --iter-start, --iter-stop and --ep-size (and TRT's name of the first), and the
 // shape of a trace. `options` must outlive the parsing.
-void add_statistics_options(CLI::App& command, StatisticsOptions* options);
+void add_statistics_options(command_line::Command command, StatisticsOptions* options);
 
 Result<balance::ExpertStatistics> read_statistics(const StatisticsOptions& options);
 
