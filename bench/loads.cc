@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "balance/statistics_reader.h"
+#include "recordings/statistics_reader.h"
 
 namespace wideep::bench {
 namespace {
@@ -16,13 +16,32 @@ namespace {
 double sum(const Load& load) { return std::accumulate(load.begin(), load.end(), 0.0); }
 
 Window read_window(const std::filesystem::path& file) {
-  const balance::ExpertStatistics statistics = balance::read_statistics(file.string()).value();
+  const recordings::ExpertStatistics statistics =
+      recordings::read_statistics(file.string()).value();
   Window window{.name = file.stem().string(), .layers = {}};
   for (int i = 0; i < statistics.num_layers(); ++i) {
     const std::vector<int64_t> load = statistics.layer_load(i);
     window.layers.emplace_back(load.begin(), load.end());
   }
   return window;
+}
+
+// Tokens of experts whose logarithms are normally distributed.
+Load lognormal_load(int num_experts, double sigma, unsigned seed) {
+  std::mt19937 random(seed);
+  std::lognormal_distribution<double> tokens(8.0, sigma);
+  Load load(static_cast<size_t>(num_experts));
+  for (double& each : load) each = std::floor(tokens(random));
+  return load;
+}
+
+// The same load with each expert's tokens times a lognormal factor.
+Load drifted(const Load& load, double sigma, unsigned seed) {
+  std::mt19937 random(seed);
+  std::lognormal_distribution<double> factor(0.0, sigma);
+  Load result = load;
+  for (double& each : result) each = std::floor(each * factor(random));
+  return result;
 }
 
 }  // namespace
@@ -38,22 +57,6 @@ std::vector<Window> deepseek_windows() {
   std::sort(windows.begin(), windows.end(),
             [](const Window& a, const Window& b) { return a.name < b.name; });
   return windows;
-}
-
-Load lognormal_load(int num_experts, double sigma, unsigned seed) {
-  std::mt19937 random(seed);
-  std::lognormal_distribution<double> tokens(8.0, sigma);
-  Load load(static_cast<size_t>(num_experts));
-  for (double& each : load) each = std::floor(tokens(random));
-  return load;
-}
-
-Load drifted(const Load& load, double sigma, unsigned seed) {
-  std::mt19937 random(seed);
-  std::lognormal_distribution<double> factor(0.0, sigma);
-  Load result = load;
-  for (double& each : result) each = std::floor(each * factor(random));
-  return result;
 }
 
 std::vector<Window> lognormal_windows() {

@@ -24,11 +24,6 @@ std::vector<Window> deepseek_windows();
 // Made up, in the place of the recordings: 58 × 256, which drift by 6 and 17 % from one another.
 std::vector<Window> lognormal_windows();
 
-// Tokens of experts whose logarithms are normally distributed.
-Load lognormal_load(int num_experts, double sigma, unsigned seed);
-// The same with every expert's tokens times a lognormal factor.
-Load drifted(const Load& load, double sigma, unsigned seed);
-
 // What a planner may meet at worst: one hot expert, ties, no load, Zipf, huge counts, ...
 std::vector<Load> extreme_loads(int num_experts);
 

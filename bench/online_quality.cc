@@ -66,7 +66,8 @@ void print_line(const Scenario& scenario, PolicyKind policy, ShareUpdate share_u
   std::fflush(stdout);
 }
 
-std::optional<RequestTrace> read(const std::string& directory, const balance::TraceShape& shape) {
+std::optional<RequestTrace> read(const std::string& directory,
+                                 const recordings::TraceShape& shape) {
   auto trace = online::read_request_trace(directory, shape);
   if (!trace.ok()) return {};
   return std::move(trace).value();

@@ -7,14 +7,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The files of src/balance that read, write or judge recordings belong to the command.
-set(recordings assessment balancer_yaml csv_line logical_count pair_counts plan_model report routing
-               shares_file statistics token_trace windows)
-list(JOIN recordings "|" recordings)
-file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/balance/*.cc)
-list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
-list(FILTER sources EXCLUDE REGEX "/(${recordings})[a-z_]*\\.cc$")
-
+wideep_sources(sources balance)
 add_library(wideep_balancer STATIC ${sources} ${PROJECT_SOURCE_DIR}/src/base/check.cc)
 target_include_directories(wideep_balancer
   PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
@@ -26,8 +19,7 @@ set_target_properties(wideep_balancer PROPERTIES EXPORT_NAME balancer)
 add_library(wideep::balancer ALIAS wideep_balancer)
 
 # It exports the functions of wideep/c_api.h only.
-file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/c_api/*.cc)
-list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+wideep_sources(sources c_api)
 set(exports ${PROJECT_SOURCE_DIR}/src/c_api/exports.map)
 add_library(wideep_shared SHARED ${sources})
 target_compile_definitions(wideep_shared PRIVATE WIDEEP_VERSION="${PROJECT_VERSION}")

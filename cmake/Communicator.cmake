@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # Dispatch and combine as other programs embed them:
 #   wideep::communicator  static library for C++: wideep/communicator.h
-# wideep::c_api has them too. It needs nothing but fmt.
+# wideep::c_api has them too. It needs nothing but fmt and wideep::balancer.
 include(GNUInstallDirs)
 
-set(sources base/check.cc base/shared_bytes.cc base/trace.cc
-            transport/bridge.cc transport/endpoint.cc transport/flag.cc transport/node_map.cc
-            transport/shared_memory.cc
-            ep/buffer_layout.cc ep/communicator.cc ep/dispatch_combine.cc ep/node_crossing.cc)
-list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/src/)
+# The folder src/ep, and what it uses of base and transport: the other files there need more than
+# fmt, or start ranks, which the embedding program does.
+set(used base/shared_bytes.cc base/trace.cc transport/bridge.cc transport/endpoint.cc
+         transport/flag.cc transport/node_map.cc transport/shared_memory.cc)
+list(TRANSFORM used PREPEND ${PROJECT_SOURCE_DIR}/src/)
 
-add_library(wideep_communicator STATIC ${sources})
+wideep_sources(sources ep)
+add_library(wideep_communicator STATIC ${sources} ${used})
 target_include_directories(wideep_communicator
   PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
   PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_compile_features(wideep_communicator PUBLIC cxx_std_20)
-target_link_libraries(wideep_communicator PRIVATE fmt::fmt)
+target_link_libraries(wideep_communicator PRIVATE wideep_balancer fmt::fmt)
 set_target_properties(wideep_communicator PROPERTIES EXPORT_NAME communicator)
 add_library(wideep::communicator ALIAS wideep_communicator)

@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 include(GoogleTest)
 
-# wideep_folder(<name> [DEPS <folder or library>...] [WITHOUT <library>])
+# wideep_sources(<variable> <name>)
+#
+# The *.cc files of src/<name> and its sub-folders, but for tests, benchmarks and fuzzers.
+function(wideep_sources variable name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
+# wideep_folder(<name> [LIBRARY <library>] [EXCLUDE <regex>] [DEPS <folder or library>...])
 #
 # One call per folder of src/. Makes, from the files beside it:
-#   wideep_<name>    library of *.cc (and of the sub-folders' *.cc), but for those of WITHOUT
+#   wideep_<name>    library of wideep_sources(<name>); or, of a folder that is installed as a
+#                    library of its own (LIBRARY), that library with what the folder depends on;
+#                    EXCLUDE: without the sources whose paths match
 #   <name>_test      GoogleTest program of *_test.cc, each test registered with ctest
 #   <name>_bench     Google Benchmark program of *_bench.cc
 #   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on; the ctest test
 #                    fuzz.<stem> runs it for WIDEEP_FUZZ_SECONDS from the seeds in tests/fuzz/<stem>
 function(wideep_folder name)
-  cmake_parse_arguments(ARG "" "WITHOUT" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LIBRARY;EXCLUDE" "DEPS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   set(tests ${all})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
@@ -18,17 +29,6 @@ function(wideep_folder name)
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   set(fuzzers ${all})
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
-  set(sources ${all})
-  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
-
-  if(ARG_WITHOUT)
-    get_target_property(elsewhere ${ARG_WITHOUT} SOURCES)
-    list(REMOVE_ITEM sources ${elsewhere})
-  endif()
-
-  if(NOT sources)
-    return()  # a room without code yet
-  endif()
   set(deps)
   foreach(dep IN LISTS ARG_DEPS)
     if(EXISTS ${PROJECT_SOURCE_DIR}/src/${dep})
@@ -40,12 +40,22 @@ function(wideep_folder name)
     endif()
   endforeach()
 
-  add_library(wideep_${name} STATIC ${sources})
-  target_include_directories(wideep_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src
-                                                   ${PROJECT_SOURCE_DIR}/include)
-  target_link_libraries(wideep_${name} PUBLIC ${deps})
-  wideep_precompile(wideep_${name} wideep_base <fmt/format.h> <nlohmann/json.hpp> <algorithm>
-                    <functional> <map> <memory> <optional> <span> <string> <vector>)
+  if(ARG_LIBRARY)
+    add_library(wideep_${name} INTERFACE)
+    target_include_directories(wideep_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(wideep_${name} INTERFACE ${ARG_LIBRARY} ${deps})
+  else()
+    wideep_sources(sources ${name})
+    if(ARG_EXCLUDE)
+      list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
+    endif()
+    add_library(wideep_${name} STATIC ${sources})
+    target_include_directories(wideep_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src
+                                                     ${PROJECT_SOURCE_DIR}/include)
+    target_link_libraries(wideep_${name} PUBLIC ${deps})
+    wideep_precompile(wideep_${name} wideep_base <fmt/format.h> <nlohmann/json.hpp> <algorithm>
+                      <functional> <map> <memory> <optional> <span> <string> <vector>)
+  endif()
 
   if(tests)
     add_executable(${name}_test ${tests})
@@ -83,6 +93,27 @@ function(wideep_precompile target first)
   else()
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
+endfunction()
+
+# wideep_embed_page(<target> <folder> HEADER <header> NAMESPACE <name>)
+#
+# Puts the page <folder>/page.html, with all the files that it names, into the target: as the
+# function that is named like the folder and declared in the header.
+function(wideep_embed_page target folder)
+  cmake_parse_arguments(ARG "" "HEADER;NAMESPACE" "" ${ARGN})
+  get_filename_component(name ${folder} NAME)
+  set(directory ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
+  set(parts ${PROJECT_SOURCE_DIR}/src/formats/page_parts)
+  set(script ${PROJECT_SOURCE_DIR}/cmake/embed_page.cmake)
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
+  file(GLOB files CONFIGURE_DEPENDS ${directory}/* ${parts}/*)
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${directory}/page.html -DPARTS=${parts} -DFUNCTION=${name}
+            -DNAMESPACE=${ARG_NAMESPACE} -DHEADER=${ARG_HEADER} -DOUTPUT=${output} -P ${script}
+    DEPENDS ${files} ${script}
+    VERBATIM)
+  target_sources(${target} PRIVATE ${output})
 endfunction()
 
 # What all test programs share. They run for a moment: it is not worth while to optimise them.

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DINPUT=<page.html> -DNAMESPACE=<name> -DFUNCTION=<name> -DHEADER=<file.h>
+# cmake -DINPUT=<page.html> -DPARTS=<folder> -DNAMESPACE=<name> -DFUNCTION=<name> -DHEADER=<file.h>
 #       -DOUTPUT=<file.cc> -P embed_page.cmake
 #
-# Puts the files named by "@FILE <name>@" into the page and writes the page as a C++ source, which
-# defines the function that the header declares.
+# Puts files into the page, "@FILE <name>@" from beside it and "@PART <name>@" from the folder of what
+# pages share, and writes the page as a C++ source, which defines the function that the header declares.
 get_filename_component(directory ${INPUT} DIRECTORY)
 file(READ ${INPUT} page)
-string(REGEX MATCHALL "@FILE [a-z_./]+@" marks "${page}")
+string(REGEX MATCHALL "@(FILE|PART) [a-z_.]+@" marks "${page}")
 foreach(mark IN LISTS marks)
-  string(REGEX REPLACE "@FILE (.*)@" "\\1" name "${mark}")
-  file(READ ${directory}/${name} content)
+  string(REGEX REPLACE "@(FILE|PART) (.*)@" "\\2" name "${mark}")
+  if(mark MATCHES "^@PART")
+    file(READ ${PARTS}/${name} content)
+  else()
+    file(READ ${directory}/${name} content)
+  endif()
   string(REPLACE "${mark}" "${content}" page "${page}")
 endforeach()
 

@@ -20,7 +20,8 @@ T value_or_exit(wideep::Result<T> result) {
 int main() {
   const PlanShape shape{.num_experts = 16, .ep_size = 4, .num_slots = 20};
   auto planner = value_or_exit(make_planner("wideep", shape, {.split = Split::kWeighted}));
-  auto repairer = value_or_exit(make_repairer(shape, {.tolerance = 0.01}));
+  auto repairer =
+      value_or_exit(make_repairer(shape, {.split = Split::kWeighted, .tolerance = 0.01}));
   std::vector<double> load;
   for (int expert = 0; expert < shape.num_experts; ++expert) load.push_back(100.0 / (1 + expert));
 

@@ -21,7 +21,7 @@ shares = wideep.resplit(plan.placement, load, RANKS)
 print("new shares: ", wideep.imbalance(plan.placement, load, RANKS, shares))
 
 load[:, 9] *= 4
-repair = wideep.repair(plan.placement, load, RANKS, shares)
+repair = wideep.repair(plan.placement, load, RANKS, shares, split="weighted")
 print("moves:      ", repair.moves, "from", repair.imbalance_resplit.round(4))
 print("repaired:   ", repair.imbalance_after.round(4))
 

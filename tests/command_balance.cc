@@ -6,8 +6,8 @@
 
 #include <random>
 
-#include "balance/statistics_writer.h"
 #include "formats/files.h"
+#include "recordings/statistics_writer.h"
 
 namespace wideep::tests {
 
@@ -53,9 +53,9 @@ std::string CommandBalance::csv(int num_iterations) const {
 
 std::string CommandBalance::recorded(int num_iterations) const {
   for (int rank = 0; rank < 2; ++rank) {
-    balance::StatisticsWriter writer(file("stats"), rank, {.num_experts = kExperts, .top_k = 2});
+    recordings::StatisticsWriter writer(file("stats"), rank, {.num_experts = kExperts, .top_k = 2});
     if (rank == 0) {
-      EXPECT_TRUE(balance::prepare_statistics_directory(file("stats")).ok());
+      EXPECT_TRUE(recordings::prepare_statistics_directory(file("stats")).ok());
     }
     for (int iteration = 0; iteration < num_iterations; ++iteration) {
       for (const int layer : {1, 2}) writer.add(iteration, layer, load(layer, iteration));

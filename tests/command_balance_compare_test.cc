@@ -147,7 +147,7 @@ TEST_F(CommandBalanceCompare, PageDrawsItself) {
   ASSERT_EQ(std::system(command.c_str()), 0);
   const std::string drawn = read("drawn.html");
   for (const char* part : {"All planners", "Imbalance of each layer", "Load of every rank",
-                           "Drawn by wideep balance compare", "class=\"series s1\"", "held out"}) {
+                           "Drawn by wideep balance compare", "class=\"line s1\"", "held out"}) {
     EXPECT_THAT(drawn, HasSubstr(part));
   }
   EXPECT_THAT(drawn, Not(HasSubstr("NaN")));

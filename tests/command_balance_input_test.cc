@@ -7,8 +7,8 @@
 
 #include <filesystem>
 
-#include "balance/statistics_writer.h"
 #include "command_balance.h"
+#include "recordings/statistics_writer.h"
 
 namespace wideep::tests {
 namespace {
@@ -50,8 +50,8 @@ class CommandBalanceInput : public CommandBalance {
 
   // A directory of one rank with these rows, by iteration, of layer 3.
   std::string directory(const std::vector<std::pair<int, std::vector<int64_t>>>& rows) {
-    balance::StatisticsWriter writer(file("stats"), 0, {.num_experts = 2, .top_k = 1});
-    EXPECT_TRUE(balance::prepare_statistics_directory(file("stats")).ok());
+    recordings::StatisticsWriter writer(file("stats"), 0, {.num_experts = 2, .top_k = 1});
+    EXPECT_TRUE(recordings::prepare_statistics_directory(file("stats")).ok());
     for (const auto& [iteration, tokens] : rows) writer.add(iteration, 3, tokens);
     EXPECT_TRUE(writer.write().ok());
     return file("stats");

@@ -6,8 +6,8 @@
 
 #include <filesystem>
 
-#include "balance/balancer_yaml.h"
 #include "command_balance.h"
+#include "recordings/balancer_yaml.h"
 #include "wideep/balancer.h"
 
 namespace wideep::tests {
@@ -21,7 +21,7 @@ class CommandBalancePlan : public CommandBalance {
  protected:
   // The written placement file, held against the model of the statistics.
   balance::ModelPlacement written(int ranks = 4) const {
-    const auto placement = balance::read_balancer_yaml(
+    const auto placement = recordings::read_balancer_yaml(
         file("plan.yaml"), {.moe_layers = {1, 2}, .num_experts = kExperts, .ep_size = ranks});
     EXPECT_TRUE(placement.ok()) << placement.status().message();
     return placement.ok() ? *placement : balance::ModelPlacement();

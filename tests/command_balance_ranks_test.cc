@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "balance/balancer_yaml.h"
 #include "command_balance.h"
+#include "recordings/balancer_yaml.h"
 
 namespace wideep::tests {
 namespace {
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 class CommandBalanceRanks : public CommandBalance {
  protected:
   balance::ModelPlacement placements(const std::string& name) const {
-    auto read = balance::read_balancer_yaml(
+    auto read = recordings::read_balancer_yaml(
         file(name),
         {.moe_layers = {1, 2}, .num_experts = kExperts, .ep_size = 4, .unused_slots = true});
     EXPECT_TRUE(read.ok()) << read.status().message();

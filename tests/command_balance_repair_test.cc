@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-#include "balance/balancer_yaml.h"
 #include "command_balance.h"
+#include "recordings/balancer_yaml.h"
 #include "wideep/balancer.h"
 
 namespace wideep::tests {
@@ -90,7 +90,7 @@ TEST_F(CommandBalanceRepair, SettingsOfTheFileStay) {
     std::vector<std::string> arguments = repair(more);
     *std::find(arguments.begin(), arguments.end(), from) = online;
     balance_json(arguments);
-    return balance::read_balancer_yaml(
+    return recordings::read_balancer_yaml(
                file("plan.yaml"), {.moe_layers = {1, 2}, .num_experts = kExperts, .ep_size = 4})
         .value();
   };

@@ -13,10 +13,10 @@
 #include <optional>
 #include <thread>
 
-#include "balance/statistics_reader.h"
 #include "base/sanitized.h"
 #include "command.h"
 #include "command_model.h"
+#include "recordings/statistics_reader.h"
 #include "server/http_client_testing.h"
 
 namespace wideep::tests {
@@ -315,7 +315,7 @@ TEST_F(CommandServe, EveryEndIsClean) {
 
 // Of all iterations, by layer.
 std::map<int, std::vector<int64_t>> expert_tokens(const std::string& directory) {
-  const auto read = balance::read_statistics(directory);
+  const auto read = recordings::read_statistics(directory);
   EXPECT_TRUE(read.ok()) << read.status().message();
   std::map<int, std::vector<int64_t>> all;
   for (int i = 0; read.ok() && i < read->num_layers(); ++i) {

@@ -21,8 +21,8 @@
 namespace wideep::tests {
 namespace {
 
-using balance::BalancerSettings;
 using run::GenerateOptions;
+using recordings::BalancerSettings;
 
 constexpr int kMaxTokens = 12;
 

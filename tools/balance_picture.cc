@@ -7,19 +7,19 @@
 #include <memory>
 #include <string>
 
-#include "balance/routing_log.h"
-#include "balance/routing_picture.h"
 #include "base/try.h"
 #include "commands.h"
 #include "formats/files.h"
 #include "output_file.h"
+#include "recordings/routing_log.h"
+#include "recordings/routing_picture.h"
 #include "report_page.h"
 
 namespace wideep::tools {
 namespace {
 
-using balance::Picture;
-using balance::PictureRun;
+using recordings::Picture;
+using recordings::PictureRun;
 
 struct PictureOptions {
   std::string before;
@@ -31,7 +31,7 @@ struct PictureOptions {
 Result<PictureRun> read_run(const std::string& path) {
   PictureRun run;
   run.file = std::filesystem::path(path).filename().string();
-  WIDEEP_TRY_ASSIGN(run.log, balance::read_routing_log(path));
+  WIDEEP_TRY_ASSIGN(run.log, recordings::read_routing_log(path));
   return run;
 }
 
@@ -41,17 +41,18 @@ Result<Picture> read_picture(const PictureOptions& options) {
   WIDEEP_TRY_ASSIGN(picture.before, read_run(options.before));
   if (options.after.empty()) return picture;
   WIDEEP_TRY_ASSIGN(picture.after, read_run(options.after));
-  WIDEEP_TRY(balance::check_comparable(picture.before, *picture.after));
+  WIDEEP_TRY(recordings::check_comparable(picture.before, *picture.after));
   return picture;
 }
 
 Status run(const PictureOptions& options) {
   WIDEEP_TRY(check_output_file(options.output));
   WIDEEP_TRY_ASSIGN(const Picture picture, read_picture(options));
-  const std::string page = balance::fill_page(report_page(), picture);
+  const std::string page = recordings::fill_page(report_page(), picture);
   WIDEEP_TRY(formats::write_file(options.output, page));
-  std::fputs(fmt::format("{}wrote {}\n", balance::picture_summary(picture), options.output).c_str(),
-             stdout);
+  std::fputs(
+      fmt::format("{}wrote {}\n", recordings::picture_summary(picture), options.output).c_str(),
+      stdout);
   return {};
 }
 

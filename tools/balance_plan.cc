@@ -7,14 +7,14 @@
 #include <memory>
 #include <string>
 
-#include "balance/balancer_yaml.h"
-#include "balance/shares_file.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
 #include "output_file.h"
 #include "plan_output.h"
 #include "planning.h"
+#include "recordings/balancer_yaml.h"
+#include "recordings/shares_file.h"
 #include "window_report.h"
 
 namespace wideep::tools {
@@ -83,7 +83,7 @@ Result<ModelPlacement> read_before(const PlanOptions& options, PlanningInput* in
     WIDEEP_TRY(balance::check_plan_shape(input->shape));
     return balance::default_model_placement(input->load, input->shape.ep_size);
   }
-  WIDEEP_TRY_ASSIGN(ModelPlacement from, balance::read_balancer_yaml(
+  WIDEEP_TRY_ASSIGN(ModelPlacement from, recordings::read_balancer_yaml(
                                              options.from, {.moe_layers = input->load.layers,
                                                             .num_experts = input->load.num_experts,
                                                             .ep_size = input->shape.ep_size,
@@ -187,9 +187,9 @@ void warn_of_doubles(const PlanOptions& options, const TimedPlan& plan) {
 }
 
 Status write_files(const PlanOptions& options, const TimedPlan& plan) {
-  WIDEEP_TRY(balance::write_balancer_yaml(options.output, plan.model.placement));
+  WIDEEP_TRY(recordings::write_balancer_yaml(options.output, plan.model.placement));
   return options.shares.empty() ? Status()
-                                : balance::write_shares(options.shares, plan.model.shares);
+                                : recordings::write_shares(options.shares, plan.model.shares);
 }
 
 Status run(const PlanOptions& options) {

@@ -22,7 +22,7 @@ namespace {
 
 struct ReplayCommand {
   std::string trace;
-  balance::TraceShape trace_shape;
+  recordings::TraceShape trace_shape;
   std::optional<int> num_slots;
   std::optional<int> layer_updates;
   std::string policy = "wideep";
@@ -88,7 +88,7 @@ Result<std::vector<int>> choose_domains(const ReplayCommand& command,
 
 Status run(ReplayCommand command) {
   online::ReplayOptions& options = command.replay;
-  WIDEEP_TRY(balance::check_trace_shape(command.trace_shape));
+  WIDEEP_TRY(recordings::check_trace_shape(command.trace_shape));
   options.shape.num_experts = command.trace_shape.num_experts;
   options.shape.num_slots = command.num_slots.value_or(options.shape.num_experts);
   WIDEEP_TRY(balance::check_plan_shape(options.shape));

@@ -5,21 +5,21 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "balance/balancer_yaml.h"
-#include "balance/report.h"
 #include "base/try.h"
 #include "commands.h"
+#include "recordings/balancer_yaml.h"
+#include "recordings/report.h"
 #include "statistics_options.h"
 
 namespace wideep::tools {
 namespace {
 
-using balance::ExpertStatistics;
-using balance::LoadBy;
-using balance::LoadReport;
 using balance::LoadSummary;
 using balance::ModelPlacement;
 using nlohmann::ordered_json;
+using recordings::ExpertStatistics;
+using recordings::LoadBy;
+using recordings::LoadReport;
 
 struct ReportOptions {
   StatisticsOptions statistics;
@@ -36,11 +36,11 @@ Result<int> ranks_of_report(const ReportOptions& options, const ExpertStatistics
 
 Result<ModelPlacement> placement_of_report(const ReportOptions& options,
                                            const ExpertStatistics& statistics, int ep_size) {
-  if (options.project.empty()) return balance::linear_model_placement(statistics, ep_size);
-  return balance::read_balancer_yaml(options.project, {.moe_layers = statistics.layers,
-                                                       .num_experts = statistics.num_experts,
-                                                       .ep_size = ep_size,
-                                                       .unused_slots = true});
+  if (options.project.empty()) return recordings::linear_model_placement(statistics, ep_size);
+  return recordings::read_balancer_yaml(options.project, {.moe_layers = statistics.layers,
+                                                          .num_experts = statistics.num_experts,
+                                                          .ep_size = ep_size,
+                                                          .unused_slots = true});
 }
 
 ordered_json to_json(const LoadSummary& summary) {
@@ -73,9 +73,9 @@ Status run(const ReportOptions& options) {
   WIDEEP_TRY_ASSIGN(const ModelPlacement placement,
                     placement_of_report(options, statistics, ep_size));
   const LoadBy by = options.per_expert ? LoadBy::kSlot : LoadBy::kRank;
-  WIDEEP_TRY_ASSIGN(const LoadReport report, balance::report_load(statistics, placement, by));
+  WIDEEP_TRY_ASSIGN(const LoadReport report, recordings::report_load(statistics, placement, by));
   const std::string text = options.json ? json_text(report, options, statistics, placement)
-                                        : balance::load_table(report);
+                                        : recordings::load_table(report);
   std::fputs(text.c_str(), stdout);
   return {};
 }

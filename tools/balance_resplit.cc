@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "balance/assessment.h"
-#include "balance/balancer_yaml.h"
-#include "balance/shares_file.h"
 #include "base/try.h"
 #include "commands.h"
 #include "output_file.h"
 #include "plan_output.h"
 #include "rank_options.h"
+#include "recordings/balancer_yaml.h"
+#include "recordings/shares_file.h"
+#include "recordings/statistics_load.h"
 #include "statistics_options.h"
 #include "wideep/balancer.h"
 
@@ -116,20 +116,20 @@ Status mask_dead_ranks(const std::vector<int>& dead_ranks, balance::ModelPlaceme
 Status run(const ResplitOptions& options) {
   WIDEEP_TRY(check_output_file(options.shares, "--shares"));
   WIDEEP_TRY(check_different_files(options.placement, "--placement", options.shares, "--shares"));
-  WIDEEP_TRY_ASSIGN(const balance::ExpertStatistics statistics,
+  WIDEEP_TRY_ASSIGN(const recordings::ExpertStatistics statistics,
                     read_statistics(options.statistics));
   WIDEEP_TRY_ASSIGN(const int ep_size, choose_ep_size(options.statistics, statistics));
   WIDEEP_TRY_ASSIGN(
       balance::ModelPlacement placement,
-      balance::read_balancer_yaml(options.placement, {.moe_layers = statistics.layers,
-                                                      .num_experts = statistics.num_experts,
-                                                      .ep_size = ep_size,
-                                                      .unused_slots = true}));
+      recordings::read_balancer_yaml(options.placement, {.moe_layers = statistics.layers,
+                                                         .num_experts = statistics.num_experts,
+                                                         .ep_size = ep_size,
+                                                         .unused_slots = true}));
   WIDEEP_TRY_ASSIGN(const std::vector<int> dead_ranks, choose_dead_ranks(options.ranks, ep_size));
   WIDEEP_TRY(mask_dead_ranks(dead_ranks, &placement));
-  const ModelLoad load = balance::model_load(statistics);
+  const ModelLoad load = recordings::model_load(statistics);
   const ResplitResult result = resplit_model(load, placement);
-  WIDEEP_TRY(balance::write_shares(options.shares, result.shares));
+  WIDEEP_TRY(recordings::write_shares(options.shares, result.shares));
   std::fputs((options.json ? resplit_json(options, load, placement, result)
                            : resplit_table(options, load, placement, result))
                  .c_str(),

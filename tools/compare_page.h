@@ -5,7 +5,8 @@
 
 namespace wideep::tools {
 
-// compare_page/page.html as it was when wideep was built; compare_html fills its marks.
+// The page of `wideep balance compare --html`, made of compare_page/ by the build; compare_html
+// fills its marks.
 std::string_view compare_page();
 
 }  // namespace wideep::tools

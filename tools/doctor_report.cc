@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "base/byte_size.h"
-#include "cuda/profiler.h"
+#include "base/nvidia_profiler.h"
 
 namespace wideep::tools {
 namespace {
@@ -86,7 +86,7 @@ std::string kernel_lines(const kernels::Kernels* chosen) {
 }
 
 std::string profilers_text() {
-  const std::string toolkit = cuda::toolkit_version();
+  const std::string toolkit = base::cuda_toolkit_version();
   if (toolkit.empty()) return "not told of anything: built without CUDA (cmake -DWIDEEP_CUDA=ON)";
   return fmt::format("told of iterations by NVTX, of profiled ranges by CUDA {}", toolkit);
 }
@@ -212,7 +212,7 @@ ordered_json or_null(const std::optional<T>& value) {
 }
 
 std::optional<std::string> cuda_toolkit() {
-  const std::string version = cuda::toolkit_version();
+  const std::string version = base::cuda_toolkit_version();
   return version.empty() ? std::nullopt : std::optional(version);
 }
 

@@ -178,7 +178,7 @@ Status run(const Options& options, const Started& started) {
   }
   if (wanted.statistics) warn_of_missing_ranks(wanted, report);
   if (report.routing_log) {
-    WIDEEP_TRY(balance::write_routing_log(options.routing_log, *report.routing_log));
+    WIDEEP_TRY(recordings::write_routing_log(options.routing_log, *report.routing_log));
   }
   return report.ended;
 }

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/try.h"
+#include "recordings/statistics_load.h"
+#include "recordings/trace_spread.h"
 
 namespace wideep::tools {
 namespace {
@@ -59,22 +61,22 @@ Status check_numbers(const PlanningOptions& options) {
   return {};
 }
 
-Result<balance::WindowedLoad> read_windows(const balance::ExpertStatistics& statistics,
+Result<balance::WindowedLoad> read_windows(const recordings::ExpertStatistics& statistics,
                                            const PlanningOptions& options) {
   if (options.window && *options.window < 1) {
     return invalid_input(
         fmt::format("--window: expected at least 1 iteration, found {}", *options.window));
   }
   Result<balance::WindowedLoad> windows =
-      balance::windowed_load(statistics, options.window.value_or(0));
+      recordings::windowed_load(statistics, options.window.value_or(0));
   if (!windows.ok()) return windows.status().at(options.statistics.path + ": --window");
   return windows;
 }
 
 // Windows as long as those planned on, or all there is.
-Result<balance::WindowedLoad> held_out_windows(const balance::ExpertStatistics& statistics,
+Result<balance::WindowedLoad> held_out_windows(const recordings::ExpertStatistics& statistics,
                                                const balance::WindowedLoad& planned_on) {
-  return balance::windowed_load(
+  return recordings::windowed_load(
       statistics, std::min(planned_on.iterations_per_window, statistics.num_iterations()));
 }
 
@@ -120,7 +122,7 @@ void add_planning_options(command_line::Command command, PlanningOptions* option
   command.add_option("--window", options->window,
                      fmt::format("Iterations that count as one window of load (default: 1, more "
                                  "where that makes more than {} windows)",
-                                 balance::kMostWindows));
+                                 recordings::kMostWindows));
 }
 
 Result<PlanningInput> read_planning_input(const PlanningOptions& options) {
@@ -133,7 +135,7 @@ Result<PlanningInput> read_planning_input(const PlanningOptions& options) {
   input.shape.num_slots = options.num_slots.value_or(input.shape.num_experts);
   input.shape.num_nodes = options.nodes.value_or(1);
   input.shape.num_groups = options.groups.value_or(1);
-  input.load = balance::model_load(split.planned_on);
+  input.load = recordings::model_load(split.planned_on);
   input.num_iterations = split.planned_on.num_iterations();
   WIDEEP_TRY_ASSIGN(input.windows, read_windows(split.planned_on, options));
   if (split.held_out) {
@@ -151,15 +153,15 @@ Status count_input_pairs(PlanningInput* input) {
         "--planner cooccurrence: needs to know which experts tokens choose together, which these "
         "statistics do not say; give a per-token trace FILE.u8 or FILE.u16 as --stats");
   }
-  WIDEEP_TRY_ASSIGN(input->pairs, balance::count_pairs(*input->trace));
+  WIDEEP_TRY_ASSIGN(input->pairs, recordings::count_pairs(*input->trace));
   return {};
 }
 
 Status add_input_spread(const PlanningInput& input, const balance::PlannedModel& plan,
                         balance::Assessment* assessment) {
   if (!input.trace) return {};
-  return balance::add_spread(*input.trace, input.held_out_trace ? &*input.held_out_trace : nullptr,
-                             plan, assessment);
+  return recordings::add_spread(
+      *input.trace, input.held_out_trace ? &*input.held_out_trace : nullptr, plan, assessment);
 }
 
 int TimedPlan::num_doubled_layers() const {

@@ -8,13 +8,13 @@
 #include <string>
 
 #include "balance/assessment.h"
-#include "balance/pair_counts.h"
-#include "balance/plan_model.h"
+#include "balance/model_plan.h"
 #include "balance/robust.h"
 #include "balance/windowed_load.h"
 #include "base/progress.h"
 #include "command_line/command_line.h"
 #include "rank_options.h"
+#include "recordings/pair_counts.h"
 #include "statistics_options.h"
 #include "wideep/balancer.h"
 #include "wideep/status.h"
@@ -49,9 +49,9 @@ struct PlanningInput {
   int num_held_out_iterations = 0;
   balance::PlanShape shape;
   // Where the load was counted from, if that is a trace; and its pairs of experts, once counted.
-  std::optional<balance::TracePart> trace;
-  std::optional<balance::TracePart> held_out_trace;
-  std::optional<balance::PairCounts> pairs;
+  std::optional<recordings::TracePart> trace;
+  std::optional<recordings::TracePart> held_out_trace;
+  std::optional<recordings::PairCounts> pairs;
 };
 
 // The shape is as asked for, but for its rank_slots (choose_rank_slots): planners check it. Errors
@@ -59,10 +59,10 @@ struct PlanningInput {
 // groups, which would have no effect.
 Result<PlanningInput> read_planning_input(const PlanningOptions& options);
 
-// For planners that need pairs. Errors: the load is not of a trace; as balance::count_pairs.
+// For planners that need pairs. Errors: the load is not of a trace; as recordings::count_pairs.
 Status count_input_pairs(PlanningInput* input);
 
-// Adds the spread over tokens, where the input is a trace. Errors: as balance::add_spread.
+// Adds the spread over tokens, where the input is a trace. Errors: as recordings::add_spread.
 Status add_input_spread(const PlanningInput& input, const balance::PlannedModel& plan,
                         balance::Assessment* assessment);
 

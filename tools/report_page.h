@@ -5,7 +5,8 @@
 
 namespace wideep::tools {
 
-// report_page.html as it was when wideep was built; its marks are filled by balance::fill_page.
+// The page of `wideep balance picture`, made of report_page/ by the build; recordings::fill_page fills
+// its marks.
 std::string_view report_page();
 
 }  // namespace wideep::tools

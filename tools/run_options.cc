@@ -8,8 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/nvidia_profiler.h"
 #include "base/try.h"
-#include "cuda/profiler.h"
 #include "formats/files.h"
 
 namespace wideep::tools {
@@ -41,7 +41,7 @@ Result<run::Marks> marks_wanted() {
   WIDEEP_TRY_ASSIGN(const bool iterations, is_set("TLLM_LLMAPI_ENABLE_NVTX"));
   WIDEEP_TRY_ASSIGN(const bool all_spans, is_set("TLLM_NVTX_DEBUG"));
   if (!iterations && !all_spans) return run::Marks::kNone;
-  if (cuda::toolkit_version().empty()) {
+  if (base::cuda_toolkit_version().empty()) {
     return invalid_input(fmt::format(
         "{}=1: this build has no CUDA, so there are no NVTX ranges; build it with cmake "
         "-DWIDEEP_CUDA=ON where the CUDA toolkit is, or unset it (--profile-range records every "

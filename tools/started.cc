@@ -5,18 +5,18 @@
 #include <cstdlib>
 
 #include "base/log.h"
-#include "mpi/mpi_ranks.h"
+#include "transport/mpi_ranks.h"
 
 namespace wideep::tools {
 
 Started Started::find(const std::vector<std::string>& command) {
   Started started;
-  const auto launch = mpi::find_launch();
+  const auto launch = transport::find_launch();
   const bool runs_ranks =
       !command.empty() && (command.front() == "generate" || command.front() == "serve");
   if (!launch || !runs_ranks) return started;
   started.speaks_ = launch->rank == 0;
-  Result<std::unique_ptr<transport::StartedRanks>> ranks = mpi::start_ranks(*launch);
+  Result<std::unique_ptr<transport::StartedRanks>> ranks = transport::start_mpi_ranks(*launch);
   started.status_ = ranks.status();
   if (ranks.ok()) {
     started.ranks_ = std::move(*ranks);
@@ -33,7 +33,7 @@ Status Started::agree_on(const Status& mine) const {
 void Started::end(const Status& status) {
   const bool last_of_node = ranks_ != nullptr && ranks_->is_broken() && ranks_->is_first_of_node();
   if (!status.ok() && (speaks_ || last_of_node)) log::error("{}", status.message());
-  mpi::end_ranks(std::move(ranks_), status.exit_code());
+  transport::end_mpi_ranks(std::move(ranks_), status.exit_code());
 }
 
 }  // namespace wideep::tools

@@ -14,7 +14,7 @@ namespace wideep::tools {
 class Started {
  public:
   // Connects the ranks where `command`, the program's arguments, is one that runs on several.
-  // Errors as mpi::start_ranks; only the first process says them.
+  // Errors as transport::start_mpi_ranks; only the first process says them.
   static Started find(const std::vector<std::string>& command);
 
   const Status& status() const { return status_; }

@@ -5,16 +5,16 @@
 
 #include <charconv>
 
-#include "balance/statistics_reader.h"
-#include "balance/token_trace.h"
-#include "balance/windows.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "recordings/held_out.h"
+#include "recordings/statistics_reader.h"
+#include "recordings/token_trace.h"
 
 namespace wideep::tools {
 namespace {
 
-using balance::ExpertStatistics;
+using recordings::ExpertStatistics;
 
 bool is_trace(const std::string& path) { return path.ends_with(".u8") || path.ends_with(".u16"); }
 
@@ -35,7 +35,7 @@ Status check_window(const std::string& path, std::optional<int> window) {
 }
 
 // REQUIRES: the options say the shape.
-balance::TraceShape shape_of(const TraceOptions& trace) {
+recordings::TraceShape shape_of(const TraceOptions& trace) {
   return {.num_layers = *trace.layers,
           .top_k = *trace.top_k,
           .num_experts = *trace.num_experts,
@@ -44,10 +44,10 @@ balance::TraceShape shape_of(const TraceOptions& trace) {
 }
 
 // The tokens of a trace that the iterations of `statistics` were counted from.
-std::optional<balance::TracePart> trace_part(const std::string& path, const TraceOptions& trace,
-                                             const ExpertStatistics& statistics) {
+std::optional<recordings::TracePart> trace_part(const std::string& path, const TraceOptions& trace,
+                                                const ExpertStatistics& statistics) {
   if (!is_trace(path)) return {};
-  balance::TracePart part{.path = path, .shape = shape_of(trace)};
+  recordings::TracePart part{.path = path, .shape = shape_of(trace)};
   if (!trace.window) return part;
   part.begin = int64_t{statistics.iter_start} * *trace.window;
   part.end = int64_t{statistics.iter_stop} * *trace.window;
@@ -61,7 +61,8 @@ Result<ExpertStatistics> read_trace(const std::string& path, const TraceOptions&
         path));
   }
   WIDEEP_TRY(check_window(path, trace.window));
-  WIDEEP_TRY_ASSIGN(balance::TraceStatistics read, balance::read_trace(path, shape_of(trace)));
+  WIDEEP_TRY_ASSIGN(recordings::TraceStatistics read,
+                    recordings::read_trace(path, shape_of(trace)));
   if (read.num_dropped_tokens > 0) {
     log::warn("{}: the last {} of {} tokens are less than half a window and left out", path,
               read.num_dropped_tokens, read.num_tokens);
@@ -70,7 +71,7 @@ Result<ExpertStatistics> read_trace(const std::string& path, const TraceOptions&
 }
 
 Result<ExpertStatistics> read_file(const std::string& path, const TraceOptions& trace) {
-  return is_trace(path) ? read_trace(path, trace) : balance::read_statistics(path);
+  return is_trace(path) ? read_trace(path, trace) : recordings::read_statistics(path);
 }
 
 // The shape of a trace has no effect on other files. --holdout may name the trace.
@@ -86,7 +87,7 @@ Result<ExpertStatistics> read_selected(const StatisticsOptions& options) {
   WIDEEP_TRY_ASSIGN(ExpertStatistics statistics, read_file(options.path, options.trace));
   if (!options.iter_start && !options.iter_stop) return statistics;
   Result<ExpertStatistics> selected =
-      balance::select_iterations(statistics, options.iter_start, options.iter_stop);
+      recordings::select_iterations(statistics, options.iter_start, options.iter_stop);
   if (!selected.ok()) return selected.status().at(options.path);
   return selected;
 }
@@ -138,7 +139,7 @@ Result<SplitStatistics> read_split_statistics(const StatisticsOptions& options,
     return split;
   }
   if (const std::optional<double> fraction = parse_number(holdout)) {
-    Result<balance::HeldOut> cut = balance::hold_out_last(split.planned_on, *fraction);
+    Result<recordings::HeldOut> cut = recordings::hold_out_last(split.planned_on, *fraction);
     if (!cut.ok()) return cut.status().at(options.path + ": --holdout");
     split = {.planned_on = std::move(cut->earlier), .held_out = std::move(cut->later)};
     name_traces(options, options.path, &split);
@@ -146,7 +147,7 @@ Result<SplitStatistics> read_split_statistics(const StatisticsOptions& options,
   }
   Result<ExpertStatistics> later = read_file(holdout, options.trace);
   if (!later.ok()) return later.status().at("--holdout");
-  WIDEEP_TRY(balance::check_same_experts(split.planned_on, *later).at("--holdout: " + holdout));
+  WIDEEP_TRY(recordings::check_same_experts(split.planned_on, *later).at("--holdout: " + holdout));
   split.held_out = std::move(later).value();
   name_traces(options, holdout, &split);
   return split;

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "balance/statistics.h"
-#include "balance/token_trace.h"
 #include "command_line/command_line.h"
+#include "recordings/statistics.h"
+#include "recordings/token_trace.h"
 #include "wideep/status.h"
 
 namespace wideep::tools {
@@ -36,15 +36,15 @@ struct StatisticsOptions {
 // shape of a trace. `options` must outlive the parsing.
 void add_statistics_options(command_line::Command command, StatisticsOptions* options);
 
-Result<balance::ExpertStatistics> read_statistics(const StatisticsOptions& options);
+Result<recordings::ExpertStatistics> read_statistics(const StatisticsOptions& options);
 
 // Statistics to plan on and, where they are asked for, later ones to judge the plan on.
 struct SplitStatistics {
-  balance::ExpertStatistics planned_on;
-  std::optional<balance::ExpertStatistics> held_out;
+  recordings::ExpertStatistics planned_on;
+  std::optional<recordings::ExpertStatistics> held_out;
   // Where they were counted from, if that is a trace.
-  std::optional<balance::TracePart> planned_on_trace;
-  std::optional<balance::TracePart> held_out_trace;
+  std::optional<recordings::TracePart> planned_on_trace;
+  std::optional<recordings::TracePart> held_out_trace;
 };
 
 // holdout: "" for none, a fraction of the iterations, or a second file of statistics (all of its
@@ -55,6 +55,6 @@ Result<SplitStatistics> read_split_statistics(const StatisticsOptions& options,
 // The ranks to balance for: --ep-size, else the ranks that recorded.
 // Errors (invalid input): not positive, or not given and only one rank recorded.
 Result<int> choose_ep_size(const StatisticsOptions& options,
-                           const balance::ExpertStatistics& statistics);
+                           const recordings::ExpertStatistics& statistics);
 
 }  // namespace wideep::tools

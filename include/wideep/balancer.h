@@ -8,7 +8,7 @@
 //   planner.value()->plan(load, &plan);                           // where the experts go
 //   Resplitter resplitter(plan.placement);
 //   resplitter.resplit(later_load, plan.shares);                  // no weights move
-//   auto repairer = make_repairer(shape, {.tolerance = 0.01});
+//   auto repairer = make_repairer(shape, {.split = Split::kWeighted, .tolerance = 0.01});
 //   repairer.value()->repair(much_later_load, plan, &plan);       // as few moves as it takes
 //
 // A planner is made for a shape and a policy; plan() is deterministic, allocates only on its first
@@ -31,7 +31,9 @@
 
 namespace wideep::balance {
 
-// How an engine divides an expert's tokens among its r replicas.
+// How an engine divides an expert's tokens among its r replicas. Options default to kEqual, which
+// asks nothing of the engine; a plan for kWeighted is balanced only where the engine heeds its
+// shares.
 enum class Split {
   kEqual,     // load / r each: TRT, vLLM, DeepSeek
   kWeighted,  // by shares that the planner chooses
@@ -196,7 +198,7 @@ Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const 
                                                    const PlannerOptions& options);
 
 struct RepairOptions {
-  Split split = Split::kWeighted;
+  Split split = Split::kEqual;
   double tolerance = 0.01;  // imbalance ratio at which to stop
   // Moves that cannot be avoided (RepairReport::forced_moves) are made all the same.
   int max_moves = std::numeric_limits<int>::max();

@@ -65,7 +65,7 @@ typedef struct wideep_plan_shape {
 } wideep_plan_shape;
 
 typedef struct wideep_planner_options {
-  int32_t split;      /* WIDEEP_SPLIT_* */
+  int32_t split;      /* WIDEEP_SPLIT_*: equal, if not set */
   int32_t max_rounds; /* of swaps, per layer; 0: 100. Of planner wideep, as tolerance */
   double tolerance;   /* the imbalance at which the search stops; 0: 0.001 */
   int64_t reserved[6];

@@ -102,7 +102,9 @@ class FollowTest(unittest.TestCase):
 
     def test_repair_reaches_the_tolerance_and_reports_it(self):
         placement, shares = self.plan
-        repair = wideep.repair(placement, self.later, RANKS, shares, bytes_per_expert=10)
+        repair = wideep.repair(
+            placement, self.later, RANKS, shares, split="weighted", bytes_per_expert=10
+        )
         after = wideep.imbalance(repair.plan.placement, self.later, RANKS, repair.plan.shares)
         np.testing.assert_allclose(repair.imbalance_after, after, atol=1e-9)
         self.assertTrue(np.all(after <= 0.01 + 1e-9))
@@ -113,9 +115,9 @@ class FollowTest(unittest.TestCase):
         )
 
     def test_max_moves_bounds_every_layer(self):
-        repair = wideep.repair(self.plan.placement, self.later, RANKS, split="equal", max_moves=1)
+        repair = wideep.repair(self.plan.placement, self.later, RANKS, max_moves=1)
         self.assertTrue(np.all(repair.moves <= 1))
-        none = wideep.repair(self.plan.placement, self.later, RANKS, split="equal", max_moves=0)
+        none = wideep.repair(self.plan.placement, self.later, RANKS, max_moves=0)
         np.testing.assert_array_equal(none.plan.placement, self.plan.placement)
 
 

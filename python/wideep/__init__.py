@@ -3,7 +3,7 @@
 
     plan = wideep.plan(load, num_slots=288, ep_size=32, split="weighted")
     shares = wideep.resplit(plan.placement, new_load, ep_size=32)           # no weights move
-    plan = wideep.repair(plan.placement, newer_load, ep_size=32).plan       # a few do
+    repair = wideep.repair(plan.placement, newer_load, ep_size=32, split="weighted")  # a few do
 
 or, in the place of DeepSeek's EPLB:
 
@@ -105,7 +105,7 @@ def repair(
     load: ArrayLike,
     ep_size: int,
     shares: Optional[ArrayLike] = None,
-    split: str = "weighted",
+    split: str = "equal",
     tolerance: float = 0.01,
     max_moves: Optional[int] = None,
     bytes_per_expert: int = 0,
@@ -113,7 +113,7 @@ def repair(
 ) -> Repair:
     """Moves as few experts as bring a placement [L, S] to the tolerance under load [L, E].
 
-    shares: [L, S] as they are now; None: equal.
+    shares: [L, S] as they are now; None: equal. A repair for an "equal" split ignores them.
     split: with "weighted" new shares come first; with "equal" only moves can help.
     max_moves: per layer; None: no limit. Moves that cannot be avoided are made all the same.
     rank_slots: [R] slots usable from now on. Experts that lose their last slot move first.

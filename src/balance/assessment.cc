@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/check.h"
-#include "base/try.h"
 #include "wideep/balancer.h"
 
 namespace wideep::balance {
@@ -70,15 +69,6 @@ std::set<int32_t> distinct_experts(const Placement& placement, int rank) {
 
 }  // namespace
 
-ModelLoad model_load(const ExpertStatistics& statistics) {
-  ModelLoad load{.num_experts = statistics.num_experts, .layers = statistics.layers, .load = {}};
-  for (int i = 0; i < statistics.num_layers(); ++i) {
-    const std::vector<int64_t> tokens = statistics.layer_load(i);
-    load.load.emplace_back(tokens.begin(), tokens.end());
-  }
-  return load;
-}
-
 ModelPlacement default_model_placement(const ModelLoad& load, int ep_size) {
   ModelPlacement model;
   model.num_slots = (load.num_experts + ep_size - 1) / ep_size * ep_size;
@@ -126,26 +116,6 @@ Assessment assess(const Measure& measure, const PlannedModel& plan) {
   }
   assessment.mean = mean_of(assessment.layers);
   return assessment;
-}
-
-namespace {
-
-Status add_spread_of(const TracePart& trace, const PlannedModel& plan,
-                     std::optional<Spread> Figures::* member, Assessment* assessment) {
-  WIDEEP_TRY_ASSIGN(const std::vector<Spread> spreads, measure_spread(trace, plan));
-  WIDEEP_CHECK_EQ(spreads.size(), assessment->layers.size());
-  for (size_t i = 0; i < spreads.size(); ++i) assessment->layers[i].*member = spreads[i];
-  assessment->mean.*member = mean_spread(spreads);
-  return {};
-}
-
-}  // namespace
-
-Status add_spread(const TracePart& planned_on, const TracePart* held_out, const PlannedModel& plan,
-                  Assessment* assessment) {
-  WIDEEP_TRY(add_spread_of(planned_on, plan, &Figures::spread, assessment));
-  if (held_out == nullptr) return {};
-  return add_spread_of(*held_out, plan, &Figures::spread_held_out, assessment);
 }
 
 }  // namespace wideep::balance

@@ -4,11 +4,10 @@
 // was there before it, the proven lower bound, and the weights that have to move.
 //
 // Ratios are of a layer's load summed over iterations and ranks, which is what the bound holds for;
-// on held-out load, of each window, averaged. (report.h averages over iterations.)
+// on held-out load, of each window, averaged. (A load report averages over iterations.)
 //
 // Thread safety: plain values; pure functions.
 //
-//   const ModelLoad load = model_load(statistics);
 //   const std::vector<double> bounds = lower_bounds(load, shape, Split::kEqual);
 //   const Assessment result = assess({.load = &load, .before = &linear, .bounds = bounds}, plan);
 #pragma once
@@ -18,23 +17,13 @@
 #include <string_view>
 #include <vector>
 
-#include "balance/plan_model.h"
-#include "balance/statistics.h"
+#include "balance/model_plan.h"
 #include "balance/token_spread.h"
 #include "balance/windowed_load.h"
 #include "wideep/balancer.h"
 #include "wideep/placement.h"
 
 namespace wideep::balance {
-
-struct ModelLoad {
-  int num_experts = 0;
-  std::vector<int> layers;                // the model's layer indices, ascending
-  std::vector<std::vector<double>> load;  // [layer][E] tokens
-};
-
-// Each layer's load summed over iterations and ranks.
-ModelLoad model_load(const ExpertStatistics& statistics);
 
 // What an engine without a plan runs: experts in order; where they do not divide among the ranks,
 // TRT's default on the next multiple. REQUIRES: ep_size ≥ 1.
@@ -73,7 +62,7 @@ struct Figures {
   // shares computed from each window itself, as by an engine that counts before it dispatches.
   std::optional<double> imbalance_held_out;
   std::optional<double> imbalance_held_out_resplit;
-  // Where a trace says which experts tokens choose together: add_spread.
+  // Where a trace says which experts tokens choose together.
   std::optional<Spread> spread;
   std::optional<Spread> spread_held_out;
 
@@ -90,10 +79,5 @@ struct Assessment {
 
 // REQUIRES: plan, before and held_out have every layer of the load.
 Assessment assess(const Measure& measure, const PlannedModel& plan);
-
-// The spread of the plan over tokens: of those planned on, and of those held out (null: none).
-// REQUIRES: the traces have the layers that were assessed. Errors: as measure_spread.
-Status add_spread(const TracePart& planned_on, const TracePart* held_out, const PlannedModel& plan,
-                  Assessment* assessment);
 
 }  // namespace wideep::balance

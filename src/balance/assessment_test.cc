@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "balance/assessment.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace wideep::balance {
 namespace {
-
-using ::testing::ElementsAre;
 
 ModelLoad one_layer(std::vector<double> load) {
   return {.num_experts = static_cast<int>(load.size()), .layers = {3}, .load = {std::move(load)}};
@@ -25,17 +22,6 @@ TEST(CountNewPairs, CountsExpertsThatARankLacked) {
 TEST(DoublesOnARank, FindsThem) {
   EXPECT_FALSE(doubles_on_a_rank({3, 2, {0, 1, 1, 2}}));
   EXPECT_TRUE(doubles_on_a_rank({2, 2, {0, 1, 1, 1}}));
-}
-
-TEST(ModelLoad, SumsIterationsAndRanks) {
-  const ExpertStatistics statistics{.num_experts = 2,
-                                    .ep_size = 2,
-                                    .iter_stop = 2,
-                                    .layers = {5},
-                                    .counts = {1, 2, 10, 20, 100, 200, 1000, 2000}};
-  const ModelLoad load = model_load(statistics);
-  EXPECT_THAT(load.layers, ElementsAre(5));
-  EXPECT_THAT(load.load, ElementsAre(ElementsAre(1111.0, 2222.0)));
 }
 
 TEST(DefaultModelPlacement, RoundsTheSlotsUp) {

@@ -6,13 +6,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <limits>
 #include <random>
 
 #include "balance/placement_trt.h"
-#include "balance/statistics_reader.h"
 
 namespace wideep::balance {
 namespace {
@@ -184,33 +181,6 @@ TEST(LowerBound, SpareSlotOnEveryRankBalancesAnyWeightedLoad) {
   EXPECT_GT(imbalance_lower_bound(load, {6, 4, 8}, Split::kWeighted), 0.0);
   EXPECT_GT(imbalance_lower_bound(load, {6, 3, 6}, Split::kEqual), 1.9);
   EXPECT_EQ(imbalance_lower_bound(std::vector<double>{0, 0}, {2, 2, 2}, Split::kEqual), 0.0);
-}
-
-// The mean bound of the layers of one recorded workload, in percent.
-double mean_bound(const ExpertStatistics& statistics, const PlanShape& shape, Split split) {
-  double sum = 0.0;
-  for (int layer = 0; layer < statistics.num_layers(); ++layer) {
-    const std::vector<int64_t> tokens = statistics.layer_load(layer);
-    sum += imbalance_lower_bound(std::vector<double>(tokens.begin(), tokens.end()), shape, split);
-  }
-  return 100.0 * sum / statistics.num_layers();
-}
-
-// What long searches reached is 5.5 % without redundancy on 32 ranks and 14.0 % with two slots on
-// each of 144.
-TEST(LowerBound, KnownFiguresOfRealLoads) {
-  const char* data = std::getenv("WIDEEP_DATA_DIR");
-  if (data == nullptr) GTEST_SKIP() << "WIDEEP_DATA_DIR is not set: no recorded loads";
-  const std::string file = std::string(data) + "/expert_load_deepseek_v3/decode_in1000out1000.json";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " does not exist";
-  const Result<ExpertStatistics> statistics = read_statistics(file);
-  ASSERT_TRUE(statistics.ok()) << statistics.status().message();
-  EXPECT_NEAR(mean_bound(*statistics, {256, 32, 256}, Split::kEqual), 5.523, 0.001);
-  EXPECT_NEAR(mean_bound(*statistics, {256, 32, 256}, Split::kWeighted), 5.523, 0.001);
-  EXPECT_EQ(mean_bound(*statistics, {256, 32, 288}, Split::kEqual), 0.0);
-  const double two_per_rank = mean_bound(*statistics, {256, 144, 288}, Split::kEqual);
-  EXPECT_GT(two_per_rank, 12.5);
-  EXPECT_LT(two_per_rank, 14.0);
 }
 
 }  // namespace

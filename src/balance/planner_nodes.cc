@@ -6,19 +6,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "balance/planner_wideep.h"
 #include "balance/search/search.h"
-#include "base/try.h"
 
 namespace wideep::balance {
 namespace {
-
-// One node seen as a whole machine.
-PlanShape shape_of_node(const PlanShape& shape) {
-  return {.num_experts = shape.num_experts / shape.num_nodes,
-          .ep_size = shape.ep_size / shape.num_nodes,
-          .num_slots = shape.num_slots / shape.num_nodes};
-}
 
 class NodePlanner : public LayerPlanner {
  public:
@@ -45,7 +36,6 @@ class NodePlanner : public LayerPlanner {
 
  private:
   int group_size() const { return shape_.num_experts / shape_.num_groups; }
-  int groups_per_node() const { return shape_.num_groups / shape_.num_nodes; }
 
   // Groups are to nodes what experts are to ranks.
   void sum_groups(std::span<const double> load) {
@@ -100,16 +90,19 @@ class NodePlanner : public LayerPlanner {
 
 }  // namespace
 
-Result<std::unique_ptr<LayerPlanner>> make_node_planner(const PlanShape& shape,
-                                                        const PlannerOptions& options) {
+Result<PlanShape> shape_of_node(const PlanShape& shape) {
   if (shape.num_groups % shape.num_nodes != 0) {
     return invalid_input(fmt::format("groups: expected a multiple of the {} nodes, found {}",
                                      shape.num_nodes, shape.num_groups));
   }
-  Result<std::unique_ptr<LayerPlanner>> inside = make_wideep_planner(shape_of_node(shape), options);
-  if (!inside.ok()) return inside.status().at("one node");
-  return std::unique_ptr<LayerPlanner>(
-      std::make_unique<NodePlanner>(shape, std::move(inside).value()));
+  return PlanShape{.num_experts = shape.num_experts / shape.num_nodes,
+                   .ep_size = shape.ep_size / shape.num_nodes,
+                   .num_slots = shape.num_slots / shape.num_nodes};
+}
+
+std::unique_ptr<LayerPlanner> make_node_planner(const PlanShape& shape,
+                                                std::unique_ptr<LayerPlanner> inside) {
+  return std::make_unique<NodePlanner>(shape, std::move(inside));
 }
 
 }  // namespace wideep::balance

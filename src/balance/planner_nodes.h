@@ -11,10 +11,14 @@
 
 namespace wideep::balance {
 
-// num_groups / num_nodes whole groups to each node, then planner wideep within each node.
-// Errors (invalid input): groups that do not divide among the nodes; what a node's share of experts
-// and slots cannot be.
-Result<std::unique_ptr<LayerPlanner>> make_node_planner(const PlanShape& shape,
-                                                        const PlannerOptions& options);
+// One node seen as a machine of its own, with its part of the experts, ranks and slots. Errors
+// (invalid input): groups that do not divide among the nodes.
+Result<PlanShape> shape_of_node(const PlanShape& shape);
+
+// Gives num_groups / num_nodes whole groups to each node, so that nodes carry about the same load;
+// `inside` then plans one node after the other. REQUIRES: shape_of_node(shape).ok(), and `inside`
+// was made for that shape.
+std::unique_ptr<LayerPlanner> make_node_planner(const PlanShape& shape,
+                                                std::unique_ptr<LayerPlanner> inside);
 
 }  // namespace wideep::balance

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "balance/plan_model.h"
 #include "wideep/balancer.h"
 
 #include <gmock/gmock.h>
@@ -89,20 +88,6 @@ TEST(Planner, WithGroupsNotWorseThanDeepSeek) {
     const double deepseek = imbalance(plan_once("deepseek", shape, {}, load), load);
     EXPECT_LE(ours, deepseek + 2e-3) << "case " << i;
   }
-}
-
-TEST(PlanModel, TakesTheSumOfAllIterationsLayerByLayer) {
-  ExpertStatistics statistics;
-  statistics.num_experts = 3;
-  statistics.ep_size = 1;
-  statistics.iter_stop = 2;
-  statistics.layers = {1, 5};
-  statistics.counts = {1, 100, 10, 4, 4, 4, 0, 0, 0, 4, 4, 4};
-  const auto model = plan_model("trt", statistics, {.ep_size = 2, .num_slots = 4}, {});
-  ASSERT_TRUE(model.ok()) << model.status().message();
-  EXPECT_EQ(model->placement.num_slots, 4);
-  EXPECT_THAT(model->placement.layers.at(1).slot_to_expert, testing::ElementsAre(1, 2, 1, 0));
-  EXPECT_EQ(model->shares.at(5).size(), 4U);
 }
 
 TEST(Planner, Refusals) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "balance/placement_exact.h"
@@ -132,6 +133,15 @@ class WideepPlanner : public LayerPlanner {
   std::optional<ExactPlacer> exact_;  // where the shape allows it
 };
 
+// Whole groups to nodes first, then each node for itself.
+Result<std::unique_ptr<LayerPlanner>> make_hierarchical_planner(const PlanShape& shape,
+                                                                const PlannerOptions& options) {
+  WIDEEP_TRY_ASSIGN(const PlanShape node, shape_of_node(shape));
+  Result<std::unique_ptr<LayerPlanner>> inside = make_wideep_planner(node, options);
+  if (!inside.ok()) return inside.status().at("one node");
+  return make_node_planner(shape, std::move(inside).value());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LayerPlanner>> make_wideep_planner(const PlanShape& shape,
@@ -144,7 +154,7 @@ Result<std::unique_ptr<LayerPlanner>> make_wideep_planner(const PlanShape& shape
         shape.num_slots, shape.num_experts, shape.ep_size, shape.num_experts * shape.ep_size));
   }
   const bool hierarchical = shape.num_nodes > 1 && shape.num_groups > 1;
-  if (hierarchical) return make_node_planner(shape, options);
+  if (hierarchical) return make_hierarchical_planner(shape, options);
   return std::unique_ptr<LayerPlanner>(std::make_unique<WideepPlanner>(shape, options));
 }
 

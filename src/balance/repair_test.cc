@@ -229,7 +229,8 @@ TEST(Repair, OneReplicaAcrossTheCut) {
   const LayerPlan from{{6, 4, {0, 5, 1, 2, 1, 3, 0, 4}}, {}};
   const std::vector<double> load = {3, 8, 4, 6, 1, 1};
   LayerPlan to;
-  const RepairOptions options{.tolerance = 0.11, .bytes_per_expert = 1000};
+  const RepairOptions options{
+      .split = Split::kWeighted, .tolerance = 0.11, .bytes_per_expert = 1000};
   const RepairReport report =
       repairer_for(shape_of(from.placement), options)->repair(load, from, &to);
   EXPECT_NEAR(report.imbalance_resplit, 9 / 5.75 - 1, 1e-12);
@@ -276,7 +277,8 @@ TEST(Repair, FindsTheOneMoveThatSuffices) {
     if (imbalance(from.placement, load, resplit(from.placement, load)) <= 0.02) continue;
     if (best_after_one_retarget(from.placement, load) > 0.02) continue;
     LayerPlan to;
-    const RepairReport report = repairer_for(shape, {.tolerance = 0.02})->repair(load, from, &to);
+    const RepairReport report = repairer_for(shape, {.split = Split::kWeighted, .tolerance = 0.02})
+                                    ->repair(load, from, &to);
     EXPECT_LE(report.imbalance_after, 0.02 + 1e-9);
     ++possible;
     found += report.moves == 1;
@@ -341,6 +343,11 @@ TEST(Repair, LiveRanksWithoutAnExpertCount) {
     EXPECT_NEAR(three.imbalance_before, 0.5, 1e-12);
     EXPECT_NEAR(three.imbalance_resplit, 0.5, 1e-12);
   }
+}
+
+// Who names no split gets plans and repairs for the same one.
+TEST(Repair, DefaultSplitIsThatOfPlanners) {
+  EXPECT_EQ(RepairOptions{}.split, PlannerOptions{}.split);
 }
 
 TEST(Repair, RefusesWhatItCannotDo) {

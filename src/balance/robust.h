@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "balance/plan_model.h"
+#include "balance/model_plan.h"
 #include "balance/windowed_load.h"
 #include "wideep/balancer.h"
 #include "wideep/status.h"

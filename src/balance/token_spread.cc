@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "balance/token_spread.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/try.h"
+#include "wideep/balancer.h"
 
 namespace wideep::balance {
 namespace {
@@ -138,21 +136,6 @@ Spread LayerSpread::spread() const {
           .ranks_by_cover = static_cast<double>(ranks_by_cover_) / tokens,
           .within_rank_ratio = num_pairs_ > 0.0 ? pairs_within_ / num_pairs_ : 0.0,
           .imbalance_by_cover = imbalance_ratio(received_by_live_ranks())};
-}
-
-Result<std::vector<Spread>> measure_spread(const TracePart& trace, const PlannedModel& plan) {
-  std::vector<LayerSpread> layers;
-  for (int i = 0; i < trace.shape.num_layers; ++i) {
-    const int layer = trace.shape.first_layer + i;
-    layers.emplace_back(plan.placement.layers.at(layer), plan.shares.at(layer));
-  }
-  WIDEEP_TRY(visit_trace(trace.path, trace.shape, [&](const TokenChoice& choice) {
-               if (!trace.contains(choice.token)) return;
-               layers[idx(choice.layer_idx)].add(choice.token, choice.experts);
-             }).status());
-  std::vector<Spread> spreads;
-  for (const LayerSpread& layer : layers) spreads.push_back(layer.spread());
-  return spreads;
 }
 
 Spread mean_spread(std::span<const Spread> spreads) {

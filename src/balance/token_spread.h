@@ -5,29 +5,25 @@
 //
 // An expert with replicas leaves a choice. Two are measured:
 //   by shares  each of a token's experts takes a replica by its shares, independently of the
-//   others,
-//              as an engine does that takes replicas in turn. The mean is the exact expectation,
-//              Σ over ranks of 1 − Π over the token's experts of (1 − share of the rank), which is
-//              also TensorRT-LLM's report_send_ranks_per_token.
+//              others, as an engine does that takes replicas in turn. The mean is the exact
+//              expectation, Σ over ranks of 1 − Π over the token's experts of (1 − share of the
+//              rank), which is also TensorRT-LLM's report_send_ranks_per_token.
 //   by cover   a token prefers ranks that it goes to anyway: first the ranks of its experts that
-//   live
-//              on one rank only; then, until all its experts are served, the rank that serves most
-//              of the rest (of equals the next one from rank token % R on).
+//              live on one rank only; then, until all its experts are served, the rank that serves
+//              most of the rest (of equals the next one from rank token % R on).
 //
-//   WIDEEP_TRY_ASSIGN(auto spreads, measure_spread({path, shape}, plan));
-//   spreads[0].ranks_by_shares;
+//   LayerSpread layer(plan.placement, plan.shares);
+//   for (...) layer.add(token, experts_of_token);
+//   layer.spread().ranks_by_shares;
 //
-// Thread safety: plain values; measure_spread is a pure function of the file; one thread at a time
-// per LayerSpread.
+// Thread safety: plain values; one thread at a time per LayerSpread.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "balance/plan_model.h"
-#include "balance/token_trace.h"
-#include "wideep/status.h"
+#include "wideep/placement.h"
 
 namespace wideep::balance {
 
@@ -36,8 +32,7 @@ struct Spread {
   double ranks_by_cover = 0;
   double within_rank_ratio = 0;  // of the pairs of a token's experts, those that meet on a rank, by
                                  // shares; 0 for top-1
-  double imbalance_by_cover =
-      0;  // max / mean − 1 of what ranks then receive: no longer the shares'
+  double imbalance_by_cover = 0;  // max / mean − 1 of what ranks then receive: not by the shares
 
   bool operator==(const Spread&) const = default;
 };
@@ -82,10 +77,6 @@ class LayerSpread {
   double num_pairs_ = 0;
   std::vector<double> received_;  // [R] by cover
 };
-
-// Of every layer of the trace, in order. REQUIRES: the plan has them, for the trace's experts.
-// Errors: as visit_trace. All 0 where the part has no token.
-Result<std::vector<Spread>> measure_spread(const TracePart& trace, const PlannedModel& plan);
 
 // Of each figure; spreads is not empty.
 Spread mean_spread(std::span<const Spread> spreads);

@@ -3,14 +3,11 @@
 // Load by window: how a layer's load changes while it is served. A plan that is balanced for the
 // sum of all windows need not be balanced in any of them.
 //
-// Thread safety: plain values; pure functions.
+// Thread safety: plain values; pure function.
 #pragma once
 
 #include <span>
 #include <vector>
-
-#include "balance/statistics.h"
-#include "wideep/status.h"
 
 namespace wideep::balance {
 
@@ -24,13 +21,6 @@ struct WindowedLoad {
 
   int num_windows() const { return load.empty() ? 0 : static_cast<int>(load[0].size()); }
 };
-
-// Each `iterations` consecutive ones make a window, tokens summed over ranks. What is left at the
-// end is a window too if it is at least half as long, else it belongs to the last one. 0 for
-// `iterations`: one each, more only where that would make more than kMostWindows windows.
-// Errors (invalid input): less than 0 or more than there are.
-inline constexpr int kMostWindows = 32;
-Result<WindowedLoad> windowed_load(const ExpertStatistics& statistics, int iterations);
 
 // Tokens of each expert as parts of its window's tokens, [window][E]: every window counts the same.
 // Zeros for a window without tokens.

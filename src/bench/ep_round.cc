@@ -10,6 +10,7 @@
 
 #include "base/cpu_time.h"
 #include "base/try.h"
+#include "ep/check_shapes.h"
 #include "ep/strategy.h"
 
 namespace wideep::bench {
@@ -52,6 +53,7 @@ EpRounds::EpRounds(const EpRoundSetup& setup, transport::Endpoint& endpoint)
 
 Status EpRounds::start() {
   route();
+  WIDEEP_TRY(ep::check_shapes_match(layout_.shape(), endpoint_));
   WIDEEP_TRY(exchange_.open());
   EpPhases phases;
   WIDEEP_TRY(round(&phases));  // tells where this rank's results are

@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client of streamed replies: posts requests to a server of HTTP, and tells of every event as it
-// comes. What measures servers uses it: one thread waits for all connections at once and reads each
-// as soon as it has something, so that hundreds of them cost little of processors that the server
-// may share.
+// A client for streamed replies (server-sent events), on libevent: it posts requests to an HTTP
+// server and reports every event as soon as it arrives. Programs that measure servers use it. One
+// thread waits for all connections at once, so that hundreds of them take little of the processors
+// that the server may share.
 //
-// Thread safety: one thread; pure functions of their arguments.
+// Thread safety: one thread; while an EventStreams lives, SIGPIPE is blocked there.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
+#include "base/no_pipe_signals.h"
 #include "wideep/status.h"
+
+struct event;
+struct event_base;
 
 namespace wideep::bench {
 
@@ -33,25 +40,39 @@ class EventStreams {
   using OnEvent = std::function<void(std::string_view data)>;
   using OnEnd = std::function<void(const Status&)>;
 
-  // patience: how long a server may say nothing. Errors (failed): nobody knows the host.
-  static Result<EventStreams> open(const HttpAddress& address, std::chrono::seconds patience);
-  EventStreams(EventStreams&&) noexcept;
-  EventStreams& operator=(EventStreams&&) = delete;
+  // patience: how long the server may be silent. Errors (failed): the host is unknown.
+  static Result<std::unique_ptr<EventStreams>> open(const HttpAddress& address,
+                                                    std::chrono::seconds patience);
+  EventStreams(const EventStreams&) = delete;
+  EventStreams& operator=(const EventStreams&) = delete;
   ~EventStreams();
 
-  // Posts a JSON body. on_event: the data of each event ("[DONE]" too). on_end, once: ok; or
-  // (failed) no connection; another status than 200, with what the server says; a reply that breaks
-  // off, or of which nothing comes for so long. Both are called in wait(); on_end, where there is
-  // no connection, perhaps already in here.
-  void post(const std::string& path, const std::string& body, OnEvent on_event, OnEnd on_end);
-  size_t under_way() const;
-  // Waits until something comes, at most so long, and tells of it.
+  // Posts a JSON body. on_event is called with the data of each event ("[DONE]" too). on_end is
+  // called once: with ok; or (failed) where no connection comes about, the status is not 200 (the
+  // message has the beginning of the body), the reply breaks off, or nothing comes for `patience`.
+  // Both are called within wait(); on_end perhaps already in here, where there is no connection.
+  void post(const std::string& path, std::string body, OnEvent on_event, OnEnd on_end);
+  size_t under_way() const { return streams_.size(); }
+  // Waits until something comes, at most so long, and calls on_event and on_end for it.
   void wait(std::chrono::milliseconds at_most);
 
  private:
-  class Loop;
-  explicit EventStreams(std::unique_ptr<Loop> loop);
-  std::unique_ptr<Loop> loop_;
+  class Stream;
+
+  EventStreams(HttpAddress address, std::chrono::seconds patience);
+  Status resolve_host();
+  void end(Stream& stream, const Status& status);
+
+  HttpAddress address_;
+  std::vector<std::string> hosts_;  // its addresses in numbers, in the order of trying
+  uint16_t port_ = 0;
+  std::chrono::seconds patience_;
+  base::NoPipeSignals no_pipe_signals_;
+  std::unique_ptr<event_base, void (*)(event_base*)> loop_;
+  std::unique_ptr<event, void (*)(event*)> timer_;  // ends wait()
+  std::unordered_map<Stream*, std::unique_ptr<Stream>> streams_;
+  // Until wait() returns: libevent's connections must not be freed inside their own callbacks.
+  std::vector<std::unique_ptr<Stream>> ended_;
 };
 
 }  // namespace wideep::bench

@@ -41,7 +41,7 @@ struct LayerNoise {
   model::RowNoise dispatched, returned;
 };
 
-class ForwardPass : public model::MoeObserver {
+class ForwardPass : private model::MoeObserver {
  public:
   // scored and pool outlive the pass. options.row_dtype is the model's.
   static Result<std::unique_ptr<ForwardPass>> create(const ScoredModel& scored,
@@ -54,10 +54,9 @@ class ForwardPass : public model::MoeObserver {
   // By layer, where options.measure_noise.
   const std::map<int, LayerNoise>& noise() const { return noise_; }
 
-  void on_layer(const model::MoeLayerRecord& record) override;
-
  private:
   ForwardPass() = default;
+  void on_layer(const model::MoeLayerRecord& record) override;
 
   std::optional<ep::BufferLayout> layout_;
   std::optional<transport::Endpoint> endpoint_;

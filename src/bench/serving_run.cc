@@ -156,25 +156,26 @@ ServingReport report_of(const std::vector<Seen>& all, int64_t start_ns, int64_t 
 
 Result<ServingReport> run_serving_bench(const ServingOptions& options,
                                         const std::function<void()>& on_done) {
-  WIDEEP_TRY_ASSIGN(EventStreams streams, EventStreams::open(options.address, options.patience));
+  WIDEEP_TRY_ASSIGN(const auto streams, EventStreams::open(options.address, options.patience));
   const std::vector<double> times =
       arrival_times(options.arrivals, static_cast<int>(options.requests.size()));
   std::vector<Seen> seen(options.requests.size());
   const int64_t start_ns = base::wall_ns();
   const auto ask = [&](size_t i) {
-    const std::string body = body_of(options, options.requests[i]);
+    std::string body = body_of(options, options.requests[i]);
     seen[i].start_ns = base::wall_ns();
-    streams.post(
-        "/v1/completions", body, [&seen, i](std::string_view data) { take_event(data, seen[i]); },
+    streams->post(
+        "/v1/completions", std::move(body),
+        [&seen, i](std::string_view data) { take_event(data, seen[i]); },
         [&seen, &on_done, i](const Status& status) {
           take_end(status, seen[i]);
           if (on_done) on_done();
         });
   };
   const auto most = static_cast<size_t>(options.max_concurrency);
-  for (size_t next = 0; next < seen.size() || streams.under_way() > 0;) {
+  for (size_t next = 0; next < seen.size() || streams->under_way() > 0;) {
     std::chrono::milliseconds patience = std::chrono::seconds(1);
-    if (next < seen.size() && streams.under_way() < most) {
+    if (next < seen.size() && streams->under_way() < most) {
       const double early = times[next] - seconds_between(start_ns, base::wall_ns());
       if (early <= 0) {
         ask(next++);
@@ -182,7 +183,7 @@ Result<ServingReport> run_serving_bench(const ServingOptions& options,
       }
       patience = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(early));
     }
-    streams.wait(patience);
+    streams->wait(patience);
   }
   return report_of(seen, start_ns, base::wall_ns());
 }

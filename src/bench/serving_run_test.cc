@@ -53,20 +53,35 @@ TEST(Address, NobodyThereIsAnError) {
               testing::StartsWith("127.0.0.1: "));
 }
 
-// Answers one request with bytes that are given, so many at a time.
-class OneReply {
+class Listener {
  public:
-  OneReply(std::string reply, size_t step) : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  Listener() : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t length = sizeof(address);
-    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::listen(listener_, 1), 0);
-    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length);
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(fd_, 1), 0);
+    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
     port_ = ntohs(address.sin_port);
+  }
+  ~Listener() { ::close(fd_); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  int fd() const { return fd_; }
+  std::string port() const { return std::to_string(port_); }
+
+ private:
+  int fd_;
+  int port_ = 0;
+};
+
+// Answers one request with bytes that are given, so many at a time.
+class OneReply {
+ public:
+  OneReply(std::string reply, size_t step) {
     thread_ = std::thread([this, reply = std::move(reply), step] {
-      const int client = ::accept(listener_, nullptr, nullptr);
+      const int client = ::accept(listener_.fd(), nullptr, nullptr);
       char request[4096];
       EXPECT_GT(::recv(client, request, sizeof(request), 0), 0);
       for (size_t at = 0; at < reply.size(); at += step) {
@@ -77,17 +92,13 @@ class OneReply {
       ::close(client);
     });
   }
-  ~OneReply() {
-    thread_.join();
-    ::close(listener_);
-  }
+  ~OneReply() { thread_.join(); }
   OneReply(const OneReply&) = delete;
   OneReply& operator=(const OneReply&) = delete;
-  std::string port() const { return std::to_string(port_); }
+  std::string port() const { return listener_.port(); }
 
  private:
-  int listener_;
-  int port_ = 0;
+  Listener listener_;
   std::thread thread_;
 };
 
@@ -129,6 +140,27 @@ TEST(Serving, EventsAreTakenApart) {
   EXPECT_EQ(counted.output_tokens, 2);
   const ServingReport cut = ask_once(chunked.substr(0, chunked.size() - 3), chunked.size());
   EXPECT_THAT(cut.failures, testing::ElementsAre(HasSubstr("breaks off")));
+}
+
+TEST(Serving, RepliesThatAreNoStreamAreErrors) {
+  const auto failure = [](const std::string& reply) {
+    return ask_once(reply, reply.size()).failures.at(0);
+  };
+  EXPECT_EQ(failure("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnope"), "status 404: nope");
+  EXPECT_EQ(failure("SSH-2.0\r\n"), "the reply is not HTTP/1");
+  EXPECT_EQ(failure("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n"),
+            "the reply breaks off");
+}
+
+// A listener that never accepts: the system connects, and then nothing comes.
+TEST(Serving, PatienceEnds) {
+  const Listener silent;
+  const auto streams =
+      EventStreams::open({.host = "127.0.0.1", .port = silent.port()}, std::chrono::seconds(1));
+  Status end;
+  (*streams)->post("/", "{}", nullptr, [&](const Status& status) { end = status; });
+  while ((*streams)->under_way() > 0) (*streams)->wait(std::chrono::seconds(10));
+  EXPECT_EQ(end.message(), "nothing has come for 1 s");
 }
 
 }  // namespace

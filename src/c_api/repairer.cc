@@ -22,7 +22,7 @@ namespace {
 using namespace wideep::balance;
 
 Result<RepairOptions> to_repair_options(const wideep_repair_options* given) {
-  RepairOptions options{.split = Split::kEqual};
+  RepairOptions options;
   if (given == nullptr) return options;
   WIDEEP_TRY(check_reserved(*given, "options"));
   WIDEEP_TRY_ASSIGN(options.split, to_split(given->split));

@@ -11,7 +11,7 @@ size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 constexpr size_t kRowAlignment = 64;  // no two rows share a cache line
 constexpr size_t kSectionAlignment = 4096;
 
-// Of one set.
+// One of the two sets.
 size_t bytes_of_counts(const DispatchShape& shape) {
   return round_up(static_cast<size_t>(shape.num_experts) * sizeof(int32_t), kRowAlignment);
 }
@@ -46,13 +46,13 @@ BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
   const bool reduced = shape.combine == Combine::kReduced;
   const size_t lists = shape.top_k * (sizeof(int32_t) + (reduced ? sizeof(float) : 0));
   const size_t row_bytes = round_up(shape.row_bytes, kRowAlignment);
-  max_results_ = reduced ? 1 : std::min(shape.top_k, shape.slots_per_rank);
+  results_per_message_ = reduced ? 1 : std::min(shape.top_k, shape.slots_per_rank);
   result_bytes_ = round_up(shape.result_bytes, kRowAlignment);
 
   lists_offset_ = round_up(2 * bytes_of_counts(shape), kSectionAlignment);
   size_t messages_end = 0;
   if (shape.strategy == Strategy::kAllGather) {
-    const size_t messages = sets * static_cast<size_t>(max_gathered());
+    const size_t messages = sets * static_cast<size_t>(max_published());
     lists_stride_ = lists;
     rows_offset_ = lists_offset_ + round_up(messages * lists, kSectionAlignment);
     rows_stride_ = row_bytes;
@@ -64,11 +64,11 @@ BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
     messages_end = lists_offset_ + max_rows * lists_stride_;
   }
   results_offset_ = round_up(messages_end, kSectionAlignment);
-  segment_bytes_ = results_offset_ + max_rows * max_results_ * result_bytes_;
+  segment_bytes_ = results_offset_ + max_rows * results_per_message_ * result_bytes_;
 }
 
-// Messages of a rank in a call.
-int64_t BufferLayout::max_gathered() const {
+// Messages that a rank publishes in a call, at most.
+int64_t BufferLayout::max_published() const {
   return std::min<int64_t>(shape_.max_rows(), shape_.max_tokens);
 }
 

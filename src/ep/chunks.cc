@@ -16,7 +16,8 @@ int num_chunks(std::span<const int32_t> tokens_of_ranks, int64_t max_group_token
     for (const int32_t tokens : tokens_of_ranks) sum += (tokens + chunks - 1) / chunks;
     return sum <= max_group_tokens;
   };
-  // One token of each rank fits, so this ends; the mean is where the first that fits can be.
+  // Fewer chunks than this cannot fit even if tokens could be cut evenly. The loop ends, for chunks
+  // of one token of each rank fit.
   const int64_t all = std::accumulate(tokens_of_ranks.begin(), tokens_of_ranks.end(), int64_t{0});
   int64_t chunks = std::max<int64_t>(1, (all + max_group_tokens - 1) / max_group_tokens);
   while (!fits(chunks)) ++chunks;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An iteration's tokens in chunks that are dispatched one after the other, so that no call brings
-// more than max_group_tokens of all ranks together (TRT's moe_config.max_num_tokens).
+// An iteration's tokens are cut into chunks, which are dispatched one after the other, so that no
+// call brings more than max_group_tokens of all ranks together (TRT's moe_config.max_num_tokens).
 //
-// All follows from the ranks' numbers of tokens: ranks that know them agree without an exchange.
+// Chunks follow from the ranks' numbers of tokens alone: ranks that know these agree without an
+// exchange.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ namespace wideep::ep {
 // REQUIRES: max_group_tokens 0 or at least the number of ranks.
 int num_chunks(std::span<const int32_t> tokens_of_ranks, int64_t max_group_tokens);
 
-// A rank's tokens of one chunk: a part of its batch, never more than ceil(num_tokens / chunks).
+// A rank's tokens of one chunk: consecutive ones of its batch, at most ceil(num_tokens /
+// num_chunks).
 struct TokenRange {
   int begin = 0;
   int size = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "ep/check_shapes.h"
 #include "ep/dispatch_combine.h"
 
 namespace wideep::ep {
@@ -228,6 +229,7 @@ Result<Communicator> CommunicatorGroup::join(int rank) {
     return invalid_input(fmt::format("join: rank {} has joined already", rank));
   }
   auto state = std::make_unique<Communicator::State>(state_->memory, rank, state_->options);
+  WIDEEP_TRY(check_shapes_match(shape_of(state_->options), state->endpoint));
   WIDEEP_TRY(state->exchange.open());
   return Communicator(std::move(state));
 }

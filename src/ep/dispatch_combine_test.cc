@@ -19,6 +19,7 @@
 #include "base/dtype.h"
 #include "base/sanitized.h"
 #include "base/try.h"
+#include "ep/check_shapes.h"
 #include "ep/chunks.h"
 #include "ep/slot_choice.h"
 #include "transport/rank_processes.h"
@@ -357,6 +358,7 @@ Status run_rank(Endpoint& endpoint, const Case& c) {
             {}};
   rank.chooser.set_placement(0, placement, {});
   rank.exchange.set_row_sum(row_sum(c));
+  WIDEEP_TRY(check_shapes_match(c.shape, endpoint));
   WIDEEP_TRY(rank.exchange.open());
   std::mt19937 rng(endpoint.rank() * 1000 + 7);
   for (int call = 0; call < c.calls; ++call) {
@@ -530,6 +532,7 @@ std::vector<Crossed> cross_nodes(const Case& c, int num_nodes) {
       [&](Endpoint& endpoint) -> Status {
         DispatchCombine exchange(endpoint, layout);
         exchange.set_row_sum(row_sum(c));
+        WIDEEP_TRY(check_shapes_match(c.shape, endpoint));
         WIDEEP_TRY(exchange.open());
         std::mt19937 rng(endpoint.rank());
         const std::vector<int32_t> slots = random_experts(c.shape.max_tokens, c, rng);
@@ -639,14 +642,16 @@ DispatchShape small_shape(int ranks) {
   return c.shape;
 }
 
-// Runs the body on ranks that wait at most a few seconds; what each reports.
+// Runs the body on ranks that wait at most a few seconds and have the same shape; what each
+// reports.
 std::vector<Status> report(const transport::GroupOptions& group,
                            const std::function<Status(Endpoint&, DispatchCombine&)>& body) {
   transport::GroupOptions options = group;
   const BufferLayout layout(small_shape(options.num_ranks));
   options.segment_bytes = layout.segment_bytes();
-  const auto statuses = transport::run_rank_threads(options, [&](Endpoint& endpoint) {
+  const auto statuses = transport::run_rank_threads(options, [&](Endpoint& endpoint) -> Status {
     DispatchCombine exchange(endpoint, layout);
+    WIDEEP_TRY(check_shapes_match(layout.shape(), endpoint));
     return body(endpoint, exchange);
   });
   return statuses.ok() ? *statuses : std::vector<Status>{statuses.status()};
@@ -657,20 +662,6 @@ void expect_all(const std::vector<Status>& statuses, const std::string& message)
 }
 
 const std::vector<int32_t> kNoCounts(6);
-
-TEST(DispatchCombine, ShapesThatDifferAreNamedByAll) {
-  DispatchShape larger = small_shape(3);
-  larger.max_tokens = 9;
-  const auto statuses = transport::run_rank_threads(
-      {.num_ranks = 3, .segment_bytes = BufferLayout(larger).segment_bytes()},
-      [&](Endpoint& endpoint) {
-        return DispatchCombine(endpoint,
-                               BufferLayout(endpoint.rank() == 2 ? larger : small_shape(3)))
-            .open();
-      });
-  ASSERT_TRUE(statuses.ok());
-  expect_all(*statuses, "max_tokens is 4 on rank 0 and 9 on rank 2");
-}
 
 TEST(DispatchCombine, MoreTokensThanAnnouncedEndAllRanks) {
   const std::vector<float> rows(8 * 8);
@@ -702,9 +693,9 @@ TEST(DispatchCombine, MoreTokensThanThereIsRoomForAreRefused) {
   expect_all(of_one, "begin: 8 tokens of rank 0, expected 0 to 4");
 }
 
-// Nodes of 3, 3 and 2 ranks, two groups of 4: rank 3 is the deputy of rank 0 and of rank 6, which
-// are of different groups and reach other ranks of its node.
-TEST(DispatchCombine, GroupsThatShareADeputyKeepTheirRowsApart) {
+// Nodes of 3, 3 and 2 ranks, two groups of 4: rank 3 is the proxy of rank 0 and of rank 6, which
+// belong to different groups and reach different ranks of its node.
+TEST(DispatchCombine, GroupsThatShareAProxyKeepTheirRowsApart) {
   constexpr int kTokens = 8, kCalls = 400;
   const DispatchShape shape{.ep_size = 4,
                             .num_experts = 4,
@@ -804,6 +795,7 @@ TEST(DispatchCombine, AnotherCanFollow) {
       report({.num_ranks = 2}, [&](Endpoint& endpoint, DispatchCombine& first) -> Status {
         DispatchCombine second(endpoint, BufferLayout(small_shape(2)));
         for (DispatchCombine* each : {&first, &second}) {
+          WIDEEP_TRY(check_shapes_match(small_shape(2), endpoint));
           WIDEEP_TRY(each->open());
           const std::vector<float> row(8, static_cast<float>(endpoint.rank()));
           const std::vector<int32_t> slots = {0, 3};
@@ -867,7 +859,7 @@ TEST(DispatchCombine, RanksThatOverlapOtherCallsAreNamed) {
   }
 }
 
-// Whatever it was about to tell: opening takes two rounds of flags, a call two.
+// Whatever it was about to raise: comparing shapes takes two rounds of flags, a call two.
 TEST(DispatchCombine, ASilentRankIsNamedByAll) {
   for (const int after_raises : {1, 2, 3, 4, 5}) {
     const auto statuses = report(

@@ -28,9 +28,9 @@ T read(const std::byte*& at) {
 
 }  // namespace
 
-// Begins a parcel of rows. Then of each rank of the node its number in the group and in the world;
-// then the tokens: slots [top_k] int32 (−1: of another node), weights [top_k] float32 (kReduced),
-// row.
+// Begins a parcel of rows. Behind it: for each rank of the node its number in the group and in the
+// world; then for each token: slots [top_k] int32 (−1: on another node), weights [top_k] float32
+// (kReduced), row.
 struct NodeCrossing::RowsHeader {
   ParcelKind kind = ParcelKind::kRows;
   uint32_t call = 0;
@@ -39,7 +39,7 @@ struct NodeCrossing::RowsHeader {
   int64_t num_ranks = 0;
 };
 
-// Within a parcel of results, before the result rows of one source.
+// In a parcel of results, before the result rows for one source.
 struct NodeCrossing::ResultsHeader {
   int64_t area = 0;
   int64_t count = 0;
@@ -49,27 +49,28 @@ NodeCrossing::NodeCrossing(transport::Endpoint& endpoint, const BufferLayout& la
     : endpoint_(endpoint),
       bridge_(*endpoint.bridge()),
       layout_(layout),
-      rows_(static_cast<size_t>(bridge_.nodes().num_nodes())),
-      results_(rows_.size()),
       sums_on_nodes_(layout.shape().combine == Combine::kReduced &&
-                     layout.shape().num_slices == 1 && deputies_are_in_group()),
+                     layout.shape().num_slices == 1 && proxies_are_in_group()),
+      rows_(static_cast<size_t>(bridge_.nodes().num_nodes())),
       num_tokens_(rows_.size()),
+      results_(rows_.size()),
       sum_(layout.shape().result_bytes),
-      spreads_(static_cast<size_t>(layout.shape().ep_size)) {
+      receivers_(static_cast<size_t>(layout.shape().ep_size)) {
   bridge_.set_on_parcel([this](int from, std::span<const std::byte> body) {
     const std::byte* at = body.data();
     if (read<ParcelKind>(at) == ParcelKind::kRows) {
-      spread(from, body);
+      distribute(from, body);
     } else {
-      lay_results(from, body.subspan(sizeof(ParcelKind)));
+      write_results(from, body.subspan(sizeof(ParcelKind)));
     }
   });
 }
 
 NodeCrossing::~NodeCrossing() { bridge_.set_on_parcel({}); }
 
-// On every other node that has ranks of the group, those of all of them.
-bool NodeCrossing::deputies_are_in_group() const {
+// Whether the proxies of all ranks of the group are ranks of it too, on every other node that has
+// ranks of the group. A proxy in another group would not know when the results here are complete.
+bool NodeCrossing::proxies_are_in_group() const {
   if (endpoint_.ranks_on_node() == endpoint_.num_ranks()) return false;
   const transport::NodeMap& nodes = bridge_.nodes();
   std::vector<int> group;
@@ -79,8 +80,8 @@ bool NodeCrossing::deputies_are_in_group() const {
   for (const int rank : group) {
     for (const int other : group) {
       if (nodes.node_of(rank) == nodes.node_of(other)) continue;
-      const int deputy = nodes.deputy(rank, nodes.node_of(other));
-      if (std::find(group.begin(), group.end(), deputy) == group.end()) return false;
+      const int proxy = nodes.proxy(rank, nodes.node_of(other));
+      if (std::find(group.begin(), group.end(), proxy) == group.end()) return false;
     }
   }
   return true;
@@ -111,13 +112,14 @@ Parcel& NodeCrossing::rows_to(int node, const Token& token) {
   return *parcel;
 }
 
-// A slot has a rank for each slice of its results; rows go to all of them. What comes back from
-// other nodes: kExact: a row for each slot and slice; kReduced: for each rank, or each node.
+// Finds the other nodes that the token goes to, and counts the rows that will come back from there.
+// A slot has a rank for each slice of its results, and the row goes to all of them. kExact brings
+// back a row for each slot and slice; kReduced one for each rank, or for each node.
 void NodeCrossing::find_nodes(const Token& token) {
   const DispatchShape& shape = layout_.shape();
   nodes_of_token_.clear();
   ranks_of_token_.clear();
-  for (const int32_t owner : token.destination_of) {
+  for (const int32_t owner : token.owner_of_slot) {
     for (int rank = owner; rank < shape.ep_size; rank += shape.num_owners()) {
       const int node = node_of(rank);
       if (node == bridge_.node()) continue;
@@ -131,7 +133,7 @@ void NodeCrossing::find_nodes(const Token& token) {
       static_cast<int64_t>((sums_on_nodes_ ? nodes_of_token_ : ranks_of_token_).size());
 }
 
-// Whether any of the slot's ranks is there.
+// Whether any of the owner's slices is there.
 bool NodeCrossing::is_on(int node, int32_t owner) const {
   const DispatchShape& shape = layout_.shape();
   for (int rank = owner; rank < shape.ep_size; rank += shape.num_owners()) {
@@ -146,7 +148,7 @@ void NodeCrossing::add(const Token& token) {
   for (const int node : nodes_of_token_) {
     Parcel& parcel = rows_to(node, token);
     for (size_t k = 0; k < top_k; ++k) {
-      parcel.put(is_on(node, token.destination_of[k]) ? token.slots[k] : int32_t{-1});
+      parcel.put(is_on(node, token.owner_of_slot[k]) ? token.slots[k] : int32_t{-1});
     }
     if (token.weights != nullptr) parcel.append(token.weights, top_k * sizeof(float));
     parcel.append(token.row, layout_.shape().row_bytes);
@@ -156,8 +158,8 @@ void NodeCrossing::add(const Token& token) {
 }
 
 const std::byte* NodeCrossing::sum_from(int node, int64_t area) const {
-  const int deputy = bridge_.nodes().deputy(endpoint_.world_rank(), node);
-  return layout_.result(endpoint_.memory().segment(deputy), area,
+  const int proxy = bridge_.nodes().proxy(endpoint_.world_rank(), node);
+  return layout_.result(endpoint_.memory().segment(proxy), area,
                         num_tokens_[static_cast<size_t>(node)] - 1);
 }
 
@@ -170,18 +172,18 @@ void NodeCrossing::send_rows() {
   }
 }
 
-// As the deputy of a source: what it does itself on its own node.
-void NodeCrossing::spread(int from, std::span<const std::byte> body) {
+// As the proxy of a source: does what the source does itself on its own node.
+void NodeCrossing::distribute(int from, std::span<const std::byte> body) {
   const std::byte* at = body.data();
   const auto header = read<RowsHeader>(at);
-  // Those of the last source may be of another group, which has its own messages in the same place.
-  std::fill(spreads_.begin(), spreads_.end(), Spread{});
+  // The parcel before may have come from another group, whose ranks have the same numbers.
+  std::fill(receivers_.begin(), receivers_.end(), Receiver{});
   for (int64_t i = 0; i < header.num_ranks; ++i) {
     const auto rank = read<int32_t>(at);
     const auto world_rank = read<int32_t>(at);
-    spreads_[static_cast<size_t>(rank)] = {.segment = endpoint_.memory().segment(world_rank)};
+    receivers_[static_cast<size_t>(rank)] = {.segment = endpoint_.memory().segment(world_rank)};
   }
-  Owed* owed = nullptr;
+  OwedSums* owed = nullptr;
   if (header.wants_sums != 0) {
     owed = &owed_[header.call & 1].emplace_back();
     owed->node = bridge_.nodes().node_of(from);
@@ -189,26 +191,26 @@ void NodeCrossing::spread(int from, std::span<const std::byte> body) {
   }
   const size_t token_bytes = lists_bytes() + layout_.shape().row_bytes;
   for (const std::byte* end = body.data() + body.size(); at < end; at += token_bytes) {
-    spread_token(at, header.area, owed);
+    distribute_token(at, header.area, owed);
   }
 }
 
-void NodeCrossing::spread_token(const std::byte* token, int64_t area, Owed* owed) {
+void NodeCrossing::distribute_token(const std::byte* token, int64_t area, OwedSums* owed) {
   const DispatchShape& shape = layout_.shape();
   const bool reduced = shape.combine == Combine::kReduced;
   const std::byte* weights = token + static_cast<size_t>(shape.top_k) * sizeof(int32_t);
   const std::byte* row = token + lists_bytes();
-  reached_.clear();
+  receivers_of_token_.clear();
   for (int k = 0; k < shape.top_k; ++k) {
     int32_t slot = 0;
     std::memcpy(&slot, token + k * sizeof(slot), sizeof(slot));
     if (slot < 0) continue;
     const std::byte* weight = reduced ? weights + static_cast<size_t>(k) * sizeof(float) : nullptr;
     for (int rank = slot / shape.slots_per_rank; rank < shape.ep_size; rank += shape.num_owners()) {
-      Spread& to = spreads_[static_cast<size_t>(rank)];
+      Receiver& to = receivers_[static_cast<size_t>(rank)];
       if (to.segment == nullptr) continue;  // another slice, on another node
       if (to.num_slots == 0) {
-        reached_.push_back(&to);
+        receivers_of_token_.push_back(&to);
         std::fill_n(layout_.slots(to.segment, area, to.num_messages), shape.top_k, -1);
         std::memcpy(layout_.row(to.segment, area, to.num_messages), row, shape.row_bytes);
       }
@@ -221,10 +223,10 @@ void NodeCrossing::spread_token(const std::byte* token, int64_t area, Owed* owed
     }
   }
   if (owed != nullptr) {
-    std::sort(reached_.begin(), reached_.end());  // by rank
-    owed->num_rows.push_back(static_cast<int32_t>(reached_.size()));
+    std::sort(receivers_of_token_.begin(), receivers_of_token_.end());  // by rank
+    owed->num_rows.push_back(static_cast<int32_t>(receivers_of_token_.size()));
   }
-  for (Spread* to : reached_) {
+  for (Receiver* to : receivers_of_token_) {
     if (owed != nullptr) owed->rows.push_back(layout_.result(to->segment, area, to->num_messages));
     ++to->num_messages;
     to->num_slots = 0;
@@ -253,14 +255,14 @@ Parcel& NodeCrossing::results_to(int node) {
 }
 
 void NodeCrossing::send_sums(uint32_t call, const RowSum& add_rows) {
-  std::vector<Owed>& owed = owed_[call & 1];
-  for (const Owed& each : owed) append_sums(each, add_rows);
+  std::vector<OwedSums>& owed = owed_[call & 1];
+  for (const OwedSums& each : owed) append_sums(each, add_rows);
   owed.clear();
   send_results();
 }
 
-// What one rank alone has made of a token goes as it is.
-void NodeCrossing::append_sums(const Owed& owed, const RowSum& add_rows) {
+// A token that only one rank has worked on has nothing to be added up: its row goes as it is.
+void NodeCrossing::append_sums(const OwedSums& owed, const RowSum& add_rows) {
   Parcel& parcel = results_to(owed.node);
   parcel.put(ResultsHeader{.area = owed.area, .count = static_cast<int64_t>(owed.num_rows.size())});
   size_t first = 0;
@@ -280,8 +282,9 @@ void NodeCrossing::send_results() {
   }
 }
 
-// As the deputy of a destination, into its image.
-void NodeCrossing::lay_results(int from, std::span<const std::byte> body) const {
+// As the proxy of a rank that computed results: into the image of its segment, where the sources on
+// this node read them.
+void NodeCrossing::write_results(int from, std::span<const std::byte> body) const {
   std::byte* image = endpoint_.memory().segment(from);
   const std::byte* at = body.data();
   for (const std::byte* end = at + body.size(); at < end;) {

@@ -49,7 +49,8 @@ void round_with_credit(int64_t total, std::span<const int64_t> parts, std::span<
     ++quotas[static_cast<size_t>(most - credit.begin())];
     *most -= kWholeToken;
   }
-  // Whole tokens of credit may be more than there are tokens, where others are in debt.
+  // Replicas may have more whole tokens of credit than there are tokens, if others are in debt.
+  // Then those with the least credit give tokens back.
   for (; left < 0; ++left) {
     size_t least = parts.size();
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -69,7 +70,8 @@ struct Range {
   size_t end = 0;
 };
 
-// Fills quotas of the replicas with tokens of the ranks, both in order.
+// Fills the quotas of these replicas with the tokens of these ranks, both in their order; adds what
+// comes from row_rank to row.
 void match(Range ranks, Range replicas, size_t row_rank, std::span<int64_t> counts,
            std::span<int64_t> quotas, std::span<int64_t> row) {
   size_t rank = ranks.begin, i = replicas.begin;
@@ -98,7 +100,7 @@ void match_within_ranks(std::span<const int32_t> replica_ranks, int row_rank,
   }
 }
 
-// On every node that has replicas.
+// The same on every node that has replicas, with the ranks of the node.
 void match_within_nodes(size_t ranks_per_node, std::span<const int32_t> replica_ranks,
                         size_t row_rank, std::span<int64_t> counts, std::span<int64_t> quotas,
                         std::span<int64_t> row) {
@@ -126,7 +128,8 @@ void split_by_source(std::span<const int32_t> replica_ranks, const Source& sourc
   if (ranks_per_node > 1 && ranks_per_node < counts.size()) {
     match_within_nodes(ranks_per_node, replica_ranks, rank, counts, quotas, row);
   }
-  match({0, rank + 1}, {0, quotas.size()}, rank, counts, quotas, row);  // those behind come later
+  // Ranks behind this one would take what it leaves, so they do not matter for its row.
+  match({0, rank + 1}, {0, quotas.size()}, rank, counts, quotas, row);
 }
 
 }  // namespace wideep::ep

@@ -30,7 +30,8 @@ void SlotChooser::set_placement(int layer, const balance::Placement& placement,
   entry.resplitter.reset(placement);
 }
 
-// The replicas of experts that have several, by expert and slot.
+// Lists the replicas of experts that have several, by expert and slot. Counts in the runs first,
+// then uses them as where the next replica of an expert goes in the list.
 void SlotChooser::list_replicas(const balance::Placement& placement, Layer* layer) {
   constexpr Run kUnseen{.left = 0, .slot = -1, .replica = -1};
   layer->runs.assign(static_cast<size_t>(placement.num_experts), kUnseen);
@@ -77,13 +78,15 @@ void SlotChooser::set_parts(std::span<const double> shares, Layer* layer) {
     }
     const auto parts = std::span(layer->parts).subspan(begin, size);
     parts_of_equal_ranks(std::span(layer->replica_ranks).subspan(begin, size), parts);
-    // As if this rank had already sent one token for each rank before it.
+    // As if this rank had already sent one token for each rank before it: so ranks start with
+    // different remainders.
     round_with_credit(me_.rank, parts, std::span(layer->credit).subspan(begin, size), quotas_);
   }
 }
 
-// If all ranks have equally many tokens of an expert, those that send by these parts meet shares_
-// together, and as few as possible leave their rank and node.
+// Which parts of its tokens this rank sends to each replica, under the assumption that all ranks
+// have equally many: together they meet shares_, and as few tokens as possible leave their rank and
+// node.
 void SlotChooser::parts_of_equal_ranks(std::span<const int32_t> replica_ranks,
                                        std::span<int64_t> parts) {
   const int64_t whole = shape_.ep_size * kWholeToken;  // a token from each rank
@@ -119,7 +122,8 @@ void SlotChooser::split_by_counts(int layer, std::span<const int32_t> counts) {
   }
 }
 
-// Every rank rounds all experts, whether it has tokens of them or not, so that all agree.
+// Rounding depends on the experts before, so every rank rounds all experts, with or without tokens
+// of its own: so all ranks get the same.
 void SlotChooser::split_expert(const SpreadExpert& spread, std::span<const int32_t> counts,
                                Layer& layer) {
   const size_t begin = spread.begin, size = spread.end - spread.begin;

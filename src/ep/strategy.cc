@@ -6,7 +6,8 @@
 namespace wideep::ep {
 namespace {
 
-// That none of a token's slots is on a given rank.
+// The probability that none of a token's slots is on a given rank: one factor for each choice, for
+// a token takes a slot only once.
 double none_there(const DispatchShape& shape) {
   const double slots = shape.num_slots();
   double q = 1.0;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which strategy of dispatch moves fewer bytes: a pure function of the shape, so that all ranks
-// choose alike. Results are the same bits either way.
+// make the same choice. The bits of the results do not depend on it.
 //
-// Rows that a token costs, if slots are chosen evenly: of S = ep_size × slots_per_rank slots the
-// token takes top_k, and a rank has none of them with probability
+// How many rows a token costs if slots are chosen evenly: the token takes top_k of S = ep_size ×
+// slots_per_rank slots, and a rank has none of these with probability
 //
 //   q = C(S − slots_per_rank, top_k) / C(S, top_k)
 //
-// (of ranks that share slots, S counts these once, and all or none of the ranks have them)
+// (slots that several ranks share count once in S; of these ranks all or none have a slot)
 //
-//   dispatch    (ep_size − 1) · (1 − q): a row to every other rank that has any
-//   all-gather  1 in shared memory, where all read the row that was laid down once;
-//               between nodes a row to every rank of the others, as many as dispatch at most has
+//   dispatch    (ep_size − 1) · (1 − q): a row to every other rank that has a slot
+//   all-gather  1 in shared memory, where all read the row that was published once;
+//               between nodes a row to every rank of the other nodes, the most that dispatch sends
 //
-// Between nodes all-gather can therefore not win. Lists of slots, which all ranks read of all
-// tokens when gathering, count as bytes too.
+// So all-gather cannot win between nodes. Lists of slots count as bytes too: with all-gather every
+// rank reads the lists of all tokens.
 #pragma once
 
 #include <string>
@@ -27,16 +27,16 @@ namespace wideep::ep {
 struct StrategyChoice {
   Strategy strategy = Strategy::kDispatch;
   double dispatch_bytes = 0.0;  // per token
-  double gather_bytes = 0.0;    // the same
+  double gather_bytes = 0.0;    // per token
 
-  // For people, one line.
+  // The choice and its reason, one line for people.
   std::string reason() const;
 };
 
-// Ranks other than its own that have any of a token's slots, if slots are chosen evenly.
+// How many ranks other than its own have any of a token's slots, if slots are chosen evenly.
 double expected_peers(const DispatchShape& shape);
 
-// Whatever shape.strategy says.
+// The better strategy for the shape; shape.strategy is ignored.
 StrategyChoice choose_strategy(const DispatchShape& shape);
 
 }  // namespace wideep::ep

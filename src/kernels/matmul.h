@@ -50,8 +50,7 @@ struct OutputRows {
   }
 };
 
-// Which processor a kernel's choices suit (docs/decisions/0027-lines-under-way.md). Has no
-// influence on results.
+// Which processor a kernel's choices suit (docs/kernels.md). Has no influence on results.
 enum class Tuning { kZen4, kZen5 };
 // Zen 5's on AMD's processors from family 26 on, elsewhere Zen 4's.
 Tuning best_tuning();

@@ -15,6 +15,7 @@
 
 #include "base/aligned_bytes.h"
 #include "kernels/kernels.h"
+#include "kernels/pack_matrix.h"
 
 namespace wideep::kernels {
 namespace {

@@ -91,8 +91,4 @@ struct PackedMatrix {
   }
 };
 
-// Packs float32 rows [n, k] (row stride k), rounding or quantising to the format.
-// REQUIRES: out is 64-byte aligned and shape.bytes() long.
-PackedMatrix pack_matrix(const PackedShape& shape, const float* rows, std::byte* out);
-
 }  // namespace wideep::kernels

@@ -3,7 +3,12 @@
 // The kernels of each instruction set, gathered into tables by kernels.cc alone.
 #pragma once
 
-#include "kernels/kernels.h"
+#include "base/dtype.h"
+#include "kernels/attention.h"
+#include "kernels/matmul.h"
+#include "kernels/quantized_rows.h"
+#include "kernels/reduce.h"
+#include "kernels/row_format.h"
 
 // clang-format off
 #define WIDEEP_DECLARE_KERNELS(isa)                                                                \

@@ -7,6 +7,7 @@
 // by name.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -91,7 +92,9 @@ struct ModelConfig {
   int num_mtp_layers = 0;          // num_nextn_predict_layers: present in the file, not run here
 
   bool is_mla() const { return architecture == Architecture::kDeepseekV3; }
-  int num_moe_layers() const;
+  int num_moe_layers() const {
+    return static_cast<int>(std::count(is_moe_layer.begin(), is_moe_layer.end(), true));
+  }
 };
 
 // Reads `model_dir`/config.json (and generation_config.json for the end tokens, when there).

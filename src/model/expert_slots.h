@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The slots of one rank: for every MoE layer, slots_per_rank experts' weights, each a private copy.
-// Ranks that share experts have the same slots, each its slice of them.
+// The slots of one rank: for every MoE layer the weights of slots_per_rank experts, each a private
+// copy. Ranks that share experts have the same slots, each its slice of the weights.
+//
+// Thread safety: many may read; exchange() only while nobody does.
 #pragma once
 
 #include <map>
@@ -16,12 +18,12 @@
 
 namespace wideep::model {
 
-// Reads this rank's share of the experts of `layers` (of the model, ascending), which are those of
-// the host pool, into it. Errors: as WeightLoader; there is not enough memory.
+// Reads this rank's share of the experts into the host pool, which has those of `layers` (of the
+// model, ascending). Errors: as WeightLoader; there is not enough memory.
 Status fill_host_pool(std::span<const int> layers, const weights::WeightLoader& loader, int rank,
                       int num_ranks, base::ThreadPool& threads, weights::HostPool& pool);
 
-// Whose slots a rank has, and which slice of their experts.
+// Which rank's slots are meant, and which slice of their experts.
 struct SlotOwner {
   SlotOwner(int rank) : ep_rank(rank) {}  // whole experts
   SlotOwner(int rank, int its_slice, int slices)
@@ -38,8 +40,8 @@ class ExpertSlots {
   static Result<ExpertSlots> load(const ModelConfig& config, const weights::WeightLoader& loader,
                                   const balance::ModelPlacement& placement, const SlotOwner& owner);
 
-  // Copies them from a pool that all ranks have filled. Errors (failed): a copy that is not what
-  // the pool's rank has loaded.
+  // Copies this rank's experts from a pool that all ranks have filled. Errors (failed): a copy that
+  // differs from what was loaded into the pool.
   static Result<ExpertSlots> copy(const weights::HostPool& pool,
                                   const balance::ModelPlacement& placement, const SlotOwner& owner,
                                   base::ThreadPool& threads);
@@ -48,7 +50,7 @@ class ExpertSlots {
     return weights::view_expert(shape_, slots_[first_slots_.at(layer) + local_slot], slice_);
   }
 
-  // Puts another record into a slot; returns the one that was there. Not during a forward pass.
+  // Puts another record into a slot and returns the one that was there. Not during a forward pass.
   std::byte* exchange(int layer, int local_slot, std::byte* record) {
     return std::exchange(slots_[first_slots_.at(layer) + local_slot], record);
   }
@@ -62,9 +64,9 @@ class ExpertSlots {
 
   weights::ExpertShape shape_;
   int slice_;
-  base::AlignedBytes records_;         // of all layers, slot by slot, as they begin
-  std::vector<std::byte*> slots_;      // of all layers: each slot's record
-  std::map<int, size_t> first_slots_;  // by layer: where its slots begin
+  base::AlignedBytes records_;         // memory of all layers' slots; records move (exchange)
+  std::vector<std::byte*> slots_;      // the record in each slot, of all layers
+  std::map<int, size_t> first_slots_;  // by layer: where its slots begin in slots_
 };
 
 }  // namespace wideep::model

@@ -42,9 +42,13 @@ std::vector<T> values(const formats::SafetensorsFile& file, const std::string& n
   return out;
 }
 
-struct Output {
+struct Output : MoeObserver {
   std::vector<float> logits;     // [T, V]
   std::vector<int32_t> experts;  // [moe layer][T, k]
+
+  void on_layer(const MoeLayerRecord& record) override {
+    experts.insert(experts.end(), record.experts.begin(), record.experts.end());
+  }
 };
 
 struct RunOptions {
@@ -93,9 +97,7 @@ Result<Output> run_model(const std::string& dir, const kernels::Kernels& kernels
   base::ThreadPool pool(options.num_threads);
   MoeRunner moe(*config, placement, *slots, endpoint, layout, {.row_dtype = dtype});
   Output output;
-  moe.set_observer([&](const MoeLayerRecord& record) {
-    output.experts.insert(output.experts.end(), record.experts.begin(), record.experts.end());
-  });
+  moe.set_observer(&output);
   Model model(*config, *model_weights, Compute(kernels, pool), moe);
 
   const KvLayout kv(*config, options.cache.value_or(kernels::row_dtype(format)));

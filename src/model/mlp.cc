@@ -67,7 +67,7 @@ Status MlpRunner::run(const Compute& compute, TensorGroup& group, std::span<cons
   return {};
 }
 
-// This rank's columns of what gate and up make, of all rows.
+// This rank's columns of what gate and up make of all rows.
 transport::Written MlpRunner::written_between(const std::byte* between,
                                               const weights::GatedMlp& mlp,
                                               const TensorGroup& group) const {
@@ -90,8 +90,9 @@ size_t MlpRunner::between_bytes(const PackedShape& down) const {
   return static_cast<size_t>(first_row_.back()) * row;
 }
 
-// The experts' panels one after the other, in units, are what threads share: each begins where its
-// part of the cost does.
+// The threads share the panels of all experts, one expert after the other, in units. Each thread
+// begins where its part of the cost begins, so that experts with many rows, and with none, do not
+// leave threads without work.
 template <typename Body>
 void MlpRunner::for_panels(const Compute& compute, std::span<const ExpertWork> work, Panels panels,
                            int unit, Body&& body) {
@@ -162,7 +163,7 @@ void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> 
       });
 }
 
-// Between the products: what gate and up made, as operands of down.
+// Between the products: brings what gate and up made into the form of operands of down.
 void MlpRunner::cast_between(const Compute& compute, std::span<const ExpertWork> work,
                              const std::byte* between) {
   const PackedShape& down = work[0].mlp.down.shape;

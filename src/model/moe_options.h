@@ -14,10 +14,10 @@ namespace wideep::model {
 
 struct MoeOptions {
   Dtype row_dtype = Dtype::kBf16;  // that experts take and return: kBf16 or kF32
-  // In what form rows are dispatched and results returned; nothing: in row_dtype.
+  // In which form rows are dispatched and results returned; without a value: in row_dtype.
   std::optional<kernels::RowFormat> dispatch, combine;
   bool perfect_router = false;  // tokens go to experts evenly, whatever the router says
-  bool measure_noise = false;   // tell observers, which takes a decoding of every row
+  bool measure_noise = false;   // report it to observers; every row is decoded for it
 
   kernels::RowFormat dispatch_format() const {
     return dispatch.value_or(kernels::row_format(row_dtype));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A MoE layer over ranks as threads: the same bits whatever bounds a dispatch and however tokens
-// are shared among replicas; and what observers are told.
+// are shared among replicas; and what observers see.
 #include "model/moe.h"
 
 #include <gtest/gtest.h>
@@ -48,11 +48,23 @@ struct Options {
   kernels::WeightFormat experts = kernels::WeightFormat::kBf16;
 };
 
-// What came out and what was told, of all iterations one behind the other.
-struct Told {
+// What came out and what the observer saw, of all iterations one behind the other.
+struct Outcome : MoeObserver {
   std::vector<float> x;
   std::vector<int32_t> experts, counts, group_counts, sent;
   RowNoise dispatched, returned;
+
+  void on_layer(const MoeLayerRecord& record) override {
+    const auto append = [](std::vector<int32_t>& to, std::span<const int32_t> from) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    append(experts, record.experts);
+    append(counts, record.counts);
+    append(group_counts, record.group_counts);
+    append(sent, record.sent_entries);
+    dispatched.add(record.dispatched);
+    returned.add(record.returned);
+  }
 };
 
 int tokens_of(int rank, int iteration) {
@@ -78,7 +90,7 @@ std::vector<float> input_of(int rank, int iteration, bool alike) {
 }
 
 Status run_rank(transport::Endpoint& endpoint, const Options& options,
-                const ep::BufferLayout& layout, Told* told) {
+                const ep::BufferLayout& layout, Outcome* outcome) {
   const ModelConfig model = config();
   const weights::RandomTensors tensors(5);
   const weights::WeightLoader loader(tensors, options.experts);
@@ -98,17 +110,7 @@ Status run_rank(transport::Endpoint& endpoint, const Options& options,
   base::ThreadPool pool(1);
   const Compute compute(*kernels::all_kernels().back(), pool);
   MoeRunner runner(model, placement, slots, endpoint, layout, options.moe);
-  const auto append = [](std::vector<int32_t>& to, std::span<const int32_t> from) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
-  runner.set_observer([&](const MoeLayerRecord& record) {
-    append(told->experts, record.experts);
-    append(told->counts, record.counts);
-    append(told->group_counts, record.group_counts);
-    append(told->sent, record.sent_entries);
-    told->dispatched.add(record.dispatched);
-    told->returned.add(record.returned);
-  });
+  runner.set_observer(outcome);
   for (int iteration = 0; iteration < kIterations; ++iteration) {
     std::vector<int32_t> tokens_of_ranks;
     for (int rank = 0; rank < kRanks; ++rank) tokens_of_ranks.push_back(tokens_of(rank, iteration));
@@ -123,13 +125,13 @@ Status run_rank(transport::Endpoint& endpoint, const Options& options,
     const std::vector<int32_t> wanted = wanted_of(call.num_tokens);
     if (options.every_third) call.wanted = wanted;
     WIDEEP_TRY(runner.forward(compute, weights, call));
-    told->x.insert(told->x.end(), x.begin(), x.end());
+    outcome->x.insert(outcome->x.end(), x.begin(), x.end());
   }
   return {};
 }
 
 // [ep_size]
-std::vector<Told> run(const Options& options) {
+std::vector<Outcome> run(const Options& options) {
   const ep::BufferLayout layout({.ep_size = kRanks,
                                  .num_experts = kExperts,
                                  .slots_per_rank = options.num_slots / kRanks,
@@ -141,15 +143,15 @@ std::vector<Told> run(const Options& options) {
                                  .combine = options.combine,
                                  .strategy = options.strategy,
                                  .calls_in_flight = options.calls_in_flight});
-  std::vector<Told> told(kRanks);
+  std::vector<Outcome> outcomes(kRanks);
   const auto statuses = transport::run_rank_threads(
       {.num_ranks = kRanks, .segment_bytes = layout.segment_bytes()},
       [&](transport::Endpoint& endpoint) {
-        return run_rank(endpoint, options, layout, &told[endpoint.rank()]);
+        return run_rank(endpoint, options, layout, &outcomes[endpoint.rank()]);
       });
   EXPECT_TRUE(statuses.ok());
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
-  return told;
+  return outcomes;
 }
 
 // What `run` gives where only some tokens are wanted: of those from `all`, else the input.
@@ -173,12 +175,12 @@ constexpr auto kByWindow = balance::ShareUpdate::kWindow;
 
 TEST(MoeRunner, SameBitsWhateverTheChunksAndShares) {
   for (const bool alike : {false, true}) {
-    const std::vector<Told> expected = run({.alike = alike});
+    const std::vector<Outcome> expected = run({.alike = alike});
     for (const Options& options :
          {Options{kRanks, kExperts, kByIteration, alike}, Options{kRanks, 16, kByIteration, alike},
           Options{13, 16, kByWindow, alike}, Options{0, 12, kByIteration, alike},
           Options{1000, 12, kByWindow, alike}}) {
-      const std::vector<Told> found = run(options);
+      const std::vector<Outcome> found = run(options);
       for (int rank = 0; rank < kRanks; ++rank) {
         EXPECT_EQ(found[rank].x, expected[rank].x)
             << "max_num_tokens " << options.max_num_tokens << ", slots " << options.num_slots;
@@ -192,14 +194,14 @@ TEST(MoeRunner, SameBitsWhateverTheChunksAndShares) {
 
 // Chunks whose rows travel while those before are computed.
 TEST(MoeRunner, SameBitsWhereChunksOverlap) {
-  const std::vector<Told> expected = run({});
+  const std::vector<Outcome> expected = run({});
   for (const auto share_update : {kByIteration, kByWindow}) {
     for (const int64_t max_num_tokens : {kRanks, 13}) {
       for (const int num_slots : {kExperts, 16}) {
-        const std::vector<Told> found = run({.max_num_tokens = max_num_tokens,
-                                             .num_slots = num_slots,
-                                             .share_update = share_update,
-                                             .calls_in_flight = 2});
+        const std::vector<Outcome> found = run({.max_num_tokens = max_num_tokens,
+                                                .num_slots = num_slots,
+                                                .share_update = share_update,
+                                                .calls_in_flight = 2});
         for (int rank = 0; rank < kRanks; ++rank) {
           EXPECT_EQ(found[rank].x, expected[rank].x);
           EXPECT_EQ(found[rank].counts, expected[rank].counts);
@@ -212,8 +214,8 @@ TEST(MoeRunner, SameBitsWhereChunksOverlap) {
 
 TEST(MoeRunner, SameBitsByEitherStrategy) {
   for (const int64_t max_num_tokens : {0, 13}) {
-    const std::vector<Told> expected = run({.max_num_tokens = max_num_tokens});
-    const std::vector<Told> found =
+    const std::vector<Outcome> expected = run({.max_num_tokens = max_num_tokens});
+    const std::vector<Outcome> found =
         run({.max_num_tokens = max_num_tokens, .strategy = ep::Strategy::kAllGather});
     for (int rank = 0; rank < kRanks; ++rank) {
       EXPECT_EQ(found[rank].x, expected[rank].x);
@@ -222,15 +224,15 @@ TEST(MoeRunner, SameBitsByEitherStrategy) {
   }
 }
 
-// Wanted tokens get what they get among all; the others stay as they were; told is the same.
+// Wanted tokens get what they get among all; the others stay as they were; observers see the same.
 TEST(MoeRunner, OnlyWantedTokensAreComputed) {
   const MoeOptions f32{.dispatch = kernels::RowFormat::kF32};
   for (Options options : {Options{}, Options{.max_num_tokens = 13, .num_slots = 12},
                           Options{.moe = f32}, Options{.combine = ep::Combine::kReduced},
                           Options{.max_num_tokens = 13, .strategy = ep::Strategy::kAllGather}}) {
-    const std::vector<Told> all = run(options);
+    const std::vector<Outcome> all = run(options);
     options.every_third = true;
-    const std::vector<Told> found = run(options);
+    const std::vector<Outcome> found = run(options);
     for (int rank = 0; rank < kRanks; ++rank) {
       EXPECT_EQ(found[rank].x, wanted_only(all[rank].x, rank));
       EXPECT_EQ(found[rank].experts, all[rank].experts);
@@ -255,10 +257,10 @@ TEST(MoeRunner, SameBitsWhereRowsTravelInLowPrecision) {
   const MoeOptions coded{.dispatch = kernels::RowFormat::kNvfp4,
                          .combine = kernels::RowFormat::kNvfp4,
                          .measure_noise = true};
-  const std::vector<Told> plain = run({}), expected = run({.moe = coded});
+  const std::vector<Outcome> plain = run({}), expected = run({.moe = coded});
   for (const Options& options : {Options{kRanks, 16, kByIteration, false, coded},
                                  Options{13, 12, kByWindow, false, coded}}) {
-    const std::vector<Told> found = run(options);
+    const std::vector<Outcome> found = run(options);
     for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(found[rank].x, expected[rank].x);
   }
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -272,7 +274,7 @@ TEST(MoeRunner, SameBitsWhereRowsTravelInLowPrecision) {
 // Float32 rows carry what bf16 experts take and return, and no more.
 TEST(MoeRunner, RowsOfAnotherDtypeAreConverted) {
   const MoeOptions coded{.dispatch = kernels::RowFormat::kF32, .combine = kernels::RowFormat::kF32};
-  const std::vector<Told> plain = run({}), found = run({.moe = coded});
+  const std::vector<Outcome> plain = run({}), found = run({.moe = coded});
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(found[rank].x, plain[rank].x);
 }
 
@@ -280,13 +282,13 @@ TEST(MoeRunner, RowsOfAnotherDtypeAreConverted) {
 TEST(MoeRunner, SameBitsWhereExpertsTakeQuantizedRows) {
   constexpr auto kInt8 = kernels::WeightFormat::kInt8;
   const MoeOptions f32{.dispatch = kernels::RowFormat::kF32, .combine = kernels::RowFormat::kF32};
-  const std::vector<Told> plain = run({});
+  const std::vector<Outcome> plain = run({});
   for (const MoeOptions& moe : {MoeOptions{}, f32}) {
-    const std::vector<Told> expected = run({.moe = moe, .experts = kInt8});
+    const std::vector<Outcome> expected = run({.moe = moe, .experts = kInt8});
     for (const Options& options :
          {Options{.max_num_tokens = 13, .num_slots = 16, .moe = moe, .experts = kInt8},
           Options{.moe = moe, .strategy = ep::Strategy::kAllGather, .experts = kInt8}}) {
-      const std::vector<Told> found = run(options);
+      const std::vector<Outcome> found = run(options);
       for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(found[rank].x, expected[rank].x);
     }
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -301,25 +303,25 @@ int64_t sum(std::span<const int32_t> values) {
 }
 
 TEST(MoeRunner, ObserversSeeWholeIterationsOfTheGroup) {
-  const std::vector<Told> told = run({.max_num_tokens = kRanks, .num_slots = 12});
+  const std::vector<Outcome> outcomes = run({.max_num_tokens = kRanks, .num_slots = 12});
   std::vector<int32_t> all(kIterations * kExperts, 0);
-  for (const Told& rank : told) {
+  for (const Outcome& rank : outcomes) {
     ASSERT_EQ(rank.counts.size(), all.size());  // once an iteration
     ASSERT_EQ(rank.sent.size(), static_cast<size_t>(kIterations * kRanks));
     EXPECT_EQ(sum(rank.counts), static_cast<int64_t>(rank.experts.size()));
     EXPECT_EQ(sum(rank.sent), static_cast<int64_t>(rank.experts.size()));
     for (size_t i = 0; i < all.size(); ++i) all[i] += rank.counts[i];
   }
-  for (const Told& rank : told) EXPECT_EQ(rank.group_counts, all);
+  for (const Outcome& rank : outcomes) EXPECT_EQ(rank.group_counts, all);
 }
 
 // All tokens want the same experts: with replicas on all ranks they are spread evenly, to the
 // token.
 TEST(MoeRunner, ReplicasShareTheTokensOfTheIteration) {
-  const std::vector<Told> told = run({.num_slots = kRanks * kExperts, .alike = true});
+  const std::vector<Outcome> outcomes = run({.num_slots = kRanks * kExperts, .alike = true});
   for (int iteration = 0; iteration < kIterations; ++iteration) {
     std::vector<int32_t> received(kRanks, 0);
-    for (const Told& rank : told) {
+    for (const Outcome& rank : outcomes) {
       for (int to = 0; to < kRanks; ++to) received[to] += rank.sent[iteration * kRanks + to];
     }
     const auto [least, most] = std::minmax_element(received.begin(), received.end());
@@ -332,13 +334,13 @@ TEST(MoeRunner, ReplicasShareTheTokensOfTheIteration) {
 TEST(MoeRunner, AReducedCombineIsClose) {
   for (const auto& [dtype, decibels] : {std::pair{Dtype::kBf16, 45.0}, {Dtype::kF32, 100.0}}) {
     const MoeOptions moe{.row_dtype = dtype};
-    const std::vector<Told> exact = run({.moe = moe});
+    const std::vector<Outcome> exact = run({.moe = moe});
     for (const ep::Strategy strategy : {ep::Strategy::kDispatch, ep::Strategy::kAllGather}) {
       for (const int64_t max_num_tokens : {0, 13}) {
-        const std::vector<Told> found = run({.max_num_tokens = max_num_tokens,
-                                             .moe = moe,
-                                             .combine = ep::Combine::kReduced,
-                                             .strategy = strategy});
+        const std::vector<Outcome> found = run({.max_num_tokens = max_num_tokens,
+                                                .moe = moe,
+                                                .combine = ep::Combine::kReduced,
+                                                .strategy = strategy});
         for (int rank = 0; rank < kRanks; ++rank) {
           EXPECT_GT(snr_db(found[rank].x, exact[rank].x), decibels);
           EXPECT_EQ(found[rank].experts, exact[rank].experts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the form in which rows travel costs: signal and noise, summed over rows.
+// What coding rows for their travel costs: signal and noise, summed over rows.
 //
 // Thread safety: a plain value.
 #pragma once
@@ -16,8 +16,8 @@ struct RowNoise {
   double noise = 0.0;   // Σ (decoded − x)²
   int64_t rows = 0;
 
-  // x: [hidden] as bf16, or to be rounded to it, for that is what noise is measured against; coded:
-  // the same row in `format`.
+  // Adds a row. x: [hidden] of `dtype`; noise is measured against it rounded to bf16. coded: the
+  // same row in `format`.
   void add(const kernels::Kernels& kernels, Dtype dtype, const void* x, kernels::RowFormat format,
            const void* coded, int hidden);
   void add(const RowNoise& other);

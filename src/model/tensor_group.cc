@@ -9,7 +9,7 @@
 namespace wideep::model {
 namespace {
 
-// Segments are dealt out in whole pages.
+// Buffers begin at whole pages: no two share one.
 constexpr size_t kAlignment = 4096;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -61,6 +61,12 @@ HeadRange part_of_heads(int rank, int size, int num_heads, int num_kv_heads) {
 Panels panels_of_columns(int first, int count) {
   return {first / kernels::kPanelWidth,
           (first + count + kernels::kPanelWidth - 1) / kernels::kPanelWidth};
+}
+
+ColumnRange columns_of_part(int n, int part, int parts) {
+  const Panels panels = kernels::panels_of_part({.n = n}, part, parts);
+  const int begin = panels.first * kernels::kPanelWidth;
+  return {begin, std::min(panels.last * kernels::kPanelWidth, n) - begin};
 }
 
 transport::Written written_columns(const void* buffer, int elements, size_t element_bytes,

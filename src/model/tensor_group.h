@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensor parallelism: the ranks that compute one batch together. Each of them computes a part of
-// the columns of every product, whole sums, and everybody reads the parts of all. So an element is
-// one chain of additions along all of k, as on one rank, and **its bits do not depend on the size
-// of the group**; adding up partial sums, as an all-reduce does, would make them depend on it. What
-// travels is no more: heads once and outputs once, where an all-reduce moves outputs twice.
+// Tensor parallelism: the ranks that compute one batch together. Each rank computes some columns of
+// every product, as whole sums, and all read the columns of all. So an element is one chain of
+// additions along all of k, as on one rank, and **its bits do not depend on the size of the
+// group**; if partial sums were added up, as an all-reduce does, they would. It does not move more
+// bytes: heads once and outputs once, where an all-reduce moves outputs twice.
 //
 //   what                          parted by      written to
 //   residual stream, norms        tokens         kInput
@@ -14,8 +14,9 @@
 //   experts                       tokens, which dispatch sends to the experts' ranks
 //   LM head                       columns        kLogits
 //
-// On one node these buffers are shared memory: a part is written once and read in place by all. On
-// several each node has them, and parts are sent to the others when ranks meet.
+// On one node these buffers are shared memory: a part is written once and read in place by all. If
+// ranks are on several nodes, each node has the buffers, and parts are sent to the other nodes when
+// ranks meet.
 //
 // Thread safety: one thread per rank.
 #pragma once
@@ -32,9 +33,10 @@
 
 namespace wideep::model {
 
+// Buffers that all ranks of a group see.
 enum class JointBuffer : int { kInput, kHeads, kOutput, kBetween, kLogits, kCount };
 
-// Bytes of the buffers.
+// Where each buffer begins, in bytes.
 struct JointLayout {
   JointLayout() = default;
   // For batches of at most max_tokens tokens and max_logit_rows wanted logits.
@@ -52,8 +54,8 @@ struct JointLayout {
   std::array<size_t, static_cast<size_t>(JointBuffer::kCount) + 1> begin = {};
 };
 
-// Heads that a rank computes, and which of the cache's heads they read. Every one of the latter
-// serves count / num_kv of the former, in order.
+// Heads that a rank computes, and the heads of the cache that these read: each head of the cache
+// serves count / num_kv heads, in order.
 struct HeadRange {
   int first = 0;
   int count = 0;
@@ -67,7 +69,16 @@ HeadRange part_of_heads(int rank, int size, int num_heads, int num_kv_heads);
 // Panels that hold columns [first, first + count).
 Panels panels_of_columns(int first, int count);
 
-// Rows of a buffer of rows of so many elements; columns, those of the panels, of its first rows.
+// Columns [begin, begin + size).
+struct ColumnRange {
+  int begin = 0;
+  int size = 0;
+};
+// The columns of a product of n columns that part `part` of `parts` computes: whole panels.
+ColumnRange columns_of_part(int n, int part, int parts);
+
+// What a rank has written into a buffer whose rows have so many elements: some rows; or of its
+// first num_rows rows the columns of some panels.
 template <typename T>
 transport::Written written_rows(const T* buffer, size_t elements, ep::TokenRange rows) {
   return {.first = buffer + static_cast<size_t>(rows.begin) * elements,
@@ -78,7 +89,7 @@ transport::Written written_columns(const void* buffer, int elements, size_t elem
 
 class TensorGroup {
  public:
-  // A rank on its own; buffers are its own memory.
+  // A rank on its own, with buffers in its own memory.
   TensorGroup() = default;
   // All ranks of the endpoint's group. The buffers lie `offset` bytes into the first rank's
   // segment.
@@ -87,7 +98,7 @@ class TensorGroup {
   int rank() const { return rank_; }
   int size() const { return size_; }
   bool is_alone() const { return size_ == 1; }
-  // Over several nodes.
+  // Whether its ranks are on several nodes.
   bool is_spread() const { return endpoint_ != nullptr && endpoint_->ranks_on_node() < size_; }
 
   ep::TokenRange tokens(int num_tokens) const { return ep::chunk_of(num_tokens, rank_, size_); }
@@ -96,7 +107,8 @@ class TensorGroup {
     return part_of_heads(rank_, size_, num_heads, num_kv_heads);
   }
 
-  // What all ranks of the group see. REQUIRES: count fits the layout (a rank alone: any count).
+  // A buffer that all ranks of the group see. REQUIRES: count fits the layout (for a rank on its
+  // own any count).
   template <typename T>
   T* joint(JointBuffer buffer, size_t count) {
     if (is_alone()) return own_[static_cast<size_t>(buffer)].get<T>(count);
@@ -104,8 +116,8 @@ class TensorGroup {
   }
 
   // Returns when all ranks of the group have come here: what each wrote before, all see after it.
-  // wrote: into a joint buffer since the last meeting (left out: nothing); meet_with_own: into this
-  // rank's segment.
+  // wrote: what this rank has written since the last meeting, into a joint buffer or, with
+  // meet_with_own, into its own segment; left out: nothing.
   Status meet(const transport::Awaited& where) { return meet_after(0, {}, where); }
   Status meet(const transport::Written& wrote, const transport::Awaited& where) {
     return meet_after(0, std::span(&wrote, 1), where);

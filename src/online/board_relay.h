@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Boards of one group on several nodes. Each node has its own (update_board.h) in its memory; what
-// is posted on that of the balancer's node is told to the deputies on the others, which post it
-// there, and counters are told to the node of rank 0, which reports them.
+// Boards of one group on several nodes. Each node has its own (update_board.h) in its memory. What
+// is posted on the board of the balancer's node is sent to the proxies on the others, which post it
+// there, and counters are sent to the node of rank 0, which reports them.
 //
 // A plan may come to a node late: its ranks' copies are done later then, and the layer is decided
 // when all are (update_state.h). No rank's iteration waits for it. That a node's ranks do not read
@@ -45,8 +45,8 @@ class BoardRelay {
   std::vector<int> others_;  // nodes of the group's other ranks
 };
 
-// As a deputy: what a relay on another node has told. boards: of this node, one for each group,
-// null where there is none.
+// As a proxy: posts what a relay on another node has sent. boards: of this node, one for each
+// group, null where there is none.
 void take_in(std::span<const std::byte> notice, std::span<UpdateBoard* const> boards);
 
 }  // namespace wideep::online

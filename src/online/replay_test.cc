@@ -28,7 +28,7 @@ class RequestTraceTest : public testing::Test {
   }
 
   base::ScratchDirectory directory_;
-  balance::TraceShape shape_{.num_layers = 1, .top_k = 1, .num_experts = 4};
+  recordings::TraceShape shape_{.num_layers = 1, .top_k = 1, .num_experts = 4};
 };
 
 TEST_F(RequestTraceTest, OneFileForEachDomain) {

@@ -11,10 +11,10 @@
 #include <system_error>
 #include <utility>
 
-#include "balance/csv_line.h"
 #include "base/printable.h"
 #include "base/try.h"
 #include "formats/files.h"
+#include "recordings/csv_line.h"
 
 namespace wideep::online {
 namespace {
@@ -65,13 +65,13 @@ Result<int64_t> parse_number(const std::string& field, const char* column, int64
 // Reads the index line by line; files of ids are read when a request first names them.
 class Reader {
  public:
-  Reader(const std::string& directory, const balance::TraceShape& shape)
+  Reader(const std::string& directory, const recordings::TraceShape& shape)
       : directory_(directory), index_(directory + "/trace_index.csv") {
     trace_.shape = shape;
   }
 
   Result<RequestTrace> read() {
-    WIDEEP_TRY(balance::check_trace_shape(trace_.shape));
+    WIDEEP_TRY(recordings::check_trace_shape(trace_.shape));
     WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(index_));
     int line = 0;
     for (size_t begin = 0; begin < text.size();) {
@@ -91,7 +91,7 @@ class Reader {
 
  private:
   Status add_line(std::string_view content) {
-    const std::optional<Fields> fields = balance::split_csv_line(content);
+    const std::optional<Fields> fields = recordings::split_csv_line(content);
     if (!fields) return invalid_input("a double quote is not closed");
     if (!columns_) {
       WIDEEP_TRY_ASSIGN(columns_, parse_columns(*fields));
@@ -149,7 +149,7 @@ class Reader {
   Result<int> load(const std::string& stem, const std::string& path) {
     std::vector<uint16_t> ids;
     const Result<int64_t> visited =
-        balance::visit_trace(path, trace_.shape, [&](const balance::TokenChoice& choice) {
+        recordings::visit_trace(path, trace_.shape, [&](const recordings::TokenChoice& choice) {
           ids.insert(ids.end(), choice.experts.begin(), choice.experts.end());
         });
     if (!visited.ok()) return visited.status();
@@ -188,7 +188,7 @@ std::span<const uint16_t> RequestTrace::experts(int file, int64_t token, int lay
 }
 
 Result<RequestTrace> read_request_trace(const std::string& directory,
-                                        const balance::TraceShape& shape) {
+                                        const recordings::TraceShape& shape) {
   return Reader(directory, shape).read();
 }
 

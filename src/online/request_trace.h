@@ -2,7 +2,8 @@
 //
 // Per-token traces of many requests: which experts each token of each request chose.
 //
-// A directory holds trace_index.csv, a line for each request, and the ids (balance/token_trace.h):
+// A directory holds trace_index.csv, a line for each request, and the ids
+// (recordings/token_trace.h):
 //
 //   trace_index.csv   columns token_offset and n_tokens: the request's tokens in the file of ids;
 //                     domain or else dataset: what kind of text it is; others are ignored
@@ -17,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "balance/token_trace.h"
+#include "recordings/token_trace.h"
 #include "wideep/status.h"
 
 namespace wideep::online {
@@ -30,7 +31,7 @@ struct Request {
 };
 
 struct RequestTrace {
-  balance::TraceShape shape;
+  recordings::TraceShape shape;
   std::vector<std::string> domains;        // in the order in which the index first names them
   std::vector<Request> requests;           // in its order
   std::vector<std::vector<uint16_t>> ids;  // [file] of [token][layer][top_k]
@@ -42,8 +43,8 @@ struct RequestTrace {
 
 // Errors (invalid input) name file and line or column: no index, a column that is missing, numbers
 // that are none, requests without a token or beyond the end of their file, no request at all; as
-// balance::visit_trace.
+// recordings::visit_trace.
 Result<RequestTrace> read_request_trace(const std::string& directory,
-                                        const balance::TraceShape& shape);
+                                        const recordings::TraceShape& shape);
 
 }  // namespace wideep::online

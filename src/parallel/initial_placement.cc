@@ -9,7 +9,7 @@ namespace wideep::parallel {
 namespace {
 
 using balance::ModelPlacement;
-using balance::MoeShape;
+using recordings::MoeShape;
 
 Result<ModelPlacement> linear(const ParallelConfig& config, const MoeShape& shape) {
   const auto placement = balance::linear_placement(shape.num_experts, shape.ep_size);
@@ -34,8 +34,8 @@ Result<ModelPlacement> initial_placement(const ParallelConfig& config, const Mod
   if (!moe.load_balancer && !moe.load_balancer_path) return linear(config, shape);
 
   return moe.load_balancer_path
-             ? balance::read_balancer_yaml(*moe.load_balancer_path, shape)
-             : balance::resolve_placement(*moe.load_balancer, shape, balancer_name(config));
+             ? recordings::read_balancer_yaml(*moe.load_balancer_path, shape)
+             : recordings::resolve_placement(*moe.load_balancer, shape, balancer_name(config));
 }
 
 balance::ModelPlacement placement_of_layers(const balance::ModelPlacement& placement,

@@ -25,7 +25,7 @@ std::string balancer_name(const ParallelConfig& config);
 
 // The placement of every MoE layer over moe_expert_parallel_size ranks: of the load balancer's file
 // or inline settings, or linear where there is none. Errors (invalid input): as
-// balance::read_balancer_yaml and balance::linear_placement.
+// recordings::read_balancer_yaml and balance::linear_placement.
 Result<balance::ModelPlacement> initial_placement(const ParallelConfig& config,
                                                   const ModelExperts& model);
 

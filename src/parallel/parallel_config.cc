@@ -122,7 +122,7 @@ void take_load_balancer(YamlMap& moe, MoeConfig* config) {
   if (!moe.has(kKey)) return;
   if (moe.is_map(kKey)) {
     YamlMap inline_settings = moe.map(kKey);
-    config->load_balancer = balance::take_balancer_settings(inline_settings);
+    config->load_balancer = recordings::take_balancer_settings(inline_settings);
     return;
   }
   config->load_balancer_path = moe.string_or(kKey, "");

@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
-#include "balance/balancer_yaml.h"
 #include "parallel/mapping.h"
+#include "recordings/balancer_yaml.h"
 #include "wideep/status.h"
 
 namespace wideep::parallel {
@@ -61,7 +61,7 @@ struct MoeConfig {
   // At most one of the two: the path as written (relative to the working directory, as TRT takes
   // it), or the inline form.
   std::optional<std::string> load_balancer_path;
-  std::optional<balance::BalancerSettings> load_balancer;
+  std::optional<recordings::BalancerSettings> load_balancer;
 };
 
 struct KvCacheConfig {

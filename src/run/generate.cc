@@ -251,11 +251,11 @@ Result<GenerateReport> Generation::take_report() {
   return std::move(report_);
 }
 
-balance::RoutingLog Generation::routing_log() const {
+recordings::RoutingLog Generation::routing_log() const {
   const RunPlan& plan = run_->plan();
   const model::RoutingConfig& routing = plan.model.config.routing;
   const auto num_experts = static_cast<size_t>(routing.num_experts);
-  balance::RoutingLog log;
+  recordings::RoutingLog log;
   log.model = std::filesystem::path(options_->model_dir).lexically_normal().filename();
   log.ep_size = plan.experts.stage_size;
   log.num_experts = routing.num_experts;

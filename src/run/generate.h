@@ -79,7 +79,7 @@ struct GenerateReport {
   std::optional<NodesReport> nodes;    // where there are several
   std::optional<OnlineTotals> online;  // with online balancing
   std::vector<Rebalance> rebalances;   // in the order in which they ended
-  std::optional<balance::RoutingLog> routing_log;
+  std::optional<recordings::RoutingLog> routing_log;
   Status ended;  // ok, interrupted, or why the ranks failed after they had begun
 
   double tokens_per_second() const {
@@ -123,7 +123,7 @@ class Generation {
   void take(const Rebalance& rebalance);
   void take(const RequestCounts& counts);
   void take(const RankEnded& rank);
-  balance::RoutingLog routing_log() const;
+  recordings::RoutingLog routing_log() const;
 
   std::unique_ptr<const GenerateOptions> options_;  // with the cache that the prompts need
   std::unique_ptr<Run> run_;
@@ -135,7 +135,7 @@ class Generation {
   LoadSums loads_;
   std::vector<tokenizer::StreamDecoder> decoders_;  // of each prompt's answer
   TextPiece text_;
-  std::vector<balance::RoutingLog::Iteration> iterations_;  // of the routing log
+  std::vector<recordings::RoutingLog::Iteration> iterations_;  // of the routing log
   std::vector<std::vector<int64_t>> request_counts_;        // of each prompt: RequestCounts, summed
   int64_t created_ns_ = 0, first_ns_ = 0, last_ns_ = 0;  // of the run, its first and last iteration
 };

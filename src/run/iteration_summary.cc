@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "balance/report.h"
+#include "balance/load_summary.h"
 #include "base/check.h"
 
 namespace wideep::run {
@@ -174,9 +174,9 @@ LoadTotals LoadSums::totals() const {
   return totals;
 }
 
-balance::RoutingLog::Iteration routing_log_entry(const Iteration& iteration,
+recordings::RoutingLog::Iteration routing_log_entry(const Iteration& iteration,
                                                  const ExpertRanks& experts) {
-  balance::RoutingLog::Iteration entry;
+  recordings::RoutingLog::Iteration entry;
   entry.iteration = static_cast<int>(iteration.ranks[0].iteration);
   for (const IterationRecord& rank : iteration.ranks) {
     entry.prompt_tokens += rank.prompt_tokens;

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "balance/routing_log.h"
+#include "recordings/routing_log.h"
 #include "run/event.h"
 #include "run/run_plan.h"
 
@@ -94,7 +94,7 @@ class LoadSums {
 };
 
 // The iteration as a routing log has it: who sent what where.
-balance::RoutingLog::Iteration routing_log_entry(const Iteration& iteration,
+recordings::RoutingLog::Iteration routing_log_entry(const Iteration& iteration,
                                                  const ExpertRanks& experts);
 
 }  // namespace wideep::run

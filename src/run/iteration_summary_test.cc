@@ -49,13 +49,13 @@ class PulledRun {
     return summary;
   }
   LoadTotals totals() const { return sums_.totals(); }
-  const std::vector<balance::RoutingLog::Iteration>& log() const { return log_; }
+  const std::vector<recordings::RoutingLog::Iteration>& log() const { return log_; }
 
  private:
   ExpertRanks experts_;
   IterationAssembler assembler_;
   LoadSums sums_;
-  std::vector<balance::RoutingLog::Iteration> log_;
+  std::vector<recordings::RoutingLog::Iteration> log_;
 };
 
 TEST(IterationSummary, SumsReceiversAndTakesTheSlowestRankOfEachStep) {

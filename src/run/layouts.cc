@@ -8,7 +8,7 @@
 #include "base/try.h"
 #include "ep/strategy.h"
 #include "kernels/packed_matrix.h"
-#include "model/moe.h"
+#include "model/rank_experts.h"
 
 namespace wideep::run {
 
@@ -67,7 +67,7 @@ Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelC
 std::optional<model::JointLayout> shard_layout(const ModelConfig& config,
                                                const ep::DispatchShape& shape, Dtype row_dtype) {
   if (shape.num_slices == 1) return {};
-  return model::JointLayout::of_experts(config, row_dtype, model::MoeRunner::between_rows(shape));
+  return model::JointLayout::of_experts(config, row_dtype, model::RankExperts::between_rows(shape));
 }
 
 Status check_slices(const parallel::ParallelConfig& settings, const ModelConfig& config,

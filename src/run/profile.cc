@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/nvidia_profiler.h"
 #include "base/try.h"
-#include "cuda/profiler.h"
 
 namespace wideep::run {
 
@@ -27,10 +27,10 @@ RankProfiler::RankProfiler(const ProfileRequest& request, const base::TraceBuffe
   base::trace_of_thread = {
       .rank_switch = &switch_,
       .buffer = trace,
-      .marks = request.marks == Marks::kNone ? nullptr : &cuda::nvtx_marks(all_spans),
+      .marks = request.marks == Marks::kNone ? nullptr : &base::nvtx_marks(all_spans),
       .rank = rank,
       .allocations = request.allocations};
-  if (request.writes_trace()) note(cuda::start_driver());
+  if (request.writes_trace()) note(base::start_cuda_driver());
 }
 
 RankProfiler::~RankProfiler() {
@@ -48,7 +48,8 @@ void RankProfiler::start(int64_t iteration) {
 }
 
 void RankProfiler::tell_profiler(bool begins) {
-  if (profiler_answers_) note(begins ? cuda::start_profiler() : cuda::stop_profiler());
+  if (profiler_answers_)
+    note(begins ? base::start_nvidia_profiler() : base::stop_nvidia_profiler());
 }
 
 // What is the matter on one rank is so on all.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/rank_reporter.h"
 
-#include "balance/report.h"
+#include "balance/load_summary.h"
 #include "base/log.h"
 #include "base/try.h"
 

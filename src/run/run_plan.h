@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "balance/statistics.h"
+#include "recordings/statistics.h"
 #include "base/machine.h"
 #include "engine/scheduler_limits.h"
 #include "model/model_forms.h"
@@ -35,7 +35,7 @@ struct ExpertRanks {
     int file = 0;                 // of its expert statistics
   };
   std::vector<Rank> ranks;
-  balance::StatisticsShape statistics;
+  recordings::StatisticsShape statistics;
 
   // All MoE layers of a stage, whose ranks have the same.
   const std::vector<int>& layers_of_stage(int stage) const {

@@ -30,7 +30,7 @@ Result<IterationRange> IterationRange::parse(const std::string& text, const std:
 }
 
 StatisticsRecorder::StatisticsRecorder(const StatisticsRequest& request, int rank,
-                                       balance::StatisticsShape shape)
+                                       recordings::StatisticsShape shape)
     : range_(request.range), writer_(request.directory, rank, shape) {}
 
 Status StatisticsRecorder::add(int64_t iteration, int layer, std::span<const int32_t> counts) {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "balance/statistics_writer.h"
+#include "recordings/statistics_writer.h"
 #include "wideep/status.h"
 
 namespace wideep::run {
@@ -33,7 +33,7 @@ struct StatisticsRequest {
 // early agree with each other. Not thread safe.
 class StatisticsRecorder {
  public:
-  StatisticsRecorder(const StatisticsRequest& request, int rank, balance::StatisticsShape shape);
+  StatisticsRecorder(const StatisticsRequest& request, int rank, recordings::StatisticsShape shape);
 
   // A MoE layer of an iteration, in the order they run.
   Status add(int64_t iteration, int layer, std::span<const int32_t> counts);
@@ -49,7 +49,7 @@ class StatisticsRecorder {
   Status write();
 
   IterationRange range_;
-  balance::StatisticsWriter writer_;
+  recordings::StatisticsWriter writer_;
   int64_t pending_iteration_ = -1;
   std::vector<std::pair<int, std::vector<int64_t>>> pending_;  // its layers and their counts
   int64_t num_recorded_ = 0;

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "balance/statistics_reader.h"
 #include "base/scratch_directory.h"
+#include "recordings/statistics_reader.h"
 
 namespace wideep::run {
 namespace {
@@ -26,7 +26,7 @@ void record(const std::string& directory, IterationRange range, int64_t iteratio
 TEST(StatisticsRecorder, RecordsTheRangeAndNothingElse) {
   const base::ScratchDirectory directory;
   record(directory.path(), {2, 5}, 9, true);
-  const auto statistics = balance::read_statistics(directory.path());
+  const auto statistics = recordings::read_statistics(directory.path());
   ASSERT_TRUE(statistics.ok()) << statistics.status().message();
   EXPECT_EQ(statistics->iter_start, 2);
   EXPECT_EQ(statistics->iter_stop, 5);
@@ -39,7 +39,7 @@ TEST(StatisticsRecorder, RecordsTheRangeAndNothingElse) {
 TEST(StatisticsRecorder, ARunThatEndsInsideTheRangeHasItsTrueRange) {
   const base::ScratchDirectory directory;
   record(directory.path(), {2, 100}, 6, true);
-  const auto statistics = balance::read_statistics(directory.path());
+  const auto statistics = recordings::read_statistics(directory.path());
   ASSERT_TRUE(statistics.ok()) << statistics.status().message();
   EXPECT_EQ(statistics->iter_start, 2);
   EXPECT_EQ(statistics->iter_stop, 6);
@@ -48,7 +48,7 @@ TEST(StatisticsRecorder, ARunThatEndsInsideTheRangeHasItsTrueRange) {
 TEST(StatisticsRecorder, AFailedRunLeavesOutTheIterationThatOthersMayNotHaveFinished) {
   const base::ScratchDirectory directory;
   record(directory.path(), {2, 100}, 6, false);
-  const auto statistics = balance::read_statistics(directory.path());
+  const auto statistics = recordings::read_statistics(directory.path());
   ASSERT_TRUE(statistics.ok()) << statistics.status().message();
   EXPECT_EQ(statistics->iter_stop, 5);
 }

@@ -7,9 +7,9 @@
 #include <memory>
 #include <utility>
 
-#include "balance/statistics_writer.h"
 #include "base/check.h"
 #include "base/try.h"
+#include "recordings/statistics_writer.h"
 
 namespace wideep::server {
 
@@ -74,7 +74,7 @@ Result<std::string> ExpertRecorder::next_directory() {
   do {
     directory = fmt::format("{}/dump-{}", options_.directory, ++num_dumps_);
   } while (std::filesystem::exists(directory, ignored));
-  WIDEEP_TRY(balance::prepare_statistics_directory(directory));
+  WIDEEP_TRY(recordings::prepare_statistics_directory(directory));
   return directory;
 }
 
@@ -103,7 +103,7 @@ Status ExpertRecorder::write(const run::ExpertRanks& ranks, const std::string& d
   for (size_t rank = 0; rank < ranks.ranks.size(); ++rank) {
     const std::vector<int>& layers = ranks.ranks[rank].moe_layers;
     if (layers.empty()) continue;
-    balance::StatisticsWriter writer(directory, ranks.ranks[rank].file, ranks.statistics);
+    recordings::StatisticsWriter writer(directory, ranks.ranks[rank].file, ranks.statistics);
     for (const Iteration& each : iterations) {
       for (size_t i = 0; i < layers.size(); ++i) {
         const std::vector<int64_t> counts(each.counts[rank][i].begin(), each.counts[rank][i].end());

@@ -19,7 +19,6 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -29,6 +28,7 @@
 #include "base/check.h"
 #include "base/cpu_time.h"
 #include "base/log.h"
+#include "base/no_pipe_signals.h"
 #include "base/try.h"
 #include "server/api_error.h"
 
@@ -148,29 +148,6 @@ int port_of(evutil_socket_t socket) {
   return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
                                              : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
-
-// While it lives, a client that has left is an error of this thread's writes, libevent's too, and
-// not the process's end.
-class NoPipeSignals {
- public:
-  NoPipeSignals() {
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~NoPipeSignals() {
-    if (sigismember(&before_, SIGPIPE) != 0) return;
-    const timespec at_once{};
-    while (sigtimedwait(&pipe_, nullptr, &at_once) == SIGPIPE) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoPipeSignals(const NoPipeSignals&) = delete;
-  NoPipeSignals& operator=(const NoPipeSignals&) = delete;
-
- private:
-  sigset_t pipe_, before_;
-};
 
 }  // namespace
 
@@ -404,7 +381,7 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::run() {
-  const NoPipeSignals no_pipe_signals;
+  const base::NoPipeSignals no_pipe_signals;
   event_base_dispatch(base_);
 }
 

@@ -11,9 +11,9 @@
 #include <map>
 #include <thread>
 
-#include "balance/statistics_reader.h"
 #include "base/cpu_time.h"
 #include "base/scratch_directory.h"
+#include "recordings/statistics_reader.h"
 #include "server/http_client_testing.h"
 
 namespace wideep::server {
@@ -606,7 +606,7 @@ TEST_F(MonitoredServiceTest, RecordsOfExperts) {
   EXPECT_EQ(ask_ranks(stop, false).body_json()["iterations"], 2);  // the last
   const json dumped = ask("POST", dump).body_json();
   EXPECT_EQ(dumped["iterations"], 2);
-  const auto statistics = balance::read_statistics(dumped["directory"]);
+  const auto statistics = recordings::read_statistics(dumped["directory"]);
   ASSERT_TRUE(statistics.ok()) << statistics.status().message();
   EXPECT_THAT(ask("POST", dump).body, HasSubstr("no iteration has been recorded"));
   // The next goes to another place.

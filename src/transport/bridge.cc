@@ -26,7 +26,8 @@ enum class Kind : uint8_t {
 };
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::microseconds kNap{50};  // of ranks that only wait for the end
+constexpr std::chrono::microseconds kNap{
+    50};  // between looks of a rank that only waits for the end
 
 }  // namespace
 
@@ -78,12 +79,12 @@ std::vector<int> Bridge::peers_on(int node, std::span<const int> peers) const {
   return found;
 }
 
-void Bridge::send_to_deputy(int node, Bytes message, Traffic traffic) {
+void Bridge::send_to_proxy(int node, Bytes message, Traffic traffic) {
   sent_[static_cast<size_t>(traffic)] += message.size();
-  link_.send(nodes_.deputy(rank_, node), std::move(message));
+  link_.send(nodes_.proxy(rank_, node), std::move(message));
 }
 
-// Header, agreed words (kAgree), then of each peer its rank and the word told.
+// Header, agreed words (kAgree), then each peer's rank and the word for it.
 void Bridge::raise(const FlagRaise& flag, std::span<const int> peers) {
   for (int there = 0; there < nodes_.num_nodes(); ++there) {
     if (there == node()) continue;
@@ -102,7 +103,7 @@ void Bridge::raise(const FlagRaise& flag, std::span<const int> peers) {
       append(message, peer);
       append(message, memory_->word(flag.kind, flag.channel, rank_, peer, flag.value));
     }
-    send_to_deputy(there, std::move(message), Traffic::kOther);
+    send_to_proxy(there, std::move(message), Traffic::kOther);
   }
 }
 
@@ -112,13 +113,13 @@ void Bridge::act_raise(int from, const Header& header, const std::byte* body) {
                 sizeof(AgreedWords));
     body += sizeof(AgreedWords);
   }
-  struct ToldPeer {
+  struct PeerWord {
     int peer;
     uint32_t word;
   };
-  std::vector<ToldPeer> peers(header.num_peers);
-  std::memcpy(peers.data(), body, peers.size() * sizeof(ToldPeer));
-  for (const ToldPeer& each : peers) {
+  std::vector<PeerWord> peers(header.num_peers);
+  std::memcpy(peers.data(), body, peers.size() * sizeof(PeerWord));
+  for (const PeerWord& each : peers) {
     memory_->word(header.group, header.channel, from, each.peer, header.value) = each.word;
   }
   raise_flag(memory_->flag(header.group, header.channel, from), header.value);
@@ -135,7 +136,7 @@ void Bridge::write(size_t offset, std::span<const std::byte> bytes, std::span<co
     append(message, Header{.kind = Kind::kWrite, .offset = offset, .num_peers = ranks.size()});
     for (const int peer : ranks) append(message, peer);
     message.insert(message.end(), bytes.begin(), bytes.end());
-    send_to_deputy(there, std::move(message), Traffic::kOther);
+    send_to_proxy(there, std::move(message), Traffic::kOther);
   }
 }
 
@@ -154,7 +155,7 @@ void Bridge::copy(int owner, std::span<const Block> blocks, std::span<const int>
   for (int there = 0; there < nodes_.num_nodes(); ++there) {
     if (there == node() || peers_on(there, peers).empty()) continue;
     if (message.empty()) message = copy_message(owner, blocks);
-    send_to_deputy(there, message, Traffic::kOther);
+    send_to_proxy(there, message, Traffic::kOther);
   }
 }
 
@@ -192,10 +193,10 @@ void Bridge::send(int node, Parcel parcel, Traffic traffic) {
   Bytes message = parcel.take();
   const Header header{.kind = Kind::kParcel};
   std::memcpy(message.data(), &header, sizeof(header));
-  send_to_deputy(node, std::move(message), traffic);
+  send_to_proxy(node, std::move(message), traffic);
 }
 
-// To every rank of the other nodes: a deputy may be who has failed.
+// To every rank of the other nodes, not only to proxies: the proxy may be the one that has failed.
 void Bridge::tell_failure(const Status& status) {
   for (int rank = 0; rank < nodes_.num_ranks(); ++rank) {
     if (is_near(rank)) continue;
@@ -237,7 +238,7 @@ void Bridge::send_report(const std::string& text) {
   link_.send(0, std::move(message));
 }
 
-// What other threads have given to be sent.
+// Messages that other threads have left here.
 void Bridge::send_queued() {
   std::vector<std::string> reports;
   std::vector<Notice> notices;
@@ -251,7 +252,7 @@ void Bridge::send_queued() {
     Bytes message;
     append(message, Header{.kind = Kind::kNotice});
     message.insert(message.end(), each.message.begin(), each.message.end());
-    send_to_deputy(each.node, std::move(message), Traffic::kOther);
+    send_to_proxy(each.node, std::move(message), Traffic::kOther);
   }
 }
 
@@ -298,8 +299,9 @@ void Bridge::take_in(int from, const Bytes& message) {
 // Rank 0 also awaits the reports of all.
 bool Bridge::others_are_done() const {
   for (int rank = 0; rank < nodes_.num_ranks(); ++rank) {
-    const bool tells_me = rank_ == 0 || (!is_near(rank) && nodes_.deputy(rank, node()) == rank_);
-    if (rank != rank_ && tells_me && !is_done_[static_cast<size_t>(rank)]) return false;
+    const bool reports_to_me =
+        rank_ == 0 || (!is_near(rank) && nodes_.proxy(rank, node()) == rank_);
+    if (rank != rank_ && reports_to_me && !is_done_[static_cast<size_t>(rank)]) return false;
   }
   return true;
 }
@@ -313,8 +315,8 @@ Status Bridge::finish(std::chrono::milliseconds timeout) {
   };
   if (rank_ != 0) tell(0);
   for (int there = 0; there < nodes_.num_nodes(); ++there) {
-    const int deputy = nodes_.deputy(rank_, there);
-    if (there != node() && deputy != 0) tell(deputy);
+    const int proxy = nodes_.proxy(rank_, there);
+    if (there != node() && proxy != 0) tell(proxy);
   }
   const Clock::time_point end = Clock::now() + timeout;
   while (!others_are_done() || !link_.has_sent_all()) {

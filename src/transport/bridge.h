@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a rank is present on nodes whose memory it does not share. What it would do there (raise
-// flags, write into segments) it tells its deputy on that node (NodeMap::deputy), and the deputy
-// does it in its name. So on every node all ranks of the world have their flags and a segment; of
-// ranks of other nodes these are images, kept by their deputies.
+// How a rank acts on nodes whose memory it does not share. What it would do there (raise flags,
+// write into segments) it sends as a message to its proxy on that node (NodeMap::proxy), which does
+// it in the rank's name. So on every node all ranks of the world have flags and a segment; those of
+// ranks of other nodes are images, which their proxies keep up to date.
 //
-// A rank tells each deputy everything over one link in order: bytes told before a flag are there
-// when the flag is. One message serves all ranks of the node.
+// A rank sends everything for one proxy over one link, and it arrives in order: bytes that were
+// sent before a flag are there when the flag is. One message serves all ranks of the node.
 //
-// Deputies have no thread of their own: a rank takes in what has come whenever it waits for
-// anything (Endpoint::wait). As all ranks take part in the same steps, a deputy waits for the rank
-// it stands for as often as any other rank of its node does.
+// Proxies have no thread of their own: a rank handles the messages that have come whenever it waits
+// for anything (Endpoint::wait). All ranks take part in the same steps, so a proxy waits for the
+// rank that it acts for as often as any other rank of its node does.
 //
-// Thread safety: one thread, that of the rank's endpoints; report() and notify() may be called by
-// any: what they are given leaves when that thread next takes in what has come.
+// Thread safety: one thread, that of the rank's endpoints. report() and notify() may be called by
+// any thread: what they are given is sent when the endpoints' thread next handles messages.
 #pragma once
 
 #include <array>
@@ -34,10 +34,10 @@
 
 namespace wideep::transport {
 
-// What crosses between nodes, for the books.
+// What crosses between nodes, counted apart.
 enum class Traffic : int { kRows, kResults, kOther, kCount };
 
-// Messages for the deputy's handler (set_on_parcel). Starts with room for a header.
+// Messages for the proxy's handler (set_on_parcel). Starts with room for a header.
 class Parcel {
  public:
   static constexpr size_t kHeaderBytes = 32;
@@ -79,7 +79,7 @@ class Bridge {
     Channel channel;
     uint32_t value;
   };
-  // With the words told with this flag, and, of kAgree, with the agreed words.
+  // With the words beside this flag and, if it is kAgree, with the agreed words.
   void raise(const FlagRaise& flag, std::span<const int> peers);
   // At the same offset of each peer's segment.
   void write(size_t offset, std::span<const std::byte> bytes, std::span<const int> peers);
@@ -92,29 +92,29 @@ class Bridge {
   };
   // What stands there on this node in the segment of `owner`, to the same places on the others.
   void copy(int owner, std::span<const Block> blocks, std::span<const int> peers);
-  // To the handler of this rank's deputy on another node.
+  // To the handler of this rank's proxy on another node.
   void send(int node, Parcel parcel, Traffic traffic);
-  // All nodes shall know that the group has failed.
+  // Lets all nodes know that the group has failed.
   void tell_failure(const Status& status);
   // A message for the handler of rank 0 (set_on_report), whatever node this is.
   void report(std::string message);
   // For the handler of every other rank (set_on_command), of this node too, in the order given.
   void command(std::string_view message);
-  // For the handler of this rank's deputy on another node (set_on_notice), in the order given.
+  // For the handler of this rank's proxy on another node (set_on_notice), in the order given.
   void notify(int node, Bytes message);
 
   // ---- from ranks of other nodes ----
 
-  // Takes in one message, if one has come; false: none.
+  // Handles one message, if one has come; false: none.
   bool progress();
-  // `from`: whose deputy this rank is. No handler: parcels are dropped.
+  // `from`: the sender, whose proxy this rank is. Without a handler parcels are dropped.
   void set_on_parcel(std::function<void(int from, std::span<const std::byte>)> handler) {
     on_parcel_ = std::move(handler);
   }
   void set_on_report(std::function<void(int from, std::string_view)> handler) {
     on_report_ = std::move(handler);
   }
-  // No handler: commands are dropped.
+  // Without a handler commands are dropped.
   void set_on_command(std::function<void(std::string_view)> handler) {
     on_command_ = std::move(handler);
   }
@@ -122,8 +122,9 @@ class Bridge {
     on_notice_ = std::move(handler);
   }
 
-  // The rank has no more to say: returns when those whose deputy it is have none either and all
-  // that was sent has left, when the group has failed, or at the deadline. Collective.
+  // This rank has nothing more to send. Returns when the ranks whose proxy it is have nothing more
+  // either and all that was sent has left, when the group has failed, or at the deadline.
+  // Collective.
   Status finish(std::chrono::milliseconds timeout);
   // After a failure: what is queued may leave, but nobody is waited for.
   void flush(std::chrono::milliseconds at_most);
@@ -135,7 +136,7 @@ class Bridge {
   struct Header;
 
   std::vector<int> peers_on(int node, std::span<const int> peers) const;
-  void send_to_deputy(int node, Bytes message, Traffic traffic);
+  void send_to_proxy(int node, Bytes message, Traffic traffic);
   void take_in(int from, const Bytes& message);
   void act_raise(int from, const Header& header, const std::byte* body);
   void act_write(const Header& header, std::span<const std::byte> body);
@@ -153,7 +154,7 @@ class Bridge {
   std::function<void(int, std::string_view)> on_report_;
   std::function<void(std::string_view)> on_command_;
   std::function<void(std::span<const std::byte>)> on_notice_;
-  std::vector<bool> is_done_;  // [num_ranks] who has nothing more to say
+  std::vector<bool> is_done_;  // [num_ranks] which ranks have nothing more to send
   std::array<uint64_t, static_cast<size_t>(Traffic::kCount)> sent_ = {};
   struct Notice {
     int node;

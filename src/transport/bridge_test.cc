@@ -57,7 +57,7 @@ TEST(Bridge, CommandsComeToAllOthersInOrder) {
   EXPECT_THAT(heard, ElementsAre("", "first second", "first second", "first second"));
 }
 
-TEST(Bridge, ParcelsComeToTheDeputy) {
+TEST(Bridge, ParcelsComeToTheProxy) {
   std::vector<std::string> heard;
   const auto statuses = run_rank_threads(
       {.num_ranks = 4, .segment_bytes = 64, .num_nodes = 2}, [&](Endpoint& endpoint) {

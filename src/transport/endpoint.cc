@@ -210,7 +210,7 @@ bool Endpoint::yield_until(const Flag& flag, uint32_t value, int yields) {
   return false;
 }
 
-// Ranks of other nodes: what comes of them has to be taken in, for oneself and as their deputy.
+// With ranks on other nodes: handles their messages meanwhile, for itself and as their proxy.
 bool Endpoint::relay_until(const Flag& flag, uint32_t value, int looks) {
   for (int idle = 0; !is_at(flag, value);) {
     idle = bridge()->progress() ? 0 : idle + 1;

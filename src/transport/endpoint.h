@@ -12,10 +12,10 @@
 // then count within the group, but errors name ranks of the world. Each kind of group has flags of
 // its own, so that a rank may use its endpoints side by side.
 //
-// Ranks may be on several nodes (set_bridge). Memory is then shared with those of the same node
-// only; what is to be seen on others goes through raise, tell, carry, share and agree, or over the
-// bridge. segment() of a rank of another node is this node's image of it: there lies what its
-// deputy here has been told to write.
+// Ranks may be on several nodes (set_bridge). Ranks of the same node then share memory, and what is
+// to be seen on other nodes goes through raise, set_word, carry, share and agree, or over the
+// bridge. segment() of a rank of another node is this node's image of it, into which the rank's
+// proxy here writes.
 //
 // Thread safety: one thread per rank, for all of its endpoints.
 #pragma once
@@ -94,18 +94,18 @@ class Endpoint {
   // Its two halves, the first before the second: at the ranks of this node, at those of others.
   void raise_near(Channel channel, uint32_t value);
   void raise_far(Channel channel, uint32_t value);
-  // The same where only `peer` waits for it: only its node is told.
+  // The same where only `peer` waits for it: only its node learns of it.
   void raise(Channel channel, int peer, uint32_t value);
   // The value that my flag of `channel` was last raised to.
   uint32_t raised(Channel channel) const { return raised_[static_cast<size_t>(channel)]; }
 
-  // A word beside the flag. The sender tells it before it raises the flag to `value`, the reader
-  // looks after its wait for that. REQUIRES: `peer` is another rank; the reader has looked at that
-  // of value − 2.
-  void tell(Channel channel, int peer, uint32_t value, uint32_t word) {
+  // A word for one reader beside my flag. The sender sets it before it raises the flag to `value`,
+  // the reader reads it after its wait for that value. REQUIRES: `peer` is another rank; it has
+  // read the word of value − 2, whose place this one takes.
+  void set_word(Channel channel, int peer, uint32_t value, uint32_t word) {
     memory_->word(kind_, channel, world_rank(), world_rank(peer), value) = word;
   }
-  uint32_t told(Channel channel, int peer, uint32_t value) const {
+  uint32_t word_from(Channel channel, int peer, uint32_t value) const {
     return memory_->word(kind_, channel, world_rank(peer), world_rank(), value);
   }
 
@@ -130,7 +130,7 @@ class Endpoint {
 
   // Gives every rank the words of all ranks: collective, once per iteration. words is [num_ranks].
   Status agree(const AgreedWords& mine, const Awaited& awaited, std::vector<AgreedWords>* words);
-  // The same for those who have no words to tell.
+  // The same for ranks that have no words to exchange.
   Status meet(const Awaited& awaited);
 
   // The processor time that this rank has spent in waits, of any of its endpoints, but for the

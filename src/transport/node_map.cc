@@ -29,7 +29,7 @@ NodeMap NodeMap::even(int num_ranks, int num_nodes) {
   return NodeMap(std::move(node_of_rank));
 }
 
-int NodeMap::deputy(int rank, int node) const {
+int NodeMap::proxy(int rank, int node) const {
   const std::span<const int> ranks = ranks_of(node);
   return ranks[static_cast<size_t>(place_of(rank)) % ranks.size()];
 }

@@ -7,8 +7,8 @@
 // process that maps it, however that process ends.
 //
 // Invariants
-//  1. A flag's value is written by one rank only (its sender; of a rank of another node, by its
-//     deputy here) and only grows, modulo 2³².
+//  1. A flag's value is written by one rank only (its sender or, for a sender on another node, the
+//     sender's proxy here) and only grows, modulo 2³².
 //  2. Bytes written before a flag's store are visible to whoever saw that store (release/acquire).
 //  3. Once failure.code is not zero the group never runs again; every wait returns an error.
 #pragma once
@@ -37,12 +37,13 @@ enum class Group : int {
   kCount
 };
 
-// What a flag tells. Every rank has one flag per kind of group and channel, which all others read.
+// What a flag is about. Every rank has one flag per kind of group and channel, which all others
+// read.
 enum class Channel : int { kAgree, kPrepare, kDispatch, kCombine, kJoin, kRows, kTokens, kCount };
 
 // On cache lines of its own: neighbours belong to other senders. One for all readers, so that it is
-// written once, and comes to a core once for all ranks there. Behind it lie the words that are told
-// with it (SharedMemory::word).
+// written once, and comes to a core once for all ranks there. Behind it lie the words that are sent
+// with it, one for each reader (SharedMemory::word).
 struct alignas(64) Flag {
   static constexpr size_t kBytes = 8;  // behind which the words begin
   std::atomic<uint32_t> value{0};
@@ -53,10 +54,10 @@ static_assert(offsetof(Flag, processor) + sizeof(Flag::processor) == Flag::kByte
 static_assert(decltype(Flag::value)::is_always_lock_free);  // processes share it
 static_assert(decltype(Flag::sleepers)::is_always_lock_free);
 
-// What a rank tells all others with its flag of kAgree: a cache line.
+// What a rank sends to all others with its flag of kAgree: a cache line.
 using AgreedWords = std::array<uint64_t, 8>;
 
-// The first failure of any rank, told to all.
+// The first failure of any rank, for all to see.
 struct Failure {
   static constexpr size_t kTextBytes = 512;
   std::atomic<uint32_t> code{0};     // 0: none; else 1 + StatusCode, set after the text
@@ -86,9 +87,10 @@ class SharedMemory {
   Flag& flag(Group kind, Channel channel, int from) const {
     return *reinterpret_cast<Flag*>(flag_at(kind, channel, from));
   }
-  // What is told to one reader with a value: written before, read after it; of values in turn, so
-  // that one may be told while the one before is still to be read. REQUIRES: `to` is not `from`: so
-  // those of a world of 8 ranks are on the flag's own cache line.
+  // The word that goes to one reader with a value of the flag: written before the flag, read after
+  // it. Two places are used in turn, so that a word may be written while the one before is still to
+  // be read. REQUIRES: `to` is not `from`; without that word all words of a world of 8 ranks fit on
+  // the flag's own cache line.
   uint32_t& word(Group kind, Channel channel, int from, int to, uint32_t value) const {
     WIDEEP_CHECK(to != from);
     auto* words = reinterpret_cast<uint32_t*>(flag_at(kind, channel, from) + Flag::kBytes);

@@ -72,7 +72,9 @@ Status decode(const Bytes& bytes, Settings* settings) {
   return status;
 }
 
-Status compare(const Settings& first, const Settings& other, int rank) {
+}  // namespace
+
+Status check_settings_match(const Settings& first, const Settings& other, int rank) {
   for (size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
     const bool both = i < first.size() && i < other.size();
     if (both && first[i] == other[i]) continue;
@@ -85,8 +87,6 @@ Status compare(const Settings& first, const Settings& other, int rank) {
   }
   return {};
 }
-
-}  // namespace
 
 StartedRanks::StartedRanks(std::unique_ptr<Link> control, std::unique_ptr<Link> data, NodeMap nodes,
                            int rank)
@@ -149,7 +149,7 @@ Status StartedRanks::decide(const Status& mine, const Settings& settings,
     Settings theirs;
     const Status status = decode(*told, &theirs);
     if (!first.ok()) continue;
-    first = status.ok() ? compare(settings, theirs, rank)
+    first = status.ok() ? check_settings_match(settings, theirs, rank)
                         : status.at(fmt::format("rank {} (node {})", rank, nodes_.node_of(rank)));
   }
   return first;

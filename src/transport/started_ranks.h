@@ -4,7 +4,7 @@
 // several. What fork gives to ranks of one parent they have to find: each other's settings, the
 // memory of their node, and a rank that shows results (rank 0).
 //
-//   start:  StartedRanks (mpi/mpi_ranks.h makes it)
+//   start:  StartedRanks (mpi_ranks.h makes it)
 //           agree_on(what I have read and found, or why I cannot go on)
 //   run:    start_started_ranks: as start_rank_processes, but everybody is a rank
 //
@@ -37,6 +37,10 @@ namespace wideep::transport {
 
 // By name, in an order that is the same on all ranks.
 using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// Of rank 0 and of rank `rank`. Errors (invalid input): the first setting that differs, with both
+// values.
+Status check_settings_match(const Settings& first, const Settings& other, int rank);
 
 class StartedRanks {
  public:

@@ -109,7 +109,8 @@ TEST_P(EveryBackEnd, EachReaderIsToldItsOwnWord) {
       for (uint32_t value = 1; value <= 200; ++value) {
         if (rng() % 50 == 0) ::usleep(rng() % 2000);
         for (int peer = 0; peer < endpoint.num_ranks(); ++peer) {
-          if (peer != me) endpoint.tell(Channel::kDispatch, peer, value, word_for(me, peer, value));
+          if (peer != me)
+            endpoint.set_word(Channel::kDispatch, peer, value, word_for(me, peer, value));
         }
         endpoint.raise_all(Channel::kDispatch, value);
         std::vector<int> seen(endpoint.num_ranks());
@@ -120,7 +121,7 @@ TEST_P(EveryBackEnd, EachReaderIsToldItsOwnWord) {
         if (seen != std::vector<int>(endpoint.num_ranks(), 1)) return failed("not each once");
         for (int peer = 0; peer < endpoint.num_ranks(); ++peer) {
           if (peer == me) continue;
-          if (endpoint.told(Channel::kDispatch, peer, value) != word_for(peer, me, value)) {
+          if (endpoint.word_from(Channel::kDispatch, peer, value) != word_for(peer, me, value)) {
             return failed("a word of another rank or round");
           }
         }

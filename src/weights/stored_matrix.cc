@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "formats/shape.h"
 #include "kernels/interleave.h"
+#include "kernels/pack_matrix.h"
 #include "weights/checkpoint.h"
 
 namespace wideep::weights {

@@ -14,6 +14,7 @@
 
 #include "base/aligned_bytes.h"
 #include "base/scratch_directory.h"
+#include "kernels/pack_matrix.h"
 #include "weights/checkpoint.h"
 #include "weights/quantized_tensors.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/numa.h"
 #include "base/try.h"
+#include "kernels/pack_matrix.h"
 #include "weights/checkpoint.h"
 #include "weights/copy_rows.h"
 

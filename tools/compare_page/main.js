@@ -48,11 +48,11 @@ function addLines(data) {
       const {series, bound} = chartSeries(data, split, load);
       const shift = load === "planned" ? 0 : 1;  // a planner keeps its colour
       const padded = shift ? [{name: "", values: []}, ...series] : series;
-      parts.panels.className = "panels single";
-      parts.panels.innerHTML = lineChartSvg(data.layers, padded, bound);
+      const width = layOutPanels(parts.panels, 1, kLeastChartWidth);
+      parts.panels.innerHTML = layerChartSvg(data.layers, padded, bound, width);
       parts.legend.innerHTML = series.map((each, i) => keyHtml(i + shift, each.name)).join("") +
           (bound.length ? keyHtml(null, "lower bound") : "");
-      linkChart(parts.panels.querySelector("svg"), data.layers, series, bound);
+      linkLayerChart(parts.panels.querySelector("svg"), data.layers, series, bound, width);
     },
   });
 }

@@ -10,17 +10,6 @@ function formatRanks(value) {
   return value.toFixed(3);
 }
 
-// 12.3 GiB
-function formatBytes(bytes) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-  let unit = 0;
-  while (bytes >= 1024 && unit < units.length - 1) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return `${formatNumber(bytes)} ${units[unit]}`;
-}
-
 function planName(plan) {
   return `${plan.planner}, ${plan.split} split`;
 }

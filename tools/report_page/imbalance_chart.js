@@ -39,18 +39,20 @@ function imbalanceColumns(runs) {
           ...columns("critical path of the experts", (row, i) => formatTime(row.times[i]))];
 }
 
-function imbalanceChartSvg(runs, kind) {
+const kLeastImbalanceWidth = 660;
+
+function imbalanceChartSvg(runs, kind, width) {
   const rows = imbalanceRows(runs, kind);
   const columns = imbalanceColumns(runs);
   const step = rows.length > 26 ? 19 : 27;
-  const ticks = niceTicks(maxOf(rows.flatMap((row) => row.values)), 8);
+  const ticks = niceTicks(maxOf(rows.flatMap((row) => row.values)), Math.max(4, Math.round(width / 140)));
   const layout = {
-    left: 76, top: 44, step, columnWidth: 92, ticks,
-    plotWidth: kFullWidth - 76 - 20 - columns.length * 92, plotHeight: rows.length * step + 8,
+    left: 76, top: 44, step, columnWidth: 92, ticks, width,
+    plotWidth: width - 76 - 20 - columns.length * 92, plotHeight: rows.length * step + 8,
   };
   layout.x = (value) => layout.left + value / ticks[ticks.length - 1] * layout.plotWidth;
   const height = layout.top + layout.plotHeight + 44;
-  return `<svg viewBox="0 0 ${kFullWidth} ${height}" role="img" aria-label="Imbalance ratio of each layer">` +
+  return `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="Imbalance ratio of each layer">` +
       imbalanceAxisSvg(layout) + imbalanceHeadSvg(columns, layout) +
       rows.map((row, i) => imbalanceRowSvg(row, i, rows.length, columns, layout)).join("") + "</svg>";
 }
@@ -83,7 +85,7 @@ function imbalanceRowSvg(row, index, count, columns, layout) {
   const xs = row.values.map(layout.x);
   const from = xs.length === 2 ? xs[1] : layout.left;
   const strong = isMean ? ' class="strong"' : "";
-  const rule = isMean ? `<path class="grid" d="M0 ${(y - layout.step / 2 - 4).toFixed(1)}H${kFullWidth}"/>` : "";
+  const rule = isMean ? `<path class="grid" d="M0 ${(y - layout.step / 2 - 4).toFixed(1)}H${layout.width}"/>` : "";
   const numbers = columns.map((column, i) =>
       `<text class="number${isMean ? " strong" : ""}" x="${columnRight(i, layout)}" y="${y + 4}" text-anchor="end">${column.text(row)}</text>`);
   return `<g class="row">${rule}<rect class="hit" x="0" y="${y - layout.step / 2}" width="${layout.left - 2}" height="${layout.step}"/>` +

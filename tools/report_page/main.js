@@ -12,8 +12,8 @@ function addImbalance(runs) {
     hint: "Each line is a layer. <b>The nearer its mark is to 0, the more evenly the ranks share its work;</b> the critical path beside it is what the slowest rank of each iteration took, added up.",
     controls: [{key: "kind", label: "Ratio", options: imbalanceKinds(runs), value: "average"}],
     draw: ({kind}, parts) => {
-      parts.panels.className = "panels single";
-      parts.panels.innerHTML = imbalanceChartSvg(runs, kind);
+      const width = layOutPanels(parts.panels, 1, kLeastImbalanceWidth);
+      parts.panels.innerHTML = imbalanceChartSvg(runs, kind, width);
       parts.legend.innerHTML = runs.length < 2 ? "" : runs.map((_, i) =>
           `<span class="name">${dotHtml(i)}${runName(runs, i)}</span>`).join("&emsp;");
     },

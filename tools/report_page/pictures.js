@@ -21,6 +21,12 @@ function layerControl(run, extra = []) {
           value: String(mostImbalancedLayer(run)), steps: true};
 }
 
+// max / mean − 1; 0 when nothing was received.
+function imbalanceRatio(received) {
+  const total = sum(received);
+  return total > 0 ? maxOf(received) * received.length / total - 1 : 0;
+}
+
 function hottest(received) {
   const rank = indexOfMax(received);
   return `imbalance ${formatRatio(imbalanceRatio(received))} · most: ${formatCount(received[rank])} on rank ${rank}`;

@@ -1,4 +1,35 @@
-// The headline numbers: tiles and a table.
+// The headline numbers: tiles and a table; how runs are named and marked.
+
+function runName(runs, index) {
+  return runs.length === 1 ? "Run" : index === 0 ? "Before" : "After";
+}
+
+function runClass(index) {
+  return index === 0 ? "before" : "after";
+}
+
+// The mark of a run, as in the charts.
+function dotHtml(index) {
+  return `<span class="dot ${runClass(index)}"></span>`;
+}
+
+// How a value changed, in words; `goal` ("lower" or "higher") says which way is better.
+function formatChange(before, after, goal) {
+  if (before === null || after === null) return {text: "–", quality: "same"};
+  // The times of one run vary by more than 3 %.
+  if (before === after || Math.abs(after - before) < 0.03 * Math.max(before, after)) {
+    return {text: "same", quality: "same"};
+  }
+  const direction = after < before ? "lower" : "higher";
+  const times = Math.max(before, after) / Math.min(before, after);
+  const amount = Number.isFinite(times) ? `${formatTimes(times)} ` : "";
+  const quality = goal === undefined ? "same" : direction === goal ? "better" : "worse";
+  return {text: `${direction === "lower" ? "▼" : "▲"} ${amount}${direction}`, quality};
+}
+
+function formatTimes(times) {
+  return times.toFixed(times < 9.95 ? (times < 1.095 ? 2 : 1) : 0) + "×";
+}
 
 function worstLayer(run) {
   const index = indexOfMax(run.summary.layers.map((layer) => layer.average));
@@ -47,7 +78,7 @@ function tileHtml(runs, {title, value, text, goal, foot}) {
   const values = runs.map(value);
   const from = runs.length === 2 ? `<span class="from">${text(values[0])} → </span>` : "";
   const change = runs.length === 2 ? formatChange(values[0], values[1], goal) : null;
-  return `<div class="tile"><h3>${title}</h3><div class="values">${from}${text(values[values.length - 1])}</div>` +
+  return `<div class="tile"><h2>${title}</h2><div class="value">${from}${text(values[values.length - 1])}</div>` +
       (change ? `<div class="change ${change.quality}">${change.text}</div>` : "") + `<div class="foot">${foot}</div></div>`;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #if defined(__x86_64__)
+#include "balance/search/search.h"
 #include "balance/search/tables.h"
 
 #if defined(__clang__)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "balance/search/search.h"
 #include "balance/search/tables.h"
 
 namespace wideep::balance::search {

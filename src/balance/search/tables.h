@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where each instruction set's table is defined, and what the body needs.
+// The table of each instruction set, and the headers that body.h and pairs_body.h use.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 #include <numeric>
 #include <utility>
 
-#include "balance/search/search.h"
-
 namespace wideep::balance::search {
+
+struct Search;
 
 const Search* generic_search();
 const Search* avx2_search();

@@ -2,7 +2,7 @@
 //
 // Products of so few rows that they make one tile: each line of codes is read once, expanded in
 // registers and multiplied there. Reading the weights is all that takes long, and two things keep
-// it going (docs/decisions/0008-few-rows.md, 0027-lines-under-way.md):
+// it going (docs/kernels.md):
 //   - Panels are read in strips of as few as keep the processor busy: a core reads one run of
 //     memory faster than several at once. Lines are fetched as far ahead whatever the width.
 //   - Nothing is stored before a strip's end. Stores wait for what was asked of memory before them,
@@ -21,7 +21,7 @@
 //   kAloneRows      of codes that need no expanding, up to so many rows keep the processor busy
 //                   with one panel. More few rows are rounded up to an even number and take two:
 //                   with one panel six rows are as many chains as bf16's step has cycles
-//                   (docs/decisions/0031-between-a-row-and-a-tile.md)
+//                   (docs/kernels.md)
 struct ForZen5 {
   static constexpr int kLocality = 3, kFloatChains = 2, kAloneRows = kFewRows;
   template <typename Step, typename Codes>

@@ -14,11 +14,11 @@ function sumOfLast(state, count, of) {
 
 function drawTiles(state) {
   const {data, last} = state;
-  setText("generated-rate", formatRate(sumOfLast(state, kRateSeconds, (each) => each.generated_tokens) / kRateSeconds));
-  setText("context-rate", formatRate(sumOfLast(state, kRateSeconds, (each) => each.context_tokens) / kRateSeconds));
+  setText("generated-rate", formatNumber(sumOfLast(state, kRateSeconds, (each) => each.generated_tokens) / kRateSeconds));
+  setText("context-rate", formatNumber(sumOfLast(state, kRateSeconds, (each) => each.context_tokens) / kRateSeconds));
   for (const which of ["ttft", "itl"]) {
     for (const quantile of ["p50", "p90", "p99"]) {
-      setText(`${which}-${quantile}`, data[which].count > 0 ? formatSeconds(data[which][quantile]) : "–");
+      setText(`${which}-${quantile}`, data[which].count > 0 ? formatRoughTime(1000 * data[which][quantile]) : "–");
     }
   }
   // What the server has accepted, and of it what the ranks have no room for yet.
@@ -59,16 +59,16 @@ function drawCharts(state) {
              {name: "prompt", class: "other", of: (each) => each.context_tokens}],
   });
   drawLines(document.getElementById("queue-chart"), {
-    ...common, label: "Requests running and waiting", format: formatRate, least: 4,
+    ...common, label: "Requests running and waiting", format: formatNumber, least: 4,
     series: [{name: "running", class: "after", filled: true, of: (each) => each.running},
              {name: "waiting", class: "before", of: (each) => each.waiting}],
   });
   drawLines(document.getElementById("cache-chart"), {
-    ...common, label: "KV cache in use", format: (value) => `${formatRate(value)} %`, least: 4,
+    ...common, label: "KV cache in use", format: (value) => `${formatNumber(value)} %`, least: 4,
     series: [{name: "in use", class: "after", filled: true,
               of: (each) => each.max_pages ? 100 * each.used_pages / each.max_pages : 0}],
   });
-  drawHeatMap(document.getElementById("heat-map"), {...common, numRanks: data.num_ranks, dark: state.dark});
+  drawRankLoads(document.getElementById("heat-map"), {...common, numRanks: data.num_ranks});
   drawLines(document.getElementById("imbalance-chart"), {
     ...common, label: "Imbalance ratio of ranks", format: formatRatio, least: 0.2, most: 3, gaps: true,
     series: [{name: "with moves", class: "after", of: (each) => each.iterations > 0 ? each.imbalance : null},
@@ -83,15 +83,20 @@ function drawCharts(state) {
   });
 }
 
+// 45 s, 12 min, 3 h 5 min
+function formatDuration(seconds) {
+  const minutes = Math.floor(seconds / 60), hours = Math.floor(minutes / 60);
+  if (hours > 0) return `${hours} h ${minutes % 60} min`;
+  return minutes > 0 ? `${minutes} min` : `${Math.floor(seconds)} s`;
+}
+
 function drawBoard(state) {
   const {data} = state;
-  const ranks = `${data.num_ranks} rank${data.num_ranks === 1 ? "" : "s"}`;
-  setText("facts", `${data.model} on ${ranks} · up ${formatDuration(data.now - data.started)} · version ${data.version}`);
+  setText("facts", `${data.model} on ${formatMany(data.num_ranks, "rank")} · up ${formatDuration(data.now - data.started)} · version ${data.version}`);
   document.title = `${data.model} · wideep`;
   document.getElementById("initial-key").hidden = !data.balances_online;
   setText("moves-total", data.rebalances > 0 ? `${formatCount(data.expert_moves)} in ${formatCount(data.rebalances)} rebalances, ` +
                                                    formatBytes(data.moved_bytes) : "");
-  drawHeatLegend(document.getElementById("heat-legend"), state.dark);
   drawTiles(state);
   drawCharts(state);
   setText("footer", `Since the start ${formatCount(data.prompt_tokens)} prompt tokens, ${formatCount(data.generated_tokens)} ` +

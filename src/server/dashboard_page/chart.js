@@ -1,5 +1,5 @@
-// Lines and bars over the last seconds. Every chart has the same time axis, and a cursor that shows
-// the second under the mouse.
+// Lines, bars and a heat map over the last seconds. Every chart has the same time axis, and a cursor
+// that shows the second under the mouse.
 
 // Seconds shown: all that there are, up to three minutes.
 let span = 60;
@@ -9,144 +9,128 @@ function fitSpan(seconds, end) {
   span = Math.min(180, Math.max(60, Math.ceil((end - first) / 30) * 30));
 }
 
-const kMargin = {left: 44, right: 8, top: 6, bottom: 18};
-const kSvg = "http://www.w3.org/2000/svg";
-
-function element(name, attributes, text) {
-  const made = document.createElementNS(kSvg, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
+// The frame of a chart that fills its holder; end: the first second that is not shown.
+function timeFrame(holder, end) {
+  const {clientWidth: width, clientHeight: height} = holder;
+  const frame = {end, width, height, left: 44, right: width - 8, top: 6, bottom: height - 20};
+  const pixels = (frame.right - frame.left) / span;
+  frame.x = (time) => frame.right - (end - time) * pixels;
+  frame.second = (x) => end - Math.ceil((frame.right - x) / pixels);
+  return frame;
 }
 
-class TimeFrame {
-  constructor(holder, end) {
-    this.width = holder.clientWidth;
-    this.height = holder.clientHeight;
-    this.end = end;  // the first second that is not shown
-    this.left = kMargin.left;
-    this.right = this.width - kMargin.right;
-    this.top = kMargin.top;
-    this.bottom = this.height - kMargin.bottom;
+function timesSvg(frame) {
+  const ticks = [];
+  for (let ago = 0; ago <= span; ago += span > 90 ? 60 : 30) {
+    ticks.push({
+      at: frame.x(frame.end - ago), anchor: ago === 0 ? "end" : ago === span ? "start" : "middle",
+      text: ago === 0 ? "now" : ago % 60 !== 0 ? `${ago} s ago` : `${ago / 60} min ago`,
+    });
   }
-  x(time) { return this.right - (this.end - time) / span * (this.right - this.left); }
-  second(x) { return this.end - Math.ceil((this.right - x) / (this.right - this.left) * span); }
-
-  svg(label) {
-    return element("svg", {width: this.width, height: this.height, role: "img", "aria-label": label});
-  }
-  drawTimes(svg) {
-    for (let ago = 0; ago <= span; ago += span > 90 ? 60 : 30) {
-      const x = this.x(this.end - ago);
-      svg.append(element("text", {
-        x, y: this.height - 4, "text-anchor": ago === 0 ? "end" : ago === span ? "start" : "middle",
-      }, ago === 0 ? "now" : ago % 60 !== 0 ? `${ago} s ago` : `${ago / 60} min ago`));
-    }
-  }
-  drawTicks(svg, ticks, format) {
-    const max = ticks[ticks.length - 1];
-    const y = (value) => this.bottom - value / max * (this.bottom - this.top);
-    for (const tick of ticks) {
-      svg.append(element("path", {class: "grid", d: `M${this.left} ${Math.round(y(tick)) + 0.5}H${this.right}`}),
-                 element("text", {x: this.left - 6, y: y(tick) + 4, "text-anchor": "end"}, format(tick)));
-    }
-    return y;
-  }
+  return columnTicksSvg(frame, ticks);
 }
 
-// series: [{name, class, of(second) → number or null}], the first on top.
+// series: [{name, class, of(second) → number or null, filled}], the first on top.
 function drawLines(holder, {label, seconds, end, series, format, least, most, gaps}) {
-  const frame = new TimeFrame(holder, end);
-  const svg = frame.svg(label);
-  const shown = [];
-  for (let time = end - span; time < end; ++time) shown.push({time, second: seconds.get(time)});
-  const valueOf = (each, one) => one.second ? each.of(one.second) : gaps ? null : 0;
-  const values = series.flatMap((each) => shown.map((one) => valueOf(each, one) ?? 0));
-  const y = frame.drawTicks(svg, niceTicks(Math.max(least, ...values), most ?? 4), format);
-  frame.drawTimes(svg);
-  for (const each of [...series].reverse()) {
-    for (const run of runsOf(shown, (one) => valueOf(each, one))) {
-      const points = run.map(({time, value}) => `${frame.x(time + 0.5).toFixed(1)} ${y(value).toFixed(1)}`);
-      if (points.length === 1) {
-        const [x, at] = points[0].split(" ");
-        svg.append(element("circle", {class: `dot ${each.class}`, cx: x, cy: at, r: 2}));
-        continue;
-      }
-      const first = points[0].split(" ")[0], last = points[points.length - 1].split(" ")[0];
-      if (each.filled) {
-        svg.append(element("path", {class: `area ${each.class}`,
-                                    d: `M${first} ${frame.bottom}L${points.join("L")}L${last} ${frame.bottom}Z`}));
-      }
-      svg.append(element("path", {class: `line ${each.class}`, d: `M${points.join("L")}`}));
-    }
-  }
-  show(holder, svg, frame, (time) => series.map((each) => {
-    const value = valueOf(each, {second: seconds.get(time)});
+  const frame = timeFrame(holder, end);
+  const times = Array.from({length: span}, (_, i) => end - span + i);
+  const valueOf = (each, time) => seconds.has(time) ? each.of(seconds.get(time)) : gaps ? null : 0;
+  const values = series.flatMap((each) => times.map((time) => valueOf(each, time) ?? 0));
+  const axis = linearAxis(frame, niceTicks(Math.max(least, ...values), most ?? 4), format);
+  const lines = [...series].reverse().flatMap((each) =>
+      runsOf(times, (time) => valueOf(each, time)).map((run) =>
+          runSvg(run.map(({time, value}) => [frame.x(time + 0.5), axis.y(value)]), frame, each)));
+  show(holder, frame, label, axis.svg + timesSvg(frame) + lines.join(""), (time) => series.map((each) => {
+    const value = valueOf(each, time);
     return `${each.name} <b>${value === null ? "–" : format(value)}</b>`;
   }));
 }
 
 // Unbroken runs of seconds that have a value.
-function runsOf(shown, valueOf) {
+function runsOf(times, valueOf) {
   const runs = [];
   let run = null;
-  for (const one of shown) {
-    const value = valueOf(one);
+  for (const time of times) {
+    const value = valueOf(time);
     if (value === null) { run = null; continue; }
     if (run === null) runs.push(run = []);
-    run.push({time: one.time, value});
+    run.push({time, value});
   }
   return runs;
 }
 
+function runSvg(points, frame, {class: className, filled}) {
+  if (points.length === 1) return `<circle class="dot ${className}" cx="${points[0][0].toFixed(1)}" cy="${points[0][1].toFixed(1)}" r="2"/>`;
+  return (filled ? areaSvg(points, frame, className) : "") + lineSvg(points, className);
+}
+
 function drawBars(holder, {label, seconds, end, of, format, tell, empty}) {
-  const frame = new TimeFrame(holder, end);
-  const svg = frame.svg(label);
+  const frame = timeFrame(holder, end);
   const bars = [...seconds.values()].filter((each) => each.time >= end - span && each.time < end && of(each) > 0);
-  const y = frame.drawTicks(svg, niceTicks(Math.max(4, ...bars.map(of)), 3), format);
-  frame.drawTimes(svg);
-  const width = Math.max(1.5, (frame.right - frame.left) / span - 0.5);
+  const axis = linearAxis(frame, niceTicks(Math.max(4, ...bars.map(of)), 3), format);
+  const width = Math.max(1.5, (frame.right - frame.left) / span - 0.5).toFixed(1);
+  let svg = axis.svg + timesSvg(frame);
   for (const each of bars) {
-    svg.append(element("rect", {class: "bar after", x: frame.x(each.time).toFixed(1), width, rx: 0.5,
-                                y: y(of(each)).toFixed(1), height: (frame.bottom - y(of(each))).toFixed(1)}));
+    const y = axis.y(of(each));
+    svg += `<rect class="bar after" x="${frame.x(each.time).toFixed(1)}" y="${y.toFixed(1)}" width="${width}" height="${(frame.bottom - y).toFixed(1)}" rx="0.5"/>`;
   }
   if (bars.length === 0 && empty) {
-    svg.append(element("text", {class: "empty", x: (frame.left + frame.right) / 2, "text-anchor": "middle",
-                                y: (frame.top + frame.bottom) / 2 + 4}, empty));
+    svg += `<text class="empty" x="${(frame.left + frame.right) / 2}" y="${(frame.top + frame.bottom) / 2 + 4}" text-anchor="middle">${empty}</text>`;
   }
-  show(holder, svg, frame, (time) => seconds.has(time) ? tell(seconds.get(time)) : []);
+  show(holder, frame, label, svg, (time) => seconds.has(time) ? tell(seconds.get(time)) : []);
+}
+
+const kMost = 0.5;  // more, or less, of the mean: where the colours of loads end
+
+function relativeLoads(second) {
+  const total = second ? sum(second.rank_load) : 0;
+  return total === 0 ? null : second.rank_load.map((load) => load * second.rank_load.length / total);
+}
+
+// Rank × time: what a rank's experts computed in a second, over the mean of all ranks.
+function drawRankLoads(holder, {seconds, end, numRanks}) {
+  const frame = timeFrame(holder, end);
+  const scale = divergingScale(kMost);
+  const loads = Array.from({length: span}, (_, i) => relativeLoads(seconds.get(end - span + i)));
+  const layout = {left: frame.left, top: frame.top, cellWidth: (frame.right - frame.left) / span,
+                  cellHeight: (frame.bottom - frame.top) / numRanks};
+  const map = {rows: numRanks, cols: span, joined: true, value: (rank, i) => loads[i] ? loads[i][rank] : null,
+               rowLabel: (rank) => rank === 0 ? "rank 0" : String(rank)};
+  const svg = cellsSvg(map, layout, scale) + rowLabelsSvg(map, layout) + timesSvg(frame);
+  show(holder, frame, "Load of each rank's experts over time, relative to the mean", svg, (time, y) => {
+    const rank = Math.floor((y - frame.top) / layout.cellHeight);
+    const ofTime = loads[time - end + span];
+    if (!ofTime || rank < 0 || rank >= numRanks) return [];
+    return [`rank ${rank} <b>${formatRatio(ofTime[rank])}</b> × the mean`,
+            `${formatCount(seconds.get(time).rank_load[rank])} (token, expert) pairs`];
+  });
+  document.getElementById("heat-legend").innerHTML = `${1 - kMost} <svg width="128" height="12" role="img" aria-label="colours">` +
+      rampSvg(scale, {top: 0, step: 2, height: 12}) + `</svg> ${1 + kMost} × the mean`;
 }
 
 // Puts the drawing in place of the last. tell(second, y): lines of the tooltip.
-function show(holder, drawing, frame, tell) {
-  const cursor = element("path", {class: "cursor"});
-  const over = drawing instanceof SVGElement ? drawing : null;
-  over?.append(cursor);
-  holder.replaceChildren(drawing);
-  holder.drawn = {frame, tell, cursor};
+function show(holder, frame, label, svg, tell) {
+  holder.innerHTML = `<svg width="${frame.width}" height="${frame.height}" role="img" aria-label="${label}">${svg}<path class="cursor"/></svg>`;
+  holder.drawn = {frame, tell};
   if (holder.mouse) pointAt(holder, holder.mouse);
   if (holder.listens) return;
   holder.listens = true;
   holder.addEventListener("mousemove", (event) => pointAt(holder, holder.mouse = event));
   holder.addEventListener("mouseleave", () => {
     holder.mouse = null;
-    holder.drawn.cursor.removeAttribute("d");
-    document.getElementById("tooltip").hidden = true;
+    holder.querySelector(".cursor").removeAttribute("d");
+    hideTooltip();
   });
 }
 
-function pointAt(holder, {clientX, clientY}) {
-  const {frame, tell, cursor} = holder.drawn;
+function pointAt(holder, mouse) {
+  const {frame, tell} = holder.drawn;
+  const cursor = holder.querySelector(".cursor");
   const box = holder.getBoundingClientRect();
-  const x = clientX - box.left, time = frame.second(x);
-  const tooltip = document.getElementById("tooltip");
-  const lines = x >= frame.left && x <= frame.right ? tell(time, clientY - box.top) : [];
-  tooltip.hidden = lines.length === 0;
+  const x = mouse.clientX - box.left, time = frame.second(x);
+  const lines = x >= frame.left && x <= frame.right ? tell(time, mouse.clientY - box.top) : [];
   cursor.removeAttribute("d");
-  if (tooltip.hidden) return;
+  if (lines.length === 0) return hideTooltip();
   cursor.setAttribute("d", `M${frame.x(time + 0.5)} ${frame.top}V${frame.bottom}`);
-  tooltip.innerHTML = [new Date(time * 1000).toLocaleTimeString("en-GB"), ...lines].join("<br>");
-  const left = Math.min(clientX + 14, innerWidth - tooltip.offsetWidth - 8);
-  tooltip.style.left = `${left}px`;
-  tooltip.style.top = `${Math.max(8, clientY - tooltip.offsetHeight - 10)}px`;
+  showTooltip(mouse, [new Date(time * 1000).toLocaleTimeString("en-GB"), ...lines].join("<br>"));
 }

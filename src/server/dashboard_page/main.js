@@ -4,7 +4,7 @@ const kPollMs = 1000;
 const kPatienceMs = 5000;
 const kRecentSeconds = 10;  // with tokens: what "now" is of imbalance
 const kKeyName = "wideep-api-key";
-const state = {seconds: new Map(), data: null, end: 0, last: null, recent: [], busy: false, dark: false, newest: 0};
+const state = {seconds: new Map(), data: null, end: 0, last: null, recent: [], busy: false, newest: 0};
 let timer = 0;
 
 function setState(name, text) {
@@ -55,9 +55,7 @@ function take(data) {
 }
 
 function redraw() {
-  if (!state.data) return;
-  state.dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  drawBoard(state);
+  if (state.data) drawBoard(state);
 }
 
 async function poll() {
@@ -87,6 +85,6 @@ document.getElementById("key-form").addEventListener("submit", (event) => {
   sessionStorage.setItem(kKeyName, document.getElementById("key").value);
   poll();
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 addEventListener("resize", redraw);
+installPalette();
 poll();

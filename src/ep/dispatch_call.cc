@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ep/dispatch_call.h"
+
+#include "transport/endpoint.h"
+
+namespace wideep::ep {
+
+GroupBuffers::GroupBuffers(const transport::Endpoint& endpoint, const BufferLayout& buffer_layout)
+    : layout(buffer_layout), rank(endpoint.rank()), num_ranks(endpoint.num_ranks()) {
+  for (int each = 0; each < num_ranks; ++each) {
+    segments.push_back(endpoint.segment(each));
+    is_near.push_back(endpoint.is_near(each));
+  }
+}
+
+}  // namespace wideep::ep

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ep/dispatch_sender.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/try.h"
+
+namespace wideep::ep {
+
+DispatchSender::DispatchSender(const GroupBuffers& buffers, NodeCrossing* crossing)
+    : buffers_(buffers),
+      crossing_(crossing),
+      delivery_(RowDelivery::create(buffers, crossing)),
+      destinations_(buffers.layout.shape()),
+      next_result_(static_cast<size_t>(buffers.num_ranks)),
+      sent_entries_(static_cast<size_t>(buffers.num_ranks)) {
+  if (crossing == nullptr || !crossing->sums_on_nodes()) return;
+  for (int rank = 0; rank < buffers.num_ranks; ++rank) node_of_.push_back(crossing->node_of(rank));
+}
+
+Status DispatchSender::send(const DispatchBatch& batch, DispatchCall& call) {
+  WIDEEP_TRY(check(batch, call));
+  start(batch, call);
+  for (int token = 0; token < batch.num_tokens; ++token) {
+    if (!send_token(batch, token, call)) return explain_slots(batch, token);
+  }
+  delivery_->finish();
+  return {};
+}
+
+Status DispatchSender::check(const DispatchBatch& batch, const DispatchCall& call) const {
+  const int64_t announced = call.areas[buffers_.rank + 1] - call.areas[buffers_.rank];
+  if (batch.num_tokens > announced) {
+    return invalid_input(
+        fmt::format("dispatch: {} tokens, but {} were announced", batch.num_tokens, announced));
+  }
+  const size_t entries = static_cast<size_t>(batch.num_tokens) * top_k();
+  if (batch.slots.size() != entries) {
+    return invalid_input(fmt::format("dispatch: {} slots, expected {} tokens × top-{}",
+                                     batch.slots.size(), batch.num_tokens, top_k()));
+  }
+  const size_t weights = buffers_.reduced() ? entries : 0;
+  if (batch.weights.size() != weights) {
+    return invalid_input(
+        fmt::format("dispatch: {} router weights, expected {}", batch.weights.size(), weights));
+  }
+  return {};
+}
+
+// Which of a token's slots TokenDestinations has refused.
+Status DispatchSender::explain_slots(const DispatchBatch& batch, int token) const {
+  const DispatchShape& shape = buffers_.layout.shape();
+  std::vector<int> slots_of_owner(shape.num_owners());
+  for (const int32_t slot : batch.slots.subspan(static_cast<size_t>(token) * top_k(), top_k())) {
+    if (slot < 0 || slot >= shape.num_slots()) {
+      return invalid_input(
+          fmt::format("dispatch: token {} wants slot {} of {}", token, slot, shape.num_slots()));
+    }
+    const int owner = slot / shape.slots_per_rank;
+    if (++slots_of_owner[owner] <= shape.slots_per_rank) continue;
+    return invalid_input(
+        fmt::format("dispatch: token {} wants a slot of rank {} twice", token, owner));
+  }
+  return {};
+}
+
+void DispatchSender::start(const DispatchBatch& batch, DispatchCall& call) {
+  const BufferLayout& layout = buffers_.layout;
+  call.results.resize(batch.slots.size() * static_cast<size_t>(layout.shape().num_slices));
+  call.num_results.resize(buffers_.reduced() ? batch.num_tokens : 0);
+  call.own_result.resize(batch.num_tokens);
+  call.own_rows.clear();
+  std::fill(sent_entries_.begin(), sent_entries_.end(), 0);
+  for (int rank = 0; rank < buffers_.num_ranks; ++rank) {
+    next_result_[rank] = rank == buffers_.rank
+                             ? call.own_results
+                             : layout.result(buffers_.segments[rank], call.areas[buffers_.rank], 0);
+  }
+  delivery_->start(call);
+}
+
+// False: its slots are none that a token can have.
+bool DispatchSender::send_token(const DispatchBatch& batch, int token, DispatchCall& call) {
+  const size_t first = static_cast<size_t>(token) * top_k();
+  const RowDelivery::Token row{
+      .row = batch.rows + token * batch.row_stride,
+      .slots = batch.slots.data() + first,
+      .weights = buffers_.reduced() ? batch.weights.data() + first : nullptr};
+  if (!destinations_.find(row.slots)) return false;
+  delivery_->deliver(row, destinations_);
+  const int rank = buffers_.rank;
+  const bool has_own = destinations_.num_slots_on(rank % buffers_.layout.shape().num_owners()) > 0;
+  call.own_result[token] = has_own ? next_result_[rank] : nullptr;
+  if (buffers_.reduced()) {
+    note_reduced_results(token, call);
+  } else {
+    note_results(token, call);
+  }
+  advance();
+  return true;
+}
+
+// Combine::kExact: a result for each slot, slice by slice.
+void DispatchSender::note_results(int token, DispatchCall& call) const {
+  const DispatchShape& shape = buffers_.layout.shape();
+  const size_t stride = buffers_.layout.result_stride();
+  const std::byte** results =
+      call.results.data() + static_cast<size_t>(token) * shape.max_results_of_token();
+  for (int slice = 0; slice < shape.num_slices; ++slice, results += shape.top_k) {
+    std::byte* const* next_result = next_result_.data() + slice * shape.num_owners();
+    for (int k = 0; k < shape.top_k; ++k) {
+      results[k] = next_result[destinations_.owner_of_slot()[k]] +
+                   static_cast<size_t>(destinations_.place_of_slot()[k]) * stride;
+    }
+  }
+}
+
+// Combine::kReduced: a result for each rank; of ranks of another node one for all, where these are
+// added up there.
+void DispatchSender::note_reduced_results(int token, DispatchCall& call) {
+  const auto first = static_cast<size_t>(token) * buffers_.layout.shape().max_results_of_token();
+  size_t end = first;
+  noted_nodes_.clear();
+  for (const int32_t rank : destinations_.ranks()) {
+    const std::byte* result = reduced_result_of(rank, call);
+    if (result != nullptr) call.results[end++] = result;
+  }
+  call.num_results[token] = static_cast<int32_t>(end - first);
+}
+
+// Null: it is part of the sum of a rank before it.
+const std::byte* DispatchSender::reduced_result_of(int32_t rank, const DispatchCall& call) {
+  if (buffers_.is_near[rank] || node_of_.empty()) return next_result_[rank];
+  const int node = node_of_[rank];
+  if (std::find(noted_nodes_.begin(), noted_nodes_.end(), node) != noted_nodes_.end()) {
+    return nullptr;
+  }
+  noted_nodes_.push_back(node);
+  return crossing_->sum_from(node, call.areas[buffers_.rank]);
+}
+
+// The next token's results lie behind this one's.
+void DispatchSender::advance() {
+  const size_t stride = buffers_.layout.result_stride();
+  const int num_owners = buffers_.layout.shape().num_owners();
+  for (const int32_t owner : destinations_.owners()) {
+    const int32_t entries = destinations_.num_slots_on(owner);
+    const size_t num_results = buffers_.reduced() ? 1 : static_cast<size_t>(entries);
+    for (int rank = owner; rank < buffers_.num_ranks; rank += num_owners) {
+      sent_entries_[rank] += entries;
+      next_result_[rank] += num_results * stride;
+    }
+  }
+}
+
+}  // namespace wideep::ep

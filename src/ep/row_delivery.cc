@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ep/row_delivery.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace wideep::ep {
+namespace {
+
+// So many messages before one is written its list of slots is fetched: that takes as long as
+// copying about as many rows.
+constexpr int kListsToWriteAhead = 4;
+
+// Makes a cache line this core's own. A store to a line that another core has would hold up all
+// stores that come after it.
+void fetch_to_write(const void* p) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
+#else
+  __builtin_prefetch(p, 1);
+#endif
+}
+
+// ---- Strategy::kDispatch ----
+
+class PushDelivery final : public RowDelivery {
+ public:
+  PushDelivery(const GroupBuffers& buffers, NodeCrossing* crossing)
+      : buffers_(buffers),
+        crossing_(crossing),
+        outlets_(static_cast<size_t>(buffers.num_ranks)),
+        num_messages_(static_cast<size_t>(buffers.num_ranks)),
+        unread_list_(2 * static_cast<size_t>(buffers.layout.shape().top_k)) {}
+
+  void start(DispatchCall& call) override;
+  void deliver(const Token& token, const TokenDestinations& to) override;
+  void finish() override {
+    if (crossing_ != nullptr) crossing_->send_rows();
+  }
+  int num_messages_for(int peer) const override { return num_messages_[peer]; }
+
+ private:
+  // Where the next message to a rank goes. Of ranks on other nodes, into which nothing is pushed
+  // from here: row is null, and the list is one that nobody reads, so that the loops below need not
+  // ask.
+  struct Outlet {
+    int32_t* list = nullptr;
+    std::byte* row = nullptr;
+  };
+
+  void write_lists(const Token& token, const TokenDestinations& to);
+  void advance(const TokenDestinations& to);
+
+  const GroupBuffers& buffers_;
+  NodeCrossing* crossing_;
+  DispatchCall* call_ = nullptr;
+  std::vector<Outlet> outlets_;        // [ep_size]
+  std::vector<int32_t> num_messages_;  // [ep_size] of the call so far
+  std::vector<int32_t> unread_list_;   // [2 · top_k] slots, and weights
+};
+
+void PushDelivery::start(DispatchCall& call) {
+  call_ = &call;
+  std::fill(num_messages_.begin(), num_messages_.end(), 0);
+  const BufferLayout& layout = buffers_.layout;
+  const int64_t area = call.areas[buffers_.rank];
+  for (int to = 0; to < buffers_.num_ranks; ++to) {
+    std::byte* segment = buffers_.segments[to];
+    outlets_[to] = buffers_.is_near[to]
+                       ? Outlet{layout.slots(segment, area, 0), layout.row(segment, area, 0)}
+                       : Outlet{.list = unread_list_.data()};
+  }
+}
+
+// One message per rank, each with that rank's slots in top-k order.
+void PushDelivery::deliver(const Token& token, const TokenDestinations& to) {
+  const DispatchShape& shape = buffers_.layout.shape();
+  const size_t ahead = kListsToWriteAhead * buffers_.layout.row_stride() / sizeof(int32_t);
+  if (crossing_ != nullptr) {
+    crossing_->add({call_->number, call_->areas[buffers_.rank], token.row, token.slots,
+                    token.weights, to.owner_of_slot()});
+  }
+  for (const int32_t rank : to.ranks()) {
+    const Outlet& outlet = outlets_[rank];
+    if (outlet.row == nullptr) continue;
+    std::fill_n(outlet.list, shape.top_k, -1);
+    fetch_to_write(outlet.list + ahead);
+    if (rank == buffers_.rank) {
+      call_->own_rows.push_back(token.row);
+    } else {
+      std::memcpy(outlet.row, token.row, shape.row_bytes);
+    }
+  }
+  write_lists(token, to);
+  advance(to);
+}
+
+void PushDelivery::write_lists(const Token& token, const TokenDestinations& to) {
+  const DispatchShape& shape = buffers_.layout.shape();
+  for (int slice = 0; slice < shape.num_slices; ++slice) {
+    const Outlet* outlets = outlets_.data() + slice * shape.num_owners();
+    for (int k = 0; k < shape.top_k; ++k) {
+      const int32_t owner = to.owner_of_slot()[k], place = to.place_of_slot()[k];
+      int32_t* list = outlets[owner].list;
+      list[place] = token.slots[k] - owner * shape.slots_per_rank;  // as the owner numbers them
+      if (token.weights != nullptr) buffers_.layout.weights_after(list)[place] = token.weights[k];
+    }
+  }
+}
+
+void PushDelivery::advance(const TokenDestinations& to) {
+  const size_t stride = buffers_.layout.row_stride();
+  for (const int32_t rank : to.ranks()) {
+    ++num_messages_[rank];
+    Outlet& outlet = outlets_[rank];
+    if (outlet.row == nullptr) continue;
+    outlet.row += stride;
+    outlet.list += stride / sizeof(int32_t);
+  }
+}
+
+// ---- Strategy::kAllGather ----
+
+class PublishDelivery final : public RowDelivery {
+ public:
+  explicit PublishDelivery(const GroupBuffers& buffers) : buffers_(buffers) {}
+
+  void start(DispatchCall& call) override {
+    call_ = &call;
+    num_tokens_ = 0;
+  }
+  void deliver(const Token& token, const TokenDestinations& to) override;
+  void finish() override {}
+  int num_messages_for(int /*peer*/) const override { return num_tokens_; }
+
+ private:
+  const GroupBuffers& buffers_;
+  DispatchCall* call_ = nullptr;
+  int num_tokens_ = 0;  // of the call so far
+};
+
+// All of the token's slots, for every reader looks for its own among them. Its row only if another
+// rank has any of them.
+void PublishDelivery::deliver(const Token& token, const TokenDestinations& to) {
+  const BufferLayout& layout = buffers_.layout;
+  const int top_k = layout.shape().top_k;
+  const int64_t area = layout.published_area(call_->buffer_set);
+  std::byte* segment = buffers_.segments[buffers_.rank];
+  const int message = num_tokens_++;
+  std::copy_n(token.slots, top_k, layout.slots(segment, area, message));
+  if (token.weights != nullptr) {
+    std::copy_n(token.weights, top_k, layout.weights(segment, area, message));
+  }
+  call_->own_rows.push_back(token.row);
+  const std::span<const int32_t> ranks = to.ranks();
+  if (ranks.size() == 1 && ranks[0] == buffers_.rank) return;
+  std::memcpy(layout.row(segment, area, message), token.row, layout.shape().row_bytes);
+}
+
+}  // namespace
+
+std::unique_ptr<RowDelivery> RowDelivery::create(const GroupBuffers& buffers,
+                                                 NodeCrossing* crossing) {
+  if (buffers.publishes()) return std::make_unique<PublishDelivery>(buffers);
+  return std::make_unique<PushDelivery>(buffers, crossing);
+}
+
+}  // namespace wideep::ep

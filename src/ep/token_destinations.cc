@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ep/token_destinations.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace wideep::ep {
+
+TokenDestinations::TokenDestinations(const DispatchShape& shape)
+    : top_k_(shape.top_k),
+      slots_per_rank_(shape.slots_per_rank),
+      num_owners_(shape.num_owners()),
+      num_slices_(shape.num_slices),
+      owner_of_(static_cast<size_t>(shape.top_k)),
+      place_of_(static_cast<size_t>(shape.top_k)),
+      ranks_(static_cast<size_t>(shape.ep_size)),
+      num_slots_(static_cast<size_t>(shape.num_owners())),
+      owner_bits_(static_cast<size_t>((shape.num_owners() + kOwnersInWord - 1) / kOwnersInWord)) {
+  // A table, for a division by a number that the compiler does not know takes longer than a look.
+  for (int slot = 0; slot < shape.num_slots(); ++slot) {
+    slot_owners_.push_back(slot / shape.slots_per_rank);
+  }
+}
+
+// No branch depends on which owner a slot has: no processor can predict that, and a wrong
+// prediction costs as much as the whole loop.
+bool TokenDestinations::find(const int32_t* slots) {
+  for (const int32_t owner : owners()) num_slots_[owner] = 0;
+  const std::span<const int32_t> slot_owners = slot_owners_;
+  int32_t* const num_slots = num_slots_.data();
+  const int top_k = top_k_;
+  // The bits of the first owners, mostly of all, stay in a register: in memory each would have to
+  // wait for the one before.
+  uint64_t first_owners = 0;
+  for (int k = 0; k < top_k; ++k) {
+    const auto slot = static_cast<uint32_t>(slots[k]);  // negative ones become too large
+    if (slot >= slot_owners.size()) return false;
+    const auto owner = static_cast<uint32_t>(slot_owners[slot]);
+    owner_of_[k] = static_cast<int32_t>(owner);
+    place_of_[k] = num_slots[owner]++;
+    const uint64_t bit = uint64_t{1} << owner % kOwnersInWord;
+    if (owner < kOwnersInWord) {
+      first_owners |= bit;
+    } else {
+      owner_bits_[owner / kOwnersInWord] |= bit;
+    }
+  }
+  owner_bits_[0] = first_owners;
+  return list_ranks();
+}
+
+// False: an owner has fewer slots than the token wants there.
+bool TokenDestinations::list_ranks() {
+  size_t count = 0;
+  int32_t most = 0;
+  for (size_t word = 0; word < owner_bits_.size(); ++word) {
+    const auto first = static_cast<int32_t>(word * kOwnersInWord);
+    for (uint64_t left = std::exchange(owner_bits_[word], 0); left != 0; left &= left - 1) {
+      ranks_[count] = first + std::countr_zero(left);
+      most = std::max(most, num_slots_[ranks_[count++]]);
+    }
+  }
+  num_found_owners_ = count;
+  num_found_ranks_ = count * static_cast<size_t>(num_slices_);
+  for (; count < num_found_ranks_; ++count) {
+    ranks_[count] = ranks_[count - num_found_owners_] + num_owners_;
+  }
+  return most <= slots_per_rank_;
+}
+
+}  // namespace wideep::ep

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packing of float32 matrices in any format, as models are made or quantised.
+//
+// Thread safety: pure function.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/packed_matrix.h"
+
+namespace wideep::kernels {
+
+// Packs float32 rows [n, k] (row stride k), rounding or quantising to the format.
+// REQUIRES: out is 64-byte aligned and shape.bytes() long.
+PackedMatrix pack_matrix(const PackedShape& shape, const float* rows, std::byte* out);
+
+}  // namespace wideep::kernels

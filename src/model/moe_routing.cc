@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/moe_routing.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/trace.h"
+#include "model/router.h"
+
+namespace wideep::model {
+
+// A perfect router spreads tokens over owners: ranks that have slices of the same experts count as
+// one.
+MoeRouting::MoeRouting(const ModelConfig& config, const ep::DispatchShape& shape, int rank,
+                       bool perfect)
+    : config_(config) {
+  if (!perfect) return;
+  perfect_router_.emplace(config.routing, shape.num_owners(), rank % shape.num_owners());
+}
+
+void MoeRouting::route(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
+  const base::TraceSpan span(base::Span::kRouter, call.layer);
+  const RoutingConfig& routing = config_.routing;
+  float* logits = logits_.get<float>(static_cast<size_t>(call.num_tokens) * routing.num_experts);
+  const SourceRows rows =
+      float_rows(call.h, config_.hidden_size, call.num_tokens, config_.hidden_size);
+  compute.matmul(compute.cast(weights.router.packed.shape, rows, cast_), weights.router.packed,
+                 logits, routing.num_experts);
+  choose_experts(compute, weights, call.num_tokens, logits);
+  keep_wanted(call);
+}
+
+void MoeRouting::choose_experts(const Compute& compute, const MoeWeights& weights, int num_tokens,
+                                const float* logits) {
+  // Tokens of a task: choosing takes a few microseconds for one.
+  constexpr int64_t kTokensPerTask = 16;
+  const RoutingConfig& routing = config_.routing;
+  const auto count = static_cast<size_t>(num_tokens) * routing.top_k;
+  experts_.resize(count);
+  weights_.resize(count);
+  const float* bias = weights.router_bias.empty() ? nullptr : weights.router_bias.data();
+  if (perfect_router_) {  // the router's own product is computed all the same: it costs its time
+    logits = perfect_router_->logits(num_tokens);
+    bias = perfect_router_->zero_bias();
+  }
+  compute.pool().parallel_for_ranges(num_tokens, kTokensPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      select_experts(routing, logits + token * routing.num_experts, bias,
+                     experts_.data() + token * routing.top_k,
+                     weights_.data() + token * routing.top_k);
+    }
+  });
+}
+
+// Experts stay those of all tokens, for they are counted and reported. Weights are needed only of
+// the wanted tokens, one behind the other as these are sent.
+void MoeRouting::keep_wanted(const MoeCall& call) {
+  if (!call.wanted) {
+    wanted_.resize(static_cast<size_t>(call.num_tokens));
+    std::iota(wanted_.begin(), wanted_.end(), 0);
+    return;
+  }
+  wanted_.assign(call.wanted->begin(), call.wanted->end());
+  const int top_k = config_.routing.top_k;
+  for (size_t i = 0; i < wanted_.size(); ++i) {
+    std::copy_n(weights_.begin() + int64_t{wanted_[i]} * top_k, top_k,
+                weights_.begin() + static_cast<int64_t>(i) * top_k);
+  }
+}
+
+std::span<const int32_t> MoeRouting::experts_of(ep::TokenRange tokens) const {
+  const size_t top_k = config_.routing.top_k;
+  return std::span(experts_).subspan(tokens.begin * top_k, tokens.size * top_k);
+}
+
+ep::TokenRange MoeRouting::wanted_of(ep::TokenRange tokens) const {
+  const auto first = std::lower_bound(wanted_.begin(), wanted_.end(), tokens.begin);
+  const auto last = std::lower_bound(first, wanted_.end(), tokens.begin + tokens.size);
+  return {static_cast<int>(first - wanted_.begin()), static_cast<int>(last - first)};
+}
+
+std::span<const float> MoeRouting::weights_of(ep::TokenRange wanted) const {
+  const size_t top_k = config_.routing.top_k;
+  return std::span(weights_).subspan(wanted.begin * top_k, wanted.size * top_k);
+}
+
+}  // namespace wideep::model

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How evenly a placement would have spread the recorded load: TRT's table of load statistics.
+//
+// Each replica carries an equal share of its expert's tokens. For every iteration the loads of the
+// ranks (or of the slots) give
+//   mean, standard deviation and imbalance ratio (load_summary.h),
+// and each of the three is averaged over the iterations. An iteration without tokens counts as
+// balanced, ratio 0. Ratios are fractions, not per cent. Ranks and slots that hold no expert (of
+// placements with unused slots) do not count.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "balance/load_summary.h"
+#include "recordings/statistics.h"
+#include "wideep/placement.h"
+#include "wideep/status.h"
+
+namespace wideep::recordings {
+
+enum class LoadBy { kRank, kSlot };
+
+struct LoadReport {
+  struct Row {
+    int layer = 0;
+    balance::LoadSummary summary;
+  };
+  std::vector<Row> rows;         // layers ascending
+  balance::LoadSummary average;  // over the rows
+};
+
+// Errors (invalid input): a layer of the statistics has no placement, or one for another number of
+// experts.
+Result<LoadReport> report_load(const ExpertStatistics& statistics,
+                               const balance::ModelPlacement& placement, LoadBy by);
+
+// Every layer of the statistics on the linear placement. Errors: as linear_placement.
+Result<balance::ModelPlacement> linear_model_placement(const ExpertStatistics& statistics,
+                                                       int ep_size);
+
+// The table, beginning with the line "Load statistics:", for a person to read.
+std::string load_table(const LoadReport& report);
+
+}  // namespace wideep::recordings

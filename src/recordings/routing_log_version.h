@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+namespace wideep::recordings {
+
+// Raised when a key changes its meaning; readers refuse other versions.
+inline constexpr int kRoutingLogVersion = 1;
+
+// What formats::read_file reads at most.
+inline constexpr size_t kMaxRoutingLogBytes = size_t{256} << 20;
+
+}  // namespace wideep::recordings

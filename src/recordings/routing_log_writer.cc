@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/try.h"
+#include "formats/files.h"
+#include "recordings/routing_log.h"
+#include "recordings/routing_log_version.h"
+
+namespace wideep::recordings {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string dump(const ordered_json& value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+ordered_json to_json(const RoutingLog::Iteration& iteration) {
+  return {{"iteration", iteration.iteration},
+          {"prompt_tokens", iteration.prompt_tokens},
+          {"generated_tokens", iteration.generated_tokens},
+          {"sent", iteration.sent},
+          {"counts", iteration.counts},
+          {"critical_path_us", iteration.critical_path_us}};
+}
+
+// The keys in front of the two long lists, without braces.
+std::string head_text(const RoutingLog& log) {
+  const ordered_json head = {{"version", kRoutingLogVersion},
+                             {"model", log.model},
+                             {"ep_size", log.ep_size},
+                             {"num_experts", log.num_experts},
+                             {"num_slots", log.num_slots},
+                             {"top_k", log.top_k},
+                             {"layers", log.layers},
+                             {"requests", log.requests},
+                             {"tokens_per_second", log.tokens_per_second},
+                             {"critical_path_ms", log.critical_path_ms},
+                             {"wall_ms", log.wall_ms}};
+  std::string text;
+  for (const auto& [key, value] : head.items()) {
+    text += fmt::format("\"{}\":{},\n", key, dump(value));
+  }
+  return text;
+}
+
+template <typename Items, typename Function>
+std::string one_a_line(const Items& items, Function to_text) {
+  std::string text = "[";
+  for (const auto& item : items) {
+    text += text.size() == 1 ? "\n" : ",\n";
+    text += to_text(item);
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+std::string format_routing_log(const RoutingLog& log) {
+  std::string text = "{" + head_text(log) + "\"iterations\":";
+  text +=
+      one_a_line(log.iterations, [](const auto& iteration) { return dump(to_json(iteration)); });
+  text += ",\n\"request_counts\":";
+  text += one_a_line(log.request_counts, [](const auto& counts) { return dump(counts); });
+  return text + "}\n";
+}
+
+Status write_routing_log(const std::string& path, const RoutingLog& log) {
+  WIDEEP_TRY(check_routing_log(log).at(path));
+  const std::string text = format_routing_log(log);
+  if (text.size() > kMaxRoutingLogBytes) {
+    return invalid_input(
+        fmt::format("{}: the log of {} iterations takes {} bytes, expected at most {}; record "
+                    "fewer iterations",
+                    path, log.iterations.size(), text.size(), kMaxRoutingLogBytes));
+  }
+  return formats::write_file(path, text);
+}
+
+}  // namespace wideep::recordings

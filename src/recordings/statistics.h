@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Expert statistics: how many tokens each rank sent to each expert, by iteration and MoE layer.
+//
+// Thread safety: plain values; all functions are pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "wideep/status.h"
+
+namespace wideep::recordings {
+
+struct ExpertStatistics {
+  int num_experts = 0;          // E
+  int top_k = 0;                // experts per token; 0: the source does not say
+  int ep_size = 1;              // R, the ranks that recorded
+  int iter_start = 0;           // the first recorded iteration
+  int iter_stop = 0;            // one past the last
+  std::vector<int> layers;      // the model's layer indices, ascending
+  std::vector<int64_t> counts;  // [iteration, layer, rank, expert] tokens; ≥ 0
+
+  int num_iterations() const { return iter_stop - iter_start; }
+  int num_layers() const { return static_cast<int>(layers.size()); }
+
+  // One rank's row, [E]. Indices count from 0: iteration_idx 0 is iter_start, layer_idx 0 is
+  // layers[0].
+  std::span<const int64_t> row(int iteration_idx, int layer_idx, int rank) const;
+  std::span<int64_t> row(int iteration_idx, int layer_idx, int rank);
+
+  // Tokens per expert summed over ranks, [E].
+  std::vector<int64_t> iteration_load(int iteration_idx, int layer_idx) const;
+  // ... and over iterations too, [E]: what a planner balances.
+  std::vector<int64_t> layer_load(int layer_idx) const;
+
+  bool operator==(const ExpertStatistics&) const = default;
+
+ private:
+  size_t offset(int iteration_idx, int layer_idx, int rank) const;
+};
+
+// The iterations start ≤ i < stop only; nullopt leaves that end as recorded.
+// Errors (invalid input): an empty range, or one that leaves what was recorded.
+Result<ExpertStatistics> select_iterations(const ExpertStatistics& statistics,
+                                           std::optional<int> start, std::optional<int> stop);
+
+}  // namespace wideep::recordings

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the first line of a table of counts says: which column holds what (see statistics_csv.h).
+//
+// Thread safety: plain values; pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "wideep/status.h"
+
+namespace wideep::recordings {
+
+using CsvFields = std::vector<std::string>;
+
+struct CsvColumns {
+  CsvFields names;
+  size_t layer = 0;
+  std::optional<size_t> iteration;
+  std::vector<size_t> labels;  // ascending
+  size_t first_expert = 0;     // e0; the experts are the columns from here on
+
+  size_t num_experts() const { return names.size() - first_expert; }
+};
+
+// A name or field as messages show it: on one line, at most 40 bytes of it, in double quotes.
+std::string csv_quoted(const std::string& field);
+
+// Errors (invalid input) name the column: no layer or no e0, a column twice, experts that are not
+// e0, e1, ... to the end of the line or more than 65536.
+Result<CsvColumns> parse_csv_columns(CsvFields names);
+
+}  // namespace wideep::recordings

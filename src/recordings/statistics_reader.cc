@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recordings/statistics_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/printable.h"
+#include "base/try.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "recordings/statistics_csv.h"
+
+namespace wideep::recordings {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::SafetensorsFile;
+using formats::TensorEntry;
+
+constexpr int kMaxExperts = 1 << 16;
+constexpr int kMaxTopK = 1 << 10;
+constexpr int64_t kMaxTotal = int64_t{1} << 53;  // a double counts no further
+
+struct IterationLayer {
+  int iteration = 0;
+  int layer = 0;
+  auto operator<=>(const IterationLayer&) const = default;
+};
+
+// The tensors of one rank's file by what they count; the entries live as long as the file.
+using RankTensors = std::map<IterationLayer, const TensorEntry*>;
+
+std::optional<int> parse_index(std::string_view digits) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size();
+  if (!whole || value < 0 || value == std::numeric_limits<int>::max()) return {};  // + 1 must fit
+  return value;
+}
+
+// "17_3" → iteration 17, layer 3.
+std::optional<IterationLayer> parse_key(std::string_view key) {
+  const size_t separator = key.find('_');
+  if (separator == std::string_view::npos) return {};
+  const std::optional<int> iteration = parse_index(key.substr(0, separator));
+  const std::optional<int> layer = parse_index(key.substr(separator + 1));
+  if (!iteration || !layer) return {};
+  return IterationLayer{*iteration, *layer};
+}
+
+// "rank12.safetensors" → 12; nothing for other names, rank12_raw.safetensors among them.
+std::optional<int> parse_rank(std::string_view file_name) {
+  constexpr std::string_view kPrefix = "rank";
+  constexpr std::string_view kSuffix = ".safetensors";
+  if (!file_name.starts_with(kPrefix) || !file_name.ends_with(kSuffix)) return {};
+  file_name.remove_prefix(kPrefix.size());
+  file_name.remove_suffix(std::min(kSuffix.size(), file_name.size()));
+  return parse_index(file_name);
+}
+
+// How many ranks recorded: the files must be rank0 ... rank{n-1}.
+Result<int> count_rank_files(const std::string& directory) {
+  std::error_code error;
+  std::set<int> ranks;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    if (const auto rank = parse_rank(it->path().filename().string())) ranks.insert(*rank);
+  }
+  if (error) return invalid_input(fmt::format("{}: {}", directory, error.message()));
+  if (ranks.empty()) {
+    return invalid_input(fmt::format(
+        "{}: expected expert statistics (rank0.safetensors, ...), found no such file", directory));
+  }
+  int expected = 0;
+  for (int rank : ranks) {
+    if (rank != expected) {
+      return invalid_input(
+          fmt::format("{}: rank{}.safetensors is missing (highest found: rank{}), "
+                      "copy the files of all ranks",
+                      directory, expected, *ranks.rbegin()));
+    }
+    ++expected;
+  }
+  return expected;
+}
+
+Status check_tensor(const SafetensorsFile& file, const std::string& key, const TensorEntry& tensor,
+                    int num_experts) {
+  const bool is_row = tensor.shape.size() == 1 && tensor.shape[0] == num_experts;
+  if (tensor.dtype == Dtype::kI64 && is_row) return {};
+  return invalid_input(fmt::format(
+      "{}: tensor {}: expected I64 [{}] (num_experts of meta_info.json), found {} [{}]",
+      file.path(), key, num_experts, dtype_name(tensor.dtype), fmt::join(tensor.shape, ", ")));
+}
+
+Result<RankTensors> index_tensors(const SafetensorsFile& file, int num_experts) {
+  RankTensors tensors;
+  for (const auto& [name, tensor] : file.tensors()) {
+    const std::optional<IterationLayer> key = parse_key(name);
+    if (!key) {
+      return invalid_input(fmt::format("{}: tensor {}: expected a name \"<iteration>_<layer>\"",
+                                       file.path(), base::printable(name)));
+    }
+    WIDEEP_TRY(check_tensor(file, name, tensor, num_experts));
+    if (!tensors.emplace(*key, &tensor).second) {
+      return invalid_input(fmt::format("{}: tensor {}: iteration {} of layer {} occurs twice",
+                                       file.path(), name, key->iteration, key->layer));
+    }
+  }
+  if (tensors.empty()) {
+    return invalid_input(
+        fmt::format("{}: holds no statistics, expected tensors "
+                    "\"<iteration>_<layer>\"",
+                    file.path()));
+  }
+  return tensors;
+}
+
+// The files of a directory: of every stage those of its ranks, in order.
+struct Files {
+  int num_files = 0;
+  int num_stages = 1;
+  std::vector<ExpertStatistics> stages;  // what the first file of each spans; no counts
+
+  int ranks_per_stage() const { return num_files / num_stages; }
+  int stage_of(int file) const { return file / ranks_per_stage(); }
+};
+
+// What the first file of a stage spans; check_grid then asks all of its ranks for exactly that.
+void take_extent(const RankTensors& tensors, ExpertStatistics* statistics) {
+  std::set<int> layers;
+  for (const auto& [key, tensor] : tensors) layers.insert(key.layer);
+  statistics->layers.assign(layers.begin(), layers.end());
+  statistics->iter_start = tensors.begin()->first.iteration;
+  statistics->iter_stop = tensors.rbegin()->first.iteration + 1;
+}
+
+Status wrong_key(const std::string& file, IterationLayer key, std::string_view what,
+                 const ExpertStatistics& extent) {
+  return invalid_input(fmt::format(
+      "{}: tensor {}_{} {}, expected every iteration from {} to {} for each of {} layers, the "
+      "same on all ranks",
+      file, key.iteration, key.layer, what, extent.iter_start, extent.iter_stop - 1,
+      extent.layers.size()));
+}
+
+// Both the grid iteration × layer and the map ascend: the first difference is where they part.
+Status check_grid(const RankTensors& tensors, const std::string& file,
+                  const ExpertStatistics& extent) {
+  auto next = tensors.begin();
+  for (int iteration = extent.iter_start; iteration < extent.iter_stop; ++iteration) {
+    for (int layer : extent.layers) {
+      const IterationLayer expected{iteration, layer};
+      if (next == tensors.end() || next->first > expected) {
+        return wrong_key(file, expected, "is missing", extent);
+      }
+      if (next->first < expected) return wrong_key(file, next->first, "is one too many", extent);
+      ++next;
+    }
+  }
+  if (next != tensors.end()) return wrong_key(file, next->first, "is one too many", extent);
+  return {};
+}
+
+// first_layer: where the file's layers begin among all.
+Status copy_counts(const RankTensors& tensors, const std::string& file, int rank, int first_layer,
+                   const ExpertStatistics& extent, ExpertStatistics* statistics) {
+  auto tensor = tensors.begin();
+  for (int iteration = 0; iteration < extent.num_iterations(); ++iteration) {
+    for (int layer = 0; layer < extent.num_layers(); ++layer, ++tensor) {
+      const std::span<int64_t> row = statistics->row(iteration, first_layer + layer, rank);
+      std::memcpy(row.data(), tensor->second->bytes.data(), row.size_bytes());
+      const auto negative = std::find_if(row.begin(), row.end(), [](int64_t n) { return n < 0; });
+      if (negative != row.end()) {
+        return invalid_input(fmt::format(
+            "{}: tensor {}_{}: expert {}: expected a count ≥ 0, "
+            "found {}",
+            file, tensor->first.iteration, tensor->first.layer, negative - row.begin(), *negative));
+      }
+    }
+  }
+  return {};
+}
+
+std::string path_of(const std::string& directory, int file) {
+  return fmt::format("{}/rank{}.safetensors", directory, file);
+}
+
+// The stages' layers follow each other, and all have the same iterations.
+Status add_stage(const std::string& file, const ExpertStatistics& extent,
+                 ExpertStatistics* statistics) {
+  if (statistics->layers.empty()) {
+    statistics->iter_start = extent.iter_start;
+    statistics->iter_stop = extent.iter_stop;
+  } else if (extent.layers.front() <= statistics->layers.back()) {
+    return invalid_input(
+        fmt::format("{}: holds layer {}, expected layers after {}, which belongs "
+                    "to the pipeline stage before",
+                    file, extent.layers.front(), statistics->layers.back()));
+  } else if (extent.iter_start != statistics->iter_start ||
+             extent.iter_stop != statistics->iter_stop) {
+    return invalid_input(fmt::format(
+        "{}: holds iterations {} to {}, expected {} to {} as in the pipeline stage before", file,
+        extent.iter_start, extent.iter_stop - 1, statistics->iter_start,
+        statistics->iter_stop - 1));
+  }
+  statistics->layers.insert(statistics->layers.end(), extent.layers.begin(), extent.layers.end());
+  return {};
+}
+
+Status read_extents(const std::string& directory, Files* files, ExpertStatistics* statistics) {
+  for (int stage = 0; stage < files->num_stages; ++stage) {
+    const std::string path = path_of(directory, stage * files->ranks_per_stage());
+    WIDEEP_TRY_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
+    WIDEEP_TRY_ASSIGN(const RankTensors tensors, index_tensors(file, statistics->num_experts));
+    take_extent(tensors, &files->stages.emplace_back());
+    // A hole would make the extent larger than the file, and the counts as large as it says.
+    WIDEEP_TRY(check_grid(tensors, path, files->stages.back()));
+    WIDEEP_TRY(add_stage(path, files->stages.back(), statistics));
+  }
+  statistics->counts.resize(static_cast<size_t>(statistics->num_iterations()) *
+                            statistics->layers.size() * static_cast<size_t>(statistics->ep_size) *
+                            static_cast<size_t>(statistics->num_experts));
+  return {};
+}
+
+Status read_rank(const std::string& directory, const Files& files, int number,
+                 ExpertStatistics* statistics) {
+  const std::string path = path_of(directory, number);
+  WIDEEP_TRY_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
+  WIDEEP_TRY_ASSIGN(const RankTensors tensors, index_tensors(file, statistics->num_experts));
+  const ExpertStatistics& extent = files.stages[static_cast<size_t>(files.stage_of(number))];
+  WIDEEP_TRY(check_grid(tensors, path, extent));
+  const auto first =
+      std::find(statistics->layers.begin(), statistics->layers.end(), extent.layers.front());
+  return copy_counts(tensors, path, number % files.ranks_per_stage(),
+                     static_cast<int>(first - statistics->layers.begin()), extent, statistics);
+}
+
+Status read_meta_info(const std::string& directory, Files* files, ExpertStatistics* statistics) {
+  WIDEEP_TRY_ASSIGN(const formats::JsonDocument document,
+                    formats::JsonDocument::read(directory + "/meta_info.json"));
+  const formats::JsonObject root = document.root();
+  statistics->num_experts =
+      static_cast<int>(root.integer("num_experts", {.min = 1, .max = kMaxExperts}));
+  statistics->top_k =
+      static_cast<int>(root.integer("num_experts_per_token", {.min = 1, .max = kMaxTopK}));
+  // Ours says these, TRT's does not.
+  const int64_t stages = root.integer_or("num_stages", 1, {.min = 1, .max = files->num_files});
+  const int64_t ranks = root.integer_or("ep_size", files->num_files, {.min = 1});
+  WIDEEP_TRY(document.status());
+  files->num_stages = static_cast<int>(stages);
+  statistics->ep_size = files->ranks_per_stage();
+  if (ranks * stages == files->num_files) return {};
+  const std::string of_stages = stages == 1 ? "" : fmt::format(" of {} pipeline stages", stages);
+  return invalid_input(fmt::format(
+      "{}: recorded by {} ranks{} (meta_info.json: ep_size), expected as many files, found "
+      "{} (rank0 to rank{}); copy the files of all ranks",
+      directory, ranks, of_stages, files->num_files, files->num_files - 1));
+}
+
+// Sums must fit, and without any token there is nothing to balance.
+Status check_total(const std::string& directory, const ExpertStatistics& statistics) {
+  int64_t total = 0;
+  for (const int64_t tokens : statistics.counts) {
+    if (tokens > kMaxTotal - total) {
+      return invalid_input(
+          fmt::format("{}: the counts of all ranks and iterations exceed 2^53, expected a smaller "
+                      "sum; use fewer iterations",
+                      directory));
+    }
+    total += tokens;
+  }
+  if (total > 0) return {};
+  return invalid_input(
+      fmt::format("{}: every count is 0, expected at least one layer with tokens", directory));
+}
+
+}  // namespace
+
+Result<ExpertStatistics> read_statistics_directory(const std::string& directory) {
+  ExpertStatistics statistics;
+  Files files;
+  WIDEEP_TRY_ASSIGN(files.num_files, count_rank_files(directory));
+  WIDEEP_TRY(read_meta_info(directory, &files, &statistics));
+  WIDEEP_TRY(read_extents(directory, &files, &statistics));
+  for (int file = 0; file < files.num_files; ++file) {
+    WIDEEP_TRY(read_rank(directory, files, file, &statistics));
+  }
+  WIDEEP_TRY(check_total(directory, statistics));
+  return statistics;
+}
+
+Result<ExpertStatistics> read_statistics(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return read_statistics_directory(path);
+  return path.ends_with(".csv") ? read_statistics_csv(path) : read_logical_count(path);
+}
+
+}  // namespace wideep::recordings

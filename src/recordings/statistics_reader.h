@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reading expert statistics, in three forms:
+//
+// A directory as TRT records it:
+//   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; ours adds "ep_size"
+//                           and, of a pipeline, "num_stages"
+//   rank{r}.safetensors     "{iteration}_{layer}" → int64 [num_experts], one file per rank; of a
+//                           pipeline one per stage and rank, stage by stage
+//   rank{r}_raw.safetensors and other files are not read
+//
+// A JSON file {"logical_count": [[tokens of expert 0, 1, ...] per layer of the model]}: one
+// iteration, one rank. A layer whose counts are all zero has no experts and is left out. Integral
+// floats (1024.0) are integers.
+//
+// A table of counts, one line for each layer of each iteration: see recordings/statistics_csv.h.
+//
+// Errors (invalid input) name file, tensor or layer, expected and found: rank files that are
+// missing or hold different keys, iterations that are not contiguous, an iteration without one of
+// the layers, another dtype or shape, negative counts, a sum above 2^53, or no token at all.
+//
+// Thread safety: pure functions of the files.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "recordings/statistics.h"
+#include "wideep/status.h"
+
+namespace wideep::recordings {
+
+// `path` a directory: the first form; a file that ends in .csv: the third; another: the second.
+Result<ExpertStatistics> read_statistics(const std::string& path);
+
+Result<ExpertStatistics> read_statistics_directory(const std::string& directory);
+Result<ExpertStatistics> read_logical_count(const std::string& path);
+Result<ExpertStatistics> parse_logical_count(std::string_view text, const std::string& name);
+
+}  // namespace wideep::recordings

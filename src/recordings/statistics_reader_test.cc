@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recordings/statistics_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "formats/files.h"
+#include "formats/safetensors.h"
+#include "recordings/statistics_writer.h"
+
+namespace wideep::recordings {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+using Rows = std::map<std::string, std::vector<int64_t>>;
+
+class StatisticsDirectory : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    path_ = testing::TempDir() + "/statistics_" + info->name();
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+    write_meta("{\"num_experts\": 2, \"num_experts_per_token\": 1}");
+  }
+  void TearDown() override { fs::remove_all(path_); }
+
+  void write_meta(const std::string& text) {
+    ASSERT_TRUE(formats::write_file(path_ + "/meta_info.json", text).ok());
+  }
+
+  void write_rank(const std::string& name, const Rows& rows) {
+    std::vector<formats::TensorToWrite> tensors;
+    for (const auto& [key, row] : rows) {
+      tensors.push_back(
+          {key, Dtype::kI64, {static_cast<int64_t>(row.size())}, std::as_bytes(std::span(row))});
+    }
+    ASSERT_TRUE(formats::write_safetensors(path_ + "/" + name, tensors).ok());
+  }
+
+  std::string complaint() const {
+    const Result<ExpertStatistics> statistics = read_statistics(path_);
+    if (statistics.ok()) return "accepted";
+    EXPECT_EQ(statistics.status().code(), StatusCode::kInvalidInput);
+    return statistics.status().message();
+  }
+
+  std::string path_;
+};
+
+TEST_F(StatisticsDirectory, ReadsAllRanks) {
+  write_rank("rank0.safetensors",
+             {{"9_3", {1, 2}}, {"9_4", {3, 4}}, {"10_3", {5, 6}}, {"10_4", {7, 8}}});
+  write_rank("rank1.safetensors",
+             {{"9_3", {10, 20}}, {"9_4", {30, 40}}, {"10_3", {50, 60}}, {"10_4", {70, 80}}});
+  write_rank("rank0_raw.safetensors", {{"not a key", {1}}});
+  const Result<ExpertStatistics> statistics = read_statistics(path_);
+  ASSERT_TRUE(statistics.ok()) << statistics.status().message();
+  EXPECT_EQ(statistics->num_experts, 2);
+  EXPECT_EQ(statistics->top_k, 1);
+  EXPECT_EQ(statistics->ep_size, 2);
+  EXPECT_EQ(statistics->iter_start, 9);
+  EXPECT_EQ(statistics->iter_stop, 11);
+  EXPECT_THAT(statistics->layers, ElementsAre(3, 4));
+  EXPECT_THAT(statistics->counts,
+              ElementsAre(1, 2, 10, 20, 3, 4, 30, 40, 5, 6, 50, 60, 7, 8, 70, 80));
+}
+
+TEST_F(StatisticsDirectory, NamesMissingFiles) {
+  EXPECT_THAT(complaint(), HasSubstr("found no such file"));
+  write_rank("rank1.safetensors", {{"0_0", {1, 2}}});
+  EXPECT_THAT(complaint(), HasSubstr("rank0.safetensors is missing"));
+  write_rank("rank0.safetensors", {{"0_0", {1, 2}}});
+  fs::remove(path_ + "/meta_info.json");
+  EXPECT_THAT(complaint(), HasSubstr("meta_info.json"));
+  EXPECT_THAT(read_statistics(path_ + "/nowhere").status().message(), HasSubstr("nowhere"));
+}
+
+TEST_F(StatisticsDirectory, RefusesHolesInIterationsAndLayers) {
+  write_rank("rank0.safetensors", {{"0_1", {1, 2}}, {"2_1", {1, 2}}});
+  EXPECT_THAT(complaint(), HasSubstr("tensor 1_1 is missing"));
+  write_rank("rank0.safetensors", {{"0_1", {1, 2}}, {"0_2", {1, 2}}, {"1_2", {1, 2}}});
+  EXPECT_THAT(complaint(), HasSubstr("tensor 1_1 is missing"));
+  write_rank("rank0.safetensors", {{"0_1", {1, 2}}, {"1_1", {1, 2}}, {"1_2", {1, 2}}});
+  EXPECT_THAT(complaint(), HasSubstr("tensor 0_2 is missing"));
+}
+
+TEST_F(StatisticsDirectory, RefusesRanksThatDiffer) {
+  write_rank("rank0.safetensors", {{"0_1", {1, 2}}, {"1_1", {1, 2}}});
+  write_rank("rank1.safetensors", {{"0_1", {1, 2}}});
+  EXPECT_THAT(complaint(), HasSubstr("rank1.safetensors: tensor 1_1 is missing"));
+  write_rank("rank1.safetensors", {{"0_1", {1, 2}}, {"1_1", {1, 2}}, {"2_1", {1, 2}}});
+  EXPECT_THAT(complaint(), HasSubstr("rank1.safetensors: tensor 2_1 is one too many"));
+  write_rank("rank1.safetensors", {{"0_0", {1, 2}}, {"0_1", {1, 2}}, {"1_1", {1, 2}}});
+  EXPECT_THAT(complaint(), HasSubstr("rank1.safetensors: tensor 0_0 is one too many"));
+}
+
+TEST_F(StatisticsDirectory, RefusesBadTensors) {
+  write_rank("rank0.safetensors", {{"0_1", {1, 2, 3}}});
+  EXPECT_THAT(complaint(), HasSubstr("tensor 0_1: expected I64 [2]"));
+  EXPECT_THAT(complaint(), HasSubstr("found I64 [3]"));
+  write_rank("rank0.safetensors", {{"0_1", {1, -2}}});
+  EXPECT_THAT(complaint(), HasSubstr("expert 1: expected a count ≥ 0, found -2"));
+  for (const char* key : {"0", "_1", "0_", "0_1_2", "a_1", "-1_1", "0_99999999999", " 0_1"}) {
+    write_rank("rank0.safetensors", {{key, {1, 2}}});
+    EXPECT_THAT(complaint(), HasSubstr("expected a name")) << key;
+  }
+  write_rank("rank0.safetensors", {{"0_1", {1, 2}}, {"0_01", {1, 2}}});
+  EXPECT_THAT(complaint(), HasSubstr("occurs twice"));
+  write_rank("rank0.safetensors", {});
+  EXPECT_THAT(complaint(), HasSubstr("holds no statistics"));
+}
+
+TEST_F(StatisticsDirectory, RefusesAnotherDtype) {
+  const std::vector<float> row = {1, 2};
+  ASSERT_TRUE(formats::write_safetensors(path_ + "/rank0.safetensors",
+                                         {{"0_1", Dtype::kF32, {2}, std::as_bytes(std::span(row))}})
+                  .ok());
+  EXPECT_THAT(complaint(), HasSubstr("expected I64 [2]"));
+}
+
+TEST_F(StatisticsDirectory, RefusesBadMetaInfo) {
+  write_rank("rank0.safetensors", {{"0_1", {1, 2}}});
+  for (const char* text :
+       {"{\"num_experts\": 2}", "{\"num_experts\": 0, \"num_experts_per_token\": 1}", "[1]",
+        "nonsense"}) {
+    write_meta(text);
+    EXPECT_THAT(complaint(), HasSubstr("meta_info.json")) << text;
+  }
+}
+
+TEST(LogicalCount, ReadsAndLeavesOutDenseLayers) {
+  const Result<ExpertStatistics> statistics = parse_logical_count(
+      R"({"logical_count": [[0, 0.0], [1, 2.0], [0, 3e2]], "comment": 1})", "load.json");
+  ASSERT_TRUE(statistics.ok()) << statistics.status().message();
+  EXPECT_EQ(statistics->num_experts, 2);
+  EXPECT_EQ(statistics->num_iterations(), 1);
+  EXPECT_EQ(statistics->ep_size, 1);
+  EXPECT_EQ(statistics->top_k, 0);
+  EXPECT_THAT(statistics->layers, ElementsAre(1, 2));
+  EXPECT_THAT(statistics->counts, ElementsAre(1, 2, 0, 300));
+}
+
+TEST(LogicalCount, RefusesWhatIsNoCount) {
+  const auto complaint = [](const std::string& rows) {
+    const auto statistics = parse_logical_count("{\"logical_count\": " + rows + "}", "load.json");
+    return statistics.ok() ? "accepted" : statistics.status().message();
+  };
+  EXPECT_THAT(complaint("[[1, 0.5]]"),
+              HasSubstr("load.json: logical_count[0][1]: expected a count"));
+  EXPECT_THAT(complaint("[[1, -1]]"), HasSubstr("found -1"));
+  EXPECT_THAT(complaint("[[1, \"2\"]]"), HasSubstr("logical_count[0][1]"));
+  EXPECT_THAT(complaint("[[1, 1e300]]"), HasSubstr("logical_count[0][1]"));
+  EXPECT_THAT(complaint("[[9007199254740992, 0], [0, 1]]"),
+              HasSubstr("load.json: logical_count: the counts exceed 2^53"));
+  EXPECT_EQ(complaint("[[9007199254740991, 0], [0, 1]]"), "accepted");
+  EXPECT_THAT(complaint("[[1, 2], [3]]"), HasSubstr("logical_count[1]: expected 2 experts"));
+  EXPECT_THAT(complaint("[[[1, 2]]]"), HasSubstr("logical_count[0][0]"));
+  EXPECT_THAT(complaint("[1]"), HasSubstr("expected the list of one layer's counts"));
+  EXPECT_THAT(complaint("[[]]"), HasSubstr("logical_count[0]"));
+  EXPECT_THAT(complaint("[[0, 0]]"), HasSubstr("every count is 0"));
+  EXPECT_THAT(complaint("[]"), HasSubstr("every count is 0"));
+  EXPECT_THAT(complaint("3"), HasSubstr("expected key logical_count"));
+  EXPECT_THAT(parse_logical_count("{}", "load.json").status().message(),
+              HasSubstr("expected key logical_count"));
+}
+
+}  // namespace
+}  // namespace wideep::recordings

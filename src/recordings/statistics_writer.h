@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Recording expert statistics in the directory form of statistics_reader.h.
+//
+// Before the first iteration one process calls prepare_statistics_directory; then every rank keeps
+// a StatisticsWriter of its own, adds each MoE layer's counts of the recorded iterations, and
+// writes once at the end. Each also writes meta_info.json, the same one, so that the death of a
+// rank does not take it away; beside TRT's keys it says how many ranks there were.
+//
+// Thread safety: one thread per writer.
+//
+//   StatisticsWriter writer("expert_statistic", rank, {.num_experts = 256, .top_k = 8, .ep_size =
+//   32}); writer.add(iteration, layer, tokens_per_expert); WIDEEP_TRY(writer.write());
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "wideep/status.h"
+
+namespace wideep::recordings {
+
+// Creates the directory (and its parents) and makes sure that no statistics lie in it: files of an
+// earlier run with more ranks would be counted in. Errors: it holds statistics (invalid input), or
+// cannot be created (failed).
+Status prepare_statistics_directory(const std::string& directory);
+
+struct StatisticsShape {
+  int num_experts = 0;  // E
+  int top_k = 0;        // num_experts_per_token
+  int ep_size = 0;      // R, the ranks that record; 0: left out of meta_info.json, as TRT does
+  // Pipeline stages that have MoE layers. Each has R files, in order: rank r of the i-th is file
+  // i · R + r and holds the layers of its stage.
+  int num_stages = 1;
+};
+
+class StatisticsWriter {
+ public:
+  StatisticsWriter(std::string directory, int rank, StatisticsShape shape);
+
+  // Adds this rank's tokens per expert, [E]. A layer called twice in an iteration is summed.
+  void add(int iteration, int layer, std::span<const int64_t> tokens_per_expert);
+
+  // Writes the files of this rank, each whole or not at all. Errors (failed): disk full or not
+  // writable; (invalid input): nothing was added.
+  Status write() const;
+
+ private:
+  Status write_counts() const;
+  Status write_meta_info() const;
+
+  std::string directory_;
+  int rank_;
+  StatisticsShape shape_;
+  std::map<std::pair<int, int>, std::vector<int64_t>> counts_;  // by iteration, layer; each [E]
+};
+
+}  // namespace wideep::recordings

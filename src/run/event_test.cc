@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/event.h"
+
+#include <gtest/gtest.h>
+
+namespace wideep::run {
+namespace {
+
+template <typename T>
+T over_the_pipe(const T& saying) {
+  return std::get<T>(decode(encode(saying)));
+}
+
+TEST(RankSaying, TokensSurviveThePipe) {
+  const Token token{.request_index = 3,
+                    .sampled = {17, -0.5f},
+                    .finish_reason = engine::FinishReason::kLength,
+                    .cached_tokens = 64,
+                    .digest = "abc",
+                    .likely = {{17, -0.5f}, {4, -2.0f}}};
+  const Token read = over_the_pipe(token);
+  EXPECT_EQ(read.request_index, 3);
+  EXPECT_EQ(read.sampled.token, 17);
+  EXPECT_EQ(read.sampled.log_probability, -0.5f);
+  EXPECT_EQ(read.finish_reason, engine::FinishReason::kLength);
+  EXPECT_EQ(read.cached_tokens, 64);
+  EXPECT_EQ(read.digest, "abc");
+  ASSERT_EQ(read.likely.size(), 2u);
+  EXPECT_EQ(read.likely[1].token, 4);
+}
+
+TEST(RankSaying, EveryKindStaysItself) {
+  engine::IterationRecord record;
+  record.iteration = 7;
+  record.end_ns = 11;
+  record.layers.push_back({.experts_cpu_ns = 5, .sent = {1, 2}, .counts = {3}});
+  EXPECT_EQ(over_the_pipe(RankRecord{record}).record, record);
+  EXPECT_EQ(over_the_pipe(WeightsRead{123}).bytes, 123u);
+  EXPECT_TRUE(over_the_pipe(ExpertRecording{true}).records);
+  EXPECT_FALSE(over_the_pipe(ExpertRecording{false}).records);
+  EXPECT_TRUE(std::holds_alternative<RanksReady>(decode(encode(RanksReady()))));
+  EXPECT_TRUE(std::holds_alternative<RanksIdle>(decode(encode(RanksIdle()))));
+  EXPECT_EQ(over_the_pipe(RequestCounts{2, {4, 5, 6}}).counts, (std::vector<int64_t>{4, 5, 6}));
+  EXPECT_EQ(over_the_pipe(Rebalance{.moves = 9}).moves, 9);
+  const RankEnded ended =
+      over_the_pipe(RankEnded{1, {.wall_ns = 8}, {.dispatched_bytes = 10, .other_bytes = 12}});
+  EXPECT_EQ(ended.rank, 1);
+  EXPECT_EQ(ended.times.wall_ns, 8);
+  EXPECT_EQ(ended.traffic.dispatched_bytes, 10);
+  EXPECT_EQ(ended.traffic.other_bytes, 12);
+}
+
+}  // namespace
+}  // namespace wideep::run

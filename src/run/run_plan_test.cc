@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/run_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/config_testing.h"
+
+namespace wideep::run {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+base::Machine machine_of(int cores, uint64_t bytes) {
+  base::Machine machine;
+  for (int i = 0; i < cores; ++i) {
+    machine.topology.cores.push_back({i});
+    machine.allowed.push_back(i);
+  }
+  machine.memory_bytes = machine.free_memory_bytes = bytes;
+  return machine;
+}
+
+// Three layers, all of them MoE, over two ranks with attention data parallelism.
+struct Wanted {
+  Wanted() {
+    options.parallel.name = "parallel.yaml";
+    options.parallel.enable_attention_dp = true;
+    options.parallel.sizes.tp = options.parallel.sizes.moe_ep = 2;
+    model.config = *model::read_model_config(model::golden_dir("qwen3_gqa"));
+    model.forms = model::uniform_forms(model.config, kernels::WeightFormat::kBf16);
+    const int experts = model.config.routing.num_experts;
+    model.placement.num_slots = experts;
+    for (const int layer : moe_layers(model.config)) {
+      model.placement.layers[layer] = balance::linear_placement(experts, 2).value();
+    }
+  }
+  Result<RunPlan> plan() const { return plan_run(model, options, machine_of(2, kGiB)); }
+  std::string error() const { return plan().status().message(); }
+
+  ModelFacts model;
+  RunOptions options;
+};
+
+// As ranks that a launcher has started compare theirs.
+std::string difference(const Wanted& a, const Wanted& b) {
+  return transport::check_settings_match(settings_of(a.plan().value()),
+                                         settings_of(b.plan().value()), 3)
+      .message();
+}
+
+TEST(RunPlan, EqualPlansMatch) { EXPECT_EQ(difference(Wanted(), Wanted()), ""); }
+
+TEST(RunPlan, WhatDiffersIsNamedWithBothValuesAndWhose) {
+  Wanted other;
+  other.options.parallel.max_num_tokens = 256;
+  EXPECT_EQ(difference(Wanted(), other),
+            "ranks 0 and 3 differ in max_num_tokens: 512 and 256; start all ranks with the same "
+            "settings");
+  Wanted moved;
+  std::swap(moved.model.placement.layers.begin()->second.slot_to_expert[0],
+            moved.model.placement.layers.begin()->second.slot_to_expert[1]);
+  EXPECT_THAT(difference(Wanted(), moved),
+              HasSubstr("ranks 0 and 3 differ in moe_config.load_balancer (its content)"));
+  Wanted coded;
+  coded.options.parallel.moe_config.dispatch_dtype = "NVFP4";
+  EXPECT_THAT(difference(Wanted(), coded), HasSubstr("moe_config.dispatch_dtype: bf16 and nvfp4"));
+}
+
+TEST(RunPlan, PartsOfTheSegmentLieBehindEachOther) {
+  Wanted wanted;
+  wanted.options.parallel.enable_attention_dp = false;
+  wanted.options.parallel.sizes.pp = 3;
+  wanted.options.parallel.sizes.cp = 2;
+  wanted.options.cache_pages = 5;
+  const RunPlan plan = wanted.plan().value();
+  const SegmentPlan& segment = plan.segment;
+  EXPECT_GE(segment.joint_offset(), ep::BufferLayout(plan.dispatch).segment_bytes());
+  EXPECT_EQ(segment.joint, plan.joint->bytes());
+  EXPECT_EQ(segment.shards, 0u);
+  EXPECT_EQ(segment.pipeline_offset(), segment.dispatch + segment.joint);
+  EXPECT_GE(segment.pipeline, plan.pipeline.bytes());
+  EXPECT_EQ(segment.cache_offset(), segment.logits_offset() + plan.context->bytes());
+  const model::KvLayout kv(plan.model.config, plan.cache, plan.layers_of(0), 2);
+  EXPECT_EQ(segment.cache, 5 * kv.page_bytes());
+  EXPECT_EQ(segment.bytes(), segment.cache_offset() + segment.cache);
+}
+
+TEST(RunPlan, TheCacheIsAsLargeAsSettingsRequestsOrMemoryAllow) {
+  Wanted wanted;
+  const int longest = (wanted.model.config.max_position_embeddings + 63) / 64;
+  EXPECT_EQ(wanted.plan()->limits.max_pages, longest * kDefaultMaxBatchSize);  // of a batch
+  wanted.options.cache_share = 1e-3;
+  EXPECT_LT(wanted.plan()->limits.max_pages, longest * kDefaultMaxBatchSize);
+  wanted.options.cache_share = 1e-9;
+  EXPECT_THAT(wanted.error(), HasSubstr("too little for a page of the KV cache"));
+  wanted.options.cache_pages = 7;
+  EXPECT_EQ(wanted.plan()->limits.max_pages, 7);
+  EXPECT_EQ(wanted.plan()->longest_sequence(),
+            std::min(7 * 64, wanted.model.config.max_position_embeddings));
+  wanted.options.parallel.kv_cache_config.max_tokens = 200;
+  EXPECT_EQ(wanted.plan()->limits.max_pages, 3);
+  wanted.options.parallel.kv_cache_config.max_tokens = 63;
+  EXPECT_THAT(wanted.error(), HasSubstr("expected at least 64, a page, found 63"));
+}
+
+TEST(RunPlan, EveryStageHasItsLayersAndItsFilesOfStatistics) {
+  Wanted wanted;
+  wanted.options.parallel.sizes.pp = 2;
+  wanted.options.parallel.max_batch_size = 4;
+  const std::vector<int> moe = moe_layers(wanted.model.config);
+  wanted.model.placement.layers.erase(moe.front());  // a dense layer
+  wanted.model.config.is_moe_layer[static_cast<size_t>(moe.front())] = false;
+  const RunPlan plan = wanted.plan().value();
+  EXPECT_EQ(plan.memory.size(), 2u);
+  EXPECT_EQ(plan.experts.stage_size, 2);
+  ASSERT_EQ(plan.experts.ranks.size(), 4u);
+  std::vector<int> all;
+  for (int stage = 0; stage < plan.experts.num_stages(); ++stage) {
+    const std::vector<int>& layers = plan.experts.layers_of_stage(stage);
+    all.insert(all.end(), layers.begin(), layers.end());
+  }
+  EXPECT_EQ(all, std::vector<int>(moe.begin() + 1, moe.end()));
+  const int with_experts = plan.experts.statistics.num_stages;
+  EXPECT_EQ(plan.experts.ranks[3].file, 2 * with_experts - 1);
+}
+
+TEST(RunPlan, SettingsThatContradictEachOtherAreErrors) {
+  Wanted wanted;
+  wanted.options.parallel.max_num_tokens = 8;
+  wanted.options.parallel.max_batch_size = 9;
+  EXPECT_THAT(wanted.error(), HasSubstr("max_batch_size: expected at most max_num_tokens (8)"));
+  wanted = Wanted();
+  wanted.options.parallel.max_seq_len = wanted.model.config.max_position_embeddings + 1;
+  EXPECT_THAT(wanted.error(), HasSubstr("max_seq_len: expected at most the model's"));
+}
+
+}  // namespace
+}  // namespace wideep::run
