@@ -184,21 +184,21 @@ Status run(const CompareOptions& options) {
 
 }  // namespace
 
-void add_balance_compare_command(CLI::App& balance, Status* status) {
+void add_balance_compare_command(command_line::Command balance, Status* status) {
   auto options = std::make_shared<CompareOptions>();
-  CLI::App* command = balance.add_subcommand(
+  const command_line::Command command = balance.add_command(
       "compare", "All planners on the same statistics: balance, bound, moves and time");
-  add_planning_options(*command, &options->planning);
-  CLI::Option* bytes =
-      command->add_option("--model-bytes-per-expert", options->bytes_per_expert,
-                          "Bytes of one expert's weights in one layer: what a move copies");
+  add_planning_options(command, &options->planning);
+  const command_line::Option bytes =
+      command.add_option("--model-bytes-per-expert", options->bytes_per_expert,
+                         "Bytes of one expert's weights in one layer: what a move copies");
   command
-      ->add_option("--model", options->model_dir,
-                   "A model directory, whose config.json says how large an expert is in bf16")
-      ->excludes(bytes);
-  command->add_option("--html", options->html, "A page to write that draws the comparison");
-  command->add_flag("--json", options->json, "Print JSON");
-  command->callback([options, status] { *status = run(*options); });
+      .add_option("--model", options->model_dir,
+                  "A model directory, whose config.json says how large an expert is in bf16")
+      .excludes(bytes);
+  command.add_option("--html", options->html, "A page to write that draws the comparison");
+  command.add_flag("--json", options->json, "Print JSON");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

@@ -58,17 +58,17 @@ Status run(const PictureOptions& options) {
 
 }  // namespace
 
-void add_balance_picture_command(CLI::App& balance, Status* status) {
+void add_balance_picture_command(command_line::Command balance, Status* status) {
   auto options = std::make_shared<PictureOptions>();
-  CLI::App* command = balance.add_subcommand(
+  const command_line::Command command = balance.add_command(
       "picture", "Draw routing logs (wideep generate --routing-log) as one HTML page");
-  command->add_option("--before", options->before, "The routing log to draw")->required();
-  command->add_option("--after", options->after,
-                      "A second log of the same model and ranks, drawn beside the first");
-  command->add_option("--output,--output-path", options->output, "The HTML file to write")
-      ->required();
-  command->add_option("--title", options->title, "Headline (default: names the model)");
-  command->callback([options, status] { *status = run(*options); });
+  command.add_option("--before", options->before, "The routing log to draw").required();
+  command.add_option("--after", options->after,
+                     "A second log of the same model and ranks, drawn beside the first");
+  command.add_option("--output,--output-path", options->output, "The HTML file to write")
+      .required();
+  command.add_option("--title", options->title, "Headline (default: names the model)");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -22,6 +21,7 @@ namespace wideep::tools {
 namespace {
 
 using balance::ModelPlacement;
+using balance::RobustObjective;
 using balance::Split;
 
 struct PlanOptions {
@@ -31,7 +31,7 @@ struct PlanOptions {
   std::string from;  // moe_load_balancer.yaml to repair; empty: a new plan
   std::optional<int> max_moves;
   std::string robust;  // off, auto or a method; empty: the default
-  std::optional<balance::RobustObjective> robust_objective;
+  std::optional<RobustObjective> robust_objective;
   std::optional<int> layer_updates_per_iter;  // else: of the file to repair, or 0
   std::string output;
   std::string shares;
@@ -107,7 +107,7 @@ Result<std::optional<balance::RobustOptions>> choose_robust(const PlanOptions& o
     return std::optional<balance::RobustOptions>();
   }
   balance::RobustOptions robust;
-  robust.objective = options.robust_objective.value_or(balance::RobustObjective::kMean);
+  robust.objective = options.robust_objective.value_or(RobustObjective::kMean);
   if (by_default || options.robust == "auto") {
     if (input.windows.num_windows() < 2) {
       return invalid_input(fmt::format(
@@ -219,43 +219,41 @@ Status run(const PlanOptions& options) {
   return {};
 }
 
-void add_options(CLI::App& command, PlanOptions* options) {
+void add_options(command_line::Command command, PlanOptions* options) {
   add_planning_options(command, &options->planning);
   command
       .add_option("--planner", options->planner,
                   "wideep: nearest to the bound, never two replicas of an expert on one rank "
                   "(default); trt: TensorRT-LLM's greedy; deepseek: DeepSeek's EPLB; cooccurrence: "
                   "experts that tokens choose together live together (needs a trace)")
-      ->check(CLI::IsMember(balance::planner_names()));
-  command
-      .add_option("--split", options->split,
-                  "How the engine divides an expert's tokens among its replicas: equal (default), "
-                  "or weighted by the shares of --shares")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Split>{{"equal", Split::kEqual}, {"weighted", Split::kWeighted}}));
+      .one_of(balance::planner_names());
+  command.add_choice<Split>(
+      "--split", options->split,
+      "How the engine divides an expert's tokens among its replicas: equal (default), or weighted "
+      "by the shares of --shares",
+      {{"equal", Split::kEqual}, {"weighted", Split::kWeighted}});
   command.add_option(
       "--robust", options->robust,
       "How to plan from several windows of load: auto (default from 4 windows on) takes what was "
       "best on later windows, sum, mean, std:Z (mean + Z deviations), recent or windows (balances "
       "every window); off plans on the sum");
-  command
-      .add_option("--robust-objective", options->robust_objective,
-                  "Of --robust auto: imbalance on later windows, mean (default) or worst")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, balance::RobustObjective>{
-          {"mean", balance::RobustObjective::kMean}, {"worst", balance::RobustObjective::kWorst}}));
+  command.add_choice<RobustObjective>(
+      "--robust-objective", options->robust_objective,
+      "Of --robust auto: imbalance on later windows, mean (default) or worst",
+      {{"mean", RobustObjective::kMean}, {"worst", RobustObjective::kWorst}});
   command.add_option("--from", options->from,
                      "A moe_load_balancer.yaml to repair with few moves, instead of a new plan");
   command
       .add_option("--max-moves", options->max_moves,
                   "Of a repair: the most experts to move in a layer (default: as many as it takes)")
-      ->check(CLI::NonNegativeNumber);
+      .not_negative();
   command
       .add_option(
           "--layer-updates-per-iter", options->layer_updates_per_iter,
           "Written into the file; 0: the placement stays as planned (default: as in --from, "
           "else 0)")
-      ->check(CLI::NonNegativeNumber);
-  command.add_option("--output,--output-path", options->output, "The file to write")->required();
+      .not_negative();
+  command.add_option("--output,--output-path", options->output, "The file to write").required();
   command.add_option("--shares", options->shares,
                      "A JSON file to write: {layer: [share of its expert's tokens per slot]}");
   command.add_flag("--json", options->json, "Print JSON");
@@ -263,12 +261,12 @@ void add_options(CLI::App& command, PlanOptions* options) {
 
 }  // namespace
 
-void add_balance_plan_command(CLI::App& balance, Status* status) {
+void add_balance_plan_command(command_line::Command balance, Status* status) {
   auto options = std::make_shared<PlanOptions>();
-  CLI::App* command = balance.add_subcommand(
+  const command_line::Command command = balance.add_command(
       "plan", "Plan a placement for recorded load and write it as moe_load_balancer.yaml");
-  add_options(*command, options.get());
-  command->callback([options, status] { *status = run(*options); });
+  add_options(command, options.get());
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

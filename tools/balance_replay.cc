@@ -109,20 +109,20 @@ Status run(ReplayCommand command) {
   return {};
 }
 
-void add_trace_options(CLI::App& app, ReplayCommand* command) {
+void add_trace_options(command_line::Command app, ReplayCommand* command) {
   app.add_option("--trace", command->trace,
                  "A directory: trace_index.csv (token_offset, n_tokens, domain or dataset) and "
                  "<domain>.ids.u8 or trace_ids.u8 (.u16)")
-      ->required();
+      .required();
   app.add_option("--trace-layers", command->trace_shape.num_layers, "Its number of MoE layers")
-      ->required();
+      .required();
   app.add_option("--trace-top-k", command->trace_shape.top_k, "Experts per token and layer")
-      ->required();
+      .required();
   app.add_option("--num-experts", command->trace_shape.num_experts, "Experts of a layer")
-      ->required();
+      .required();
   app.add_option("--domains", command->domains,
                  "Kinds of text, one after the other (default: all, as the index has them)")
-      ->delimiter(',');
+      .separate_values_by(',');
   online::StreamOptions& stream = command->replay.stream;
   app.add_option("--cycles", stream.cycles, "Times to go through them (default: 1)");
   app.add_option("--in-flight", stream.in_flight, "Requests at once (default: 64)");
@@ -132,7 +132,7 @@ void add_trace_options(CLI::App& app, ReplayCommand* command) {
                  "Of the order of requests; 0: as the index has them, the first time (default)");
 }
 
-void add_policy_options(CLI::App& app, ReplayCommand* command) {
+void add_policy_options(command_line::Command app, ReplayCommand* command) {
   app.add_option("--policy", command->policy, "wideep (default) or trt, which plans from scratch");
   app.add_option("--layer-updates-per-iter", command->layer_updates,
                  "Layers that may be given a plan in one iteration (default: all)");
@@ -152,29 +152,28 @@ void add_policy_options(CLI::App& app, ReplayCommand* command) {
 
 }  // namespace
 
-void add_balance_replay_command(CLI::App& balance, Status* status) {
+void add_balance_replay_command(command_line::Command balance, Status* status) {
   auto command = std::make_shared<ReplayCommand>();
-  CLI::App* app = balance.add_subcommand(
+  const command_line::Command app = balance.add_command(
       "replay", "The online balancer on a recorded trace: imbalance over time, and what it moves");
-  add_trace_options(*app, command.get());
+  add_trace_options(app, command.get());
   online::ReplayOptions& replay = command->replay;
-  app->add_option("--ep-size", replay.shape.ep_size, "Number of ranks")->required();
-  app->add_option("--num-slots", command->num_slots,
-                  "Slots of all ranks (default: as many as experts)");
-  app->add_option("--planner", replay.planner,
-                  "Of the placement to start with, from the first window (default: wideep)");
-  add_policy_options(*app, command.get());
-  app->add_option("--window-tokens", replay.window_tokens,
-                  "Tokens of a line of the report (default: 16384)");
-  app->add_option(
-      "--copy-iterations", replay.copy_iterations,
-      "Iterations from a plan to its service, in which experts are copied (default: 1)");
-  app->add_flag("--start-in-order", replay.start_in_order,
-                "Start with the experts in order instead of a plan");
-  app->add_option("--model-bytes-per-expert", command->bytes_per_expert,
-                  "Bytes of one expert's weights in one layer: what a move copies");
-  app->add_flag("--json", command->json, "Print JSON");
-  app->callback([command, status] { *status = run(*command); });
+  app.add_option("--ep-size", replay.shape.ep_size, "Number of ranks").required();
+  app.add_option("--num-slots", command->num_slots,
+                 "Slots of all ranks (default: as many as experts)");
+  app.add_option("--planner", replay.planner,
+                 "Of the placement to start with, from the first window (default: wideep)");
+  add_policy_options(app, command.get());
+  app.add_option("--window-tokens", replay.window_tokens,
+                 "Tokens of a line of the report (default: 16384)");
+  app.add_option("--copy-iterations", replay.copy_iterations,
+                 "Iterations from a plan to its service, in which experts are copied (default: 1)");
+  app.add_flag("--start-in-order", replay.start_in_order,
+               "Start with the experts in order instead of a plan");
+  app.add_option("--model-bytes-per-expert", command->bytes_per_expert,
+                 "Bytes of one expert's weights in one layer: what a move copies");
+  app.add_flag("--json", command->json, "Print JSON");
+  app.on_run([command, status] { *status = run(*command); });
 }
 
 }  // namespace wideep::tools

@@ -82,18 +82,18 @@ Status run(const ReportOptions& options) {
 
 }  // namespace
 
-void add_balance_report_command(CLI::App& balance, Status* status) {
+void add_balance_report_command(command_line::Command balance, Status* status) {
   auto options = std::make_shared<ReportOptions>();
-  CLI::App* command = balance.add_subcommand(
+  const command_line::Command command = balance.add_command(
       "report", "Load of ranks: mean, standard deviation and imbalance ratio (max / mean - 1)");
-  add_statistics_options(*command, &options->statistics);
-  command->add_option("--project,--projection-eplb-config-path", options->project,
-                      "A moe_load_balancer.yaml: the load as its placement would have spread it "
-                      "(default: experts in order)");
-  command->add_flag("--per-expert", options->per_expert,
-                    "By expert, or with --project by slot, instead of by rank");
-  command->add_flag("--json", options->json, "Print JSON");
-  command->callback([options, status] { *status = run(*options); });
+  add_statistics_options(command, &options->statistics);
+  command.add_option("--project,--projection-eplb-config-path", options->project,
+                     "A moe_load_balancer.yaml: the load as its placement would have spread it "
+                     "(default: experts in order)");
+  command.add_flag("--per-expert", options->per_expert,
+                   "By expert, or with --project by slot, instead of by rank");
+  command.add_flag("--json", options->json, "Print JSON");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

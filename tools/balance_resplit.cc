@@ -139,20 +139,20 @@ Status run(const ResplitOptions& options) {
 
 }  // namespace
 
-void add_balance_resplit_command(CLI::App& balance, Status* status) {
+void add_balance_resplit_command(command_line::Command balance, Status* status) {
   auto options = std::make_shared<ResplitOptions>();
-  CLI::App* command = balance.add_subcommand(
+  const command_line::Command command = balance.add_command(
       "resplit", "The shares that balance a placement best for new load; no weights move");
-  add_statistics_options(*command, &options->statistics);
-  add_dead_ranks_option(*command, &options->ranks);
-  command->add_option("--placement", options->placement, "The moe_load_balancer.yaml that stays")
-      ->required();
+  add_statistics_options(command, &options->statistics);
+  add_dead_ranks_option(command, &options->ranks);
+  command.add_option("--placement", options->placement, "The moe_load_balancer.yaml that stays")
+      .required();
   command
-      ->add_option("--shares", options->shares,
-                   "The JSON file to write: {layer: [share of its expert's tokens per slot]}")
-      ->required();
-  command->add_flag("--json", options->json, "Print JSON");
-  command->callback([options, status] { *status = run(*options); });
+      .add_option("--shares", options->shares,
+                  "The JSON file to write: {layer: [share of its expert's tokens per slot]}")
+      .required();
+  command.add_flag("--json", options->json, "Print JSON");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

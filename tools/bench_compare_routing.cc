@@ -107,16 +107,14 @@ Status run(const Options& options) {
 
 }  // namespace
 
-void add_bench_compare_routing_command(CLI::App& bench, Status* status) {
-  CLI::App* command = bench.add_subcommand(
+void add_bench_compare_routing_command(command_line::Command bench, Status* status) {
+  const command_line::Command command = bench.add_command(
       "compare-routing", "What perfect balance would gain: the model's router and a perfect one");
   auto options = std::make_shared<Options>();
-  add_load_options(*command, &options->load);
-  command->add_option("--repeat", options->repeats, "Runs of each")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_flag("--json", options->json, "Only JSON on stdout");
-  command->callback([options, status] { *status = run(*options); });
+  add_load_options(command, &options->load);
+  command.add_option("--repeat", options->repeats, "Runs of each").range(1, 1000).show_default();
+  command.add_flag("--json", options->json, "Only JSON on stdout");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

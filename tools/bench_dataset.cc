@@ -89,64 +89,60 @@ Status run(const Options& options, Make make) {
   return {};
 }
 
-CLI::App* add_kind(CLI::App& command, const char* name, const char* what,
-                   const std::shared_ptr<Options>& options, Make make, Status* status) {
-  CLI::App* kind = command.add_subcommand(name, what);
-  kind->add_option("--num-requests", options->num_requests, "How many")
-      ->required()
-      ->check(CLI::Range(1, 1 << 24));
-  kind->callback([options, make, status] { *status = run(*options, make); });
+command_line::Command add_kind(command_line::Command command, const char* name, const char* what,
+                               const std::shared_ptr<Options>& options, Make make, Status* status) {
+  const command_line::Command kind = command.add_command(name, what);
+  kind.add_option("--num-requests", options->num_requests, "How many").required().range(1, 1 << 24);
+  kind.on_run([options, make, status] { *status = run(*options, make); });
   return kind;
 }
 
-void add_normal(CLI::App& kind, const char* name, measure::NormalLength* length) {
+void add_normal(command_line::Command kind, const char* name, measure::NormalLength* length) {
   kind.add_option(fmt::format("--{}-mean", name), length->mean, "Tokens, on average")
-      ->required()
-      ->check(CLI::Range(1.0, 1e7));
+      .required()
+      .range(1.0, 1e7);
   kind.add_option(fmt::format("--{}-stdev", name), length->stdev, "Their standard deviation")
-      ->required()
-      ->check(CLI::Range(0.0, 1e7));
+      .required()
+      .range(0.0, 1e7);
 }
 
-void add_uniform(CLI::App& kind, const char* name, measure::UniformLength* length) {
+void add_uniform(command_line::Command kind, const char* name, measure::UniformLength* length) {
   kind.add_option(fmt::format("--{}-min", name), length->least, "Tokens, at least")
-      ->required()
-      ->check(CLI::Range(1, 1 << 24));
+      .required()
+      .range(1, 1 << 24);
   kind.add_option(fmt::format("--{}-max", name), length->most, "Tokens, at most")
-      ->required()
-      ->check(CLI::Range(1, 1 << 24));
+      .required()
+      .range(1, 1 << 24);
 }
 
 }  // namespace
 
-void add_bench_dataset_command(CLI::App& bench, Status* status) {
-  CLI::App* command =
-      bench.add_subcommand("prepare-dataset", "Requests to measure with, as a file of JSON lines");
+void add_bench_dataset_command(command_line::Command bench, Status* status) {
+  const command_line::Command command =
+      bench.add_command("prepare-dataset", "Requests to measure with, as a file of JSON lines");
   auto options = std::make_shared<Options>();
-  command->require_subcommand(1);
-  command->add_option("--output", options->output, "The file to write")->required();
-  command->add_option("--tokenizer", options->tokenizer, "Model directory with tokenizer.json")
-      ->required();
-  command->add_option("--random-seed", options->seed, "Of everything random")
-      ->capture_default_str();
-  CLI::App* normal = add_kind(*command, "token-norm-dist", "Random tokens, lengths normal", options,
-                              make_normal, status);
-  add_normal(*normal, "input", &options->normal_input);
-  add_normal(*normal, "output", &options->normal_output);
-  CLI::App* uniform = add_kind(*command, "token-unif-dist", "Random tokens, lengths uniform",
-                               options, make_uniform, status);
-  add_uniform(*uniform, "input", &options->uniform_input);
-  add_uniform(*uniform, "output", &options->uniform_output);
-  CLI::App* real = add_kind(*command, "real-dataset", "Texts of a file of JSON lines", options,
-                            make_real, status);
-  real->add_option("--dataset", options->real.path, "The file")->required();
-  real->add_option("--dataset-input-key", options->real.key, "The key of the text")
-      ->capture_default_str();
-  real->add_option("--max-input-len", options->real.max_input,
-                   "Longer texts are left out; 0: none is")
-      ->check(CLI::Range(0, 1 << 24));
-  real->add_option("--output-len-dist", options->output_distribution, "mean,stdev of the answers")
-      ->capture_default_str();
+  command.require_command();
+  command.add_option("--output", options->output, "The file to write").required();
+  command.add_option("--tokenizer", options->tokenizer, "Model directory with tokenizer.json")
+      .required();
+  command.add_option("--random-seed", options->seed, "Of everything random").show_default();
+  const command_line::Command normal = add_kind(
+      command, "token-norm-dist", "Random tokens, lengths normal", options, make_normal, status);
+  add_normal(normal, "input", &options->normal_input);
+  add_normal(normal, "output", &options->normal_output);
+  const command_line::Command uniform = add_kind(
+      command, "token-unif-dist", "Random tokens, lengths uniform", options, make_uniform, status);
+  add_uniform(uniform, "input", &options->uniform_input);
+  add_uniform(uniform, "output", &options->uniform_output);
+  const command_line::Command real = add_kind(
+      command, "real-dataset", "Texts of a file of JSON lines", options, make_real, status);
+  real.add_option("--dataset", options->real.path, "The file").required();
+  real.add_option("--dataset-input-key", options->real.key, "The key of the text").show_default();
+  real.add_option("--max-input-len", options->real.max_input,
+                  "Longer texts are left out; 0: none is")
+      .range(0, 1 << 24);
+  real.add_option("--output-len-dist", options->output_distribution, "mean,stdev of the answers")
+      .show_default();
 }
 
 }  // namespace wideep::tools

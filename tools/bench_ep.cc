@@ -101,101 +101,101 @@ Status run(const Options& given) {
   return {};
 }
 
-void add_what_options(CLI::App& command, Options& options) {
+void add_what_options(command_line::Command command, Options& options) {
   measure::EpBenchOptions& bench = options.bench;
   command.add_option("--ranks", bench.group.num_ranks, "Rank processes on this machine")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+      .range(1, 1024)
+      .show_default();
   command.add_option("--tokens", bench.tokens, "Tokens of each rank, a test for each: A,B,C")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+      .separate_values_by(',')
+      .range(1, 1 << 20)
+      .show_default();
   command.add_option("--hidden", bench.hidden, "Elements of a row")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+      .range(1, 1 << 20)
+      .show_default();
   command.add_option("--experts", bench.group.num_experts, "Experts of the layer")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
+      .range(1, 1 << 16)
+      .show_default();
   command.add_option("--top-k", bench.group.top_k, "Experts of a token")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+      .range(1, 1024)
+      .show_default();
   command
       .add_option("--combine", options.combines,
                   "What comes back: exact, a row per expert; reduced, a row per rank: A,B")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"exact", "reduced"}))
-      ->capture_default_str();
+      .separate_values_by(',')
+      .one_of({"exact", "reduced"})
+      .show_default();
   command
       .add_option(
           "--strategy", options.strategy,
           "dispatch: rows to the ranks of their slots; allgather: laid down for all to read; "
           "auto: what moves fewer bytes")
-      ->check(CLI::IsMember({"auto", "dispatch", "allgather"}))
-      ->capture_default_str();
+      .one_of({"auto", "dispatch", "allgather"})
+      .show_default();
   command
       .add_option("--sum", options.sum,
                   "What a round ends with: row, each token's sum as a bf16 row; residual, added "
                   "onto a float32 row as in the engine")
-      ->check(CLI::IsMember({"row", "residual"}))
-      ->capture_default_str();
+      .one_of({"row", "residual"})
+      .show_default();
   command
       .add_option("--results", options.results,
                   "ready: results are there before a round; made: each is written in the round, as "
                   "experts do, and coded where it travels so")
-      ->check(CLI::IsMember({"ready", "made"}))
-      ->capture_default_str();
-  const CLI::IsMember formats({"bf16", "fp8", "nvfp4"});
+      .one_of({"ready", "made"})
+      .show_default();
+  const std::vector<std::string> formats = {"bf16", "fp8", "nvfp4"};
   command.add_option("--dtype", options.dtypes, "Form in which rows are dispatched: A,B")
-      ->delimiter(',')
-      ->check(formats)
-      ->capture_default_str();
+      .separate_values_by(',')
+      .one_of(formats)
+      .show_default();
   command
       .add_option("--combine-dtype", options.combine_dtypes,
                   "Form in which results come back, one for each of --dtype (default: bf16)")
-      ->delimiter(',')
-      ->check(formats);
+      .separate_values_by(',')
+      .one_of(formats);
   command
       .add_option(
           "--routing", options.routing,
           "random; hot: all tokens to the same experts; spread: each token to as many ranks "
           "as can be")
-      ->check(CLI::IsMember({"random", "hot", "spread"}))
-      ->capture_default_str();
+      .one_of({"random", "hot", "spread"})
+      .show_default();
   command.add_option("--seed", bench.group.seed, "Of the routing")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 62))
-      ->capture_default_str();
+      .range(uint64_t{0}, uint64_t{1} << 62)
+      .show_default();
 }
 
-void add_how_options(CLI::App& command, Options& options) {
+void add_how_options(command_line::Command command, Options& options) {
   command
       .add_option("--baseline", options.baseline,
                   "Beside the same rows by another program: mpi (Open MPI's Alltoallv)")
-      ->check(CLI::IsMember({"mpi"}));
+      .one_of({"mpi"});
   command
       .add_option("--sweep-ranks", options.sweep,
                   "Instead: processor time per rank in groups of A,B,C ranks, of --tokens N each")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
+      .separate_values_by(',')
+      .range(1, 1024);
   command.add_option("--repeat", options.bench.repeats, "Blocks of each kind, in turn")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+      .range(1, 1000)
+      .show_default();
   command
       .add_option("--block", options.block_ms,
                   "How long a block of rounds is, in ms; 2048 rounds end it earlier")
-      ->check(CLI::Range(1, 10'000))
-      ->capture_default_str();
+      .range(1, 10'000)
+      .show_default();
   command.add_flag("--json", options.json, "Only JSON on stdout");
 }
 
 }  // namespace
 
-void add_bench_ep_command(CLI::App& bench, Status* status) {
-  CLI::App* command =
-      bench.add_subcommand("ep", "Dispatch and combine, beside plain copies and beside MPI");
+void add_bench_ep_command(command_line::Command bench, Status* status) {
+  const command_line::Command command =
+      bench.add_command("ep", "Dispatch and combine, beside plain copies and beside MPI");
   auto options = std::make_shared<Options>();
-  add_what_options(*command, *options);
-  add_how_options(*command, *options);
-  command->callback([options, status] { *status = run(*options); });
+  add_what_options(command, *options);
+  add_how_options(command, *options);
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

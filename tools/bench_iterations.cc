@@ -75,16 +75,16 @@ Status run(const Options& options) {
 
 }  // namespace
 
-void add_bench_iterations_command(CLI::App& bench, Status* status) {
-  CLI::App* command =
-      bench.add_subcommand("iterations", "Logs of iterations side by side, one a line");
+void add_bench_iterations_command(command_line::Command bench, Status* status) {
+  const command_line::Command command =
+      bench.add_command("iterations", "Logs of iterations side by side, one a line");
   auto options = std::make_shared<Options>();
   command
-      ->add_option("logs", options->logs,
-                   "Files of --iteration-log, one for each load that was measured")
-      ->required();
-  command->add_flag("--json", options->json, "Only JSON on stdout");
-  command->callback([options, status] { *status = run(*options); });
+      .add_option("logs", options->logs,
+                  "Files of --iteration-log, one for each load that was measured")
+      .required();
+  command.add_flag("--json", options->json, "Only JSON on stdout");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

@@ -66,18 +66,17 @@ Status run(const Options& given) {
 
 }  // namespace
 
-void add_bench_load_command(CLI::App& bench, Status* status) {
+void add_bench_load_command(command_line::Command bench, Status* status) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = bench.add_subcommand("load", "Loading a model from the page cache");
-  command->add_option("--model", options->bench.model_dir, "Model directory (Hugging Face layout)")
-      ->required();
-  command->add_option("--threads", options->bench.threads, "Threads that load; 0: one a core")
-      ->check(CLI::Range(0, 4096));
-  command->add_option("--repeat", options->bench.rounds, "Rounds")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_flag("--json", options->json, "Print only JSON, with every round");
-  command->callback([options, status] { *status = run(*options); });
+  const command_line::Command command =
+      bench.add_command("load", "Loading a model from the page cache");
+  command.add_option("--model", options->bench.model_dir, "Model directory (Hugging Face layout)")
+      .required();
+  command.add_option("--threads", options->bench.threads, "Threads that load; 0: one a core")
+      .range(0, 4096);
+  command.add_option("--repeat", options->bench.rounds, "Rounds").range(1, 1000).show_default();
+  command.add_flag("--json", options->json, "Print only JSON, with every round");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

@@ -106,7 +106,7 @@ Status run(const Options& given) {
   return {};
 }
 
-void add_what_options(CLI::App& command, Options& options) {
+void add_what_options(command_line::Command command, Options& options) {
   command.add_option("--model", options.model_dir, "Model directory (Hugging Face layout)");
   command.add_option("--config", options.config_file, "A config.json alone, with --random-weights");
   command.add_flag("--random-weights", options.random_weights,
@@ -115,58 +115,58 @@ void add_what_options(CLI::App& command, Options& options) {
   command
       .add_option("--kv-cache-dtype", options.kv_cache_dtype,
                   "Precision of cached keys and values; auto: as dispatched rows")
-      ->check(CLI::IsMember({"auto", "bf16", "fp8"}))
-      ->capture_default_str();
+      .one_of({"auto", "bf16", "fp8"})
+      .show_default();
   command.add_option("--seed", options.bench.bench.seed, "Of tokens and random weights")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 62));
+      .range(uint64_t{0}, uint64_t{1} << 62);
 }
 
-void add_how_options(CLI::App& command, Options& options) {
+void add_how_options(command_line::Command command, Options& options) {
   command.add_option("--ranks", options.bench.num_ranks, "Rank processes on this machine")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+      .range(1, 4096)
+      .show_default();
   command
       .add_option("--threads", options.bench.threads_per_rank,
                   "Threads of a rank; 0: cores divided by ranks")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+      .range(0, 1024)
+      .show_default();
 }
 
-void add_test_options(CLI::App& command, measure::BenchOptions& bench) {
+void add_test_options(command_line::Command command, measure::BenchOptions& bench) {
   command
       .add_option("--prompt", bench.prompt,
                   "Prefill test: tokens of the prompt, one for each rank; 0: none")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
+      .range(0, 1 << 20)
+      .show_default();
   command.add_option("--generate", bench.generate, "Decode tests: steps to measure; 0: none")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
+      .range(0, 1 << 20)
+      .show_default();
   command
       .add_option("--batch", bench.batches,
                   "Decode tests: sequences at once, over all ranks: A,B,C")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
+      .separate_values_by(',')
+      .range(1, 1 << 16)
+      .show_default();
   command
       .add_option("--depth", bench.depth, "Decode tests: tokens of each sequence before the first")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+      .range(1, 1 << 20)
+      .show_default();
   command.add_option("--repeat", bench.repeats, "Runs of each test, after one to warm up")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+      .range(1, 1000)
+      .show_default();
 }
 
 }  // namespace
 
-void add_bench_model_command(CLI::App& bench, Status* status) {
-  CLI::App* command = bench.add_subcommand(
+void add_bench_model_command(command_line::Command bench, Status* status) {
+  const command_line::Command command = bench.add_command(
       "model", "Prefill and decode speed of a model, as shares of this machine's limits");
   auto options = std::make_shared<Options>();
-  add_what_options(*command, *options);
-  add_how_options(*command, *options);
-  add_test_options(*command, options->bench.bench);
-  command->add_flag("--json", options->json, "Only JSON on stdout");
-  command->callback([options, status] { *status = run(*options); });
+  add_what_options(command, *options);
+  add_how_options(command, *options);
+  add_test_options(command, options->bench.bench);
+  command.add_flag("--json", options->json, "Only JSON on stdout");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

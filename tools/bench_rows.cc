@@ -95,20 +95,20 @@ Status run(const Options& given) {
 
 }  // namespace
 
-void add_bench_rows_command(CLI::App& bench, Status* status) {
-  CLI::App* command = bench.add_subcommand(
+void add_bench_rows_command(command_line::Command bench, Status* status) {
+  const command_line::Command command = bench.add_command(
       "rows", "What a model loses, and which bytes it saves, when rows travel in low precision");
   auto options = std::make_shared<Options>();
-  const auto dtypes = CLI::IsMember({"bf16", "fp8", "nvfp4"});
-  command->add_option("--model", options->rows.model_dir, "Model directory")->required();
-  command->add_option("--prompts", options->prompts_file,
-                      "Texts to read: JSONL with \"prompt\" (default: a built-in page)");
-  command->add_option("--dispatch-dtype", options->dispatch, "Of dispatched rows (default: fp8)")
-      ->check(dtypes);
-  command->add_option("--combine-dtype", options->combine, "Of returned rows (default: nvfp4)")
-      ->check(dtypes);
-  command->add_flag("--json", options->json, "Only JSON on stdout");
-  command->callback([options, status] { *status = run(*options); });
+  const std::vector<std::string> dtypes = {"bf16", "fp8", "nvfp4"};
+  command.add_option("--model", options->rows.model_dir, "Model directory").required();
+  command.add_option("--prompts", options->prompts_file,
+                     "Texts to read: JSONL with \"prompt\" (default: a built-in page)");
+  command.add_option("--dispatch-dtype", options->dispatch, "Of dispatched rows (default: fp8)")
+      .one_of(dtypes);
+  command.add_option("--combine-dtype", options->combine, "Of returned rows (default: nvfp4)")
+      .one_of(dtypes);
+  command.add_flag("--json", options->json, "Only JSON on stdout");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

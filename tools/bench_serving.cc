@@ -120,46 +120,45 @@ Status run(const Options& options) {
                             report.failures.front()));
 }
 
-void add_what_options(CLI::App& command, Options& options) {
+void add_what_options(command_line::Command command, Options& options) {
   command.add_option("--base-url", options.base_url, "The server, with or without /v1")
-      ->capture_default_str();
-  command.add_option("--model", options.bench.model, "The model's name there")->required();
+      .show_default();
+  command.add_option("--model", options.bench.model, "The model's name there").required();
   command.add_option("--api-key", options.api_key, "Its key (also WIDEEP_API_KEY)");
-  CLI::Option* dataset = command.add_option(
+  const command_line::Option dataset = command.add_option(
       "--dataset", options.dataset,
       "JSON lines with \"prompt\" or \"input_ids\", and \"output_tokens\"; else random ids");
-  command
-      .add_option("--num-prompts", options.num_prompts, "Requests; of a dataset at most so many")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
+  command.add_option("--num-prompts", options.num_prompts, "Requests; of a dataset at most so many")
+      .range(1, 1 << 24)
+      .show_default();
   command.add_option("--random-input-len", options.input_tokens, "Tokens of a random prompt")
-      ->check(CLI::Range(1, 1 << 24))
-      ->excludes(dataset)
-      ->capture_default_str();
+      .range(1, 1 << 24)
+      .excludes(dataset)
+      .show_default();
   command.add_option("--random-output-len", options.output_tokens, "Tokens to generate for it")
-      ->check(CLI::Range(1, 1 << 24))
-      ->excludes(dataset)
-      ->capture_default_str();
+      .range(1, 1 << 24)
+      .excludes(dataset)
+      .show_default();
   command.add_option("--random-least-id", options.least_id, "The least id of random tokens")
-      ->check(CLI::Range(0, 1 << 24))
-      ->excludes(dataset)
-      ->capture_default_str();
+      .range(0, 1 << 24)
+      .excludes(dataset)
+      .show_default();
   command.add_option("--random-num-ids", options.num_ids, "How many different ids")
-      ->check(CLI::Range(1, 1 << 24))
-      ->excludes(dataset)
-      ->capture_default_str();
+      .range(1, 1 << 24)
+      .excludes(dataset)
+      .show_default();
 }
 
-void add_how_options(CLI::App& command, Options& options) {
+void add_how_options(command_line::Command command, Options& options) {
   command
       .add_option("--max-concurrency", options.bench.max_concurrency, "Requests at once, at most")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+      .range(1, 4096)
+      .show_default();
   command
       .add_option("--request-rate", options.bench.arrivals.request_rate,
                   "Requests a second, as a Poisson process; inf: at once")
-      ->check(check_request_rate)
-      ->capture_default_str();
+      .check(check_request_rate)
+      .show_default();
   command.add_option("--seed", options.bench.arrivals.seed, "Of arrivals and random prompts");
   command.add_flag("--stop-at-eos", options.stop_at_eos,
                    "Let end tokens end answers, which other servers than ours may need");
@@ -168,12 +167,13 @@ void add_how_options(CLI::App& command, Options& options) {
 
 }  // namespace
 
-void add_bench_serving_command(CLI::App& bench, Status* status) {
-  CLI::App* command = bench.add_subcommand("serving", "What clients see of a server");
+void add_bench_serving_command(command_line::Command bench, Status* status) {
+  const command_line::Command command =
+      bench.add_command("serving", "What clients see of a server");
   auto options = std::make_shared<Options>();
-  add_what_options(*command, *options);
-  add_how_options(*command, *options);
-  command->callback([options, status] { *status = run(*options); });
+  add_what_options(command, *options);
+  add_how_options(command, *options);
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

@@ -67,7 +67,7 @@ Status run(const Options& options) {
                                      : write_json(options.output_json, outputs_json(benched));
 }
 
-void add_output_options(CLI::App& command, Options& options) {
+void add_output_options(command_line::Command command, Options& options) {
   command.add_flag("--streaming,!--no-streaming", options.streaming,
                    "Also times of single tokens: TTFT, TPOT, ITL");
   command.add_option("--report-json", options.report_json, "File for the report");
@@ -76,22 +76,22 @@ void add_output_options(CLI::App& command, Options& options) {
   command.add_flag("--json", options.json, "Only JSON on stdout");
 }
 
-void add_command(CLI::App& bench, const char* name, const char* what,
+void add_command(command_line::Command bench, const char* name, const char* what,
                  const std::shared_ptr<Options>& options, Status* status) {
-  CLI::App* command = bench.add_subcommand(name, what);
-  add_load_options(*command, &options->load);
-  add_output_options(*command, *options);
-  command->callback([options, status] { *status = run(*options); });
+  const command_line::Command command = bench.add_command(name, what);
+  add_load_options(command, &options->load);
+  add_output_options(command, *options);
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace
 
-void add_bench_throughput_command(CLI::App& bench, Status* status) {
+void add_bench_throughput_command(command_line::Command bench, Status* status) {
   add_command(bench, "throughput", "A dataset through the engine, as fast as it goes",
               std::make_shared<Options>(), status);
 }
 
-void add_bench_latency_command(CLI::App& bench, Status* status) {
+void add_bench_latency_command(command_line::Command bench, Status* status) {
   auto options = std::make_shared<Options>();
   options->load.concurrency = 1;
   options->streaming = true;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -70,14 +69,14 @@ Status run(const Options& options) {
 
 }  // namespace
 
-void add_doctor_command(CLI::App& app, Status* status) {
-  CLI::App* command = app.add_subcommand(
+void add_doctor_command(command_line::Command app, Status* status) {
+  const command_line::Command command = app.add_command(
       "doctor", "Check this machine, and with --model whether a model would run on it");
   auto options = std::make_shared<Options>();
-  command->add_option("--model", options->model_dir, "Model directory; config.json is enough");
-  add_parallel_options(*command, &options->parallel);
-  command->add_flag("--json", options->json, "Only JSON on stdout");
-  command->callback([options, status] { *status = run(*options); });
+  command.add_option("--model", options->model_dir, "Model directory; config.json is enough");
+  add_parallel_options(command, &options->parallel);
+  command.add_flag("--json", options->json, "Only JSON on stdout");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

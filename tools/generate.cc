@@ -183,41 +183,41 @@ Status run(const Options& options, const Started& started) {
   return report.ended;
 }
 
-// CLI11 would wrap a negative number around.
+// Without this check a negative number would wrap around.
 std::string no_sign(const std::string& text) {
   return text.starts_with('-') ? fmt::format("expected 0 or more, found {}", text) : "";
 }
 
-void add_what_options(CLI::App& command, Options& options) {
+void add_what_options(command_line::Command command, Options& options) {
   command.add_option("--model", options.engine.model_dir, "Model directory (Hugging Face layout)")
-      ->required();
+      .required();
   command.add_option("--prompt", options.prompts, "A prompt; repeat for several")
-      ->allow_extra_args(false);  // else CLI11 would take "[a, b]" for a list of prompts
+      .one_value_each();  // else "[a, b]" would be a list of prompts
   command.add_option("--prompts", options.prompts_file,
                      "Prompts, one JSON object a line: {\"prompt\": \"...\"}");
   command.add_option("--max-tokens", options.engine.max_tokens, "Tokens to generate per prompt")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
+      .range(1, 1 << 24)
+      .show_default();
   command.add_option("--temperature", options.engine.sampling.temperature, "0: greedy")
-      ->capture_default_str();
+      .show_default();
   command
       .add_option("--top-k", options.engine.sampling.top_k,
                   "Sample among the k most likely; 0: all")
-      ->check(CLI::Range(0, 1 << 24));
+      .range(0, 1 << 24);
   command.add_option("--top-p", options.engine.sampling.top_p,
                      "Sample among the most likely that together reach this probability");
-  command.add_option("--seed", options.engine.sampling.seed, "Of sampling")->check(no_sign);
+  command.add_option("--seed", options.engine.sampling.seed, "Of sampling").check(no_sign);
 }
 
-void add_how_options(CLI::App& command, Options& options) {
+void add_how_options(command_line::Command command, Options& options) {
   add_rank_run_options(command, &options.ranks);
   command
       .add_option("--prefill-chunk", options.engine.prefill_chunk,
                   "Most prompt tokens of one request in an iteration; 0: --max-num-tokens")
-      ->check(CLI::Range(0, 1 << 20));
+      .range(0, 1 << 20);
 }
 
-void add_output_options(CLI::App& command, Options& options) {
+void add_output_options(command_line::Command command, Options& options) {
   command.add_option("--expert-statistic-path", options.statistics_path,
                      "Directory for expert statistics (also EXPERT_STATISTIC_PATH)");
   command.add_option("--expert-statistic-iter-range", options.statistics_range,
@@ -231,13 +231,14 @@ void add_output_options(CLI::App& command, Options& options) {
 
 }  // namespace
 
-void add_generate_command(CLI::App& app, const Started& started, Status* status) {
-  CLI::App* command = app.add_subcommand("generate", "Generate text with a MoE model over N ranks");
+void add_generate_command(command_line::Command app, const Started& started, Status* status) {
+  const command_line::Command command =
+      app.add_command("generate", "Generate text with a MoE model over N ranks");
   auto options = std::make_shared<Options>();
-  add_what_options(*command, *options);
-  add_how_options(*command, *options);
-  add_output_options(*command, *options);
-  command->callback([options, &started, status] { *status = run(*options, started); });
+  add_what_options(command, *options);
+  add_how_options(command, *options);
+  add_output_options(command, *options);
+  command.on_run([options, &started, status] { *status = run(*options, started); });
 }
 
 }  // namespace wideep::tools

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/log.h"
 #include "base/progress.h"
@@ -66,42 +67,42 @@ Status add_sizes(const LoadOptions& options, ParallelOptions* parallel) {
   return {};
 }
 
-void add_what_options(CLI::App& command, LoadOptions& options) {
+void add_what_options(command_line::Command command, LoadOptions& options) {
   command
       .add_option("--model,--model-path", options.bench.run.model_dir,
                   "Model directory (Hugging Face layout); with --random-weights a config.json too")
-      ->required();
+      .required();
   command
       .add_option("--dataset", options.dataset,
                   "JSON lines with \"prompt\" or \"input_ids\", and \"output_tokens\"")
-      ->required();
+      .required();
   command.add_option("--num-requests", options.num_requests, "The first so many; 0: all")
-      ->check(CLI::Range(0, 1 << 24));
+      .range(0, 1 << 24);
   command
       .add_option("--eos-id", options.eos_id,
                   "A token that ends answers; -1: all have output_tokens tokens")
-      ->capture_default_str();
+      .show_default();
 }
 
-void add_arrival_options(CLI::App& command, LoadOptions& options) {
+void add_arrival_options(command_line::Command command, LoadOptions& options) {
   command
       .add_option("--concurrency", options.concurrency,
                   "Requests at once, at most; -1: as many as there are")
-      ->check(CLI::Range(-1, 1 << 24))
-      ->capture_default_str();
+      .range(-1, 1 << 24)
+      .show_default();
   command
       .add_option("--request-rate", options.bench.arrivals.request_rate,
                   "Requests a second, as a Poisson process; inf: at once")
-      ->check(check_request_rate)
-      ->capture_default_str();
+      .check(check_request_rate)
+      .show_default();
   command.add_option("--seed", options.bench.arrivals.seed, "Of the arrivals")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 62));
+      .range(uint64_t{0}, uint64_t{1} << 62);
   command.add_option("--warmup", options.bench.warmup, "Requests before, which do not count")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
+      .range(0, 1 << 20)
+      .show_default();
 }
 
-void add_engine_options(CLI::App& command, LoadOptions& options) {
+void add_engine_options(command_line::Command command, LoadOptions& options) {
   add_rank_run_options(command, &options.ranks);
   command.add_option("--extra-llm-api-options", options.extra_config, "As --config");
   command.add_flag("--enable-block-reuse", options.block_reuse,
@@ -113,20 +114,20 @@ void add_engine_options(CLI::App& command, LoadOptions& options) {
         .add_option(name, *value,
                     "Tensor, pipeline, expert parallel size, without attention DP; instead of "
                     "--ranks")
-        ->check(CLI::Range(1, 4096));
+        .range(1, 4096);
   }
   command.add_option("--max-seq-len", options.max_seq_len, "Tokens of a prompt and its answer")
-      ->check(CLI::Range(1, 1 << 24));
+      .range(1, 1 << 24);
   command
       .add_option("--kv-cache-free-gpu-mem-fraction", options.bench.run.cache_share,
                   "Share of the free memory that the KV cache may grow to")
-      ->check(CLI::Range(0.001, 1.0))
-      ->capture_default_str();
+      .range(0.001, 1.0)
+      .show_default();
 }
 
-void add_foreign_options(CLI::App& command, ForeignOptions& foreign) {
+void add_foreign_options(command_line::Command command, ForeignOptions& foreign) {
   const auto hidden = [&](const std::string& name, auto& value) {
-    command.add_option(name, value)->group("");
+    command.add_option(name, value).hide();
   };
   hidden("--backend", foreign.backend);
   hidden("--engine-dir", foreign.engine_dir);
@@ -136,18 +137,19 @@ void add_foreign_options(CLI::App& command, ForeignOptions& foreign) {
   hidden("--max-input-len", foreign.max_input_len);
   hidden("--target-input-len", foreign.target_input_len);
   hidden("--target-output-len", foreign.target_output_len);
-  command.add_flag("--enable-chunked-context", foreign.chunked_context)->group("");
+  command.add_flag("--enable-chunked-context", foreign.chunked_context).hide();
 }
 
 }  // namespace
 
 std::string check_request_rate(const std::string& text) {
-  double rate = 0.0;
-  if (CLI::detail::lexical_cast(text, rate) && rate > 0.0) return "";
+  char* end = nullptr;
+  const double rate = std::strtod(text.c_str(), &end);
+  if (*end == '\0' && rate > 0.0) return "";
   return fmt::format("expected requests a second, more than 0, or inf, found {}", text);
 }
 
-void add_load_options(CLI::App& command, LoadOptions* options) {
+void add_load_options(command_line::Command command, LoadOptions* options) {
   add_what_options(command, *options);
   add_arrival_options(command, *options);
   add_engine_options(command, *options);

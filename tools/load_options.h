@@ -4,10 +4,10 @@
 // dataset and the load: trtllm-bench's, and those of every command that runs ranks.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
+#include "command_line/command_line.h"
 #include "measure/throughput_run.h"
 #include "run_options.h"
 #include "wideep/status.h"
@@ -36,11 +36,11 @@ struct LoadOptions {
   bool block_reuse = false;
 };
 
-// A check of requests a second: more than 0, and inf too, where CLI::PositiveNumber ends before it.
+// A check of requests a second: more than 0; inf, too, which Option::positive() refuses.
 std::string check_request_rate(const std::string& text);
 
 // `options` must outlive the parsing.
-void add_load_options(CLI::App& command, LoadOptions* options);
+void add_load_options(command_line::Command command, LoadOptions* options);
 
 // What they say, the dataset read. Errors (invalid input): options that contradict each other or
 // are refused; a configuration or a dataset that cannot be read.

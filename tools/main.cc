@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -22,19 +21,6 @@ std::string normalize_option(std::string argument) {
   return argument;
 }
 
-// CLI11 misses the subcommand before it sees that what stands in its place is none, and names what
-// it does not expect last first.
-std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> unknown = app.remaining(true);
-  if (unknown.empty()) return error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    return fmt::format("not expected: {}", fmt::join(unknown, " "));
-  }
-  const bool misspelt =
-      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !unknown[0].starts_with("-");
-  return misspelt ? fmt::format("'{}' is no command", unknown[0]) : error.what();
-}
-
 // Output that was lost (a full disk) is a failure, not an empty answer.
 wideep::Status check_printed() {
   errno = 0;
@@ -47,51 +33,52 @@ wideep::Status check_printed() {
 
 int main(int argc, char** argv) {
   using namespace wideep;
-  CLI::App app("Serves Mixture-of-Experts language models with wide expert parallelism", "wideep");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", WIDEEP_VERSION);
+  command_line::Program program(
+      "Serves Mixture-of-Experts language models with wide expert parallelism", "wideep");
+  program.require_command();
+  program.set_version(WIDEEP_VERSION);
 
   std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) arguments.push_back(normalize_option(argv[i]));
   tools::Started started = tools::Started::find(arguments);
   Status status = started.status();
   if (!status.ok()) started.end(status);
-  tools::add_generate_command(app, started, &status);
-  tools::add_serve_command(app, started, &status);
-  tools::add_route_command(app, &status);
-  CLI::App* balance = app.add_subcommand("balance", "Measure and plan the placement of experts");
-  balance->require_subcommand(1);
-  tools::add_balance_report_command(*balance, &status);
-  tools::add_balance_plan_command(*balance, &status);
-  tools::add_balance_resplit_command(*balance, &status);
-  tools::add_balance_compare_command(*balance, &status);
-  tools::add_balance_picture_command(*balance, &status);
-  tools::add_balance_replay_command(*balance, &status);
-  CLI::App* bench = app.add_subcommand("bench", "Measure speed beside this machine's limits");
-  bench->require_subcommand(1);
-  tools::add_bench_compare_routing_command(*bench, &status);
-  tools::add_bench_dataset_command(*bench, &status);
-  tools::add_bench_ep_command(*bench, &status);
-  tools::add_bench_latency_command(*bench, &status);
-  tools::add_bench_iterations_command(*bench, &status);
-  tools::add_bench_load_command(*bench, &status);
-  tools::add_bench_model_command(*bench, &status);
-  tools::add_bench_rows_command(*bench, &status);
-  tools::add_bench_serving_command(*bench, &status);
-  tools::add_bench_throughput_command(*bench, &status);
-  CLI::App* parallel = app.add_subcommand("parallel", "How a model is spread over ranks");
-  parallel->require_subcommand(1);
-  tools::add_parallel_explain_command(*parallel, &status);
-  tools::add_doctor_command(app, &status);
-  tools::add_quantize_command(app, &status);
+  tools::add_generate_command(program, started, &status);
+  tools::add_serve_command(program, started, &status);
+  tools::add_route_command(program, &status);
+  const command_line::Command balance =
+      program.add_command("balance", "Measure and plan the placement of experts");
+  balance.require_command();
+  tools::add_balance_report_command(balance, &status);
+  tools::add_balance_plan_command(balance, &status);
+  tools::add_balance_resplit_command(balance, &status);
+  tools::add_balance_compare_command(balance, &status);
+  tools::add_balance_picture_command(balance, &status);
+  tools::add_balance_replay_command(balance, &status);
+  const command_line::Command bench =
+      program.add_command("bench", "Measure speed beside this machine's limits");
+  bench.require_command();
+  tools::add_bench_compare_routing_command(bench, &status);
+  tools::add_bench_dataset_command(bench, &status);
+  tools::add_bench_ep_command(bench, &status);
+  tools::add_bench_latency_command(bench, &status);
+  tools::add_bench_iterations_command(bench, &status);
+  tools::add_bench_load_command(bench, &status);
+  tools::add_bench_model_command(bench, &status);
+  tools::add_bench_rows_command(bench, &status);
+  tools::add_bench_serving_command(bench, &status);
+  tools::add_bench_throughput_command(bench, &status);
+  const command_line::Command parallel =
+      program.add_command("parallel", "How a model is spread over ranks");
+  parallel.require_command();
+  tools::add_parallel_explain_command(parallel, &status);
+  tools::add_doctor_command(program, &status);
+  tools::add_quantize_command(program, &status);
 
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
   try {
-    app.parse(arguments);
-  } catch (const CLI::Success& help_or_version) {
-    return app.exit(help_or_version);
-  } catch (const CLI::ParseError& error) {
-    status = invalid_input(fmt::format("{} (see --help)", what_is_wrong(app, error)));
+    const Result<bool> parsed = program.parse(arguments);
+    if (!parsed.ok()) status = parsed.status();
+    if (parsed.ok() && !*parsed) return 0;
   } catch (const std::bad_alloc&) {
     status = failed("out of memory; wideep doctor --model DIR --ranks N says what a run needs");
   } catch (const std::system_error& error) {  // no more threads

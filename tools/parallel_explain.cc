@@ -2,7 +2,6 @@
 // wideep parallel explain: which rank does what, what it holds and what it sends.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -287,16 +286,16 @@ Status run(const Options& options) {
 
 }  // namespace
 
-void add_parallel_explain_command(CLI::App& parallel, Status* status) {
-  CLI::App* command =
-      parallel.add_subcommand("explain", "Which rank does what, what it holds and what it sends");
+void add_parallel_explain_command(command_line::Command parallel, Status* status) {
+  const command_line::Command command =
+      parallel.add_command("explain", "Which rank does what, what it holds and what it sends");
   auto options = std::make_shared<Options>();
-  command->add_option("--model", options->model_dir, "Model directory; config.json is enough")
-      ->required();
-  add_parallel_options(*command, &options->parallel);
-  command->add_option("--world", options->world, "Ranks that will be started, to be compared");
-  command->add_flag("--json", options->json, "Only JSON on stdout");
-  command->callback([options, status] { *status = run(*options); });
+  command.add_option("--model", options->model_dir, "Model directory; config.json is enough")
+      .required();
+  add_parallel_options(command, &options->parallel);
+  command.add_option("--world", options->world, "Ranks that will be started, to be compared");
+  command.add_flag("--json", options->json, "Only JSON on stdout");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

@@ -17,23 +17,23 @@ Result<parallel::ParallelConfig> read_config(const ParallelOptions& options) {
 
 }  // namespace
 
-void add_parallel_options(CLI::App& command, ParallelOptions* options) {
+void add_parallel_options(command_line::Command command, ParallelOptions* options) {
   command
       .add_option("--ranks", options->ranks,
                   "Rank processes on this machine (of mpirun or srun: as many as they start)")
-      ->check(CLI::Range(1, 4096));
+      .range(1, 4096);
   command.add_option("--config", options->config, "parallel_config.yaml, instead of --ranks");
   command.add_option("--load-balancer", options->load_balancer, "moe_load_balancer.yaml");
   command
       .add_option("--max-num-tokens", options->max_num_tokens, "Tokens of a rank in one iteration")
-      ->check(CLI::Range(1, 1 << 20));
+      .range(1, 1 << 20);
   add_precision_option(command, &options->precision);
   command
       .add_option(
           "--kv-cache-dtype", options->kv_cache_dtype,
           "Precision of cached keys and values (kv_cache_config.dtype); auto: as dispatched "
           "rows")
-      ->check(CLI::IsMember({"auto", "bf16", "fp8"}));
+      .one_of({"auto", "bf16", "fp8"});
 }
 
 Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options,

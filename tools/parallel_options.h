@@ -4,10 +4,10 @@
 // one.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
+#include "command_line/command_line.h"
 #include "parallel/parallel_config.h"
 #include "precision_option.h"
 #include "wideep/status.h"
@@ -28,7 +28,7 @@ struct ParallelOptions {
 
 // Adds --ranks, --config, --load-balancer, --max-num-tokens, --dtype and --kv-cache-dtype.
 // `options` must outlive the parsing.
-void add_parallel_options(CLI::App& command, ParallelOptions* options);
+void add_parallel_options(command_line::Command command, ParallelOptions* options);
 
 // The configuration file, or what --ranks means (default: 1), with the options that override single
 // keys. Tells of keys without effect (log::info), if asked to.

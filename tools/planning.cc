@@ -97,7 +97,7 @@ PlannerOptions PlanningOptions::planner_options() const {
   return result;
 }
 
-void add_planning_options(CLI::App& command, PlanningOptions* options) {
+void add_planning_options(command_line::Command command, PlanningOptions* options) {
   add_statistics_options(command, &options->statistics);
   command.add_option("--num-slots", options->num_slots,
                      "Slots over all ranks, a multiple of --ep-size (default: one per expert)");

@@ -4,7 +4,6 @@
 // and the planning itself, timed and with progress.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
@@ -13,6 +12,7 @@
 #include "balance/robust.h"
 #include "balance/windowed_load.h"
 #include "base/progress.h"
+#include "command_line/command_line.h"
 #include "rank_options.h"
 #include "recordings/pair_counts.h"
 #include "statistics_options.h"
@@ -39,7 +39,7 @@ struct PlanningOptions {
 // Adds the statistics options and --num-slots, --nodes, --groups, --dead-ranks, --rank-slots,
 // --tolerance, --cooccurrence-tolerance, --holdout and --window. `options` must outlive the
 // parsing.
-void add_planning_options(CLI::App& command, PlanningOptions* options);
+void add_planning_options(command_line::Command command, PlanningOptions* options);
 
 struct PlanningInput {
   balance::ModelLoad load;        // summed

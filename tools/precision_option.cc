@@ -10,14 +10,14 @@ std::optional<kernels::WeightFormat> PrecisionOption::format() const {
   return kernels::weight_format_from_name(name == "float32" ? "f32" : name);
 }
 
-void add_precision_option(CLI::App& command, PrecisionOption* option) {
+void add_precision_option(command_line::Command command, PrecisionOption* option) {
   command
       .add_option("--dtype", option->name,
                   "Precision of the weights (auto: as they are stored, floats in bf16); cache and "
                   "dispatched rows are bf16, beside float32 weights float32")
-      ->check(CLI::IsMember(std::vector<std::string>{"auto", "bf16", "float32", "f32", "fp8",
-                                                     "int8", "int4", "mxfp4", "nvfp4"}))
-      ->capture_default_str();
+      .one_of(std::vector<std::string>{"auto", "bf16", "float32", "f32", "fp8", "int8", "int4",
+                                       "mxfp4", "nvfp4"})
+      .show_default();
 }
 
 }  // namespace wideep::tools

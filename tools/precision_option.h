@@ -3,10 +3,10 @@
 // --dtype: the one place that knows the names of precisions.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
+#include "command_line/command_line.h"
 #include "kernels/weight_format.h"
 
 namespace wideep::tools {
@@ -19,6 +19,6 @@ struct PrecisionOption {
 };
 
 // Adds --dtype. `option` must outlive the parsing.
-void add_precision_option(CLI::App& command, PrecisionOption* option);
+void add_precision_option(command_line::Command command, PrecisionOption* option);
 
 }  // namespace wideep::tools

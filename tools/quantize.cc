@@ -134,21 +134,21 @@ Status run(const Options& given) {
 
 }  // namespace
 
-void add_quantize_command(CLI::App& app, Status* status) {
-  CLI::App* command =
-      app.add_subcommand("quantize", "Write a checkpoint in another precision, and what it costs");
+void add_quantize_command(command_line::Command app, Status* status) {
+  const command_line::Command command =
+      app.add_command("quantize", "Write a checkpoint in another precision, and what it costs");
   auto options = std::make_shared<Options>();
-  command->add_option("--model", options->quantize.model_dir, "Directory of a float checkpoint")
-      ->required();
-  command->add_option("--to", options->format, "Precision of the matrices")
-      ->required()
-      ->check(CLI::IsMember({"int8", "int4", "fp8", "mxfp4", "nvfp4"}));
-  command->add_option("--output", options->quantize.output_dir, "New directory")->required();
-  command->add_option("--text", options->text_file,
-                      "Text that both models are judged on (default: a built-in page)");
-  command->add_flag("--no-evaluation", options->no_evaluation, "Write the checkpoint only");
-  command->add_flag("--json", options->json, "Print the report as JSON");
-  command->callback([options, status] { *status = run(*options); });
+  command.add_option("--model", options->quantize.model_dir, "Directory of a float checkpoint")
+      .required();
+  command.add_option("--to", options->format, "Precision of the matrices")
+      .required()
+      .one_of({"int8", "int4", "fp8", "mxfp4", "nvfp4"});
+  command.add_option("--output", options->quantize.output_dir, "New directory").required();
+  command.add_option("--text", options->text_file,
+                     "Text that both models are judged on (default: a built-in page)");
+  command.add_flag("--no-evaluation", options->no_evaluation, "Write the checkpoint only");
+  command.add_flag("--json", options->json, "Print the report as JSON");
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

@@ -79,12 +79,12 @@ Status take_list(const RankOptions& options, std::vector<int>* slots) {
 
 }  // namespace
 
-void add_dead_ranks_option(CLI::App& command, RankOptions* options) {
+void add_dead_ranks_option(command_line::Command command, RankOptions* options) {
   command.add_option("--dead-ranks", options->dead_ranks,
                      "Ranks that hold nothing, such as 3,7 (default: none)");
 }
 
-void add_rank_slots_option(CLI::App& command, RankOptions* options) {
+void add_rank_slots_option(command_line::Command command, RankOptions* options) {
   command.add_option("--rank-slots", options->rank_slots,
                      "Slots that each rank has memory for, such as 9,9,8,9, or rank:slots such as "
                      "2:8 for some (default: all slots of all ranks)");

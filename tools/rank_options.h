@@ -3,10 +3,10 @@
 // The options by which `wideep balance ...` commands name dead ranks and memory per rank.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "command_line/command_line.h"
 #include "wideep/balancer.h"
 #include "wideep/status.h"
 
@@ -18,8 +18,8 @@ struct RankOptions {
 };
 
 // `options` must outlive the parsing.
-void add_dead_ranks_option(CLI::App& command, RankOptions* options);
-void add_rank_slots_option(CLI::App& command, RankOptions* options);
+void add_dead_ranks_option(command_line::Command command, RankOptions* options);
+void add_rank_slots_option(command_line::Command command, RankOptions* options);
 
 // Of --dead-ranks. Errors (invalid input): no list of ranks; a rank outside 0 … ep_size − 1 or
 // twice.

@@ -81,19 +81,19 @@ Status run(const Options& options) {
 
 }  // namespace
 
-void add_route_command(CLI::App& app, Status* status) {
-  CLI::App* command =
-      app.add_subcommand("route", "One endpoint before several servers of the same model");
+void add_route_command(command_line::Command app, Status* status) {
+  const command_line::Command command =
+      app.add_command("route", "One endpoint before several servers of the same model");
   auto options = std::make_shared<Options>();
   command
-      ->add_option("--replica", options->replicas,
-                   "A server's address, http://host:port; several times")
-      ->required();
-  command->add_option("--host", options->http.host, "Address to listen on")->capture_default_str();
-  command->add_option("--port", options->http.port, "Port; 0: any that is free")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
-  command->callback([options, status] { *status = run(*options); });
+      .add_option("--replica", options->replicas,
+                  "A server's address, http://host:port; several times")
+      .required();
+  command.add_option("--host", options->http.host, "Address to listen on").show_default();
+  command.add_option("--port", options->http.port, "Port; 0: any that is free")
+      .range(0, 65535)
+      .show_default();
+  command.on_run([options, status] { *status = run(*options); });
 }
 
 }  // namespace wideep::tools

@@ -81,24 +81,24 @@ Result<std::optional<run::ProfileRequest>> profile_request(const RankRunOptions&
 
 }  // namespace
 
-void add_rank_run_options(CLI::App& command, RankRunOptions* options) {
+void add_rank_run_options(command_line::Command command, RankRunOptions* options) {
   add_parallel_options(command, &options->parallel);
   command.add_option("--threads-per-rank", options->threads_per_rank, "0: cores divided by ranks")
-      ->check(CLI::Range(0, 1024));
+      .range(0, 1024);
   command
       .add_option("--max-batch-size", options->max_batch_size,
                   "Requests of a rank in one iteration")
-      ->check(CLI::Range(1, 1 << 20));
+      .range(1, 1 << 20);
   command
       .add_option("--scheduler-policy", options->scheduler_policy,
                   "guaranteed_no_evict: a request waits until all it may need of the KV cache is "
                   "free; max_utilization: until what there is of it fits, and may be paused")
-      ->check(CLI::IsMember({"guaranteed_no_evict", "max_utilization"}));
+      .one_of({"guaranteed_no_evict", "max_utilization"});
   command
       .add_option("--timeout", options->timeout_seconds,
                   "Seconds that a rank waits for another before it gives up")
-      ->check(CLI::Range(0.01, 86400.0))
-      ->capture_default_str();
+      .range(0.01, 86400.0)
+      .show_default();
   command.add_flag(
       "--perfect-router", options->perfect_router,
       "Send tokens to all ranks evenly (also ENABLE_PERFECT_ROUTER=1): what balance is "

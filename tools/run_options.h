@@ -4,10 +4,10 @@
 // parallel_options.h, threads, the size of batches, deadlines.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
+#include "command_line/command_line.h"
 #include "parallel_options.h"
 #include "run/run_options.h"
 #include "wideep/status.h"
@@ -28,7 +28,7 @@ struct RankRunOptions {
 };
 
 // `options` must outlive the parsing.
-void add_rank_run_options(CLI::App& command, RankRunOptions* options);
+void add_rank_run_options(command_line::Command command, RankRunOptions* options);
 
 // Fills in what they say; run.started may be set before, and then says how many ranks there are
 // where nothing else does. Errors (invalid input): as read_parallel_options.

@@ -39,12 +39,11 @@ Status run(const Options& options, const Started& started) {
   return server::serve(*read, lines);
 }
 
-void add_address_options(CLI::App& command, Options& options) {
-  command.add_option("--host", options.serve.http.host, "Address to listen on")
-      ->capture_default_str();
+void add_address_options(command_line::Command command, Options& options) {
+  command.add_option("--host", options.serve.http.host, "Address to listen on").show_default();
   command.add_option("--port", options.serve.http.port, "Port; 0: any that is free")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
+      .range(0, 65535)
+      .show_default();
   command.add_option("--api-key", options.serve.service.api_key,
                      "Key that clients must show (better: WIDEEP_API_KEY, which no list of "
                      "processes shows); empty: none");
@@ -53,16 +52,16 @@ void add_address_options(CLI::App& command, Options& options) {
   command
       .add_option("--max-queue", options.serve.service.max_queue,
                   "Answers running or waiting; more are refused (429)")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+      .range(1, 1 << 20)
+      .show_default();
   command
       .add_option("--stream-interval", options.serve.service.stream_interval,
                   "Tokens of a streamed chunk")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+      .range(1, 1 << 20)
+      .show_default();
 }
 
-void add_record_options(CLI::App& command, Options& options) {
+void add_record_options(command_line::Command command, Options& options) {
   server::RecorderOptions& recorder = options.serve.service.recorder;
   command.add_option("--expert-statistic-path", recorder.directory,
                      "Directory for expert statistics that clients ask for "
@@ -70,26 +69,27 @@ void add_record_options(CLI::App& command, Options& options) {
   command
       .add_option("--expert-statistic-iterations", recorder.most_iterations,
                   "Iterations of a recording that are kept, the last ones")
-      ->check(CLI::Range(1, 1 << 24))
-      ->capture_default_str();
+      .range(1, 1 << 24)
+      .show_default();
 }
 
-void add_engine_options(CLI::App& command, Options& options) {
+void add_engine_options(command_line::Command command, Options& options) {
   command
       .add_option("--model", options.serve.run.model_dir, "Model directory (Hugging Face layout)")
-      ->required();
+      .required();
   add_rank_run_options(command, &options.ranks);
 }
 
 }  // namespace
 
-void add_serve_command(CLI::App& app, const Started& started, Status* status) {
-  CLI::App* command = app.add_subcommand("serve", "Serve a model over HTTP, as OpenAI does");
+void add_serve_command(command_line::Command app, const Started& started, Status* status) {
+  const command_line::Command command =
+      app.add_command("serve", "Serve a model over HTTP, as OpenAI does");
   auto options = std::make_shared<Options>();
-  add_engine_options(*command, *options);
-  add_address_options(*command, *options);
-  add_record_options(*command, *options);
-  command->callback([options, &started, status] { *status = run(*options, started); });
+  add_engine_options(command, *options);
+  add_address_options(command, *options);
+  add_record_options(command, *options);
+  command.on_run([options, &started, status] { *status = run(*options, started); });
 }
 
 }  // namespace wideep::tools

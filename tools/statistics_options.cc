@@ -18,7 +18,7 @@ using recordings::ExpertStatistics;
 
 bool is_trace(const std::string& path) { return path.ends_with(".u8") || path.ends_with(".u16"); }
 
-void add_trace_options(CLI::App& command, TraceOptions* trace) {
+void add_trace_options(command_line::Command command, TraceOptions* trace) {
   command.add_option("--trace-layers", trace->layers, "Of a trace: its number of MoE layers");
   command.add_option("--trace-top-k", trace->top_k, "Of a trace: experts per token and layer");
   command.add_option("--num-experts", trace->num_experts, "Of a trace: experts of a layer");
@@ -109,14 +109,14 @@ std::optional<double> parse_number(const std::string& text) {
 
 }  // namespace
 
-void add_statistics_options(CLI::App& command, StatisticsOptions* options) {
+void add_statistics_options(command_line::Command command, StatisticsOptions* options) {
   command
       .add_option(
           "--stats,--expert-statistic-path", options->path,
           "Recorded expert statistics: a directory (meta_info.json, rank*.safetensors), a JSON "
           "file {\"logical_count\": [[...], ...]}, a table FILE.csv (layer,e0,e1,...), or a "
           "per-token trace FILE.u8 or FILE.u16")
-      ->required();
+      .required();
   command.add_option("--iter-start", options->iter_start, "First iteration to use (default: all)");
   command.add_option("--iter-stop", options->iter_stop, "One past the last iteration to use");
   command.add_option("--ep-size", options->ep_size,

@@ -3,10 +3,10 @@
 // The options by which `wideep balance ...` commands name recorded statistics.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
+#include "command_line/command_line.h"
 #include "recordings/statistics.h"
 #include "recordings/token_trace.h"
 #include "wideep/status.h"
@@ -34,7 +34,7 @@ struct StatisticsOptions {
 
 // Adds --stats, --iter-start, --iter-stop and --ep-size (and TRT's name of the first), and the
 // shape of a trace. `options` must outlive the parsing.
-void add_statistics_options(CLI::App& command, StatisticsOptions* options);
+void add_statistics_options(command_line::Command command, StatisticsOptions* options);
 
 Result<recordings::ExpertStatistics> read_statistics(const StatisticsOptions& options);
 

@@ -12,7 +12,6 @@
 // them; else made-up ones, for which the goals of imbalance and moves were not set.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +20,7 @@
 
 #include "balance/placement_trt.h"
 #include "balance/search/search.h"
+#include "command_line/command_line.h"
 #include "measure/programs/loads.h"
 #include "measure/programs/stopwatch.h"
 #include "wideep/balancer.h"
@@ -414,10 +414,9 @@ int run(int rounds) {
 }  // namespace wideep::measure
 
 int main(int argc, char** argv) {
-  CLI::App app("What wideep's balancer is to reach, and what it reaches");
+  wideep::command_line::Program program("What wideep's balancer is to reach, and what it reaches");
   int rounds = 9;
-  app.add_option("--rounds", rounds, "Times are medians of so many rounds")
-      ->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
+  program.add_option("--rounds", rounds, "Times are medians of so many rounds").positive();
+  if (const auto code = program.parse_main(argc, argv)) return *code;
   return wideep::measure::run(rounds);
 }

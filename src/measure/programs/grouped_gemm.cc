@@ -7,7 +7,6 @@
 // the two ÷ time.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -20,6 +19,7 @@
 #include "base/cpu_time.h"
 #include "base/machine.h"
 #include "base/thread_pool.h"
+#include "command_line/command_line.h"
 #include "kernels/pack_matrix.h"
 #include "measure/bench_report.h"
 #include "measure/limits/limits.h"
@@ -175,7 +175,7 @@ void print(const Layers& layers, const Runner& runner, const std::string& dtype,
       limit_read, reads ? "read" : "peak", shares.median, shares.minimum, shares.maximum);
 }
 
-Status measure(const Options& options) {
+Status run(const Options& options) {
   std::vector<WeightFormat> formats;
   for (const std::string& dtype : options.dtypes) {
     const auto format = kernels::weight_format_from_name(dtype);
@@ -234,31 +234,26 @@ Status measure(const Options& options) {
 
 int main(int argc, char** argv) {
   wideep::Options options;
-  CLI::App app("Experts' products of few rows from memory, as shares of the lower of two limits");
-  app.add_option("--dtype", options.dtypes, "Of the weights, several names")
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--rows", options.rows, "Of each expert, several numbers")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 512))
-      ->capture_default_str();
-  app.add_option("--hidden", options.hidden, "Of a row")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--intermediate", options.intermediate, "Of an expert")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--experts", options.experts, "Of a layer")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  app.add_option("--threads", options.threads, "Each on a processor of its own")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--repeat", options.repeat, "Turns")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const wideep::Status status = wideep::measure(options);
+  wideep::command_line::Program program(
+      "Experts' products of few rows from memory, as shares of the lower of two limits");
+  program.add_option("--dtype", options.dtypes, "Of the weights, several names")
+      .separate_values_by(',')
+      .show_default();
+  program.add_option("--rows", options.rows, "Of each expert, several numbers")
+      .separate_values_by(',')
+      .range(1, 512)
+      .show_default();
+  program.add_option("--hidden", options.hidden, "Of a row").positive().show_default();
+  program.add_option("--intermediate", options.intermediate, "Of an expert")
+      .positive()
+      .show_default();
+  program.add_option("--experts", options.experts, "Of a layer").range(1, 4096).show_default();
+  program.add_option("--threads", options.threads, "Each on a processor of its own")
+      .range(1, 1024)
+      .show_default();
+  program.add_option("--repeat", options.repeat, "Turns").positive().show_default();
+  if (const auto code = program.parse_main(argc, argv)) return *code;
+  const wideep::Status status = wideep::run(options);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
   return status.exit_code();
 }

@@ -5,7 +5,6 @@
 // good for: the critical path of the experts beside that of a perfect router.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <random>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "base/cpu_time.h"
 #include "base/stopped_threads.h"
+#include "command_line/command_line.h"
 #include "run/generate.h"
 
 namespace wideep {
@@ -298,18 +298,18 @@ Status measure_all(const Options& options) {
 
 int main(int argc, char** argv) {
   wideep::Options options;
-  CLI::App app("Iteration times with and without online balancing");
-  app.add_option("--model", options.model, "Model directory")->capture_default_str();
-  app.add_option("--ranks", options.ranks, "Rank processes")->capture_default_str();
-  app.add_option("--num-slots", options.slots, "Of all ranks")->capture_default_str();
-  app.add_option("--layer-updates-per-iter", options.layer_updates, "k")->capture_default_str();
-  app.add_option("--pairs", options.pairs, "Runs of each kind")->capture_default_str();
-  app.add_option("--iterations", options.iterations, "Of each run")->capture_default_str();
-  app.add_option("--stall-seconds", options.stall_seconds, "The balancer's threads stop; 0: no")
-      ->capture_default_str();
-  app.add_option("--skewed-ranks", options.skewed_ranks, "Of the skewed runs; 0: no such")
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  wideep::command_line::Program program("Iteration times with and without online balancing");
+  program.add_option("--model", options.model, "Model directory").show_default();
+  program.add_option("--ranks", options.ranks, "Rank processes").show_default();
+  program.add_option("--num-slots", options.slots, "Of all ranks").show_default();
+  program.add_option("--layer-updates-per-iter", options.layer_updates, "k").show_default();
+  program.add_option("--pairs", options.pairs, "Runs of each kind").show_default();
+  program.add_option("--iterations", options.iterations, "Of each run").show_default();
+  program.add_option("--stall-seconds", options.stall_seconds, "The balancer's threads stop; 0: no")
+      .show_default();
+  program.add_option("--skewed-ranks", options.skewed_ranks, "Of the skewed runs; 0: no such")
+      .show_default();
+  if (const auto code = program.parse_main(argc, argv)) return *code;
   wideep::Status status = wideep::measure_all(options);
   if (status.ok() && options.stall_seconds > 0) status = wideep::run_stall(options);
   if (status.ok() && options.skewed_ranks > 0) status = wideep::run_skewed(options);

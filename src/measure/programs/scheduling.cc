@@ -9,7 +9,6 @@
 //   - requests in a small cache: admitted for all they may generate, or for what there is of them
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 
 #include "base/cpu_time.h"
 #include "base/try.h"
+#include "command_line/command_line.h"
 #include "run/generate.h"
 
 namespace wideep {
@@ -168,14 +168,15 @@ Status measure(const Options& options) {
 
 int main(int argc, char** argv) {
   wideep::Options options;
-  CLI::App app("What scheduling costs, and what shared pages and pauses save");
-  app.add_option("--model", options.model, "Model directory")->capture_default_str();
-  app.add_option("--requests", options.requests, "That run at once")->capture_default_str();
-  app.add_option("--max-tokens", options.max_tokens, "Of each")->capture_default_str();
-  app.add_option("--prompt-lines", options.prompt_lines, "That two prompts have in common")
-      ->delimiter(',')
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  wideep::command_line::Program program(
+      "What scheduling costs, and what shared pages and pauses save");
+  program.add_option("--model", options.model, "Model directory").show_default();
+  program.add_option("--requests", options.requests, "That run at once").show_default();
+  program.add_option("--max-tokens", options.max_tokens, "Of each").show_default();
+  program.add_option("--prompt-lines", options.prompt_lines, "That two prompts have in common")
+      .separate_values_by(',')
+      .show_default();
+  if (const auto code = program.parse_main(argc, argv)) return *code;
   const wideep::Status status = wideep::measure(options);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
   return status.exit_code();

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_line/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+
+#include "base/log.h"
+
+namespace wideep::command_line {
+namespace {
+
+// What the user is told. CLI11 misses the command before it sees that what stands in its place is
+// none, and names what it does not expect last first.
+std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (unknown.empty()) return error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    return fmt::format("not expected: {}", fmt::join(unknown, " "));
+  }
+  const bool misspelt =
+      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !unknown[0].starts_with("-");
+  return misspelt ? fmt::format("'{}' is no command", unknown[0]) : error.what();
+}
+
+}  // namespace
+
+Option& Option::required() {
+  option_->required();
+  return *this;
+}
+
+Option& Option::show_default() {
+  option_->capture_default_str();
+  return *this;
+}
+
+Option& Option::hide() {
+  option_->group("");
+  return *this;
+}
+
+Option& Option::range(int least, int most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Option& Option::range(uint64_t least, uint64_t most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Option& Option::range(double least, double most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Option& Option::positive() {
+  option_->check(CLI::PositiveNumber);
+  return *this;
+}
+
+Option& Option::not_negative() {
+  option_->check(CLI::NonNegativeNumber);
+  return *this;
+}
+
+Option& Option::one_of(const std::vector<std::string>& names) {
+  option_->check(CLI::IsMember(names));
+  return *this;
+}
+
+Option& Option::check(std::string (*complaint)(const std::string& text)) {
+  option_->check(complaint);
+  return *this;
+}
+
+Option& Option::separate_values_by(char delimiter) {
+  option_->delimiter(delimiter);
+  return *this;
+}
+
+Option& Option::one_value_each() {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
+Option& Option::excludes(const Option& other) {
+  option_->excludes(other.option_);
+  return *this;
+}
+
+Command Command::add_command(const std::string& name, const std::string& description) const {
+  return Command(app_->add_subcommand(name, description));
+}
+
+void Command::require_command() const { app_->require_subcommand(1); }
+
+template <OptionValue T>
+Option Command::add_option(const std::string& names, T& variable,
+                           const std::string& description) const {
+  return Option(app_->add_option(names, variable, description));
+}
+
+// One for each type of OptionValue.
+template Option Command::add_option(const std::string&, int&, const std::string&) const;
+template Option Command::add_option(const std::string&, int64_t&, const std::string&) const;
+template Option Command::add_option(const std::string&, uint64_t&, const std::string&) const;
+template Option Command::add_option(const std::string&, float&, const std::string&) const;
+template Option Command::add_option(const std::string&, double&, const std::string&) const;
+template Option Command::add_option(const std::string&, std::string&, const std::string&) const;
+template Option Command::add_option(const std::string&, std::vector<int>&,
+                                    const std::string&) const;
+template Option Command::add_option(const std::string&, std::vector<std::string>&,
+                                    const std::string&) const;
+template Option Command::add_option(const std::string&, std::optional<int>&,
+                                    const std::string&) const;
+template Option Command::add_option(const std::string&, std::optional<double>&,
+                                    const std::string&) const;
+template Option Command::add_option(const std::string&, std::optional<std::string>&,
+                                    const std::string&) const;
+
+Option Command::add_flag(const std::string& names, bool& variable,
+                         const std::string& description) const {
+  return Option(app_->add_flag(names, variable, description));
+}
+
+Option Command::add_choice(const std::string& names, const std::string& description,
+                           const std::vector<std::string>& choices,
+                           std::function<void(int)> choose) const {
+  std::map<std::string, int> numbers;
+  for (size_t i = 0; i < choices.size(); ++i) numbers[choices[i]] = static_cast<int>(i);
+  CLI::Option* option = app_->add_option_function<int>(
+      names, [choose = std::move(choose)](int chosen) { choose(chosen); }, description);
+  option->type_name("ENUM");
+  option->transform(CLI::CheckedTransformer(numbers));
+  return Option(option);
+}
+
+void Command::on_run(std::function<void()> run) const { app_->callback(std::move(run)); }
+
+Program::Program(const std::string& description, const std::string& name)
+    : Command(nullptr), owned_(std::make_unique<CLI::App>(description, name)) {
+  app_ = owned_.get();
+}
+
+Program::~Program() = default;
+
+void Program::set_version(const std::string& version) const {
+  app_->set_version_flag("--version", version);
+}
+
+Result<bool> Program::parse(std::vector<std::string> arguments) {
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
+  try {
+    app_->parse(std::move(arguments));
+  } catch (const CLI::Success& help_or_version) {
+    app_->exit(help_or_version);
+    return false;
+  } catch (const CLI::ParseError& error) {
+    return invalid_input(fmt::format("{} (see --help)", what_is_wrong(*app_, error)));
+  }
+  return true;
+}
+
+std::optional<int> Program::parse_main(int argc, char** argv) {
+  const Result<bool> parsed = parse(std::vector<std::string>(argv + 1, argv + argc));
+  if (!parsed.ok()) {
+    log::error("{}", parsed.status().message());
+    return parsed.status().exit_code();
+  }
+  return *parsed ? std::nullopt : std::optional(0);
+}
+
+}  // namespace wideep::command_line
