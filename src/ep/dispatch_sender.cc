@@ -91,7 +91,7 @@ bool DispatchSender::send_token(const DispatchBatch& batch, int token, DispatchC
   if (!destinations_.find(row.slots)) return false;
   delivery_->deliver(row, destinations_);
   const int rank = buffers_.rank;
-  const bool has_own = destinations_.num_slots_on(rank % buffers_.layout.shape().num_owners()) > 0;
+  const bool has_own = destinations_.num_slots_on(buffers_.owner) > 0;
   call.own_result[token] = has_own ? next_result_[rank] : nullptr;
   if (buffers_.reduced()) {
     note_reduced_results(token, call);
@@ -109,7 +109,7 @@ void DispatchSender::note_results(int token, DispatchCall& call) const {
   const std::byte** results =
       call.results.data() + static_cast<size_t>(token) * shape.max_results_of_token();
   for (int slice = 0; slice < shape.num_slices; ++slice, results += shape.top_k) {
-    std::byte* const* next_result = next_result_.data() + slice * shape.num_owners();
+    std::byte* const* next_result = next_result_.data() + slice * buffers_.num_owners;
     for (int k = 0; k < shape.top_k; ++k) {
       results[k] = next_result[destinations_.owner_of_slot()[k]] +
                    static_cast<size_t>(destinations_.place_of_slot()[k]) * stride;
@@ -144,11 +144,10 @@ const std::byte* DispatchSender::reduced_result_of(int32_t rank, const DispatchC
 // The next token's results lie behind this one's.
 void DispatchSender::advance() {
   const size_t stride = buffers_.layout.result_stride();
-  const int num_owners = buffers_.layout.shape().num_owners();
   for (const int32_t owner : destinations_.owners()) {
     const int32_t entries = destinations_.num_slots_on(owner);
     const size_t num_results = buffers_.reduced() ? 1 : static_cast<size_t>(entries);
-    for (int rank = owner; rank < buffers_.num_ranks; rank += num_owners) {
+    for (int rank = owner; rank < buffers_.num_ranks; rank += buffers_.num_owners) {
       sent_entries_[rank] += entries;
       next_result_[rank] += num_results * stride;
     }

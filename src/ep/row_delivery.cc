@@ -99,7 +99,7 @@ void PushDelivery::deliver(const Token& token, const TokenDestinations& to) {
 void PushDelivery::write_lists(const Token& token, const TokenDestinations& to) {
   const DispatchShape& shape = buffers_.layout.shape();
   for (int slice = 0; slice < shape.num_slices; ++slice) {
-    const Outlet* outlets = outlets_.data() + slice * shape.num_owners();
+    const Outlet* outlets = outlets_.data() + slice * buffers_.num_owners;
     for (int k = 0; k < shape.top_k; ++k) {
       const int32_t owner = to.owner_of_slot()[k], place = to.place_of_slot()[k];
       int32_t* list = outlets[owner].list;
