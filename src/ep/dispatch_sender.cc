@@ -145,7 +145,7 @@ const std::byte* DispatchSender::reduced_result_of(int32_t rank, const DispatchC
 void DispatchSender::advance() {
   const size_t stride = buffers_.layout.result_stride();
   for (const int32_t owner : destinations_.owners()) {
-    const int32_t entries = destinations_.num_slots_on(owner);
+    const int32_t entries = destinations_.take_slots_on(owner);
     const size_t num_results = buffers_.reduced() ? 1 : static_cast<size_t>(entries);
     for (int rank = owner; rank < buffers_.num_ranks; rank += buffers_.num_owners) {
       sent_entries_[rank] += entries;
