@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -110,21 +111,20 @@ Status DispatchCombine::begin(std::span<const int32_t> counts,
   const uint32_t open_calls = done_.begun - done_.finished;
   WIDEEP_TRY(expect(done_.begun == done_.sent && open_calls < calls_in_flight, "begin",
                     "between two calls"));
-  WIDEEP_TRY(check_sizes(counts, tokens_of_ranks));
+  WIDEEP_TRY(check_begin(counts, tokens_of_ranks));
   DispatchCall& call = call_of(done_.begun + 1);
   call.number = done_.begun + 1;
   // Where calls do not overlap all use the first set, which so stays in the caches.
   call.buffer_set = open_calls == 0 ? 0 : 1 - call_of(done_.begun).buffer_set;
   call.own_results = own_results_[call.buffer_set].data();
   buffers_.layout.start_areas(tokens_of_ranks, call.buffer_set, call.areas);
-  WIDEEP_TRY(check_tokens(tokens_of_ranks, call.areas.back() - call.areas.front()));
   done_.begun = call.number;
   counts_announced_ = false;
   publish_counts(counts);
   return {};
 }
 
-Status DispatchCombine::check_sizes(std::span<const int32_t> counts,
+Status DispatchCombine::check_begin(std::span<const int32_t> counts,
                                     std::span<const int32_t> tokens_of_ranks) const {
   const DispatchShape& shape = buffers_.layout.shape();
   if (static_cast<int>(counts.size()) != shape.num_experts) {
@@ -135,12 +135,10 @@ Status DispatchCombine::check_sizes(std::span<const int32_t> counts,
     return give_up(fmt::format("begin: tokens of {} ranks, expected {}", tokens_of_ranks.size(),
                                shape.ep_size));
   }
-  return {};
-}
-
-Status DispatchCombine::check_tokens(std::span<const int32_t> tokens_of_ranks,
-                                     int64_t all_tokens) const {
-  const DispatchShape& shape = buffers_.layout.shape();
+  const int64_t all_tokens =
+      tokens_of_ranks.empty()
+          ? int64_t{shape.ep_size} * shape.max_tokens
+          : std::accumulate(tokens_of_ranks.begin(), tokens_of_ranks.end(), int64_t{0});
   if (all_tokens > shape.max_rows()) {
     return give_up(fmt::format("begin: {} tokens of all ranks, but there is room for {}",
                                all_tokens, shape.max_rows()));

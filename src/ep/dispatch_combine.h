@@ -182,9 +182,8 @@ class DispatchCombine {
   Status give_up(const std::string& why) const;
   Status expect(bool in_turn, const char* step, const char* belongs) const;
   const char* where_we_are() const;
-  Status check_sizes(std::span<const int32_t> counts,
+  Status check_begin(std::span<const int32_t> counts,
                      std::span<const int32_t> tokens_of_ranks) const;
-  Status check_tokens(std::span<const int32_t> tokens_of_ranks, int64_t all_tokens) const;
   void publish_counts(std::span<const int32_t> counts);
   uint32_t word_from(int source) const;
   Status take_messages(int source);

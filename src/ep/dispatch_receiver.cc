@@ -44,6 +44,10 @@ void DispatchReceiver::prefetch(int source, int num_messages) const {
 }
 
 void DispatchReceiver::take(int source, int num_messages) {
+  if (num_messages == 0) {  // as most sources of a wide group have, when there are few tokens
+    num_arrivals_[source] = 0;
+    return;
+  }
   const BufferLayout& layout = buffers_.layout;
   const Messages messages = messages_of(source);
   std::vector<Arrival>& arrivals = arrivals_[source];

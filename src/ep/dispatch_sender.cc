@@ -16,10 +16,13 @@ DispatchSender::DispatchSender(const GroupBuffers& buffers, NodeCrossing* crossi
       destinations_(buffers.layout.shape()),
       next_result_(static_cast<size_t>(buffers.num_ranks)),
       sent_entries_(static_cast<size_t>(buffers.num_ranks)) {
+  // Empty where every rank returns its own results: that is asked for each token.
   if (crossing == nullptr || !crossing->sums_on_nodes()) return;
   for (int rank = 0; rank < buffers.num_ranks; ++rank) node_of_.push_back(crossing->node_of(rank));
 }
 
+// Slots are checked as tokens are sent, not in a pass of their own, which would read all slots
+// twice.
 Status DispatchSender::send(const DispatchBatch& batch, DispatchCall& call) {
   WIDEEP_TRY(check(batch, call));
   start(batch, call);
@@ -49,7 +52,8 @@ Status DispatchSender::check(const DispatchBatch& batch, const DispatchCall& cal
   return {};
 }
 
-// Which of a token's slots TokenDestinations has refused.
+// Which of a token's slots TokenDestinations has refused. It says only that there is one: its loop
+// has no time for reasons.
 Status DispatchSender::explain_slots(const DispatchBatch& batch, int token) const {
   const DispatchShape& shape = buffers_.layout.shape();
   std::vector<int> slots_of_owner(shape.num_owners());
@@ -66,6 +70,8 @@ Status DispatchSender::explain_slots(const DispatchBatch& batch, int token) cons
   return {};
 }
 
+// Memory of a call is kept for the call after the next, so that in the long run nothing is
+// allocated.
 void DispatchSender::start(const DispatchBatch& batch, DispatchCall& call) {
   const BufferLayout& layout = buffers_.layout;
   call.results.resize(batch.slots.size() * static_cast<size_t>(layout.shape().num_slices));
@@ -90,6 +96,7 @@ bool DispatchSender::send_token(const DispatchBatch& batch, int token, DispatchC
       .weights = buffers_.reduced() ? batch.weights.data() + first : nullptr};
   if (!destinations_.find(row.slots)) return false;
   delivery_->deliver(row, destinations_);
+  // A result of this rank itself lies in its own memory, where the token's sum may replace it.
   const int rank = buffers_.rank;
   const bool has_own = destinations_.num_slots_on(buffers_.owner) > 0;
   call.own_result[token] = has_own ? next_result_[rank] : nullptr;

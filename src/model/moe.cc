@@ -89,6 +89,7 @@ Status MoeRunner::send_chunk(Progress& progress, int chunk, Wait wait) {
       WIDEEP_TRY(reduce_chunk(progress));
     }
     WIDEEP_TRY(begin_chunk(progress));
+    // Announced even if this rank will not wait now: the others may be waiting for its counts.
     if (by_counts) exchange_.announce_counts();
   }
   if (by_counts && wait == Wait::kNo && !exchange_.counts_have_come()) return {};
@@ -172,6 +173,7 @@ Status MoeRunner::choose_slots(const Progress& progress, ep::TokenRange tokens) 
   const std::span<const int32_t> experts = routing_.experts_of(tokens);
   chunk_.slots.resize(experts.size());
   chooser_.choose(layer, experts, chunk_.slots);
+  // Every slice of an expert gets the row.
   for (const int32_t slot : chunk_.slots) {
     const int owner = slot / shape_.slots_per_rank;
     for (int to = owner; to < shape_.ep_size; to += shape_.num_owners()) {
@@ -196,6 +198,8 @@ void MoeRunner::keep_wanted_slots(ep::TokenRange tokens) {
 
 // ---- experts ----
 
+// Measures the critical path: this thread's processor time and what the busiest other thread needed
+// beyond it.
 Status MoeRunner::run_experts(const Progress& progress) {
   const TraceSpan span(Span::kExperts, progress.call.layer);
   const base::ThreadPool& pool = progress.compute.pool();

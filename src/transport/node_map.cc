@@ -22,9 +22,8 @@ NodeMap::NodeMap(std::vector<int> node_of_rank) : node_of_rank_(std::move(node_o
 NodeMap NodeMap::even(int num_ranks, int num_nodes) {
   std::vector<int> node_of_rank;
   for (int node = 0; node < num_nodes; ++node) {
-    const int more = node < num_ranks % num_nodes ? 1 : 0;
-    node_of_rank.insert(node_of_rank.end(), static_cast<size_t>(num_ranks / num_nodes + more),
-                        node);
+    const int count = num_ranks / num_nodes + (node < num_ranks % num_nodes ? 1 : 0);
+    node_of_rank.insert(node_of_rank.end(), static_cast<size_t>(count), node);
   }
   return NodeMap(std::move(node_of_rank));
 }
