@@ -9,6 +9,14 @@
 #include "kernels/x86/decode_avx2.h"
 //
 #include "kernels/x86/matmul_body.h"
-//
+
+void matmul(const MatmulArgs& args) {
+  args.tuning == Tuning::kZen5 ? matmul_for<ForZen5>(args) : matmul_for<ForZen4>(args);
+}
+
+void gated_matmul(const GatedMatmulArgs& args) {
+  args.tuning == Tuning::kZen5 ? gated_matmul_for<ForZen5>(args) : gated_matmul_for<ForZen4>(args);
+}
+
 #include "kernels/x86/avx2_end.h"
 #endif
