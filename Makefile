@@ -28,7 +28,7 @@ format: ## format the sources
 	@scripts/install_packages.sh
 	@git ls-files '*.h' '*.cc' | xargs clang-format-19 -i
 
-check: ## check format, clang-tidy and the order of the folders
+check: ## check format, clang-tidy, the order of the folders and Markdown
 	@scripts/check.sh
 
 clean: ## remove everything built

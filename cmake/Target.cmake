@@ -2,10 +2,10 @@
 
 # wideep_sources(<variable> <name>)
 #
-# The *.cc files of src/<name> and its sub-folders, but for tests, benchmarks and fuzzers.
+# The *.cc files of src/<name> and its sub-folders, but for tests, benchmarks, fuzzers and programs.
 function(wideep_sources variable name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
-  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$|/programs/")
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
@@ -33,9 +33,11 @@ endfunction()
 #   <name>_bench     Google Benchmark program of *_bench.cc
 #   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on; the ctest test
 #                    fuzz.<stem> runs it for WIDEEP_FUZZ_SECONDS from the seeds in tests/fuzz/<stem>
+# Programs in a sub-folder programs/ have a CMakeLists.txt of their own.
 function(wideep_folder name)
   cmake_parse_arguments(ARG "COMPUTING_TESTS" "LIBRARY;EXCLUDE" "OBJECTS;DEPS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  list(FILTER all EXCLUDE REGEX "/programs/")
   set(tests ${all})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   set(benches ${all})

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a reader would object to before reading: format, clang-tidy, the order of the folders.
+# What a reader would object to before reading: format, the order of the folders, Markdown, clang-tidy.
 # With arguments, clang-tidy reads these files only: scripts/check.sh src/base/log.cc
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,6 +9,7 @@ scripts/install_packages.sh
 cmake --preset release >/dev/null
 git ls-files '*.h' '*.cc' | xargs clang-format-19 --dry-run -Werror
 python3 scripts/check_folder_order.py
+python3 scripts/check_markdown.py
 
 elsewhere=(':!:python' ':!:tests/nvtx_log')  # built by pip; only where CUDA is
 files=("$@")

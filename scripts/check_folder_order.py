@@ -80,7 +80,7 @@ def places(root, order):
     """(name, folder) of each place whose files are checked."""
     for name in order:
         yield f"src/{name}", root / "src" / name
-    for name in ("include", "tools", "tests", "bench"):
+    for name in ("include", "tools", "tests"):
         yield name, root / name
 
 

@@ -2,10 +2,10 @@
 // wideep quantize: what it writes is read again, whole or matrix by matrix, and is still the model.
 #include <gtest/gtest.h>
 
-#include "bench/score.h"
 #include "command.h"
 #include "command_model.h"
 #include "formats/files.h"
+#include "measure/score.h"
 
 namespace wideep::tests {
 namespace {
@@ -83,8 +83,8 @@ TEST(CommandQuantizeMixed, EachMatrixIsTakenAsItIsStored) {
     replace(tensors, *eights, ".mlp.experts.");
   });
   base::ThreadPool pool(1);
-  const auto exact = bench::score_text({.model_dir = small_model(), .format = {}}, kText, pool);
-  const auto scores = bench::score_text({.model_dir = mixed.path(), .format = {}}, kText, pool);
+  const auto exact = measure::score_text({.model_dir = small_model(), .format = {}}, kText, pool);
+  const auto scores = measure::score_text({.model_dir = mixed.path(), .format = {}}, kText, pool);
   ASSERT_TRUE(exact.ok() && scores.ok()) << scores.status().message();
   EXPECT_NE(scores->log_probabilities, exact->log_probabilities);
   EXPECT_NEAR(scores->perplexity(), exact->perplexity(), 0.1 * exact->perplexity());

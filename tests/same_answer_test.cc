@@ -21,8 +21,8 @@
 namespace wideep::tests {
 namespace {
 
-using run::GenerateOptions;
 using recordings::BalancerSettings;
+using run::GenerateOptions;
 
 constexpr int kMaxTokens = 12;
 

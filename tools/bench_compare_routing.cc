@@ -9,15 +9,15 @@
 
 #include "base/log.h"
 #include "base/try.h"
-#include "bench/routing_verdict.h"
 #include "commands.h"
 #include "load_options.h"
+#include "measure/routing_verdict.h"
 
 namespace wideep::tools {
 namespace {
 
-using bench::RoutingFigures;
-using bench::RoutingVerdict;
+using measure::RoutingFigures;
+using measure::RoutingVerdict;
 using nlohmann::ordered_json;
 
 struct Options {
@@ -26,8 +26,8 @@ struct Options {
   bool json = false;
 };
 
-Result<bench::ThroughputOptions> bench_options(const Options& options) {
-  WIDEEP_TRY_ASSIGN(bench::ThroughputOptions result, read_load_options(options.load));
+Result<measure::ThroughputOptions> bench_options(const Options& options) {
+  WIDEEP_TRY_ASSIGN(measure::ThroughputOptions result, read_load_options(options.load));
   if (result.run.perfect_router) {
     return invalid_input(
         "--perfect-router (ENABLE_PERFECT_ROUTER): compare-routing runs both; leave it out");
@@ -42,18 +42,18 @@ Result<bench::ThroughputOptions> bench_options(const Options& options) {
   return result;
 }
 
-Result<RoutingFigures> run_once(bench::ThroughputOptions options, bool perfect) {
+Result<RoutingFigures> run_once(measure::ThroughputOptions options, bool perfect) {
   options.run.perfect_router = perfect;
-  WIDEEP_TRY_ASSIGN(const bench::ThroughputRun run, run_with_progress(options));
-  return bench::figures_of(run);
+  WIDEEP_TRY_ASSIGN(const measure::ThroughputRun run, run_with_progress(options));
+  return measure::figures_of(run);
 }
 
 // One after the other in every repeat, so that what else the machine does meets both.
-Result<std::vector<bench::RoutingPair>> run_pairs(const bench::ThroughputOptions& options,
-                                                  int repeats) {
-  std::vector<bench::RoutingPair> pairs;
+Result<std::vector<measure::RoutingPair>> run_pairs(const measure::ThroughputOptions& options,
+                                                    int repeats) {
+  std::vector<measure::RoutingPair> pairs;
   for (int repeat = 0; repeat < repeats; ++repeat) {
-    bench::RoutingPair pair;
+    measure::RoutingPair pair;
     log::info("run {} of {}: the model's router", repeat + 1, repeats);
     WIDEEP_TRY_ASSIGN(pair.learned, run_once(options, false));
     log::info("run {} of {}: perfect router", repeat + 1, repeats);
@@ -96,9 +96,9 @@ ordered_json json_of(const RoutingVerdict& verdict, int repeats) {
 }
 
 Status run(const Options& options) {
-  WIDEEP_TRY_ASSIGN(const bench::ThroughputOptions bench, bench_options(options));
+  WIDEEP_TRY_ASSIGN(const measure::ThroughputOptions bench, bench_options(options));
   WIDEEP_TRY_ASSIGN(const auto pairs, run_pairs(bench, options.repeats));
-  const RoutingVerdict verdict = bench::judge_routing(pairs);
+  const RoutingVerdict verdict = measure::judge_routing(pairs);
   const std::string text = options.json ? json_of(verdict, options.repeats).dump(2) + "\n"
                                         : text_of(verdict, options.repeats);
   std::fputs(text.c_str(), stdout);

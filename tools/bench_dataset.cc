@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/try.h"
-#include "bench/dataset.h"
 #include "commands.h"
+#include "measure/dataset.h"
 
 namespace wideep::tools {
 namespace {
@@ -20,18 +20,18 @@ struct Options {
   std::string tokenizer;
   uint64_t seed = 420;
   int num_requests = 0;
-  bench::NormalLength normal_input, normal_output;
-  bench::UniformLength uniform_input, uniform_output;
-  bench::RealDataset real;
+  measure::NormalLength normal_input, normal_output;
+  measure::UniformLength uniform_input, uniform_output;
+  measure::RealDataset real;
   std::string output_distribution = "128,0";  // "mean,stdev"
 };
 
-using Make = Result<std::vector<bench::DatasetRequest>> (*)(const Options&,
-                                                            const tokenizer::Tokenizer&);
+using Make = Result<std::vector<measure::DatasetRequest>> (*)(const Options&,
+                                                              const tokenizer::Tokenizer&);
 
 // Random ids are those of tokens that are no special ones: from the first behind which none is.
-bench::RandomDataset random_of(const Options& options, const tokenizer::Tokenizer& tokenizer) {
-  bench::RandomDataset random{.count = options.num_requests, .seed = options.seed};
+measure::RandomDataset random_of(const Options& options, const tokenizer::Tokenizer& tokenizer) {
+  measure::RandomDataset random{.count = options.num_requests, .seed = options.seed};
   int32_t limit = tokenizer.id_limit();
   while (limit > 1 && tokenizer.is_special(limit - 1)) --limit;
   while (random.least_id + 1 < limit && tokenizer.is_special(random.least_id)) ++random.least_id;
@@ -39,36 +39,36 @@ bench::RandomDataset random_of(const Options& options, const tokenizer::Tokenize
   return random;
 }
 
-Result<std::vector<bench::DatasetRequest>> make_normal(const Options& options,
-                                                       const tokenizer::Tokenizer& tokenizer) {
-  bench::RandomDataset random = random_of(options, tokenizer);
+Result<std::vector<measure::DatasetRequest>> make_normal(const Options& options,
+                                                         const tokenizer::Tokenizer& tokenizer) {
+  measure::RandomDataset random = random_of(options, tokenizer);
   random.input = options.normal_input;
   random.output = options.normal_output;
-  return bench::random_dataset(random);
+  return measure::random_dataset(random);
 }
 
-Status check_order(const char* name, const bench::UniformLength& length) {
+Status check_order(const char* name, const measure::UniformLength& length) {
   if (length.least <= length.most) return {};
   return invalid_input(
       fmt::format("--{0}-min {1} is above --{0}-max {2}", name, length.least, length.most));
 }
 
-Result<std::vector<bench::DatasetRequest>> make_uniform(const Options& options,
-                                                        const tokenizer::Tokenizer& tokenizer) {
+Result<std::vector<measure::DatasetRequest>> make_uniform(const Options& options,
+                                                          const tokenizer::Tokenizer& tokenizer) {
   WIDEEP_TRY(check_order("input", options.uniform_input));
   WIDEEP_TRY(check_order("output", options.uniform_output));
-  bench::RandomDataset random = random_of(options, tokenizer);
+  measure::RandomDataset random = random_of(options, tokenizer);
   random.input = options.uniform_input;
   random.output = options.uniform_output;
-  return bench::random_dataset(random);
+  return measure::random_dataset(random);
 }
 
-Result<std::vector<bench::DatasetRequest>> make_real(const Options& options,
-                                                     const tokenizer::Tokenizer& tokenizer) {
-  bench::RealDataset real = options.real;
+Result<std::vector<measure::DatasetRequest>> make_real(const Options& options,
+                                                       const tokenizer::Tokenizer& tokenizer) {
+  measure::RealDataset real = options.real;
   real.count = options.num_requests;
   real.seed = options.seed;
-  bench::NormalLength output;
+  measure::NormalLength output;
   char comma = '\0';
   std::istringstream text(options.output_distribution);
   const bool read = text >> output.mean >> comma >> output.stdev && (text >> std::ws).eof();
@@ -77,14 +77,14 @@ Result<std::vector<bench::DatasetRequest>> make_real(const Options& options,
                                      options.output_distribution));
   }
   real.output = output;
-  return bench::real_dataset(real, tokenizer);
+  return measure::real_dataset(real, tokenizer);
 }
 
 Status run(const Options& options, Make make) {
   WIDEEP_TRY_ASSIGN(const tokenizer::Tokenizer tokenizer,
                     tokenizer::Tokenizer::read(options.tokenizer));
-  WIDEEP_TRY_ASSIGN(const std::vector<bench::DatasetRequest> requests, make(options, tokenizer));
-  WIDEEP_TRY(bench::write_dataset(options.output, requests));
+  WIDEEP_TRY_ASSIGN(const std::vector<measure::DatasetRequest> requests, make(options, tokenizer));
+  WIDEEP_TRY(measure::write_dataset(options.output, requests));
   std::puts(fmt::format("{}: {} requests", options.output, requests.size()).c_str());
   return {};
 }
@@ -97,7 +97,7 @@ command_line::Command add_kind(command_line::Command command, const char* name, 
   return kind;
 }
 
-void add_normal(command_line::Command kind, const char* name, bench::NormalLength* length) {
+void add_normal(command_line::Command kind, const char* name, measure::NormalLength* length) {
   kind.add_option(fmt::format("--{}-mean", name), length->mean, "Tokens, on average")
       .required()
       .range(1.0, 1e7);
@@ -106,7 +106,7 @@ void add_normal(command_line::Command kind, const char* name, bench::NormalLengt
       .range(0.0, 1e7);
 }
 
-void add_uniform(command_line::Command kind, const char* name, bench::UniformLength* length) {
+void add_uniform(command_line::Command kind, const char* name, measure::UniformLength* length) {
   kind.add_option(fmt::format("--{}-min", name), length->least, "Tokens, at least")
       .required()
       .range(1, 1 << 24);

@@ -14,7 +14,7 @@ namespace wideep::tools {
 namespace {
 
 struct Options {
-  bench::EpBenchOptions bench{.tokens = {1, 16, 64, 256}};
+  measure::EpBenchOptions bench{.tokens = {1, 16, 64, 256}};
   std::string routing = "random";
   std::vector<std::string> dtypes = {"bf16"};
   std::vector<std::string> combine_dtypes;  // empty: bf16
@@ -31,7 +31,7 @@ struct Options {
 Result<std::string> measure_group(const Options& options) {
   const auto report = [&] {
     base::Progress progress("measuring", options.bench.repeats, "turns");
-    return bench::run_ep_bench(options.bench, [&] { progress.step(); });
+    return measure::run_ep_bench(options.bench, [&] { progress.step(); });
   }();
   if (!report.ok()) return report.status();
   return options.json ? ep_bench_json(options.bench, *report).dump(2) + "\n"
@@ -42,7 +42,7 @@ Result<std::string> measure_sweep(const Options& options) {
   const auto groups = static_cast<int64_t>(options.sweep.size()) * options.bench.repeats;
   const auto rows = [&] {
     base::Progress progress("measuring", groups, "groups");
-    return bench::run_ep_sweep(options.bench, options.sweep, [&] { progress.step(); });
+    return measure::run_ep_sweep(options.bench, options.sweep, [&] { progress.step(); });
   }();
   if (!rows.ok()) return rows.status();
   return options.json ? ep_sweep_json(options.bench, *rows).dump(2) + "\n"
@@ -62,7 +62,7 @@ Status check_sweep(const Options& options) {
 }
 
 // The i-th of --dtype goes with the i-th of --combine-dtype.
-Status read_forms(const Options& options, std::vector<bench::EpForm>* forms) {
+Status read_forms(const Options& options, std::vector<measure::EpForm>* forms) {
   std::vector<std::string> results = options.combine_dtypes;
   if (results.empty()) results.assign(options.dtypes.size(), "bf16");
   if (results.size() != options.dtypes.size()) {
@@ -80,8 +80,8 @@ Status read_forms(const Options& options, std::vector<bench::EpForm>* forms) {
 
 Status run(const Options& given) {
   Options options = given;
-  WIDEEP_TRY_ASSIGN(options.bench.group.routing, bench::routing_of(options.routing));
-  WIDEEP_TRY_ASSIGN(options.bench.sum, bench::sum_of(options.sum));
+  WIDEEP_TRY_ASSIGN(options.bench.group.routing, measure::routing_of(options.routing));
+  WIDEEP_TRY_ASSIGN(options.bench.sum, measure::sum_of(options.sum));
   options.bench.makes_results = options.results == "made";
   WIDEEP_TRY(read_forms(options, &options.bench.forms));
   options.bench.combines.clear();
@@ -102,7 +102,7 @@ Status run(const Options& given) {
 }
 
 void add_what_options(command_line::Command command, Options& options) {
-  bench::EpBenchOptions& bench = options.bench;
+  measure::EpBenchOptions& bench = options.bench;
   command.add_option("--ranks", bench.group.num_ranks, "Rank processes on this machine")
       .range(1, 1024)
       .show_default();

@@ -9,11 +9,11 @@
 namespace wideep::tools {
 namespace {
 
-using bench::EpBenchOptions;
-using bench::EpBenchReport;
-using bench::EpTestReport;
-using bench::Figure;
-using bench::MpiRows;
+using measure::EpBenchOptions;
+using measure::EpBenchReport;
+using measure::EpTestReport;
+using measure::Figure;
+using measure::MpiRows;
 using nlohmann::ordered_json;
 
 // Half way between the longest way on one die and the shortest between two: measured, EPYC.
@@ -42,12 +42,12 @@ std::string form_of(kernels::RowFormat format, int hidden) {
 }
 
 std::string what_travels(const EpBenchOptions& options) {
-  const bench::EpGroup& group = options.group;
+  const measure::EpGroup& group = options.group;
   return fmt::format("rows of {}; {} experts top {}, {} routing, seed {};{} sums {}",
                      options.hidden, group.num_experts, group.top_k,
-                     bench::routing_name(group.routing), group.seed,
+                     measure::routing_name(group.routing), group.seed,
                      options.makes_results ? " results made in rounds;" : "",
-                     options.sum == bench::EpSum::kRow ? "as bf16 rows" : "onto float32 rows");
+                     options.sum == measure::EpSum::kRow ? "as bf16 rows" : "onto float32 rows");
 }
 
 std::string flags_line(const EpBenchOptions& options, const EpBenchReport& report) {
@@ -68,7 +68,7 @@ std::string flags_line(const EpBenchOptions& options, const EpBenchReport& repor
 }
 
 std::string test_columns(const EpTestReport& report, int hidden) {
-  const bench::EpTest& test = report.test;
+  const measure::EpTest& test = report.test;
   return fmt::format("{:>6} {:<9} {:<7} {:<10} {:<11}", test.tokens, strategy_name(report.strategy),
                      combine_name(test.combine), form_of(test.form.rows, hidden),
                      form_of(test.form.results, hidden));
@@ -103,7 +103,7 @@ std::string mpi_table(const EpBenchOptions& options, const EpBenchReport& report
   std::string text = fmt::format("\n{} {:>7} {:>7} {:>8}  {}\n", kTestTitles, "MPI µs", "ratio",
                                  "of means", "what MPI sends");
   for (size_t i = 1; i < report.tests.size(); ++i) {
-    for (const MpiRows rows : bench::kMpiRows) {
+    for (const MpiRows rows : measure::kMpiRows) {
       const auto& peer = report.tests[i].mpi[static_cast<size_t>(rows)];
       if (!peer) continue;
       text += test_columns(report.tests[i], options.hidden) +
@@ -118,7 +118,7 @@ ordered_json figure_json(const Figure& figure) {
   return {{"median", figure.median}, {"low", figure.low}, {"high", figure.high}};
 }
 
-ordered_json form_json(const bench::EpTest& test, int hidden) {
+ordered_json form_json(const measure::EpTest& test, int hidden) {
   return {{"tokens", test.tokens},
           {"combine", combine_name(test.combine)},
           {"dtype", kernels::row_format_name(test.form.rows)},
@@ -145,10 +145,10 @@ ordered_json test_json(const EpTestReport& test, const EpBenchOptions& options) 
     json["share"] = figure_json(test.share);
     json["of_first_form"] = figure_json(test.of_first_form);
   }
-  for (const MpiRows rows : bench::kMpiRows) {
+  for (const MpiRows rows : measure::kMpiRows) {
     const auto& peer = test.mpi[static_cast<size_t>(rows)];
     if (!peer) continue;
-    json["mpi"][std::string(bench::mpi_rows_name(rows))] = {
+    json["mpi"][std::string(measure::mpi_rows_name(rows))] = {
         {"round_us", figure_json(peer->round)},
         {"ratio", figure_json(peer->ratio)},
         {"ratio_of_means", figure_json(peer->mean_ratio)}};
@@ -160,11 +160,11 @@ ordered_json options_json(const EpBenchOptions& options) {
   return {{"hidden", options.hidden},
           {"experts", options.group.num_experts},
           {"top_k", options.group.top_k},
-          {"routing", bench::routing_name(options.group.routing)},
+          {"routing", measure::routing_name(options.group.routing)},
           {"seed", options.group.seed},
           {"repeats", options.repeats},
           {"results", options.makes_results ? "made" : "ready"},
-          {"sum", bench::sum_name(options.sum)}};
+          {"sum", measure::sum_name(options.sum)}};
 }
 
 }  // namespace
@@ -192,7 +192,7 @@ ordered_json ep_bench_json(const EpBenchOptions& options, const EpBenchReport& r
 }
 
 std::string ep_sweep_text(const EpBenchOptions& options,
-                          const std::vector<bench::EpSweepRow>& rows) {
+                          const std::vector<measure::EpSweepRow>& rows) {
   std::string text = fmt::format(
       "ep      {} tokens on each rank; {}\n"
       "run     processor time of a rank in a round, median of {} groups of each size\n\n"
@@ -202,7 +202,7 @@ std::string ep_sweep_text(const EpBenchOptions& options,
   const auto relative = [](const std::optional<double>& value) {
     return value ? fmt::format("{:.2f}", *value) : "";
   };
-  for (const bench::EpSweepRow& row : rows) {
+  for (const measure::EpSweepRow& row : rows) {
     text += fmt::format("{:>6} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>9} {:>8.0f}\n", row.num_ranks,
                         digits(row.cpu.median), digits(row.cpu.low), digits(row.cpu.high),
                         digits(row.wait_cpu), relative(row.relative), digits(row.copy_cpu),
@@ -212,10 +212,10 @@ std::string ep_sweep_text(const EpBenchOptions& options,
 }
 
 ordered_json ep_sweep_json(const EpBenchOptions& options,
-                           const std::vector<bench::EpSweepRow>& rows) {
+                           const std::vector<measure::EpSweepRow>& rows) {
   ordered_json json = options_json(options);
   json["test"] = form_json(options.tests().back(), options.hidden);
-  for (const bench::EpSweepRow& row : rows) {
+  for (const measure::EpSweepRow& row : rows) {
     ordered_json entry = {{"ranks", row.num_ranks},
                           {"cpu_us", figure_json(row.cpu)},
                           {"waiting_cpu_us", row.wait_cpu},

@@ -6,18 +6,19 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/ep_run.h"
-#include "bench/ep_sweep.h"
+#include "measure/ep_run.h"
+#include "measure/ep_sweep.h"
 
 namespace wideep::tools {
 
-std::string ep_bench_text(const bench::EpBenchOptions& options, const bench::EpBenchReport& report);
-nlohmann::ordered_json ep_bench_json(const bench::EpBenchOptions& options,
-                                     const bench::EpBenchReport& report);
+std::string ep_bench_text(const measure::EpBenchOptions& options,
+                          const measure::EpBenchReport& report);
+nlohmann::ordered_json ep_bench_json(const measure::EpBenchOptions& options,
+                                     const measure::EpBenchReport& report);
 
-std::string ep_sweep_text(const bench::EpBenchOptions& options,
-                          const std::vector<bench::EpSweepRow>& rows);
-nlohmann::ordered_json ep_sweep_json(const bench::EpBenchOptions& options,
-                                     const std::vector<bench::EpSweepRow>& rows);
+std::string ep_sweep_text(const measure::EpBenchOptions& options,
+                          const std::vector<measure::EpSweepRow>& rows);
+nlohmann::ordered_json ep_sweep_json(const measure::EpBenchOptions& options,
+                                     const std::vector<measure::EpSweepRow>& rows);
 
 }  // namespace wideep::tools

@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
-#include "bench/iteration_report.h"
 #include "commands.h"
+#include "measure/iteration_report.h"
 #include "plan_output.h"
 
 namespace wideep::tools {
 namespace {
 
-using bench::IterationLogSummary;
+using measure::IterationLogSummary;
 using nlohmann::ordered_json;
 
 struct Options {
@@ -66,7 +66,7 @@ ordered_json json_of(const std::vector<IterationLogSummary>& logs) {
 Status run(const Options& options) {
   std::vector<IterationLogSummary> logs;
   for (const std::string& path : options.logs) {
-    WIDEEP_TRY_ASSIGN(IterationLogSummary log, bench::summarize_iterations(path));
+    WIDEEP_TRY_ASSIGN(IterationLogSummary log, measure::summarize_iterations(path));
     logs.push_back(std::move(log));
   }
   std::fputs((options.json ? json_text(json_of(logs)) : text_of(logs)).c_str(), stdout);

@@ -8,21 +8,21 @@
 
 #include "base/progress.h"
 #include "base/try.h"
-#include "bench/bench_load.h"
 #include "commands.h"
+#include "measure/bench_load.h"
 
 namespace wideep::tools {
 namespace {
 
 struct Options {
-  bench::LoadBenchOptions bench;
+  measure::LoadBenchOptions bench;
   bool json = false;
 };
 
 double gigabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-9; }
 
-std::string text_of(const bench::LoadBenchReport& report) {
-  const bench::LoadRound median = report.median();
+std::string text_of(const measure::LoadBenchReport& report) {
+  const measure::LoadRound median = report.median();
   const auto line = [](const char* what, uint64_t bytes, double seconds) {
     return fmt::format("{:<34}{:>8.3f} s{:>8.1f} GB/s\n", what, seconds,
                        gigabytes(bytes) / seconds);
@@ -37,9 +37,9 @@ std::string text_of(const bench::LoadBenchReport& report) {
                      report.median_ratio());
 }
 
-nlohmann::json json_of(const bench::LoadBenchReport& report) {
+nlohmann::json json_of(const measure::LoadBenchReport& report) {
   nlohmann::json rounds = nlohmann::json::array();
-  for (const bench::LoadRound& round : report.rounds) {
+  for (const measure::LoadRound& round : report.rounds) {
     rounds.push_back({{"read_seconds", round.read},
                       {"touch_seconds", round.touch},
                       {"load_seconds", round.load},
@@ -57,7 +57,7 @@ Status run(const Options& given) {
   WIDEEP_TRY_ASSIGN(options.bench.config, model::read_model_config(options.bench.model_dir));
   const auto report = [&] {
     base::Progress progress("measuring", options.bench.rounds, "rounds");
-    return bench::run_load_bench(options.bench, [&] { progress.step(); });
+    return measure::run_load_bench(options.bench, [&] { progress.step(); });
   }();
   if (!report.ok()) return report.status();
   std::fputs((options.json ? json_of(*report).dump(2) + "\n" : text_of(*report)).c_str(), stdout);

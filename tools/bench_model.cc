@@ -9,11 +9,11 @@
 
 #include "base/progress.h"
 #include "base/try.h"
-#include "bench/bench_model.h"
 #include "bench_model_output.h"
 #include "commands.h"
 #include "formats/files.h"
 #include "generate_output.h"
+#include "measure/bench_model.h"
 #include "precision_option.h"
 #include "weights/checkpoint.h"
 #include "weights/random_tensors.h"
@@ -27,7 +27,7 @@ struct Options {
   bool random_weights = false;
   PrecisionOption precision;
   std::string kv_cache_dtype = "auto";
-  bench::ModelBenchOptions bench;
+  measure::ModelBenchOptions bench;
   bool json = false;
 };
 
@@ -63,7 +63,7 @@ Result<std::unique_ptr<weights::TensorSource>> open_tensors(const Options& optio
 }
 
 // The line of each phase, where stderr is a terminal.
-class ProgressLines : public bench::ModelBenchView {
+class ProgressLines : public measure::ModelBenchView {
  public:
   void loading(uint64_t done, uint64_t all) override { loading_.show(done, all); }
   void run_done(int, int all) override {
@@ -88,7 +88,7 @@ Status run(const Options& given) {
   }
   const auto report = [&] {
     ProgressLines lines;  // wiped before anything else is written
-    return bench::run_model_bench(options.bench, std::move(tensors), lines);
+    return measure::run_model_bench(options.bench, std::move(tensors), lines);
   }();
   if (!report.ok()) return report.status();
   const std::string& path = options.model_dir.empty() ? options.config_file : options.model_dir;
@@ -132,7 +132,7 @@ void add_how_options(command_line::Command command, Options& options) {
       .show_default();
 }
 
-void add_test_options(command_line::Command command, bench::BenchOptions& bench) {
+void add_test_options(command_line::Command command, measure::BenchOptions& bench) {
   command
       .add_option("--prompt", bench.prompt,
                   "Prefill test: tokens of the prompt, one for each rank; 0: none")

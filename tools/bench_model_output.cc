@@ -8,8 +8,8 @@
 namespace wideep::tools {
 namespace {
 
-using bench::Figure;
-using bench::TestReport;
+using measure::Figure;
+using measure::TestReport;
 using nlohmann::ordered_json;
 
 // Half way between the longest way on one die and the shortest between two: measured, EPYC.
@@ -39,15 +39,16 @@ std::string speed(double value) {
 }
 
 std::string unit_of(const TestReport& test) {
-  return test.bound == bench::Bound::kRead ? "GB/s" : "GOP/s";
+  return test.bound == measure::Bound::kRead ? "GB/s" : "GOP/s";
 }
 
-std::string limit_name(const TestReport& test, const bench::ModelBenchReport& report) {
-  return test.bound == bench::Bound::kRead ? "read"
-                                           : std::string(limits::operation_name(report.operation));
+std::string limit_name(const TestReport& test, const measure::ModelBenchReport& report) {
+  return test.bound == measure::Bound::kRead
+             ? "read"
+             : std::string(measure::limits::operation_name(report.operation));
 }
 
-std::string row(const TestReport& test, const bench::ModelBenchReport& report) {
+std::string row(const TestReport& test, const measure::ModelBenchReport& report) {
   const Figure& tokens = test.tokens_per_second;
   return fmt::format("{:<14} {:>9} {:>9} {:>9} {:>10.2f}  {:>9} of {:>6} {:<5} {:<4} {:>7.1f} %\n",
                      test.test.name(), speed(tokens.median), speed(tokens.low), speed(tokens.high),
@@ -57,7 +58,7 @@ std::string row(const TestReport& test, const bench::ModelBenchReport& report) {
 }
 
 // What a share is a share of.
-std::string work_lines(const bench::ModelBenchReport& report) {
+std::string work_lines(const measure::ModelBenchReport& report) {
   std::string lines;
   for (const TestReport& test : report.tests) {
     lines +=
@@ -72,8 +73,8 @@ ordered_json figure_json(const Figure& figure) {
   return {{"median", figure.median}, {"low", figure.low}, {"high", figure.high}};
 }
 
-ordered_json test_json(const TestReport& test, const bench::ModelBenchReport& report) {
-  const bool is_prefill = test.test.kind == bench::BenchTest::Kind::kPrefill;
+ordered_json test_json(const TestReport& test, const measure::ModelBenchReport& report) {
+  const bool is_prefill = test.test.kind == measure::BenchTest::Kind::kPrefill;
   return {{"name", test.test.name()},
           {"kind", is_prefill ? "prefill" : "decode"},
           {"sequences", test.test.sequences},
@@ -93,9 +94,9 @@ ordered_json test_json(const TestReport& test, const bench::ModelBenchReport& re
 
 }  // namespace
 
-std::string bench_text(const BenchedModel& model, const bench::ModelBenchReport& report) {
+std::string bench_text(const BenchedModel& model, const measure::ModelBenchReport& report) {
   const model::ModelConfig& config = model.options.config;
-  const limits::Limits& limits = report.limits;
+  const measure::limits::Limits& limits = report.limits;
   std::string text = fmt::format(
       "model   {}{}: {}, {} experts top {}; {} parameters, {} active\n"
       "weights {}, {} packed, loaded in {:.1f} s; KV cache {}\n"
@@ -117,9 +118,9 @@ std::string bench_text(const BenchedModel& model, const bench::ModelBenchReport&
   return text + "\n" + work_lines(report);
 }
 
-ordered_json bench_json(const BenchedModel& model, const bench::ModelBenchReport& report) {
-  const bench::ModelBenchOptions& options = model.options;
-  const limits::Limits& limits = report.limits;
+ordered_json bench_json(const BenchedModel& model, const measure::ModelBenchReport& report) {
+  const measure::ModelBenchOptions& options = model.options;
+  const measure::limits::Limits& limits = report.limits;
   ordered_json json = {{"model", model.name},
                        {"random_weights", model.random_weights},
                        {"dtype", model.precision},

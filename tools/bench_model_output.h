@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/bench_model.h"
+#include "measure/bench_model.h"
 
 namespace wideep::tools {
 
@@ -15,10 +15,11 @@ struct BenchedModel {
   std::string name;
   bool random_weights = false;
   std::string precision;
-  const bench::ModelBenchOptions& options;
+  const measure::ModelBenchOptions& options;
 };
 
-std::string bench_text(const BenchedModel& model, const bench::ModelBenchReport& report);
-nlohmann::ordered_json bench_json(const BenchedModel& model, const bench::ModelBenchReport& report);
+std::string bench_text(const BenchedModel& model, const measure::ModelBenchReport& report);
+nlohmann::ordered_json bench_json(const BenchedModel& model,
+                                  const measure::ModelBenchReport& report);
 
 }  // namespace wideep::tools

@@ -9,9 +9,9 @@
 
 #include "base/machine.h"
 #include "base/try.h"
-#include "bench/compare_rows.h"
 #include "commands.h"
 #include "held_out_text.h"
+#include "measure/compare_rows.h"
 #include "prompts_file.h"
 #include "run/thread_plan.h"
 
@@ -19,7 +19,7 @@ namespace wideep::tools {
 namespace {
 
 struct Options {
-  bench::RowsOptions rows;
+  measure::RowsOptions rows;
   std::string dispatch = "fp8";
   std::string combine = "nvfp4";
   std::string prompts_file;
@@ -28,7 +28,7 @@ struct Options {
 
 std::string decibels(double snr) { return std::isinf(snr) ? "exact" : fmt::format("{:.1f}", snr); }
 
-void print_report(const Options& options, const bench::RowsComparison& found) {
+void print_report(const Options& options, const measure::RowsComparison& found) {
   const auto share = [&](size_t bytes) {
     return static_cast<double>(bytes) / static_cast<double>(found.plain_bytes);
   };
@@ -45,7 +45,7 @@ void print_report(const Options& options, const bench::RowsComparison& found) {
                decibels(layer.dispatched.snr()), decibels(layer.returned.snr()));
   }
   fmt::print("top-1       {:.1f} % of the likeliest tokens are those of plain rows, {} places\n",
-             100.0 * bench::top1_agreement(found.plain, found.coded), found.plain.best.size());
+             100.0 * measure::top1_agreement(found.plain, found.coded), found.plain.best.size());
   fmt::print("KL          {:.5f} nats per place from plain rows\n", found.mean_kl);
   fmt::print("perplexity  {:.3f}, with plain rows {:.3f}\n", found.coded.perplexity(),
              found.plain.perplexity());
@@ -55,7 +55,7 @@ nlohmann::ordered_json snr_json(double snr) {
   return std::isinf(snr) ? nlohmann::ordered_json() : nlohmann::ordered_json(snr);
 }
 
-void print_json(const Options& options, const bench::RowsComparison& found) {
+void print_json(const Options& options, const measure::RowsComparison& found) {
   nlohmann::ordered_json json = {
       {"dispatch_dtype", options.dispatch},
       {"combine_dtype", options.combine},
@@ -63,7 +63,7 @@ void print_json(const Options& options, const bench::RowsComparison& found) {
       {"dispatch_row_bytes", found.dispatch_bytes},
       {"combine_row_bytes", found.combine_bytes},
       {"places", found.plain.best.size()},
-      {"top1_agreement", bench::top1_agreement(found.plain, found.coded)},
+      {"top1_agreement", measure::top1_agreement(found.plain, found.coded)},
       {"mean_kl_nats", found.mean_kl},
       {"perplexity", found.coded.perplexity()},
       {"perplexity_plain", found.plain.perplexity()},
@@ -88,7 +88,7 @@ Status run(const Options& given) {
   }
   const run::ThreadPlan threads = run::plan_threads(base::read_machine(), 1, 0);
   base::ThreadPool pool(threads.of_rank(0));
-  WIDEEP_TRY_ASSIGN(const auto found, bench::compare_rows(options.rows, texts, pool));
+  WIDEEP_TRY_ASSIGN(const auto found, measure::compare_rows(options.rows, texts, pool));
   options.json ? print_json(options, found) : print_report(options, found);
   return {};
 }

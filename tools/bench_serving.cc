@@ -11,9 +11,9 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/try.h"
-#include "bench/serving_run.h"
 #include "commands.h"
 #include "load_options.h"
+#include "measure/serving_run.h"
 
 namespace wideep::tools {
 namespace {
@@ -29,15 +29,15 @@ struct Options {
   int num_ids = 1000;
   bool stop_at_eos = false;
   bool json = false;
-  bench::ServingOptions bench;
+  measure::ServingOptions bench;
 };
 
-std::string row(const char* name, const bench::Percentiles& of) {
+std::string row(const char* name, const measure::Percentiles& of) {
   return fmt::format("{:<28}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}\n", name, of.mean * 1e3,
                      of.median * 1e3, of.p90 * 1e3, of.p99 * 1e3);
 }
 
-std::string text_of(const bench::ServingReport& report) {
+std::string text_of(const measure::ServingReport& report) {
   return fmt::format(
              "requests                    {:>10} completed, {} failed\n"
              "duration                    {:>10.2f} s\n"
@@ -53,11 +53,11 @@ std::string text_of(const bench::ServingReport& report) {
          row("inter-token latency", report.itl) + row("end-to-end latency", report.e2el);
 }
 
-nlohmann::ordered_json json_of(const bench::Percentiles& of) {
+nlohmann::ordered_json json_of(const measure::Percentiles& of) {
   return {{"mean", of.mean}, {"median", of.median}, {"p90", of.p90}, {"p99", of.p99}};
 }
 
-nlohmann::ordered_json json_of(const bench::ServingReport& report) {
+nlohmann::ordered_json json_of(const measure::ServingReport& report) {
   return {{"completed", report.completed},
           {"failed", report.failures.size()},
           {"duration_seconds", report.seconds},
@@ -72,9 +72,9 @@ nlohmann::ordered_json json_of(const bench::ServingReport& report) {
           {"e2el_seconds", json_of(report.e2el)}};
 }
 
-Result<bench::ServingOptions> bench_options(const Options& options) {
-  bench::ServingOptions result = options.bench;
-  WIDEEP_TRY_ASSIGN(result.address, bench::parse_address(options.base_url));
+Result<measure::ServingOptions> bench_options(const Options& options) {
+  measure::ServingOptions result = options.bench;
+  WIDEEP_TRY_ASSIGN(result.address, measure::parse_address(options.base_url));
   result.address.api_key = options.api_key;
   if (const char* key = std::getenv("WIDEEP_API_KEY"); key != nullptr && options.api_key.empty()) {
     result.address.api_key = key;
@@ -85,15 +85,15 @@ Result<bench::ServingOptions> bench_options(const Options& options) {
   result.ignore_eos = !options.stop_at_eos;
   if (options.dataset.empty()) {
     result.requests =
-        bench::random_dataset({.count = options.num_prompts,
-                               .input = bench::NormalLength{double(options.input_tokens), 0},
-                               .output = bench::NormalLength{double(options.output_tokens), 0},
-                               .least_id = options.least_id,
-                               .num_ids = options.num_ids,
-                               .seed = result.arrivals.seed});
+        measure::random_dataset({.count = options.num_prompts,
+                                 .input = measure::NormalLength{double(options.input_tokens), 0},
+                                 .output = measure::NormalLength{double(options.output_tokens), 0},
+                                 .least_id = options.least_id,
+                                 .num_ids = options.num_ids,
+                                 .seed = result.arrivals.seed});
     return result;
   }
-  WIDEEP_TRY_ASSIGN(result.requests, bench::read_dataset(options.dataset));
+  WIDEEP_TRY_ASSIGN(result.requests, measure::read_dataset(options.dataset));
   if (static_cast<size_t>(options.num_prompts) < result.requests.size()) {
     result.requests.resize(static_cast<size_t>(options.num_prompts));
   }
@@ -101,12 +101,12 @@ Result<bench::ServingOptions> bench_options(const Options& options) {
 }
 
 Status run(const Options& options) {
-  WIDEEP_TRY_ASSIGN(const bench::ServingOptions bench, bench_options(options));
+  WIDEEP_TRY_ASSIGN(const measure::ServingOptions bench, bench_options(options));
   const auto serve = [&] {
     base::Progress progress("serving", static_cast<int64_t>(bench.requests.size()), "requests");
-    return bench::run_serving_bench(bench, [&] { progress.step(); });
+    return measure::run_serving_bench(bench, [&] { progress.step(); });
   };
-  WIDEEP_TRY_ASSIGN(const bench::ServingReport report, serve());
+  WIDEEP_TRY_ASSIGN(const measure::ServingReport report, serve());
   if (report.completed == 0) {
     return failed(fmt::format("no request was served; the first: {}", report.failures.front()));
   }

@@ -48,9 +48,9 @@ Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
 
 Status run(const Options& options) {
   WIDEEP_TRY(check_outputs(options));
-  WIDEEP_TRY_ASSIGN(const bench::ThroughputOptions bench, read_load_options(options.load));
-  WIDEEP_TRY_ASSIGN(const bench::ThroughputRun run, run_with_progress(bench));
-  const bench::ThroughputReport report = bench::report_of(run.requests);
+  WIDEEP_TRY_ASSIGN(const measure::ThroughputOptions bench, read_load_options(options.load));
+  WIDEEP_TRY_ASSIGN(const measure::ThroughputRun run, run_with_progress(bench));
+  const measure::ThroughputReport report = measure::report_of(run.requests);
   const BenchedRun benched{.model = bench.run.model_dir,
                            .dataset = options.load.dataset,
                            .streaming = options.streaming,

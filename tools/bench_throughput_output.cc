@@ -9,8 +9,8 @@
 namespace wideep::tools {
 namespace {
 
-using bench::Percentiles;
-using bench::ThroughputReport;
+using measure::Percentiles;
+using measure::ThroughputReport;
 using nlohmann::ordered_json;
 
 constexpr const char* kRule = "===========================================================\n";
@@ -43,7 +43,7 @@ std::string breakdown(const char* title, const char* tag, const Percentiles& of)
 }
 
 std::string engine_block(const BenchedRun& benched) {
-  const bench::RunFacts& facts = benched.run.facts;
+  const measure::RunFacts& facts = benched.run.facts;
   return heading("WIDEEP BACKEND") +
          fmt::format(
              "Model:                 {}\nwideep Version:        {}\nDtype:                 {}\n"
@@ -54,7 +54,7 @@ std::string engine_block(const BenchedRun& benched) {
                  : "");
 }
 
-std::string machine_block(const bench::RunFacts& facts) {
+std::string machine_block(const measure::RunFacts& facts) {
   const base::Machine machine = base::read_machine();
   return heading("MACHINE DETAILS") +
          fmt::format("{}, {} cores, {} free; {} thread{} a rank\n\n",
@@ -121,15 +121,15 @@ struct Lengths {
   Percentiles input, output, sequence;
 };
 
-Lengths lengths_of(const bench::ThroughputRun& run) {
+Lengths lengths_of(const measure::ThroughputRun& run) {
   std::vector<double> input, output, sequence;
-  for (const bench::RequestTimes& request : run.requests) {
+  for (const measure::RequestTimes& request : run.requests) {
     input.push_back(request.input_tokens);
     output.push_back(static_cast<double>(request.token_ns.size()));
     sequence.push_back(input.back() + output.back());
   }
-  return {bench::percentiles_of(input), bench::percentiles_of(output),
-          bench::percentiles_of(sequence)};
+  return {measure::percentiles_of(input), measure::percentiles_of(output),
+          measure::percentiles_of(sequence)};
 }
 
 std::string dataset_block(const BenchedRun& benched) {
@@ -155,7 +155,7 @@ std::string dataset_block(const BenchedRun& benched) {
 }
 
 // What TensorRT-LLM's report has not.
-std::string iterations_block(const bench::IterationTotals& totals) {
+std::string iterations_block(const measure::IterationTotals& totals) {
   return heading("ITERATIONS") +
          fmt::format(
              "Iterations:                {} (from {} of the iteration log)\n"
@@ -220,7 +220,7 @@ ordered_json dataset_json(const BenchedRun& benched) {
           {"seq_len_stats", json_of(lengths.sequence)}};
 }
 
-ordered_json iterations_json(const bench::IterationTotals& totals) {
+ordered_json iterations_json(const measure::IterationTotals& totals) {
   return {{"first", totals.first},
           {"count", totals.count},
           {"critical_path_ms", totals.critical_path_ms},
@@ -247,7 +247,7 @@ std::string throughput_text(const BenchedRun& benched, const ThroughputReport& r
 }
 
 ordered_json throughput_json(const BenchedRun& benched, const ThroughputReport& report) {
-  const bench::RunFacts& facts = benched.run.facts;
+  const measure::RunFacts& facts = benched.run.facts;
   ordered_json json;
   json["engine"] = {{"model", benched.model},
                     {"backend", "wideep"},
@@ -279,9 +279,9 @@ ordered_json requests_json(const BenchedRun& benched) {
   ordered_json all = ordered_json::array();
   const auto& requests = benched.run.requests;
   int64_t first_ns = INT64_MAX;
-  for (const bench::RequestTimes& each : requests) first_ns = std::min(first_ns, each.start_ns);
+  for (const measure::RequestTimes& each : requests) first_ns = std::min(first_ns, each.start_ns);
   for (size_t i = 0; i < requests.size(); ++i) {
-    const bench::RequestTimes& each = requests[i];
+    const measure::RequestTimes& each = requests[i];
     const auto ms_from = [&](int64_t from, int64_t to) {
       return static_cast<double>(to - from) * 1e-6;
     };

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/throughput_report.h"
+#include "measure/throughput_report.h"
 
 namespace wideep::tools {
 
@@ -15,13 +15,13 @@ struct BenchedRun {
   std::string model;    // as it was given
   std::string dataset;  // its path
   bool streaming = false;
-  const bench::ThroughputOptions& options;
-  const bench::ThroughputRun& run;
+  const measure::ThroughputOptions& options;
+  const measure::ThroughputRun& run;
 };
 
-std::string throughput_text(const BenchedRun& benched, const bench::ThroughputReport& report);
+std::string throughput_text(const BenchedRun& benched, const measure::ThroughputReport& report);
 nlohmann::ordered_json throughput_json(const BenchedRun& benched,
-                                       const bench::ThroughputReport& report);
+                                       const measure::ThroughputReport& report);
 
 // A list with an object for each request: how long it took; what came out.
 nlohmann::ordered_json requests_json(const BenchedRun& benched);

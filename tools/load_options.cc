@@ -156,8 +156,8 @@ void add_load_options(command_line::Command command, LoadOptions* options) {
   add_foreign_options(command, options->foreign);
 }
 
-Result<bench::ThroughputOptions> read_load_options(const LoadOptions& options) {
-  bench::ThroughputOptions result = options.bench;
+Result<measure::ThroughputOptions> read_load_options(const LoadOptions& options) {
+  measure::ThroughputOptions result = options.bench;
   WIDEEP_TRY(check_foreign(options.foreign));
   tell_foreign(options.foreign);
   RankRunOptions ranks = options.ranks;
@@ -167,7 +167,7 @@ Result<bench::ThroughputOptions> read_load_options(const LoadOptions& options) {
   result.run.parallel.kv_cache_config.enable_block_reuse = options.block_reuse;
   if (options.eos_id >= 0) result.eos_token = options.eos_id;
   result.concurrency = std::max(options.concurrency, 0);
-  WIDEEP_TRY_ASSIGN(result.requests, bench::read_dataset(options.dataset));
+  WIDEEP_TRY_ASSIGN(result.requests, measure::read_dataset(options.dataset));
   const auto most = static_cast<size_t>(options.num_requests);
   if (most > result.requests.size()) {
     return invalid_input(fmt::format("--num-requests: {} has {} requests, found {}",
@@ -179,7 +179,7 @@ Result<bench::ThroughputOptions> read_load_options(const LoadOptions& options) {
 
 namespace {
 
-class ProgressLines : public bench::ThroughputView {
+class ProgressLines : public measure::ThroughputView {
  public:
   explicit ProgressLines(size_t num_requests) : num_requests_(num_requests) {}
   void plan(const std::string& lines) override { run_.plan(lines); }
@@ -200,9 +200,9 @@ class ProgressLines : public bench::ThroughputView {
 
 }  // namespace
 
-Result<bench::ThroughputRun> run_with_progress(const bench::ThroughputOptions& options) {
+Result<measure::ThroughputRun> run_with_progress(const measure::ThroughputOptions& options) {
   ProgressLines lines(options.requests.size());
-  return bench::run_throughput(options, lines);
+  return measure::run_throughput(options, lines);
 }
 
 }  // namespace wideep::tools

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "bench/throughput_run.h"
 #include "command_line/command_line.h"
+#include "measure/throughput_run.h"
 #include "run_options.h"
 #include "wideep/status.h"
 
@@ -25,7 +25,7 @@ struct ForeignOptions {
 
 struct LoadOptions {
   RankRunOptions ranks;
-  bench::ThroughputOptions bench;
+  measure::ThroughputOptions bench;
   ForeignOptions foreign;
   std::string dataset;
   std::string extra_config;  // --extra-llm-api-options
@@ -44,9 +44,9 @@ void add_load_options(command_line::Command command, LoadOptions* options);
 
 // What they say, the dataset read. Errors (invalid input): options that contradict each other or
 // are refused; a configuration or a dataset that cannot be read.
-Result<bench::ThroughputOptions> read_load_options(const LoadOptions& options);
+Result<measure::ThroughputOptions> read_load_options(const LoadOptions& options);
 
-// With progress, on a terminal. Errors: as bench::run_throughput.
-Result<bench::ThroughputRun> run_with_progress(const bench::ThroughputOptions& options);
+// With progress, on a terminal. Errors: as measure::run_throughput.
+Result<measure::ThroughputRun> run_with_progress(const measure::ThroughputOptions& options);
 
 }  // namespace wideep::tools

@@ -10,10 +10,10 @@
 #include "base/machine.h"
 #include "base/progress.h"
 #include "base/try.h"
-#include "bench/score.h"
 #include "commands.h"
 #include "formats/files.h"
 #include "held_out_text.h"
+#include "measure/score.h"
 #include "run/thread_plan.h"
 #include "weights/quantize_checkpoint.h"
 
@@ -41,17 +41,17 @@ Result<Quality> measure_quality(const Options& options, base::ThreadPool& pool) 
   if (!options.text_file.empty()) {
     WIDEEP_TRY_ASSIGN(text, formats::read_file(options.text_file));
   }
-  WIDEEP_TRY_ASSIGN(const bench::TextScores before,
-                    bench::score_text({.model_dir = options.quantize.model_dir,
-                                       .format = kernels::WeightFormat::kBf16},
-                                      text, pool));
+  WIDEEP_TRY_ASSIGN(const measure::TextScores before,
+                    measure::score_text({.model_dir = options.quantize.model_dir,
+                                         .format = kernels::WeightFormat::kBf16},
+                                        text, pool));
   WIDEEP_TRY_ASSIGN(
-      const bench::TextScores after,
-      bench::score_text({.model_dir = options.quantize.output_dir, .format = {}}, text, pool));
+      const measure::TextScores after,
+      measure::score_text({.model_dir = options.quantize.output_dir, .format = {}}, text, pool));
   return Quality{.num_tokens = static_cast<int>(before.best.size()),
                  .perplexity_before = before.perplexity(),
                  .perplexity_after = after.perplexity(),
-                 .top1_agreement = bench::top1_agreement(before, after)};
+                 .top1_agreement = measure::top1_agreement(before, after)};
 }
 
 // Worst first.

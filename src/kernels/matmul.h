@@ -52,7 +52,7 @@ struct OutputRows {
 
 // Which processor a kernel's choices suit (docs/kernels.md). Has no influence on results.
 enum class Tuning { kZen4, kZen5 };
-// Zen 5's on AMD's processors from family 26 on, elsewhere Zen 4's.
+// Zen 5's on AMD's processors from family 26 on, elsewhere Zen 4's. AVX2 has Zen 4's alone.
 Tuning best_tuning();
 
 struct MatmulArgs {

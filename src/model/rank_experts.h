@@ -4,7 +4,8 @@
 //
 // Ranks that share experts (moe_tp) each get the rows of all of them, compute their slice of what
 // is between the products, meet, and compute their slice of the results' columns from all of it.
-// Every element is one whole sum (docs/decisions/0015-sharded-experts.md): the same bits as of whole experts.
+// Every element is one whole sum (docs/decisions/0015-sharded-experts.md): the same bits as of
+// whole experts.
 //
 // Thread safety: one thread per rank.
 #pragma once

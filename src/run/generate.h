@@ -136,7 +136,7 @@ class Generation {
   std::vector<tokenizer::StreamDecoder> decoders_;  // of each prompt's answer
   TextPiece text_;
   std::vector<recordings::RoutingLog::Iteration> iterations_;  // of the routing log
-  std::vector<std::vector<int64_t>> request_counts_;        // of each prompt: RequestCounts, summed
+  std::vector<std::vector<int64_t>> request_counts_;     // of each prompt: RequestCounts, summed
   int64_t created_ns_ = 0, first_ns_ = 0, last_ns_ = 0;  // of the run, its first and last iteration
 };
 

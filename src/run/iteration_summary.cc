@@ -175,7 +175,7 @@ LoadTotals LoadSums::totals() const {
 }
 
 recordings::RoutingLog::Iteration routing_log_entry(const Iteration& iteration,
-                                                 const ExpertRanks& experts) {
+                                                    const ExpertRanks& experts) {
   recordings::RoutingLog::Iteration entry;
   entry.iteration = static_cast<int>(iteration.ranks[0].iteration);
   for (const IterationRecord& rank : iteration.ranks) {

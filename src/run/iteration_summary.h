@@ -95,6 +95,6 @@ class LoadSums {
 
 // The iteration as a routing log has it: who sent what where.
 recordings::RoutingLog::Iteration routing_log_entry(const Iteration& iteration,
-                                                 const ExpertRanks& experts);
+                                                    const ExpertRanks& experts);
 
 }  // namespace wideep::run

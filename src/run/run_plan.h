@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "recordings/statistics.h"
 #include "base/machine.h"
 #include "engine/scheduler_limits.h"
 #include "model/model_forms.h"
 #include "parallel/mapping.h"
+#include "recordings/statistics.h"
 #include "run/layouts.h"
 #include "run/memory_plan.h"
 #include "run/online_parts.h"

@@ -10,13 +10,10 @@
 //
 #include "kernels/x86/matmul_body.h"
 
-void matmul(const MatmulArgs& args) {
-  args.tuning == Tuning::kZen5 ? matmul_for<ForZen5>(args) : matmul_for<ForZen4>(args);
-}
+// Of one tuning: processors of the other have AVX-512.
+void matmul(const MatmulArgs& args) { matmul_for<ForZen4>(args); }
 
-void gated_matmul(const GatedMatmulArgs& args) {
-  args.tuning == Tuning::kZen5 ? gated_matmul_for<ForZen5>(args) : gated_matmul_for<ForZen4>(args);
-}
+void gated_matmul(const GatedMatmulArgs& args) { gated_matmul_for<ForZen4>(args); }
 
 #include "kernels/x86/avx2_end.h"
 #endif

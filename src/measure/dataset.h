@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests to measure with: made, written and read as `trtllm-bench prepare-dataset` has them, one
+// JSON object a line:
+//
+//   {"task_id": 0, "input_ids": [5, 6, …], "output_tokens": 7}       or "prompt": "…"
+//
+// Thread safety: pure functions, but for files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tokenizer/tokenizer.h"
+#include "wideep/status.h"
+
+namespace wideep::measure {
+
+struct DatasetRequest {
+  std::variant<std::string, std::vector<int32_t>> prompt;  // text, or token ids
+  int output_tokens = 1;
+};
+
+// Errors (invalid input) name file and line.
+Result<std::vector<DatasetRequest>> read_dataset(const std::string& path);
+// Errors (failed): the file cannot be written.
+Status write_dataset(const std::string& path, const std::vector<DatasetRequest>& requests);
+
+// A number of tokens: max(1, ceil(N(mean, stdev))), or uniform in [least, most].
+struct NormalLength {
+  double mean = 0.0;
+  double stdev = 0.0;
+};
+struct UniformLength {
+  int least = 1;
+  int most = 1;
+};
+using Length = std::variant<NormalLength, UniformLength>;
+
+// Prompts of random token ids in [least_id, least_id + num_ids).
+struct RandomDataset {
+  int count = 1;
+  Length input;
+  Length output;
+  int32_t least_id = 0;
+  int32_t num_ids = 1;
+  uint64_t seed = 420;
+};
+std::vector<DatasetRequest> random_dataset(const RandomDataset& options);
+
+// Texts under a key of a file of JSON lines, tokenised, in order: at most `count`, of at most
+// max_input tokens each (longer ones are left out; 0: all).
+struct RealDataset {
+  std::string path;
+  std::string key = "prompt";
+  int count = 1;
+  int max_input = 0;
+  Length output;
+  uint64_t seed = 420;
+};
+// Errors (invalid input): the file, a line without the key, no text that is left.
+Result<std::vector<DatasetRequest>> real_dataset(const RealDataset& options,
+                                                 const tokenizer::Tokenizer& tokenizer);
+
+}  // namespace wideep::measure

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+namespace wideep::measure {
+
+// In the unit of the values; percentiles between the two nearest ranks, as numpy has them.
+struct Percentiles {
+  double mean = 0.0;
+  double median = 0.0;
+  double p90 = 0.0;
+  double p95 = 0.0;
+  double p99 = 0.0;
+  double minimum = 0.0;
+  double maximum = 0.0;
+};
+
+// All zero where there are no values.
+Percentiles percentiles_of(std::vector<double> values);
+
+}  // namespace wideep::measure
