@@ -13,7 +13,6 @@
 namespace wideep::balance {
 namespace {
 
-using testing::ElementsAre;
 using testing::ElementsAreArray;
 
 struct Golden {

@@ -6,7 +6,11 @@
 namespace wideep::ep {
 
 GroupBuffers::GroupBuffers(const transport::Endpoint& endpoint, const BufferLayout& buffer_layout)
-    : layout(buffer_layout), rank(endpoint.rank()), num_ranks(endpoint.num_ranks()) {
+    : layout(buffer_layout),
+      rank(endpoint.rank()),
+      num_ranks(endpoint.num_ranks()),
+      num_owners(layout.shape().num_owners()),
+      owner(rank % num_owners) {
   for (int each = 0; each < num_ranks; ++each) {
     segments.push_back(endpoint.segment(each));
     is_near.push_back(endpoint.is_near(each));

@@ -29,6 +29,8 @@ struct GroupBuffers {
   BufferLayout layout;
   int rank;                          // this one
   int num_ranks;                     // ep_size
+  int num_owners;                    // see token_destinations.h
+  int owner;                         // which of them has this rank's slots
   std::vector<std::byte*> segments;  // [ep_size]; of a rank on another node: its image here
   std::vector<char> is_near;         // [ep_size] is the rank on this node?
 };

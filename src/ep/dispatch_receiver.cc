@@ -16,9 +16,7 @@ constexpr int kListsAhead = 8;
 // Pushed messages have the slots as this rank numbers them, published ones as all do.
 DispatchReceiver::DispatchReceiver(const GroupBuffers& buffers)
     : buffers_(buffers),
-      first_slot_(buffers.publishes() ? buffers.rank % buffers.layout.shape().num_owners() *
-                                            buffers.layout.shape().slots_per_rank
-                                      : 0),
+      first_slot_(buffers.publishes() ? buffers.owner * buffers.layout.shape().slots_per_rank : 0),
       arrivals_(static_cast<size_t>(buffers.num_ranks)),
       num_arrivals_(static_cast<size_t>(buffers.num_ranks)),
       num_results_for_(static_cast<size_t>(buffers.num_ranks)) {}

@@ -91,7 +91,7 @@ bool DispatchSender::send_token(const DispatchBatch& batch, int token, DispatchC
   if (!destinations_.find(row.slots)) return false;
   delivery_->deliver(row, destinations_);
   const int rank = buffers_.rank;
-  const bool has_own = destinations_.num_slots_on(rank % buffers_.layout.shape().num_owners()) > 0;
+  const bool has_own = destinations_.num_slots_on(buffers_.owner) > 0;
   call.own_result[token] = has_own ? next_result_[rank] : nullptr;
   if (buffers_.reduced()) {
     note_reduced_results(token, call);
@@ -109,7 +109,7 @@ void DispatchSender::note_results(int token, DispatchCall& call) const {
   const std::byte** results =
       call.results.data() + static_cast<size_t>(token) * shape.max_results_of_token();
   for (int slice = 0; slice < shape.num_slices; ++slice, results += shape.top_k) {
-    std::byte* const* next_result = next_result_.data() + slice * shape.num_owners();
+    std::byte* const* next_result = next_result_.data() + slice * buffers_.num_owners;
     for (int k = 0; k < shape.top_k; ++k) {
       results[k] = next_result[destinations_.owner_of_slot()[k]] +
                    static_cast<size_t>(destinations_.place_of_slot()[k]) * stride;
@@ -120,35 +120,37 @@ void DispatchSender::note_results(int token, DispatchCall& call) const {
 // Combine::kReduced: a result for each rank; of ranks of another node one for all, where these are
 // added up there.
 void DispatchSender::note_reduced_results(int token, DispatchCall& call) {
-  const auto first = static_cast<size_t>(token) * buffers_.layout.shape().max_results_of_token();
-  size_t end = first;
+  const std::byte** const first =
+      call.results.data() +
+      static_cast<size_t>(token) * buffers_.layout.shape().max_results_of_token();
+  const std::byte** end = first;
   noted_nodes_.clear();
   for (const int32_t rank : destinations_.ranks()) {
-    const std::byte* result = reduced_result_of(rank, call);
-    if (result != nullptr) call.results[end++] = result;
+    if (node_of_.empty() || buffers_.is_near[rank]) {
+      *end++ = next_result_[rank];
+    } else if (is_first_of_node(node_of_[rank])) {
+      *end++ = crossing_->sum_from(node_of_[rank], call.areas[buffers_.rank]);
+    }
   }
   call.num_results[token] = static_cast<int32_t>(end - first);
 }
 
-// Null: it is part of the sum of a rank before it.
-const std::byte* DispatchSender::reduced_result_of(int32_t rank, const DispatchCall& call) {
-  if (buffers_.is_near[rank] || node_of_.empty()) return next_result_[rank];
-  const int node = node_of_[rank];
-  if (std::find(noted_nodes_.begin(), noted_nodes_.end(), node) != noted_nodes_.end()) {
-    return nullptr;
-  }
-  noted_nodes_.push_back(node);
-  return crossing_->sum_from(node, call.areas[buffers_.rank]);
+// Whether none of the token's ranks before is on the node.
+bool DispatchSender::is_first_of_node(int node) {
+  const bool is_new =
+      std::find(noted_nodes_.begin(), noted_nodes_.end(), node) == noted_nodes_.end();
+  if (is_new) noted_nodes_.push_back(node);
+  return is_new;
 }
 
 // The next token's results lie behind this one's.
 void DispatchSender::advance() {
   const size_t stride = buffers_.layout.result_stride();
-  const int num_owners = buffers_.layout.shape().num_owners();
+  const int num_ranks = buffers_.num_ranks, num_owners = buffers_.num_owners;
   for (const int32_t owner : destinations_.owners()) {
-    const int32_t entries = destinations_.num_slots_on(owner);
+    const int32_t entries = destinations_.take_slots_on(owner);
     const size_t num_results = buffers_.reduced() ? 1 : static_cast<size_t>(entries);
-    for (int rank = owner; rank < buffers_.num_ranks; rank += num_owners) {
+    for (int rank = owner; rank < num_ranks; rank += num_owners) {
       sent_entries_[rank] += entries;
       next_result_[rank] += num_results * stride;
     }

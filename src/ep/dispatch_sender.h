@@ -45,7 +45,7 @@ class DispatchSender {
   bool send_token(const DispatchBatch& batch, int token, DispatchCall& call);
   void note_results(int token, DispatchCall& call) const;
   void note_reduced_results(int token, DispatchCall& call);
-  const std::byte* reduced_result_of(int32_t rank, const DispatchCall& call);
+  bool is_first_of_node(int node);
   void advance();
 
   const GroupBuffers& buffers_;

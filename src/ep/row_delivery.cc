@@ -96,14 +96,16 @@ void PushDelivery::deliver(const Token& token, const TokenDestinations& to) {
   advance(to);
 }
 
+// Sizes are copied first: the compiler must assume that a store into a list changes them.
 void PushDelivery::write_lists(const Token& token, const TokenDestinations& to) {
   const DispatchShape& shape = buffers_.layout.shape();
+  const int top_k = shape.top_k, slots_per_rank = shape.slots_per_rank;
   for (int slice = 0; slice < shape.num_slices; ++slice) {
-    const Outlet* outlets = outlets_.data() + slice * shape.num_owners();
-    for (int k = 0; k < shape.top_k; ++k) {
+    const Outlet* outlets = outlets_.data() + slice * buffers_.num_owners;
+    for (int k = 0; k < top_k; ++k) {
       const int32_t owner = to.owner_of_slot()[k], place = to.place_of_slot()[k];
       int32_t* list = outlets[owner].list;
-      list[place] = token.slots[k] - owner * shape.slots_per_rank;  // as the owner numbers them
+      list[place] = token.slots[k] - owner * slots_per_rank;  // as the owner numbers them
       if (token.weights != nullptr) buffers_.layout.weights_after(list)[place] = token.weights[k];
     }
   }

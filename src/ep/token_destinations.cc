@@ -26,7 +26,6 @@ TokenDestinations::TokenDestinations(const DispatchShape& shape)
 // No branch depends on which owner a slot has: no processor can predict that, and a wrong
 // prediction costs as much as the whole loop.
 bool TokenDestinations::find(const int32_t* slots) {
-  for (const int32_t owner : owners()) num_slots_[owner] = 0;
   const std::span<const int32_t> slot_owners = slot_owners_;
   int32_t* const num_slots = num_slots_.data();
   const int top_k = top_k_;

@@ -10,6 +10,7 @@
 
 #include "measure/ep_options.h"
 #include "measure/ep_round.h"
+#include "measure/mpi_baseline.h"
 #include "transport/rank_processes.h"
 
 namespace wideep::measure {
