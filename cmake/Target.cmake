@@ -20,22 +20,22 @@ function(wideep_objects target)
   wideep_precompile(${target})
 endfunction()
 
-# wideep_folder(<name> [LIBRARY <library>] [OBJECTS <target>...] [EXCLUDE <regex>] [COMPUTING_TESTS]
-#               [DEPS <folder or library>...])
+# wideep_folder(<name> [LIBRARY <library>] [OBJECTS <target>...] [EXCLUDE <regex>] [WITH_RUN]
+#               [COMPUTING_TESTS] [DEPS <folder or library>...])
 #
 # One call per folder of src/. Makes, from the files beside it:
 #   wideep_<name>    library of wideep_sources(<name>); or, of a folder that is installed as a
 #                    library of its own (LIBRARY), that library with what the folder depends on;
 #                    OBJECTS: with these (wideep_objects), whose sources are not compiled again;
-#                    EXCLUDE: without the sources whose paths match
-#   <name>_test      GoogleTest program of *_test.cc (wideep_test_program), which ctest knows as
-#                    <name>
+#                    EXCLUDE: without the sources whose paths match; WITH_RUN: wideep_precompile
+#   <name>_test      GoogleTest program of *_test.cc (wideep_test_program; COMPUTING_TESTS), which
+#                    ctest knows as <name>
 #   <name>_bench     Google Benchmark program of *_bench.cc
 #   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on; the ctest test
 #                    fuzz.<stem> runs it for WIDEEP_FUZZ_SECONDS from the seeds in tests/fuzz/<stem>
 # Programs in a sub-folder programs/ have a CMakeLists.txt of their own.
 function(wideep_folder name)
-  cmake_parse_arguments(ARG "COMPUTING_TESTS" "LIBRARY;EXCLUDE" "OBJECTS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "WITH_RUN;COMPUTING_TESTS" "LIBRARY;EXCLUDE" "OBJECTS;DEPS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   list(FILTER all EXCLUDE REGEX "/programs/")
   set(tests ${all})
@@ -69,11 +69,15 @@ function(wideep_folder name)
       list(REMOVE_ITEM sources ${compiled})
       list(APPEND sources $<TARGET_OBJECTS:${objects}>)
     endforeach()
+    set(precompile)
+    if(ARG_WITH_RUN)
+      set(precompile WITH_RUN)
+    endif()
     add_library(wideep_${name} STATIC ${sources})
     target_include_directories(wideep_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src
                                                      ${PROJECT_SOURCE_DIR}/include)
     target_link_libraries(wideep_${name} PUBLIC ${deps})
-    wideep_precompile(wideep_${name})
+    wideep_precompile(wideep_${name} ${precompile})
   endif()
 
   if(tests AND WIDEEP_TESTS)
@@ -99,20 +103,26 @@ function(wideep_folder name)
   endif()
 endfunction()
 
-# wideep_precompile(<target>)
+# wideep_precompile(<target> [WITH_RUN])
 #
 # Headers that most files include, and that take longer to parse than those files themselves: parsed
-# once, for the first target, whose options all others share. Files include what they need all the
-# same, which the build with gcc sees to: it takes parsed headers for its user's own, warns of them,
-# and therefore has none.
+# once, for the first target, whose options all others share. WITH_RUN: those of src/run, too, for
+# it and what lies below it. Files include what they need all the same, which the build with gcc sees
+# to: it takes parsed headers for its user's own, warns of them, and therefore has none.
 function(wideep_precompile target)
+  cmake_parse_arguments(ARG "WITH_RUN" "" "" ${ARGN})
+  set(kind product)
   set(headers <fmt/format.h> <algorithm> <array> <atomic> <chrono> <condition_variable> <deque>
       <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <thread> <unordered_map>
       <variant> <vector>)
   if(TARGET nlohmann_json::nlohmann_json)
     list(APPEND headers <nlohmann/json.hpp>)
   endif()
-  wideep_precompile_headers(${target} product ${headers})
+  if(ARG_WITH_RUN)
+    set(kind run)
+    list(APPEND headers <run/event.h> <run/iteration_log.h> <run/run_options.h> <run/run_plan.h>)
+  endif()
+  wideep_precompile_headers(${target} ${kind} ${headers})
   target_compile_options(${target} PRIVATE -fPIC)  # else programs would differ, which have -fPIE
 endfunction()
 
