@@ -1,19 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 # The everyday commands; each is a script of scripts/ or one line. On Debian 12 they install the
-# packages they need (scripts/packages.txt).
-.PHONY: help build demo test soak fuzz bench format check clean
+# packages they need (scripts/packages.txt for the command, scripts/development_packages.txt and
+# scripts/test_packages.txt for the rest).
+.PHONY: help build demo test test-all test-others times soak fuzz bench format check clean
 
 help: ## list these commands
-	@sed -n 's/^\([a-z]*\):.* ## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z%-]*\):.* ## /  make \1\t/p' Makefile | sed 's/%/NAME/' | expand -t 20
 
-build: ## build the command build/wideep and the tests
-	@scripts/build.sh release
+build: ## build the command, build/wideep
+	@scripts/build.sh command
 
 demo: build ## see what it does
 	@demo/run.sh
 
-test: ## run every test: release, sanitizers, fuzz targets, gcc (minutes)
-	@scripts/test.sh
+test: ## build everything and run every unit test and whole-system test
+	@scripts/test.sh release
+
+test-all: test test-others ## the same, then the other builds: sanitizers, fuzz targets, gcc
+
+test-others: ## the other builds alone; or one of them: test-asan, test-fuzz, test-tsan, test-gcc
+	@scripts/test.sh asan fuzz tsan gcc
+
+test-%: ## the tests of one folder of src/, as test-ep; FILTER='Placement*' chooses among them
+	@scripts/test.sh $*
+
+times: ## where the time of the last build and of its tests went
+	@scripts/build_times.py
 
 soak: ## half an hour of random traffic with rebalancing on
 	@scripts/soak.sh
@@ -25,7 +37,7 @@ bench: ## run the microbenchmarks
 	@scripts/bench.sh
 
 format: ## format the sources
-	@scripts/install_packages.sh
+	@scripts/install_packages.sh packages.txt development_packages.txt
 	@git ls-files '*.h' '*.cc' | xargs clang-format-19 -i
 
 check: ## check format, clang-tidy, the order of the folders and Markdown

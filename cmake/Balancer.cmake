@@ -7,8 +7,9 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+wideep_objects(wideep_check base/check.cc)
 wideep_sources(sources balance)
-add_library(wideep_balancer STATIC ${sources} ${PROJECT_SOURCE_DIR}/src/base/check.cc)
+add_library(wideep_balancer STATIC ${sources} $<TARGET_OBJECTS:wideep_check>)
 target_include_directories(wideep_balancer
   PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
@@ -16,6 +17,7 @@ target_include_directories(wideep_balancer
 target_compile_features(wideep_balancer PUBLIC cxx_std_20)
 target_link_libraries(wideep_balancer PRIVATE fmt::fmt)
 set_target_properties(wideep_balancer PROPERTIES EXPORT_NAME balancer)
+wideep_precompile(wideep_balancer)
 add_library(wideep::balancer ALIAS wideep_balancer)
 
 # It exports the functions of wideep/c_api.h only.
@@ -32,6 +34,7 @@ target_link_options(wideep_shared PRIVATE -Wl,--version-script=${exports})
 set_target_properties(wideep_shared PROPERTIES
   OUTPUT_NAME wideep VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
   LINK_DEPENDS ${exports} EXPORT_NAME c_api)
+wideep_precompile(wideep_shared)
 add_library(wideep::c_api ALIAS wideep_shared)
 
 set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/wideep)

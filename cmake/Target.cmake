@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-include(GoogleTest)
 
 # wideep_sources(<variable> <name>)
 #
@@ -10,19 +9,33 @@ function(wideep_sources variable name)
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
 
-# wideep_folder(<name> [LIBRARY <library>] [EXCLUDE <regex>] [DEPS <folder or library>...])
+# wideep_objects(<target> <file>...)
+#
+# Files of src/, compiled once for several libraries, of which some are installed.
+function(wideep_objects target)
+  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/src/)
+  add_library(${target} OBJECT ${ARGN})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${target} PRIVATE fmt::fmt)
+  wideep_precompile(${target})
+endfunction()
+
+# wideep_folder(<name> [LIBRARY <library>] [OBJECTS <target>...] [EXCLUDE <regex>] [WITH_RUN]
+#               [COMPUTING_TESTS] [DEPS <folder or library>...])
 #
 # One call per folder of src/. Makes, from the files beside it:
 #   wideep_<name>    library of wideep_sources(<name>); or, of a folder that is installed as a
 #                    library of its own (LIBRARY), that library with what the folder depends on;
-#                    EXCLUDE: without the sources whose paths match
-#   <name>_test      GoogleTest program of *_test.cc, each test registered with ctest
+#                    OBJECTS: with these (wideep_objects), whose sources are not compiled again;
+#                    EXCLUDE: without the sources whose paths match; WITH_RUN: wideep_precompile
+#   <name>_test      GoogleTest program of *_test.cc (wideep_test_program; COMPUTING_TESTS), which
+#                    ctest knows as <name>
 #   <name>_bench     Google Benchmark program of *_bench.cc
 #   <stem>_fuzz      one libFuzzer program per *_fuzz.cc, when WIDEEP_FUZZ is on; the ctest test
 #                    fuzz.<stem> runs it for WIDEEP_FUZZ_SECONDS from the seeds in tests/fuzz/<stem>
 # Programs in a sub-folder programs/ have a CMakeLists.txt of their own.
 function(wideep_folder name)
-  cmake_parse_arguments(ARG "" "LIBRARY;EXCLUDE" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "WITH_RUN;COMPUTING_TESTS" "LIBRARY;EXCLUDE" "OBJECTS;DEPS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   list(FILTER all EXCLUDE REGEX "/programs/")
   set(tests ${all})
@@ -51,22 +64,32 @@ function(wideep_folder name)
     if(ARG_EXCLUDE)
       list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
     endif()
+    foreach(objects IN LISTS ARG_OBJECTS)
+      get_target_property(compiled ${objects} SOURCES)
+      list(REMOVE_ITEM sources ${compiled})
+      list(APPEND sources $<TARGET_OBJECTS:${objects}>)
+    endforeach()
+    set(precompile)
+    if(ARG_WITH_RUN)
+      set(precompile WITH_RUN)
+    endif()
     add_library(wideep_${name} STATIC ${sources})
     target_include_directories(wideep_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src
                                                      ${PROJECT_SOURCE_DIR}/include)
     target_link_libraries(wideep_${name} PUBLIC ${deps})
-    wideep_precompile(wideep_${name} wideep_base <fmt/format.h> <nlohmann/json.hpp> <algorithm>
-                      <functional> <map> <memory> <optional> <span> <string> <vector>)
+    wideep_precompile(wideep_${name} ${precompile})
   endif()
 
-  if(tests)
+  if(tests AND WIDEEP_TESTS)
+    set(computing)
+    if(ARG_COMPUTING_TESTS)
+      set(computing COMPUTING)
+    endif()
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE wideep_${name})
-    wideep_test_program(${name}_test)
-    gtest_discover_tests(${name}_test TEST_PREFIX "${name}." NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST
-                         PROPERTIES TIMEOUT 300)
+    wideep_test_program(${name}_test ${computing})
   endif()
-  if(benches AND NOT WIDEEP_SANITIZE)
+  if(benches AND WIDEEP_TESTS AND NOT WIDEEP_SANITIZE)
     add_executable(${name}_bench ${benches})
     target_link_libraries(${name}_bench PRIVATE wideep_${name} benchmark::benchmark_main)
   endif()
@@ -80,20 +103,40 @@ function(wideep_folder name)
   endif()
 endfunction()
 
-# wideep_precompile(<target> <first> <header>...)
+# wideep_precompile(<target> [WITH_RUN])
 #
-# Headers of other projects that most files include, and that take longer to parse than those files
-# themselves: parsed once, for the target <first>, whose options all others share. Files include what
-# they need all the same, which the build with gcc sees to: it takes parsed headers for its user's
-# own, warns of them, and therefore has none.
-function(wideep_precompile target first)
+# Headers that most files include, and that take longer to parse than those files themselves: parsed
+# once, for the first target, whose options all others share. WITH_RUN: those of src/run, too, for
+# it and what lies below it. Files include what they need all the same, which the build with gcc sees
+# to: it takes parsed headers for its user's own, warns of them, and therefore has none.
+function(wideep_precompile target)
+  cmake_parse_arguments(ARG "WITH_RUN" "" "" ${ARGN})
+  set(kind product)
+  set(headers <fmt/format.h> <algorithm> <array> <atomic> <chrono> <condition_variable> <deque>
+      <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <thread> <unordered_map>
+      <variant> <vector>)
+  if(TARGET nlohmann_json::nlohmann_json)
+    list(APPEND headers <nlohmann/json.hpp>)
+  endif()
+  if(ARG_WITH_RUN)
+    set(kind run)
+    list(APPEND headers <run/event.h> <run/iteration_log.h> <run/run_options.h> <run/run_plan.h>)
+  endif()
+  wideep_precompile_headers(${target} ${kind} ${headers})
+  target_compile_options(${target} PRIVATE -fPIC)  # else programs would differ, which have -fPIE
+endfunction()
+
+# wideep_precompile_headers(<target> <kind> <header>...): once for all targets of a kind.
+function(wideep_precompile_headers target kind)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     return()
   endif()
-  if(TARGET ${first} AND NOT target STREQUAL first)
+  get_property(first GLOBAL PROPERTY WIDEEP_PRECOMPILED_${kind})
+  if(first)
     target_precompile_headers(${target} REUSE_FROM ${first})
   else()
     target_precompile_headers(${target} PRIVATE ${ARGN})
+    set_property(GLOBAL PROPERTY WIDEEP_PRECOMPILED_${kind} ${target})
   endif()
 endfunction()
 
@@ -118,13 +161,48 @@ function(wideep_embed_page target folder)
   target_sources(${target} PRIVATE ${output})
 endfunction()
 
-# What all test programs share. They run for a moment: it is not worth while to optimise them.
+# wideep_test_program(<program> [COMPUTING] [SHARDS <number>] [TIMEOUT <seconds>])
+#
+# What all test programs share. ctest runs the program <name>_test as one test <name>, or as several
+# (SHARDS) <name>.1 and so on, because a process for each of two thousand tests costs more than most
+# of the tests. test_results/<test>.xml, in the build directory, has them one by one. Programs that
+# compute (COMPUTING) are optimised a little; the others run for so short a time that it would cost
+# more than it saves.
 function(wideep_test_program program)
+  cmake_parse_arguments(ARG "COMPUTING" "SHARDS;TIMEOUT" "" ${ARGN})
+  set(kind test)
+  set(level -O0)
+  if(ARG_COMPUTING AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(kind computing_test)
+    set(level -O1)
+  endif()
   target_link_libraries(${program} PRIVATE GTest::gmock GTest::gtest_main fmt::fmt)
   target_compile_definitions(${program} PRIVATE WIDEEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_compile_options(${program} PRIVATE $<IF:$<CONFIG:Debug>,-O0,-O1>)
-  wideep_precompile(${program} base_test <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>
-                    <nlohmann/json.hpp> <filesystem> <functional> <random>)
+  target_compile_options(${program} PRIVATE ${level})
+  wideep_precompile_headers(${program} ${kind} <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>
+                            <nlohmann/json.hpp> <filesystem> <functional> <random>)
+
+  string(REGEX REPLACE "_test$" "" name ${program})
+  set(shards ${ARG_SHARDS})
+  if(NOT shards)
+    set(shards 1)
+  endif()
+  set(timeout ${ARG_TIMEOUT})
+  if(NOT timeout)
+    set(timeout 300)
+  endif()
+  foreach(shard RANGE 1 ${shards})
+    set(test ${name})
+    if(shards GREATER 1)
+      set(test ${name}.${shard})
+    endif()
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${test}
+             COMMAND ${program} --gtest_brief=1
+                     --gtest_output=xml:${PROJECT_BINARY_DIR}/test_results/${test}.xml)
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} ENVIRONMENT
+                         "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 # New inputs that reach new code, and those that break it, stay in fuzz/ of the build directory.

@@ -1,13 +1,32 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds a preset of CMakePresets.json, into build/ for release and build-<preset>/ for the others.
+# Builds into build/ with the release preset of CMakePresets.json, into build-<preset>/ with another.
 #
-#   scripts/build.sh <preset> [target...]
+#   scripts/build.sh command               build/wideep alone, for which packages.txt is enough
+#   scripts/build.sh <preset> [target...]  everything, or these targets
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# has_tests <build directory>: ON or OFF as it is configured, nothing where it is not.
+has_tests() { sed -n 's/^WIDEEP_TESTS:BOOL=//p' "$1/CMakeCache.txt" 2>/dev/null || true; }
+
 preset=$1
 shift
-scripts/install_packages.sh
-cmake --preset "$preset" >/dev/null
-cmake --build --preset "$preset" --parallel "$(nproc)" ${@:+--target "$@"}
+if [[ $preset == command ]]; then
+  scripts/install_packages.sh
+  preset=release
+  tests=$(has_tests build)  # where tests have been built, they stay
+  tests=${tests:-OFF}
+  set -- wideep
+else
+  scripts/install_packages.sh packages.txt development_packages.txt
+  tests=ON
+fi
+directory=build-$preset
+[[ $preset == release ]] && directory=build
+
+# What ninja does by itself where a CMakeLists.txt has changed.
+if [[ $(has_tests "$directory") != "$tests" || CMakePresets.json -nt $directory/build.ninja ]]; then
+  cmake --preset "$preset" -DWIDEEP_TESTS="$tests" >/dev/null
+fi
+cmake --build "$directory" --parallel "$(nproc)" ${@:+--target "$@"}

@@ -8,21 +8,18 @@ set -euo pipefail
 cd "$(dirname "$0")"
 lists=("${@:-packages.txt}")
 
-names() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "${lists[@]}" | awk '{print $1}'; }
-
-installed() {
-  [[ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
-}
+names() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "${lists[@]}" | awk '{print $1}' | sort -u; }
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "$0: not a Debian system: install the counterparts of these yourself: $(names | xargs)" >&2
   exit 0
 fi
 
-missing=()
-for name in $(names); do
-  installed "$name" || missing+=("$name")
-done
+installed() {
+  dpkg-query --show --showformat='${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p'
+}
+
+mapfile -t missing < <(comm -23 <(names) <(installed | sort -u))
 [[ ${#missing[@]} -eq 0 ]] && exit 0
 
 as_root=()

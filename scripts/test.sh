@@ -1,54 +1,97 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All tests, in each build that can find something of its own. Stops at the first build that fails.
+# Builds and runs tests: scripts/test.sh <what>..., one after the other, up to the first that fails.
+#
+#   release   every unit test and every whole-system test
+#   asan      the same under the address and undefined-behaviour sanitizers
+#   fuzz      each fuzz target for a few seconds, under these sanitizers
+#   tsan      what runs in threads, under the thread sanitizer
+#   gcc       what computes, travels and runs at once, by another compiler
+#   <room>    of the release build the tests of one folder of src/, or of tests/ ("whole");
+#             FILTER='Placement*:Shares*' chooses among them
+#
+# <build directory>/test_results.<what> keeps what GoogleTest and ctest say of the last run
+# (scripts/build_times.py lists the slowest).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/install_packages.sh packages.txt test_packages.txt
-passed=0 failed=0 skipped=0
-
-# count <attribute> <JUnit file>: the number that the file's first element gives for it
-count() { grep --only-matching --max-count=1 "\b$1=\"[0-9]*\"" "$2" | tr -dc 0-9; }
-
-add_counts() {
-  local tests failures skips
-  tests=$(count tests "$1") failures=$(count failures "$1") skips=$(count skipped "$1")
-  passed=$((passed + tests - failures - skips))
-  failed=$((failed + failures))
-  skipped=$((skipped + skips))
-}
-
-print_counts() { printf '\n%s passed, %s failed, %s skipped\n' $passed $failed $skipped; }
-
-# test_build <title> <preset> <tests to run, as a pattern> [target...]
-test_build() {
-  local title=$1 preset=$2 pattern=$3 start=$SECONDS built status=0
-  local directory=build-$preset
-  [[ $preset == release ]] && directory=build
-  shift 3
-
+# build <title> <preset> [target...]
+build() {
+  local title=$1 start=$SECONDS
+  shift
   printf '\n== %s\n' "$title"
-  scripts/build.sh "$preset" "$@"
-  built=$SECONDS
-  # Only what did not pass is worth a line.
-  ctest --test-dir "$directory" --tests-regex "$pattern" --parallel "$(nproc)" \
-    --no-tests=error --output-on-failure --output-junit test_results.xml |
-    { grep --invert-match --extended-regexp '^ *Start +[0-9]+:|  Passed +[0-9.]+ sec$' || true; } ||
-    status=$?
-  echo "$title: $((built - start)) s to build, $((SECONDS - built)) s to run"
-
-  add_counts "$directory/test_results.xml"
-  [[ $status -eq 0 ]] || { print_counts; exit "$status"; }
+  scripts/build.sh "$@"
+  echo "$title: $((SECONDS - start)) s to build"
 }
 
-test_build "Release build" release .
-# Random traffic with rebalancing runs longest where most is noticed.
-WIDEEP_SOAK_SECONDS=40 test_build "Address and undefined-behaviour sanitizers, fuzz targets" asan .
-# The thread sanitizer sees no race between processes: only tests whose ranks are threads.
-test_build "Thread sanitizer" tsan \
-  '^base\.ThreadPool|^transport\..*threads|^ep\..*Threads|^model\..*Golden|^online\.' \
-  base_test transport_test ep_test model_test online_test
-# Another compiler: all of the command, and the tests of what computes, travels and runs at once.
-test_build "gcc" gcc '^(base|kernels|transport|ep|weights|online|model|engine|whole)\.' \
-  wideep {base,kernels,transport,ep,weights,online,model,engine,whole}_test
-print_counts
+# run <what> <title> <build directory> <tests to run, as a pattern> [option of ctest...]
+run() {
+  local what=$1 title=$2 directory=$3 pattern=$4 start=$SECONDS status=0
+  shift 4
+  rm -rf "$directory/test_results" "$directory/test_results.$what"
+  # Only what did not pass is worth a line.
+  ctest --test-dir "$directory" --tests-regex "$pattern" --parallel "$(nproc)" "$@" \
+    --no-tests=error --output-on-failure --output-junit ctest.xml |
+    { grep --invert-match --extended-regexp '^ *Start +[0-9]+:|  Passed +[0-9.]+ sec$|^$' ||
+      true; } || status=$?
+  mkdir -p "$directory/test_results"  # none of them may be a GoogleTest program
+  mv "$directory/ctest.xml" "$directory/test_results"
+  mv "$directory/test_results" "$directory/test_results.$what"
+  echo "$title: $((SECONDS - start)) s to run"
+  results+=("$directory/test_results.$what")
+  python3 scripts/count_tests.py "$directory/test_results.$what"
+  [[ $status -eq 0 ]] || exit "$status"
+}
+
+run_release() {
+  build "Release build" release
+  run release "Release build" build .
+}
+
+run_asan() {
+  build "Address and undefined-behaviour sanitizers" asan
+  # Random traffic with rebalancing runs longest where most is noticed.
+  WIDEEP_SOAK_SECONDS=40 run asan "Address and undefined-behaviour sanitizers" build-asan . \
+    --exclude-regex '^fuzz\.'
+}
+
+run_fuzz() {
+  build "Fuzz targets" asan fuzzers
+  run fuzz "Fuzz targets" build-asan '^fuzz\.'
+}
+
+# It sees no race between processes: only tests whose ranks are threads.
+run_tsan() {
+  build "Thread sanitizer" tsan {base,transport,ep,model,online}_test
+  GTEST_FILTER='ThreadPool*:*threads*:*Threads*:*Golden*' \
+    run tsan "Thread sanitizer" build-tsan '^(base|transport|ep|model)(\.|$)'
+  run tsan_online "Thread sanitizer, online" build-tsan '^online(\.|$)'
+}
+
+run_gcc() {
+  local rooms=(base kernels transport ep weights online model engine run whole)
+  build "gcc" gcc wideep "${rooms[@]/%/_test}"
+  run gcc "gcc" build-gcc "^($(IFS='|' && echo "${rooms[*]}"))(\.|$)"
+}
+
+run_room() {
+  local program=build/src/${1}_test
+  [[ $1 == whole ]] && program=build/tests/whole_test
+  scripts/build.sh release "${1}_test"
+  "$program" --gtest_brief=1 --gtest_filter="${FILTER:-*}"
+}
+
+results=()
+for what in "$@"; do
+  case $what in
+    release | asan | fuzz | tsan | gcc)
+      scripts/install_packages.sh packages.txt development_packages.txt test_packages.txt
+      "run_$what"
+      ;;
+    *) run_room "$what" ;;
+  esac
+done
+if [[ ${#results[@]} -gt 1 ]]; then
+  printf '\nAll builds: '
+  python3 scripts/count_tests.py "${results[@]}" | tail -n 1
+fi

@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "commands.h"
+#include "formats/json_text.h"
 #include "recordings/balancer_yaml.h"
 #include "recordings/report.h"
 #include "statistics_options.h"
@@ -64,7 +65,7 @@ std::string json_text(const LoadReport& report, const ReportOptions& options,
     root["layers"].push_back(line);
   }
   root["average"] = to_json(report.average);
-  return root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return formats::json_text(root, 2) + "\n";
 }
 
 Status run(const ReportOptions& options) {

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "commands.h"
+#include "formats/json_text.h"
 #include "load_options.h"
 #include "measure/routing_verdict.h"
 
@@ -99,8 +100,9 @@ Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const measure::ThroughputOptions bench, bench_options(options));
   WIDEEP_TRY_ASSIGN(const auto pairs, run_pairs(bench, options.repeats));
   const RoutingVerdict verdict = measure::judge_routing(pairs);
-  const std::string text = options.json ? json_of(verdict, options.repeats).dump(2) + "\n"
-                                        : text_of(verdict, options.repeats);
+  const std::string text = options.json
+                               ? formats::json_text(json_of(verdict, options.repeats), 2) + "\n"
+                               : text_of(verdict, options.repeats);
   std::fputs(text.c_str(), stdout);
   return {};
 }

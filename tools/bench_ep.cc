@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "bench_ep_output.h"
 #include "commands.h"
+#include "formats/json_text.h"
 
 namespace wideep::tools {
 namespace {
@@ -34,7 +35,7 @@ Result<std::string> measure_group(const Options& options) {
     return measure::run_ep_bench(options.bench, [&] { progress.step(); });
   }();
   if (!report.ok()) return report.status();
-  return options.json ? ep_bench_json(options.bench, *report).dump(2) + "\n"
+  return options.json ? formats::json_text(ep_bench_json(options.bench, *report), 2) + "\n"
                       : ep_bench_text(options.bench, *report);
 }
 
@@ -45,7 +46,7 @@ Result<std::string> measure_sweep(const Options& options) {
     return measure::run_ep_sweep(options.bench, options.sweep, [&] { progress.step(); });
   }();
   if (!rows.ok()) return rows.status();
-  return options.json ? ep_sweep_json(options.bench, *rows).dump(2) + "\n"
+  return options.json ? formats::json_text(ep_sweep_json(options.bench, *rows), 2) + "\n"
                       : ep_sweep_text(options.bench, *rows);
 }
 

@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/try.h"
 #include "commands.h"
+#include "formats/json_text.h"
 #include "measure/bench_load.h"
 
 namespace wideep::tools {
@@ -60,7 +61,9 @@ Status run(const Options& given) {
     return measure::run_load_bench(options.bench, [&] { progress.step(); });
   }();
   if (!report.ok()) return report.status();
-  std::fputs((options.json ? json_of(*report).dump(2) + "\n" : text_of(*report)).c_str(), stdout);
+  std::fputs(
+      (options.json ? formats::json_text(json_of(*report), 2) + "\n" : text_of(*report)).c_str(),
+      stdout);
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include "bench_model_output.h"
 #include "commands.h"
 #include "formats/files.h"
+#include "formats/json_text.h"
 #include "generate_output.h"
 #include "measure/bench_model.h"
 #include "precision_option.h"
@@ -98,10 +99,8 @@ Status run(const Options& given) {
       .precision = std::string(kernels::weight_format_name(options.bench.precision.weights)),
       .options = options.bench,
   };
-  const auto replace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8
-  const std::string text = options.json
-                               ? bench_json(model, *report).dump(2, ' ', false, replace) + "\n"
-                               : bench_text(model, *report);
+  const std::string text = options.json ? formats::json_text(bench_json(model, *report), 2) + "\n"
+                                        : bench_text(model, *report);
   std::fputs(text.c_str(), stdout);
   return {};
 }

@@ -10,6 +10,7 @@
 #include "base/machine.h"
 #include "base/try.h"
 #include "commands.h"
+#include "formats/json_text.h"
 #include "held_out_text.h"
 #include "measure/compare_rows.h"
 #include "prompts_file.h"
@@ -75,7 +76,7 @@ void print_json(const Options& options, const measure::RowsComparison& found) {
                               {"snr_dispatched_db", snr_json(layer.dispatched.snr())},
                               {"snr_returned_db", snr_json(layer.returned.snr())}});
   }
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}\n", formats::json_text(json, 2));
 }
 
 Status run(const Options& given) {

@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "base/try.h"
 #include "commands.h"
+#include "formats/json_text.h"
 #include "load_options.h"
 #include "measure/serving_run.h"
 
@@ -111,7 +112,7 @@ Status run(const Options& options) {
     return failed(fmt::format("no request was served; the first: {}", report.failures.front()));
   }
   if (options.json) {
-    std::puts(json_of(report).dump(2).c_str());
+    std::puts(formats::json_text(json_of(report), 2).c_str());
   } else {
     std::fputs(text_of(report).c_str(), stdout);
   }

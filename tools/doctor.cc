@@ -10,6 +10,7 @@
 #include "base/try.h"
 #include "commands.h"
 #include "doctor_report.h"
+#include "formats/json_text.h"
 #include "model_run.h"
 #include "parallel_options.h"
 
@@ -59,9 +60,8 @@ Status run(const Options& options) {
   report.warnings =
       run::machine_advice(report.machine, report.num_ranks, report.chosen_kernels->isa, best->isa);
   if (!options.model_dir.empty()) report.outcome = judge_model(options, parallel, &report);
-  const auto replace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8
   const std::string text =
-      options.json ? doctor_json(report).dump(2, ' ', false, replace) + "\n" : doctor_text(report);
+      options.json ? formats::json_text(doctor_json(report), 2) + "\n" : doctor_text(report);
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);  // before the error that the outcome may be
   return report.outcome;

@@ -18,6 +18,7 @@
 #include "base/try.h"
 #include "commands.h"
 #include "formats/files.h"
+#include "formats/json_text.h"
 #include "generate_output.h"
 #include "output_file.h"
 #include "prompts_file.h"
@@ -164,9 +165,7 @@ Status run(const Options& options, const Started& started) {
                     generate(wanted, started.speaks(), shows_texts ? stdout : nullptr));
   if (!started.speaks()) return report.ended;
   if (options.json) {
-    // A prompt may hold bytes that are no UTF-8, which JSON cannot.
-    const auto replace = nlohmann::json::error_handler_t::replace;
-    std::puts(report_json(wanted, report).dump(2, ' ', false, replace).c_str());
+    std::puts(formats::json_text(report_json(wanted, report), 2).c_str());
   } else {
     std::fputs(report_text(wanted, report).c_str(), stdout);
   }

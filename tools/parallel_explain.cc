@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "commands.h"
 #include "ep/strategy.h"
+#include "formats/json_text.h"
 #include "model_run.h"
 #include "parallel_options.h"
 
@@ -279,7 +280,8 @@ ordered_json explained_json(const Explained& all) {
 Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const parallel::ParallelConfig config, read_parallel_options(options.parallel));
   WIDEEP_TRY_ASSIGN(const Explained all, explain(options, config));
-  const std::string text = options.json ? explained_json(all).dump(2) + "\n" : explained_text(all);
+  const std::string text =
+      options.json ? formats::json_text(explained_json(all), 2) + "\n" : explained_text(all);
   std::fputs(text.c_str(), stdout);
   return {};
 }

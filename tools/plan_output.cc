@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan_output.h"
 
+#include "formats/json_text.h"
+
 #include <fmt/format.h>
 
 namespace wideep::tools {
@@ -114,9 +116,7 @@ ordered_json to_json(const Figures& figures) {
   return json;
 }
 
-std::string json_text(const ordered_json& root) {
-  return root.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-}
+std::string json_text(const ordered_json& root) { return formats::json_text(root, 2) + "\n"; }
 
 std::string plan_json(const PlanningInput& input, const PlanResult& result) {
   ordered_json root = {

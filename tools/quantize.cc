@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "commands.h"
 #include "formats/files.h"
+#include "formats/json_text.h"
 #include "held_out_text.h"
 #include "measure/score.h"
 #include "run/thread_plan.h"
@@ -108,7 +109,7 @@ void print_json(const Options& options, const weights::QuantizeReport& report,
                        {"perplexity", quality->perplexity_after},
                        {"top1_agreement", quality->top1_agreement}};
   }
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}\n", formats::json_text(json, 2));
 }
 
 Status run(const Options& given) {

@@ -49,4 +49,9 @@ Expression::Expression(int where, Node what)
       height(1 + std::visit([](const auto& each) { return below(each); }, what)),
       node(std::move(what)) {}
 
+// Here, not in the header: every file that holds one would compile them anew.
+Expression::Expression(Expression&& other) noexcept = default;
+Expression& Expression::operator=(Expression&& other) noexcept = default;
+Expression::~Expression() = default;
+
 }  // namespace wideep::chat

@@ -91,6 +91,9 @@ struct Expression {
 
   Expression() = default;
   Expression(int where, Node what);
+  Expression(Expression&& other) noexcept;
+  Expression& operator=(Expression&& other) noexcept;
+  ~Expression();
 
   int line = 0;
   int height = 1;  // of the tree: 1 for what has no parts

@@ -324,6 +324,13 @@ void Dict::set(std::string_view key, Value value) {
   for (size_t i = places_.size(); i < entries_.size(); ++i) places_.emplace(entries_[i].first, i);
 }
 
+// Here, not in the header: every file that holds values would compile them anew.
+Value::Value(const Value& other) = default;
+Value::Value(Value&& other) noexcept = default;
+Value& Value::operator=(const Value& other) = default;
+Value& Value::operator=(Value&& other) noexcept = default;
+Value::~Value() = default;
+
 Value::Value(List list) : depth_(depth_with(list)) {
   data_ = std::make_shared<const List>(std::move(list));
 }

@@ -79,6 +79,11 @@ class Value {
   Value(std::shared_ptr<Object> object, int depth) : data_(std::move(object)), depth_(depth) {}
   Value(Function function, int depth = 0)
       : data_(std::make_shared<const Function>(std::move(function))), depth_(depth) {}
+  Value(const Value& other);
+  Value(Value&& other) noexcept;
+  Value& operator=(const Value& other);
+  Value& operator=(Value&& other) noexcept;
+  ~Value();
 
   // Errors (invalid input): nested deeper than kMaxValueDepth.
   static Result<Value> from_json(const nlohmann::ordered_json& json);

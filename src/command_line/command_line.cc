@@ -117,6 +117,8 @@ template Option Command::add_option(const std::string&, std::vector<std::string>
                                     const std::string&) const;
 template Option Command::add_option(const std::string&, std::optional<int>&,
                                     const std::string&) const;
+template Option Command::add_option(const std::string&, std::optional<int64_t>&,
+                                    const std::string&) const;
 template Option Command::add_option(const std::string&, std::optional<double>&,
                                     const std::string&) const;
 template Option Command::add_option(const std::string&, std::optional<std::string>&,

@@ -35,8 +35,8 @@ concept OptionValue =
     std::same_as<T, int> || std::same_as<T, int64_t> || std::same_as<T, uint64_t> ||
     std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::string> ||
     std::same_as<T, std::vector<int>> || std::same_as<T, std::vector<std::string>> ||
-    std::same_as<T, std::optional<int>> || std::same_as<T, std::optional<double>> ||
-    std::same_as<T, std::optional<std::string>>;
+    std::same_as<T, std::optional<int>> || std::same_as<T, std::optional<int64_t>> ||
+    std::same_as<T, std::optional<double>> || std::same_as<T, std::optional<std::string>>;
 
 // A handle of an option that was added; valid as long as its program. Each method returns the
 // option, so that calls can be chained. A value that a check refuses is invalid input.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/printable.h"
+#include "formats/json_text.h"
 
 namespace wideep::formats {
 namespace {
@@ -155,7 +156,7 @@ std::string describe(const json& value) {
   if (value.is_string()) {
     return fmt::format("'{}'", base::printable(value.get_ref<const std::string&>(), 60));
   }
-  return value.dump();
+  return json_text(value);
 }
 
 }  // namespace wideep::formats

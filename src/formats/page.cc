@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/page.h"
 
+#include "formats/json_text.h"
+
 #include <utility>
 
 namespace wideep::formats {
@@ -24,8 +26,7 @@ std::string escape_html(std::string text) {
 // '<' occurs only inside strings, where JSON may spell it so; it keeps </script> and <!-- out.
 std::string script_json(const nlohmann::ordered_json& value) {
   using nlohmann::ordered_json;
-  return replace_all(value.dump(-1, ' ', false, ordered_json::error_handler_t::replace), "<",
-                     "\\u003c");
+  return replace_all(json_text(value), "<", "\\u003c");
 }
 
 std::string fill_marks(std::string_view page,

@@ -14,6 +14,7 @@
 #include "base/try.h"
 #include "formats/files.h"
 #include "formats/json_parse.h"
+#include "formats/json_text.h"
 
 namespace wideep::measure {
 namespace {
@@ -63,7 +64,7 @@ Result<DatasetRequest> request_of(const json& line) {
       if (!fits) {
         return invalid_input(
             fmt::format("input_ids[{}]: expected a token id from 0 to {}, found {}", tokens.size(),
-                        kMostId, id.dump()));
+                        kMostId, formats::json_text(id)));
       }
       tokens.push_back(id.get<int32_t>());
     }
@@ -103,7 +104,7 @@ Status write_dataset(const std::string& path, const std::vector<DatasetRequest>&
     std::visit([&](const auto& prompt) { line[is_text ? "prompt" : "input_ids"] = prompt; },
                requests[i].prompt);
     line["output_tokens"] = requests[i].output_tokens;
-    text += line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    text += formats::json_text(line) + "\n";
   }
   return formats::write_file(path, text);
 }

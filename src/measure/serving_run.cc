@@ -9,6 +9,7 @@
 
 #include "base/cpu_time.h"
 #include "base/try.h"
+#include "formats/json_text.h"
 
 namespace wideep::measure {
 namespace {
@@ -36,7 +37,7 @@ std::string body_of(const ServingOptions& options, const DatasetRequest& request
                {"stream_options", {{"include_usage", true}}}};
   std::visit([&](const auto& prompt) { body["prompt"] = prompt; }, request.prompt);
   if (options.ignore_eos) body["ignore_eos"] = true;
-  return body.dump(-1, ' ', false, json::error_handler_t::replace);
+  return formats::json_text(body);
 }
 
 // What counts of an event, found while it is read: a tree of it would cost more than all else that

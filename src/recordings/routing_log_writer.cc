@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "formats/files.h"
+#include "formats/json_text.h"
 #include "recordings/routing_log.h"
 #include "recordings/routing_log_version.h"
 
@@ -12,10 +13,6 @@ namespace wideep::recordings {
 namespace {
 
 using nlohmann::ordered_json;
-
-std::string dump(const ordered_json& value) {
-  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
 
 ordered_json to_json(const RoutingLog::Iteration& iteration) {
   return {{"iteration", iteration.iteration},
@@ -41,7 +38,7 @@ std::string head_text(const RoutingLog& log) {
                              {"wall_ms", log.wall_ms}};
   std::string text;
   for (const auto& [key, value] : head.items()) {
-    text += fmt::format("\"{}\":{},\n", key, dump(value));
+    text += fmt::format("\"{}\":{},\n", key, formats::json_text(value));
   }
   return text;
 }
@@ -60,10 +57,11 @@ std::string one_a_line(const Items& items, Function to_text) {
 
 std::string format_routing_log(const RoutingLog& log) {
   std::string text = "{" + head_text(log) + "\"iterations\":";
-  text +=
-      one_a_line(log.iterations, [](const auto& iteration) { return dump(to_json(iteration)); });
+  text += one_a_line(log.iterations,
+                     [](const auto& iteration) { return formats::json_text(to_json(iteration)); });
   text += ",\n\"request_counts\":";
-  text += one_a_line(log.request_counts, [](const auto& counts) { return dump(counts); });
+  text += one_a_line(log.request_counts,
+                     [](const auto& counts) { return formats::json_text(ordered_json(counts)); });
   return text + "}\n";
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "formats/json_text.h"
 #include "kernels/kv_page.h"
 
 namespace wideep::run {
@@ -74,7 +75,7 @@ void IterationLog::add(const IterationSummary& summary) {
                                        {"expertMoves", std::exchange(moves_, 0)},
                                        {"movedBytes", std::exchange(moved_bytes_, 0)}};
   if (!status_.ok()) return;
-  const std::string text = line.dump() + "\n";
+  const std::string text = formats::json_text(line) + "\n";
   if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() ||
       std::fflush(file_.get()) != 0) {
     status_ = failed(

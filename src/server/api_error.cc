@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/api_error.h"
 
+#include "formats/json_text.h"
+
 #include <nlohmann/json.hpp>
 
 namespace wideep::server {
@@ -34,7 +36,7 @@ std::string ApiError::json() const {
                                 {"type", type_of(status)},
                                 {"param", or_null(param)},
                                 {"code", or_null(code)}}}};
-  return error.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return formats::json_text(error) + "\n";
 }
 
 }  // namespace wideep::server

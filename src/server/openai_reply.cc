@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/openai_reply.h"
 
+#include "formats/json_text.h"
+
 #include <charconv>
 
 namespace wideep::server {
@@ -18,6 +20,13 @@ std::string_view reason_text(engine::FinishReason reason) {
     default:
       return "null";
   }
+}
+
+// The same as a value.
+ordered_json reason_json(engine::FinishReason reason) {
+  const std::string_view text = reason_text(reason);
+  if (text == "null") return nullptr;
+  return std::string(text.substr(1, text.size() - 2));
 }
 
 ordered_json chat_logprob(const TokenLogprob& token) {
@@ -92,12 +101,8 @@ ordered_json choice_json(Api api, const ReplyPart& part) {
   ordered_json choice = {{"index", part.index}};
   choice.update(said(api, part));
   choice["logprobs"] = logprobs_json(api, part);
-  choice["finish_reason"] = ordered_json::parse(reason_text(part.finish_reason));
+  choice["finish_reason"] = reason_json(part.finish_reason);
   return choice;
-}
-
-std::string dump(const ordered_json& json) {
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 void add_number(int64_t value, std::string* out) {
@@ -149,12 +154,12 @@ ordered_json whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& an
   return reply;
 }
 
-std::string json_text(const ordered_json& json) { return dump(json) + "\n"; }
+std::string json_text(const ordered_json& json) { return formats::json_text(json) + "\n"; }
 
 EventWriter::EventWriter(const ReplyHead& head, bool usage_follows)
     : api_(head.api), end_(usage_follows ? "],\"usage\":null}\n\n" : "]}\n\n") {
   head_ = "data: ";
-  head_ += dump(head_json(head, "chat.completion.chunk", "text_completion"));
+  head_ += formats::json_text(head_json(head, "chat.completion.chunk", "text_completion"));
   head_.back() = ',';  // the object goes on
   head_ += "\"choices\":[";
 }
@@ -171,7 +176,7 @@ void EventWriter::add_chunk(const ReplyPart& part, std::string* events) const {
     add_quoted(part.text, events);
   }
   *events += ",\"logprobs\":";
-  *events += part.logprobs == nullptr ? "null" : dump(logprobs_json(api_, part));
+  *events += part.logprobs == nullptr ? "null" : formats::json_text(logprobs_json(api_, part));
   *events += ",\"finish_reason\":";
   *events += reason_text(part.finish_reason);
   *events += '}';
@@ -181,7 +186,7 @@ void EventWriter::add_chunk(const ReplyPart& part, std::string* events) const {
 void EventWriter::add_usage(const Usage& usage, std::string* events) const {
   *events += head_;
   *events += "],\"usage\":";
-  *events += dump(usage_json(usage));
+  *events += formats::json_text(usage_json(usage));
   *events += "}\n\n";
 }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "formats/json_parse.h"
+#include "formats/json_text.h"
 
 namespace wideep::server {
 namespace {
@@ -120,7 +121,7 @@ class BodyReader {
     const ordered_json& value = take(name);
     if (value.is_null() || value == harmless) return;
     complain(name, fmt::format("{} is not supported: expected {} or nothing, found {}", what,
-                               harmless.dump(), shown(value)));
+                               formats::json_text(harmless), shown(value)));
   }
 
   void complain(const std::string& param, const std::string& what) {
@@ -131,7 +132,7 @@ class BodyReader {
   }
 
   static std::string shown(const ordered_json& value) {
-    std::string text = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    std::string text = formats::json_text(value);
     constexpr size_t kMostShown = 60;
     if (text.size() > kMostShown) {
       return value.is_array() ? fmt::format("a list of {}", value.size())

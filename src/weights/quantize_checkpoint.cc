@@ -11,6 +11,7 @@
 
 #include "base/try.h"
 #include "formats/files.h"
+#include "formats/json_text.h"
 #include "kernels/coded_matrix.h"
 #include "weights/checkpoint.h"
 #include "weights/quantized_tensors.h"
@@ -170,7 +171,8 @@ class ShardWriter {
       for (const std::string& name : names_[i]) weight_map[name] = file;
     }
     const Json index = {{"metadata", {{"total_size", total_}}}, {"weight_map", weight_map}};
-    return formats::write_file(dir_ + "/model.safetensors.index.json", index.dump(2) + "\n");
+    return formats::write_file(dir_ + "/model.safetensors.index.json",
+                               formats::json_text(index, 2) + "\n");
   }
 
   uint64_t total_bytes() const { return total_; }
@@ -233,7 +235,7 @@ Status write_modelopt_config(const std::string& dir, int group,
       {"producer", {{"name", "wideep"}}},
       {"quantization",
        {{"quant_algo", "NVFP4"}, {"group_size", group}, {"exclude_modules", ignored}}}};
-  return formats::write_file(dir + "/hf_quant_config.json", config.dump(2) + "\n");
+  return formats::write_file(dir + "/hf_quant_config.json", formats::json_text(config, 2) + "\n");
 }
 
 Result<Json> read_config(const std::string& model_dir) {
@@ -246,7 +248,8 @@ Result<Json> read_config(const std::string& model_dir) {
 Status write_config(const QuantizeOptions& options, Json config, int group,
                     const std::vector<std::string>& ignored) {
   config["quantization_config"] = Json::parse(quantization_config(options.format, group, ignored));
-  WIDEEP_TRY(formats::write_file(options.output_dir + "/config.json", config.dump(2) + "\n"));
+  WIDEEP_TRY(formats::write_file(options.output_dir + "/config.json",
+                                 formats::json_text(config, 2) + "\n"));
   if (options.format != WeightFormat::kNvfp4) return {};
   return write_modelopt_config(options.output_dir, group, ignored);
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "formats/json_text.h"
 
 namespace wideep::weights {
 namespace {
@@ -132,7 +133,7 @@ std::string quantization_config(WeightFormat format, int group,
     const int bits = format == WeightFormat::kInt8 ? 8 : 4;
     config = packed_config("pack-quantized", group_weights(bits, "int", group), ignored);
   }
-  return config.dump();
+  return formats::json_text(config);
 }
 
 }  // namespace wideep::weights

@@ -9,6 +9,11 @@
 #include "kernels/x86/decode_avx2.h"
 //
 #include "kernels/x86/matmul_body.h"
-//
+
+// Of one tuning: processors of the other have AVX-512.
+void matmul(const MatmulArgs& args) { matmul_for<ForZen4>(args); }
+
+void gated_matmul(const GatedMatmulArgs& args) { gated_matmul_for<ForZen4>(args); }
+
 #include "kernels/x86/avx2_end.h"
 #endif

@@ -9,6 +9,18 @@
 #include "kernels/x86/decode_avx512.h"
 //
 #include "kernels/x86/matmul_body.h"
-//
+
+// In avx512_matmul_zen4.cc: both tunings in one file would be the longest compilation by far.
+void matmul_for_zen4(const MatmulArgs& args);
+void gated_matmul_for_zen4(const GatedMatmulArgs& args);
+
+void matmul(const MatmulArgs& args) {
+  args.tuning == Tuning::kZen5 ? matmul_for<ForZen5>(args) : matmul_for_zen4(args);
+}
+
+void gated_matmul(const GatedMatmulArgs& args) {
+  args.tuning == Tuning::kZen5 ? gated_matmul_for<ForZen5>(args) : gated_matmul_for_zen4(args);
+}
+
 #include "kernels/x86/avx512_end.h"
 #endif

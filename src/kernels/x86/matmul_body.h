@@ -398,18 +398,13 @@ inline void multiply_all(const Product& product, const Cut& cut) {
   });
 }
 
-template <typename Product>
-inline void multiply_all(const Product& product, const PackedShape& w, Tuning tuning) {
-  if (product.num_rows() == 0) return;
-  const Cut cut(w);
-  if constexpr (kIsTunedForZen5) {
-    if (tuning == Tuning::kZen5) return multiply_all<ForZen5>(product, cut);
-  }
-  multiply_all<ForZen4>(product, cut);
+// The products for one tuning; files of an instruction set choose among them.
+template <typename Tuned>
+inline void matmul_for(const MatmulArgs& args) {
+  if (args.m > 0) multiply_all<Tuned>(PlainProduct{args}, Cut(args.w.shape));
 }
 
-void matmul(const MatmulArgs& args) { multiply_all(PlainProduct{args}, args.w.shape, args.tuning); }
-
-void gated_matmul(const GatedMatmulArgs& args) {
-  multiply_all(GatedProduct{args}, args.gate.shape, args.tuning);
+template <typename Tuned>
+inline void gated_matmul_for(const GatedMatmulArgs& args) {
+  if (args.m > 0) multiply_all<Tuned>(GatedProduct{args}, Cut(args.gate.shape));
 }

@@ -198,8 +198,7 @@ inline I32x16 multiply_four_small(const void* x, Line w, I32x16 acc) {
 // See simd_avx512.h.
 inline constexpr int kTileRows = 3, kRowUnit = 1;
 inline constexpr int kFewRows = 3, kFewPanels = 2;
-inline constexpr int kFewestFloatChains = 2;    // a pair of bf16 is two additions
-inline constexpr bool kIsTunedForZen5 = false;  // it has AVX-512
+inline constexpr int kFewestFloatChains = 2;  // a pair of bf16 is two additions
 
 // The first and the second of each pair of bf16.
 inline F32x16 evens(Line pairs) {

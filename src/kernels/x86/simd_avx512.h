@@ -43,7 +43,6 @@ inline F32x16 round_to_nearest(F32x16 v) {
 inline constexpr int kTileRows = 14, kRowUnit = 2;
 inline constexpr int kFewRows = 6, kFewPanels = 4;
 inline constexpr int kFewestFloatChains = 1;  // see ForZen5 (one_tile_body.h)
-inline constexpr bool kIsTunedForZen5 = true;
 
 inline F32x16 abs(F32x16 v) { return _mm512_abs_ps(v); }
 inline float reduce_max(F32x16 v) { return _mm512_reduce_max_ps(v); }

@@ -175,7 +175,7 @@ void print(const Layers& layers, const Runner& runner, const std::string& dtype,
       limit_read, reads ? "read" : "peak", shares.median, shares.minimum, shares.maximum);
 }
 
-Status run(const Options& options) {
+Status measure_all(const Options& options) {
   std::vector<WeightFormat> formats;
   for (const std::string& dtype : options.dtypes) {
     const auto format = kernels::weight_format_from_name(dtype);
@@ -253,7 +253,7 @@ int main(int argc, char** argv) {
       .show_default();
   program.add_option("--repeat", options.repeat, "Turns").positive().show_default();
   if (const auto code = program.parse_main(argc, argv)) return *code;
-  const wideep::Status status = wideep::run(options);
+  const wideep::Status status = wideep::measure_all(options);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());
   return status.exit_code();
 }
