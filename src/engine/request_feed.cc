@@ -66,20 +66,16 @@ std::string encode(const Command& command) {
 RequestFeed::RequestFeed(int fd, std::optional<int> owner, transport::Bridge* bridge)
     : fd_(fd), owner_(owner), bridge_(bridge) {
   if (fd_ >= 0) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) | O_NONBLOCK);
-  if (bridge_ == nullptr || fd_ >= 0) return;
-  bridge_->set_on_command([this](std::string_view message) {
-    commands_.push_back(decode(message));
-    ++seen_;
-  });
-}
-
-RequestFeed::~RequestFeed() {
-  if (bridge_ != nullptr) bridge_->set_on_command({});
 }
 
 Status RequestFeed::poll() {
   if (fd_ >= 0) WIDEEP_TRY(read_pipe());
-  while (bridge_ != nullptr && bridge_->progress()) {
+  if (bridge_ == nullptr) return {};
+  while (bridge_->progress()) {
+  }
+  while (const auto message = bridge_->next_command()) {
+    commands_.push_back(decode(*message));
+    ++seen_;
   }
   return {};
 }

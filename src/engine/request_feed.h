@@ -51,9 +51,6 @@ class RequestFeed {
   // bridge. bridge: who reads a pipe passes everything on over it; null: every rank has a pipe.
   // owner: whose requests are this rank's; nothing: all are.
   RequestFeed(int fd, std::optional<int> owner, transport::Bridge* bridge = nullptr);
-  ~RequestFeed();
-  RequestFeed(const RequestFeed&) = delete;
-  RequestFeed& operator=(const RequestFeed&) = delete;
 
   bool is_mine(const Command& command) const { return !owner_ || command.owner == *owner_; }
 

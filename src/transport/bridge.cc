@@ -217,6 +217,13 @@ void Bridge::command(std::string_view text) {
   }
 }
 
+std::optional<std::string> Bridge::next_command() {
+  if (commands_.empty()) return std::nullopt;
+  std::string command = std::move(commands_.front());
+  commands_.pop_front();
+  return command;
+}
+
 void Bridge::report(std::string message) {
   const std::lock_guard lock(mutex_);
   reports_.push_back(std::move(message));
@@ -286,7 +293,7 @@ void Bridge::take_in(int from, const Bytes& message) {
       if (on_report_) on_report_(from, text);
       return;
     case Kind::kCommand:
-      if (on_command_) on_command_(text);
+      commands_.emplace_back(text);
       return;
     case Kind::kNotice:
       if (on_notice_) on_notice_(body);

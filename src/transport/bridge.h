@@ -19,9 +19,11 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -98,7 +100,7 @@ class Bridge {
   void tell_failure(const Status& status);
   // A message for the handler of rank 0 (set_on_report), whatever node this is.
   void report(std::string message);
-  // For the handler of every other rank (set_on_command), of this node too, in the order given.
+  // For every other rank (next_command), of this node too, in the order given.
   void command(std::string_view message);
   // For the handler of this rank's proxy on another node (set_on_notice), in the order given.
   void notify(int node, Bytes message);
@@ -114,13 +116,13 @@ class Bridge {
   void set_on_report(std::function<void(int from, std::string_view)> handler) {
     on_report_ = std::move(handler);
   }
-  // Without a handler commands are dropped.
-  void set_on_command(std::function<void(std::string_view)> handler) {
-    on_command_ = std::move(handler);
-  }
   void set_on_notice(std::function<void(std::span<const std::byte>)> handler) {
     on_notice_ = std::move(handler);
   }
+
+  // The oldest command not yet taken. They are kept: rank 0 may send them while this rank still
+  // starts.
+  std::optional<std::string> next_command();
 
   // This rank has nothing more to send. Returns when the ranks whose proxy it is have nothing more
   // either and all that was sent has left, when the group has failed, or at the deadline.
@@ -152,8 +154,8 @@ class Bridge {
   int rank_;
   std::function<void(int, std::span<const std::byte>)> on_parcel_;
   std::function<void(int, std::string_view)> on_report_;
-  std::function<void(std::string_view)> on_command_;
   std::function<void(std::span<const std::byte>)> on_notice_;
+  std::deque<std::string> commands_;
   std::vector<bool> is_done_;  // [num_ranks] which ranks have nothing more to send
   std::array<uint64_t, static_cast<size_t>(Traffic::kCount)> sent_ = {};
   struct Notice {
