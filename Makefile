@@ -2,7 +2,7 @@
 # The everyday commands; each is a script of scripts/ or one line. On Debian 12 they install the
 # packages they need (scripts/packages.txt for the command, scripts/development_packages.txt and
 # scripts/test_packages.txt for the rest).
-.PHONY: help build demo test test-all test-others times soak fuzz bench format check clean
+.PHONY: help build demo test test-all test-others times soak fuzz bench format check tidy clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z%-]*\):.* ## /  make \1\t/p' Makefile | sed 's/%/NAME/' | expand -t 20
@@ -40,8 +40,11 @@ format: ## format the sources
 	@scripts/install_packages.sh packages.txt development_packages.txt
 	@git ls-files '*.h' '*.cc' | xargs clang-format-19 -i
 
-check: ## check format, clang-tidy, the order of the folders and Markdown
+check: ## check format, the order of the folders and Markdown
 	@scripts/check.sh
+
+tidy: ## read all sources with clang-tidy (an hour)
+	@scripts/tidy.sh
 
 clean: ## remove everything built
 	rm -rf build build-*
