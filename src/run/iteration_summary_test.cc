@@ -59,7 +59,7 @@ class PulledRun {
 };
 
 TEST(IterationSummary, SumsReceiversAndTakesTheSlowestRankOfEachStep) {
-  PulledRun run({{5}});
+  PulledRun run(std::vector<std::vector<int>>{{5}});
   // Iteration 0: ranks receive 1 + 3 = 4 and 2 + 6 = 8, mean 6, ratio 1/3.
   run.add(0, record(0, {1, 2}, 10, 4, 1));
   run.add(1, record(0, {3, 6}, 20, 2, 3));
@@ -84,7 +84,7 @@ TEST(IterationSummary, SumsReceiversAndTakesTheSlowestRankOfEachStep) {
 }
 
 TEST(IterationSummary, TellsOfAnIterationWithTheLastWordOnIt) {
-  PulledRun run({{5}});
+  PulledRun run(std::vector<std::vector<int>>{{5}});
   IterationRecord first = record(4, {1, 2}, 10, 4, 1), second = record(4, {3, 6}, 20, 2, 3);
   first.queue = {
       .running = 3, .waiting = 1, .scheduled = 2, .prompts = 1, .cache_pages = 4, .max_pages = 8};
@@ -104,7 +104,7 @@ TEST(IterationSummary, TellsOfAnIterationWithTheLastWordOnIt) {
 }
 
 TEST(IterationSummary, AnIterationThatOneRankNeverReportedDoesNotCount) {
-  PulledRun run({{5}});
+  PulledRun run(std::vector<std::vector<int>>{{5}});
   run.add(0, record(0, {1, 1}, 1, 1, 1));
   EXPECT_EQ(run.totals().num_iterations, 0);
 }
