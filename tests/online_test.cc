@@ -172,7 +172,7 @@ class SuspendedBalancer {
       moves_at_stop_ = board_->balancer().moves;
     } else if (number == last_) {
       moves_at_end_ = board_->balancer().moves;
-      stopped_.go_on();
+      stopped_.resume();
     }
   }
   void watch(const online::UpdateBoard* board) { board_ = board; }

@@ -26,7 +26,7 @@ void* obtain(size_t size, size_t alignment) {
     make_room();
     found = allocate(size, alignment);
   }
-  wideep::base::allocated_since(start_ns, size);
+  wideep::base::record_allocation(start_ns, size);
   return found;
 }
 

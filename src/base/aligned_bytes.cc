@@ -16,10 +16,12 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// Below it, pages of its own would waste more than they save. Neighbouring mappings become one, so
-// that huge pages need not fit into each.
+// Smaller blocks would waste too much of their last page. The threshold may lie below a huge page
+// (2 MiB): the kernel merges neighbouring anonymous mappings, so that a huge page can span several.
 constexpr size_t kMapBytes = size_t{256} << 10;
 
+// std::bad_alloc whose message gives the size. The text is formatted into the object itself,
+// because no memory can be allocated for it now.
 class OutOfMemory : public std::bad_alloc {
  public:
   explicit OutOfMemory(size_t num_bytes) {
@@ -36,7 +38,7 @@ std::byte* map_zeroed(size_t num_bytes) {
   void* mapped =
       ::mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw OutOfMemory(num_bytes);
-  // A kernel without huge pages refuses: they are a matter of speed only.
+  // The result is ignored: without huge pages the memory is slower, not wrong.
   ::madvise(mapped, num_bytes, MADV_HUGEPAGE);
   return static_cast<std::byte*>(mapped);
 }
@@ -51,11 +53,12 @@ std::byte* allocate_zeroed(size_t num_bytes) {
 
 AlignedBytes::AlignedBytes(size_t num_bytes) : size_(num_bytes) {
   const int64_t start_ns = allocation_start();
+  // std::aligned_alloc requires a multiple of the alignment.
   const size_t rounded = (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
   data_ = rounded >= kMapBytes
               ? std::unique_ptr<std::byte, Release>(map_zeroed(rounded), Release{rounded})
               : std::unique_ptr<std::byte, Release>(allocate_zeroed(rounded), Release{0});
-  allocated_since(start_ns, rounded);
+  record_allocation(start_ns, rounded);
 }
 
 void AlignedBytes::Release::operator()(std::byte* p) const {

@@ -6,11 +6,13 @@
 
 namespace wideep::base {
 
-// 64-byte aligned memory that starts zeroed.
+// Zeroed memory, aligned to 64 bytes.
 //
-// Large ones are mapped by themselves, in huge pages where the kernel has them for programs that
-// ask. Their pages come with the first touch, which costs far more than a later one (0.4 to
-// 1.6 GB/s where the memory is fresh): whoever fills one does it on several threads.
+// Blocks of 256 KiB and more get a mapping of their own, in transparent huge pages where the kernel
+// allows them. The kernel allocates each page at its first touch, which limits the first fill (to
+// 0.4 to 1.6 GB/s on fresh memory): fill large blocks with several threads.
+//
+// Thread safety: as plain memory.
 class AlignedBytes {
  public:
   AlignedBytes() = default;
@@ -30,7 +32,7 @@ class AlignedBytes {
 
  private:
   struct Release {
-    size_t mapped_bytes;  // 0: on the heap
+    size_t mapped_bytes;  // 0: allocated on the heap
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte, Release> data_{nullptr, Release{0}};

@@ -9,7 +9,7 @@ namespace wideep::base {
 
 std::string byte_size(uint64_t bytes) {
   constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  // What would be printed as 1024.0 is one of the next unit.
+  // 1023.95 and more would be printed as 1024.0: such a value moves on to the next unit.
   constexpr double kLargest = 1023.95;
   if (bytes < 1024) return fmt::format("{} B", bytes);
   double value = static_cast<double>(bytes) / 1024.0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks for bugs. A failed check prints the expression, both values, file and line, and aborts.
-// Never reachable from user input (that is Status' job) and never in a hot loop.
+// Checks for bugs. A failed check prints the expression, both values, file and line, and aborts the
+// process. User input must not reach a check (return a Status for it), nor may a hot loop contain
+// one.
 //
 //   WIDEEP_CHECK(is_sorted(ids));
 //   WIDEEP_CHECK_EQ(rows.size(), num_tokens);

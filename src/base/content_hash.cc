@@ -28,6 +28,7 @@ HashedCopy::~HashedCopy() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); 
 
 void HashedCopy::copy(const std::byte* from, std::byte* to, size_t num_bytes) {
   std::memcpy(to, from, num_bytes);
+  // The hash reads the copy, not the source: it also detects an error of the copy itself.
   XXH3_64bits_update(static_cast<XXH3_state_t*>(state_), to, num_bytes);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Do these bytes still say what they said? A 64-bit hash (XXH3) against accidents of memory and of
-// programs, not against people: as fast as memory is read.
+// A 64-bit hash (XXH3) that detects bytes changed by faulty memory or by a bug. It does not resist
+// an attacker. Its speed is that of reading the memory.
 //
-// Thread safety: pure functions.
+// Thread safety: pure functions; a HashedCopy belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,20 @@ namespace wideep::base {
 
 uint64_t content_hash(const std::byte* bytes, size_t num_bytes);
 
-// Of a text, as 16 hexadecimal digits.
+// The hash of a text as 16 hexadecimal digits.
 std::string content_hash_hex(std::string_view text);
 
-// Copies and returns the hash of what now lies at `to`, read back piece by piece while the pieces
-// are still in the cache: hardly slower than a copy alone. between: called after each piece of
-// 128 KiB; false ends the copy, whose hash then means nothing.
-template <typename Between>
-uint64_t copy_and_hash(const std::byte* from, std::byte* to, size_t num_bytes, Between between);
+// Copies num_bytes and returns the hash of the bytes at `to`. Each piece of 128 KiB is hashed while
+// it is still in the cache, so that the hash adds little time to the copy. after_piece(): called
+// after each piece; where it returns false, the copy ends early and the returned hash is not that
+// of the whole.
+template <typename AfterPiece>
+uint64_t copy_and_hash(const std::byte* from, std::byte* to, size_t num_bytes,
+                       AfterPiece after_piece);
 
-// ---- the pieces of it ----
+// ---- implementation ----
 
+// Copies consecutive pieces and keeps the hash of all of them.
 class HashedCopy {
  public:
   static constexpr size_t kPieceBytes = size_t{128} << 10;
@@ -39,16 +42,17 @@ class HashedCopy {
   uint64_t hash() const;
 
  private:
-  void* state_;
+  void* state_;  // XXH3_state_t
 };
 
-template <typename Between>
-uint64_t copy_and_hash(const std::byte* from, std::byte* to, size_t num_bytes, Between between) {
+template <typename AfterPiece>
+uint64_t copy_and_hash(const std::byte* from, std::byte* to, size_t num_bytes,
+                       AfterPiece after_piece) {
   HashedCopy copy;
   for (size_t at = 0; at < num_bytes; at += HashedCopy::kPieceBytes) {
     const size_t left = num_bytes - at;
     copy.copy(from + at, to + at, left < HashedCopy::kPieceBytes ? left : HashedCopy::kPieceBytes);
-    if (!between()) break;
+    if (!after_piece()) break;
   }
   return copy.hash();
 }

@@ -16,7 +16,7 @@ std::vector<std::byte> random_bytes(size_t count) {
   return bytes;
 }
 
-TEST(ContentHash, ACopyHasTheHashOfWhatItCopies) {
+TEST(ContentHash, CopyReturnsTheHashOfTheSource) {
   for (const size_t count :
        {size_t{0}, size_t{64}, HashedCopy::kPieceBytes, 3 * HashedCopy::kPieceBytes + 77}) {
     const auto from = random_bytes(count);
@@ -27,7 +27,7 @@ TEST(ContentHash, ACopyHasTheHashOfWhatItCopies) {
   }
 }
 
-TEST(ContentHash, EveryBitCounts) {
+TEST(ContentHash, EveryBitChangesTheHash) {
   auto bytes = random_bytes(1000);
   const uint64_t hash = content_hash(bytes.data(), bytes.size());
   for (size_t i = 0; i < bytes.size(); i += 37) {
@@ -37,7 +37,7 @@ TEST(ContentHash, EveryBitCounts) {
   }
 }
 
-TEST(ContentHash, TheCopyEndsWhenAsked) {
+TEST(ContentHash, CopyEndsWhenTheCallbackReturnsFalse) {
   const auto from = random_bytes(4 * HashedCopy::kPieceBytes);
   std::vector<std::byte> to(from.size());
   int pieces = 0;

@@ -11,10 +11,11 @@
 namespace wideep::base {
 namespace {
 
-// Version 1 says "no limit" with the largest number of whole pages.
+// Version 1 writes "no limit" as the largest number of whole pages that fits into int64, about
+// 2^63: every value from 2^62 on is taken for it.
 constexpr uint64_t kUnlimited = uint64_t{1} << 62;
 
-// How the versions of the interface name the same things.
+// The files of a group's directory that both versions have under different names.
 struct MemoryFiles {
   const char* limit;
   const char* usage;
@@ -44,7 +45,7 @@ std::vector<Membership> read_memberships(const std::string& proc) {
   return all;
 }
 
-// The directories of a group and of all above it, up to the mount.
+// The directories of a group and of all its parents, up to the mount point.
 std::vector<std::string> group_directories(const std::string& mount, const std::string& group) {
   std::vector<std::string> directories;
   for (std::filesystem::path path = group; path.has_relative_path(); path = path.parent_path()) {
@@ -60,6 +61,8 @@ void limit_memory(const std::string& directory, const MemoryFiles& files, Contro
   const uint64_t usage = read_number(directory + "/" + files.usage).value_or(0);
   const uint64_t unused =
       read_field(directory + "/memory.stat", files.unused_file_pages).value_or(0);
+  // The kernel drops inactive file pages before it refuses memory, so they count as free. Both
+  // numbers change between the two reads, hence the bounds at 0.
   const uint64_t used = usage - std::min(usage, unused);
   const uint64_t free = *limit - std::min(*limit, used);
   if (group->memory_free_bytes && *group->memory_free_bytes <= free) return;
@@ -73,12 +76,13 @@ void limit_cpus(double quota, double period, ControlGroup* group) {
 }
 
 void limit_cpus_v1(const std::string& directory, ControlGroup* group) {
-  const auto quota = read_number(directory + "/cpu.cfs_quota_us");  // −1, no number here: none
+  // −1 means no limit; read_number refuses its sign.
+  const auto quota = read_number(directory + "/cpu.cfs_quota_us");
   const auto period = read_number(directory + "/cpu.cfs_period_us");
   if (quota && period) limit_cpus(double(*quota), double(*period), group);
 }
 
-// "150000 100000", or "max 100000".
+// The file holds quota and period in µs, "150000 100000", or "max 100000" for no limit.
 void limit_cpus_v2(const std::string& directory, ControlGroup* group) {
   const std::vector<std::string> lines = read_lines(directory + "/cpu.max");
   if (lines.empty()) return;
@@ -91,6 +95,9 @@ void limit_cpus_v2(const std::string& directory, ControlGroup* group) {
 
 ControlGroup read_control_group(const std::string& proc, const std::string& sys) {
   ControlGroup group;
+  // Distributions mount the hierarchies at different places: version 1's cpu controller alone or
+  // together with cpuacct, version 2 at the root or, beside version 1, in unified/. All are tried;
+  // those that do not exist set no limit.
   const std::string root = sys + "/fs/cgroup";
   for (const Membership& member : read_memberships(proc)) {
     if (member.has("memory")) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the control groups of this process (a container, a service, a batch job) allow it: memory
-// and processor time. Both versions of the interface, and both at once.
+// The limits of memory and processor time that control groups (of a container, a service, a batch
+// job) set for this process. Supports version 1 and 2 of the kernel's interface, and both at once.
+//
+// Thread safety: pure functions that read files. Reading never fails.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +12,17 @@
 
 namespace wideep::base {
 
-// Absent: no limit.
+// An empty optional means no limit.
 struct ControlGroup {
-  std::optional<uint64_t> memory_limit_bytes;  // of the group that has the least left
-  std::optional<uint64_t> memory_free_bytes;   // left of it; file pages nobody uses count as free
+  std::optional<uint64_t> memory_limit_bytes;  // of the group with the least free memory
+  std::optional<uint64_t> memory_free_bytes;   // free in that group; inactive file pages are free
   std::optional<double> cpus;                  // processors' worth of time, e.g. 1.5
 };
 
-// proc and sys: "/proc" and "/sys", or trees that look like them. Every group from the process's
-// own up to the root counts: the tightest decides. What cannot be read sets no limit. A process in
-// a container that sees the host's group paths is judged by the groups that the container sees.
+// proc and sys: "/proc" and "/sys", or directories with the same structure. The process's own group
+// and all its parents are read, and the tightest limit counts. A file that cannot be read sets no
+// limit. In a container whose /proc names the host's groups, those directories do not exist, so the
+// limits of the container's mount point apply.
 ControlGroup read_control_group(const std::string& proc, const std::string& sys);
 
 }  // namespace wideep::base

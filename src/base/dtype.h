@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element types and the 16-bit floats' conversions.
+// Element types, and conversions of the 8-bit and 16-bit floats.
+//
+// Thread safety: pure functions and plain values.
 #pragma once
 
 #include <bit>
@@ -34,7 +36,7 @@ constexpr size_t dtype_bytes(Dtype dtype) {
   return 0;
 }
 
-// The names that safetensors headers use: "F32", "BF16", "F8_E4M3", "I64", ...
+// Names as in safetensors headers: "F32", "BF16", "F8_E4M3", "I64", ...
 std::string_view dtype_name(Dtype dtype);
 std::optional<Dtype> dtype_from_name(std::string_view name);
 
@@ -51,6 +53,7 @@ struct Bf16 {
 
   static uint16_t round(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
+    // A NaN: bit 6 makes it quiet, and keeps it a NaN if its payload lies in the lower half alone.
     if ((u & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((u >> 16) | 0x40u);
     return static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
   }
@@ -62,15 +65,15 @@ struct F8E4M3 {
   uint8_t bits = 0;
 
   F8E4M3() = default;
-  // Round to nearest, ties to even; magnitudes beyond 448 (infinity too) become 448; a NaN stays
-  // one. Without branches, so that loops over it become vector code.
+  // Round to nearest, ties to even; magnitudes above 448, infinity too, become 448; a NaN stays a
+  // NaN. Has no branches, so that the compiler vectorises loops over it.
   explicit F8E4M3(float value) : bits(round(value)) {}
   explicit operator float() const {
     const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fu);
-    // Subnormal: as 2^-6 × 1.fraction, less 2^-6.
+    // A subnormal is fraction × 2^-6: build 2^-6 × 1.fraction and subtract 2^-6.
     const uint32_t one = 121u << 23;
     const float small = std::bit_cast<float>(one | (magnitude << 20)) - std::bit_cast<float>(one);
-    const uint32_t large = (magnitude << 20) + (120u << 23);  // bias 7 there and 127 here
+    const uint32_t large = (magnitude << 20) + (120u << 23);  // from bias 7 to bias 127
     uint32_t u = magnitude < 8 ? std::bit_cast<uint32_t>(small) : large;
     u = magnitude == 0x7fu ? 0x7fc00000u : u;
     return std::bit_cast<float>(u | static_cast<uint32_t>(bits & 0x80u) << 24);
@@ -79,7 +82,8 @@ struct F8E4M3 {
   static uint8_t round(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
     const uint32_t magnitude = u & 0x7fffffffu;
-    // Below 2^-6 the steps are 2^-9: adding 2^14, whose last bit is worth that, rounds to them.
+    // Below 2^-6 the codes are 2^-9 apart. The last bit of a float near 2^14 is worth 2^-9 too, so
+    // adding 2^14 rounds to a multiple of it.
     const float anchor = 16384.0f;
     const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + anchor) -
                            std::bit_cast<uint32_t>(anchor);
@@ -92,16 +96,16 @@ struct F8E4M3 {
 };
 static_assert(sizeof(F8E4M3) == 1);
 
-// IEEE half to float32, exactly. Built from integer steps and one subtraction of normal numbers, so
-// that the flush-to-zero mode that kernels may set cannot eat subnormal halves.
+// IEEE half to float32, exactly. Uses integer operations and one subtraction of normal numbers, so
+// that it is right for subnormal halves even in the flush-to-zero mode, which kernels may set.
 constexpr float float_from_f16(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t magnitude = static_cast<uint32_t>(half & 0x7fffu) << 13;
-  uint32_t bits = magnitude + (112u << 23);  // the exponent's bias is 15 there and 127 here
+  uint32_t bits = magnitude + (112u << 23);  // from bias 15 to bias 127
   if (magnitude >= (31u << 23)) {
-    bits = magnitude + (224u << 23);  // infinity and NaN: 31 becomes 255
+    bits = magnitude + (224u << 23);  // infinity and NaN: exponent 31 becomes 255
   } else if (magnitude < (1u << 23)) {
-    // Subnormal: as the fraction of 2^-14 × 1.fraction, less that one.
+    // A subnormal is fraction × 2^-14: build 2^-14 × 1.fraction and subtract 2^-14.
     const uint32_t one = 113u << 23;
     bits =
         std::bit_cast<uint32_t>(std::bit_cast<float>(one | magnitude) - std::bit_cast<float>(one));

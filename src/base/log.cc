@@ -19,7 +19,8 @@ void set_prefix(std::string_view text) { prefix() = text; }
 
 void write_line(std::string_view level, std::string_view text) {
   const std::string line = fmt::format("{}{}{}\n", prefix(), level, text);
-  // One write call: the kernel keeps it whole. A failed write to stderr has nowhere to go.
+  // One write call, so that the line stays whole. The result is ignored: an error of stderr cannot
+  // be reported anywhere.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lines for the person at the terminal. Everything that is not a command's result goes to stderr.
-// One call writes one whole line, so that ranks sharing a terminal do not interleave.
+// Log lines for the user, on stderr; stdout is for a command's result only. Each call writes one
+// whole line with one system call, so that lines of ranks that share a terminal do not interleave.
+//
+// Thread safety: all but set_prefix(), which is called before other threads log.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +12,7 @@
 
 namespace wideep::log {
 
-// Put in front of every line of this process, e.g. "rank 3: "; empty by default.
+// Sets the prefix of every line of this process, e.g. "rank 3: "; empty by default.
 void set_prefix(std::string_view prefix);
 
 void write_line(std::string_view level, std::string_view text);

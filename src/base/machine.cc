@@ -51,8 +51,8 @@ std::vector<Topology::Cache> caches_of(hwloc_topology_t topology) {
   return caches;
 }
 
-// "always [madvise] never": the bracketed word.
-std::string chosen_word(const std::string& path) {
+// The setting of a file such as "always [madvise] never": the word in brackets.
+std::string bracketed_word(const std::string& path) {
   const std::vector<std::string> lines = read_lines(path);
   if (lines.empty()) return {};
   const size_t open = lines[0].find('['), close = lines[0].find(']');
@@ -80,7 +80,7 @@ std::vector<HugePages::Pool> read_huge_page_pools(const std::string& directory) 
 
 std::string read_processor_name(const std::string& proc) {
   const std::string name = read_text_field(proc + "/cpuinfo", "model name");
-  // Where processors have no such line (Arm), some kernels name the board.
+  // Arm's /proc/cpuinfo has no "model name"; some kernels name the board in "Model".
   return name.empty() ? read_text_field(proc + "/cpuinfo", "Model") : name;
 }
 
@@ -126,7 +126,8 @@ int Machine::usable_cores() const {
   auto cores = static_cast<double>(std::count_if(
       topology.cores.begin(), topology.cores.end(),
       [&](const auto& core) { return std::any_of(core.begin(), core.end(), is_allowed); }));
-  if (cores == 0) cores = static_cast<double>(allowed.size());  // a topology we could not read
+  if (cores == 0) cores = static_cast<double>(allowed.size());  // hwloc could not read the topology
+  // A fraction of a core keeps no thread busy: 1.5 processors' worth of time is one core.
   if (control_group.cpus) cores = std::min(cores, *control_group.cpus);
   return std::max(1, static_cast<int>(cores));
 }
@@ -142,9 +143,10 @@ Machine read_machine(const std::string& proc, const std::string& sys) {
   machine.num_processors = count_online_processors(sys);
   machine.allowed = parse_cpu_list(read_text_field(proc + "/self/status", "Cpus_allowed_list"));
   machine.control_group = read_control_group(proc, sys);
+  // The kernel gives both in KiB.
   machine.memory_bytes = read_field(proc + "/meminfo", "MemTotal").value_or(0) * 1024;
   machine.free_memory_bytes = read_field(proc + "/meminfo", "MemAvailable").value_or(0) * 1024;
-  machine.huge_pages.transparent = chosen_word(sys + "/kernel/mm/transparent_hugepage/enabled");
+  machine.huge_pages.transparent = bracketed_word(sys + "/kernel/mm/transparent_hugepage/enabled");
   machine.huge_pages.reserved = read_huge_page_pools(sys + "/kernel/mm/hugepages");
   machine.dev_shm_bytes = read_dev_shm_bytes();
   return machine;

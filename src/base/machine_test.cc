@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Optional;
 
-// Trees like /proc and /sys, with only the files that a test writes.
+// Directories with the structure of /proc and /sys, which hold only the files that a test writes.
 class FakeKernel : public testing::Test {
  protected:
   void write(const std::string& path, const std::string& text) const {
@@ -52,7 +52,7 @@ TEST_F(FakeKernel, FieldsAreFoundByTheirWholeName) {
   EXPECT_EQ(read_field(proc() + "/absent", "MemTotal"), std::nullopt);
 }
 
-TEST_F(FakeKernel, NothingToReadIsNoError) {
+TEST_F(FakeKernel, MissingFilesAreNoError) {
   const Machine machine = read_machine(proc(), sys());
   EXPECT_EQ(machine.memory_bytes, 0u);
   EXPECT_EQ(machine.control_group.memory_limit_bytes, std::nullopt);
@@ -96,7 +96,7 @@ TEST_F(FakeKernel, ControlGroupVersion2) {
   EXPECT_THAT(control_group().cpus, Optional(1.5));
 }
 
-TEST_F(FakeKernel, TheGroupWithTheLeastLeftDecides) {
+TEST_F(FakeKernel, GroupWithTheLeastFreeMemoryCounts) {
   write("proc/self/cgroup", "0::/a/b\n");
   write(kGroups + "a/memory.max", std::to_string(8 * kGiB));
   write(kGroups + "a/memory.current", std::to_string(7 * kGiB));
@@ -106,7 +106,7 @@ TEST_F(FakeKernel, TheGroupWithTheLeastLeftDecides) {
   EXPECT_THAT(control_group().memory_free_bytes, Optional(kGiB));
 }
 
-TEST_F(FakeKernel, MoreUsedThanAllowedLeavesNothing) {
+TEST_F(FakeKernel, UsageAboveTheLimitLeavesNoFreeMemory) {
   write("proc/self/cgroup", "0::/\n");
   write(kGroups + "memory.max", "1000");
   write(kGroups + "memory.current", "5000");
@@ -129,13 +129,13 @@ TEST_F(FakeKernel, ControlGroupVersion1) {
 }
 
 // Docker without a control group namespace: the path is the host's, the mount is the container's.
-TEST_F(FakeKernel, AGroupThatIsNotVisibleIsJudgedByThoseAboveIt) {
+TEST_F(FakeKernel, InvisibleGroupGetsTheLimitsOfItsParents) {
   write("proc/self/cgroup", "4:memory:/docker/1234\n");
   write(kGroups + "memory/memory.limit_in_bytes", "4096");
   EXPECT_THAT(control_group().memory_limit_bytes, Optional(4096u));
 }
 
-TEST_F(FakeKernel, GarbageSetsNoLimit) {
+TEST_F(FakeKernel, MalformedFilesSetNoLimit) {
   write("proc/self/cgroup", "nonsense\n0:\n:::\n4:memory:/\n0::/\n");
   write(kGroups + "memory/memory.limit_in_bytes", "lots");
   write(kGroups + "cpu.max", "many 100000");
@@ -157,7 +157,7 @@ TEST(Topology, CoresNodesAndCaches) {
   EXPECT_EQ(topology.caches[1].num_cores, 3);
 }
 
-TEST(Topology, ADescriptionThatIsNoneIsEmpty) {
+TEST(Topology, InvalidDescriptionGivesAnEmptyTopology) {
   EXPECT_THAT(read_topology("pancake").cores, IsEmpty());
 }
 
@@ -184,8 +184,8 @@ TEST(Machine, UsableMemoryIsBoundedByTheControlGroup) {
   EXPECT_EQ(machine.usable_memory_bytes(), 100u);
 }
 
-// Whatever machine the test runs on has these.
-TEST(Machine, ThisOne) {
+// Values that are positive on every machine.
+TEST(Machine, ReadsTheMachineOfTheTest) {
   const Machine machine = read_machine();
   EXPECT_GT(machine.memory_bytes, 0u);
   EXPECT_LE(machine.free_memory_bytes, machine.memory_bytes);

@@ -6,9 +6,9 @@
 
 namespace wideep::base {
 
-// While it lives, writing to a connection that the other side has closed is an error of this
-// thread's write, in libraries too, and does not end the process. Construct and destroy it on the
-// same thread.
+// Blocks SIGPIPE in the calling thread during its lifetime: a write to a connection that the peer
+// has closed then fails with EPIPE, in libraries too, instead of ending the process. Construct and
+// destroy it on the same thread.
 class NoPipeSignals {
  public:
   NoPipeSignals() {
@@ -18,7 +18,7 @@ class NoPipeSignals {
   }
   ~NoPipeSignals() {
     if (sigismember(&before_, SIGPIPE) != 0) return;
-    // A signal that came meanwhile would be delivered as soon as it is no longer blocked.
+    // A pending SIGPIPE would be delivered as soon as the signal is unblocked: take it first.
     const timespec at_once{};
     while (sigtimedwait(&pipe_, nullptr, &at_once) == SIGPIPE) {
     }

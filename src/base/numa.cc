@@ -10,7 +10,8 @@ namespace {
 
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)>;
 
-// Read once: it takes milliseconds, and is never freed, for threads may still use it at the end.
+// Loaded once, because that takes milliseconds. Never freed, because threads may still use it while
+// the process exits.
 hwloc_topology_t this_machine() {
   static const hwloc_topology_t topology = [] {
     hwloc_topology_t raw = nullptr;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where pages lie on a machine whose memory is in several parts (NUMA nodes), each near to some
-// processors and far from others. Said before the first touch: pages that are there do not move.
+// Chooses the NUMA nodes on which pages are allocated. Call it before the first touch: pages that
+// are already allocated do not move.
 //
-// A matter of speed only: false where the kernel does not let us choose.
+// Affects speed only. Returns false where the kernel refuses, and for an empty range.
 //
 // Thread safety: any thread.
 #pragma once
@@ -12,10 +12,11 @@
 
 namespace wideep::base {
 
-// Evenly over all nodes this process may use: what every rank of the machine reads.
+// Interleaves the pages over all nodes this process may use: for memory that all ranks read.
 bool spread_over_numa_nodes(void* data, size_t num_bytes);
 
-// Near the processors that the calling thread may run on, whoever touches them first.
+// Allocates the pages near the processors that the calling thread may run on, whichever thread
+// touches them first.
 bool keep_near_this_thread(void* data, size_t num_bytes);
 
 }  // namespace wideep::base

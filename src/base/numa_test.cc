@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kBytes = size_t{1} << 20;
 
-// The kernel's word on where the page at `data` is to come from; -1 where it may not be asked.
+// The kernel's memory policy of the page at `data`; -1 where the system call is not allowed.
 int policy_of(void* data) {
   int mode = -1;
   if (::syscall(SYS_get_mempolicy, &mode, nullptr, 0, data, MPOL_F_ADDR) != 0) return -1;
@@ -31,12 +31,12 @@ class Numa : public testing::Test {
   SharedBytes shared_ = SharedBytes::create("test", kBytes).value();
 };
 
-TEST_F(Numa, WithoutAWordPagesComeFromWhereTheyAreTouched) {
+TEST_F(Numa, DefaultPolicyIsFirstTouch) {
   EXPECT_EQ(policy_of(private_.data()), MPOL_DEFAULT);
   EXPECT_EQ(policy_of(shared_.data()), MPOL_DEFAULT);
 }
 
-TEST_F(Numa, SpreadPagesTakeTurns) {
+TEST_F(Numa, SpreadPagesAreInterleaved) {
   ASSERT_TRUE(spread_over_numa_nodes(private_.data(), kBytes));
   ASSERT_TRUE(spread_over_numa_nodes(shared_.data(), kBytes));
   EXPECT_EQ(policy_of(private_.data()), MPOL_INTERLEAVE);
@@ -52,7 +52,7 @@ TEST_F(Numa, PagesStayNearTheThread) {
       << policy;
 }
 
-TEST_F(Numa, NothingIsNowhere) {
+TEST_F(Numa, EmptyRangesAreRefused) {
   EXPECT_FALSE(spread_over_numa_nodes(nullptr, 0));
   EXPECT_FALSE(keep_near_this_thread(nullptr, 0));
 }

@@ -12,13 +12,15 @@
 namespace wideep::base {
 namespace {
 
-// A domain of our own: profilers show its ranges apart from those of libraries.
+// An own domain, because profilers show its ranges apart from those of libraries.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t created = nvtxDomainCreateA("wideep");
   return created;
 }
 
-// The number is part of the name because names are what profilers search and list.
+// Iteration and layer are part of the name, because profilers search and list names. The name is
+// formatted into a local array, so that a range allocates no memory; NVTX needs it
+// during the call only.
 void begin_range(Span span, int layer, int64_t iteration) {
   std::array<char, 64> name{};
   const char* what = span_name(span);
@@ -57,6 +59,7 @@ const TraceMarks& nvtx_marks(bool all_spans) {
 }
 
 Status start_cuda_driver() {
+  // The first call of the runtime starts the driver; this one fails without a driver or a GPU.
   int num_devices = 0;
   return status_of("cudaGetDeviceCount", cudaGetDeviceCount(&num_devices));
 }

@@ -7,8 +7,8 @@
 
 namespace wideep::base {
 
-// Text of unknown origin made fit for a one-line message: bytes outside printable ASCII become
-// \n, \t or \xNN, and what is longer than max_bytes ends in "...".
+// Makes text of unknown origin fit into a one-line message: bytes outside printable ASCII become
+// \n, \t or \xNN, and text longer than max_bytes is cut and ends in "...".
 std::string printable(std::string_view text, size_t max_bytes = 120);
 
 }  // namespace wideep::base

@@ -26,14 +26,14 @@ std::optional<uint64_t> parse_number(std::string_view text) {
                                                                          : std::nullopt;
 }
 
-// The line's text after its name, if it begins with that name.
+// The text after the name, if the line's name is exactly `name`.
 std::optional<std::string_view> after_name(std::string_view line, std::string_view name) {
   if (!line.starts_with(name)) return std::nullopt;
   const std::string_view rest = line.substr(name.size());
   const size_t end = rest.find_first_not_of(kBlanks);
   if (end == std::string_view::npos) return std::nullopt;
   if (rest[end] == ':') return trim(rest.substr(end + 1));
-  return end > 0 ? std::optional(trim(rest)) : std::nullopt;  // else a longer name
+  return end > 0 ? std::optional(trim(rest)) : std::nullopt;  // no blank: a longer name
 }
 
 }  // namespace
@@ -62,6 +62,7 @@ std::string read_text_field(const std::string& path, std::string_view name) {
 }
 
 std::vector<int> parse_cpu_list(std::string_view text) {
+  // Bounds the loop below: a malformed "0-99999999999" must not fill the memory.
   constexpr uint64_t kMaxNumbers = 1 << 16;
   std::vector<int> cpus;
   while (!text.empty()) {

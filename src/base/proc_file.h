@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The small text files in which the kernel tells about itself (/proc, /sys). A file that is not
-// there, or does not hold what is asked for, is no error: the kernel may be older or built without.
+// Reads the kernel's small text files in /proc and /sys. A missing file or field is no error,
+// because older kernels and other configurations lack some: functions then return an empty value.
+//
+// Thread safety: pure functions that read files.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +14,7 @@
 
 namespace wideep::base {
 
-// Empty when the file cannot be read.
+// The file's lines; empty when it cannot be read.
 std::vector<std::string> read_lines(const std::string& path);
 
 // The file's first word, a decimal number without sign.
@@ -21,10 +23,11 @@ std::optional<uint64_t> read_number(const std::string& path);
 // The number of a line "<name> <number>" or "<name>: <number>".
 std::optional<uint64_t> read_field(const std::string& path, std::string_view name);
 
-// What stands after "<name>" and ':' with blanks around it; empty when there is no such line.
+// The text after "<name>:" without the blanks around it; empty when there is no such line.
 std::string read_text_field(const std::string& path, std::string_view name);
 
-// A list as the kernel writes it, "0-3,8,10-11", in its order; at most 2^16 numbers.
+// The numbers of a list in the kernel's form, "0-3,8,10-11", in the order written. Items that are
+// malformed or hold a number of 2^16 or more are left out.
 std::vector<int> parse_cpu_list(std::string_view text);
 
 }  // namespace wideep::base

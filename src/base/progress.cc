@@ -9,7 +9,7 @@
 namespace wideep::base {
 namespace {
 
-constexpr const char* kWipe = "\r\033[K";  // back to the start of the line, and nothing after it
+constexpr const char* kErase = "\r\033[K";  // to the start of the line, then erase to its end
 
 }  // namespace
 
@@ -21,18 +21,18 @@ Progress::Progress(std::string what, int64_t total, std::string unit, int fd)
       next_(Clock::now() + kQuiet) {}
 
 Progress::~Progress() {
-  if (shown_) write(kWipe);
+  if (shown_) write(kErase);
 }
 
 void Progress::step(Clock::time_point now) {
   ++done_;
   if (fd_ < 0 || now < next_) return;
-  write(fmt::format("{}{}: {} of {} {}", kWipe, what_, done_, total_, unit_));
+  write(fmt::format("{}{}: {} of {} {}", kErase, what_, done_, total_, unit_));
   shown_ = true;
   next_ = now + kInterval;
 }
 
-// A failed write to a terminal has nowhere to go.
+// The result is ignored: progress is a convenience, and an error must not end the run.
 void Progress::write(const std::string& text) const {
   [[maybe_unused]] const ssize_t written = ::write(fd_, text.data(), text.size());
 }

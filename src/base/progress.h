@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How far a long run is, as one line of a terminal that is written over and wiped at the end:
+// The progress of a long run, as one line of the terminal that is overwritten, and erased at the
+// end:
 //
 //   planning: 12 of 58 layers
 //
-// Nothing is written in the first second, nor where stderr is no terminal (a file, a pipe).
+// Writes nothing in the first second, nor where stderr is no terminal (a file, a pipe).
 //
 //   Progress progress("planning", num_layers, "layers");
 //   for (...) { ...; progress.step(); }
@@ -21,16 +22,16 @@ namespace wideep::base {
 class Progress {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr auto kQuiet = std::chrono::seconds(1);
-  static constexpr auto kInterval = std::chrono::milliseconds(100);
+  static constexpr auto kQuiet = std::chrono::seconds(1);            // before the first line
+  static constexpr auto kInterval = std::chrono::milliseconds(100);  // between two lines
 
-  // fd: where the line goes if it is a terminal.
+  // fd: the line is written there if it is a terminal.
   Progress(std::string what, int64_t total, std::string unit, int fd = 2);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  ~Progress();  // wipes the line
+  ~Progress();  // erases the line
 
-  void step(Clock::time_point now = Clock::now());  // one more of `total` is done
+  void step(Clock::time_point now = Clock::now());  // one more unit of `total` is done
 
  private:
   void write(const std::string& text) const;

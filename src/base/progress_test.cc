@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A terminal of the test's own: what is written to it can be read back.
+// A pseudo-terminal, whose other end gives back what is written to it.
 class Terminal {
  public:
   Terminal() : outer_(::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK)) {
@@ -37,7 +37,7 @@ class Terminal {
   int inner_ = -1;
 };
 
-TEST(Progress, WritesOnATerminalAfterASecondAndWipesItself) {
+TEST(Progress, WritesOnATerminalAfterASecondAndErasesTheLine) {
   const Terminal terminal;
   if (terminal.fd() < 0) GTEST_SKIP() << "no pseudo terminal can be opened here";
   const auto start = Progress::Clock::now();
@@ -55,7 +55,7 @@ TEST(Progress, WritesOnATerminalAfterASecondAndWipesItself) {
   EXPECT_EQ(terminal.read(), "\r\033[K");
 }
 
-TEST(Progress, ShortRunsAndOtherFilesStayQuiet) {
+TEST(Progress, ShortRunsAndOtherFilesGetNoOutput) {
   const Terminal terminal;
   if (terminal.fd() < 0) GTEST_SKIP() << "no pseudo terminal can be opened here";
   Progress("planning", 1, "layers", terminal.fd()).step();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether this program was built with a sanitizer that slows it down and shadows its memory.
+// Whether this program was built with AddressSanitizer or ThreadSanitizer: some
+// tests then do less or are skipped.
 #pragma once
 
 namespace wideep::base {

@@ -11,7 +11,7 @@
 
 namespace wideep::base {
 
-// For tests: a fresh directory that goes, with all that is in it, when the object does.
+// For tests: a new temporary directory, which the destructor removes with all its files.
 class ScratchDirectory {
  public:
   ScratchDirectory() {

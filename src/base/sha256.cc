@@ -27,6 +27,7 @@ void Sha256::update(const void* data, size_t num_bytes) {
 }
 
 std::string Sha256::hex() const {
+  // Finalising ends a context, so it is done on a copy: the stream can continue.
   State copy;
   WIDEEP_CHECK_EQ(EVP_MD_CTX_copy_ex(copy.context, state_->context), 1);
   std::array<unsigned char, 32> digest{};

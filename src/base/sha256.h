@@ -16,7 +16,7 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
 
   void update(const void* data, size_t num_bytes);
-  // The digest of everything so far as 64 lower-case hex digits. May be followed by more updates.
+  // The digest of all bytes so far as 64 lower-case hex digits. More updates may follow.
   std::string hex() const;
 
  private:

@@ -14,7 +14,7 @@ TEST(Sha256, MatchesPublishedVectors) {
   EXPECT_EQ(sha.hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-TEST(Sha256, PiecesGiveTheDigestOfTheWhole) {
+TEST(Sha256, DigestDoesNotDependOnThePieces) {
   Sha256 pieces;
   pieces.update("a", 1);
   EXPECT_FALSE(pieces.hex().empty());  // Reading in between disturbs nothing.

@@ -24,7 +24,8 @@ size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * 
 Result<SharedBytes> SharedBytes::create(const char* purpose, size_t num_bytes, SharedPages pages) {
   SharedBytes bytes;
   bytes.purpose_ = purpose;
-  // The kernel sets huge pages aside at mmap, and refuses when it has too few.
+  // The kernel takes reserved huge pages at mmap and refuses when too few are free; then normal
+  // pages are used.
   const bool mapped = pages == SharedPages::kHugeIfReserved && bytes.map(num_bytes, MFD_HUGETLB);
   if (!mapped && !bytes.map(num_bytes, 0)) {
     return failed(
@@ -51,6 +52,7 @@ bool SharedBytes::map(size_t num_bytes, unsigned memfd_flags) {
   if (::ftruncate(fd, static_cast<off_t>(mapped_bytes(num_bytes))) == 0) {
     return map_file(fd, num_bytes);
   }
+  // The caller reports errno, which close() may overwrite.
   const int error = errno;
   ::close(fd);
   errno = error;
@@ -61,7 +63,7 @@ size_t SharedBytes::mapped_bytes(size_t num_bytes) const {
   return round_up(std::max<size_t>(num_bytes, 1), huge_ ? kHugePageBytes : kPageBytes);
 }
 
-// Takes the descriptor.
+// Takes ownership of the descriptor: closes it on failure.
 bool SharedBytes::map_file(int fd, size_t num_bytes) {
   const size_t rounded = mapped_bytes(num_bytes);
   void* mapped = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -80,6 +82,7 @@ bool SharedBytes::map_file(int fd, size_t num_bytes) {
 
 Status SharedBytes::reserve(size_t offset, size_t num_bytes) const {
   if (num_bytes == 0) return {};
+  // fallocate() works on whole pages, and must not extend the file.
   const size_t page = huge_ ? kHugePageBytes : kPageBytes;
   const size_t begin = offset / page * page;
   const size_t end = std::min(mapped_, round_up(offset + num_bytes, page));

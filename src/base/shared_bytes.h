@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that a process shares with those it forks, at the same address in each.
+// Zeroed memory that a process shares with the processes it forks, at the same address in each.
 //
-// It is anonymous (a memfd): nothing appears in /dev/shm, and it is gone with the last process that
-// maps it, however that process ends. It starts zeroed.
+// It is anonymous (a memfd): it has no name in /dev/shm, and the kernel frees it when the last
+// process that maps it ends, even by a crash.
 //
 // Thread safety: as plain memory; reserve() may run on several threads and processes at once.
 #pragma once
@@ -15,17 +15,16 @@
 
 namespace wideep::base {
 
-// Where the pages come from.
 enum class SharedPages {
   kNormal,
-  kHugeIfReserved,  // those that the administrator has set aside (hugetlb), if there are enough
+  kHugeIfReserved,  // the administrator's reserved huge pages (hugetlb) if there are enough
 };
 
 class SharedBytes {
  public:
   SharedBytes() = default;
-  // Maps it: pages come with the first touch, or with reserve(). purpose: begins messages.
-  // Errors (failed): the kernel refuses.
+  // Maps the memory. The kernel allocates pages at the first touch or in reserve(). purpose: the
+  // first word of error messages; must outlive the object. Errors (failed): the kernel refuses.
   static Result<SharedBytes> create(const char* purpose, size_t num_bytes,
                                     SharedPages pages = SharedPages::kNormal);
   ~SharedBytes() { release(); }
@@ -36,13 +35,13 @@ class SharedBytes {
   size_t size() const { return size_; }
   bool huge() const { return huge_; }
 
-  // The memory behind a descriptor that another process has made (fd() there) and sent. Takes the
-  // descriptor. It may lie at another address here.
+  // Maps the memory of another process's SharedBytes, whose fd() that process has sent here. Takes
+  // ownership of the descriptor. The address may differ from the other process's.
   static Result<SharedBytes> adopt(const char* purpose, int fd, size_t num_bytes, bool huge);
   int fd() const { return fd_; }
 
-  // Takes the memory of [offset, offset + num_bytes) now: what is missing is an error here instead
-  // of a bus error at the first touch. Errors (failed): with the bytes asked for.
+  // Allocates the pages of [offset, offset + num_bytes) now, so that missing memory is an error
+  // here instead of a SIGBUS at the first touch. Errors (failed) give the number of bytes.
   Status reserve(size_t offset, size_t num_bytes) const;
 
  private:
@@ -53,14 +52,14 @@ class SharedBytes {
 
   const char* purpose_ = "";
   std::byte* data_ = nullptr;
-  size_t size_ = 0;    // asked for
+  size_t size_ = 0;    // as requested
   size_t mapped_ = 0;  // in whole pages
   int fd_ = -1;
   bool huge_ = false;
 };
 
-// Where memory comes from that the ranks of a node share: made before they are forked
-// (SharedBytes::create), or by one of them for all (transport::StartedRanks).
+// Creates memory that the ranks of a node share: before they are forked (SharedBytes::create), or
+// by one rank that sends it to the others (transport::StartedRanks).
 using MakeSharedBytes =
     std::function<Result<SharedBytes>(const char* purpose, size_t num_bytes, SharedPages)>;
 

@@ -8,7 +8,7 @@
 namespace wideep::base {
 namespace {
 
-TEST(SharedBytes, AForkedProcessWritesWhereThisOneReads) {
+TEST(SharedBytes, ForkedProcessSharesTheMemory) {
   auto bytes = SharedBytes::create("test", 10'000);
   ASSERT_TRUE(bytes.ok()) << bytes.status().message();
   EXPECT_EQ(bytes->size(), 10'000u);
@@ -23,14 +23,14 @@ TEST(SharedBytes, AForkedProcessWritesWhereThisOneReads) {
   EXPECT_EQ(bytes->data()[9'999], std::byte{7});
 }
 
-TEST(SharedBytes, WithoutReservedHugePagesOrdinaryOnesServe) {
+TEST(SharedBytes, FallsBackToNormalPages) {
   auto bytes = SharedBytes::create("test", size_t{1} << 20, SharedPages::kHugeIfReserved);
   ASSERT_TRUE(bytes.ok()) << bytes.status().message();
   ASSERT_TRUE(bytes->reserve(0, bytes->size()).ok());
   bytes->data()[bytes->size() - 1] = std::byte{1};
 }
 
-TEST(SharedBytes, MemoryThatIsNotThereIsAnError) {
+TEST(SharedBytes, TooMuchMemoryIsAnError) {
   const auto bytes = SharedBytes::create("host pool", size_t{1} << 62);
   ASSERT_FALSE(bytes.ok());
   EXPECT_EQ(bytes.status().message().rfind("host pool: cannot map 4611686018427387904 bytes", 0),

@@ -11,7 +11,8 @@
 namespace wideep::base {
 namespace {
 
-// Long words are compared by their first bytes only: the cost is quadratic.
+// Longer words are cut to this length, because the cost is quadratic and words come from user
+// input.
 constexpr size_t kMaxWordBytes = 256;
 
 // One row of the Levenshtein table from the row before it; returns the row's least value.
@@ -35,6 +36,7 @@ size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
   std::vector<size_t> row(a.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (const char c : b) {
+    // The least value of a row never decreases from one row to the next.
     if (next_row(a, c, row) > limit) return limit + 1;
   }
   return std::min(row.back(), limit + 1);
@@ -51,7 +53,7 @@ std::optional<std::string> closest_word(std::string_view word,
     if (distance > limit) continue;
     best = &candidate;
     if (distance == 0) break;
-    limit = distance - 1;  // only a nearer one replaces it
+    limit = distance - 1;  // from here on only a closer word counts
   }
   return best == nullptr ? std::nullopt : std::optional<std::string>(*best);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// "Did you mean ...?": the known word nearest to one that is not known.
+// "Did you mean ...?": finds the known word that is closest to an unknown one.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <optional>
@@ -10,12 +12,12 @@
 
 namespace wideep::base {
 
-// The least number of inserted, removed or replaced bytes that turns a into b; any value above
-// `limit` is returned as limit + 1 (and found sooner).
+// The Levenshtein distance: the least number of inserted, removed or replaced bytes that turns a
+// into b. A distance above `limit` is returned as limit + 1, which ends the computation early.
 size_t edit_distance(std::string_view a, std::string_view b, size_t limit);
 
-// The candidate with the least edit distance to `word`, the first of equals; none when even that
-// differs in more than a third of the word.
+// The candidate with the least edit distance to `word`, the first of equals; none when its distance
+// is more than a third of the word's length (at least 1 is allowed).
 std::optional<std::string> closest_word(std::string_view word,
                                         const std::vector<std::string>& candidates);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads of this process's children, stopped wherever they are: in the middle of a copy, of a
-// plan, with whatever they hold.
+// For tests and measurements: stops threads of child processes at an arbitrary point, such as in
+// the middle of a copy or while they hold a lock.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 
 namespace wideep::base {
 
-// Processes that the calling thread has forked.
+// The processes that the calling thread has forked.
 inline std::vector<pid_t> children() {
   std::vector<pid_t> found;
   std::ifstream file(fmt::format("/proc/self/task/{}/children", ::gettid()));
@@ -24,7 +24,7 @@ inline std::vector<pid_t> children() {
   return found;
 }
 
-// Of all threads of theirs, those whose names begin so.
+// The threads of all children whose names begin with `prefix`.
 inline std::vector<pid_t> threads_of_children(const std::string& prefix) {
   std::vector<pid_t> found;
   for (const pid_t child : children()) {
@@ -39,10 +39,11 @@ inline std::vector<pid_t> threads_of_children(const std::string& prefix) {
   return found;
 }
 
-// Stops threads of child processes wherever they are, and lets them go on. False where the system
-// forbids it.
+// Stops threads with ptrace until resume(). Not thread safe: the thread that stops them resumes
+// them.
 class StoppedThreads {
  public:
+  // False where the system forbids ptrace.
   bool stop(const std::vector<pid_t>& threads) {
     for (const pid_t thread : threads) {
       if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) return false;
@@ -52,7 +53,7 @@ class StoppedThreads {
     }
     return true;
   }
-  void go_on() {
+  void resume() {
     for (const pid_t thread : stopped_) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
     stopped_.clear();
   }

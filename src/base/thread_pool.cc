@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A job starts when the owner writes it to the Part of each worker and increments that Part's
+// `begun`. It ends when every worker has set its `done` to the same number. In between, threads
+// take chunks:
+//   - jobs without ranges: from one shared counter;
+//   - jobs with ranges: first from the thread's own range, then from the longest range left.
+// run() returns only after every worker is done. So no worker sees ranges or counters of the next
+// job, and relaxed order suffices for them: `begun` (release) publishes what the owner wrote
+// before, and `done` (release) publishes the results of the body.
 #include "base/thread_pool.h"
 
 #include <pthread.h>
@@ -16,20 +25,22 @@
 namespace wideep::base {
 namespace {
 
-// Longer than the serial steps of a forward pass, shorter than anyone would notice.
+// How long a thread spins before it sleeps: longer than the serial steps between two jobs of a
+// forward pass, and short enough not to disturb other programs.
 constexpr int64_t kSpinNs = 100'000;
 
-// What a thread takes of a range: one part in so many of what is left. Taking orders memory: what
-// the thread has asked of memory comes first, and nothing behind is asked for meanwhile.
+// A thread takes 1 / kShare of what is left of a range. Large chunks are few: the compare-and-swap
+// of a take also orders memory, so the thread's loads do not overlap across it.
 constexpr int64_t kShare = 2;
-// Of a range of who has a core to itself, what others may take: as much as threads' times differ by
-// from one job to the next, and some more.
-constexpr int64_t kSharedPart = 8;  // one part in so many
-// How fast threads are is learned from jobs with so many units for each, in small steps: whoever
-// has been interrupted once is not slow.
+// With `spin`, other threads may take only the last 1 / kSharedPart of a range: somewhat more than
+// the times of threads differ from one job to the next.
+constexpr int64_t kSharedPart = 8;
+// Speeds are learned from jobs with at least kUnitsToLearn units per thread, where the rounding to
+// units matters little, and in small steps, because a thread that was interrupted once is not slow.
 constexpr int64_t kUnitsToLearn = 8;
 constexpr double kStep = 0.125;
-constexpr double kMostUnequal = 2.0;  // times an equal share, or a part of it
+// A thread's share stays between an equal share divided by this and an equal share times this.
+constexpr double kMostUnequal = 2.0;
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -39,7 +50,7 @@ void pause_briefly() {
 #endif
 }
 
-// Best effort: a processor that may not be used is no reason to fail.
+// Ignores errors: on a processor that may not be used the thread is slower, not wrong.
 void bind_to(int processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -61,18 +72,20 @@ ThreadPool::ThreadPool(ThreadPoolOptions options)
     try {
       workers_.emplace_back([this, i] { worker_loop(i); });
     } catch (const std::system_error& error) {
+      // The destructor does not run for an object whose constructor throws.
       end_workers();
       throw std::system_error(
           error.code(), fmt::format("thread {} of {} cannot be started", i, options_.num_threads));
     }
   }
+  // Last, so that a constructor that throws leaves the affinity of the calling thread as it was.
   if (!options_.processors.empty()) bind_to(options_.processors[0]);
 }
 
 ThreadPool::~ThreadPool() { end_workers(); }
 
 void ThreadPool::end_workers() {
-  give_to_workers({});
+  publish_to_workers({});
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -81,7 +94,7 @@ void ThreadPool::run(const Job& job) {
   if (!job.has_ranges) next_.store(0, std::memory_order_relaxed);
   const bool alone = workers_.empty() || job.count <= job.grain;
   if (alone) return run_chunks(job, 0);
-  give_to_workers(job);
+  publish_to_workers(job);
   const int64_t begin_ns = work_clock_ns();
   run_chunks(job, 0);
   const int64_t end_ns = work_clock_ns(), own_ns = end_ns - begin_ns;
@@ -89,18 +102,22 @@ void ThreadPool::run(const Job& job) {
   for (size_t i = 1; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
     const uint32_t number = part.begun.load(std::memory_order_relaxed);
+    // Acquire pairs with the store in worker_loop(): the worker's results are visible after it.
     while (part.done.load(std::memory_order_acquire) != number) {
       wait_while_equal(part.done, number - 1);
     }
     longest_ns = std::max(longest_ns, part.used_ns);
   }
+  // The owner's spinning counts as its processor time but not as work. After kSpinNs it sleeps,
+  // which takes no processor time.
   if (options_.spin) lag_cpu_ns_ -= std::min(work_clock_ns() - end_ns, kSpinNs);
   lag_cpu_ns_ += longest_ns - own_ns;
 }
 
-// Numbers are stored and notified in one order for all threads: a worker sees its number before it
-// sleeps, or is seen to sleep.
-void ThreadPool::give_to_workers(const Job& job) {
+// The stores of `begun` and `done` are sequentially consistent, not only releases: notify_one()
+// skips the system call when it sees no waiter. Without a total order a waiter could miss the new
+// number while the notifier misses the waiter, and would sleep for ever.
+void ThreadPool::publish_to_workers(const Job& job) {
   for (size_t i = 1; i < parts_.size(); ++i) {
     Part& part = parts_[i];
     part.job = job;
@@ -109,14 +126,16 @@ void ThreadPool::give_to_workers(const Job& job) {
   }
 }
 
-// With a core to itself a thread's processor time is the time that passes, which is cheaper to ask.
+// A thread with its own core uses as much processor time as time passes, and the wall clock is
+// cheaper to read: it needs no system call.
 int64_t ThreadPool::work_clock_ns() const { return options_.spin ? wall_ns() : thread_cpu_ns(); }
 
 void ThreadPool::set_ranges(int64_t count, int64_t unit, std::span<const int64_t> starts) {
   WIDEEP_CHECK(count < int64_t{1} << 32);
   WIDEEP_CHECK(starts.empty() || starts.size() == parts_.size());
   const size_t threads = parts_.size();
-  // To the nearest unit: of two units for two threads each gets one, whoever is the faster.
+  // Rounded to the nearest unit, so that of two units each of two threads gets one, even if their
+  // speeds differ.
   const auto place_of = [&](double share) {
     const double units = share * static_cast<double>(count) / static_cast<double>(unit);
     return std::min<int64_t>(count, std::llround(units) * unit);
@@ -126,6 +145,7 @@ void ThreadPool::set_ranges(int64_t count, int64_t unit, std::span<const int64_t
     int64_t end = count;
     if (i + 1 < threads) end = starts.empty() ? place_of(range_begins_[i + 1]) : starts[i + 1];
     const int64_t shared = (end - begin + kSharedPart - 1) / kSharedPart;
+    // With `spin` the thread's first chunk needs no compare-and-swap: it is taken here in advance.
     const int64_t own = options_.spin ? (end - begin - shared) / unit * unit : 0;
     parts_[i].start = static_cast<uint32_t>(begin);
     parts_[i].range.set({begin + own, end});
@@ -133,12 +153,13 @@ void ThreadPool::set_ranges(int64_t count, int64_t unit, std::span<const int64_t
   }
 }
 
-// Who has taken more than its range is faster than was thought.
+// A thread that processed more items than its range had is faster than its share assumed: its share
+// grows by kStep of the excess. All shares are then scaled to a sum of 1.
 void ThreadPool::learn_speeds(int64_t count, int64_t unit) {
   const size_t threads = parts_.size();
   if (!options_.spin || count < kUnitsToLearn * unit * static_cast<int64_t>(threads)) return;
   const double equal = 1.0 / static_cast<double>(threads);
-  double before = 0.0, all = 0.0;  // the share of the threads before, as it was and as it will be
+  double before = 0.0, all = 0.0;  // sums of the old and of the new shares of threads 0 to i − 1
   for (size_t i = 0; i < threads; ++i) {
     const int64_t end = i + 1 < threads ? parts_[i + 1].start : count;
     const double had = static_cast<double>(std::max<int64_t>(end - parts_[i].start, 1));
@@ -171,13 +192,14 @@ ThreadPool::Items ThreadPool::Range::take_first(int64_t unit) {
 ThreadPool::Items ThreadPool::Range::take_last(int64_t unit) {
   for (Items items = left(); items.size() > 0; items = left()) {
     const int64_t size = std::max(items.size() / kShare, unit);
+    // Rounded up to a unit, so that what stays before it ends at a whole unit.
     const int64_t middle = std::max(items.begin, (items.end - size + unit - 1) / unit * unit);
     if (replace(items, {items.begin, middle})) return {middle, items.end};
   }
   return {};
 }
 
-// Of the thread's own range, then of the longest that is left.
+// Takes from the thread's own range, and when that is empty from the longest range left.
 int64_t ThreadPool::take_of_range(const Job& job, int thread, int64_t* end) {
   Items taken = parts_[static_cast<size_t>(thread)].range.take_first(job.grain);
   const auto longest = [&]() -> Range& {
@@ -187,8 +209,10 @@ int64_t ThreadPool::take_of_range(const Job& job, int thread, int64_t* end) {
                             })
         ->range;
   };
-  // A last unit is not worth fetching from another core that is at work.
+  // With `spin` the last unit of a range is left to its thread, which is running: moving its data
+  // to another core would take longer.
   const int64_t left_alone = options_.spin ? job.grain : 0;
+  // take_last() comes back empty if other threads were faster: then look again.
   while (taken.size() == 0) {
     Range& range = longest();
     if (range.left().size() <= left_alone) return job.count;
@@ -202,6 +226,7 @@ void ThreadPool::run_chunks(const Job& job, int thread) {
   Part& part = parts_[static_cast<size_t>(thread)];
   int64_t begin = 0, end = 0;
   if (job.has_ranges) {
+    // The part that set_ranges() reserved for this thread. Others only move the end of `range`.
     begin = part.start;
     end = part.range.left().begin;
     if (begin < end) job.call(job.body, begin, end);
@@ -218,6 +243,7 @@ void ThreadPool::wait_while_equal(const std::atomic<uint32_t>& value, uint32_t o
   if (options_.spin) {
     const int64_t until = wall_ns() + kSpinNs;
     do {
+      // Reading the clock costs as much as many loads, so do it once in 64.
       for (int i = 0; i < 64; ++i) {
         if (value.load(std::memory_order_acquire) != old) return;
         pause_briefly();
@@ -231,13 +257,13 @@ void ThreadPool::worker_loop(int index) {
   if (!options_.processors.empty()) bind_to(options_.processors[static_cast<size_t>(index)]);
   Part& part = parts_[static_cast<size_t>(index)];
   for (uint32_t number = 1;; ++number) {
-    wait_while_equal(part.begun, number - 1);
+    wait_while_equal(part.begun, number - 1);  // acquires what the owner wrote before
     const Job job = part.job;
     if (job.call == nullptr) return;
     const int64_t begin_ns = work_clock_ns();
     run_chunks(job, index);
     part.used_ns = work_clock_ns() - begin_ns;
-    part.done.store(number, std::memory_order_seq_cst);
+    part.done.store(number, std::memory_order_seq_cst);  // order: see publish_to_workers()
     part.done.notify_one();
   }
 }

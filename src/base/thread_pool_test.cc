@@ -38,8 +38,8 @@ INSTANTIATE_TEST_SUITE_P(ThreadPool, EveryWait, testing::Bool());
 
 using Chunk = std::pair<int64_t, int64_t>;
 
-// Of a job of 103 items, those of the thread that makes the pool, in its order; the other begins
-// when it has ended.
+// The chunks that the owner takes in a job of 103 items, in its order. The worker waits until the
+// owner has finished its own range.
 std::vector<Chunk> chunks_of_owner(bool spin) {
   ThreadPool pool({.num_threads = 2, .spin = spin});
   const auto owner = std::this_thread::get_id();
@@ -68,7 +68,7 @@ TEST(ThreadPool, ChunksShrinkToOneUnit) {
   }
 }
 
-TEST(ThreadPool, MostOfARangeIsOneChunkWhereThreadsHaveTheirCores) {
+TEST(ThreadPool, SpinningThreadTakesMostOfItsRangeAtOnce) {
   const std::vector<Chunk> chunks = chunks_of_owner(true);
   EXPECT_EQ(chunks.front(), Chunk(0, 44));
   EXPECT_EQ(chunks[1], Chunk(44, 48));
@@ -88,7 +88,7 @@ void pass(int64_t ns) {
   }
 }
 
-// Ranges follow the threads' speeds, within bounds; who shares its core learns nothing.
+// Ranges follow the threads' speeds, within bounds. A pool without `spin` learns nothing.
 TEST(ThreadPool, RangesGrowWithSpeed) {
   for (const bool spin : {true, false}) {
     ThreadPool pool({.num_threads = 2, .spin = spin});
@@ -110,8 +110,8 @@ TEST(ThreadPool, RangesGrowWithSpeed) {
   }
 }
 
-// An owner that has been a little slower still gets one of two units.
-TEST(ThreadPool, TwoUnitsAreForTwoThreads) {
+// An owner that was a little slower in earlier jobs still gets one of two units.
+TEST(ThreadPool, EachOfTwoThreadsGetsOneOfTwoUnits) {
   ThreadPool pool({.num_threads = 2, .spin = true});
   const auto owner = std::this_thread::get_id();
   for (int job = 0; job < 5; ++job) {
@@ -123,7 +123,7 @@ TEST(ThreadPool, TwoUnitsAreForTwoThreads) {
         return;
       }
       of_owner += end - begin;
-      // Until the worker has done all else but a last unit, which it leaves to the owner.
+      // Wait until the worker has done all but one unit, which it leaves to the owner.
       while (of_worker + of_owner < 63) std::this_thread::yield();
     });
   }
@@ -138,7 +138,7 @@ TEST(ThreadPool, TwoUnitsAreForTwoThreads) {
   }
 }
 
-// Wherever ranges begin: empty ones, one that is all.
+// Also with empty ranges, and with one range that holds all items.
 TEST(ThreadPool, RangesCoverEverythingOnce) {
   for (const bool spin : {false, true}) {
     ThreadPool pool({.num_threads = 4, .spin = spin});
@@ -159,8 +159,9 @@ TEST(ThreadPool, RangesCoverEverythingOnce) {
   }
 }
 
-// The last unit is not whole, and the nearest unit to where the last thread begins lies behind it.
-TEST(ThreadPool, RangesEndWhereItemsDo) {
+// The last unit is not whole, and the begin of the last range, rounded to the nearest unit, lies
+// behind the last item.
+TEST(ThreadPool, RangesEndAtTheLastItem) {
   ThreadPool pool({.num_threads = 8, .spin = true});
   std::array<std::atomic<int>, 7> seen{};
   pool.parallel_for_ranges(7, 4, [&](int64_t begin, int64_t end) {
@@ -170,8 +171,8 @@ TEST(ThreadPool, RangesEndWhereItemsDo) {
   for (const auto& times : seen) EXPECT_EQ(times.load(), 1);
 }
 
-// The owner's range takes long: others do most of it, from its end.
-TEST(ThreadPool, WhoIsDoneHelps) {
+// The owner's range holds all items and its first chunk takes long: the worker takes chunks of it.
+TEST(ThreadPool, IdleThreadTakesFromOtherRanges) {
   ThreadPool pool({.num_threads = 2});
   const auto owner = std::this_thread::get_id();
   std::atomic<bool> helped{false};
@@ -207,7 +208,7 @@ void burn(int64_t cpu_ns) {
   }
 }
 
-TEST_P(EveryWait, LagIsWhatTheBusiestThreadNeedsBeyondTheOwner) {
+TEST_P(EveryWait, LagIsTheBusiestThreadsTimeBeyondTheOwners) {
   ThreadPool pool({.num_threads = 2, .spin = GetParam()});
   std::atomic<bool> worker_took_one{false};
   const auto owner = std::this_thread::get_id();
@@ -220,8 +221,8 @@ TEST_P(EveryWait, LagIsWhatTheBusiestThreadNeedsBeyondTheOwner) {
       while (!worker_took_one) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
-  // With its own processor time, of which spinning is not counted: what the worker burnt. A
-  // spinning pool takes time that passes for processor time, and here the owner sleeps.
+  // Owner's processor time + lag = the worker's 20 ms. A spinning pool measures wall time, and the
+  // owner sleeps here, so that only a smaller bound holds for it.
   const int64_t critical = thread_cpu_ns() - before + pool.lag_cpu_ns();
   EXPECT_GE(critical, GetParam() ? 5'000'000 : 20'000'000);
   if (!GetParam()) {  // time that passes depends on the machine's load
@@ -248,7 +249,7 @@ TEST(ThreadPool, ThreadsStayOnTheirProcessors) {
       .join();
 }
 
-TEST(ThreadPool, AloneThereIsNoLag) {
+TEST(ThreadPool, OneThreadHasNoLag) {
   ThreadPool pool(1);
   pool.parallel_for(2, 1, [&](int64_t, int64_t) { burn(1'000'000); });
   EXPECT_EQ(pool.lag_cpu_ns(), 0);

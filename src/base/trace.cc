@@ -6,7 +6,8 @@
 namespace wideep::base {
 namespace {
 
-constexpr size_t kCounterBytes = 64;  // a rank's count, on a cache line of its own
+// The count of each rank has its own cache line: otherwise ranks would slow each other down.
+constexpr size_t kCounterBytes = 64;
 
 }  // namespace
 
@@ -45,7 +46,7 @@ const char* span_name(Span span) {
 const char* detail_name(Span span) {
   switch (span) {
     case Span::kCopyExpert:
-    case Span::kCopySpoilt:
+    case Span::kCopyWrongHash:
       return "expert";
     case Span::kAllocation:
       return "bytes";
@@ -79,34 +80,39 @@ Result<TraceBuffer> TraceBuffer::create(int num_ranks, size_t events_per_rank) {
   return buffer;
 }
 
+// Layout of the memory: the counts of all ranks, then the events of each rank. The zeroed memory is
+// a valid start for both: counts of 0, and events that are marked as unwritten.
 std::atomic<uint64_t>& TraceBuffer::added(int rank) const {
   return *reinterpret_cast<std::atomic<uint64_t>*>(bytes_.data() +
                                                    static_cast<size_t>(rank) * kCounterBytes);
 }
 
-TraceEvent* TraceBuffer::room_of(int rank) const {
+TraceEvent* TraceBuffer::events_of(int rank) const {
   std::byte* events = bytes_.data() + static_cast<size_t>(num_ranks_) * kCounterBytes;
   return reinterpret_cast<TraceEvent*>(events) + static_cast<size_t>(rank) * events_per_rank_;
 }
 
 void TraceBuffer::add(int rank, const TraceEvent& event) const {
+  // The count gives each event its own place, so threads need no lock. It keeps counting when the
+  // memory is full: the excess is the number of dropped events. Relaxed order suffices, because
+  // events are read after the writing process has ended.
   const uint64_t at = added(rank).fetch_add(1, std::memory_order_relaxed);
-  if (at < events_per_rank_) room_of(rank)[at] = event;
+  if (at < events_per_rank_) events_of(rank)[at] = event;
 }
 
 std::span<const TraceEvent> TraceBuffer::events(int rank) const {
-  return {room_of(rank), std::min<size_t>(added(rank).load(), events_per_rank_)};
+  return {events_of(rank), std::min<size_t>(added(rank).load(), events_per_rank_)};
 }
 
 uint64_t TraceBuffer::num_dropped(int rank) const {
   return added(rank).load() - events(rank).size();
 }
 
-TraceRecorder TraceRecorder::beside(Lane other, std::span<const int> its_layers) const {
+TraceRecorder TraceRecorder::on_lane(Lane other, std::span<const int> its_layers) const {
   TraceRecorder recorder = *this;
   recorder.lane = other;
   recorder.layers = its_layers;
-  recorder.allocations = false;  // of the forward thread alone: they have one lane
+  recorder.allocations = false;  // only the forward thread's: they all share one lane
   return recorder;
 }
 
@@ -124,6 +130,8 @@ void add_to_trace(int64_t start_ns, Span span, int layer, Lane lane, int64_t det
 void TraceSpan::begin() {
   const TraceRecorder& recorder = trace_of_thread;
   const TraceSwitch::State state = recorder.rank_switch->get();
+  // The iteration at the start counts: the forward thread may move on while another thread's span
+  // still runs.
   iteration_ = state.iteration;
   if (recorder.marks != nullptr && (recorder.marks->all_spans || span_ == Span::kIteration)) {
     marks_ = recorder.marks;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each rank did when: spans of time on one clock, in memory that the parent of the ranks reads
-// when they have ended (formats/chrome_trace.h writes it down).
+// Traces: time spans of all ranks on one clock, recorded in shared memory. The parent process of
+// the ranks reads them after the ranks have ended; formats/chrome_trace.h writes them to a file.
 //
-// A thread records where trace_of_thread says into what, while the rank's TraceSwitch is on.
-// Elsewhere a span costs one look at it.
+// A thread records through its trace_of_thread while the rank's TraceSwitch is on. In a thread that
+// does not record, a span costs the test of one pointer.
 //
-//   { TraceSpan span(Span::kExperts, layer);  ... }          // what this thread does
-//   const int64_t start = trace_start();  ...                // what happens beside it
-//   trace_since(start, Span::kRowsTravel, layer, lane);
+//   { TraceSpan span(Span::kExperts, layer);  ... }          // work of this thread
+//   const int64_t start = trace_start();  ...                // an event that overlaps that work
+//   record_since(start, Span::kRowsTravel, layer, lane);
 //
-//   // a thread of the rank's own, on a lane of its own
-//   std::thread([trace = trace_of_thread.beside(Lane::kCopies, layers)] {
+//   // another thread of the same rank, on its own lane
+//   std::thread([trace = trace_of_thread.on_lane(Lane::kCopies, layers)] {
 //     trace_of_thread = trace;  ... });
 //
-// Thread safety: any thread may record. Events are read when the ranks have ended.
+// Thread safety: any thread may record. Events are read after the ranks have ended.
 #pragma once
 
 #include <atomic>
@@ -30,15 +30,15 @@ namespace wideep::base {
 enum class Span : uint16_t {
   kIteration,
   kAwaitStage,  // the wait for rows or tokens of another stage
-  kAgree,       // the wait for all ranks at its start
+  kAgree,       // the wait for all ranks at the start of an iteration
   kAttention,
   kMlp,
   kMeet,  // the wait for ranks that share the batch
   kRouter,
-  kBegin,        // counts told
-  kChooseSlots,  // by the counts of all ranks, where these are awaited
+  kBegin,        // publishes token counts
+  kChooseSlots,  // and, where the choice depends on them, the wait for the counts of all ranks
   kPush,
-  kAwaitRows,  // and sorting them
+  kAwaitRows,  // the wait for rows, and sorting them
   kExperts,
   kSharedExpert,
   kAwaitResults,
@@ -47,24 +47,24 @@ enum class Span : uint16_t {
   kSampling,
   kRowsTravel,     // from the end of kPush to the end of kAwaitRows
   kResultsTravel,  // from the end of kExperts to the end of kAwaitResults
-  kSwitchLayer,    // a layer's slots and routing table, between two iterations
-  kDecide,         // the balancer: from an iteration's counts to plans
-  kPlan,           // and in it one layer's
-  kPost,           // a plan, or a step of it, told to all ranks
-  kCopyLayer,      // all experts that this rank's slots of it get
-  kCopyExpert,     // and in it one of them, with its hash
-  kCopySpoilt,     // the same where the hash is not the host pool's
-  kAllocation,     // memory obtained by the forward thread
+  kSwitchLayer,    // new slots and routing table of a layer, between two iterations
+  kDecide,         // the balancer makes plans from the counts of an iteration
+  kPlan,           // the plan of one layer; inside kDecide
+  kPost,           // publishes a plan, or a step of it, to all ranks
+  kCopyLayer,      // copies all experts that move into this rank's slots of a layer
+  kCopyExpert,     // copies one expert and hashes it; inside kCopyLayer
+  kCopyWrongHash,  // a kCopyExpert whose hash differs from the host pool's
+  kAllocation,     // the forward thread allocates memory
   kCount
 };
 const char* span_name(Span span);
-// What TraceEvent::detail counts or names; null: nothing.
+// The name of the number in TraceEvent::detail; null: the span has none.
 const char* detail_name(Span span);
 
-// Spans of one lane of one rank lie side by side or inside each other.
+// A row of the picture of one rank. Spans of one lane nest: none overlaps another in part.
 enum class Lane : uint16_t {
   kForward,
-  kRowsEven,  // of a call with an even number; the next may begin before it ends
+  kRowsEven,  // of dispatch calls with an even number: two consecutive calls may overlap
   kRowsOdd,
   kResultsEven,
   kResultsOdd,
@@ -76,41 +76,41 @@ enum class Lane : uint16_t {
 const char* lane_name(Lane lane);
 
 struct TraceEvent {
-  int64_t start_ns = 0;   // of wall_ns: one clock for all processes of a machine
-  int64_t end_ns = 0;     // 0: never written
-  int64_t iteration = 0;  // that the rank's forward thread was in at the start
-  int64_t detail = 0;
-  int32_t layer = -1;  // −1: none
+  int64_t start_ns = 0;   // wall_ns(), a clock that all processes of a machine share
+  int64_t end_ns = 0;     // 0: the event was never written
+  int64_t iteration = 0;  // of the rank's forward thread when the event began
+  int64_t detail = 0;     // see detail_name()
+  int32_t layer = -1;     // −1: none
   Span span = Span::kIteration;
   Lane lane = Lane::kForward;
 };
 
-// Room for the same number of events of each rank. Pages come with the first use.
+// Shared memory for events, the same number for each rank. Pages are allocated at their first use.
 class TraceBuffer {
  public:
   static constexpr size_t kEventsPerRank = size_t{1} << 19;  // 20 MiB
-  // Made before the ranks are forked. Errors (failed): the kernel refuses the memory.
+  // Call it before the ranks are forked. Errors (failed): the kernel refuses the memory.
   static Result<TraceBuffer> create(int num_ranks, size_t events_per_rank = kEventsPerRank);
 
   int num_ranks() const { return num_ranks_; }
-  // Drops it when the rank's room is used up.
+  // Drops the event when the rank's memory is full.
   void add(int rank, const TraceEvent& event) const;
-  // In the order in which they ended; some may never have been written by a rank that died.
+  // In the order in which they ended. If the rank crashed, some may be unwritten (end_ns is 0).
   std::span<const TraceEvent> events(int rank) const;
   uint64_t num_dropped(int rank) const;
 
  private:
   TraceBuffer() = default;
   std::atomic<uint64_t>& added(int rank) const;
-  TraceEvent* room_of(int rank) const;
+  TraceEvent* events_of(int rank) const;
 
   SharedBytes bytes_;
   int num_ranks_ = 0;
   size_t events_per_rank_ = 0;
 };
 
-// Whether a rank records now, and which iteration it is in: its forward thread sets it, all threads
-// of it look.
+// Whether a rank records now, and its current iteration. The rank's forward thread sets it; all
+// threads of the rank read it.
 class TraceSwitch {
  public:
   struct State {
@@ -126,49 +126,56 @@ class TraceSwitch {
   }
 
  private:
-  std::atomic<int64_t> word_{0};  // both in one: no thread sees one without the other
+  // Iteration × 2 + on. One word, so that no thread sees a new iteration with an old switch.
+  // Relaxed order suffices, because the word guards no other memory.
+  std::atomic<int64_t> word_{0};
 };
 
-// Spans as another profiler shows them while they last, whether the switch is on or not.
+// Callbacks that show spans in another profiler while they run, even when the switch is off.
 struct TraceMarks {
   void (*begin)(Span span, int layer, int64_t iteration) = nullptr;
-  void (*end)() = nullptr;  // of the last begun on this thread
-  bool all_spans = false;   // else the iterations alone
+  void (*end)() = nullptr;  // ends the last span that this thread began
+  bool all_spans = false;   // false: iterations only
 };
 
-// One thread's way into the buffer. What it points to outlives the thread's use of it.
+// The trace settings of one thread. All pointers must stay valid while the thread uses it.
 struct TraceRecorder {
   const TraceSwitch* rank_switch = nullptr;  // null: this thread does not record
   const TraceBuffer* buffer = nullptr;       // null: the switch stays off
   const TraceMarks* marks = nullptr;         // null: none
-  std::span<const int> layers = {};  // this thread's number of a layer → the model's; empty: same
+  std::span<const int> layers = {};  // the thread's layer number → the model's; empty: the same
   int rank = 0;
   Lane lane = Lane::kForward;
-  bool allocations = false;  // memory that the thread obtains is recorded too
+  bool allocations = false;  // record memory allocations of this thread too
 
   bool on() const { return rank_switch != nullptr && rank_switch->get().on; }
   int model_layer(int layer) const {
     return layer < 0 || layers.empty() ? layer : layers[static_cast<size_t>(layer)];
   }
-  // For another thread of the rank.
-  TraceRecorder beside(Lane other, std::span<const int> its_layers) const;
+  // The recorder for another thread of this rank, with its lane and its layers.
+  TraceRecorder on_lane(Lane other, std::span<const int> its_layers) const;
 };
+// The recorder of the calling thread.
 inline constinit thread_local TraceRecorder trace_of_thread;
 
-// Now; 0 where this thread does not record.
+// The current time, or 0 if this thread does not record.
 inline int64_t trace_start() { return trace_of_thread.on() ? wall_ns() : 0; }
+// Records an event from start_ns to now. REQUIRES: start_ns is not 0.
 void add_to_trace(int64_t start_ns, Span span, int layer, Lane lane, int64_t detail = 0);
-inline void trace_since(int64_t start_ns, Span span, int layer, Lane lane) {
+// The same, and nothing if start_ns is 0.
+inline void record_since(int64_t start_ns, Span span, int layer, Lane lane) {
   if (start_ns != 0) add_to_trace(start_ns, span, layer, lane);
 }
 
-// Around what obtains memory: now; 0 where that is not recorded.
+// Called before and after an allocation of memory. The first returns the current time, or 0 if this
+// thread does not record allocations.
 inline int64_t allocation_start() { return trace_of_thread.allocations ? trace_start() : 0; }
-inline void allocated_since(int64_t start_ns, size_t bytes) {
+inline void record_allocation(int64_t start_ns, size_t bytes) {
   if (start_ns == 0) return;
   add_to_trace(start_ns, Span::kAllocation, -1, Lane::kAllocations, static_cast<int64_t>(bytes));
 }
 
+// Records an event from its construction to its destruction.
 class TraceSpan {
  public:
   explicit TraceSpan(Span span, int layer = -1, int64_t detail = 0)
@@ -181,8 +188,8 @@ class TraceSpan {
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
 
-  // It has turned out to be another one; marks have been told.
-  void becomes(Span span) { span_ = span; }
+  // Records the event as another span. TraceMarks keep showing the first one.
+  void change_to(Span span) { span_ = span; }
 
  private:
   void begin();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a span costs where nobody records, outside the range of iterations, and inside.
+// The cost of a span in a thread that does not record, in one outside the recorded range of
+// iterations, and inside it.
 #include <benchmark/benchmark.h>
 
 #include "base/trace.h"
@@ -10,7 +11,8 @@ namespace {
 
 enum When { kNotAsked, kOutsideTheRange, kInsideTheRange };
 
-// Room for as many events as the loop makes: one more is dropped, at less cost.
+// The buffer holds all events of the loop, because a dropped event would cost less than a recorded
+// one.
 constexpr int64_t kEvents = int64_t{1} << 20;
 
 TraceBuffer& buffer() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Passing a Status up: return early when a step failed.
+// Return early with the Status of a step that failed.
 //
 //   WIDEEP_TRY(check_header(bytes));                       // Status
 //   WIDEEP_TRY_ASSIGN(Config config, read_config(path));   // Result<Config>

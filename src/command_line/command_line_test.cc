@@ -32,7 +32,7 @@ TEST(CommandLine, SetsVariables) {
   EXPECT_TRUE(json);
 }
 
-TEST(CommandLine, SaysWhatIsWrong) {
+TEST(CommandLine, ErrorsNameTheOptionAndTheValue) {
   Program program("");
   int threads = 1;
   std::string name;
@@ -59,7 +59,7 @@ TEST(CommandLine, RunsTheCommand) {
   EXPECT_THAT(complaint(program, {"thrice"}), HasSubstr("'thrice' is no command"));
 }
 
-TEST(CommandLine, AChoiceIsAValue) {
+TEST(CommandLine, ChoiceSetsAnEnumValue) {
   enum class Colour { kRed, kBlue };
   Program program("");
   std::optional<Colour> colour;
@@ -71,7 +71,7 @@ TEST(CommandLine, AChoiceIsAValue) {
   EXPECT_EQ(colour, Colour::kBlue);
 }
 
-TEST(CommandLine, HelpEndsTheProgram) {
+TEST(CommandLine, HelpPrintsAndReturnsFalse) {
   Program program("What it is for");
   int threads = 7;
   program.add_option("--threads", threads, "How many").show_default();

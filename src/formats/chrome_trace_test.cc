@@ -45,7 +45,7 @@ TEST(ChromeTrace, EventsOfAllRanksOnOneClock) {
       "ts": 1.0, "dur": 2.5, "args": {"iteration": 3}})"));
 }
 
-TEST(ChromeTrace, WhatHasNoRoomIsCounted) {
+TEST(ChromeTrace, CountsDroppedEvents) {
   const TraceBuffer trace = TraceBuffer::create(1, 3).value();
   base::TraceSwitch rank_switch;
   {

@@ -47,7 +47,7 @@ TEST(ReadFile, EmptyFileIsEmpty) {
   EXPECT_EQ(*content, "");
 }
 
-TEST(ReadFile, NamesWhatIsMissing) {
+TEST(ReadFile, ErrorNamesTheMissingFile) {
   const ScratchDirectory scratch;
   const auto content = read_file(scratch.file("none.json"));
   ASSERT_FALSE(content.ok());
@@ -62,7 +62,7 @@ TEST(ReadFile, RefusesADirectory) {
   EXPECT_THAT(content.status().message(), AllOf(HasSubstr(scratch.path()), HasSubstr("directory")));
 }
 
-TEST(ReadFile, RefusesWhatNeverEnds) {
+TEST(ReadFile, RefusesAnEndlessFile) {
   const auto content = read_file("/dev/zero");
   ASSERT_FALSE(content.ok());
   EXPECT_EQ(content.status().message(), "/dev/zero: too large: expected at most 256 MiB");
@@ -186,7 +186,7 @@ TEST(WriteFile, FullDiskIsOneClearLine) {
   EXPECT_TRUE(fits.ok()) << fits.message();
 }
 
-TEST(AtomicFile, WithoutCommitNothingRemains) {
+TEST(AtomicFile, WithoutCommitTheFileIsRemoved) {
   const ScratchDirectory scratch;
   {
     auto file = AtomicFile::create(scratch.file("a"));
@@ -198,7 +198,7 @@ TEST(AtomicFile, WithoutCommitNothingRemains) {
   EXPECT_EQ(scratch.num_files(), 0);
 }
 
-TEST(AtomicFile, TwoWritersOfOnePathDoNotMix) {
+TEST(AtomicFile, ConcurrentWritersOfOnePathDoNotMix) {
   const ScratchDirectory scratch;
   auto first = AtomicFile::create(scratch.file("a"));
   auto second = AtomicFile::create(scratch.file("a"));

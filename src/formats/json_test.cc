@@ -74,7 +74,7 @@ TEST(Json, FallbackForAbsentAndNull) {
   EXPECT_TRUE(document.status().ok());
 }
 
-TEST(Json, IntegersHoweverWritten) {
+TEST(Json, IntegersInEveryNotation) {
   const JsonDocument document = document_of(
       R"({"a": 10000.0, "b": 1e4, "c": 9223372036854775807, "d": -9223372036854775808, "e": -0.0})");
   const JsonObject root = document.root();
@@ -86,7 +86,7 @@ TEST(Json, IntegersHoweverWritten) {
   EXPECT_TRUE(document.status().ok()) << document.status().message();
 }
 
-TEST(Json, RefusesWhatIsNoInteger) {
+TEST(Json, RefusesOtherValuesAsIntegers) {
   for (const char* value : {"1.5", "9223372036854775808", "-9223372036854775809", "1e19", "1e300",
                             "\"5\"", "true", "[5]", "{}"}) {
     EXPECT_THAT(complaint_of(std::string(R"({"k": )") + value + "}",
@@ -96,7 +96,7 @@ TEST(Json, RefusesWhatIsNoInteger) {
   }
 }
 
-TEST(Json, NumberTakesIntegersAndNothingElse) {
+TEST(Json, NumberAlsoTakesIntegers) {
   const JsonDocument document = document_of(R"({"k": 10000, "big": 18446744073709551615})");
   EXPECT_EQ(document.root().number("k"), 10000.0);
   EXPECT_EQ(document.root().number("big"), 0x1p64);
@@ -104,7 +104,7 @@ TEST(Json, NumberTakesIntegersAndNothingElse) {
             "c.json: k: expected a number, found '1'");
 }
 
-TEST(Json, RangesNameTheirEnds) {
+TEST(Json, ErrorsNameTheRange) {
   const std::string text = R"({"k": 9, "f": 1.5, "l": [1, 9]})";
   const auto of = [&](auto read) { return complaint_of(text, read); };
   EXPECT_EQ(of([](JsonObject root) { root.integer("k", {.min = 1, .max = 8}); }),
@@ -118,7 +118,7 @@ TEST(Json, RangesNameTheirEnds) {
   EXPECT_EQ(of([](JsonObject root) { root.integer("k", {.min = 9, .max = 9}); }), "");
 }
 
-TEST(Json, WrongTypesNameBoth) {
+TEST(Json, ErrorsNameExpectedAndFoundType) {
   const std::string text = R"({"o": {"x": [1, 2]}, "s": "long"})";
   const auto of = [&](auto read) { return complaint_of(text, read); };
   EXPECT_EQ(of([](JsonObject root) { root.object("o").boolean("x"); }),
@@ -146,7 +146,7 @@ TEST(Json, ANullKeyIsMissingAndNotSuggested) {
             "c.json: hidden_size: missing; expected an integer of at least 1");
 }
 
-TEST(Json, KeepsTheFirstComplaint) {
+TEST(Json, KeepsTheFirstError) {
   EXPECT_THAT(complaint_of(R"({"a": 1})",
                            [](JsonObject root) {
                              root.string("a");
@@ -156,7 +156,7 @@ TEST(Json, KeepsTheFirstComplaint) {
               HasSubstr("c.json: a: "));
 }
 
-TEST(Json, CallersComplainWithThePath) {
+TEST(Json, ErrorsOfCallersContainThePath) {
   EXPECT_EQ(complaint_of(R"({"o": {"x": 3}})",
                          [](JsonObject root) {
                            root.object("o").complain("x", "expected a divisor of hidden_size");
@@ -179,7 +179,7 @@ TEST(JsonSyntax, ErrorsGiveLineAndColumn) {
   EXPECT_THAT(parse_error_of("{\"a\": 1\n"), HasSubstr("not valid JSON"));
 }
 
-TEST(JsonSyntax, RefusesWhatIsAlmostJson) {
+TEST(JsonSyntax, RefusesExtensionsOfJson) {
   for (const char* text :
        {"{'a': 1}", "{\"a\": NaN}", "{\"a\": Infinity}", "{\"a\": 01}", "{\"a\": .5}",
         "{\"a\": +1}", "{\"a\": 1} {}", "{\"a\": 1} // c", "{\"a\": \"\t\"}", "{\"a\" 1}", "{a: 1}",
@@ -188,7 +188,7 @@ TEST(JsonSyntax, RefusesWhatIsAlmostJson) {
   }
 }
 
-TEST(JsonSyntax, RefusesWhatIsNotUtf8) {
+TEST(JsonSyntax, RefusesInvalidUtf8) {
   for (const char* bytes : {"\xff", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
     const std::string text = std::string("{\"a\": \"") + bytes + "\"}";
     EXPECT_THAT(parse_error_of(text), AllOf(HasSubstr("c.json:1:"), HasSubstr("UTF-8"))) << text;
@@ -206,7 +206,7 @@ TEST(JsonSyntax, RefusesAKeyTwice) {
   EXPECT_TRUE(JsonDocument::parse(R"({"a": {"x": 1}, "b": {"x": 1}})", "c.json").ok());
 }
 
-TEST(JsonSyntax, RefusesARootThatIsNoObject) {
+TEST(JsonSyntax, RefusesOtherRootsThanObjects) {
   EXPECT_EQ(parse_error_of("[1, 2]"), "c.json: expected an object, found a list of 2");
   EXPECT_EQ(parse_error_of("null"), "c.json: expected an object, found null");
 }
@@ -221,7 +221,7 @@ TEST(JsonSyntax, BoundsTheDepth) {
   EXPECT_THAT(parse_error_of("{\"a\":" + std::string(10'000'000, '[')), HasSubstr("nested deeper"));
 }
 
-TEST(JsonSyntax, LongJunkMakesAShortMessage) {
+TEST(JsonSyntax, LongInvalidTextIsCutInTheMessage) {
   EXPECT_LT(parse_error_of("{\"a\": \"" + std::string(100'000, 'x')).size(), 300u);
   EXPECT_LT(parse_error_of("{\"a\": \"" + std::string(100'000, '\n')).size(), 300u);
 }

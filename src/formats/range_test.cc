@@ -8,7 +8,7 @@
 namespace wideep::formats {
 namespace {
 
-TEST(Range, EndsAreInside) {
+TEST(Range, EndsAreIncluded) {
   const IntegerRange integers = {.min = 1, .max = 8};
   EXPECT_TRUE(integers.contains(1) && integers.contains(8));
   EXPECT_FALSE(integers.contains(0) || integers.contains(9));
@@ -30,7 +30,7 @@ TEST(Range, DescribesTheEndsThatAreSet) {
   EXPECT_EQ(describe(NumberRange{.min = 0.5, .max = 1}), "a number from 0.5 to 1");
 }
 
-TEST(ExactInteger, OnlyWhatADoubleHoldsExactly) {
+TEST(ExactInteger, OnlyIntegersThatADoubleHoldsExactly) {
   EXPECT_EQ(exact_integer(10000.0), 10000);
   EXPECT_EQ(exact_integer(-0.0), 0);
   EXPECT_EQ(exact_integer(0x1p53), int64_t{1} << 53);

@@ -149,7 +149,7 @@ TEST(SafetensorsRead, RefusesBadShapes) {
   EXPECT_THAT(error_of_tensor("\"U8\"", "4", "[0,4]"), HasSubstr("shape: expected a list"));
 }
 
-TEST(SafetensorsRead, RefusesShapesThatAreNotTheBytes) {
+TEST(SafetensorsRead, RefusesShapesThatDoNotMatchTheBytes) {
   EXPECT_EQ(error_of_tensor("\"U8\"", "[3]", "[0,4]"),
             "m: tensor 't': expected 3 bytes for shape [3] of U8, found data_offsets of 4 bytes");
   EXPECT_THAT(error_of_tensor("\"F32\"", "[2]", "[0,4]"), HasSubstr("expected 8 bytes"));
@@ -177,7 +177,7 @@ TEST(SafetensorsRead, RefusesOffsetsOutsideTheData) {
   }
 }
 
-TEST(SafetensorsRead, RefusesMembersThatAreMissingOrNoObjects) {
+TEST(SafetensorsRead, RefusesMissingOrMalformedMembers) {
   EXPECT_THAT(error_of(file_of(R"({"t":{"shape":[4],"data_offsets":[0,4]}})", "abcd")),
               HasSubstr("m: tensor 't': 'dtype' is missing"));
   EXPECT_THAT(error_of(file_of(R"({"t":{"dtype":"U8","data_offsets":[0,4]}})", "abcd")),
@@ -217,7 +217,7 @@ TEST(SafetensorsRead, EveryCutOfAGoodFileIsRefused) {
   for (size_t size = 0; size < kGolden.size(); ++size) error_of(kGolden.substr(0, size));
 }
 
-TEST(SafetensorsOpen, FilesThatAreNoFiles) {
+TEST(SafetensorsOpen, RefusesMissingFilesAndDirectories) {
   const ScratchDirectory scratch;
   const auto error = [](const std::string& path) {
     return SafetensorsFile::open(path).status().message();
@@ -278,7 +278,7 @@ TEST(SafetensorsWrite, OrderOfTheArgumentDoesNotMatter) {
   EXPECT_EQ(*read_file(scratch.file("one")), *read_file(scratch.file("two")));
 }
 
-TEST(SafetensorsWrite, RefusesWhatItCouldNotReadBack) {
+TEST(SafetensorsWrite, RefusesTensorsThatTheReaderWouldRefuse) {
   const ScratchDirectory scratch;
   const auto error = [&](const std::vector<TensorToWrite>& tensors) {
     const Status status = write_safetensors(scratch.file("m"), tensors);
@@ -313,7 +313,7 @@ TEST(SafetensorsWrite, FullDiskIsOneClearLineAndLeavesNothing) {
 }
 
 // Written by Hugging Face's library (tests/golden/README.md); ours must give the same bytes.
-TEST(SafetensorsWrite, SameBytesAsTheOriginalLibrary) {
+TEST(SafetensorsWrite, WritesTheBytesOfHuggingFacesLibrary) {
   const ScratchDirectory scratch;
   for (const auto& model :
        std::filesystem::directory_iterator(WIDEEP_SOURCE_DIR "/tests/golden/models")) {

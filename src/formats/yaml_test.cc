@@ -92,7 +92,7 @@ TEST(Yaml, EmptyDocumentIsAnEmptyMap) {
   }
 }
 
-TEST(Yaml, IntegersHoweverWritten) {
+TEST(Yaml, IntegersInEveryNotation) {
   const YamlDocument document =
       document_of("k: [0, 5, +5, -5, 10000.0, 1e4, 9223372036854775807, -9223372036854775808, -0]");
   EXPECT_THAT(document.root().integers("k"),
@@ -100,7 +100,7 @@ TEST(Yaml, IntegersHoweverWritten) {
   EXPECT_TRUE(document.status().ok()) << document.status().message();
 }
 
-TEST(Yaml, RefusesWhatIsNoInteger) {
+TEST(Yaml, RefusesOtherValuesAsIntegers) {
   for (const char* value : {"1.5",    "\"5\"", "'5'",   "9223372036854775808",
                             "1e300",  "010",   "0x10",  "1_000",
                             "five",   "true",  "[5]",   "{}",
@@ -148,7 +148,7 @@ TEST(Yaml, Booleans) {
   }
 }
 
-TEST(Yaml, ComplaintsNameLineKeyExpectedAndFound) {
+TEST(Yaml, ErrorsNameLineKeyExpectedAndFound) {
   const std::string text =
       "tp: 8\n"
       "online:\n"
@@ -219,13 +219,13 @@ TEST(YamlSyntax, RefusesOtherRootsAndKeys) {
 }
 
 // The parser finds endless empty documents in these.
-TEST(YamlSyntax, RefusesBracketsThatCloseNothing) {
+TEST(YamlSyntax, RefusesClosingBracketsWithoutOpeningOnes) {
   for (const char* text : {"]", ",,]]", "}", "a: 1\n]"}) {
     EXPECT_THAT(parse_error_of(text), HasSubstr("c.yaml:")) << text;
   }
 }
 
-TEST(YamlSyntax, AliasesMeanTheirAnchors) {
+TEST(YamlSyntax, AliasesHaveTheValuesOfTheirAnchors) {
   const YamlDocument document = document_of("a: &x [1, 2]\nb: *x\n");
   EXPECT_THAT(document.root().integers("b"), ElementsAre(1, 2));
 }

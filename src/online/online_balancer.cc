@@ -37,7 +37,7 @@ OnlineBalancer::OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool
       busy_(placements_.size()),
       free_records_(static_cast<size_t>(board.shape().owners()), options_.num_spares) {
   thread_ = std::thread(
-      [this, trace = base::trace_of_thread.beside(base::Lane::kBalancer, options_.layers)] {
+      [this, trace = base::trace_of_thread.on_lane(base::Lane::kBalancer, options_.layers)] {
         base::trace_of_thread = trace;
         run();
       });

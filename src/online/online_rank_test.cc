@@ -303,7 +303,7 @@ TEST(OnlineRank, TheThreadsBehindItRecordWhatTheyDo) {
     const auto count = [&](base::Lane lane, base::Span span) { return found[{lane, span}]; };
     EXPECT_GT(count(base::Lane::kCopies, base::Span::kCopyLayer), 0);
     EXPECT_GT(count(base::Lane::kCopies, base::Span::kCopyExpert), 0);
-    EXPECT_GT(count(base::Lane::kCopies, base::Span::kCopySpoilt), 0);
+    EXPECT_GT(count(base::Lane::kCopies, base::Span::kCopyWrongHash), 0);
     EXPECT_EQ(count(base::Lane::kBalancer, base::Span::kDecide) > 0, rank == 0);
     EXPECT_EQ(count(base::Lane::kBalancer, base::Span::kPost) > 0, rank == 0);
   }

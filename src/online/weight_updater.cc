@@ -43,7 +43,7 @@ WeightUpdater::WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
     updates_[layer].slots.reserve(static_cast<size_t>(slots_per_rank_));
   }
   thread_ = std::thread(
-      [this, trace = base::trace_of_thread.beside(base::Lane::kCopies, options_.layers)] {
+      [this, trace = base::trace_of_thread.on_lane(base::Lane::kCopies, options_.layers)] {
         base::trace_of_thread = trace;
         run();
       });
@@ -177,7 +177,7 @@ bool WeightUpdater::copy_expert(int layer, int expert, std::byte* record) {
       return true;
     }
     ++counters.hash_failures;
-    span.becomes(base::Span::kCopySpoilt);
+    span.change_to(base::Span::kCopyWrongHash);
   }
   return false;
 }

@@ -160,7 +160,7 @@ class Stall {
     if (phase != phase_ && phase == 1) {
       permitted_ = threads_.stop(base::threads_of_children("wideep-"));
     }
-    if (phase != phase_ && phase == 2) threads_.go_on();
+    if (phase != phase_ && phase == 2) threads_.resume();
     phase_ = phase;
     if (record.prompt_tokens == 0)
       times_[phase].push_back(static_cast<double>(record.wall_ns) / 1e3);
