@@ -172,8 +172,8 @@ TEST_F(CommandSettings, Options) {
     std::vector<std::string> parts;
   };
   const std::vector<OptionCase> cases = {
-      {{"--rank", "4"}, {"not expected: --rank 4"}},
-      {{"surplus"}, {"not expected: surplus"}},
+      {{"--rank", "4"}, {"unexpected arguments: --rank 4"}},
+      {{"surplus"}, {"unexpected arguments: surplus"}},
       {{"--max-tokens", "0"}, {"--max-tokens", "0 not in range"}},
       {{"--max-tokens", "many"}, {"--max-tokens", "many"}},
       {{"--ranks", "0"}, {"--ranks", "0 not in range"}},
@@ -182,7 +182,7 @@ TEST_F(CommandSettings, Options) {
       {{"--temperature", "-1"}, {"--temperature", "-1"}},
       {{"--temperature", "nan"}, {"--temperature", "nan"}},
       {{"--temperature", "1", "--seed", "-1"}, {"--seed", "expected 0 or more", "-1"}},
-      {{"--prompt", "one", "two"}, {"not expected: two"}},
+      {{"--prompt", "one", "two"}, {"unexpected arguments: two"}},
       {{"--temperature", "1", "--top-p", "0"}, {"--top-p", "found 0"}},
       {{"--temperature", "1", "--top-p", "1.5"}, {"--top-p", "found 1.5"}},
       {{"--top-k", "5"}, {"--top-k", "--temperature"}},
@@ -199,8 +199,8 @@ TEST_F(CommandSettings, Options) {
 
 TEST_F(CommandSettings, NothingToDo) {
   expect_refused(run_command({.arguments = {}}), {"subcommand"});
-  expect_refused(run_command({.arguments = {"generat"}}), {"'generat' is no command"});
-  expect_refused(run_command({.arguments = {"balance", "reprot"}}), {"'reprot' is no command"});
+  expect_refused(run_command({.arguments = {"generat"}}), {"unknown command 'generat'"});
+  expect_refused(run_command({.arguments = {"balance", "reprot"}}), {"unknown command 'reprot'"});
   expect_refused(run_command({.arguments = {"generate"}}), {"--model"});
   expect_refused(run_command({.arguments = {"generate", "--model", small_model()}}),
                  {"--prompt", "--prompts"});

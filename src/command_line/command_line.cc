@@ -12,17 +12,17 @@
 namespace wideep::command_line {
 namespace {
 
-// What the user is told. CLI11 misses the command before it sees that what stands in its place is
-// none, and names what it does not expect last first.
-std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
+// The message for the user. CLI11's own is replaced where it misleads: for a misspelt command it
+// reports that a command is missing, and it lists unexpected arguments in reverse order.
+std::string message_of(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining(true);
   if (unknown.empty()) return error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    return fmt::format("not expected: {}", fmt::join(unknown, " "));
+    return fmt::format("unexpected arguments: {}", fmt::join(unknown, " "));
   }
   const bool misspelt =
       dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !unknown[0].starts_with("-");
-  return misspelt ? fmt::format("'{}' is no command", unknown[0]) : error.what();
+  return misspelt ? fmt::format("unknown command '{}'", unknown[0]) : error.what();
 }
 
 }  // namespace
@@ -104,7 +104,8 @@ Option Command::add_option(const std::string& names, T& variable,
   return Option(app_->add_option(names, variable, description));
 }
 
-// One for each type of OptionValue.
+// The template is instantiated here for each type of OptionValue, so that its users do not include
+// CLI11.
 template Option Command::add_option(const std::string&, int&, const std::string&) const;
 template Option Command::add_option(const std::string&, int64_t&, const std::string&) const;
 template Option Command::add_option(const std::string&, uint64_t&, const std::string&) const;
@@ -132,6 +133,7 @@ Option Command::add_flag(const std::string& names, bool& variable,
 Option Command::add_choice(const std::string& names, const std::string& description,
                            const std::vector<std::string>& choices,
                            std::function<void(int)> choose) const {
+  // CLI11 maps names to numbers and thereby checks them; the number selects the enum's value.
   std::map<std::string, int> numbers;
   for (size_t i = 0; i < choices.size(); ++i) numbers[choices[i]] = static_cast<int>(i);
   CLI::Option* option = app_->add_option_function<int>(
@@ -155,14 +157,14 @@ void Program::set_version(const std::string& version) const {
 }
 
 Result<bool> Program::parse(std::vector<std::string> arguments) {
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes arguments from the back
   try {
     app_->parse(std::move(arguments));
   } catch (const CLI::Success& help_or_version) {
     app_->exit(help_or_version);
     return false;
   } catch (const CLI::ParseError& error) {
-    return invalid_input(fmt::format("{} (see --help)", what_is_wrong(*app_, error)));
+    return invalid_input(fmt::format("{} (see --help)", message_of(*app_, error)));
   }
   return true;
 }

@@ -5,10 +5,10 @@
 //   Program program("Counts words", "count");
 //   program.add_option("--file", path, "The file to read").required();
 //   program.add_option("--threads", threads, "That count").range(1, 64).show_default();
-//   WIDEEP_TRY_ASSIGN(const bool goes_on, program.parse(arguments));
+//   WIDEEP_TRY_ASSIGN(const bool continues, program.parse(arguments));
 //
-// CLI11 does the work. All of it is in headers, which whoever includes them compiles anew; only
-// command_line.cc does. Names of options are written with '-'. Not thread safe.
+// A thin layer over CLI11. Only command_line.cc includes CLI11, whose headers are slow to compile.
+// Names of options include their dashes. Not thread safe.
 #pragma once
 
 #include <concepts>
@@ -29,7 +29,8 @@ class Option;
 
 namespace wideep::command_line {
 
-// What an option can set. A vector takes several values; nothing in an optional: it was not given.
+// The types of variables that an option can set. A vector takes several values; an optional stays
+// empty if the option is not given.
 template <typename T>
 concept OptionValue =
     std::same_as<T, int> || std::same_as<T, int64_t> || std::same_as<T, uint64_t> ||
@@ -38,24 +39,25 @@ concept OptionValue =
     std::same_as<T, std::optional<int>> || std::same_as<T, std::optional<int64_t>> ||
     std::same_as<T, std::optional<double>> || std::same_as<T, std::optional<std::string>>;
 
-// A handle of an option that was added; valid as long as its program. Each method returns the
-// option, so that calls can be chained. A value that a check refuses is invalid input.
+// A handle of an added option, valid as long as its program. Each method returns the option, so
+// that calls can be chained. A value outside a range, or refused by a check, is an error (invalid
+// input).
 class Option {
  public:
   Option& required();
-  Option& show_default();  // --help says the value that the variable has now
-  Option& hide();          // --help does not list it
+  Option& show_default();  // --help shows the current value of the variable as the default
+  Option& hide();          // --help does not list the option
   Option& range(int least, int most);
   Option& range(uint64_t least, uint64_t most);
   Option& range(double least, double most);
   Option& positive();
   Option& not_negative();
   Option& one_of(const std::vector<std::string>& names);
-  // complaint(text): what is wrong with the text of a value; empty if nothing is.
+  // complaint(text): the error message for the text of a value; empty if the value is right.
   Option& check(std::string (*complaint)(const std::string& text));
-  Option& separate_values_by(char delimiter);  // values of a vector may be one argument: A,B,C
-  Option& one_value_each();                    // a vector takes one value each time it is given
-  Option& excludes(const Option& other);       // it is an error to give both
+  Option& separate_values_by(char delimiter);  // one argument may hold several values: A,B,C
+  Option& one_value_each();                    // one value per occurrence: --x A --x B
+  Option& excludes(const Option& other);       // giving both is an error
 
  private:
   friend class Command;
@@ -64,21 +66,22 @@ class Option {
   CLI::Option* option_;
 };
 
-// A handle of a command, valid as long as its program. Variables of options must live until the
-// program has parsed.
+// A handle of a command, valid as long as its program. Variables of options must stay valid until
+// Program::parse() returns.
 class Command {
  public:
   Command add_command(const std::string& name, const std::string& description) const;
-  void require_command() const;  // one of those added must be given
+  void require_command() const;  // the user must give one of the added commands
 
-  // `names`: "--output", or several: "--output,--output-path".
+  // names: "--output", or several names of one option: "--output,--output-path".
   template <OptionValue T>
   Option add_option(const std::string& names, T& variable,
                     const std::string& description = "") const;
   Option add_flag(const std::string& names, bool& variable,
                   const std::string& description = "") const;
 
-  // An option that names one of several values, of an enum: add_choice<Split>(...).
+  // An option whose value is one of several names, each of which stands for a value of an enum:
+  // add_choice<Split>(...).
   template <typename Value, typename Variable>
   Option add_choice(const std::string& names, Variable& variable, const std::string& description,
                     const std::vector<std::pair<std::string, Value>>& choices) const {
@@ -93,7 +96,7 @@ class Command {
     });
   }
 
-  // What to do where the command is given, once all arguments are read.
+  // Called by Program::parse() if the user gives this command, after all arguments are parsed.
   void on_run(std::function<void()> run) const;
 
  protected:
@@ -115,13 +118,13 @@ class Program : public Command {
 
   void set_version(const std::string& version) const;  // adds --version, which prints it
 
-  // Sets the variables and runs the command that was given. False: --help or --version was given,
-  // what it asks for is on stdout, and nothing remains to be done. Errors (invalid input): an
-  // option that is unknown, missing or has a wrong value.
+  // Sets the variables and runs the given command. Returns false for --help and --version, after
+  // printing to stdout: the program should then end. Errors (invalid input): an unknown or missing
+  // option, a wrong value.
   Result<bool> parse(std::vector<std::string> arguments);
 
-  // The same for a main() without commands: the exit code, where nothing remains to be done; an
-  // error is on stderr.
+  // The same for a main() without commands. Returns the exit code if the program should end (after
+  // --help, --version, or an error, which is logged), otherwise nothing.
   std::optional<int> parse_main(int argc, char** argv);
 
  private:

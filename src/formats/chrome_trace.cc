@@ -17,6 +17,8 @@ namespace {
 
 using base::TraceEvent;
 
+// Times count from the earliest event, so that the picture begins at 0. Events without an end were
+// never written, because their rank died.
 int64_t first_start(const base::TraceBuffer& trace) {
   int64_t first = std::numeric_limits<int64_t>::max();
   for (int rank = 0; rank < trace.num_ranks(); ++rank) {
@@ -27,8 +29,8 @@ int64_t first_start(const base::TraceBuffer& trace) {
   return first;
 }
 
-// The rank's name and those of the lanes that it has events on, in the order in which they are to
-// be shown.
+// Metadata events with the name of the rank and of its lanes. Lanes without events are left out;
+// viewers show the others in the order of their numbers.
 std::string names_of(int rank, std::span<const TraceEvent> events) {
   std::array<bool, static_cast<size_t>(base::Lane::kCount)> used{};
   for (const TraceEvent& event : events) {

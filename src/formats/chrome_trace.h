@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trace of all ranks as Chrome's trace events, for Perfetto (ui.perfetto.dev) or
-// chrome://tracing: a process for each rank, a thread for each lane, complete events ("ph": "X") in
-// microseconds from the first, with layer, iteration and what the span counts or names.
+// Writes a trace of all ranks in Chrome's trace event format, for Perfetto (ui.perfetto.dev) or
+// chrome://tracing. Each rank is a process and each lane a thread. Spans are complete events
+// ("ph": "X") with times in microseconds since the first event, and with their layer, iteration and
+// detail.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace wideep::formats {
 
-// The ranks have ended. Errors (failed): cannot write.
+// REQUIRES: the ranks have ended. Errors (failed): the file cannot be written.
 Status write_chrome_trace(const std::string& path, const base::TraceBuffer& trace);
 
 }  // namespace wideep::formats

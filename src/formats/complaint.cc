@@ -7,7 +7,7 @@
 
 namespace wideep::formats {
 
-void Complaint::say(int line, std::string_view key, std::string_view what) {
+void Complaint::report(int line, std::string_view key, std::string_view what) {
   if (!status_.ok()) return;
   std::string message = file_;
   if (line > 0) message += fmt::format(":{}", line);

@@ -8,15 +8,17 @@
 
 namespace wideep::formats {
 
-// Collects the first complaint of a document; shared by all views into it.
+// Holds the first error that was found in a document. All views into the document share it. Not
+// thread safe.
 class Complaint {
  public:
   explicit Complaint(std::string file) : file_(std::move(file)) {}
 
-  // Makes the status "<file>: <key>: <what>", or "<file>:<line>: <key>: <what>" when the line (from
-  // 1) is known; an empty key is left out. Keeps the first: later ones are usually consequences.
-  void say(std::string_view key, std::string_view what) { say(0, key, what); }
-  void say(int line, std::string_view key, std::string_view what);
+  // Sets the status (invalid input) to "<file>: <key>: <what>", or "<file>:<line>: <key>: <what>"
+  // if the line is known (from 1). An empty key is left out. Only the first report has an effect:
+  // later errors are usually consequences of it.
+  void report(std::string_view key, std::string_view what) { report(0, key, what); }
+  void report(int line, std::string_view key, std::string_view what);
 
   const Status& status() const { return status_; }
 

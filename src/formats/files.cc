@@ -18,7 +18,8 @@
 namespace wideep::formats {
 namespace {
 
-// Settings, tokenizers and histories: the largest known are some tens of MiB.
+// The largest files read whole (settings, tokenizers, statistics) have some tens of MiB. The limit
+// stops files without an end, such as /dev/zero.
 constexpr size_t kMaxFileBytes = size_t{256} << 20;
 constexpr size_t kReadBytes = size_t{1} << 16;
 
@@ -40,6 +41,7 @@ Status read_to_end(int fd, const std::string& path, std::string& content) {
     if (done > kMaxFileBytes) {
       return invalid_input(fmt::format("{}: too large: expected at most 256 MiB", path));
     }
+    // Growing by half keeps the copies linear. The size of a pipe is not known in advance.
     content.resize(done + std::max(kReadBytes, done / 2));
     const ssize_t got = ::read(fd, content.data() + done, content.size() - done);
     const int error = errno;
@@ -64,8 +66,8 @@ const char* kind_of(mode_t mode) {
   }
 }
 
-// The rename would put a plain file in the place of whatever has this name: root could lose a
-// device like /dev/full, and a link would be replaced instead of followed.
+// rename() replaces whatever has this name by a regular file: root could lose a device such as
+// /dev/full, and a symbolic link would be replaced instead of followed.
 Status check_replaceable(const std::string& path) {
   struct stat info{};
   if (::lstat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return {};
@@ -80,8 +82,8 @@ std::string temporary_name(const std::string& path) {
   return fmt::format("{}.{}-{}.tmp", path, ::getpid(), next.fetch_add(1));
 }
 
-// Makes a rename in the file's directory survive a power failure. A directory that cannot be opened
-// or flushed (some network file systems) does not make the file wrong: no error.
+// A rename survives a power failure only after its directory is flushed too. Errors are ignored:
+// some network file systems cannot flush a directory, and the file itself is complete.
 void flush_directory_of(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const int fd = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -138,6 +140,8 @@ Status AtomicFile::append(std::string_view bytes) {
   return {};
 }
 
+// The flush comes before the rename: otherwise a power failure could leave an empty file at
+// `path_`. The result of close() counts, because network file systems report write errors there.
 Status AtomicFile::commit() {
   if (::fsync(fd_) != 0) return unwritable(path_, errno);
   if (::close(std::exchange(fd_, -1)) != 0) return unwritable(path_, errno);

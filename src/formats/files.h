@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole files in, whole files out.
+// Reads and writes whole files.
+//
+// Thread safety: functions may be called from any thread.
 #pragma once
 
 #include <string>
@@ -10,17 +12,17 @@
 
 namespace wideep::formats {
 
-// The whole file as bytes; pipes are read to their end.
-// Errors (invalid input) name the path and the reason; more than 256 MiB is one.
+// The content of a file; a pipe is read to its end.
+// Errors (invalid input) name the path and the reason: missing, not readable, larger than 256 MiB.
 Result<std::string> read_file(const std::string& path);
 
-// Writes `path` whole or not at all: a temporary file beside it, flushed, then renamed over it.
-// Errors (failed): disk full, not writable, the name of a directory, link, pipe or device, ...;
-// nothing is left behind and what was there stays.
+// Writes the whole file or nothing: writes a temporary file in the same directory, flushes it and
+// renames it to `path`. Errors (failed): disk full, not writable, `path` is a directory, link, pipe
+// or device. After an error the old file is unchanged and no temporary file is left.
 Status write_file(const std::string& path, std::string_view content);
 
-// The same in pieces. Not thread safe; two writers of one path do not disturb each other, the last
-// commit wins.
+// The same for a file that is written in pieces. Not thread safe. Two writers of one path do not
+// disturb each other: the file is that of the last commit.
 //
 //   WIDEEP_TRY_ASSIGN(AtomicFile file, AtomicFile::create("out.bin"));
 //   WIDEEP_TRY(file.append(bytes));
@@ -40,11 +42,12 @@ class AtomicFile {
   AtomicFile(std::string path, std::string temporary, int fd);
 
   std::string path_;
-  std::string temporary_;  // empty once renamed or moved from
+  std::string temporary_;  // empty after the rename or a move
   int fd_;
 };
 
-// Whether such a file could be made now; nothing is left behind. Errors: as AtomicFile::create.
+// Checks that AtomicFile could write this file now, without leaving anything behind: to report a
+// wrong path before a long run. Errors: as AtomicFile::create.
 Status check_writable(const std::string& path);
 
 }  // namespace wideep::formats

@@ -135,7 +135,7 @@ TEST(WriteFile, DoesNotReplaceALink) {
   EXPECT_EQ(content_of(scratch.file("target")), "old");
 }
 
-// Lets files of this process grow to `bytes` only while it lives.
+// Limits the size of files that this process writes, during its lifetime.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

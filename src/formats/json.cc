@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 
+// The view that object() returns after an error: all its accessors find nothing.
 const json& empty_object() {
   static const json empty = json::object();
   return empty;
@@ -62,14 +63,15 @@ std::vector<std::string> JsonObject::keys() const {
 }
 
 void JsonObject::complain(std::string_view key, std::string_view what) const {
-  complaint_->say(path_of(key), what);
+  complaint_->report(path_of(key), what);
 }
 
 const json* JsonObject::require(std::string_view key, const std::string& expected) const {
   const json* value = find(key);
+  // After the first error the message would not be used: do not search for a suggestion.
   if (value == nullptr && complaint_->status().ok()) {
     std::vector<std::string> others = keys();
-    std::erase(others, key);  // there, but null
+    std::erase(others, key);  // present but null: no suggestion
     complain(key, fmt::format("missing; expected {}{}", expected, base::did_you_mean(key, others)));
   }
   return value;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading JSON that people wrote: every access checks and an error names file and key.
+// Reads JSON files that people write. Every access checks the type and the range of the value;
+// errors name the file and the key.
 //
 //   WIDEEP_TRY_ASSIGN(JsonDocument document, JsonDocument::read("config.json"));
 //   JsonObject root = document.root();
 //   int64_t hidden = root.integer("hidden_size", {.min = 1, .max = 1 << 20});
 //   bool tied = root.boolean_or("tie_word_embeddings", false);
-//   WIDEEP_TRY(document.status());    // the first complaint of any access above
+//   WIDEEP_TRY(document.status());    // the first error of all accesses above
 //
-// integer() takes integral values however written (10000.0, 1e4); number() takes integers as well.
+// integer() accepts integral values in any notation (10000.0, 1e4); number() accepts integers too.
 // A null counts as absent. Views are valid as long as their document. Not thread safe: accessors
-// share the document's complaint.
+// write to the document's Complaint.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@
 
 namespace wideep::formats {
 
-// One JSON object of a document, with the dotted path that leads to it ("rope_scaling").
-// After a complaint accessors return 0, false, "" or their default.
+// One JSON object of a document, with its dotted path ("rope_scaling"). An accessor that finds an
+// error reports it to the Complaint and returns 0, false, "" or the fallback.
 class JsonObject {
  public:
   JsonObject(const nlohmann::json* value, std::string path, Complaint* complaint)
@@ -48,9 +49,10 @@ class JsonObject {
   std::vector<int64_t> integers(std::string_view key, IntegerRange range = {}) const;
   std::vector<int64_t> integers_or(std::string_view key, std::vector<int64_t> fallback,
                                    IntegerRange range = {}) const;
-  JsonObject object(std::string_view key) const;  // complains when absent or no object
+  JsonObject object(std::string_view key) const;  // absent or another type: an error
 
-  // Complains about a key of this object with a message of the caller's. No effect after the first.
+  // Reports an error of the caller's about a key of this object. Only the first report of a
+  // document has an effect.
   void complain(std::string_view key, std::string_view what) const;
   const nlohmann::json& raw() const { return *value_; }
 
@@ -69,7 +71,7 @@ class JsonDocument {
   // Errors (invalid input): missing or unreadable file, not JSON (with line and column), or a root
   // that is no object.
   static Result<JsonDocument> read(const std::string& path);
-  // The same of text in memory; `name` stands for the file in messages.
+  // The same for text in memory; messages name `name` instead of the file.
   static Result<JsonDocument> parse(std::string_view text, const std::string& name);
 
   JsonObject root() const { return {value_.get(), "", complaint_.get()}; }

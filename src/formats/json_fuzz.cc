@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes: either one line of complaint, or values that give the same values when written out and
-// read again; and every accessor works on every key.
+// Any bytes must give a one-line error, or values that stay the same when written and read again;
+// and every accessor must work on every key.
 #include "formats/json.h"
 
 #include <cstdint>

@@ -17,8 +17,8 @@ namespace {
 
 using nlohmann::json;
 
-// Reads characters for nlohmann's lexer and leaves in *cursor how far it got: the lexer itself
-// tells a position only with its own errors.
+// Gives characters to nlohmann's lexer and stores the position in *cursor. The lexer itself gives a
+// position only for its own errors, not for those that Builder finds.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -42,8 +42,8 @@ class CountingIterator {
   const char** cursor_;
 };
 
-// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." without the
-// part before the reason.
+// Strips the prefix of nlohmann's message "[json.exception.parse_error.101] parse error at line 1,
+// column 2: syntax error ...": error_at() gives the position.
 std::string reason_of(std::string_view text) {
   const auto skip_past = [&text](std::string_view mark) {
     const size_t at = text.find(mark);
@@ -54,8 +54,9 @@ std::string reason_of(std::string_view text) {
   return base::printable(text, 200);
 }
 
-// Builds the value from the parser's events; unlike nlohmann's own builder it refuses a second
-// value for a key and bounds the depth. Its member functions are those of nlohmann::json_sax.
+// Builds the value from the parser's events. Unlike nlohmann's own builder it refuses duplicate
+// keys, and it bounds the depth, because recursive code walks the value. Implements
+// nlohmann::json_sax.
 class Builder {
  public:
   json& root() { return root_; }
@@ -105,7 +106,7 @@ class Builder {
     if (open_.size() == kMaxJsonDepth) {
       return refuse(fmt::format("nested deeper than {} levels", kMaxJsonDepth));
     }
-    // The pointers stay good: a container gets no sibling before it is closed.
+    // Pointers into the parent stay valid: it gets no further element before this one is closed.
     open_.push_back(place(std::move(empty)));
     return true;
   }
@@ -122,10 +123,11 @@ class Builder {
 
   json root_;
   std::vector<json*> open_;  // from the root to the innermost object or array being read
-  json* member_ = nullptr;   // where the value of the last key goes
+  json* member_ = nullptr;   // the place for the value of the last key
   std::string error_;
 };
 
+// end: the number of bytes read so far; the error is at the last of them.
 Status error_at(std::string_view text, size_t end, const std::string& name, std::string_view what) {
   const std::string_view before = text.substr(0, end == 0 ? 0 : end - 1);
   const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
@@ -137,9 +139,9 @@ Status error_at(std::string_view text, size_t end, const std::string& name, std:
 }  // namespace
 
 Result<json> parse_json(std::string_view text, const std::string& name) {
-  // nlohmann's lexer takes a zero byte for the end of the text and would ignore what follows.
+  // nlohmann's lexer takes a zero byte for the end of the text and would ignore the rest.
   if (const size_t zero = text.find('\0'); zero != text.npos) {
-    return error_at(text, zero + 1, name, "not JSON: a zero byte");
+    return error_at(text, zero + 1, name, "not valid JSON: a zero byte");
   }
   const char* cursor = text.data();
   Builder builder;

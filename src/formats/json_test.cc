@@ -28,7 +28,7 @@ JsonDocument document_of(const std::string& text) {
   return std::move(document).value();
 }
 
-// The complaint about the accesses that `read` makes.
+// The error that the accesses of `read` cause.
 template <typename Read>
 std::string complaint_of(const std::string& text, Read read) {
   const JsonDocument document = document_of(text);
@@ -196,7 +196,8 @@ TEST(JsonSyntax, RefusesInvalidUtf8) {
 }
 
 TEST(JsonSyntax, RefusesZeroBytes) {
-  EXPECT_EQ(parse_error_of(std::string_view("{}\n\0{}", 6)), "c.json:2:1: not JSON: a zero byte");
+  EXPECT_EQ(parse_error_of(std::string_view("{}\n\0{}", 6)),
+            "c.json:2:1: not valid JSON: a zero byte");
 }
 
 TEST(JsonSyntax, RefusesAKeyTwice) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON values as text. Bytes that are no UTF-8, which JSON cannot hold, become U+FFFD: a prompt or
-// the name of a file may have some.
+// JSON values as text. Bytes that are not UTF-8, which JSON cannot hold, become U+FFFD: prompts and
+// file names may contain some.
 //
-// Here, not at each place that writes JSON, because nlohmann's templates for it take a second to
-// compile.
+// All code that writes JSON calls these functions, because nlohmann's templates for it take a
+// second to compile. Thread safety: pure functions.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,7 +12,7 @@
 
 namespace wideep::formats {
 
-// indent: spaces of a level; −1: all in one line.
+// indent: spaces per level; −1: everything on one line.
 std::string json_text(const nlohmann::json& value, int indent = -1);
 std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
 

@@ -23,7 +23,8 @@ std::string escape_html(std::string text) {
   return replace_all(std::move(text), "\"", "&quot;");
 }
 
-// '<' occurs only inside strings, where JSON may spell it so; it keeps </script> and <!-- out.
+// In JSON '<' occurs only inside strings, where \u003c means the same. Without '<' a value can
+// contain neither </script> nor <!--.
 std::string script_json(const nlohmann::ordered_json& value) {
   using nlohmann::ordered_json;
   return replace_all(json_text(value), "<", "\\u003c");
@@ -32,7 +33,7 @@ std::string script_json(const nlohmann::ordered_json& value) {
 std::string fill_marks(std::string_view page,
                        const std::map<std::string_view, std::string>& values) {
   std::string text;
-  // One pass: a value that looks like a mark stays as it is.
+  // A single pass over the page, so that a value that looks like a mark stays as it is.
   while (true) {
     const size_t begin = page.find('@');
     text += page.substr(0, begin);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Putting text and numbers into an HTML page whose places for them are marks like @TITLE@.
+// Fills an HTML page, in which marks such as @TITLE@ stand for text and data.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -12,13 +12,14 @@
 
 namespace wideep::formats {
 
-// Text as it may stand between tags and in attributes.
+// Escapes text for use between tags and in attributes with double quotes.
 std::string escape_html(std::string text);
 
 // One line of JSON without any '<', so that it can stand inside <script>.
 std::string script_json(const nlohmann::ordered_json& value);
 
-// `page` with each mark @NAME@ of `values` replaced. Other marks stay; values are not searched.
+// Replaces each mark @NAME@ whose NAME is in `values`. Other marks stay; marks inside values are
+// not replaced.
 std::string fill_marks(std::string_view page,
                        const std::map<std::string_view, std::string>& values);
 

@@ -8,6 +8,7 @@
 namespace wideep::formats {
 namespace {
 
+// Only ends that differ from the default are named.
 template <typename Range>
 std::string describe_as(const char* noun, const Range& range) {
   const bool has_min = range.min != Range{}.min;
@@ -24,7 +25,7 @@ std::string describe(const IntegerRange& range) { return describe_as("an integer
 std::string describe(const NumberRange& range) { return describe_as("a number", range); }
 
 std::optional<int64_t> exact_integer(double value) {
-  // Beyond 2^53 doubles skip integers: what was written may be another integer than what was read.
+  // Above 2^53 doubles cannot represent every integer: the text may have held another one.
   if (!(std::abs(value) <= 0x1p53) || std::trunc(value) != value) return std::nullopt;
   return static_cast<int64_t>(value);
 }

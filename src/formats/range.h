@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranges of the numbers in settings, both ends included, and their words in messages.
+// Ranges of numbers in settings, both ends included, and their descriptions for messages.
+//
+// Thread safety: pure functions and plain values.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,8 @@ struct NumberRange {
 std::string describe(const IntegerRange& range);
 std::string describe(const NumberRange& range);
 
-// The integer that `value` is (10000.0 is one), if it is one of at most 2^53 in magnitude.
+// `value` as an integer (10000.0 is one); none if it is no integer or larger than 2^53 in
+// magnitude.
 std::optional<int64_t> exact_integer(double value);
 
 }  // namespace wideep::formats

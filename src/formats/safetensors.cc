@@ -29,7 +29,7 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "tensor data is used as it lies on disk");
 
 constexpr size_t kLengthBytes = 8;
-// The limit of the format's own reader; a checkpoint of 100 000 tensors needs about 15 MB.
+// The same limit as in Hugging Face's library; a checkpoint of 100 000 tensors needs about 15 MB.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 Status broken(const std::string& path, std::string_view what) {
@@ -65,7 +65,7 @@ struct Extent {
   const std::string* tensor = nullptr;
 };
 
-// Reads one header member into an entry without bytes and the extent of its bytes.
+// Reads one member of the header: fills the entry except its bytes, and the extent of the bytes.
 class EntryReader {
  public:
   EntryReader(const std::string& path, const std::string& tensor, int64_t data_bytes)
@@ -146,7 +146,8 @@ class EntryReader {
   const int64_t data_bytes_;
 };
 
-// The extents must tile the data: no overlap, no hole, nothing after the last.
+// The extents must tile the data: no overlap, no hole, no bytes after the last. Then each byte of
+// the file has one meaning, and two readers cannot see different tensors in it.
 Status check_tiling(std::vector<Extent> extents, int64_t data_bytes, const std::string& path) {
   std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -230,7 +231,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return Mapping::unreadable(path, reason(errno));
   auto mapped = Mapping::map(fd, path);
-  ::close(fd);  // the mapping stays
+  ::close(fd);  // the mapping remains valid
   WIDEEP_TRY_ASSIGN(std::unique_ptr<Mapping> mapping, std::move(mapped));
   WIDEEP_TRY_ASSIGN(
       SafetensorsFile file,

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The safetensors container: named tensors in one file, read by mapping it.
+// The safetensors format: named tensors in one file, which is mapped, not read.
 //
 //   8 bytes   header length n, little endian
 //   n bytes   JSON: {"name": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [begin, end]}, ...,
 //             "__metadata__": {"key": "value"}}
 //   the rest  tensor data; offsets count from here
 //
-// The reader trusts nothing: header length and JSON, dtype, shape × dtype = bytes, offsets in
-// range, no overlap, no hole, no duplicate name. A violation is one line naming file, tensor,
-// expected and found.
+// The reader checks everything: header length, JSON, dtype, shape × dtype = bytes, offsets in
+// range, no overlap, no hole, no duplicate name. Errors are one line with file, tensor, expected
+// and found.
+//
+// Thread safety: immutable after open and parse.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +26,7 @@
 
 namespace wideep::formats {
 
-// A tensor inside a mapped file: valid as long as the SafetensorsFile lives.
+// A tensor in a mapped file. Valid as long as its SafetensorsFile.
 struct TensorEntry {
   Dtype dtype = Dtype::kF32;
   std::vector<int64_t> shape;
@@ -39,7 +41,7 @@ class SafetensorsFile {
   // Errors (invalid input): file missing or unreadable, or any violation of the format.
   static Result<SafetensorsFile> open(const std::string& path);
 
-  // The same checks on bytes in memory; `bytes` must outlive the object. `name` is used in errors.
+  // The same for bytes in memory, which must outlive the object. Errors name `name`.
   static Result<SafetensorsFile> parse(std::span<const std::byte> bytes, const std::string& name);
 
   SafetensorsFile(SafetensorsFile&&) noexcept;
@@ -71,11 +73,11 @@ struct TensorToWrite {
   std::span<const std::byte> bytes;
 };
 
-// Writes `path` whole or not at all: a temporary file beside it, flushed, then renamed. Tensor data
-// begins 8-byte aligned. Tensors with the largest elements come first, then by name: every tensor
-// is aligned to its elements and equal content gives equal bytes, whatever the order of `tensors`.
-// Errors (failed): disk full or not writable; nothing is left behind. Errors (invalid input): a
-// name twice or not UTF-8, a negative dimension, bytes that are not shape × dtype.
+// Writes the whole file or nothing (see AtomicFile). Tensors are sorted by the size of their
+// elements, largest first, then by name, and the data begins at a multiple of 8 bytes. So every
+// tensor is aligned to its elements, and the file does not depend on the order of `tensors`. Errors
+// (failed): disk full or not writable. Errors (invalid input): a name that appears twice or is not
+// UTF-8, a negative dimension, bytes that do not match shape × dtype.
 Status write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
                          const std::map<std::string, std::string>& metadata = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes: either one line of complaint, or tensors that tile the file's data.
+// Any bytes must give a one-line error, or tensors that tile the file's data.
 #include "formats/safetensors.h"
 
 #include <cstdint>

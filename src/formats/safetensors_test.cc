@@ -43,7 +43,7 @@ std::string file_of(std::string_view header, std::string_view data = "") {
 }
 
 std::string error_of(std::string_view file) {
-  // A copy on the heap: the sanitizer sees a read past its end.
+  // A copy on the heap, where the sanitizer detects reads past the end.
   const std::vector<char> exact(file.begin(), file.end());
   const auto parsed = SafetensorsFile::parse(as_bytes({exact.data(), exact.size()}), "m");
   EXPECT_FALSE(parsed.ok()) << file;
@@ -52,7 +52,7 @@ std::string error_of(std::string_view file) {
   return parsed.status().message();
 }
 
-// One U8 tensor "t" whose header member has these parts, before 4 bytes of data.
+// A file with 4 bytes of data and one U8 tensor "t", whose header member has these parts.
 std::string error_of_tensor(const std::string& dtype, const std::string& shape,
                             const std::string& offsets) {
   return error_of(file_of(
@@ -290,8 +290,9 @@ TEST(SafetensorsWrite, RefusesTensorsThatTheReaderWouldRefuse) {
               HasSubstr("m: tensor 't': expected shape [3] of U8 to be 3 bytes, found 4 bytes"));
   EXPECT_THAT(error({{"t", Dtype::kU8, {-4}, four}}), HasSubstr("[-4]"));
   EXPECT_THAT(error({{"t", Dtype::kU8, {4}, four}, {"t", Dtype::kU8, {4}, four}}),
-              HasSubstr("tensor 't': the name is taken"));
-  EXPECT_THAT(error({{"__metadata__", Dtype::kU8, {4}, four}}), HasSubstr("the name is taken"));
+              HasSubstr("tensor 't': the name is used twice or reserved"));
+  EXPECT_THAT(error({{"__metadata__", Dtype::kU8, {4}, four}}),
+              HasSubstr("the name is used twice or reserved"));
   EXPECT_THAT(error({{"\xff", Dtype::kU8, {4}, four}}), HasSubstr("is not UTF-8"));
   EXPECT_EQ(scratch.num_files(), 0);
 }
@@ -312,7 +313,7 @@ TEST(SafetensorsWrite, FullDiskIsOneClearLineAndLeavesNothing) {
   EXPECT_EQ(num_files, 0);
 }
 
-// Written by Hugging Face's library (tests/golden/README.md); ours must give the same bytes.
+// The golden file was written by Hugging Face's library (tests/golden/README.md).
 TEST(SafetensorsWrite, WritesTheBytesOfHuggingFacesLibrary) {
   const ScratchDirectory scratch;
   for (const auto& model :

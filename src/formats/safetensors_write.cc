@@ -19,6 +19,8 @@ namespace {
 
 using Order = std::vector<const TensorToWrite*>;
 
+// Data of larger elements first: each tensor's size is a multiple of its element size, so every
+// tensor starts aligned without padding, which the format does not allow.
 Order file_order(const std::vector<TensorToWrite>& tensors) {
   Order order;
   for (const TensorToWrite& tensor : tensors) order.push_back(&tensor);
@@ -39,15 +41,16 @@ Status check_tensor(const TensorToWrite& tensor) {
 }
 
 Status check_names(const std::vector<TensorToWrite>& tensors) {
-  std::vector<std::string_view> names = {"__metadata__"};
+  std::vector<std::string_view> names = {"__metadata__"};  // reserved by the format
   for (const TensorToWrite& tensor : tensors) names.push_back(tensor.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice == names.end()) return {};
-  return invalid_input(fmt::format("tensor '{}': the name is taken", base::printable(*twice)));
+  return invalid_input(
+      fmt::format("tensor '{}': the name is used twice or reserved", base::printable(*twice)));
 }
 
-// In JSON's quotes. Errors (invalid input): not UTF-8.
+// The text as a JSON string. Errors (invalid input): not UTF-8.
 Result<std::string> quoted(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
@@ -83,6 +86,7 @@ Result<std::string> header_text(const Order& order,
     begin = end;
   }
   std::string text = fmt::format("{{{}}}", fmt::join(members, ","));
+  // The format allows spaces after the header; they align the data to 8 bytes.
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }

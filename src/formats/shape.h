@@ -10,7 +10,7 @@
 
 namespace wideep::formats {
 
-// shape × dtype in bytes; none when a dimension is negative or the product (taken left to right)
+// The bytes of a tensor; none if a dimension is negative or a product, taken from left to right,
 // does not fit into int64.
 std::optional<int64_t> num_bytes(const std::vector<int64_t>& shape, Dtype dtype);
 

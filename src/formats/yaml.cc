@@ -38,7 +38,7 @@ std::string join(const std::set<std::string, std::less<>>& words) {
 YamlMap::YamlMap(std::shared_ptr<const YAML::Node> node, std::string path, Complaint* complaint)
     : node_(std::move(node)), path_(std::move(path)), complaint_(complaint) {}
 
-// The value of the key, marked as known; none when it is absent or null.
+// Marks the key as known and returns its value; none if it is absent or null.
 std::optional<YAML::Node> YamlMap::find(std::string_view key) const {
   known_.emplace(key);
   if (!node_->IsMap()) return std::nullopt;
@@ -53,7 +53,7 @@ std::optional<YAML::Node> YamlMap::require(std::string_view key, const std::stri
   const std::optional<YAML::Node> value = find(key);
   if (!value && complaint_->status().ok()) {
     std::vector<std::string> others = keys();
-    std::erase(others, key);  // there, but null
+    std::erase(others, key);  // present but null: no suggestion
     complain(key, fmt::format("missing; expected {}{}", expected, base::did_you_mean(key, others)));
   }
   return value;
@@ -77,7 +77,7 @@ std::string YamlMap::path_of(std::string_view key) const {
   return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
 }
 
-// The line of the key itself, or that of the map when it has no such key.
+// The error is at the line of the key, or of the map if it has no such key.
 void YamlMap::complain(std::string_view key, std::string_view what) {
   int line = line_of(*node_);
   if (node_->IsMap()) {
@@ -85,7 +85,7 @@ void YamlMap::complain(std::string_view key, std::string_view what) {
       if (member.first.Scalar() == key) line = line_of(member.first);
     }
   }
-  complaint_->say(line, path_of(key), what);
+  complaint_->report(line, path_of(key), what);
 }
 
 int64_t YamlMap::integer(std::string_view key, IntegerRange range) {
@@ -137,8 +137,8 @@ std::vector<int64_t> YamlMap::integers(std::string_view key, IntegerRange range)
   for (const YAML::Node& element : *value) {
     const std::optional<int64_t> integer = yaml_integer(element);
     if (!integer || !range.contains(*integer)) {
-      complaint_->say(line_of(element), fmt::format("{}[{}]", path_of(key), integers.size()),
-                      expected_found(formats::describe(range), element));
+      complaint_->report(line_of(element), fmt::format("{}[{}]", path_of(key), integers.size()),
+                         expected_found(formats::describe(range), element));
       return {};
     }
     integers.push_back(*integer);

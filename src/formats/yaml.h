@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading YAML settings strictly: a key nobody asked for is an error, as is a wrong type. Same
-// manner as json.h, with line numbers.
+// Reads YAML settings strictly: an unknown key is an error, as is a wrong type. Works like json.h,
+// and errors give the line too.
 //
 //   WIDEEP_TRY_ASSIGN(YamlDocument document, YamlDocument::read("parallel_config.yaml"));
 //   YamlMap root = document.root();
 //   int64_t tp = root.integer_or("tensor_parallel_size", 1, {.min = 1});
-//   root.refuse_unknown_keys();                 // lists the keys that are known
+//   root.refuse_unknown_keys();                 // the error lists the known keys
 //   WIDEEP_TRY(document.status());
 //
-// Messages read "<file>:<line>: <key>: <what>". Views are valid as long as their document. Not
-// thread safe: accessors share the document's complaint.
+// Error messages have the form "<file>:<line>: <key>: <what>". Views are valid as long as their
+// document. Not thread safe: accessors write to the document's Complaint.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,13 @@ class Node;
 
 namespace wideep::formats {
 
-// One map of a document, with the dotted path that leads to it. After a complaint accessors return
-// 0, false, "" or their default.
+// One map of a document, with its dotted path. Every accessor marks its key as known. An accessor
+// that finds an error reports it to the Complaint and returns 0, false, "" or the fallback.
 class YamlMap {
  public:
   YamlMap(std::shared_ptr<const YAML::Node> node, std::string path, Complaint* complaint);
 
-  bool has(std::string_view key) const;  // present and not null; marks the key as known
+  bool has(std::string_view key) const;  // present and not null
   std::vector<std::string> keys() const;
 
   int64_t integer(std::string_view key, IntegerRange range = {});
@@ -47,13 +47,13 @@ class YamlMap {
   double number_or(std::string_view key, double fallback, NumberRange range = {});
   std::string string_or(std::string_view key, std::string fallback);
   std::vector<int64_t> integers(std::string_view key, IntegerRange range = {});
-  // True when the value is a map (inline settings) rather than a scalar (a path).
+  // Whether the value is a map (inline settings) rather than a scalar (a path).
   bool is_map(std::string_view key) const;
-  YamlMap map(std::string_view key);  // complains when absent or no map
+  YamlMap map(std::string_view key);  // absent or another type: an error
 
-  // Complains about the first key that no accessor has asked for, and lists the known ones.
+  // Reports the first key that is not marked as known. Call it after all accessors.
   void refuse_unknown_keys();
-  // Complains about a key of this map with a message of the caller's.
+  // Reports an error of the caller's about a key of this map.
   void complain(std::string_view key, std::string_view what);
 
  private:
@@ -69,8 +69,8 @@ class YamlMap {
 
 class YamlDocument {
  public:
-  // Errors (invalid input): missing or unreadable file, not YAML, a key twice in a map, more than
-  // one document, a root that is no map, or too large or deep (yaml_parse.h).
+  // Errors (invalid input): missing or unreadable file, not YAML, a key that appears twice in a
+  // map, more than one document, a root that is no map, or beyond the limits of yaml_parse.h.
   static Result<YamlDocument> read(const std::string& path);
   static Result<YamlDocument> parse(const std::string& text, const std::string& name);
 

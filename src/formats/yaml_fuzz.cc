@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes: one line of complaint or a map on which every accessor works.
+// Any bytes must give a one-line error, or a map on which every accessor works.
 #include "formats/yaml.h"
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// The views of a map reach its maps only: what lies in lists was walked when the text was parsed.
+// Accessors reach nested maps only; parse_yaml has already walked the values inside lists.
 void use_all(wideep::formats::YamlMap map, int64_t& budget) {
   for (const std::string& key : map.keys()) {
     if (--budget < 0) return;

@@ -19,7 +19,8 @@ Status error_at(const std::string& name, const YAML::Mark& mark, std::string_vie
   return invalid_input(fmt::format("{}:{}: {}", name, mark.line + 1, what));
 }
 
-// Walks the whole tree once, each alias as if its target were written out.
+// Walks the whole tree once, and each alias as if its target stood there: that is the work of any
+// code that walks the tree later.
 class TreeCheck {
  public:
   explicit TreeCheck(const std::string& name) : name_(name) {}
@@ -60,7 +61,7 @@ class TreeCheck {
   int64_t num_nodes_ = 0;
 };
 
-// Takes no notice of what the text says: only of where its documents begin.
+// Records where documents begin and ignores all other events.
 class DocumentMarks : public YAML::EventHandler {
  public:
   const std::vector<YAML::Mark>& marks() const { return marks_; }
@@ -82,8 +83,9 @@ class DocumentMarks : public YAML::EventHandler {
   std::vector<YAML::Mark> marks_;
 };
 
-// YAML::Load ignores what follows the first document, and YAML::LoadAll never returns from text
-// such as "]": its parser finds one more empty document in it for ever. Two are enough to refuse.
+// YAML::Load ignores all text after the first document. YAML::LoadAll never returns for text such
+// as
+// "]", in which the parser finds empty documents without end. So this looks for a second one only.
 Status check_single_document(const std::string& text, const std::string& name) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);

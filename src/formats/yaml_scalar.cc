@@ -20,8 +20,8 @@ bool is_plain(const YAML::Node& node) { return node.IsScalar() && node.Tag() == 
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Without the sign that from_chars does not know, and only when it begins like a decimal number
-// (from_chars would take "inf" and "nan").
+// The text for std::from_chars, or "" if it is no decimal number: without '+', which from_chars
+// does not accept, and without "inf" and "nan", which it does.
 std::string_view number_text(const YAML::Node& node) {
   if (!is_plain(node)) return {};
   std::string_view text = node.Scalar();
@@ -64,7 +64,7 @@ std::optional<bool> yaml_boolean(const YAML::Node& node) {
 std::optional<int64_t> yaml_integer(const YAML::Node& node) {
   const std::string_view text = number_text(node);
   if (const auto integer = whole_text_as<int64_t>(text)) return integer;
-  // All digits and yet no int64: too large, and as a double it would lose its last digits.
+  // Digits only, but too large for int64: a double would lose the last digits.
   if (text.find_first_of(".eE") == text.npos) return std::nullopt;
   const auto number = whole_text_as<double>(text);
   return number ? exact_integer(*number) : std::nullopt;

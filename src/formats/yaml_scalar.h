@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a plain YAML scalar means: decimal integers, numbers and the booleans of YAML 1.1, which the
-// Python tools that write these files use. Quoted scalars are strings and nothing else; so are
-// numbers with a leading zero, which YAML 1.1 reads as octal and people do not.
+// The value of a plain YAML scalar: a decimal integer, a number, or a boolean of YAML 1.1, the
+// version of the Python tools that write these files. A quoted scalar is always a string. So is a
+// number with a leading zero, which YAML 1.1 would read as octal.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>

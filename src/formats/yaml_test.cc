@@ -218,7 +218,7 @@ TEST(YamlSyntax, RefusesOtherRootsAndKeys) {
   EXPECT_TRUE(YamlDocument::parse("---\na: 1\n...\n# end\n", "c.yaml").ok());
 }
 
-// The parser finds endless empty documents in these.
+// In these texts the parser finds empty documents without end.
 TEST(YamlSyntax, RefusesClosingBracketsWithoutOpeningOnes) {
   for (const char* text : {"]", ",,]]", "}", "a: 1\n]"}) {
     EXPECT_THAT(parse_error_of(text), HasSubstr("c.yaml:")) << text;

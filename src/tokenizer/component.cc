@@ -42,7 +42,7 @@ std::vector<Component> Component::children(std::string_view key) const {
     const std::string path = fmt::format("{}[{}]", path_of(key), i);
     const nlohmann::json& element = (*found)[i];
     if (!element.is_object()) {
-      complaint_->say(path, "expected an object, found " + formats::describe(element));
+      complaint_->report(path, "expected an object, found " + formats::describe(element));
       return {};
     }
     list.emplace_back(&element, path, complaint_);

@@ -42,7 +42,7 @@ class Component {
   void expect(bool condition, std::string_view key, std::string_view expected) const;
 
   // Complains about the component as a whole.
-  void complain(std::string_view what) const { complaint_->say(path_, what); }
+  void complain(std::string_view what) const { complaint_->report(path_, what); }
   void complain_at(std::string_view key, std::string_view what) const {
     object_.complain(key, what);
   }
