@@ -13,7 +13,8 @@ namespace {
 
 bool is_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0; }
 
-// \w of Unicode Technical Standard 18, annex C: letters, marks, digits, connectors, joiners.
+// \w as in Unicode Technical Standard 18, annex C (letters, marks, digits, connectors, joiners):
+// the tokenizers library tests single_word with a regular expression that has this \w.
 bool is_word(char32_t code_point) {
   const auto c = static_cast<UChar32>(code_point);
   const uint32_t category = U_MASK(u_charType(c));
@@ -28,7 +29,7 @@ size_t spaces_before(std::string_view text) {
     const std::string_view left = text.substr(0, text.size() - bytes);
     const char32_t last = last_code_point(left);
     if (!is_space(last)) break;
-    bytes += last < 0x80 ? 1 : last < 0x800 ? 2 : 3;  // no white space lies beyond U+FFFF
+    bytes += last < 0x80 ? 1 : last < 0x800 ? 2 : 3;  // all white space is below U+10000
   }
   return bytes;
 }
@@ -87,9 +88,10 @@ const AddedToken* AddedTokenFinder::longest_at(std::string_view text) const {
 }
 
 void AddedTokenFinder::split(std::string_view text, std::vector<Segment>* segments) const {
-  size_t done = 0;  // what is before it lies in a segment
+  size_t done = 0;  // text before it already belongs to a segment
   size_t at = 0;
   while (at < text.size()) {
+    // Most bytes start no token: the table avoids a walk of the trie for them.
     const AddedToken* token =
         starts_[static_cast<uint8_t>(text[at])] ? longest_at(text.substr(at)) : nullptr;
     if (token == nullptr) {
@@ -98,13 +100,15 @@ void AddedTokenFinder::split(std::string_view text, std::vector<Segment>* segmen
     }
     size_t start = at;
     size_t stop = at + token->content.size();
-    at = stop;  // a match that single_word refuses is passed over whole, as are stripped spaces
+    // As in the tokenizers library, the search continues after the token, even if single_word
+    // refuses the match.
+    at = stop;
     const std::string_view before = text.substr(0, start);
     const std::string_view after = text.substr(stop);
     if (token->single_word && !stands_alone(before, after)) continue;
     if (token->lstrip) start -= spaces_before(before);
     if (token->rstrip) stop += spaces_after(after);
-    // Spaces may have gone to the token before already.
+    // White space between two tokens may already belong to the first one (rstrip).
     if (start > done) segments->push_back({Segment::kText, text.substr(done, start - done)});
     segments->push_back({token->id, {}});
     done = stop;

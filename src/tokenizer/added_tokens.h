@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Added tokens: tokens that are found in the text as they stand, before anything else is done to it
-// ("<|im_start|>").
+// Added tokens, such as "<|im_start|>": they are found literally in the text, before the
+// pre-tokenizer and BPE see it.
 #pragma once
 
 #include <array>
@@ -15,26 +15,26 @@ namespace wideep::tokenizer {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // only where no word character is beside it
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // takes the white space after it along
-  bool normalized = false;   // looked for in the normalised text
-  bool special = false;      // decode leaves it out
+  bool single_word = false;  // matches only without word characters next to it
+  bool lstrip = false;       // the match includes white space before it
+  bool rstrip = false;       // the match includes white space after it
+  bool normalized = false;   // searched in the normalised text
+  bool special = false;      // Tokenizer::decode leaves it out by default
 };
 
-// A part of a text: an added token, or text between added tokens (id kText).
+// A part of a text: an added token (its id), or text between added tokens (id kText).
 struct Segment {
   static constexpr int32_t kText = -1;
   int32_t id;
   std::string_view text;
 };
 
-// Finds added tokens: leftmost first, of those that start at the same place the longest.
+// Finds added tokens: the leftmost match, and of those with the same start the longest.
 // Thread safety: constant after construction.
 class AddedTokenFinder {
  public:
   AddedTokenFinder() = default;
-  // Of two tokens with equal content the first counts. REQUIRES: contents are not empty.
+  // Of two tokens with equal content the first is used. REQUIRES: no content is empty.
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
 
   // Appends the segments of `text`, in order; text segments are not empty.
@@ -44,7 +44,7 @@ class AddedTokenFinder {
  private:
   struct Node {
     std::vector<std::pair<char, uint32_t>> children;
-    int32_t token = -1;  // index in tokens_ of the one that ends here
+    int32_t token = -1;  // index in tokens_ of the token that ends here; -1: none
   };
 
   void insert(int32_t token);
@@ -52,7 +52,7 @@ class AddedTokenFinder {
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;            // a trie over bytes; nodes_[0] is the root
-  std::array<bool, 256> starts_ = {};  // bytes with which a token starts
+  std::array<bool, 256> starts_ = {};  // [byte]: whether a token starts with it
 };
 
 }  // namespace wideep::tokenizer

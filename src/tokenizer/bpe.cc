@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Symbols are a linked list over the byte positions of the word; a merge extends the left symbol
+// and removes the right one. Possible merges wait in a heap. A merge changes the pairs on both
+// sides; their old candidates stay in the heap and are skipped when they come out, because removing
+// them from the middle of a heap would be slow. Each merge pushes at most two candidates, so that
+// the heap never holds more than three times the number of bytes.
 #include "tokenizer/bpe.h"
 
 #include <algorithm>
@@ -6,7 +12,7 @@
 namespace wideep::tokenizer {
 namespace {
 
-constexpr int32_t kRemoved = -1;  // the id of a symbol that became part of its left neighbour
+constexpr int32_t kRemoved = -1;  // the id of a symbol that was merged into its left neighbour
 
 size_t position_of(uint64_t order) { return static_cast<size_t>(order & 0xFFFFFFFFu); }
 
@@ -35,8 +41,8 @@ void Bpe::fill(std::string_view word, BpeScratch* scratch) const {
   std::make_heap(scratch->heap_.begin(), scratch->heap_.end());
 }
 
-// Symbols only ever grow, so a candidate is out of date exactly when its position no longer yields
-// the same merged token.
+// Symbols only grow: a candidate is outdated exactly if the pair at its position no longer merges
+// into the same token.
 bool Bpe::is_current(const BpeScratch& scratch, const BpeScratch::Candidate& candidate) const {
   const auto& left = scratch.symbols_[position_of(candidate.order)];
   if (left.id == kRemoved || left.next < 0) return false;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Byte-pair encoding: a word of bytes becomes token ids by merging, again and again, the pair of
-// neighbours whose merge has the lowest rank, the leftmost of equals.
+// Byte-pair encoding: starts with one token per byte of a word and repeatedly merges the pair of
+// neighbours whose merge has the lowest rank, the leftmost of equals, until no pair can be merged.
 // Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units".
 //
-// Thread safety: a Bpe is constant and may be shared; a BpeScratch belongs to one thread.
+// Thread safety: a Bpe is immutable and may be shared; a BpeScratch belongs to one thread.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace wideep::tokenizer {
 
-// Memory for one word; reused from one word to the next.
+// Working memory of encode(), reused from word to word.
 class BpeScratch {
   friend class Bpe;
 
@@ -27,7 +27,7 @@ class BpeScratch {
     int32_t next;      // -1: the last
   };
   // A merge that was possible when it was pushed. `order` is rank << 32 | position of the left
-  // symbol, so the least order is the one to do first.
+  // symbol, so that the candidate with the least order comes first.
   struct Candidate {
     uint64_t order;
     int32_t merged;

@@ -39,7 +39,7 @@ std::vector<int32_t> encode(const Bpe& bpe, const std::string& word) {
   return ids;
 }
 
-// The definition: find the best pair, merge its leftmost place, start again.
+// A naive reference: find the best pair, merge its leftmost occurrence, repeat.
 std::vector<int32_t> encode_by_definition(const std::map<Pair, Rule>& rules,
                                           const std::string& word) {
   std::vector<int32_t> ids;
@@ -60,7 +60,7 @@ std::vector<int32_t> encode_by_definition(const std::map<Pair, Rule>& rules,
   }
 }
 
-TEST(BpeTest, LowestRankThenLeftmost) {
+TEST(BpeTest, MergesTheLowestRankThenTheLeftmost) {
   const Bpe bpe =
       make_bpe({{{'a', 'b'}, {1, 300}}, {{'b', 'c'}, {0, 301}}, {{'a', 'a'}, {2, 302}}});
   EXPECT_EQ(encode(bpe, "abc"), (std::vector<int32_t>{'a', 301}));
@@ -80,7 +80,7 @@ TEST(BpeTest, TwoMergesMayMakeTheSameToken) {
   EXPECT_EQ(encode(make_bpe(rules), "abc"), (std::vector<int32_t>{302}));
 }
 
-TEST(BpeTest, EqualsTheDefinitionOnRandomMerges) {
+TEST(BpeTest, EqualsTheNaiveReference) {
   std::mt19937 random(11);
   const auto below = [&random](size_t n) { return static_cast<size_t>(random() % n); };
   for (int round = 0; round < 200; ++round) {
@@ -103,7 +103,7 @@ TEST(BpeTest, EqualsTheDefinitionOnRandomMerges) {
   }
 }
 
-TEST(BpeTest, LongWordsTakeNoQuadraticTime) {
+TEST(BpeTest, LongWordsTakeLessThanQuadraticTime) {
   std::map<Pair, Rule> rules;
   int32_t id = 'a';
   for (int32_t rank = 0; rank < 20; ++rank) {  // aa, aaaa, ...: every merge doubles
@@ -112,11 +112,11 @@ TEST(BpeTest, LongWordsTakeNoQuadraticTime) {
   }
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(encode(make_bpe(rules), std::string(1 << 20, 'a')), (std::vector<int32_t>{256 + 19}));
-  // Half a second in debug builds with sanitizers; minutes by the definition.
+  // Half a second in debug builds with sanitizers; the naive reference would take minutes.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
-TEST(MergeTableTest, HoldsManyPairsAndNoOthers) {
+TEST(MergeTableTest, FindsAllPairsAndNoOthers) {
   constexpr int32_t kSize = 300;
   MergeTable table(size_t{kSize} * kSize);
   for (int32_t a = 0; a < kSize; ++a) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Walking the tree of a tokenizer.json: objects, most of them with a "type", some with lists of
-// further ones. Complains about what wideep does not know instead of passing over it.
+// An object in the tree of a tokenizer.json. Most objects have a "type", some contain lists of
+// further objects. Everything that wideep does not support is reported as an error, never ignored.
 #pragma once
 
 #include <initializer_list>
@@ -15,7 +15,8 @@
 
 namespace wideep::tokenizer {
 
-// Not thread safe (the complaint is shared); valid as long as the JSON value and the complaint.
+// Not thread safe, because all components of a document share its Complaint. Valid as long as the
+// JSON value and the Complaint.
 class Component {
  public:
   // `path` leads to the value ("pre_tokenizer.pretokenizers[0]"), "" to the root.
@@ -30,24 +31,24 @@ class Component {
   std::string type() const { return object_.string("type"); }
   bool has(std::string_view key) const { return object_.has(key); }
 
-  // The object at `key`, the objects of the list at `key`. Complains and returns an empty one, or
-  // none, where there is something else.
+  // The object at `key`; the objects of the list at `key`. Another type is an error; the result is
+  // then empty.
   Component child(std::string_view key) const;
   std::vector<Component> children(std::string_view key) const;
 
-  // Complains about a key that is not among these.
+  // Reports a key of this object that is not one of `keys`.
   void allow_keys(std::initializer_list<std::string_view> keys) const;
 
-  // Complains "<key>: <value> is not supported; expected <expected>" unless the condition holds.
+  // Unless the condition holds, reports "<key>: <value> is not supported; expected <expected>".
   void expect(bool condition, std::string_view key, std::string_view expected) const;
 
-  // Complains about the component as a whole.
+  // Report an error of the caller's about the whole object, or about one of its keys.
   void complain(std::string_view what) const { complaint_->report(path_, what); }
   void complain_at(std::string_view key, std::string_view what) const {
     object_.complain(key, what);
   }
 
-  // The first complaint of the whole document.
+  // The first error of the whole document.
   const Status& status() const { return complaint_->status(); }
   bool ok() const { return status().ok(); }
 

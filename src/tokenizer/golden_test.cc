@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ids and texts against those of the tokenizers library (tests/golden/make_tokenizers.py).
+// Compares ids and texts with those of the tokenizers library (tests/golden/make_tokenizers.py).
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -62,7 +62,7 @@ std::string sha256_of(const void* data, size_t num_bytes) {
   return hash.hex();
 }
 
-// Digests are of little-endian int32.
+// Digests are computed over the ids as little-endian int32.
 static_assert(std::endian::native == std::endian::little);
 
 void expect_ids(const json& expected, const std::vector<int32_t>& ids) {
@@ -105,7 +105,7 @@ class GoldenTest : public testing::TestWithParam<std::string> {
   std::optional<Tokenizer> tokenizer_;
 };
 
-TEST_P(GoldenTest, EncodesAsTheLibrary) {
+TEST_P(GoldenTest, EncodesLikeTheLibrary) {
   const json& rows = golden_cases().at("texts");
   ASSERT_GE(rows.size(), 700u);
   for (const json& row : rows) {
@@ -114,7 +114,7 @@ TEST_P(GoldenTest, EncodesAsTheLibrary) {
   }
 }
 
-TEST_P(GoldenTest, DecodesAsTheLibrary) {
+TEST_P(GoldenTest, DecodesLikeTheLibrary) {
   for (const json& row : golden_cases().at("texts")) {
     SCOPED_TRACE(row.dump().substr(0, 300));
     const std::string text = text_of(row);
@@ -129,7 +129,7 @@ TEST_P(GoldenTest, DecodesAsTheLibrary) {
   }
 }
 
-TEST_P(GoldenTest, DecodesStrayTokensAsTheLibrary) {
+TEST_P(GoldenTest, DecodesIncompleteCharactersLikeTheLibrary) {
   const json& rows = golden_cases().at("decodes").at(GetParam());
   ASSERT_GE(rows.size(), 40u);
   for (const json& row : rows) {
@@ -145,7 +145,7 @@ TEST_P(GoldenTest, DecodesStrayTokensAsTheLibrary) {
 INSTANTIATE_TEST_SUITE_P(Tokenizers, GoldenTest, testing::Values("qwen3", "deepseek_v3", "options"),
                          [](const auto& suite) { return suite.param; });
 
-// The repository's own small model: all texts come back (it has no normalizer).
+// The reference model's tokenizer has no normalizer, so decoding gives back every text.
 TEST(ReferenceTokenizerTest, KeepsEveryText) {
   const std::string folder = WIDEEP_SOURCE_DIR "/models/reference";
   if (!std::filesystem::exists(folder + "/tokenizer.json")) {

@@ -5,7 +5,8 @@
 
 namespace wideep::tokenizer {
 
-// At most half full, and never full: a look-up of a missing pair ends at an empty slot.
+// At least twice as many slots as merges: look-ups stay short, and that of a missing pair always
+// ends at an empty slot.
 MergeTable::MergeTable(size_t num_merges)
     : shift_(63 - std::bit_width(num_merges + 1)), slots_(size_t{1} << (64 - shift_)) {}
 

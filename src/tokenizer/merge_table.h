@@ -7,20 +7,20 @@
 
 namespace wideep::tokenizer {
 
-// (left id, right id) -> the merge's rank and the id of the merged token: a hash table with open
-// addressing, because a look-up per pair of neighbours is where encoding spends its time.
-// Thread safety: as a plain value.
+// Maps (left id, right id) to the rank of their merge and the id of the merged token. A hash table
+// with open addressing, because encoding spends most of its time in these look-ups. Thread safety:
+// as a plain value.
 class MergeTable {
  public:
   struct Merge {
-    int32_t rank = -1;  // the lower, the earlier; -1: no such merge
-    int32_t merged = -1;
+    int32_t rank = -1;    // the lowest rank is merged first; -1: no such merge
+    int32_t merged = -1;  // id of the merged token
   };
 
   explicit MergeTable(size_t num_merges);
 
-  // A pair that is there already gets the new merge, as in the tokenizers library.
-  // REQUIRES: no more different pairs than the constructor was told.
+  // Replaces the merge of a pair that is already present, as the tokenizers library does.
+  // REQUIRES: at most num_merges different pairs.
   void set(int32_t left, int32_t right, Merge merge);
 
   Merge find(int32_t left, int32_t right) const {
@@ -29,7 +29,7 @@ class MergeTable {
   }
 
  private:
-  static constexpr uint64_t kEmpty = ~uint64_t{0};  // no key: ids are below 2^31
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // not a key, because ids are below 2^31
 
   struct Slot {
     uint64_t key = kEmpty;
@@ -40,9 +40,10 @@ class MergeTable {
     return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
   }
 
-  // The slot that holds the key, or the empty one where it would be.
+  // The slot that holds the key, or the empty slot where it would be inserted.
   size_t slot_of(uint64_t key) const {
-    // Fibonacci hashing: the odd number next to 2^64 / golden ratio spreads neighbouring ids.
+    // Fibonacci hashing (Knuth, volume 3, section 6.4): a multiplication by the odd number nearest
+    // to 2^64 / golden ratio spreads neighbouring ids over the table.
     size_t at = static_cast<size_t>((key * 0x9E3779B97F4A7C15u) >> shift_);
     while (slots_[at].key != key && slots_[at].key != kEmpty) at = (at + 1) & (slots_.size() - 1);
     return at;

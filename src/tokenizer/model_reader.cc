@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// null, or the value with which the option does nothing.
+// Whether the option is absent, null, or has the value with which it has no effect.
 bool is_off(const Component& model, std::string_view key, const json& off) {
   return !model.has(key) || model.raw().at(std::string(key)) == off;
 }
@@ -30,8 +30,8 @@ void check_options(const Component& model) {
   model.expect(is_off(model, "dropout", 0), "dropout", "null");
   model.expect(is_off(model, "continuing_subword_prefix", ""), "continuing_subword_prefix", "null");
   model.expect(is_off(model, "end_of_word_suffix", ""), "end_of_word_suffix", "null");
-  // These three say what to do with bytes that have no token; read_byte_ids makes sure that there
-  // are none, so only their types are of interest.
+  // These three affect only bytes without a token. read_byte_ids() makes sure that there are none,
+  // so only the types are checked.
   model.object().string_or("unk_token", "");
   model.object().boolean_or("fuse_unk", false);
   model.object().boolean_or("byte_fallback", false);
@@ -75,7 +75,7 @@ struct TokenPair {
   std::string right;
 };
 
-// "a b" or ["a", "b"].
+// The two forms of a merge: "a b" or ["a", "b"].
 std::optional<TokenPair> token_pair(const json& merge) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
     return TokenPair{merge[0].get<std::string>(), merge[1].get<std::string>()};
@@ -89,7 +89,7 @@ std::optional<TokenPair> token_pair(const json& merge) {
   return TokenPair{text.substr(0, space), text.substr(space + 1)};
 }
 
-// The first line of a merges.txt, which some files carry along.
+// The first line of a merges.txt ("#version: 0.2"), which some files contain as a merge.
 bool is_version_line(const json& merge) {
   return merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version");
 }
@@ -124,6 +124,7 @@ class MergeReader {
     const int32_t left = id_of(pair->left);
     const int32_t right = id_of(pair->right);
     const int32_t merged = id_of(pair->left + pair->right);
+    // The position in the file is the rank: earlier merges come first.
     table->set(left, right, {static_cast<int32_t>(index), merged});
   }
 

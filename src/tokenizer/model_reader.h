@@ -14,10 +14,10 @@ struct BpeModel {
   bool ignore_merges;
 };
 
-// The "model" of a tokenizer.json: a byte-level BPE. Errors (invalid input) are complaints of the
-// component as well: another type, an option that changes the result (dropout, a prefix or suffix
-// of words), a byte without a token, a token or id that appears twice, a merge of tokens that the
-// vocabulary has not. Holes between ids are fine.
+// Reads the "model" of a tokenizer.json, which must be a byte-level BPE. Errors (invalid input),
+// also reported to the component: another type, an option that changes the result (dropout, a
+// prefix or suffix of words), a byte without a token, a token or id that appears twice, a merge of
+// tokens that are not in the vocabulary. Ids may have holes.
 Result<BpeModel> read_model(const Component& model);
 
 }  // namespace wideep::tokenizer

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// ICU normalises the text, restricted to characters of Unicode 9.0. ICU sorts combining marks by
+// insertion, so that a run of n marks takes n² steps, with which a request of some hundred
+// kilobytes could block a server. Long runs are therefore decomposed and sorted first, in linear
+// time; that text is canonically equivalent, and ICU finds the marks in order.
 #include "tokenizer/normalizer.h"
 
 #include <fmt/format.h>
@@ -18,10 +23,10 @@ namespace {
 
 struct Nfc {
   UErrorCode error = U_ZERO_ERROR;
-  icu::UnicodeSet old_enough;
-  icu::UnicodeSet marks;                  // of those, what decomposes to combining marks alone
-  const icu::Normalizer2* all = nullptr;  // of every version of Unicode that ICU knows
-  std::unique_ptr<const icu::Normalizer2> normalizer;
+  icu::UnicodeSet old_enough;             // characters of Unicode 9.0
+  icu::UnicodeSet marks;                  // those of them whose decomposition begins with a mark
+  const icu::Normalizer2* all = nullptr;  // NFC for all characters that ICU knows
+  std::unique_ptr<const icu::Normalizer2> normalizer;  // NFC for old_enough
 
   Nfc() {
     old_enough.applyPattern(icu::UnicodeString::fromUTF8("[:Age=9.0:]"), error);
@@ -43,14 +48,13 @@ const Nfc& nfc() {
 // U+0300, the first code point that NFC can change or combine, starts with the byte 0xCC.
 bool may_change(char byte) { return static_cast<unsigned char>(byte) >= 0xCC; }
 
-// ICU moves every combining mark to its place among those before it, one by one: a run of n marks
-// takes it n² steps. Longer runs than this it gets in order.
+// Runs of marks above this length are sorted before ICU sees them.
 constexpr size_t kLongRunBytes = 64;
 
-// By combining class.
+// Combining class → the marks of that class, in the order of the text.
 using Marks = std::map<uint8_t, std::string>;
 
-// Decomposed, for U+0F73 and its like are two marks of different classes.
+// Adds the decomposition, because U+0F73 and a few others are two marks of different classes.
 void add_decomposed(UChar32 code_point, Marks* marks) {
   const icu::Normalizer2& all = *nfc().all;
   icu::UnicodeString parts;
@@ -61,7 +65,8 @@ void add_decomposed(UChar32 code_point, Marks* marks) {
   }
 }
 
-// The canonical order of Unicode: by combining class, those of one class as they were.
+// Appends a run of marks in Unicode's canonical order: by combining class, and within a class in
+// the order of the text.
 void append_in_order(std::string_view run, std::string* out) {
   Marks marks;
   while (!run.empty()) {
@@ -71,7 +76,7 @@ void append_in_order(std::string_view run, std::string* out) {
   for (const auto& [combining_class, texts] : marks) *out += texts;
 }
 
-// Canonically equivalent text without long runs of marks out of order.
+// Returns canonically equivalent text in which long runs of marks are in order.
 std::string with_marks_in_order(std::string_view text) {
   std::string out;
   const auto span = [&](std::string_view rest, USetSpanCondition condition) {

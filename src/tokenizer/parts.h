@@ -9,17 +9,17 @@
 
 namespace wideep::tokenizer {
 
-// All that a tokenizer.json says, ready for use; in the order in which a text meets it.
-// Constant once read; shared by threads.
+// The content of a tokenizer.json, in the order in which encoding uses it. Immutable after reading;
+// threads may share it.
 struct TokenizerParts {
-  AddedTokenFinder added_as_written;  // looked for in the text
-  bool nfc = false;                   // normalise what is left
-  AddedTokenFinder added_normalized;  // looked for in the normalised text
+  AddedTokenFinder added_as_written;  // searched in the original text
+  bool nfc = false;                   // normalise the text between those tokens
+  AddedTokenFinder added_normalized;  // searched in the normalised text
   PreTokenizer pre_tokenizer;
-  bool ignore_merges = false;  // a word that is a token is that token
+  bool ignore_merges = false;  // a word that is a token becomes that token, without BPE
   Bpe bpe;
   PostProcessor post_processor;
-  Vocabulary vocabulary;  // model and added tokens
+  Vocabulary vocabulary;  // tokens of the model, and added tokens
 };
 
 }  // namespace wideep::tokenizer

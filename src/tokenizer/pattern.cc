@@ -15,8 +15,8 @@
 namespace wideep::tokenizer {
 namespace {
 
-// A match is linear in its length for the expressions that to_pcre2_syntax lets through; PCRE2's
-// default limit of ten million steps would only cut very long runs of white space short.
+// Matching takes linear time for the expressions that to_pcre2_syntax() accepts. PCRE2's default
+// limit of ten million steps would only make it fail on very long runs of white space.
 constexpr uint32_t kMatchLimit = std::numeric_limits<uint32_t>::max();
 
 struct FreeCompileContext {
@@ -63,7 +63,7 @@ Result<Pattern> Pattern::from_literal(std::string_view literal) {
 Result<Pattern> Pattern::compile(std::string_view pattern, uint32_t options) {
   const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(
       pcre2_compile_context_create(nullptr));
-  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);  // what '.' does not match, as in Oniguruma
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);  // as in Oniguruma, '.' matches all but LF
   int error = 0;
   size_t offset = 0;
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options,
@@ -82,13 +82,14 @@ Result<Pattern> Pattern::compile(std::string_view pattern, uint32_t options) {
   return Pattern(std::move(code), has_jit ? &pcre2_jit_match : &pcre2_match);
 }
 
-// Whether there is a match at or after `start`. A match that exceeds PCRE2's resources (see
-// kMatchLimit) counts as none: the pieces stay a partition of the text.
+// Whether there is a match at or after `start`. If PCRE2 runs out of resources (see kMatchLimit),
+// that counts as no match: the pieces still cover the text.
 bool Pattern::find(std::string_view text, size_t start, pcre2_match_data* data) const {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   int found =
       match_(code_.get(), subject, text.size(), start, PCRE2_NO_UTF_CHECK, data, match_context());
-  if (found == PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter keeps its state on the heap
+  // The machine code has a small stack. The interpreter keeps its state on the heap instead.
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
     found = pcre2_match(code_.get(), subject, text.size(), start, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                         data, match_context());
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The patterns of a pre-tokenizer: where a text is cut into pieces.
+// The patterns of a pre-tokenizer, which cut a text into pieces.
 //
 //   WIDEEP_TRY_ASSIGN(Pattern pattern, Pattern::from_regex("\\p{N}{1,3}"));
 //   MatchScratch scratch;
 //   pattern.split("year 2024!", &scratch, &pieces);   // "year ", "202", "4", "!"
 //
-// Thread safety: a Pattern is constant and may be shared; a MatchScratch belongs to one thread.
+// Thread safety: a Pattern is immutable and may be shared; a MatchScratch belongs to one thread.
 #pragma once
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -20,7 +20,7 @@
 
 namespace wideep::tokenizer {
 
-// Memory that matching needs; reused from one match to the next.
+// Working memory of split(), reused from match to match.
 class MatchScratch {
  public:
   MatchScratch();
@@ -35,16 +35,16 @@ class MatchScratch {
 
 class Pattern {
  public:
-  // An Oniguruma expression (see pattern_syntax.h). Errors (invalid input): not understood, or it
-  // matches the empty text, which would cut between all characters.
+  // A regular expression of Oniguruma's syntax (see pattern_syntax.h). Errors (invalid input): not
+  // supported, or it matches the empty text, which would cut between all characters.
   static Result<Pattern> from_regex(std::string_view regex);
 
-  // Exactly these characters. Errors (invalid input): empty.
+  // Matches exactly these characters. Errors (invalid input): empty.
   static Result<Pattern> from_literal(std::string_view literal);
 
-  // Appends to `pieces` the matches, left to right, and the text between them (the tokenizers
-  // library's behavior "Isolated"). Pieces are views into `text`, none is empty, and together they
-  // are `text`. REQUIRES: `text` is valid UTF-8.
+  // Appends the matches and the text between them to `pieces`, from left to right (the tokenizers
+  // library's behavior "Isolated"). Pieces are views into `text`; none is empty, and their
+  // concatenation is `text`. REQUIRES: `text` is valid UTF-8.
   void split(std::string_view text, MatchScratch* scratch,
              std::vector<std::string_view>* pieces) const;
 
@@ -60,7 +60,7 @@ class Pattern {
   bool find(std::string_view text, size_t start, pcre2_match_data* data) const;
 
   Code code_;
-  MatchFunction match_;  // pcre2_jit_match where the pattern could be compiled to machine code
+  MatchFunction match_;  // pcre2_jit_match if the pattern was compiled to machine code
 };
 
 }  // namespace wideep::tokenizer

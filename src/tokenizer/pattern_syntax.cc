@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One pass from left to right, which copies each element of the expression to the output,
+// translates it, or refuses it. The state is what the rules need: the element before (for
+// quantifiers), the stack of open groups, and in (?i:..) the letter before (for pairs that fold to
+// one character).
 #include "tokenizer/pattern_syntax.h"
 
 #include <fmt/format.h>
@@ -19,8 +24,8 @@ constexpr std::array<std::string_view, 28> kCategories = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd",
     "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
 
-// Letters that, next to each other, also match one character when case is ignored: 'ss' and
-// U+00DF, 'fi' and U+FB01, 'st' and U+FB06, ... (CaseFolding.txt, status F, ASCII only).
+// Pairs of letters that Oniguruma also matches with one character when it ignores case: 'ss' with
+// U+00DF, 'fi' with U+FB01, 'st' with U+FB06, ... (CaseFolding.txt, status F, ASCII only).
 constexpr std::array<std::string_view, 5> kFoldingPairs = {"ss", "ff", "fi", "fl", "st"};
 
 bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -30,7 +35,8 @@ bool is_ascii_punctuation(char c) {
   return c > ' ' && c < 0x7F && !is_ascii_letter(c) && !is_digit(c);
 }
 
-// "\x{A7CB}-\x{A7CD}...": the newer code points of a category, adjacent ranges joined.
+// The newer code points of a category as items of a class, "\x{A7CB}-\x{A7CD}...", with adjacent
+// ranges joined.
 std::string newer_ranges(std::string_view category) {
   std::vector<CategoryRange> ranges;
   for (const CategoryRange& range : newer_categories()) {
@@ -60,10 +66,10 @@ class Translator {
   }
 
  private:
-  // What a quantifier would apply to.
+  // The element that a following quantifier would apply to.
   enum class Last { kNothing, kCharacter, kGroup, kLookAhead };
   struct Group {
-    bool ignores_case;  // what holds again after the group
+    bool ignores_case;  // the state outside the group, restored at its end
     bool look_ahead;
   };
 
@@ -116,7 +122,7 @@ class Translator {
     return {};
   }
 
-  // One byte of a literal, possibly inside (?i:..).
+  // Checks one byte of a literal. Outside (?i:..) all bytes are allowed.
   Status check_ignoring_case(char c) {
     if (!ignores_case_) return {};
     if (static_cast<unsigned char>(c) >= 0x80) return refuse("a character beyond ASCII in (?i:..)");
@@ -141,8 +147,8 @@ class Translator {
   }
 
   struct Escape {
-    std::string text;        // the class or character, not negated when `newer` is set
-    std::string newer = {};  // ranges to add, for \p{..} and \P{..}
+    std::string text;        // the class or character; not negated if `newer` is set
+    std::string newer = {};  // newer code points of \p{..} and \P{..}, as items of a class
     bool negated = false;
     bool is_class = false;
   };
@@ -184,9 +190,10 @@ class Translator {
       out_ += '^';
     }
     if (next_is("]")) return refuse("an empty class or unescaped ']'");
-    bool after_class = false;  // the item before was \s or \p{..}, which cannot start a range
+    bool after_class =
+        false;  // whether the item before is \s or \p{..}, which cannot start a range
     while (!done() && !next_is("]")) {
-      previous_letter_ = '\0';  // neighbours in a class are alternatives, no pair
+      previous_letter_ = '\0';  // neighbours in a class are alternatives, not a pair
       WIDEEP_TRY(class_item(&after_class));
     }
     if (!take("]")) return refuse("a class without ']'");
@@ -203,6 +210,7 @@ class Translator {
     *after_class = false;
     if (!next_is("\\")) return class_literal();
     WIDEEP_TRY_ASSIGN(const Escape escape, read_escape());
+    // The complement would need the newer code points removed, which a class cannot express.
     if (escape.negated) return refuse("\\P{..} inside a class");
     out_ += escape.text + escape.newer;
     *after_class = escape.is_class;
@@ -215,7 +223,8 @@ class Translator {
     return {};
   }
 
-  // '-' is itself at either end of a class and makes a range between two characters.
+  // '-' is a literal at either end of a class and makes a range between two characters. It is
+  // written as "\-" where it is a literal, so that PCRE2 cannot take it for a range.
   Status class_hyphen(bool after_class) {
     const bool first = out_.ends_with("[") || out_.ends_with("[^");
     const bool last = rest().size() > 1 && regex_[at_ + 1] == ']';
@@ -269,6 +278,7 @@ class Translator {
     if (last_ == Last::kNothing || last_ == Last::kLookAhead) {
       return refuse(fmt::format("the quantifier '{}' without a character before it", regex_[at_]));
     }
+    // Nested repetition such as (a+)+ is what takes exponential time or deep recursion.
     if (last_ == Last::kGroup && regex_[at_] != '?') return refuse("a repeated group");
     last_ = Last::kNothing;
     previous_letter_ = '\0';
@@ -279,13 +289,13 @@ class Translator {
     return {};
   }
 
-  // {n}, {n,} or {n,m} with nothing after it: Oniguruma reads "{n}?" and "{n,m}+" differently.
+  // {n}, {n,} or {n,m}. A '?' or '+' after it has another meaning in Oniguruma than in PCRE2.
   Status interval() {
     size_t end = 1;
     const auto digits = [this, &end] {
       const size_t start = end;
       while (end < rest().size() && is_digit(rest()[end])) ++end;
-      return end > start && end - start <= 4;
+      return end > start && end - start <= 4;  // both accept four digits
     };
     bool ok = digits();
     if (ok && end < rest().size() && rest()[end] == ',') {
@@ -308,7 +318,7 @@ class Translator {
   std::vector<Group> groups_;
   bool ignores_case_ = false;
   Last last_ = Last::kNothing;
-  char previous_letter_ = '\0';  // lower case, only kept in (?i:..)
+  char previous_letter_ = '\0';  // in lower case; only used in (?i:..)
 };
 
 }  // namespace

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a tokenizer.json's regular expression (Oniguruma, as in the tokenizers library) to one that
-// means exactly the same to PCRE2 with UTF and UCP.
+// Translates a regular expression of a tokenizer.json (Oniguruma's syntax, as in the tokenizers
+// library) into one with exactly the same meaning for PCRE2 with UTF and UCP.
 //
-// The two languages look alike and differ in detail, so this is an allow list: what is not known to
-// mean the same is refused by name. Known and translated:
+// The two syntaxes are similar but differ in details. So this is an allow list: any element whose
+// meaning is not known to be equal is refused by name. Translated:
 //   \s \S              to \p{White_Space} and its complement (PCRE2's \s also takes U+180E)
 //   \p{..} \P{..}      general categories, plus the code points of newer Unicode versions
 //                      (unicode_newer.h)
-// Known and the same: literals, escaped punctuation, \r \n \t \f, '.', '|', character classes,
+// Equal in both: literals, escaped punctuation, \r \n \t \f, '.', '|', character classes,
 // (..), (?:..), (?=..), (?!..), (?i:..) around ASCII, the quantifiers ? * + (also lazy and
 // possessive) and {n}, {n,}, {n,m}.
 // Refused: ^ and $ (line anchors in one language, text anchors in the other), \w \d \b \h \v \x,
@@ -26,7 +26,7 @@
 namespace wideep::tokenizer {
 
 // REQUIRES: regex is valid UTF-8.
-// Errors (invalid input): what is refused and at which byte.
+// Errors (invalid input) name the refused element and its byte. Thread safe.
 Result<std::string> to_pcre2_syntax(std::string_view regex);
 
 }  // namespace wideep::tokenizer

@@ -42,11 +42,11 @@ TEST(PatternTest, IsolatesMatches) {
   EXPECT_THAT(split(Pattern::from_literal("a.c"), "abca.c"), ElementsAre("abc", "a.c"));
 }
 
-TEST(PatternTest, LooksAheadNoFurtherThanThePiece) {
+TEST(PatternTest, LookAheadEndsAtTheEndOfThePiece) {
   EXPECT_THAT(split("\\s+(?!\\S)|\\s+", "a   b  "), ElementsAre("a", "  ", " ", "b", "  "));
 }
 
-// The differences between Oniguruma and PCRE2 that are translated away.
+// The following tests cover differences between Oniguruma and PCRE2.
 TEST(PatternTest, WhiteSpaceIsTheUnicodeProperty) {
   EXPECT_THAT(split("\\s", "a\u180Eb"), ElementsAre("a\u180Eb"));  // PCRE2's own \s takes it
   EXPECT_THAT(split("\\s", "a\u0085b\u000Bc\u3000"),
@@ -75,7 +75,7 @@ std::vector<char32_t> matched_ranges(const Pattern& pattern) {
   pattern.split(text, &scratch, &pieces);
   std::vector<char32_t> ranges;
   for (const std::string_view piece : pieces) {
-    // Matches are single code points; so may be a gap, which does not match by itself.
+    // Matches are single code points. A gap may be a single code point too, but does not match.
     std::vector<std::string_view> again;
     if (piece.size() > 4 || piece.size() != first_unit(piece).bytes) continue;
     pattern.split(std::string(piece) + "\x01", &scratch, &again);
@@ -90,8 +90,8 @@ std::vector<char32_t> matched_ranges(const Pattern& pattern) {
   return ranges;
 }
 
-// Every code point in every category, against the library's tables.
-TEST(PatternTest, CategoriesAreOnigurumas) {
+// Compares every code point in every category with the library's tables.
+TEST(PatternTest, CategoriesEqualOnigurumas) {
   const auto text =
       formats::read_file(WIDEEP_SOURCE_DIR "/tests/golden/tokenizers/categories.json");
   ASSERT_TRUE(text.ok()) << text.status().message();
@@ -127,7 +127,7 @@ struct Refusal {
 
 class RefusedPatternTest : public testing::TestWithParam<Refusal> {};
 
-TEST_P(RefusedPatternTest, NamesTheReason) {
+TEST_P(RefusedPatternTest, ErrorNamesTheElement) {
   const Result<Pattern> pattern = Pattern::from_regex(GetParam().regex);
   ASSERT_FALSE(pattern.ok());
   EXPECT_EQ(pattern.status().code(), StatusCode::kInvalidInput);
@@ -188,7 +188,7 @@ TEST(NormalizerTest, ComposesByTheTablesOfUnicode9) {
   EXPECT_EQ(to_nfc("\U00011935\U00011930"), "\U00011935\U00011930");  // newer: not composed
 }
 
-// What ICU makes of a text by itself.
+// NFC by ICU alone, without the sorting of to_nfc().
 std::string nfc_by_icu(const std::string& text) {
   UErrorCode error = U_ZERO_ERROR;
   const icu::UnicodeString wide = icu::UnicodeString::fromUTF8(text);
@@ -198,7 +198,7 @@ std::string nfc_by_icu(const std::string& text) {
   return out;
 }
 
-TEST(NormalizerTest, LongRunsOfMarksAreAsIcuHasThem) {
+TEST(NormalizerTest, LongRunsOfMarksEqualIcus) {
   // Classes 0, 1, 7, 9, 129 to 132, 202, 216, 220, 230, 240; U+0344, U+0F73 and U+0F75 decompose to
   // marks, U+00E9 and U+1EA5 end in some, U+0F73 and U+0F75 have class 0 themselves.
   const std::vector<std::string> parts = {
@@ -207,7 +207,7 @@ TEST(NormalizerTest, LongRunsOfMarksAreAsIcuHasThem) {
       "\u0F71", "\u0F72", "\u0F73", "\u0F74", "\u0F75", "\u031B", "\u0343", "\U0001D165"};
   std::mt19937 random(7);
   for (int round = 0; round < 2000; ++round) {
-    // One in `rare` is any of the parts, so that runs of marks are of all lengths.
+    // One part in `rare` may be any part, the others are marks: runs of marks have all lengths.
     const uint32_t rare = 1 + random() % 60;
     std::string text;
     for (uint32_t i = random() % 150; i > 0; --i) {
@@ -218,8 +218,8 @@ TEST(NormalizerTest, LongRunsOfMarksAreAsIcuHasThem) {
   }
 }
 
-// ICU alone: 14 s for a third of it.
-TEST(NormalizerTest, MarksOutOfOrderTakeTimeInProportion) {
+// ICU alone needs 14 s for a third of this text.
+TEST(NormalizerTest, UnsortedMarksTakeLinearTime) {
   constexpr int kMarks = 250'000;
   std::string above, below;
   for (int i = 0; i < kMarks; ++i) {

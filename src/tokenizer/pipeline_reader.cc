@@ -11,8 +11,8 @@
 namespace wideep::tokenizer {
 namespace {
 
-// The component at `key` as a list: itself, or the elements at `list_key` of a Sequence (of
-// Sequences). Empty when null.
+// The steps of a component: the component itself, or the elements of a Sequence, which may contain
+// Sequences. list_key: the key of a Sequence's elements.
 std::vector<Component> flatten(const Component& component, std::string_view list_key) {
   if (component.type() != "Sequence") return {component};
   component.allow_keys({"type", list_key});
@@ -32,7 +32,7 @@ std::vector<Component> steps_at(const Component& root, std::string_view key,
 void check_byte_level(const Component& step) {
   step.allow_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   step.object().boolean("add_prefix_space");
-  step.object().boolean("trim_offsets");  // says what to do with offsets only
+  step.object().boolean("trim_offsets");  // affects offsets only
   step.object().boolean_or("use_regex", true);
 }
 
@@ -71,7 +71,7 @@ void read_byte_level(const Component& step, PreTokenizer* pre_tokenizer) {
   }
 }
 
-// One element of a template: true for the text itself, else a special token appended to `ids`.
+// Reads the template "single": special tokens before and after the text, which is the sequence 'A'.
 class TemplateReader {
  public:
   TemplateReader(const Component& step, const Vocabulary& vocabulary)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The steps of a tokenizer.json around its model. Each reader complains, naming the key, about a
-// type or an option that wideep does not compute, and then returns something unfinished; callers
-// look at the component's status.
+// Reads the steps around the model of a tokenizer.json. Each reader reports types and options that
+// wideep does not support, with their key, to the component, and then returns an incomplete result:
+// callers must check the component's status.
 #pragma once
 
 #include "tokenizer/component.h"
@@ -12,19 +12,20 @@
 
 namespace wideep::tokenizer {
 
-// Whether "normalizer" of the root asks for NFC: null (or absent), NFC, or a Sequence of these.
+// Whether the root's "normalizer" contains NFC. Supported: null (or absent), NFC, a Sequence of
+// these.
 bool read_normalizer(const Component& root);
 
-// "pre_tokenizer" of the root: ByteLevel, or a Sequence of Split (behavior Isolated, not inverted)
-// with ByteLevel at its end.
+// The root's "pre_tokenizer". Supported: ByteLevel, or a Sequence of Split (behavior Isolated, not
+// inverted) that ends with ByteLevel.
 PreTokenizer read_pre_tokenizer(const Component& root);
 
-// "post_processor" of the root: null (or absent), ByteLevel (it moves offsets only, of which wideep
-// has none), TemplateProcessing for one sequence, or a Sequence with at most one of the latter.
-// The template for pairs of sequences is not used.
+// The root's "post_processor". Supported: null (or absent), ByteLevel (which changes only offsets,
+// and wideep has none), TemplateProcessing, or a Sequence with at most one TemplateProcessing. Only
+// the template "single" is used, not the one for pairs of texts.
 PostProcessor read_post_processor(const Component& root, const Vocabulary& vocabulary);
 
-// "decoder" of the root: ByteLevel, or a Sequence of one.
+// Checks the root's "decoder". Supported: ByteLevel, or a Sequence with one ByteLevel.
 void check_decoder(const Component& root);
 
 }  // namespace wideep::tokenizer

@@ -6,7 +6,7 @@
 
 namespace wideep::tokenizer {
 
-// The special tokens that a TemplateProcessing puts around a text.
+// The ids of special tokens that a TemplateProcessing adds before and after a text.
 struct PostProcessor {
   std::vector<int32_t> before;
   std::vector<int32_t> after;

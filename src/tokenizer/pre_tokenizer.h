@@ -13,18 +13,19 @@
 
 namespace wideep::tokenizer {
 
-// Memory for one text; the pieces are views into it or into the text.
+// Working memory of split(). The pieces are views into it or into the text.
 class PreTokenizerScratch {
   friend class PreTokenizer;
   MatchScratch match_;
   std::vector<std::string_view> pieces_;
   std::vector<std::string_view> next_;
-  std::deque<std::string> prefixed_;  // pieces that got a space in front; a deque, so they stay put
+  std::deque<std::string>
+      prefixed_;  // pieces with an added space; a deque never moves its elements
 };
 
-// Cuts a text into the words that byte-pair encoding sees: one pattern after the other, each on
-// every piece that the one before left (a look-ahead does not see past the end of its piece).
-// Thread safety: constant after construction; a scratch belongs to one thread.
+// Cuts a text into the words for byte-pair encoding. Patterns are applied one after the other, each
+// to every piece of the one before; a look-ahead does not see beyond the end of its piece. Thread
+// safety: immutable after construction; a scratch belongs to one thread.
 class PreTokenizer {
  public:
   // GPT-2's pattern, which a ByteLevel pre-tokenizer applies when its use_regex is true.
@@ -32,8 +33,7 @@ class PreTokenizer {
 
   void add(Pattern pattern) { steps_.emplace_back(std::move(pattern)); }
 
-  // A space in front of each piece that does not start with one, before the pattern that is added
-  // next or, after the last pattern, before encoding.
+  // Adds a step that puts a space before each piece that does not start with one.
   void add_prefix_space() { steps_.emplace_back(std::nullopt); }
 
   // The words of `text`, valid until the next call with this scratch; none is empty.
@@ -42,7 +42,7 @@ class PreTokenizer {
                                              PreTokenizerScratch* scratch) const;
 
  private:
-  std::vector<std::optional<Pattern>> steps_;  // without a pattern: put a space in front
+  std::vector<std::optional<Pattern>> steps_;  // nothing: add a space in front
 };
 
 }  // namespace wideep::tokenizer

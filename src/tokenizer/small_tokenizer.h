@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests: the JSON of a tokenizer with the 256 bytes, eight merges and two added tokens.
+// For tests: the JSON of a tokenizer with 256 byte tokens, eight merges and two added tokens.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,8 +11,8 @@
 
 namespace wideep::tokenizer {
 
-// Ids: byte b is b; "th" 256, "the" 257, "in" 258, "er" 259, "Ġt" 260, "he" 261, "Ġthe" 262, "ab"
-// 263; added: "<eos>" 264 (special), "<think>" 265.
+// The id of byte b is b; "th" 256, "the" 257, "in" 258, "er" 259, "Ġt" 260, "he" 261, "Ġthe" 262,
+// "ab" 263; added: "<eos>" 264 (special), "<think>" 265.
 inline nlohmann::json small_tokenizer_json() {
   using nlohmann::json;
   json vocab = json::object();

@@ -9,9 +9,9 @@
 
 namespace wideep::tokenizer {
 
-// The text of a reply while its tokens arrive. One character may take several tokens; push returns
-// what is certain so far and keeps back at most the three bytes that may still become a character.
-// All that push returned, and then flush, is what Tokenizer::decode makes of all ids at once.
+// Decodes a reply token by token. A character may consist of several tokens, so push() returns the
+// complete characters and keeps at most three bytes that may still become a character. The results
+// of all push() calls and of flush() together equal Tokenizer::decode() of all ids.
 //
 //   StreamDecoder decoder(tokenizer);
 //   while (auto id = next_token()) send(decoder.push(*id));
@@ -23,10 +23,10 @@ class StreamDecoder {
   explicit StreamDecoder(Tokenizer tokenizer, bool skip_special_tokens = true)
       : tokenizer_(std::move(tokenizer)), skip_special_tokens_(skip_special_tokens) {}
 
-  // The text that this token completes; often "".
+  // The characters that this token completes; may be "".
   std::string push(int32_t id);
 
-  // The rest, U+FFFD when it is no whole character. Afterwards the decoder is as new.
+  // The rest, which is U+FFFD for an incomplete character. Resets the decoder for another reply.
   std::string flush();
 
  private:

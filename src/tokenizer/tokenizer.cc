@@ -17,7 +17,7 @@
 namespace wideep::tokenizer {
 namespace {
 
-// One text on its way to ids; the order of the steps is that of the tokenizers library.
+// Encodes one text. The order of the steps is that of the tokenizers library.
 class Encoder {
  public:
   Encoder(const TokenizerParts& parts, std::vector<int32_t>* ids) : parts_(parts), ids_(ids) {}
@@ -56,6 +56,7 @@ class Encoder {
   }
 
   bool push_whole(std::string_view word) {
+    // ignore_merges concerns the model's vocabulary only: added tokens were found before.
     const std::optional<int32_t> id = parts_.vocabulary.find(to_byte_level(word));
     if (!id || parts_.vocabulary.origin(*id) != Origin::kModel) return false;
     ids_->push_back(*id);
@@ -99,6 +100,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_t
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  // UTF-8 is checked after all bytes are joined, because one character may span several tokens.
   std::string out;
   for (const int32_t id : ids) {
     if (!skip_special_tokens || !is_special(id)) out += bytes(id);

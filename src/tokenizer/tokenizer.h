@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text to token ids and back, as a Hugging Face tokenizer.json says.
+// Converts text to token ids and back, by a Hugging Face tokenizer.json.
 //
 //   WIDEEP_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::read("models/qwen3"));
 //   std::vector<int32_t> ids = tokenizer.encode("Hello, world");
 //   std::string text = tokenizer.decode(ids);
 //
-// Byte-level BPE with the steps that Qwen3's and DeepSeek-V3's files use, and their near relatives
-// (model_reader.h, pipeline_reader.h and pattern_syntax.h list them). The ids and texts are those
-// of the `tokenizers` library, and a file that asks for anything else is refused when read, naming
-// the key. Only tokenizer.json counts: tokenizer_config.json (add_bos_token and the like) is not
-// looked at.
+// Supports byte-level BPE with the steps of Qwen3's, DeepSeek-V3's and similar files (listed in
+// model_reader.h, pipeline_reader.h and pattern_syntax.h). Ids and texts are equal to those of the
+// `tokenizers` library. A file with any other step or option is refused when read, with an error
+// that names the key. tokenizer_config.json (add_bos_token and others) is not read.
 //
-// The library takes Python strings. Bytes that are no UTF-8 become U+FFFD here, as with Python's
-// bytes.decode(errors="replace"), both in texts to encode and in decoded bytes.
+// Bytes that are not UTF-8 become U+FFFD, both in texts to encode and in decoded text, as with
+// Python's bytes.decode(errors="replace").
 //
-// Thread safety: constant after reading; encode and decode may be called from any thread. Copies
+// Thread safety: immutable after reading; encode and decode may be called from any thread. Copies
 // are cheap and share their tables.
 #pragma once
 
@@ -45,25 +44,25 @@ class Tokenizer {
   // ids of added tokens that the tokenizers library would not give them.
   static Result<Tokenizer> parse(std::string_view text, const std::string& name);
 
-  // The ids of a text, any bytes. Added tokens in the text are recognised, special ones included.
-  // add_special_tokens: also put those around it that the file's TemplateProcessing names.
-  // REQUIRES: below 2 GiB.
+  // The ids of a text, which may hold any bytes. Added tokens in the text are recognised, special
+  // ones too. add_special_tokens: also add the tokens of the file's TemplateProcessing before and
+  // after. REQUIRES: below 2 GiB.
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
 
   // The text of ids: always valid UTF-8. Ids without a token are left out, as are special tokens
   // unless skip_special_tokens is false.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
 
-  // The bytes that one id adds to a text, before UTF-8 is looked at; "" for an id without a token.
-  // Valid as long as a copy of the tokenizer lives.
+  // The bytes of one token, which need not be valid UTF-8; "" for an id without a token. Valid as
+  // long as a copy of the tokenizer exists.
   std::string_view bytes(int32_t id) const;
 
   std::optional<int32_t> token_to_id(std::string_view token) const;  // as written in the file
-  std::string_view id_to_token(int32_t id) const;                    // "" when there is none
+  std::string_view id_to_token(int32_t id) const;                    // "" if there is none
   bool is_special(int32_t id) const;
 
-  // The number of tokens, added ones included; and the greatest id + 1, which may be more (ids may
-  // have holes): a model needs that many rows in its embedding.
+  // The number of tokens, including added ones; and the greatest id + 1, which is the number of
+  // rows that a model's embedding needs. The second may be larger, because ids may have holes.
   size_t vocab_size() const;
   int32_t id_limit() const;
 

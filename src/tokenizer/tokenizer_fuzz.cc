@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes go through encode and decode of a small tokenizer and come back, ill-formed UTF-8 as
-// U+FFFD; decoding them token by token gives the same.
+// Encoding and decoding any bytes with a small tokenizer must give them back, with U+FFFD for
+// ill-formed UTF-8; decoding token by token must give the same.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -33,7 +33,7 @@ void check_round_trip(std::string_view text) {
   WIDEEP_CHECK(tokenizer().decode(ids, false) == expected);
 }
 
-// The bytes as ids, 0 to 255 and the tokens above: decoding is not only for what encode makes.
+// Turns the bytes into ids from −20 to 362, so that ids without a token occur too.
 void check_stream(std::string_view bytes) {
   std::vector<int32_t> ids;
   for (const char byte : bytes) ids.push_back(static_cast<uint8_t>(byte) * 3 / 2 - 20);

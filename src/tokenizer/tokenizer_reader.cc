@@ -19,9 +19,10 @@
 namespace wideep::tokenizer {
 namespace {
 
-// The list "added_tokens". The tokenizers library does not believe the ids in it: a token that the
-// model has keeps the model's id, the others are numbered in their order, from the number of the
-// model's tokens on. Where the file says otherwise, the two readings of it would differ.
+// Reads the list "added_tokens". The tokenizers library ignores the ids in this list: a token of
+// the model keeps the model's id, and the others get consecutive ids in their order, from the
+// number of the model's tokens on. A file with other ids is refused, because the library would
+// encode with other ids than the file contains.
 class AddedTokenReader {
  public:
   AddedTokenReader(const Component& root, bool nfc, Vocabulary* vocabulary)
@@ -72,7 +73,8 @@ class AddedTokenReader {
     }
   }
 
-  // Gives the token its id in the vocabulary, which has to be the one in the file.
+  // Adds the token to the vocabulary with the id that the library gives it, which must be the
+  // file's.
   void number(const Component& entry, const AddedToken& token) {
     const std::optional<int32_t> in_model = vocabulary_->find(token.content);
     const int64_t expected = in_model ? *in_model : next_id();
@@ -109,7 +111,7 @@ void check_root(const Component& root) {
   root.expect(!root.has("padding"), "padding", "null");
 }
 
-// Special tokens first: of tokens that normalise to the same text, the first counts.
+// Special tokens come first, as in the library: of tokens with the same text the first is used.
 AddedTokenFinder finder_of(const std::vector<AddedToken>& tokens, bool normalized) {
   std::vector<AddedToken> selected;
   for (const bool special : {true, false}) {
@@ -133,6 +135,7 @@ Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
   const Component root(&json, "", &complaint);
   check_root(root);
   WIDEEP_TRY(root.status());
+  // The model first: ids of added tokens depend on its vocabulary, and templates refer to both.
   WIDEEP_TRY_ASSIGN(BpeModel model, read_model(root.child("model")));
   const bool nfc = read_normalizer(root);
   WIDEEP_TRY(root.status());

@@ -10,7 +10,7 @@
 
 namespace wideep::tokenizer {
 
-// Reads the text of a tokenizer.json; `name` stands for the file in messages.
+// Parses the text of a tokenizer.json; messages name `name` as the file.
 // Errors (invalid input): see Tokenizer::parse.
 Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
                                                          const std::string& name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading any bytes as a tokenizer.json ends with a tokenizer that works or with one line of error.
-// Bytes that are a JSON object are also merged into a good file, so that the steps behind the first
-// missing key are reached.
+// Reading any bytes as a tokenizer.json must give a working tokenizer or a one-line error. Bytes
+// that are a JSON object are also merged into a valid file, so that the code after the first
+// missing key is reached.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -34,7 +34,7 @@ TEST(TokenizerTest, EncodesAndDecodes) {
   EXPECT_EQ(tokenizer.decode(ids, false), "the<eos> the<think>");
 }
 
-TEST(TokenizerTest, KnowsItsTokens) {
+TEST(TokenizerTest, FindsTokensAndIds) {
   const Tokenizer tokenizer = small();
   EXPECT_EQ(tokenizer.vocab_size(), 266u);
   EXPECT_EQ(tokenizer.id_limit(), 266);
@@ -49,7 +49,7 @@ TEST(TokenizerTest, KnowsItsTokens) {
   EXPECT_FALSE(tokenizer.is_special(265));
 }
 
-TEST(TokenizerTest, HolesBetweenIdsAreFine) {
+TEST(TokenizerTest, IdsMayHaveHoles) {
   json value = small_tokenizer_json();
   value["model"]["vocab"]["unused"] = 1000;
   value["added_tokens"][0]["id"] = 265;  // the library counts tokens, not ids
@@ -61,7 +61,7 @@ TEST(TokenizerTest, HolesBetweenIdsAreFine) {
   EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{265 + 100, 't'}), "t");
 }
 
-TEST(TokenizerTest, TakesAnAddedTokenOfTheModel) {
+TEST(TokenizerTest, AddedTokenOfTheModelKeepsItsId) {
   json value = small_tokenizer_json();
   value["added_tokens"].push_back(value["added_tokens"][1]);
   value["added_tokens"][2]["content"] = "in";
@@ -71,7 +71,7 @@ TEST(TokenizerTest, TakesAnAddedTokenOfTheModel) {
   EXPECT_EQ(tokenizer->vocab_size(), 266u);
 }
 
-TEST(TokenizerTest, ThreadsMayShareOne) {
+TEST(TokenizerTest, ThreadsMayShareATokenizer) {
   const Tokenizer tokenizer = small();
   const std::string text = "the thinner <think> the 12 three's \u00E9";
   const std::vector<int32_t> expected = tokenizer.encode(text);
@@ -105,14 +105,14 @@ TEST(StreamDecoderTest, KeepsBackUnfinishedCharacters) {
   EXPECT_EQ(decoder.push('c'), "c");
 }
 
-TEST(TokenizerReadTest, TakesAFolderOrAFile) {
+TEST(TokenizerReadTest, ReadsADirectoryOrAFile) {
   const std::string folder = testing::TempDir();
   ASSERT_TRUE(formats::write_file(folder + "/tokenizer.json", small_tokenizer_json().dump()).ok());
   EXPECT_TRUE(Tokenizer::read(folder).ok());
   EXPECT_TRUE(Tokenizer::read(folder + "/tokenizer.json").ok());
 }
 
-TEST(TokenizerReadTest, NamesAMissingFile) {
+TEST(TokenizerReadTest, ErrorNamesTheMissingFile) {
   const Result<Tokenizer> tokenizer = Tokenizer::read("/nowhere/model");
   ASSERT_FALSE(tokenizer.ok());
   EXPECT_EQ(tokenizer.status().code(), StatusCode::kInvalidInput);
@@ -136,7 +136,7 @@ TEST(TokenizerParseTest, RefusesTruncatedJson) {
   expect_refused("[]", "expected an object");
 }
 
-// A change to a good file, and what its refusal says.
+// A change to a valid file, and the expected error message.
 struct Change {
   const char* name;
   std::function<void(json&)> apply;
@@ -154,7 +154,7 @@ std::function<void(json&)> erase(const char* parent, const char* key) {
 
 class RefusedTokenizerTest : public testing::TestWithParam<Change> {};
 
-TEST_P(RefusedTokenizerTest, NamesKeyAndReason) {
+TEST_P(RefusedTokenizerTest, ErrorNamesKeyAndReason) {
   json value = small_tokenizer_json();
   GetParam().apply(value);
   expect_refused(value.dump(), GetParam().message);
@@ -285,7 +285,7 @@ const json kText = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
 const json kEos = {{"SpecialToken", {{"id", "<eos>"}, {"type_id", 0}}}};
 const json kBos = {{"SpecialToken", {{"id", "<bos>"}, {"type_id", 0}}}};
 
-TEST(TokenizerParseTest, PutsTheTemplateAround) {
+TEST(TokenizerParseTest, AddsTheTokensOfTheTemplate) {
   json value = small_tokenizer_json();
   value["post_processor"] = template_step({kEos, kText, kEos, kEos});
   const Result<Tokenizer> tokenizer = Tokenizer::parse(value.dump(), "template");

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// General categories of the code points that Unicode 15.0, 15.1 and 16.0 assigned.
+// General categories of the code points that were added by Unicode 15.0, 15.1 and 16.0.
 //
-// The tokenizers library matches patterns with Oniguruma, whose tables are those of Unicode 16. The
-// installed PCRE2 may be older (Debian 12: Unicode 14), so patterns get these ranges added to every
-// \p{...}; to a PCRE2 that knows them already they add nothing. The whole of the result is compared
-// with Oniguruma, code point by code point, in pattern_test.cc.
+// The tokenizers library matches patterns with Oniguruma, which has the tables of Unicode 16. The
+// installed PCRE2 may be older (Debian 12: Unicode 14), so these ranges are added to every \p{...};
+// for a newer PCRE2 they change nothing. pattern_test.cc compares every code point with Oniguruma.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <span>
@@ -19,7 +20,7 @@ struct CategoryRange {
   std::string_view category;  // "Lo", "Nd", ...
 };
 
-// In ascending order. Source: UnicodeData.txt of Unicode 16.0 against that of 14.0.
+// In ascending order. Source: the difference of UnicodeData.txt between Unicode 14.0 and 16.0.
 std::span<const CategoryRange> newer_categories();
 
 }  // namespace wideep::tokenizer

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// What a lead byte promises: the length, and which second bytes are allowed (the others are always
-// 80..BF). Length 0: no lead byte.
+// The length of the sequence that a lead byte begins, and the range of its second byte; further
+// bytes are always 80..BF. Length 0: not a lead byte.
 struct Lead {
   size_t bytes;
   uint8_t second_min = 0x80;
@@ -70,7 +70,7 @@ std::string replace_invalid_utf8(std::string_view text) {
 size_t cut_short_bytes(std::string_view text) {
   for (size_t bytes = 1; bytes <= std::min<size_t>(3, text.size()); ++bytes) {
     const std::string_view tail = text.substr(text.size() - bytes);
-    if (is_continuation(tail[0])) continue;  // the lead byte lies further left, if there is one
+    if (is_continuation(tail[0])) continue;  // look for the lead byte further left
     const Utf8Unit unit = first_unit(tail);
     return unit.kind == Utf8Kind::kCutShort && unit.bytes == bytes ? bytes : 0;
   }

@@ -37,7 +37,7 @@ TEST(Utf8Test, KeepsEveryCodePoint) {
   EXPECT_EQ(replace_invalid_utf8(all), all);
 }
 
-TEST(Utf8Test, FindsTheUnfinishedEnd) {
+TEST(Utf8Test, CountsTheBytesOfAnIncompleteEnd) {
   EXPECT_EQ(cut_short_bytes(""), 0u);
   EXPECT_EQ(cut_short_bytes("a"), 0u);
   EXPECT_EQ(cut_short_bytes("a\xC3"), 1u);
@@ -60,13 +60,13 @@ TEST(ByteLevelTest, IsGpt2sAlphabet) {
   EXPECT_EQ(to_byte_level(" é"), "ĠÃ©");
 }
 
-TEST(ByteLevelTest, GoesThereAndBack) {
+TEST(ByteLevelTest, RoundTrips) {
   std::string bytes;
   for (int byte = 0; byte < 256; ++byte) bytes.push_back(static_cast<char>(byte));
   EXPECT_EQ(bytes_of_token(to_byte_level(bytes)), bytes);
 }
 
-TEST(ByteLevelTest, TokenBeyondTheAlphabetIsItself) {
+TEST(ByteLevelTest, TokenOutsideTheAlphabetIsItsOwnUtf8) {
   EXPECT_EQ(bytes_of_token("<｜User｜>"), "<｜User｜>");
   EXPECT_EQ(bytes_of_token("a b"), "a b");  // the alphabet has no space
 }

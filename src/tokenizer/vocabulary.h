@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Token <-> id, and the bytes that each token stands for.
+// Maps tokens to ids and back, and to the bytes that they represent.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@
 
 namespace wideep::tokenizer {
 
-// The greatest id a tokenizer may have: tables are indexed by id, so a stray large id would cost
+// The greatest id that is accepted. Tables are indexed by id, so a wrong large id would cost
 // gigabytes. Sixteen million is fifty times the largest vocabulary in use.
 inline constexpr int32_t kMaxTokenId = (1 << 24) - 1;
 
-// Where a token comes from: words become tokens of the model only.
+// The origin of a token. A word can become a token of the model only.
 enum class Origin { kModel, kAdded };
 
 // Ids may have holes. Thread safety: as a plain value.
 class Vocabulary {
  public:
-  // Errors (invalid input): the token or the id is taken, the id is out of [0, kMaxTokenId], or the
-  // token is empty.
+  // Errors (invalid input): the token or the id is already present, the id is out of
+  // [0, kMaxTokenId], or the token is empty.
   Status add(std::string_view token, int64_t id, Origin origin);
 
   void mark_special(int32_t id) { entries_[static_cast<size_t>(id)].special = true; }
@@ -34,10 +34,10 @@ class Vocabulary {
   std::optional<int32_t> find(std::string_view token) const;
   bool has(int64_t id) const;
 
-  // Of ids that the vocabulary has not: "", "" and false.
+  // Unknown ids give "", "" and false.
   std::string_view token(int32_t id) const;
   std::string_view bytes(int32_t id) const;
-  // Where the id comes from. REQUIRES: has(id).
+  // REQUIRES: has(id).
   Origin origin(int32_t id) const { return entry(id).origin; }
   bool is_special(int32_t id) const { return has(id) && entry(id).special; }
 
@@ -46,7 +46,7 @@ class Vocabulary {
 
  private:
   struct Entry {
-    std::string token;  // as written in the file; empty: no such id
+    std::string token;  // as in the file; empty: no such id
     std::string bytes;
     Origin origin = Origin::kModel;
     bool special = false;
