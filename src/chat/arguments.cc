@@ -71,7 +71,7 @@ Status ArgumentReader::status() {
     complain(fmt::format("expected at most {} arguments, found {}", position_,
                          arguments_.positional.size()));
   } else if (named_taken_.size() < arguments_.named.size()) {
-    complain("an argument has a name that is not known");
+    complain("unknown named argument");
   }
   return status_;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading what a filter, test or method is called with: each argument by place or by name.
+// Reads the arguments of a call of a filter, test, method or macro, each by position or by name.
 #pragma once
 
 #include <string>
@@ -12,25 +12,27 @@
 
 namespace wideep::chat {
 
-// Takes arguments in the order of the callee's parameters, and complains once.
+// Takes arguments in the order of the callee's parameters and keeps the first error. An accessor
+// that finds an error returns an empty value or the fallback; status() returns the error. Not
+// thread safe.
 class ArgumentReader {
  public:
   ArgumentReader(std::string_view callee, const Arguments& arguments)
       : callee_(callee), arguments_(arguments) {}
 
-  const Value* take(std::string_view name);  // null: it was not given
-  Value value(std::string_view name);        // must be there
+  const Value* take(std::string_view name);  // null: absent
+  Value value(std::string_view name);        // absent: an error
   Value value_or(std::string_view name, Value fallback);
   std::string string(std::string_view name);
   int64_t integer_or(std::string_view name, int64_t fallback);
   bool truth_or(std::string_view name, bool fallback);
-  // str(value): of what is no text, at the cost of the budget.
+  // str(value), charged to the budget.
   std::string text(const Value& value) { return to_text(value, budget()); }
   Budget& budget() { return arguments_.budget; }
-  // All that nobody has taken, for another callee.
+  // Takes all remaining arguments, to pass them to another callee.
   Arguments rest();
 
-  // Of all that was taken, and that nothing is left.
+  // The first error; arguments that were not taken are an error too.
   Status status();
 
  private:

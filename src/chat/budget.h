@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much work one rendering may still do, so that a template ends whatever it says.
+// The work that one rendering may still do, in steps, so that every template ends in bounded time.
 //
-// What can be much work takes steps before it does it. A budget that is spent stays so: functions
-// then return early, with a part of their result, and the renderer refuses before anything is made
-// of that. So only it has to ask for the status.
+// Code whose work depends on the template or its input spends steps before it does the work. A
+// spent budget stays spent: functions then return early with an incomplete result, and the renderer
+// checks the budget before it uses any result. So only the renderer needs to look at status(). Not
+// thread safe; one per rendering.
 #pragma once
 
 #include <cstddef>
@@ -21,21 +22,22 @@ class Budget {
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  // False: there are not as many, and the budget is spent.
+  // False: fewer steps are left, and the budget is spent from now on.
   bool spend(size_t steps) {
     if (spent_) return false;
     if (steps > static_cast<size_t>(left_)) {
-      refuse(invalid_input("the template does not end"));
+      refuse(invalid_input("the template does too much work"));
       return false;
     }
     left_ -= static_cast<int64_t>(steps);
     return true;
   }
 
-  // Before bytes are made, copied or searched: 64 are a step, whose own cost is about theirs.
+  // Call it before bytes are produced, copied or searched. 64 bytes count as one step, because that
+  // is about as much work as a step of the renderer.
   bool spend_bytes(size_t bytes) { return spend(bytes / 64); }
 
-  // Spent from here on, for this reason.
+  // Makes the budget spent, with this error as its status.
   void refuse(Status why) {
     if (!spent_) why_ = std::move(why);
     spent_ = true;

@@ -40,6 +40,7 @@ Result<std::string> ChatTemplate::render(const ChatInput& input) const {
   }
   WIDEEP_TRY_ASSIGN(names["messages"], Value::from_json(input.messages));
   WIDEEP_TRY_ASSIGN(names["tools"], Value::from_json(input.tools));
+  // After input.variables, so that a request cannot replace these.
   names["documents"] = Value();
   names["add_generation_prompt"] = input.add_generation_prompt;
   names["bos_token"] = input.bos_token;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model's chat template: messages in, the prompt that the model was trained on out.
+// A model's chat template, which turns messages into a prompt of the form that the model was
+// trained on.
 //
-// Templates are Jinja's, as Hugging Face runs them (trim_blocks, lstrip_blocks, loop controls).
-// What Jinja has and templates do not use is refused by name when the template is read.
+// Templates are written in Jinja, with Hugging Face's settings (trim_blocks, lstrip_blocks, loop
+// controls). Elements of Jinja that chat templates do not use are refused by name when the template
+// is parsed.
 //
 //   WIDEEP_TRY_ASSIGN(auto chat, ChatTemplate::parse(text, "chat_template.jinja"));
 //   WIDEEP_TRY_ASSIGN(std::string prompt, chat.render({.messages = messages, …}));
@@ -25,20 +27,20 @@ namespace wideep::chat {
 struct ChatInput {
   nlohmann::ordered_json messages;    // [{"role": …, "content": …}, …]
   nlohmann::ordered_json tools;       // null: none
-  nlohmann::ordered_json variables;   // more names for the template (chat_template_kwargs), or null
-  bool add_generation_prompt = true;  // ends where the assistant's answer begins
+  nlohmann::ordered_json variables;   // further variables (chat_template_kwargs), or null
+  bool add_generation_prompt = true;  // end the prompt with the start of the assistant's answer
   std::string bos_token;
   std::string eos_token;
-  std::time_t now = std::time(nullptr);  // of strftime_now(), in local time
+  std::time_t now = std::time(nullptr);  // time for strftime_now(), which prints it as local time
 };
 
 class ChatTemplate {
  public:
-  // name: begins messages. Errors (invalid input): "<name>: line N: …".
+  // name: the first part of error messages. Errors (invalid input): "<name>: line N: …".
   static Result<ChatTemplate> parse(std::string_view text, std::string name);
 
-  // Errors (invalid input): what the template raises (an order of roles that it does not know,
-  // say), or cannot do with these messages.
+  // Errors (invalid input): the template calls raise_exception(), for example for an unexpected
+  // order of roles, or an operation fails for these messages.
   Result<std::string> render(const ChatInput& input) const;
 
  private:

@@ -5,7 +5,7 @@
 
 #include "chat/chat_template.h"
 
-// Any text is a template that renders, or is refused with a message.
+// Any text must be a template that renders, or be refused with an error.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto parsed = wideep::chat::ChatTemplate::parse(text, "t");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What may stand behind "|". Not "escape", which no template for text means.
+// Jinja's filters, after "|". "escape" is not supported: prompts are text, not HTML.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,17 +19,17 @@ namespace {
 
 using FilterFunction = ValueResult (*)(const Value& input, ArgumentReader& arguments);
 
-// ---- of texts ----
+// ---- strings ----
 
-// Text made of the input by a method of Python's str, which leaves it marked.
+// The result of a method of Python's str: marked as safe if the input is.
 Value kept_safe(const Value& input, std::string text) {
   return input.is_string() ? input.with_text(std::move(text)) : Value(std::move(text));
 }
 
-// Where jinja2 makes something else of such text than of other.
+// Refuses text marked as safe for filters that treat it differently in Jinja.
 Status refuse_safe(const Value& input) {
   if (!input.is_safe()) return {};
-  return invalid_input("of text marked as safe is not supported");
+  return invalid_input("not supported for text marked as safe");
 }
 
 template <std::string (*change)(std::string_view)>
@@ -37,7 +37,8 @@ ValueResult case_filter(const Value& input, ArgumentReader& arguments) {
   return kept_safe(input, change(arguments.text(input)));
 }
 
-// Jinja's own: words begin behind white space, hyphens and opening brackets.
+// Jinja's rule, which differs from Python's str.title(): words begin after white space, hyphens and
+// opening brackets.
 std::string title_words(std::string_view text) {
   std::string out;
   bool starts_word = true;
@@ -62,8 +63,8 @@ ValueResult trim_filter(const Value& input, ArgumentReader& arguments) {
 
 ValueResult replace_filter(const Value& input, ArgumentReader& arguments) {
   const std::string from = arguments.string("old"), to = arguments.string("new");
-  const int64_t most = arguments.integer_or("count", -1);
-  return replace(arguments.text(input), from, to, most, arguments.budget());
+  const int64_t limit = arguments.integer_or("count", -1);
+  return replace(arguments.text(input), from, to, limit, arguments.budget());
 }
 
 ValueResult string_filter(const Value& input, ArgumentReader& arguments) {
@@ -79,14 +80,14 @@ ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
   const bool first = arguments.truth_or("first", false), blank = arguments.truth_or("blank", false);
   WIDEEP_TRY(refuse_safe(input));
   if (!width.is_string() && !width.is_integer()) return invalid_input("width: expected an integer");
-  constexpr int64_t kMostWidth = 1000;
+  constexpr int64_t kMaxWidth = 1000;
   const std::string margin =
       width.is_string()
           ? width.string()
-          : std::string(static_cast<size_t>(std::clamp<int64_t>(width.integer(), 0, kMostWidth)),
+          : std::string(static_cast<size_t>(std::clamp<int64_t>(width.integer(), 0, kMaxWidth)),
                         ' ');
   const std::string text =
-      arguments.text(input) + "\n";  // so that a last newline is a line of its own
+      arguments.text(input) + "\n";  // then split_lines() keeps an empty last line
   std::string out;
   bool is_first = true;
   for (const std::string& line : split_lines(text, arguments.budget())) {
@@ -118,7 +119,7 @@ ValueResult to_json_filter(const Value& input, ArgumentReader& arguments) {
   return text;
 }
 
-// ---- of numbers ----
+// ---- numbers ----
 
 ValueResult int_filter(const Value& input, ArgumentReader& arguments) {
   const int64_t fallback = arguments.integer_or("default", 0);
@@ -130,6 +131,7 @@ ValueResult int_filter(const Value& input, ArgumentReader& arguments) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
   if (text.empty() || *end != '\0' || !(std::abs(number) < 9e18)) return fallback;
+  // Integers are parsed as such, because a double would lose digits above 2^53.
   const long long whole = std::strtoll(text.c_str(), &end, 10);
   return *end == '\0' ? int64_t{whole} : static_cast<int64_t>(number);
 }
@@ -150,12 +152,12 @@ ValueResult abs_filter(const Value& input, ArgumentReader&) {
   return std::abs(input.integer());
 }
 
-// Halves to even, as Python's round(), which leaves an integer one.
+// Rounds an integer to a power of ten, halves to even, as Python's round().
 ValueResult rounded(int64_t number, int64_t precision) {
   if (precision >= 0) return number;
   int64_t unit = 1;
   for (int64_t i = precision; i < 0; ++i) unit *= 10;
-  const int64_t rest = number % unit;  // of the sign of number
+  const int64_t rest = number % unit;  // has the sign of number
   const int64_t below = number - rest;
   const int64_t twice = 2 * std::abs(rest);
   const bool away = twice > unit || (twice == unit && below / unit % 2 != 0);
@@ -179,10 +181,11 @@ ValueResult round_filter(const Value& input, ArgumentReader& arguments) {
   if (method != "common") return invalid_input("method: expected common, ceil or floor");
   if (!input.is_float()) return rounded(input.integer(), precision);
   if (precision < 0) return std::nearbyint(input.number() * unit) / unit;
+  // Rounds the decimal value, as Python does; a multiplication by a power of ten would round twice.
   return std::strtod(fmt::format("{:.{}f}", input.number(), precision).c_str(), nullptr);
 }
 
-// ---- of lists ----
+// ---- lists ----
 
 ValueResult length_filter(const Value& input, ArgumentReader& arguments) {
   if (input.is_list()) return static_cast<int64_t>(input.list().size());
@@ -192,7 +195,8 @@ ValueResult length_filter(const Value& input, ArgumentReader& arguments) {
   return static_cast<int64_t>(all.size());
 }
 
-// Not all elements: loops ask for the first and last of a list again and again.
+// Does not copy the elements of a list, because loops use the first and last of one again and
+// again.
 template <bool first>
 ValueResult end_filter(const Value& input, ArgumentReader& arguments) {
   if (input.is_list() && !input.list().empty()) {
@@ -219,7 +223,7 @@ ValueResult reverse_filter(const Value& input, ArgumentReader& arguments) {
   return text;
 }
 
-// "a.b.0": what lies at the end of the path.
+// The value at the end of a path such as "a.b.0".
 ValueResult follow(Value value, const Value& path, Budget& budget) {
   if (path.is_integer()) return item_of(value, path, budget);
   for (const std::string& name : split(to_text(path, budget), ".", -1, budget)) {
@@ -246,7 +250,7 @@ ValueResult join_filter(const Value& input, ArgumentReader& arguments) {
   return text;
 }
 
-// Texts compare without case unless said otherwise.
+// As in Jinja, strings are compared without case unless case_sensitive is set.
 Value sort_key(const Value& value, bool case_sensitive, Budget& budget) {
   if (!value.is_string() || case_sensitive) return value;
   return Value(lower(to_text(value, budget)));
@@ -271,7 +275,8 @@ Result<std::vector<Keyed>> with_keys(const Value& input, const Value& path, bool
   return keyed;
 }
 
-// Stable. A list, for its sort ends whatever comparisons say that fail.
+// A stable sort. Uses std::list, because a failed comparison makes the order inconsistent, and
+// std::sort on a vector would then access memory out of bounds.
 Status sort_by_key(std::vector<Keyed>& all, bool reverse, Budget& budget) {
   Status status;
   std::list<Keyed> sorted(all.begin(), all.end());
@@ -344,7 +349,7 @@ ValueResult sum_filter(const Value& input, ArgumentReader& arguments) {
   return whole && std::abs(sum) < 9e15 ? Value(static_cast<int64_t>(sum)) : Value(sum);
 }
 
-// To map and select, what is false has no elements, be it a number.
+// For map and select, every false value has no elements, even a number.
 Result<List> elements_if_any(const Value& value, Budget& budget) {
   return value.truth() ? elements_of(value, budget) : Result<List>(List());
 }
@@ -369,8 +374,8 @@ ValueResult map_filter(const Value& input, ArgumentReader& arguments) {
   return all;
 }
 
-// by_attribute: the first argument says what of an element is tested. Then a test (truth where
-// there is none) and its arguments.
+// Arguments: with by_attribute, the attribute of the elements that is tested; the name of a test
+// (by default truth); the arguments of the test.
 template <bool by_attribute, bool keep>
 ValueResult select_filter(const Value& input, ArgumentReader& arguments) {
   const Value path = by_attribute ? arguments.value("attribute") : Value();
@@ -392,7 +397,7 @@ ValueResult select_filter(const Value& input, ArgumentReader& arguments) {
   return kept;
 }
 
-// ---- of dicts and of what may be missing ----
+// ---- dicts and undefined values ----
 
 ValueResult items_filter(const Value& input, ArgumentReader& arguments) {
   if (input.is_undefined()) return List();
@@ -477,7 +482,7 @@ ValueResult apply_filter(std::string_view name, const Value& input, const Argume
   if (found == all_filters().end()) {
     return invalid_input(fmt::format("the filter '{}' is not supported", name));
   }
-  // Every filter of a text may read all of it.
+  // Charged in advance: every filter of a string may read all of it.
   const size_t bytes = input.is_string() ? input.string().size() : 0;
   if (!arguments.budget.spend_bytes(64 + bytes)) return arguments.budget.status();
   ArgumentReader reader(name, arguments);

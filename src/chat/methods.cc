@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands behind a dot or in brackets: Python's methods of strings, dicts and lists, and items.
+// Python's methods of strings, dicts and lists; attributes, items and elements of values.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using Methods = std::map<std::string_view, Method>;
 
 List list_of(const std::vector<std::string>& texts) { return List(texts.begin(), texts.end()); }
 
-// ---- of strings ----
+// ---- strings ----
 
 template <Ends ends>
 ValueResult strip_method(const Value& self, const Arguments& arguments) {
@@ -34,16 +34,16 @@ ValueResult strip_method(const Value& self, const Arguments& arguments) {
 ValueResult split_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader("split", arguments);
   const Value separator = reader.value_or("sep", Value());
-  const int64_t most = reader.integer_or("maxsplit", -1);
+  const int64_t limit = reader.integer_or("maxsplit", -1);
   WIDEEP_TRY(reader.status());
-  if (separator.is_none()) return list_of(split(self.string(), {}, most, arguments.budget));
+  if (separator.is_none()) return list_of(split(self.string(), {}, limit, arguments.budget));
   if (!separator.is_string() || separator.string().empty()) {
     return invalid_input("split: expected a separator that is a string and not empty");
   }
-  return list_of(split(self.string(), separator.string(), most, arguments.budget));
+  return list_of(split(self.string(), separator.string(), limit, arguments.budget));
 }
 
-// A string, or any of a list of them.
+// The argument is a string, or a list of strings of which one must match.
 template <bool at_end>
 ValueResult starts_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader(at_end ? "endswith" : "startswith", arguments);
@@ -77,9 +77,9 @@ ValueResult search_method(const Value& self, const Arguments& arguments) {
 ValueResult replace_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader("replace", arguments);
   const std::string from = reader.string("old"), to = reader.string("new");
-  const int64_t most = reader.integer_or("count", -1);
+  const int64_t limit = reader.integer_or("count", -1);
   WIDEEP_TRY(reader.status());
-  return replace(self.string(), from, to, most, arguments.budget);
+  return replace(self.string(), from, to, limit, arguments.budget);
 }
 
 ValueResult split_lines_method(const Value& self, const Arguments& arguments) {
@@ -132,7 +132,7 @@ const Methods& string_methods() {
   return methods;
 }
 
-// ---- of dicts ----
+// ---- dicts ----
 
 enum class Part { kKeys, kValues, kItems };
 
@@ -167,7 +167,7 @@ const Methods& dict_methods() {
   return methods;
 }
 
-// ---- of lists ----
+// ---- lists ----
 
 ValueResult count_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader("count", arguments);
@@ -198,23 +198,25 @@ const Methods* methods_of(const Value& value) {
   return value.is_list() ? &list_methods() : nullptr;
 }
 
-constexpr size_t kShownBytes = 200;  // of a name that is not there
+// The longest name that an error message contains: names come from the template's data.
+constexpr size_t kShownBytes = 200;
 
-Value nothing_at(const Value& value, std::string_view name) {
+Value no_attribute(const Value& value, std::string_view name) {
   const std::string owner = value.is_none() ? "None" : fmt::format("{} object", value.type_name());
   if (name.size() > kShownBytes) name = "…";
   return Undefined{fmt::format("'{}' has no attribute '{}'", owner, name)};
 }
 
-// An index that is no text, in a message.
-std::string shown(const Value& index) {
+// An index for a message: its text if that is short, else its type. It has its own budget, so that
+// a message about a huge index costs little.
+std::string index_text(const Value& index) {
   Budget enough(kShownBytes);
   const std::string text = to_text(index, enough);
   return enough.spent() ? index.type_name() : text;
 }
 
-// From the end where it is negative; nothing: outside.
-std::optional<size_t> place_in(int64_t index, size_t size) {
+// Python's rule: a negative index counts from the end. Nothing: out of range.
+std::optional<size_t> element_index(int64_t index, size_t size) {
   if (index < 0) index += static_cast<int64_t>(size);
   if (index < 0 || index >= static_cast<int64_t>(size)) return {};
   return static_cast<size_t>(index);
@@ -225,10 +227,10 @@ std::optional<size_t> place_in(int64_t index, size_t size) {
 Value method_of(const Value& value, std::string_view name) {
   const Methods* methods = methods_of(value);
   const auto found = methods == nullptr ? Methods::const_iterator() : methods->find(name);
-  if (methods == nullptr || found == methods->end()) return nothing_at(value, name);
+  if (methods == nullptr || found == methods->end()) return no_attribute(value, name);
   return Value(
       Function([self = value, method = found->second](const Arguments& arguments) -> ValueResult {
-        // Every method of a text may read all of it.
+        // Charged in advance: every method of a string may read all of it.
         const size_t bytes = self.is_string() ? self.string().size() : 0;
         if (!arguments.budget.spend_bytes(bytes)) return arguments.budget.status();
         return method(self, arguments);
@@ -243,8 +245,9 @@ ValueResult attribute_of(const Value& value, std::string_view name) {
   }
   if (value.is_object()) {
     const Value* attribute = value.object().attributes.find(name);
-    return attribute != nullptr ? *attribute : nothing_at(value, name);
+    return attribute != nullptr ? *attribute : no_attribute(value, name);
   }
+  // As in Jinja, a method comes before an entry with the same key.
   Value method = method_of(value, name);
   if (!method.is_undefined() || !value.is_dict()) return method;
   const Value* entry = value.dict().find(name);
@@ -258,19 +261,20 @@ ValueResult item_of(const Value& value, const Value& index, Budget& budget) {
     const Value* entry = value.dict().find(index.string());
     return entry != nullptr ? *entry : method_of(value, index.string());
   }
-  const bool is_place = index.is_integer() || index.is_bool();
-  if (value.is_list() && is_place) {
-    const auto at = place_in(index.integer(), value.list().size());
+  const bool is_index = index.is_integer() || index.is_bool();
+  if (value.is_list() && is_index) {
+    const auto at = element_index(index.integer(), value.list().size());
     if (at) return value.list()[*at];
   }
-  if (value.is_string() && is_place) {
+  if (value.is_string() && is_index) {
     if (!budget.spend_bytes(value.string().size())) return budget.status();
     const Characters all(value.string());
-    const auto at = place_in(index.integer(), static_cast<size_t>(all.count()));
+    const auto at = element_index(index.integer(), static_cast<size_t>(all.count()));
     if (at)
       return value.with_text(std::string(*std::next(all.begin(), static_cast<ptrdiff_t>(*at))));
   }
-  return index.is_string() ? method_of(value, index.string()) : nothing_at(value, shown(index));
+  return index.is_string() ? method_of(value, index.string())
+                           : no_attribute(value, index_text(index));
 }
 
 Result<List> elements_of(const Value& value, Budget& budget) {
@@ -294,14 +298,14 @@ Result<List> elements_of(const Value& value, Budget& budget) {
     }
     return all;
   }
-  return invalid_input(fmt::format("a value of type {} has no elements", value.type_name()));
+  return invalid_input(fmt::format("a value of type {} is not iterable", value.type_name()));
 }
 
 Result<bool> is_in(const Value& item, const Value& container, Budget& budget) {
   if (container.is_string()) {
     if (!item.is_string()) {
       return invalid_input(
-          fmt::format("in: a string holds only strings, not {}", item.type_name()));
+          fmt::format("in: expected a string to search in a string, found {}", item.type_name()));
     }
     if (!budget.spend_bytes(container.string().size())) return budget.status();
     return position_in(container.string(), item.string()) != std::string::npos;
@@ -311,7 +315,7 @@ Result<bool> is_in(const Value& item, const Value& container, Budget& budget) {
   }
   if (container.is_undefined()) return false;
   if (!container.is_list()) {
-    return invalid_input(fmt::format("a value of type {} has no elements", container.type_name()));
+    return invalid_input(fmt::format("a value of type {} is not iterable", container.type_name()));
   }
   return std::any_of(container.list().begin(), container.list().end(),
                      [&](const Value& each) { return equal(each, item, budget); });

@@ -24,7 +24,7 @@ std::string narrow(const icu::UnicodeString& text) {
   return out;
 }
 
-// str.isspace().
+// The characters for which Python's str.isspace() is true.
 bool is_space(std::string_view character) {
   const char32_t c = tokenizer::first_code_point(character);
   return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 ||
@@ -32,7 +32,7 @@ bool is_space(std::string_view character) {
          c == 0x205f || c == 0x3000;
 }
 
-// Where the first white space begins.
+// The position of the first white space, or the size.
 size_t end_of_word(std::string_view text) {
   size_t end = 0;
   while (end < text.size() && !is_space(text.substr(end))) {
@@ -41,11 +41,11 @@ size_t end_of_word(std::string_view text) {
   return end;
 }
 
-std::vector<std::string> split_at_space(std::string_view text, int64_t most, Budget& budget) {
+std::vector<std::string> split_at_space(std::string_view text, int64_t limit, Budget& budget) {
   std::vector<std::string> parts;
   text = strip(text, Ends::kLeft);
-  for (; !text.empty() && budget.spend(1); --most) {
-    const size_t end = most == 0 ? text.size() : end_of_word(text);
+  for (; !text.empty() && budget.spend(1); --limit) {
+    const size_t end = limit == 0 ? text.size() : end_of_word(text);
     parts.emplace_back(text.substr(0, end));
     text = strip(text.substr(end), Ends::kLeft);
   }
@@ -86,28 +86,28 @@ std::string title(std::string_view text) {
 std::string_view strip(std::string_view text, Ends ends, std::optional<std::string_view> removed) {
   std::vector<std::string_view> set;
   if (removed) set.assign(Characters(*removed).begin(), Characters(*removed).end());
-  std::sort(set.begin(), set.end());
-  const auto goes = [&](std::string_view c) {
+  std::sort(set.begin(), set.end());  // for the binary search: a template may give a large set
+  const auto is_removed = [&](std::string_view c) {
     return removed ? std::binary_search(set.begin(), set.end(), c) : is_space(c);
   };
   while (ends != Ends::kRight && !text.empty()) {
     const size_t bytes = tokenizer::first_unit(text).bytes;
-    if (!goes(text.substr(0, bytes))) break;
+    if (!is_removed(text.substr(0, bytes))) break;
     text.remove_prefix(bytes);
   }
   while (ends != Ends::kLeft && !text.empty()) {
     const size_t bytes = bytes_of_last(text);
-    if (!goes(text.substr(text.size() - bytes))) break;
+    if (!is_removed(text.substr(text.size() - bytes))) break;
     text.remove_suffix(bytes);
   }
   return text;
 }
 
 std::vector<std::string> split(std::string_view text, std::optional<std::string_view> separator,
-                               int64_t most, Budget& budget) {
-  if (!separator) return split_at_space(text, most, budget);
+                               int64_t limit, Budget& budget) {
+  if (!separator) return split_at_space(text, limit, budget);
   std::vector<std::string> parts;
-  for (; most != 0 && budget.spend(1); --most) {
+  for (; limit != 0 && budget.spend(1); --limit) {
     const size_t end = position_in(text, *separator);
     if (end == text.npos) break;
     parts.emplace_back(text.substr(0, end));
@@ -128,10 +128,10 @@ std::vector<std::string> split_lines(std::string_view text, Budget& budget) {
   return lines;
 }
 
-std::string replace(std::string_view text, std::string_view from, std::string_view to, int64_t most,
-                    Budget& budget) {
+std::string replace(std::string_view text, std::string_view from, std::string_view to,
+                    int64_t limit, Budget& budget) {
   std::string out;
-  for (; most != 0 && budget.spend_bytes(64 + to.size()); --most) {
+  for (; limit != 0 && budget.spend_bytes(64 + to.size()); --limit) {
     const size_t at = from.empty() ? 0 : position_in(text, from);
     if (at == text.npos) break;
     out.append(text.substr(0, at)).append(to);
@@ -145,7 +145,7 @@ std::string replace(std::string_view text, std::string_view from, std::string_vi
   return out.append(text);
 }
 
-// By memmem, whose worst case is linear; that of string_view::find is the product of both sizes.
+// memmem takes linear time; string_view::find may take the product of both sizes.
 size_t position_in(std::string_view text, std::string_view what) {
   if (what.empty()) return 0;
   const void* found =

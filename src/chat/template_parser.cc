@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Recursive descent, with Jinja's precedence: x if c else y; or; and; not; comparisons; + −; ~;
-// * / // %; **; signs; postfix, then filters and tests.
+// A recursive descent parser with one function for each level of Jinja's precedence, from the
+// lowest: x if c else y; or; and; not; comparisons; + −; ~; * / // %; **; signs; postfix, then
+// filters and tests. Errors are returned at once, so that the first one is reported.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,8 +17,10 @@
 namespace wideep::chat {
 namespace {
 
-constexpr int kMaxDepth = 100;  // of nested expressions and statements
-// Of an expression's tree, which chains make high: a + b + …, a.b.c…, a | b | …
+// Nested expressions and statements recurse in the parser; the limit bounds its stack.
+constexpr int kMaxDepth = 100;
+// The height of an expression's tree. Chains such as a + b + … or a | b | … make it high without
+// recursion in the parser, but the renderer recurses over it.
 constexpr int kMaxHeight = 1000;
 
 class Parser {
@@ -32,10 +35,10 @@ class Parser {
  private:
   // ---- statements ----
 
-  // Up to the block tag that begins with one of `ends`, which is left to the caller.
+  // Parses up to a block tag that begins with one of `ends`, and leaves that tag to the caller.
   Result<Block> parse_block(const std::vector<std::string_view>& ends) {
-    const Deeper deeper(this);
-    WIDEEP_TRY(deeper.status());
+    const DepthGuard guard(this);
+    WIDEEP_TRY(guard.status());
     Block block;
     for (;;) {
       const Token& token = peek();
@@ -130,7 +133,7 @@ class Parser {
     WIDEEP_TRY_ASSIGN(std::vector<std::string> targets, parse_targets());
     std::string attribute;
     if (take_operator(".")) {
-      if (targets.size() > 1) return complain("an attribute is set alone");
+      if (targets.size() > 1) return complain("'set' with an attribute takes a single target");
       WIDEEP_TRY_ASSIGN(attribute, name());
     }
     if (take_operator("=")) {
@@ -156,6 +159,7 @@ class Parser {
       }
       macro.parameters.push_back(std::move(parameter));
     }
+    // A 'break' in the macro cannot end a loop around its definition.
     const int loops = std::exchange(loops_, 0);
     WIDEEP_TRY_ASSIGN(macro.body, parse_body("endmacro"));
     loops_ = loops;
@@ -177,13 +181,14 @@ class Parser {
     return Statement{line, Group{std::move(body)}};
   }
 
-  // The rest of the tag, a body, and the tag that ends it.
+  // Parses the end of the tag, the body, and the tag that ends the body.
   Result<Block> parse_body(std::string_view end) {
     WIDEEP_TRY(end_tag());
     WIDEEP_TRY_ASSIGN(Block body, parse_block({end}));
     next();
     next();
-    if (end == "endmacro" && peek().kind == TokenKind::kName) next();  // its name may follow
+    if (end == "endmacro" && peek().kind == TokenKind::kName)
+      next();  // "{% endmacro name %}" is allowed
     WIDEEP_TRY(end_tag());
     return body;
   }
@@ -201,12 +206,13 @@ class Parser {
 
   // ---- expressions ----
 
-  // One expression, or several between commas, which make a list.
+  // One expression, or several with commas between them, which make a list: Python's tuples are
+  // lists here.
   Result<Expression> parse_tuple() {
     const int line = peek().line;
     WIDEEP_TRY_ASSIGN(Expression first, parse_expression());
     if (!is_operator(",")) return first;
-    ListOf list;
+    ListLiteral list;
     list.items.push_back(std::move(first));
     while (take_operator(",") && !ends_tuple()) {
       WIDEEP_TRY_ASSIGN(Expression item, parse_expression());
@@ -221,8 +227,8 @@ class Parser {
   }
 
   Result<Expression> parse_expression() {
-    const Deeper deeper(this);
-    WIDEEP_TRY(deeper.status());
+    const DepthGuard guard(this);
+    WIDEEP_TRY(guard.status());
     WIDEEP_TRY_ASSIGN(Expression value, parse_or());
     while (is_name("if")) {
       const int line = next().line;
@@ -241,7 +247,7 @@ class Parser {
 
   using Level = Result<Expression> (Parser::*)();
 
-  // left op right op right …, the operators being names or signs.
+  // Parses "operand op operand op …" with left-associative operators.
   Result<Expression> parse_left_to_right(std::initializer_list<std::string_view> operations,
                                          Level operand) {
     WIDEEP_TRY_ASSIGN(Expression left, (this->*operand)());
@@ -260,8 +266,8 @@ class Parser {
 
   Result<Expression> parse_not() {
     if (!is_name("not")) return parse_comparison();
-    const Deeper deeper(this);
-    WIDEEP_TRY(deeper.status());
+    const DepthGuard guard(this);
+    WIDEEP_TRY(guard.status());
     const int line = next().line;
     WIDEEP_TRY_ASSIGN(Expression operand, parse_not());
     return Expression{line, Unary{"not", boxed(std::move(operand))}};
@@ -311,8 +317,8 @@ class Parser {
       WIDEEP_TRY_ASSIGN(Expression value, parse_primary());
       return parse_postfix(std::move(value));
     }
-    const Deeper deeper(this);
-    WIDEEP_TRY(deeper.status());
+    const DepthGuard guard(this);
+    WIDEEP_TRY(guard.status());
     const Token sign = next();
     WIDEEP_TRY_ASSIGN(Expression operand, parse_signed());
     return Expression{sign.line, Unary{sign.text, boxed(std::move(operand))}};
@@ -344,7 +350,7 @@ class Parser {
     if (name == "true" || name == "True") return Literal{true};
     if (name == "false" || name == "False") return Literal{false};
     if (name == "none" || name == "None") return Literal{};
-    return NameOf{name};
+    return Variable{name};
   }
 
   static Result<Expression> integer(const Token& token) {
@@ -357,14 +363,14 @@ class Parser {
   }
 
   Result<Expression> parse_parentheses(int line) {
-    if (take_operator(")")) return Expression{line, ListOf{}};
+    if (take_operator(")")) return Expression{line, ListLiteral{}};
     WIDEEP_TRY_ASSIGN(Expression value, parse_tuple());
     WIDEEP_TRY(expect(TokenKind::kOperator, ")"));
     return value;
   }
 
   Result<Expression> parse_list(int line) {
-    ListOf list;
+    ListLiteral list;
     while (!take_operator("]")) {
       if (!list.items.empty()) WIDEEP_TRY(expect(TokenKind::kOperator, ","));
       if (take_operator("]")) break;
@@ -375,7 +381,7 @@ class Parser {
   }
 
   Result<Expression> parse_dict(int line) {
-    DictOf dict;
+    DictLiteral dict;
     while (!take_operator("}")) {
       if (!dict.items.empty()) WIDEEP_TRY(expect(TokenKind::kOperator, ","));
       if (take_operator("}")) break;
@@ -431,7 +437,7 @@ class Parser {
                             std::move(parts[2])});
   }
 
-  // Behind "(".
+  // Parses arguments after "(", up to and including ")".
   Result<ArgumentList> parse_arguments() {
     ArgumentList all;
     bool first = true;
@@ -449,7 +455,7 @@ class Parser {
       if (named) {
         all.named.emplace_back(std::move(key), boxed(std::move(value)));
       } else if (!all.named.empty()) {
-        return complain("an argument without a name stands behind one with a name");
+        return complain("a positional argument follows a named argument");
       } else {
         all.positional.push_back(std::move(value));
       }
@@ -477,7 +483,7 @@ class Parser {
     }
   }
 
-  // An argument of a test may stand without parentheses: x is divisibleby 3.
+  // A test may have one argument without parentheses: x is divisibleby 3.
   Result<Expression> parse_test(Expression input, int line) {
     Test test{boxed(std::move(input)), {}, {}, take_name("not")};
     WIDEEP_TRY_ASSIGN(test.name, test_name());
@@ -501,14 +507,14 @@ class Parser {
            token.kind == TokenKind::kFloat || is_operator("[") || is_operator("{");
   }
 
-  // ---- the small steps ----
+  // ---- helpers ----
 
-  class Deeper {
+  class DepthGuard {
    public:
-    explicit Deeper(Parser* parser) : parser_(parser) { ++parser_->depth_; }
-    ~Deeper() { --parser_->depth_; }
-    Deeper(const Deeper&) = delete;
-    Deeper& operator=(const Deeper&) = delete;
+    explicit DepthGuard(Parser* parser) : parser_(parser) { ++parser_->depth_; }
+    ~DepthGuard() { --parser_->depth_; }
+    DepthGuard(const DepthGuard&) = delete;
+    DepthGuard& operator=(const DepthGuard&) = delete;
     Status status() const {
       if (parser_->depth_ <= kMaxDepth) return {};
       return parser_->complain(fmt::format("nested deeper than {}", kMaxDepth));
@@ -518,12 +524,12 @@ class Parser {
     Parser* parser_;
   };
 
-  // One more link of a chain.
+  // Makes a node that extends a chain, within kMaxHeight.
   static Result<Expression> link(int line, Expression::Node node) {
     Expression chain(line, std::move(node));
     if (chain.height <= kMaxHeight) return chain;
     return invalid_input(
-        fmt::format("line {}: an expression of more than {} parts in a row", line, kMaxHeight));
+        fmt::format("line {}: an expression of more than {} chained parts", line, kMaxHeight));
   }
 
   static ExpressionPtr boxed(Expression expression) {
@@ -571,7 +577,7 @@ class Parser {
     if (token.kind != TokenKind::kName) return unexpected(token, "a name");
     return token.text;
   }
-  // What is not known is refused here, before anything is rendered.
+  // Unknown names are refused here, before anything is rendered.
   Result<std::string> filter_name() {
     WIDEEP_TRY_ASSIGN(std::string found, name());
     if (!is_filter(found)) return complain(fmt::format("the filter '{}' is not supported", found));
@@ -597,7 +603,7 @@ class Parser {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int depth_ = 0;
-  int loops_ = 0;  // that the statement stands in
+  int loops_ = 0;  // number of loops around the current statement
 };
 
 }  // namespace

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Walks the syntax tree recursively: execute() runs a block of statements, which append to out_,
+// and evaluate() computes an expression. Templates come from model files and their input from
+// requests, so every resource is bounded: time by the budget, output by its size, the stack by
+// depth_, and values by their nesting. Work is charged to the budget before it is done.
 #include "chat/template_renderer.h"
 
 #include <fmt/format.h>
@@ -17,23 +22,24 @@
 namespace wideep::chat {
 namespace {
 
-constexpr int64_t kMostSteps = 3'000'000;
-constexpr size_t kMostBytes = size_t{64} << 20;
-constexpr int64_t kMostElements = 1'000'000;  // of range(), and of a repeated string or list
-constexpr int kMostCalls = 100;
-// Of expressions under way within each other, through all calls; a block of statements takes as
-// much stack as kBlockDepth of them. Threads have 8 MiB, of which this takes half under sanitizers.
-constexpr int kMostNested = 1500;
+constexpr int64_t kMaxSteps = 3'000'000;
+constexpr size_t kMaxBytes = size_t{64} << 20;
+constexpr int64_t kMaxElements = 1'000'000;  // of range(), and of a repeated string or list
+constexpr int kMaxCalls = 100;
+// The number of nested expressions, through all macro calls. A block of statements takes as much
+// stack as kBlockDepth expressions. Threads have a stack of 8 MiB; this takes half of it under
+// sanitizers.
+constexpr int kMaxNested = 1500;
 constexpr int kBlockDepth = 6;
 
-// What a loop or macro adds to the names around it, and hides when it ends. Shared, for a macro
-// knows the scope that it was defined in.
+// The variables of a loop or macro, which end with it. Shared, because a macro refers to the scope
+// that it is defined in.
 struct Scope {
   Names names;
   std::shared_ptr<Scope> outer;
 };
 
-// How a statement ended: the loop around it looks.
+// How a statement ended, for the loop around it.
 enum class Flow { kNext, kBreak, kContinue };
 
 Status raise(const Arguments& arguments) {
@@ -42,7 +48,7 @@ Status raise(const Arguments& arguments) {
   WIDEEP_TRY(reader.status());
   const std::string text = to_text(message, arguments.budget);
   WIDEEP_TRY(arguments.budget.status());
-  return invalid_input(fmt::format("the template refuses: {}", text));
+  return invalid_input(fmt::format("the template raised: {}", text));
 }
 
 ValueResult range(const Arguments& arguments) {
@@ -55,20 +61,21 @@ ValueResult range(const Arguments& arguments) {
   }
   const int64_t step = reader.integer_or("step", 1);
   WIDEEP_TRY(reader.status());
-  if (step == 0) return invalid_input("range: a step of 0");
+  if (step == 0) return invalid_input("range: the step must not be 0");
   List all;
   for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step) {
-    if (static_cast<int64_t>(all.size()) == kMostElements) {
-      return invalid_input(fmt::format("range: more than {} elements", kMostElements));
+    if (static_cast<int64_t>(all.size()) == kMaxElements) {
+      return invalid_input(fmt::format("range: more than {} elements", kMaxElements));
     }
     if (!arguments.budget.spend(1)) return arguments.budget.status();
     all.emplace_back(i);
+    // The next i would overflow.
     if (step > 0 ? i > INT64_MAX - step : i < INT64_MIN - step) break;
   }
   return all;
 }
 
-// Of Python's dict(): a dict or a list of pairs, then named arguments.
+// The dict that Python's dict() makes of a dict or a list of pairs, and of named arguments.
 Result<Dict> dict_of(const Arguments& arguments) {
   const List& given = arguments.positional;
   if (given.size() > 1) {
@@ -96,12 +103,12 @@ Result<Dict> dict_of(const Arguments& arguments) {
 
 bool is_whole(const Value& value) { return value.is_integer() || value.is_bool(); }
 
-Status no_operation(std::string_view operation, const Value& a, const Value& b) {
+Status unsupported(std::string_view operation, const Value& a, const Value& b) {
   for (const Value* value : {&a, &b}) {
     if (value->is_undefined()) return invalid_input(value->undefined().what);
   }
   return invalid_input(
-      fmt::format("{}: not for {} and {}", operation, a.type_name(), b.type_name()));
+      fmt::format("{}: not supported for {} and {}", operation, a.type_name(), b.type_name()));
 }
 
 Status too_large(std::string_view operation) {
@@ -110,6 +117,7 @@ Status too_large(std::string_view operation) {
 
 ValueResult whole_power(int64_t base, int64_t exponent) {
   if (exponent < 0) return std::pow(static_cast<double>(base), static_cast<double>(exponent));
+  // Ends after at most 63 steps, because 0, 1 and −1 are handled apart and others overflow.
   int64_t result = 1;
   for (int64_t i = 0; i < exponent && result != 0 && (base != 1); ++i) {
     if (base == -1) return int64_t{exponent % 2 == 0 ? 1 : -1};
@@ -118,7 +126,7 @@ ValueResult whole_power(int64_t base, int64_t exponent) {
   return result;
 }
 
-// Division rounds down, as in Python.
+// Integer division rounds towards −∞, and a remainder has the sign of the divisor, as in Python.
 ValueResult whole_arithmetic(std::string_view operation, int64_t a, int64_t b) {
   int64_t result = 0;
   bool overflow = false;
@@ -135,6 +143,7 @@ ValueResult whole_arithmetic(std::string_view operation, int64_t a, int64_t b) {
   } else if (operation == "/") {
     return static_cast<double>(a) / static_cast<double>(b);
   } else if (b == -1) {
+    // INT64_MIN / −1 overflows, which traps on x86.
     overflow = operation == "//" && __builtin_sub_overflow(int64_t{0}, a, &result);
   } else {
     const int64_t quotient = a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
@@ -159,7 +168,7 @@ ValueResult repeated(const Value& value, int64_t times, Budget& budget) {
   const int64_t size =
       static_cast<int64_t>(value.is_string() ? value.string().size() : value.list().size());
   if (size == 0 || times <= 0) times = 0;
-  if (size > 0 && times > kMostElements / size) return too_large("*");
+  if (size > 0 && times > kMaxElements / size) return too_large("*");
   const size_t made = static_cast<size_t>(size * times);
   if (!(value.is_string() ? budget.spend_bytes(made) : budget.spend(made))) {
     return budget.status();
@@ -176,6 +185,7 @@ ValueResult repeated(const Value& value, int64_t times, Budget& budget) {
   return value.is_string() ? value.with_text(std::move(text)) : Value(std::move(list));
 }
 
+// HTML escapes, as Python's markupsafe writes them. Safe text is not escaped.
 std::string escaped(const Value& text) {
   if (text.is_safe()) return text.string();
   std::string out;
@@ -204,9 +214,9 @@ std::string escaped(const Value& text) {
 }
 
 ValueResult joined(const Value& a, const Value& b, Budget& budget) {
-  constexpr size_t kMostEscaped = 5;  // bytes of one
+  constexpr size_t kMaxEscaped = 5;  // bytes of the longest escape
   const size_t bytes = a.string().size() + b.string().size();
-  if (!budget.spend_bytes(a.is_safe() || b.is_safe() ? kMostEscaped * bytes : bytes)) {
+  if (!budget.spend_bytes(a.is_safe() || b.is_safe() ? kMaxEscaped * bytes : bytes)) {
     return budget.status();
   }
   if (!a.is_safe() && !b.is_safe()) return a.string() + b.string();
@@ -229,7 +239,7 @@ ValueResult arithmetic(const std::string& operation, const Value& a, const Value
     if ((a.is_string() || a.is_list()) && is_whole(b)) return repeated(a, b.integer(), budget);
     if ((b.is_string() || b.is_list()) && is_whole(a)) return repeated(b, a.integer(), budget);
   }
-  return no_operation(operation, a, b);
+  return unsupported(operation, a, b);
 }
 
 Result<bool> compares(const std::string& operation, const Value& a, const Value& b,
@@ -241,14 +251,14 @@ Result<bool> compares(const std::string& operation, const Value& a, const Value&
     WIDEEP_TRY_ASSIGN(const bool within, is_in(a, b, budget));
     return !within;
   }
-  if (a.is_undefined() || b.is_undefined()) return no_operation(operation, a, b);
+  if (a.is_undefined() || b.is_undefined()) return unsupported(operation, a, b);
   WIDEEP_TRY_ASSIGN(const int sign, compare(a, b, budget));
   if (operation == "<") return sign < 0;
   if (operation == "<=") return sign <= 0;
   return operation == ">" ? sign > 0 : sign >= 0;
 }
 
-// Python's rule for each bound of a slice.
+// The bounds of a slice by Python's rules: negative ones count from the end, and all are clamped.
 struct Bounds {
   int64_t start;
   int64_t stop;
@@ -271,7 +281,7 @@ ValueResult slice_of_list(const List& all, const Value& start, const Value& stop
   for (int64_t i = first; by > 0 ? i < last : i > last; i += by) {
     if (!budget.spend(1)) return budget.status();
     kept.push_back(all[static_cast<size_t>(i)]);
-    if (by < -size || by > size) break;
+    if (by < -size || by > size) break;  // the next index would be outside, or overflow
   }
   return kept;
 }
@@ -301,13 +311,13 @@ ValueResult slice_of_text(const Value& value, const Value& start, const Value& s
 ValueResult slice_of(const Value& value, const Value& start, const Value& stop, const Value& step,
                      Budget& budget) {
   for (const Value* bound : {&start, &stop, &step}) {
-    if (!bound->is_none() && !is_whole(*bound)) return invalid_input("a slice takes integers");
+    if (!bound->is_none() && !is_whole(*bound)) return invalid_input("slice: expected integers");
   }
   const int64_t by = step.is_none() ? 1 : step.integer();
-  if (by == 0) return invalid_input("a slice with a step of 0");
+  if (by == 0) return invalid_input("slice: the step must not be 0");
   if (value.is_undefined()) return invalid_input(value.undefined().what);
   if (!value.is_string() && !value.is_list()) {
-    return invalid_input(fmt::format("no slice of a value of type {}", value.type_name()));
+    return invalid_input(fmt::format("a value of type {} cannot be sliced", value.type_name()));
   }
   return value.is_string() ? slice_of_text(value, start, stop, by, budget)
                            : slice_of_list(value.list(), start, stop, by, budget);
@@ -329,7 +339,8 @@ class Renderer {
                   }));
     scope_->names = std::move(names);
   }
-  // Namespaces may hold each other, in circles or in chains of any length.
+  // Namespaces may refer to each other in cycles, which shared_ptr would never free, or in long
+  // chains, whose recursive destruction would overflow the stack. So all are emptied first.
   ~Renderer() {
     for (const auto& each : namespaces_) each->attributes = Dict();
   }
@@ -342,13 +353,13 @@ class Renderer {
   }
 
  private:
-  // A block or expression under way.
-  class Deeper {
+  // Counts a block or expression while it runs.
+  class DepthGuard {
    public:
-    Deeper(int* depth, int levels) : depth_(depth), levels_(levels) { *depth_ += levels_; }
-    ~Deeper() { *depth_ -= levels_; }
-    Deeper(const Deeper&) = delete;
-    Deeper& operator=(const Deeper&) = delete;
+    DepthGuard(int* depth, int levels) : depth_(depth), levels_(levels) { *depth_ += levels_; }
+    ~DepthGuard() { *depth_ -= levels_; }
+    DepthGuard(const DepthGuard&) = delete;
+    DepthGuard& operator=(const DepthGuard&) = delete;
 
    private:
     int* depth_;
@@ -365,7 +376,7 @@ class Renderer {
   // ---- statements ----
 
   Result<Flow> execute(const Block& block) {
-    const Deeper deeper(&depth_, kBlockDepth);
+    const DepthGuard guard(&depth_, kBlockDepth);
     for (const Statement& statement : block) {
       WIDEEP_TRY(count_step(statement.line));
       WIDEEP_TRY_ASSIGN(
@@ -380,8 +391,8 @@ class Renderer {
 
   Status count_step(int line) {
     if (!budget_.spend(1)) return at(line, budget_.status().message());
-    if (depth_ > kMostNested) return at(line, fmt::format("nested deeper than {}", kMostNested));
-    if (out_.size() > kMostBytes) return at(line, "the template's output does not end");
+    if (depth_ > kMaxNested) return at(line, fmt::format("nested deeper than {}", kMaxNested));
+    if (out_.size() > kMaxBytes) return at(line, "the template makes too much output");
     return {};
   }
 
@@ -412,28 +423,29 @@ class Renderer {
   Result<Flow> run_statement(const Continue&, int) { return Flow::kContinue; }
 
   Result<Flow> run_statement(const Group& node, int) {
-    Inside inside(this);
+    ScopeGuard guard(this);
     return execute(node.body);
   }
 
   Result<Flow> run_statement(const For& node, int line) {
     WIDEEP_TRY_ASSIGN(const Value iterable, evaluate(node.iterable));
-    const bool as_it_is = iterable.is_list() && !node.condition;
+    const bool unchanged = iterable.is_list() && !node.condition;
     List made;
-    if (!as_it_is) {
+    if (!unchanged) {
       WIDEEP_TRY_ASSIGN(made, at_line(line, elements_of(iterable, budget_)));
     }
     if (node.condition) {
-      WIDEEP_TRY_ASSIGN(made, those_that_fit(node, made, line));
+      WIDEEP_TRY_ASSIGN(made, filtered_elements(node, made, line));
     }
-    const List& all = as_it_is ? iterable.list() : made;
+    const List& all = unchanged ? iterable.list() : made;
     if (all.empty()) return execute(node.otherwise);
     const auto state = std::make_shared<Object>(Object{Object::Kind::kLoop, {}});
     for (size_t i = 0; i < all.size(); ++i) {
       WIDEEP_TRY(count_step(line));
-      Inside inside(this);
-      tell_loop(all, i, state->attributes);
-      // It holds two of the elements.
+      ScopeGuard guard(this);
+      set_loop_variables(all, i, state->attributes);
+      // `loop` refers to two elements (previtem, nextitem), so it is nested as deeply as the
+      // iterable.
       scope_->names.insert_or_assign("loop", Value(state, iterable.depth()));
       WIDEEP_TRY(assign(node.targets, all[i], line));
       WIDEEP_TRY_ASSIGN(const Flow flow, execute(node.body));
@@ -442,11 +454,11 @@ class Renderer {
     return Flow::kNext;
   }
 
-  Result<List> those_that_fit(const For& node, const List& all, int line) {
+  Result<List> filtered_elements(const For& node, const List& all, int line) {
     List kept;
     for (const Value& each : all) {
       WIDEEP_TRY(count_step(line));
-      Inside inside(this);
+      ScopeGuard guard(this);
       WIDEEP_TRY(assign(node.targets, each, line));
       WIDEEP_TRY_ASSIGN(const Value fits, evaluate(*node.condition));
       if (fits.truth()) kept.push_back(each);
@@ -454,7 +466,7 @@ class Renderer {
     return kept;
   }
 
-  static void tell_loop(const List& all, size_t i, Dict& loop) {
+  static void set_loop_variables(const List& all, size_t i, Dict& loop) {
     const auto at = static_cast<int64_t>(i), size = static_cast<int64_t>(all.size());
     loop.set("index", at + 1);
     loop.set("index0", at);
@@ -483,21 +495,21 @@ class Renderer {
     }
     const Value object = look_up(node.targets[0]);
     if (!object.is_object() || object.object().kind != Object::Kind::kNamespace) {
-      return at(line, fmt::format("'{}' is no namespace()", node.targets[0]));
+      return at(line, fmt::format("'{}' is not a namespace()", node.targets[0]));
     }
     object.object().attributes.set(node.attribute, std::move(value));
     return Flow::kNext;
   }
 
   Result<Flow> run_statement(const SetBlock& node, int) {
-    WIDEEP_TRY_ASSIGN(Captured body, captured(node.body));
+    WIDEEP_TRY_ASSIGN(Captured body, capture(node.body));
     if (body.flow != Flow::kNext) return body.flow;
     scope_->names.insert_or_assign(node.target, std::move(body.text));
     return Flow::kNext;
   }
 
   Result<Flow> run_statement(const FilterBlock& node, int line) {
-    WIDEEP_TRY_ASSIGN(Captured body, captured(node.body));
+    WIDEEP_TRY_ASSIGN(Captured body, capture(node.body));
     if (body.flow != Flow::kNext) return body.flow;
     WIDEEP_TRY_ASSIGN(const Arguments arguments, evaluate(node.arguments));
     WIDEEP_TRY_ASSIGN(const Value value,
@@ -507,7 +519,7 @@ class Renderer {
   }
 
   Result<Flow> run_statement(const Macro& node, int line) {
-    // Weak, for the scope holds the macro.
+    // A weak pointer, because the scope holds the macro: a shared one would be a cycle.
     scope_->names.insert_or_assign(
         node.name, Function([this, &node, line, defined_in = std::weak_ptr<Scope>(scope_)](
                                 const Arguments& arguments) -> ValueResult {
@@ -516,21 +528,23 @@ class Renderer {
     return Flow::kNext;
   }
 
-  // A macro sees its parameters and the names where it is defined, not those of its caller.
+  // A macro sees its parameters and the variables at its definition, not those of its caller.
   ValueResult call_macro(const Macro& macro, std::shared_ptr<Scope> defined_in,
                          const Arguments& arguments, int line) {
-    if (calls_ >= kMostCalls)
-      return at(line, fmt::format("macros call each other {} deep", calls_));
+    if (calls_ >= kMaxCalls)
+      return at(line, fmt::format("macro calls are nested deeper than {}", calls_));
     if (defined_in == nullptr) {
-      return at(line, fmt::format("the macro '{}' is called where its loop or macro has ended",
-                                  macro.name));
+      return at(
+          line,
+          fmt::format("the macro '{}' is called after the loop or macro that defines it has ended",
+                      macro.name));
     }
     const std::shared_ptr<Scope> caller = std::exchange(scope_, std::move(defined_in));
     ++calls_;
     Result<std::string> text = [&]() -> Result<std::string> {
-      Inside inside(this);
+      ScopeGuard guard(this);
       WIDEEP_TRY(bind(macro, arguments, line));
-      WIDEEP_TRY_ASSIGN(Captured body, captured(macro.body));
+      WIDEEP_TRY_ASSIGN(Captured body, capture(macro.body));
       return std::move(body.text);
     }();
     --calls_;
@@ -556,14 +570,14 @@ class Renderer {
     return status.ok() ? status : at(line, status.message());
   }
 
-  // What a body prints. The text counts for nothing where a loop around it goes on elsewhere.
+  // The output of a body. If flow is not kNext ('break' or 'continue'), the text must be dropped.
   struct Captured {
     Flow flow;
     std::string text;
   };
-  Result<Captured> captured(const Block& body) {
+  Result<Captured> capture(const Block& body) {
     std::string outer = std::exchange(out_, "");
-    Inside inside(this);
+    ScopeGuard guard(this);
     const Result<Flow> flow = execute(body);
     std::string text = std::exchange(out_, std::move(outer));
     if (!flow.ok()) return flow.status();
@@ -586,7 +600,7 @@ class Renderer {
   // ---- expressions ----
 
   ValueResult evaluate(const Expression& expression) {
-    const Deeper deeper(&depth_, 1);
+    const DepthGuard guard(&depth_, 1);
     WIDEEP_TRY(count_step(expression.line));
     WIDEEP_TRY_ASSIGN(Value value,
                       std::visit([&](const auto& node) { return value_of(node, expression.line); },
@@ -598,7 +612,7 @@ class Renderer {
     return value;
   }
 
-  // Null: none.
+  // A null expression has the value none.
   ValueResult evaluate(const ExpressionPtr& expression) {
     return expression == nullptr ? Value() : evaluate(*expression);
   }
@@ -617,9 +631,9 @@ class Renderer {
   }
 
   ValueResult value_of(const Literal& node, int) { return node.value; }
-  ValueResult value_of(const NameOf& node, int) { return look_up(node.name); }
+  ValueResult value_of(const Variable& node, int) { return look_up(node.name); }
 
-  ValueResult value_of(const ListOf& node, int) {
+  ValueResult value_of(const ListLiteral& node, int) {
     List list;
     for (const Expression& each : node.items) {
       WIDEEP_TRY_ASSIGN(Value value, evaluate(each));
@@ -628,11 +642,11 @@ class Renderer {
     return list;
   }
 
-  ValueResult value_of(const DictOf& node, int line) {
+  ValueResult value_of(const DictLiteral& node, int line) {
     Dict dict;
     for (const auto& [key_of, each] : node.items) {
       WIDEEP_TRY_ASSIGN(const Value key, evaluate(key_of));
-      if (!key.is_string()) return at(line, "the keys of a dict are strings here");
+      if (!key.is_string()) return at(line, "expected a string as the key of a dict");
       WIDEEP_TRY_ASSIGN(Value value, evaluate(each));
       dict.set(key.string(), std::move(value));
     }
@@ -664,7 +678,7 @@ class Renderer {
     if (callee.is_function()) return at_line(line, callee.function()(arguments));
     return at(line, callee.is_undefined()
                         ? callee.undefined().what
-                        : fmt::format("a value of type {} is no function", callee.type_name()));
+                        : fmt::format("a value of type {} is not a function", callee.type_name()));
   }
 
   ValueResult value_of(const Filter& node, int line) {
@@ -695,7 +709,7 @@ class Renderer {
     return at_line(line, arithmetic(node.operation, left, right, budget_));
   }
 
-  // a < b < c: b is evaluated once, and what follows a false one is not.
+  // In a < b < c, b is evaluated once, and c only if a < b holds.
   ValueResult value_of(const Comparison& node, int line) {
     WIDEEP_TRY_ASSIGN(Value left, evaluate(node.first));
     for (const auto& [operation, operand] : node.rest) {
@@ -711,19 +725,20 @@ class Renderer {
     WIDEEP_TRY_ASSIGN(const Value condition, evaluate(node.condition));
     if (condition.truth()) return evaluate(node.then);
     if (node.otherwise != nullptr) return evaluate(node.otherwise);
-    return Value(Undefined{"an 'if' without 'else' has no value here"});
+    return Value(Undefined{"an 'if' expression without 'else' has no value"});
   }
 
   // ---- names and lines ----
 
-  class Inside {
+  // Opens a scope for a loop's iteration, a macro or a captured body, and closes it.
+  class ScopeGuard {
    public:
-    explicit Inside(Renderer* renderer) : renderer_(renderer), outer_(renderer->scope_) {
+    explicit ScopeGuard(Renderer* renderer) : renderer_(renderer), outer_(renderer->scope_) {
       renderer_->scope_ = std::make_shared<Scope>(Scope{{}, outer_});
     }
-    ~Inside() { renderer_->scope_ = std::move(outer_); }
-    Inside(const Inside&) = delete;
-    Inside& operator=(const Inside&) = delete;
+    ~ScopeGuard() { renderer_->scope_ = std::move(outer_); }
+    ScopeGuard(const ScopeGuard&) = delete;
+    ScopeGuard& operator=(const ScopeGuard&) = delete;
 
    private:
     Renderer* renderer_;
@@ -741,19 +756,19 @@ class Renderer {
   static Status at(int line, const std::string& what) {
     return invalid_input(fmt::format("line {}: {}", line, what));
   }
-  // What a macro complains of has its own line already.
+  // Adds the line to an error, unless it has one: the line inside a called macro counts.
   template <typename T>
   static Result<T> at_line(int line, Result<T> result) {
     if (result.ok() || result.status().message().starts_with("line ")) return result;
     return at(line, result.status().message());
   }
 
-  Budget budget_{kMostSteps};
-  std::vector<std::shared_ptr<Object>> namespaces_;  // all that were made
+  Budget budget_{kMaxSteps};
+  std::vector<std::shared_ptr<Object>> namespaces_;  // all that the template has made
   std::shared_ptr<Scope> scope_;
   std::string out_;
   int calls_ = 0;
-  int depth_ = 0;  // see kMostNested
+  int depth_ = 0;  // see kMaxNested
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Carries out what a template says.
+// Renders a parsed template.
 #pragma once
 
 #include <map>
@@ -11,13 +11,14 @@
 
 namespace wideep::chat {
 
-// The names a template sees from the start; range(), namespace(), dict() and raise_exception()
-// are always there.
+// The variables of a template. range(), namespace(), dict() and raise_exception() are added to
+// them.
 using Names = std::map<std::string, Value, std::less<>>;
 
-// Errors (invalid input): "line N: …"; what the template raises; work or output without end
-// (3 million steps, 64 bytes or one element that are made being a step, too; 64 MiB); nesting
-// (100 calls, 1500 expressions, values of kMaxValueDepth).
+// Errors (invalid input), "line N: …": the template calls raise_exception(); an operation fails; a
+// limit is exceeded. The limits are 3 million steps (an expression, a statement, an element, or 64
+// bytes of text count as one), 64 MiB of output, 100 nested macro calls, 1500 nested expressions,
+// and values nested kMaxValueDepth deep. Thread safe: the block is not changed.
 Result<std::string> render_template(const Block& block, Names names);
 
 }  // namespace wideep::chat

@@ -27,29 +27,34 @@ int highest(const Parts&... parts) {
   return std::max({0, height_of(parts)...});
 }
 
-int below(const Literal&) { return 0; }
-int below(const NameOf&) { return 0; }
-int below(const ListOf& node) { return highest(node.items); }
-int below(const DictOf& node) { return highest(node.items); }
-int below(const Attribute& node) { return highest(node.object); }
-int below(const Item& node) { return highest(node.object, node.index); }
-int below(const Slice& node) { return highest(node.object, node.start, node.stop, node.step); }
-int below(const Call& node) { return highest(node.callee, node.arguments); }
-int below(const Filter& node) { return highest(node.input, node.arguments); }
-int below(const Test& node) { return highest(node.input, node.arguments); }
-int below(const Unary& node) { return highest(node.operand); }
-int below(const Binary& node) { return highest(node.left, node.right); }
-int below(const Comparison& node) { return highest(node.first, node.rest); }
-int below(const Choice& node) { return highest(node.condition, node.then, node.otherwise); }
+// The height of the highest part of a node.
+int height_below(const Literal&) { return 0; }
+int height_below(const Variable&) { return 0; }
+int height_below(const ListLiteral& node) { return highest(node.items); }
+int height_below(const DictLiteral& node) { return highest(node.items); }
+int height_below(const Attribute& node) { return highest(node.object); }
+int height_below(const Item& node) { return highest(node.object, node.index); }
+int height_below(const Slice& node) {
+  return highest(node.object, node.start, node.stop, node.step);
+}
+int height_below(const Call& node) { return highest(node.callee, node.arguments); }
+int height_below(const Filter& node) { return highest(node.input, node.arguments); }
+int height_below(const Test& node) { return highest(node.input, node.arguments); }
+int height_below(const Unary& node) { return highest(node.operand); }
+int height_below(const Binary& node) { return highest(node.left, node.right); }
+int height_below(const Comparison& node) { return highest(node.first, node.rest); }
+int height_below(const Choice& node) { return highest(node.condition, node.then, node.otherwise); }
 
 }  // namespace
 
-Expression::Expression(int where, Node what)
-    : line(where),
-      height(1 + std::visit([](const auto& each) { return below(each); }, what)),
-      node(std::move(what)) {}
+// The height is kept in each node, because the parser limits it: destruction, parsing and rendering
+// are recursive and must not overflow the stack.
+Expression::Expression(int at_line, Node its_node)
+    : line(at_line),
+      height(1 + std::visit([](const auto& each) { return height_below(each); }, its_node)),
+      node(std::move(its_node)) {}
 
-// Here, not in the header: every file that holds one would compile them anew.
+// Defined here, so that not every file that includes the header compiles them.
 Expression::Expression(Expression&& other) noexcept = default;
 Expression& Expression::operator=(Expression&& other) noexcept = default;
 Expression::~Expression() = default;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a template says: its statements and expressions as trees.
+// The syntax tree of a template: statements and expressions.
 #pragma once
 
 #include <memory>
@@ -28,13 +28,13 @@ struct ArgumentList {
 struct Literal {
   Value value;
 };
-struct NameOf {
+struct Variable {
   std::string name;
 };
-struct ListOf {
+struct ListLiteral {
   std::vector<Expression> items;
 };
-struct DictOf {
+struct DictLiteral {
   std::vector<std::pair<ExpressionPtr, ExpressionPtr>> items;
 };
 struct Attribute {  // object.name
@@ -86,17 +86,17 @@ struct Choice {  // then if condition else otherwise; otherwise may be null
 };
 
 struct Expression {
-  using Node = std::variant<Literal, NameOf, ListOf, DictOf, Attribute, Item, Slice, Call, Filter,
-                            Test, Unary, Binary, Comparison, Choice>;
+  using Node = std::variant<Literal, Variable, ListLiteral, DictLiteral, Attribute, Item, Slice,
+                            Call, Filter, Test, Unary, Binary, Comparison, Choice>;
 
   Expression() = default;
-  Expression(int where, Node what);
+  Expression(int at_line, Node its_node);
   Expression(Expression&& other) noexcept;
   Expression& operator=(Expression&& other) noexcept;
   ~Expression();
 
   int line = 0;
-  int height = 1;  // of the tree: 1 for what has no parts
+  int height = 1;  // of the tree; 1 for an expression without parts
   Node node;
 };
 
@@ -120,11 +120,11 @@ struct For {
   Expression iterable;
   std::optional<Expression> condition;  // for x in … if …
   Block body;
-  Block otherwise;  // where there was no element
+  Block otherwise;  // executed if there are no elements
 };
 struct Set {  // targets = value, or object.attribute = value
   std::vector<std::string> targets;
-  std::string attribute;  // of targets[0], or empty
+  std::string attribute;  // attribute of targets[0] that is set; empty: none
   Expression value;
 };
 struct SetBlock {  // {% set name %}…{% endset %}
@@ -147,7 +147,7 @@ struct Macro {
 };
 struct Break {};
 struct Continue {};
-struct Group {  // {% generation %}: marks what the assistant said; prints its body
+struct Group {  // {% generation %}: marks the assistant's text for training; prints its body
   Block body;
 };
 
@@ -157,8 +157,9 @@ struct Statement {
       node;
 };
 
-// Errors (invalid input): "line N: …", also for statements that Jinja has and chat templates do not
-// need (include, import, extends, block, call, with, autoescape): each is named.
+// Parses a template. Errors (invalid input): "line N: …", also for statements of Jinja that chat
+// templates do not use (include, import, extends, block, call, with, autoescape), by name. Thread
+// safe.
 Result<Block> parse_template(std::string_view source);
 
 }  // namespace wideep::chat

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One pass over the source, alternating between text and tags. White space around a tag belongs to
+// the text, so a tag decides about text on both sides:
+//   - '-' at its begin or end removes all white space there, '+' keeps it;
+//   - lstrip_blocks: white space before a block or comment tag is removed if the tag is the first
+//     thing on its line (line_starts_);
+//   - trim_blocks: one newline after a block or comment tag is removed.
 #include "chat/template_tokens.h"
 
 #include <fmt/format.h>
@@ -20,7 +27,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool in_name(char c) { return starts_name(c) || is_digit(c); }
 
-// "\r\n" and "\r" are newlines; of those at the end one is dropped.
+// Writes "\r\n" and "\r" as "\n" and removes one newline at the end, as Jinja does.
 std::string with_plain_newlines(std::string_view source) {
   std::string text;
   for (size_t i = 0; i < source.size(); ++i) {
@@ -43,7 +50,7 @@ class Tokenizer {
   }
 
  private:
-  // Text up to the next tag, and the tag.
+  // Takes the text up to the next tag, and the tag.
   Status step() {
     const size_t begin = next_tag(at_);
     const char kind = begin == text_.npos ? '\0' : text_[begin + 1];
@@ -65,12 +72,14 @@ class Tokenizer {
     return text_.npos;
   }
 
+  // Adds the text before a tag of this kind ('%', '{', '#') and sign, without the white space that
+  // the tag removes.
   void add_data(size_t end, char kind, char sign) {
     std::string_view data(text_.data() + at_, end - at_);
     if (sign == '-') {
       data = data.substr(0, data.find_last_not_of(kSpace) + 1);
     } else if (sign != '+' && (kind == '%' || kind == '#')) {
-      const size_t line = data.rfind('\n') + 1;  // 0 where there is none
+      const size_t line = data.rfind('\n') + 1;  // 0 if there is none
       const bool starts_line = line > 0 || line_starts_;
       if (starts_line && data.find_first_not_of(kSpace, line) == data.npos) {
         data = data.substr(0, line);
@@ -89,7 +98,7 @@ class Tokenizer {
     return {};
   }
 
-  // A newline behind "{% raw %}" stays; one behind "{% endraw %}" goes, as behind other blocks.
+  // As in Jinja, a newline after "{% raw %}" stays and one after "{% endraw %}" is removed.
   Status take_raw() {
     WIDEEP_TRY_ASSIGN(const char begin_sign, take_tag_words("raw"));
     if (begin_sign == '+') return complain("'+' at the end of '{% raw %}' is not supported");
@@ -108,7 +117,7 @@ class Tokenizer {
     return complain("raw has no end: expected '{% endraw %}'");
   }
 
-  // The rest of "{% word %}" behind its sign. Returns the sign at its end, or '\0'.
+  // Takes the rest of "{% word %}" after its first sign. Returns the sign at its end, or '\0'.
   Result<char> take_tag_words(std::string_view word) {
     advance_to(text_.find(word, at_) + word.size());
     const size_t end = text_.find_first_not_of(kSpace, at_);
@@ -121,6 +130,7 @@ class Tokenizer {
     return close > end ? sign : '\0';
   }
 
+  // Inside brackets "}}" closes two dicts, not the tag, and "%}" cannot close it either.
   Status take_tag(std::string_view close) {
     int open_brackets = 0;
     for (;;) {
@@ -201,7 +211,7 @@ class Tokenizer {
       if (text_[i] != '\\') {
         value += text_[i++];
       } else if (!take_escape(&i, &value)) {
-        return complain("a string has an escape that is cut short or no character");
+        return complain("a string has an incomplete or invalid escape");
       }
     }
     if (i >= text_.size()) return complain("a string has no end");
@@ -210,7 +220,7 @@ class Tokenizer {
     return {};
   }
 
-  // At a backslash, Python's rules.
+  // Takes an escape by Python's rules; *i is at its backslash. False: incomplete or no code point.
   bool take_escape(size_t* i, std::string* value) const {
     constexpr std::string_view kFrom = "ntrbfav0\\'\"", kTo = {"\n\t\r\b\f\a\v\0\\'\"", 11};
     const char c = char_at(*i + 1);
@@ -230,7 +240,7 @@ class Tokenizer {
     }
     const size_t known = kFrom.find(c);
     if (c == '\n') {
-      // A backslash before a newline continues the line.
+      // A backslash before a newline continues the string on the next line.
     } else if (known != kFrom.npos) {
       *value += kTo[known];
     } else {
@@ -256,7 +266,7 @@ class Tokenizer {
     return take(TokenKind::kOperator, at_ + 1);
   }
 
-  // ---- the small steps ----
+  // ---- helpers ----
 
   char char_at(size_t i) const { return i < text_.size() ? text_[i] : '\0'; }
 
@@ -292,7 +302,7 @@ class Tokenizer {
   std::string text_;
   size_t at_ = 0;
   int line_ = 1;
-  bool line_starts_ = true;  // only white space that was dropped stands before at_ on its line
+  bool line_starts_ = true;  // whether only removed white space precedes at_ on its line
   std::vector<Token> tokens_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A template's text as tokens, by Jinja's rules for the white space around tags: as Hugging Face
-// sets them (trim_blocks and lstrip_blocks on, the last newline dropped).
+// Splits a template into tokens and applies Jinja's rules for white space around tags, with Hugging
+// Face's settings: trim_blocks and lstrip_blocks are on, and the last newline is dropped.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ enum class TokenKind {
   kName,
   kInteger,
   kFloat,
-  kString,    // unescaped
+  kString,    // text holds the value, without quotes and escapes
   kOperator,  // "==", "(", …
   kEnd,
 };
@@ -32,7 +32,7 @@ struct Token {
   int line = 1;
 };
 
-// Ends with one of kEnd. Errors (invalid input): "line N: …".
+// The last token is kEnd. Errors (invalid input): "line N: …". Thread safe.
 Result<std::vector<Token>> tokenize_template(std::string_view source);
 
 }  // namespace wideep::chat

@@ -16,14 +16,16 @@ Status too_deep() {
   return invalid_input(fmt::format("a value is nested deeper than {}", kMaxValueDepth));
 }
 
-// repr(float): the shortest digits that read back equal, with an exponent where Python has one.
+// Python's repr(float): the shortest digits that read back as the same number, with an exponent
+// below 1e-4 and from 1e16 on.
 std::string float_text(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
   const double size = std::abs(number);
   if (size != 0 && (size < 1e-4 || size >= 1e16)) {
     std::string text = fmt::format("{:e}", number);
-    // fmt prints six digits; find the fewest that read back equal.
+    // "{:e}" prints six digits: find the smallest number of digits that reads back as the same
+    // number.
     for (int digits = 0; digits <= 17; ++digits) {
       text = fmt::format("{:.{}e}", number, digits);
       if (std::strtod(text.c_str(), nullptr) == number) break;
@@ -34,6 +36,7 @@ std::string float_text(double number) {
   return text.find_first_of(".e") == text.npos ? text + ".0" : text;
 }
 
+// Python's repr(str): single quotes, or double ones if the text contains only single ones.
 std::string quoted_text(std::string_view text) {
   const bool doubled = text.find('\'') != text.npos && text.find('"') == text.npos;
   const char quote = doubled ? '"' : '\'';
@@ -57,7 +60,7 @@ std::string quoted_text(std::string_view text) {
   return out + quote;
 }
 
-// repr(). A value that holds itself, which is a namespace's doing, is "..." inside, as in Python.
+// Python's repr(). A value that contains itself, which needs a namespace, prints as "..." inside.
 class ReprWriter {
  public:
   explicit ReprWriter(Budget& budget) : budget_(budget) {}
@@ -123,7 +126,7 @@ class ReprWriter {
 
   Budget& budget_;
   std::string out_;
-  std::vector<const void*> open_;  // what is being written, from the outermost
+  std::vector<const void*> open_;  // the containers around the current position, outermost first
 };
 
 bool equal_lists(const List& a, const List& b, Budget& budget) {
@@ -194,7 +197,7 @@ class JsonWriter {
       out_ += to_repr(value, budget_);
     } else {
       return invalid_input(
-          fmt::format("tojson: a value of type {} has no JSON", value.type_name()));
+          fmt::format("a value of type {} cannot be written as JSON", value.type_name()));
     }
     return {};
   }
@@ -209,7 +212,7 @@ class JsonWriter {
   }
   void separate() {
     if (!budget_.spend_bytes(style_.item_separator.size())) return;
-    // Python leaves no space at the end of a line.
+    // With an indent each item has its own line, and Python drops the space at the end of a line.
     out_ += style_.indent >= 0 && style_.item_separator == ", " ? "," : style_.item_separator;
   }
   void write_key(const std::string& key) {
@@ -258,13 +261,13 @@ int sign_of(const T& a, const T& b) {
   return a < b ? -1 : (b < a ? 1 : 0);
 }
 
-// Of lists of Values and of dicts' entries: of what holds them.
-int depth_over(const Value& value) { return value.depth(); }
-int depth_over(const Dict::Entry& entry) { return entry.second.depth(); }
+// The depth of one item of a list or dict, and of the list or dict that holds the items.
+int depth_of(const Value& value) { return value.depth(); }
+int depth_of(const Dict::Entry& entry) { return entry.second.depth(); }
 template <typename Items>
-int depth_with(const Items& items) {
+int depth_of_holder(const Items& items) {
   int deepest = 0;
-  for (const auto& item : items) deepest = std::max(deepest, depth_over(item));
+  for (const auto& item : items) deepest = std::max(deepest, depth_of(item));
   return 1 + deepest;
 }
 
@@ -295,13 +298,14 @@ Result<Value> value_of(const nlohmann::ordered_json& json, int depth) {
 
 }  // namespace
 
-// Up to here entries are looked through, which for the dicts of a chat takes less time than a map.
+// Up to this size a linear search is used, which is faster than a map for the small dicts of a
+// chat.
 constexpr size_t kFewEntries = 16;
 
-size_t Dict::place_of(std::string_view key) const {
+size_t Dict::index_of(std::string_view key) const {
   if (entries_.size() > kFewEntries) {
-    const auto found = places_.find(key);
-    return found == places_.end() ? entries_.size() : found->second;
+    const auto found = indices_.find(key);
+    return found == indices_.end() ? entries_.size() : found->second;
   }
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.first == key; });
@@ -309,33 +313,33 @@ size_t Dict::place_of(std::string_view key) const {
 }
 
 const Value* Dict::find(std::string_view key) const {
-  const size_t place = place_of(key);
-  return place == entries_.size() ? nullptr : &entries_[place].second;
+  const size_t index = index_of(key);
+  return index == entries_.size() ? nullptr : &entries_[index].second;
 }
 
 void Dict::set(std::string_view key, Value value) {
-  const size_t place = place_of(key);
-  if (place < entries_.size()) {
-    entries_[place].second = std::move(value);
+  const size_t index = index_of(key);
+  if (index < entries_.size()) {
+    entries_[index].second = std::move(value);
     return;
   }
   entries_.emplace_back(key, std::move(value));
   if (entries_.size() <= kFewEntries) return;
-  for (size_t i = places_.size(); i < entries_.size(); ++i) places_.emplace(entries_[i].first, i);
+  for (size_t i = indices_.size(); i < entries_.size(); ++i) indices_.emplace(entries_[i].first, i);
 }
 
-// Here, not in the header: every file that holds values would compile them anew.
+// Defined here, so that not every file that includes the header compiles them.
 Value::Value(const Value& other) = default;
 Value::Value(Value&& other) noexcept = default;
 Value& Value::operator=(const Value& other) = default;
 Value& Value::operator=(Value&& other) noexcept = default;
 Value::~Value() = default;
 
-Value::Value(List list) : depth_(depth_with(list)) {
+Value::Value(List list) : depth_(depth_of_holder(list)) {
   data_ = std::make_shared<const List>(std::move(list));
 }
 
-Value::Value(Dict dict) : depth_(depth_with(dict.entries())) {
+Value::Value(Dict dict) : depth_(depth_of_holder(dict.entries())) {
   data_ = std::make_shared<const Dict>(std::move(dict));
 }
 
@@ -417,7 +421,7 @@ Result<int> compare(const Value& a, const Value& b, Budget& budget) {
   if (a.is_string() && b.is_string()) {
     const std::string &left = a.string(), &right = b.string();
     if (!budget.spend_bytes(std::min(left.size(), right.size()))) return budget.status();
-    return sign_of(left, right);  // UTF-8 keeps order
+    return sign_of(left, right);  // UTF-8 has the order of code points
   }
   if (a.is_list() && b.is_list()) {
     const List &left = a.list(), &right = b.list();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A value inside a chat template, with Python's semantics where they show: truth, equality, order,
-// str() and JSON.
+// A value of a chat template, with Python's semantics of truth, equality, order, str() and JSON.
 //
-// Texts, lists and dicts are shared, not copied: templates cannot change them. They can change a
-// namespace, which may hold itself: whoever makes one empties it in the end.
+// Strings, lists and dicts are immutable for templates, so copies of a Value share them. A
+// namespace is mutable and may refer to itself: the code that creates one (the renderer) must empty
+// it at the end.
+//
+// Thread safety: const access from any thread; a namespace belongs to one rendering.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +28,14 @@
 
 namespace wideep::chat {
 
-// Of lists and dicts within each other: what walks through a value calls itself as often. More than
-// formats::kMaxJsonDepth, so that every request fits.
+// The maximal nesting of lists and dicts: code that walks a value recurses so deep. Larger than
+// formats::kMaxJsonDepth, so that every request that can be parsed is accepted.
 inline constexpr int kMaxValueDepth = 200;
 
 class Value;
 using List = std::vector<Value>;
 
-// In the order of insertion.
+// A dict in the order of insertion.
 class Dict {
  public:
   using Entry = std::pair<std::string, Value>;
@@ -43,21 +45,22 @@ class Dict {
   const std::vector<Entry>& entries() const { return entries_; }
 
  private:
-  size_t place_of(std::string_view key) const;  // the number of entries: none
+  size_t index_of(std::string_view key) const;  // absent: the number of entries
 
   std::vector<Entry> entries_;
-  std::map<std::string, size_t, std::less<>> places_;  // of all entries, once they are many
+  std::map<std::string, size_t, std::less<>>
+      indices_;  // key → index in entries_; only used for many entries
 };
 
-// A namespace() or the `loop` of a loop: attributes, and no elements.
+// A namespace() or the variable `loop`: it has attributes but no elements.
 struct Object;
 
 struct Arguments;
 class ValueResult;
 using Function = std::function<ValueResult(const Arguments&)>;
 
-// What a name without a value stands for: prints nothing, is false, has no elements; reading an
-// attribute of it is an error that names it.
+// The value of an unknown name, as in Jinja: it prints as "", is false and has no elements. Reading
+// one of its attributes is an error with the text `what`.
 struct Undefined {
   std::string what;  // "'tools' is undefined"
 };
@@ -74,8 +77,8 @@ class Value {
   Value(const char* text) : Value(std::string(text)) {}
   Value(List list);
   Value(Dict dict);
-  // depth: of what the object or function holds. A namespace is emptied before it is destroyed and
-  // counts as holding nothing.
+  // depth: the nesting of the values that the object or function refers to; 0 for a namespace,
+  // which is emptied before it is destroyed.
   Value(std::shared_ptr<Object> object, int depth) : data_(std::move(object)), depth_(depth) {}
   Value(Function function, int depth = 0)
       : data_(std::make_shared<const Function>(std::move(function))), depth_(depth) {}
@@ -87,7 +90,7 @@ class Value {
 
   // Errors (invalid input): nested deeper than kMaxValueDepth.
   static Result<Value> from_json(const nlohmann::ordered_json& json);
-  // Text that the filter "safe" has marked (Python's Markup): "+" escapes what it is added to.
+  // Text marked by the filter "safe" (Python's Markup): "+" with it escapes the other operand.
   static Value safe(std::string text);
 
   bool is_undefined() const { return holds<std::shared_ptr<const Undefined>>(); }
@@ -104,7 +107,7 @@ class Value {
   bool is_function() const { return holds<std::shared_ptr<const Function>>(); }
   bool is_iterable() const { return is_string() || is_list() || is_dict() || is_undefined(); }
 
-  // REQUIRES: it is one.
+  // REQUIRES: the value has this type.
   bool boolean() const { return std::get<bool>(data_); }
   const std::string& string() const { return *std::get<std::shared_ptr<const std::string>>(data_); }
   const List& list() const { return *std::get<std::shared_ptr<const List>>(data_); }
@@ -112,18 +115,18 @@ class Value {
   Object& object() const { return *std::get<std::shared_ptr<Object>>(data_); }
   const Function& function() const { return *std::get<std::shared_ptr<const Function>>(data_); }
   const Undefined& undefined() const { return *std::get<std::shared_ptr<const Undefined>>(data_); }
-  int64_t integer() const;  // of booleans too
-  double number() const;    // of any number
+  int64_t integer() const;  // also for booleans
+  double number() const;    // for any number
 
-  // Lists and dicts within each other: 0 for what holds nothing.
+  // The nesting of lists and dicts; 0 for a value that contains no others.
   int depth() const { return depth_; }
 
   bool truth() const;
-  // "str", "int", "list" …: Python's name of the type.
+  // Python's name of the type: "str", "int", "list", …
   const char* type_name() const;
-  // Text, marked where this is. REQUIRES: this is a string.
+  // A string with this text, marked as safe if this one is. REQUIRES: this is a string.
   Value with_text(std::string text) const;
-  // The same list or dict, or equal in everything else (Python's `is`, near enough).
+  // An approximation of Python's `is`: identity for lists and dicts, equality for other values.
   bool same_object(const Value& other, Budget& budget) const;
 
  private:
@@ -156,7 +159,7 @@ struct Object {
   Dict attributes;
 };
 
-// A Value, given as anything that makes one, or the Status that explains why there is none.
+// Result<Value> that is also constructible from everything a Value is constructible from.
 class ValueResult : public Result<Value> {
  public:
   ValueResult(Status status) : Result(std::move(status)) {}
@@ -171,21 +174,21 @@ std::string to_text(const Value& value, Budget& budget);
 std::string to_repr(const Value& value, Budget& budget);
 
 bool equal(const Value& a, const Value& b, Budget& budget);
-// −1, 0, 1. Errors: types that have no order.
+// Returns −1, 0 or 1. Errors: types without an order.
 Result<int> compare(const Value& a, const Value& b, Budget& budget);
 
-// json.dumps(value, ensure_ascii=False), the defaults being Python's: ", " and ": ", one line.
+// The options of json.dumps(value, ensure_ascii=False), with Python's defaults.
 struct JsonStyle {
   int indent = -1;  // −1: one line
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool sort_keys = false;
 };
-// Errors: a value that JSON has no word for.
+// Errors: a type that JSON does not have.
 Result<std::string> to_json(const Value& value, const JsonStyle& style, Budget& budget);
 
-// Code points, for Python counts those: for (std::string_view c : Characters(text)). The text is
-// valid UTF-8, and outlives this.
+// Iterates over the code points of a text, Python's characters:
+// for (std::string_view c : Characters(text)). REQUIRES: valid UTF-8 that outlives this object.
 class Characters {
  public:
   class Iterator {
@@ -203,7 +206,7 @@ class Characters {
 
    private:
     std::string_view rest_;
-    size_t bytes_ = 0;  // of the first code point of rest_
+    size_t bytes_ = 0;  // size of the first code point of rest_
   };
 
   explicit Characters(std::string_view text) : text_(text) {}

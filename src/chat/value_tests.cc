@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What may stand behind "is".
+// Jinja's tests, after "is".
 #include <fmt/format.h>
 
 #include <map>
@@ -28,7 +28,7 @@ ValueResult is_false(const Value& input, ArgumentReader&) {
   return input.is_bool() && !input.boolean();
 }
 ValueResult is_sequence(const Value& input, ArgumentReader&) {
-  return input.is_iterable();  // all that has a length and items
+  return input.is_iterable();  // every iterable value has a length and items
 }
 
 template <bool (*fits)(int sign)>
@@ -60,6 +60,7 @@ Result<int64_t> remainder(const Value& input, int64_t divisor) {
     return invalid_input(fmt::format("expected an integer, found {}", input.type_name()));
   }
   if (divisor == 0) return invalid_input("division by zero");
+  // INT64_MIN % −1 traps on x86.
   return divisor == -1 ? 0 : input.integer() % divisor;
 }
 ValueResult is_odd(const Value& input, ArgumentReader&) {
