@@ -39,7 +39,7 @@ Status check_directory(const std::string& model_dir) {
                                    exists(model_dir) ? "a file" : "nothing"));
 }
 
-// A shard's name in the index must stay inside the directory.
+// Shards must lie in the model directory: an index must not make the program read other files.
 bool is_plain_file_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\0", 2)) == name.npos;
@@ -69,8 +69,9 @@ Status check_index(const WeightMap& files, const std::string& index,
                    const std::map<std::string, const SafetensorsFile*>& shards) {
   for (const auto& [tensor, file] : files) {
     if (shards.at(file)->find(tensor) != nullptr) continue;
-    return invalid_input(fmt::format("{}: tensor '{}': expected it in {}, which does not hold it",
-                                     index, base::printable(tensor), shards.at(file)->path()));
+    return invalid_input(
+        fmt::format("{}: tensor '{}': expected it in {}, which does not contain it", index,
+                    base::printable(tensor), shards.at(file)->path()));
   }
   return {};
 }
@@ -81,7 +82,7 @@ Result<std::vector<SafetensorsFile>> open_shards(const std::string& model_dir,
   std::set<std::string> names;
   for (const auto& [tensor, file] : files) names.insert(file);
   std::vector<SafetensorsFile> shards;
-  shards.reserve(names.size());  // by_name points into it
+  shards.reserve(names.size());  // by_name keeps pointers to the elements
   std::map<std::string, const SafetensorsFile*> by_name;
   for (const std::string& name : names) {
     auto shard = SafetensorsFile::open(fmt::format("{}/{}", model_dir, name));
@@ -123,7 +124,8 @@ std::string listed(std::span<const Dtype> dtypes) {
   return text;
 }
 
-// `bytes` may lie at any address: every element is copied out before it is used.
+// `bytes` may be unaligned, because tensors of a file can begin at any byte: memcpy reads each
+// element.
 template <typename Stored, typename Convert>
 void convert_elements(const std::byte* bytes, int64_t num_elements, float* out, Convert convert) {
   for (int64_t i = 0; i < num_elements; ++i) {
@@ -188,11 +190,13 @@ Checkpoint::FileState Checkpoint::state_of(const std::string& path) {
           .modified_ns = found.st_mtim.tv_sec * int64_t{1'000'000'000} + found.st_mtim.tv_nsec};
 }
 
+// Weights are read from the mapped files for seconds to minutes. If somebody replaces a file in
+// that time, the loaded weights may be a mixture of two versions.
 Status Checkpoint::check_unchanged() const {
   for (size_t shard = 0; shard < shards_.size(); ++shard) {
     if (state_of(shards_[shard].path()) == states_[shard]) continue;
     return failed(fmt::format(
-        "{}: has changed while it was read; start again once nobody writes to it any more",
+        "{}: the file changed while it was read; start again when no process writes to it",
         shards_[shard].path()));
   }
   return {};

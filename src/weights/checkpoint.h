@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tensors of a Hugging Face model directory: model.safetensors, or the shards that
-// model.safetensors.index.json names (the single file wins when both are there). Files are mapped,
-// not read: opening is quick, pages come in as tensors are touched.
+// model.safetensors.index.json names. If both exist, the single file is used. Files are mapped, not
+// read: opening is fast, and pages are read when tensors are used.
 //
 // Thread safety: immutable after open.
 #pragma once
@@ -20,8 +20,8 @@ namespace wideep::weights {
 
 class Checkpoint : public TensorSource {
  public:
-  // Errors (invalid input): directory or file missing, a broken shard, an index that names a tensor
-  // its shard does not have, a tensor in two shards.
+  // Errors (invalid input): a missing directory or file, a broken shard, an index that names a
+  // tensor which its shard does not contain, a tensor in two shards.
   static Result<Checkpoint> open(const std::string& model_dir);
 
   Result<const formats::TensorEntry*> tensor(const std::string& name,
@@ -32,20 +32,20 @@ class Checkpoint : public TensorSource {
                                              std::span<const Dtype> dtypes) const override;
 
   const formats::TensorEntry* find(const std::string& name) const override;
-  // By the files' sizes, times and identities.
+  // Compares the files' sizes, modification times and inodes.
   Status check_unchanged() const override;
-  // "file: tensor 'name'". REQUIRES: there is such a tensor.
+  // "file: tensor 'name'". REQUIRES: the tensor exists.
   std::string where(const std::string& name) const override;
 
   std::vector<std::string> names() const;
-  // 0 when there is no such tensor.
+  // 0 if there is no such tensor.
   uint64_t tensor_bytes(const std::string& name) const;
   uint64_t total_bytes() const;  // of all tensors
 
  private:
   Status missing(const std::string& name) const;
 
-  // What tells one state of a file from another.
+  // Two states of a file are equal unless the file was changed or replaced.
   struct FileState {
     uint64_t device = 0;
     uint64_t inode = 0;
@@ -57,7 +57,7 @@ class Checkpoint : public TensorSource {
 
   std::string model_dir_;
   std::vector<formats::SafetensorsFile> shards_;
-  std::vector<FileState> states_;  // of the shards, when they were opened
+  std::vector<FileState> states_;  // states of the shards when they were opened
   struct Location {
     size_t shard;
     const formats::TensorEntry* entry;
@@ -65,11 +65,11 @@ class Checkpoint : public TensorSource {
   std::map<std::string, Location> tensors_;
 };
 
-// `count` of a tensor's elements, from the first_element-th, as float32, whatever its stored dtype.
-// REQUIRES: F32, BF16 or F16; the tensor has them; out holds `count`.
+// Converts elements [first_element, first_element + count) of a tensor to float32.
+// REQUIRES: dtype F32, BF16 or F16; the elements exist; out has room for `count`.
 void to_float32(const formats::TensorEntry& entry, int64_t first_element, int64_t count,
                 float* out);
-// All of them.
+// Converts all elements.
 inline void to_float32(const formats::TensorEntry& entry, float* out) {
   to_float32(entry, 0, entry.num_elements(), out);
 }

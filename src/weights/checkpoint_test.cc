@@ -46,7 +46,7 @@ std::string open_error(const std::string& model_dir) {
   return checkpoint.status().message();
 }
 
-// Two shards, "one" with a and b, "two" with c, and this index.
+// Opens a checkpoint of two shards ("one" with a and b, "two" with c) and this index.
 std::string open_error_with_index(const std::string& index) {
   const ScratchDirectory scratch;
   write_shard(scratch.file("one.safetensors"), {"a", "b"});
@@ -88,7 +88,7 @@ TEST(Checkpoint, Shards) {
   EXPECT_THAT(values, ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
-TEST(Checkpoint, DirectoriesWithoutOne) {
+TEST(Checkpoint, RefusesDirectoriesWithoutAModel) {
   const ScratchDirectory scratch;
   EXPECT_EQ(open_error(scratch.file("none")),
             scratch.file("none") + ": expected a model directory, found nothing");
@@ -99,26 +99,26 @@ TEST(Checkpoint, DirectoriesWithoutOne) {
   EXPECT_THAT(open_error(scratch.file("f")), HasSubstr("expected a model directory, found a file"));
 }
 
-TEST(Checkpoint, BrokenFileIsNamed) {
+TEST(Checkpoint, ErrorNamesTheBrokenFile) {
   const ScratchDirectory scratch;
   ASSERT_TRUE(write_file(scratch.file("model.safetensors"), "not a checkpoint").ok());
   EXPECT_THAT(open_error(scratch.path()), AllOf(HasSubstr(scratch.file("model.safetensors") + ": "),
                                                 HasSubstr("not a valid safetensors file")));
 }
 
-TEST(CheckpointIndex, NamesAShardThatIsNotThere) {
+TEST(CheckpointIndex, ErrorNamesTheMissingShard) {
   EXPECT_THAT(open_error_with_index(R"({"weight_map": {"a": "three.safetensors"}})"),
               AllOf(HasSubstr("model.safetensors.index.json: "),
                     HasSubstr("three.safetensors: cannot be read: No such file")));
 }
 
-TEST(CheckpointIndex, NamesATensorThatItsShardDoesNotHold) {
+TEST(CheckpointIndex, ErrorNamesATensorThatItsShardDoesNotContain) {
   EXPECT_THAT(open_error_with_index(R"({"weight_map": {"a": "two.safetensors"}})"),
               AllOf(HasSubstr("index.json: tensor 'a': expected it in "),
-                    HasSubstr("two.safetensors, which does not hold it")));
+                    HasSubstr("two.safetensors, which does not contain it")));
 }
 
-TEST(CheckpointIndex, TensorInTwoShards) {
+TEST(CheckpointIndex, RefusesATensorInTwoShards) {
   const ScratchDirectory scratch;
   write_shard(scratch.file("one.safetensors"), {"a", "b"});
   write_shard(scratch.file("two.safetensors"), {"b", "c"});
@@ -185,7 +185,7 @@ TEST(CheckpointTensor, ShapeAndDtypeMustMatch) {
   EXPECT_EQ(error("i", {2}), file + ": tensor 'i': expected dtype F32, BF16 or F16, found I64");
 }
 
-// From the definition of the format: (-1)^s 2^(e-15) (1 + m/1024), 2^-14 m/1024 when e = 0.
+// The definition of the format: (-1)^s 2^(e-15) (1 + m/1024), and (-1)^s 2^-14 m/1024 for e = 0.
 float half_by_definition(uint16_t bits) {
   const int exponent = bits >> 10 & 31;
   const int mantissa = bits & 1023;
@@ -229,14 +229,14 @@ TEST(ToFloat32, BytesNeedNoAlignment) {
   EXPECT_EQ(out, values);
 }
 
-TEST(ToFloat32, NothingFromNothing) { to_float32({Dtype::kF32, {0}, {}}, nullptr); }
+TEST(ToFloat32, AcceptsZeroElements) { to_float32({Dtype::kF32, {0}, {}}, nullptr); }
 
-TEST(ToFloat32Death, OtherDtypesAreABug) {
+TEST(ToFloat32Death, ChecksTheDtype) {
   float out = 0;
   EXPECT_DEATH(to_float32({Dtype::kI32, {0}, {}}, &out), "is_float");
 }
 
-TEST(Checkpoint, TellsThatAFileHasChangedUnderneath) {
+TEST(Checkpoint, DetectsAFileThatChanged) {
   const ScratchDirectory directory;
   const std::string path = directory.path() + "/model.safetensors";
   write_shard(path, {"a", "b"});
@@ -245,7 +245,7 @@ TEST(Checkpoint, TellsThatAFileHasChangedUnderneath) {
   EXPECT_TRUE(checkpoint->check_unchanged().ok());
   write_shard(path, {"a", "b"});  // the same bytes in a new file
   EXPECT_THAT(checkpoint->check_unchanged().message(),
-              AllOf(HasSubstr(path), HasSubstr("has changed while it was read")));
+              AllOf(HasSubstr(path), HasSubstr("the file changed while it was read")));
 }
 
 }  // namespace

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything one expert of a gated MLP owns, as one run of bytes: what a slot holds and what a move
-// copies. Dense layers' and shared experts' MLPs lie in the same form.
+// The weights of one expert (a gated MLP) as one contiguous record: the content of a slot, and what
+// a move copies. The MLPs of dense layers and shared experts have the same form.
 //
 //   gate     packed [intermediate, hidden]
 //   up       packed [intermediate, hidden]
 //   down     packed [hidden, intermediate]
-//   scales   of formats with one scale a matrix: those of gate, up and down, float32, and padding
-//            to 64 bytes
+//   scales   only for formats with a scale per matrix (nvfp4): the scales of gate, up and down,
+//            float32, padded to 64 bytes
 //
-// An expert that several ranks share is cut by columns into as many slices, each a record: some
-// panels of gate and up, some of down, all of k. All records are as long as the longest.
+// An expert that is sharded over several ranks consists of as many slices, each a record with some
+// panels (groups of rows) of gate, up and down, and all of k. All records have the length of
+// the longest slice.
+//
+// Thread safety: pure functions and plain values.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +30,10 @@ struct ExpertShape {
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
   int hidden = 0;
   int intermediate = 0;
-  int group = kernels::default_group(format);
+  int group = kernels::default_group(format);  // columns that share a scale
   int num_slices = 1;
 
-  kernels::PackedShape gate() const { return {format, intermediate, hidden, group}; }  // and of up
+  kernels::PackedShape gate() const { return {format, intermediate, hidden, group}; }  // also of up
   kernels::PackedShape down() const { return {format, hidden, intermediate, group}; }
   size_t up_offset() const { return slice_bytes(gate()); }
   size_t down_offset() const { return 2 * slice_bytes(gate()); }
@@ -40,15 +43,15 @@ struct ExpertShape {
   }
 
  private:
-  // Of the longest slice.
+  // Bytes of a matrix in the longest slice.
   size_t slice_bytes(const kernels::PackedShape& whole) const {
     const int panels = (whole.num_panels() + num_slices - 1) / num_slices;
     return whole.panel_bytes() * static_cast<size_t>(panels);
   }
 };
 
-// A gated MLP as the kernels see it: of a slice, the matrices have the whole shape and some of the
-// panels.
+// Views of a gated MLP's matrices for the kernels. The matrices of a slice have the whole shape but
+// only the slice's panels.
 struct GatedMlp {
   kernels::PackedMatrix gate;
   kernels::PackedMatrix up;
@@ -61,15 +64,17 @@ struct GatedMlp {
 // REQUIRES: record is 64-byte aligned and shape.record_bytes() long.
 GatedMlp view_expert(const ExpertShape& shape, const std::byte* record, int slice = 0);
 
-// Packs the slice of "<prefix>.{gate,up,down}_proj.weight" into `record`, when the loader runs.
+// Checks "<prefix>.{gate,up,down}_proj.weight" and packs the slice into `record` when the loader
+// runs. Errors: as WeightLoader::pack. REQUIRES: as view_expert; `record` stays valid until the
+// loader ran.
 Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const std::string& prefix,
                    std::byte* record, int slice = 0);
 
-// The shape of records that hold the MLPs of these prefixes whole: of one form.
+// The shape of records for the whole MLPs of these prefixes, all in one form (common_form).
 ExpertShape expert_shape(const WeightLoader& loader, const std::vector<std::string>& prefixes,
                          int hidden, int intermediate);
 
-// A record with its memory: of a dense layer or a shared expert.
+// A record that owns its memory, for a dense layer or a shared expert.
 struct MlpRecord {
   ExpertShape shape;
   base::AlignedBytes bytes;

@@ -15,6 +15,7 @@ Result<std::unique_ptr<HostPool>> HostPool::create(const ExpertShape& shape, int
                        static_cast<size_t>(shape.num_slices);
   WIDEEP_TRY_ASSIGN(pool->records_, make("host pool", count * shape.record_bytes(),
                                          base::SharedPages::kHugeIfReserved));
+  // Every rank of the node reads the pool, so that no node is a better place than another.
   base::spread_over_numa_nodes(pool->records_.data(), pool->records_.size());
   WIDEEP_TRY_ASSIGN(pool->hashes_,
                     make("host pool", count * sizeof(uint64_t), base::SharedPages::kNormal));
@@ -22,6 +23,7 @@ Result<std::unique_ptr<HostPool>> HostPool::create(const ExpertShape& shape, int
 }
 
 HostPool::Share HostPool::share_of(int rank, int num_ranks) const {
+  // 64 bits: the product with the rank below may exceed an int.
   const int64_t count = int64_t{num_layers_} * num_experts_ * shape_.num_slices;
   return {static_cast<int>(count * rank / num_ranks),
           static_cast<int>(count * (rank + 1) / num_ranks)};

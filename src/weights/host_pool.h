@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All experts of a model, once per node and in the form that slots hold, so that moving an expert
-// is a plain copy. The ranks of the node share it: made before they are forked, filled by all of
-// them, each its share, and constant from then on.
+// Host memory with the experts of all layers, once per node and in the form of slots, so that
+// moving an expert to a slot is a plain copy. All ranks of the node share it. Each rank fills its
+// share; after all have, the pool does not change any more.
 //
-// An expert that is cut into slices (ExpertShape::num_slices) is as many records, each with its
-// hash.
+// An expert with several slices (ExpertShape::num_slices) has a record and a hash for each.
 //
-// It is anonymous memory: however the ranks end, nothing is left behind.
+// The memory is anonymous: the kernel frees it when the last rank ends, even by a crash.
 //
-// Thread safety: filling writes what is one's own share; reading is free once all have filled.
+// Thread safety: a rank fills only its own share; any thread may read once all ranks have filled
+// theirs (the caller synchronises, for example by a barrier).
 //
 //   WIDEEP_TRY_ASSIGN(auto pool, HostPool::create(shape, num_layers, num_experts));
 //   // in each rank:
@@ -29,7 +29,8 @@ namespace wideep::weights {
 
 class HostPool {
  public:
-  // num_layers: MoE layers. Takes no memory yet. Errors (failed): the kernel refuses to map it.
+  // num_layers: the number of MoE layers. Only maps the memory. Errors (failed): the kernel
+  // refuses.
   static Result<std::unique_ptr<HostPool>> create(
       const ExpertShape& shape, int num_layers, int num_experts,
       const base::MakeSharedBytes& make = base::SharedBytes::create);
@@ -51,19 +52,19 @@ class HostPool {
     const int whole = index / shape_.num_slices;
     return {whole / num_experts_, whole % num_experts_, index % shape_.num_slices};
   }
-  // Records [begin, end) that a rank fills.
+  // The records [begin, end) that a rank fills.
   struct Share {
     int begin = 0;
     int end = 0;
   };
   Share share_of(int rank, int num_ranks) const;
-  // Takes the share's memory. Errors (failed): there is not enough.
+  // Allocates the memory of the share. Errors (failed): there is not enough.
   Status reserve_share(int rank, int num_ranks) const;
 
   std::byte* record(const Address& at) const {
     return records_.data() + index(at) * shape_.record_bytes();
   }
-  // The record is complete: remembers its hash.
+  // Stores the hash of a complete record; copies of the record are checked against it.
   void seal(const Address& at);
   uint64_t content_hash(const Address& at) const { return hashes()[index(at)]; }
 
@@ -81,7 +82,7 @@ class HostPool {
   int num_layers_;
   int num_experts_;
   base::SharedBytes records_;  // [num_layers, num_experts, num_slices] of record_bytes
-  base::SharedBytes hashes_;   // likewise, uint64
+  base::SharedBytes hashes_;   // uint64 [num_layers, num_experts, num_slices]
 };
 
 }  // namespace wideep::weights

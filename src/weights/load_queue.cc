@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Jobs are cut into pieces of about 1 MiB; neighbouring pieces form a task, the work that a thread
+// takes at once. Tasks are taken in order, so that the disk reads files from front to back. A
+// thread that begins task i asks the kernel for the bytes of task i + 2 × threads.
 #include "weights/load_queue.h"
 
 #include <sys/mman.h>
@@ -12,7 +16,7 @@
 namespace wideep::weights {
 namespace {
 
-// Units of one job that are loaded in one go.
+// Units of one job that are loaded by one call.
 struct Piece {
   const LoadJob* job;
   int64_t begin;
@@ -22,10 +26,11 @@ struct Piece {
 };
 
 constexpr size_t kPieceBytes = size_t{1} << 20;
-// What a thread takes at once. Several huge pages, so that two threads seldom meet in one: the
-// kernel would clear it twice.
+// The largest task. Several huge pages, so that two threads rarely write to one huge page for the
+// first time at once: the kernel would clear it twice.
 constexpr size_t kLargestTaskBytes = size_t{8} << 20;
-// A thread's share of the work is this many tasks, that the threads end together.
+// The number of tasks per thread for small models. The more tasks, the closer together threads
+// finish.
 constexpr size_t kTasksPerThread = 16;
 
 std::vector<Piece> cut_into_pieces(const std::vector<LoadJob>& jobs) {
@@ -40,7 +45,7 @@ std::vector<Piece> cut_into_pieces(const std::vector<LoadJob>& jobs) {
   return pieces;
 }
 
-// A thread's work: neighbouring pieces.
+// Neighbouring pieces.
 using Task = std::span<const Piece>;
 
 std::vector<Task> group_into_tasks(const std::vector<Piece>& pieces, int num_threads) {
@@ -60,11 +65,12 @@ std::vector<Task> group_into_tasks(const std::vector<Piece>& pieces, int num_thr
   return tasks;
 }
 
+// Asks the kernel to read the pages of these bytes into the page cache.
 void will_need(std::span<const std::byte> bytes) {
   static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
   const uintptr_t first = begin / page * page;
-  // A hint: memory that is no file's refuses or ignores it.
+  // Only a hint; the call fails or does nothing for memory that is not a mapped file.
   ::madvise(reinterpret_cast<void*>(first), begin + bytes.size() - first, MADV_WILLNEED);
 }
 
@@ -79,7 +85,7 @@ void will_need(const Piece& piece) {
   }
 }
 
-// Page faults of this thread that had to wait for a disk.
+// The number of page faults of this thread that waited for a disk.
 int64_t disk_faults() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
@@ -115,12 +121,13 @@ class Run {
 
  private:
   std::vector<Task> tasks_;
-  size_t ahead_;  // tasks between the one begun and the one asked for
+  size_t ahead_;  // distance from the task that begins to the task that is read ahead
   const std::function<void(uint64_t)>& progress_;
-  std::mutex mutex_;               // of all but from_disk_
-  const Piece* failed_ = nullptr;  // the first so far; all lie in one array
+  std::mutex mutex_;               // guards progress_, failed_ and status_
+  const Piece* failed_ = nullptr;  // the first piece that failed; pieces are in one array, in order
   Status status_;
-  // Asking for what is in the page cache anyway costs a few percent of loading it.
+  // Whether any thread has waited for a disk. Read-ahead starts only then, because asking for pages
+  // that are in the page cache costs a few percent of the loading time.
   std::atomic<bool> from_disk_{false};
 };
 
@@ -134,6 +141,7 @@ size_t LoadJob::source_bytes() const {
 
 size_t LoadJob::source_bytes(int64_t begin, int64_t end) const {
   const double per_unit = static_cast<double>(source_bytes()) / static_cast<double>(num_units);
+  // Differences of rounded sums, so that the parts of a job add up to its bytes exactly.
   const auto up_to = [&](int64_t unit) {
     return unit == num_units ? source_bytes()
                              : static_cast<size_t>(per_unit * static_cast<double>(unit));

@@ -10,7 +10,7 @@
 namespace wideep::weights {
 namespace {
 
-// Jobs of all sizes, each unit of which counts how often it was loaded.
+// Jobs of several sizes, whose units count how often they are loaded.
 struct Work {
   std::vector<std::byte> source = std::vector<std::byte>(size_t{5} << 20);
   std::deque<std::vector<std::atomic<int>>> loads;
@@ -56,7 +56,7 @@ TEST(LoadQueue, LoadsEveryUnitOnceAndReportsEveryByte) {
   }
 }
 
-TEST(LoadQueue, ForgetsWhatIsDone) {
+TEST(LoadQueue, RunRemovesTheJobs) {
   Work work;
   work.add(100, 4);
   EXPECT_TRUE(work.queue.run(nullptr, [](uint64_t) {}).ok());
@@ -64,7 +64,7 @@ TEST(LoadQueue, ForgetsWhatIsDone) {
   work.expect_each_once();
 }
 
-TEST(LoadQueue, SaysWhatFailedFirst) {
+TEST(LoadQueue, ReturnsTheErrorOfTheFirstJob) {
   base::ThreadPool threads(3);
   Work work;
   for (int job = 0; job < 40; ++job) {
@@ -75,7 +75,7 @@ TEST(LoadQueue, SaysWhatFailedFirst) {
   EXPECT_EQ(work.queue.run(&threads, [](uint64_t) {}).message(), "7");
 }
 
-TEST(LoadJob, BytesOfUnitsAddUp) {
+TEST(LoadJob, BytesOfUnitsAddUpToTheTotal) {
   const std::vector<std::byte> source(1001);
   const LoadJob job{.sources = {std::span(source).first(10), source}, .num_units = 17, .load = {}};
   size_t sum = 0;

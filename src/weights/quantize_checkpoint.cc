@@ -31,7 +31,7 @@ std::string module_of(const std::string& name) { return name.substr(0, name.rfin
 Status check_output(const std::string& dir) {
   std::error_code error;
   fs::create_directories(dir, error);
-  if (error) return failed(fmt::format("{}: cannot be made: {}", dir, error.message()));
+  if (error) return failed(fmt::format("{}: cannot be created: {}", dir, error.message()));
   if (fs::is_directory(dir, error) && fs::is_empty(dir, error)) return {};
   return invalid_input(fmt::format("{}: expected an empty directory or none", dir));
 }
@@ -53,7 +53,8 @@ bool is_quantizable_matrix(const Checkpoint& checkpoint, const std::string& name
   return is_quantizable(name) && shape.size() == 2 && shape[0] > 0 && shape[1] > 0;
 }
 
-// The widest group that fills the columns of all matrices, down to 32.
+// The largest group, from the format's default down to 32, whose multiples are the columns of all
+// matrices: a config.json can state only one group for all.
 int choose_group(WeightFormat format, const Checkpoint& checkpoint) {
   int group = kernels::default_group(format);
   if (format != WeightFormat::kInt8 && format != WeightFormat::kInt4) return group;
@@ -64,7 +65,7 @@ int choose_group(WeightFormat format, const Checkpoint& checkpoint) {
   return group;
 }
 
-// Sums over a matrix's rows.
+// Sums of squares over rows of a matrix.
 struct Power {
   double signal = 0.0;
   double noise = 0.0;
@@ -75,7 +76,8 @@ struct Quantized {
   double signal_to_noise_db = 0.0;
 };
 
-// 128 rows at a time, over all threads: the rows that share fp8's scales.
+// Quantises a matrix with all threads, in parts of 128 rows: fp8 scales are shared by blocks of 128
+// × 128, so parts of 128 rows are independent in every format.
 class MatrixQuantizer {
  public:
   MatrixQuantizer(const StoredMatrix& stored, WeightFormat format, int group)
@@ -104,15 +106,15 @@ class MatrixQuantizer {
   Status quantize_part(size_t i, float scale) {
     const int begin = static_cast<int>(i) * kRows, end = std::min(begin + kRows, stored_.n());
     std::vector<float> rows(static_cast<size_t>(end - begin) * static_cast<size_t>(stored_.k()));
-    std::vector<float> meant(rows.size());
+    std::vector<float> dequantized(rows.size());
     WIDEEP_TRY(stored_.to_finite(begin, end, rows.data()));
     parts_[i] =
         kernels::quantize_matrix(format_, group_, rows.data(), end - begin, stored_.k(), scale);
-    kernels::dequantize_rows(parts_[i].view, 0, end - begin, meant.data());
+    kernels::dequantize_rows(parts_[i].view, 0, end - begin, dequantized.data());
     for (size_t j = 0; j < rows.size(); ++j) {
-      const double off = double{rows[j]} - double{meant[j]};
+      const double error = double{rows[j]} - double{dequantized[j]};
       powers_[i].signal += double{rows[j]} * double{rows[j]};
-      powers_[i].noise += off * off;
+      powers_[i].noise += error * error;
     }
     return {};
   }
@@ -144,7 +146,8 @@ class MatrixQuantizer {
   std::vector<Status> statuses_;
 };
 
-// Files of tensors, whose number is known only at the end.
+// Writes tensors to files of limited size. The names of shards contain the number of shards, which
+// is known only at the end: so files get temporary names first.
 class ShardWriter {
  public:
   ShardWriter(std::string dir, uint64_t shard_bytes)
@@ -159,7 +162,7 @@ class ShardWriter {
     return {};
   }
 
-  // One file is model.safetensors; several have numbers and an index.
+  // A single file becomes model.safetensors; several get numbers and an index.
   Status finish() {
     WIDEEP_TRY(flush());
     const auto count = names_.size();
@@ -205,7 +208,7 @@ class ShardWriter {
   std::string dir_;
   uint64_t shard_bytes_, held_ = 0, total_ = 0;
   std::vector<NamedTensor> tensors_;
-  std::vector<std::vector<std::string>> names_;  // of each file
+  std::vector<std::vector<std::string>> names_;  // tensors of each file
 };
 
 NamedTensor copy_of(const std::string& name, const TensorEntry& entry) {
@@ -218,7 +221,7 @@ Status copy_files(const std::string& from, const std::string& to) {
   while (!error && entry != fs::directory_iterator()) {
     const std::string name = entry->path().filename();
     const bool weights = name.ends_with(".safetensors") || name.ends_with(".index.json");
-    std::error_code unknown;  // a link to nowhere is no file
+    std::error_code unknown;  // a dangling link is skipped, not an error
     if (entry->is_regular_file(unknown) && !weights && name != "config.json") {
       fs::copy_file(entry->path(), fs::path(to) / name, error);
     }
@@ -228,7 +231,7 @@ Status copy_files(const std::string& from, const std::string& to) {
   return failed(fmt::format("{}: files cannot be copied to {}: {}", from, to, error.message()));
 }
 
-// ModelOpt says it in a file of its own too.
+// ModelOpt's checkpoints contain the settings a second time, in hf_quant_config.json.
 Status write_modelopt_config(const std::string& dir, int group,
                              const std::vector<std::string>& ignored) {
   const Json config = {
@@ -302,6 +305,7 @@ Result<QuantizeReport> quantize_checkpoint(
     }
     progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(names.size()));
   }
+  // config.json comes after the weights: without it a directory of an interrupted run is no model.
   WIDEEP_TRY(checkpoint.check_unchanged());
   WIDEEP_TRY(writer.finish());
   report.bytes_after = writer.total_bytes();

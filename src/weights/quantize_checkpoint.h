@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A checkpoint of floats made into one of codes, in the layout in which others write and read the
-// format (stored_matrix.h): the matrices of attention and of MLPs are quantised, embeddings, the
-// head, routers, norms and biases stay as they are.
+// Quantises a checkpoint of floats and writes it in the usual layout of the format
+// (stored_matrix.h). The matrices of attention and of MLPs are quantised; embeddings, the LM head,
+// routers, norms and biases are copied.
 //
-// Files besides the weights (tokenizer, generation_config.json, …) are copied; config.json gets a
-// quantization_config.
+// Files besides the weights (tokenizer, generation_config.json, …) are copied too; config.json gets
+// a quantization_config.
+//
+// Thread safety: one thread calls; the pool's threads do the work.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +23,14 @@ namespace wideep::weights {
 
 struct QuantizeOptions {
   std::string model_dir;
-  std::string output_dir;  // made when absent; must be empty
+  std::string output_dir;  // must be empty or absent; created if absent
   kernels::WeightFormat format = kernels::WeightFormat::kInt8;
-  uint64_t shard_bytes = uint64_t{2} << 30;  // a file of tensors ends when it is as large as this
+  uint64_t shard_bytes = uint64_t{2}
+                         << 30;  // the maximal size of a file, unless one tensor is larger
 };
 
-// What a matrix lost: the signal's power over that of the difference.
+// The quantisation error of a matrix: Σ w² / Σ (w − dequantised w)², in dB; infinity if there is
+// none.
 struct QuantizedTensor {
   std::string name;
   double signal_to_noise_db = 0.0;
@@ -35,17 +39,17 @@ struct QuantizedTensor {
 struct QuantizeReport {
   uint64_t bytes_before = 0;
   uint64_t bytes_after = 0;
-  int group = 0;                         // of k, sharing a scale
-  std::vector<QuantizedTensor> tensors;  // in the order of their names
-  std::vector<std::string> unfit;        // kept as they are: their columns do not fill groups
+  int group = 0;                         // columns that share a scale
+  std::vector<QuantizedTensor> tensors;  // sorted by name
+  std::vector<std::string> unfit;        // copied, because their columns do not fill whole groups
 };
 
-// Is "<module>.weight" one of the matrices that are quantised?
+// Whether "<module>.weight" names a matrix that is quantised.
 bool is_quantizable(const std::string& name);
 
-// progress: told after each tensor how many of all are done.
-// Errors (invalid input): no float checkpoint, an output directory that is not empty. Errors
-// (failed): the output cannot be written.
+// progress: called after each tensor with the number of tensors done.
+// Errors (invalid input): not a checkpoint of floats, an output directory that is not empty,
+// weights that are not finite. Errors (failed): the output cannot be written.
 Result<QuantizeReport> quantize_checkpoint(
     const QuantizeOptions& options, base::ThreadPool& pool,
     const std::function<void(int64_t done, int64_t all)>& progress);

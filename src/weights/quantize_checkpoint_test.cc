@@ -58,7 +58,7 @@ Result<QuantizeReport> quantize(const ScratchDirectory& from, const std::string&
       pool, [](int64_t, int64_t) {});
 }
 
-TEST(QuantizeCheckpoint, MatricesBecomeCodesAndTheRestStays) {
+TEST(QuantizeCheckpoint, QuantizesMatricesAndCopiesTheRest) {
   const ScratchDirectory model, out;
   write_model(model);
   const auto before = Checkpoint::open(model.path());
@@ -110,7 +110,7 @@ TEST(QuantizeCheckpoint, RefusesWeightsThatAreNotFinite) {
   }
 }
 
-TEST(QuantizeCheckpoint, TensorsThatAreNoMatricesStay) {
+TEST(QuantizeCheckpoint, CopiesTensorsThatAreNoMatrices) {
   const ScratchDirectory model, out;
   write_model(model);
   const NamedTensor tensors[] = {random_tensor("a.q_proj.weight", {}),
@@ -125,7 +125,7 @@ TEST(QuantizeCheckpoint, TensorsThatAreNoMatricesStay) {
   EXPECT_EQ(report->group, 128);
 }
 
-// Before any work is done.
+// The error comes before any work is done.
 TEST(QuantizeCheckpoint, NeedsAConfig) {
   const ScratchDirectory model, out;
   write_model(model);
@@ -134,7 +134,7 @@ TEST(QuantizeCheckpoint, NeedsAConfig) {
   EXPECT_FALSE(std::filesystem::exists(out.file("model/model.safetensors")));
 }
 
-TEST(QuantizeCheckpoint, ConfigSaysWhatIsNotQuantised) {
+TEST(QuantizeCheckpoint, ConfigNamesTheModulesThatAreNotQuantized) {
   const ScratchDirectory model, out;
   write_model(model);
   const std::string dir = out.file("out");
@@ -147,7 +147,7 @@ TEST(QuantizeCheckpoint, ConfigSaysWhatIsNotQuantised) {
   EXPECT_TRUE(std::filesystem::exists(dir + "/tokenizer.json"));
 }
 
-TEST(QuantizeCheckpoint, LargeModelsAreSeveralFilesWithAnIndex) {
+TEST(QuantizeCheckpoint, WritesLargeModelsAsShardsWithAnIndex) {
   const ScratchDirectory model, out;
   write_model(model);
   const std::string dir = out.file("out");
@@ -162,7 +162,7 @@ TEST(QuantizeCheckpoint, LargeModelsAreSeveralFilesWithAnIndex) {
   EXPECT_EQ(checkpoint->total_bytes(), report->bytes_after);
 }
 
-TEST(QuantizeCheckpoint, RefusesCodesAndFullDirectories) {
+TEST(QuantizeCheckpoint, RefusesCodedInputAndNonEmptyOutput) {
   const ScratchDirectory model, out;
   write_model(model);
   const std::string dir = out.file("out");

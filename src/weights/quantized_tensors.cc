@@ -23,7 +23,8 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   return bytes;
 }
 
-// Float32 scales, which are bf16 values (coded_matrix.h).
+// Writes the scales as bf16. That loses nothing: the quantiser rounds them to bf16
+// (coded_matrix.h).
 NamedTensor bf16_scales(const std::string& name, const CodedMatrix& view) {
   std::vector<Bf16> scales;
   for (int row = 0; row < view.n; ++row) {
@@ -66,7 +67,7 @@ std::vector<NamedTensor> nvfp4_tensors(const std::string& module, const Quantize
 
 using Json = nlohmann::ordered_json;
 
-// compressed-tensors' description of weights that are quantised alone.
+// compressed-tensors' configuration for quantised weights and activations that are not quantised.
 Json packed_config(const char* layout, const Json& weights,
                    const std::vector<std::string>& ignored) {
   return {{"quant_method", "compressed-tensors"},
@@ -94,7 +95,8 @@ bool fits_layout(WeightFormat format, int group, int k) {
 
 std::vector<NamedTensor> quantized_tensors(const std::string& module,
                                            const QuantizedMatrix& matrix) {
-  WIDEEP_CHECK(matrix.view.format == WeightFormat::kFp8 || matrix.view.k % 8 == 0);  // whole words
+  WIDEEP_CHECK(matrix.view.format == WeightFormat::kFp8 ||
+               matrix.view.k % 8 == 0);  // codes fill whole words
   switch (matrix.view.format) {
     case WeightFormat::kFp8:
       return fp8_tensors(module, matrix);

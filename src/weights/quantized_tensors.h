@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Coded matrices as tensors of a checkpoint, in the layouts that StoredMatrix reads: DeepSeek's for
-// fp8, compressed-tensors' for int8, int4 and mxfp4, ModelOpt's for nvfp4.
+// Turns quantised matrices into tensors of a checkpoint, in layouts that StoredMatrix reads:
+// DeepSeek's for fp8, compressed-tensors' for int8, int4 and mxfp4, ModelOpt's for nvfp4.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace wideep::weights {
 
-// A tensor with its memory.
+// A tensor that owns its memory.
 struct NamedTensor {
   std::string name;
   Dtype dtype = Dtype::kF32;
@@ -25,15 +25,15 @@ struct NamedTensor {
   formats::TensorToWrite to_write() const { return {name, dtype, shape, bytes}; }
 };
 
-// Can a matrix with this many columns be written in the format's layout?
+// Whether a matrix with k columns can be written in the format's layout.
 bool fits_layout(kernels::WeightFormat format, int group, int k);
 
-// The tensors of "<module>.". REQUIRES: fits_layout.
+// The tensors that store a matrix, named "<module>.weight" and so on. REQUIRES: fits_layout().
 std::vector<NamedTensor> quantized_tensors(const std::string& module,
                                            const kernels::QuantizedMatrix& matrix);
 
-// config.json's "quantization_config" for a checkpoint whose matrices are in the format, but for
-// the modules named by `ignored` (exact names): a JSON object as text.
+// The "quantization_config" of config.json, as the text of a JSON object, for a checkpoint whose
+// matrices are stored in the format. ignored: the exact names of modules that are not quantised.
 std::string quantization_config(kernels::WeightFormat format, int group,
                                 const std::vector<std::string>& ignored);
 

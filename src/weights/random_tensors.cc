@@ -10,7 +10,7 @@
 namespace wideep::weights {
 namespace {
 
-constexpr size_t kPlaces = size_t{1} << 20;  // where a window may begin
+constexpr size_t kOffsets = size_t{1} << 20;  // number of offsets at which a window may begin
 
 // SplitMix64 (Steele, Lea and Flood 2014): a well-mixed function of a counter.
 uint64_t mix(uint64_t x) {
@@ -26,7 +26,8 @@ uint64_t hash(uint64_t seed, const std::string& name) {
   return state;
 }
 
-// Nearly normal with mean 0 and deviation 1: the sum of four uniform numbers.
+// About normal with mean 0 and deviation 1: the sum of four uniform numbers, which is cheap to
+// compute.
 float nearly_normal(uint64_t bits) {
   uint32_t sum = 0;
   for (int part = 0; part < 4; ++part) sum += static_cast<uint16_t>(bits >> (16 * part));
@@ -34,10 +35,12 @@ float nearly_normal(uint64_t bits) {
   return (static_cast<float>(sum) - kMean) / kDeviation;
 }
 
-// body(begin, end) on all cores; threads that end before this returns, so that a caller may fork.
+// Calls body(begin, end) on all cores. Its threads end before it returns, so that the caller may
+// fork (a ThreadPool would keep its threads).
 template <typename Body>
 void in_parallel(size_t count, const Body& body) {
-  constexpr size_t kSmallest = size_t{1} << 20;  // below it a thread costs more than it saves
+  constexpr size_t kSmallest = size_t{1}
+                               << 20;  // for fewer values a thread costs more than it saves
   const size_t threads =
       std::clamp<size_t>(std::thread::hardware_concurrency(), 1, count / kSmallest + 1);
   std::vector<std::thread> workers;
@@ -59,7 +62,7 @@ RandomTensors::Scale RandomTensors::scale_of(const std::string& name,
   return {0.0f, gain / std::sqrt(static_cast<float>(shape.back()))};
 }
 
-// Value i depends on seed, scale and i only, however long the run.
+// Value i depends on seed, scale and i only, not on the length of the array.
 const std::vector<Bf16>& RandomTensors::values(const Scale& scale, size_t count) const {
   std::deque<std::vector<Bf16>>& runs = runs_[scale];
   if (runs.empty() || runs.back().size() < count) {
@@ -84,8 +87,8 @@ Result<const formats::TensorEntry*> RandomTensors::tensor(const std::string& nam
     entry.shape = shape;
     size_t count = 1;
     for (const int64_t extent : shape) count *= static_cast<size_t>(extent);
-    const std::vector<Bf16>& run = values(scale_of(name, shape), count + kPlaces);
-    entry.bytes = std::as_bytes(std::span(run).subspan(hash(seed_, name) % kPlaces, count));
+    const std::vector<Bf16>& run = values(scale_of(name, shape), count + kOffsets);
+    entry.bytes = std::as_bytes(std::span(run).subspan(hash(seed_, name) % kOffsets, count));
   }
   return &entry;
 }

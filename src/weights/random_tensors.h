@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Made-up weights for measuring speed: whatever tensor the loader asks for, it gets, in bf16.
+// Random weights for measuring speed: every tensor that the loader asks for exists, in bf16.
 //
-// Values are normal, scaled so that a model computes with finite numbers of its usual size and
-// tokens spread over the experts:
+// Values are about normally distributed. Their scales keep activations finite and of usual size,
+// and make the router spread tokens over the experts:
 //   matrices            deviation 1 / √columns; router 2 / √columns; embedding 1
 //   vectors             mean 1, deviation 0.1 (norms); biases 0.2 and 0.05
 // A tensor's values depend on seed, name and shape only.
 //
-// Tensors are windows, at places that their names decide, into one run of values per scale: not
-// longer than the largest tensor and 2 MiB. So a model larger than memory's half costs no second
-// copy of itself, and takes no time to make.
+// For each scale there is one array of values, as long as the largest tensor plus 2 MiB. A tensor
+// is a window into it, at an offset that depends on its name. So random weights take little memory
+// and time even for a model that fills most of the memory.
 //
 // Thread safety: all calls.
 #pragma once
@@ -48,8 +48,8 @@ class RandomTensors : public TensorSource {
 
   uint64_t seed_;
   mutable std::mutex mutex_;
-  // Guarded by mutex_. The last run of a scale is the longest; earlier ones are its beginnings, and
-  // tensors may lie in them.
+  // Guarded by mutex_. The last array of a scale is the longest. Earlier ones hold the same values
+  // up to their length and are kept, because tensors refer to them.
   mutable std::map<Scale, std::deque<std::vector<Bf16>>> runs_;
   mutable std::map<Key, formats::TensorEntry> entries_;
 };

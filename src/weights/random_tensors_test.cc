@@ -36,17 +36,17 @@ Moments moments(const std::vector<float>& values) {
   return {mean, std::sqrt(squares / static_cast<double>(values.size()) - mean * mean)};
 }
 
-TEST(RandomTensors, SeedNameAndShapeDecideTheValues) {
+TEST(RandomTensors, ValuesDependOnSeedNameAndShape) {
   const RandomTensors one(1), other(1), another(2);
   const auto a = values(one, "model.layers.0.mlp.experts.0.up_proj.weight", {24, 16});
-  // The same after a larger tensor of the same scale made its run longer.
+  // The values stay the same after a larger tensor of the same scale.
   values(other, "lm_head.weight", {100'000, 16});
   EXPECT_EQ(values(other, "model.layers.0.mlp.experts.0.up_proj.weight", {24, 16}), a);
   EXPECT_NE(values(one, "model.layers.0.mlp.experts.1.up_proj.weight", {24, 16}), a);
   EXPECT_NE(values(another, "model.layers.0.mlp.experts.0.up_proj.weight", {24, 16}), a);
 }
 
-TEST(RandomTensors, EarlierTensorsStay) {
+TEST(RandomTensors, EarlierTensorsStayValid) {
   const RandomTensors tensors(1);
   const auto entry = tensors.tensor("small", {8, 16});
   const std::vector<std::byte> before((*entry)->bytes.begin(), (*entry)->bytes.end());
@@ -54,7 +54,7 @@ TEST(RandomTensors, EarlierTensorsStay) {
   EXPECT_EQ(std::memcmp(before.data(), (*entry)->bytes.data(), before.size()), 0);
 }
 
-TEST(RandomTensors, ScaleFollowsFromTheKind) {
+TEST(RandomTensors, ScaleDependsOnTheKindOfTensor) {
   const RandomTensors tensors(7);
   const auto expect = [&](const std::string& name, const std::vector<int64_t>& shape, double mean,
                           double deviation) {

@@ -40,7 +40,7 @@ bool is_stored_as(const TensorEntry& entry, WeightFormat format) {
          (format == WeightFormat::kBf16 && entry.dtype == Dtype::kBf16);
 }
 
-// e4m3 scales: finite and not negative.
+// Checks that e4m3 scales are finite and not negative.
 Status check_e4m3(const std::string& where, const TensorEntry& scales) {
   const uint8_t* codes = bytes_of(scales);
   const uint8_t* bad =
@@ -50,7 +50,7 @@ Status check_e4m3(const std::string& where, const TensorEntry& scales) {
       "{}: expected scales from 0 to 448, found the code {:#04x} at {}", where, *bad, bad - codes));
 }
 
-// e8m0 scales whose products with elements are finite bf16 numbers.
+// Checks that e8m0 scales times the largest element (6) are finite bf16 numbers.
 Status check_e8m0(const std::string& where, const TensorEntry& scales) {
   constexpr uint8_t kLargest = 252;
   const uint8_t* codes = bytes_of(scales);
@@ -61,13 +61,14 @@ Status check_e8m0(const std::string& where, const TensorEntry& scales) {
                                    kLargest - 127, *bad, bad - codes));
 }
 
-// "weight_shape" of compressed-tensors: one more place that says the shape.
+// Checks compressed-tensors' "weight_shape", which repeats the shape: with packed codes the
+// tensor's own shape does not determine the number of columns.
 Status check_shape_tensor(const TensorSource& tensors, const std::string& name, int n, int k) {
   if (!tensors.has(name)) return {};
   WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors.tensor(name, {2}, kIntegers));
   std::vector<int64_t> shape;
   for (size_t i = 0; i < 2; ++i) {
-    int64_t value = 0;  // little endian: a shorter one fills the lower half
+    int64_t value = 0;  // little endian: an int32 fills the lower half
     std::memcpy(&value, entry->bytes.data() + i * dtype_bytes(entry->dtype),
                 dtype_bytes(entry->dtype));
     shape.push_back(value);
@@ -77,7 +78,7 @@ Status check_shape_tensor(const TensorSource& tensors, const std::string& name, 
                                    formats::describe({n, k}), formats::describe(shape)));
 }
 
-// The run of k that shares a scale, from the number of them in a row.
+// The number of columns that share a scale, from the number of groups in a row.
 Result<int> group_of(const std::string& where, int k, int64_t num_groups) {
   const int64_t group =
       num_groups == 1 ? divided_up(k, 8) * 8 : k / std::max<int64_t>(num_groups, 1);
@@ -90,7 +91,8 @@ Result<int> group_of(const std::string& where, int k, int64_t num_groups) {
       where, num_groups, k));
 }
 
-// Of compressed-tensors' packed integers, whose bits follow from the shape.
+// The form of compressed-tensors' packed integers: the shape of the codes determines the bits (8 or
+// 4).
 MatrixForm packed_integers_form(const TensorEntry& codes, const TensorEntry* scales, int k) {
   const bool is_matrix = codes.shape.size() == 2 && scales != nullptr && scales->shape.size() == 2;
   const int64_t groups = is_matrix ? std::max<int64_t>(scales->shape[1], 1) : 1;
@@ -191,9 +193,9 @@ Status StoredMatrix::open_packed(const TensorSource& tensors, const std::string&
   const TensorEntry* codes = tensors.find(name);
   for (const char* unsupported : {".weight_zero_point", ".weight_g_idx", ".weight_global_scale"}) {
     if (tensors.has(module + unsupported)) {
-      return invalid_input(
-          fmt::format("{}: expected symmetric groups in order; wideep computes no other",
-                      tensors.where(module + unsupported)));
+      return invalid_input(fmt::format(
+          "{}: not supported; expected symmetric quantisation with groups of consecutive columns",
+          tensors.where(module + unsupported)));
     }
   }
   WIDEEP_TRY(check_shape_tensor(tensors, module + ".weight_shape", n_, k_));
@@ -244,6 +246,8 @@ Result<StoredMatrix> StoredMatrix::open_blocks(const TensorSource& tensors, cons
   WIDEEP_TRY(check_e8m0(tensors.where(name + "_scales"), *scales));
   StoredMatrix matrix(n, k);
   matrix.where_ = tensors.where(name + "_blocks");
+  // The rows of one matrix are not contiguous in the file (gate and up alternate), so they are
+  // copied.
   const size_t code_bytes = static_cast<size_t>(groups) * 16, scale_bytes = size_t(groups);
   const size_t all_codes = static_cast<size_t>(n) * code_bytes;
   matrix.gathered_ =
@@ -263,7 +267,8 @@ Result<StoredMatrix> StoredMatrix::open_blocks(const TensorSource& tensors, cons
   return matrix;
 }
 
-// Groups that are as fine as the stored ones, or finer: parts of a group share its scale.
+// Whether codes can be copied: the groups of `shape` are equal to the stored ones or parts of them,
+// since all parts of a group have its scale.
 bool StoredMatrix::is_stored_in(const PackedShape& shape) const {
   if (!coded_ || coded_->format != shape.format) return false;
   return coded_->group % shape.group == 0 || coded_->group >= k_;
@@ -289,7 +294,8 @@ void StoredMatrix::to_float32(int begin, int end, float* out) const {
 Status StoredMatrix::to_finite(int begin, int end, float* out) const {
   to_float32(begin, end, out);
   const int64_t count = int64_t{end - begin} * k_;
-  bool all_finite = true;  // without an end before the last, so that it is done by vectors
+  // Tests all values without an early exit, so that the compiler vectorises the loop.
+  bool all_finite = true;
   for (int64_t i = 0; i < count; ++i) {
     constexpr uint32_t kExponent = 0x7f800000;
     all_finite &= (std::bit_cast<uint32_t>(out[i]) & kExponent) != kExponent;
@@ -303,6 +309,7 @@ Status StoredMatrix::to_finite(int begin, int end, float* out) const {
 }
 
 int StoredMatrix::panels_together(const PackedShape& shape) const {
+  // A scale of fp8 is shared by 128 rows, both when codes are copied and when they are made.
   const bool blocks =
       shape.format == WeightFormat::kFp8 || (coded_ && coded_->format == WeightFormat::kFp8);
   return blocks ? 128 / kernels::kPanelWidth : 1;

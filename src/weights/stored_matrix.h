@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A matrix as a checkpoint holds it: floats, or codes in one of the usual layouts, told by the
-// names and dtypes of the tensors of its module.
+// A matrix as a checkpoint stores it: floats, or codes in one of the usual layouts. The names and
+// dtypes of the module's tensors determine the layout.
 //
 //   layout               tensors of "<module>."                          format
 //   plain                weight F32, BF16 or F16 [n, k]                   f32, bf16
@@ -34,10 +34,11 @@
 
 namespace wideep::weights {
 
-// In what form a matrix is packed: all that its products' operands depend on.
+// The form in which a matrix is packed: format and group together determine the bits of its
+// products.
 struct MatrixForm {
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
-  int group = 0;  // as PackedShape
+  int group = 0;  // as in PackedShape
 
   kernels::PackedShape shape(int n, int k) const { return {format, n, k, group}; }
   bool operator==(const MatrixForm&) const = default;
@@ -46,21 +47,21 @@ inline MatrixForm default_form(kernels::WeightFormat format) {
   return {format, kernels::default_group(format)};
 }
 
-// The form in which "<module>.weight" with k columns is multiplied as it is stored: bf16 for
-// floats. Looks at names, dtypes and shapes only; what is broken shows when it is opened.
+// The form of "<module>.weight" with k columns if it is packed as stored; bf16 for floats. Uses
+// names, dtypes and shapes only; StoredMatrix::open() reports errors.
 MatrixForm stored_form(const TensorSource& tensors, const std::string& name, int k);
 
 class StoredMatrix {
  public:
-  // name: "<module>.weight". The checkpoint must outlive the result.
+  // name: "<module>.weight"; n rows and k columns. `tensors` must outlive the result.
   // Errors (invalid input) name file and tensor: missing, another shape or dtype, scales that are
-  // no numbers, a layout that is none of the above.
+  // not finite, an unknown layout.
   static Result<StoredMatrix> open(const TensorSource& tensors, const std::string& name, int n,
                                    int k);
 
-  // Rows first_row, first_row + row_step, … (n of them) of one expert of GPT-OSS's "<name>_blocks"
-  // and "<name>_scales", which hold rows_each rows an expert. gate_up_proj has gate and up rows in
-  // turns.
+  // n rows of one expert of GPT-OSS's "<name>_blocks" and "<name>_scales": first_row,
+  // first_row + row_step, … GPT-OSS stores rows_each rows per expert; in gate_up_proj, rows of gate
+  // and up alternate.
   struct ExpertRows {
     int num_experts = 0;
     int expert = 0;
@@ -76,25 +77,26 @@ class StoredMatrix {
   int k() const { return k_; }
   bool is_coded() const { return coded_.has_value(); }
   const kernels::CodedMatrix& coded() const { return *coded_; }  // REQUIRES: is_coded()
-  // The bytes of its tensors.
+  // The bytes of all its tensors.
   const std::vector<std::span<const std::byte>>& sources() const { return sources_; }
 
-  // The scale of the whole matrix when packed so: reads all of it where nvfp4 is made of others.
+  // The scale of the whole matrix when it is packed in this shape: 1 except for nvfp4. Reads the
+  // whole matrix if it must be quantised to nvfp4.
   float matrix_scale(const kernels::PackedShape& shape) const;
 
   // Rows [begin, end) as float32.
   void to_float32(int begin, int end, float* out) const;
-  // The same to be quantised. Errors (invalid input): a value that is not finite, of which most
-  // formats can say nothing.
+  // The same, for quantisation. Errors (invalid input): a value that is not finite, which most
+  // coded formats cannot represent.
   Status to_finite(int begin, int end, float* out) const;
 
-  // Packs panels [first, last): codes as they are where the form is the stored one, or else rounded
-  // and quantised. Errors: to_finite's.
-  // REQUIRES: first is a multiple of panels_together(shape), last too or the end; scale is
-  // matrix_scale(shape); panels is where the first of them belongs.
+  // Packs panels [first, last) to `panels`: copies codes if the stored form is that of `shape`,
+  // otherwise converts and quantises. Errors: as to_finite.
+  // REQUIRES: first is a multiple of panels_together(shape), and last is one or the number of
+  // panels; scale is matrix_scale(shape).
   Status pack(const kernels::PackedShape& shape, float scale, int first, int last,
               std::byte* panels) const;
-  // Panels that share scales.
+  // The number of panels that share scales and must be packed together.
   int panels_together(const kernels::PackedShape& shape) const;
 
  private:
@@ -107,7 +109,7 @@ class StoredMatrix {
   Status open_packed_mxfp4(const TensorSource& tensors, const std::string& module);
   Result<const float*> read_scales(const TensorSource& tensors, const std::string& name,
                                    const std::vector<int64_t>& shape);
-  // Panels [0, part.num_panels()) of rows from `begin` on, by way of float32.
+  // Packs the part.n rows from `begin` on, converting them to float32 first.
   Status pack_floats(const kernels::PackedShape& part, float scale, int begin,
                      std::byte* out) const;
   bool is_stored_in(const kernels::PackedShape& shape) const;
@@ -118,7 +120,7 @@ class StoredMatrix {
   std::vector<std::span<const std::byte>> sources_;
   const formats::TensorEntry* plain_ = nullptr;
   std::optional<kernels::CodedMatrix> coded_;
-  // What coded_ points to where the file has it in another form.
+  // Memory that coded_ points to if it cannot point into the file.
   std::shared_ptr<std::vector<float>> scales_;
   std::shared_ptr<std::vector<std::byte>> gathered_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every layout that checkpoints use, written and read back; small files that compressed-tensors and
-// torch wrote; and what is wrong with broken ones.
+// Writes and reads every layout; reads small files written by compressed-tensors and torch; checks
+// the errors for broken files.
 #include "weights/stored_matrix.h"
 
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ std::vector<std::byte> packed(WeightFormat format, const std::vector<float>& row
   return {bytes.data(), bytes.data() + bytes.size()};
 }
 
-TEST(StoredMatrix, WrittenCodesAreReadBitForBit) {
+TEST(StoredMatrix, ReadsWrittenCodesBitForBit) {
   const int n = 150, k = 256;
   const std::vector<float> rows = random_floats(n * k);
   for (const WeightFormat format : kCoded) {
@@ -81,14 +81,14 @@ TEST(StoredMatrix, WrittenCodesAreReadBitForBit) {
     EXPECT_EQ(stored_form(*checkpoint, "layer.weight", k), default_form(format));
     EXPECT_EQ(matrix->coded().scale, coded.view.scale);
     EXPECT_EQ(packed(*matrix, format), packed(format, rows, n, k));
-    // To another format: by way of what the codes stand for.
+    // Packing in another format dequantises the codes first.
     std::vector<float> meant(rows.size());
     kernels::dequantize_rows(coded.view, 0, n, meant.data());
     EXPECT_EQ(packed(*matrix, WeightFormat::kBf16), packed(WeightFormat::kBf16, meant, n, k));
   }
 }
 
-TEST(StoredMatrix, FloatsAreQuantisedPanelByPanelAsAllAtOnce) {
+TEST(StoredMatrix, QuantizingByPanelsEqualsQuantizingAtOnce) {
   const int n = 300, k = 200;
   const std::vector<float> rows = random_floats(n * k);
   const ScratchDirectory scratch;
@@ -104,9 +104,9 @@ TEST(StoredMatrix, FloatsAreQuantisedPanelByPanelAsAllAtOnce) {
   }
 }
 
-// golden/layouts.safetensors: each layout's tensors as compressed-tensors and torch made them from
-// the same random matrix, and "<module>.expected", what they say it stands for.
-TEST(StoredMatrix, ReadsWhatOthersWrote) {
+// golden/layouts.safetensors holds the tensors that compressed-tensors and torch made of one random
+// matrix in each layout, and the dequantised matrix as "<module>.expected".
+TEST(StoredMatrix, ReadsFilesOfOtherLibraries) {
   const ScratchDirectory scratch;
   std::filesystem::copy(std::string(WIDEEP_SOURCE_DIR) + "/src/weights/golden/layouts.safetensors",
                         scratch.file("model.safetensors"));
@@ -132,7 +132,7 @@ TEST(StoredMatrix, ReadsWhatOthersWrote) {
   EXPECT_EQ(modules, 6);
 }
 
-TEST(StoredMatrix, GptOssExpertsAreGatheredRowByRow) {
+TEST(StoredMatrix, GathersTheRowsOfGptOssExperts) {
   const int experts = 2, rows_each = 6, k = 64;
   const std::vector<float> rows = random_floats(experts * rows_each * k);
   const QuantizedMatrix coded =
@@ -154,7 +154,7 @@ TEST(StoredMatrix, GptOssExpertsAreGatheredRowByRow) {
   }
 }
 
-TEST(StoredMatrix, OneScaleARowBecomesGroupsOf128) {
+TEST(StoredMatrix, OneScalePerRowBecomesGroupsOf128) {
   const int n = 3, k = 320;
   const std::vector<float> rows = random_floats(n * k);
   const QuantizedMatrix coded = kernels::quantize_matrix(WeightFormat::kInt8, k, rows.data(), n, k);
@@ -187,7 +187,7 @@ std::string error_of(WeightFormat format,
   return matrix.status().message();
 }
 
-TEST(StoredMatrix, BrokenFilesAreNamed) {
+TEST(StoredMatrix, ErrorsNameTheBrokenTensor) {
   EXPECT_THAT(error_of(WeightFormat::kFp8, [](auto& t) { t.pop_back(); }),
               HasSubstr("expected weight_scale_inv beside F8_E4M3"));
   EXPECT_THAT(error_of(WeightFormat::kInt4, [](auto& t) { t[1].name = "m.other"; }),

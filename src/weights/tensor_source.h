@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the tensors of a model come from: a checkpoint on disk, or made up.
+// The source of a model's tensors: a checkpoint on disk, or random tensors.
+//
+// Thread safety: all calls.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +19,27 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
 
-  // The tensor, whose shape must be `shape` and dtype one of F32, BF16, F16. It is valid as long as
-  // the source lives. Safe to call from several threads.
-  // Errors (invalid input) name source and tensor: missing, or another shape or dtype.
+  // The tensor of this name, checked to have this shape and dtype F32, BF16 or F16. Valid as long
+  // as the source. Errors (invalid input) name source and tensor: missing, or another shape or
+  // dtype.
   virtual Result<const formats::TensorEntry*> tensor(const std::string& name,
                                                      const std::vector<int64_t>& shape) const = 0;
 
-  // ---- of sources that hold codes and scales too; a source of floats need not have them ----
+  // ---- overridden by sources that contain codes and scales; the defaults are for floats only ----
 
-  // As above, of the dtypes given.
+  // As above, but with one of the given dtypes.
   virtual Result<const formats::TensorEntry*> tensor(const std::string& name,
                                                      const std::vector<int64_t>& shape,
                                                      std::span<const Dtype>) const {
     return tensor(name, shape);
   }
-  // nullptr when there is no such tensor.
+  // nullptr if there is no such tensor.
   virtual const formats::TensorEntry* find(const std::string&) const { return nullptr; }
   bool has(const std::string& name) const { return find(name) != nullptr; }
-  // Ok while the tensors still are what they were when the source was opened: to be asked after
-  // reading them. Errors (failed) name what has changed.
+  // Checks that the tensors have not changed since the source was opened. Call it after reading
+  // them. Errors (failed) name the changed file.
   virtual Status check_unchanged() const { return {}; }
-  // The source and the tensor, for messages.
+  // The source and the name of the tensor, for messages.
   virtual std::string where(const std::string& name) const { return name; }
 };
 

@@ -19,7 +19,8 @@ using kernels::WeightFormat;
 
 namespace {
 
-// The part of the matrix's bytes that belongs to the panels: its rows lie in order.
+// The part of the matrix's bytes that belongs to the panels, in proportion, because rows are in
+// order. Used for balancing and read-ahead only, so that it need not be exact.
 std::vector<std::span<const std::byte>> sources_of(const StoredMatrix& matrix,
                                                    const PackedShape& shape,
                                                    const PanelRange& panels) {
@@ -33,8 +34,9 @@ std::vector<std::span<const std::byte>> sources_of(const StoredMatrix& matrix,
   return parts;
 }
 
-// Panels that share scales can only be packed together: where not all of them are wanted, aside.
-// out: where the first wanted one belongs.
+// Packs the panels of `together`, which share scales, and writes those of `wanted` to their place.
+// If not all are wanted, they are packed into temporary memory first. out: memory of the first
+// wanted panel.
 Status pack_wanted(const StoredMatrix& matrix, const PackedShape& shape, float scale,
                    const PanelRange& together, const PanelRange& wanted, std::byte* out) {
   const size_t bytes = shape.panel_bytes();
@@ -57,6 +59,7 @@ Status pack_wanted(const StoredMatrix& matrix, const PackedShape& shape, float s
 }  // namespace
 
 MatrixForm WeightLoader::form(const std::string& name, int k) const {
+  // A matrix that is stored in the wanted format keeps its groups, so that its codes can be copied.
   const MatrixForm stored = stored_form(tensors_, name, k);
   return !format_ || stored.format == *format_ ? stored : default_form(*format_);
 }
@@ -109,6 +112,8 @@ Result<float> WeightLoader::pack(const std::string& name, const PackedShape& sha
                                  const PanelRange& panels, std::byte* out) const {
   WIDEEP_TRY_ASSIGN(StoredMatrix matrix, StoredMatrix::open(tensors_, name, shape.n, shape.k));
   const float scale = matrix.matrix_scale(shape);
+  // The unit of the job is a set of panels that share scales; the first and last may be wanted in
+  // part.
   const int unit = matrix.panels_together(shape), first_unit = panels.first / unit;
   const int end_unit = (panels.last + unit - 1) / unit;
   LoadJob job{.sources = sources_of(matrix, shape, panels),
@@ -130,7 +135,7 @@ Result<Matrix> WeightLoader::matrix(const std::string& name, int n, int k,
                                     const MatrixForm& form) const {
   const PackedShape shape = form.shape(n, k);
   Matrix matrix{base::AlignedBytes(shape.bytes()), {}};
-  base::spread_over_numa_nodes(matrix.bytes.data(), matrix.bytes.size());  // for all ranks
+  base::spread_over_numa_nodes(matrix.bytes.data(), matrix.bytes.size());  // read by all ranks
   WIDEEP_TRY_ASSIGN(const float scale, pack(name, shape, matrix.bytes.data()));
   matrix.packed = {shape, matrix.bytes.data(), scale};
   return matrix;

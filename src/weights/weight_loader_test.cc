@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the loader makes of a checkpoint, against packing the whole tensors as float32.
+// Compares what the loader loads with packing whole tensors as float32.
 #include "weights/weight_loader.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ Stored make_stored(const std::string& name, Dtype dtype, int n, int k, std::mt19
     tensor.values.push_back(value);
     uint32_t bits;
     std::memcpy(&bits, &value, sizeof(bits));
-    // Normal numbers, and zero: exponent and leading fraction move over.
+    // For normal numbers and zero, exponent and upper fraction bits are copied.
     const uint32_t half =
         value == 0.0f ? 0 : ((bits >> 16) & 0x8000) | (((bits >> 13) - 0x1c000) & 0x7fff);
     const uint32_t stored = dtype == Dtype::kF32 ? bits : dtype == Dtype::kBf16 ? bits >> 16 : half;
@@ -65,7 +65,7 @@ class LoadedCheckpoint : public testing::TestWithParam<WeightFormat> {
     loader_.emplace(*checkpoint_, GetParam(), [this](uint64_t bytes) { read_ += bytes; }, &pool_);
   }
 
-  // The stored tensors, one below the other, packed in one go.
+  // The stored tensors, concatenated by rows and packed at once.
   Matrix expected(const std::vector<std::string>& names, WeightFormat format) const {
     std::vector<float> rows;
     int k = 0;
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Format, LoadedCheckpoint,
                            return std::string(kernels::weight_format_name(test.param));
                          });
 
-TEST_P(LoadedCheckpoint, MatricesAreTheTensorsPacked) {
+TEST_P(LoadedCheckpoint, MatricesEqualThePackedTensors) {
   std::vector<Matrix> found;
   for (const Stored& tensor : stored_) {
     auto matrix = loader_->matrix(tensor.name, tensor.n, tensor.k);
@@ -119,8 +119,8 @@ TEST_P(LoadedCheckpoint, MatricesAreTheTensorsPacked) {
   EXPECT_EQ(read_, checkpoint_->total_bytes());
 }
 
-// Whatever the number of slices: where it cuts the 128 rows that share fp8 scales, too.
-TEST_P(LoadedCheckpoint, SlicesAreThePanelsOfTheWhole) {
+// For every number of slices, also where a slice ends inside the 128 rows that share fp8 scales.
+TEST_P(LoadedCheckpoint, SlicesEqualPanelsOfTheWholeMatrix) {
   for (const int parts : {1, 2, 3, 7}) {
     for (const char* name : {"bf16", "odd", "large"}) {
       SCOPED_TRACE(testing::Message() << name << " in " << parts);
@@ -153,7 +153,7 @@ TEST_P(LoadedCheckpoint, OneMatrixMayHaveAnotherFormat) {
   expect_equal(*found, expected({"bf16"}, WeightFormat::kF32));
 }
 
-TEST_P(LoadedCheckpoint, RowsAreTheElementsInTheDtypeAskedFor) {
+TEST_P(LoadedCheckpoint, RowsHaveTheRequestedDtype) {
   for (const Stored& tensor : stored_) {
     std::vector<float> floats(tensor.values.size());
     std::vector<Bf16> halves(tensor.values.size());
@@ -171,7 +171,7 @@ TEST_P(LoadedCheckpoint, RowsAreTheElementsInTheDtypeAskedFor) {
   }
 }
 
-TEST_P(LoadedCheckpoint, ErrorsComeBeforeTheWorkAndNameTheTensor) {
+TEST_P(LoadedCheckpoint, ErrorsComeBeforeRunAndNameTheTensor) {
   const auto matrix = loader_->matrix("f32", 47, 130);
   ASSERT_FALSE(matrix.ok());
   EXPECT_THAT(matrix.status().message(),
@@ -181,7 +181,7 @@ TEST_P(LoadedCheckpoint, ErrorsComeBeforeTheWorkAndNameTheTensor) {
   EXPECT_EQ(read_, 0u);
 }
 
-// Names, dtypes and shapes of compressed-tensors' packed integers, without any bytes.
+// A source with names, dtypes and shapes of compressed-tensors' packed integers, without bytes.
 class PackedInt8 : public TensorSource {
  public:
   void add(const std::string& module, int n, int k, int groups) {
