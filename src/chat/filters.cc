@@ -80,7 +80,7 @@ ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
   const bool first = arguments.truth_or("first", false), blank = arguments.truth_or("blank", false);
   WIDEEP_TRY(refuse_safe(input));
   if (!width.is_string() && !width.is_integer()) return invalid_input("width: expected an integer");
-  constexpr int64_t kMaxWidth = 1000;
+  constexpr int64_t kMaxWidth = 1000;  // a larger width is reduced to this
   const std::string margin =
       width.is_string()
           ? width.string()
@@ -313,6 +313,7 @@ ValueResult unique_filter(const Value& input, ArgumentReader& arguments) {
                     with_keys(input, path, case_sensitive, arguments.budget()));
   std::vector<Keyed> kept;
   for (const Keyed& each : all) {
+    // Quadratic, because keys need not be hashable or ordered; equal() charges each comparison.
     const bool seen = std::any_of(kept.begin(), kept.end(), [&](const Keyed& other) {
       return equal(other.key, each.key, arguments.budget());
     });
@@ -327,6 +328,7 @@ ValueResult extreme_filter(const Value& input, ArgumentReader& arguments) {
   const Value path = arguments.value_or("attribute", Value());
   WIDEEP_TRY_ASSIGN(std::vector<Keyed> all,
                     with_keys(input, path, case_sensitive, arguments.budget()));
+  // The sort is stable, so that the first of equal elements is returned, as in Python.
   WIDEEP_TRY(sort_by_key(all, largest, arguments.budget()));
   return all.empty() ? Value(Undefined{"No aggregated item, sequence was empty."})
                      : all.front().value;
@@ -336,6 +338,7 @@ ValueResult sum_filter(const Value& input, ArgumentReader& arguments) {
   const Value path = arguments.value_or("attribute", Value());
   const Value start = arguments.value_or("start", int64_t{0});
   WIDEEP_TRY_ASSIGN(const List all, elements_of(input, arguments.budget()));
+  // A sum of integers in double is exact up to 2^53; a larger one is returned as a float.
   double sum = start.is_number() ? start.number() : 0.0;
   bool whole = !start.is_float();
   for (Value each : all) {

@@ -41,6 +41,8 @@ size_t end_of_word(std::string_view text) {
   return end;
 }
 
+// Python's split() without a separator: no part is empty, and the part after the last allowed split
+// keeps its white space at the end.
 std::vector<std::string> split_at_space(std::string_view text, int64_t limit, Budget& budget) {
   std::vector<std::string> parts;
   text = strip(text, Ends::kLeft);
@@ -73,6 +75,7 @@ std::string capitalize(std::string_view text) {
   return upper(text.substr(0, first)) + lower(text.substr(first));
 }
 
+// A word begins at every letter that does not follow a letter, as in Python: "it's" becomes "It'S".
 std::string title(std::string_view text) {
   std::string out;
   bool in_word = false;
@@ -131,12 +134,14 @@ std::vector<std::string> split_lines(std::string_view text, Budget& budget) {
 std::string replace(std::string_view text, std::string_view from, std::string_view to,
                     int64_t limit, Budget& budget) {
   std::string out;
+  // One step for each replacement, and the bytes that it adds.
   for (; limit != 0 && budget.spend_bytes(64 + to.size()); --limit) {
     const size_t at = from.empty() ? 0 : position_in(text, from);
     if (at == text.npos) break;
     out.append(text.substr(0, at)).append(to);
     text.remove_prefix(at + from.size());
     if (!from.empty()) continue;
+    // An empty `from` matches again only after the next code point.
     if (text.empty()) break;
     const size_t bytes = tokenizer::first_unit(text).bytes;
     out += text.substr(0, bytes);

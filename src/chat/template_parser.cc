@@ -92,7 +92,7 @@ class Parser {
       WIDEEP_TRY(end_tag());
       WIDEEP_TRY_ASSIGN(Block body, parse_block({"elif", "else", "endif"}));
       all.branches.emplace_back(std::move(condition), std::move(body));
-      next();  // the tag's begin
+      next();  // "{%" of the tag at which parse_block() stopped
       if (next().text != "elif") break;
     }
     if (tokens_[at_ - 1].text == "else") {
@@ -109,6 +109,7 @@ class Parser {
     For loop;
     WIDEEP_TRY_ASSIGN(loop.targets, parse_targets());
     WIDEEP_TRY(expect_name("in"));
+    // Not parse_expression(), which would take the "if" of the loop's condition for "x if c".
     WIDEEP_TRY_ASSIGN(loop.iterable, parse_or());
     if (take_name("if")) {
       WIDEEP_TRY_ASSIGN(loop.condition, parse_expression());
@@ -199,7 +200,7 @@ class Parser {
     do {
       WIDEEP_TRY_ASSIGN(std::string target, name());
       targets.push_back(std::move(target));
-    } while (take_operator(",") && peek().kind == TokenKind::kName);
+    } while (take_operator(",") && peek().kind == TokenKind::kName);  // a comma may end the list
     if (in_parentheses) WIDEEP_TRY(expect(TokenKind::kOperator, ")"));
     return targets;
   }
@@ -307,6 +308,7 @@ class Parser {
   }
   Result<Expression> parse_power() { return parse_left_to_right({"**"}, &Parser::parse_filtered); }
 
+  // Filters apply to the value with its sign, as in Jinja: -1 | abs is 1.
   Result<Expression> parse_filtered() {
     WIDEEP_TRY_ASSIGN(Expression value, parse_signed());
     return parse_filters(std::move(value));
@@ -335,6 +337,7 @@ class Parser {
         return Expression{token.line, Literal{std::strtod(token.text.c_str(), nullptr)}};
       case TokenKind::kString: {
         std::string text = token.text;
+        // As in Python, adjacent string literals are one string.
         while (peek().kind == TokenKind::kString) text += next().text;
         return Expression{token.line, Literal{std::move(text)}};
       }
@@ -417,6 +420,8 @@ class Parser {
   }
 
   Result<Expression> parse_subscript(Expression object, int line) {
+    // The parts between colons: one is an index, two or three are a slice; null where a part is
+    // absent.
     std::vector<ExpressionPtr> parts(1);
     while (!take_operator("]")) {
       if (take_operator(":")) {
@@ -497,6 +502,7 @@ class Parser {
     return link(line, std::move(test));
   }
 
+  // Whether the next token can begin an argument; these words continue the expression instead.
   bool begins_argument() const {
     const Token& token = peek();
     if (token.kind == TokenKind::kName) {
@@ -536,6 +542,7 @@ class Parser {
     return std::make_unique<Expression>(std::move(expression));
   }
 
+  // Past the end this is the last token, kEnd, so that callers need no check.
   const Token& peek(size_t ahead = 0) const {
     return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
   }

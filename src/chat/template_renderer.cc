@@ -111,6 +111,7 @@ Status unsupported(std::string_view operation, const Value& a, const Value& b) {
       fmt::format("{}: not supported for {} and {}", operation, a.type_name(), b.type_name()));
 }
 
+// Python's integers have no limit. Here they have 64 bits, and an overflow is an error.
 Status too_large(std::string_view operation) {
   return invalid_input(fmt::format("{}: the result is too large", operation));
 }
@@ -153,6 +154,7 @@ ValueResult whole_arithmetic(std::string_view operation, int64_t a, int64_t b) {
   return result;
 }
 
+// "//" and "%" round towards −∞, as for integers.
 ValueResult float_arithmetic(std::string_view operation, double a, double b) {
   if (operation == "+") return a + b;
   if (operation == "-") return a - b;
@@ -167,6 +169,8 @@ ValueResult float_arithmetic(std::string_view operation, double a, double b) {
 ValueResult repeated(const Value& value, int64_t times, Budget& budget) {
   const int64_t size =
       static_cast<int64_t>(value.is_string() ? value.string().size() : value.list().size());
+  // An empty value may be repeated any number of times. The division avoids an overflow of the
+  // product.
   if (size == 0 || times <= 0) times = 0;
   if (size > 0 && times > kMaxElements / size) return too_large("*");
   const size_t made = static_cast<size_t>(size * times);
@@ -215,6 +219,7 @@ std::string escaped(const Value& text) {
 
 ValueResult joined(const Value& a, const Value& b, Budget& budget) {
   constexpr size_t kMaxEscaped = 5;  // bytes of the longest escape
+  // Charged for the longest possible result, before it is made.
   const size_t bytes = a.string().size() + b.string().size();
   if (!budget.spend_bytes(a.is_safe() || b.is_safe() ? kMaxEscaped * bytes : bytes)) {
     return budget.status();
@@ -264,6 +269,7 @@ struct Bounds {
   int64_t stop;
 };
 Bounds slice_bounds(const Value& start, const Value& stop, int64_t step, int64_t size) {
+  // `stop` is exclusive: a slice down to the first element stops at −1.
   const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
   const auto bound = [&](const Value& value, int64_t fallback) {
     if (value.is_none()) return fallback;
@@ -294,6 +300,8 @@ ValueResult slice_of_text(const Value& value, const Value& start, const Value& s
   const int64_t size = all.count();
   const auto [first, last] = slice_bounds(start, stop, by, size);
   std::string kept;
+  // Code points have different sizes, so the text is walked from the front. Only a backward slice
+  // needs an index of all code points, which is charged per element.
   if (by > 0) {
     auto at = all.begin();
     for (int64_t i = 0; i < last; ++i, ++at) {
@@ -302,6 +310,7 @@ ValueResult slice_of_text(const Value& value, const Value& start, const Value& s
   } else {
     if (!budget.spend(static_cast<size_t>(size))) return budget.status();
     const std::vector<std::string_view> each(all.begin(), all.end());
+    // The clamped step ends the loop like a smaller one would, and cannot overflow.
     for (int64_t i = first; i > last; i += std::max(by, -size))
       kept += each[static_cast<size_t>(i)];
   }
@@ -383,6 +392,7 @@ class Renderer {
           const Flow flow,
           std::visit([&](const auto& node) { return run_statement(node, statement.line); },
                      statement.node));
+      // Functions return early once the budget is spent: their results must not be used.
       if (budget_.spent()) return at(statement.line, budget_.status().message());
       if (flow != Flow::kNext) return flow;
     }
@@ -429,6 +439,8 @@ class Renderer {
 
   Result<Flow> run_statement(const For& node, int line) {
     WIDEEP_TRY_ASSIGN(const Value iterable, evaluate(node.iterable));
+    // A list without a condition is iterated in place: a copy would charge a step for each element,
+    // which makes nested loops over a long chat too expensive.
     const bool unchanged = iterable.is_list() && !node.condition;
     List made;
     if (!unchanged) {
@@ -439,6 +451,8 @@ class Renderer {
     }
     const List& all = unchanged ? iterable.list() : made;
     if (all.empty()) return execute(node.otherwise);
+    // One object for all iterations, whose attributes change: a template may keep a reference to
+    // `loop`.
     const auto state = std::make_shared<Object>(Object{Object::Kind::kLoop, {}});
     for (size_t i = 0; i < all.size(); ++i) {
       WIDEEP_TRY(count_step(line));
@@ -541,6 +555,7 @@ class Renderer {
     }
     const std::shared_ptr<Scope> caller = std::exchange(scope_, std::move(defined_in));
     ++calls_;
+    // A lambda, so that the scope is restored after every return, also after an error.
     Result<std::string> text = [&]() -> Result<std::string> {
       ScopeGuard guard(this);
       WIDEEP_TRY(bind(macro, arguments, line));
@@ -561,6 +576,7 @@ class Renderer {
           given != nullptr
               ? *given
               : Value(Undefined{fmt::format("parameter '{}' was not provided", parameter.name)});
+      // Evaluated in the macro's scope: a default may refer to the parameters before it.
       if (given == nullptr && parameter.fallback) {
         WIDEEP_TRY_ASSIGN(value, evaluate(*parameter.fallback));
       }
@@ -606,6 +622,8 @@ class Renderer {
                       std::visit([&](const auto& node) { return value_of(node, expression.line); },
                                  expression.node));
     if (budget_.spent()) return at(expression.line, budget_.status().message());
+    // Every new value comes from an expression, so that this check bounds the recursion of all code
+    // that walks values.
     if (value.depth() > kMaxValueDepth) {
       return at(expression.line, fmt::format("a value is nested deeper than {}", kMaxValueDepth));
     }
@@ -700,6 +718,8 @@ class Renderer {
     return at_line(line, arithmetic(node.operation, int64_t{0}, operand, budget_));
   }
 
+  // As in Python, "and" and "or" return one of their operands and evaluate the second only if
+  // needed.
   ValueResult value_of(const Binary& node, int line) {
     WIDEEP_TRY_ASSIGN(Value left, evaluate(node.left));
     if (node.operation == "or" && left.truth()) return left;

@@ -149,6 +149,7 @@ class Tokenizer {
     }
   }
 
+  // After a block or comment tag: trim_blocks removes one newline, unless the sign is '+'.
   void skip_after_block(char sign) {
     if (sign == '-') {
       skip_after_print(sign);
@@ -158,6 +159,7 @@ class Tokenizer {
     }
   }
 
+  // After a print tag only '-' removes white space.
   void skip_after_print(char sign) {
     line_starts_ = false;
     if (sign != '-') return;
@@ -184,6 +186,7 @@ class Tokenizer {
       while (is_digit(char_at(end)) || (char_at(end) == '_' && is_digit(char_at(end + 1)))) ++end;
     };
     digits();
+    // A dot that no digit follows is an attribute access.
     bool is_float = char_at(end) == '.' && is_digit(char_at(end + 1));
     if (is_float) {
       ++end;
@@ -257,6 +260,7 @@ class Tokenizer {
     if (std::find(kTwo.begin(), kTwo.end(), two) != kTwo.end()) {
       return take(TokenKind::kOperator, at_ + 2);
     }
+    // take_tag() needs the number of open brackets: see there.
     const char c = text_[at_];
     if (kOne.find(c) == kOne.npos) return complain(fmt::format("unexpected character '{}'", c));
     if (std::string_view("([{").find(c) != std::string_view::npos) ++*open_brackets;

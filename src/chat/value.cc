@@ -142,6 +142,7 @@ bool equal_dicts(const Dict& a, const Dict& b, Budget& budget) {
          });
 }
 
+// Escapes only what JSON requires, as json.dumps() does with ensure_ascii=False.
 std::string json_string(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -273,6 +274,7 @@ int depth_of_holder(const Items& items) {
 
 Result<Value> value_of(const nlohmann::ordered_json& json, int depth) {
   if (json.is_boolean()) return Value(json.get<bool>());
+  // Integers beyond int64 become floats; Python would keep them.
   if (json.is_number_float() || (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX)) {
     return Value(json.get<double>());
   }
@@ -324,6 +326,7 @@ void Dict::set(std::string_view key, Value value) {
     return;
   }
   entries_.emplace_back(key, std::move(value));
+  // The map is created when the dict outgrows the linear search, and then has all entries.
   if (entries_.size() <= kFewEntries) return;
   for (size_t i = indices_.size(); i < entries_.size(); ++i) indices_.emplace(entries_[i].first, i);
 }
@@ -335,6 +338,7 @@ Value& Value::operator=(const Value& other) = default;
 Value& Value::operator=(Value&& other) noexcept = default;
 Value::~Value() = default;
 
+// The depth is computed once, which is possible because lists and dicts never change.
 Value::Value(List list) : depth_(depth_of_holder(list)) {
   data_ = std::make_shared<const List>(std::move(list));
 }
@@ -396,6 +400,9 @@ std::string to_repr(const Value& value, Budget& budget) {
   return writer.take();
 }
 
+// Charged per element: nested lists can share their parts, so that a small value may take
+// exponential time to compare. A result after the budget is spent is wrong; the renderer never uses
+// it.
 bool equal(const Value& a, const Value& b, Budget& budget) {
   if (!budget.spend(1)) return false;
   if (a.is_number() && b.is_number()) {

@@ -8,6 +8,7 @@
 namespace wideep::formats {
 namespace {
 
+// Continues after each replacement, so that a replacement is not searched again.
 std::string replace_all(std::string text, std::string_view from, std::string_view to) {
   for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);
@@ -18,6 +19,7 @@ std::string replace_all(std::string text, std::string_view from, std::string_vie
 }  // namespace
 
 std::string escape_html(std::string text) {
+  // '&' first: the other replacements contain it.
   text = replace_all(std::move(text), "&", "&amp;");
   text = replace_all(std::move(text), "<", "&lt;");
   return replace_all(std::move(text), "\"", "&quot;");

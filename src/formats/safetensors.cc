@@ -55,6 +55,7 @@ Result<std::string_view> header_text(std::span<const std::byte> bytes, const std
                               available, bytes.size(), length));
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
+  // JSON would allow white space here; the format does not.
   if (!text.starts_with('{')) return broken(path, "expected a header that begins with '{'");
   return text;
 }
@@ -149,6 +150,7 @@ class EntryReader {
 // The extents must tile the data: no overlap, no hole, no bytes after the last. Then each byte of
 // the file has one meaning, and two readers cannot see different tensors in it.
 Status check_tiling(std::vector<Extent> extents, int64_t data_bytes, const std::string& path) {
+  // An empty tensor sorts before a tensor that begins at the same byte, so that both are accepted.
   std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
@@ -205,6 +207,7 @@ struct SafetensorsFile::Mapping {
   static Result<std::unique_ptr<Mapping>> map(int fd, const std::string& path) {
     struct stat info{};
     if (::fstat(fd, &info) != 0) return unreadable(path, reason(errno));
+    // A directory or a pipe has no size to map.
     if (!S_ISREG(info.st_mode)) return unreadable(path, "not a regular file");
     const auto num_bytes = static_cast<size_t>(info.st_size);
     if (num_bytes == 0) return std::unique_ptr<Mapping>();

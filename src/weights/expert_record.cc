@@ -11,9 +11,11 @@ GatedMlp view_expert(const ExpertShape& shape, const std::byte* record, int slic
   const kernels::PackedShape gate = shape.gate(), down = shape.down();
   const int columns = kernels::panels_of_part(gate, slice, shape.num_slices).first;
   const int rows = kernels::panels_of_part(down, slice, shape.num_slices).first;
+  // The last member of a matrix is the first panel that the record contains.
   GatedMlp mlp{{gate, record, 1.0f, columns},
                {gate, record + shape.up_offset(), 1.0f, columns},
                {down, record + shape.down_offset(), 1.0f, rows}};
+  // Only formats with a scale per matrix have this part of the record.
   if (shape.record_bytes() > shape.scales_offset()) {
     float scales[3];
     std::memcpy(scales, record + shape.scales_offset(), sizeof(scales));

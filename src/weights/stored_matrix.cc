@@ -180,6 +180,7 @@ Status StoredMatrix::open_nvfp4(const TensorSource& tensors, const std::string& 
   sources_.push_back(scales->bytes);
   const std::string second = module + ".weight_scale_2";
   const TensorEntry* entry = tensors.find(second);
+  // The scale of the matrix may be a scalar or a list of one number.
   const bool is_list = entry != nullptr && !entry->shape.empty();
   WIDEEP_TRY_ASSIGN(
       const float* scale,
@@ -216,6 +217,7 @@ Status StoredMatrix::open_packed_integers(const TensorSource& tensors, const std
                     group_of(tensors.has(name) ? tensors.where(name) : module, k_, num_groups));
   set_codes(bits == 8 ? WeightFormat::kInt8 : WeightFormat::kInt4, group, *codes);
   WIDEEP_TRY_ASSIGN(coded_->scales, read_scales(tensors, name, {n_, num_groups}));
+  // The kernels read rows without padding, so columns must fill the last int32.
   if (codes->bytes.size() == static_cast<size_t>(n_) * coded_->row_bytes()) return {};
   return invalid_input(fmt::format("{}: expected a number of columns that fills words, found {}",
                                    tensors.where(module + ".weight_packed"), k_));
@@ -320,6 +322,8 @@ Status StoredMatrix::pack(const PackedShape& shape, float scale, int first, int 
   const int begin = first * kernels::kPanelWidth;
   PackedShape part = shape;
   part.n = std::min(n_, last * kernels::kPanelWidth) - begin;
+  // From the cheapest way to the most expensive: copy codes, interleave floats of the wanted dtype,
+  // or convert to float32 and quantise.
   if (is_stored_in(shape)) {
     kernels::begin_pack(part, 0, part.num_panels(), panels);
     kernels::pack_codes(part, coded_->slice(begin, begin + part.n), 0, panels);
