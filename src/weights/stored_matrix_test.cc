@@ -202,7 +202,7 @@ TEST(StoredMatrix, ErrorsNameTheBrokenTensor) {
               HasSubstr("'m.weight_scale_2' is not among"));
   EXPECT_THAT(error_of(WeightFormat::kInt4,
                        [](auto& t) { t.push_back({"m.weight_zero_point", Dtype::kI8, {0}, {}}); }),
-              HasSubstr("expected symmetric groups"));
+              HasSubstr("expected symmetric quantisation with groups"));
 }
 
 }  // namespace
