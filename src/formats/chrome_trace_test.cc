@@ -50,11 +50,11 @@ TEST(ChromeTrace, CountsDroppedEvents) {
   base::TraceSwitch rank_switch;
   {
     const base::TraceSpan none(Span::kRouter);
-  }  // nobody records
+  }  // the thread has no recorder
   base::trace_of_thread = {.rank_switch = &rank_switch, .buffer = &trace};
   {
     const base::TraceSpan none(Span::kRouter);
-  }  // switched off
+  }  // the switch is off
   rank_switch.set({.iteration = 1, .on = true});
   for (int i = 0; i < 5; ++i) const base::TraceSpan span(Span::kRouter, i);
   base::trace_of_thread = {};

@@ -47,7 +47,7 @@ class TreeCheck {
     std::set<std::string> keys;
     for (const auto& member : node) {
       const YAML::Node& key = member.first;
-      if (!key.IsScalar()) return error_at(name_, key.Mark(), "a key must be a plain word");
+      if (!key.IsScalar()) return error_at(name_, key.Mark(), "expected a scalar as the key");
       if (!keys.insert(key.Scalar()).second) {
         return error_at(name_, key.Mark(),
                         fmt::format("key '{}' appears twice", base::printable(key.Scalar())));

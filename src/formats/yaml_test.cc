@@ -212,7 +212,7 @@ TEST(YamlSyntax, RefusesAKeyTwice) {
 TEST(YamlSyntax, RefusesOtherRootsAndKeys) {
   EXPECT_EQ(parse_error_of("- 1\n- 2\n"), "c.yaml:1: expected a map, found a list of 2");
   EXPECT_EQ(parse_error_of("\nword\n"), "c.yaml:2: expected a map, found 'word'");
-  EXPECT_EQ(parse_error_of("a: 1\n[1, 2]: x\n"), "c.yaml:2: a key must be a plain word");
+  EXPECT_EQ(parse_error_of("a: 1\n[1, 2]: x\n"), "c.yaml:2: expected a scalar as the key");
   EXPECT_THAT(parse_error_of("a: 1\n---\nb: 2\n"),
               HasSubstr("expected one YAML document, found more"));
   EXPECT_TRUE(YamlDocument::parse("---\na: 1\n...\n# end\n", "c.yaml").ok());

@@ -69,7 +69,7 @@ Result<Pattern> Pattern::compile(std::string_view pattern, uint32_t options) {
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options,
                           &error, &offset, context.get()));
   if (code == nullptr) {
-    return invalid_input(fmt::format("the pattern '{}' is wrong near its byte {}: {}",
+    return invalid_input(fmt::format("the pattern '{}' is invalid near byte {}: {}",
                                      base::printable(pattern, 200), offset, pcre2_message(error)));
   }
   uint32_t matches_empty = 0;

@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{"(?i:\u00E4)", "beyond ASCII in (?i:..)"},
                     Refusal{"(?i:\\p{Lu})", "a property in (?i:..)"},
                     Refusal{"(?i:[^s])", "a negated class in (?i:..)"},
-                    Refusal{"a{3,1}", "is wrong near its byte"}, Refusal{"a*", "the empty text"},
+                    Refusal{"a{3,1}", "is invalid near byte"}, Refusal{"a*", "the empty text"},
                     Refusal{"", "the empty text"}, Refusal{"a|", "the empty text"}));
 
 TEST(PatternTest, RefusesAnEmptyLiteral) {

@@ -94,7 +94,7 @@ TEST(StreamDecoderTest, KeepsBackUnfinishedCharacters) {
   EXPECT_EQ(decoder.push('a'), "a");
   EXPECT_EQ(decoder.push(0xE4), "");
   EXPECT_EQ(decoder.push(0xB8), "");
-  EXPECT_EQ(decoder.push(264), "");  // a special token is left out, whatever stands before it
+  EXPECT_EQ(decoder.push(264), "");  // special tokens are left out, even inside a character
   EXPECT_EQ(decoder.push(0xAD), "\u4E2D");
   EXPECT_EQ(decoder.push(0xF0), "");
   EXPECT_EQ(decoder.push('b'), "\uFFFDb");

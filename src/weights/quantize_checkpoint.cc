@@ -42,7 +42,7 @@ Status check_floats(const Checkpoint& checkpoint) {
     if (dtype == Dtype::kF32 || dtype == Dtype::kBf16 || dtype == Dtype::kF16) continue;
     return invalid_input(
         fmt::format("{}: expected dtype F32, BF16 or F16, found {}; quantise the "
-                    "checkpoint that this one was made of",
+                    "original checkpoint of floats",
                     checkpoint.where(name), dtype_name(dtype)));
   }
   return {};

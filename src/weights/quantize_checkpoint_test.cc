@@ -174,8 +174,7 @@ TEST(QuantizeCheckpoint, RefusesCodedInputAndNonEmptyOutput) {
       {.model_dir = dir, .output_dir = out.file("again"), .format = WeightFormat::kInt8}, pool,
       [](int64_t, int64_t) {});
   EXPECT_EQ(again.status().exit_code(), 2);
-  EXPECT_THAT(again.status().message(),
-              HasSubstr("quantise the checkpoint that this one was made of"));
+  EXPECT_THAT(again.status().message(), HasSubstr("quantise the original checkpoint of floats"));
 }
 
 }  // namespace

@@ -219,7 +219,7 @@ Status StoredMatrix::open_packed_integers(const TensorSource& tensors, const std
   WIDEEP_TRY_ASSIGN(coded_->scales, read_scales(tensors, name, {n_, num_groups}));
   // The kernels read rows without padding, so columns must fill the last int32.
   if (codes->bytes.size() == static_cast<size_t>(n_) * coded_->row_bytes()) return {};
-  return invalid_input(fmt::format("{}: expected a number of columns that fills words, found {}",
+  return invalid_input(fmt::format("{}: expected columns that fill whole int32 words, found {}",
                                    tensors.where(module + ".weight_packed"), k_));
 }
 

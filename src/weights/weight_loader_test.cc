@@ -204,8 +204,8 @@ class PackedInt8 : public TensorSource {
 TEST(WeightLoader, MatricesOfOneExpertShareTheFinestGroup) {
   PackedInt8 tensors;
   tensors.add("gate", 64, 256, 4);  // groups of 64
-  tensors.add("down", 256, 64, 1);  // one scale a row, in any groups
-  tensors.add("odd", 64, 240, 5);   // groups of 48, no part of 64 is one of them
+  tensors.add("down", 256, 64, 1);  // one scale per row, valid for any groups
+  tensors.add("odd", 64, 240, 5);   // groups of 48, which no group of 64 contains
   const WeightLoader loader(tensors, std::nullopt);
   EXPECT_EQ(loader.common_form({{"gate.weight", 256}, {"down.weight", 64}}),
             (MatrixForm{WeightFormat::kInt8, 64}));
