@@ -73,6 +73,7 @@ std::vector<HugePages::Pool> read_huge_page_pools(const std::string& directory) 
         .num_free = read_number(entry.path() / "free_hugepages").value_or(0)};
     if (pool.num_pages > 0) pools.push_back(pool);
   }
+  // A directory lists its entries in any order.
   std::sort(pools.begin(), pools.end(),
             [](const auto& a, const auto& b) { return a.page_bytes < b.page_bytes; });
   return pools;

@@ -21,6 +21,7 @@ std::optional<uint64_t> parse_number(std::string_view text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc()) return std::nullopt;
+  // A unit may follow after a blank ("16384 kB"); other text next to the digits is no number.
   const std::string_view rest(end, static_cast<size_t>(text.data() + text.size() - end));
   return rest.empty() || kBlanks.find(rest[0]) != std::string_view::npos ? std::optional(value)
                                                                          : std::nullopt;

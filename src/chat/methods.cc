@@ -136,6 +136,7 @@ const Methods& string_methods() {
 
 enum class Part { kKeys, kValues, kItems };
 
+// Python returns views. A list is equivalent here, because dicts never change.
 template <Part part>
 ValueResult parts_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader("items", arguments);
@@ -155,6 +156,7 @@ ValueResult get_method(const Value& self, const Arguments& arguments) {
   const Value key = reader.value("key");
   Value fallback = reader.value_or("default", Value());
   WIDEEP_TRY(reader.status());
+  // Keys are always strings here: any other key is absent.
   const Value* found = key.is_string() ? self.dict().find(key.string()) : nullptr;
   return found != nullptr ? *found : std::move(fallback);
 }

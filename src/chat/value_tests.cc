@@ -76,6 +76,7 @@ ValueResult is_divisible(const Value& input, ArgumentReader& arguments) {
   return rest == 0;
 }
 
+// As in Python, text without letters is neither upper nor lower case.
 template <std::string (*change)(std::string_view)>
 ValueResult is_case(const Value& input, ArgumentReader& arguments) {
   const std::string text = arguments.text(input);

@@ -25,6 +25,7 @@ std::string expected_found(const std::string& expected, const json& found) {
   return fmt::format("expected {}, found {}", expected, describe(found));
 }
 
+// nlohmann::json has three types of numbers. A float with an integral value counts as an integer.
 std::optional<int64_t> as_integer(const json& value, const IntegerRange& range) {
   std::optional<int64_t> integer;
   if (value.is_number_unsigned()) {
@@ -157,6 +158,7 @@ JsonObject JsonObject::object(std::string_view key) const {
     complain(key, expected_found("an object", *value));
     value = nullptr;
   }
+  // After an error the view is empty but has its path, so that callers can go on without a check.
   return {value == nullptr ? &empty_object() : value, path_of(key), complaint_};
 }
 

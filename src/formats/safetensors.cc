@@ -48,6 +48,7 @@ Result<std::string_view> header_text(std::span<const std::byte> bytes, const std
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   const uint64_t available = std::min<uint64_t>(bytes.size() - kLengthBytes, kMaxHeaderBytes);
+  // The length comes from the file and may be any number: it is checked before it is used.
   if (length > available) {
     return broken(path,
                   fmt::format("expected a header of at most {} bytes (file of {} bytes), found "

@@ -152,6 +152,7 @@ YamlMap YamlMap::map(std::string_view key) {
     complain(key, expected_found("a map", *value));
     value.reset();
   }
+  // After an error the view is empty but has its path, so that callers can go on without a check.
   const YAML::Node node = value ? *value : YAML::Node(YAML::NodeType::Map);
   return {std::make_shared<const YAML::Node>(node), path_of(key), complaint_};
 }

@@ -30,6 +30,7 @@ class TreeCheck {
       return error_at(name_, node.Mark(),
                       fmt::format("more than {} values after expanding aliases", kMaxYamlNodes));
     }
+    // An alias inside its own anchor is a cycle, which only this limit ends.
     if (depth > kMaxYamlDepth) {
       return error_at(name_, node.Mark(),
                       fmt::format("nested deeper than {} levels (or an alias "

@@ -53,6 +53,7 @@ void read_vocabulary(const Component& model, Vocabulary* vocabulary) {
   }
 }
 
+// Each byte must have a token: then every text can be encoded, and no unknown token is needed.
 std::array<int32_t, 256> read_byte_ids(const Component& model, const Vocabulary& vocabulary) {
   std::array<int32_t, 256> ids{};
   for (size_t byte = 0; byte < ids.size(); ++byte) {

@@ -78,6 +78,7 @@ Result<Pattern> Pattern::compile(std::string_view pattern, uint32_t options) {
     return invalid_input(
         fmt::format("the pattern '{}' matches the empty text", base::printable(pattern, 200)));
   }
+  // Without JIT support the interpreter finds the same matches, more slowly.
   const bool has_jit = pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE) == 0;
   return Pattern(std::move(code), has_jit ? &pcre2_jit_match : &pcre2_match);
 }
@@ -99,6 +100,7 @@ bool Pattern::find(std::string_view text, size_t start, pcre2_match_data* data) 
 void Pattern::split(std::string_view text, MatchScratch* scratch,
                     std::vector<std::string_view>* pieces) const {
   size_t done = 0;
+  // Matches are not empty (see compile()), so that each step makes progress.
   while (done < text.size() && find(text, done, scratch->get())) {
     const size_t* bounds = pcre2_get_ovector_pointer(scratch->get());
     if (bounds[0] > done) pieces->push_back(text.substr(done, bounds[0] - done));

@@ -126,6 +126,7 @@ bool read_normalizer(const Component& root) {
     step.expect(step.type() == "NFC", "type", "'NFC' or a 'Sequence' of it");
     nfc = true;
   }
+  // ICU's data is checked while reading, so that encode() cannot fail for lack of it.
   if (!nfc) return false;
   const Status available = check_nfc_available();
   if (!available.ok()) root.complain_at("normalizer", available.message());

@@ -20,6 +20,7 @@ void copy_rows(const TensorEntry& entry, int64_t begin, int64_t end, Dtype dtype
     if (!rows.empty()) std::memcpy(out, rows.data(), rows.size());
     return;
   }
+  // One row at a time: a row of float32 values is all the working memory that it takes.
   std::vector<float> row(static_cast<size_t>(k));
   for (int64_t i = begin; i < end; ++i) {
     to_float32(entry, i * k, k, row.data());
@@ -27,6 +28,7 @@ void copy_rows(const TensorEntry& entry, int64_t begin, int64_t end, Dtype dtype
       out = std::copy_n(reinterpret_cast<const std::byte*>(row.data()), row.size() * sizeof(float),
                         out);
     } else {
+      // memcpy, because `out` need not be aligned.
       for (const float value : row) {
         const Bf16 rounded(value);
         std::memcpy(out, &rounded, sizeof(rounded));
