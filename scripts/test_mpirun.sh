@@ -112,7 +112,7 @@ on_nodes '[ $rank = 1 ] && {
   "${arguments[@]}" --max-tokens 4000 >"$work/out" 2>"$work/err" || status=$?
 [[ $status -ne 0 && $status -ne 124 && $status -ne 137 ]] || fail "a dead rank: exit code $status"
 [[ $((SECONDS - start)) -le 15 ]] || fail "a dead rank: ended after $((SECONDS - start)) s only"
-grep -q "rank 1 (process [0-9]*) has ended without a word" "$work/err" ||
+grep -q "rank 1 (process [0-9]*) has ended unexpectedly" "$work/err" ||
   fail "a dead rank is not named: $(cat "$work/err")"
 echo "a dead rank: named, all end"
 

@@ -93,7 +93,7 @@ void Pipeline::send(int num_tokens, bool ends, uint64_t num_commands) {
   rows = {.num_tokens = num_tokens, .ends = ends ? 1 : 0, .num_commands = num_commands};
   const size_t bytes =
       static_cast<size_t>(num_tokens) * static_cast<size_t>(layout_.hidden) * sizeof(float);
-  ranks_->carry(next, {reinterpret_cast<const std::byte*>(&rows), sizeof(rows) + bytes});
+  ranks_->forward_to(next, {reinterpret_cast<const std::byte*>(&rows), sizeof(rows) + bytes});
   ranks_->raise(Channel::kRows, next, flag_of(sent_++));
 }
 
@@ -105,7 +105,7 @@ void Pipeline::send_tokens(std::span<const Sampled> sampled) {
     std::byte* room = tokens(stage, tokens_sent_);
     std::memcpy(room, &count, sizeof(count));
     std::copy(sampled.begin(), sampled.end(), reinterpret_cast<Sampled*>(room + sizeof(count)));
-    ranks_->carry(stage, {room, sizeof(count) + sampled.size_bytes()});
+    ranks_->forward_to(stage, {room, sizeof(count) + sampled.size_bytes()});
   }
   ranks_->raise_all(Channel::kTokens, flag_of(tokens_sent_++));
 }

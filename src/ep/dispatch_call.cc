@@ -13,7 +13,7 @@ GroupBuffers::GroupBuffers(const transport::Endpoint& endpoint, const BufferLayo
       owner(rank % num_owners) {
   for (int each = 0; each < num_ranks; ++each) {
     segments.push_back(endpoint.segment(each));
-    is_near.push_back(endpoint.is_near(each));
+    is_on_this_node.push_back(endpoint.is_on_this_node(each));
   }
 }
 

@@ -27,12 +27,12 @@ struct GroupBuffers {
   bool publishes() const { return layout.shape().strategy == Strategy::kAllGather; }
 
   BufferLayout layout;
-  int rank;                          // this one
-  int num_ranks;                     // ep_size
-  int num_owners;                    // see token_destinations.h
-  int owner;                         // which of them has this rank's slots
-  std::vector<std::byte*> segments;  // [ep_size]; of a rank on another node: its image here
-  std::vector<char> is_near;         // [ep_size] is the rank on this node?
+  int rank;                           // this one
+  int num_ranks;                      // ep_size
+  int num_owners;                     // see token_destinations.h
+  int owner;                          // which of them has this rank's slots
+  std::vector<std::byte*> segments;   // [ep_size]; of a rank on another node: its image here
+  std::vector<char> is_on_this_node;  // [ep_size] is the rank on this node?
 };
 
 // The tokens that a rank dispatches in one call.

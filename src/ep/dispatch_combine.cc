@@ -157,7 +157,7 @@ void DispatchCombine::publish_counts(std::span<const int32_t> counts) {
   const std::span<int32_t> published = buffers_.layout.counts(buffers_.segments[rank], done_.begun);
   std::copy(counts.begin(), counts.end(), published.begin());
   const transport::Written written{.first = published.data(), .width = published.size_bytes()};
-  endpoint_.share(rank, std::span(&written, 1));
+  endpoint_.forward_to_all(rank, std::span(&written, 1));
 }
 
 void DispatchCombine::announce_counts() {
@@ -261,7 +261,7 @@ Status DispatchCombine::start_combine() {
   WIDEEP_TRY(expect(done_.received != done_.returned, "combine", "after dispatch"));
   done_.returned = done_.received;
   if (sums_on_nodes()) {
-    endpoint_.raise_near(Channel::kCombine, done_.returned);
+    endpoint_.raise_on_this_node(Channel::kCombine, done_.returned);
   } else {
     if (crossing_) send_results_to_nodes();
     endpoint_.raise_all(Channel::kCombine, done_.returned);
@@ -272,7 +272,7 @@ Status DispatchCombine::start_combine() {
 
 void DispatchCombine::send_results_to_nodes() {
   for (int source = 0; source < endpoint_.num_ranks(); ++source) {
-    if (buffers_.is_near[source]) continue;
+    if (buffers_.is_on_this_node[source]) continue;
     crossing_->add_results(source, call_of(done_.returned).areas[source],
                            receiver_.num_results_for(source));
   }
@@ -280,7 +280,8 @@ void DispatchCombine::send_results_to_nodes() {
 }
 
 bool DispatchCombine::results_have_come() {
-  if (owes_sums() && endpoint_.near_reached(Channel::kCombine, done_.summed + 1)) send_sums();
+  if (owes_sums() && endpoint_.reached_on_this_node(Channel::kCombine, done_.summed + 1))
+    send_sums();
   return endpoint_.all_reached(Channel::kCombine, done_.finished + 1);
 }
 
@@ -305,7 +306,7 @@ bool DispatchCombine::owes_sums() const {
 
 Status DispatchCombine::wait_for_node(const Awaited& awaited) {
   for (int rank = 0; rank < endpoint_.num_ranks(); ++rank) {
-    if (!buffers_.is_near[rank]) continue;
+    if (!buffers_.is_on_this_node[rank]) continue;
     WIDEEP_TRY(endpoint_.wait(Channel::kCombine, rank, done_.summed + 1, awaited));
   }
   return {};
@@ -314,7 +315,7 @@ Status DispatchCombine::wait_for_node(const Awaited& awaited) {
 // All ranks of this node have their results.
 void DispatchCombine::send_sums() {
   crossing_->send_sums(++done_.summed, row_sum_);
-  endpoint_.raise_far(Channel::kCombine, done_.summed);
+  endpoint_.raise_on_other_nodes(Channel::kCombine, done_.summed);
 }
 
 }  // namespace wideep::ep

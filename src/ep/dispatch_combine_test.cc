@@ -150,7 +150,7 @@ RowSum row_sum(const Case& c) {
 
 // The node of a rank whose ranks send one sum, or a number of its own.
 int sum_of(const Endpoint& endpoint, const DispatchShape& shape, int rank) {
-  if (endpoint.is_near(rank) || shape.num_slices > 1) return -1 - rank;
+  if (endpoint.is_on_this_node(rank) || shape.num_slices > 1) return -1 - rank;
   return endpoint.bridge()->nodes().node_of(endpoint.world_rank(rank));
 }
 

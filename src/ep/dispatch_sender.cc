@@ -133,7 +133,7 @@ void DispatchSender::note_reduced_results(int token, DispatchCall& call) {
   const std::byte** end = first;
   noted_nodes_.clear();
   for (const int32_t rank : destinations_.ranks()) {
-    if (node_of_.empty() || buffers_.is_near[rank]) {
+    if (node_of_.empty() || buffers_.is_on_this_node[rank]) {
       *end++ = next_result_[rank];
     } else if (is_first_of_node(node_of_[rank])) {
       *end++ = crossing_->sum_from(node_of_[rank], call.areas[buffers_.rank]);

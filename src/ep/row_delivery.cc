@@ -67,7 +67,7 @@ void PushDelivery::start(DispatchCall& call) {
   const int64_t area = call.areas[buffers_.rank];
   for (int to = 0; to < buffers_.num_ranks; ++to) {
     std::byte* segment = buffers_.segments[to];
-    outlets_[to] = buffers_.is_near[to]
+    outlets_[to] = buffers_.is_on_this_node[to]
                        ? Outlet{layout.slots(segment, area, 0), layout.row(segment, area, 0)}
                        : Outlet{.list = unread_list_.data()};
   }

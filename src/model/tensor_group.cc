@@ -103,7 +103,7 @@ Status TensorGroup::meet_after(int owner, std::span<const transport::Written> wr
                                const transport::Awaited& where) {
   if (is_alone()) return {};
   const base::TraceSpan span(base::Span::kMeet, where.layer);
-  endpoint_->share(owner, wrote);
+  endpoint_->forward_to_all(owner, wrote);
   const uint32_t value = endpoint_->raised(transport::Channel::kJoin) + 1;
   endpoint_->raise_all(transport::Channel::kJoin, value);
   return endpoint_->wait_all(transport::Channel::kJoin, value, where);

@@ -86,7 +86,7 @@ BoardRelay::BoardRelay(transport::Bridge& bridge, const UpdateBoard& board, int 
                        std::span<const int> ranks, int rank)
     : bridge_(bridge), board_(board), group_(group), rank_(rank), home_(bridge.nodes().node_of(0)) {
   for (const int each : ranks) {
-    if (!bridge.is_near(each)) others_.push_back(bridge.nodes().node_of(each));
+    if (!bridge.is_on_this_node(each)) others_.push_back(bridge.nodes().node_of(each));
   }
   std::sort(others_.begin(), others_.end());
   others_.erase(std::unique(others_.begin(), others_.end()), others_.end());

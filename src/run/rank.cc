@@ -107,7 +107,7 @@ Result<model::ExpertSlots> load_slots(const RunPlan& plan, const Stage& stage,
   weights::HostPool& pool = *stage.online->pool;
   std::vector<int> layers;
   for (const auto& [layer, placement] : stage.placement.layers) layers.push_back(layer);
-  WIDEEP_TRY(model::fill_host_pool(layers, loader, stage.ranks->place_on_node(),
+  WIDEEP_TRY(model::fill_host_pool(layers, loader, stage.ranks->index_on_node(),
                                    stage.ranks->ranks_on_node(), threads, pool));
   WIDEEP_TRY(wait_for_weights(*stage.ranks));
   return model::ExpertSlots::copy(pool, stage.placement, owner, threads);
@@ -184,7 +184,7 @@ Status run_rank(const Run& run, int feed_fd, Endpoint& world,
   follow_boards(run, world);
   const Stage stage = stage_of(run, world);
   WIDEEP_TRY_ASSIGN(const auto policy, make_policy(plan, stage));
-  base::ThreadPool pool(plan.threads.of_rank(world.place_on_node()));
+  base::ThreadPool pool(plan.threads.of_rank(world.index_on_node()));
   const weights::WeightLoader loader(
       *run.inputs().tensors, run.options().format,
       [&](uint64_t bytes) { reporter.weights_read(bytes); }, &pool);

@@ -20,7 +20,7 @@ Status agree_on_cache(const RunOptions& options, const RunInputs& inputs, RunPla
   constexpr std::chrono::seconds kPatience{60};
   WIDEEP_TRY_ASSIGN(
       const uint64_t least,
-      options.started->least(static_cast<uint64_t>(plan->limits.max_pages), kPatience));
+      options.started->all_reduce_min(static_cast<uint64_t>(plan->limits.max_pages), kPatience));
   RunOptions with_least = options;
   with_least.cache_pages = static_cast<int>(least);
   WIDEEP_TRY_ASSIGN(*plan, plan_run(inputs.model, with_least, base::read_machine()));

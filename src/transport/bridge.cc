@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A message is a Header and a body. The receiver switches on its kind:
+//
+//   kRaise, kWrite, kCopy      the proxy applies them to its node's memory
+//   kParcel, kNotice, kReport  passed to the handler that is set for them
+//   kCommand                   queued for next_command
+//   kFailure                   fails the group on the receiver's node
+//   kDone                      the sender sends nothing more
+//
+// Headers are sent as they lie in memory: all nodes run the same program on the same architecture.
 #include "transport/bridge.h"
 
 #include <fmt/format.h>
@@ -26,19 +36,19 @@ enum class Kind : uint8_t {
 };
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::microseconds kNap{
-    50};  // between looks of a rank that only waits for the end
+// Between polls of a rank that only waits for the end, which nothing is urgent for.
+constexpr std::chrono::microseconds kPollPause{50};
 
 }  // namespace
 
-// Begins every message.
+// The first bytes of every message.
 struct Bridge::Header {
   Kind kind = Kind::kDone;
   Group group = Group::kWorld;        // kRaise
   Channel channel = Channel::kAgree;  // kRaise
-  uint32_t value = 0;                 // kRaise: of the flag; kCopy: the owner; kFailure: the code
-  uint64_t offset = 0;                // kWrite: into the segments
-  uint64_t num_peers = 0;             // kRaise, kWrite; kCopy: of blocks
+  uint32_t value = 0;      // kRaise: of the flag; kCopy: the owner's rank; kFailure: StatusCode
+  uint64_t offset = 0;     // kWrite: into each peer's segment
+  uint64_t num_peers = 0;  // kRaise, kWrite: number of peers; kCopy: number of blocks
 };
 
 namespace {
@@ -84,7 +94,8 @@ void Bridge::send_to_proxy(int node, Bytes message, Traffic traffic) {
   link_.send(nodes_.proxy(rank_, node), std::move(message));
 }
 
-// Header, agreed words (kAgree), then each peer's rank and the word for it.
+// Message: header, agreed words (kAgree only), then each peer's rank and the word for it. Flag and
+// words are in one message, so the proxy can write the words first and then raise the flag.
 void Bridge::raise(const FlagRaise& flag, std::span<const int> peers) {
   for (int there = 0; there < nodes_.num_nodes(); ++there) {
     if (there == node()) continue;
@@ -107,7 +118,8 @@ void Bridge::raise(const FlagRaise& flag, std::span<const int> peers) {
   }
 }
 
-void Bridge::act_raise(int from, const Header& header, const std::byte* body) {
+// Words before the flag: readers on this node take the flag as proof that the words are there.
+void Bridge::handle_raise(int from, const Header& header, const std::byte* body) {
   if (header.channel == Channel::kAgree) {
     std::memcpy(&memory_->agreed_words(header.group, from, header.value), body,
                 sizeof(AgreedWords));
@@ -125,7 +137,7 @@ void Bridge::act_raise(int from, const Header& header, const std::byte* body) {
   raise_flag(memory_->flag(header.group, header.channel, from), header.value);
 }
 
-// Header, the peers' ranks, the bytes.
+// Message: header, the peers' ranks, the bytes. The bytes cross to a node once for all peers there.
 void Bridge::write(size_t offset, std::span<const std::byte> bytes, std::span<const int> peers) {
   for (int there = 0; there < nodes_.num_nodes(); ++there) {
     if (there == node()) continue;
@@ -140,7 +152,7 @@ void Bridge::write(size_t offset, std::span<const std::byte> bytes, std::span<co
   }
 }
 
-void Bridge::act_write(const Header& header, std::span<const std::byte> body) {
+void Bridge::handle_write(const Header& header, std::span<const std::byte> body) {
   const std::span<const std::byte> bytes = body.subspan(header.num_peers * sizeof(int));
   for (uint64_t i = 0; i < header.num_peers; ++i) {
     int peer = 0;
@@ -149,7 +161,7 @@ void Bridge::act_write(const Header& header, std::span<const std::byte> body) {
   }
 }
 
-// Header, the blocks, their bytes.
+// Message: header, the blocks, their bytes. It is the same for all nodes, so it is built once.
 void Bridge::copy(int owner, std::span<const Block> blocks, std::span<const int> peers) {
   Bytes message;
   for (int there = 0; there < nodes_.num_nodes(); ++there) {
@@ -177,7 +189,7 @@ Bytes Bridge::copy_message(int owner, std::span<const Block> blocks) const {
   return message;
 }
 
-void Bridge::act_copy(const Header& header, const std::byte* body) {
+void Bridge::handle_copy(const Header& header, const std::byte* body) {
   std::vector<Block> blocks(header.num_peers);
   std::memcpy(blocks.data(), body, blocks.size() * sizeof(Block));
   const std::byte* bytes = body + blocks.size() * sizeof(Block);
@@ -196,10 +208,11 @@ void Bridge::send(int node, Parcel parcel, Traffic traffic) {
   send_to_proxy(node, std::move(message), traffic);
 }
 
-// To every rank of the other nodes, not only to proxies: the proxy may be the one that has failed.
-void Bridge::tell_failure(const Status& status) {
+// Sent to every rank of the other nodes, not only to proxies: a proxy may be inside a long
+// computation, or may be the rank that has failed.
+void Bridge::send_failure(const Status& status) {
   for (int rank = 0; rank < nodes_.num_ranks(); ++rank) {
-    if (is_near(rank)) continue;
+    if (is_on_this_node(rank)) continue;
     Bytes message;
     append(message, Header{.kind = Kind::kFailure, .value = static_cast<uint32_t>(status.code())});
     append_text(message, status.message());
@@ -245,7 +258,8 @@ void Bridge::send_report(const std::string& text) {
   link_.send(0, std::move(message));
 }
 
-// Messages that other threads have left here.
+// Sends what other threads have queued: a link may be used by one thread only. The queues are
+// swapped out first, so that those threads do not wait while messages are built and handlers run.
 void Bridge::send_queued() {
   std::vector<std::string> reports;
   std::vector<Notice> notices;
@@ -266,12 +280,12 @@ void Bridge::send_queued() {
 bool Bridge::progress() {
   send_queued();
   const std::optional<Link::Received> received = link_.receive();
-  if (received) take_in(received->from, received->message);
+  if (received) handle(received->from, received->message);
   if (const Status broken = link_.failure(); !broken.ok()) memory_->fail(broken);
   return received.has_value();
 }
 
-void Bridge::take_in(int from, const Bytes& message) {
+void Bridge::handle(int from, const Bytes& message) {
   Header header;
   WIDEEP_CHECK_GE(message.size(), sizeof(header));
   std::memcpy(&header, message.data(), sizeof(header));
@@ -279,11 +293,11 @@ void Bridge::take_in(int from, const Bytes& message) {
   const std::string_view text(reinterpret_cast<const char*>(body.data()), body.size());
   switch (header.kind) {
     case Kind::kRaise:
-      return act_raise(from, header, body.data());
+      return handle_raise(from, header, body.data());
     case Kind::kWrite:
-      return act_write(header, body);
+      return handle_write(header, body);
     case Kind::kCopy:
-      return act_copy(header, body.data());
+      return handle_copy(header, body.data());
     case Kind::kParcel:
       if (on_parcel_) on_parcel_(from, body);
       return;
@@ -303,30 +317,31 @@ void Bridge::take_in(int from, const Bytes& message) {
   }
 }
 
-// Rank 0 also awaits the reports of all.
-bool Bridge::others_are_done() const {
+// A rank awaits the end of the ranks whose proxy it is. Rank 0 awaits all ranks, since any rank may
+// report to it; a rank's reports arrive before its kDone.
+bool Bridge::peers_are_done() const {
   for (int rank = 0; rank < nodes_.num_ranks(); ++rank) {
-    const bool reports_to_me =
-        rank_ == 0 || (!is_near(rank) && nodes_.proxy(rank, node()) == rank_);
-    if (rank != rank_ && reports_to_me && !is_done_[static_cast<size_t>(rank)]) return false;
+    const bool is_awaited =
+        rank_ == 0 || (!is_on_this_node(rank) && nodes_.proxy(rank, node()) == rank_);
+    if (rank != rank_ && is_awaited && !is_done_[static_cast<size_t>(rank)]) return false;
   }
   return true;
 }
 
 Status Bridge::finish(std::chrono::milliseconds timeout) {
   send_queued();
-  const auto tell = [&](int rank) {
+  const auto send_done = [&](int rank) {
     Bytes message;
     append(message, Header{.kind = Kind::kDone});
     link_.send(rank, std::move(message));
   };
-  if (rank_ != 0) tell(0);
+  if (rank_ != 0) send_done(0);
   for (int there = 0; there < nodes_.num_nodes(); ++there) {
     const int proxy = nodes_.proxy(rank_, there);
-    if (there != node() && proxy != 0) tell(proxy);
+    if (there != node() && proxy != 0) send_done(proxy);  // rank 0 has got its own already
   }
   const Clock::time_point end = Clock::now() + timeout;
-  while (!others_are_done() || !link_.has_sent_all()) {
+  while (!peers_are_done() || !link_.has_sent_all()) {
     if (progress()) continue;
     if (Status failure = memory_->failure(); !failure.ok()) return failure;
     if (Clock::now() > end) {
@@ -334,7 +349,7 @@ Status Bridge::finish(std::chrono::milliseconds timeout) {
           fmt::format("rank {} (node {}) waited {} ms for the end of the ranks of other nodes",
                       rank_, node(), timeout.count()));
     }
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(kPollPause);
   }
   return {};
 }
@@ -343,7 +358,7 @@ void Bridge::flush(std::chrono::milliseconds at_most) {
   const Clock::time_point end = Clock::now() + at_most;
   send_queued();
   while (!link_.has_sent_all() && Clock::now() < end) {
-    if (!progress()) std::this_thread::sleep_for(kNap);
+    if (!progress()) std::this_thread::sleep_for(kPollPause);
   }
 }
 

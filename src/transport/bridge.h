@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a rank acts on nodes whose memory it does not share. What it would do there (raise flags,
-// write into segments) it sends as a message to its proxy on that node (NodeMap::proxy), which does
-// it in the rank's name. So on every node all ranks of the world have flags and a segment; those of
-// ranks of other nodes are images, which their proxies keep up to date.
+// Extends flags and segments to nodes whose memory a rank does not share. To raise a flag or write
+// into a segment there, a rank sends a message to its proxy on that node (NodeMap::proxy), and the
+// proxy does it. So each node's memory has flags and a segment for every rank of the world. Those
+// of ranks on other nodes are images, which the ranks' proxies write.
 //
-// A rank sends everything for one proxy over one link, and it arrives in order: bytes that were
-// sent before a flag are there when the flag is. One message serves all ranks of the node.
+// A rank sends all messages for a proxy over one link, and they arrive in order: bytes that were
+// sent before a flag are visible when the flag is. One message serves all ranks of the node.
 //
-// Proxies have no thread of their own: a rank handles the messages that have come whenever it waits
-// for anything (Endpoint::wait). All ranks take part in the same steps, so a proxy waits for the
-// rank that it acts for as often as any other rank of its node does.
+// Proxies have no thread of their own: a rank handles messages that have arrived whenever it waits
+// for something (Endpoint::wait). That is often enough, because all ranks take part in the same
+// steps: when a rank waits for a flag of another node, the sender's proxy waits for the same flag.
 //
-// Thread safety: one thread, that of the rank's endpoints. report() and notify() may be called by
-// any thread: what they are given is sent when the endpoints' thread next handles messages.
+// Thread safety: one thread, that of the rank's endpoints. Any thread may call report() and
+// notify(): they queue the message, and the endpoints' thread sends it when it next handles
+// messages.
 #pragma once
 
 #include <array>
@@ -36,10 +37,11 @@
 
 namespace wideep::transport {
 
-// What crosses between nodes, counted apart.
+// Classes of bytes sent between nodes, each counted separately.
 enum class Traffic : int { kRows, kResults, kOther, kCount };
 
-// Messages for the proxy's handler (set_on_parcel). Starts with room for a header.
+// A message for the proxy's handler (set_on_parcel), in parts that are appended. It starts with
+// room for the bridge's header.
 class Parcel {
  public:
   static constexpr size_t kHeaderBytes = 32;
@@ -54,7 +56,7 @@ class Parcel {
     const auto* first = static_cast<const std::byte*>(bytes);
     bytes_.insert(bytes_.end(), first, first + count);
   }
-  // Adds so many bytes for the caller to fill, before the next is added.
+  // Appends `count` bytes for the caller to fill; valid until the next append.
   std::byte* extend(size_t count) {
     bytes_.resize(bytes_.size() + count);
     return bytes_.data() + bytes_.size() - count;
@@ -67,23 +69,24 @@ class Parcel {
 
 class Bridge {
  public:
-  // memory: of this rank's node, with room for all ranks of the world.
+  // memory: that of this rank's node, with a segment for every rank of the world.
   Bridge(std::shared_ptr<SharedMemory> memory, Link& link, NodeMap nodes, int rank);
 
   const NodeMap& nodes() const { return nodes_; }
   int node() const { return nodes_.node_of(rank_); }
-  bool is_near(int rank) const { return nodes_.node_of(rank) == node(); }
+  bool is_on_this_node(int rank) const { return nodes_.node_of(rank) == node(); }
 
-  // ---- to ranks of other nodes; those of this one among `peers` are left out ----
+  // ---- send to other nodes. peers: ranks of the world; those on this node are skipped ----
 
   struct FlagRaise {
     Group kind;
     Channel channel;
     uint32_t value;
   };
-  // With the words beside this flag and, if it is kAgree, with the agreed words.
+  // Raises this rank's flag on the peers' nodes, with its words for them and, on Channel::kAgree,
+  // its agreed words.
   void raise(const FlagRaise& flag, std::span<const int> peers);
-  // At the same offset of each peer's segment.
+  // Writes the bytes at this offset into the segment of each peer.
   void write(size_t offset, std::span<const std::byte> bytes, std::span<const int> peers);
   // `rows` pieces of `width` bytes, `stride` apart, in a segment.
   struct Block {
@@ -92,24 +95,25 @@ class Bridge {
     size_t stride;
     size_t rows;
   };
-  // What stands there on this node in the segment of `owner`, to the same places on the others.
+  // Copies the blocks from this node's segment of `owner` to the segment of `owner` on the peers'
+  // nodes.
   void copy(int owner, std::span<const Block> blocks, std::span<const int> peers);
-  // To the handler of this rank's proxy on another node.
+  // Sends the parcel to this rank's proxy on `node` (set_on_parcel).
   void send(int node, Parcel parcel, Traffic traffic);
-  // Lets all nodes know that the group has failed.
-  void tell_failure(const Status& status);
-  // A message for the handler of rank 0 (set_on_report), whatever node this is.
+  // Fails the group on all other nodes.
+  void send_failure(const Status& status);
+  // Sends the message to rank 0 (set_on_report). Rank 0 itself may call it too.
   void report(std::string message);
-  // For every other rank (next_command), of this node too, in the order given.
+  // Sends the message to every other rank, on all nodes (next_command). Commands keep their order.
   void command(std::string_view message);
-  // For the handler of this rank's proxy on another node (set_on_notice), in the order given.
+  // Sends the message to this rank's proxy on `node` (set_on_notice). Notices keep their order.
   void notify(int node, Bytes message);
 
-  // ---- from ranks of other nodes ----
+  // ---- receive ----
 
-  // Handles one message, if one has come; false: none.
+  // Sends queued messages, then handles one message if one has arrived. False: there was none.
   bool progress();
-  // `from`: the sender, whose proxy this rank is. Without a handler parcels are dropped.
+  // from: the sender, whose proxy this rank is. Without a handler parcels are dropped.
   void set_on_parcel(std::function<void(int from, std::span<const std::byte>)> handler) {
     on_parcel_ = std::move(handler);
   }
@@ -120,18 +124,18 @@ class Bridge {
     on_notice_ = std::move(handler);
   }
 
-  // The oldest command not yet taken. They are kept: rank 0 may send them while this rank still
-  // starts.
+  // Takes the oldest command received; empty if there is none. Commands are queued without limit,
+  // because rank 0 may send them while this rank is still starting.
   std::optional<std::string> next_command();
 
-  // This rank has nothing more to send. Returns when the ranks whose proxy it is have nothing more
-  // either and all that was sent has left, when the group has failed, or at the deadline.
-  // Collective.
+  // Ends communication: announces that this rank sends nothing more, and waits until the ranks
+  // whose proxy it is have announced the same and its own messages have left. Collective. Errors:
+  // the group's failure; deadline_exceeded.
   Status finish(std::chrono::milliseconds timeout);
-  // After a failure: what is queued may leave, but nobody is waited for.
+  // After a failure, instead of finish: sends what is queued, for `at_most`, and waits for no rank.
   void flush(std::chrono::milliseconds at_most);
 
-  // Bytes that have been sent to other nodes.
+  // Bytes sent to other nodes so far.
   uint64_t sent_bytes(Traffic traffic) const { return sent_[static_cast<size_t>(traffic)]; }
 
  private:
@@ -139,14 +143,14 @@ class Bridge {
 
   std::vector<int> peers_on(int node, std::span<const int> peers) const;
   void send_to_proxy(int node, Bytes message, Traffic traffic);
-  void take_in(int from, const Bytes& message);
-  void act_raise(int from, const Header& header, const std::byte* body);
-  void act_write(const Header& header, std::span<const std::byte> body);
+  void handle(int from, const Bytes& message);
+  void handle_raise(int from, const Header& header, const std::byte* body);
+  void handle_write(const Header& header, std::span<const std::byte> body);
   Bytes copy_message(int owner, std::span<const Block> blocks) const;
-  void act_copy(const Header& header, const std::byte* body);
+  void handle_copy(const Header& header, const std::byte* body);
   void send_queued();
   void send_report(const std::string& text);
-  bool others_are_done() const;
+  bool peers_are_done() const;
 
   std::shared_ptr<SharedMemory> memory_;
   Link& link_;
@@ -156,13 +160,13 @@ class Bridge {
   std::function<void(int, std::string_view)> on_report_;
   std::function<void(std::span<const std::byte>)> on_notice_;
   std::deque<std::string> commands_;
-  std::vector<bool> is_done_;  // [num_ranks] which ranks have nothing more to send
+  std::vector<bool> is_done_;  // [num_ranks] ranks that have announced their end (finish)
   std::array<uint64_t, static_cast<size_t>(Traffic::kCount)> sent_ = {};
   struct Notice {
     int node;
     Bytes message;
   };
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<std::string> reports_;
   std::vector<Notice> notices_;
 };

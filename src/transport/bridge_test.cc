@@ -20,13 +20,13 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-TEST(Bridge, ReportsOfAllRanksReachRankZeroInOrder) {
-  std::vector<std::string> heard;
+TEST(Bridge, RankZeroGetsTheReportsOfAllRanksInOrder) {
+  std::vector<std::string> received;
   const auto statuses = run_rank_threads(
       {.num_ranks = 4, .segment_bytes = 64, .num_nodes = 2}, [&](Endpoint& endpoint) {
         if (endpoint.rank() == 0) {
           endpoint.bridge()->set_on_report([&](int from, std::string_view text) {
-            heard.push_back(std::to_string(from) + std::string(text));
+            received.push_back(std::to_string(from) + std::string(text));
           });
         }
         endpoint.bridge()->report("a");
@@ -34,38 +34,42 @@ TEST(Bridge, ReportsOfAllRanksReachRankZeroInOrder) {
         return Status();
       });
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
-  EXPECT_THAT(heard, UnorderedElementsAre("0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"));
-  const auto at = [&](const char* text) { return std::find(heard.begin(), heard.end(), text); };
+  EXPECT_THAT(received, UnorderedElementsAre("0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"));
+  const auto at = [&](const char* text) {
+    return std::find(received.begin(), received.end(), text);
+  };
   EXPECT_LT(at("3a"), at("3b"));
 }
 
-TEST(Bridge, CommandsComeToAllOthersInOrder) {
-  std::array<std::string, 4> heard;  // by rank
+TEST(Bridge, AllOtherRanksGetCommandsInOrder) {
+  std::array<std::string, 4> received;  // by rank
   const auto statuses = run_rank_threads(
       {.num_ranks = 4, .segment_bytes = 64, .num_nodes = 2}, [&](Endpoint& endpoint) -> Status {
         Bridge& bridge = *endpoint.bridge();
-        std::string& mine = heard[static_cast<size_t>(endpoint.rank())];
+        std::string& mine = received[static_cast<size_t>(endpoint.rank())];
         if (endpoint.rank() == 0) {
           bridge.command("first ");
           bridge.command("second");
         }
-        WIDEEP_TRY(endpoint.meet({.what = "the end"}));  // commands that come meanwhile are kept
+        WIDEEP_TRY(
+            endpoint.meet({.what = "the end"}));  // commands that arrive meanwhile are queued
         while (const auto command = bridge.next_command()) mine += *command;
         return {};
       });
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
-  EXPECT_THAT(heard, ElementsAre("", "first second", "first second", "first second"));
+  EXPECT_THAT(received, ElementsAre("", "first second", "first second", "first second"));
 }
 
-TEST(Bridge, ParcelsComeToTheProxy) {
-  std::vector<std::string> heard;
+TEST(Bridge, TheProxyGetsParcels) {
+  std::vector<std::string> received;
   const auto statuses = run_rank_threads(
       {.num_ranks = 4, .segment_bytes = 64, .num_nodes = 2}, [&](Endpoint& endpoint) {
         Bridge& bridge = *endpoint.bridge();
         if (endpoint.rank() == 3) {
           bridge.set_on_parcel([&](int from, std::span<const std::byte> body) {
-            heard.push_back(std::to_string(from) +
-                            std::string(reinterpret_cast<const char*>(body.data()), body.size()));
+            received.push_back(
+                std::to_string(from) +
+                std::string(reinterpret_cast<const char*>(body.data()), body.size()));
           });
         }
         Status met = endpoint.meet({.what = "handlers"});
@@ -78,7 +82,7 @@ TEST(Bridge, ParcelsComeToTheProxy) {
         return met;
       });
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
-  EXPECT_THAT(heard, ElementsAre("1xyz"));
+  EXPECT_THAT(received, ElementsAre("1xyz"));
 }
 
 TEST(Bridge, AFailureReachesAllNodesAtOnce) {
@@ -93,9 +97,9 @@ TEST(Bridge, AFailureReachesAllNodesAtOnce) {
   EXPECT_LT(base::wall_ns() - start, 3'000'000'000);
 }
 
-// A node whose network falls silent in the middle: both sides report within the deadline, and name
-// rank, node, layer and iteration.
-TEST(Bridge, ASilentNetworkIsADeadlineOnBothSides) {
+// A node's network fails during the run: both sides report a deadline error, which names rank,
+// node, layer and iteration.
+TEST(Bridge, ANetworkFailureIsADeadlineErrorOnBothSides) {
   const NodeMap nodes = NodeMap::even(2, 2);
   MemorySwitch network(2);
   std::vector<Status> statuses(2);

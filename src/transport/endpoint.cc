@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A wait has up to three phases, because each way to wait is best for another duration:
+//
+//   spin    no system call; fastest to notice a flag, but keeps the core
+//   yield   ranks outnumber cores: the awaited rank may be ready to run on this core
+//   sleep   futex; frees the core, but waking costs tens of microseconds
+//
+// With a bridge, "relay" replaces spin and yield: a waiting rank handles messages of other nodes,
+// for itself and as their proxy. Proxies have no thread of their own: if they did not do so while
+// they wait, every rank would wait until its deadline.
 #include "transport/endpoint.h"
 
 #include <fmt/format.h>
@@ -18,36 +28,38 @@
 namespace wideep::transport {
 namespace {
 
-// How often a sleeping wait looks whether the group has failed.
-constexpr std::chrono::milliseconds kLookInterval{20};
-// What one look may take of the deadline: time in which the whole group was stopped (Ctrl-Z, a
-// suspended machine) is not time in which the peer was late.
-constexpr std::chrono::milliseconds kMostPerLook{200};
-// A wait looks so many times, a pause of some 20 ns between them, before it reads any clock; but
-// not for a rank that was last seen on this very core. Then, where ranks outnumber cores, it yields
-// its core between looks. With a core of its own it goes on looking for a while: a yield would hand
-// the core to a background thread for a slice, however low its priority.
-// Waking a sleeper takes 20–40 µs and costs its waker 6–8: a wait that may end sooner is not worth
-// a sleep.
+// How often a sleeping wait checks whether the group has failed.
+constexpr std::chrono::milliseconds kFailureCheckInterval{20};
+// The most that one check may count towards the deadline. If the whole group was stopped (Ctrl-Z, a
+// suspended machine), the peer was not late.
+constexpr std::chrono::milliseconds kMostPerCheck{200};
+// A wait first polls the flag kPausesBeforeClock times, some 20 ns apart, without reading a clock.
+// It skips this if the flag was last raised on this core, since then the awaited rank cannot run.
+// Where ranks outnumber cores, the wait then yields between polls. With a core of its own it spins
+// for kSpinNs instead: a yield would give a whole time slice to a background thread, however low
+// its priority. It does not sleep sooner, because waking a sleeper takes 20–40 µs and costs the
+// waker 6–8 µs.
 constexpr int kPausesBeforeClock = 100;
 constexpr int kPausesBetweenClocks = 50;
 constexpr int64_t kSpinNs = 20'000;
 constexpr int kYieldsBeforeClock = 3;  // where ranks outnumber cores
 constexpr int kYields = 100;
-// Who yields to a thread that computes gets its core back when that has had its slice; who sleeps,
-// when it is woken. So once a yield has taken this long, the next waits sleep at once.
+// A rank that yields to a computing thread gets its core back only after that thread's time slice.
+// A rank that sleeps gets it back when it is woken. So after a yield of kLongYieldNs the next
+// kWaitsWithoutYield waits sleep at once.
 constexpr int64_t kLongYieldNs = 1'000'000;
 constexpr int kWaitsWithoutYield = 16;
-// Where ranks are on other nodes, nobody wakes a sleeper when something comes of them.
+// A message from another node does not wake a sleeping rank, so with a bridge sleeps are short.
 constexpr int kLooksBetweenRelays = 50;
 constexpr std::chrono::nanoseconds kRelayInterval{50'000};
 
+// Relaxed: only a hint which way to wait. A stale value costs time, not correctness.
 bool raised_on(const Flag& flag, int processor) {
   return flag.processor.load(std::memory_order_relaxed) == processor;
 }
 
 bool spin_until(const Flag& flag, uint32_t value, int pauses) {
-  for (; !is_at(flag, value); --pauses) {
+  for (; !has_reached(flag, value); --pauses) {
     if (pauses == 0) return false;
     _mm_pause();
   }
@@ -71,7 +83,7 @@ Endpoint::Endpoint(std::shared_ptr<SharedMemory> memory, int rank,
       ranks_(static_cast<size_t>(memory_->num_ranks())),
       timeout_(timeout) {
   std::iota(ranks_.begin(), ranks_.end(), 0);
-  crowded_ = num_ranks() > static_cast<int>(std::thread::hardware_concurrency());
+  oversubscribed_ = num_ranks() > static_cast<int>(std::thread::hardware_concurrency());
 }
 
 Endpoint::Endpoint(Endpoint& world, Group kind, std::vector<int> ranks)
@@ -79,7 +91,7 @@ Endpoint::Endpoint(Endpoint& world, Group kind, std::vector<int> ranks)
       kind_(kind),
       memory_(world.memory_),
       ranks_(std::move(ranks)),
-      crowded_(world.crowded_) {
+      oversubscribed_(world.oversubscribed_) {
   WIDEEP_CHECK(kind != Group::kWorld && kind != world.kind_);
   const auto self = std::find(ranks_.begin(), ranks_.end(), world_->rank_);
   WIDEEP_CHECK(self != ranks_.end());
@@ -89,13 +101,15 @@ Endpoint::Endpoint(Endpoint& world, Group kind, std::vector<int> ranks)
 void Endpoint::raise(Channel channel, int peer, uint32_t value) {
   raised_[static_cast<size_t>(channel)] = value;
   if (!may_raise()) return;
-  if (Bridge* across = bridge(); across != nullptr && !across->is_near(world_rank(peer))) {
+  if (Bridge* across = bridge(); across != nullptr && !across->is_on_this_node(world_rank(peer))) {
     across->raise({kind_, channel, value}, std::span(&ranks_[static_cast<size_t>(peer)], 1));
     return;
   }
   raise_flag(flag_of(channel, rank_), value);
 }
 
+// For other nodes, the words that accompany the flag travel in the same message as the flag
+// (Bridge::raise), so a reader never sees the flag without them.
 void Endpoint::raise_all(Channel channel, uint32_t value) {
   raised_[static_cast<size_t>(channel)] = value;
   if (!may_raise()) return;
@@ -103,12 +117,12 @@ void Endpoint::raise_all(Channel channel, uint32_t value) {
   if (Bridge* across = bridge()) across->raise({kind_, channel, value}, ranks_);
 }
 
-void Endpoint::raise_near(Channel channel, uint32_t value) {
+void Endpoint::raise_on_this_node(Channel channel, uint32_t value) {
   raised_[static_cast<size_t>(channel)] = value;
   if (may_raise()) raise_flag(flag_of(channel, rank_), value);
 }
 
-void Endpoint::raise_far(Channel channel, uint32_t value) {
+void Endpoint::raise_on_other_nodes(Channel channel, uint32_t value) {
   Bridge* across = bridge();
   if (across != nullptr && may_raise()) across->raise({kind_, channel, value}, ranks_);
 }
@@ -118,30 +132,30 @@ void Endpoint::set_bridge(Bridge* bridge) {
   bridge_ = bridge;
 }
 
-bool Endpoint::is_near(int rank) const {
+bool Endpoint::is_on_this_node(int rank) const {
   const Bridge* across = bridge();
-  return across == nullptr || across->is_near(world_rank(rank));
+  return across == nullptr || across->is_on_this_node(world_rank(rank));
 }
 
 int Endpoint::ranks_on_node() const {
   int count = 0;
-  for (int rank = 0; rank < num_ranks(); ++rank) count += is_near(rank) ? 1 : 0;
+  for (int rank = 0; rank < num_ranks(); ++rank) count += is_on_this_node(rank) ? 1 : 0;
   return count;
 }
 
-int Endpoint::place_on_node() const {
+int Endpoint::index_on_node() const {
   int count = 0;
-  for (int rank = 0; rank < rank_; ++rank) count += is_near(rank) ? 1 : 0;
+  for (int rank = 0; rank < rank_; ++rank) count += is_on_this_node(rank) ? 1 : 0;
   return count;
 }
 
-void Endpoint::carry(int peer, std::span<const std::byte> written) {
-  if (is_near(peer)) return;
+void Endpoint::forward_to(int peer, std::span<const std::byte> written) {
+  if (is_on_this_node(peer)) return;
   bridge()->write(static_cast<size_t>(written.data() - segment(peer)), written,
                   std::span(&ranks_[static_cast<size_t>(peer)], 1));
 }
 
-void Endpoint::share(int owner, std::span<const Written> written) {
+void Endpoint::forward_to_all(int owner, std::span<const Written> written) {
   Bridge* across = bridge();
   if (across == nullptr || ranks_on_node() == num_ranks()) return;
   std::vector<Bridge::Block> blocks;
@@ -155,35 +169,37 @@ void Endpoint::share(int owner, std::span<const Written> written) {
 }
 
 bool Endpoint::all_reached(Channel channel, uint32_t value) const {
+  // A caller that polls instead of waiting must drive the bridge too, or remote flags never come.
   if (Bridge* across = bridge()) across->progress();
   for (int peer = 0; peer < num_ranks(); ++peer) {
-    if (!is_at(flag_of(channel, peer), value)) return false;
+    if (!has_reached(flag_of(channel, peer), value)) return false;
   }
   return true;
 }
 
-bool Endpoint::near_reached(Channel channel, uint32_t value) const {
+bool Endpoint::reached_on_this_node(Channel channel, uint32_t value) const {
   if (Bridge* across = bridge()) across->progress();
   for (int peer = 0; peer < num_ranks(); ++peer) {
-    if (is_near(peer) && !is_at(flag_of(channel, peer), value)) return false;
+    if (is_on_this_node(peer) && !has_reached(flag_of(channel, peer), value)) return false;
   }
   return true;
 }
 
 Status Endpoint::wait(Channel channel, int peer, uint32_t value, const Awaited& awaited) {
   Flag& flag = flag_of(channel, peer);
+  // With a bridge the first phase would only delay the messages that the wait has to handle.
   if (bridge() != nullptr) return wait_long(flag, peer, value, awaited);
-  if (is_at(flag, value)) return {};
+  if (has_reached(flag, value)) return {};
   if (!raised_on(flag, processor()) && spin_until(flag, value, kPausesBeforeClock)) return {};
-  if (crowded_ && yield_until(flag, value, kYieldsBeforeClock)) return {};
+  if (oversubscribed_ && yield_until(flag, value, kYieldsBeforeClock)) return {};
   return wait_long(flag, peer, value, awaited);
 }
 
 Status Endpoint::wait_long(Flag& flag, int peer, uint32_t value, const Awaited& awaited) {
   int64_t& waited_cpu_ns = world_ != nullptr ? world_->waited_cpu_ns_ : waited_cpu_ns_;
-  const bool spins = bridge() == nullptr && !crowded_;
+  const bool spins = bridge() == nullptr && !oversubscribed_;
   if (spins) {
-    // To ask for the thread's processor time takes as long as many such waits.
+    // Wall time stands for processor time: a call for the latter takes longer than many such waits.
     const int64_t start_ns = base::wall_ns();
     const bool seen = spin_for(flag, value, kSpinNs);
     waited_cpu_ns += std::min(base::wall_ns() - start_ns, kSpinNs);
@@ -194,27 +210,28 @@ Status Endpoint::wait_long(Flag& flag, int peer, uint32_t value, const Awaited& 
                                                    : yield_until(flag, value, kYields));
   Status status;
   if (!seen) status = sleep_until(flag, peer, value, awaited);
-  if (crowded_ && waits_without_yield_ > 0) --waits_without_yield_;
+  if (oversubscribed_ && waits_without_yield_ > 0) --waits_without_yield_;
   waited_cpu_ns += base::thread_cpu_ns() - start_cpu_ns;
   return status;
 }
 
-// False: not there in time.
+// False: the flag has not reached the value after `yields` yields, or yielding is suspended.
 bool Endpoint::yield_until(const Flag& flag, uint32_t value, int yields) {
   for (int i = 0; i < yields && waits_without_yield_ == 0; ++i) {
     const int64_t start_ns = base::wall_ns();
     ::sched_yield();
     if (base::wall_ns() - start_ns > kLongYieldNs) waits_without_yield_ = kWaitsWithoutYield;
-    if (is_at(flag, value)) return true;
+    if (has_reached(flag, value)) return true;
   }
   return false;
 }
 
-// With ranks on other nodes: handles their messages meanwhile, for itself and as their proxy.
+// Handles messages of other nodes until the flag has reached the value. False: `looks` polls in a
+// row found neither a message nor the flag.
 bool Endpoint::relay_until(const Flag& flag, uint32_t value, int looks) {
-  for (int idle = 0; !is_at(flag, value);) {
+  for (int idle = 0; !has_reached(flag, value);) {
     idle = bridge()->progress() ? 0 : idle + 1;
-    if (idle == looks) return is_at(flag, value);
+    if (idle == looks) return has_reached(flag, value);
     if (idle > 0) ::sched_yield();
   }
   return true;
@@ -223,10 +240,12 @@ bool Endpoint::relay_until(const Flag& flag, uint32_t value, int looks) {
 Status Endpoint::sleep_until(Flag& flag, int peer, uint32_t value, const Awaited& awaited) {
   using Clock = std::chrono::steady_clock;
   Clock::duration left = timeout();
-  Clock::time_point looked = Clock::now();
+  Clock::time_point checked = Clock::now();
   Status status;
   Bridge* across = bridge();
-  const std::chrono::nanoseconds look_interval = across != nullptr ? kRelayInterval : kLookInterval;
+  const std::chrono::nanoseconds interval =
+      across != nullptr ? kRelayInterval : kFailureCheckInterval;
+  // Before the load of the flag, and sequentially consistent: pairs with raise_flag (flag.cc).
   flag.sleepers.fetch_add(1);
   for (;;) {
     if (across != nullptr)
@@ -235,14 +254,14 @@ Status Endpoint::sleep_until(Flag& flag, int peer, uint32_t value, const Awaited
     if (reached(seen, value)) break;
     if (status = memory_->failure(); !status.ok()) break;
     const Clock::time_point now = Clock::now();
-    left -= std::min<Clock::duration>(now - looked, kMostPerLook);
-    looked = now;
+    left -= std::min<Clock::duration>(now - checked, kMostPerCheck);
+    checked = now;
     if (left <= Clock::duration::zero()) {
       status = timed_out(peer, awaited);
-      memory_->fail(status);
+      memory_->fail(status);  // so that the other ranks report this error, not deadlines of theirs
       break;
     }
-    sleep_on(flag, seen, std::min<std::chrono::nanoseconds>(left, look_interval));
+    sleep_on(flag, seen, std::min<std::chrono::nanoseconds>(left, interval));
   }
   flag.sleepers.fetch_sub(1);
   return status;
@@ -264,21 +283,24 @@ std::string Endpoint::name_of(int rank) const {
   return name;
 }
 
-// −1 where it does not matter: no ranks share a core, or some are on other nodes.
-int Endpoint::processor() const { return crowded_ && bridge() == nullptr ? ::sched_getcpu() : -1; }
+// The processor this rank runs on; −1 where waits do not depend on it: each rank has a core, or a
+// bridge has to be driven.
+int Endpoint::processor() const {
+  return oversubscribed_ && bridge() == nullptr ? ::sched_getcpu() : -1;
+}
 
-// Who has raised a flag on this core cannot raise it again before this rank yields. One of another
-// core may be about to, and ranks of this core would wait for it too: so those here are awaited
-// first, by yielding, then the others, by looking for a while.
+// Awaits ranks of this core first. They cannot run before this rank yields, and while they run,
+// ranks of other cores raise their flags too. In the other order this rank would spin for another
+// core's rank while ranks that need this core stand still.
 Status Endpoint::wait_all(Channel channel, uint32_t value, const Awaited& awaited) {
   const int here = processor();
   for (int peer = 0; peer < num_ranks() && here >= 0; ++peer) {
     const Flag& flag = flag_of(channel, peer);
-    if (is_at(flag, value) || !raised_on(flag, here)) continue;
+    if (has_reached(flag, value) || !raised_on(flag, here)) continue;
     WIDEEP_TRY(wait(channel, peer, value, awaited));
   }
   for (int peer = 0; peer < num_ranks(); ++peer) {
-    if (is_at(flag_of(channel, peer), value)) continue;
+    if (has_reached(flag_of(channel, peer), value)) continue;
     WIDEEP_TRY(wait(channel, peer, value, awaited));
   }
   return {};
@@ -286,13 +308,15 @@ Status Endpoint::wait_all(Channel channel, uint32_t value, const Awaited& awaite
 
 Status Endpoint::wait_each(Channel channel, uint32_t value, const Awaited& awaited,
                            const std::function<void(std::span<const int> peers)>& arrived) {
+  // In ring order from this rank, whose own flag is raised already: so ranks start with different
+  // peers.
   missing_.clear();
   for (int peer = rank_; peer < num_ranks(); ++peer) missing_.push_back(peer);
   for (int peer = 0; peer < rank_; ++peer) missing_.push_back(peer);
   std::span<int> missing = missing_;
   for (;;) {
     const auto late = std::partition(missing.begin(), missing.end(), [&](int peer) {
-      return is_at(flag_of(channel, peer), value);
+      return has_reached(flag_of(channel, peer), value);
     });
     const auto num_arrived = static_cast<size_t>(late - missing.begin());
     if (num_arrived > 0) arrived(missing.first(num_arrived));
@@ -309,8 +333,8 @@ Status Endpoint::wait_each(Channel channel, uint32_t value, const Awaited& await
 
 Status Endpoint::agree(const AgreedWords& mine, const Awaited& awaited,
                        std::vector<AgreedWords>* words) {
-  // Two sets per rank, used in turn: a rank reaches agreement n + 2 only after all have raised
-  // their flags for n + 1, hence have read the words of n.
+  // Two sets of words per rank, used in turn. A rank begins all-gather n + 2 only after all ranks
+  // have raised their flags for n + 1, hence have read the words of n.
   const uint32_t agreement = raised(Channel::kAgree) + 1;
   memory_->agreed_words(kind_, world_rank(), agreement) = mine;
   raise_all(Channel::kAgree, agreement);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank that goes wrong on purpose, so that tests see what its peers make of it. Everything else
-// about the group, threads or processes, is as it always is (GroupOptions::faults).
+// Fault injection for tests: an endpoint whose rank raises its flags late, or not at all, or dies
+// (GroupOptions::faults). It works for ranks that are threads and for processes.
+//
+// Thread safety: as Endpoint.
 #pragma once
 
 #include <chrono>
@@ -15,13 +17,13 @@ namespace wideep::transport {
 struct Fault {
   enum class Kind {
     kDelay,    // raises its flags late
-    kSilence,  // raises none any more
-    kKill,     // the process ends by signal 9; ranks that are processes only
+    kSilence,  // no longer raises its flags
+    kKill,     // kills its process (SIGKILL); not for ranks that are threads
   };
   int rank = 0;
   Kind kind = Kind::kDelay;
-  int after_raises = 0;  // so many times it raises a flag as it should
-  std::chrono::milliseconds delay{0};
+  int after_raises = 0;                // number of correct raises before the fault
+  std::chrono::milliseconds delay{0};  // kDelay: of each raise
 };
 
 class FaultyEndpoint : public Endpoint {
@@ -38,7 +40,7 @@ class FaultyEndpoint : public Endpoint {
   int raises_ = 0;
 };
 
-// A rank's endpoint: with the first fault that is its own, or sound.
+// The endpoint of `rank`, with the first of the faults that is for this rank, if any.
 std::unique_ptr<Endpoint> make_endpoint(std::shared_ptr<SharedMemory> memory, int rank,
                                         std::chrono::milliseconds timeout,
                                         std::span<const Fault> faults);

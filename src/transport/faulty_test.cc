@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 constexpr int kRanks = 4;
 
-Status meet_often(Endpoint& endpoint) {
+Status many_barriers(Endpoint& endpoint) {
   for (int i = 0; i < 6; ++i) {
     WIDEEP_TRY(endpoint.meet({.what = "everybody", .iteration = i}));
   }
@@ -29,20 +29,20 @@ GroupOptions group(const Fault& fault, milliseconds timeout) {
   return {.num_ranks = kRanks, .segment_bytes = 64, .timeout = timeout, .faults = {fault}};
 }
 
-TEST(Faulty, ALateRankIsWaitedFor) {
+TEST(Faulty, OthersWaitForALateRank) {
   const Fault late{
       .rank = 2, .kind = Fault::Kind::kDelay, .after_raises = 1, .delay = milliseconds(5)};
   const int64_t start_ns = base::wall_ns();
-  const auto statuses = run_rank_threads(group(late, milliseconds(10'000)), meet_often);
+  const auto statuses = run_rank_threads(group(late, milliseconds(10'000)), many_barriers);
   ASSERT_TRUE(statuses.ok());
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_GE(base::wall_ns() - start_ns, 5 * 5'000'000);
 }
 
-TEST(Faulty, ASilentRankIsNamedByAll) {
+TEST(Faulty, AllRanksNameASilentRank) {
   for (const int after_raises : {0, 3}) {
     const Fault silent{.rank = 1, .kind = Fault::Kind::kSilence, .after_raises = after_raises};
-    const auto statuses = run_rank_threads(group(silent, milliseconds(60)), meet_often);
+    const auto statuses = run_rank_threads(group(silent, milliseconds(60)), many_barriers);
     ASSERT_TRUE(statuses.ok());
     for (const Status& status : *statuses) {
       EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
@@ -52,12 +52,12 @@ TEST(Faulty, ASilentRankIsNamedByAll) {
   }
 }
 
-TEST(Faulty, IsFaultyInEveryGroup) {
+TEST(Faulty, TheFaultAppliesToEveryGroup) {
   const Fault silent{.rank = 1, .kind = Fault::Kind::kSilence, .after_raises = 3};
   const auto statuses = run_rank_threads(group(silent, milliseconds(60)), [](Endpoint& world) {
     Endpoint all(world, Group::kStage, {3, 2, 1, 0});
     WIDEEP_TRY(world.meet({.what = "the world"}));
-    return meet_often(all);
+    return many_barriers(all);
   });
   ASSERT_TRUE(statuses.ok());
   for (const Status& status : *statuses) {
@@ -65,12 +65,12 @@ TEST(Faulty, IsFaultyInEveryGroup) {
   }
 }
 
-TEST(Faulty, ADeadRankIsNamedBeforeAnyDeadline) {
+TEST(Faulty, ADeadRankIsReportedBeforeTheDeadline) {
   const Fault dead{.rank = 3, .kind = Fault::Kind::kKill, .after_raises = 2};
   const int64_t start_ns = base::wall_ns();
   const Status status = run_rank_processes(
       group(dead, milliseconds(60'000)),
-      [](Endpoint& endpoint, const Messenger&) { return meet_often(endpoint); },
+      [](Endpoint& endpoint, const Messenger&) { return many_barriers(endpoint); },
       [](int, std::string_view) {});
   EXPECT_THAT(status.message(), HasSubstr("rank 3"));
   EXPECT_THAT(status.message(), HasSubstr("signal 9"));

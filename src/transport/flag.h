@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is done to flags: raised by who writes, slept on by who reads.
+// Operations on flags (SharedMemory::flag): the sender raises a flag, readers test it or sleep on
+// it.
 //
-// Thread safety: atomic operations only.
+// Thread safety: any thread or process that maps the flag; raise_flag: only the flag's sender, or
+// its proxy.
 #pragma once
 
 #include <chrono>
@@ -12,20 +14,21 @@
 
 namespace wideep::transport {
 
-// Flags may run ahead of their reader and wrap around.
+// A flag may be ahead of the value that a reader waits for, and wraps around at 2³².
 inline bool reached(uint32_t flag, uint32_t value) {
   return static_cast<int32_t>(flag - value) >= 0;
 }
 
-inline bool is_at(const Flag& flag, uint32_t value) {
+// Acquire: if true, everything the sender wrote before it raised the flag is visible.
+inline bool has_reached(const Flag& flag, uint32_t value) {
   return reached(flag.value.load(std::memory_order_acquire), value);
 }
 
-// Sleeps while the flag has the value `seen`, at most so long. Whatever ends it, the caller looks
-// again.
+// Sleeps while the flag has the value `seen`, for `at_most`. May return early: the caller reads the
+// flag again. REQUIRES: the caller has counted itself in flag.sleepers.
 void sleep_on(Flag& flag, uint32_t seen, std::chrono::nanoseconds at_most);
 
-// For its sender alone; wakes the readers that sleep.
+// Release: publishes everything the caller wrote before. Wakes all sleeping readers.
 void raise_flag(Flag& flag, uint32_t value);
 
 }  // namespace wideep::transport

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole messages between ranks, where they share no memory. Back ends: MpiLink between processes,
-// MemorySwitch between threads, for tests.
+// Sends and receives whole messages between ranks that share no memory. Back ends: MpiLink between
+// processes; MemorySwitch between threads, for tests.
 //
-// Messages of one rank to another arrive in the order in which they were sent.
+// Messages from one rank to another arrive in the order in which they were sent.
 //
 // Thread safety: one thread per link.
 #pragma once
@@ -27,14 +27,14 @@ class Link {
 
   virtual ~Link() = default;
 
-  // Takes the message; does not wait for it to leave.
+  // Queues the message for rank `to` and returns at once.
   virtual void send(int to, Bytes message) = 0;
-  // The next message that has come, of anybody; nothing: there is none. Never waits. What is to
-  // leave is driven along here too: call it often.
+  // The next message that has arrived, from any rank; empty if there is none. Never blocks. Also
+  // makes progress on queued sends: call it often.
   virtual std::optional<Received> receive() = 0;
-  // Whether all that was sent has left.
+  // Whether every queued message has been handed to the network, so that its buffer is free.
   virtual bool has_sent_all() = 0;
-  // Ok while the link works.
+  // Ok while the link works; else its first error.
   virtual Status failure() const { return {}; }
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Links between ranks that are threads, so that tests and the thread sanitizer see ranks of several
-// nodes without a network.
+// Links between ranks that are threads. With it, tests and the thread sanitizer can run several
+// nodes in one process, without a network.
 //
-// Thread safety: each link belongs to one thread; cut() may be called by any.
+// Thread safety: one thread per link; any thread may call cut().
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class MemorySwitch {
   ~MemorySwitch();
 
   Link& link(int rank);
-  // From now on nothing reaches the rank, and nothing of it reaches others: its network is silent.
+  // Simulates a network failure: from now on messages to and from the rank are dropped.
   void cut(int rank);
 
  private:

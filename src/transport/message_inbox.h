@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Events put by any thread and pulled by one, in order: who shows them may be slow (a paused
-// output) without making anybody late.
+// An unbounded queue of events. put() never blocks, so a consumer that is slow (a paused output)
+// does not delay the ranks.
 //
-// Thread safety: put() and close() from any thread; next() from one.
+// Thread safety: any thread may call put() and close(); one thread calls next().
 #pragma once
 
 #include <condition_variable>
@@ -18,9 +18,9 @@ namespace wideep::transport {
 class MessageInbox {
  public:
   void put(RankEvent event);
-  // Nothing is put any more.
+  // Ends the queue; no put() may follow.
   void close();
-  // Waits for the next; nothing: closed, and everything has been pulled.
+  // Waits for the next event. Empty once the queue is closed and all events have been taken.
   std::optional<RankEvent> next();
 
  private:

@@ -7,16 +7,18 @@
 
 namespace wideep::transport {
 
-// A rank's way to tell whoever shows results something: whole messages, in order.
+// Sends messages from a rank to the process that shows results (the parent, or rank 0). Messages
+// arrive whole and in order.
 //
 // Thread safety: any thread.
 class Messenger {
  public:
   virtual ~Messenger() = default;
 
-  // Queues the message; does not wait. Errors (failed): nobody listens any longer.
+  // Queues the message and returns at once. Errors (failed): the receiver has ended.
   virtual Status send(std::string_view message) const = 0;
-  // Before a send() that follows soon: may wait for that, so that both cost one waking.
+  // As send(), if another send() follows soon: the message may be held back until then, so that the
+  // sending thread is woken once for both.
   virtual Status send_with_next(std::string_view message) const { return send(message); }
 };
 

@@ -11,7 +11,8 @@ std::optional<Launch> find_launch() {
     const char* size;
     const char* rank;
   };
-  // srun sets SLURM_STEP_NUM_TASKS; a batch script that starts a process itself does not have it.
+  // SLURM_STEP_NUM_TASKS is set by srun only. SLURM_NTASKS would also be set in a batch script that
+  // starts one process by itself.
   constexpr Names kNames[] = {{"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                               {"the launcher", "PMI_SIZE", "PMI_RANK"},
                               {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The MPI type of a message of any length. MPI counts elements in an int, so a message longer than
-// a block is sent as one element of a type made of whole blocks and a rest. The receiver sees bytes
-// in both cases.
+// The MPI datatype and count of a message of any length. MPI counts elements in an int. So a
+// message longer than a block is sent as one element of a struct type: whole blocks, then the
+// remaining bytes. The receiver sees bytes in both cases.
 //
-// Thread safety: that of MPI calls. Included only where there is MPI.
+// Thread safety: that of MPI calls. Include it only where MPI is available.
 #pragma once
 
 #include <mpi.h>
@@ -33,7 +33,7 @@ class MpiMessageType {
     MPI_Type_free(&one_block);
     count_ = 1;
   }
-  // MPI keeps the type for transfers that are under way.
+  // May be called while transfers run: MPI frees the type when the last one has completed.
   ~MpiMessageType() {
     if (type_ != MPI_BYTE) MPI_Type_free(&type_);
   }
@@ -43,7 +43,7 @@ class MpiMessageType {
   int count() const { return count_; }
   MPI_Datatype type() const { return type_; }
 
-  // The bytes of a message that was probed.
+  // The length in bytes of a probed message.
   static size_t length(const MPI_Status& status) {
     MPI_Count bytes = 0;
     MPI_Get_elements_x(&status, MPI_BYTE, &bytes);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that mpirun or srun has started, with MPI between them. mpi_ranks_with_mpi.cc is compiled
-// where CMake finds MPI, mpi_ranks_without_mpi.cc elsewhere; only the command is linked with them.
+// Ranks that mpirun or srun has started, connected by MPI. If CMake finds MPI it compiles
+// mpi_ranks_with_mpi.cc, else mpi_ranks_without_mpi.cc. Only the `wideep` command is linked with
+// them.
 //
-// Ranks are renumbered so that those of a node are consecutive; rank 0 stays rank 0. Ranks are on
-// one node where they share the kernel, the network namespace and the value of WIDEEP_NODE, with
-// which tests make one machine look like several.
+// MPI's ranks are renumbered so that the ranks of a node are consecutive; rank 0 stays rank 0. Two
+// ranks are on one node if they share the kernel, the network namespace and the value of
+// WIDEEP_NODE. (Tests set WIDEEP_NODE to simulate several nodes on one machine.)
 //
-// Thread safety: the thread that calls start_mpi_ranks makes all calls.
+// Thread safety: one thread makes all calls.
 #pragma once
 
 #include <memory>
@@ -18,20 +19,22 @@
 
 namespace wideep::transport {
 
-// What the launcher has put into the environment, known before MPI is started.
+// The launcher's environment variables, read before MPI is initialised.
 struct Launch {
   const char* launcher = "";
   int rank = 0;
   int num_ranks = 1;
 };
-// Empty where the process was started by hand, or as the only one.
+// Empty if no launcher started this process, or if it started only this one.
 std::optional<Launch> find_launch();
 
-// Collective: every started process calls it. REQUIRES: the caller has started no thread.
-// Errors (invalid input): this build has no MPI, or MPI does not see the ranks that were started.
+// Initialises MPI and connects the ranks. Collective: every started process calls it. Ends the
+// process if this takes longer than 120 s. REQUIRES: this process has only one thread.
+// Errors (invalid input): this build has no MPI; MPI's number of ranks differs from the launcher's.
 Result<std::unique_ptr<StartedRanks>> start_mpi_ranks(const Launch& launch);
 
-// Ends the process, and never returns. Waits for all other ranks, unless the ranks are broken.
+// Ends the process with exit_code. First waits for all other ranks (MPI_Finalize), at most 10 s,
+// and not if ranks->is_broken().
 [[noreturn]] void end_mpi_ranks(std::unique_ptr<StartedRanks> ranks, int exit_code);
 
 }  // namespace wideep::transport

@@ -36,16 +36,17 @@ Status error_of(const char* what, int code) {
   return failed(fmt::format("MPI: {}: {}", what, text.data()));
 }
 
-// Each message is one MPI message of a communicator of its own.
+// Each link has its own communicator, so messages of two links cannot be confused.
 class MpiLink : public Link {
  public:
-  // Keeps the communicator's order of ranks. Collective.
+  // Collective. Rank numbers are those of `ranks`.
   explicit MpiLink(MPI_Comm ranks) {
     MPI_Comm_dup(ranks, &comm_);
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
 
   void send(int to, Bytes message) override {
+    // In a list, whose elements do not move: MPI uses the buffer until the send has completed.
     Transfer& transfer = sending_.emplace_back();
     transfer.message = std::move(message);
     const MpiMessageType type(transfer.message.size());
@@ -60,6 +61,8 @@ class MpiLink : public Link {
     MPI_Status status;
     note("probe", MPI_Improbe(MPI_ANY_SOURCE, 0, comm_, &found, &message, &status));
     if (found != 0) begin_receiving(message, status);
+    // Only the oldest receive may be returned, even if a later one is complete: messages of a rank
+    // must keep the order in which they were probed.
     if (receiving_.empty() || !is_complete(receiving_.front())) return {};
     Received first{receiving_.front().peer, std::move(receiving_.front().message)};
     receiving_.pop_front();
@@ -96,6 +99,8 @@ class MpiLink : public Link {
     }
   }
 
+  // Matched probe and receive: the length is known before the buffer is allocated, and no other
+  // probe can take the message in between.
   void begin_receiving(MPI_Message message, const MPI_Status& status) {
     Transfer& transfer = receiving_.emplace_back();
     transfer.peer = status.MPI_SOURCE;
@@ -111,7 +116,8 @@ class MpiLink : public Link {
   Status failure_;
 };
 
-// Ends the process where MPI does not return in time; `what` says in the log what was tried.
+// Ends the process if MPI does not return in time; MPI's calls cannot be cancelled. what: the task,
+// for the log; null: logs nothing.
 class TimeLimit {
  public:
   TimeLimit(std::chrono::seconds limit, const char* what, int exit_code)
@@ -119,7 +125,7 @@ class TimeLimit {
           std::unique_lock lock(mutex_);
           if (ended_.wait_for(lock, limit, [this] { return has_ended_; })) return;
           if (what != nullptr) {
-            log::error("{}: MPI has not done so within {} s", what, limit.count());
+            log::error("{}: MPI did not return within {} s", what, limit.count());
           }
           std::_Exit(exit_code);
         }) {}
@@ -139,7 +145,8 @@ class TimeLimit {
   std::thread thread_;
 };
 
-// Equal for ranks that can pass each other file descriptors over an abstract socket.
+// Equal for ranks that can pass file descriptors to each other over an abstract socket: the boot id
+// identifies the kernel, and the network namespace is where abstract names are visible.
 std::string node_name() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -151,7 +158,8 @@ std::string node_name() {
 
 using Name = std::array<char, 128>;
 
-// The node of each of MPI's ranks; nodes are numbered in the order of their first ranks.
+// The node of each of MPI's ranks. Nodes are numbered in the order of their first ranks, so node 0
+// has MPI's rank 0.
 std::vector<int> nodes_of_ranks(int num_ranks) {
   Name mine{};
   node_name().copy(mine.data(), mine.size() - 1);
@@ -168,6 +176,7 @@ std::vector<int> nodes_of_ranks(int num_ranks) {
 
 std::unique_ptr<StartedRanks> connect_ranks(int num_ranks, int mpi_rank) {
   std::vector<int> nodes = nodes_of_ranks(num_ranks);
+  // Sorts the ranks by node, then by MPI rank. So ranks of a node are consecutive.
   MPI_Comm ordered = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, 0, nodes[static_cast<size_t>(mpi_rank)] * num_ranks + mpi_rank,
                  &ordered);
@@ -192,16 +201,17 @@ Result<std::unique_ptr<StartedRanks>> start_mpi_ranks(const Launch& launch) {
   MPI_Comm_rank(MPI_COMM_WORLD, &mpi_rank);
   if (num_ranks != launch.num_ranks) {
     MPI_Finalize();
-    return invalid_input(
-        fmt::format("{} has started {} processes, but MPI knows of {}: start them with a launcher "
-                    "that MPI understands (srun --mpi=pmix, or mpirun)",
-                    launch.launcher, launch.num_ranks, num_ranks));
+    return invalid_input(fmt::format(
+        "{} has started {} processes, but MPI sees {}: use a launcher that MPI supports "
+        "(srun --mpi=pmix, or mpirun)",
+        launch.launcher, launch.num_ranks, num_ranks));
   }
   return connect_ranks(num_ranks, mpi_rank);
 }
 
 void end_mpi_ranks(std::unique_ptr<StartedRanks> ranks, int exit_code) {
-  std::fflush(nullptr);
+  std::fflush(nullptr);  // _Exit does not
+  // MPI_Finalize waits for all ranks. After a failure some may be gone, so it might never return.
   if (ranks != nullptr && !ranks->is_broken()) {
     const TimeLimit limit(kEndLimit, nullptr, exit_code);
     MPI_Finalize();

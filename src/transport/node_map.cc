@@ -13,7 +13,7 @@ NodeMap::NodeMap(std::vector<int> node_of_rank) : node_of_rank_(std::move(node_o
   ranks_of_node_.resize(static_cast<size_t>(last) + 1);
   for (int rank = 0; rank < num_ranks(); ++rank) {
     std::vector<int>& ranks = ranks_of_node_[static_cast<size_t>(node_of(rank))];
-    place_of_rank_.push_back(static_cast<int>(ranks.size()));
+    index_on_node_.push_back(static_cast<int>(ranks.size()));
     ranks.push_back(rank);
   }
   for (const std::vector<int>& ranks : ranks_of_node_) WIDEEP_CHECK(!ranks.empty());
@@ -30,7 +30,7 @@ NodeMap NodeMap::even(int num_ranks, int num_nodes) {
 
 int NodeMap::proxy(int rank, int node) const {
   const std::span<const int> ranks = ranks_of(node);
-  return ranks[static_cast<size_t>(place_of(rank)) % ranks.size()];
+  return ranks[static_cast<size_t>(index_on_node(rank)) % ranks.size()];
 }
 
 bool NodeMap::is_even() const {

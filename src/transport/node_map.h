@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which ranks share a node, hence memory. Every rank has a proxy on each other node: one of the
-// ranks there, which does in that node's memory what the rank itself would do. It is the rank with
-// the same place on its node, modulo the number of ranks there, so that ranks are proxies of about
-// equally many others.
+// Maps ranks to nodes. Ranks of one node share memory. On each other node a rank has a proxy: a
+// rank there that acts for it in that node's memory (bridge.h). The proxy is the rank with the same
+// index on its node, modulo the number of ranks there, so every rank is the proxy of about equally
+// many.
 //
-// Thread safety: constant.
+// Thread safety: immutable.
 #pragma once
 
 #include <span>
@@ -15,10 +15,10 @@ namespace wideep::transport {
 
 class NodeMap {
  public:
-  // node_of_rank: of every rank of the world. REQUIRES: nodes are numbered from 0 without a gap.
+  // node_of_rank: [num_ranks]. REQUIRES: nodes are numbered from 0 without gaps.
   explicit NodeMap(std::vector<int> node_of_rank);
-  // As many consecutive ranks on each node; the first nodes have one more where ranks are left
-  // over.
+  // Consecutive ranks on each node, as evenly as possible: the first nodes have one more where
+  // num_nodes does not divide num_ranks.
   static NodeMap even(int num_ranks, int num_nodes);
 
   int num_ranks() const { return static_cast<int>(node_of_rank_.size()); }
@@ -28,15 +28,15 @@ class NodeMap {
     return ranks_of_node_[static_cast<size_t>(node)];
   }
   // The rank's index among the ranks of its node.
-  int place_of(int rank) const { return place_of_rank_[static_cast<size_t>(rank)]; }
-  // Of a rank on a node; on its own node that is the rank itself.
+  int index_on_node(int rank) const { return index_on_node_[static_cast<size_t>(rank)]; }
+  // The proxy of `rank` on `node`; on its own node the rank itself.
   int proxy(int rank, int node) const;
-  // Whether every node has equally many ranks, and consecutive ones.
+  // Whether every node has the same number of ranks, and its ranks are consecutive.
   bool is_even() const;
 
  private:
   std::vector<int> node_of_rank_;
-  std::vector<int> place_of_rank_;
+  std::vector<int> index_on_node_;
   std::vector<std::vector<int>> ranks_of_node_;
 };
 

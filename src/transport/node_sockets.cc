@@ -21,15 +21,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr char kGoodbye = 'g';
-constexpr std::chrono::seconds kShareTimeout{120};  // the first rank may be late, but not dead
+constexpr char kEndByte = 'e';
+// Long, because the first rank may still be loading. If it dies, recvmsg returns at once.
+constexpr std::chrono::seconds kShareTimeout{120};
 
-// What goes with a descriptor, or says why there is none.
-struct Gift {
-  bool given = false;
+// Accompanies the descriptor of shared memory, or carries the error if there is none.
+struct MemoryMessage {
+  bool allocated = false;
   bool huge = false;
   uint64_t num_bytes = 0;
-  char why[256] = {};
+  char error[256] = {};
 };
 
 Status socket_failed(const char* what) {
@@ -39,18 +40,19 @@ Status socket_failed(const char* what) {
 sockaddr_un address_of(const std::string& name, socklen_t* length) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::copy(name.begin(), name.end(), address.sun_path + 1);  // after a 0: the abstract space
+  // A leading 0 byte puts the name into the abstract namespace (unix(7)).
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
   *length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
 }
 
-bool send_gift(int socket, Gift gift, int fd) {
-  iovec bytes{&gift, sizeof(gift)};
+bool send_memory(int socket, MemoryMessage memory, int fd) {
+  iovec bytes{&memory, sizeof(memory)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
-  if (gift.given) {
+  if (memory.allocated) {
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
     cmsghdr* header = CMSG_FIRSTHDR(&message);
@@ -59,12 +61,12 @@ bool send_gift(int socket, Gift gift, int fd) {
     header->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
   }
-  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof(gift);
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof(memory);
 }
 
-// −1: no descriptor came with it.
-bool receive_gift(int socket, Gift* gift, int* fd) {
-  iovec bytes{gift, sizeof(*gift)};
+// fd: −1 if no descriptor came with the message. False: no message came.
+bool receive_memory(int socket, MemoryMessage* memory, int* fd) {
+  iovec bytes{memory, sizeof(*memory)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &bytes;
@@ -72,7 +74,7 @@ bool receive_gift(int socket, Gift* gift, int* fd) {
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   *fd = -1;
-  if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL) != sizeof(*gift)) return false;
+  if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL) != sizeof(*memory)) return false;
   if (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr) {
     std::memcpy(fd, CMSG_DATA(header), sizeof(*fd));
   }
@@ -107,8 +109,9 @@ Status NodeSockets::accept(std::span<const int> ranks, std::chrono::milliseconds
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     pollfd ready{listener_, POLLIN, 0};
     if (left.count() <= 0 || ::poll(&ready, 1, static_cast<int>(left.count())) <= 0) {
-      return deadline_exceeded(fmt::format(
-          "only {} of {} ranks of the node came to share its memory", peers_.size(), ranks.size()));
+      return deadline_exceeded(
+          fmt::format("only {} of {} ranks of the node connected in time to share its memory",
+                      peers_.size(), ranks.size()));
     }
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     const timeval patience{left.count() / 1000, left.count() % 1000 * 1000}, for_ever{};
@@ -118,7 +121,9 @@ Status NodeSockets::accept(std::span<const int> ranks, std::chrono::milliseconds
     const auto wait_for = [&](const timeval& time) {
       return ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)) == 0;
     };
-    // Who connects and says nothing holds us no longer than who does not connect.
+    // Any process of the machine can connect to the name: accept only this user's, and only with a
+    // rank that is expected. A process that connects but sends no rank must not block this one for
+    // longer than `timeout`, hence the receive timeout.
     const bool known =
         socket >= 0 && ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 &&
         who.uid == ::geteuid() && wait_for(patience) &&
@@ -127,7 +132,7 @@ Status NodeSockets::accept(std::span<const int> ranks, std::chrono::milliseconds
     if (known) {
       peers_.push_back({rank, who.pid, socket});
     } else if (socket >= 0) {
-      ::close(socket);  // a stranger
+      ::close(socket);  // not one of our ranks
     }
   }
   return {};
@@ -155,57 +160,60 @@ Status NodeSockets::connect(const std::string& name, int first_rank, int my_rank
 
 Result<base::SharedBytes> NodeSockets::share(const char* purpose, size_t num_bytes,
                                              base::SharedPages pages) {
-  return is_first_ ? give(purpose, num_bytes, pages) : take(purpose, num_bytes);
+  return is_first_ ? create_and_send(purpose, num_bytes, pages) : receive(purpose, num_bytes);
 }
 
-Result<base::SharedBytes> NodeSockets::give(const char* purpose, size_t num_bytes,
-                                            base::SharedPages pages) {
+// A failure to allocate is sent too: the other ranks would otherwise wait until their deadline.
+Result<base::SharedBytes> NodeSockets::create_and_send(const char* purpose, size_t num_bytes,
+                                                       base::SharedPages pages) {
   Result<base::SharedBytes> made = base::SharedBytes::create(purpose, num_bytes, pages);
-  Gift gift{.given = made.ok(), .huge = made.ok() && made->huge(), .num_bytes = num_bytes};
+  MemoryMessage memory{
+      .allocated = made.ok(), .huge = made.ok() && made->huge(), .num_bytes = num_bytes};
   if (!made.ok()) {
-    made.status().message().copy(gift.why, sizeof(gift.why) - 1);
+    made.status().message().copy(memory.error, sizeof(memory.error) - 1);
   }
   for (const Peer& peer : peers_) {
-    if (send_gift(peer.socket, gift, made.ok() ? made->fd() : -1)) continue;
+    if (send_memory(peer.socket, memory, made.ok() ? made->fd() : -1)) continue;
     return failed(fmt::format("{}: rank {} (process {}) has ended", purpose, peer.rank, peer.pid));
   }
   return made;
 }
 
-Result<base::SharedBytes> NodeSockets::take(const char* purpose, size_t num_bytes) {
-  Gift gift;
+Result<base::SharedBytes> NodeSockets::receive(const char* purpose, size_t num_bytes) {
+  MemoryMessage memory;
   int fd = -1;
-  if (!receive_gift(peers_[0].socket, &gift, &fd)) {
-    return failed(fmt::format("{}: nothing came from rank {} (process {}), which shares it",
+  if (!receive_memory(peers_[0].socket, &memory, &fd)) {
+    return failed(fmt::format("{}: received nothing from rank {} (process {}), which allocates it",
                               purpose, peers_[0].rank, peers_[0].pid));
   }
-  if (!gift.given) return failed(gift.why);
+  if (!memory.allocated) return failed(memory.error);
   if (fd < 0) {
     return failed(
-        fmt::format("{}: rank {}'s file descriptor was not let in; raise the limit of open "
+        fmt::format("{}: could not receive the file descriptor of rank {}; raise the limit of open "
                     "files (ulimit -n)",
                     purpose, peers_[0].rank));
   }
-  if (gift.num_bytes != num_bytes) {
+  if (memory.num_bytes != num_bytes) {
     ::close(fd);
     return invalid_input(
         fmt::format("{}: {} bytes on rank {}, {} here: start all ranks with the "
                     "same settings",
-                    purpose, gift.num_bytes, peers_[0].rank, num_bytes));
+                    purpose, memory.num_bytes, peers_[0].rank, num_bytes));
   }
-  return base::SharedBytes::adopt(purpose, fd, num_bytes, gift.huge);
+  return base::SharedBytes::adopt(purpose, fd, num_bytes, memory.huge);
 }
 
-void NodeSockets::say_goodbye() const {
+void NodeSockets::announce_end() const {
   for (const Peer& peer : peers_) {
-    // Who is gone already needs none.
-    [[maybe_unused]] const ssize_t sent = ::send(peer.socket, &kGoodbye, 1, MSG_NOSIGNAL);
+    // An error means that the peer has ended already; then there is nothing to tell it.
+    [[maybe_unused]] const ssize_t sent = ::send(peer.socket, &kEndByte, 1, MSG_NOSIGNAL);
   }
 }
 
-bool NodeSockets::has_said_goodbye(const Peer& peer) {
+bool NodeSockets::has_announced_end(const Peer& peer) {
   char byte = 0;
-  return ::recv(peer.socket, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1 && byte == kGoodbye;
+  // Peek: the byte stays, so that every later call gives the same answer.
+  return ::recv(peer.socket, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1 && byte == kEndByte;
 }
 
 }  // namespace wideep::transport

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sockets between the first rank of a node and its others, for what processes can share only if
-// they hold a descriptor of it: memory. They also show who has died.
+// Unix sockets between the first rank of a node and the node's other ranks. They pass file
+// descriptors of shared memory between processes, and show when a rank has died.
 //
-// Their name lies in the abstract space: no file is left behind, however ranks end.
+// The socket's name is in the abstract namespace: no file is left behind, however ranks end.
 //
-// Thread safety: one thread.
+// Thread safety: one thread; peers() and has_announced_end: any, once connected.
 #pragma once
 
 #include <sys/types.h>
@@ -32,26 +32,31 @@ class NodeSockets {
   NodeSockets(const NodeSockets&) = delete;
   NodeSockets& operator=(const NodeSockets&) = delete;
 
-  // The first rank of a node: listens. Returns the name for the others to connect to.
+  // On the first rank of a node: listens. Returns the name that the other ranks connect to.
   Result<std::string> listen();
-  // Takes in the others, each of which says which rank it is. Errors: not all came in time.
+  // On the first rank: accepts the connections of `ranks`. Errors (deadline_exceeded): not all have
+  // connected in time.
   Status accept(std::span<const int> ranks, std::chrono::milliseconds timeout);
-  // One of the others.
+  // On the other ranks: connects to the first.
   Status connect(const std::string& name, int first_rank, int my_rank);
 
-  // Memory that all ranks of the node see. Collective: all ask for the same, in the same order.
-  // Errors (failed): the kernel refuses the memory, on all ranks; the first rank has died.
+  // Allocates memory that all ranks of the node share. Collective: all ranks make the same calls in
+  // the same order. purpose: for error messages.
+  // Errors: the kernel refuses the memory (failed, on all ranks); the first rank has died (failed);
+  // sizes differ (invalid_input).
   Result<base::SharedBytes> share(const char* purpose, size_t num_bytes, base::SharedPages pages);
 
-  // With whom this rank is connected: the first rank with all others, these with the first.
+  // The connected ranks: on the first rank all others, on these the first.
   const std::vector<Peer>& peers() const { return peers_; }
-  // This rank's end will be no surprise to its peers; and whether that of a peer is none.
-  void say_goodbye() const;
-  static bool has_said_goodbye(const Peer& peer);
+  // Tells the peers that this rank ends as planned, so that they do not report it as died.
+  void announce_end() const;
+  // Whether the peer has announced its end. Does not block.
+  static bool has_announced_end(const Peer& peer);
 
  private:
-  Result<base::SharedBytes> give(const char* purpose, size_t num_bytes, base::SharedPages pages);
-  Result<base::SharedBytes> take(const char* purpose, size_t num_bytes);
+  Result<base::SharedBytes> create_and_send(const char* purpose, size_t num_bytes,
+                                            base::SharedPages pages);
+  Result<base::SharedBytes> receive(const char* purpose, size_t num_bytes);
 
   int listener_ = -1;
   bool is_first_ = true;

@@ -19,12 +19,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As ranks of one parent have them (rank_processes.cc). Launchers kill what has not ended some time
-// after SIGTERM: mpirun after one second.
+// Time for the current iteration after a stop signal, as with forked ranks (rank_processes.cc).
+// Shorter than the time after which launchers kill their processes: mpirun waits one second.
 constexpr std::chrono::milliseconds kGrace{700};
-constexpr std::chrono::milliseconds kLook{100};
-// A rank that has been made to fail and does not end, because it is inside MPI perhaps.
-constexpr std::chrono::milliseconds kLinger{5'000};
+// How often failures and deadlines are checked; signals and ended peers are noticed at once.
+constexpr std::chrono::milliseconds kCheckInterval{100};
+// Time for a rank to end by itself after the group has failed. It may not, for example inside MPI.
+constexpr std::chrono::milliseconds kExitGrace{5'000};
 
 sigset_t stop_signals() {
   sigset_t set;
@@ -63,26 +64,26 @@ void NodeWatch::run() {
     std::vector<pollfd> fds = {{end_, POLLIN, 0}, {signals_, POLLIN, 0}};
     for (const NodeSockets::Peer& peer : sockets_.peers())
       fds.push_back({peer.socket, POLLRDHUP, 0});
-    ::poll(fds.data(), fds.size(), static_cast<int>(kLook.count()));
+    ::poll(fds.data(), fds.size(), static_cast<int>(kCheckInterval.count()));
     if (fds[0].revents != 0) return;
     signalfd_siginfo info{};
     while (::read(signals_, &info, sizeof(info)) == sizeof(info)) {
-      take_stop_signal(static_cast<int>(info.ssi_signo));
+      handle_stop_signal(static_cast<int>(info.ssi_signo));
     }
-    look_at_peers();
-    if (is_overdue()) {
+    check_peers();
+    if (take_overdue()) {
       memory_->fail(interrupted("interrupted before the current iteration ended"));
     }
     const auto now = Clock::now();
     const Status failure = memory_->failure();
-    if (!failure.ok() && !end_at) end_at = now + kLinger;
+    if (!failure.ok() && !end_at) end_at = now + kExitGrace;
     if (end_at && now >= *end_at) ::_exit(failure.exit_code());
   }
 }
 
-void NodeWatch::take_stop_signal(int signal) {
+void NodeWatch::handle_stop_signal(int signal) {
   if (inbox_ != nullptr) return std::exchange(inbox_, nullptr)->put(StopSignal{signal});
-  interrupted_ = true;
+  interrupted_ = true;  // before the request: a rank that stops because of it reads this
   memory_->control().stop_requested.store(1);
   end_within(kGrace);
 }
@@ -92,20 +93,22 @@ void NodeWatch::end_within(std::chrono::milliseconds grace) {
   fail_at_ = std::min(fail_at_.value_or(Clock::time_point::max()), Clock::now() + grace);
 }
 
-// Once.
-bool NodeWatch::is_overdue() {
+// True once, after the deadline of end_within.
+bool NodeWatch::take_overdue() {
   const std::lock_guard lock(mutex_);
   if (!fail_at_ || Clock::now() < *fail_at_) return false;
   fail_at_.reset();
   return true;
 }
 
-void NodeWatch::look_at_peers() const {
+// The kernel closes a rank's sockets when the rank dies. That is noticed at once, long before a
+// wait for the rank would reach its deadline.
+void NodeWatch::check_peers() const {
   for (const NodeSockets::Peer& peer : sockets_.peers()) {
     pollfd ready{peer.socket, POLLRDHUP, 0};
-    if (::poll(&ready, 1, 0) <= 0 || NodeSockets::has_said_goodbye(peer)) continue;
+    if (::poll(&ready, 1, 0) <= 0 || NodeSockets::has_announced_end(peer)) continue;
     memory_->fail(
-        failed(fmt::format("rank {} (process {}) has ended without a word", peer.rank, peer.pid)));
+        failed(fmt::format("rank {} (process {}) has ended unexpectedly", peer.rank, peer.pid)));
   }
 }
 

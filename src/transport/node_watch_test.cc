@@ -55,7 +55,7 @@ TEST_F(NodeWatchTest, ASignalAsksAllRanksToStop) {
   EXPECT_TRUE(memory_->failure().ok());  // there is time for the iteration to end
 }
 
-TEST_F(NodeWatchTest, WhoDecidesHimselfWhenToStopIsToldOfTheFirstSignal) {
+TEST_F(NodeWatchTest, WithAnInboxTheFirstSignalIsAnEvent) {
   MessageInbox inbox;
   NodeWatch watch(memory_, first_, &inbox);
   ::kill(::getpid(), SIGTERM);
@@ -79,17 +79,17 @@ TEST_F(NodeWatchTest, RanksThatDoNotStopInTimeAreInterrupted) {
   EXPECT_EQ(memory_->failure().code(), StatusCode::kInterrupted);
 }
 
-TEST_F(NodeWatchTest, ARankThatEndsWithoutAWordFailsTheGroup) {
+TEST_F(NodeWatchTest, ARankThatEndsUnexpectedlyFailsTheGroup) {
   const NodeWatch watch(memory_, first_);
   other_.reset();
   EXPECT_TRUE(comes([&] { return !memory_->failure().ok(); }));
   EXPECT_THAT(memory_->failure().message(), HasSubstr("rank 1 (process "));
-  EXPECT_THAT(memory_->failure().message(), HasSubstr("has ended without a word"));
+  EXPECT_THAT(memory_->failure().message(), HasSubstr("has ended unexpectedly"));
 }
 
-TEST_F(NodeWatchTest, ARankThatSaysGoodbyeDoesNot) {
+TEST_F(NodeWatchTest, ARankThatAnnouncesItsEndDoesNotFailTheGroup) {
   const NodeWatch watch(memory_, first_);
-  other_->say_goodbye();
+  other_->announce_end();
   other_.reset();
   ::usleep(250'000);
   EXPECT_TRUE(memory_->failure().ok());

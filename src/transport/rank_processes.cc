@@ -40,7 +40,7 @@ struct Rank {
   pid_t pid = -1;
   int pipe = -1;  // read end; −1 after its end was read
   bool alive = false;
-  std::string inbox;  // bytes of a message that has not arrived whole
+  std::string inbox;  // the first bytes of a message whose rest has not arrived
 };
 
 sigset_t handled_signals() {
@@ -54,7 +54,8 @@ sigset_t handled_signals() {
 class SignalQueue {
  public:
   SignalQueue() {
-    // Whoever started us may ignore it, and then the kernel would reap the ranks before we can.
+    // If SIGCHLD is ignored (inherited from the process that started this one), the kernel reaps
+    // children itself and their exit codes are lost.
     struct sigaction child{};
     child.sa_handler = SIG_DFL;
     ::sigaction(SIGCHLD, &child, &child_before_);
@@ -69,7 +70,7 @@ class SignalQueue {
   }
   int fd() const { return fd_; }
   const sigset_t& mask_before() const { return before_; }
-  // 0 when none is pending.
+  // The next pending signal, or 0.
   int next() const {
     signalfd_siginfo info{};
     return ::read(fd_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
@@ -95,7 +96,8 @@ class SignalQueue {
   }
   if (!status.ok()) memory->fail(status);
   pipe.finish();
-  ::_exit(status.exit_code());  // no destructors of the parent's objects
+  // Not exit: the fork has copies of the parent's objects, whose destructors must run there only.
+  ::_exit(status.exit_code());
 }
 
 // ---- in the parent ----
@@ -129,7 +131,7 @@ class Supervisor : public RunningRanks {
   void wait_for_events();
   void handle_signals();
   void reap();
-  void take_stop_signal(int signal);
+  void handle_stop_signal(int signal);
   void enforce_deadlines();
   void read_pipe(int index);
   void take_messages(int index);
@@ -139,15 +141,15 @@ class Supervisor : public RunningRanks {
   std::shared_ptr<SharedMemory> memory_;
   bool reports_stop_signals_;  // the next one, at most
   std::vector<Rank> ranks_;
-  std::deque<RankEvent> events_;  // not yet pulled
+  std::deque<RankEvent> events_;  // not yet returned by next()
   bool interrupted_ = false;
-  std::mutex mutex_;
-  std::optional<Clock::time_point> fail_at_;  // make the ranks fail, if any is left; mutex_
-  std::optional<Clock::time_point> kill_at_;
+  std::mutex mutex_;                          // guards fail_at_: any thread may call end_within
+  std::optional<Clock::time_point> fail_at_;  // then fail the group
+  std::optional<Clock::time_point> kill_at_;  // then kill the ranks that are left
 };
 
 Status Supervisor::fork_all(const GroupOptions& options, const RankBody& body) {
-  std::fflush(nullptr);  // else each rank would print what is still buffered
+  std::fflush(nullptr);  // else each rank would print its copy of what is still buffered
   for (int index = 0; index < options.num_ranks; ++index) {
     if (Status status = fork_one(index, options, body); !status.ok()) {
       kill_all();
@@ -169,12 +171,15 @@ Status Supervisor::fork_one(int index, const GroupOptions& options, const RankBo
   }
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);  // it died before that took hold
-    // A terminal's Ctrl-C, `timeout` and service managers signal every process: the parent decides.
+    if (::getppid() != parent) ::_exit(1);  // the parent died before prctl took effect
+    // A terminal's Ctrl-C, `timeout` and service managers signal every process of the group, but
+    // only the parent decides when ranks stop.
     ::signal(SIGINT, SIG_IGN);
     ::signal(SIGTERM, SIG_IGN);
-    ::signal(SIGPIPE, SIG_IGN);  // a parent that is gone is an error of send()
+    ::signal(SIGPIPE, SIG_IGN);  // if the parent has ended, write() fails and send() reports it
     ::sigprocmask(SIG_SETMASK, &signals_.mask_before(), nullptr);
+    // Inherited read ends of other ranks' pipes. While they are open, a write there would block
+    // after the parent's death instead of failing.
     for (const Rank& earlier : ranks_) {
       if (earlier.pipe >= 0) ::close(earlier.pipe);
     }
@@ -206,6 +211,7 @@ Status Supervisor::result() {
   return interrupted_ ? interrupted("interrupted") : Status();
 }
 
+// A rank's pipe may hold messages after the rank has ended, so both have to be at their end.
 bool Supervisor::finished() const {
   for (const Rank& rank : ranks_) {
     if (rank.alive || rank.pipe >= 0) return false;
@@ -226,7 +232,7 @@ void Supervisor::handle_signals() {
     if (signal == SIGCHLD) {
       reap();
     } else {
-      take_stop_signal(signal);
+      handle_stop_signal(signal);
     }
   }
 }
@@ -238,7 +244,7 @@ void Supervisor::reap() {
     if (!rank.alive || ::waitpid(rank.pid, &how, WNOHANG) != rank.pid) continue;
     rank.alive = false;
     if (WIFEXITED(how) && WEXITSTATUS(how) == 0) continue;
-    // A rank that failed by itself has already said why; this keeps the first message.
+    // A rank that failed by itself has recorded its error already. fail() keeps the first error.
     memory_->fail(failed(WIFSIGNALED(how)
                              ? fmt::format("rank {} (process {}) was ended by signal {} ({})",
                                            index, rank.pid, WTERMSIG(how), strsignal(WTERMSIG(how)))
@@ -248,7 +254,7 @@ void Supervisor::reap() {
   }
 }
 
-void Supervisor::take_stop_signal(int signal) {
+void Supervisor::handle_stop_signal(int signal) {
   if (std::exchange(reports_stop_signals_, false)) {
     events_.push_back(StopSignal{signal});
     return;
@@ -258,7 +264,8 @@ void Supervisor::take_stop_signal(int signal) {
   end_within(signal == SIGTERM ? kTerminateGrace : kInterruptGrace);
 }
 
-// Asking again never prolongs the grace. (`timeout` asks twice.)
+// The earlier deadline counts: a second signal must not extend the grace period. (`timeout` sends
+// SIGTERM twice: to its child and to the process group.)
 void Supervisor::end_within(std::chrono::milliseconds grace) {
   const std::lock_guard lock(mutex_);
   fail_at_ = std::min(fail_at_.value_or(Clock::time_point::max()), Clock::now() + grace);
@@ -326,7 +333,7 @@ Status MessagePipe::send_with_next(std::string_view message) const { return queu
 Status MessagePipe::queue(std::string_view message) const {
   const Length length = static_cast<Length>(message.size());
   std::lock_guard lock(mutex_);
-  if (broken_) return failed("the parent process no longer listens");
+  if (broken_) return failed("the parent process has ended");
   queued_.append(reinterpret_cast<const char*>(&length), sizeof(length));
   queued_ += message;
   return {};
@@ -350,6 +357,7 @@ void MessagePipe::write_loop() {
       if (queued_.empty()) return;
       bytes.swap(queued_);
     }
+    // Without the lock: write() blocks while the pipe is full, and senders must not.
     if (write_whole(bytes)) continue;
     std::lock_guard lock(mutex_);
     broken_ = true;
@@ -357,6 +365,7 @@ void MessagePipe::write_loop() {
   }
 }
 
+// write() may write less than asked for, or be interrupted by a signal.
 bool MessagePipe::write_whole(const std::string& bytes) const {
   for (size_t at = 0; at < bytes.size();) {
     const ssize_t written = ::write(fd_, bytes.data() + at, bytes.size() - at);

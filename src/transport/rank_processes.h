@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks as processes forked from this one, on this machine, without MPI.
+// Ranks as processes forked from this one, on one machine, without MPI.
 //
-// The parent does no model work: it forks, passes on what the ranks say, and sees to their end.
+// The parent does no model work. It forks the ranks, forwards their messages, and supervises them:
 //
-//  - SIGINT or SIGTERM to the parent: ranks are asked to stop after the current iteration
-//    (control().stop_requested). Those still running after a grace period (0.7 s; 10 s for SIGTERM)
-//    are made to fail, and then killed. The ranks themselves ignore both signals.
-//  - A rank dies or fails: the others' waits fail with its message at once. Any that lingers for
-//    2 s is killed.
-//  - The parent dies, however: the kernel kills the ranks (PR_SET_PDEATHSIG). Nothing is left
-//    behind.
+//  - The parent gets SIGINT or SIGTERM: it asks the ranks to stop after the current iteration
+//    (control().stop_requested). If some still run after a grace period (SIGINT: 0.7 s, SIGTERM:
+//    10 s), it fails the group, and then kills them. The ranks themselves ignore both signals.
+//  - A rank dies or fails: the waits of all other ranks return its error at once. Ranks that have
+//    not ended 2 s later are killed.
+//  - The parent dies, for whatever reason: the kernel kills the ranks (PR_SET_PDEATHSIG).
 #pragma once
 
 #include <condition_variable>
@@ -27,23 +26,22 @@
 
 namespace wideep::transport {
 
-// A rank's way to tell the parent something: whole messages, in order. A thread of its own writes
-// them, so that a parent that is slow (its output paused, say) never makes a rank late for its
-// peers.
+// Sends a rank's messages to the parent through a pipe. A background thread writes them, so that a
+// slow parent (a paused output, for example) does not delay the rank and its peers.
 //
 // Thread safety: any thread may send.
 class MessagePipe : public Messenger {
  public:
   explicit MessagePipe(int fd);
-  ~MessagePipe() override;  // as finish()
+  ~MessagePipe() override;  // calls finish()
   MessagePipe(const MessagePipe&) = delete;
   MessagePipe& operator=(const MessagePipe&) = delete;
 
-  // Queues the message; does not wait. Errors (failed): the parent no longer listens.
+  // Queues the message and returns at once. Errors (failed): the parent has ended.
   Status send(std::string_view message) const override;
   Status send_with_next(std::string_view message) const override;
 
-  // Waits until everything is written, or the parent no longer listens.
+  // Waits until all messages are written, or the parent has ended.
   void finish();
 
  private:
@@ -60,15 +58,15 @@ class MessagePipe : public Messenger {
   std::thread writer_;          // last: it uses everything above
 };
 
-// What a rank does from its start to its end.
+// The main function of a rank.
 using RankBody = std::function<Status(Endpoint&, const Messenger&)>;
 
-// Forks the ranks, each of which runs body. REQUIRES: the caller has started no other thread; it
-// may do so once this has returned. Errors (failed): no memory, no processes.
+// Forks the ranks; each runs `body`. REQUIRES: this process has only one thread; it may start more
+// after this call. Errors (failed): the kernel refuses memory, a pipe or a process.
 Result<std::unique_ptr<RunningRanks>> start_rank_processes(const GroupOptions& options,
                                                            const RankBody& body);
 
-// The same, and hears what the ranks say (on_message(rank, message)) until they have ended.
+// Starts the ranks and waits for their end. Passes their messages to on_message(rank, message).
 Status run_rank_processes(const GroupOptions& options, const RankBody& body,
                           const std::function<void(int, std::string_view)>& on_message);
 

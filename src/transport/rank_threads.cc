@@ -10,9 +10,10 @@
 namespace wideep::transport {
 namespace {
 
-constexpr std::chrono::milliseconds kLastWords{200};  // of a rank that has failed
+constexpr std::chrono::milliseconds kFailureFlushTime{
+    200};  // to send a rank's error to other nodes
 
-// The nodes that the ranks are on, each with its memory.
+// The simulated nodes, each with its memory.
 struct Nodes {
   NodeMap map;
   std::vector<std::shared_ptr<SharedMemory>> memories;
@@ -31,10 +32,12 @@ Status run_on_node(Nodes& nodes, int rank, const GroupOptions& options,
   Bridge bridge(memory, nodes.network.link(rank), nodes.map, rank);
   endpoint->set_bridge(&bridge);
   Status status = body(*endpoint);
-  if (status.ok()) return bridge.finish(2 * options.timeout);  // who fails first shall say why
+  // Twice the timeout: a wait of another rank reaches its deadline first, and its error names what
+  // was awaited.
+  if (status.ok()) return bridge.finish(2 * options.timeout);
   memory->fail(status);
-  bridge.tell_failure(status);
-  bridge.flush(kLastWords);
+  bridge.send_failure(status);
+  bridge.flush(kFailureFlushTime);
   return status;
 }
 

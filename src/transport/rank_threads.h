@@ -16,18 +16,19 @@ struct GroupOptions {
   int num_ranks = 1;
   size_t segment_bytes = 0;
   std::chrono::milliseconds timeout{30'000};
-  std::vector<Fault> faults = {};  // of tests; none: all ranks are sound
-  // Ranks that are threads only: so many nodes share the ranks evenly, each has memory of its own.
+  std::vector<Fault> faults = {};  // injected by tests
+  // Only for ranks that are threads: number of simulated nodes, each with its own memory.
   int num_nodes = 1;
-  // SIGINT and SIGTERM are events of RunningRanks::next() instead of ending the group: whoever
-  // pulls them asks the ranks to stop (control().stop_requested) and says how long that may take
-  // (end_within); the run then counts as ended, not as interrupted. A second signal ends it at
-  // once. Not of ranks that are threads.
+  // Not for ranks that are threads. False: SIGINT and SIGTERM end the group. True: the first signal
+  // becomes an event of RunningRanks::next(). The caller then asks the ranks to stop
+  // (control().stop_requested) and sets a deadline (end_within); result() is ok, not interrupted. A
+  // second signal ends the group.
   bool reports_stop_signals = false;
 };
 
-// Runs body(endpoint) once per rank, each in its own thread, and returns their statuses in rank
-// order. A rank that fails makes the others' waits fail with the same message.
+// Runs body(endpoint) once per rank, each on its own thread, and returns the statuses in rank
+// order. If a rank fails, the waits of all others return its error. Errors (failed): the kernel
+// refuses the memory.
 Result<std::vector<Status>> run_rank_threads(const GroupOptions& options,
                                              const std::function<Status(Endpoint&)>& body);
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A group of ranks while it runs, seen by the process that started it: it pulls what the ranks say.
+// A running group of ranks. The process that started it pulls the ranks' messages:
 //
 //   WIDEEP_TRY_ASSIGN(const auto ranks, start_rank_processes(options, body));
 //   while (const auto event = ranks->next()) { ... }
 //   return ranks->result();
 //
-// Two kinds: forked ranks, which the parent supervises (transport/rank_processes.h), and ranks that
-// mpirun or srun has started, of which this process is one (transport/started_ranks.h).
+// Implementations: forked ranks, which the parent supervises (transport/rank_processes.h), and
+// ranks that mpirun or srun has started, of which this process is one (transport/started_ranks.h).
 //
-// Thread safety: next() and result() belong to one thread, the others may be called by any.
+// Thread safety: one thread calls next() and result(); any thread may call the rest.
 #pragma once
 
 #include <chrono>
@@ -25,12 +25,12 @@
 
 namespace wideep::transport {
 
-// Something that a rank has sent with its Messenger.
+// A message that a rank has sent with its Messenger.
 struct RankMessage {
   int rank = 0;
   std::string bytes;
 };
-// SIGINT or SIGTERM has come, where GroupOptions::reports_stop_signals.
+// SIGINT or SIGTERM was received (only with GroupOptions::reports_stop_signals).
 struct StopSignal {
   int signal = 0;
 };
@@ -40,19 +40,20 @@ class RunningRanks {
  public:
   virtual ~RunningRanks() = default;
 
-  // Waits for the next event; nothing: all ranks have ended. Messages of one rank come in order.
+  // Waits for the next event. Empty: all ranks have ended. Messages of one rank keep their order.
   virtual std::optional<RankEvent> next() = 0;
-  // After next() has returned nothing: ok, the group's first failure, or interrupted.
+  // After next() has returned empty: ok, the group's first error, or kInterrupted.
   virtual Status result() = 0;
 
   // The memory that the ranks of this node share.
   virtual SharedMemory& memory() = 0;
-  // Ranks that still run when this time is over are made to fail. Calling it again never gives more
-  // time.
+  // Gives the ranks this much time to end; then the group fails. A second call can shorten the
+  // time, never extend it.
   virtual void end_within(std::chrono::milliseconds grace) = 0;
 };
 
-// Pulls until the ranks have ended, and passes on what they say.
+// Passes the ranks' messages to on_message(rank, message) until all ranks have ended. Ignores stop
+// signals. Returns the result.
 Status run_to_end(RunningRanks& ranks,
                   const std::function<void(int, std::string_view)>& on_message);
 

@@ -41,8 +41,8 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(int num_ranks, size_t
                               memory->segment_bytes_));
   }
   WIDEEP_TRY_ASSIGN(memory->bytes_, make("shared memory", total_bytes, base::SharedPages::kNormal));
-  // Fresh pages are zero, which is the initial state of every atomic here. Nothing is written: who
-  // shares the memory may already be at work.
+  // Fresh pages are zero, the initial state of every atomic here. Nothing may be written: where
+  // ranks map the memory one after another, the first may use it already.
   return memory;
 }
 
@@ -60,6 +60,8 @@ AgreedWords& SharedMemory::agreed_words(Group kind, int rank, uint32_t parity) c
 void SharedMemory::fail(const Status& status) const {
   if (status.ok()) return;
   Failure& failure = control().failure;
+  // One rank wins the right to write the text. The release store of the code publishes it: a reader
+  // that sees a code (acquire) sees the whole text.
   if (failure.claimed.exchange(1) != 0) return;
   const size_t bytes = std::min(status.message().size(), Failure::kTextBytes - 1);
   std::memcpy(failure.text, status.message().data(), bytes);

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that every rank of a group sees: one segment per rank, all of one size, at the same offset
-// in each (symmetric), plus a page that controls the group.
+// Symmetric memory, shared by all ranks of a node: one segment of equal size and layout per rank of
+// the world, the flags, and a control page. It is anonymous (a memfd): nothing appears in /dev/shm,
+// and the kernel frees it when the last process that maps it ends, for whatever reason.
 //
-// The memory is anonymous (a memfd): nothing appears in /dev/shm, and it is gone with the last
-// process that maps it, however that process ends.
+//   control page | agreed words | flags with their words | segments
 //
 // Invariants
-//  1. A flag's value is written by one rank only (its sender or, for a sender on another node, the
-//     sender's proxy here) and only grows, modulo 2³².
-//  2. Bytes written before a flag's store are visible to whoever saw that store (release/acquire).
-//  3. Once failure.code is not zero the group never runs again; every wait returns an error.
+//  1. A flag is written by one rank only: its sender or, if the sender is on another node, the
+//     sender's proxy on this node (bridge.h). Its value only grows, modulo 2³².
+//  2. A rank that reads a flag's value (acquire) sees all bytes written before the flag was raised
+//     to it (release).
+//  3. Once failure.code is not zero, the group never runs again: every wait returns the error.
+//
+// Thread safety: any thread of any process that maps the memory. Segments and words are plain
+// memory: flags order the accesses to them.
 #pragma once
 
 #include <array>
@@ -25,8 +29,8 @@
 
 namespace wideep::transport {
 
-// Ranks that speak with each other: all, or those of a group within the world. Groups of one kind
-// part the world between them.
+// The kind of a communication group: the world, or groups within it. Every rank is in exactly one
+// group of each kind.
 enum class Group : int {
   kWorld,
   kStage,     // of a pipeline: the same layers
@@ -37,43 +41,43 @@ enum class Group : int {
   kCount
 };
 
-// What a flag is about. Every rank has one flag per kind of group and channel, which all others
-// read.
+// What a flag is used for. Every rank has one flag per kind of group and channel; all other ranks
+// of the group read it.
 enum class Channel : int { kAgree, kPrepare, kDispatch, kCombine, kJoin, kRows, kTokens, kCount };
 
-// On cache lines of its own: neighbours belong to other senders. One for all readers, so that it is
-// written once, and comes to a core once for all ranks there. Behind it lie the words that are sent
-// with it, one for each reader (SharedMemory::word).
+// A flag starts a cache line of its own, because flags beside it belong to other senders. All
+// readers share it: the sender writes one line, and a core loads it once for all of its ranks. The
+// words that accompany it, one per reader, follow it in memory (SharedMemory::word).
 struct alignas(64) Flag {
-  static constexpr size_t kBytes = 8;  // behind which the words begin
+  static constexpr size_t kBytes = 8;  // offset of the words
   std::atomic<uint32_t> value{0};
   std::atomic<uint16_t> sleepers{0};   // readers that sleep on `value`
-  std::atomic<uint16_t> processor{0};  // on which it was raised
+  std::atomic<uint16_t> processor{0};  // where the sender ran when it last raised the flag
 };
 static_assert(offsetof(Flag, processor) + sizeof(Flag::processor) == Flag::kBytes);
 static_assert(decltype(Flag::value)::is_always_lock_free);  // processes share it
 static_assert(decltype(Flag::sleepers)::is_always_lock_free);
 
-// What a rank sends to all others with its flag of kAgree: a cache line.
+// The words that a rank passes to all others in Endpoint::agree: one cache line.
 using AgreedWords = std::array<uint64_t, 8>;
 
-// The first failure of any rank, for all to see.
+// The group's first error.
 struct Failure {
   static constexpr size_t kTextBytes = 512;
   std::atomic<uint32_t> code{0};     // 0: none; else 1 + StatusCode, set after the text
-  std::atomic<uint32_t> claimed{0};  // who writes the text: the first to exchange 0 for 1
+  std::atomic<uint32_t> claimed{0};  // the first rank to exchange 0 for 1 writes the text
   char text[kTextBytes] = {};
 };
 
 struct ControlPage {
   Failure failure;
-  std::atomic<uint32_t> stop_requested{0};  // finish the iteration, then end
+  std::atomic<uint32_t> stop_requested{0};  // 1: ranks end after the current iteration
 };
 
 class SharedMemory {
  public:
-  // Maps num_ranks segments of at least segment_bytes each, zero-filled. Made before the ranks are
-  // forked (or started as threads): they inherit it at the same address.
+  // Maps num_ranks segments of at least segment_bytes each, zero-filled. Forked ranks and threads
+  // inherit the mapping, so create it before they start.
   // Errors (failed): the kernel refuses the memory.
   static Result<std::shared_ptr<SharedMemory>> create(
       int num_ranks, size_t segment_bytes,
@@ -83,27 +87,27 @@ class SharedMemory {
   size_t segment_bytes() const { return segment_bytes_; }
 
   std::byte* segment(int rank) const;  // page aligned
-  // Ranks of the world, whatever the kind of group.
+  // from: the sender, as a rank of the world, for every kind of group.
   Flag& flag(Group kind, Channel channel, int from) const {
     return *reinterpret_cast<Flag*>(flag_at(kind, channel, from));
   }
-  // The word that goes to one reader with a value of the flag: written before the flag, read after
-  // it. Two places are used in turn, so that a word may be written while the one before is still to
-  // be read. REQUIRES: `to` is not `from`; without that word all words of a world of 8 ranks fit on
-  // the flag's own cache line.
+  // The word that accompanies `value` of the flag, for the reader `to`. The sender writes it before
+  // it raises the flag, the reader reads it after. Two places are used in turn, so that the next
+  // word may be written before this one is read. REQUIRES: to ≠ from. (A rank has no word for
+  // itself: so in a world of 8 ranks flag and words fit on one cache line.)
   uint32_t& word(Group kind, Channel channel, int from, int to, uint32_t value) const {
     WIDEEP_CHECK(to != from);
     auto* words = reinterpret_cast<uint32_t*>(flag_at(kind, channel, from) + Flag::kBytes);
     const auto others = static_cast<size_t>(num_ranks_ - 1);
     return words[(value & 1) * others + static_cast<size_t>(to < from ? to : to - 1)];
   }
-  // The words that a rank's flag of kAgree carries (see Endpoint::agree).
+  // The words of one rank for an all-gather with this parity (Endpoint::agree).
   AgreedWords& agreed_words(Group kind, int rank, uint32_t parity) const;
   ControlPage& control() const { return *reinterpret_cast<ControlPage*>(bytes_.data()); }
 
-  // Records the group's first failure; later ones are dropped. Any rank or the parent may call it.
+  // Fails the group. Only the first error is kept. Any rank or the parent may call it.
   void fail(const Status& status) const;
-  // Ok while nobody has failed.
+  // Ok while no rank has failed; else the group's first error.
   Status failure() const;
 
  private:

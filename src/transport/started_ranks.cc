@@ -19,9 +19,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::microseconds kNap{100};
+constexpr std::chrono::microseconds kPollPause{100};
 constexpr std::chrono::milliseconds kStartTimeout{60'000};
-constexpr std::chrono::milliseconds kLastWords{300};  // of a rank that has failed
+constexpr std::chrono::milliseconds kFailureFlushTime{
+    300};  // to send a rank's error to other nodes
 
 void put_text(Bytes& bytes, const std::string& text) {
   const auto length = static_cast<uint32_t>(text.size());
@@ -98,6 +99,7 @@ StartedRanks::StartedRanks(std::unique_ptr<Link> control, std::unique_ptr<Link> 
 
 Result<Bytes> StartedRanks::receive_from(int rank, std::chrono::milliseconds timeout,
                                          const char* what) {
+  // A link returns messages of all ranks; those of other ranks are kept for their own call.
   std::deque<Bytes>& queue = early_[static_cast<size_t>(rank)];
   const Clock::time_point end = Clock::now() + timeout;
   while (queue.empty()) {
@@ -111,7 +113,7 @@ Result<Bytes> StartedRanks::receive_from(int rank, std::chrono::milliseconds tim
           fmt::format("rank {} (node {}) waited {} ms for {} from rank {} (node {})", rank_, node(),
                       timeout.count(), what, rank, nodes_.node_of(rank)));
     }
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(kPollPause);
   }
   Bytes message = std::move(queue.front());
   queue.pop_front();
@@ -121,14 +123,15 @@ Result<Bytes> StartedRanks::receive_from(int rank, std::chrono::milliseconds tim
 Status StartedRanks::agree_on(const Status& mine, const Settings& settings,
                               std::chrono::milliseconds timeout) {
   if (rank_ == 0) {
-    const Status all = decide(mine, settings, timeout);
+    const Status all = collect_statuses(mine, settings, timeout);
     for (int rank = 1; rank < num_ranks(); ++rank) control_->send(rank, encode(all, {}));
     const Clock::time_point end = Clock::now() + timeout;
-    while (!control_->has_sent_all() && Clock::now() < end) std::this_thread::sleep_for(kNap);
+    while (!control_->has_sent_all() && Clock::now() < end) std::this_thread::sleep_for(kPollPause);
     return all;
   }
   control_->send(0, encode(mine, settings));
-  Result<Bytes> answer = receive_from(0, 2 * timeout, "what all ranks have agreed on");
+  // Twice the timeout: rank 0 may wait that long for another rank, and its answer names that rank.
+  Result<Bytes> answer = receive_from(0, 2 * timeout, "the comparison of all ranks' settings");
   if (!answer.ok()) {
     set_broken();
     return answer.status();
@@ -137,32 +140,33 @@ Status StartedRanks::agree_on(const Status& mine, const Settings& settings,
   return decode(*answer, &none);
 }
 
-Status StartedRanks::decide(const Status& mine, const Settings& settings,
-                            std::chrono::milliseconds timeout) {
+// On rank 0: collects the status and settings of all ranks.
+Status StartedRanks::collect_statuses(const Status& mine, const Settings& settings,
+                                      std::chrono::milliseconds timeout) {
   Status first = mine;
   for (int rank = 1; rank < num_ranks(); ++rank) {
-    const Result<Bytes> told = receive_from(rank, timeout, "what it has been told and found");
-    if (!told.ok()) {
+    const Result<Bytes> received = receive_from(rank, timeout, "its status and settings");
+    if (!received.ok()) {
       set_broken();
-      return told.status();
+      return received.status();
     }
     Settings theirs;
-    const Status status = decode(*told, &theirs);
-    if (!first.ok()) continue;
+    const Status status = decode(*received, &theirs);
+    if (!first.ok()) continue;  // only the first error counts, but every message has to be taken
     first = status.ok() ? check_settings_match(settings, theirs, rank)
                         : status.at(fmt::format("rank {} (node {})", rank, nodes_.node_of(rank)));
   }
   return first;
 }
 
-Result<uint64_t> StartedRanks::least(uint64_t mine, std::chrono::milliseconds timeout) {
+Result<uint64_t> StartedRanks::all_reduce_min(uint64_t mine, std::chrono::milliseconds timeout) {
   const auto message_of = [](uint64_t value) {
     Bytes message;
     put_text(message, std::to_string(value));
     return message;
   };
   const auto from = [&](int rank) -> Result<uint64_t> {
-    WIDEEP_TRY_ASSIGN(const Bytes message, receive_from(rank, timeout, "how much it has room for"));
+    WIDEEP_TRY_ASSIGN(const Bytes message, receive_from(rank, timeout, "its value of the minimum"));
     return std::stoull(TextReader(message).next());
   };
   if (rank_ != 0) {
@@ -185,6 +189,7 @@ base::MakeSharedBytes StartedRanks::make_shared() {
   };
 }
 
+// The first rank of the node listens on a random name and sends it to the others over the link.
 Status StartedRanks::join_node(std::chrono::milliseconds timeout) {
   if (has_joined_node_) return {};
   const std::span<const int> ranks = nodes_.ranks_of(node());
@@ -197,7 +202,8 @@ Status StartedRanks::join_node(std::chrono::milliseconds timeout) {
     }
     WIDEEP_TRY(sockets_.accept(ranks.subspan(1), timeout));
   } else {
-    WIDEEP_TRY_ASSIGN(const Bytes name, receive_from(ranks[0], timeout, "where to share memory"));
+    WIDEEP_TRY_ASSIGN(const Bytes name,
+                      receive_from(ranks[0], timeout, "the socket for shared memory"));
     WIDEEP_TRY(sockets_.connect(TextReader(name).next(), ranks[0], rank_));
   }
   has_joined_node_ = true;
@@ -218,7 +224,8 @@ class BridgeMessenger : public Messenger {
   Bridge& bridge_;
 };
 
-// This rank while it runs, and what rank 0 hears meanwhile.
+// This rank while it runs. Its inbox has the stop signals of this rank and, on rank 0, the messages
+// of all ranks.
 class StartedRun : public RunningRanks {
  public:
   StartedRun(StartedRanks& ranks, const GroupOptions& options, std::shared_ptr<SharedMemory> memory,
@@ -240,10 +247,11 @@ class StartedRun : public RunningRanks {
     return event;
   }
 
-  // Collective where no rank has failed.
+  // Collective if no rank has failed. Peers are told of this rank's end before it, because then the
+  // process may end at any time, and NodeWatch of the peers would take that for a crash.
   Status result() override {
     if (!ended_.ok()) return ended_;
-    ranks_.sockets().say_goodbye();
+    ranks_.sockets().announce_end();
     const Status mine = watch_.was_interrupted() ? interrupted("interrupted") : Status();
     return ranks_.agree_on(mine, {}, options_.timeout);
   }
@@ -252,7 +260,7 @@ class StartedRun : public RunningRanks {
   void end_within(std::chrono::milliseconds grace) override { watch_.end_within(grace); }
 
  private:
-  // On thread_, the only one that speaks over the data link.
+  // On thread_, the only one that uses the data link.
   Status run() {
     Bridge bridge(memory_, ranks_.data(), ranks_.nodes(), ranks_.rank());
     bridge.set_on_report([this](int from, std::string_view text) {
@@ -261,13 +269,16 @@ class StartedRun : public RunningRanks {
     const auto endpoint = make_endpoint(memory_, ranks_.rank(), options_.timeout, options_.faults);
     endpoint->set_bridge(&bridge);
     Status status = body_(*endpoint, BridgeMessenger(bridge));
-    if (status.ok()) status = bridge.finish(2 * options_.timeout);  // who fails first says why
+    // Twice the timeout: a wait of another rank reaches its deadline first, and its error names
+    // what was awaited.
+    if (status.ok()) status = bridge.finish(2 * options_.timeout);
     if (status.ok()) return status;
     memory_->fail(status);
-    // What another rank says at this moment may not be written yet.
+    // The group's first error counts, which may be another rank's. It can be missing still: that
+    // rank has claimed the place (SharedMemory::fail) but not yet written its text.
     if (Status first = memory_->failure(); !first.ok()) status = std::move(first);
-    bridge.tell_failure(status);
-    bridge.flush(kLastWords);
+    bridge.send_failure(status);
+    bridge.flush(kFailureFlushTime);
     ranks_.set_broken();
     return status;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that a launcher would have started, as threads: links instead of MPI.
+// Started ranks, simulated by threads that are connected by a MemorySwitch instead of MPI.
 #include "transport/started_ranks.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-// Of a switch that outlives it.
+// Forwards to a link that it does not own.
 class SwitchLink : public Link {
  public:
   explicit SwitchLink(Link& link) : link_(link) {}
@@ -36,7 +36,7 @@ class SwitchLink : public Link {
   Link& link_;
 };
 
-// The messages of what each rank's body returns.
+// Runs body on every rank and returns the statuses' messages, by rank; optionally their codes.
 std::vector<std::string> messages_of_ranks(const NodeMap& nodes,
                                            const std::function<Status(StartedRanks&)>& body,
                                            std::vector<StatusCode>* codes = nullptr) {
@@ -61,14 +61,14 @@ std::vector<std::string> messages_of_ranks(const NodeMap& nodes,
   return messages;
 }
 
-TEST(StartedRanks, EqualSettingsAreAgreedOn) {
+TEST(StartedRanks, EqualSettingsAreAccepted) {
   const auto messages = messages_of_ranks(NodeMap::even(4, 2), [](StartedRanks& ranks) {
     return ranks.agree_on({}, {{"--seed", "5"}, {"the model", "abc"}}, milliseconds(5000));
   });
   EXPECT_THAT(messages, Each(""));
 }
 
-TEST(StartedRanks, TheFirstSettingThatDiffersIsNamedOnAll) {
+TEST(StartedRanks, AllRanksReportTheFirstSettingThatDiffers) {
   std::vector<StatusCode> codes;
   const auto messages = messages_of_ranks(
       NodeMap::even(4, 2),
@@ -82,7 +82,7 @@ TEST(StartedRanks, TheFirstSettingThatDiffersIsNamedOnAll) {
   EXPECT_THAT(codes, Each(StatusCode::kInvalidInput));
 }
 
-TEST(StartedRanks, WhatOneRankFindsWrongIsEverybodys) {
+TEST(StartedRanks, AllRanksReportTheErrorOfOne) {
   const auto messages = messages_of_ranks(NodeMap::even(4, 2), [](StartedRanks& ranks) {
     const Status mine = ranks.rank() == 3 ? invalid_input("no such model") : Status();
     return ranks.agree_on(mine, {}, milliseconds(5000));
@@ -90,23 +90,24 @@ TEST(StartedRanks, WhatOneRankFindsWrongIsEverybodys) {
   EXPECT_THAT(messages, Each(AllOf(HasSubstr("rank 3 (node 1)"), HasSubstr("no such model"))));
 }
 
-TEST(StartedRanks, ARankThatSaysNothingIsADeadline) {
+TEST(StartedRanks, AMissingRankIsADeadlineError) {
   const auto messages = messages_of_ranks(NodeMap::even(2, 2), [](StartedRanks& ranks) -> Status {
     if (ranks.rank() == 1) return {};
     Status status = ranks.agree_on({}, {}, milliseconds(50));
     EXPECT_TRUE(ranks.is_broken());
     return status;
   });
-  EXPECT_THAT(messages[0], HasSubstr("rank 0 (node 0) waited 50 ms for what it has been told and "
-                                     "found from rank 1 (node 1)"));
+  EXPECT_THAT(messages[0], HasSubstr("rank 0 (node 0) waited 50 ms for its status and settings "
+                                     "from rank 1 (node 1)"));
 }
 
-TEST(StartedRanks, AllLearnTheLeast) {
+TEST(StartedRanks, AllRanksGetTheMinimum) {
   const auto messages = messages_of_ranks(NodeMap::even(4, 2), [](StartedRanks& ranks) -> Status {
-    const std::array<uint64_t, 4> room = {7, 9, 3, 8};
-    WIDEEP_TRY_ASSIGN(const uint64_t least,
-                      ranks.least(room[static_cast<size_t>(ranks.rank())], milliseconds(5000)));
-    return failed(std::to_string(least));
+    const std::array<uint64_t, 4> values = {7, 9, 3, 8};
+    WIDEEP_TRY_ASSIGN(
+        const uint64_t minimum,
+        ranks.all_reduce_min(values[static_cast<size_t>(ranks.rank())], milliseconds(5000)));
+    return failed(std::to_string(minimum));
   });
   EXPECT_THAT(messages, Each("3"));
 }
@@ -121,8 +122,8 @@ class RunStartedRanks : public testing::Test {
   sigset_t before_;
 };
 
-TEST_F(RunStartedRanks, RanksOfTwoNodesMeetAndReport) {
-  std::vector<std::string> heard;
+TEST_F(RunStartedRanks, RankZeroGetsTheMessagesOfTwoNodes) {
+  std::vector<std::string> reports;
   const auto messages = messages_of_ranks(NodeMap::even(4, 2), [&](StartedRanks& ranks) {
     return run_started_ranks(
         ranks, {.num_ranks = 4, .segment_bytes = 64, .timeout = milliseconds(5000)},
@@ -130,13 +131,13 @@ TEST_F(RunStartedRanks, RanksOfTwoNodesMeetAndReport) {
           WIDEEP_TRY(endpoint.meet({.what = "the others"}));
           return parent.send("rank " + std::to_string(endpoint.rank()));
         },
-        [&](int, std::string_view text) { heard.emplace_back(text); });
+        [&](int, std::string_view text) { reports.emplace_back(text); });
   });
   EXPECT_THAT(messages, Each(""));
-  EXPECT_THAT(heard, UnorderedElementsAre("rank 0", "rank 1", "rank 2", "rank 3"));
+  EXPECT_THAT(reports, UnorderedElementsAre("rank 0", "rank 1", "rank 2", "rank 3"));
 }
 
-TEST_F(RunStartedRanks, TheFirstFailureIsThatOfAll) {
+TEST_F(RunStartedRanks, AllRanksReportTheFirstFailure) {
   const auto messages = messages_of_ranks(NodeMap::even(4, 2), [&](StartedRanks& ranks) {
     return run_started_ranks(
         ranks, {.num_ranks = 4, .segment_bytes = 64, .timeout = milliseconds(5000)},

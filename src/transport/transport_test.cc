@@ -58,8 +58,8 @@ INSTANTIATE_TEST_SUITE_P(Transport, EveryBackEnd,
                                          BackEnd{"processes", run_processes}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// Each rank shares numbered blocks with all peers, whole blocks are seen after the flag, and
-// buffers are reused as soon as the answer flag allows.
+// In each round every rank writes a block of one byte value into its segment and raises a flag. Its
+// peers check the block after the flag, and raise another flag that allows the next round's write.
 Status exchange_blocks(Endpoint& endpoint, int rounds) {
   constexpr size_t kBlock = 500;
   const int me = endpoint.rank();
@@ -67,13 +67,13 @@ Status exchange_blocks(Endpoint& endpoint, int rounds) {
     const std::vector<std::byte> block(kBlock, static_cast<std::byte>((me * 31 + round) & 0xff));
     std::copy(block.begin(), block.end(), endpoint.segment(me));
     const Written written{.first = endpoint.segment(me), .width = kBlock};
-    endpoint.share(me, std::span(&written, 1));
+    endpoint.forward_to_all(me, std::span(&written, 1));
     endpoint.raise_all(Channel::kDispatch, round);
     WIDEEP_TRY(endpoint.wait_all(Channel::kDispatch, round, {.what = "blocks"}));
     for (int peer = 0; peer < endpoint.num_ranks(); ++peer) {
       for (size_t i = 0; i < kBlock; ++i) {
         const auto byte = static_cast<unsigned char>(endpoint.segment(peer)[i]);
-        if (byte != ((peer * 31 + round) & 0xff)) return failed("a byte before its flag");
+        if (byte != ((peer * 31 + round) & 0xff)) return failed("a byte arrived after its flag");
       }
     }
     endpoint.raise_all(Channel::kCombine, round);
@@ -82,7 +82,7 @@ Status exchange_blocks(Endpoint& endpoint, int rounds) {
   return {};
 }
 
-TEST_P(EveryBackEnd, BytesAreThereWhenTheFlagIs) {
+TEST_P(EveryBackEnd, BytesAreVisibleAfterTheFlag) {
   for (int ranks : {1, 2, 3, 8}) {
     const Status status = GetParam().run({.num_ranks = ranks, .segment_bytes = 500},
                                          [](Endpoint& e) { return exchange_blocks(e, 200); });
@@ -100,10 +100,10 @@ uint32_t word_for(int from, int to, uint32_t value) {
   return value << 16 | static_cast<uint32_t>(from) << 8 | static_cast<uint32_t>(to);
 }
 
-// Ranks drift apart by up to a round, so that words of two values stand side by side.
-TEST_P(EveryBackEnd, EachReaderIsToldItsOwnWord) {
+// Ranks drift apart by up to a round, so that words of two rounds are in memory at the same time.
+TEST_P(EveryBackEnd, EachReaderGetsItsOwnWord) {
   for (const int ranks : {2, 8, 9}) {
-    const auto tell_all = [](Endpoint& endpoint) -> Status {
+    const auto send_words = [](Endpoint& endpoint) -> Status {
       const int me = endpoint.rank();
       std::mt19937 rng(me);
       for (uint32_t value = 1; value <= 200; ++value) {
@@ -118,7 +118,8 @@ TEST_P(EveryBackEnd, EachReaderIsToldItsOwnWord) {
                                       [&](std::span<const int> peers) {
                                         for (const int peer : peers) ++seen[peer];
                                       }));
-        if (seen != std::vector<int>(endpoint.num_ranks(), 1)) return failed("not each once");
+        if (seen != std::vector<int>(endpoint.num_ranks(), 1))
+          return failed("a peer was not passed exactly once");
         for (int peer = 0; peer < endpoint.num_ranks(); ++peer) {
           if (peer == me) continue;
           if (endpoint.word_from(Channel::kDispatch, peer, value) != word_for(peer, me, value)) {
@@ -128,13 +129,13 @@ TEST_P(EveryBackEnd, EachReaderIsToldItsOwnWord) {
       }
       return {};
     };
-    const Status status = GetParam().run({.num_ranks = ranks, .segment_bytes = 64}, tell_all);
+    const Status status = GetParam().run({.num_ranks = ranks, .segment_bytes = 64}, send_words);
     EXPECT_TRUE(status.ok()) << ranks << " ranks: " << status.message();
   }
 }
 
-// Far longer than a wait spins or yields, so that all readers sleep; who is not woken looks again
-// after 20 ms.
+// Rank 0 waits far longer than a wait spins or yields, so all readers sleep. A reader that is not
+// woken would see the flag only after 20 ms, when it checks for failures.
 TEST(Endpoint, OneFlagWakesAllItsReaders) {
   constexpr int kRanks = 5, kRounds = 20;
   std::array<std::array<int64_t, kRanks>, kRounds> late_ns = {};
@@ -162,7 +163,7 @@ TEST(Endpoint, OneFlagWakesAllItsReaders) {
   EXPECT_LT(*std::min_element(slowest.begin(), slowest.end()), 8'000'000);
 }
 
-TEST_P(EveryBackEnd, AgreementGivesAllWordsToAll) {
+TEST_P(EveryBackEnd, AgreeIsAnAllGather) {
   const Status status =
       GetParam().run({.num_ranks = 5, .segment_bytes = 64}, [](Endpoint& endpoint) -> Status {
         std::mt19937 rng(endpoint.rank());
@@ -181,9 +182,9 @@ TEST_P(EveryBackEnd, AgreementGivesAllWordsToAll) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-// 6 ranks as 3 stages of 2; each exchanges blocks and agrees with its own stage, with its pipeline,
-// whose ranks are in another order, and with the world, all side by side.
-Status talk_in_groups(Endpoint& world) {
+// 6 ranks as 3 stages of 2. Each rank interleaves exchanges with its stage, its pipeline, whose
+// ranks are in another order, and the world.
+Status exchange_in_groups(Endpoint& world) {
   const int stage = world.rank() / 2, column = world.rank() % 2;
   Endpoint in_stage(world, Group::kStage, {2 * stage, 2 * stage + 1});
   Endpoint in_pipeline(in_stage, Group::kPipeline, {4 + column, 2 + column, column});
@@ -193,7 +194,8 @@ Status talk_in_groups(Endpoint& world) {
   for (uint64_t n = 0; n < 50; ++n) {
     const auto me = static_cast<uint64_t>(world.rank());
     for (Endpoint* group : {&in_stage, &in_pipeline, &in_stage, &world}) {
-      if (group == &in_stage && stage == static_cast<int>(n % 3)) continue;  // stages go their ways
+      if (group == &in_stage && stage == static_cast<int>(n % 3))
+        continue;  // so that stages make different numbers of calls
       WIDEEP_TRY(group->agree({n, me}, {.what = "words"}, &words));
       for (int rank = 0; rank < group->num_ranks(); ++rank) {
         const auto from = static_cast<uint64_t>(group->world_rank(rank));
@@ -206,8 +208,9 @@ Status talk_in_groups(Endpoint& world) {
   return exchange_blocks(in_pipeline, 20 + 10 * column);
 }
 
-TEST_P(EveryBackEnd, GroupsWithinTheWorldKeepApart) {
-  const Status status = GetParam().run({.num_ranks = 6, .segment_bytes = 8 * 500}, talk_in_groups);
+TEST_P(EveryBackEnd, GroupsDoNotDisturbEachOther) {
+  const Status status =
+      GetParam().run({.num_ranks = 6, .segment_bytes = 8 * 500}, exchange_in_groups);
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
@@ -226,7 +229,7 @@ TEST_P(EveryBackEnd, ErrorsOfAGroupNameRanksOfTheWorld) {
       testing::MatchesRegex("rank 0( .node 0.)? waited 200 ms for the stage from rank 2.*"));
 }
 
-TEST_P(EveryBackEnd, ALatePeerIsADeadlineThatNamesEverything) {
+TEST_P(EveryBackEnd, ALatePeerIsADeadlineErrorThatNamesAllDetails) {
   const Status status = GetParam().run(
       {.num_ranks = 3, .segment_bytes = 64, .timeout = std::chrono::milliseconds(200)},
       [](Endpoint& endpoint) -> Status {
@@ -239,7 +242,7 @@ TEST_P(EveryBackEnd, ALatePeerIsADeadlineThatNamesEverything) {
   EXPECT_THAT(status.message(), HasSubstr("layer 4, iteration 17"));
 }
 
-TEST_P(EveryBackEnd, OneFailureEndsEveryWaitAtOnce) {
+TEST_P(EveryBackEnd, AFailureEndsAllWaitsAtOnce) {
   const int64_t start = base::wall_ns();
   const Status status =
       GetParam().run({.num_ranks = 4, .segment_bytes = 64}, [](Endpoint& endpoint) -> Status {
@@ -262,8 +265,8 @@ TEST(Endpoint, FlagsMayWrapAround) {
   EXPECT_FALSE(endpoint.wait(Channel::kDispatch, 0, 4u, {}).ok());
 }
 
-// Who waits asks whether it is its own.
-TEST(Endpoint, AFlagSaysOnWhichProcessorItWasRaised) {
+// Waits compare it with their own processor.
+TEST(Endpoint, AFlagHasTheProcessorThatRaisedIt) {
   cpu_set_t before;
   ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
   auto memory = SharedMemory::create(1, 64);
@@ -293,7 +296,7 @@ TEST(SharedMemory, LeavesNothingInTheFileSystem) {
   EXPECT_GE(found, 1);
 }
 
-TEST(SharedMemory, TooMuchIsAnErrorWithTheFigure) {
+TEST(SharedMemory, TooManyBytesAreAnErrorWithTheNumber) {
   for (const int ranks : {2, 16}) {  // 16 × 2^60 is 0 in 64 bits
     const auto memory = SharedMemory::create(ranks, size_t{1} << 60);
     ASSERT_FALSE(memory.ok());
@@ -301,7 +304,7 @@ TEST(SharedMemory, TooMuchIsAnErrorWithTheFigure) {
   }
 }
 
-// The last ones wait for a send() that never comes, but for the end.
+// Some messages are sent with send_with_next; the end of the rank delivers the last of them.
 TEST(RankProcesses, MessagesArriveWholeAndInOrder) {
   std::vector<std::vector<std::string>> received(3);
   const Status status = run_rank_processes(
@@ -323,9 +326,9 @@ TEST(RankProcesses, MessagesArriveWholeAndInOrder) {
   }
 }
 
-// The parent stops reading (as when its own output is paused) for longer than the ranks' deadline;
-// the messages are more than the pipe holds.
-TEST(RankProcesses, ASlowParentMakesNoRankLate) {
+// The parent does not read for longer than the ranks' deadline, as if its output were paused. The
+// messages are larger than the pipe's buffer.
+TEST(RankProcesses, ASlowParentDoesNotDelayRanks) {
   int64_t received = 0;
   const Status status = run_rank_processes(
       {.num_ranks = 2, .segment_bytes = 64, .timeout = std::chrono::milliseconds(300)},
@@ -344,7 +347,7 @@ TEST(RankProcesses, ASlowParentMakesNoRankLate) {
   EXPECT_EQ(received, 20 * 20'000);
 }
 
-TEST(RankProcesses, AKilledRankIsNamedAndTheOthersEnd) {
+TEST(RankProcesses, AKilledRankEndsTheGroupAndIsNamed) {
   const Status status = run_rank_processes(
       {.num_ranks = 4, .segment_bytes = 64},
       [](Endpoint& endpoint, const Messenger&) -> Status {
@@ -357,8 +360,9 @@ TEST(RankProcesses, AKilledRankIsNamedAndTheOthersEnd) {
   EXPECT_THAT(status.message(), HasSubstr("signal 9"));
 }
 
-// In a process of its own, since signals are sent to it: returns its exit code.
-int interrupted_group(int signal, bool ranks_listen) {
+// Runs a group in a child process, which gets the signal. ranks_stop: whether the ranks obey
+// stop_requested. Returns the child's exit code.
+int interrupted_group(int signal, bool ranks_stop) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     const pid_t self = ::getpid();
@@ -366,7 +370,7 @@ int interrupted_group(int signal, bool ranks_listen) {
         {.num_ranks = 3, .segment_bytes = 64},
         [=](Endpoint& endpoint, const Messenger&) -> Status {
           if (endpoint.rank() == 0) ::kill(self, signal);
-          while (!ranks_listen || endpoint.memory().control().stop_requested.load() == 0) {
+          while (!ranks_stop || endpoint.memory().control().stop_requested.load() == 0) {
             ::usleep(1000);
           }
           return {};
@@ -379,19 +383,19 @@ int interrupted_group(int signal, bool ranks_listen) {
   return WIFEXITED(how) ? WEXITSTATUS(how) : -1;
 }
 
-TEST(RankProcesses, InterruptStopsRanksThatListen) {
+TEST(RankProcesses, InterruptStopsRanksThatObeyIt) {
   EXPECT_EQ(interrupted_group(SIGINT, true), 130);
   EXPECT_EQ(interrupted_group(SIGTERM, true), 130);
 }
 
-TEST(RankProcesses, InterruptEndsDeafRanksWithinASecond) {
+TEST(RankProcesses, InterruptKillsRanksThatIgnoreItAfterTheGrace) {
   const int64_t start = base::wall_ns();
   EXPECT_EQ(interrupted_group(SIGINT, false), 130);
   EXPECT_LT(base::wall_ns() - start, 1'500'000'000);
 }
 
-// A nervous user: each further Ctrl-C comes before the grace of the one before is over.
-TEST(RankProcesses, InterruptingAgainDoesNotProlongTheGrace) {
+// Each further Ctrl-C comes before the grace period of the one before is over.
+TEST(RankProcesses, FurtherInterruptsDoNotExtendTheGrace) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     const pid_t self = ::getpid();
@@ -420,8 +424,8 @@ TEST(RankProcesses, InterruptingAgainDoesNotProlongTheGrace) {
   EXPECT_EQ(WIFEXITED(how) ? WEXITSTATUS(how) : -1, 130);
 }
 
-// Whoever starts wideep may leave it a SIGCHLD that is ignored.
-TEST(RankProcesses, EndWhereEndedChildrenAreIgnored) {
+// A process inherits an ignored SIGCHLD from the process that starts it.
+TEST(RankProcesses, WorkIfSigchldIsIgnored) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     ::signal(SIGCHLD, SIG_IGN);
@@ -436,7 +440,7 @@ TEST(RankProcesses, EndWhereEndedChildrenAreIgnored) {
   EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
 }
 
-// kill −9 of the parent: the ranks go too.
+// kill −9 of the parent ends the ranks too.
 TEST(RankProcesses, RanksDieWithTheirParent) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
