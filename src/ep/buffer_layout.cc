@@ -11,7 +11,8 @@ size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 constexpr size_t kRowAlignment = 64;  // no two rows share a cache line
 constexpr size_t kSectionAlignment = 4096;
 
-// One of the two sets.
+// Bytes of one of the two sets. Padded to cache lines: a rank writes one set while others may still
+// read the other.
 size_t bytes_of_counts(const DispatchShape& shape) {
   return round_up(static_cast<size_t>(shape.num_experts) * sizeof(int32_t), kRowAlignment);
 }
@@ -67,7 +68,7 @@ BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
   segment_bytes_ = results_offset_ + max_rows * results_per_message_ * result_bytes_;
 }
 
-// Messages that a rank publishes in a call, at most.
+// The most messages that a rank can publish in a call.
 int64_t BufferLayout::max_published() const {
   return std::min<int64_t>(shape_.max_rows(), shape_.max_tokens);
 }

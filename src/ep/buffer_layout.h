@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where everything lies in a rank's segment of symmetric memory. No offset is computed anywhere
-// else.
+// The layout of a rank's segment of symmetric memory. Only this file computes offsets.
 //
-//   counts     [2][num_experts] int32
-//                  published: tokens that this rank routes to each expert; two sets used in turn
-//   messages   [max_rows], one area per source, one behind the other
-//                  pushed by the sources (rank-major): a token travels at most once per destination
-//                  rank, as
-//                    local slots   [top_k] int32, in top-k order; −1 fills what is not used
-//                    weights       [top_k] float32, the same; Combine::kReduced only
-//                    row           row_bytes, on a cache line of its own
-//              Strategy::kAllGather: this rank's own tokens, published once each: global slots (and
-//              weights) [max_tokens], then rows [max_tokens]. A rank looks for its slots in the
-//              lists of all tokens, so these are short and side by side
-//   results    [max_rows × entries], areas as above
-//                  read in place by the sources: one row of result_bytes per (token, expert), in
-//                  the order of the messages and within one in the order of its slots;
-//                  Combine::kReduced: one per message. The area of this rank's own tokens stays
-//                  untouched: their results lie in memory of its own (own_results_bytes), because a
-//                  cache line that caches of other cores once had stays slow to write for long
+//   counts     [2][num_experts] int32: the number of this rank's tokens for each expert. The rank
+//              publishes them. Two sets, used in turn.
+//   messages   [max_rows]: one area per source rank, one after the other. Sources push messages
+//   here;
+//              a token is one message per destination rank:
+//                local slots   [top_k] int32, in top-k order; unused entries are −1
+//                weights       [top_k] float32, in the same order; Combine::kReduced only
+//                row           [row_bytes], starts a cache line
+//              Strategy::kAllGather: instead, the tokens of this rank itself, published once each:
+//              lists of global slots (and weights) [max_tokens], then rows [max_tokens]. The lists
+//              are dense, because every rank reads the lists of all tokens to find its own slots.
+//   results    [max_rows × entries]: areas as above. Sources read them in place. One row of
+//              result_bytes per (token, expert), in the order of messages and of slots in a
+//              message; Combine::kReduced: one row per message. The area of this rank's own tokens
+//              is unused: their results are in private memory (own_results_bytes), because a cache
+//              line that other cores have read is slow to write.
 //
-// To publish is to write into one's own segment, where all ranks read it in place.
+// To publish is to write into one's own segment, where all ranks read in place.
 //
-// Where two calls may be in flight at once (DispatchShape::calls_in_flight), there are two sets of
-// messages and of results, one behind the other: an area says in which set it is.
+// entries = min(top_k, slots_per_rank): the most slots that one token can have on one rank.
+// max_rows = min(ep_size × max_tokens, max_group_tokens): even if all tokens go to one rank, it has
+// room. An area is as long as its source has tokens in the call.
 //
-// How many messages a source has sent stands beside its flag of dispatch (Endpoint::set_word).
-// entries = min(top_k, slots_per_rank): the most slots of one rank that one token can need.
-// max_rows = ep_size × max_tokens, or max_group_tokens where that is less. The areas of a call are
-// just as long as the sources' tokens, so that even a rank to which all tokens go has room for
-// them.
+// If two calls may be in flight (DispatchShape::calls_in_flight), there are two sets of messages
+// and results, one after the other. The start of an area includes the offset of its set.
+//
+// The number of messages from a source is not in the segment: it is the word that accompanies the
+// source's dispatch flag (Endpoint::set_word).
+//
+// Thread safety: immutable.
 #pragma once
 
 #include <array>
@@ -40,17 +41,17 @@
 
 namespace wideep::ep {
 
-// What comes back for a token.
+// The result rows that are sent back for a token.
 enum class Combine {
-  kExact,    // a row per expert, summed by its own rank in top-k order
-  kReduced,  // a row per rank: the sum over its experts. Outside promise 1: the sums, and with them
-             // the bits, depend on which experts share a rank
+  kExact,    // a row per expert; the source sums them in top-k order
+  kReduced,  // a row per rank: the sum over its experts. Not covered by the promise of equal bits,
+             // since the order of additions depends on which experts share a rank
 };
 
-// How a token gets to the ranks of its slots: the same rows, the same bits.
+// How a token's row reaches the ranks of its slots. Does not change any bit.
 enum class Strategy {
-  kDispatch,   // pushed to each of them
-  kAllGather,  // published once, read in place by all
+  kDispatch,   // the source pushes it to each of them
+  kAllGather,  // the source publishes it once; all ranks read it in place
 };
 
 struct DispatchShape {
@@ -58,29 +59,29 @@ struct DispatchShape {
   int num_experts = 0;
   int slots_per_rank = 0;
   int top_k = 0;
-  size_t row_bytes = 0;     // of a dispatched row; their meaning is the caller's affair
-  size_t result_bytes = 0;  // of a row that comes back
-  int max_tokens = 0;       // per rank and layer call
-  int num_nodes = 1;        // divides ep_size; every node has as many consecutive ranks
-  // Of all ranks together per layer call, at least ep_size; 0: ep_size × max_tokens.
+  size_t row_bytes = 0;     // of a dispatched row; only the caller interprets them
+  size_t result_bytes = 0;  // of a result row
+  int max_tokens = 0;       // per rank and call
+  int num_nodes = 1;        // divides ep_size; nodes have equally many, consecutive ranks
+  // Maximum of the tokens of all ranks together per call, at least ep_size. 0: ep_size ×
+  // max_tokens.
   int64_t max_group_tokens = 0;
   Combine combine = Combine::kExact;
   Strategy strategy = Strategy::kDispatch;
-  // 1 or 2: whether rows of the next call may travel before this one's results are reduced.
-  int calls_in_flight = 1;
-  // So many ranks share the same slots; each computes a slice of every result, and result_bytes is
-  // the size of a slice. Divides ep_size: rank r has slice r / num_owners() of the slots of owner
-  // r % num_owners().
+  int calls_in_flight = 1;  // 1 or 2; 2: the next call may begin before this one is finished
+  // Number of ranks that have the same slots (experts sharded by TP). Each computes a slice of
+  // every result, and result_bytes is the size of a slice. Divides ep_size. Rank r has slice r /
+  // num_owners() of the slots of owner r % num_owners().
   int num_slices = 1;
 
   int num_owners() const { return ep_size / num_slices; }
   int num_slots() const { return num_owners() * slots_per_rank; }
 
   int64_t max_rows() const;  // of one call
-  // Result rows that can come back for one token.
+  // The most result rows that are sent back for one token.
   int max_results_of_token() const { return num_slices * top_k; }
 
-  // Everything above by name, for ranks to compare (check_shapes.h).
+  // All members by name, for check_shapes.h.
   struct Field {
     const char* name;
     uint64_t value;
@@ -96,10 +97,10 @@ class BufferLayout {
   const DispatchShape& shape() const { return shape_; }
   size_t segment_bytes() const { return segment_bytes_; }
 
-  // segment: the base of the segment that is looked into.
+  // In all accessors, segment is the base address of the segment.
   std::span<int32_t> counts(std::byte* segment, uint32_t parity) const;  // [num_experts]
-  // area: of the source, as start_areas gives it (messages of kAllGather: published_area); index:
-  // of the message, or of the result, in that area.
+  // area: start of the source's area, from start_areas (messages of kAllGather: published_area).
+  // index: of the message, or of the result, in that area.
   int32_t* slots(std::byte* segment, int64_t area, int index) const {  // [top_k]
     return reinterpret_cast<int32_t*>(segment + lists_offset_ +
                                       static_cast<size_t>(area + index) * lists_stride_);
@@ -117,20 +118,20 @@ class BufferLayout {
     const size_t at = static_cast<size_t>(area * results_per_message_ + index);
     return segment + results_offset_ + at * result_bytes_;
   }
-  // Bytes from one row to the next; with kDispatch also from one message's list of slots to the
-  // next.
+  // Bytes from one row to the next. With kDispatch, also from one list of slots to the next.
   size_t row_stride() const { return rows_stride_; }
   size_t result_stride() const { return result_bytes_; }
-  // The results of a rank's own tokens in one call.
+  // Size of the private memory for results of a rank's own tokens, per call in flight.
   size_t own_results_bytes() const {
     return static_cast<size_t>(max_published() * results_per_message_) * result_bytes_;
   }
 
-  // Where the area of each source starts in a call, in rows: [ep_size + 1], the last is the end.
-  // tokens_of_ranks: [ep_size]; empty: max_tokens each. set: of buffers, 0 … calls_in_flight − 1.
+  // Computes where each source's area starts in a call, in rows. starts: [ep_size + 1], the last is
+  // the end. tokens_of_ranks: [ep_size]; empty: max_tokens each. set: buffer set of the call,
+  // 0 … calls_in_flight − 1.
   void start_areas(std::span<const int32_t> tokens_of_ranks, int set,
                    std::span<int64_t> starts) const;
-  // kAllGather: the area of every source's messages, in its own segment.
+  // kAllGather: start of the area of published messages, the same in every segment.
   int64_t published_area(int set) const { return set * max_published(); }
 
  private:
@@ -139,11 +140,11 @@ class BufferLayout {
   DispatchShape shape_;
   int results_per_message_;  // at most
   size_t lists_offset_;      // of the first message's slots
-  size_t lists_stride_;      // from message to message
+  size_t lists_stride_;      // bytes from one message's slots to the next
   size_t rows_offset_;
   size_t rows_stride_;
   size_t results_offset_;
-  size_t result_bytes_;  // with the padding behind it
+  size_t result_bytes_;  // with padding
   size_t segment_bytes_;
 };
 

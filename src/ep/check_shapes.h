@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks whose shapes differ would read each other's buffers at wrong offsets. This finds out before
-// the first call.
+// Checks before the first call that all ranks have the same shape. Otherwise they would read each
+// other's buffers at wrong offsets.
+//
+// Thread safety: that of the endpoint.
 #pragma once
 
 #include "ep/buffer_layout.h"
@@ -11,8 +13,8 @@
 namespace wideep::ep {
 
 // Compares this rank's shape with those of all ranks of the endpoint's group. Collective.
-// Errors: invalid input, the same on all ranks, which names the first field that differs, both
-// values and their ranks; a rank that does not come.
+// Errors: the first field that differs, with both values and ranks (invalid input, the same on all
+// ranks); deadline_exceeded.
 Status check_shapes_match(const DispatchShape& shape, transport::Endpoint& endpoint);
 
 }  // namespace wideep::ep

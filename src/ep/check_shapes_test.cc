@@ -9,7 +9,7 @@
 namespace wideep::ep {
 namespace {
 
-TEST(CheckShapes, ShapesThatDifferAreNamedByAll) {
+TEST(CheckShapes, AllRanksNameTheDifference) {
   const DispatchShape shape{.ep_size = 3,
                             .num_experts = 6,
                             .slots_per_rank = 2,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An iteration's tokens are cut into chunks, which are dispatched one after the other, so that no
-// call brings more than max_group_tokens of all ranks together (TRT's moe_config.max_num_tokens).
+// Splits the tokens of an iteration into chunks, one dispatch call each, so that a call has at most
+// max_group_tokens tokens of all ranks together (TensorRT-LLM's moe_config.max_num_tokens).
 //
-// Chunks follow from the ranks' numbers of tokens alone: ranks that know these agree without an
-// exchange.
+// Chunks depend only on the ranks' numbers of tokens. Ranks that know these compute the same chunks
+// without communication.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +14,13 @@
 
 namespace wideep::ep {
 
-// The smallest number of chunks such that even their longest parts fit together:
+// The smallest number of chunks for which the largest chunk fits:
 // Σ_r ceil(tokens_r / chunks) ≤ max_group_tokens; at least 1. max_group_tokens 0: no bound.
-// REQUIRES: max_group_tokens 0 or at least the number of ranks.
+// REQUIRES: max_group_tokens is 0, or at least the number of ranks.
 int num_chunks(std::span<const int32_t> tokens_of_ranks, int64_t max_group_tokens);
 
-// A rank's tokens of one chunk: consecutive ones of its batch, at most ceil(num_tokens /
-// num_chunks).
+// The tokens of one rank in one chunk: a range of its batch, of at most ceil(num_tokens /
+// num_chunks) tokens.
 struct TokenRange {
   int begin = 0;
   int size = 0;

@@ -9,7 +9,7 @@
 namespace wideep::ep {
 namespace {
 
-TEST(Chunks, TheSmallestNumberThatFits) {
+TEST(Chunks, NumChunksIsTheSmallestThatFits) {
   EXPECT_EQ(num_chunks(std::vector<int32_t>{10, 10}, 0), 1);
   EXPECT_EQ(num_chunks(std::vector<int32_t>{10, 10}, 20), 1);
   EXPECT_EQ(num_chunks(std::vector<int32_t>{10, 10}, 19), 2);

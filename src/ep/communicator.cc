@@ -16,8 +16,8 @@ namespace wideep::ep {
 namespace {
 
 constexpr size_t kCacheLine = 64;
-constexpr int64_t kMost = int64_t{1} << 24;  // of any count: beyond every use, far from overflow
-constexpr double kMostBytes = 0x1p47;        // what a process can address
+constexpr int64_t kMaxCount = int64_t{1} << 24;  // of any option; keeps products within 64 bits
+constexpr double kMaxBytes = 0x1p47;             // user address space of an x86-64 process
 
 Status check_count(const char* name, int64_t found, int64_t most) {
   if (found >= 1 && found <= most) return {};
@@ -43,23 +43,23 @@ double memory_of_group(const CommunicatorOptions& options) {
 
 Status check_options(const CommunicatorOptions& options) {
   WIDEEP_TRY(check_count("num_ranks", options.num_ranks, 4096));
-  WIDEEP_TRY(check_count("slots_per_rank", options.slots_per_rank, kMost / options.num_ranks));
+  WIDEEP_TRY(check_count("slots_per_rank", options.slots_per_rank, kMaxCount / options.num_ranks));
   WIDEEP_TRY(check_count("top_k", options.top_k,
                          std::min(1024, options.num_ranks * options.slots_per_rank)));
-  WIDEEP_TRY(check_count("max_tokens", options.max_tokens, kMost / options.num_ranks));
+  WIDEEP_TRY(check_count("max_tokens", options.max_tokens, kMaxCount / options.num_ranks));
   WIDEEP_TRY(check_count("row_bytes", static_cast<int64_t>(options.row_bytes), 1 << 30));
   WIDEEP_TRY(check_count("result_bytes", static_cast<int64_t>(options.result_bytes), 1 << 30));
   WIDEEP_TRY(check_count("timeout (ms)", options.timeout.count(), int64_t{1} << 40));
-  if (memory_of_group(options) < kMostBytes) return {};
+  if (memory_of_group(options) < kMaxBytes) return {};
   return invalid_input(fmt::format(
       "{} ranks with max_tokens {} and rows of {} and {} bytes: expected less than {:.0f} GB of "
       "buffers, found {:.0f}",
       options.num_ranks, options.max_tokens, options.row_bytes, options.result_bytes,
-      kMostBytes * 1e-9, memory_of_group(options) * 1e-9));
+      kMaxBytes * 1e-9, memory_of_group(options) * 1e-9));
 }
 
-// The group's first error is everybody's from then on.
-Status end_group(transport::Endpoint& endpoint, std::string why) {
+// Fails the group, so that the other ranks do not wait for this one. They get this error.
+Status fail_group(transport::Endpoint& endpoint, std::string why) {
   const Status status = invalid_input(fmt::format("rank {}: {}", endpoint.rank(), std::move(why)));
   endpoint.memory().fail(status);
   return status;
@@ -71,7 +71,7 @@ Status closed(const char* step) {
 
 }  // namespace
 
-// ---- one rank's end ----
+// ---- one rank's communicator ----
 
 struct Communicator::State {
   State(std::shared_ptr<transport::SharedMemory> shared, int rank,
@@ -93,7 +93,7 @@ struct Communicator::State {
   size_t top_k;
   int max_tokens;
   int64_t round = 0;
-  int num_tokens = 0;         // whose results are there
+  int num_tokens = 0;         // of the last dispatch
   bool has_received = false;  // between dispatch and combine
   std::vector<ReceivedRow> received;
   std::vector<size_t> slot_start;  // [slots_per_rank + 1] into received
@@ -102,21 +102,23 @@ struct Communicator::State {
 Status Communicator::State::check(const void* rows, int tokens) {
   WIDEEP_TRY(endpoint.memory().failure());
   if (tokens < 0 || tokens > max_tokens) {
-    return end_group(endpoint, fmt::format("dispatch: expected 0 to max_tokens = {}, found {}",
-                                           max_tokens, tokens));
+    return fail_group(endpoint, fmt::format("dispatch: expected 0 to max_tokens = {}, found {}",
+                                            max_tokens, tokens));
   }
   if (tokens == 0 || rows != nullptr) return {};
-  return end_group(endpoint,
-                   fmt::format("dispatch: expected rows of {} tokens, found null", tokens));
+  return fail_group(endpoint,
+                    fmt::format("dispatch: expected rows of {} tokens, found null", tokens));
 }
 
-// There is room for as many results of a token as a rank has slots.
+// A repeated slot could give a token more results on a rank than the rank has slots, and the
+// results area has room for no more. DispatchSender refuses only such tokens; here every repetition
+// is refused, whose reason a caller understands without knowing the layout.
 Status Communicator::State::check_distinct(std::span<const int32_t> slots) {
   for (size_t first = 0; first + top_k <= slots.size(); first += top_k) {
     for (size_t k = first + 1; k < first + top_k; ++k) {
       const auto before = slots.subspan(first, k - first);
       if (std::find(before.begin(), before.end(), slots[k]) == before.end()) continue;
-      return end_group(
+      return fail_group(
           endpoint, fmt::format("dispatch: token {} has slot {} twice", first / top_k, slots[k]));
     }
   }
@@ -195,7 +197,7 @@ void Communicator::close() { state_.reset(); }
 struct CommunicatorGroup::State {
   CommunicatorOptions options;
   std::shared_ptr<transport::SharedMemory> memory;
-  size_t joined_offset = 0;  // in each segment, behind the layout: has its rank joined?
+  size_t joined_offset = 0;  // in each segment, after the buffers: a flag that its rank has joined
 
   std::atomic<uint32_t>& joined(int rank) const {
     return *reinterpret_cast<std::atomic<uint32_t>*>(memory->segment(rank) + joined_offset);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The library as its users have it: ranks that are threads and ranks that they forked themselves.
+// The public communicator, with ranks that are threads and ranks that the caller has forked.
 #include "wideep/communicator.h"
 
 #include <fmt/format.h>
@@ -43,7 +43,7 @@ std::vector<Status> run_threads(CommunicatorGroup& group, int num_ranks, const B
   return statuses;
 }
 
-// The exit codes as statuses.
+// Converts the exit codes of processes to statuses.
 std::vector<Status> run_processes(CommunicatorGroup& group, int num_ranks, const Body& body) {
   std::vector<pid_t> processes;
   for (int rank = 0; rank < num_ranks; ++rank) {
@@ -61,7 +61,7 @@ std::vector<Status> run_processes(CommunicatorGroup& group, int num_ranks, const
   return statuses;
 }
 
-// Which nobody but this rank has: the next round would see if it were otherwise.
+// Overwrites own results. If another rank used that memory, the next round would be wrong.
 Status sum_over_own_result(Communicator& communicator, int token, const int32_t* slots) {
   const auto results = communicator.results(token);
   const auto is_mine = [&](int32_t slot) {
@@ -127,21 +127,21 @@ CommunicatorGroup make_group(const CommunicatorOptions& options = kOptions) {
   return std::move(group).value();
 }
 
-TEST(Communicator, RowsGoThereAndBackBetweenThreads) {
+TEST(Communicator, ThreadsExchangeRowsAndResults) {
   CommunicatorGroup group = make_group();
   for (const Status& status : run_threads(group, 3, exchange_often)) {
     EXPECT_TRUE(status.ok()) << status.message();
   }
 }
 
-TEST(Communicator, RowsGoThereAndBackBetweenProcesses) {
+TEST(Communicator, ProcessesExchangeRowsAndResults) {
   CommunicatorGroup group = make_group();
   for (const Status& status : run_processes(group, 3, exchange_often)) {
     EXPECT_TRUE(status.ok()) << status.message();
   }
 }
 
-// One rank's mistake is every rank's error, at once.
+// The error of one rank is returned on every rank at once.
 void expect_error_everywhere(const Body& body, const std::vector<std::string>& parts) {
   CommunicatorGroup group = make_group();
   const auto start = std::chrono::steady_clock::now();
@@ -151,7 +151,7 @@ void expect_error_everywhere(const Body& body, const std::vector<std::string>& p
   EXPECT_LT(std::chrono::steady_clock::now() - start, kOptions.timeout / 2);
 }
 
-// What rank 1 does wrong after a good round; the others go on.
+// Rank 1 makes a mistake after a correct round; the other ranks continue.
 Body with_mistake(const std::function<Status(Communicator&)>& mistake) {
   return [=](CommunicatorGroup& group, int rank) -> Status {
     WIDEEP_TRY_ASSIGN(Communicator communicator, group.join(rank));
@@ -161,7 +161,7 @@ Body with_mistake(const std::function<Status(Communicator&)>& mistake) {
   };
 }
 
-TEST(Communicator, MistakesEndTheGroupWithTheirNumbers) {
+TEST(Communicator, MistakesFailTheGroupAndAreNamed) {
   const std::vector<std::byte> rows(24 * 10);
   const auto dispatch = [&](int num_tokens, std::vector<int32_t> slots) {
     return with_mistake([&rows, num_tokens, slots](Communicator& communicator) {
@@ -180,7 +180,7 @@ TEST(Communicator, MistakesEndTheGroupWithTheirNumbers) {
                           {"rank 1", "combine"});
 }
 
-TEST(Communicator, AnyRankMayEndTheGroup) {
+TEST(Communicator, AnyRankCanFailTheGroup) {
   expect_error_everywhere(with_mistake([](Communicator& communicator) {
                             communicator.fail("the disk is on fire");
                             return Status();
@@ -188,7 +188,7 @@ TEST(Communicator, AnyRankMayEndTheGroup) {
                           {"the disk is on fire"});
 }
 
-TEST(Communicator, ARankThatDoesNotComeIsNamed) {
+TEST(Communicator, AMissingRankIsNamed) {
   CommunicatorOptions options = kOptions;
   options.timeout = std::chrono::milliseconds(100);
   CommunicatorGroup group = make_group(options);
@@ -202,7 +202,7 @@ TEST(Communicator, ARankThatDoesNotComeIsNamed) {
   EXPECT_THAT(statuses[0].message(), AllOf(HasSubstr("100 ms"), HasSubstr("from rank 2")));
 }
 
-TEST(Communicator, NothingWorksBeforeJoiningOrAfterClosing) {
+TEST(Communicator, CallsBeforeJoinAndAfterCloseAreErrors) {
   CommunicatorOptions options = kOptions;
   options.num_ranks = 1;
   Communicator communicator;
@@ -224,7 +224,7 @@ TEST(Communicator, NothingWorksBeforeJoiningOrAfterClosing) {
   EXPECT_THAT(group.join(1).status().message(), HasSubstr("expected a rank from 0 to 0, found 1"));
 }
 
-TEST(Communicator, RefusesGroupsThatCannotBe) {
+TEST(Communicator, RefusesInvalidOptions) {
   const auto message = [](const std::function<void(CommunicatorOptions&)>& change) {
     CommunicatorOptions options = kOptions;
     change(options);

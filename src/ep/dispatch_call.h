@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the steps of dispatch and combine share: the group's buffers as this rank reaches them, the
-// tokens of a call, and what has to be known of a call from its begin to its end.
+// Data that the steps of dispatch and combine share: the group's buffers in this rank's address
+// space, the tokens of a call, and the state of a call.
 //
 // Thread safety: plain values.
 #pragma once
@@ -19,7 +19,7 @@ class Endpoint;
 
 namespace wideep::ep {
 
-// The segments of a group's ranks in the address space of one of them. Constant.
+// The segments of all ranks of the group in this rank's address space. Immutable.
 struct GroupBuffers {
   GroupBuffers(const transport::Endpoint& endpoint, const BufferLayout& buffer_layout);
 
@@ -27,12 +27,12 @@ struct GroupBuffers {
   bool publishes() const { return layout.shape().strategy == Strategy::kAllGather; }
 
   BufferLayout layout;
-  int rank;                           // this one
+  int rank;                           // this rank, in the group
   int num_ranks;                      // ep_size
   int num_owners;                     // see token_destinations.h
-  int owner;                          // which of them has this rank's slots
-  std::vector<std::byte*> segments;   // [ep_size]; of a rank on another node: its image here
-  std::vector<char> is_on_this_node;  // [ep_size] is the rank on this node?
+  int owner;                          // the owner of this rank's slots
+  std::vector<std::byte*> segments;   // [ep_size]; for a rank on another node, this node's image
+  std::vector<char> is_on_this_node;  // [ep_size]
 };
 
 // The tokens that a rank dispatches in one call.
@@ -41,25 +41,25 @@ struct DispatchBatch {
   size_t row_stride;      // bytes from one row to the next
   int num_tokens;
   std::span<const int32_t> slots;  // [num_tokens, top_k] global slot ids
-  std::span<const float> weights;  // [num_tokens, top_k]; empty but for Combine::kReduced
+  std::span<const float> weights;  // [num_tokens, top_k]; Combine::kReduced only, else empty
 };
 
-// One call on one rank.
+// The state of one call on one rank.
 struct DispatchCall {
-  // From begin on.
-  uint32_t number = 0;         // counts calls; also the value of the call's flags
-  int buffer_set = 0;          // of messages and results, 0 … calls_in_flight − 1
-  std::vector<int64_t> areas;  // [ep_size + 1] see BufferLayout::start_areas
-  std::byte* own_results =
-      nullptr;  // where results of this rank's own tokens go: in its own memory
+  // Set by begin.
+  uint32_t number = 0;               // of the call, and value of its flags
+  int buffer_set = 0;                // of messages and results, 0 … calls_in_flight − 1
+  std::vector<int64_t> areas;        // [ep_size + 1] see BufferLayout::start_areas
+  std::byte* own_results = nullptr;  // private memory for results of this rank's own tokens
 
-  // From start_dispatch on: what the sender leaves.
-  std::vector<const std::byte*> own_rows;  // the messages of this rank to itself: their rows
-  std::vector<const std::byte*> results;   // [num_tokens, most of a token], where they will lie
-  std::vector<int32_t> num_results;        // [num_tokens] how many of these; Combine::kReduced only
-  std::vector<std::byte*> own_result;      // [num_tokens] see DispatchCombine::own_result
+  // Set by start_dispatch (DispatchSender).
+  std::vector<const std::byte*> own_rows;  // rows of this rank's messages to itself
+  // [num_tokens, max_results_of_token] where each result will be written
+  std::vector<const std::byte*> results;
+  std::vector<int32_t> num_results;    // [num_tokens] results of each token; Combine::kReduced only
+  std::vector<std::byte*> own_result;  // [num_tokens] see DispatchCombine::own_result
 
-  // When rows, and results, were sent, in nanoseconds; 0: nobody traces.
+  // Times at which rows and results were sent, in ns; 0 without tracing.
   int64_t sent_ns = 0, returned_ns = 0;
 };
 

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The protocol: the order of steps, flags and waits. DispatchSender writes messages,
+// DispatchReceiver reads them, NodeCrossing does both between nodes; none of them raises a flag or
+// waits.
+//
+//   flag      value         raised when
+//   kPrepare  counted_      the counts are published; only in calls with await_counts
+//   kDispatch call number   all messages are written, and the counts are published
+//   kCombine  call number   all results are written, and all messages and counts are read
 #include "ep/dispatch_combine.h"
 
 #include <fmt/format.h>
@@ -16,21 +25,22 @@ namespace {
 using transport::Awaited;
 using transport::Channel;
 
-// The word that a rank sends to each reader beside its flag of dispatch: how many messages are
-// there, and in which set of buffers. By the set a reader notices that another call was meant.
+// The word that accompanies the dispatch flag for each reader: number of messages << 1 | buffer
+// set. The reader compares the set with its own, to detect ranks that begin calls in different
+// orders.
 uint32_t sent_word(int num_messages, int buffer_set) {
   return static_cast<uint32_t>(num_messages) << 1 | static_cast<uint32_t>(buffer_set);
 }
 int num_messages_in(uint32_t word) { return static_cast<int>(word >> 1); }
 int buffer_set_in(uint32_t word) { return static_cast<int>(word & 1); }
 
-// A trace draws two calls that overlap on two lines.
+// Two calls may overlap, so a trace draws them on two lines in turn.
 base::Lane lane_of(uint32_t call, base::Lane even) {
   return static_cast<base::Lane>(static_cast<uint32_t>(even) + (call & 1));
 }
 
-// A group on one node needs a crossing too: this rank may be the proxy of another group's ranks.
-// Rows that are published have no proxies.
+// Needed even if the group is on one node: this rank may be the proxy of another group's ranks.
+// Published rows do not cross, so all-gather on one node needs none.
 std::optional<NodeCrossing> make_crossing(transport::Endpoint& endpoint,
                                           const BufferLayout& layout) {
   if (endpoint.bridge() == nullptr) return std::nullopt;
@@ -55,14 +65,15 @@ DispatchCombine::DispatchCombine(transport::Endpoint& endpoint, const BufferLayo
 // ---- open, and errors ----
 
 Status DispatchCombine::open() {
-  if (life_ != Life::kNew) {
-    return give_up(fmt::format("open {}: it belongs before all else", where_we_are()));
+  if (phase_ != Phase::kNew) {
+    return fail_group(
+        fmt::format("open called {}, expected once, before the first call", current_step()));
   }
   if (buffers_.publishes() && crossing_) {
-    return give_up("dispatch: all-gather reads rows in place; ranks on several nodes cannot");
+    return fail_group("dispatch: all-gather needs all ranks on one node; use dispatch instead");
   }
   if (sums_on_nodes() && !row_sum_) {
-    return give_up("dispatch: reduced results of several nodes need set_row_sum");
+    return fail_group("dispatch: combine reduced on several nodes needs set_row_sum before open");
   }
   for (int set = 0; set < buffers_.layout.shape().calls_in_flight; ++set) {
     auto own =
@@ -73,29 +84,29 @@ Status DispatchCombine::open() {
     }
     own_results_.push_back(std::move(own).value());
   }
-  // Flags only grow: calls go on counting where another DispatchCombine on this endpoint has ended.
+  // Flags only grow, so call numbers continue those of an earlier DispatchCombine on this endpoint.
   const uint32_t last = endpoint_.raised(Channel::kDispatch);
   done_ = {last, last, last, last, last, last};
   counted_ = endpoint_.raised(Channel::kPrepare);
-  life_ = Life::kOpen;
+  phase_ = Phase::kOpen;
   return {};
 }
 
-// Fails the group, so that the others do not wait for a rank that cannot go on.
-Status DispatchCombine::give_up(const std::string& why) const {
+// Fails the whole group: otherwise the other ranks would wait for this one until their deadline.
+Status DispatchCombine::fail_group(const std::string& why) const {
   const Status status = invalid_input(fmt::format("rank {}: {}", endpoint_.rank(), why));
   endpoint_.memory().fail(status);
   return status;
 }
 
-Status DispatchCombine::expect(bool in_turn, const char* step, const char* belongs) const {
-  if (life_ == Life::kOpen && in_turn) return {};
-  return give_up(fmt::format("{} {}: it belongs {}", step, where_we_are(), belongs));
+Status DispatchCombine::expect(bool in_order, const char* step, const char* expected) const {
+  if (phase_ == Phase::kOpen && in_order) return {};
+  return fail_group(fmt::format("{} called {}, expected {}", step, current_step(), expected));
 }
 
-const char* DispatchCombine::where_we_are() const {
-  if (life_ == Life::kNew) return "before open";
-  if (life_ == Life::kClosed) return "after close";
+const char* DispatchCombine::current_step() const {
+  if (phase_ == Phase::kNew) return "before open";
+  if (phase_ == Phase::kClosed) return "after close";
   if (done_.begun != done_.sent) return "after begin";
   if (done_.received != done_.returned) return "after dispatch";
   if (done_.returned != done_.finished) return "after start_combine";
@@ -114,7 +125,7 @@ Status DispatchCombine::begin(std::span<const int32_t> counts,
   WIDEEP_TRY(check_begin(counts, tokens_of_ranks));
   DispatchCall& call = call_of(done_.begun + 1);
   call.number = done_.begun + 1;
-  // Where calls do not overlap all use the first set, which so stays in the caches.
+  // A call that does not overlap another uses the first set, so that one set stays in the caches.
   call.buffer_set = open_calls == 0 ? 0 : 1 - call_of(done_.begun).buffer_set;
   call.own_results = own_results_[call.buffer_set].data();
   buffers_.layout.start_areas(tokens_of_ranks, call.buffer_set, call.areas);
@@ -128,30 +139,31 @@ Status DispatchCombine::check_begin(std::span<const int32_t> counts,
                                     std::span<const int32_t> tokens_of_ranks) const {
   const DispatchShape& shape = buffers_.layout.shape();
   if (static_cast<int>(counts.size()) != shape.num_experts) {
-    return give_up(
+    return fail_group(
         fmt::format("begin: counts of {} experts, expected {}", counts.size(), shape.num_experts));
   }
   if (!tokens_of_ranks.empty() && static_cast<int>(tokens_of_ranks.size()) != shape.ep_size) {
-    return give_up(fmt::format("begin: tokens of {} ranks, expected {}", tokens_of_ranks.size(),
-                               shape.ep_size));
+    return fail_group(fmt::format("begin: tokens of {} ranks, expected {}", tokens_of_ranks.size(),
+                                  shape.ep_size));
   }
   const int64_t all_tokens =
       tokens_of_ranks.empty()
           ? int64_t{shape.ep_size} * shape.max_tokens
           : std::accumulate(tokens_of_ranks.begin(), tokens_of_ranks.end(), int64_t{0});
   if (all_tokens > shape.max_rows()) {
-    return give_up(fmt::format("begin: {} tokens of all ranks, but there is room for {}",
-                               all_tokens, shape.max_rows()));
+    return fail_group(fmt::format("begin: {} tokens of all ranks, expected at most {}", all_tokens,
+                                  shape.max_rows()));
   }
   for (size_t rank = 0; rank < tokens_of_ranks.size(); ++rank) {
     if (tokens_of_ranks[rank] >= 0 && tokens_of_ranks[rank] <= shape.max_tokens) continue;
-    return give_up(fmt::format("begin: {} tokens of rank {}, expected 0 to {}",
-                               tokens_of_ranks[rank], rank, shape.max_tokens));
+    return fail_group(fmt::format("begin: {} tokens of rank {}, expected 0 to {}",
+                                  tokens_of_ranks[rank], rank, shape.max_tokens));
   }
   return {};
 }
 
-// Into this rank's own segment, where the others read them.
+// Only written, without a flag: the dispatch flag, or the prepare flag if there is an await_counts,
+// makes them visible. Forwarded to other nodes now, since messages there keep their order.
 void DispatchCombine::publish_counts(std::span<const int32_t> counts) {
   const int rank = endpoint_.rank();
   const std::span<int32_t> published = buffers_.layout.counts(buffers_.segments[rank], done_.begun);
@@ -165,7 +177,7 @@ void DispatchCombine::announce_counts() {
   counts_announced_ = true;
 }
 
-bool DispatchCombine::counts_have_come() const {
+bool DispatchCombine::counts_arrived() const {
   return endpoint_.all_reached(Channel::kPrepare, counted_);
 }
 
@@ -189,7 +201,7 @@ Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride,
   WIDEEP_TRY(expect(done_.begun != done_.sent, "dispatch", "after begin"));
   DispatchCall& call = call_of(done_.begun);
   const Status sent = sender_.send({rows, row_stride, num_tokens, slots, weights}, call);
-  if (!sent.ok()) return give_up(sent.message());
+  if (!sent.ok()) return fail_group(sent.message());
   for (int peer = 0; peer < endpoint_.num_ranks(); ++peer) {
     if (peer == endpoint_.rank()) continue;
     endpoint_.set_word(Channel::kDispatch, peer, call.number,
@@ -201,7 +213,7 @@ Status DispatchCombine::start_dispatch(const std::byte* rows, size_t row_stride,
   return {};
 }
 
-bool DispatchCombine::rows_have_come() const {
+bool DispatchCombine::rows_arrived() const {
   return endpoint_.all_reached(Channel::kDispatch, done_.received + 1);
 }
 
@@ -211,8 +223,9 @@ Status DispatchCombine::finish_dispatch(const Awaited& where) {
   const DispatchCall& call = call_of(++done_.received);
   receiver_.start(call);
   Status taken;
-  // Messages that have come are looked at while others are still awaited; the first lists of
-  // several sources are fetched together, for most sources have few messages.
+  // Messages that have arrived are read while others are still awaited. The first lists of all
+  // arrived sources are prefetched together: most sources have few messages, so that prefetching
+  // within one source would come too late.
   WIDEEP_TRY(endpoint_.wait_each(Channel::kDispatch, call.number, where.named("dispatched rows"),
                                  [&](std::span<const int> sources) {
                                    for (const int source : sources) {
@@ -229,7 +242,8 @@ Status DispatchCombine::finish_dispatch(const Awaited& where) {
   return {};
 }
 
-// What a source has sent beside its flag.
+// The word of a source's dispatch flag. A rank has no word for itself (SharedMemory::word), so its
+// own is made from the call.
 uint32_t DispatchCombine::word_from(int source) const {
   const DispatchCall& call = call_of(done_.received);
   return source == endpoint_.rank()
@@ -240,9 +254,9 @@ uint32_t DispatchCombine::word_from(int source) const {
 Status DispatchCombine::take_messages(int source) {
   const uint32_t word = word_from(source);
   if (buffer_set_in(word) != call_of(done_.received).buffer_set) {
-    return give_up(fmt::format(
-        "dispatch: rank {} overlaps other calls than this one; all ranks must begin them in the "
-        "same order",
+    return fail_group(fmt::format(
+        "dispatch: rank {} overlaps other calls than this rank; all ranks must begin and finish "
+        "calls in the same order",
         source));
   }
   receiver_.take(source, num_messages_in(word));
@@ -251,11 +265,14 @@ Status DispatchCombine::take_messages(int source) {
 
 // ---- combine ----
 //
-// Results stay where the experts have written them, and their sources read them there. For sources
-// on other nodes there are two ways. Usually this rank sends them its results. Where a node sends
-// one sum for all its ranks (sums_on_nodes), the flag is raised on this node first: when all ranks
-// here have raised theirs, this rank adds up and sends what it owes as a proxy, and only then tells
-// the other nodes.
+// Sources on this node read results where the experts have written them. For sources on other nodes
+// there are two cases:
+//
+//  - This rank sends them its results, then raises its flag for all nodes.
+//  - sums_on_nodes: this rank raises its flag on this node only. When all ranks of this node have
+//    raised theirs, this rank, as the proxy of its sources, adds up the results, sends the sums,
+//    and only then raises its flag on the other nodes. So a source that has seen the flags of all
+//    ranks has all its sums, whichever rank is its proxy.
 
 Status DispatchCombine::start_combine() {
   WIDEEP_TRY(expect(done_.received != done_.returned, "combine", "after dispatch"));
@@ -279,8 +296,8 @@ void DispatchCombine::send_results_to_nodes() {
   crossing_->send_results();
 }
 
-bool DispatchCombine::results_have_come() {
-  if (owes_sums() && endpoint_.reached_on_this_node(Channel::kCombine, done_.summed + 1))
+bool DispatchCombine::results_arrived() {
+  if (has_sums_to_send() && endpoint_.reached_on_this_node(Channel::kCombine, done_.summed + 1))
     send_sums();
   return endpoint_.all_reached(Channel::kCombine, done_.finished + 1);
 }
@@ -288,7 +305,7 @@ bool DispatchCombine::results_have_come() {
 Status DispatchCombine::finish_combine(const Awaited& where) {
   WIDEEP_TRY(expect(done_.returned != done_.finished, "finish_combine", "after start_combine"));
   const Awaited awaited = where.named("expert results");
-  if (owes_sums()) {
+  if (has_sums_to_send()) {
     WIDEEP_TRY(wait_for_node(awaited));
     send_sums();
   }
@@ -299,8 +316,8 @@ Status DispatchCombine::finish_combine(const Awaited& where) {
   return {};
 }
 
-// Whether the oldest call that is not finished still wants this rank's sums.
-bool DispatchCombine::owes_sums() const {
+// Whether this rank has yet to send its sums of the oldest unfinished call.
+bool DispatchCombine::has_sums_to_send() const {
   return sums_on_nodes() && done_.summed == done_.finished && done_.summed != done_.returned;
 }
 
@@ -312,7 +329,7 @@ Status DispatchCombine::wait_for_node(const Awaited& awaited) {
   return {};
 }
 
-// All ranks of this node have their results.
+// REQUIRES: all ranks of this node have raised their combine flags for the call.
 void DispatchCombine::send_sums() {
   crossing_->send_sums(++done_.summed, row_sum_);
   endpoint_.raise_on_other_nodes(Channel::kCombine, done_.summed);

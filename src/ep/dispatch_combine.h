@@ -1,56 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The all-to-all of expert parallelism over symmetric memory, one MoE layer at a time. A call has
-// these steps:
+// The all-to-all of expert parallelism over symmetric memory. One call serves one MoE layer in one
+// iteration (or one chunk of it). Its steps:
 //
-//   begin            every rank publishes how many of its tokens each expert gets
-//   (await_counts)   only where slots are chosen by the counts of all ranks: waits for these
-//   start_dispatch   every rank sends its token rows: pushes each to the ranks of its slots, or
-//                    publishes it once where all can read it (Strategy)
+//   begin            publishes this rank's number of tokens for each expert
+//   (await_counts)   waits for the counts of all ranks; only if slots are chosen by them
+//   start_dispatch   sends this rank's token rows: pushes each row to the ranks of its slots, or
+//                    publishes it once (Strategy)
 //   finish_dispatch  waits for the rows of all ranks and sorts them by slot
 //   (experts)        the caller computes one result row per received row and slot
-//   start_combine    tells the sources that their results are written
+//   start_combine    raises the flag that this rank's results are written
 //   finish_combine   waits for the results of this rank's tokens, which the caller reads in place
 //
-// dispatch and combine do both of their halves at once. Between the halves a caller can do other
-// work while rows travel.
+// dispatch() and combine() do both halves. Between the halves the caller can do other work.
 //
-// Calls are collective: a rank without tokens takes part with zero rows. The data decides the
-// sizes; what a row is made of is the caller's affair.
+// Calls are collective: a rank without tokens takes part with zero rows. Rows are opaque bytes.
 //
-// Where the shape allows two calls in flight, the next call may begin, and start its dispatch,
-// before this call's rows or results have come, on all ranks in the same order:
+// If the shape allows two calls in flight, the next call may begin and start its dispatch before
+// this call has received its rows or results. All ranks use the same order:
 //
 //   begin n, start_dispatch n, begin n + 1, start_dispatch n + 1,
 //   finish_dispatch n, (experts), start_combine n, finish_dispatch n + 1, (experts), …
 //   finish_combine n, begin n + 2, …
 //
-// Why no buffer is written while somebody still reads it: let call p be the last before n that used
-// the same set of buffers (n − 1, or with two calls in flight n − 2).
+// Why no buffer is overwritten while a rank still reads it. Let p be the last call before n that
+// used the same buffer set: n − 1, or n − 2 with two calls in flight.
 //
-//  - Messages. A rank begins n after its finish_combine of p. So it sends messages of n to rank d
-//    after it has seen d's combine flag of p, and d raises that when it has read all its messages
-//    of p. Published rows are read by all, and are written after the combine flags of all.
-//  - Results. Rank d writes results of n after it has seen the dispatch flag of n of every source,
-//    and a source raises that when it has read its results of p.
-//  - Counts, and the number of messages that is sent with the dispatch flag, have two places, used
-//    in turn: a rank may begin n while a slower one still reads those of n − 1. It has read those
-//    of n − 2 before it raised its combine flag of n − 2, which all have seen.
+//  - Messages: a rank begins n after its finish_combine of p. So before it writes messages of n
+//  into
+//    the segment of rank d, it has seen d's combine flag of p, which d raises after it has read all
+//    its messages of p. Before it publishes rows of n, it has seen the combine flags of all ranks.
+//  - Results: rank d writes results of n after it has seen the dispatch flags of n of all sources.
+//  A
+//    source raises that flag after it has read its results of p.
+//  - Counts, and the word with the number of messages, have two places each, used in turn, because
+//  a
+//    rank may begin n while a slower rank still reads those of n − 1. All ranks have read those of
+//    n − 2 before they raised their combine flags of n − 2, which the writer has seen.
 //
-// Combine::kExact: a result row lies in the segment of the rank that computes it, where its source
-// reads it; results of a rank's own tokens lie in memory of its own.
-// Combine::kReduced: the caller computes the results of a message wherever it likes, and adds them,
-// times the router weights that came with the message, into the one row that goes back. Outside
-// promise 1. From another node one row comes back for all its ranks: the sum of their rows, added
-// up there in the order of the ranks (set_row_sum).
+// Combine::kExact: a result row is in the segment of the rank that computes it, and its source
+// reads it there. Results of a rank's own tokens are in private memory. Combine::kReduced: the
+// caller multiplies the results of a message by the router weights in the message, and writes their
+// sum into the one row that is sent back. From another node one row per token is sent back: the sum
+// of the rows of that node's ranks, added there in rank order (set_row_sum). Not covered by the
+// promise of equal bits.
 //
-// Ranks may be on several nodes (Endpoint::set_bridge), with Strategy::kDispatch only; what crosses
-// between nodes, and how often: node_crossing.h.
+// Ranks may be on several nodes (Endpoint::set_bridge), with Strategy::kDispatch only; see
+// node_crossing.h.
 //
-// Errors of any rank (a step out of turn, more tokens than announced) fail the whole group: its
-// message is what the waits of all ranks return.
+// Errors: a wrong call on any rank (a step out of order, more tokens than announced) is invalid
+// input and fails the group: the waits of all ranks return its message.
 //
-// Thread safety: one thread per rank calls; many may read what is received and returned.
+// Thread safety: one thread per rank makes the calls; any thread may read received rows and
+// results.
 #pragma once
 
 #include <array>
@@ -75,35 +77,36 @@ namespace wideep::ep {
 
 class DispatchCombine {
  public:
-  // The endpoint's segments are at least layout.segment_bytes() long.
+  // REQUIRES: the endpoint's segments have at least layout.segment_bytes() bytes. The endpoint
+  // outlives this.
   DispatchCombine(transport::Endpoint& endpoint, const BufferLayout& layout);
 
-  // Before open. Combine::kReduced on several nodes needs it.
+  // Required for Combine::kReduced on several nodes. Call it before open.
   void set_row_sum(RowSum row_sum) { row_sum_ = std::move(row_sum); }
-  // Before the first call. Does not wait for others. REQUIRES: all ranks have the same shape
-  // (check_shapes.h), and have met since calls of another DispatchCombine used the same memory.
-  // Errors: a shape or row sum that ranks on several nodes cannot work with; the kernel refuses
-  // memory for the results of a rank's own tokens.
+  // Call it before the first call. Does not wait. REQUIRES: all ranks have the same shape
+  // (check_shapes.h); if another DispatchCombine has used the same memory, a barrier since its last
+  // call. Errors: strategy or row sum do not fit ranks on several nodes (invalid input); the kernel
+  // refuses memory (failed).
   Status open();
-  bool is_open() const { return life_ == Life::kOpen; }
-  // For good. Ranks may do so at different times, after the last call.
-  void close() { life_ = Life::kClosed; }
+  bool is_open() const { return phase_ == Phase::kOpen; }
+  // Call it after the last call. It cannot be opened again. Ranks may close at different times.
+  void close() { phase_ = Phase::kClosed; }
 
-  // Begins a call, without waiting. counts: [num_experts] of this rank's tokens. tokens_of_ranks:
-  // [ep_size] in this call, equal on all ranks; empty where not known: needs a layout with room for
-  // max_tokens of each.
+  // Begins a call. Does not wait. counts: [num_experts] this rank's tokens for each expert.
+  // tokens_of_ranks: [ep_size] each rank's number of tokens in this call, equal on all ranks; may
+  // be empty if the layout has room for max_tokens of each rank (max_group_tokens 0).
   Status begin(std::span<const int32_t> counts, std::span<const int32_t> tokens_of_ranks);
-  // After begin: announces that this rank's counts are there, and waits for those of all.
-  // Collective: all ranks do so in a call, or none. announce_counts alone may be called earlier, to
-  // wait later.
+  // After begin: raises the flag that this rank's counts are published, and waits for the counts of
+  // all ranks. Collective: in a call, all ranks call it or none. To wait later, call
+  // announce_counts first, which only raises the flag.
   Status await_counts(const transport::Awaited& where);
   void announce_counts();
   // After announce_counts: whether await_counts would return without waiting.
-  bool counts_have_come() const;
-  // After await_counts, until start_dispatch: the counts of all ranks, [ep_size, num_experts].
+  bool counts_arrived() const;
+  // From await_counts to start_dispatch: the counts of all ranks, [ep_size, num_experts].
   std::span<const int32_t> counts_of_ranks() const { return counts_of_ranks_; }
-  // The counts of one rank, [num_experts], with or without await_counts: of the call whose rows
-  // have come, after finish_dispatch, until start_combine.
+  // From finish_dispatch to start_combine, even without await_counts: the counts of one rank,
+  // [num_experts].
   std::span<const int32_t> received_counts(int rank) const {
     return buffers_.layout.counts(buffers_.segments[rank], done_.received);
   }
@@ -114,40 +117,40 @@ class DispatchCombine {
     const Status started = start_dispatch(rows, row_stride, num_tokens, slots, weights);
     return started.ok() ? finish_dispatch(where) : started;
   }
-  // rows: [num_tokens] rows of the shape's row_bytes, row_stride bytes apart; they stay as they are
+  // rows: [num_tokens] rows of row_bytes, row_stride bytes apart; the caller keeps them unchanged
   // until combine.
   // slots: [num_tokens, top_k] global slot ids, those of one token distinct.
   // weights: [num_tokens, top_k]; Combine::kReduced only, else empty.
-  // num_tokens: at most what begin announced for this rank, or max_tokens.
+  // num_tokens: at most this rank's entry of tokens_of_ranks in begin, or max_tokens.
   Status start_dispatch(const std::byte* rows, size_t row_stride, int num_tokens,
                         std::span<const int32_t> slots, std::span<const float> weights = {});
   // Whether finish_dispatch would return without waiting.
-  bool rows_have_come() const;
+  bool rows_arrived() const;
   Status finish_dispatch(const transport::Awaited& where);
 
-  // After finish_dispatch, until the next: the received rows of one local slot, by source rank and
-  // the source's token order.
+  // From finish_dispatch to the next: the rows received for one local slot, ordered by source rank,
+  // then by the source's tokens.
   std::span<const ExpertRow> rows_of_slot(int local_slot) const {
     return receiver_.rows_of_slot(local_slot);
   }
-  // How many there are for all slots together, and how many different rows these are.
+  // The number of these rows over all slots, and the number of distinct rows among them (messages).
   int num_entries() const { return receiver_.num_entries(); }
   int num_messages() const { return receiver_.num_messages(); }
-  // Combine::kReduced: [num_messages] the received tokens, each of which is to be given its result.
+  // Combine::kReduced: [num_messages] the received tokens. The caller writes one result for each.
   std::span<const ReceivedToken> received_tokens() const { return receiver_.received_tokens(); }
 
-  // Tells the sources that all results are written, and waits for the results of my tokens.
+  // Call it when all results are written.
   Status combine(const transport::Awaited& where) {
     const Status started = start_combine();
     return started.ok() ? finish_combine(where) : started;
   }
   Status start_combine();
   // Whether finish_combine would return without waiting.
-  bool results_have_come();
+  bool results_arrived();
   Status finish_combine(const transport::Awaited& where);
-  // After finish_combine, until the next begin: the rows that have come back for one of this rank's
-  // tokens, slice by slice. kExact: [num_slices, top_k], in top-k order. kReduced: [num_slices, n],
-  // of the n owners of its slots in their order; owners on another node have one row together, in
+  // From finish_combine to the next begin: the result rows for one of this rank's tokens, slice by
+  // slice. kExact: [num_slices, top_k], in top-k order. kReduced: [num_slices, n], one for each of
+  // the n owners of its slots, in their order. The owners on another node have one row together, in
   // the place of the first of them.
   std::span<const std::byte* const> results(int token) const {
     const DispatchCall& call = call_of(done_.finished);
@@ -155,44 +158,42 @@ class DispatchCombine {
     return {call.results.data() + static_cast<size_t>(token) * static_cast<size_t>(most),
             static_cast<size_t>(buffers_.reduced() ? call.num_results[token] : most)};
   }
-  // At the same time: the one of results(token) that this rank has computed itself, the first if
-  // there are several; null: none. Only this rank reads these rows, so that the token's sum may be
-  // written over it.
+  // In the same period: the first of results(token) that this rank itself has computed; null if
+  // there is none. No other rank reads it, so the caller may write the token's sum over it.
   std::byte* own_result(int token) const { return call_of(done_.finished).own_result[token]; }
 
-  // (token, expert) pairs that this rank has sent to each rank in the call that was dispatched
-  // last: [ep_size].
+  // [ep_size] (token, expert) pairs that this rank sent to each rank in its last dispatch.
   std::span<const int32_t> sent_entries() const { return sender_.sent_entries(); }
-  // Null where nothing crosses between nodes.
+  // Null if no rows cross between nodes.
   const NodeCrossing* crossing() const { return crossing_ ? &*crossing_ : nullptr; }
 
  private:
-  enum class Life { kNew, kOpen, kClosed };
-  // The last call that each step has been done for; each number is at most the one before it. A
-  // call's number is the value of its flags of dispatch and combine.
+  enum class Phase { kNew, kOpen, kClosed };
+  // The number of the last call for which each step is done. Each number is at most the one before
+  // it. A call's number is the value of its dispatch and combine flags.
   struct Done {
     uint32_t begun = 0;
     uint32_t sent = 0;      // start_dispatch
     uint32_t received = 0;  // finish_dispatch
     uint32_t returned = 0;  // start_combine
-    uint32_t summed = 0;    // sums sent to other nodes; only where sums_on_nodes()
+    uint32_t summed = 0;    // sums sent to other nodes; only if sums_on_nodes()
     uint32_t finished = 0;  // finish_combine
   };
 
-  Status give_up(const std::string& why) const;
-  Status expect(bool in_turn, const char* step, const char* belongs) const;
-  const char* where_we_are() const;
+  Status fail_group(const std::string& why) const;
+  Status expect(bool in_order, const char* step, const char* expected) const;
+  const char* current_step() const;
   Status check_begin(std::span<const int32_t> counts,
                      std::span<const int32_t> tokens_of_ranks) const;
   void publish_counts(std::span<const int32_t> counts);
   uint32_t word_from(int source) const;
   Status take_messages(int source);
   bool sums_on_nodes() const { return crossing_ && crossing_->sums_on_nodes(); }
-  bool owes_sums() const;
+  bool has_sums_to_send() const;
   void send_results_to_nodes();
   Status wait_for_node(const transport::Awaited& awaited);
   void send_sums();
-  // A call stays until the call after the next begins: at most two are in flight.
+  // A call's state is kept until the call after the next begins: at most two are in flight.
   DispatchCall& call_of(uint32_t number) { return calls_[number & 1]; }
   const DispatchCall& call_of(uint32_t number) const { return calls_[number & 1]; }
 
@@ -202,13 +203,13 @@ class DispatchCombine {
   DispatchSender sender_;
   DispatchReceiver receiver_;
   RowSum row_sum_;
-  Life life_ = Life::kNew;
+  Phase phase_ = Phase::kNew;
   Done done_;
-  uint32_t counted_ = 0;           // the last value of this rank's flag of prepare
-  bool counts_announced_ = false;  // in the call that has begun last
+  uint32_t counted_ = 0;           // last value of this rank's flag of Channel::kPrepare
+  bool counts_announced_ = false;  // in the call that began last
   std::vector<int32_t> counts_of_ranks_;
   std::array<DispatchCall, 2> calls_;
-  std::vector<base::SharedBytes> own_results_;  // [calls_in_flight] of own tokens, by buffer set
+  std::vector<base::SharedBytes> own_results_;  // [calls_in_flight] private memory, by buffer set
 };
 
 }  // namespace wideep::ep

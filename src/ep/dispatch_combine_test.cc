@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dispatch, a made-up expert, combine, on ranks as threads and as processes, against the same
-// computed without any of it; whole and in chunks, by either strategy, exact and reduced, of whole
-// and of sliced experts. Buffers
-// are poisoned before every iteration, so that reading what nobody wrote shows.
+// Dispatch, a simple expert, combine, on ranks that are threads and processes. Results are compared
+// with the same computation without any exchange: whole batches and chunks, both strategies, exact
+// and reduced, whole and sliced experts. Buffers are poisoned before every iteration, so that a
+// read of bytes that were not written is detected.
 #include "ep/dispatch_combine.h"
 
 #include <gmock/gmock.h>
@@ -41,10 +41,10 @@ struct Case {
   int num_slots;
   Routing routing;
   int calls;
-  bool window = false;  // shares that come with the placement
+  bool window = false;  // shares of the placement (split_by_given_shares)
 };
 
-// The made-up expert: exactly representable whatever the row dtype's 8 bits.
+// The simple expert: its results are exact in every row dtype, even with 8 bits of significand.
 float expert_value(int expert, float x) { return x + static_cast<float>(expert % 16); }
 
 std::vector<int32_t> random_experts(int num_tokens, const Case& c, std::mt19937& rng) {
@@ -77,10 +77,10 @@ float row_element(Dtype dtype, const std::byte* row, int i) {
                               : static_cast<float>(reinterpret_cast<const Bf16*>(row)[i]);
 }
 
-// Of the k-th slot of any token.
+// The router weight of the k-th slot of every token.
 float router_weight(int k) { return 0.25f * static_cast<float>(1 + k % 3); }
 
-// Elements [begin, begin + size) of a result that a rank has.
+// The slice of a result that a rank computes: elements [begin, begin + size).
 TokenRange slice_of(const Case& c, int rank) {
   return chunk_of(c.hidden, rank / c.shape.num_owners(), c.shape.num_slices);
 }
@@ -110,7 +110,7 @@ std::vector<float> compute_experts(const DispatchCombine& exchange,
   return all;
 }
 
-// What each received token sends back.
+// Writes the result of each received token.
 void reduce_here(const DispatchCombine& exchange, const Case& c, int rank,
                  const std::vector<float>& all) {
   const TokenRange slice = slice_of(c, rank);
@@ -137,7 +137,7 @@ struct Rank {
   std::vector<Bf16> halves;
 };
 
-// The made-up rows that ranks of a node have for a token, added up.
+// The row sum of NodeCrossing, for the simple expert's rows.
 RowSum row_sum(const Case& c) {
   return [c](std::span<const std::byte* const> rows, std::byte* sum) {
     for (int i = 0; i < c.hidden; ++i) {
@@ -148,14 +148,14 @@ RowSum row_sum(const Case& c) {
   };
 }
 
-// The node of a rank whose ranks send one sum, or a number of its own.
+// The node of a rank if nodes send sums; else a number for each rank.
 int sum_of(const Endpoint& endpoint, const DispatchShape& shape, int rank) {
   if (endpoint.is_on_this_node(rank) || shape.num_slices > 1) return -1 - rank;
   return endpoint.bridge()->nodes().node_of(endpoint.world_rank(rank));
 }
 
-// What should come back for a token: a row per expert, or one per owner that has any of them, or
-// per node of several such. slots: [top_k]. Element i of each.
+// Element i of each expected result row of a token: one row per expert; if reduced, one per owner
+// of its slots, or per node. slots: [top_k].
 std::vector<float> expected_elements(const Rank& rank, int token, const int32_t* slots, int i) {
   const DispatchShape& shape = rank.c.shape;
   std::vector<float> values;
@@ -182,7 +182,7 @@ std::vector<float> expected_elements(const Rank& rank, int token, const int32_t*
   return values;
 }
 
-// The slice that has an element, and its first.
+// The slice that contains an element, and the slice's first element.
 std::pair<int, int> slice_with(const Case& c, int element) {
   int slice = 0, begin = 0;
   for (int next = 0; next < c.shape.num_slices; ++next) {
@@ -192,7 +192,7 @@ std::pair<int, int> slice_with(const Case& c, int element) {
   return {slice, begin};
 }
 
-// slots: of the chunk's tokens.
+// slots: [tokens of the chunk, top_k].
 Status check_results(const Rank& rank, TokenRange tokens, std::span<const int32_t> slots,
                      int call) {
   for (int t = 0; t < tokens.size; ++t) {
@@ -215,7 +215,7 @@ Status check_results(const Rank& rank, TokenRange tokens, std::span<const int32_
   return {};
 }
 
-// A part of a rank's tokens in one call.
+// The tokens of a rank in one call.
 struct Chunk {
   TokenRange tokens;
   std::vector<int32_t> tokens_of_ranks;  // [ep_size], or empty
@@ -255,8 +255,8 @@ void spoil(const std::byte* row, size_t bytes) {
   std::memset(const_cast<std::byte*>(row), 0xff, bytes);
 }
 
-// Nobody may write my messages before I have told that I am done with them, so what I do to them
-// before must not be seen by anybody.
+// Overwrites this rank's messages before it raises the flag that it has read them. No rank may
+// write them before that flag, so no result may change.
 void spoil_messages(const Rank& rank) {
   const std::byte* mine = rank.endpoint.segment(rank.endpoint.rank());
   for (int slot = 0; slot < rank.c.shape.slots_per_rank; ++slot) {
@@ -289,7 +289,7 @@ Status compute(Rank& rank, const Chunk& chunk, const transport::Awaited& where) 
   return rank.exchange.start_combine();
 }
 
-// A row that comes back from here, if and only if a slot is here; in nobody else's memory.
+// own_result is set if and only if a slot of the token is on this rank, and is in private memory.
 bool own_result_is_right(const Rank& rank, int token, const int32_t* slots) {
   const DispatchShape& shape = rank.c.shape;
   const int owner = rank.endpoint.rank() % shape.num_owners();
@@ -304,7 +304,8 @@ bool own_result_is_right(const Rank& rank, int token, const int32_t* slots) {
   return !shared && std::find(rows.begin(), rows.end(), own) != rows.end();
 }
 
-// Likewise the results of my tokens, which nobody may write again before my next rows have come.
+// Overwrites the results of this rank's tokens. No rank may write them before this rank's next rows
+// have arrived.
 Status check(Rank& rank, const Chunk& chunk, const transport::Awaited& where) {
   WIDEEP_TRY(rank.exchange.finish_combine(where));
   WIDEEP_TRY(check_results(rank, chunk.tokens, chunk.slots, static_cast<int>(where.iteration)));
@@ -316,8 +317,8 @@ Status check(Rank& rank, const Chunk& chunk, const transport::Awaited& where) {
   return {};
 }
 
-// One behind the other, or each sent before the one before is computed: late, where that would mean
-// to wait.
+// Runs the calls one after the other, or sends each call before the previous one is computed,
+// unless that would wait.
 Status run_chunks(Rank& rank, std::vector<Chunk>& chunks, int call) {
   const transport::Awaited where{.layer = 0, .iteration = call};
   const size_t in_flight = static_cast<size_t>(rank.c.shape.calls_in_flight);
@@ -325,7 +326,7 @@ Status run_chunks(Rank& rank, std::vector<Chunk>& chunks, int call) {
   for (size_t i = 0; i < chunks.size(); ++i) {
     while (sent < chunks.size() && sent < i + in_flight) {
       if (sent >= in_flight) {
-        if (sent > i && !rank.exchange.results_have_come()) break;
+        if (sent > i && !rank.exchange.results_arrived()) break;
         WIDEEP_TRY(check(rank, chunks[checked++], where));
       }
       WIDEEP_TRY(send(rank, chunks[sent++], where));
@@ -336,7 +337,7 @@ Status run_chunks(Rank& rank, std::vector<Chunk>& chunks, int call) {
   return {};
 }
 
-// When nobody reads or writes them.
+// Poisons the buffers between two barriers, while no rank reads or writes them.
 Status poison(Endpoint& endpoint, const BufferLayout& layout) {
   WIDEEP_TRY(endpoint.meet({.what = "the end of the iteration before"}));
   std::memset(endpoint.segment(endpoint.rank()), 0xff, layout.segment_bytes());
@@ -411,7 +412,7 @@ Case make_case(const Numbers& n, Dtype dtype, Routing routing, int calls) {
           .calls = calls};
 }
 
-// Of experts cut into slices, which as many ranks have each.
+// Cases with sliced experts, each on num_slices ranks.
 Case sliced(Case c, int num_slices) {
   c.shape.num_slices = num_slices;
   c.shape.slots_per_rank = c.num_slots / c.shape.num_owners();
@@ -459,7 +460,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-// All cases of the plain way, every third of the others.
+// All cases for the plain exchange, every third case for the others.
 std::vector<Case> cases_of(Combine combine, Strategy strategy) {
   const std::vector<Case> all = cases();
   const size_t step = combine == Combine::kExact && strategy == Strategy::kDispatch ? 1 : 3;
@@ -494,7 +495,7 @@ TEST_P(EveryWay, ThreadsBringBackEveryRow) {
   }
 }
 
-// Ranks of two or three nodes, some of which have a rank more than others: the same rows come back.
+// Ranks on two or three nodes of different sizes get the same results.
 TEST(DispatchCombine, ThreadsOnSeveralNodesBringBackEveryRow) {
   int number = 0;
   for (const Combine combine : {Combine::kExact, Combine::kReduced}) {
@@ -515,7 +516,7 @@ TEST(DispatchCombine, ThreadsOnSeveralNodesBringBackEveryRow) {
   }
 }
 
-// What a rank has sent between nodes, and what would have to cross at least.
+// Bytes that a rank has sent between nodes, and the least that it has to send.
 struct Crossed {
   int64_t rows_bytes = 0, results_bytes = 0;
   int64_t token_nodes = 0, token_experts = 0;
@@ -572,7 +573,7 @@ std::vector<Crossed> cross_nodes(const Case& c, int num_nodes) {
   return crossed;
 }
 
-// A token of 8 of 64 experts on 8 ranks has slots on most ranks of the other node.
+// With top 8 of 64 experts on 8 ranks, a token has slots on most ranks of the other node.
 TEST(DispatchCombine, ARowCrossesToANodeOnce) {
   for (const int num_nodes : {2, 4}) {
     const Case c = make_case({8, 64, 64, 8, 2048, 16}, Dtype::kBf16, Routing::kRandom, 1);
@@ -591,7 +592,7 @@ TEST(DispatchCombine, ARowCrossesToANodeOnce) {
   }
 }
 
-// Reduced: what a node's ranks have made of a token comes back as one row.
+// Reduced: a node's ranks send back one row per token.
 TEST(DispatchCombine, ASumCrossesOncePerTokenAndNode) {
   for (const int num_nodes : {2, 4}) {
     Case c = make_case({8, 64, 64, 8, 2048, 16}, Dtype::kBf16, Routing::kRandom, 1);
@@ -634,16 +635,15 @@ TEST(BufferLayout, BoundedTokensBoundTheSegment) {
   EXPECT_EQ(BufferLayout(one).segment_bytes(), whole);
 }
 
-// ---- what goes wrong ----
+// ---- errors ----
 
-// Small, and the same for all.
+// A small shape for the tests below.
 DispatchShape small_shape(int ranks) {
   Case c = make_case({ranks, 6, 6, 2, 8, 4}, Dtype::kF32, Routing::kRandom, 1);
   return c.shape;
 }
 
-// Runs the body on ranks that wait at most a few seconds and have the same shape; what each
-// reports.
+// Runs the body on ranks that have checked that their shapes match. Returns each rank's status.
 std::vector<Status> report(const transport::GroupOptions& group,
                            const std::function<Status(Endpoint&, DispatchCombine&)>& body) {
   transport::GroupOptions options = group;
@@ -663,7 +663,7 @@ void expect_all(const std::vector<Status>& statuses, const std::string& message)
 
 const std::vector<int32_t> kNoCounts(6);
 
-TEST(DispatchCombine, MoreTokensThanAnnouncedEndAllRanks) {
+TEST(DispatchCombine, MoreTokensThanAnnouncedFailAllRanks) {
   const std::vector<float> rows(8 * 8);
   const std::vector<int32_t> slots = {0, 1, 2, 3, 4, 5};
   const std::vector<int32_t> tokens = {1, 2};
@@ -675,16 +675,16 @@ TEST(DispatchCombine, MoreTokensThanAnnouncedEndAllRanks) {
         return exchange.dispatch(reinterpret_cast<const std::byte*>(rows.data()), 32, num_tokens,
                                  std::span(slots).first(num_tokens * 2), {});
       });
-  expect_all(statuses, "rank 1: dispatch: 3 tokens, but 2 were announced");
+  expect_all(statuses, "rank 1: dispatch: 3 tokens, expected at most 2");
 }
 
-TEST(DispatchCombine, MoreTokensThanThereIsRoomForAreRefused) {
+TEST(DispatchCombine, MoreTokensThanTheMaximumAreRefused) {
   const std::vector<int32_t> tokens = {5, 4};
   const auto statuses = report({.num_ranks = 2}, [&](Endpoint&, DispatchCombine& exchange) {
     WIDEEP_TRY(exchange.open());
     return exchange.begin(kNoCounts, tokens);
   });
-  expect_all(statuses, "begin: 9 tokens of all ranks, but there is room for 8");
+  expect_all(statuses, "begin: 9 tokens of all ranks, expected at most 8");
   const std::vector<int32_t> all_of_one = {8, 0};
   const auto of_one = report({.num_ranks = 2}, [&](Endpoint&, DispatchCombine& exchange) {
     WIDEEP_TRY(exchange.open());
@@ -695,7 +695,7 @@ TEST(DispatchCombine, MoreTokensThanThereIsRoomForAreRefused) {
 
 // Nodes of 3, 3 and 2 ranks, two groups of 4: rank 3 is the proxy of rank 0 and of rank 6, which
 // belong to different groups and reach different ranks of its node.
-TEST(DispatchCombine, GroupsThatShareAProxyKeepTheirRowsApart) {
+TEST(DispatchCombine, GroupsThatShareAProxyDoNotMixTheirRows) {
   constexpr int kTokens = 8, kCalls = 400;
   const DispatchShape shape{.ep_size = 4,
                             .num_experts = 4,
@@ -750,8 +750,8 @@ TEST(DispatchCombine, GroupsThatShareAProxyKeepTheirRowsApart) {
 TEST(DispatchCombine, SlotsThatDoNotExistAreRefused) {
   const std::vector<float> row(8);
   for (const auto& [slots, message] :
-       {std::pair<std::vector<int32_t>, std::string>{{1, 6}, "token 0 wants slot 6 of 6"},
-        {{-1, 0}, "token 0 wants slot -1 of 6"}}) {
+       {std::pair<std::vector<int32_t>, std::string>{{1, 6}, "token 0 has slot 6, expected 0 to 5"},
+        {{-1, 0}, "token 0 has slot -1, expected 0 to 5"}}) {
     const auto statuses =
         report({.num_ranks = 2}, [&](Endpoint& endpoint, DispatchCombine& exchange) -> Status {
           WIDEEP_TRY(exchange.open());
@@ -764,7 +764,7 @@ TEST(DispatchCombine, SlotsThatDoNotExistAreRefused) {
   }
 }
 
-TEST(DispatchCombine, StepsOutOfTurnEndAllRanks) {
+TEST(DispatchCombine, StepsOutOfOrderFailAllRanks) {
   using Step = std::function<Status(DispatchCombine&)>;
   const Step begin = [](DispatchCombine& e) { return e.begin(kNoCounts, {}); };
   const Step dispatch = [](DispatchCombine& e) { return e.dispatch(nullptr, 0, 0, {}, {}); };
@@ -775,11 +775,11 @@ TEST(DispatchCombine, StepsOutOfTurnEndAllRanks) {
     return Status();
   };
   const std::vector<std::pair<std::vector<Step>, std::string>> runs = {
-      {{begin}, "begin before open"},
-      {{open, open}, "open between two calls"},
-      {{open, combine}, "combine between two calls"},
-      {{open, begin, combine}, "combine after begin"},
-      {{open, begin, dispatch, combine, close, begin}, "begin after close"}};
+      {{begin}, "begin called before open"},
+      {{open, open}, "open called between two calls"},
+      {{open, combine}, "combine called between two calls"},
+      {{open, begin, combine}, "combine called after begin"},
+      {{open, begin, dispatch, combine, close, begin}, "begin called after close"}};
   for (const auto& [steps, message] : runs) {
     const auto statuses = report({.num_ranks = 2}, [&](Endpoint&, DispatchCombine& exchange) {
       for (const Step& step : steps) WIDEEP_TRY(step(exchange));
@@ -789,8 +789,8 @@ TEST(DispatchCombine, StepsOutOfTurnEndAllRanks) {
   }
 }
 
-// One behind the other over the same memory, as a library's caller may.
-TEST(DispatchCombine, AnotherCanFollow) {
+// A library's caller may create one after the other over the same memory.
+TEST(DispatchCombine, ASecondOneCanUseTheSameMemory) {
   const auto statuses =
       report({.num_ranks = 2}, [&](Endpoint& endpoint, DispatchCombine& first) -> Status {
         DispatchCombine second(endpoint, BufferLayout(small_shape(2)));
@@ -811,8 +811,9 @@ TEST(DispatchCombine, AnotherCanFollow) {
   for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.message();
 }
 
-// With one set of buffers a call begins when the one before has ended; with two, the second may.
-TEST(DispatchCombine, ACallTooManyIsRefused) {
+// With one buffer set, a call may begin when the previous one has finished; with two, one call
+// earlier.
+TEST(DispatchCombine, TooManyCallsInFlightAreRefused) {
   for (const int in_flight : {1, 2}) {
     DispatchShape shape = small_shape(2);
     shape.calls_in_flight = in_flight;
@@ -829,11 +830,11 @@ TEST(DispatchCombine, ACallTooManyIsRefused) {
                                       return exchange.begin(kNoCounts, {});
                                     });
     ASSERT_TRUE(statuses.ok());
-    expect_all(*statuses, "begin after start_dispatch: it belongs between two calls");
+    expect_all(*statuses, "begin called after start_dispatch, expected between two calls");
   }
 }
 
-TEST(DispatchCombine, RanksThatOverlapOtherCallsAreNamed) {
+TEST(DispatchCombine, RanksThatBeginCallsInAnotherOrderAreNamed) {
   DispatchShape shape = small_shape(2);
   shape.calls_in_flight = 2;
   const BufferLayout layout(shape);
@@ -855,12 +856,12 @@ TEST(DispatchCombine, RanksThatOverlapOtherCallsAreNamed) {
       });
   ASSERT_TRUE(statuses.ok());
   for (const Status& status : *statuses) {
-    EXPECT_THAT(status.message(), testing::HasSubstr("overlaps other calls than this one"));
+    EXPECT_THAT(status.message(), testing::HasSubstr("overlaps other calls than this rank"));
   }
 }
 
-// Whatever it was about to raise: comparing shapes takes two rounds of flags, a call two.
-TEST(DispatchCombine, ASilentRankIsNamedByAll) {
+// Whichever flag is missing: comparing shapes raises two, a call two.
+TEST(DispatchCombine, AllRanksNameASilentRank) {
   for (const int after_raises : {1, 2, 3, 4, 5}) {
     const auto statuses = report(
         {.num_ranks = 3,

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A counting sort of (message, slot) pairs by slot. take() reads a source's lists of slots, and
+// appends the pairs that are for this rank (arrivals) while it counts them by slot. finish() turns
+// the counts into positions and places each arrival's row. It is stable: rows of a slot are in the
+// order of sources and of their messages. The source relies on the order of messages to find its
+// results (DispatchSender::record_results).
 #include "ep/dispatch_receiver.h"
 
 #include <algorithm>
@@ -7,13 +13,13 @@
 namespace wideep::ep {
 namespace {
 
-// So many messages before one is looked at its list of slots is fetched: pushed messages lie a row
-// apart, so that no processor fetches them by itself.
+// A list of slots is prefetched this many messages before it is read. Pushed messages are a row
+// apart in memory, a stride that hardware prefetchers do not follow.
 constexpr int kListsAhead = 8;
 
 }  // namespace
 
-// Pushed messages have the slots as this rank numbers them, published ones as all do.
+// Pushed messages have local slot numbers, published messages have global ones.
 DispatchReceiver::DispatchReceiver(const GroupBuffers& buffers)
     : buffers_(buffers),
       first_slot_(buffers.publishes() ? buffers.owner * buffers.layout.shape().slots_per_rank : 0),
@@ -44,14 +50,14 @@ void DispatchReceiver::prefetch(int source, int num_messages) const {
 }
 
 void DispatchReceiver::take(int source, int num_messages) {
-  if (num_messages == 0) {  // as most sources of a wide group have, when there are few tokens
+  if (num_messages == 0) {  // most sources of a wide group, if there are few tokens
     num_arrivals_[source] = 0;
     return;
   }
   const BufferLayout& layout = buffers_.layout;
   const Messages messages = messages_of(source);
   std::vector<Arrival>& arrivals = arrivals_[source];
-  // Never smaller: it stays as long as it once was, so that in the long run nothing is allocated.
+  // Never shrinks, so that after the first calls nothing is allocated.
   const size_t most = static_cast<size_t>(num_messages) * static_cast<size_t>(layout.shape().top_k);
   if (arrivals.size() < most) arrivals.resize(most);
   Arrival* end = arrivals.data();
@@ -64,9 +70,10 @@ void DispatchReceiver::take(int source, int num_messages) {
   num_arrivals_[source] = static_cast<int32_t>(end - arrivals.data());
 }
 
-// This rank's slots of one message. No branch asks whether a slot is this rank's, for no processor
-// can predict that: an arrival that is not is overwritten by the next, and counted behind this
-// rank's slots; each k in a place of its own, for additions in one place wait for each other.
+// Appends this rank's slots of one message. There is no branch on whether a slot is this rank's,
+// since it would be mispredicted often. Instead every slot is written as an arrival, and the next
+// one overwrites it if it is not this rank's. Such slots are counted too, in counters after those
+// of this rank's slots: one for each k, because additions to the same counter depend on each other.
 DispatchReceiver::Arrival* DispatchReceiver::take_slots(const Messages& messages, int index,
                                                         Arrival* arrival) {
   const BufferLayout& layout = buffers_.layout;
@@ -88,15 +95,15 @@ DispatchReceiver::Arrival* DispatchReceiver::take_slots(const Messages& messages
 
 // ---- when all have come ----
 
-// A counting sort of all arrivals by slot. It is stable, so that a slot's rows stand in the order
-// of their sources. Ranks that have sent nothing cost next to nothing.
+// slot_start_[s + 1] has counted the rows of slot s, so its prefix sums are the first rows of
+// slots.
 void DispatchReceiver::finish() {
   rows_.resize(std::accumulate(num_arrivals_.begin(), num_arrivals_.end(), size_t{0}));
   weights_.resize(buffers_.reduced() ? rows_.size() : 0);
   tokens_.resize(buffers_.reduced() ? rows_.size() : 0);  // at most
   num_messages_ = 0;
   slot_start_.resize(buffers_.layout.shape().slots_per_rank + 1);
-  if (rows_.empty()) {  // all slots start at 0, as they were set
+  if (rows_.empty()) {  // all slots start at 0, as start() has set them
     std::fill(num_results_for_.begin(), num_results_for_.end(), 0);
     return;
   }
@@ -108,14 +115,14 @@ void DispatchReceiver::finish() {
   }
 }
 
-// Where the results for a source begin, of which its sender has noted the same.
+// The address of the first result for a source. DispatchSender::start computes the same address.
 std::byte* DispatchReceiver::first_result_for(int source) const {
   if (source == buffers_.rank) return call_->own_results;
   return buffers_.layout.result(buffers_.segments[buffers_.rank], call_->areas[source], 0);
 }
 
-// Returns the entry after the source's last. Arrivals of one message stand side by side; how many
-// they are no processor can predict, so messages are counted without a branch.
+// Places the rows of one source. Returns the entry after its last. Arrivals of one message are
+// adjacent; their number is unpredictable, so messages are counted without a branch.
 int32_t DispatchReceiver::sort_source(int source, int32_t first_entry) {
   const BufferLayout& layout = buffers_.layout;
   const Messages messages = messages_of(source);
@@ -143,7 +150,7 @@ int32_t DispatchReceiver::sort_source(int source, int32_t first_entry) {
   return entry;
 }
 
-// Combine::kReduced: the tokens of one source.
+// Combine::kReduced: lists the tokens of one source, again without branches.
 void DispatchReceiver::list_tokens(int source, int32_t first_entry) {
   const size_t stride = buffers_.layout.result_stride();
   std::byte* const results = first_result_for(source);
@@ -155,7 +162,7 @@ void DispatchReceiver::list_tokens(int source, int32_t first_entry) {
     first = begins ? entry : first;
     number += begins;
     weights[entry] = arrival.weight;
-    // Written again for each of the token's slots: with the last one it is complete.
+    // Written once per slot of the token; complete after its last slot.
     tokens_[num_messages_ + number] = {
         .weights = {weights + first, static_cast<size_t>(++entry - first)},
         .first_entry = first,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank does with the messages that it gets in a call: it takes those of each source as they
-// come, and when all have come sorts the rows by the slot that they are for. It waits for nobody.
+// Reads the messages that a rank receives in a call: those of each source as they arrive, and when
+// all have arrived, sorts the rows by slot. Does not wait.
 //
 //   start → take(source) for every source, in any order → finish
 //
-// Thread safety: one thread; after finish, many may read.
+// Thread safety: one thread; after finish, any thread may read.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +16,33 @@
 
 namespace wideep::ep {
 
-// A row that this rank has received for one of its slots, and where its result belongs.
+// A received row for one of this rank's slots, and where its result has to be written.
 struct ExpertRow {
-  const std::byte* row =
-      nullptr;                  // [row_bytes]; of this rank's own tokens: where the caller has it
-  std::byte* result = nullptr;  // [result_bytes]; Combine::kReduced: null
-  int32_t entry = 0;            // numbers all ExpertRows of the call
-  int32_t message = 0;          // numbers the received rows: one may be for several slots
+  const std::byte* row = nullptr;  // [row_bytes]; of this rank's own tokens: the caller's row
+  std::byte* result = nullptr;     // [result_bytes]; Combine::kReduced: null
+  int32_t entry = 0;               // index of this ExpertRow among all of the call
+  int32_t message = 0;             // index of the message; one message may be for several slots
 };
 
-// Combine::kReduced: a token that this rank has received, and the row that goes back for it.
+// Combine::kReduced: a received token, and the result row that is sent back for it.
 struct ReceivedToken {
-  std::span<const float> weights;  // of its slots here, in top-k order
-  int32_t first_entry = 0;         // ExpertRow::entry of the first of these; the others follow
-  std::byte* result = nullptr;     // [result_bytes]
+  std::span<const float> weights;  // of its slots on this rank, in top-k order
+  int32_t first_entry = 0;      // ExpertRow::entry of the first of these slots; the others follow
+  std::byte* result = nullptr;  // [result_bytes]
 };
 
 class DispatchReceiver {
  public:
-  // buffers outlives the receiver.
+  // buffers outlive the receiver.
   explicit DispatchReceiver(const GroupBuffers& buffers);
 
-  // Forgets the call before.
+  // Begins a call and drops the one before. `call` outlives it.
   void start(const DispatchCall& call);
-  // The messages of a source have come, so many: fetches the first of them into the cache; and
-  // looks at all of them.
+  // Prefetches the first lists of slots of a source whose messages have arrived.
   void prefetch(int source, int num_messages) const;
+  // Reads the lists of slots of a source whose messages have arrived. REQUIRES: once per source.
   void take(int source, int num_messages);
-  // All sources' messages have been taken.
+  // Sorts the rows. REQUIRES: the messages of all sources have been taken.
   void finish();
 
   // After finish, until the next start; see DispatchCombine.
@@ -56,17 +55,17 @@ class DispatchReceiver {
   std::span<const ReceivedToken> received_tokens() const {
     return std::span(tokens_).first(buffers_.reduced() ? static_cast<size_t>(num_messages_) : 0);
   }
-  // How many result rows go back to a source.
+  // The number of result rows for a source.
   int num_results_for(int source) const { return num_results_for_[source]; }
 
  private:
-  // A row for a slot, as its message says.
+  // One slot of a message.
   struct Arrival {
     int32_t slot;     // local
-    int32_t message;  // of its source
+    int32_t message;  // index among the messages of its source
     float weight;     // Combine::kReduced
   };
-  // Where the messages of a source lie.
+  // The location of a source's messages.
   struct Messages {
     std::byte* segment;
     int64_t area;
@@ -82,15 +81,16 @@ class DispatchReceiver {
   void list_tokens(int source, int32_t first_entry);
 
   const GroupBuffers& buffers_;
-  int32_t first_slot_;                          // this rank's first slot as messages number them
-  const DispatchCall* call_ = nullptr;          // since start
-  std::vector<std::vector<Arrival>> arrivals_;  // [ep_size] in the order of the messages; of which
-  std::vector<int32_t> num_arrivals_;           // [ep_size] so many are of this call
-  std::vector<int32_t> num_results_for_;        // [ep_size]
-  // [slots_per_rank + 1] where each slot's rows begin in rows_. Until finish: how many rows the
-  // slot before has, and behind them what take_slots has counted in vain.
+  int32_t first_slot_;                  // number of this rank's first slot in messages
+  const DispatchCall* call_ = nullptr;  // the current call
+  // [ep_size] in the order of the messages. Only the first num_arrivals_ are of the current call.
+  std::vector<std::vector<Arrival>> arrivals_;
+  std::vector<int32_t> num_arrivals_;     // [ep_size]
+  std::vector<int32_t> num_results_for_;  // [ep_size]
+  // [slots_per_rank + 1] index in rows_ of each slot's first row. Before finish: the number of rows
+  // of the previous slot, followed by [top_k] counters of other ranks' slots, which are not used.
   std::vector<int32_t> slot_start_;
-  std::vector<int32_t> slot_fill_;  // [slots_per_rank] where a slot's next row goes
+  std::vector<int32_t> slot_fill_;  // [slots_per_rank] index in rows_ of a slot's next row
   std::vector<ExpertRow> rows_;     // [num_entries] by slot, then source, then message
   std::vector<float> weights_;      // [num_entries] by entry; Combine::kReduced
   int num_messages_ = 0;

@@ -16,18 +16,17 @@ DispatchSender::DispatchSender(const GroupBuffers& buffers, NodeCrossing* crossi
       destinations_(buffers.layout.shape()),
       next_result_(static_cast<size_t>(buffers.num_ranks)),
       sent_entries_(static_cast<size_t>(buffers.num_ranks)) {
-  // Empty where every rank returns its own results: that is asked for each token.
+  // Stays empty if every rank returns its own results; record_reduced_results tests for that.
   if (crossing == nullptr || !crossing->sums_on_nodes()) return;
   for (int rank = 0; rank < buffers.num_ranks; ++rank) node_of_.push_back(crossing->node_of(rank));
 }
 
-// Slots are checked as tokens are sent, not in a pass of their own, which would read all slots
-// twice.
+// Slots are checked while tokens are sent. A separate pass would read all slots twice.
 Status DispatchSender::send(const DispatchBatch& batch, DispatchCall& call) {
   WIDEEP_TRY(check(batch, call));
   start(batch, call);
   for (int token = 0; token < batch.num_tokens; ++token) {
-    if (!send_token(batch, token, call)) return explain_slots(batch, token);
+    if (!send_token(batch, token, call)) return invalid_slot_error(batch, token);
   }
   delivery_->finish();
   return {};
@@ -37,7 +36,8 @@ Status DispatchSender::check(const DispatchBatch& batch, const DispatchCall& cal
   const int64_t announced = call.areas[buffers_.rank + 1] - call.areas[buffers_.rank];
   if (batch.num_tokens > announced) {
     return invalid_input(
-        fmt::format("dispatch: {} tokens, but {} were announced", batch.num_tokens, announced));
+        fmt::format("dispatch: {} tokens, expected at most {}, the number announced in begin",
+                    batch.num_tokens, announced));
   }
   const size_t entries = static_cast<size_t>(batch.num_tokens) * top_k();
   if (batch.slots.size() != entries) {
@@ -52,26 +52,26 @@ Status DispatchSender::check(const DispatchBatch& batch, const DispatchCall& cal
   return {};
 }
 
-// Which of a token's slots TokenDestinations has refused. It says only that there is one: its loop
-// has no time for reasons.
-Status DispatchSender::explain_slots(const DispatchBatch& batch, int token) const {
+// Finds the slot that TokenDestinations::find has refused. find itself reports only that there is
+// one, to keep its loop short.
+Status DispatchSender::invalid_slot_error(const DispatchBatch& batch, int token) const {
   const DispatchShape& shape = buffers_.layout.shape();
   std::vector<int> slots_of_owner(shape.num_owners());
   for (const int32_t slot : batch.slots.subspan(static_cast<size_t>(token) * top_k(), top_k())) {
     if (slot < 0 || slot >= shape.num_slots()) {
-      return invalid_input(
-          fmt::format("dispatch: token {} wants slot {} of {}", token, slot, shape.num_slots()));
+      return invalid_input(fmt::format("dispatch: token {} has slot {}, expected 0 to {}", token,
+                                       slot, shape.num_slots() - 1));
     }
     const int owner = slot / shape.slots_per_rank;
     if (++slots_of_owner[owner] <= shape.slots_per_rank) continue;
     return invalid_input(
-        fmt::format("dispatch: token {} wants a slot of rank {} twice", token, owner));
+        fmt::format("dispatch: token {} has a slot of rank {} twice", token, owner));
   }
   return {};
 }
 
-// Memory of a call is kept for the call after the next, so that in the long run nothing is
-// allocated.
+// The call's vectors keep their memory from an earlier call, so that after the first calls nothing
+// is allocated.
 void DispatchSender::start(const DispatchBatch& batch, DispatchCall& call) {
   const BufferLayout& layout = buffers_.layout;
   call.results.resize(batch.slots.size() * static_cast<size_t>(layout.shape().num_slices));
@@ -87,7 +87,7 @@ void DispatchSender::start(const DispatchBatch& batch, DispatchCall& call) {
   delivery_->start(call);
 }
 
-// False: its slots are none that a token can have.
+// False: the token's slots are invalid.
 bool DispatchSender::send_token(const DispatchBatch& batch, int token, DispatchCall& call) {
   const size_t first = static_cast<size_t>(token) * top_k();
   const RowDelivery::Token row{
@@ -96,21 +96,22 @@ bool DispatchSender::send_token(const DispatchBatch& batch, int token, DispatchC
       .weights = buffers_.reduced() ? batch.weights.data() + first : nullptr};
   if (!destinations_.find(row.slots)) return false;
   delivery_->deliver(row, destinations_);
-  // A result of this rank itself lies in its own memory, where the token's sum may replace it.
+  // Set before advance(): next_result_ still is this token's first result.
   const int rank = buffers_.rank;
   const bool has_own = destinations_.num_slots_on(buffers_.owner) > 0;
   call.own_result[token] = has_own ? next_result_[rank] : nullptr;
   if (buffers_.reduced()) {
-    note_reduced_results(token, call);
+    record_reduced_results(token, call);
   } else {
-    note_results(token, call);
+    record_results(token, call);
   }
   advance();
   return true;
 }
 
-// Combine::kExact: a result for each slot, slice by slice.
-void DispatchSender::note_results(int token, DispatchCall& call) const {
+// Combine::kExact: one result for each slot, slice by slice. The i-th slot on an owner is the i-th
+// result of the token's message there.
+void DispatchSender::record_results(int token, DispatchCall& call) const {
   const DispatchShape& shape = buffers_.layout.shape();
   const size_t stride = buffers_.layout.result_stride();
   const std::byte** results =
@@ -124,14 +125,14 @@ void DispatchSender::note_results(int token, DispatchCall& call) const {
   }
 }
 
-// Combine::kReduced: a result for each rank; of ranks of another node one for all, where these are
-// added up there.
-void DispatchSender::note_reduced_results(int token, DispatchCall& call) {
+// Combine::kReduced: one result for each rank. If nodes send sums, the ranks of another node have
+// one result together, recorded in the place of the first of them.
+void DispatchSender::record_reduced_results(int token, DispatchCall& call) {
   const std::byte** const first =
       call.results.data() +
       static_cast<size_t>(token) * buffers_.layout.shape().max_results_of_token();
   const std::byte** end = first;
-  noted_nodes_.clear();
+  recorded_nodes_.clear();
   for (const int32_t rank : destinations_.ranks()) {
     if (node_of_.empty() || buffers_.is_on_this_node[rank]) {
       *end++ = next_result_[rank];
@@ -142,15 +143,16 @@ void DispatchSender::note_reduced_results(int token, DispatchCall& call) {
   call.num_results[token] = static_cast<int32_t>(end - first);
 }
 
-// Whether none of the token's ranks before is on the node.
+// Whether no earlier rank of this token is on the node. Remembers the node.
 bool DispatchSender::is_first_of_node(int node) {
   const bool is_new =
-      std::find(noted_nodes_.begin(), noted_nodes_.end(), node) == noted_nodes_.end();
-  if (is_new) noted_nodes_.push_back(node);
+      std::find(recorded_nodes_.begin(), recorded_nodes_.end(), node) == recorded_nodes_.end();
+  if (is_new) recorded_nodes_.push_back(node);
   return is_new;
 }
 
-// The next token's results lie behind this one's.
+// Moves next_result_ past the results of this token. The last loop over its owners, so it also
+// clears their counts (take_slots_on).
 void DispatchSender::advance() {
   const size_t stride = buffers_.layout.result_stride();
   const int num_ranks = buffers_.num_ranks, num_owners = buffers_.num_owners;

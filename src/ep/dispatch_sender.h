@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a source does with the tokens of a call: it finds the ranks of their slots, delivers their
-// rows there (row_delivery.h), and notes where their results will lie. It raises no flags.
+// Sends a rank's tokens in a call: finds the ranks of their slots, delivers the rows
+// (row_delivery.h), and records where the results will be. Raises no flags.
 //
-// Results lie where their rank writes them, in the order of the messages that it gets from this
-// rank and of their slots: the source knows that order, for it has made it.
+// A destination writes its results in the order of the messages from this rank, and of the slots in
+// each message. The sender has determined that order, so it knows each result's address without any
+// exchange.
 //
 // Thread safety: one thread.
 #pragma once
@@ -24,27 +25,28 @@ namespace wideep::ep {
 
 class DispatchSender {
  public:
-  // buffers, and crossing, which is null where nothing crosses, outlive the sender.
+  // crossing: null if no rows cross between nodes. Both outlive the sender.
   DispatchSender(const GroupBuffers& buffers, NodeCrossing* crossing);
 
-  // Sends the batch, and fills in what the call has of it.
-  // Errors (invalid input): more tokens than the call has announced; spans of another size; slots
-  // that no token can have. Rows may have been sent by then: the group cannot go on.
+  // Sends the batch, and sets the members of `call` that belong to start_dispatch.
+  // Errors (invalid input): more tokens than announced in begin; spans of a wrong size; slots that
+  // do not exist or are repeated. Some rows may have been sent already, so the caller fails the
+  // group.
   Status send(const DispatchBatch& batch, DispatchCall& call);
 
-  // Of the call that was sent last: messages that a peer will find; and (token, expert) pairs for
-  // each rank, [ep_size].
+  // In the last call: the number of messages that `peer` will read; and [ep_size] the number of
+  // (token, expert) pairs for each rank.
   int num_messages_for(int peer) const { return delivery_->num_messages_for(peer); }
   std::span<const int32_t> sent_entries() const { return sent_entries_; }
 
  private:
   int top_k() const { return buffers_.layout.shape().top_k; }
   Status check(const DispatchBatch& batch, const DispatchCall& call) const;
-  Status explain_slots(const DispatchBatch& batch, int token) const;
+  Status invalid_slot_error(const DispatchBatch& batch, int token) const;
   void start(const DispatchBatch& batch, DispatchCall& call);
   bool send_token(const DispatchBatch& batch, int token, DispatchCall& call);
-  void note_results(int token, DispatchCall& call) const;
-  void note_reduced_results(int token, DispatchCall& call);
+  void record_results(int token, DispatchCall& call) const;
+  void record_reduced_results(int token, DispatchCall& call);
   bool is_first_of_node(int node);
   void advance();
 
@@ -52,10 +54,10 @@ class DispatchSender {
   NodeCrossing* crossing_;
   std::unique_ptr<RowDelivery> delivery_;
   TokenDestinations destinations_;       // of the current token
-  std::vector<std::byte*> next_result_;  // [ep_size] the current token's first result of each rank
+  std::vector<std::byte*> next_result_;  // [ep_size] current token's first result on each rank
   std::vector<int32_t> sent_entries_;    // [ep_size]
-  std::vector<int> node_of_;             // [ep_size]; only where a node sends one sum
-  std::vector<int> noted_nodes_;         // of the current token: nodes whose sum has been noted
+  std::vector<int> node_of_;             // [ep_size]; empty unless nodes send sums
+  std::vector<int> recorded_nodes_;      // nodes whose sum is recorded for the current token
 };
 
 }  // namespace wideep::ep

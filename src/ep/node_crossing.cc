@@ -28,9 +28,9 @@ T read(const std::byte*& at) {
 
 }  // namespace
 
-// Begins a parcel of rows. Behind it: for each rank of the node its number in the group and in the
-// world; then for each token: slots [top_k] int32 (−1: on another node), weights [top_k] float32
-// (kReduced), row.
+// A parcel of rows: RowsHeader; for each rank of the node, its rank in the group and in the world,
+// int32 each; then for each token: slots [top_k] int32 (−1: on another node), weights [top_k]
+// float32 (kReduced only), row. It lists ranks because the proxy may belong to another group.
 struct NodeCrossing::RowsHeader {
   ParcelKind kind = ParcelKind::kRows;
   uint32_t call = 0;
@@ -39,7 +39,7 @@ struct NodeCrossing::RowsHeader {
   int64_t num_ranks = 0;
 };
 
-// In a parcel of results, before the result rows for one source.
+// A parcel of results: ParcelKind; then for each source: ResultsHeader and `count` result rows.
 struct NodeCrossing::ResultsHeader {
   int64_t area = 0;
   int64_t count = 0;
@@ -68,8 +68,9 @@ NodeCrossing::NodeCrossing(transport::Endpoint& endpoint, const BufferLayout& la
 
 NodeCrossing::~NodeCrossing() { bridge_.set_on_parcel({}); }
 
-// Whether the proxies of all ranks of the group are ranks of it too, on every other node that has
-// ranks of the group. A proxy in another group would not know when the results here are complete.
+// Whether, on every node with ranks of the group, the proxies of all its ranks are ranks of the
+// group too. A proxy outside the group does not wait for the group's flags, so it could not know
+// when the results on its node are complete.
 bool NodeCrossing::proxies_are_in_group() const {
   if (endpoint_.ranks_on_node() == endpoint_.num_ranks()) return false;
   const transport::NodeMap& nodes = bridge_.nodes();
@@ -112,9 +113,9 @@ Parcel& NodeCrossing::rows_to(int node, const Token& token) {
   return *parcel;
 }
 
-// Finds the other nodes that the token goes to, and counts the rows that will come back from there.
-// A slot has a rank for each slice of its results, and the row goes to all of them. kExact brings
-// back a row for each slot and slice; kReduced one for each rank, or for each node.
+// Finds the other nodes with slots of the token, and counts the rows that will be sent back from
+// there. A slot has one rank per slice, and the row goes to all of them. kExact: a row for each
+// slot and slice is sent back; kReduced: one for each rank, or for each node.
 void NodeCrossing::find_nodes(const Token& token) {
   const DispatchShape& shape = layout_.shape();
   nodes_of_token_.clear();
@@ -133,7 +134,7 @@ void NodeCrossing::find_nodes(const Token& token) {
       static_cast<int64_t>((sums_on_nodes_ ? nodes_of_token_ : ranks_of_token_).size());
 }
 
-// Whether any of the owner's slices is there.
+// Whether a rank with one of the owner's slices is on the node.
 bool NodeCrossing::is_on(int node, int32_t owner) const {
   const DispatchShape& shape = layout_.shape();
   for (int rank = owner; rank < shape.ep_size; rank += shape.num_owners()) {
@@ -157,6 +158,8 @@ void NodeCrossing::add(const Token& token) {
   }
 }
 
+// The proxy writes its i-th sum for a source as the i-th result of the source's area, in the order
+// in which the source has added tokens for the node.
 const std::byte* NodeCrossing::sum_from(int node, int64_t area) const {
   const int proxy = bridge_.nodes().proxy(endpoint_.world_rank(), node);
   return layout_.result(endpoint_.memory().segment(proxy), area,
@@ -172,30 +175,31 @@ void NodeCrossing::send_rows() {
   }
 }
 
-// As the proxy of a source: does what the source does itself on its own node.
+// As the proxy of a source: writes messages, as PushDelivery does on the source's own node.
 void NodeCrossing::distribute(int from, std::span<const std::byte> body) {
   const std::byte* at = body.data();
   const auto header = read<RowsHeader>(at);
-  // The parcel before may have come from another group, whose ranks have the same numbers.
+  // The previous parcel may have been of another group, in which these rank numbers mean other
+  // ranks.
   std::fill(receivers_.begin(), receivers_.end(), Receiver{});
   for (int64_t i = 0; i < header.num_ranks; ++i) {
     const auto rank = read<int32_t>(at);
     const auto world_rank = read<int32_t>(at);
     receivers_[static_cast<size_t>(rank)] = {.segment = endpoint_.memory().segment(world_rank)};
   }
-  OwedSums* owed = nullptr;
+  PendingSums* pending = nullptr;
   if (header.wants_sums != 0) {
-    owed = &owed_[header.call & 1].emplace_back();
-    owed->node = bridge_.nodes().node_of(from);
-    owed->area = header.area;
+    pending = &pending_sums_[header.call & 1].emplace_back();
+    pending->node = bridge_.nodes().node_of(from);
+    pending->area = header.area;
   }
   const size_t token_bytes = lists_bytes() + layout_.shape().row_bytes;
   for (const std::byte* end = body.data() + body.size(); at < end; at += token_bytes) {
-    distribute_token(at, header.area, owed);
+    distribute_token(at, header.area, pending);
   }
 }
 
-void NodeCrossing::distribute_token(const std::byte* token, int64_t area, OwedSums* owed) {
+void NodeCrossing::distribute_token(const std::byte* token, int64_t area, PendingSums* pending) {
   const DispatchShape& shape = layout_.shape();
   const bool reduced = shape.combine == Combine::kReduced;
   const std::byte* weights = token + static_cast<size_t>(shape.top_k) * sizeof(int32_t);
@@ -208,7 +212,7 @@ void NodeCrossing::distribute_token(const std::byte* token, int64_t area, OwedSu
     const std::byte* weight = reduced ? weights + static_cast<size_t>(k) * sizeof(float) : nullptr;
     for (int rank = slot / shape.slots_per_rank; rank < shape.ep_size; rank += shape.num_owners()) {
       Receiver& to = receivers_[static_cast<size_t>(rank)];
-      if (to.segment == nullptr) continue;  // another slice, on another node
+      if (to.segment == nullptr) continue;  // this slice is on another node
       if (to.num_slots == 0) {
         receivers_of_token_.push_back(&to);
         std::fill_n(layout_.slots(to.segment, area, to.num_messages), shape.top_k, -1);
@@ -222,12 +226,13 @@ void NodeCrossing::distribute_token(const std::byte* token, int64_t area, OwedSu
       ++to.num_slots;
     }
   }
-  if (owed != nullptr) {
+  if (pending != nullptr) {
     std::sort(receivers_of_token_.begin(), receivers_of_token_.end());  // by rank
-    owed->num_rows.push_back(static_cast<int32_t>(receivers_of_token_.size()));
+    pending->num_rows.push_back(static_cast<int32_t>(receivers_of_token_.size()));
   }
   for (Receiver* to : receivers_of_token_) {
-    if (owed != nullptr) owed->rows.push_back(layout_.result(to->segment, area, to->num_messages));
+    if (pending != nullptr)
+      pending->rows.push_back(layout_.result(to->segment, area, to->num_messages));
     ++to->num_messages;
     to->num_slots = 0;
   }
@@ -255,19 +260,20 @@ Parcel& NodeCrossing::results_to(int node) {
 }
 
 void NodeCrossing::send_sums(uint32_t call, const RowSum& add_rows) {
-  std::vector<OwedSums>& owed = owed_[call & 1];
-  for (const OwedSums& each : owed) append_sums(each, add_rows);
-  owed.clear();
+  std::vector<PendingSums>& pending = pending_sums_[call & 1];
+  for (const PendingSums& each : pending) append_sums(each, add_rows);
+  pending.clear();
   send_results();
 }
 
-// A token that only one rank has worked on has nothing to be added up: its row goes as it is.
-void NodeCrossing::append_sums(const OwedSums& owed, const RowSum& add_rows) {
-  Parcel& parcel = results_to(owed.node);
-  parcel.put(ResultsHeader{.area = owed.area, .count = static_cast<int64_t>(owed.num_rows.size())});
+// A sum of one row is the row itself, copied without decoding and rounding it again.
+void NodeCrossing::append_sums(const PendingSums& pending, const RowSum& add_rows) {
+  Parcel& parcel = results_to(pending.node);
+  parcel.put(
+      ResultsHeader{.area = pending.area, .count = static_cast<int64_t>(pending.num_rows.size())});
   size_t first = 0;
-  for (const int32_t count : owed.num_rows) {
-    const auto rows = std::span(owed.rows).subspan(first, static_cast<size_t>(count));
+  for (const int32_t count : pending.num_rows) {
+    const auto rows = std::span(pending.rows).subspan(first, static_cast<size_t>(count));
     first += rows.size();
     if (count > 1) add_rows(rows, sum_.data());
     parcel.append(count > 1 ? sum_.data() : rows.front(), sum_.size());
@@ -282,8 +288,8 @@ void NodeCrossing::send_results() {
   }
 }
 
-// As the proxy of a rank that computed results: into the image of its segment, where the sources on
-// this node read them.
+// As the proxy of a rank with results: writes them into the image of its segment, where the sources
+// on this node read them. For sums, `from` is the proxy that has computed them.
 void NodeCrossing::write_results(int from, std::span<const std::byte> body) const {
   std::byte* image = endpoint_.memory().segment(from);
   const std::byte* at = body.data();

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows and results of dispatch between nodes (transport/bridge.h): a token row crosses to a node
-// once, however many of its slots are there.
+// Sends rows and results of dispatch and combine between nodes, over the bridge
+// (transport/bridge.h). A token's row crosses to a node once, however many of its slots are there.
 //
-//   rows       a source sends each node one parcel, with all tokens that have slots there; its
-//   proxy
-//              writes them into the segments of their ranks, as the source does on its own node
-//   results    a rank sends each node one parcel, with the result rows of all sources there; its
-//              proxy writes them into the image of its segment, where the sources read them
-//   sums       kReduced, instead of results: a source's proxy, which has distributed its rows, adds
-//              up the results of its node's ranks for each token, in the order of the ranks, and
-//              sends one row; the source reads it in the image of the proxy's segment
+//   rows       A source sends one parcel per node, with all tokens that have slots there. Its proxy
+//              writes them into the segments of the slots' ranks, as the source does on its own
+//              node.
+//   results    A rank sends one parcel per node, with the result rows for all sources there. Its
+//              proxy writes them into the image of the rank's segment, where the sources read them.
+//   sums       kReduced, instead of results: a source's proxy, which has distributed the source's
+//              rows, adds up the results of its node's ranks for each token, in rank order, and
+//              sends one row. The source reads it in the image of the proxy's segment.
 //
-// A parcel says itself where everything belongs, so a proxy can handle it in whatever step it is
-// itself. The buffers are free then for the same reasons as on one node (dispatch_combine.h): what
-// the source has seen before it sends is true for its proxy too.
+// A parcel contains the positions of its rows in the buffers, so a proxy can handle it at any time.
+// The buffers are free then, for the same reasons as on one node (dispatch_combine.h): the source
+// has seen all necessary flags before it sends.
 //
-// Parcels that reach a rank before its NodeCrossing is made are lost: all ranks of the world meet
-// between making theirs and the first call.
+// A parcel that arrives before the rank's NodeCrossing exists is lost. REQUIRES: a barrier of the
+// world after all ranks have constructed theirs, before the first call.
 //
 // Thread safety: one thread per rank.
 #pragma once
@@ -35,12 +35,12 @@
 
 namespace wideep::ep {
 
-// Adds up result rows, in float32 and in their order, into one row of the same form.
+// Adds result rows in float32, in the given order, and writes the sum as a row of the same format.
 using RowSum = std::function<void(std::span<const std::byte* const> rows, std::byte* sum)>;
 
 class NodeCrossing {
  public:
-  // REQUIRES: endpoint.bridge() is set, and outlives this.
+  // REQUIRES: endpoint.bridge() is set. Endpoint and bridge outlive this.
   NodeCrossing(transport::Endpoint& endpoint, const BufferLayout& layout);
   ~NodeCrossing();
   NodeCrossing(const NodeCrossing&) = delete;
@@ -48,57 +48,58 @@ class NodeCrossing {
 
   // ---- source side ----
 
-  // The next token of a call, whether it has slots on other nodes or not.
   struct Token {
-    uint32_t call;  // its number
-    int64_t area;   // of this rank in the call
-    const std::byte* row;
+    uint32_t call;                           // number of the call
+    int64_t area;                            // this rank's area in the call
+    const std::byte* row;                    // [row_bytes]
     const int32_t* slots;                    // [top_k]
-    const float* weights;                    // [top_k]; null but for kReduced
+    const float* weights;                    // [top_k]; kReduced only, else null
     std::span<const int32_t> owner_of_slot;  // [top_k] see token_destinations.h
   };
+  // Adds the next token of a call to the parcels of the nodes where it has slots, if any.
   void add(const Token& token);
-  // The call has no more tokens.
+  // Sends the parcels, after the call's last token.
   void send_rows();
 
-  // Whether one sum comes back for each (token, node): kReduced, where the proxies are ranks of
-  // the group. The same on all ranks of the group.
+  // Whether one sum is sent back for each (token, node): kReduced without slices, if all proxies
+  // are ranks of the group. The same on all ranks of the group.
   bool sums_on_nodes() const { return sums_on_nodes_; }
-  // Where the sum of the token that was added last will lie. REQUIRES: it has slots on the node.
+  // The address of the sum for the token added last. REQUIRES: it has slots on the node.
   const std::byte* sum_from(int node, int64_t area) const;
   int node_of(int rank) const { return bridge_.nodes().node_of(endpoint_.world_rank(rank)); }
 
   // ---- destination side ----
 
-  // The first `count` results of the area of `source`, which is on another node.
+  // Adds the first `count` results in the area of `source`, a rank on another node, to a parcel.
   void add_results(int source, int64_t area, int count);
+  // Sends these parcels.
   void send_results();
-  // The sums of the call for all sources whose proxy this rank is. REQUIRES: the results of all
-  // ranks of this node are there.
+  // Computes and sends the sums for all sources whose proxy this rank is. REQUIRES: all ranks of
+  // this node have written their results of the call.
   void send_sums(uint32_t call, const RowSum& add_rows);
 
-  // Of this rank's tokens since the start: rows that had to cross, one for each (token, node); and
-  // rows that had to come back, one for each (token, expert) or, kReduced, for each (token, node).
-  // With sliced experts slices of rows come back, kReduced for each (token, rank).
+  // Totals over this rank's tokens, for statistics. Rows sent to other nodes: one for each
+  // (token, node). Rows sent back: one for each (token, expert); kReduced: one for each (token,
+  // node), or for each (token, rank) unless sums_on_nodes(). With sliced experts, rows are slices.
   int64_t token_nodes() const { return token_nodes_; }
   int64_t returned_rows() const { return returned_rows_; }
 
  private:
   struct RowsHeader;
   struct ResultsHeader;
-  // A rank that the rows of a parcel are distributed to.
+  // A rank to which the rows of a parcel are distributed.
   struct Receiver {
     std::byte* segment = nullptr;  // null: the rank is on another node
     int32_t num_messages = 0;      // of the parcel so far
-    int32_t num_slots = 0;         // of the token so far
+    int32_t num_slots = 0;         // of the current token so far
   };
 
-  // The sums that this rank has to send to a source for its tokens of a call.
-  struct OwedSums {
+  // The sums that this rank, as a proxy, has to send to one source in a call.
+  struct PendingSums {
     int node = 0;  // of the source
     int64_t area = 0;
-    std::vector<int32_t> num_rows;       // [tokens] how many rows each sum is of
-    std::vector<const std::byte*> rows;  // these rows, by token and rank
+    std::vector<int32_t> num_rows;       // [tokens] number of addends of each sum
+    std::vector<const std::byte*> rows;  // the addends, by token, then by rank
   };
 
   bool proxies_are_in_group() const;
@@ -108,8 +109,8 @@ class NodeCrossing {
   void find_nodes(const Token& token);
   bool is_on(int node, int32_t owner) const;
   void distribute(int from, std::span<const std::byte> body);
-  void distribute_token(const std::byte* token, int64_t area, OwedSums* owed);
-  void append_sums(const OwedSums& owed, const RowSum& add_rows);
+  void distribute_token(const std::byte* token, int64_t area, PendingSums* pending);
+  void append_sums(const PendingSums& pending, const RowSum& add_rows);
   void write_results(int from, std::span<const std::byte> body) const;
 
   transport::Endpoint& endpoint_;
@@ -119,12 +120,12 @@ class NodeCrossing {
 
   // Source side.
   std::vector<std::optional<transport::Parcel>> rows_;  // [num_nodes]; empty: nothing to send
-  std::vector<int> nodes_of_token_, ranks_of_token_;    // of the current token, on other nodes
-  std::vector<int> num_tokens_;                         // [num_nodes] sent to each in the call
+  std::vector<int> nodes_of_token_, ranks_of_token_;    // other nodes, and their ranks, with slots
+  std::vector<int> num_tokens_;                         // [num_nodes] tokens in each parcel
 
-  // Destination side, and as a proxy.
+  // Destination side and proxy.
   std::vector<std::optional<transport::Parcel>> results_;  // [num_nodes]; empty: nothing to send
-  std::array<std::vector<OwedSums>, 2> owed_;              // by the parity of the call
+  std::array<std::vector<PendingSums>, 2> pending_sums_;   // by the parity of the call
   std::vector<std::byte> sum_;                             // [result_bytes]
   std::vector<Receiver> receivers_;                        // [ep_size] of the current parcel
   std::vector<Receiver*> receivers_of_token_;

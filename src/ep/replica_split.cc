@@ -37,6 +37,8 @@ void round_shares(int64_t total, std::span<const double> shares,
 
 void round_with_credit(int64_t total, std::span<const int64_t> parts, std::span<int64_t> credit,
                        std::span<int64_t> quotas) {
+  // Invariant: the credits' sum is 0 before and after. Integers keep that exact over any number of
+  // calls.
   int64_t left = total;
   for (size_t i = 0; i < parts.size(); ++i) {
     credit[i] += total * parts[i];
@@ -49,8 +51,8 @@ void round_with_credit(int64_t total, std::span<const int64_t> parts, std::span<
     ++quotas[static_cast<size_t>(most - credit.begin())];
     *most -= kWholeToken;
   }
-  // Replicas may have more whole tokens of credit than there are tokens, if others are in debt.
-  // Then those with the least credit give tokens back.
+  // If some credits are negative, the whole tokens of the others may exceed `total`. Then the
+  // replicas with the least credit give tokens back.
   for (; left < 0; ++left) {
     size_t least = parts.size();
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -70,8 +72,8 @@ struct Range {
   size_t end = 0;
 };
 
-// Fills the quotas of these replicas with the tokens of these ranks, both in their order; adds what
-// comes from row_rank to row.
+// Fills the quotas of `replicas` with the tokens of `ranks`, both in their order (the north-west
+// corner rule of transport problems). Adds the tokens of row_rank to row.
 void match(Range ranks, Range replicas, size_t row_rank, std::span<int64_t> counts,
            std::span<int64_t> quotas, std::span<int64_t> row) {
   size_t rank = ranks.begin, i = replicas.begin;
@@ -100,7 +102,7 @@ void match_within_ranks(std::span<const int32_t> replica_ranks, int row_rank,
   }
 }
 
-// The same on every node that has replicas, with the ranks of the node.
+// Calls match on every node that has replicas, with the ranks of that node.
 void match_within_nodes(size_t ranks_per_node, std::span<const int32_t> replica_ranks,
                         size_t row_rank, std::span<int64_t> counts, std::span<int64_t> quotas,
                         std::span<int64_t> row) {
@@ -128,7 +130,7 @@ void split_by_source(std::span<const int32_t> replica_ranks, const Source& sourc
   if (ranks_per_node > 1 && ranks_per_node < counts.size()) {
     match_within_nodes(ranks_per_node, replica_ranks, rank, counts, quotas, row);
   }
-  // Ranks behind this one would take what it leaves, so they do not matter for its row.
+  // Ranks after this one take only what this one leaves, so its row does not depend on them.
   match({0, rank + 1}, {0, quotas.size()}, rank, counts, quotas, row);
 }
 

@@ -29,7 +29,7 @@ std::vector<double> random_shares(size_t num_replicas, std::mt19937& rng) {
   return shares;
 }
 
-// Ascending, with two replicas on one rank now and then.
+// Ascending ranks; some ranks have two replicas.
 std::vector<int32_t> random_ranks(size_t num_replicas, int ep_size, std::mt19937& rng) {
   std::vector<int32_t> ranks(num_replicas);
   for (int32_t& rank : ranks) rank = static_cast<int32_t>(rng() % ep_size);
@@ -55,8 +55,8 @@ TEST(RoundShares, RoundsDownOrUpToTheTotal) {
   }
 }
 
-// Every expert alone would round up the first of its equal replicas: on the same rank.
-TEST(RoundShares, NoRankCollectsTheRoundings) {
+// Rounded separately, every expert would round up its first replica, which is on the same rank.
+TEST(RoundShares, RoundingsDoNotAddUpOnOneRank) {
   constexpr int kRanks = 4;
   std::vector<double> excess(kRanks, 0.0);
   std::vector<int64_t> received(kRanks, 0), quotas(kRanks);
@@ -68,7 +68,7 @@ TEST(RoundShares, NoRankCollectsTheRoundings) {
   EXPECT_THAT(received, ElementsAre(25, 25, 25, 25));
 }
 
-TEST(RoundWithCredit, EveryPrefixIsNearTheShares) {
+TEST(RoundWithCredit, EveryPrefixMeetsTheShares) {
   std::mt19937 rng(2);
   for (int round = 0; round < 200; ++round) {
     const size_t num_replicas = 1 + rng() % 6;
@@ -94,7 +94,7 @@ TEST(RoundWithCredit, EveryPrefixIsNearTheShares) {
   }
 }
 
-// The same split, slowly: the whole matrix, a token at a time.
+// A slow reference of the split: the whole matrix, one token at a time.
 struct SlowSplit {
   std::vector<std::vector<int64_t>> tokens;  // [ep_size][replicas]
   int64_t on_rank = 0, on_node = 0;          // tokens that stay; on_rank ⊆ on_node
@@ -125,7 +125,7 @@ SlowSplit slow_split(std::span<const int32_t> ranks, int ranks_per_node,
   return split;
 }
 
-// No split can keep more: on each rank (node) neither more than its tokens nor than its quotas.
+// Upper bound for every split: a rank (node) keeps at most its tokens and at most its quotas.
 int64_t most_that_can_stay(std::span<const int32_t> ranks, int size,
                            std::span<const int64_t> counts, std::span<const int64_t> quotas) {
   int64_t most = 0;
@@ -137,7 +137,7 @@ int64_t most_that_can_stay(std::span<const int32_t> ranks, int size,
   return most;
 }
 
-TEST(SplitBySource, AllRowsTogetherFillTheQuotasAndKeepTheMost) {
+TEST(SplitBySource, AllRowsMeetTheQuotasAndKeepAsManyTokensAsPossible) {
   std::mt19937 rng(3);
   for (int round = 0; round < 2000; ++round) {
     const int num_nodes = 1 + static_cast<int>(rng() % 3);

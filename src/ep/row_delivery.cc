@@ -8,12 +8,12 @@
 namespace wideep::ep {
 namespace {
 
-// So many messages before one is written its list of slots is fetched: that takes as long as
-// copying about as many rows.
+// A list of slots is prefetched this many messages before it is written: fetching its cache line
+// takes about as long as copying that many rows.
 constexpr int kListsToWriteAhead = 4;
 
-// Makes a cache line this core's own. A store to a line that another core has would hold up all
-// stores that come after it.
+// Fetches a cache line for writing. Otherwise a store to a line that another core has would block
+// later stores: x86 commits stores in order.
 void fetch_to_write(const void* p) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
@@ -29,7 +29,7 @@ class PushDelivery final : public RowDelivery {
   PushDelivery(const GroupBuffers& buffers, NodeCrossing* crossing)
       : buffers_(buffers),
         crossing_(crossing),
-        outlets_(static_cast<size_t>(buffers.num_ranks)),
+        next_messages_(static_cast<size_t>(buffers.num_ranks)),
         num_messages_(static_cast<size_t>(buffers.num_ranks)),
         unread_list_(2 * static_cast<size_t>(buffers.layout.shape().top_k)) {}
 
@@ -41,10 +41,10 @@ class PushDelivery final : public RowDelivery {
   int num_messages_for(int peer) const override { return num_messages_[peer]; }
 
  private:
-  // Where the next message to a rank goes. Of ranks on other nodes, into which nothing is pushed
-  // from here: row is null, and the list is one that nobody reads, so that the loops below need not
-  // ask.
-  struct Outlet {
+  // The address of the next message to a rank. For a rank on another node, to which NodeCrossing
+  // sends: row is null, and list is a dummy that is written but never read, so that write_lists
+  // needs no branch.
+  struct NextMessage {
     int32_t* list = nullptr;
     std::byte* row = nullptr;
   };
@@ -55,9 +55,9 @@ class PushDelivery final : public RowDelivery {
   const GroupBuffers& buffers_;
   NodeCrossing* crossing_;
   DispatchCall* call_ = nullptr;
-  std::vector<Outlet> outlets_;        // [ep_size]
-  std::vector<int32_t> num_messages_;  // [ep_size] of the call so far
-  std::vector<int32_t> unread_list_;   // [2 · top_k] slots, and weights
+  std::vector<NextMessage> next_messages_;  // [ep_size]
+  std::vector<int32_t> num_messages_;       // [ep_size] of the call so far
+  std::vector<int32_t> unread_list_;        // [2 · top_k] dummy for slots and weights
 };
 
 void PushDelivery::start(DispatchCall& call) {
@@ -67,13 +67,13 @@ void PushDelivery::start(DispatchCall& call) {
   const int64_t area = call.areas[buffers_.rank];
   for (int to = 0; to < buffers_.num_ranks; ++to) {
     std::byte* segment = buffers_.segments[to];
-    outlets_[to] = buffers_.is_on_this_node[to]
-                       ? Outlet{layout.slots(segment, area, 0), layout.row(segment, area, 0)}
-                       : Outlet{.list = unread_list_.data()};
+    next_messages_[to] = buffers_.is_on_this_node[to] ? NextMessage{layout.slots(segment, area, 0),
+                                                                    layout.row(segment, area, 0)}
+                                                      : NextMessage{.list = unread_list_.data()};
   }
 }
 
-// One message per rank, each with that rank's slots in top-k order.
+// Writes one message per rank: here the row and an empty list, in write_lists the slots.
 void PushDelivery::deliver(const Token& token, const TokenDestinations& to) {
   const DispatchShape& shape = buffers_.layout.shape();
   const size_t ahead = kListsToWriteAhead * buffers_.layout.row_stride() / sizeof(int32_t);
@@ -82,29 +82,30 @@ void PushDelivery::deliver(const Token& token, const TokenDestinations& to) {
                     token.weights, to.owner_of_slot()});
   }
   for (const int32_t rank : to.ranks()) {
-    const Outlet& outlet = outlets_[rank];
-    if (outlet.row == nullptr) continue;
-    std::fill_n(outlet.list, shape.top_k, -1);
-    fetch_to_write(outlet.list + ahead);
+    const NextMessage& next = next_messages_[rank];
+    if (next.row == nullptr) continue;
+    std::fill_n(next.list, shape.top_k, -1);
+    fetch_to_write(next.list + ahead);
     if (rank == buffers_.rank) {
       call_->own_rows.push_back(token.row);
     } else {
-      std::memcpy(outlet.row, token.row, shape.row_bytes);
+      std::memcpy(next.row, token.row, shape.row_bytes);
     }
   }
   write_lists(token, to);
   advance(to);
 }
 
-// Sizes are copied first: the compiler must assume that a store into a list changes them.
+// Sizes are in local variables, because the compiler must assume that a store into a list may
+// change members.
 void PushDelivery::write_lists(const Token& token, const TokenDestinations& to) {
   const DispatchShape& shape = buffers_.layout.shape();
   const int top_k = shape.top_k, slots_per_rank = shape.slots_per_rank;
   for (int slice = 0; slice < shape.num_slices; ++slice) {
-    const Outlet* outlets = outlets_.data() + slice * buffers_.num_owners;
+    const NextMessage* next_messages = next_messages_.data() + slice * buffers_.num_owners;
     for (int k = 0; k < top_k; ++k) {
       const int32_t owner = to.owner_of_slot()[k], place = to.place_of_slot()[k];
-      int32_t* list = outlets[owner].list;
+      int32_t* list = next_messages[owner].list;
       list[place] = token.slots[k] - owner * slots_per_rank;  // as the owner numbers them
       if (token.weights != nullptr) buffers_.layout.weights_after(list)[place] = token.weights[k];
     }
@@ -115,10 +116,10 @@ void PushDelivery::advance(const TokenDestinations& to) {
   const size_t stride = buffers_.layout.row_stride();
   for (const int32_t rank : to.ranks()) {
     ++num_messages_[rank];
-    Outlet& outlet = outlets_[rank];
-    if (outlet.row == nullptr) continue;
-    outlet.row += stride;
-    outlet.list += stride / sizeof(int32_t);
+    NextMessage& next = next_messages_[rank];
+    if (next.row == nullptr) continue;
+    next.row += stride;
+    next.list += stride / sizeof(int32_t);
   }
 }
 
@@ -142,8 +143,8 @@ class PublishDelivery final : public RowDelivery {
   int num_tokens_ = 0;  // of the call so far
 };
 
-// All of the token's slots, for every reader looks for its own among them. Its row only if another
-// rank has any of them.
+// Publishes all slots of the token, since every reader looks for its own among them. Publishes the
+// row only if another rank has one of the slots.
 void PublishDelivery::deliver(const Token& token, const TokenDestinations& to) {
   const BufferLayout& layout = buffers_.layout;
   const int top_k = layout.shape().top_k;

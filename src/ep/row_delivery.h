@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the rows of a call's tokens get to the ranks of their slots. There are two ways, one for each
-// Strategy, chosen when a DispatchCombine is made:
+// Delivers the rows of a call's tokens to the ranks of their slots. One implementation per
+// Strategy:
 //
-//   kDispatch   a row is pushed into the segment of every rank that has a slot of the token; to
-//   ranks
-//               on other nodes it goes by way of the NodeCrossing
-//   kAllGather  a row is published once, in this rank's own segment, where the others read it
+//   kDispatch   pushes a row into the segment of every rank that has a slot of the token; ranks on
+//               other nodes get it through NodeCrossing
+//   kAllGather  publishes a row once, in this rank's own segment
 //
-// Neither copies a row for this rank's own slots: its experts read it where the caller has it
+// Neither copies a row for this rank's own slots: its experts read the caller's row
 // (DispatchCall::own_rows).
 //
 // Thread safety: one thread.
@@ -28,20 +27,20 @@ class RowDelivery {
   struct Token {
     const std::byte* row;
     const int32_t* slots;  // [top_k]
-    const float* weights;  // [top_k]; null but for Combine::kReduced
+    const float* weights;  // [top_k]; Combine::kReduced only, else null
   };
 
-  // buffers, and crossing, which is null where nothing crosses, outlive the delivery.
+  // crossing: null if no rows cross between nodes. Both outlive the delivery.
   static std::unique_ptr<RowDelivery> create(const GroupBuffers& buffers, NodeCrossing* crossing);
   virtual ~RowDelivery() = default;
 
-  // A call begins; then come its tokens in their order; then finish. call outlives all of them.
+  // Order: start, deliver for each token, finish. `call` outlives finish.
   virtual void start(DispatchCall& call) = 0;
-  // REQUIRES: `to` has found the token's slots.
+  // REQUIRES: to.find has succeeded for the token.
   virtual void deliver(const Token& token, const TokenDestinations& to) = 0;
   virtual void finish() = 0;
 
-  // How many messages of the call a peer will find: to be sent with the flag of dispatch.
+  // The number of messages that `peer` will read, for the word beside the dispatch flag.
   virtual int num_messages_for(int peer) const = 0;
 };
 

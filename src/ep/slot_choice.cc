@@ -30,8 +30,8 @@ void SlotChooser::set_placement(int layer, const balance::Placement& placement,
   entry.resplitter.reset(placement);
 }
 
-// Lists the replicas of experts that have several, by expert and slot. Counts in the runs first,
-// then uses them as where the next replica of an expert goes in the list.
+// Lists the replicas of experts that have several, ordered by expert, then by slot (a counting
+// sort). The runs first count replicas, then hold the index of each expert's next replica.
 void SlotChooser::list_replicas(const balance::Placement& placement, Layer* layer) {
   constexpr Run kUnseen{.left = 0, .slot = -1, .replica = -1};
   layer->runs.assign(static_cast<size_t>(placement.num_experts), kUnseen);
@@ -43,7 +43,7 @@ void SlotChooser::list_replicas(const balance::Placement& placement, Layer* laye
   for (int32_t expert = 0; expert < placement.num_experts; ++expert) {
     Run& run = layer->runs[expert];
     if (run.left == 1) {
-      run.left = std::numeric_limits<int64_t>::max();
+      run.left = std::numeric_limits<int64_t>::max();  // so choose() never calls next_run
       continue;
     }
     const auto end = static_cast<int32_t>(num_replicas + run.left);
@@ -78,22 +78,22 @@ void SlotChooser::set_parts(std::span<const double> shares, Layer* layer) {
     }
     const auto parts = std::span(layer->parts).subspan(begin, size);
     parts_of_equal_ranks(std::span(layer->replica_ranks).subspan(begin, size), parts);
-    // As if this rank had already sent one token for each rank before it: so ranks start with
+    // As if this rank had already sent one token for each lower rank, so that ranks start with
     // different remainders.
     round_with_credit(me_.rank, parts, std::span(layer->credit).subspan(begin, size), quotas_);
   }
 }
 
-// Which parts of its tokens this rank sends to each replica, under the assumption that all ranks
-// have equally many: together they meet shares_, and as few tokens as possible leave their rank and
-// node.
+// Computes which part of its tokens this rank sends to each replica, assuming that all ranks have
+// equally many tokens. All ranks together then meet shares_, and as few tokens as possible leave
+// their rank and node. This is split_by_source with one whole token, in fixed point, on each rank.
 void SlotChooser::parts_of_equal_ranks(std::span<const int32_t> replica_ranks,
                                        std::span<int64_t> parts) {
-  const int64_t whole = shape_.ep_size * kWholeToken;  // a token from each rank
+  const int64_t whole = shape_.ep_size * kWholeToken;  // one token from each rank
   int64_t left = whole;
   quotas_.resize(shares_.size());
   for (size_t i = 0; i < shares_.size(); ++i) {
-    // Given shares may sum to a little more than 1.
+    // Due to rounding, given shares may sum to a little more than 1.
     quotas_[i] = std::min(left, static_cast<int64_t>(shares_[i] * static_cast<double>(whole)));
     left -= quotas_[i];
   }
@@ -122,8 +122,8 @@ void SlotChooser::split_by_counts(int layer, std::span<const int32_t> counts) {
   }
 }
 
-// Rounding depends on the experts before, so every rank rounds all experts, with or without tokens
-// of its own: so all ranks get the same.
+// round_shares depends on rank_excess_ of the experts before. So every rank rounds all experts,
+// even those of which it has no tokens: only then do all ranks get the same quotas.
 void SlotChooser::split_expert(const SpreadExpert& spread, std::span<const int32_t> counts,
                                Layer& layer) {
   const size_t begin = spread.begin, size = spread.end - spread.begin;

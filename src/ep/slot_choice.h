@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which replica of its expert a token goes to.
+// Chooses the replica, and so the slot, for each (token, expert).
 //
 // An expert's tokens are divided among its replicas by shares, in whole tokens (replica_split.h).
-// Each rank keeps as many of its own tokens as it can on its own replicas, then on its node. The
-// shares come from one of two sources:
+// As many tokens as possible stay on their rank, then on their node. There are two ways to get
+// shares:
 //
-//   split_by_counts        the tokens of all ranks in this very call. Every rank computes the same
-//                          shares: those that make the load of the ranks as even as possible
-//                          (balance::Resplitter). Each replica gets its share, rounded down or up.
-//   split_by_given_shares  the placement. A rank does not know what the others do, and assumes that
-//                          they have as many tokens of the expert as it has. Remainders of rounding
-//                          are carried on to the next call; ranks start with different remainders,
-//                          so that they do not all round up the same replica.
+//   split_by_counts        From the token counts of all ranks in this call. Every rank computes the
+//                          same shares, which balance the load of the ranks (balance::Resplitter).
+//                          Each replica gets its share, rounded down or up.
+//   split_by_given_shares  From the placement. A rank does not know the other ranks' counts, and
+//                          assumes that they equal its own. Remainders of rounding are carried to
+//                          the next call. Ranks start with different remainders, so that they do
+//                          not all round up the same replica.
 //
-// Which replica computes a row does not change the row. Experts with one replica cost nothing.
+// The choice changes no result row. Experts with one replica cost one decrement per token.
 //
 // Thread safety: one thread. Allocates nothing after the first calls.
 #pragma once
@@ -33,15 +33,16 @@ namespace wideep::ep {
 
 class SlotChooser {
  public:
-  // For the tokens of one rank, in all layers.
+  // Chooses for the tokens of one rank, in all layers.
   SlotChooser(const DispatchShape& shape, int rank);
 
-  // From the next split on. shares: [S]; empty: equal ones. Forgets remainders of rounding.
-  // REQUIRES: a valid placement of the shape, and valid shares.
+  // Sets the layer's placement, for the next split on. shares: [S] of each slot's expert; empty:
+  // equal shares. Resets the remainders of rounding. REQUIRES: placement and shares are valid and
+  // fit the shape.
   void set_placement(int layer, const balance::Placement& placement,
                      std::span<const double> shares);
 
-  // Whether any expert of the layer has more than one replica; if not, no split is needed.
+  // Whether an expert of the layer has several replicas. If not, no split is needed.
   bool has_replicas(int layer) const { return !layers_.at(layer).spread.empty(); }
 
   // counts: [ep_size, num_experts] tokens of each rank.
@@ -50,7 +51,7 @@ class SlotChooser {
   void split_by_given_shares(int layer, std::span<const int32_t> counts);
 
   // experts: [num_tokens × top_k] expert ids. slots: the chosen global slot ids, same shape.
-  // REQUIRES: as many tokens of each expert as the counts of the split before say.
+  // REQUIRES: a split before; between two splits, each expert occurs at most as often as its count.
   void choose(int layer, std::span<const int32_t> experts, std::span<int32_t> slots);
 
  private:
@@ -59,21 +60,21 @@ class SlotChooser {
     int32_t expert;
     int32_t begin, end;
   };
-  // Where the next tokens of an expert go.
+  // The next `left` tokens of an expert go to `slot`, then to the replicas after it in the list.
   struct Run {
-    int64_t left;     // so many tokens; practically infinite where there is only one replica
-    int32_t slot;     // to this slot
-    int32_t replica;  // its index in the layer's list; then come those behind it
+    int64_t left;     // the maximum if the expert has one replica
+    int32_t slot;     // global slot id
+    int32_t replica;  // index of the slot in the layer's list of replicas
   };
   struct Layer {
     std::vector<SpreadExpert> spread;
     std::vector<Run> runs;  // [num_experts]
-    // The layer's list of replicas: of all experts that have several.
+    // The layer's list of replicas, of all experts that have several.
     std::vector<int32_t> replica_slots;
     std::vector<int32_t> replica_ranks;
-    std::vector<int64_t> row;     // tokens of this rank for each replica in this call
-    std::vector<int64_t> parts;   // by the given shares: of each token of this rank, in kWholeToken
-    std::vector<int64_t> credit;  // by the given shares: carried from call to call
+    std::vector<int64_t> row;    // number of this rank's tokens for each replica in this call
+    std::vector<int64_t> parts;  // split_by_given_shares: share of this rank's tokens (kWholeToken)
+    std::vector<int64_t> credit;  // split_by_given_shares: carried from call to call
     balance::Resplitter resplitter;
   };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What choosing a replica costs one of 8 ranks, ns per (token, expert): 256 experts, 288 slots, top
-// 8, tokens per rank as given, experts by a skewed distribution.
-//   round_robin   replicas in turn, as engines do that know no shares: the yardstick
-//   no_replicas   this chooser where every expert has one slot
-//   by_shares     shares that came with the placement (share_update: window)
-//   by_counts     shares of this call's counts (share_update: iteration), re-split included
+// Time to choose replicas on one of 8 ranks, in ns per (token, expert): 256 experts, 288 slots, top
+// 8, given tokens per rank, experts drawn from a skewed distribution.
+//   round_robin   baseline: replicas in turn, as in engines without shares
+//   no_replicas   SlotChooser if every expert has one slot
+//   by_shares     shares of the placement (share_update: window)
+//   by_counts     shares from this call's counts (share_update: iteration), including the re-split
 //   resplit       the re-split alone, of the same counts
-// Then what a change of placement costs.
+// Then the time to change the placement.
 #include "ep/slot_choice.h"
 
 #include <benchmark/benchmark.h>

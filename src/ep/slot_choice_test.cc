@@ -16,7 +16,7 @@ namespace {
 using balance::Placement;
 using testing::ElementsAre;
 
-// What all ranks of a group route in one call: [ep_size] lists of experts.
+// The experts that each rank's tokens are routed to in one call: [ep_size] lists.
 using Routing = std::vector<std::vector<int32_t>>;
 
 std::vector<int32_t> count(const Routing& routing, int num_experts) {
@@ -27,7 +27,7 @@ std::vector<int32_t> count(const Routing& routing, int num_experts) {
   return counts;
 }
 
-// The choosers of all ranks, as if each were alone.
+// The choosers of all ranks.
 class Group {
  public:
   Group(const Placement& placement, std::span<const double> shares = {}, int num_nodes = 1)
@@ -72,7 +72,7 @@ std::vector<double> tokens_of_slots(const Routing& slots, int num_slots) {
   return tokens;
 }
 
-// More of the low experts, more on the low ranks, none on some.
+// A skewed routing: more tokens for low experts and on low ranks, none on some ranks.
 Routing random_routing(int ep_size, int num_experts, int tokens, std::mt19937& rng) {
   Routing routing(ep_size);
   for (int rank = 0; rank < ep_size; ++rank) {
@@ -84,7 +84,7 @@ Routing random_routing(int ep_size, int num_experts, int tokens, std::mt19937& r
   return routing;
 }
 
-TEST(SlotChooser, ChoosesAReplicaOfTheExpertAndMeetsTheBestShares) {
+TEST(SlotChooser, ChoosesReplicasOfTheExpertAndMeetsTheBestShares) {
   std::mt19937 rng(5);
   const Placement placement = *balance::default_placement(12, 4, 20);
   Group group(placement);
@@ -107,9 +107,9 @@ TEST(SlotChooser, ChoosesAReplicaOfTheExpertAndMeetsTheBestShares) {
   }
 }
 
-// By counts two tokens of each expert go to either rank; by equal shares, each rank alone, all can
-// stay.
-TEST(SlotChooser, OwnReplicasFirst) {
+// split_by_counts sends two tokens of each expert to either rank. With given equal shares every
+// token stays on its rank.
+TEST(SlotChooser, PrefersReplicasOnItsRank) {
   const Placement placement{2, 2, {0, 1, 0, 1}};  // both ranks hold both experts
   Group group(placement);
   const Routing routing = {{0, 0, 0, 1}, {1, 1, 1, 0}};
@@ -119,8 +119,8 @@ TEST(SlotChooser, OwnReplicasFirst) {
               ElementsAre(ElementsAre(0, 0, 0, 1), ElementsAre(3, 3, 3, 2)));
 }
 
-// Expert 0 on ranks 0 and 3, of nodes {0, 1} and {2, 3}.
-TEST(SlotChooser, ThenTheNode) {
+// Expert 0 is on ranks 0 and 3; nodes are {0, 1} and {2, 3}.
+TEST(SlotChooser, ThenPrefersReplicasOnItsNode) {
   const Placement placement{6, 4, {0, 1, 2, 3, 4, 5, 0, 1}};
   const Routing routing = {{}, {0, 0, 0, 0}, {0, 0, 0, 0}, {}};
   for (const bool by_counts : {true, false}) {
@@ -150,7 +150,7 @@ TEST(SlotChooser, GivenSharesAreMetOverTime) {
   }
 }
 
-// Ranks with a token each of an expert that is elsewhere do not all choose the same replica.
+// Each rank has one token of an expert of other ranks: they do not all choose the same replica.
 TEST(SlotChooser, RanksStartAtDifferentReplicas) {
   const Placement placement{14, 8, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0, 0}};
   const auto tokens =
@@ -171,8 +171,8 @@ TEST(SlotChooser, IsReproducible) {
   }
 }
 
-// As a chooser made for the new placement, whatever came before.
-TEST(SlotChooser, PlacementsChange) {
+// After set_placement a chooser behaves like a new one for that placement.
+TEST(SlotChooser, FollowsANewPlacement) {
   std::mt19937 rng(7);
   const Placement first = *balance::default_placement(8, 4, 12);
   Placement second = first;
@@ -195,7 +195,7 @@ TEST(SlotChooser, PlacementsChange) {
   }
 }
 
-TEST(SlotChooser, WithoutReplicasThereIsNothingToSplit) {
+TEST(SlotChooser, WithoutReplicasNoSplitIsNeeded) {
   Group group(*balance::linear_placement(4, 2));
   EXPECT_FALSE(group.choosers()[0].has_replicas(0));
   std::vector<int32_t> slots(5);

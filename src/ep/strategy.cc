@@ -6,9 +6,9 @@
 namespace wideep::ep {
 namespace {
 
-// The probability that none of a token's slots is on a given rank: one factor for each choice, for
-// a token takes a slot only once.
-double none_there(const DispatchShape& shape) {
+// q of strategy.h as a product: the k-th choice is among the S − k slots not yet taken, of which
+// S − slots_per_rank − k are elsewhere. (The binomial coefficients themselves could overflow.)
+double probability_of_no_slot(const DispatchShape& shape) {
   const double slots = shape.num_slots();
   double q = 1.0;
   for (int k = 0; k < shape.top_k; ++k) {
@@ -22,7 +22,7 @@ double none_there(const DispatchShape& shape) {
 }  // namespace
 
 double expected_peers(const DispatchShape& shape) {
-  return (shape.ep_size - 1) * (1.0 - none_there(shape));
+  return (shape.ep_size - 1) * (1.0 - probability_of_no_slot(shape));
 }
 
 StrategyChoice choose_strategy(const DispatchShape& shape) {

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which strategy of dispatch moves fewer bytes: a pure function of the shape, so that all ranks
-// make the same choice. The bits of the results do not depend on it.
+// Chooses the dispatch strategy that moves fewer bytes. The choice is a pure function of the shape,
+// so all ranks make the same one. It does not change the bits of any result.
 //
-// How many rows a token costs if slots are chosen evenly: the token takes top_k of S = ep_size ×
-// slots_per_rank slots, and a rank has none of these with probability
+// Cost model, with slots chosen uniformly: a token takes top_k of the S = num_owners ×
+// slots_per_rank slots. A given rank has none of them with probability
 //
 //   q = C(S − slots_per_rank, top_k) / C(S, top_k)
 //
-// (slots that several ranks share count once in S; of these ranks all or none have a slot)
+// Rows per token:
 //
-//   dispatch    (ep_size − 1) · (1 − q): a row to every other rank that has a slot
-//   all-gather  1 in shared memory, where all read the row that was published once;
-//               between nodes a row to every rank of the other nodes, the most that dispatch sends
+//   dispatch    (ep_size − 1) · (1 − q): one to every other rank that has a slot of the token
+//   all-gather  1 in shared memory, since all ranks read the same published row;
+//               between nodes ep_size − 1, the most that dispatch could send
 //
-// So all-gather cannot win between nodes. Lists of slots count as bytes too: with all-gather every
-// rank reads the lists of all tokens.
+// So all-gather never wins between nodes. Lists of slots count too: with all-gather every rank
+// reads the lists of all tokens.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <string>
@@ -29,14 +31,14 @@ struct StrategyChoice {
   double dispatch_bytes = 0.0;  // per token
   double gather_bytes = 0.0;    // per token
 
-  // The choice and its reason, one line for people.
+  // The choice and its reason, in one line for the log.
   std::string reason() const;
 };
 
-// How many ranks other than its own have any of a token's slots, if slots are chosen evenly.
+// The expected number of ranks, other than the source, that have a slot of a token.
 double expected_peers(const DispatchShape& shape);
 
-// The better strategy for the shape; shape.strategy is ignored.
+// The cheaper strategy for the shape; ignores shape.strategy.
 StrategyChoice choose_strategy(const DispatchShape& shape);
 
 }  // namespace wideep::ep

@@ -21,7 +21,7 @@ DispatchShape shape_of(int ep_size, int top_k) {
           .row_bytes = 14336};
 }
 
-// Ranks other than 0 that a token's slots are on, by drawing them.
+// Monte Carlo estimate of the number of ranks other than 0 that have a slot of a token.
 double drawn_ranks(const DispatchShape& shape) {
   constexpr int kTokens = 4000;
   std::mt19937 rng(3);
@@ -52,9 +52,10 @@ TEST(Strategy, DispatchSendsARowToEachRankThatHasASlot) {
   }
 }
 
-TEST(Strategy, TheOneWithFewerBytes) {
+TEST(Strategy, ChoosesTheOneWithFewerBytes) {
   EXPECT_EQ(choose_strategy(shape_of(1, 8)).strategy, Strategy::kDispatch);
-  EXPECT_EQ(choose_strategy(shape_of(2, 8)).strategy, Strategy::kDispatch);  // the same row
+  EXPECT_EQ(choose_strategy(shape_of(2, 8)).strategy,
+            Strategy::kDispatch);  // equal rows, more lists
   EXPECT_EQ(choose_strategy(shape_of(8, 8)).strategy, Strategy::kAllGather);
   EXPECT_EQ(choose_strategy(shape_of(8, 1)).strategy, Strategy::kDispatch);
   DispatchShape two_nodes = shape_of(8, 8);
@@ -62,10 +63,10 @@ TEST(Strategy, TheOneWithFewerBytes) {
   EXPECT_EQ(choose_strategy(two_nodes).strategy, Strategy::kDispatch);
   DispatchShape small_rows = shape_of(64, 2);
   small_rows.row_bytes = 16;
-  EXPECT_EQ(choose_strategy(small_rows).strategy, Strategy::kDispatch);  // lists are all there is
+  EXPECT_EQ(choose_strategy(small_rows).strategy, Strategy::kDispatch);  // lists dominate
 }
 
-TEST(Strategy, SaysWhy) {
+TEST(Strategy, ReasonHasTheBytes) {
   EXPECT_THAT(choose_strategy(shape_of(8, 8)).reason(), testing::HasSubstr("all-gather: 14560"));
   EXPECT_THAT(choose_strategy(shape_of(2, 8)).reason(), testing::HasSubstr("dispatch: 14"));
 }

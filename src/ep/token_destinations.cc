@@ -17,23 +17,24 @@ TokenDestinations::TokenDestinations(const DispatchShape& shape)
       ranks_(static_cast<size_t>(shape.ep_size)),
       num_slots_(static_cast<size_t>(shape.num_owners())),
       owner_bits_(static_cast<size_t>((shape.num_owners() + kOwnersInWord - 1) / kOwnersInWord)) {
-  // A table, for a division by a number that the compiler does not know takes longer than a look.
+  // A table, because dividing by slots_per_rank, which is not a constant, takes longer than a
+  // lookup.
   for (int slot = 0; slot < shape.num_slots(); ++slot) {
     slot_owners_.push_back(slot / shape.slots_per_rank);
   }
 }
 
-// No branch depends on which owner a slot has: no processor can predict that, and a wrong
-// prediction costs as much as the whole loop.
+// No branch depends on a slot's owner: it could not be predicted, and one misprediction costs as
+// much as the whole loop. So owners are collected as bits, and listed once at the end.
 bool TokenDestinations::find(const int32_t* slots) {
   const std::span<const int32_t> slot_owners = slot_owners_;
   int32_t* const num_slots = num_slots_.data();
   const int top_k = top_k_;
-  // The bits of the first owners, mostly of all, stay in a register: in memory each would have to
-  // wait for the one before.
+  // The bits of the first 64 owners, often all of them, are kept in a register. In memory, each
+  // update would wait for the store of the one before.
   uint64_t first_owners = 0;
   for (int k = 0; k < top_k; ++k) {
-    const auto slot = static_cast<uint32_t>(slots[k]);  // negative ones become too large
+    const auto slot = static_cast<uint32_t>(slots[k]);  // a negative slot becomes too large
     if (slot >= slot_owners.size()) return false;
     const auto owner = static_cast<uint32_t>(slot_owners[slot]);
     owner_of_[k] = static_cast<int32_t>(owner);
@@ -49,7 +50,8 @@ bool TokenDestinations::find(const int32_t* slots) {
   return list_ranks();
 }
 
-// False: an owner has fewer slots than the token wants there.
+// Lists the owners whose bits are set, in ascending order, and clears the bits. False: the token
+// has more slots of an owner than the owner has.
 bool TokenDestinations::list_ranks() {
   size_t count = 0;
   int32_t most = 0;

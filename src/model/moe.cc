@@ -69,7 +69,7 @@ Status MoeRunner::run_chunks(Progress& progress) {
   for (int chunk = 0; chunk < progress.num_chunks; ++chunk) {
     WIDEEP_TRY(send_chunk(progress, chunk, Wait::kYes));
     if (shape_.calls_in_flight > 1) WIDEEP_TRY(send_chunk(progress, chunk + 1, Wait::kNo));
-    if (!exchange_.rows_have_come()) run_shared(progress);
+    if (!exchange_.rows_arrived()) run_shared(progress);
     WIDEEP_TRY(receive(progress));
     WIDEEP_TRY(run_experts(progress));
     WIDEEP_TRY(exchange_.start_combine());
@@ -85,14 +85,14 @@ Status MoeRunner::send_chunk(Progress& progress, int chunk, Wait wait) {
   const bool by_counts = splits_by_counts(progress.call.layer);
   if (chunk == progress.begun) {
     if (chunk - progress.reduced == shape_.calls_in_flight) {
-      if (wait == Wait::kNo && !exchange_.results_have_come()) return {};
+      if (wait == Wait::kNo && !exchange_.results_arrived()) return {};
       WIDEEP_TRY(reduce_chunk(progress));
     }
     WIDEEP_TRY(begin_chunk(progress));
     // Announced even if this rank will not wait now: the others may be waiting for its counts.
     if (by_counts) exchange_.announce_counts();
   }
-  if (by_counts && wait == Wait::kNo && !exchange_.counts_have_come()) return {};
+  if (by_counts && wait == Wait::kNo && !exchange_.counts_arrived()) return {};
   const ep::TokenRange tokens = progress.tokens_of(chunk);
   const ep::TokenRange wanted = routing_.wanted_of(tokens);
   WIDEEP_TRY(choose_slots(progress, tokens));
