@@ -93,7 +93,7 @@ std::vector<Sampled> most_likely(const kernels::Kernels& kernels, std::span<cons
 
 Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
                const SamplingParams& params, int request, int step) {
-  const int32_t best = kernels.largest_at(logits.data(), static_cast<int>(logits.size()));
+  const int32_t best = kernels.argmax(logits.data(), static_cast<int>(logits.size()));
   Sampled sampled{best, 0.0f};
   if (params.temperature > 0.0f && std::isfinite(logits[best])) {
     sampled.token = draw(logits, params, uniform(params.seed, request, step));

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Softmax attention of a block of queries over a paged cache: consecutive tokens of one sequence,
-// and the query heads that share one key/value head.
+// Softmax attention of a block of queries over a paged KV cache. The block is some consecutive
+// tokens of one sequence × query heads that share one key/value head.
 //
 //   out[t, h] = Σ_p exp(s_p − m) · value[p] / (exp(sinks[h] − m) + Σ_p exp(s_p − m))
 //   s_p       = scale · q[t, h] · key[p]       for p in (position(t) − window, position(t)]
 //
-// Grouped-query attention calls it once per key/value head. Multi-head latent attention has two
-// forms (docs/decisions/0007-attention.md):
-//   absorbed   one key/value head for all: the cache's latent rows are keys, their first value_dim
-//              elements values (CacheForm::kRows);
-//   expanded   per head: pages of panels that the caller makes of the latents, a few at a time
-//              (start, finish). A key's two parts, from the latent and rotary, are written one
-//              after the other into the same panel: their products are one chain, and neither
-//              queries nor keys are concatenated first.
+// Grouped-query attention: one call per key/value head. Multi-head latent attention has two forms
+// (docs/decisions/0007-attention.md):
+//   absorbed   all heads share one key/value head. The cache's latent rows are the keys; their
+//   first
+//              value_dim elements are the values (CacheForm::kRows).
+//   expanded   per head. The caller expands the latents into pages of panels, a few pages per call
+//              (start, finish). The latent part and the rotary part of a key are stored one after
+//              the other in the same panel, so their products are one chain of additions.
 //
-// Arithmetic: a float32 cache is multiplied in float32; for bf16 and fp8 the query and the softmax
-// weights are rounded to bf16, products accumulate in float32 (vdpbf16ps where there is one).
+// Arithmetic: a float32 cache is multiplied in float32. For bf16 and fp8, the query and the softmax
+// weights are rounded to bf16, and products accumulate in float32 (vdpbf16ps if available).
 //
-// Row invariance: a row (t, h) is computed page by page of kPageTokens absolute positions, each
-// folded into a running (max, sum, output) as in online softmax (arXiv:1805.02867); within a page
-// every score is one chain along key_dim, every output element one chain along the positions.
-// Positions beyond the row's own, or before its window, contribute exact zeros, whatever is stored
-// there. So the bits of a row depend on its query, its position and the cached rows it attends to:
-// not on the block it is computed in, on chunking, or on which pages hold the rows.
-// REQUIRES: cached elements are finite in every position up to the block's last, and at its
-// neighbour (p ^ 1): storing an even position clears the odd one beside it.
+// Row invariance: a row (t, h) is computed page by page, where a page is kPageTokens absolute
+// positions. Each page is folded into a running (max, sum, output), as in online softmax
+// (arXiv:1805.02867). Within a page every score is one chain along key_dim, and every output
+// element one chain along the positions. Masked positions (after the row's own, or before its
+// window) contribute exact zeros, whatever is stored there. So the bits of a row depend only on its
+// query, its position and the cached rows it attends to: not on the block, on chunking, or on the
+// pages. REQUIRES: cached elements are finite in every position up to the block's last, and in that
+// position's pair (p ^ 1): storing an even position clears the odd one of its pair.
+//
+// Thread safety: pure functions; args.scratch and args.out are used by one call at a time.
 #pragma once
 
 #include <cstddef>
@@ -46,13 +48,13 @@ struct KvPage {
 struct AttentionArgs {
   int num_tokens = 0;      // at least 1
   int num_heads = 0;       // query heads of this key/value head
-  int first_position = 0;  // token t stands at first_position + t
+  int first_position = 0;  // token t has position first_position + t
   int key_dim = 0;
   int value_dim = 0;
   float scale = 1.0f;
-  int window = 0;                // 0: none; else keys of the last `window` positions, own included
-  const float* sinks = nullptr;  // [num_heads] logits that join the denominator, or null
-  // Of token t, head h: key_dim elements from q + t · q_token_stride + h · q_head_stride.
+  int window = 0;  // 0: none; else attends to the last `window` positions, its own included
+  const float* sinks = nullptr;  // [num_heads] logits added to the denominator, or null
+  // Query of token t, head h: key_dim elements at q + t · q_token_stride + h · q_head_stride.
   const float* q = nullptr;
   size_t q_token_stride = 0;
   size_t q_head_stride = 0;
@@ -63,14 +65,15 @@ struct AttentionArgs {
   Dtype cache_dtype = Dtype::kF32;  // kF32, kBf16 or kF8E4M3
   CacheForm form = CacheForm::kPanels;
   size_t row_stride = 0;  // kRows: elements from position to position, a multiple of 16
-  // pages[i] holds positions 64 · (first_page + i) ...; together with earlier calls (start false)
-  // and later ones (finish false) all that the tokens attend to, in order.
+  // pages[i] has the positions from 64 · (first_page + i) on. A block may be split into several
+  // calls with consecutive pages: only the first has `start`, only the last has `finish`. All calls
+  // together have all pages that the tokens attend to.
   const KvPage* pages = nullptr;
   int first_page = 0;
   int num_pages = 0;
   bool start = true;
   bool finish = true;
-  // attention_scratch_bytes() bytes, 64-byte aligned; holds the rows' state between calls.
+  // attention_scratch_bytes() bytes, 64-byte aligned. Keeps the rows' state between these calls.
   std::byte* scratch = nullptr;
 
   int num_rows() const { return num_tokens * num_heads; }
@@ -78,16 +81,16 @@ struct AttentionArgs {
 
 size_t attention_scratch_bytes(const AttentionArgs& args);
 
-// What is to be attended to in one layer by one run of consecutive tokens of a sequence.
+// The attention of one layer for one run of consecutive tokens of a sequence.
 struct AttentionProblem {
   int num_tokens = 0;
   int num_heads = 0;
   int num_kv_heads = 0;
-  int num_runs = 1;  // of the batch: each is such a problem
+  int num_runs = 1;  // in the batch, all of this size
   int num_threads = 1;
 };
 
-// How a run is cut into calls of the kernel. Changes no bit of any result.
+// How a run is split into tasks, each one call of the kernel. Does not change any bit.
 struct AttentionSplit {
   int tokens_per_task = 1;
   int heads_per_task = 1;  // of one key/value head's query heads
@@ -95,8 +98,8 @@ struct AttentionSplit {
   std::string to_string() const;
 };
 
-// Enough rows per task that packing and widening pages do not count, enough tasks that the threads
-// finish together.
+// Chooses enough rows per task to amortise packing and widening of pages, and enough tasks for
+// threads to finish at about the same time.
 AttentionSplit choose_split(const AttentionProblem& problem);
 
 }  // namespace wideep::kernels

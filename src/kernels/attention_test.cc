@@ -133,7 +133,7 @@ TEST_P(Attention, SurvivesHugeScores) {
 }
 
 // A sink so large that it takes all weight leaves nothing of the values.
-TEST_P(Attention, SinksTakeTheirShare) {
+TEST_P(Attention, SinksJoinTheDenominator) {
   AttentionCase block(ref(), {.num_heads = 2, .first_position = 70, .sinks = true}, 5);
   block.sinks = {200.0f, -200.0f};
   block.run(kernels());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A block of queries over a cache of random rows, for tests and benchmarks.
+// Test and benchmark input: a block of queries over a cache with random rows.
 #pragma once
 
 #include <cmath>
@@ -24,7 +24,7 @@ struct AttentionShape {
   bool sinks = false;
 };
 
-// Pages that hold garbage wherever no position was stored.
+// Positions that were not stored have garbage (NaN), which must not affect any result.
 class AttentionCase {
  public:
   AttentionCase(const Kernels& writer, const AttentionShape& shape, uint32_t seed) : rng_(seed) {

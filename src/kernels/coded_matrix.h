@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrices as codes and scales in row-major order, as checkpoints hold them: what quantisation
-// makes, what packing takes bit for bit.
+// Weight matrices as codes and scales in row-major order, as in checkpoints. Quantisation produces
+// them; packing (pack_codes) keeps their bits.
 //
 //   format   codes of a row                      scale of a group
 //   fp8      [k] e4m3                            float32, of a block of 128 rows × 128 of k
@@ -21,7 +21,7 @@
 
 namespace wideep::kernels {
 
-// Does the format consist of codes and scales (everything but f32 and bf16)?
+// Whether the format has codes and scales (all but f32 and bf16).
 constexpr bool is_coded(WeightFormat format) {
   return format != WeightFormat::kF32 && format != WeightFormat::kBf16;
 }
@@ -29,17 +29,17 @@ constexpr bool is_four_bit(WeightFormat format) {
   return format == WeightFormat::kInt4 || format == WeightFormat::kMxfp4 ||
          format == WeightFormat::kNvfp4;
 }
-// Scales that are bytes, not float32.
+// Whether scales are bytes, not float32.
 constexpr bool has_byte_scales(WeightFormat format) {
   return format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4;
 }
 
-// Where a coded matrix lies; does not own the bytes.
+// A view of a coded matrix; does not own the bytes.
 struct CodedMatrix {
   WeightFormat format = WeightFormat::kInt8;
   int n = 0;
-  int k = 0;      // even where codes have four bits
-  int group = 0;  // of k, sharing a scale
+  int k = 0;      // even if codes have four bits
+  int group = 0;  // number of consecutive k that share a scale
   const std::byte* codes = nullptr;
   const void* scales = nullptr;  // [ceil(n / scale_rows)][num_groups] float32 or bytes
   int scale_rows = 1;            // rows that share scales: 128 for fp8
@@ -51,11 +51,11 @@ struct CodedMatrix {
     return static_cast<size_t>(row / scale_rows) * static_cast<size_t>(num_groups()) +
            static_cast<size_t>(group_index);
   }
-  // Rows [begin, end) alone. REQUIRES: begin is a multiple of scale_rows.
+  // A view of rows [begin, end). REQUIRES: begin is a multiple of scale_rows.
   CodedMatrix slice(int begin, int end) const;
-  // Without the matrix's own scale.
+  // The scale of a group, without the scale of the whole matrix.
   float group_scale(int row, int group_index) const;
-  // Without any scale: of int8 and int4 the code less its offset.
+  // The value of a code without scales; for int8 and int4 the code minus its offset.
   float element(int row, int at) const;
 };
 
@@ -69,27 +69,27 @@ struct QuantizedMatrix {
 // Quantises float32 rows [n, k] (stride k):
 //   fp8     scale = max |x| / 448 of the block
 //   int8    scale = max |x| / 127 of the group
-//   int4    the scale with the least squared error among shrinkings of max |x| / 7
+//   int4    16 candidates from max |x| / 7 down; the one with the least squared error
 //   mxfp4   scale = 2^(⌊log2 max |x|⌋ − 2) of the group (OCP Microscaling Formats 1.0, section 6.3)
 //   nvfp4   matrix scale = max |x| / (6 · 448), group scale = max |x| / 6 / matrix scale
-// REQUIRES: all are finite. Elements are rounded to the nearest. Scales of int8 and int4 are bf16
-// values, so that a checkpoint may keep them so. matrix_scale: of nvfp4, instead of its own (parts
-// that are stacked share one); 0 takes the rows' own.
+// REQUIRES: all values are finite. Elements are rounded to the nearest. Scales of int8 and int4 are
+// exact in bf16, so that a checkpoint may store them as bf16. matrix_scale: nvfp4 only, the matrix
+// scale to use (parts that will be stacked share one); 0: computed from the rows.
 QuantizedMatrix quantize_matrix(WeightFormat format, int group, const float* rows, int n, int k,
                                 float matrix_scale = 0.0f);
 float nvfp4_matrix_scale(float largest);
 
-// What rows [begin, end) stand for, as float32. out: [end − begin][k].
+// Decodes rows [begin, end) to float32. out: [end − begin][k].
 void dequantize_rows(const CodedMatrix& matrix, int begin, int end, float* out);
 
-// Packs codes as they are into rows [first_row, first_row + matrix.n) of a matrix of `shape`. A
-// group of shape may be a divisor of the matrix's group. Elements of groups whose scale is zero, or
-// half of which is no normal float32 (e8m0 codes 0 and 1), become zero.
-// REQUIRES: formats and k are equal; out is 64-byte aligned, shape.bytes() long and was begun by
-// begin_pack; the matrix scale is the caller's to keep.
+// Packs codes unchanged into rows [first_row, first_row + matrix.n) of a packed matrix of `shape`.
+// shape.group may be a divisor of matrix.group. A group becomes zero if its scale is zero, or if
+// half its scale is not a normal float32 (e8m0 codes 0 and 1). REQUIRES: formats and k are equal;
+// out is 64-byte aligned and has shape.bytes() bytes; begin_pack was called for its panels. The
+// caller keeps matrix.scale (PackedMatrix::scale).
 void pack_codes(const PackedShape& shape, const CodedMatrix& matrix, int first_row, std::byte* out);
 
-// Zero weights in panels [first_panel, last_panel).
+// Sets all weights in panels [first_panel, last_panel) to zero.
 void begin_pack(const PackedShape& shape, int first_panel, int last_panel, std::byte* out);
 
 }  // namespace wideep::kernels

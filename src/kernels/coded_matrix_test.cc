@@ -64,7 +64,7 @@ void expect_same_weights(const CodedMatrix& coded, const PackedMatrix& packed) {
   }
 }
 
-TEST(CodedMatrix, PackedCodesAreTheWeightsTheyStandFor) {
+TEST(CodedMatrix, PackedCodesDecodeToTheSameWeights) {
   std::mt19937 rng(1);
   for (const WeightFormat format : kCoded) {
     const int n = 37, k = 150;
@@ -175,7 +175,7 @@ double signal_to_noise(const QuantizedMatrix& coded, const std::vector<float>& r
 }
 
 // Of normal values; what the formats' steps allow, less half a decibel.
-TEST(Quantize, LosesWhatTheFormatMust) {
+TEST(Quantize, ErrorIsWithinTheFormatsStep) {
   std::mt19937 rng(3);
   const auto rows = random_floats(128 * 512, rng);
   const auto decibels = [&](WeightFormat format) {
@@ -204,7 +204,7 @@ TEST(Quantize, KeepsTheLargestValueAndZeros) {
   }
 }
 
-TEST(Quantize, Mxfp4TakesThePowerOfTwoOfTheStandard) {
+TEST(Quantize, Mxfp4ScaleIsThatOfTheStandard) {
   std::vector<float> rows(32, 0.25f);
   rows[5] = 7.0f;  // ⌊log2 7⌋ − 2 = 0: seven becomes the largest element, 6
   const QuantizedMatrix coded = quantize_matrix(WeightFormat::kMxfp4, 32, rows.data(), 1, 32);

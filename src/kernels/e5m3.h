@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scales of nvfp4 as packed matrices hold them: e4m3 with one more bit of exponent in the place of
-// the sign, which scales do not have. Every e4m3 is a normal number then, and its float32 bits are
-// a shift and an addition away.
+// The scale format of packed nvfp4 matrices: e4m3 with one more exponent bit instead of the sign,
+// which scales do not need. So every e4m3 scale, even a subnormal one, is a normal number, and a
+// shift and an addition convert it to float32.
 //
 //   0         0
 //   8 … 255   (1 + fraction / 8) · 2^(exponent − 10), exponent in the upper five bits
@@ -16,7 +16,7 @@ namespace wideep::kernels {
 // The float32 bits of e5m3 `code` (other than 0) are code · 2^20 + kE5m3Offset.
 inline constexpr uint32_t kE5m3Offset = 117u << 23;
 
-// Of an e4m3 without sign; NaN becomes 480.
+// Converts an e4m3, ignoring its sign; NaN becomes 480.
 constexpr uint8_t e5m3_from_e4m3(uint8_t e4m3) {
   const unsigned code = e4m3 & 0x7fu;
   if (code == 0) return 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kWordBytes = 4;  // a float32 or a pair of bf16
 
-// Every table makes the same bytes, so callers need not say which.
+// All instruction sets produce the same bytes, so callers need not choose.
 const Kernels& best_kernels() {
   static const Kernels& best = *[] {
     const auto selected = select_kernels(std::getenv("WIDEEP_ISA"));
@@ -26,8 +26,8 @@ int words_of_row(const PackedShape& shape) {
   return static_cast<int>(shape.panel_bytes() / (kPanelWidth * kWordBytes));
 }
 
-// Interleaves panels whose rows `copy(row, out)` writes one by one into a buffer; rows that are not
-// there, and what copy() leaves out, are zero.
+// Interleaves panels from first_row on, by way of a buffer that copy(row, out) fills row by row.
+// Missing rows of the last panel, and padding of rows, are zero.
 template <typename Copy>
 void interleave_copied(const PackedShape& shape, int first_row, std::byte* out, Copy copy) {
   const int num_words = words_of_row(shape);
@@ -43,8 +43,8 @@ void interleave_copied(const PackedShape& shape, int first_row, std::byte* out, 
   }
 }
 
-// A byte of each stretch that one page fault maps (64 KiB unless the administrator says otherwise),
-// so that fetching ahead finds the pages there.
+// Reads one byte per 32 KiB, so that the pages are mapped before they are prefetched: a prefetch of
+// an unmapped page does nothing. A page fault maps 64 KiB of a file by default (fault-around).
 void fault_in(const std::byte* bytes, size_t num_bytes) {
   constexpr size_t kStretch = size_t{32} << 10;
   for (size_t i = 0; i < num_bytes; i += kStretch) {

@@ -15,9 +15,9 @@ namespace {
   .store_row = isa::store_row, .pack_keys = isa::pack_keys, .pack_values = isa::pack_values,   \
   .widen_fp8 = isa::widen_fp8, .rms_norm = isa::rms_norm, .rotate = isa::rotate,               \
   .encode_row = isa::encode_row, .decode_row = isa::decode_row,                                \
-  .reduce_experts = isa::reduce_experts, .add_scaled = isa::add_scaled,                        \
-  .largest_at = isa::largest_at, .sum_of_exp = isa::sum_of_exp, .int4_error = isa::int4_error, \
-  .to_bf16 = isa::to_bf16, .interleave_rows = isa::interleave_rows
+  .reduce_experts = isa::reduce_experts, .add_scaled = isa::add_scaled, .argmax = isa::argmax, \
+  .sum_of_exp = isa::sum_of_exp, .int4_error = isa::int4_error, .to_bf16 = isa::to_bf16,       \
+  .interleave_rows = isa::interleave_rows
 
 constexpr Kernels kRef = {.isa = "ref",
                           .description = "plain C++ loops",

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One table of kernels per instruction set, best first, and the choice between them.
+// One table of kernels per instruction set, and the choice between them.
 //
-// Every kernel is row invariant: what it computes for a row depends on that row and the weights
-// only. No kernel locks or logs, and none allocates but the memory in which a thread's products lay
-// out their rows, which grows to the largest product's and is kept. All are safe to call from any
-// thread on disjoint outputs.
+// Row invariance: the result for a row depends on that row and the weights only. No kernel locks or
+// logs. Products keep one buffer per thread for the rows of x, which grows to the largest product;
+// no kernel allocates anything else.
+//
+// Thread safety: any thread, on disjoint outputs.
 //
 //   WIDEEP_TRY_ASSIGN(const Kernels* kernels, select_kernels(std::getenv("WIDEEP_ISA")));
 //   kernels->rms_norm(x, weight, eps, hidden, y);
@@ -26,8 +27,8 @@ namespace wideep::kernels {
 
 struct Kernels {
   std::string_view isa;          // "avx512", "avx2", "ref"
-  std::string_view description;  // for people
-  bool (*supported)();           // by the processor we run on
+  std::string_view description;  // for logs
+  bool (*supported)();           // whether this processor can run it
 
   // See matmul.h and attention.h.
   void (*matmul)(const MatmulArgs& args);
@@ -37,14 +38,14 @@ struct Kernels {
                        std::byte* out);
   void (*attention)(const AttentionArgs& args);
 
-  // Writes into pages of the KV cache (kv_page.h), rounding to their dtype: kF32, kBf16, kF8E4M3.
-  // x: [dim]; slot: position in the page. A row's padding is left as it is.
+  // Store one position into a page of the KV cache (kv_page.h), rounded to dtype: kF32, kBf16 or
+  // kF8E4M3. x: [dim]; slot: index of the position in the page. Padding of rows is not written.
   void (*store_key)(Dtype dtype, const float* x, int dim, int slot, std::byte* panel);
   void (*store_value)(Dtype dtype, const float* x, int dim, int slot, std::byte* panel);
   void (*store_row)(Dtype dtype, const float* x, int dim, std::byte* row);
 
-  // Rows of a page as panels; rows beyond page.count leave their place as it is, but for the odd
-  // neighbour of the last, which is cleared in value panels.
+  // Convert a page of rows to panels. Positions from page.count on are not written, except that in
+  // value panels an odd count clears the position after the last.
   void (*pack_keys)(const PageRows& page, std::byte* panel);
   void (*pack_values)(const PageRows& page, std::byte* panel);
 
@@ -54,12 +55,13 @@ struct Kernels {
   // y[i] = x[i] / sqrt(mean(x²) + eps) · weight[i], i < n. y may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* y);
 
-  // Rotates pairs of x: [dim] in place by the angles whose cosines and then sines cos_sin: [dim]
-  // holds; pairs are (0, 1), (2, 3) ... when interleaved, else (i, i + dim / 2).
+  // Rotary embedding: rotates pairs of x [dim] in place. cos_sin: [dim], the cosines of the angles,
+  // then the sines. Pairs are (0, 1), (2, 3) ... if interleaved, else (i, i + dim / 2).
   void (*rotate)(const float* cos_sin, int dim, bool interleaved, float* x);
 
-  // Rows that travel, see row_format.h. x and y: [hidden] float or Bf16; row: row_bytes(format,
-  // hidden), 4-byte aligned. REQUIRES: hidden is a multiple of row_group(format).
+  // Encode and decode rows for dispatch and combine (row_format.h). x and y: [hidden] float or
+  // Bf16; row: row_bytes(format, hidden) bytes, 4-byte aligned. REQUIRES: hidden is a multiple of
+  // row_group(format).
   void (*encode_row)(Dtype x_dtype, const void* x, RowFormat format, int hidden, std::byte* row);
   void (*decode_row)(RowFormat format, const std::byte* row, int hidden, Dtype y_dtype, void* y);
 
@@ -69,32 +71,33 @@ struct Kernels {
   // y[i] = fma(scale, x[i], y[i]), i < n, with x float or Bf16.
   void (*add_scaled)(Dtype x_dtype, const void* x, float scale, int n, float* y);
 
-  // The first of the largest of x: [n], n >= 1; NaN is none, unless all are: 0 then.
-  int (*largest_at)(const float* x, int n);
-  // Σ e^(x[i] − largest), i < n, of float32 differences, each to within 2 ulp (below −87, and
-  // of NaN: at most e^−87). The same bits with all instruction sets but ref.
+  // The index of the largest of x [n], n ≥ 1; of equal ones the first. NaN is ignored; all NaN: 0.
+  int (*argmax)(const float* x, int n);
+  // Σ e^(x[i] − largest), i < n, with float32 differences, each term within 2 ulp (for differences
+  // below −87 and NaN: at most e^−87). The same bits on all instruction sets except ref.
   double (*sum_of_exp)(const float* x, float largest, int n);
 
-  // Σ (x[i] − scale · code)², i < n, of int4 codes with that scale: x[i] · inverse to the nearest,
-  // −8 … 7. kPanelWidth sums of every kPanelWidth-th, the upper half of which is added to the lower
-  // one until one is left: the same bits with all instruction sets.
+  // Σ (x[i] − scale · code)², i < n, the squared error of int4 codes with that scale: code is
+  // x[i] · inverse rounded to the nearest, clamped to −8 … 7. Sums up every kPanelWidth-th element
+  // separately, then adds the upper half of the sums to the lower half until one is left: the same
+  // bits on all instruction sets.
   float (*int4_error)(const float* x, int n, float scale, float inverse);
 
-  // Float32 to bf16 (nearest even), i < n.
+  // float32 to bf16, to the nearest, ties to even. x, y: [n].
   void (*to_bf16)(const float* x, int n, Bf16* y);
 
-  // kPanelWidth rows of num_words 4-byte words each, row_bytes apart at any address, side by side:
-  // out[j][row] = word j of the row. out: 64-byte aligned. next: as many bytes that will be needed
-  // soon and are fetched meanwhile; null: none.
+  // Transposes kPanelWidth rows of num_words 4-byte words each: out[j][row] = word j of the row.
+  // rows: row_bytes apart, any alignment; out: 64-byte aligned. next: rows of the next call, which
+  // are prefetched; or null.
   void (*interleave_rows)(const std::byte* rows, size_t row_bytes, int num_words, std::byte* out,
                           const std::byte* next);
 };
 
-// All tables compiled in, best first; "ref" is last and runs everywhere.
+// All compiled tables, best first; "ref" is last and runs on every processor.
 const std::vector<const Kernels*>& all_kernels();
 
 // The table named `isa`, or the best one this processor supports when isa is null or empty.
-// Errors (invalid input): no such table, or the processor lacks its instructions; lists the
+// Errors (invalid input): no such table, or this processor cannot run it; the message lists the
 // choices.
 Result<const Kernels*> select_kernels(const char* isa);
 

@@ -60,27 +60,27 @@ TEST_P(EveryIsa, RowOperationsAgreeWithRef) {
   }
 }
 
-TEST_P(EveryIsa, LargestIsFoundWhereverItIs) {
+TEST_P(EveryIsa, ArgmaxFindsTheLargestAtEveryIndex) {
   for (const int n : {1, 15, 16, 70, 200}) {
     for (int at = n - 1; at >= 0; at -= 7) {
       std::vector<float> x(static_cast<size_t>(n), -1.0f);
       x[at] = x[n - 1] = 2.0f;  // the first of equals
       x[0] = at == 0 ? 2.0f : NAN;
-      EXPECT_EQ(kernels().largest_at(x.data(), n), at) << "of " << n;
+      EXPECT_EQ(kernels().argmax(x.data(), n), at) << "of " << n;
     }
     const std::vector<float> nans(static_cast<size_t>(n), NAN);
-    EXPECT_EQ(kernels().largest_at(nans.data(), n), 0);
+    EXPECT_EQ(kernels().argmax(nans.data(), n), 0);
     const std::vector<float> least(static_cast<size_t>(n), -INFINITY);
-    EXPECT_EQ(kernels().largest_at(least.data(), n), 0);
+    EXPECT_EQ(kernels().argmax(least.data(), n), 0);
   }
 }
 
-TEST_P(EveryIsa, SumOfExpIsThatOfDoubles) {
+TEST_P(EveryIsa, SumOfExpAgreesWithDouble) {
   std::mt19937 rng(9);
   for (const int n : {1, 15, 17, 1024, 5000}) {
     auto x = random_floats(n, rng, 8.0f);
     x[n / 2] = -200.0f;
-    const float largest = x[kernels().largest_at(x.data(), n)];
+    const float largest = x[kernels().argmax(x.data(), n)];
     double expected = 0.0;
     for (const float value : x) expected += std::exp(double{value} - double{largest});
     const double sum = kernels().sum_of_exp(x.data(), largest, n);
@@ -181,7 +181,7 @@ TEST(SelectKernels, BestFirstByDefault) {
   }
 }
 
-TEST(SelectKernels, TheNamedOneIsTheOneThatRuns) {
+TEST(SelectKernels, TheNamedTableIsSelected) {
   for (const Kernels* table : all_kernels()) {
     if (!table->supported()) continue;
     const auto chosen = select_kernels(std::string(table->isa).c_str());
@@ -190,7 +190,7 @@ TEST(SelectKernels, TheNamedOneIsTheOneThatRuns) {
   }
 }
 
-TEST(SelectKernels, AMissingOneIsAnErrorThatListsTheChoices) {
+TEST(SelectKernels, AnUnknownNameIsAnErrorThatListsTheChoices) {
   const auto chosen = select_kernels("sse9");
   ASSERT_FALSE(chosen.ok());
   EXPECT_EQ(chosen.status().code(), StatusCode::kInvalidInput);

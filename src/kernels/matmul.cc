@@ -15,7 +15,8 @@ namespace wideep::kernels {
 namespace {
 
 #if defined(__x86_64__)
-// As AMD counts its generations: Zen 4 is 25, Zen 5 is 26. 0: another maker's.
+// The family number of an AMD processor: Zen 4 is 25, Zen 5 is 26. 0: another vendor. Families from
+// 15 on are stored as 15 plus an extended family (AMD64 manual, CPUID function 1).
 int amd_family() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid(0, &a, &b, &c, &d) == 0) return 0;
@@ -47,7 +48,7 @@ std::string MatmulChoice::to_string() const {
 }
 
 MatmulChoice choose_matmul(const PackedShape& w, int tile_rows, int tile_panels) {
-  // Of a panel: two of them, beside a tile's rows and all sums, fit a 32 KiB first-level cache.
+  // Per panel: blocks of two panels, the tile's rows and all sums fit a 32 KiB first-level cache.
   constexpr int kBlockBytes = 4 * 1024;
   MatmulChoice choice{.tile_rows = tile_rows, .tile_panels = tile_panels, .rows = kMaxMatmulRows};
   const bool plain = w.format == WeightFormat::kF32 || w.format == WeightFormat::kBf16;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// y[i, n] = w.scale · Σ_k x[i, k] · w[n, k], with w packed; and the same for the two halves of a
-// gated MLP at once, h[i, j] = silu(x[i] · gate[j]) · (x[i] · up[j]).
+// Matrix products with a packed weight matrix: y[i, n] = w.scale · Σ_k x[i, k] · w[n, k]. And a
+// gated MLP's two products at once: h[i, j] = silu(x[i] · gate[j]) · (x[i] · up[j]).
 //
-// Row invariance: every element is one chain of additions along k, in ascending order. It depends
-// on its own row of x and its own row of w only, never on m, on the rows beside it, on tiles, or on
-// how the work is cut. The chain's step is
+// Row invariance: every element of y is one chain of additions along k, in ascending order. It
+// depends only on its row of x and its row of w: not on m, on other rows, on tiles, or on how the
+// work is split. The step of the chain is
 //   f32               acc = fma(x[k], w[k], acc)
 //   bf16              acc = fma(x[k], w[k], acc), both widened to float32 first; or, where the
 //                     processor has vdpbf16ps, that instruction's step over pairs of k
@@ -14,7 +14,10 @@
 //   mxfp4, nvfp4      exact in integers (twice the element) within a group, of which four make a
 //                     block: from zero, block = fma(acc, scale / 2, block), then
 //                     sum = fma(block, x's scale, sum)
-// so results are equal on every instruction set, but those of bf16 and fp8 on all but one.
+// So results are equal on all instruction sets, except that bf16 and fp8 differ where vdpbf16ps is
+// used.
+//
+// Thread safety: pure functions; threads may compute disjoint panels of the same product.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +27,8 @@
 
 namespace wideep::kernels {
 
-// m rows of operands as w's format takes them: float, Bf16 or quantised rows (weight_format.h).
-// Either `first` and a stride, or an array of pointers, one a row.
+// m rows of operands in the type that w's format requires: float, Bf16 or quantised rows
+// (weight_format.h). Either `first` and a stride, or an array of pointers, one per row.
 struct InputRows {
   const void* first = nullptr;
   size_t stride = 0;  // bytes
@@ -37,7 +40,7 @@ struct InputRows {
   }
 };
 
-// Where results go, as float32 or bf16.
+// The rows of results, float32 or bf16.
 struct OutputRows {
   void* first = nullptr;
   size_t stride = 0;  // bytes
@@ -50,22 +53,22 @@ struct OutputRows {
   }
 };
 
-// Which processor a kernel's choices suit (docs/kernels.md). Has no influence on results.
+// The processor for which a kernel is tuned (docs/kernels.md). Does not change results.
 enum class Tuning { kZen4, kZen5 };
-// Zen 5's on AMD's processors from family 26 on, elsewhere Zen 4's. AVX2 has Zen 4's alone.
+// kZen5 on AMD processors from family 26 on, else kZen4. AVX2 kernels always use kZen4.
 Tuning best_tuning();
 
 struct MatmulArgs {
   int m = 0;
   InputRows x;
   PackedMatrix w;
-  // Which panels of w to compute: [first_panel, last_panel). Threads split a product along n.
+  // The panels of w to compute: [first_panel, last_panel). Threads split a product along n.
   int first_panel = 0;
   int last_panel = 0;
   OutputRows y;  // written at the columns of those panels only
   Tuning tuning = best_tuning();
-  // Panels of w's format and k that will be read after these and are to be fetched meanwhile; null:
-  // w's own beyond last_panel are.
+  // Panels, of w's format and k, that the thread will read after these; they are prefetched. Null:
+  // w's panels from last_panel on.
   const std::byte* next = nullptr;
 };
 
@@ -82,20 +85,19 @@ struct GatedMatmulArgs {
   const std::byte* next_up = nullptr;
 };
 
-// More rows than this are multiplied piece after piece.
+// Products with more rows than this are computed in several runs of rows.
 inline constexpr int kMaxMatmulRows = 96;
 
-// How a product is cut: what a kernel does with the sizes it gets. Has no influence on results.
+// How a kernel blocks a product (its tile sizes). Does not change results.
 struct MatmulChoice {
-  int tile_rows = 1;    // rows of x whose sums are in registers at once
-  int tile_panels = 1;  // panels of w beside them
-  int rows = 1;         // rows of x that use a piece of w before the next piece is read; at most
-                        // kMaxMatmulRows
-  int block_k = 0;      // k of such a piece
+  int tile_rows = 1;    // rows of x whose sums are in registers at the same time
+  int tile_panels = 1;  // panels of w whose sums are in registers at the same time
+  int rows = 1;     // rows of x per run: they all use a block of w before the next block is read
+  int block_k = 0;  // values of k per block
 
   std::string to_string() const;
 };
-// tile_rows and tile_panels: what the instruction set's registers hold.
+// tile_rows and tile_panels: as many as fit the registers of the instruction set.
 MatmulChoice choose_matmul(const PackedShape& w, int tile_rows, int tile_panels);
 
 }  // namespace wideep::kernels

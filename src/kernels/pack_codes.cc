@@ -9,7 +9,9 @@
 namespace wideep::kernels {
 namespace {
 
-// Nibbles j of eight values, k + j, to bytes that hold k + i low and k + 4 + i high.
+// Reorders the nibbles of eight values k … k + 7 (low nibble first) into four bytes: byte i has
+// value k + i in its low and k + 4 + i in its high nibble. So a mask and a shift expand a line of
+// codes into two lines of int8 operands.
 uint32_t nibbles_to_halves(uint32_t nibbles) {
   uint32_t bytes = 0;
   for (uint32_t i = 0; i < 4; ++i) {
@@ -18,13 +20,13 @@ uint32_t nibbles_to_halves(uint32_t nibbles) {
   return bytes;
 }
 
-// Codes that stand for zero, of eight values or of one byte.
+// The byte whose code, or two codes, mean zero.
 uint8_t zero_byte(WeightFormat format) {
   if (format == WeightFormat::kInt8) return 128;
   return format == WeightFormat::kInt4 ? 0x88 : 0;
 }
 
-// One row's codes of one block, `count` of them, padded by zeros to block_k.
+// The codes of one row in one block, padded with zero codes to block_k.
 struct BlockCodes {
   static constexpr int kMaxBytes = 1024;
   uint8_t bytes[kMaxBytes];
@@ -38,12 +40,13 @@ struct BlockCodes {
     const std::byte* from = matrix.codes + static_cast<size_t>(row) * matrix.row_bytes();
     std::memcpy(bytes, from + k0 / per_byte, static_cast<size_t>(count));
     if (per_byte == 2 && shape.k % 2 != 0 && k0 + shape.block_k() >= shape.k) {
-      uint8_t& last = bytes[count - 1];  // its upper nibble belongs to no value
+      uint8_t& last = bytes[count - 1];  // k is odd: its upper nibble has no value
       last = static_cast<uint8_t>((last & 0x0f) | (zero_byte(shape.format) & 0xf0));
     }
   }
 };
 
+// Writes the units of one column (lane), which are kPanelWidth units apart in a panel.
 template <typename Unit, typename Change>
 void spread(const uint8_t* bytes, int num_units, int lane, std::byte* out, Change change) {
   for (int i = 0; i < num_units; ++i) {
@@ -73,7 +76,7 @@ void place_codes(const PackedShape& shape, const uint8_t* bytes, int lane, std::
   WIDEEP_CHECK(is_coded(shape.format));
 }
 
-// Float32 scales: one a block.
+// For formats with one float32 scale per block, after the codes.
 void pack_block(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0, int lane,
                 std::byte* block) {
   const BlockCodes codes(matrix, shape, row, k0);
@@ -82,14 +85,15 @@ void pack_block(const PackedShape& shape, const CodedMatrix& matrix, int row, in
   place_codes(shape, codes.bytes, lane, block);
 }
 
-// Of a checkpoint's scale. 0: too small, its group's elements become zero.
+// Converts a checkpoint's byte scale: nvfp4 to e5m3; mxfp4 to half the scale, one exponent less,
+// since products use twice the element. 0: too small, so its group becomes zero.
 std::byte packed_scale(WeightFormat format, std::byte scale) {
   const auto code = static_cast<uint8_t>(scale);
   if (format == WeightFormat::kNvfp4) return std::byte{e5m3_from_e4m3(code)};
   return std::byte{code > 0 ? static_cast<uint8_t>(code - 1) : uint8_t{0}};
 }
 
-// Byte scales: one of each group of a block.
+// For formats with byte scales, one per group, before the codes.
 void pack_block_of_groups(const PackedShape& shape, const CodedMatrix& matrix, int row, int k0,
                           int lane, std::byte* block) {
   BlockCodes codes(matrix, shape, row, k0);

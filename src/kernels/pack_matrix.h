@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packing of float32 matrices in any format, as models are made or quantised.
+// Packs float32 matrices into any weight format.
 //
 // Thread safety: pure function.
 #pragma once
@@ -12,7 +12,7 @@
 namespace wideep::kernels {
 
 // Packs float32 rows [n, k] (row stride k), rounding or quantising to the format.
-// REQUIRES: out is 64-byte aligned and shape.bytes() long.
+// REQUIRES: out is 64-byte aligned and has shape.bytes() bytes.
 PackedMatrix pack_matrix(const PackedShape& shape, const float* rows, std::byte* out);
 
 }  // namespace wideep::kernels

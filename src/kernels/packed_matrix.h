@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one form in which weight matrices are multiplied: panels of kPanelWidth output columns, each
-// a run of bytes that a product reads strictly forward. Within a panel, k is cut into blocks:
+// The packed form of weight matrices, the only one that is multiplied. A matrix is split into
+// panels of kPanelWidth output columns. A panel is contiguous, and a product reads it strictly
+// forward. Within a panel, k is split into blocks:
 //
 //   format        block of k                     bytes of a block
 //   f32           all of k                       [k][16] float32
@@ -14,10 +15,10 @@
 //   mxfp4         128 (four groups)              [4][16] e8m0 of half the scale, codes like int4
 //   nvfp4         64 (four groups)               [4][16] e5m3 (e5m3.h), codes like int4
 //
-// Scales stand behind or before the codes as a product reads them: memory is fetched ahead in that
-// order. Columns beyond n and values beyond k are zero. The packed form of a matrix is the same on
-// every instruction set; a rank's slots and a host pool hold it, so that moving an expert is a
-// plain copy.
+// Scales are before or after the codes, in the order in which a product reads them, since memory is
+// prefetched in that order. Columns from n on and values from k on are zero. The packed form is the
+// same on every instruction set. Expert slots and the host pool have packed matrices, so that
+// moving an expert is a plain copy.
 //
 // Thread safety: plain values, pure functions.
 #pragma once
@@ -32,18 +33,19 @@ namespace wideep::kernels {
 // 16 float32 lanes: one AVX-512 register, two AVX2 registers, one cache line.
 inline constexpr int kPanelWidth = 16;
 
-// Of the 16 scales of a group, one a column.
+// Size of a group's 16 float32 scales, one per column.
 inline constexpr size_t kScaleBytes = kPanelWidth * sizeof(float);
 
-// Of a block of mxfp4 or nvfp4.
+// Number of groups in a block of mxfp4 or nvfp4.
 inline constexpr int kGroupsOfBlock = 4;
 
-// What decides a packed matrix's layout and size.
+// Determines the layout and size of a packed matrix.
 struct PackedShape {
   WeightFormat format = WeightFormat::kF32;
-  int n = 0;      // output features (rows of the checkpoint's [n, k] matrix)
-  int k = 0;      // input features
-  int group = 0;  // of int8 and int4: a multiple of 8, at most 256; of the others see default_group
+  int n = 0;  // output features (rows of the checkpoint's [n, k] matrix)
+  int k = 0;  // input features
+  // int8 and int4: a multiple of 8, at most 256; other formats: default_group.
+  int group = 0;
 
   int num_panels() const { return (n + kPanelWidth - 1) / kPanelWidth; }
   int block_k() const;  // k of a block
@@ -55,8 +57,8 @@ struct PackedShape {
   bool operator==(const PackedShape&) const = default;
 };
 
-// The group that quantisation takes when nobody says otherwise: fp8 128, int8 128, int4 64,
-// mxfp4 32, nvfp4 16; 0 for f32 and bf16.
+// The default group of quantisation: fp8 128, int8 128, int4 64, mxfp4 32, nvfp4 16; 0 for f32 and
+// bf16.
 int default_group(WeightFormat format);
 
 inline PackedShape packed_shape(WeightFormat format, int n, int k) {
@@ -70,18 +72,18 @@ struct PanelRange {
 
   int count() const { return last - first; }
 };
-// Part `part` of `parts`, about as many panels in each.
+// The panels of part `part` of `parts` nearly equal parts.
 inline PanelRange panels_of_part(const PackedShape& shape, int part, int parts) {
   const int64_t panels = shape.num_panels();
   return {static_cast<int>(panels * part / parts), static_cast<int>(panels * (part + 1) / parts)};
 }
 
-// Where a packed matrix lies; does not own the bytes.
+// A view of a packed matrix; does not own the bytes.
 struct PackedMatrix {
   PackedShape shape;
-  const std::byte* data = nullptr;  // 64-byte aligned; all panels, or those of a slice
+  const std::byte* data = nullptr;  // 64-byte aligned; all panels, or some consecutive ones
   float scale = 1.0f;               // of the whole matrix: nvfp4
-  // Of a slice of the matrix: the panel that data begins with. Panels are counted as in the whole.
+  // Index of the panel at `data`. Panel indices are always those of the whole matrix.
   int first_panel = 0;
 
   int n() const { return shape.n; }

@@ -21,12 +21,12 @@ float largest_of(const float* x, Count count) {
   return largest;
 }
 
-// Zero where the inverse would not be finite.
+// 0 if the inverse would not be finite: then all codes become zero.
 float inverse_of(float scale) { return scale > 0x1p-126f ? 1.0f / scale : 0.0f; }
 
 float round_to_bf16(float x) { return static_cast<float>(Bf16(x)); }
 
-// Being written: where rows' codes and groups' scales go.
+// A coded matrix that is being filled.
 struct Output {
   static constexpr int kNibblesAtOnce = 64;
   QuantizedMatrix matrix;
@@ -50,7 +50,7 @@ struct Output {
     return reinterpret_cast<uint8_t*>(matrix.codes.data()) +
            static_cast<size_t>(row) * matrix.view.row_bytes() + k;
   }
-  // Codes code(0) … code(count − 1) from k, which is even, on.
+  // Writes code(0) … code(count − 1) from element k on. REQUIRES: k is even.
   template <typename Code>
   void set_nibbles(int row, int k, int count, Code code) {
     uint8_t* out = bytes(row, 0) + k / 2;
@@ -115,7 +115,9 @@ QuantizedMatrix quantize_int8(int group, const float* rows, int n, int k) {
   return out.finish();
 }
 
-// Clipping the largest values costs less than coarse steps for all: the best of a few scales.
+// With 16 levels, clipping the largest values can cost less than coarser steps for all values.
+// Tries scales from max |x| / 7 down to 62.5 % of it and takes the one with the least squared
+// error.
 float int4_scale(const Kernels& kernels, const float* x, int count) {
   constexpr int kCandidates = 16;
   const float widest = largest_of(x, count) / 7.0f;
@@ -129,7 +131,7 @@ float int4_scale(const Kernels& kernels, const float* x, int count) {
 }
 
 QuantizedMatrix quantize_int4(int group, const float* rows, int n, int k) {
-  // Which instruction set has no influence.
+  // int4_error has the same bits on every instruction set, so the choice does not change the codes.
   static const Kernels& kernels = *select_kernels(nullptr).value();
   Output out(WeightFormat::kInt4, group, n, k, 1);
   for_each_group(out.matrix.view, rows, [&](int row, int index, const float* x, int count) {

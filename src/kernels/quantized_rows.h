@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of activations as int8, for products with integer and four-bit weights: each group of a row
-// (a run of `group` values, the weights' block) is round(x / scale) with scale = max |x| / 127.
+// Rows of activations quantised to int8, for products with integer and four-bit weights. A group is
+// `group` consecutive values of a row (as many as a block of the weights): code = round(x / scale)
+// with scale = max |x| / 127.
 //
-//   row   [padded k] int8, zero beyond k
+//   row   [padded k] int8 codes, zero from k on
 //         [num_groups] float32 scales
-//         [num_sums] int32 sums of the codes of each sum_group values (the weights' group): weights
-//         are multiplied with an offset, which products take back by them
+//         [num_sums] int32 sums of the codes of each sum_group values (the weights' group).
+//         Products use weights with an offset; they subtract offset × sum.
 //
-// Values so small that their scale would be subnormal become zero. A value that is not finite makes
-// its group's scale NaN, and with it all that the row is multiplied to. A row's bytes depend on
-// that row only and are the same on every instruction set.
+// If a group's scale would be subnormal, its codes are zero. A value that is not finite makes the
+// group's scale NaN, and so all results of the row. The bytes of a row depend on that row only, and
+// are the same on every instruction set.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,7 @@ struct QuantizedRowShape {
   }
 };
 
-// Of a group whose largest magnitude that is. 0 and NaN: its codes are zero.
+// The scale of a group with this largest magnitude. If it is 0 or NaN, all codes are zero.
 inline float quantized_scale(float largest) {
   using Limits = std::numeric_limits<float>;
   if (!(largest <= Limits::max())) return Limits::quiet_NaN();
@@ -47,7 +48,7 @@ inline float quantized_scale(float largest) {
   return scale >= Limits::min() ? scale : 0.0f;
 }
 
-// As products with w take them. REQUIRES: takes_quantized_rows(w.format).
+// The shape of rows for products with w. REQUIRES: takes_quantized_rows(w.format).
 inline QuantizedRowShape quantized_row_shape(const PackedShape& w) {
   return {w.k, w.block_k(), w.group};
 }

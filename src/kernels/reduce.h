@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The end of a MoE layer for one token, in one pass over its row:
+// The weighted sum of a token's expert results, with shared expert and residual, in one pass:
 //
-//   x[i] += (Σ_k weights[k] · rows[k][i]) + shared[i]          or, without x,
+//   x[i] += (Σ_k weights[k] · rows[k][i]) + shared[i]          or, if x is null,
 //   sum[i] = (Σ_k weights[k] · rows[k][i]) + shared[i]         rounded once
 //
-// The sum begins at zero and goes in ascending k, each step one fused multiply-add, then the shared
-// expert, then x: the same chain for every placement. Of coded rows (row_format.h: code · scale)
-// the weight goes to the scale, round(weights[k] · scale) · code: a product for all values that
-// share a scale instead of one for each.
+// The sum starts at zero and adds rows in ascending k, one fused multiply-add each, then the shared
+// expert, then x: the same order for every placement. For coded rows (row_format.h: code · scale)
+// the weight is multiplied into the scale, round(weights[k] · scale) · code: one product for all
+// values that share a scale.
+//
+// Thread safety: pure function.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +27,8 @@ struct ReduceArgs {
   const std::byte* const* rows = nullptr;  // [top_k] rows of n
   const float* weights = nullptr;          // [top_k]
   const float* shared = nullptr;           // [n], or null: none
-  float* x = nullptr;                      // [n], or null: into sum
-  Bf16* sum = nullptr;                     // [n]; may be one of the rows, where these are bf16
+  float* x = nullptr;                      // [n], or null: the result goes to sum
+  Bf16* sum = nullptr;                     // [n]; may be one of the rows if they are bf16
 };
 
 }  // namespace wideep::kernels

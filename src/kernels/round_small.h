@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rounding to whole numbers that every instruction set has: an addition and a subtraction.
+// Rounding to integers by an addition and a subtraction, which has the same bits on every
+// instruction set.
 #pragma once
 
 namespace wideep::kernels {

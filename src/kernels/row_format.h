@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In what form rows of activations travel between ranks: as they are, or as codes and scales.
+// The formats of activation rows in dispatch and combine: plain values, or codes and scales.
 //
-//   format  a value is                                         row of `hidden` values
+//   format  value                                              row of `hidden` values
 //   f32     a float32                                          [hidden] float32
 //   bf16    a bfloat16                                         [hidden] bf16
 //   fp8     e4m3 · float32 scale of 128 values                 [hidden] e4m3
@@ -11,17 +11,17 @@
 //           of the row)                                        [hidden / 16] e4m3
 //                                                              [1] float32
 //
-// coded rows followed by zero bytes up to a multiple of 16. A row's bytes depend on that row only,
-// and are the same on every instruction set.
+// Coded rows are padded with zero bytes to a multiple of 16. The bytes of a row depend on that row
+// only, and are the same on every instruction set.
 //
-// Scales are the least that hold the largest magnitude, but for rounding: fp8 max / 448 of 128
-// values, whose inverse is rounded to bf16 (row_scales.h says why); nvfp4 the row's max / (6 ·
-// 448), and of 16 values max / 6 in units of that, rounded to e4m3. Values are rounded to the
-// nearest, ties to even (nvfp4 by way of 18ths of the scale, see row_scales.h); 4-bit values beyond
-// 6 (where rounding made the scale smaller) become 6.
+// Scales: fp8, of 128 values: max / 448, whose inverse is rounded to bf16 (row_scales.h explains
+// why). nvfp4: of the row, max / (6 · 448); of 16 values, max / 6 in units of the row's scale,
+// rounded to e4m3. Values are rounded to the nearest, ties to even (nvfp4 in steps of 1/18 of the
+// scale, see row_scales.h). A 4-bit value above 6, possible if rounding made its scale smaller,
+// becomes 6.
 //
-// Where all of a scale's values (for nvfp4: of the row) are below 2⁻¹⁰⁰ they become zero, and where
-// one is infinite, NaN, or 2¹²⁷ or more they all become NaN: an overflow is never hidden.
+// If all values of a scale (nvfp4: of the row) are below 2⁻¹⁰⁰, they become zero. If one is
+// infinite, NaN, or at least 2¹²⁷, all of them become NaN: an overflow is never hidden.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -46,19 +46,19 @@ inline constexpr size_t kRowAlignment = 16;
 std::string_view row_format_name(RowFormat format);
 std::optional<RowFormat> row_format_from_name(std::string_view name);
 
-// Of rows that are not coded.
+// The format of plain rows of this dtype.
 constexpr RowFormat row_format(Dtype dtype) {
   return dtype == Dtype::kF32 ? RowFormat::kF32 : RowFormat::kBf16;
 }
 constexpr bool is_coded(RowFormat format) { return format >= RowFormat::kFp8; }
 
-// Values that share a scale; 1 where there are none. `hidden` is a multiple of it.
+// Number of values that share a scale; 1 if there are no scales. Divides `hidden`.
 constexpr int row_group(RowFormat format) {
   if (format == RowFormat::kFp8) return kFp8RowGroup;
   return format == RowFormat::kNvfp4 ? kNvfp4RowGroup : 1;
 }
 
-// From the row's start: of its scales, and of what comes behind them.
+// Offsets in a row, in bytes: of its scales, and of the end of the scales.
 constexpr size_t row_scales_offset(RowFormat format, int hidden) {
   const auto values = static_cast<size_t>(hidden);
   if (format == RowFormat::kFp8) return values;
@@ -71,7 +71,7 @@ constexpr size_t row_scales_end(RowFormat format, int hidden) {
   if (format == RowFormat::kFp8) return offset + groups * sizeof(float);
   return format == RowFormat::kNvfp4 ? offset + groups : offset;
 }
-// Of coded rows a multiple of kRowAlignment.
+// Size of a row; for coded rows a multiple of kRowAlignment.
 constexpr size_t row_bytes(RowFormat format, int hidden) {
   const size_t end = row_scales_end(format, hidden);
   if (!is_coded(format)) return end;

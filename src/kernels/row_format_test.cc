@@ -160,7 +160,7 @@ TEST(RowFormat, ZeroAndTinyRowsAreZeroBytes) {
   }
 }
 
-TEST(RowFormat, WhatIsNotFiniteIsNeverHidden) {
+TEST(RowFormat, NonFiniteValuesAreNeverHidden) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const float bad : {kInfinity, -kInfinity, std::nanf(""), 0x1p127f}) {
     std::vector<float> x(256, 1.0f);
@@ -447,7 +447,7 @@ TEST_P(RowFormatIsa, ReducesRowsOfEverySizeAsRef) {
 
 // Of what rows stand for; where a weight goes to the scale, but for its rounding: half a unit in
 // the last place of each product, and the same of each sum.
-TEST(RowFormat, RefReducesWhatRowsStandFor) {
+TEST(RowFormat, RefReducesDecodedValues) {
   std::mt19937 rng(12);
   for (const RowFormat format : kFormats) {
     const int n = is_coded(format) ? row_group(format) * 19 : 333, top_k = 8;

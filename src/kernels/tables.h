@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of each instruction set, gathered into tables by kernels.cc alone.
+// Declares the kernels of each instruction set. Only kernels.cc makes tables of them (kernels.h
+// documents each kernel).
 #pragma once
 
 #include "base/dtype.h"
@@ -29,7 +30,7 @@
   void decode_row(RowFormat format, const std::byte* row, int hidden, Dtype y_dtype, void* y);      \
   void reduce_experts(const ReduceArgs& args);                                                     \
   void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y);                     \
-  int largest_at(const float* x, int n);                                                           \
+  int argmax(const float* x, int n);                                                               \
   double sum_of_exp(const float* x, float largest, int n);                                         \
   float int4_error(const float* x, int n, float scale, float inverse);                             \
   void to_bf16(const float* x, int n, Bf16* y);                                                    \

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the elements of a weight matrix are stored, and what its products read as their other
-// operand.
+// The formats of weight matrices, and the type of rows that their products take.
 //
-//   format   an element is                                     group  operand
+//   format   element                                           group  rows of x
 //   f32      a float32                                             –  float32 rows
 //   bf16     a bfloat16                                            –  bf16 rows
 //   fp8      e4m3 · float32 scale of a 128 × 128 block           128  bf16 rows   (DeepSeek-V3)
@@ -12,8 +11,10 @@
 //   mxfp4    e2m1 · 2^(e8m0 scale)                                32  quantised rows   (OCP MX)
 //   nvfp4    e2m1 · e4m3 scale · one float32 for the matrix       16  quantised rows   (ModelOpt)
 //
-// A group is a run of consecutive k of one output column that shares a scale. Quantised rows:
+// A group is a number of consecutive k of one output column that share a scale. Quantised rows:
 // quantized_rows.h.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +31,13 @@ enum class WeightFormat : uint8_t { kF32, kBf16, kFp8, kInt8, kInt4, kMxfp4, kNv
 std::string_view weight_format_name(WeightFormat format);
 std::optional<WeightFormat> weight_format_from_name(std::string_view name);
 
-// Do products with it read rows that are quantised to int8 (quantized_rows.h)?
+// Whether products take rows that are quantised to int8 (quantized_rows.h).
 constexpr bool takes_quantized_rows(WeightFormat format) {
   return format == WeightFormat::kInt8 || format == WeightFormat::kInt4 ||
          format == WeightFormat::kMxfp4 || format == WeightFormat::kNvfp4;
 }
 
-// In what activations travel, and results are cached, beside weights of this format.
+// The dtype of activation rows in dispatch, and of the KV cache, with weights of this format.
 constexpr Dtype row_dtype(WeightFormat format) {
   return format == WeightFormat::kF32 ? Dtype::kF32 : Dtype::kBf16;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention.h and kv_page.h, slow and obvious: double precision, one element at a time.
+// Reference of attention.h and kv_page.h: double precision, one element at a time.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -49,7 +49,7 @@ float cached_value(const AttentionArgs& args, const KvPage& page, int dim, int p
   return load(args.cache_dtype, page.values, value_index(args.cache_dtype, padded, dim, position));
 }
 
-// A row's running softmax: [0] the largest score, [1] the sum, [2 ...] the output.
+// A row's state of the online softmax: [0] largest score, [1] sum of weights, [2 ...] output.
 double* row_state(const AttentionArgs& args, int row) {
   return reinterpret_cast<double*>(args.scratch) +
          static_cast<size_t>(row) * static_cast<size_t>(args.value_dim + 2);
@@ -60,6 +60,7 @@ void start_row(const AttentionArgs& args, int row) {
   std::fill(state, state + args.value_dim + 2, 0.0);
   state[0] = -1e300;
   if (args.sinks == nullptr) return;
+  // A sink is a score without a value: it only adds e^0 to the denominator, relative to itself.
   state[0] = args.sinks[row % args.num_heads];
   state[1] = 1.0;
 }
@@ -84,9 +85,10 @@ void add_page(const AttentionArgs& args, int row, const KvPage& page, int begin,
     scores[p] = score(args, q, page, p);
     largest = std::max(largest, scores[p]);
   }
-  const double fall = std::exp(state[0] - largest);
+  // The maximum may have grown: sum and output so far are relative to the old one.
+  const double correction = std::exp(state[0] - largest);
   state[0] = largest;
-  for (int i = 1; i < args.value_dim + 2; ++i) state[i] *= fall;
+  for (int i = 1; i < args.value_dim + 2; ++i) state[i] *= correction;
   for (int p = begin; p < end; ++p) {
     const double weight = std::exp(scores[p] - largest);
     const double rounded = args.cache_dtype == Dtype::kF32

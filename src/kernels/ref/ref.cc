@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Slow and obvious: what every other table is measured against, and what runs on any processor.
+// The reference kernels: one element at a time. Tests compare every other table with them, and they
+// run on every processor.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,10 +21,11 @@ float element(Dtype dtype, const void* data, size_t index) {
                               : static_cast<float>(static_cast<const Bf16*>(data)[index]);
 }
 
-// The block of weight (row, k), and which of the block's values k is.
+// Locates weight (row, k) in its block.
 struct InBlock {
   const std::byte* block;
-  size_t lane, at;  // of k
+  size_t lane;  // column in the panel
+  size_t at;    // k in the block
 
   InBlock(const PackedMatrix& w, int row, int k)
       : block(w.panel(row / kPanelWidth) + size_t(k / w.shape.block_k()) * w.shape.block_bytes()),
@@ -36,21 +38,21 @@ struct InBlock {
     std::memcpy(&result, block + offset_bytes + index * sizeof(T), sizeof(T));
     return result;
   }
-  // Behind the codes.
+  // The float32 scale after the codes.
   float scale(const PackedMatrix& w) const {
     return value<float>(w.shape.block_bytes() - kScaleBytes, lane);
   }
 };
-constexpr size_t kByteScales = kGroupsOfBlock * kPanelWidth;  // before the codes
+constexpr size_t kByteScales = kGroupsOfBlock * kPanelWidth;  // bytes of scales before the codes
 
-// codes: their offset in the block.
+// A four-bit code. codes: offset of the codes in the block.
 unsigned nibble(const InBlock& in, size_t codes) {
   const size_t in_row = in.at % 8;
   const auto byte = in.value<uint8_t>(codes, (in.at / 8 * kPanelWidth + in.lane) * 4 + in_row % 4);
   return in_row < 4 ? byte & 15u : byte >> 4;
 }
 
-// Half of its group's.
+// Half the scale of the group.
 float byte_scale(const PackedMatrix& w, const InBlock& in) {
   const auto scale =
       in.value<uint8_t>(0, in.at / static_cast<size_t>(w.shape.group) * kPanelWidth + in.lane);
@@ -58,8 +60,7 @@ float byte_scale(const PackedMatrix& w, const InBlock& in) {
   return float_from_e5m3(scale) / 2.0f;
 }
 
-// Weight (row, k); of all but f32 and bf16 without its group's scale, and of mxfp4 and nvfp4 twice
-// that: whole numbers.
+// Weight (row, k), without scales; for mxfp4 and nvfp4 twice the element, which is an integer.
 float packed_element(const PackedMatrix& w, int row, int k) {
   const InBlock in(w, row, k);
   const size_t pair = (in.at / 2 * kPanelWidth + in.lane) * 2 + in.at % 2;
@@ -99,7 +100,7 @@ float scaled_dot(const void* x, const PackedMatrix& w, int column) {
   return sum;
 }
 
-// Of whole numbers.
+// Exact: an int32 sum of a group, which is less than 2²⁴ and so exact in float32 too.
 float integer_dot(const std::byte* codes, const PackedMatrix& w, int column, int begin, int end) {
   int32_t sum = 0;
   for (int k = begin; k < std::min(w.k(), end); ++k) {
@@ -193,7 +194,8 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   for (int i = 0; i < n; ++i) y[i] = static_cast<float>(x[i] * scale * weight[i]);
 }
 
-// Products and sums are rounded apart, as everywhere: not contracted, and alike on all tables.
+// Without fused multiply-add (the build forbids contraction), so that all tables have the same
+// bits.
 void rotate(const float* cos_sin, int dim, bool interleaved, float* x) {
   const int half = dim / 2;
   const float* cosines = cos_sin;
@@ -213,7 +215,7 @@ void rotate(const float* cos_sin, int dim, bool interleaved, float* x) {
   }
 }
 
-int largest_at(const float* x, int n) {
+int argmax(const float* x, int n) {
   int largest = 0;
   for (int i = 1; i < n; ++i) {
     if (x[i] > x[largest] || (std::isnan(x[largest]) && !std::isnan(x[i]))) largest = i;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows that travel, value by value (row_format.h).
+// Reference of row_format.h and reduce.h, one value at a time.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -102,7 +102,7 @@ float row_value(RowFormat format, const std::byte* row, int hidden, int i) {
   return value.code * value.scale;
 }
 
-// sum + weight · value i of the row, as reduce.h has it.
+// sum + weight · value i of the row, in the arithmetic of reduce.h.
 float add_weighted(RowFormat format, const std::byte* row, int hidden, int i, float weight,
                    float sum) {
   if (!is_coded(format)) return std::fma(weight, plain_at(format, row, i), sum);

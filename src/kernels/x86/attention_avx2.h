@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention needs of AVX2 beside simd_avx2.h; the same names as attention_avx512.h. Included
-// inside a region.
+// Operations of attention in AVX2, in addition to simd_avx2.h. Same names as attention_avx512.h.
+// Included inside a region.
 #pragma once
 
 // Rows by panels in registers: 4 × 1 keeps 8 accumulators, 2 loads and 1 broadcast in 16.
 inline constexpr int kStripRows = 4;
 inline constexpr int kStripPanels = 1;
 
-// v · 2ⁿ for whole n, zero where n < −126 (v is about 1).
+// v · 2ⁿ for integers n; zero if n < −126. v is about 1.
 inline __m256 scale_down(__m256 v, __m256 n) {
   const __m256 least = _mm256_set1_ps(-126.0f);
   const __m256 scaled = scale_by_power_of_two(v, _mm256_max_ps(least, n));
@@ -18,7 +18,7 @@ inline F32x16 scale_down(F32x16 v, F32x16 n) {
   return {scale_down(v.lo, n.lo), scale_down(v.hi, n.hi)};
 }
 
-// Lanes whose bit is set from v, the others `other`.
+// The lanes of v whose bit is set; `other` in the other lanes.
 inline __m256 keep_lanes(__m256 v, uint32_t bits, float other) {
   const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
   const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), lane);
@@ -29,7 +29,7 @@ inline F32x16 keep_lanes(F32x16 v, uint32_t bits, float other) {
   return {keep_lanes(v.lo, bits, other), keep_lanes(v.hi, bits >> 8, other)};
 }
 
-// Two registers as 32 bf16, in order.
+// Rounds two registers to 32 bf16, in order.
 inline void store_weights(Bf16* p, F32x16 first, F32x16 second) {
   float values[2 * kPanelWidth];
   store(values, first);
@@ -43,7 +43,7 @@ inline void prefetch_lines(const std::byte* p, int num_lines) {
   }
 }
 
-// 16 rows of 16 32-bit elements to 16 columns of 16, kPageTokens apart.
+// Transposes 16 × 16 32-bit elements. Columns of `columns` are kPageTokens elements apart.
 inline void transpose_block(const std::byte* rows, size_t row_bytes, uint32_t* columns) {
   for (int c = 0; c < 16; ++c) {
     for (int r = 0; r < 16; ++r) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention needs of AVX-512 beside simd_avx512.h; the same names as attention_avx2.h.
+// Operations of attention in AVX-512, in addition to simd_avx512.h. Same names as attention_avx2.h.
 // Included inside a region.
 #pragma once
 
@@ -9,15 +9,15 @@
 inline constexpr int kStripRows = 6;
 inline constexpr int kStripPanels = 4;
 
-// v · 2ⁿ for whole n, zero where that is too small for a float32.
+// v · 2ⁿ for integers n; zero if that underflows.
 inline F32x16 scale_down(F32x16 v, F32x16 n) { return _mm512_scalef_ps(v, n); }
 
-// Lanes whose bit is set from v, the others `other`.
+// The lanes of v whose bit is set; `other` in the other lanes.
 inline F32x16 keep_lanes(F32x16 v, uint32_t bits, float other) {
   return _mm512_mask_blend_ps(static_cast<__mmask16>(bits), _mm512_set1_ps(other), v);
 }
 
-// Two registers as 32 bf16, in order.
+// Rounds two registers to 32 bf16, in order.
 inline void store_weights(Bf16* p, F32x16 first, F32x16 second) {
   _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(second, first));
 }
@@ -28,7 +28,7 @@ inline void prefetch_lines(const std::byte* p, int num_lines) {
   }
 }
 
-// 16 rows of 16 32-bit elements to 16 columns of 16, kPageTokens apart.
+// Transposes 16 × 16 32-bit elements. Columns of `columns` are kPageTokens elements apart.
 inline void transpose_block(const std::byte* rows, size_t row_bytes, uint32_t* columns) {
   __m512i r[16], t[16];
   for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(rows + i * row_bytes);
@@ -56,8 +56,8 @@ inline void transpose_block(const std::byte* rows, size_t row_bytes, uint32_t* c
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(columns + i * kPageTokens, t[i]);
 }
 
-// 32 e4m3 to bf16: exponent and fraction move into place and the bias is raised by 120; the eight
-// magnitudes below 2^-6 come from a table.
+// Widens 32 e4m3 to bf16: exponent and fraction are shifted into place, and the bias is raised by
+// 127 − 7 = 120. The eight magnitudes below 2^-6 (subnormal in e4m3) come from a table.
 inline void widen_block(const std::byte* fp8, Bf16* out) {
   alignas(64) static constexpr uint16_t kSmall[32] = {0x0000, 0x3b00, 0x3b80, 0x3bc0,
                                                       0x3c00, 0x3c20, 0x3c40, 0x3c60};

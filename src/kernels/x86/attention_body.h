@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention.h, written once over F32x16. Included inside a region, after attention_<isa>.h and
-// kv_page_body.h.
+// attention.h in F32x16, for every instruction set. Included inside a region, after
+// attention_<isa>.h and kv_page_body.h.
 //
-// Pages outside, strips of a few rows inside. A strip's scores over a page stay in registers from
-// the product with the keys to the softmax weights; a row is what it would be alone, for every lane
-// and every row of a strip is a chain of its own.
+// The outer loop goes over pages, the inner one over strips of a few rows:
+//   score       queries × keys of the page: a strip's scores stay in registers
+//   weigh       updates the running maximum, and turns scores into softmax weights
+//   add_values  corrects the output for the new maximum, then adds weights × values
+// Every lane and row of a strip is its own chain of additions, so a row's bits do not depend on the
+// strip.
 #pragma once
 
-// Softmax works with powers of two: the scale is multiplied by log2(e) once.
+// Softmax is computed with powers of two: log2(e) is multiplied into the scale.
 inline constexpr float kLog2E = 1.44269504f;
-// The score of a masked position, and where the running maximum starts: so far apart that a masked
-// position's weight is zero even before the first real one.
+// The score of a masked position, and the initial running maximum. They are so far apart that a
+// masked position has weight zero even before the first unmasked one.
 inline constexpr float kMasked = -1e30f;
 inline constexpr float kNoneYet = -1e20f;
 
@@ -35,10 +38,10 @@ inline F32x16 multiply_step(const Bf16* x, const Bf16* w, F32x16 acc) {
   return multiply_pair(x, load_line(w), acc);
 }
 template <typename T>
-inline constexpr int kStep = 4 / sizeof(T);  // what 4 bytes hold
+inline constexpr int kStep = 4 / sizeof(T);  // elements in 4 bytes
 
-// The right side of a product: `stride` elements from step to step, panels side by side. `next` is
-// what the next page has there, to be fetched meanwhile; or null.
+// The right operand of a product: `stride` elements from step to step, panels adjacent. next: the
+// same operand in the next page, which is prefetched; or null.
 template <typename T>
 struct Panels {
   const T* data;
@@ -64,16 +67,16 @@ template <int Rows, int Width, typename T>
   }
 }
 
-// Where the rows of a block stand after some pages, in the caller's scratch.
+// The state of a block's rows between pages, in the caller's scratch.
 template <typename T>
 struct RowState {
-  T* q;            // [rows, key steps]
-  float* out;      // [rows, padded value_dim]
-  float* sums;     // [rows, 16] the sum of weights, by lane
-  float* largest;  // [rows] score so far, in powers of two
-  std::byte* keys;
+  T* q;             // [rows, key steps]
+  float* out;       // [rows, padded value_dim]
+  float* sums;      // [rows, 16] sums of weights, by lane
+  float* largest;   // [rows] running maximum of scores, as exponents of two
+  std::byte* keys;  // unpacked or widened panels of the current page
   std::byte* values;
-  std::byte* wide;  // fp8, widened
+  std::byte* wide;  // fp8 rows widened to bf16
   size_t q_stride;
   size_t out_stride;
 };
@@ -140,7 +143,7 @@ inline void finish_rows(const AttentionArgs& args, const RowState<T>& state) {
   }
 }
 
-// One page as panels: where it lies, or unpacked into the state's memory.
+// The panels of a page: in the cache itself, or unpacked into the state's memory.
 template <typename T>
 struct PagePanels {
   const T* keys;
@@ -176,7 +179,7 @@ inline PagePanels<T> panels_of(const AttentionArgs& args, const RowState<T>& sta
     rows.rows = state.wide;
   }
   pack_keys(rows, state.keys);
-  if (sizeof(T) == sizeof(float)) {  // rows are value panels as they lie
+  if (sizeof(T) == sizeof(float)) {  // float32 rows have the layout of value panels already
     return {keys, reinterpret_cast<const T*>(page.keys), args.row_stride};
   }
   rows.dim = args.value_dim;
@@ -184,7 +187,7 @@ inline PagePanels<T> panels_of(const AttentionArgs& args, const RowState<T>& sta
   return {keys, values, value_stride};
 }
 
-// Bits of the positions of a page, counted from its first, that the token attends to.
+// A bit mask of the positions of a page that the token attends to. base: the page's first position.
 inline uint64_t attended(const AttentionArgs& args, int token, int base) {
   const int end = args.first_position + token + 1 - base;
   const int begin = args.window > 0 ? end - args.window : 0;
@@ -197,14 +200,15 @@ inline uint64_t attended(const AttentionArgs& args, int token, int base) {
   return below_end & ~below_begin;
 }
 
-// Scores of a strip over the first Width panels of a page to weights: [Rows, kPageTokens] of T, of
-// which the positions of those panels are written.
+// Converts the scores of a strip over the first Width panels of a page to softmax weights.
+// correction: factors of the rows' earlier sums and outputs. weights: [Rows, kPageTokens], of which
+// the positions of those panels are written.
 template <int Rows, int Width, typename T>
 [[gnu::always_inline]] inline void weigh(const AttentionArgs& args, const RowState<T>& state,
                                          int row, const uint64_t* masks, F32x16 (&s)[Rows][Width],
                                          float* correction, T* weights) {
   const F32x16 scale = set1(args.scale * kLog2E);
-  float fall[kPanelWidth] = {};
+  float difference[kPanelWidth] = {};
   for (int r = 0; r < Rows; ++r) {
     for (int p = 0; p < Width; ++p) {
       s[r][p] = mul(s[r][p], scale);
@@ -217,9 +221,9 @@ template <int Rows, int Width, typename T>
     for (int p = 2; p < Width; ++p) largest = max(largest, s[r][p]);
     const float before = state.largest[row + r];
     state.largest[row + r] = std::max(before, reduce_max(largest));
-    fall[r] = before - state.largest[row + r];
+    difference[r] = before - state.largest[row + r];
   }
-  store(correction, exp2(load(fall)));
+  store(correction, exp2(load(difference)));  // of all rows in one vector
   for (int r = 0; r < Rows; ++r) {
     const F32x16 largest = set1(state.largest[row + r]);
     for (int p = 0; p < Width; ++p) s[r][p] = exp2(sub(s[r][p], largest));
@@ -239,7 +243,7 @@ template <int Rows, int Width, typename T>
   }
 }
 
-// Width: panels of positions, all 4 of a page or the first 2.
+// Width: panels of positions, all 4 of a page or only the first 2 if the rest is masked.
 template <int Rows, int Width, typename T>
 inline void score(const AttentionArgs& args, const RowState<T>& state, int row, Panels<T> keys,
                   const uint64_t* masks, float* correction, T* weights) {
@@ -277,10 +281,10 @@ inline void add_values(const RowState<T>& state, int row, const Panels<T>& value
   }
 }
 
-// A page as the strips of a block see it.
+// The page that all strips of a block work on.
 template <typename T>
 struct PageView {
-  int base;  // position of its first
+  int base;  // its first position
   Panels<T> keys;
   Panels<T> values;  // steps: set per strip
 };
@@ -296,6 +300,7 @@ inline void strip(const AttentionArgs& args, const RowState<T>& state, const Pag
     any |= masks[r];
   }
   if (any == 0) return;
+  // Positions after `any` are not multiplied, so their weights need not be written.
   alignas(64) T weights[Rows * kPageTokens];
   alignas(64) float correction[kPanelWidth];
   const uint64_t* mask = ~all == 0 ? nullptr : masks;
@@ -318,7 +323,7 @@ inline void strip(const AttentionArgs& args, const RowState<T>& state, const Pag
   }
 }
 
-// Returns the row after the strip.
+// Computes a strip. Returns the row after it.
 template <int Rows, typename T>
 inline int next_strip(const AttentionArgs& args, const RowState<T>& state, PageView<T>* page,
                       int row) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a line of codes to lines of operands (decode_body.h), with byte shuffles as tables. The same
-// names as decode_avx512.h. Included inside a region.
+// Expands a line of codes to lines of operands (decode_body.h) in AVX2, with byte shuffles as table
+// lookups. Same names as decode_avx512.h. Included inside a region.
 #pragma once
 
 inline void expand_int4(Line codes, Line (&out)[2]) {
@@ -11,8 +11,8 @@ inline void expand_int4(Line codes, Line (&out)[2]) {
   out[1] = {upper(codes.lo), upper(codes.hi)};
 }
 
-// Sixteen e4m3: exponent and fraction move into place and the bias is raised by 120; the eight
-// magnitudes below 2^-6 come from a table, and NaN stays one.
+// Widens sixteen e4m3 to bf16: exponent and fraction are shifted into place, and the bias is raised
+// by 127 − 7 = 120. The eight magnitudes below 2^-6 come from a table, and NaN stays NaN.
 inline __m256i bf16_of_e4m3(__m128i codes) {
   const __m256i small_table = _mm256_broadcastsi128_si256(
       _mm_setr_epi16(0x0000, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60));
@@ -47,7 +47,7 @@ inline void expand_e2m1(Line codes, Line (&out)[2]) {
   }
 }
 
-// The float32 whose bits are byte · 2^Shift + offset, of each of 16 bytes.
+// Converts 16 bytes to the float32 whose bits are byte · 2^Shift + offset.
 template <int Shift>
 inline F32x16 floats_of_bytes(const std::byte* bytes, uint32_t offset) {
   const auto eight = [&](const std::byte* from) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a line of codes to lines of operands (decode_body.h), with the byte permutations of AVX-512
-// VBMI as tables. The same names as decode_avx2.h. Included inside a region.
+// Expands a line of codes to lines of operands (decode_body.h) with AVX-512 VBMI, whose byte
+// permutations are table lookups. Same names as decode_avx2.h. Included inside a region.
 #pragma once
 
-// A table of 128 bytes looked up by the lower seven bits of each byte.
+// A table of 128 bytes, indexed by the lower seven bits of each byte.
 struct ByteTable {
   __m512i lower, upper;
   explicit ByteTable(const std::array<uint8_t, 128>& bytes)
@@ -21,7 +21,8 @@ inline void expand_int4(Line codes, Line (&out)[2]) {
 inline void expand_e4m3(Line codes, Line (&out)[2]) {
   const ByteTable low(kE4m3.low), high(kE4m3.high);
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
-  // Unpacking works on 16 bytes at a time: eights are moved so that its results are in order.
+  // Unpacking works within 128 bits. Groups of eight bytes are permuted first, so that its results
+  // are in order.
   const __m512i eights = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
   const __m512i code = _mm512_permutexvar_epi64(eights, codes);
   const __m512i lows = low[code];
@@ -37,7 +38,7 @@ inline void expand_e2m1(Line codes, Line (&out)[2]) {
   out[1] = _mm512_permutexvar_epi8(_mm512_srli_epi16(codes, 4), table);
 }
 
-// The float32 whose bits are byte · 2^Shift + offset, of each of 16 bytes.
+// Converts 16 bytes to the float32 whose bits are byte · 2^Shift + offset.
 template <int Shift>
 inline F32x16 floats_of_bytes(const std::byte* bytes, uint32_t offset) {
   const __m512i codes =

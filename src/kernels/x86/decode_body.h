@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How each format's blocks become operands of steps (bf16 pairs, bytes or float32, in the order of
-// packed bf16, int8 and float32 panels): line by line of codes, each of which makes kParts lines of
-// operands.
+// Decoding of weights: expands each format's codes to operands of steps (bf16 pairs, bytes or
+// float32, in the order of packed bf16, int8 and float32 panels). One line (64 bytes) of codes
+// makes kParts lines of operands:
 //
 //   Codes::expand(load_line(block + Codes::kFirstLine), operands);
 //
 // Included by matmul_body.h.
 #pragma once
 
-// kStrip: how many panels few rows read together (one_tile_body.h). A line of codes makes kParts
-// steps of each panel's chain, of four (int8) to six cycles each, and memory gives a line in about
-// six to ten: where a line is one step, one panel will do; others need more to keep the processor
-// busy. Up to kNarrowRows rows, which wait for memory more than for the chain, take one.
+// Constants of a format:
 //
-// kTallRows: the most rows of one tile.
-// kExpandsInTiles: where tiles are high, each of several expands codes for itself. kUnhintedRows:
-// for Zen 4, see ForZen5 (one_tile_body.h).
-//
-// kGroups: how many groups of scales a block has. One: its scales, if it has any, are float32
-// behind the codes. More: each is kLinesOfGroup lines of codes, and their scales (group_scales) are
-// bytes before the codes of all.
+//   kStrip           the number of panels that few rows read together (one_tile_body.h). A line of
+//                    codes is kParts steps of a panel's chain, of four (int8) to six cycles each,
+//                    and memory delivers a line in about six to ten cycles. So one panel is enough
+//                    if a line is one step; other formats need several panels to keep the processor
+//                    busy.
+//   kNarrowRows      up to this many rows one panel is enough in any case: they wait for memory
+//                    longer than for the chain
+//   kTallRows        the most rows of one tile
+//   kExpandsInTiles  with high tiles, each tile expands codes itself
+//   kUnhintedRows    for Zen 4, see ForZen5 (one_tile_body.h)
+//   kGroups          groups of scales in a block. 1: float32 scales after the codes, if any. More:
+//   a
+//                    group is kLinesOfGroup lines of codes, and the scales (group_scales) are bytes
+//                    before all codes.
 
-// f32, bf16 and int8: the operands as they lie.
+// f32, bf16 and int8: codes are operands already.
 struct PlainCodes {
   static constexpr int kParts = 1, kGroups = 1, kStrip = 1;
   static constexpr bool kExpandsInTiles = false;
@@ -67,7 +71,7 @@ struct Nvfp4Codes : E2m1Codes {
   }
 };
 
-// Blocks of them as decode_block leaves them: scales are floats.
+// The result of decode_block for formats with several groups: scales are floats.
 template <typename Codes>
 struct DecodedGroups : PlainCodes {
   static constexpr int kGroups = Codes::kGroups;
@@ -78,7 +82,7 @@ struct DecodedGroups : PlainCodes {
   }
 };
 
-// A whole block, for tiles of which several read it. lines: of codes.
+// Expands a whole block to memory, for several tiles to read. lines: number of lines of codes.
 template <typename Codes>
 inline void decode_block(const std::byte* block, int lines, std::byte* out) {
   if constexpr (Codes::kGroups > 1) {
@@ -99,14 +103,14 @@ inline void decode_block(const std::byte* block, int lines, std::byte* out) {
   }
 }
 
-// The most k of a block of codes.
+// The most values of k in a block of codes.
 inline constexpr int kMaxBlockK = 256;
-// Of operands of a panel that tiles share: those of two panels, beside a tile's rows and all sums,
-// fit a 32 KiB first-level cache.
+// Bytes of operands per panel that tiles share: those of two panels, a tile's rows and all sums fit
+// a 32 KiB first-level cache.
 inline constexpr size_t kOperandBytes = 4096;
 
-// The lines of operands of a panel's blocks: those in memory, or a decoded copy.
-template <typename Step, typename Codes, bool AsTheyLie = Codes::kParts == 1>
+// The lines of operands of a panel's blocks: the packed matrix itself, or a decoded copy.
+template <typename Step, typename Codes, bool ReadsCodesDirectly = Codes::kParts == 1>
 class OperandsOf {
  public:
   const std::byte* get(const Cut& cut, const std::byte* blocks, int num_blocks) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What decoders look up.
+// The lookup tables of decoders.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ constexpr unsigned bf16_of_e4m3(unsigned code) {
   return std::bit_cast<uint32_t>(value) >> 16;
 }
 
-// Words by seven-bit codes, as low bytes and high bytes.
+// 16-bit words indexed by seven-bit codes, as a table of low bytes and a table of high bytes.
 struct ByteTables {
   alignas(64) std::array<uint8_t, 128> low, high;
 };
@@ -36,7 +36,7 @@ constexpr ByteTables byte_tables(Word word) {
 }
 inline constexpr ByteTables kE4m3 = byte_tables([](unsigned code) { return bf16_of_e4m3(code); });
 
-// The bf16 bits of e2m1 elements, twice over, so that a fifth index bit has no effect.
+// The bf16 bits of e2m1 elements, repeated twice, so that a fifth index bit has no effect.
 alignas(64) inline constexpr std::array<uint16_t, 32> kE2m1Values = [] {
   std::array<uint16_t, 32> words{};
   for (unsigned i = 0; i < 32; ++i) {
@@ -45,8 +45,8 @@ alignas(64) inline constexpr std::array<uint16_t, 32> kE2m1Values = [] {
   return words;
 }();
 
-// What stands for an e2m1 element in products: twice its value, a whole number, plus kE2m1Offset,
-// so that it is none below zero. Four times over, so that two more index bits have no effect.
+// The int8 operand of an e2m1 element: twice its value, which is an integer, plus kE2m1Offset, so
+// that it is not negative. Repeated four times, so that two more index bits have no effect.
 inline constexpr int kE2m1Offset = 12;
 constexpr std::array<uint8_t, 64> e2m1_table() {
   std::array<uint8_t, 64> bytes{};

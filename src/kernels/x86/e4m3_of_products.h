@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The e4m3 code of a product of two bf16, by their fractions: to the nearest, ties to even.
+// Tables of the e4m3 code of a product of two bf16, indexed by their fractions. Rounds to the
+// nearest, ties to even.
 #pragma once
 
 #include <array>
@@ -8,12 +9,12 @@
 
 namespace wideep::kernels {
 
-// By the fraction of one factor.
+// The table for the fraction of one factor.
 struct alignas(64) E4m3OfProducts {
-  // By the fraction of the other: what the product of 1.fraction and 1.fraction adds to a code with
-  // the sum of both exponents, 0 … 16.
+  // Indexed by the fraction of the other factor: the code's fraction (0 … 16, with carry) when the
+  // code's exponent is the sum of both exponents.
   uint8_t codes[128] = {};
-  // The least fraction of the other with which the product is 2 or more; 128: none.
+  // The least fraction of the other factor for which the product is at least 2; 128: none.
   uint8_t least = 128;
 };
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kv_page.h: writing positions into pages, and pages as attention reads them. Included inside a
-// region; plain loops are turned into its vector instructions by the compiler.
+// kv_page.h: stores positions into pages, and converts pages to panels. Included inside a region,
+// so that the compiler vectorises the plain loops with its instructions.
 #pragma once
 
 // ---- writing ----
 
-// Converted elements wait here on their way into a panel.
+// Elements are converted in chunks of this size, in a buffer, before they go into a panel.
 inline constexpr int kStoreChunk = 256;
 
-// Two elements of a position lie side by side, those of positions 64 apart.
+// Pairs of elements of one position are adjacent; pairs of the next dimensions are 64 pairs apart.
 template <typename T, typename Pair>
 inline void store_key_pairs(const float* x, int dim, int slot, std::byte* panel) {
   Pair* out = reinterpret_cast<Pair*>(panel) + slot;
@@ -32,7 +32,7 @@ void store_key(Dtype dtype, const float* x, int dim, int slot, std::byte* panel)
   for (int d = 0; d < dim; ++d) out[static_cast<size_t>(d) * kPageTokens] = x[d];
 }
 
-// An even position clears its odd neighbour, for attention multiplies both at once.
+// An even position clears its odd neighbour: attention multiplies both at once, and 0 · NaN is NaN.
 template <typename T>
 inline void store_value_halves(const float* x, int dim, int slot, std::byte* panel) {
   T* out = reinterpret_cast<T*>(panel) +
@@ -77,7 +77,8 @@ void widen_fp8(const std::byte* fp8, size_t count, Bf16* out) {
   }
 }
 
-// A step of a key is 32 bits: one float32 or two bf16. Rows may begin between two steps.
+// A step of a key is 32 bits: one float32 or two bf16. memcpy, since rows may be only 2-byte
+// aligned.
 inline uint32_t step_of_row(const std::byte* row, int step) {
   uint32_t bits;
   std::memcpy(&bits, row + sizeof(bits) * static_cast<size_t>(step), sizeof(bits));

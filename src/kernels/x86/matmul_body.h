@@ -1,32 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// matmul.h, written once over F32x16. Included inside a region.
+// matmul.h in F32x16, for every instruction set. Included inside a region.
 //
-// Few rows are one tile of rows × panels (one_tile_body.h), whose sums stay in registers and which
-// expands codes there; it goes through the whole matrix. More rows go piece by piece: kTilePanels
-// panels of weights, up to kMaxMatmulRows rows of x and all of k, block by block, in tiles that
-// share a block, most codes of which were expanded once for all (tiles_body.h). What the blocks add
-// up to is gathered in Sums, on the stack, and leaves through an epilogue. How tiles read x:
-// row_tiles_body.h.
+// Few rows are one tile of rows × panels, which goes through the whole matrix. Its sums stay in
+// registers, and it expands codes there (one_tile_body.h).
+//
+// More rows are computed piece by piece. A piece is kTilePanels panels of weights, a run of up to
+// kMaxMatmulRows rows of x, and all of k. It goes block by block, in tiles that share each block;
+// most formats expand a block's codes once for all tiles (tiles_body.h). Sums are on the stack
+// between blocks, and an epilogue stores them.
+//
+// row_tiles_body.h has the layout of x.
 #pragma once
 
 inline constexpr int kMaxPanels = 4;
 inline constexpr int kTilePanels = 2;  // of tiles with more than kFewRows
 
-// How far ahead of its use a line is fetched, over all panels that are read together: about what a
-// core reads in the time that memory takes to answer.
+// The prefetch distance in bytes, over all panels that are read together: about what a core reads
+// during the latency of memory.
 inline constexpr size_t kFetchAhead = 8192;
 
 #include "kernels/x86/row_tiles_body.h"
 
-// How the operands of a product lie: the same for all its pieces.
+// The blocking and layout of a product's operands, the same for all its pieces.
 struct Cut {
   WeightFormat format;
   MatmulChoice choice;
   int k;
   int block_k;
   int num_blocks;
-  int whole_blocks;  // of k: quantised rows are padded to whole groups, others are not
+  int whole_blocks;  // less than num_blocks if the last is not whole; quantised rows are padded
   size_t block_bytes;
   size_t panel_bytes;
   RowWords words;  // of x
@@ -48,23 +51,23 @@ struct Cut {
           std::min(num_blocks, static_cast<int>((ahead + block_bytes - 1) / block_bytes));
     }
   }
-  // How many words of a row steps multiply with.
+  // The number of words of a row that steps multiply with.
   template <typename Step>
   int num_words() const {
     const int last = takes_quantized_rows(format) ? num_blocks * block_k : k;
     return (last + Step::kStep - 1) / Step::kStep;
   }
-  // After how many blocks of `panels` (1, 2 or 4) read together the lines to fetch now are.
+  // The prefetch distance in blocks, if `panels` (1, 2 or 4) panels are read together.
   int blocks_ahead(int panels) const { return blocks_ahead_[panels / 2]; }
   size_t block_at(int index) const { return static_cast<size_t>(index) * block_bytes; }
   size_t scales_at(int index) const { return block_at(index + 1) - kScaleBytes; }
   const std::byte* panel(const PackedMatrix& w, int index) const {
     return w.data + static_cast<size_t>(index - w.first_panel) * panel_bytes;
   }
-  // What will be read when panels before `last` were: next, or without one w's panels beyond, and
-  // its final one again.
-  const std::byte* panel_to_come(const PackedMatrix& w, const std::byte* next, int last,
-                                 int index) const {
+  // Panel `index` of w or, from `last` on, the panels at `next` that are read then. Without `next`:
+  // w's panels after `last`, then its final panel again.
+  const std::byte* upcoming_panel(const PackedMatrix& w, const std::byte* next, int last,
+                                  int index) const {
     if (index >= last && next != nullptr) {
       return next + static_cast<size_t>(index - last) * panel_bytes;
     }
@@ -82,9 +85,7 @@ struct Piece {
   const std::byte* next_panels[kTilePanels];
 };
 
-// ---- steps: what the columns of one panel gain from a line of operands, kStep values of k ----
-//
-// x: a word.
+// ---- steps: multiply one word of x by a line of operands: kStep values of k, one panel ----
 
 struct StepF32 {
   using Acc = F32x16;
@@ -104,18 +105,20 @@ struct StepInt8 {
   static Acc step(const void* x, Line w, Acc acc) { return multiply_four(x, w, acc); }
 };
 
-// Of four-bit weights.
+// For four-bit weights.
 struct StepSmall {
   using Acc = I32x16;
   static constexpr int kStep = 4;
   static Acc step(const void* x, Line w, Acc acc) { return multiply_four_small(x, w, acc); }
 };
 
-// ---- folds: how the sums of a block of a row begin and how they join those of earlier blocks ----
+// ---- folds: how a row's sums of a block begin, and how they are added to those of earlier blocks
+// ----
 //
-// x: the tile of which this is row `row`.
+// begin: initialises the accumulators of a block; end: adds them to the sums. x: the tile, of which
+// `row` is a row.
 
-// Where the scales of a block are, of formats that have them behind the codes: 16 of each panel.
+// The location of a block's scales after its codes: 16 per panel.
 struct ScaleLines {
   const std::byte* const* panels;
   size_t at;
@@ -123,7 +126,7 @@ struct ScaleLines {
   F32x16 operator[](int p) const { return load(reinterpret_cast<const float*>(panels[p] + at)); }
 };
 
-// The same in registers.
+// These scales in registers.
 template <int Panels>
 struct Scales {
   F32x16 values[Panels];
@@ -135,7 +138,7 @@ struct Scales {
 };
 struct NoScalesOfBlocks {};
 
-// One chain over all of k: what is gathered goes on where the last block ended.
+// One chain over all of k: each block continues the chain of the block before (f32, bf16).
 template <typename StepT>
 struct FoldChain {
   using Step = StepT;
@@ -156,7 +159,7 @@ struct FoldChain {
   }
 };
 
-// Each group from zero, then scaled (fp8).
+// Each group starts from zero; its sum is scaled, then added (fp8).
 struct FoldScaled {
   using Step = StepBf16;
   using Acc = F32x16;
@@ -176,7 +179,8 @@ struct FoldScaled {
   }
 };
 
-// Integers within a group, with the offset that weights are stored with taken back.
+// Integer sums within a group (int8, int4). They start from −offset × (sum of x's codes), since the
+// weights are stored with an offset.
 template <typename StepT>
 struct FoldInteger {
   using Step = StepT;
@@ -203,8 +207,8 @@ struct FoldInteger {
   int scales_at, sums_at;  // words
 };
 
-// Integers within a group, of which a block has several: what they gain is scaled and added up, and
-// the block's sum multiplied with x's scale.
+// Integer sums within a group, with several groups per block (mxfp4, nvfp4): each group's sum is
+// scaled and added to the block's sum, which is then multiplied by x's scale.
 struct FoldGroups {
   using Step = StepSmall;
   using Acc = F32x16;
@@ -214,7 +218,7 @@ struct FoldGroups {
   static void begin(X, int, int, const F32x16*, F32x16* acc) {
     for (int p = 0; p < Panels; ++p) acc[p] = zero();
   }
-  // group: counted over all of k.
+  // group: index over all of k.
   template <int Panels, typename X>
   void begin_group(X x, int row, int group, I32x16* codes) const {
     const I32x16 first = set1_i32(x.template value<int32_t>(sums_at + group, row));
@@ -241,7 +245,7 @@ struct FoldGroups {
 #include "kernels/x86/one_tile_body.h"
 #include "kernels/x86/tiles_body.h"
 
-// Calls with<Fold, Codes>(), of the format.
+// Calls with<Fold, Codes>() with the types of the format.
 template <typename With>
 inline auto with_format(WeightFormat format, const With& with) {
   switch (format) {
@@ -271,7 +275,7 @@ inline void store_bf16_n(Bf16* p, F32x16 v, int n) {
   for (int i = 0; i < n; ++i) p[i] = Bf16(buffer[i]);
 }
 
-// A row of n columns.
+// Stores up to 16 columns of a row with n columns.
 inline void store_columns(void* row, Dtype dtype, int column, int n, F32x16 v) {
   const int count = std::min(kPanelWidth, n - column);
   if (dtype == Dtype::kF32) {
@@ -297,8 +301,8 @@ struct PlainProduct {
   int first() const { return args.first_panel; }
   int last() const { return args.last_panel; }
   const std::byte* panel(const Cut& cut, int, int index) const { return cut.panel(args.w, index); }
-  const std::byte* panel_to_come(const Cut& cut, int, int index) const {
-    return cut.panel_to_come(args.w, args.next, args.last_panel, index);
+  const std::byte* upcoming_panel(const Cut& cut, int, int index) const {
+    return cut.upcoming_panel(args.w, args.next, args.last_panel, index);
   }
   template <int kPanels>
   void put(int row, int panel, const float (*sums)[kPanelWidth]) const {
@@ -311,7 +315,7 @@ struct PlainProduct {
   }
 };
 
-// Gate and up.
+// The gated product: matrix 0 is gate, matrix 1 is up.
 struct GatedProduct {
   static constexpr int kMatrices = 2;
   const GatedMatmulArgs& args;
@@ -323,9 +327,9 @@ struct GatedProduct {
   const std::byte* panel(const Cut& cut, int matrix, int index) const {
     return cut.panel(matrix == 0 ? args.gate : args.up, index);
   }
-  const std::byte* panel_to_come(const Cut& cut, int matrix, int index) const {
-    return matrix == 0 ? cut.panel_to_come(args.gate, args.next_gate, args.last_panel, index)
-                       : cut.panel_to_come(args.up, args.next_up, args.last_panel, index);
+  const std::byte* upcoming_panel(const Cut& cut, int matrix, int index) const {
+    return matrix == 0 ? cut.upcoming_panel(args.gate, args.next_gate, args.last_panel, index)
+                       : cut.upcoming_panel(args.up, args.next_up, args.last_panel, index);
   }
   template <int kPanels>
   void put(int row, int panel, const float (*sums)[kPanelWidth]) const {
@@ -340,7 +344,7 @@ struct GatedProduct {
   }
 };
 
-// kEach panels of each matrix from `panel` on, for a run of rows of which the first is `row`.
+// Computes kEach panels of each matrix from `panel` on, for a run of rows that starts at `row`.
 template <typename Fold, typename Codes, typename Tuned, int kEach, typename Product>
 inline void multiply_panels(const Product& product, const Cut& cut, const RowTiles& x, int row,
                             int panel, bool last_run) {
@@ -353,7 +357,7 @@ inline void multiply_panels(const Product& product, const Cut& cut, const RowTil
       // The next run begins with the same panels.
       piece.next_panels[q * kEach + p] =
           last_run || beyond < 0
-              ? product.panel_to_come(cut, q, next)
+              ? product.upcoming_panel(cut, q, next)
               : product.panel(cut, q, std::min(product.first() + beyond, product.last() - 1));
     }
   }
@@ -364,14 +368,14 @@ inline void multiply_panels(const Product& product, const Cut& cut, const RowTil
   }
 }
 
-// Rows in runs of nearly equal size, each for all panels: they are laid out once, and weights are
-// read again for so many rows that memory keeps up.
+// Splits the rows into runs of nearly equal size. Each run packs its rows once and goes through all
+// panels. A run has enough rows that computing takes longer than reading the weights again.
 template <typename Fold, typename Codes, typename Tuned, typename Product>
 inline void multiply_runs(const Product& product, const Cut& cut) {
   constexpr int kEach = kTilePanels / Product::kMatrices;
   const int m = product.num_rows();
   for (int row = 0, runs = (m + cut.choice.rows - 1) / cut.choice.rows; runs > 0; --runs) {
-    const Tiles tiles((m - row + runs - 1) / runs, kMostOfTile<Codes>);
+    const Tiles tiles((m - row + runs - 1) / runs, kMaxTileRows<Codes>);
     const RowTiles x(product.x(), cut.words, row, tiles);
     int panel = product.first();
     for (; panel + kEach <= product.last(); panel += kEach) {

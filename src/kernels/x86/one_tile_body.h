@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of so few rows that they make one tile: each line of codes is read once, expanded in
-// registers and multiplied there. Reading the weights is all that takes long, and two things keep
-// it going (docs/kernels.md):
-//   - Panels are read in strips of as few as keep the processor busy: a core reads one run of
-//     memory faster than several at once. Lines are fetched as far ahead whatever the width.
-//   - Nothing is stored before a strip's end. Stores wait for what was asked of memory before them,
-//     and with such stores about, reading ahead comes to a halt.
+// Products with so few rows that they are one tile. Each line of codes is read once, expanded in
+// registers and multiplied there. Reading the weights takes most of the time, and two rules keep
+// memory busy (docs/kernels.md):
+//   - Panels are read in strips, of as few panels as keep the processor busy, since a core reads
+//   one
+//     run of memory faster than several. The prefetch distance in bytes is the same for every
+//     width.
+//   - Nothing is stored before the end of a strip. A store waits for earlier loads from memory, and
+//     waiting stores soon stop the processor from reading ahead.
 // Included by matmul_body.h.
 #pragma once
 
-// What suits a processor (kernels/matmul.h: Tuning): how lines that will be read are asked for.
+// The constants of a tuning (kernels/matmul.h: Tuning):
 //
-//   kLocality       __builtin_prefetch's: the first level is 3, the second 2
-//   kUnhintedRows   up to so many rows no line is asked for: a line takes so few instructions that
-//                   the processor looks far enough ahead by itself, and farther without hints
-//   kFloatChains    so many panels of a single row's floats are read together, each a chain of
-//                   additions that wait for each other: one keeps up with a Zen 4's memory (though
-//                   not with its caches), and one run of memory is read faster than two
-//   kAloneRows      of codes that need no expanding, up to so many rows keep the processor busy
-//                   with one panel. More few rows are rounded up to an even number and take two:
-//                   with one panel six rows are as many chains as bf16's step has cycles
-//                   (docs/kernels.md)
+//   kLocality       of __builtin_prefetch: 3 is the first-level cache, 2 the second-level cache
+//   kUnhintedRows   no prefetch hints up to this many rows: a line takes so few instructions that
+//                   the processor reads ahead by itself, and farther than with hints
+//   kFloatChains    panels that a single row of floats reads together. Each is a chain of dependent
+//                   additions. One chain is fast enough for a Zen 4's memory (not for its caches),
+//                   and one run of memory is read faster than two
+//   kAloneRows      with codes that need no expanding, up to this many rows keep the processor busy
+//                   with one panel. More rows (up to kFewRows) are rounded up to an even number and
+//                   take two panels: with one panel, six rows are only as many chains as a bf16
+//                   step has cycles (docs/kernels.md)
 struct ForZen5 {
   static constexpr int kLocality = 3, kFloatChains = 2, kAloneRows = kFewRows;
   template <typename Step, typename Codes>
@@ -33,20 +35,21 @@ struct ForZen4 {
   static constexpr int kUnhintedRows = Codes::kUnhintedRows;
 };
 template <typename Tuned>
-inline void fetch_line(const std::byte* first, size_t at) {
+inline void prefetch_line(const std::byte* first, size_t at) {
   __builtin_prefetch(first + at, 0, Tuned::kLocality);
 }
 
 template <typename Tuned, typename Step, typename Codes, int Rows>
 inline constexpr bool kHintsOf = Rows > Tuned::template kUnhintedRows<Step, Codes>;
 
-// More rows than this leave no registers for four panels. Those of groups have two sums.
+// With more rows, four panels do not fit the registers. Formats with groups need two sums per
+// element.
 template <typename Codes>
 inline constexpr int kMaxWideRows = Codes::kGroups == 1 ? 4 : 3;
-// Do so many rows take two panels of codes that need no expanding, in tiles of even height?
+// Whether this many rows take two panels of codes that need no expanding, in tiles of even height.
 template <typename Tuned, typename Codes, int Rows>
 inline constexpr bool kIsPaired = Codes::kParts == 1 && Rows > Tuned::kAloneRows;
-// How many panels are read together.
+// The number of panels that are read together.
 template <typename Tuned, typename Step, typename Codes, int Rows>
 constexpr int strip_panels() {
   if (Rows > kFewRows || kIsPaired<Tuned, Codes, Rows>) return kTilePanels;
@@ -56,21 +59,20 @@ constexpr int strip_panels() {
   return std::min(kFewPanels, one_chain ? std::max(wanted, Tuned::kFloatChains) : wanted);
 }
 
-// The most rows of one tile: where registers hold them beside what expanding takes, and the
-// products are what takes long.
+// The most rows of one tile: as many as fit the registers beside those that expanding needs.
 template <typename Codes>
-inline constexpr int kMostRows = std::max(kFewRows, std::min(kTileRows, Codes::kTallRows));
+inline constexpr int kMaxOneTileRows = std::max(kFewRows, std::min(kTileRows, Codes::kTallRows));
 
-// The panels of a strip, and those of the next one, to be fetched when no more of their own is left
-// to be.
+// The panels of a strip, and those of the next strip, which are prefetched when all lines of this
+// one have been.
 template <int Width>
 struct StripPanels {
   const std::byte* codes[Width];
   const std::byte* next[Width];
 };
 
-// Some lines of codes, at `at` of the panels and from fetch_at on of what to fetch, of which a line
-// is asked for every kLinesOfHint; 0: none.
+// Multiplies `lines` lines of codes, from byte `at` of the panels on. Every kLinesOfHint lines it
+// prefetches one line, from byte fetch_at of `fetch` on; 0: no prefetch.
 template <typename Step, typename Codes, typename Tuned, int kLinesOfHint, int Rows, int Width>
 inline __attribute__((always_inline)) void run_lines(RowTile<Rows> x,
                                                      const std::byte* const (&codes)[Width],
@@ -80,7 +82,7 @@ inline __attribute__((always_inline)) void run_lines(RowTile<Rows> x,
   const auto line = [&](bool hints) __attribute__((always_inline)) {
     Line w[Width][Codes::kParts];
     const auto expand = [&](int p) __attribute__((always_inline)) {
-      if (hints) fetch_line<Tuned>(fetch[p], fetch_at);
+      if (hints) prefetch_line<Tuned>(fetch[p], fetch_at);
       Codes::expand(load_line(codes[p] + at), w[p]);
     };
     if constexpr (Rows <= kFewRows) {
@@ -93,7 +95,7 @@ inline __attribute__((always_inline)) void run_lines(RowTile<Rows> x,
         }
       }
     } else {
-      // Registers hold the panels' lines, but not all rows' words.
+      // The panels' lines fit the registers, the words of all rows do not.
       for (int p = 0; p < Width; ++p) expand(p);
       for (int part = 0; part < Codes::kParts; ++part) {
         for (int r = 0; r < Rows; ++r) {
@@ -108,7 +110,7 @@ inline __attribute__((always_inline)) void run_lines(RowTile<Rows> x,
     x.words = x.word(Codes::kParts, 0);
   };
   int i = 0;
-  // The fewer instructions a line takes, the more lines are under way at once.
+  // Unrolled, so that a line takes fewer instructions and more lines are in flight.
   if constexpr (Rows <= 2 && Codes::kParts == 1) {
 #pragma GCC unroll 1
     for (; i + 4 <= lines; i += 4) {
@@ -124,8 +126,8 @@ inline __attribute__((always_inline)) void run_lines(RowTile<Rows> x,
   for (; i < lines; ++i) line(kLinesOfHint > 0);
 }
 
-// Block `index` of several groups, likewise: scales at `at` of the panels, what to fetch from
-// fetch_at on. words: the block's, of x.
+// As run_lines, for block `index` of a format with several groups. at: byte of the block's scales
+// in the panels. words: the block's words of x.
 template <typename Codes, typename Tuned, int kLinesOfHint, typename Fold, int Rows, int Width>
 inline __attribute__((always_inline)) void run_groups(const Fold& fold, const RowTile<Rows> x,
                                                       int index, RowTile<Rows> words,
@@ -153,7 +155,7 @@ inline __attribute__((always_inline)) void run_groups(const Fold& fold, const Ro
   }
 }
 
-// All whole blocks.
+// Multiplies all whole blocks of k.
 template <typename Fold, typename Codes, typename Tuned, int Rows, int Width>
 inline __attribute__((always_inline)) void run_blocks(const Fold& fold, const Cut& cut,
                                                       const RowTile<Rows> x,
@@ -161,22 +163,22 @@ inline __attribute__((always_inline)) void run_blocks(const Fold& fold, const Cu
                                                       F32x16 (&sum)[Rows][Width]) {
   using Step = typename Fold::Step;
   constexpr bool kHints = kHintsOf<Tuned, Step, Codes, Rows>;
-  // A copy: what has no address stays in registers.
+  // A local copy, whose address is not taken, so that it stays in registers.
   const std::byte* codes[Width];
   std::copy_n(panels.codes, Width, codes);
   const int lines = cut.block_k / (Codes::kParts * Step::kStep);
-  // Scales are a line before or behind those of codes.
+  // The scales are one line before or after the codes.
   const size_t scales_at = Codes::kFirstLine == 0 ? cut.block_bytes - sizeof(Line) : 0;
   const std::byte* fetch[Width];
   const int ahead = cut.blocks_ahead(Width);
-  const int own_left = cut.whole_blocks - ahead;  // blocks to be fetched of these panels
+  const int own_left = cut.whole_blocks - ahead;  // blocks of these panels still to prefetch
   for (int p = 0; p < Width; ++p) fetch[p] = codes[p] + cut.block_at(ahead);
   if (own_left <= 0) std::copy_n(panels.next, Width, fetch);
   size_t at = 0, fetch_at = 0;
   int word = 0;
   for (int index = 0; index < cut.whole_blocks; ++index) {
     if constexpr (kHints) {
-      for (int p = 0; p < Width; ++p) fetch_line<Tuned>(fetch[p], fetch_at + scales_at);
+      for (int p = 0; p < Width; ++p) prefetch_line<Tuned>(fetch[p], fetch_at + scales_at);
     }
     typename Fold::Acc acc[Rows][Width];
     for (int r = 0; r < Rows; ++r) fold.template begin<Width>(x, r, index, sum[r], acc[r]);
@@ -200,7 +202,7 @@ inline __attribute__((always_inline)) void run_blocks(const Fold& fold, const Cu
   }
 }
 
-// The block at the end of k that is not whole.
+// Multiplies the last block of k if it is not whole.
 template <typename Fold, typename Codes, int Rows, int Width>
 inline __attribute__((noinline)) void run_rest(const Fold& fold, const Cut& cut,
                                                const RowTile<Rows> x,
@@ -226,8 +228,8 @@ inline __attribute__((noinline)) void run_rest(const Fold& fold, const Cut& cut,
   }
 }
 
-// The sums over all of k, to columns `first` … of sums. A function of its own: so registers
-// suffice.
+// Computes a strip over all of k and stores its sums from panel `first` of sums on. Not inlined, so
+// that the compiler has all registers for it.
 template <typename Fold, typename Codes, typename Tuned, int Rows, int Width>
 inline __attribute__((noinline)) void strip(const Fold& fold, const Cut& cut, const RowTile<Rows> x,
                                             const StripPanels<Width>& panels, int first,
@@ -244,7 +246,7 @@ inline __attribute__((noinline)) void strip(const Fold& fold, const Cut& cut, co
   };
   if constexpr (Codes::kGroups == 1) {
     if (cut.whole_blocks < cut.num_blocks) {
-      // A copy: sum itself is to have no address, so that it stays in registers.
+      // A copy, so that the address of sum itself is not taken and it stays in registers.
       F32x16 all[Rows][Width];
       std::copy_n(&sum[0][0], Rows * Width, &all[0][0]);
       run_rest<Fold, Codes>(fold, cut, x, panels.codes, all);
@@ -254,28 +256,27 @@ inline __attribute__((noinline)) void strip(const Fold& fold, const Cut& cut, co
   put(sum);
 }
 
-// ---- products of so few rows that they make one tile ----
+// ---- products of one tile ----
 //
-// What a product is made of, in strips of panels next to each other (matmul_body.h):
+// The interface of a Product (matmul_body.h):
 //
-//   kMatrices         how many matrices each row is multiplied with, panel by panel of the same
-//                     number
+//   kMatrices         number of matrices that each row is multiplied with: 1, or 2 (gate and up)
 //   num_rows, x       the rows
-//   first, last       which panels of each matrix are wanted: [first, last)
-//   panel(cut, q, i)  panel i of matrix number q
-//   panel_to_come     the same before `last`, beyond it what will be read then
+//   first, last       the panels of each matrix to compute: [first, last)
+//   panel(cut, q, i)  panel i of matrix q
+//   upcoming_panel    the same; from `last` on, the panels that the thread will read next
 //   put<n>(row, i, sums)
-//                     takes a row's n sums of panels i and on of the first matrix, then of the
+//                     stores a row's n sums: of panels from i on of the first matrix, then of the
 //                     second
 
-// The strips of kEach panels of each matrix, from `panel` on.
+// Computes the strips of kEach panels of each matrix, from `panel` on.
 template <typename Fold, typename Codes, typename Tuned, int Rows, int kWidth, int kEach,
           typename Product>
 inline __attribute__((always_inline)) void one_tile_step(const Product& product, const Fold& fold,
                                                          const Cut& cut, const RowTile<Rows> x,
                                                          int panel) {
   constexpr int kPanels = kEach * Product::kMatrices, kStrip = std::min(kWidth, kPanels);
-  // This step's panels and then the next one's, in the order in which they are read.
+  // The panels of this step, then those of the next step, in the order in which they are read.
   const std::byte* codes[2 * kPanels];
   for (int q = 0; q < Product::kMatrices; ++q) {
     const std::byte* const first = product.panel(cut, q, panel);
@@ -285,7 +286,7 @@ inline __attribute__((always_inline)) void one_tile_step(const Product& product,
     }
     if (panel + 2 * kEach <= product.last()) continue;
     for (int p = 0; p < kEach; ++p) {
-      codes[kPanels + q * kEach + p] = product.panel_to_come(cut, q, panel + kEach + p);
+      codes[kPanels + q * kEach + p] = product.upcoming_panel(cut, q, panel + kEach + p);
     }
   }
   alignas(64) float sums[Rows][kMaxPanels][kPanelWidth];
@@ -293,11 +294,11 @@ inline __attribute__((always_inline)) void one_tile_step(const Product& product,
     StripPanels<kStrip> panels;
     std::copy_n(codes + first, kStrip, panels.codes);
     std::copy_n(codes + first + kStrip, kStrip, panels.next);
-    // Where the processor fetches by itself, it has yet to learn where it goes on after this strip.
+    // Without hints, the processor prefetches by itself, but does not know where the next strip is.
     if constexpr (!kHintsOf<Tuned, typename Fold::Step, Codes, Rows>) {
       constexpr size_t kLines = 4;
       for (int p = 0; p < kStrip; ++p) {
-        for (size_t i = 0; i < kLines; ++i) fetch_line<Tuned>(panels.next[p], i * sizeof(Line));
+        for (size_t i = 0; i < kLines; ++i) prefetch_line<Tuned>(panels.next[p], i * sizeof(Line));
       }
     }
     strip<Fold, Codes, Tuned>(fold, cut, x, panels, first, sums);
@@ -310,14 +311,14 @@ inline __attribute__((always_inline)) void one_tile_step(const Product& product,
 template <typename Fold, typename Codes, typename Tuned, int Rows, typename Product>
 inline void one_tile(const Product& product, const Cut& cut) {
   constexpr int kStrip = strip_panels<Tuned, typename Fold::Step, Codes, Rows>();
-  // Gate and up are two runs of memory in any case: side by side neither is left and taken up
-  // again. Only AVX2's highest tile lacks the registers for the sums and the lines of both.
+  // Gate and up are two runs of memory in any case, so they are read together. Only AVX2's highest
+  // tile has too few registers for the sums and the lines of both.
   constexpr bool kFits = kTileRows > kFewRows || Rows < kTileRows;
   constexpr int kWidth = kFits ? std::max(kStrip, Product::kMatrices) : kStrip;
   constexpr int kEach = std::max(1, kWidth / Product::kMatrices);
   const Fold fold(cut);
   std::byte* const words = row_tiles_memory(cut.words.tile_bytes(Rows) + kBehindTile);
-  lay_tile(product.x(), cut.words, 0, product.num_rows(), Rows, words);
+  pack_tile(product.x(), cut.words, 0, product.num_rows(), Rows, words);
   const RowTile<Rows> x{words};
   int panel = product.first();
   for (; panel + kEach <= product.last(); panel += kEach) {
@@ -328,28 +329,28 @@ inline void one_tile(const Product& product, const Cut& cut) {
       one_tile_step<Fold, Codes, Tuned, Rows, kWidth, 1>(product, fold, cut, x, panel);
     }
   }
-  // Without hints the processor looks ahead as far as memory is read in order: elsewhere it has to
-  // begin anew.
+  // Without hints, the processor prefetches only along the memory it reads. So the first lines of
+  // the next product's panels are prefetched here.
   if constexpr (!kHintsOf<Tuned, typename Fold::Step, Codes, Rows>) {
     constexpr size_t kLines = 16;
     for (size_t i = 0; i < kLines; ++i) {
       for (int q = 0; q < Product::kMatrices; ++q) {
-        fetch_line<Tuned>(product.panel_to_come(cut, q, product.last()), i * sizeof(Line));
+        prefetch_line<Tuned>(product.upcoming_panel(cut, q, product.last()), i * sizeof(Line));
       }
     }
   }
 }
 
-// The next higher tile.
+// The height of the next higher tile.
 template <typename Tuned, typename Codes, int Rows>
 inline constexpr int kNextHeight =
     Rows >= kFewRows || kIsPaired<Tuned, Codes, Rows + 1> ? Rows + kRowUnit : Rows + 1;
 
-// Calls one_tile with the number of rows, rounded up to a height that tiles have, as a constant.
-// False: they are too many.
+// Calls one_tile with the number of rows as a template constant, rounded up to a height of tiles.
+// False: too many rows for one tile.
 template <typename Fold, typename Codes, typename Tuned, int Rows = 1, typename Product>
 inline bool one_tile_of(const Product& product, const Cut& cut) {
-  if constexpr (Rows > kMostRows<Codes>) {
+  if constexpr (Rows > kMaxOneTileRows<Codes>) {
     return false;
   } else {
     if (product.num_rows() > Rows) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quantized_rows.h, written once over F32x16. Included inside a region.
+// quantized_rows.h in F32x16, for every instruction set. Included inside a region.
 #pragma once
 
 inline constexpr int kLineCodes = sizeof(Line);
 
-// As bits, of which those of a NaN are the largest: max of floats would drop it.
+// Compares magnitudes as integers: the bits of NaN are the largest, while a maximum of floats could
+// drop a NaN.
 template <typename T>
 inline float largest_magnitude(const T* x, int count) {
   I32x16 largest[kLineCodes / kPanelWidth];
@@ -25,7 +26,8 @@ inline float largest_magnitude(const T* x, int count) {
   return std::bit_cast<float>(reduce_max(of_all));
 }
 
-// The codes of a group, of which x has `count` values, and their sums.
+// Computes the codes of a group and their sums. x has `count` values; the rest of the group is
+// zero.
 template <typename T>
 inline void quantize_group(const T* x, int count, float inverse, const QuantizedRowShape& shape,
                            int8_t* codes, int32_t* sums) {
@@ -43,7 +45,8 @@ inline void quantize_group(const T* x, int count, float inverse, const Quantized
   }
 }
 
-// The same of a whole group that consists of lines. kSumGroup: shape.sum_group; 0: one sum.
+// As quantize_group, for a full group whose size is a multiple of a line (64). kSumGroup:
+// shape.sum_group; 0: one sum for the group.
 template <int kSumGroup, typename T>
 inline void quantize_lines(const T* x, int group, float inverse, int8_t* codes, int32_t* sums) {
   I32x16 sum = set1_i32(0);
@@ -66,7 +69,8 @@ inline void quantize_lines(const T* x, int group, float inverse, int8_t* codes, 
   if constexpr (kSumGroup == 0) *sums = reduce_add(sum);
 }
 
-// whole_group(x, inverse, codes, sums) is quantize_lines or quantize_group.
+// Quantises all groups of a row. whole_group: quantises a full group (quantize_lines or
+// quantize_group).
 template <typename T, typename WholeGroup>
 inline void quantize_groups(const T* x, const QuantizedRowShape& shape, std::byte* out,
                             const WholeGroup& whole_group) {

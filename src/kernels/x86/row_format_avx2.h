@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What row_format_body.h and row_sum_body.h need beside simd_avx2.h. The same names as
-// row_format_avx512.h. Included inside a region.
+// Operations of row_format_body.h and row_sum_body.h in AVX2, in addition to simd_avx2.h. Same
+// names as row_format_avx512.h. Included inside a region.
 #pragma once
 
-// Lines of 64 bytes of a row that the sum over rows takes at once.
+// Number of 64-byte lines of a row in one step of the sum over rows.
 inline constexpr int kSumLines = 2;
 
 inline I32x16 sub(I32x16 a, I32x16 b) {
@@ -30,7 +30,7 @@ inline I32x16 where_less(I32x16 a, I32x16 b, I32x16 yes, I32x16 no) {
           _mm256_blendv_epi8(no.hi, yes.hi, _mm256_cmpgt_epi32(b.hi, a.hi))};
 }
 
-// Whether there is an instruction for it that rounds these as Bf16(float).
+// Whether a conversion instruction rounds all lanes as Bf16(float) does. AVX2 has none.
 inline bool round_alike(F32x16) { return false; }
 inline bool round_alike(F32x16, F32x16) { return false; }
 inline void store_bf16(Bf16* p, F32x16 first, F32x16 second) {
@@ -38,7 +38,7 @@ inline void store_bf16(Bf16* p, F32x16 first, F32x16 second) {
   store_bf16(p + kPanelWidth, second);
 }
 
-// From the first and the second of each pair to their order in memory.
+// Interleaves the first and the second values of pairs to their order in memory.
 inline F32x16 interleaved(__m256 even, __m256 odd) {
   const __m256 low = _mm256_unpacklo_ps(even, odd), high = _mm256_unpackhi_ps(even, odd);
   return {_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
@@ -54,14 +54,14 @@ inline void store_bf16_pairs(Bf16* p, F32x16 even, F32x16 odd) {
   store_bf16(p, even, odd);
 }
 
-// Lanes as 16-bit integers in order. They hold no more.
+// The lanes as 16-bit integers, in order. REQUIRES: they fit.
 inline __m256i to_u16(I32x16 v) {
   return _mm256_permute4x64_epi64(_mm256_packus_epi32(v.lo, v.hi), 0xd8);
 }
 inline __m128i to_u8(__m256i words) {
   return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 }
-// The lower 16 or 8 bits of each lane. Lanes hold no more.
+// Stores the lower 16 or 8 bits of each lane. REQUIRES: lanes have no other bits.
 inline void store_u16(void* p, I32x16 v) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), to_u16(v));
 }
@@ -69,14 +69,14 @@ inline void store_u8(void* p, I32x16 v) {
   _mm_storeu_si128(static_cast<__m128i*>(p), to_u8(to_u16(v)));
 }
 
-// The same of four vectors, one behind the other.
+// Stores the bytes of four vectors, one after the other.
 inline void store_u8(std::byte* p, const I32x16 (&v)[4]) {
   for (int i = 0; i < 4; ++i) store_u8(p + i * kPanelWidth, v[i]);
 }
 
-// Of two vectors of steps (row_scales.h) the codes, a pair in each byte.
+// The e2m1 codes of two vectors of steps (row_scales.h), two codes per byte.
 inline __m128i e2m1_of_steps(I32x16 a, I32x16 b) {
-  // By 128 bits: fours of a.lo, a.hi, b.lo and b.hi.
+  // Packing works within 128 bits: the order is fours of a.lo, a.hi, b.lo and b.hi.
   const __m256i packed =
       _mm256_packs_epi16(_mm256_packs_epi32(a.lo, a.hi), _mm256_packs_epi32(b.lo, b.hi));
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -92,13 +92,14 @@ inline __m128i e2m1_of_steps(I32x16 a, I32x16 b) {
   const __m256i pairs = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(0x1001));
   return to_u8(pairs);
 }
-// 64 e2m1.
+// Stores the e2m1 codes of 64 numbers of steps.
 inline void store_e2m1_of_steps(std::byte* p, const I32x16 (&steps)[4]) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), e2m1_of_steps(steps[0], steps[1]));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p) + 1, e2m1_of_steps(steps[2], steps[3]));
 }
 
-// 16 finite e4m3, times a power of two. Subnormal: as the least normal × 1.fraction, less that.
+// Loads 16 finite e4m3, times 2^kPower. A subnormal is computed as least normal · 1.fraction −
+// least normal, which is exact.
 template <int kPower>
 inline F32x16 load_scaled_e4m3(const void* p) {
   constexpr int kLeast = 121 + kPower;  // the exponent of e4m3's least normal
@@ -114,7 +115,7 @@ inline F32x16 load_scaled_e4m3(const void* p) {
 }
 inline F32x16 load_256ths_of_e4m3(const void* p) { return load_scaled_e4m3<-8>(p); }
 
-// sums += weight · e4m3, 64 of them.
+// sums += weight · e4m3, for 64 codes.
 inline constexpr bool kFp8SumsInPairs = false;
 inline void add_e4m3_line(const std::byte* codes, F32x16 weight, F32x16* sums) {
 #pragma GCC unroll 4
@@ -123,7 +124,7 @@ inline void add_e4m3_line(const std::byte* codes, F32x16 weight, F32x16* sums) {
   }
 }
 
-// The e2m1 in the lower 4 bits of each lane.
+// The value of the e2m1 in the lower 4 bits of each lane.
 inline __m256 value_of_e2m1(__m256i codes) {
   const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
   const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(codes, _mm256_set1_epi32(8)), 28);
@@ -132,7 +133,7 @@ inline __m256 value_of_e2m1(__m256i codes) {
 inline F32x16 value_of_e2m1(I32x16 codes) {
   return {value_of_e2m1(codes.lo), value_of_e2m1(codes.hi)};
 }
-// 16 e2m1 of 8 bytes.
+// Loads 16 e2m1 from 8 bytes.
 inline F32x16 load_e2m1(const void* p) {
   const __m128i bytes = _mm_loadl_epi64(static_cast<const __m128i*>(p));
   const __m256i low = _mm256_cvtepu8_epi64(bytes);
@@ -141,7 +142,7 @@ inline F32x16 load_e2m1(const void* p) {
                               _mm256_or_si256(high, _mm256_slli_epi64(high, 28))});
 }
 
-// An 8 × 8 transpose: pairs of vectors, pairs of pairs, then the halves.
+// An 8 × 8 transpose: interleaves pairs of vectors, then pairs of pairs, then halves.
 inline void transpose(__m256 (&v)[8]) {
   __m256 a[8], b[8];
   for (int j = 0; j < 8; j += 2) {
@@ -160,12 +161,13 @@ inline void transpose(__m256 (&v)[8]) {
   }
 }
 
-// Sums over e2m1, by lines of codes. A lane of 32 bits is eight values, one for each vector of
-// sums, so that two lanes share a weight and codes only shift.
+// Sums over e2m1, one line of codes at a time. A 32-bit lane has eight consecutive values, one for
+// each of eight vectors of sums. So two lanes share a weight, and a shift yields the next value of
+// each.
 struct E2m1Lines {
   static constexpr int kLines = 1;
   static constexpr int kRowsAtOnce = 1;
-  // Of 8 groups.
+  // Distributes the weights of 8 groups to the lanes of a line.
   static void spread(F32x16 of_groups, F32x16* weights) {
     *weights = {_mm256_permutevar8x32_ps(of_groups.lo, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
                 _mm256_permutevar8x32_ps(of_groups.lo, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7))};
@@ -179,7 +181,7 @@ struct E2m1Lines {
       codes = shift_right<4>(codes);
     }
   }
-  // From value 8i + j in lane i of v[j] to value 16j + i there.
+  // Reorders sums: before, lane i of v[j] has value 8i + j; after, value 16j + i.
   static void put_in_order(F32x16* v) {
     __m256 low[8], high[8];
     for (int j = 0; j < 8; ++j) {
@@ -195,12 +197,12 @@ struct E2m1Lines {
   }
 };
 
-// Of two vectors: the larger of each one's halves, side by side.
+// The maximum of each vector's halves; that of a first, then that of b.
 inline __m256i max_over_lanes(__m256i a, __m256i b) {
   return _mm256_max_epi32(_mm256_permute2x128_si256(a, b, 0x20),
                           _mm256_permute2x128_si256(a, b, 0x31));
 }
-// Lane i: the largest of v[i]. Each step holds twice as many vectors' maxima, over half the lanes.
+// Lane i is the maximum over v[i]. Each step combines twice as many vectors in half as many lanes.
 inline I32x16 max_of_each(const I32x16 (&v)[kPanelWidth]) {
   __m256i fours[4];
   for (int i = 0; i < 4; ++i) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What row_format_body.h and row_sum_body.h need beside simd_avx512.h. The same names as
-// row_format_avx2.h. Included inside a region.
+// Operations of row_format_body.h and row_sum_body.h in AVX-512, in addition to simd_avx512.h. Same
+// names as row_format_avx2.h. Included inside a region.
 #pragma once
 
-// Lines of 64 bytes of a row that the sum over rows takes at once.
+// Number of 64-byte lines of a row in one step of the sum over rows.
 inline constexpr int kSumLines = 4;
 
 inline I32x16 sub(I32x16 a, I32x16 b) { return _mm512_sub_epi32(a, b); }
@@ -23,8 +23,8 @@ inline I32x16 where_less(I32x16 a, I32x16 b, I32x16 yes, I32x16 no) {
   return _mm512_mask_blend_epi32(_mm512_cmplt_epi32_mask(a, b), no, yes);
 }
 
-// Whether the instruction for it rounds these as Bf16(float): it makes subnormals zero, and keeps
-// more of a NaN.
+// Lanes that the bf16 conversion instruction rounds differently from Bf16(float): it flushes
+// subnormals to zero, and keeps more bits of a NaN.
 inline __mmask16 rounds_otherwise(F32x16 v) {
   constexpr int kNanOrSubnormal = 0x01 | 0x20 | 0x80;
   return _mm512_fpclass_ps_mask(v, kNanOrSubnormal);
@@ -37,7 +37,7 @@ inline void store_bf16(Bf16* p, F32x16 first, F32x16 second) {
   _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(second, first));
 }
 
-// The first and the second of each pair of bf16, and from those to the order in memory.
+// The first and the second bf16 of each pair, as float32; and interleave puts them back in order.
 inline F32x16 evens(Line pairs) { return from_bits(_mm512_slli_epi32(pairs, 16)); }
 inline F32x16 odds(Line pairs) {
   return from_bits(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
@@ -60,8 +60,8 @@ inline void store_bf16_pairs(Bf16* p, F32x16 even, F32x16 odd) {
   _mm512_storeu_si512(p, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder.data()), rounded));
 }
 
-// Every kStride-th byte of two vectors from kFirst on, one behind the other: an instruction that
-// stores bytes of wider lanes is far slower.
+// Collects every kStride-th byte of two vectors, from byte kFirst on. (The instructions that store
+// the low bytes of wider lanes are far slower.)
 template <int kStride, int kFirst = 0>
 inline __m512i bytes_of(__m512i first, __m512i second) {
   alignas(64) static constexpr auto kOrder = [] {
@@ -72,7 +72,7 @@ inline __m512i bytes_of(__m512i first, __m512i second) {
   return _mm512_permutex2var_epi8(first, _mm512_load_si512(kOrder.data()), second);
 }
 
-// The lower 16 or 8 bits of each lane. Lanes hold no more.
+// Stores the lower 16 or 8 bits of each lane. REQUIRES: lanes have no other bits.
 inline void store_u16(void* p, I32x16 v) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
 }
@@ -80,8 +80,8 @@ inline void store_u8(void* p, I32x16 v) {
   _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_castsi512_si128(bytes_of<4>(v, v)));
 }
 
-// The same of four vectors, one behind the other. Packing goes by 128 bits: a lane of the packed
-// bytes holds four of each vector.
+// The bytes of four vectors. Packing works within 128 bits: each 128-bit lane of the result has
+// four bytes of each vector.
 inline __m512i to_bytes(const I32x16 (&v)[4]) {
   return _mm512_packus_epi16(_mm512_packus_epi32(v[0], v[1]), _mm512_packus_epi32(v[2], v[3]));
 }
@@ -90,7 +90,7 @@ inline void store_u8(void* p, const I32x16 (&v)[4]) {
   _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, to_bytes(v)));
 }
 
-// 64 e2m1 of steps (row_scales.h).
+// Stores the e2m1 codes of 64 numbers of steps (row_scales.h).
 inline void store_e2m1_of_steps(std::byte* p, const I32x16 (&steps)[4]) {
   alignas(64) static constexpr auto kCodes = [] {
     std::array<uint8_t, kMostE2m1Steps + 1> codes{};
@@ -107,13 +107,14 @@ inline void store_e2m1_of_steps(std::byte* p, const I32x16 (&steps)[4]) {
   const __m512i codes =
       _mm512_ternarylogic_epi32(code, _mm512_srli_epi16(bytes, 4), _mm512_set1_epi8(8), kOrAnd);
   const __m512i pairs = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(0x1001));
-  // Packing goes by 128 bits: a lane of the packed bytes holds four of each vector.
+  // Packing works within 128 bits: each lane has four codes of each vector.
   const __m256i order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm256_permutexvar_epi16(order, _mm512_cvtepi16_epi8(pairs)));
 }
 
-// 16 finite e4m3, divided by 256: as half floats, whose exponent's bias is 8 more.
+// Loads 16 finite e4m3, divided by 256: their bits, shifted, are half floats, whose exponent bias
+// is 8 larger.
 inline F32x16 load_256ths_of_e4m3(const void* p) {
   const __m256i codes = _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   const __m256i halves =
@@ -121,8 +122,8 @@ inline F32x16 load_256ths_of_e4m3(const void* p) {
   return _mm512_cvtph_ps(halves);
 }
 
-// sums += weight · e4m3, 64 of them as lines of bf16: of each the first of each pair, then the
-// second.
+// sums += weight · e4m3, for 64 codes, widened to two lines of bf16 pairs. Sums of the pairs' first
+// values and of their second values are separate.
 inline constexpr bool kFp8SumsInPairs = true;
 inline void add_e4m3_line(const std::byte* codes, F32x16 weight, F32x16* sums) {
   Line lines[2];
@@ -134,19 +135,19 @@ inline void add_e4m3_line(const std::byte* codes, F32x16 weight, F32x16* sums) {
   }
 }
 
-// The e2m1 in the lower 4 bits of each lane.
+// The value of the e2m1 in the lower 4 bits of each lane.
 inline F32x16 value_of_e2m1(I32x16 codes) {
   const F32x16 values = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f,
                                        -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
   return _mm512_permutexvar_ps(codes, values);
 }
-// 16 e2m1 of 8 bytes.
+// Loads 16 e2m1 from 8 bytes.
 inline F32x16 load_e2m1(const void* p) {
   const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
   return value_of_e2m1(_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28)));
 }
 
-// The first, or the second, two lanes of each quarter, of one vector and the other.
+// From each 128-bit quarter: the first (second) two lanes of a, then those of b.
 inline F32x16 first_twos(F32x16 a, F32x16 b) {
   return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
 }
@@ -154,19 +155,20 @@ inline F32x16 second_twos(F32x16 a, F32x16 b) {
   return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
 }
 
-// Sums over e2m1, by lines of codes. A lane of 32 bits is eight values, one for each vector of
-// sums, so that two lanes share a weight and codes only shift.
+// Sums over e2m1, one line of codes at a time. A 32-bit lane has eight consecutive values, one for
+// each of eight vectors of sums. So two lanes share a weight, and a shift yields the next value of
+// each.
 struct E2m1Lines {
-  static constexpr int kLines = 2;  // for which one vector has the weights
+  static constexpr int kLines = 2;  // lines whose weights are in one vector
   static constexpr int kRowsAtOnce = 32;
-  // Of 16 groups.
+  // Distributes the weights of 16 groups to the lanes of two lines.
   static void spread(F32x16 of_groups, F32x16* weights) {
     const __m512i first = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
     const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
     weights[0] = _mm512_permutexvar_ps(first, of_groups);
     weights[1] = _mm512_permutexvar_ps(second, of_groups);
   }
-  // Two are looked up at a time, by the lower five bits of 16.
+  // Each lookup finds two values per lane, by the lower five bits of each 16-bit half.
   static void add(const std::byte* line, F32x16 weights, F32x16* sums) {
     const __m512i values = _mm512_load_si512(kE2m1Values.data());
     __m512i codes = _mm512_loadu_si512(line);
@@ -178,8 +180,8 @@ struct E2m1Lines {
       codes = _mm512_srli_epi16(codes, 4);
     }
   }
-  // From value 8i + j in lane i of v[j] to value 16j + i there: lanes i of the same four results to
-  // the same place of each quarter, then the quarters' 4 × 4 values transposed.
+  // Reorders sums: before, lane i of v[j] has value 8i + j; after, value 16j + i. First moves
+  // values to the right quarter, then transposes 4 × 4 values in the quarters.
   static void put_in_order(F32x16* v) {
     const __m512i lower = _mm512_setr_epi32(0, 2, 4, 6, 16, 18, 20, 22, 1, 3, 5, 7, 17, 19, 21, 23);
     const __m512i upper = _mm512_add_epi32(lower, _mm512_set1_epi32(8));
@@ -200,8 +202,8 @@ struct E2m1Lines {
       v[half + 3] = second_twos(c, d);
     }
   }
-  // The same, rounded to bf16: pairs of words, fours, then the eights of a lane.
-  // REQUIRES: round_alike(v[0]) … round_alike(v[7])
+  // As put_in_order, and stores the sums rounded to bf16: interleaves words to pairs, fours,
+  // eights. REQUIRES: round_alike(v[0]) … round_alike(v[7])
   static void store_rounded(Bf16* p, const F32x16* v) {
     __m512i words[4], pairs[4], fours[4];
 #pragma GCC unroll 4
@@ -227,11 +229,12 @@ struct E2m1Lines {
   }
 };
 
-// Of two vectors: the larger of each one's first and third, second and fourth quarters.
+// For each of two vectors: the maximum of its first and third, and of its second and fourth
+// quarters.
 inline __m512i max_over_lanes(__m512i a, __m512i b) {
   return _mm512_max_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
 }
-// Lane i: the largest of v[i]. Each step holds twice as many vectors' maxima, over half the lanes.
+// Lane i is the maximum over v[i]. Each step combines twice as many vectors in half as many lanes.
 inline I32x16 max_of_each(const I32x16 (&v)[kPanelWidth]) {
   __m512i fours[4];
   for (int i = 0; i < 4; ++i) {
@@ -247,12 +250,12 @@ inline I32x16 max_of_each(const I32x16 (&v)[kPanelWidth]) {
 
 // ---- bf16 rows to codes, 32 values of 16 bits in a vector ----
 //
-// Instead of the templates of row_format_body.h, which are for every type and instruction set.
+// Specialisations of the templates of row_format_body.h.
 
 inline __m512i magnitudes(__m512i bf16) {
   return _mm512_and_si512(bf16, _mm512_set1_epi16(0x7fff));
 }
-// Of pairs of magnitudes the larger each, as a float32's bits.
+// The larger of each pair of bf16 magnitudes, as float32 bits.
 inline I32x16 larger_of_pairs(__m512i bf16) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
   return _mm512_max_epi32(_mm512_and_si512(bf16, upper), _mm512_slli_epi32(bf16, 16));
@@ -275,7 +278,7 @@ inline I32x16 largest_of_groups<kFp8RowGroup>(const Bf16* x, int count) {
   return max_of_each(largest);
 }
 
-// Two groups in a vector. Each step holds twice as many vectors' maxima over half the lanes.
+// A vector has two groups. Each step combines twice as many vectors in half as many lanes.
 template <>
 inline I32x16 largest_of_groups<kNvfp4RowGroup>(const Bf16* x, int count) {
   __m512i twos[8], fours[4], eights[2], sixteens[2];
@@ -301,14 +304,15 @@ inline I32x16 largest_of_groups<kNvfp4RowGroup>(const Bf16* x, int count) {
 
 inline I32x16 to_e4m3(F32x16 v);
 
-// to_code is a bf16: a code is that of the fractions' product, and the exponents' sum in steps
-// of 8. That is so of normal codes; where a value would have another, or is zero, its 64
-// values are coded the long way.
+// to_code is exact in bf16. So a code is the sum of two terms: the code of the fractions' product,
+// from a table (e4m3_of_products.h), and the sum of exponents in steps of 8. This holds for normal
+// codes only. If one of 64 values is zero or would have a subnormal code, all 64 are rounded by
+// to_e4m3.
 inline void encode_e4m3(const Bf16* x, float to_code, std::byte* out) {
   const uint32_t factor = std::bit_cast<uint32_t>(to_code);
   const uint32_t fraction = factor >> 16 & 0x7f, exponent = factor >> 23;
   const E4m3OfProducts& of_products = kE4m3OfProducts[fraction];
-  // bf16's exponents are 127 too large, e4m3's are meant to be 7.
+  // Exponent biases: 127 in bf16, 7 in e4m3.
   const __m512i shift = _mm512_set1_epi8(static_cast<char>((exponent + 7 - 2 * 127) * 8));
   const __m512i lower = _mm512_add_epi8(_mm512_load_si512(of_products.codes), shift);
   const __m512i upper = _mm512_add_epi8(_mm512_load_si512(of_products.codes + 64), shift);
@@ -326,7 +330,7 @@ inline void encode_e4m3(const Bf16* x, float to_code, std::byte* out) {
       }
       continue;
     }
-    // The upper bit of an index counts for nothing.
+    // The lookup ignores the upper bit of an index, which is the exponent's lowest bit.
     const __m512i code = _mm512_permutex2var_epi8(lower, bytes_of<2>(a, b), upper);
     const __m512i exponents = bytes_of<2>(_mm512_srli_epi16(a, 4), _mm512_srli_epi16(b, 4));
     const __m512i steps = _mm512_and_si512(exponents, _mm512_set1_epi8(static_cast<char>(0xf8)));

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows that travel (kernels/row_format.h), written once over F32x16. The same bits as ref: all
-// steps are exact, or rounded as ref rounds. Included inside a region.
+// kernels/row_format.h in F32x16, for every instruction set. The same bits as ref: every step is
+// exact, or rounds as ref does. Included inside a region.
 #pragma once
 
 inline I32x16 magnitude_bits(F32x16 v) { return bit_and(bits_of(v), set1_i32(0x7fffffff)); }
 
-// Nearest, ties to even: the sum of a magnitude with an anchor, whose last bit is worth a step at
-// the magnitude's exponent, rounds to whole steps; the exponent counts in steps, too.
-// REQUIRES: |v| < 464, which is the first that would round to more than 448.
+// Rounds to e4m3, to the nearest, ties to even. The addition of an anchor does the rounding: the
+// last bit of the anchor is worth one e4m3 step at the magnitude's exponent. The exponent is then
+// added to the code in steps, too. REQUIRES: |v| < 464, the least magnitude that would round to
+// more than 448.
 inline I32x16 to_e4m3(F32x16 v) {
   constexpr int kDropped = 23 - 3;
   const I32x16 least = set1_i32((127 - 6) << 23);
@@ -19,12 +20,13 @@ inline I32x16 to_e4m3(F32x16 v) {
   return bit_or(code, bit_and(shift_right<24>(bits_of(v)), set1_i32(0x80)));
 }
 
-// The upper halves of a bf16's float32, of what is not NaN; the lower ones are anything.
+// Rounds the float32 with bits u to bf16, in the upper half of each lane; the lower half is
+// undefined. Not for NaN.
 inline I32x16 round_to_bf16(I32x16 u) {
   const I32x16 last = bit_and(shift_right<16>(u), set1_i32(1));
   return add(add(u, set1_i32(0x7fff)), last);
 }
-// As Bf16(float).
+// Stores v with the bits of Bf16(float), by the conversion instruction if it rounds v alike.
 inline void store_exact(Bf16* p, F32x16 v) {
   if (round_alike(v)) return store_bf16(p, v);
   const I32x16 u = bits_of(v);
@@ -48,7 +50,7 @@ inline float get_float(const std::byte* from) {
 
 // ---- encoding ----
 
-// Of up to 16 groups of values the largest magnitude each; 0 for those beyond count.
+// The largest magnitude of each of `count` groups, at most 16; 0 in the other lanes.
 template <int kGroup, typename T>
 inline I32x16 largest_of_groups(const T* x, int count) {
   I32x16 largest[kPanelWidth];
@@ -62,13 +64,13 @@ inline I32x16 largest_of_groups(const T* x, int count) {
   return max_of_each(largest);
 }
 
-// Finite values rounded as Bf16(float); of others, anything.
+// Finite values rounded as by Bf16(float); undefined for others.
 inline F32x16 as_bf16(F32x16 v) {
   const I32x16 upper = set1_i32(static_cast<int32_t>(0xffff0000u));
   return from_bits(bit_and(round_to_bf16(bits_of(v)), upper));
 }
 
-// As fp8_scale, of up to 16 groups.
+// fp8_scale (row_scales.h) of `count` groups, at most 16.
 template <typename T>
 inline void fp8_scales(const T* x, int count, std::byte* scales, float* to_code) {
   const I32x16 largest = largest_of_groups<kFp8RowGroup>(x, count);
@@ -84,7 +86,7 @@ inline void fp8_scales(const T* x, int count, std::byte* scales, float* to_code)
   std::memcpy(scales, all, static_cast<size_t>(count) * sizeof(float));
 }
 
-// A group of an fp8 row.
+// Encodes one group of an fp8 row.
 template <typename T>
 inline void encode_e4m3(const T* x, float to_code, std::byte* out) {
   for (int i = 0; i < kFp8RowGroup; i += 4 * kPanelWidth) {
@@ -100,8 +102,8 @@ template <typename T>
 inline void encode_fp8(const T* x, int hidden, std::byte* row) {
   std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
   const int num_groups = hidden / kFp8RowGroup;
-  // All scales of a block, then its values: a scale is a long chain of steps, which would keep
-  // the next group's from beginning.
+  // First all scales of a block of groups, then its values: a scale is a long chain of dependent
+  // instructions, which would otherwise delay each group.
   constexpr int kBlock = 128;
   alignas(64) float to_code[kBlock];
   for (int block = 0; block < num_groups; block += kBlock) {
@@ -121,7 +123,8 @@ inline void encode_fp8(const T* x, int hidden, std::byte* row) {
   }
 }
 
-// The largest magnitude of each group of an nvfp4 row, to of_groups, and of the row, as bits.
+// Writes the largest magnitude of each group of an nvfp4 row to of_groups. Returns that of the row,
+// as float bits.
 template <typename T>
 inline uint32_t find_largest(const T* x, int num_groups, float* of_groups) {
   I32x16 of_row = set1_i32(0);
@@ -134,8 +137,8 @@ inline uint32_t find_largest(const T* x, int num_groups, float* of_groups) {
   return static_cast<uint32_t>(reduce_max(of_row));
 }
 
-// The scales of up to 16 groups from their largest: their codes to `codes`, and for each what its
-// values are multiplied by, which is zero where the code is.
+// Computes the scales of up to 16 groups from their largest magnitudes: writes their e4m3 codes to
+// `codes`, and the factors of the groups' values to to_steps. The factor is zero if the code is.
 inline void nvfp4_scales(const float* largest, int count, const RowScale& of_row, std::byte* codes,
                          float* to_steps) {
   const I32x16 code = to_e4m3(mul(load_n(largest, count), set1(of_row.to_code)));
@@ -151,7 +154,7 @@ inline void nvfp4_scales(const float* largest, int count, const RowScale& of_row
   store(to_steps, from_bits(where_less(set1_i32(0), code, inverse, set1_i32(0))));
 }
 
-// to_steps: [count].
+// Encodes the values of `count` groups. to_steps: [count].
 template <typename T>
 inline void encode_e2m1(const T* x, int count, const float* to_steps, std::byte* out) {
   const auto steps_of = [&](int group) {
@@ -174,8 +177,9 @@ inline void encode_e2m1(const T* x, int count, const float* to_steps, std::byte*
 
 template <typename T>
 inline void encode_nvfp4(const T* x, int hidden, std::byte* row) {
-  // The second half of the codes' place has room for a float of each group until codes get there:
-  // those of the groups before g end at byte 8g, and the maximum of g lies at 4 · (num_groups + g).
+  // The maxima are stored in the second half of the codes' place, so that no memory is allocated.
+  // No maximum is overwritten before it is used: codes of the groups before g end at byte 8g, and
+  // the maximum of g is at byte 4 · (num_groups + g).
   float* const largest = reinterpret_cast<float*>(row + hidden / 4);
   const RowScale of_row = nvfp4_scale(find_largest(x, hidden / kNvfp4RowGroup, largest));
   std::byte* scales = row + row_scales_offset(RowFormat::kNvfp4, hidden);
@@ -185,8 +189,7 @@ inline void encode_nvfp4(const T* x, int hidden, std::byte* row) {
     std::memset(row, 0, row_scales_end(RowFormat::kNvfp4, hidden));
     return;
   }
-  // All scales of a block, then its values: a scale is a long chain of steps, which would keep
-  // the next group's from beginning.
+  // First all scales of a block of groups, then its values; see encode_fp8.
   constexpr int kBlock = 512;
   alignas(64) float to_steps[kBlock];
   for (int block = 0; block < num_groups; block += kBlock) {
@@ -200,7 +203,7 @@ inline void encode_nvfp4(const T* x, int hidden, std::byte* row) {
   }
 }
 
-// Rows that are not coded.
+// Plain rows.
 inline void convert_row(const float* x, int n, Bf16* y) { to_bf16(x, n, y); }
 inline void convert_row(const Bf16* x, int n, Bf16* y) {
   std::memcpy(y, x, static_cast<size_t>(n) * sizeof(Bf16));
@@ -236,10 +239,10 @@ void encode_row(Dtype x_dtype, const void* x, RowFormat format, int hidden, std:
 
 // ---- decoding ----
 
-// Calls visit(i, values) for each 16 values of [k, k + kStep) of a row.
+// Calls visit(i, values) for every 16 values of [k, k + kStep) of a row.
 struct Fp8Rows {
   static constexpr int kStep = kFp8RowGroup;
-  // Of the group at k.
+  // The scale of the group at k.
   static float scale(const std::byte* row, int hidden, int k) {
     const std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
     return get_float(scales + static_cast<size_t>(k / kFp8RowGroup) * sizeof(float));
@@ -253,10 +256,10 @@ struct Fp8Rows {
   }
 };
 
-// The last step of a row may be short.
+// The same for nvfp4. The last step of a row may be short.
 struct Nvfp4Rows {
   static constexpr int kStep = kPanelWidth * kNvfp4RowGroup;
-  // Of `count` groups from k on.
+  // The scales of `count` groups from k on.
   static F32x16 scales(const std::byte* row, int hidden, int k, int count) {
     const std::byte* codes =
         row + row_scales_offset(RowFormat::kNvfp4, hidden) + k / kNvfp4RowGroup;

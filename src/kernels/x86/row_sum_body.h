@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sum over a token's experts (kernels/reduce.h), written once over F32x16. The same bits as
-// ref. Included inside a region, after row_format_body.h.
+// kernels/reduce.h in F32x16, for every instruction set. The same bits as ref. Included inside a
+// region, after row_format_body.h.
+//
+// A step is kStep values of all rows: their sums stay in registers while the rows are added, then
+// are put in order, and stored by Finish. The order within a step differs by format, because each
+// lane is its own chain: only the order of rows matters for the bits.
 #pragma once
 
-// Where sums go: what is the same for all of a row is asked once.
+// Stores sums: adds the shared expert and x, or rounds. A template, so that nothing is tested per
+// value.
 template <bool kAddsToX, bool kHasShared>
 struct Finish {
   static void two(const ReduceArgs& args, int i, F32x16 first, F32x16 second) {
@@ -20,7 +25,7 @@ struct Finish {
       store_exact(args.sum + i, first, second);
     }
   }
-  // Of 32 values the first of each pair, and the second.
+  // Stores 32 sums, given as those of the first and of the second values of pairs.
   static void pairs(const ReduceArgs& args, int i, F32x16 even, F32x16 odd) {
     if (!kAddsToX && !kHasShared && round_alike(even, odd)) {
       return store_bf16_pairs(args.sum + i, even, odd);
@@ -28,7 +33,7 @@ struct Finish {
     interleave(&even, &odd);
     two(args, i, even, odd);
   }
-  // Sums as a format has them ready. They stay in registers if this is part of the caller.
+  // Stores the sums of a step, in the format's own order. Inlined, so that they stay in registers.
   template <typename Rows>
   [[gnu::always_inline]] static void step(const ReduceArgs& args, int first, F32x16* sums) {
     Rows::put_in_order(sums);
@@ -50,7 +55,8 @@ struct Finish {
   }
 };
 
-// The same where it is known that all sums round alike.
+// For rows whose sums are all known to be rounded alike by the conversion instruction
+// (round_alike).
 struct FinishAlike : Finish<false, false> {
   template <typename Rows>
   [[gnu::always_inline]] static void step(const ReduceArgs& args, int first, F32x16* sums) {
@@ -58,31 +64,32 @@ struct FinishAlike : Finish<false, false> {
   }
 };
 
-// Eight rows at once are too many for the processor to see by itself that each is read forward. Of
-// all rows together as much is fetched ahead, however few there are: what is on its way hides how
-// long lines of another core's cache take.
+// The prefetch distance in bytes per row. Hardware prefetchers do not follow eight rows at the same
+// time. All rows together have about 4 KiB in flight, however few rows there are, which hides the
+// latency of lines from another core's cache.
 inline size_t bytes_ahead(int top_k) { return std::max<size_t>(512, 4096 / std::max(top_k, 1)); }
 inline void fetch(const std::byte* line) {
   _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
 }
 
-// A format's part of the sum, in steps of kStep values, each of which belongs to a lane of sums.
+// The interface of a format's rows. A step is kStep values; each has its own lane of sums.
 //
-//   add_step      sums += weight · row[k … k + kStep), in whatever order the format has them ready;
-//                 fetches what lies `ahead` bytes further on
-//   put_in_order  puts sums into the order of the row; kInPairs: but for the two of each pair
-//   add_part      the same as add_step of up to 16 values, for what is left of less than a step;
-//                 none where rows are whole steps
+//   add_step      sums += weight · row[k … k + kStep), in an order that suits the format;
+//   prefetches
+//                 the line `ahead` bytes further on
+//   put_in_order  puts sums into the order of the row (kInPairs: except within pairs)
+//   add_part      as add_step for up to 16 values, for the rest of a row; absent if rows are whole
+//                 steps
 //
-// A format whose scales are a long chain of instructions has the halves of add_step apart, so that
-// the first may be done before, of up to kRowsAtOnce rows:
+// A format whose scales take a long chain of instructions splits add_step, so that the first half
+// can run earlier, for up to kRowsAtOnce rows:
 //
-//   weigh         what values of row[k … k + kStep) are multiplied by, kWeights vectors
+//   weigh         the factors of row[k … k + kStep), kWeights vectors
 //   add_weighed   sums += weights · row[k … k + kStep)
 //
-// and one whose scales alone can tell that sums are zero or normal, neither subnormal nor NaN:
+// A format may be able to prove from scales alone that no sum is subnormal or NaN:
 //
-//   round_alike   whether they tell that of all sums of these rows
+//   round_alike   whether that is so for all sums of these rows
 //   store_rounded puts such sums in order and rounds them
 
 struct SumOfF32 {
@@ -105,7 +112,8 @@ struct SumOfF32 {
   }
 };
 
-// Of a line the first of each pair, then the second: an instruction each.
+// A line's first values of pairs, then its second values: one instruction each widens them to
+// float32.
 struct SumOfBf16 {
   static constexpr int kVectors = 2 * kSumLines;
   static constexpr int kStep = kVectors * kPanelWidth;
@@ -144,7 +152,7 @@ struct SumOfFp8 {
   static void put_in_order(F32x16*) {}
 };
 
-// Lines: E2m1Lines, what an instruction set has for lines of codes.
+// Lines: E2m1Lines of the instruction set.
 template <typename Lines>
 struct SumOfNvfp4 {
   static constexpr int kStep = Lines::kLines * 8 * kPanelWidth;
@@ -176,8 +184,9 @@ struct SumOfNvfp4 {
 #pragma GCC unroll 2
     for (int line = 0; line < Lines::kLines; ++line) Lines::put_in_order(sums + line * 8);
   }
-  // Products are multiples of half the last bit of weight · scale, and a sum of those is zero or no
-  // smaller. A group's scale is the row's times 2⁻⁹ … 448.
+  // Every product is a multiple of half the last bit of weight · scale, so a sum is zero or at
+  // least that large: with the bounds below never subnormal. Nor can it overflow. A group's scale
+  // is the row's scale times 2⁻⁹ … 448.
   static bool round_alike(const ReduceArgs& args) {
     for (int k = 0; k < args.top_k; ++k) {
       const float of_row = get_float(args.rows[k] + row_scales_end(RowFormat::kNvfp4, args.n));
@@ -202,8 +211,7 @@ struct SumOfNvfp4 {
   }
 };
 
-// Several vectors side by side: a sum alone would wait for each of its steps. [0, whole) are whole
-// steps.
+// Sums [0, whole), whole steps. A step has several vectors, whose chains of additions overlap.
 template <typename Rows, typename Finish>
 inline void reduce_steps(const ReduceArgs& args, int whole) {
   const size_t ahead = bytes_ahead(args.top_k);
@@ -218,8 +226,9 @@ inline void reduce_steps(const ReduceArgs& args, int whole) {
   }
 }
 
-// The same, where a row's next step is weighed as soon as this one has been added.
-// REQUIRES: args.top_k <= Rows::kRowsAtOnce, whole > 0
+// As reduce_steps; computes the factors of a row's next step right after this step has been added,
+// so that their latency is hidden by the other rows. REQUIRES: args.top_k <= Rows::kRowsAtOnce,
+// whole > 0
 template <typename Rows, typename Finish>
 inline void reduce_weighed_steps(const ReduceArgs& args, int whole) {
   const size_t ahead = bytes_ahead(args.top_k);

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of x as tiles read them. What a step multiplies with is four bytes of a row, a word: a
-// float, a pair of bf16, four int8. A tile has those of all its rows side by side,
+// The layout of rows of x for tiles. A step multiplies with four bytes of a row, a word: one float,
+// a pair of bf16, or four int8. A tile interleaves the words of its rows,
 //
 //   [words of a row][height]
 //
-// so that one pointer reads all of them, where a pointer for each row would take more registers
-// than there are. A product's rows are laid out so once, before its panels. Included by
-// matmul_body.h.
+// so that one pointer reads all of them: one pointer per row would need more registers than there
+// are. Rows are packed like this once per product. Included by matmul_body.h.
 #pragma once
 
 inline constexpr size_t kWordBytes = 4;
 
-// What a row of x consists of.
+// The words of a row of x.
 struct RowWords {
-  int count;               // of words
-  size_t row_bytes;        // of which the last word's upper half may be missing
-  int scales = 0;          // quantised rows: the first word of their scales,
-  int sums = 0;            //   and of their sums,
-  int num_sums = 0;        //   so many of these;
-  int32_t sum_factor = 0;  //   what a product adds is each sum times this
+  int count;         // number of words
+  size_t row_bytes;  // may end in the middle of the last word
+  // Quantised rows only:
+  int scales = 0;          // index of the first scale
+  int sums = 0;            // index of the first sum
+  int num_sums = 0;        // number of sums
+  int32_t sum_factor = 0;  // products add sum × factor, to subtract the weights' offset
 
   explicit RowWords(const PackedShape& w) {
     if (!takes_quantized_rows(w.format)) {
@@ -34,7 +34,6 @@ struct RowWords {
     num_sums = row.num_sums();
     count = sums + num_sums;
     row_bytes = static_cast<size_t>(count) * kWordBytes;
-    // Weights are stored or looked up with an offset, which is taken back by this.
     sum_factor = -(w.format == WeightFormat::kInt8   ? 128
                    : w.format == WeightFormat::kInt4 ? 8
                                                      : kE2m1Offset);
@@ -44,7 +43,7 @@ struct RowWords {
   }
 };
 
-// Four words of each of four rows: out[i] of word i, `step` bytes apart.
+// Transposes four words of four rows. Words of `out` are `step` bytes apart.
 inline void transpose_four(const std::byte* const* rows, size_t at, std::byte* out, size_t step) {
   const auto row = [&](int r) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[r] + at));
@@ -62,12 +61,13 @@ inline void transpose_four(const std::byte* const* rows, size_t at, std::byte* o
   put(3, _mm_unpackhi_epi64(upper01, upper23));
 }
 
-// What may be written behind a tile: four rows at once are, of which the last ones may not exist.
+// Bytes that may be written after a tile: rows are written four at a time, even if fewer remain.
 inline constexpr size_t kBehindTile = 3 * kWordBytes;
 
-// Rows `first` … of x, `count` of them; a tile that is higher has the last one for the rest, too.
-inline void lay_tile(const InputRows& x, const RowWords& words, int first, int count, int height,
-                     std::byte* out) {
+// Packs rows [first, first + count) of x into a tile. If the tile is higher, the last row is
+// repeated.
+inline void pack_tile(const InputRows& x, const RowWords& words, int first, int count, int height,
+                      std::byte* out) {
   const size_t step = static_cast<size_t>(height) * kWordBytes;
   int word = 0;
   if (height == 1) {
@@ -84,8 +84,8 @@ inline void lay_tile(const InputRows& x, const RowWords& words, int first, int c
   const int whole = static_cast<int>(words.row_bytes / kWordBytes);
   for (; word + 4 <= whole;) {
     const int end = std::min(word + kLine, whole / 4 * 4);
-    // The last four first: what they write beyond their word is overwritten by the next word's
-    // first four.
+    // From the last four rows to the first: the rows that do not exist are written into the next
+    // word's place, and the next word's first rows then overwrite them.
     for (int r = padded - 4; r >= 0; r -= 4) {
       for (int i = word; i < end; i += 4) {
         transpose_four(rows + r, static_cast<size_t>(i) * kWordBytes,
@@ -113,7 +113,7 @@ inline void lay_tile(const InputRows& x, const RowWords& words, int first, int c
   }
 }
 
-// This thread's, until it asks again; kept, since products follow each other.
+// The thread's buffer for packed rows, valid until its next call. Kept for later products.
 inline std::byte* row_tiles_memory(size_t bytes) {
   static thread_local base::AlignedBytes memory;
   if (memory.size() < bytes) memory = base::AlignedBytes(std::max(bytes, 2 * memory.size()));
@@ -136,12 +136,13 @@ struct RowTile {
   }
 };
 
-// The lowest tile that more than kFewRows rows are cut into, if tiles have at most `most`.
+// The smallest height of tiles into which more than kFewRows rows are split, if the largest is
+// `most`.
 constexpr int lowest_tile(int most) { return (most / kRowUnit + 1) / 2 * kRowUnit; }
 static_assert(kTileRows % kRowUnit == 0 && kFewRows % kRowUnit == 0);
 static_assert(lowest_tile(kTileRows) <= kFewRows + kRowUnit);
 
-// More than kFewRows, cut into tiles of nearly equal height.
+// Splits more than kFewRows rows into tiles of nearly equal height.
 class Tiles {
  public:
   Tiles(int num_rows, int most)
@@ -150,7 +151,7 @@ class Tiles {
         count_((units_ * kRowUnit + most - 1) / most) {}
   int num_rows() const { return num_rows_; }
   int count() const { return count_; }
-  // Rows of x before tile i; it may have one more than there are.
+  // The first row of tile i. The last tile may have one row more than exist.
   int first(int i) const { return units_ * i / count_ * kRowUnit; }
   int height(int i) const { return first(i + 1) - first(i); }
   int rows(int i) const { return std::min(height(i), num_rows_ - first(i)); }
@@ -160,7 +161,7 @@ class Tiles {
   int num_rows_, units_, count_;
 };
 
-// Some rows of x, from `row` on, as tiles one after the other, in this thread's memory.
+// Packed tiles of some rows of x, from `row` on, one after the other, in the thread's buffer.
 struct RowTiles {
   const RowWords& words;
   const Tiles& tiles;
@@ -171,7 +172,7 @@ struct RowTiles {
         tiles(cut_into),
         memory(row_tiles_memory(words.tile_bytes(tiles.padded_rows()) + kBehindTile)) {
     for (int i = 0; i < tiles.count(); ++i) {
-      lay_tile(x, words, row + tiles.first(i), tiles.rows(i), tiles.height(i), tile(i));
+      pack_tile(x, words, row + tiles.first(i), tiles.rows(i), tiles.height(i), tile(i));
     }
   }
   std::byte* tile(int i) const { return memory + words.tile_bytes(tiles.first(i)); }

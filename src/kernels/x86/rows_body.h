@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The row operations of kernels.h, written once over F32x16. Included inside a region.
+// The row operations of kernels.h in F32x16, for every instruction set. Included inside a region.
 #pragma once
 
 void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
@@ -10,7 +10,8 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   });
 }
 
-// Products and sums are rounded apart, as everywhere: not contracted, and alike on all tables.
+// Without fused multiply-add (the build forbids contraction), so that all tables have the same
+// bits.
 void rotate(const float* cos_sin, int dim, bool interleaved, float* x) {
   const int half = dim / 2;
   const float* cosines = cos_sin;
@@ -45,12 +46,12 @@ void add_scaled(Dtype x_dtype, const void* x, float scale, int n, float* y) {
   }
 }
 
-// A vocabulary has 10^5 logits, of which these are the only passes for most tokens.
-int largest_at(const float* x, int n) {
+// Two passes: the maximum in vectors, then its first index. A vocabulary has 10^5 logits.
+int argmax(const float* x, int n) {
   constexpr int kAtOnce = 4;
   F32x16 lanes[kAtOnce];
   for (F32x16& of : lanes) of = set1(-INFINITY);
-  // Of a NaN and another value max returns the second.
+  // If an operand is NaN, max returns the second operand, so NaN is ignored.
   int i = 0;
   for (; i + kAtOnce * kPanelWidth <= n; i += kAtOnce * kPanelWidth) {
     for (int v = 0; v < kAtOnce; ++v) lanes[v] = max(load(x + i + v * kPanelWidth), lanes[v]);
@@ -63,7 +64,7 @@ int largest_at(const float* x, int n) {
   return at < n ? at : 0;
 }
 
-// In floats within a block, in double from block to block.
+// float32 within a block is fast, double between blocks keeps the precision of long sums.
 double sum_of_exp(const float* x, float largest, int n) {
   constexpr int kBlock = 64 * kPanelWidth;
   double total = 0.0;
@@ -97,8 +98,7 @@ float int4_error(const float* x, int n, float scale, float inverse) {
   return reduce_add(sums);
 }
 
-// Plain C++ that compilers turn into the region's vector instructions: integer rounding, no order
-// to keep.
+// Plain C++, which the compiler vectorises with the region's instructions.
 void to_bf16(const float* x, int n, Bf16* y) {
   for (int i = 0; i < n; ++i) y[i] = Bf16(x[i]);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sixteen float32 lanes as two AVX2 registers. Included inside the region that avx2.cc opens; the
-// same names as simd_avx512.h, so that body.h is written once.
+// Sixteen float32 lanes as two AVX2 registers. Included inside a region (avx2_begin.h). Same
+// names as simd_avx512.h, so that the *_body.h files serve both.
 #pragma once
 
 struct F32x16 {
@@ -37,7 +37,7 @@ inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
 
-// The upper 8 lanes onto the lower 8, then pairs in a fixed tree: the same order as avx512's.
+// Adds the upper 8 lanes to the lower 8, then pairs in a fixed tree: the same order as avx512's.
 inline float reduce_add(F32x16 v) {
   const __m256 eight = _mm256_add_ps(v.lo, v.hi);
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -57,7 +57,7 @@ inline __m256 scale_by_power_of_two(__m256 v, __m256 n) {
   return _mm256_castsi256_ps(
       _mm256_add_epi32(_mm256_castps_si256(v), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
 }
-// v · 2ⁿ for whole n, where neither v nor the result is subnormal.
+// v · 2ⁿ for integers n, if neither v nor the result is subnormal.
 inline F32x16 scale_by_power_of_two(F32x16 v, F32x16 n) {
   return {scale_by_power_of_two(v.lo, n.lo), scale_by_power_of_two(v.hi, n.hi)};
 }
@@ -114,14 +114,14 @@ inline I32x16 bits_of(F32x16 v) { return {_mm256_castps_si256(v.lo), _mm256_cast
 inline F32x16 from_bits(I32x16 v) { return {_mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi)}; }
 inline I32x16 to_i32(F32x16 v) { return {_mm256_cvtps_epi32(v.lo), _mm256_cvtps_epi32(v.hi)}; }
 inline F32x16 to_f32(I32x16 v) { return {_mm256_cvtepi32_ps(v.lo), _mm256_cvtepi32_ps(v.hi)}; }
-inline void store_i8(int8_t* p, I32x16 v) {  // of values that fit
+inline void store_i8(int8_t* p, I32x16 v) {  // REQUIRES: values fit
   alignas(32) int32_t lanes[kPanelWidth];
   _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), v.lo);
   _mm256_store_si256(reinterpret_cast<__m256i*>(lanes + 8), v.hi);
   for (int i = 0; i < kPanelWidth; ++i) p[i] = static_cast<int8_t>(lanes[i]);
 }
 
-// 64 bytes of weights.
+// A cache line of weights: 64 bytes.
 struct Line {
   __m256i lo, hi;
 };
@@ -139,18 +139,18 @@ inline __m256i to_i8(const F32x16& a, const F32x16& b) {
   const I32x16 first = to_i32(a), second = to_i32(b);
   const __m256i low = _mm256_packs_epi32(first.lo, first.hi);
   const __m256i high = _mm256_packs_epi32(second.lo, second.hi);
-  // Packing works on 16 bytes at a time.
+  // Packing works within 128 bits.
   return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high),
                                      _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
-// 64 values that fit, as int8.
+// Converts 64 values to int8. REQUIRES: they fit.
 inline Line to_i8(const F32x16 (&v)[4]) { return {to_i8(v[0], v[1]), to_i8(v[2], v[3])}; }
-// Of each four int8.
+// The sum of each four int8.
 inline __m256i sums_of_four(__m256i codes) {
   return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), codes), _mm256_set1_epi16(1));
 }
 inline I32x16 sums_of_four(Line codes) { return {sums_of_four(codes.lo), sums_of_four(codes.hi)}; }
-// Sums of each four or eight lanes, one behind the other.
+// Stores the sums of each four or eight lanes, one after the other.
 template <int Lanes>
 inline void store_sums(int32_t* p, I32x16 v) {
   static_assert(Lanes == 4 || Lanes == 8);
@@ -182,8 +182,7 @@ inline I32x16 multiply_four(const void* x, Line w, I32x16 acc) {
   return {multiply_four(even, odd, w.lo, acc.lo), multiply_four(even, odd, w.hi, acc.hi)};
 }
 
-// The same of weights up to 2 · kE2m1Offset, with whose products that instruction does not
-// saturate.
+// The same for weights up to 2 · kE2m1Offset, with which that instruction cannot saturate.
 inline I32x16 multiply_four_small(const void* x, Line w, I32x16 acc) {
   int32_t four;
   std::memcpy(&four, x, sizeof(four));
@@ -200,7 +199,7 @@ inline constexpr int kTileRows = 3, kRowUnit = 1;
 inline constexpr int kFewRows = 3, kFewPanels = 2;
 inline constexpr int kFewestFloatChains = 2;  // a pair of bf16 is two additions
 
-// The first and the second of each pair of bf16.
+// The first and the second bf16 of each pair, as float32.
 inline F32x16 evens(Line pairs) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs.lo, 16)),
           _mm256_castsi256_ps(_mm256_slli_epi32(pairs.hi, 16))};

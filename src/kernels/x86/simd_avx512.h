@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sixteen float32 lanes as one AVX-512 register. Included inside the region that avx512.cc opens;
-// the same names as simd_avx2.h, so that body.h is written once.
+// Sixteen float32 lanes as one AVX-512 register. Included inside a region (avx512_begin.h).
+// Same names as simd_avx2.h, so that the *_body.h files serve both.
 #pragma once
 
 using F32x16 = __m512;
@@ -18,7 +18,7 @@ inline F32x16 max(F32x16 a, F32x16 b) { return _mm512_max_ps(a, b); }
 inline F32x16 min(F32x16 a, F32x16 b) { return _mm512_min_ps(a, b); }
 inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return _mm512_fmadd_ps(a, b, c); }
 
-// The upper 8 lanes onto the lower 8, then pairs in a fixed tree: the same order as avx2's.
+// Adds the upper 8 lanes to the lower 8, then pairs in a fixed tree: the same order as avx2's.
 inline float reduce_add(F32x16 v) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -31,7 +31,7 @@ inline F32x16 load(const Bf16* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-// v · 2ⁿ for whole n.
+// v · 2ⁿ for integers n.
 inline F32x16 scale_by_power_of_two(F32x16 v, F32x16 n) { return _mm512_scalef_ps(v, n); }
 inline F32x16 round_to_nearest(F32x16 v) {
   return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -61,28 +61,28 @@ inline I32x16 bits_of(F32x16 v) { return _mm512_castps_si512(v); }
 inline F32x16 from_bits(I32x16 v) { return _mm512_castsi512_ps(v); }
 inline I32x16 to_i32(F32x16 v) { return _mm512_cvtps_epi32(v); }  // to nearest even
 inline F32x16 to_f32(I32x16 v) { return _mm512_cvtepi32_ps(v); }
-inline void store_i8(int8_t* p, I32x16 v) {  // of values that fit
+inline void store_i8(int8_t* p, I32x16 v) {  // REQUIRES: values fit
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
 }
 
-// 64 bytes of weights.
+// A cache line of weights: 64 bytes.
 using Line = __m512i;
 inline Line load_line(const void* p) { return _mm512_loadu_si512(p); }
 inline void store_line(void* p, Line v) { _mm512_storeu_si512(p, v); }
 
-// 64 values that fit, as int8.
+// Converts 64 values to int8. REQUIRES: they fit.
 inline Line to_i8(const F32x16 (&v)[4]) {
   const __m512i low = _mm512_packs_epi32(to_i32(v[0]), to_i32(v[1]));
   const __m512i high = _mm512_packs_epi32(to_i32(v[2]), to_i32(v[3]));
-  // Packing works on 16 bytes at a time.
+  // Packing works within 128 bits.
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
 }
-// Of each four int8.
+// The sum of each four int8.
 inline I32x16 sums_of_four(Line codes) {
   return _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), codes);
 }
-// Sums of each four or eight lanes, one behind the other.
+// Stores the sums of each four or eight lanes, one after the other.
 template <int Lanes>
 inline void store_sums(int32_t* p, I32x16 v) {
   static_assert(Lanes == 4 || Lanes == 8);
@@ -106,7 +106,7 @@ inline I32x16 multiply_four(const void* x, Line w, I32x16 acc) {
   return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(four));
 }
 
-// The same of weights up to 2 · kE2m1Offset.
+// The same for weights up to 2 · kE2m1Offset.
 inline I32x16 multiply_four_small(const void* x, Line w, I32x16 acc) {
   return multiply_four(x, w, acc);
 }

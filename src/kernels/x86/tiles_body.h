@@ -1,48 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of more rows than a tile has: all tiles use some blocks of k before the next ones, which
-// lie in the first-level cache meanwhile. Codes too expensive to be expanded by each tile are
-// expanded once for all of them. Included by matmul_body.h.
+// Products with more rows than one tile has. All tiles use the same blocks of k, which stay in the
+// first-level cache, before they go on to the next blocks. Codes that are too expensive to be
+// expanded by each tile are expanded once for all tiles. Included by matmul_body.h.
 #pragma once
 
-// Of one piece of work. Tiles may have a row more than there are.
+// The sums of all rows of a run. Tiles may have one row more than exist.
 struct Sums {
   alignas(64) float values[kMaxMatmulRows + kRowUnit][kTilePanels][kPanelWidth];
 };
 
-// Several blocks of k as the tiles read them.
+// Consecutive blocks of k that all tiles use before the next ones.
 struct Block {
-  int word = 0;        // the first of x
-  int count = 0;       // of words in all
-  int count_each = 0;  // of words in each run, but the last may have less
-  int index = 0;       // of the first
-  ScaleLines scales;   // of the first
+  int word = 0;        // index of the first word of x
+  int count = 0;       // number of words in total
+  int count_each = 0;  // number of words per fold; the last fold may have fewer
+  int index = 0;       // index of the first block
+  ScaleLines scales;   // of the first block
   const std::byte* operands[kTilePanels];
   size_t operand_bytes = 0;  // from one block's operands to the next one's
   const std::byte* codes[kTilePanels];
-  size_t code_bytes = 0;               // likewise
-  const std::byte* next[kTilePanels];  // as many blocks to fetch meanwhile
+  size_t code_bytes = 0;               // from one block's codes to the next one's
+  const std::byte* next[kTilePanels];  // as many later blocks, which are prefetched
   int num_blocks = 1;
-  int num_runs = 1;  // of k, after each of which the fold is told: one for chains, else num_blocks
+  int num_runs = 1;  // number of folds: 1 for chains, else num_blocks
 };
 
-// What tiles read of a block: the codes themselves, or what they were expanded to.
+// Whether tiles read a block's codes, or the operands to which they were expanded.
 template <typename Codes>
-inline constexpr bool kAsTheyLie =
+inline constexpr bool kReadsCodesDirectly =
     Codes::kParts == 1 || (Codes::kExpandsInTiles && kTileRows > kFewRows);
 template <typename Codes>
-inline constexpr int kMostOfTile = kAsTheyLie<Codes>    ? kMostRows<Codes>
-                                   : Codes::kGroups > 1 ? kFewRows
-                                                        : kTileRows;
+inline constexpr int kMaxTileRows = kReadsCodesDirectly<Codes> ? kMaxOneTileRows<Codes>
+                                    : Codes::kGroups > 1       ? kFewRows
+                                                               : kTileRows;
 template <typename Codes>
 using CodesOfTiles =
-    std::conditional_t<kAsTheyLie<Codes>, Codes,
+    std::conditional_t<kReadsCodesDirectly<Codes>, Codes,
                        std::conditional_t<(Codes::kGroups > 1), DecodedGroups<Codes>, PlainCodes>>;
 
-// One of several tiles of some blocks, whose sums lie in memory between blocks. All loops over rows
-// and panels are unrolled, so that nothing else does. The lines of a block to come are asked for
-// meanwhile: only the first tile of a block waits for memory; without this it would wait longer
-// than the processor can look ahead, and the others would leave the memory idle.
+// Computes one tile of a block. Its sums are in memory between blocks; all loops over rows and
+// panels are unrolled, so that within a block everything stays in registers. Meanwhile it
+// prefetches lines of a later block. Without that, the first tile of a block would wait longer for
+// memory than the processor can look ahead, and memory would be idle during the other tiles.
 template <typename Fold, typename Codes, typename Tuned, int Rows, int Panels>
 inline void tile(const RowTile<Rows> x, const Fold& fold, const Block& block,
                  const std::byte* const* fetch, float (*sums)[kTilePanels][kPanelWidth]) {
@@ -88,11 +88,11 @@ inline void tile(const RowTile<Rows> x, const Fold& fold, const Block& block,
   }
 }
 
-// Calls tile with `height` as a constant.
+// Calls tile with `height` as a template constant.
 template <typename Fold, typename Codes, typename Tuned, int Panels, int Rows>
 inline void tile_of(int height, const std::byte* words, const Fold& fold, const Block& block,
                     const std::byte* const* fetch, float (*sums)[kTilePanels][kPanelWidth]) {
-  if constexpr (Rows < kMostOfTile<Codes>) {
+  if constexpr (Rows < kMaxTileRows<Codes>) {
     if (height > Rows) {
       return tile_of<Fold, Codes, Tuned, Panels, Rows + kRowUnit>(height, words, fold, block, fetch,
                                                                   sums);
@@ -101,7 +101,7 @@ inline void tile_of(int height, const std::byte* words, const Fold& fold, const 
   tile<Fold, Codes, Tuned, Rows, Panels>({words}, fold, block, fetch, sums);
 }
 
-// A block for all rows. Tiles fetch a block to come, each some panels of it.
+// Computes a block for all rows. Each tile prefetches some panels of a later block.
 template <typename Fold, typename Codes, typename Tuned, int Panels>
 inline void tile_rows(const RowTiles& x, const Fold& fold, const Block& block, Sums& sums) {
   const int num_tiles = x.tiles.count();
@@ -111,12 +111,13 @@ inline void tile_rows(const RowTiles& x, const Fold& fold, const Block& block, S
       const bool mine = p % num_tiles == i;
       fetch[p] = mine ? block.next[p] : block.codes[p];
       if (!mine) continue;
-      // Scales make each block a line longer than the lines that go by.
+      // The scales of a block are one line more than the lines of codes that the tile reads.
       for (int b = 1; b <= block.num_blocks; ++b) {
-        fetch_line<Tuned>(block.next[p], static_cast<size_t>(b) * block.code_bytes - sizeof(Line));
+        prefetch_line<Tuned>(block.next[p],
+                             static_cast<size_t>(b) * block.code_bytes - sizeof(Line));
       }
     }
-    tile_of<Fold, Codes, Tuned, Panels, lowest_tile(kMostOfTile<Codes>)>(
+    tile_of<Fold, Codes, Tuned, Panels, lowest_tile(kMaxTileRows<Codes>)>(
         x.tiles.height(i), x.tile(i), fold, block, fetch, sums.values + x.tiles.first(i));
   }
 }
@@ -126,9 +127,9 @@ inline void all_tiles(const RowTiles& x, const Piece& piece, Sums& sums) {
   using Step = typename Fold::Step;
   const Cut& cut = piece.cut;
   const Fold fold(cut);
-  OperandsOf<Step, Codes, kAsTheyLie<Codes>> operands[Panels];
+  OperandsOf<Step, Codes, kReadsCodesDirectly<Codes>> operands[Panels];
   const size_t operand_bytes = operands[0].bytes_of_block(cut);
-  // As many blocks as a panel has room for in the first-level cache.
+  // As many blocks of a panel as fit the first-level cache.
   const int at_once = std::max(1, static_cast<int>(kOperandBytes / operand_bytes));
   const int ahead = std::max(at_once, cut.blocks_ahead(Panels));
   for (int row = 0; row < x.tiles.padded_rows(); ++row) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all kernels use beside the F32x16 operations of simd_*.h: exp, tails, dot products. Included
-// inside a region (avx2_begin.h, avx512_begin.h).
+// Operations that all kernels use, in addition to those of simd_*.h: exp, tails, dot products.
+// Included inside a region (avx2_begin.h, avx512_begin.h).
 //
-// A tail of fewer than 16 elements goes through a zero-filled buffer and the same vector code, so
-// that an element's value never depends on where in a row the vectors happen to end.
+// A tail of fewer than 16 elements is copied to a zero-filled buffer and computed by the same
+// vector code, so an element's value does not depend on its place in the vector.
 #pragma once
 
 // eˣ for x in [−87, 88] (clamped), within 2 ulp: x = n·ln2 + r, |r| ≤ ln2/2, polynomial of degree 6
@@ -12,7 +12,7 @@
 inline F32x16 exp(F32x16 x) {
   x = min(max(x, set1(-87.0f)), set1(88.0f));
   const F32x16 n = round_to_nearest(mul(x, set1(1.44269504f)));
-  // ln2 in two parts: n · 0.693359375 is exact.
+  // ln2 in two parts (Cody–Waite), so that r keeps its precision: n · 0.693359375 is exact.
   F32x16 r = fma(n, set1(-0.693359375f), x);
   r = fma(n, set1(2.12194440e-4f), r);
   F32x16 p = set1(1.0f / 720.0f);
