@@ -106,14 +106,14 @@ TEST_F(RequestFeedTest, RankZeroPassesOnWhatItReads) {
       [&](transport::Endpoint& endpoint) -> Status {
         const int rank = endpoint.rank();
         RequestFeed feed(rank == 0 ? pipe_.ends[0] : -1, rank, endpoint.bridge());
-        WIDEEP_TRY(endpoint.meet({.what = "feeds"}));
+        WIDEEP_TRY(endpoint.barrier({.what = "feeds"}));
         WIDEEP_TRY(feed.wait_for(2, endpoint));
         const Command first = feed.take();
         EXPECT_EQ(first.kind, Command::Kind::kSubmit);
         EXPECT_EQ(first.request.prompt, (std::vector<int32_t>{1, 2, 3}));
         EXPECT_EQ(feed.is_mine(first), rank == 1);
         EXPECT_EQ(feed.take().kind, Command::Kind::kStop);
-        return endpoint.meet({.what = "the end"});
+        return endpoint.barrier({.what = "the end"});
       });
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
 }

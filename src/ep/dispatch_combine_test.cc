@@ -273,13 +273,13 @@ Status compute(Rank& rank, const Chunk& chunk, const transport::Awaited& where) 
   WIDEEP_TRY(rank.exchange.finish_dispatch(where));
   const std::span<const int32_t> mine = rank.exchange.received_counts(rank.endpoint.rank());
   if (!std::equal(mine.begin(), mine.end(), chunk.counts.begin(), chunk.counts.end())) {
-    return failed("my own counts");
+    return failed("wrong own counts");
   }
   for (int peer = 0; peer < static_cast<int>(chunk.tokens_of_ranks.size()); ++peer) {
     const std::span<const int32_t> counts = rank.exchange.received_counts(peer);
     const int entries = std::accumulate(counts.begin(), counts.end(), 0);
     if (entries != chunk.tokens_of_ranks[peer] * rank.c.shape.top_k)
-      return failed("a peer's counts");
+      return failed("wrong counts of a peer");
   }
   const std::vector<float> all =
       compute_experts(rank.exchange, rank.placement, rank.endpoint.rank(), rank.c);
@@ -304,7 +304,7 @@ bool own_result_is_right(const Rank& rank, int token, const int32_t* slots) {
   return !shared && std::find(rows.begin(), rows.end(), own) != rows.end();
 }
 
-// Overwrites the results of this rank's tokens. No rank may write them before this rank's next rows
+// Checks the results, then overwrites them. No rank may write them before this rank's next rows
 // have arrived.
 Status check(Rank& rank, const Chunk& chunk, const transport::Awaited& where) {
   WIDEEP_TRY(rank.exchange.finish_combine(where));
@@ -339,9 +339,9 @@ Status run_chunks(Rank& rank, std::vector<Chunk>& chunks, int call) {
 
 // Poisons the buffers between two barriers, while no rank reads or writes them.
 Status poison(Endpoint& endpoint, const BufferLayout& layout) {
-  WIDEEP_TRY(endpoint.meet({.what = "the end of the iteration before"}));
+  WIDEEP_TRY(endpoint.barrier({.what = "the end of the iteration before"}));
   std::memset(endpoint.segment(endpoint.rank()), 0xff, layout.segment_bytes());
-  return endpoint.meet({.what = "poisoned buffers"});
+  return endpoint.barrier({.what = "poisoned buffers"});
 }
 
 Status run_rank(Endpoint& endpoint, const Case& c) {
@@ -712,7 +712,7 @@ TEST(DispatchCombine, GroupsThatShareAProxyDoNotMixTheirRows) {
     Endpoint endpoint(world, transport::Group::kExperts, ranks);
     DispatchCombine exchange(endpoint, layout);
     WIDEEP_TRY(exchange.open());
-    WIDEEP_TRY(world.meet({.what = "open"}));
+    WIDEEP_TRY(world.barrier({.what = "open"}));
     const std::vector<int32_t> counts(4);
     int64_t wrong = 0;
     for (int call = 0; call < kCalls; ++call) {
@@ -735,7 +735,7 @@ TEST(DispatchCombine, GroupsThatShareAProxyDoNotMixTheirRows) {
         }
       }
     }
-    WIDEEP_TRY(world.meet({.what = "end"}));
+    WIDEEP_TRY(world.barrier({.what = "end"}));
     return wrong == 0 ? Status() : failed(fmt::format("{} wrong results", wrong));
   };
   const auto ended = transport::run_rank_threads({.num_ranks = 8,

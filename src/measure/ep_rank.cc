@@ -93,21 +93,21 @@ Status EpRank::choose_num_rounds(EpRounds& rounds) {
     setup_.board.num_rounds() =
         static_cast<int>(std::clamp<int64_t>(wanted, 3, EpRankBlock::kMostRounds));
   }
-  return endpoint_.meet(kBlock);
+  return endpoint_.barrier(kBlock);
 }
 
 // round(i) as often as has been agreed; the board then says how long this rank took.
 template <typename Round>
 Status EpRank::time_block(Round round) {
   EpRankBlock& block = mine();
-  WIDEEP_TRY(endpoint_.meet(kBlock));
+  WIDEEP_TRY(endpoint_.barrier(kBlock));
   const int64_t cpu = base::thread_cpu_ns(), waited = endpoint_.waited_cpu_ns();
   block.start_ns = base::wall_ns();
   for (int i = 0; i < setup_.board.num_rounds(); ++i) WIDEEP_TRY(round(i));
   block.end_ns = base::wall_ns();
   block.cpu_ns = base::thread_cpu_ns() - cpu;
   block.wait_ns = endpoint_.waited_cpu_ns() - waited;
-  return endpoint_.meet(kBlock);
+  return endpoint_.barrier(kBlock);
 }
 
 Status EpRank::measure_rounds(int test, EpRounds& rounds) {
@@ -140,11 +140,11 @@ Status EpRank::measure_copies(int test, EpRounds& rounds) {
 Status EpRank::measure_ping_pong() {
   const bool possible = endpoint_.num_ranks() > 1 && setup_.processors[0] != setup_.processors[1];
   if (!possible) return {};
-  WIDEEP_TRY(endpoint_.meet(kBlock));
+  WIDEEP_TRY(endpoint_.barrier(kBlock));
   const int64_t start = base::wall_ns();
   if (endpoint_.rank() < 2) throw_ball();
   const double nanoseconds = static_cast<double>(base::wall_ns() - start);
-  WIDEEP_TRY(endpoint_.meet(kBlock));
+  WIDEEP_TRY(endpoint_.barrier(kBlock));
   if (!is_first()) return {};
   return tell({.kind = EpSample::kPingPong, .block = {.mean = nanoseconds * 1e-3 / kBallRounds}});
 }
@@ -180,7 +180,7 @@ Status EpRank::measure_mpi(int index, const EpTest& test) {
               .kind = EpSample::kMpi + static_cast<int>(rows),
               .block = {.round = test.tokens > 0 ? times.round : times.mean, .mean = times.mean}}));
   }
-  return endpoint_.meet(kBlock);
+  return endpoint_.barrier(kBlock);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ Status EpRounds::start() {
   EpPhases phases;
   WIDEEP_TRY(round(&phases));  // tells where this rank's results are
   if (!setup_.makes_results) fill_results();
-  WIDEEP_TRY(endpoint_.meet({.what = "results"}));
+  WIDEEP_TRY(endpoint_.barrier({.what = "results"}));
   sums_.clear();
   WIDEEP_TRY(round(&phases));
   list_copies();

@@ -110,7 +110,7 @@ TEST(TensorGroup, ColumnsOfAllAreSeenOnEveryNode) {
             group.meet(written_columns(y, kColumns, sizeof(float), kRows, own), {.what = "test"});
         if (!met.ok()) return met;
         for (int i = 0; i < kRows * kColumns; ++i) EXPECT_EQ(y[i], static_cast<float>(i));
-        return endpoint.meet({.what = "the end"});
+        return endpoint.barrier({.what = "the end"});
       });
   for (const Status& status : statuses.value()) EXPECT_TRUE(status.ok()) << status.message();
 }

@@ -37,10 +37,10 @@ class BoardRelayTest : public testing::Test {
           endpoint.bridge()->set_on_notice([&](std::span<const std::byte> notice) {
             take_in(notice, std::array<UpdateBoard*, 1>{&board});
           });
-          WIDEEP_TRY(endpoint.meet({.what = "handlers"}));
+          WIDEEP_TRY(endpoint.barrier({.what = "handlers"}));
           tell(endpoint.rank(), board,
                BoardRelay(*endpoint.bridge(), board, 0, kRanks, endpoint.rank()));
-          return endpoint.meet({.what = "the end"});
+          return endpoint.barrier({.what = "the end"});
         });
     for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
   }
@@ -95,13 +95,13 @@ TEST(BoardRelay, NoticesOfGroupsWithoutABoardAreDropped) {
         endpoint.bridge()->set_on_notice([&](std::span<const std::byte> notice) {
           take_in(notice, std::array<UpdateBoard*, 1>{nullptr});
         });
-        WIDEEP_TRY(endpoint.meet({.what = "handlers"}));
+        WIDEEP_TRY(endpoint.barrier({.what = "handlers"}));
         if (endpoint.rank() == 1) {
           const auto board =
               UpdateBoard::create({.num_ranks = 1, .num_layers = 1, .num_slots = 2}).value();
           BoardRelay(*endpoint.bridge(), *board, 0, std::array{1}, 0).tell_balancer();
         }
-        return endpoint.meet({.what = "the end"});
+        return endpoint.barrier({.what = "the end"});
       });
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
 }

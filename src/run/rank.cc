@@ -27,7 +27,7 @@ Status wait_for_weights(Endpoint& endpoint) {
   constexpr std::chrono::hours kLoadingTimeout{2};
   const std::chrono::milliseconds timeout = endpoint.timeout();
   endpoint.set_timeout(std::max<std::chrono::milliseconds>(timeout, kLoadingTimeout));
-  WIDEEP_TRY(endpoint.meet({.what = "its weights"}));
+  WIDEEP_TRY(endpoint.barrier({.what = "its weights"}));
   endpoint.set_timeout(timeout);
   return {};
 }

@@ -52,7 +52,7 @@ TEST(Bridge, AllOtherRanksGetCommandsInOrder) {
           bridge.command("second");
         }
         WIDEEP_TRY(
-            endpoint.meet({.what = "the end"}));  // commands that arrive meanwhile are queued
+            endpoint.barrier({.what = "the end"}));  // commands that arrive meanwhile are queued
         while (const auto command = bridge.next_command()) mine += *command;
         return {};
       });
@@ -72,7 +72,7 @@ TEST(Bridge, TheProxyGetsParcels) {
                 std::string(reinterpret_cast<const char*>(body.data()), body.size()));
           });
         }
-        Status met = endpoint.meet({.what = "handlers"});
+        Status met = endpoint.barrier({.what = "handlers"});
         if (endpoint.rank() == 1) {
           Parcel parcel(3);
           parcel.append("xyz", 3);
@@ -91,7 +91,7 @@ TEST(Bridge, AFailureReachesAllNodesAtOnce) {
                                          [](Endpoint& endpoint) -> Status {
                                            if (endpoint.rank() == 3)
                                              return failed("rank 3: disk on fire");
-                                           return endpoint.meet({.what = "the others"});
+                                           return endpoint.barrier({.what = "the others"});
                                          });
   for (const Status& status : *statuses) EXPECT_THAT(status.message(), HasSubstr("disk on fire"));
   EXPECT_LT(base::wall_ns() - start, 3'000'000'000);
@@ -108,9 +108,9 @@ TEST(Bridge, ANetworkFailureIsADeadlineErrorOnBothSides) {
     Endpoint endpoint(memory, rank, std::chrono::milliseconds(200));
     Bridge bridge(memory, network.link(rank), nodes, rank);
     endpoint.set_bridge(&bridge);
-    WIDEEP_TRY(endpoint.meet({.what = "the start"}));
+    WIDEEP_TRY(endpoint.barrier({.what = "the start"}));
     network.cut(1);
-    return endpoint.meet({.what = "news", .layer = 3, .iteration = 7});
+    return endpoint.barrier({.what = "news", .layer = 3, .iteration = 7});
   };
   std::thread other([&] { statuses[1] = run(1); });
   statuses[0] = run(0);

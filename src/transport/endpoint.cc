@@ -346,6 +346,6 @@ Status Endpoint::agree(const AgreedWords& mine, const Awaited& awaited,
   return {};
 }
 
-Status Endpoint::meet(const Awaited& awaited) { return agree({}, awaited, &met_); }
+Status Endpoint::barrier(const Awaited& awaited) { return agree({}, awaited, &barrier_words_); }
 
 }  // namespace wideep::transport

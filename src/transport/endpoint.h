@@ -136,7 +136,7 @@ class Endpoint {
   // All-gather of a cache line per rank. Collective. words: [num_ranks], in rank order.
   Status agree(const AgreedWords& mine, const Awaited& awaited, std::vector<AgreedWords>* words);
   // Barrier. Collective.
-  Status meet(const Awaited& awaited);
+  Status barrier(const Awaited& awaited);
 
   // Processor time, in ns, that this rank has spent in waits of all its endpoints. Does not include
   // the first microseconds of each wait, which are not measured.
@@ -169,8 +169,8 @@ class Endpoint {
   int waits_without_yield_ = 0;
   std::array<uint32_t, static_cast<size_t>(Channel::kCount)> raised_ = {};
   int64_t waited_cpu_ns_ = 0;
-  std::vector<AgreedWords> met_;  // unused words of meet()
-  std::vector<int> missing_;      // work space of wait_each: peers still awaited
+  std::vector<AgreedWords> barrier_words_;  // unused words of barrier()
+  std::vector<int> missing_;                // work space of wait_each: peers still awaited
 };
 
 }  // namespace wideep::transport

@@ -20,7 +20,7 @@ constexpr int kRanks = 4;
 
 Status many_barriers(Endpoint& endpoint) {
   for (int i = 0; i < 6; ++i) {
-    WIDEEP_TRY(endpoint.meet({.what = "everybody", .iteration = i}));
+    WIDEEP_TRY(endpoint.barrier({.what = "everybody", .iteration = i}));
   }
   return {};
 }
@@ -56,7 +56,7 @@ TEST(Faulty, TheFaultAppliesToEveryGroup) {
   const Fault silent{.rank = 1, .kind = Fault::Kind::kSilence, .after_raises = 3};
   const auto statuses = run_rank_threads(group(silent, milliseconds(60)), [](Endpoint& world) {
     Endpoint all(world, Group::kStage, {3, 2, 1, 0});
-    WIDEEP_TRY(world.meet({.what = "the world"}));
+    WIDEEP_TRY(world.barrier({.what = "the world"}));
     return many_barriers(all);
   });
   ASSERT_TRUE(statuses.ok());

@@ -59,9 +59,9 @@ TEST_F(NodeWatchTest, WithAnInboxTheFirstSignalIsAnEvent) {
   MessageInbox inbox;
   NodeWatch watch(memory_, first_, &inbox);
   ::kill(::getpid(), SIGTERM);
-  const auto told = inbox.next();
-  ASSERT_TRUE(told);
-  EXPECT_EQ(std::get<StopSignal>(*told).signal, SIGTERM);
+  const auto event = inbox.next();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(std::get<StopSignal>(*event).signal, SIGTERM);
   watch.end_within(std::chrono::hours(1));
   EXPECT_EQ(memory_->control().stop_requested.load(), 0);
   EXPECT_FALSE(watch.was_interrupted());

@@ -128,7 +128,7 @@ TEST_F(RunStartedRanks, RankZeroGetsTheMessagesOfTwoNodes) {
     return run_started_ranks(
         ranks, {.num_ranks = 4, .segment_bytes = 64, .timeout = milliseconds(5000)},
         [](Endpoint& endpoint, const Messenger& parent) -> Status {
-          WIDEEP_TRY(endpoint.meet({.what = "the others"}));
+          WIDEEP_TRY(endpoint.barrier({.what = "the others"}));
           return parent.send("rank " + std::to_string(endpoint.rank()));
         },
         [&](int, std::string_view text) { reports.emplace_back(text); });
@@ -143,7 +143,7 @@ TEST_F(RunStartedRanks, AllRanksReportTheFirstFailure) {
         ranks, {.num_ranks = 4, .segment_bytes = 64, .timeout = milliseconds(5000)},
         [](Endpoint& endpoint, const Messenger&) -> Status {
           if (endpoint.rank() == 2) return failed("rank 2: disk on fire");
-          return endpoint.meet({.what = "the others"});
+          return endpoint.barrier({.what = "the others"});
         },
         [](int, std::string_view) {});
   });

@@ -144,7 +144,7 @@ TEST(Endpoint, OneFlagWakesAllItsReaders) {
       [&](Endpoint& endpoint) -> Status {
         auto* raised_ns = reinterpret_cast<int64_t*>(endpoint.segment(0));
         for (uint32_t round = 1; round <= kRounds; ++round) {
-          WIDEEP_TRY(endpoint.meet({.what = "the round"}));
+          WIDEEP_TRY(endpoint.barrier({.what = "the round"}));
           if (endpoint.rank() == 0) {
             ::usleep(5000);
             raised_ns[round - 1] = base::wall_ns();
@@ -204,7 +204,7 @@ Status exchange_in_groups(Endpoint& world) {
     }
   }
   WIDEEP_TRY(exchange_blocks(in_stage, 20 + 10 * stage));
-  WIDEEP_TRY(world.meet({.what = "the end of the stages"}));
+  WIDEEP_TRY(world.barrier({.what = "the end of the stages"}));
   return exchange_blocks(in_pipeline, 20 + 10 * column);
 }
 
@@ -221,7 +221,7 @@ TEST_P(EveryBackEnd, ErrorsOfAGroupNameRanksOfTheWorld) {
         const int other = world.rank() % 2;
         Endpoint group(world, Group::kStage, {other, 2 + other});
         if (world.rank() == 2) return {};  // never raises its flag
-        return group.meet({.what = "the stage", .iteration = 5});
+        return group.barrier({.what = "the stage", .iteration = 5});
       });
   EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
   EXPECT_THAT(
@@ -335,7 +335,7 @@ TEST(RankProcesses, ASlowParentDoesNotDelayRanks) {
       [](Endpoint& endpoint, const Messenger& pipe) -> Status {
         for (int i = 0; i < 20; ++i) {
           if (endpoint.rank() == 0) WIDEEP_TRY(pipe.send(std::string(20'000, 'x')));
-          WIDEEP_TRY(endpoint.meet({.what = "next"}));
+          WIDEEP_TRY(endpoint.barrier({.what = "next"}));
         }
         return {};
       },
