@@ -8,8 +8,8 @@ namespace {
 
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-constexpr size_t kRowAlignment = 64;  // no two rows share a cache line
-constexpr size_t kSectionAlignment = 4096;
+constexpr size_t kRowAlignment = 64;        // no two rows share a cache line
+constexpr size_t kSectionAlignment = 4096;  // pages: those that are never touched need no memory
 
 // Bytes of one of the two sets. Padded to cache lines: a rank writes one set while others may still
 // read the other.
@@ -60,6 +60,7 @@ BufferLayout::BufferLayout(const DispatchShape& shape) : shape_(shape) {
     messages_end = rows_offset_ + messages * row_bytes;
   } else {
     const size_t before_row = round_up(lists, kRowAlignment);
+    // A list is followed by its row, so that one stride serves both and a push writes one place.
     lists_stride_ = rows_stride_ = before_row + row_bytes;
     rows_offset_ = lists_offset_ + before_row;
     messages_end = lists_offset_ + max_rows * lists_stride_;

@@ -33,6 +33,7 @@ DispatchShape shape_of(const CommunicatorOptions& options) {
           .max_tokens = options.max_tokens};
 }
 
+// In double, which cannot overflow before the result is checked.
 double memory_of_group(const CommunicatorOptions& options) {
   const double entries = std::min(options.top_k, options.slots_per_rank);
   const double ranks = options.num_ranks, tokens = options.max_tokens;
@@ -100,6 +101,7 @@ struct Communicator::State {
 };
 
 Status Communicator::State::check(const void* rows, int tokens) {
+  // After a failure every call returns the first error, even one that would not have to wait.
   WIDEEP_TRY(endpoint.memory().failure());
   if (tokens < 0 || tokens > max_tokens) {
     return fail_group(endpoint, fmt::format("dispatch: expected 0 to max_tokens = {}, found {}",
@@ -149,7 +151,9 @@ Status Communicator::dispatch(const void* rows, size_t row_stride, int num_token
   State& state = *state_;
   WIDEEP_TRY(state.check(rows, num_tokens));
   WIDEEP_TRY(state.check_distinct(slots));
-  state.num_tokens = 0;
+  state.num_tokens = 0;  // if dispatch fails, results() is empty
+  // The communicator knows slots, not experts, so there are no counts. Areas have room for
+  // max_tokens of each rank, so the ranks need not know each other's numbers of tokens.
   WIDEEP_TRY(state.exchange.begin({}, {}));
   WIDEEP_TRY(state.exchange.dispatch(static_cast<const std::byte*>(rows), row_stride, num_tokens,
                                      slots, {.iteration = state.round}));
@@ -227,10 +231,13 @@ Result<Communicator> CommunicatorGroup::join(int rank) {
     return invalid_input(
         fmt::format("join: expected a rank from 0 to {}, found {}", num_ranks - 1, rank));
   }
+  // Atomic and in shared memory: two threads or processes must not be the same rank.
   if (state_->joined(rank).exchange(1) != 0) {
     return invalid_input(fmt::format("join: rank {} has joined already", rank));
   }
   auto state = std::make_unique<Communicator::State>(state_->memory, rank, state_->options);
+  // Shapes are equal, since all ranks have the same group; the check serves as the barrier that
+  // join promises.
   WIDEEP_TRY(check_shapes_match(shape_of(state_->options), state->endpoint));
   WIDEEP_TRY(state->exchange.open());
   return Communicator(std::move(state));

@@ -227,7 +227,8 @@ void NodeCrossing::distribute_token(const std::byte* token, int64_t area, Pendin
     }
   }
   if (pending != nullptr) {
-    std::sort(receivers_of_token_.begin(), receivers_of_token_.end());  // by rank
+    // By rank, since receivers_ is indexed by it: the order of additions must not depend on slots.
+    std::sort(receivers_of_token_.begin(), receivers_of_token_.end());
     pending->num_rows.push_back(static_cast<int32_t>(receivers_of_token_.size()));
   }
   for (Receiver* to : receivers_of_token_) {
@@ -259,6 +260,8 @@ Parcel& NodeCrossing::results_to(int node) {
   return *parcel;
 }
 
+// Rows of the next call may have arrived already, if two calls are in flight. So sums are kept
+// apart by the parity of the call.
 void NodeCrossing::send_sums(uint32_t call, const RowSum& add_rows) {
   std::vector<PendingSums>& pending = pending_sums_[call & 1];
   for (const PendingSums& each : pending) append_sums(each, add_rows);

@@ -81,6 +81,8 @@ void for_each_group(const CodedMatrix& view, const float* rows, Visit visit) {
   }
 }
 
+// A scale is of a block of rows × k, so a first pass over all rows finds the maxima of blocks. 448
+// is the largest e4m3.
 QuantizedMatrix quantize_fp8(int group, const float* rows, int n, int k) {
   Output out(WeightFormat::kFp8, group, n, k, group);
   const CodedMatrix& view = out.matrix.view;
@@ -100,6 +102,8 @@ QuantizedMatrix quantize_fp8(int group, const float* rows, int n, int k) {
   return out.finish();
 }
 
+// Scales are rounded to bf16, possibly down. Then the largest value exceeds 127 steps and is
+// clamped.
 QuantizedMatrix quantize_int8(int group, const float* rows, int n, int k) {
   Output out(WeightFormat::kInt8, group, n, k, 1);
   for_each_group(out.matrix.view, rows, [&](int row, int index, const float* x, int count) {
@@ -148,6 +152,7 @@ QuantizedMatrix quantize_mxfp4(int group, const float* rows, int n, int k) {
   Output out(WeightFormat::kMxfp4, group, n, k, 1);
   for_each_group(out.matrix.view, rows, [&](int row, int index, const float* x, int count) {
     const float largest = largest_of(x, count);
+    // −2: the largest power of two of an e2m1 is 2² (OCP Microscaling Formats 1.0, section 6.3).
     const int exponent = largest > 0.0f ? std::ilogb(largest) - 2 : -126;
     const auto code = static_cast<uint8_t>(std::clamp(exponent + 127, 1, 252));
     out.set_scale(row, index, code);
@@ -168,6 +173,7 @@ QuantizedMatrix quantize_nvfp4(int group, const float* rows, int n, int k, float
   for_each_group(out.matrix.view, rows, [&](int row, int index, const float* x, int count) {
     const F8E4M3 code(largest_of(x, count) / kE2m1Max / matrix_scale);
     out.set_scale(row, index, code.bits);
+    // The inverse of the rounded scale, with which the codes will be decoded.
     const float inverse = inverse_of(static_cast<float>(code) * matrix_scale);
     out.set_nibbles(row, index * group, count,
                     [&](int i) { return e2m1_from_float(x[i] * inverse); });

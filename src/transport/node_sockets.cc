@@ -46,6 +46,7 @@ sockaddr_un address_of(const std::string& name, socklen_t* length) {
   return address;
 }
 
+// The kernel passes the descriptor as ancillary data of the message (SCM_RIGHTS, unix(7)).
 bool send_memory(int socket, MemoryMessage memory, int fd) {
   iovec bytes{&memory, sizeof(memory)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -140,6 +141,7 @@ Status NodeSockets::accept(std::span<const int> ranks, std::chrono::milliseconds
 
 Status NodeSockets::connect(const std::string& name, int first_rank, int my_rank) {
   is_first_ = false;
+  // SO_PEERCRED gives the first rank's process id, for error messages.
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return socket_failed("socket");
   peers_.push_back({first_rank, -1, socket});

@@ -111,7 +111,7 @@ class Supervisor : public RunningRanks {
 
   ~Supervisor() override {
     kill_all();
-    while (next()) {
+    while (next()) {  // until all ranks are reaped
     }
     for (Rank& rank : ranks_) {
       if (rank.pipe >= 0) ::close(rank.pipe);
@@ -241,6 +241,7 @@ void Supervisor::reap() {
   for (size_t index = 0; index < ranks_.size(); ++index) {
     Rank& rank = ranks_[index];
     int how = 0;
+    // Each rank by its id, not any child: the caller may have other children.
     if (!rank.alive || ::waitpid(rank.pid, &how, WNOHANG) != rank.pid) continue;
     rank.alive = false;
     if (WIFEXITED(how) && WEXITSTATUS(how) == 0) continue;
@@ -287,6 +288,7 @@ void Supervisor::read_pipe(int index) {
   pollfd ready{rank.pipe, POLLIN, 0};
   char buffer[64 * 1024];
   while (rank.pipe >= 0 && ::poll(&ready, 1, 0) > 0) {
+    // The pipe is blocking; poll has shown that there are bytes, or the end.
     const ssize_t bytes = ::read(rank.pipe, buffer, sizeof(buffer));
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes <= 0) {
@@ -299,6 +301,7 @@ void Supervisor::read_pipe(int index) {
   }
 }
 
+// Moves whole messages from the rank's inbox to the events. A read may end within a message.
 void Supervisor::take_messages(int index) {
   std::string& inbox = ranks_[index].inbox;
   size_t at = 0;

@@ -24,6 +24,7 @@ constexpr std::chrono::milliseconds kStartTimeout{60'000};
 constexpr std::chrono::milliseconds kFailureFlushTime{
     300};  // to send a rank's error to other nodes
 
+// Length, then bytes: texts may contain any byte.
 void put_text(Bytes& bytes, const std::string& text) {
   const auto length = static_cast<uint32_t>(text.size());
   const auto* first = reinterpret_cast<const std::byte*>(&length);
@@ -51,6 +52,7 @@ class TextReader {
   size_t at_ = 0;
 };
 
+// Message: status code, status message, then name and value of each setting.
 Bytes encode(const Status& status, const Settings& settings) {
   Bytes bytes;
   put_text(bytes, std::to_string(static_cast<int>(status.code())));
@@ -125,6 +127,8 @@ Status StartedRanks::agree_on(const Status& mine, const Settings& settings,
   if (rank_ == 0) {
     const Status all = collect_statuses(mine, settings, timeout);
     for (int rank = 1; rank < num_ranks(); ++rank) control_->send(rank, encode(all, {}));
+    // Rank 0 may end the process after an error. The answers must have left by then, or the other
+    // ranks would wait until their deadline.
     const Clock::time_point end = Clock::now() + timeout;
     while (!control_->has_sent_all() && Clock::now() < end) std::this_thread::sleep_for(kPollPause);
     return all;
@@ -182,6 +186,7 @@ Result<uint64_t> StartedRanks::all_reduce_min(uint64_t mine, std::chrono::millis
 }
 
 base::MakeSharedBytes StartedRanks::make_shared() {
+  // Sockets are connected at the first allocation, which all ranks of the node make.
   return [this](const char* purpose, size_t num_bytes,
                 base::SharedPages pages) -> Result<base::SharedBytes> {
     WIDEEP_TRY(join_node(kStartTimeout));
@@ -302,6 +307,7 @@ class StartedRun : public RunningRanks {
 Result<std::unique_ptr<RunningRanks>> start_started_ranks(
     StartedRanks& ranks, const GroupOptions& options,
     std::function<Status(Endpoint&, const Messenger&)> body) {
+  // All ranks compare their results, so that none starts if another has no memory.
   auto shared = SharedMemory::create(ranks.num_ranks(), options.segment_bytes, ranks.make_shared());
   WIDEEP_TRY(ranks.agree_on(shared.status(), {}, kStartTimeout));
   return std::unique_ptr<RunningRanks>(
