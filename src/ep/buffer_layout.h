@@ -5,8 +5,7 @@
 //   counts     [2][num_experts] int32: the number of this rank's tokens for each expert. The rank
 //              publishes them. Two sets, used in turn.
 //   messages   [max_rows]: one area per source rank, one after the other. Sources push messages
-//   here;
-//              a token is one message per destination rank:
+//              here; a token is one message per destination rank:
 //                local slots   [top_k] int32, in top-k order; unused entries are −1
 //                weights       [top_k] float32, in the same order; Combine::kReduced only
 //                row           [row_bytes], starts a cache line

@@ -27,23 +27,22 @@
 // used the same buffer set: n − 1, or n − 2 with two calls in flight.
 //
 //  - Messages: a rank begins n after its finish_combine of p. So before it writes messages of n
-//  into
-//    the segment of rank d, it has seen d's combine flag of p, which d raises after it has read all
-//    its messages of p. Before it publishes rows of n, it has seen the combine flags of all ranks.
+//    into the segment of rank d, it has seen d's combine flag of p, which d raises after it has
+//    read all its messages of p. Before it publishes rows of n, it has seen the combine flags of
+//    all ranks.
 //  - Results: rank d writes results of n after it has seen the dispatch flags of n of all sources.
-//  A
-//    source raises that flag after it has read its results of p.
+//    A source raises that flag after it has read its results of p.
 //  - Counts, and the word with the number of messages, have two places each, used in turn, because
-//  a
-//    rank may begin n while a slower rank still reads those of n − 1. All ranks have read those of
-//    n − 2 before they raised their combine flags of n − 2, which the writer has seen.
+//    a rank may begin n while a slower rank still reads those of n − 1. All ranks have read those
+//    of n − 2 before they raised their combine flags of n − 2, which the writer has seen.
 //
 // Combine::kExact: a result row is in the segment of the rank that computes it, and its source
-// reads it there. Results of a rank's own tokens are in private memory. Combine::kReduced: the
-// caller multiplies the results of a message by the router weights in the message, and writes their
-// sum into the one row that is sent back. From another node one row per token is sent back: the sum
-// of the rows of that node's ranks, added there in rank order (set_row_sum). Not covered by the
-// promise of equal bits.
+// reads it there. Results of a rank's own tokens are in private memory.
+//
+// Combine::kReduced: the caller multiplies the results of a message by the router weights in the
+// message, and writes their sum into the one row that is sent back. From another node one row per
+// token is sent back: the sum of the rows of that node's ranks, added there in rank order
+// (set_row_sum). Not covered by the promise of equal bits.
 //
 // Ranks may be on several nodes (Endpoint::set_bridge), with Strategy::kDispatch only; see
 // node_crossing.h.

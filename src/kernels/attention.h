@@ -9,8 +9,7 @@
 // Grouped-query attention: one call per key/value head. Multi-head latent attention has two forms
 // (docs/decisions/0007-attention.md):
 //   absorbed   all heads share one key/value head. The cache's latent rows are the keys; their
-//   first
-//              value_dim elements are the values (CacheForm::kRows).
+//              first value_dim elements are the values (CacheForm::kRows).
 //   expanded   per head. The caller expands the latents into pages of panels, a few pages per call
 //              (start, finish). The latent part and the rotary part of a key are stored one after
 //              the other in the same panel, so their products are one chain of additions.

@@ -22,9 +22,8 @@
 //   kExpandsInTiles  with high tiles, each tile expands codes itself
 //   kUnhintedRows    for Zen 4, see ForZen5 (one_tile_body.h)
 //   kGroups          groups of scales in a block. 1: float32 scales after the codes, if any. More:
-//   a
-//                    group is kLinesOfGroup lines of codes, and the scales (group_scales) are bytes
-//                    before all codes.
+//                    a group is kLinesOfGroup lines of codes, and the scales (group_scales) are
+//                    bytes before all codes.
 
 // f32, bf16 and int8: codes are operands already.
 struct PlainCodes {

@@ -4,8 +4,7 @@
 // registers and multiplied there. Reading the weights takes most of the time, and two rules keep
 // memory busy (docs/kernels.md):
 //   - Panels are read in strips, of as few panels as keep the processor busy, since a core reads
-//   one
-//     run of memory faster than several. The prefetch distance in bytes is the same for every
+//     one run of memory faster than several. The prefetch distance in bytes is the same for every
 //     width.
 //   - Nothing is stored before the end of a strip. A store waits for earlier loads from memory, and
 //     waiting stores soon stop the processor from reading ahead.

@@ -75,8 +75,7 @@ inline void fetch(const std::byte* line) {
 // The interface of a format's rows. A step is kStep values; each has its own lane of sums.
 //
 //   add_step      sums += weight · row[k … k + kStep), in an order that suits the format;
-//   prefetches
-//                 the line `ahead` bytes further on
+//                 prefetches the line `ahead` bytes further on
 //   put_in_order  puts sums into the order of the row (kInPairs: except within pairs)
 //   add_part      as add_step for up to 16 values, for the rest of a row; absent if rows are whole
 //                 steps
