@@ -170,7 +170,7 @@ Result<TimedPlan> plan_or_repair(const PlanOptions& options, const PlanningInput
 balance::Assessment judge(const PlanningInput& input, const PlanOptions& options,
                           const ModelPlacement& before, const TimedPlan& plan) {
   const std::vector<double> bounds = balance::lower_bounds(
-      input.load, balance::heeded_shape(options.planner, input.shape), options.split);
+      input.load, balance::effective_shape(options.planner, input.shape), options.split);
   return balance::assess({.load = &input.load,
                           .held_out = input.held_out ? &*input.held_out : nullptr,
                           .before = &before,

@@ -167,7 +167,7 @@ Status add_input_spread(const PlanningInput& input, const balance::PlannedModel&
 int TimedPlan::num_doubled_layers() const {
   const auto& layers = model.placement.layers;
   return static_cast<int>(std::count_if(layers.begin(), layers.end(), [](const auto& layer) {
-    return balance::doubles_on_a_rank(layer.second);
+    return balance::has_two_replicas_on_a_rank(layer.second);
   }));
 }
 

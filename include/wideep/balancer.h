@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The expert balancer as a library: load in; placements, shares and repairs out.
+// The expert balancer as a library: it takes loads and returns placements, shares and repairs.
 //
 //   const PlanShape shape{.num_experts = 256, .ep_size = 32, .num_slots = 288};
 //   auto planner = make_planner("wideep", shape, {.split = Split::kWeighted});
@@ -11,8 +11,8 @@
 //   auto repairer = make_repairer(shape, {.split = Split::kWeighted, .tolerance = 0.01});
 //   repairer.value()->repair(much_later_load, plan, &plan);       // as few moves as it takes
 //
-// A planner is made for a shape and a policy; plan() is deterministic, allocates only on its first
-// call, and keeps nothing else between calls. So do repairers.
+// A planner is made for one shape and its options. plan() is deterministic, allocates only on its
+// first call, and keeps no state between calls except work space. The same holds for repairers.
 //
 // Thread safety: values are plain and functions pure; one thread at a time per planner or repairer.
 #pragma once
@@ -31,8 +31,8 @@
 
 namespace wideep::balance {
 
-// How an engine divides an expert's tokens among its r replicas. Options default to kEqual, which
-// asks nothing of the engine; a plan for kWeighted is balanced only where the engine heeds its
+// How an engine divides an expert's tokens among its r replicas. The default is kEqual, which every
+// engine can serve. A plan for kWeighted is balanced only if the engine routes tokens by its
 // shares.
 enum class Split {
   kEqual,     // load / r each: TRT, vLLM, DeepSeek
@@ -66,17 +66,17 @@ struct PlanShape {
 // experts, and unusable slots together with groups kept on nodes.
 Status check_plan_shape(const PlanShape& shape);
 
-// What planners and re-split need of a load [layers, num_experts]: finite tokens, not negative, and
-// with a finite sum. Errors (invalid input) name layer and expert.
+// Checks a load [layers, num_experts] for planners and re-split: every value is finite and ≥ 0, and
+// so is the sum. Errors (invalid input) name layer and expert.
 Status check_load(std::span<const double> load, int num_experts);
 
 // The share of its expert's tokens that each slot receives, [S], ≥ 0; the shares of an expert's
 // slots sum to 1. 0 for an unused slot.
 using Shares = std::vector<double>;
 
-// As many as slots, finite and ≥ 0, and those of an expert's slots sum to 1 (within 1e-6); any for
-// an unused slot.
-// Errors (invalid input) name the slot or the expert. REQUIRES: check_placement(placement).ok().
+// Checks shares [S]: every value is finite and ≥ 0, and those of an expert's slots sum to 1 (within
+// 1e-6). An unused slot may have any share. Errors (invalid input) name the slot or the expert.
+// REQUIRES: check_placement(placement).ok().
 Status check_shares(const Placement& placement, std::span<const double> shares);
 
 // 1 / r for a slot whose expert has r replicas.
@@ -89,23 +89,24 @@ std::vector<double> rank_loads(const Placement& placement, std::span<const doubl
 // max / mean − 1 of rank loads; 0 where there is no load at all.
 double imbalance_ratio(std::span<const double> loads);
 
-// The same of a placement's rank loads, over the ranks that hold an expert: dead ranks do not lower
-// the mean. num_live_ranks: where more ranks than those are alive, so many; one that is idle counts
-// then. Allocates nothing.
+// The imbalance ratio of a placement's rank loads over the ranks that hold an expert, so that dead
+// ranks do not lower the mean. If more ranks are live than hold an expert, num_live_ranks is their
+// number, and idle live ranks count with load 0. Allocates nothing.
 double imbalance_ratio(const Placement& placement, std::span<const double> expert_load,
                        std::span<const double> shares, int num_live_ranks = 0);
 
-// How balanced can any placement be? max rank load / mean − 1 of every valid placement (no rank
-// holds two replicas of an expert) is at least this; ≥ 0. load: [E], finite and ≥ 0. The proofs
-// stand in src/balance/lower_bound.cc. REQUIRES: check_plan_shape(shape).ok().
+// A lower bound for the imbalance of any placement: max rank load / mean − 1 of every valid
+// placement (no rank holds two replicas of an expert) is at least this; ≥ 0. load: [E], finite and
+// ≥ 0. The proofs are in src/balance/lower_bound.cc. REQUIRES: check_plan_shape(shape).ok().
 double imbalance_lower_bound(std::span<const double> load, const PlanShape& shape, Split split);
 
-// The shares that minimise the maximum rank load of a placement that stays as it is: no weights
-// move, so an engine can do this every iteration. load: [E], finite and ≥ 0.
-// REQUIRES: check_placement(placement).ok().
+// The shares that minimise the maximum rank load of a fixed placement: no weights move, so an
+// engine can do this every iteration. load: [E], finite and ≥ 0. REQUIRES:
+// check_placement(placement).ok().
 Shares resplit(const Placement& placement, std::span<const double> expert_load);
 
-// The same with the structure of one placement and work space at hand: resplit() allocates nothing.
+// resplit() for many loads: keeps the structure of one placement and its work space, so that
+// resplit() allocates nothing.
 //
 //   Resplitter resplitter(placement);
 //   const double max_load = resplitter.resplit(expert_load, shares);  // each iteration
@@ -121,7 +122,8 @@ class Resplitter {
   Resplitter(Resplitter&&) noexcept;
   Resplitter& operator=(Resplitter&&) noexcept;
 
-  // As new, for another placement; allocates nothing when it has the sizes of an earlier one.
+  // Starts again with another placement. Allocates nothing if an earlier placement had the same
+  // sizes.
   void reset(const Placement& placement);
 
   // expert_load: [E], finite and ≥ 0, any unit. Writes shares: [S], ≥ 0, summing to 1 (within
@@ -154,9 +156,9 @@ struct PlannerOptions {
   double cooccurrence_tolerance = 0.02;
 };
 
-// What a planner is told of a layer. Made of the tokens alone from whatever a span can be made of:
-// planner->plan(tokens, &plan), planner->plan({tokens, pair_counts}, &plan). Spans: what they show
-// must outlive the call.
+// A planner's input for one layer. A caller without pair counts passes the tokens alone:
+// planner->plan(tokens, &plan), planner->plan({tokens, pair_counts}, &plan). The spans do not own
+// their arrays, which must outlive the call.
 struct LayerLoad {
   template <typename Tokens>
     requires std::convertible_to<Tokens, std::span<const double>>
@@ -190,7 +192,7 @@ class LayerPlanner {
 // shares for their placement.
 const std::vector<std::string>& planner_names();
 
-// Does plan() of this planner REQUIRE LayerLoad::pair_counts? True of cooccurrence.
+// True if plan() of this planner REQUIRES LayerLoad::pair_counts: planner cooccurrence.
 bool needs_pair_counts(std::string_view planner_name);
 
 // Errors (invalid input): an unknown name; options below 0; a shape that the planner cannot serve.
@@ -200,16 +202,16 @@ Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const 
 struct RepairOptions {
   Split split = Split::kEqual;
   double tolerance = 0.01;  // imbalance ratio at which to stop
-  // Moves that cannot be avoided (RepairReport::forced_moves) are made all the same.
+  // A limit for all moves. Forced moves (RepairReport::forced_moves) are made even beyond it.
   int max_moves = std::numeric_limits<int>::max();
   int64_t bytes_per_expert = 0;  // weights of one expert of the layer
 };
 
-// Imbalance ratios for the new load (plan.h), and what the repair costs.
+// Imbalance ratios for the new load, and the cost of the repair.
 struct RepairReport {
   double imbalance_before = 0.0;   // the old placement with its old shares, dead ranks included
-  double imbalance_resplit = 0.0;  // what is left of it, after the forced moves, with the best
-                                   // shares (equal split: equal ones)
+  double imbalance_resplit = 0.0;  // after the forced moves, with the best shares (equal split:
+                                   // equal shares)
   double imbalance_after = 0.0;    // ≤ imbalance_resplit
   int moves = 0;                   // all, ≤ max(max_moves, forced_moves)
   int forced_moves = 0;            // of experts that lost their last usable slot
@@ -235,9 +237,9 @@ class Repairer {
                               LayerPlan* to) = 0;
 };
 
-// Errors (invalid input): as check_plan_shape, which says too when experts do not fit the usable
-// slots; a tolerance or max_moves below 0; groups kept on nodes (num_nodes and num_groups both
-// above 1), which repair would tear apart.
+// Errors (invalid input): as check_plan_shape, also when the experts do not fit the usable slots; a
+// tolerance or max_moves below 0; groups kept on nodes (num_nodes and num_groups both above 1),
+// because repair moves experts between nodes.
 Result<std::unique_ptr<Repairer>> make_repairer(const PlanShape& shape,
                                                 const RepairOptions& options);
 

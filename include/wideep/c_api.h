@@ -4,17 +4,17 @@
  * combine. Link with -lwideep.
  *
  * Every function that can fail returns a status: WIDEEP_OK, or WIDEEP_INVALID_INPUT when the
- * arguments are wrong, or WIDEEP_FAILED. wideep_last_error() then says what was wrong in one line,
- * and outputs are untouched. Arrays are the caller's, dense and row-major; their shapes are in
- * brackets, with E = num_experts, R = ep_size, S = num_slots.
+ * arguments are wrong, or WIDEEP_FAILED. After an error wideep_last_error() returns one line that
+ * explains it, and outputs are unchanged. The caller owns all arrays; they are dense and row-major,
+ * with their shapes in brackets: E = num_experts, R = ep_size, S = num_slots.
  *
  * Structs: fill in what you need and zero the rest, as designated initializers do; 0 stands for the
- * default. Members to come will take the place of `reserved`, so sizes stay. A library that is
- * older than its header refuses what it does not know.
+ * default. New members will replace a part of `reserved`, so sizes stay the same. A library refuses
+ * a struct whose `reserved` is not 0: it sets a member that this version does not have.
  *
  * Thread safety: one thread at a time per handle (planner, resplitter, repairer, communicator);
- * everything else, groups among them, may be called from any. Handles keep their work space from
- * call to call; wideep_resplitter_run never allocates.
+ * all other functions, those of groups included, may be called from any thread. Handles keep their
+ * work space between calls; wideep_resplitter_run never allocates.
  *
  *   wideep_plan_shape shape = {.num_experts = 256, .ep_size = 32, .num_slots = 288};
  *   wideep_planner* planner;
@@ -66,8 +66,8 @@ typedef struct wideep_plan_shape {
 
 typedef struct wideep_planner_options {
   int32_t split;      /* WIDEEP_SPLIT_*: equal, if not set */
-  int32_t max_rounds; /* of swaps, per layer; 0: 100. Of planner wideep, as tolerance */
-  double tolerance;   /* the imbalance at which the search stops; 0: 0.001 */
+  int32_t max_rounds; /* planner wideep: rounds of swaps per layer; 0: 100 */
+  double tolerance;   /* planner wideep: the imbalance at which the search stops; 0: 0.001 */
   int64_t reserved[6];
 } wideep_planner_options;
 
@@ -79,13 +79,13 @@ typedef struct wideep_repair_options {
   int64_t reserved[5];
 } wideep_repair_options;
 
-/* Imbalance under the new load, and what the repair of one layer costs. */
+/* Imbalance under the new load, and the cost of the repair of one layer. */
 typedef struct wideep_repair_report {
   double imbalance_before;  /* the old placement with its old shares */
   double imbalance_resplit; /* ... with the best shares; equal split: as before */
   double imbalance_after;   /* not above imbalance_resplit */
   int64_t bytes;            /* moves * bytes_per_expert */
-  int32_t moves;            /* experts that a rank gets and did not hold */
+  int32_t moves;            /* experts copied to a rank that did not hold them */
   int32_t forced_moves;     /* of experts that lost their last usable slot */
   int32_t reserved[6];
 } wideep_repair_report;
@@ -97,7 +97,8 @@ typedef struct wideep_repairer wideep_repairer;
 /* "0.1.0" */
 WIDEEP_EXPORT const char* wideep_version(void);
 
-/* Why the calling thread's last failing call failed; "" before the first. Valid until its next. */
+/* The error of the calling thread's last failing call; "" before the first. Valid until the next
+ * failing call of that thread. */
 WIDEEP_EXPORT const char* wideep_last_error(void);
 
 /* name: "wideep", "trt", "deepseek" or "cooccurrence". options: NULL for the defaults. */
@@ -113,9 +114,9 @@ WIDEEP_EXPORT void wideep_planner_destroy(wideep_planner* planner);
 WIDEEP_EXPORT int wideep_planner_plan(wideep_planner* planner, int32_t num_layers,
                                       const double* load, int32_t* slot_to_expert, double* shares);
 
-/* The same for planner "cooccurrence", which needs to know which experts tokens choose together.
- * pair_counts: [num_layers, E, E] tokens that chose both experts, not negative, symmetric; 0 on the
- * diagonal. */
+/* The same for planner "cooccurrence", which needs the pairs of experts that tokens choose
+ * together. pair_counts: [num_layers, E, E] tokens that chose both experts, not negative,
+ * symmetric; 0 on the diagonal. */
 WIDEEP_EXPORT int wideep_planner_plan_pairs(wideep_planner* planner, int32_t num_layers,
                                             const double* load, const int64_t* pair_counts,
                                             int32_t* slot_to_expert, double* shares);
@@ -125,13 +126,13 @@ WIDEEP_EXPORT int wideep_planner_plan_pairs(wideep_planner* planner, int32_t num
 WIDEEP_EXPORT int wideep_resplit(const wideep_plan_shape* shape, const int32_t* slot_to_expert,
                                  const double* load, double* shares);
 
-/* The same for every iteration: keeps the structure of one placement. slot_to_expert: [S]. */
+/* wideep_resplit for many loads: keeps the structure of one placement. slot_to_expert: [S]. */
 WIDEEP_EXPORT int wideep_resplitter_create(const wideep_plan_shape* shape,
                                            const int32_t* slot_to_expert,
                                            wideep_resplitter** resplitter);
 /* NULL is allowed. */
 WIDEEP_EXPORT void wideep_resplitter_destroy(wideep_resplitter* resplitter);
-/* From now on for another placement of the same shape. */
+/* Changes to another placement of the same shape. */
 WIDEEP_EXPORT int wideep_resplitter_reset(wideep_resplitter* resplitter,
                                           const int32_t* slot_to_expert);
 /* load: [E]; shares: [S] out; max_load: out, the largest rank load under these shares, which is the
@@ -144,8 +145,8 @@ WIDEEP_EXPORT int wideep_resplitter_run(wideep_resplitter* resplitter, const dou
 WIDEEP_EXPORT int wideep_resplitter_bottleneck(const wideep_resplitter* resplitter,
                                                const int32_t** ranks, int32_t* num_ranks);
 
-/* Repair: as few moves of experts as bring the balance back after the load has changed. With a
- * weighted split new shares come first. options: NULL for the defaults. */
+/* Repair: brings the balance back after the load has changed, with few moves of experts. With a
+ * weighted split it changes the shares first. options: NULL for the defaults. */
 WIDEEP_EXPORT int wideep_repairer_create(const wideep_plan_shape* shape,
                                          const wideep_repair_options* options,
                                          wideep_repairer** repairer);
@@ -154,8 +155,8 @@ WIDEEP_EXPORT void wideep_repairer_destroy(wideep_repairer* repairer);
 
 /* load: [num_layers, E]. from: [num_layers, S], the placement now, by any planner; from_shares:
  * [num_layers, S], NULL: equal. to, to_shares: [num_layers, S] out; may be the arrays of `from`;
- * replicas that stay keep their slots. `from` may use slots that rank_slots does not allow: what
- * was there is lost, and experts without another replica move first. to_shares and reports
+ * replicas that stay keep their slots. `from` may use slots that rank_slots does not allow: these
+ * replicas are lost, and experts without another replica move first. to_shares and reports
  * [num_layers] are NULL when not wanted.
  */
 WIDEEP_EXPORT int wideep_repairer_repair(wideep_repairer* repairer, int32_t num_layers,
@@ -168,14 +169,14 @@ WIDEEP_EXPORT int wideep_repairer_repair(wideep_repairer* repairer, int32_t num_
 WIDEEP_EXPORT int wideep_imbalance(const wideep_plan_shape* shape, const int32_t* slot_to_expert,
                                    const double* shares, const double* load, double* imbalance);
 
-/* No placement of this shape has a smaller imbalance under load [E]. */
+/* A lower bound: no placement of this shape has a smaller imbalance under load [E]. */
 WIDEEP_EXPORT int wideep_imbalance_lower_bound(const wideep_plan_shape* shape, const double* load,
                                                int split, double* bound);
 
-/* Dispatch and combine between ranks of one machine that are processes or threads; what they do,
- * and in which order, is explained in wideep/communicator.h. One process makes the group; then it
- * forks, or starts a thread, for each rank, which joins. Wrong arguments of a rank, and waits that
- * last longer than timeout_ms (WIDEEP_FAILED), end the group: every rank gets the first error. */
+/* Dispatch and combine between the ranks of one machine, which are processes or threads;
+ * wideep/communicator.h explains the calls and their order. One process creates the group; then it
+ * forks a process or starts a thread for each rank, which joins. Wrong arguments of a rank, and
+ * waits longer than timeout_ms (WIDEEP_FAILED), end the group: every rank gets the first error. */
 typedef struct wideep_group_options {
   int32_t num_ranks;
   int32_t slots_per_rank; /* slot s of the group is on rank s / slots_per_rank */
@@ -187,10 +188,10 @@ typedef struct wideep_group_options {
   int64_t reserved[5];
 } wideep_group_options;
 
-/* A row that has come for a slot, and where its result belongs; 16-byte aligned. */
+/* A row received for a slot, and the place for its result; 16-byte aligned. */
 typedef struct wideep_received_row {
-  const void* row; /* [row_bytes]; 16-byte aligned, but for this rank's own tokens, which lie where
-                      they were given */
+  const void* row; /* [row_bytes]; 16-byte aligned, except rows of this rank's own tokens, which
+                      are not copied */
   void* result;    /* [result_bytes] */
 } wideep_received_row;
 
@@ -200,7 +201,7 @@ typedef struct wideep_communicator wideep_communicator;
 WIDEEP_EXPORT int wideep_group_create(const wideep_group_options* options, wideep_group** group);
 /* NULL is allowed. Communicators may outlive it. */
 WIDEEP_EXPORT void wideep_group_destroy(wideep_group* group);
-/* For whoever supervises the ranks: every rank's call returns this message from now on. */
+/* For a supervisor of the ranks: every rank's call returns this message from now on. */
 WIDEEP_EXPORT int wideep_group_fail(wideep_group* group, const char* message);
 
 /* Waits for all ranks. A rank joins once. */
@@ -209,9 +210,9 @@ WIDEEP_EXPORT int wideep_communicator_join(wideep_group* group, int32_t rank,
 /* NULL is allowed. */
 WIDEEP_EXPORT void wideep_communicator_destroy(wideep_communicator* communicator);
 
-/* rows: [num_tokens] rows of row_bytes, row_stride bytes apart, which stay as they are until
- * combine; NULL without tokens. slots: [num_tokens, top_k] of the group, those of one token
- * distinct. */
+/* rows: [num_tokens] rows of row_bytes, row_stride bytes apart, which must not change before
+ * combine; NULL without tokens. slots: [num_tokens, top_k] of the group, distinct within a token.
+ */
 WIDEEP_EXPORT int wideep_communicator_dispatch(wideep_communicator* communicator, const void* rows,
                                                int64_t row_stride, int32_t num_tokens,
                                                const int32_t* slots);
@@ -226,8 +227,8 @@ WIDEEP_EXPORT int wideep_communicator_combine(wideep_communicator* communicator)
  * pointers to result_bytes, valid until the next dispatch. */
 WIDEEP_EXPORT int wideep_communicator_results(const wideep_communicator* communicator,
                                               int32_t token, const void* const** results);
-/* The same: that of the results which a slot of this rank has written, the first if there are
- * several; NULL: none. It may be written over, with their sum say: nobody else reads it. */
+/* The first of a token's results that a slot of this rank has written; NULL: none. The caller may
+ * overwrite it, for example with the sum of the results: no other rank reads it. */
 WIDEEP_EXPORT int wideep_communicator_own_result(const wideep_communicator* communicator,
                                                  int32_t token, void** result);
 /* As wideep_group_fail. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dispatch and combine as a library, for an engine of its own: rows in, rows out, between ranks of
-// one machine that are processes or threads. What a row is made of is the caller's.
+// Dispatch and combine as a library, for engines other than wideep's: sends rows of bytes between
+// the ranks of one machine (processes or threads) and brings result rows back. The caller defines
+// what a row contains.
 //
 //   auto group = CommunicatorGroup::create({.num_ranks = 2, .slots_per_rank = 4, .top_k = 2,
 //                                           .max_tokens = 64, .row_bytes = 512,
@@ -9,7 +10,7 @@
 //   // ... fork, or start a thread, for each rank; in each of them:
 //   auto communicator = group->join(rank);
 //   for (;;) {
-//     communicator->dispatch(rows, row_stride, num_tokens, slots);   // mine, to where they belong
+//     communicator->dispatch(rows, row_stride, num_tokens, slots);   // this rank's tokens
 //     for (int slot = 0; slot < 4; ++slot)
 //       for (const ReceivedRow& row : communicator->rows_of_slot(slot))
 //         my_expert(slot, row.row, row.result);
@@ -18,25 +19,25 @@
 //       my_sum(communicator->results(token));                        // [top_k], in top-k order
 //   }
 //
-// Slots are numbered over the group: slot s is on rank s / slots_per_rank, where it is slot
-// s % slots_per_rank. Which expert sits in which slot is the caller's (balancer.h plans it).
+// Slots are numbered over the group: slot s is on rank s / slots_per_rank, as its local slot s %
+// slots_per_rank. The caller decides which expert is in which slot (balancer.h plans it).
 //
-// dispatch and combine are collective: every rank calls them as often as every other, one after the
-// other, also with no tokens. A row travels at most once to each rank, whatever the number of its
-// slots there; results come back one for each slot. Nothing is copied but that: rows go straight
-// into the memory of the rank that gets them, results are read in place.
+// dispatch and combine are collective: every rank calls them equally often and in the same order,
+// also with 0 tokens. A row travels at most once to each rank, however many of its slots are there;
+// one result row comes back for each slot. Nothing else is copied: rows are written directly into
+// the receiving rank's memory, and results are read in place.
 //
-// Memory is anonymous (nothing in /dev/shm) and gone with the last process that has it. Each rank
-// takes (num_ranks · max_tokens) · (row_bytes + min(top_k, slots_per_rank) · result_bytes) at most,
-// of which only pages that are used exist.
+// Memory is anonymous (nothing in /dev/shm) and is freed with the last process that maps it. Each
+// rank reserves at most (num_ranks · max_tokens) · (row_bytes + min(top_k, slots_per_rank) ·
+// result_bytes) bytes; only pages that are written take memory.
 //
-// Errors: wrong arguments are kInvalidInput; a wait that lasts longer than the timeout is
-// kDeadlineExceeded and names the rank that did not come. Either ends the group: every rank's call,
-// now waiting or later, returns the first error. A rank that dies is not noticed but by deadlines;
-// who supervises the ranks tells the others with fail().
+// Errors: wrong arguments are kInvalidInput; a wait beyond the timeout is kDeadlineExceeded and
+// names the missing rank. Either one ends the group: every rank's current or next call returns the
+// first error. A dead rank is noticed only by a deadline; a process that supervises the ranks can
+// end the group earlier with fail().
 //
-// Thread safety: CommunicatorGroup: any thread. Communicator: one thread at a time; views may be
-// read, and results written, by many.
+// Thread safety: CommunicatorGroup: any thread. Communicator: one thread at a time; many threads
+// may read the received rows and write the results.
 #pragma once
 
 #include <chrono>
@@ -60,16 +61,17 @@ struct CommunicatorOptions {
   std::chrono::milliseconds timeout{30'000};  // of every single wait
 };
 
-// A row that has come for a slot, and where the slot's result is to be written before combine. Both
-// are 16-byte aligned, but for the rows of my own tokens, which lie as they were given.
+// A row received for a slot, and the place for the slot's result, which must be written before
+// combine. Both are 16-byte aligned, except the rows of this rank's own tokens: these are not
+// copied.
 struct ReceivedRow {
-  const std::byte* row = nullptr;  // [row_bytes]; of my own tokens: where dispatch was given it
+  const std::byte* row = nullptr;  // [row_bytes]; of own tokens: the pointer given to dispatch
   std::byte* result = nullptr;     // [result_bytes]
 };
 
 class CommunicatorGroup;
 
-// One rank's end. Move-only; after a move the source is as if closed.
+// One rank's access to the group. Move-only; a moved-from communicator is closed.
 class Communicator {
  public:
   Communicator();  // closed: every call is an error
@@ -79,35 +81,35 @@ class Communicator {
 
   int rank() const;  // −1: closed
 
-  // Sends my tokens' rows to the ranks of their slots, and waits for those of all others.
-  // rows: [num_tokens] rows of row_bytes, row_stride bytes apart; they stay as they are until
-  // combine. slots: [num_tokens, top_k], those of one token distinct.
-  // Errors (invalid input): closed; before the combine of the dispatch before; more than
-  // max_tokens; a slot that is none, or twice in a token; another number of slots.
+  // Sends the rows of this rank's tokens to the ranks of their slots, and waits for the rows of all
+  // other ranks. rows: [num_tokens] rows of row_bytes, row_stride bytes apart; they must not change
+  // before combine. slots: [num_tokens, top_k], distinct within a token. Errors (invalid input):
+  // closed; the previous dispatch has no combine yet; more than max_tokens; a slot out of range or
+  // twice in a token; a number of slots other than num_tokens · top_k.
   Status dispatch(const void* rows, size_t row_stride, int num_tokens,
                   std::span<const int32_t> slots);
 
-  // Between dispatch and combine: the rows for one of my slots, 0 … slots_per_rank − 1, in the
-  // order of source ranks and of their tokens. Empty otherwise.
+  // Between dispatch and combine: the rows received for one of this rank's slots, 0 …
+  // slots_per_rank − 1, ordered by source rank and then by token. Empty otherwise.
   std::span<const ReceivedRow> rows_of_slot(int slot) const;
 
-  // Tells the sources that all results are written, and waits for those of my tokens.
-  // Errors (invalid input): closed; not after a dispatch.
+  // Publishes that all results of this rank's slots are written, and waits for the results of this
+  // rank's tokens. Errors (invalid input): closed; not after a dispatch.
   Status combine();
 
-  // After combine, until the next dispatch: my token's results in the order of its slots: [top_k]
-  // rows of result_bytes. Empty otherwise.
+  // After combine, until the next dispatch: the results of one of this rank's tokens in the order
+  // of its slots: [top_k] rows of result_bytes. Empty otherwise.
   std::span<const std::byte* const> results(int token) const;
 
-  // The same: that of results(token) which one of my own slots has written, the first if there are
-  // several; null: none. Nobody else reads any of them, so my sum of them may be written over it:
-  // it is in this core's caches.
+  // The first of results(token) that a slot of this rank has written; null if there is none. No
+  // other rank reads it, so the caller may overwrite it with the sum of the results: it is already
+  // in this core's caches.
   std::byte* own_result(int token) const;
 
   // Ends the group: every rank's call returns this message (failed) from now on.
   void fail(const std::string& message);
 
-  // This rank needs no more calls. The destructor does the same.
+  // Leaves the group: no more calls follow. The destructor does the same.
   void close();
 
  private:
@@ -118,7 +120,7 @@ class Communicator {
   std::unique_ptr<State> state_;
 };
 
-// What ranks join. Processes are forked from the one that has created it.
+// The group that ranks join. A rank that is a process must be forked from the one that created it.
 class CommunicatorGroup {
  public:
   // Errors (invalid input): numbers out of range; failed: the kernel refuses the memory.
@@ -127,11 +129,11 @@ class CommunicatorGroup {
   CommunicatorGroup(CommunicatorGroup&&) noexcept;
   CommunicatorGroup& operator=(CommunicatorGroup&&) noexcept;
 
-  // Collective: waits for all ranks. The communicator may outlive the group.
-  // Errors (invalid input): a rank that is none, or has joined already; kDeadlineExceeded.
+  // Collective: waits for all ranks. The communicator may outlive the group. Errors (invalid
+  // input): a rank that does not exist or has already joined; kDeadlineExceeded.
   Result<Communicator> join(int rank);
 
-  // As Communicator::fail, for whoever supervises the ranks.
+  // As Communicator::fail, for a process or thread that supervises the ranks.
   void fail(const std::string& message);
 
  private:

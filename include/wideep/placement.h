@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a layer's experts live: the placement (slot → expert) and the same read the other way, the
-// routing table (expert → slots).
+// Where a layer's experts are: the placement (slot → expert) and its inverse, the routing table
+// (expert → slots).
 //
 // A rank owns a contiguous run of slots: global slot s is local slot s % slots_per_rank of rank
 // s / slots_per_rank. Every expert has at least one slot; an expert with r slots has r replicas.
@@ -45,19 +45,19 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-// Where the shares of an expert's tokens come from that its replicas get.
+// How the shares are chosen by which an expert's tokens are divided among its replicas.
 enum class ShareUpdate {
-  kIteration,  // every iteration anew from its own tokens, counted by all ranks before dispatch
-  kWindow,     // those that came with the placement, else equal ones: no wait before dispatch
+  kIteration,  // computed every iteration from its own tokens, which all ranks count first
+  kWindow,     // those of the placement, else equal shares: no wait before dispatch
 };
 
-// Who decides which experts move while the model serves.
+// The policy that chooses which experts move while the model serves.
 enum class UpdatePolicyKind {
   kWideep,  // shares first, then the fewest moves that pay for themselves
   kTrt,     // a plan from scratch each time, as TensorRT-LLM's; for comparison
 };
 
-// The placements of all MoE layers of a model: what moe_load_balancer.yaml says.
+// The placements of all MoE layers of a model: the content of moe_load_balancer.yaml.
 struct ModelPlacement {
   int num_slots = 0;
   int layer_updates_per_iter = 0;   // 0: the placement never changes; > 0: online balancing
@@ -83,21 +83,21 @@ struct RoutingTable {
   bool operator==(const RoutingTable&) const = default;
 };
 
-// Can `num_slots` slots on `ep_size` ranks hold `num_experts` experts? All positive, S ≥ E, R ≤ S
-// and S % R == 0. Errors (invalid input) say which number to change and to what.
+// Checks that num_slots slots on ep_size ranks can hold num_experts experts: all positive, S ≥ E, R
+// ≤ S and S % R == 0. Errors (invalid input) name the number to change and a valid value.
 Status check_slot_counts(int num_experts, int ep_size, int num_slots);
 
-// The slot counts, every id in [0, E) or kUnusedSlot, and at least one slot for every expert.
-// Errors (invalid input) name the slot or the expert.
+// Checks the slot counts, that every id is in [0, E) or kUnusedSlot, and that every expert has a
+// slot. Errors (invalid input) name the slot or the expert.
 Status check_placement(const Placement& placement);
 
 // REQUIRES: check_placement(placement).ok().
 RoutingTable make_routing_table(const Placement& placement);
 
-// What is left of a placement when ranks die: their slots are unused, nothing moves. TRT's
-// reconfigureMaskOnly. REQUIRES: check_placement(placement).ok().
-// Errors (invalid input): a rank that does not exist; an expert that would lose its last replica
-// (a Repairer, wideep/balancer.h, gives it a new one).
+// The placement without dead ranks: their slots become unused, nothing moves. TRT's
+// reconfigureMaskOnly. REQUIRES: check_placement(placement).ok(). Errors (invalid input): a rank
+// that does not exist; an expert that would lose its last replica (a Repairer, wideep/balancer.h,
+// gives it a new one).
 Result<Placement> mask_ranks(Placement placement, std::span<const int> dead_ranks);
 
 // Expert e on slot e: no redundancy, S = E.

@@ -37,6 +37,7 @@ void Affinity::reset(const LayerLoad& load, const Placement& placement) {
   place(placement.slot_to_expert);
 }
 
+// Scaled to a mean rank load of 1, so that the search's limits do not depend on the unit.
 void Affinity::set_parts(std::span<const double> tokens, const Placement& placement) {
   std::fill(replicas_.begin(), replicas_.end(), 0.0);
   for (const int32_t expert : placement.slot_to_expert) replicas_[size(expert)] += 1.0;
@@ -45,6 +46,9 @@ void Affinity::set_parts(std::span<const double> tokens, const Placement& placem
   for (size_t e = 0; e < part_.size(); ++e) part_[e] = tokens[e] * scale / replicas_[e];
 }
 
+// Each replica gets an equal, independent part of its expert's tokens, so a pair of replicas gets
+// count / (replicas of a · replicas of b). `counts` is symmetric, so `total` counts each pair
+// twice.
 void Affinity::set_pairs(std::span<const int64_t> counts) {
   double total = 0.0;
   for (int a = 0; a < num_experts_; ++a) {
@@ -83,6 +87,8 @@ bool Affinity::may_exchange(int slot_a, int slot_b) const {
          holds_[at(rank_a, expert_of(slot_b))] == 0;
 }
 
+// pull_[rank, e] includes the pair (a, b) for both b on rank_b and a on rank_a, but after the
+// exchange the two experts are still on different ranks: their pair is subtracted twice.
 double Affinity::gain(int slot_a, int slot_b) const {
   const int rank_a = rank_of(slot_a), rank_b = rank_of(slot_b);
   const int a = expert_of(slot_a), b = expert_of(slot_b);
@@ -105,7 +111,8 @@ void Affinity::exchange(int slot_a, int slot_b) {
   std::swap(slot_to_expert_[size(slot_a)], slot_to_expert_[size(slot_b)]);
 }
 
-double Affinity::meeting() const {
+// Every pair on a rank is seen from both of its slots.
+double Affinity::within_rank_ratio() const {
   double sum = 0.0;
   for (int slot = 0; slot < num_slots(); ++slot) sum += pull_[at(rank_of(slot), expert_of(slot))];
   return sum / 2.0;

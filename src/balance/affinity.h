@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A placement under exchange of slots between ranks: which pairs of experts meet, and what ranks
-// carry. Everything that an exchange changes is kept up to date, so that its gain is a few sums.
+// The state of a placement while a search exchanges slots between ranks: for each rank its load,
+// and the pairs of experts that are together on it. Every exchange updates it, so that the gain of
+// the next exchange is a sum of a few table entries.
 //
 // Thread safety: none; each planner has its own.
 #pragma once
@@ -18,25 +19,26 @@ class Affinity {
  public:
   explicit Affinity(const PlanShape& shape);
 
-  // Of the layer: its load and pairs, and a valid placement of the shape without two replicas of an
-  // expert on a rank, whose replica counts hold until the next call.
+  // Starts with a layer's load and pairs and a valid placement of the shape that has no two
+  // replicas of an expert on one rank. Its replica counts hold until the next reset.
   void reset(const LayerLoad& load, const Placement& placement);
-  // Another placement with the same replica counts.
+  // Changes to another placement with the same replica counts.
   void place(std::span<const int32_t> slot_to_expert);
 
   std::span<const int32_t> slot_to_expert() const { return slot_to_expert_; }
   int num_slots() const { return static_cast<int>(slot_to_expert_.size()); }
   int rank_of(int slot) const { return rank_of_[static_cast<size_t>(slot)]; }
-  // On other ranks, that may change places: no rank would hold an expert twice.
+  // True if the slots are on different ranks and their exchange would not put two replicas of an
+  // expert on one rank.
   bool may_exchange(int slot_a, int slot_b) const;
-  // What the exchange adds to meeting(). REQUIRES: may_exchange.
+  // The change of within_rank_ratio() by the exchange. REQUIRES: may_exchange.
   double gain(int slot_a, int slot_b) const;
   void exchange(int slot_a, int slot_b);
 
-  // Of all pairs of experts of tokens, the part that meets on a rank; each replica gets an equal
-  // part of its expert's tokens.
-  double meeting() const;
-  // Tokens of a slot or a rank as a part of the mean rank's.
+  // The part of all pairs of a token's experts that are together on a rank; each replica gets an
+  // equal part of its expert's tokens.
+  double within_rank_ratio() const;
+  // Tokens of a slot or a rank, relative to the mean rank load.
   double slot_load(int slot) const { return part_[static_cast<size_t>(expert_of(slot))]; }
   double rank_load(int rank) const { return rank_load_[static_cast<size_t>(rank)]; }
   double max_rank_load() const;

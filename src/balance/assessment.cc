@@ -10,6 +10,8 @@
 namespace wideep::balance {
 namespace {
 
+// `own` uses the plan's shares, which are as old as the plan; `best` computes new shares in each
+// window, which needs no moves.
 void judge_held_out(const Placement& placement, const Shares& shares, const Windows& windows,
                     int num_live_ranks, Figures* figures) {
   double own = 0.0, best = 0.0;
@@ -60,6 +62,8 @@ Figures mean_of(std::span<const Figures> layers) {
   return mean;
 }
 
+// A rank stores an expert's weights once per slot, but copies them to itself at no cost in the
+// count of moves: sets, not multisets.
 std::set<int32_t> distinct_experts(const Placement& placement, int rank) {
   const auto experts = placement.experts_of_rank(rank);
   std::set<int32_t> distinct(experts.begin(), experts.end());
@@ -87,7 +91,7 @@ int count_new_pairs(const Placement& before, const Placement& after) {
   return moves;
 }
 
-bool doubles_on_a_rank(const Placement& placement) {
+bool has_two_replicas_on_a_rank(const Placement& placement) {
   for (int rank = 0; rank < placement.ep_size; ++rank) {
     const auto experts = placement.experts_of_rank(rank);
     const auto unused =
@@ -103,7 +107,7 @@ std::vector<double> lower_bounds(const ModelLoad& load, const PlanShape& shape, 
   return bounds;
 }
 
-PlanShape heeded_shape(std::string_view planner, PlanShape shape) {
+PlanShape effective_shape(std::string_view planner, PlanShape shape) {
   if (planner == "trt") shape.num_nodes = shape.num_groups = 1;
   return shape;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a plan is worth: its imbalance on the load it was made for and on later load, beside what
-// was there before it, the proven lower bound, and the weights that have to move.
+// Assessment of a plan: its imbalance on the load it was made for and on later load, beside the
+// placement before it, the proven lower bound, and the number of experts that have to move.
 //
-// Ratios are of a layer's load summed over iterations and ranks, which is what the bound holds for;
-// on held-out load, of each window, averaged. (A load report averages over iterations.)
+// Ratios use a layer's load summed over iterations and ranks, because the bound holds for that sum;
+// on held-out load they are means over its windows. (A load report averages over iterations
+// instead.)
 //
 // Thread safety: plain values; pure functions.
 //
@@ -25,31 +26,31 @@
 
 namespace wideep::balance {
 
-// What an engine without a plan runs: experts in order; where they do not divide among the ranks,
-// TRT's default on the next multiple. REQUIRES: ep_size ≥ 1.
+// The placement of an engine without a plan: experts in order; if they do not divide among the
+// ranks, TRT's default for the next multiple. REQUIRES: ep_size ≥ 1.
 ModelPlacement default_model_placement(const ModelLoad& load, int ep_size);
 
-// (rank, expert) pairs of `after` that are not in `before`: experts whose weights must be copied to
-// a rank. As count_moves (moves.h) where no rank holds an expert twice, but the two may have
-// different numbers of slots. REQUIRES: the same ranks and experts.
+// The number of (rank, expert) pairs in `after` that are not in `before`: experts whose weights
+// must be copied to a rank. Equal to count_moves (moves.h) if no rank holds an expert twice, but
+// the two placements may have different numbers of slots. REQUIRES: the same ranks and experts.
 int count_new_pairs(const Placement& before, const Placement& after);
 
-// Does a rank hold two replicas of one expert?
-bool doubles_on_a_rank(const Placement& placement);
+// True if a rank holds two replicas of one expert.
+bool has_two_replicas_on_a_rank(const Placement& placement);
 
 // imbalance_lower_bound (wideep/balancer.h) of each layer.
 std::vector<double> lower_bounds(const ModelLoad& load, const PlanShape& shape, Split split);
 
-// The shape as far as a planner heeds it: trt knows neither nodes nor groups.
-PlanShape heeded_shape(std::string_view planner, PlanShape shape);
+// The shape without the properties that the planner ignores: trt ignores nodes and groups.
+PlanShape effective_shape(std::string_view planner, PlanShape shape);
 
-// What plans of a model are held against. The pointees must outlive the calls.
+// What plans of a model are compared with. The pointees must outlive the calls.
 struct Measure {
   const ModelLoad* load = nullptr;
   const WindowedLoad* held_out = nullptr;  // null: none
   const ModelPlacement* before = nullptr;
   std::span<const double> bounds;  // [layer]
-  int num_live_ranks = 0;          // those that hold an expert, if more: as for imbalance_ratio
+  int num_live_ranks = 0;          // as for imbalance_ratio; 0: the ranks that hold an expert
 };
 
 struct Figures {
@@ -58,11 +59,12 @@ struct Figures {
   double imbalance_weighted = 0;  // of the plan, with the best shares for its placement
   double lower_bound = 0;
   double moves = 0;
-  // On held-out load, where there is any, mean of its windows: with the plan's own shares, and with
-  // shares computed from each window itself, as by an engine that counts before it dispatches.
+  // On held-out load, if there is any, the mean of its windows: with the plan's own shares, and
+  // with shares computed from each window itself, as by an engine that counts tokens before
+  // dispatch.
   std::optional<double> imbalance_held_out;
   std::optional<double> imbalance_held_out_resplit;
-  // Where a trace says which experts tokens choose together.
+  // If a trace shows which experts tokens choose together.
   std::optional<Spread> spread;
   std::optional<Spread> spread_held_out;
 

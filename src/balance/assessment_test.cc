@@ -19,9 +19,9 @@ TEST(CountNewPairs, CountsExpertsThatARankLacked) {
   EXPECT_EQ(count_new_pairs(before, {4, 2, {0, 1, 1, 2, 3, 3}}), 0);  // doubles need no copy
 }
 
-TEST(DoublesOnARank, FindsThem) {
-  EXPECT_FALSE(doubles_on_a_rank({3, 2, {0, 1, 1, 2}}));
-  EXPECT_TRUE(doubles_on_a_rank({2, 2, {0, 1, 1, 1}}));
+TEST(HasTwoReplicasOnARank, FindsRepeatedExperts) {
+  EXPECT_FALSE(has_two_replicas_on_a_rank({3, 2, {0, 1, 1, 2}}));
+  EXPECT_TRUE(has_two_replicas_on_a_rank({2, 2, {0, 1, 1, 1}}));
 }
 
 TEST(DefaultModelPlacement, RoundsTheSlotsUp) {
@@ -84,12 +84,12 @@ TEST(Assess, AnIdleLiveRankCounts) {
   }
 }
 
-TEST(HeededShape, TrtForgetsNodesAndGroups) {
+TEST(EffectiveShape, TrtIgnoresNodesAndGroups) {
   const PlanShape shape{
       .num_experts = 8, .ep_size = 4, .num_slots = 8, .num_nodes = 2, .num_groups = 4};
-  EXPECT_EQ(heeded_shape("deepseek", shape), shape);
-  EXPECT_EQ(heeded_shape("trt", shape).num_nodes, 1);
-  EXPECT_EQ(heeded_shape("trt", shape).num_groups, 1);
+  EXPECT_EQ(effective_shape("deepseek", shape), shape);
+  EXPECT_EQ(effective_shape("trt", shape).num_nodes, 1);
+  EXPECT_EQ(effective_shape("trt", shape).num_groups, 1);
 }
 
 }  // namespace

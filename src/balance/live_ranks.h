@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A shape with dead ranks, seen as the smaller one that is left: planners and repair work on that,
-// and what they find is put back.
+// Converts a shape with dead ranks to the smaller shape of its live ranks, and plans between the
+// two: planners and repair work on the live shape.
 //
 // Thread safety: plain value; const functions are pure.
 #pragma once
@@ -18,20 +18,20 @@ class LiveRanks {
   // REQUIRES: check_plan_shape(shape).ok().
   explicit LiveRanks(const PlanShape& shape);
 
-  // The live ranks alone, each with as many slots as the one with most; one node. rank_slots is
-  // empty where they have equally many: then it is a shape like any other.
+  // The live ranks alone, each with as many slots as the largest of them; one node. rank_slots is
+  // empty if all have equally many: then the shape is an ordinary one.
   const PlanShape& shape() const { return live_; }
 
-  // Puts a plan of shape() into the slots of the full shape: all others are unused. Allocates
-  // nothing when `plan` has been used for it before.
+  // Writes a plan of shape() into the slots of the full shape; all other slots are unused.
+  // Allocates nothing if an earlier call has sized `plan`.
   void expand(const LayerPlan& live_plan, LayerPlan* plan) const;
 
-  // What a plan of the full shape keeps on the live ranks. Experts may be left without a slot.
-  // Needs no shares.
+  // The part of a placement of the full shape that is on the live ranks. Experts may be left
+  // without a slot. Needs no shares.
   void contract(const Placement& placement, Placement* live_placement) const;
 
  private:
-  // Calls visit(slot of the full shape, slot of the live shape) for all slots usable.
+  // Calls visit(slot of the full shape, slot of the live shape) for every usable slot.
   template <typename Visit>
   void for_slots(Visit visit) const;
 

@@ -25,7 +25,7 @@ LoadSummary summarize_loads(std::span<const double> loads);
 // The tokens of each slot, [S], where replicas share the tokens of their expert, expert_load [E],
 // equally; 0 for an unused slot.
 std::vector<double> slot_loads(const Placement& placement, std::span<const int64_t> expert_load);
-// ... of each rank, [R].
+// The same of each rank, [R].
 std::vector<double> rank_loads(const Placement& placement, std::span<const int64_t> expert_load);
 
 }  // namespace wideep::balance

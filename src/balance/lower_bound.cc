@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How balanced can any placement be? A proven bound, to tell a planner that is not good enough from
-// a load that cannot be balanced better.
+// A proven lower bound for the imbalance of any placement. It distinguishes a poor planner from a
+// load that no placement can balance better.
 //
 // Valid placements: every expert has a slot, every rank has K = S / R slots, no two replicas of an
 // expert on one rank; with groups and nodes, G / N groups on each node. Let T = total / R, X = S −
@@ -308,6 +308,8 @@ class WeightedSplitProof {
 
 // The largest level that is shown impossible, from a level that all placements reach.
 template <typename Proof>
+// A proof need not be monotone in the level: the result is a level that was itself proved
+// impossible, or the mean, so the bound holds in any case.
 double largest_impossible(Proof proof, double mean) {
   if (!proof.impossible(mean * (1.0 + kMargin))) return mean;
   double low = mean, high = 2.0 * mean;
@@ -346,6 +348,7 @@ double bound_of_equal_ranks(std::span<const double> load, const PlanShape& shape
   return std::max(0.0, bound * (1.0 - kMargin) - 1.0);
 }
 
+// "phantoms" above.
 double phantom_bound(std::span<const double> load, const PlanShape& shape, Split split) {
   const int missing = shape.num_slots - shape.num_usable_slots();
   std::vector<double> padded(load.begin(), load.end());
@@ -357,6 +360,8 @@ double phantom_bound(std::span<const double> load, const PlanShape& shape, Split
                               split);
 }
 
+// "memory" above. The ranks with least memory leave first, and each takes the heaviest experts that
+// are left: no rank can take more.
 double memory_bound(std::span<const double> load, const PlanShape& shape) {
   std::vector<double> left(load.begin(), load.end());
   std::sort(left.begin(), left.end());

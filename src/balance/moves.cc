@@ -15,7 +15,8 @@ void check_same_sizes(const Placement& from, const Placement& to) {
   WIDEEP_CHECK_EQ(from.num_slots(), to.num_slots());
 }
 
-// A slot of the rank [begin, end) that holds the expert but has nothing to keep; end: none.
+// A slot of the rank's slots [begin, end) where `to` has the expert and `from` has another one, so
+// that the expert may leave it; end: none.
 size_t loose_slot(const Placement& from, const Placement& to, int32_t expert, size_t begin,
                   size_t end) {
   size_t slot = begin;
@@ -24,8 +25,9 @@ size_t loose_slot(const Placement& from, const Placement& to, int32_t expert, si
   return slot;
 }
 
-// Of the rank's slots that differ: does the expert stand in more of them, up to this slot, than it
-// did before in all?
+// Compares multisets without building them. Counts only the rank's slots [begin, begin + count)
+// that differ: the replica in `slot` is new if `to` has the expert in more of them, up to and
+// including `slot`, than `from` has in all.
 bool is_new(const Placement& from, const Placement& to, size_t slot, size_t begin, size_t count) {
   const int32_t expert = to.slot_to_expert[slot];
   if (expert == kUnusedSlot) return false;
@@ -38,7 +40,8 @@ bool is_new(const Placement& from, const Placement& to, size_t slot, size_t begi
   return surplus > 0;
 }
 
-// Calls swap(slot, other) for the exchanges that align.
+// Calls swap(slot, other) for the exchanges that align `to`, which swap() must make at once. Greedy
+// is enough: an exchange puts one expert on its old slot and takes no other expert from its own.
 template <typename Swap>
 void align(const Placement& from, const Placement& to, Swap swap) {
   check_same_sizes(from, to);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it costs to go from one placement to another: the weights that ranks must copy.
+// The cost of a change from one placement to another: the weights that ranks must copy.
 //
 // A *move* is a replica on a rank that did not hold it: of each rank's experts those that are new,
-// counted with repetition. Which of its slots a rank uses for an expert makes no difference to that
-// count, but only an expert that keeps its slot stays where it is in memory: align_slots.
+// counted with repetition. The order of a rank's slots does not change that count, but only an
+// expert that keeps its slot needs no copy within the rank's memory; align_slots keeps as many
+// slots as possible.
 //
-// Both placements have the same E, R and S. An unused slot costs nothing, and stays where it is
-// too.
+// Both placements have the same E, R and S. An unused slot costs nothing, and keeps its place too.
 //
 // Thread safety: pure functions.
 #pragma once

@@ -33,6 +33,7 @@ SortedItems sort_items(std::vector<double> items, int num_bins) {
   return sorted;
 }
 
+// The bounds and their reasons: packing_bound.h.
 double pigeonhole(const SortedItems& items) {
   double bound = 0.0;
   for (size_t m = 0; m < items.per_bin; ++m) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A bound for packing items that cannot be divided into bins that hold the same number of items
-// each: experts without replicas onto ranks, groups onto nodes.
+// A lower bound for packing items that cannot be divided into bins that hold the same number of
+// items each: experts without replicas onto ranks, groups onto nodes.
 //
 // Thread safety: pure function.
 #pragma once
@@ -10,9 +10,10 @@
 
 namespace wideep::balance {
 
-// No way of putting n items into n / num_bins = K per bin has a smaller maximum bin weight than the
-// value returned. Items are ≥ 0, in any order; num_bins divides n ≥ 1. The largest of (v: weights
-// descending; light(k): the sum of the k lightest items):
+// A lower bound for the heaviest bin: no way to put n items into num_bins bins with K = n /
+// num_bins items each has a smaller maximum bin weight. Items are ≥ 0, in any order; num_bins
+// divides n ≥ 1. The result is the largest of these bounds (v: weights descending; light(k): the
+// sum of the k lightest items):
 //   mean         total / num_bins.
 //   pigeonhole   of the m·num_bins + 1 heaviest items some m + 1 share a bin, for any m < K: at
 //                least the m + 1 lightest of them and light(K − m − 1).

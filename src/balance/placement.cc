@@ -15,7 +15,7 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// The experts that hold no slot although every id is in range.
+// REQUIRES: every id is in range.
 Status check_every_expert_placed(const Placement& placement) {
   std::vector<bool> placed(static_cast<size_t>(placement.num_experts), false);
   for (int32_t expert : placement.slot_to_expert) {

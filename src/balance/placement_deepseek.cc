@@ -35,6 +35,8 @@ struct Pack {
 
 // weight: [n] of the items; n is a multiple of num_packs. Returns the items [n], pack after pack,
 // each pack's in the order in which they entered.
+// The linear search for a pack is the slow and plain form on purpose: this planner exists for
+// comparison, and min_element gives ties to the lower pack as the original does.
 std::vector<int> pack_evenly(std::span<const float> weight, int num_packs) {
   const size_t items_per_pack = weight.size() / static_cast<size_t>(num_packs);
   if (items_per_pack == 1) return first_integers(weight.size());
@@ -75,6 +77,7 @@ std::vector<int> experts_by_node(std::span<const float> load, int num_groups, in
 
 // Step 2. Returns the expert of each replica, [num_replicas]: every expert once, in order, then the
 // spare ones as they were given out; replica_load receives their tokens, [num_replicas].
+// max_element gives ties to the lower expert, as the original does.
 std::vector<int> replicate(std::span<const float> load, size_t num_replicas,
                            std::vector<float>* replica_load) {
   std::vector<int> experts = first_integers(load.size());

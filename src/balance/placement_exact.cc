@@ -13,6 +13,7 @@ namespace {
 constexpr int32_t kEmpty = -1;
 
 bool lighter(const ExactPlacer::Item& a, const ExactPlacer::Item& b) {
+  // The id breaks ties, so that the plan does not depend on the sort's implementation.
   return a.load != b.load ? a.load < b.load : a.expert < b.expert;
 }
 
@@ -40,11 +41,13 @@ void ExactPlacer::place(std::span<const double> load, LayerPlan* plan) {
   for (size_t slot = 0; slot < parts_.size(); ++slot) {
     const auto expert = static_cast<size_t>(parts_[slot].expert);
     plan->placement.slot_to_expert[slot] = parts_[slot].expert;
+    // Without load any shares balance; equal ones keep their sum at 1.
     plan->shares[slot] =
         load[expert] > 0.0 ? parts_[slot].load / load[expert] : 1.0 / replicas_[expert];
   }
 }
 
+// The last rank takes what is left: K items, whose total is T.
 void ExactPlacer::split(std::span<const double> load) {
   const auto ranks = static_cast<size_t>(shape_.ep_size);
   const auto whole = static_cast<size_t>(shape_.slots_per_rank() - 1);
@@ -68,6 +71,7 @@ void ExactPlacer::fill_rank(size_t whole, double target) {
     sum += items_[i].load;
   }
   Item heaviest = items_.back();
+  // Exact arithmetic needs no clamp (see the proof); rounding may.
   const double part = std::clamp(target - sum, 0.0, heaviest.load);
   parts_.push_back({part, heaviest.expert});
   items_.pop_back();
@@ -90,7 +94,8 @@ size_t ExactPlacer::window(size_t whole, double target) const {
   return first;
 }
 
-// Each gets the heaviest expert that the rank lacks.
+// A replica without a share costs no balance now, and gives a later re-split a choice. Each empty
+// slot gets the heaviest expert that its rank lacks. One exists because S ≤ E·R.
 void ExactPlacer::fill_empty_slots(std::span<const double> load) {
   std::iota(by_load_.begin(), by_load_.end(), 0);
   std::sort(by_load_.begin(), by_load_.end(), [&](int32_t a, int32_t b) {

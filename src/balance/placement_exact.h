@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Perfect balance by construction, for engines that split by shares: whenever there is one spare
-// slot per rank but one (S - E ≥ R - 1), a placement and shares exist that give every rank exactly
-// the mean T = total / R, for any load.
+// Perfect balance by construction, for engines that split by shares: if all ranks except one have a
+// spare slot (S - E ≥ R - 1), a placement and shares exist that give every rank exactly the mean T
+// = total / R, for any load.
 //
 // Proof and algorithm. With K slots per rank, pad the experts with empty ones to n = R(K - 1) + 1
-// items, ascending a_1 ≤ ... ≤ a_n. Let W_i be the K - 1 items from a_i on. Averages give
-// sum(W_1) ≤ T, and T ≤ the sum of the K heaviest. So there is a first i with sum(W_i) + a_n ≥ T;
-// and sum(W_i) ≤ T, because i = 1 or sum(W_i) ≤ sum(W_{i-1}) + a_n < T. A rank takes W_i whole and
-// the missing part of a_n. What is left are (R - 1)(K - 1) + 1 items of total (R - 1)T: go on.
+// items, ascending a_1 ≤ ... ≤ a_n. Let W_i be the K - 1 items from a_i on. Averages give sum(W_1)
+// ≤ T, and T ≤ the sum of the K heaviest. So there is a first i with sum(W_i) + a_n ≥ T; and
+// sum(W_i) ≤ T, because i = 1 or sum(W_i) ≤ sum(W_{i-1}) + a_n < T. A rank takes all items of W_i
+// and the missing part of a_n. There remain (R - 1)(K - 1) + 1 items of total (R - 1)T: repeat for
+// the next rank.
 //
 // Thread safety: one thread at a time per ExactPlacer; functions are pure.
 #pragma once
@@ -20,14 +21,14 @@
 
 namespace wideep::balance {
 
-// Does the shape allow it?
+// True if the construction is possible for the shape.
 inline bool exact_placement_exists(const PlanShape& shape) {
   return shape.num_slots - shape.num_experts >= shape.ep_size - 1;
 }
 
 // Placement and shares. Slots that the construction leaves empty hold one more replica of a hot
 // expert, with share 0, so that later shares have more choice. O(E log E + R·E).
-// Work space is kept: place() allocates for the plan only.
+// Keeps its work space: place() allocates for the plan only.
 class ExactPlacer {
  public:
   // REQUIRES: exact_placement_exists(shape), S ≤ E·R.
@@ -37,7 +38,7 @@ class ExactPlacer {
   void place(std::span<const double> load, LayerPlan* plan);
 
   struct Item {
-    double load;     // of the expert what no rank has taken, or what a slot carries
+    double load;     // the rest of the expert's load that no rank has taken, or the load of a slot
     int32_t expert;  // -1: an empty one
   };
 
@@ -48,13 +49,13 @@ class ExactPlacer {
   void fill_empty_slots(std::span<const double> load);
 
   PlanShape shape_;
-  std::vector<Item> items_;  // that no rank has taken, ascending
+  std::vector<Item> items_;  // not taken by a rank yet, ascending
   std::vector<Item> parts_;  // [S]
   std::vector<int32_t> by_load_;
   std::vector<int> replicas_;  // [E]
 };
 
-// The same once.
+// A single call of ExactPlacer::place.
 void place_exact(std::span<const double> load, const PlanShape& shape, LayerPlan* plan);
 
 }  // namespace wideep::balance

@@ -19,6 +19,7 @@ struct Replica {
   int expert;
 };
 
+// Ties must break as in TRT, which keeps replicas of equal load in the order of their experts.
 std::vector<Replica> sorted_replicas(std::span<const double> load, std::span<const int> replicas) {
   std::vector<Replica> sorted;
   for (size_t expert = 0; expert < load.size(); ++expert) {

@@ -16,9 +16,9 @@ namespace wideep::balance {
 // load: [E] tokens per expert, finite and ≥ 0; replicas: [E] counts ≥ 1 that sum to S, a multiple
 // of ep_size.
 //
-// Replicas by descending load, lower expert id first among equals, each to the least loaded rank
-// that has a slot free, lower rank first among equals; a rank's slots fill in that order. Nothing
-// keeps two replicas of an expert off one rank.
+// Places replicas by descending load (ties: lower expert id first), each on the least loaded rank
+// that has a free slot (ties: lower rank); a rank's slots fill in that order. Two replicas of an
+// expert may share a rank.
 Placement place_trt(std::span<const double> load, std::span<const int> replicas, int ep_size);
 
 // replicate_trt, then place_trt. Errors (invalid input): as check_slot_counts.

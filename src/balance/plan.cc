@@ -74,6 +74,7 @@ Status check_load(std::span<const double> load, int num_experts) {
   double sum = 0.0;
   for (size_t i = 0; i < load.size(); ++i) {
     sum += load[i];
+    // Also refuses NaN, for which the comparison is false.
     if (load[i] >= 0.0 && std::isfinite(sum)) continue;
     const auto experts = static_cast<size_t>(num_experts);
     return invalid_input(
@@ -152,6 +153,8 @@ double imbalance_ratio(const Placement& placement, std::span<const double> exper
     total += load;
     most = std::max(most, load);
   }
+  // Dead ranks hold no expert and would lower the mean; a live rank without an expert is idle and
+  // must lower it.
   const int num_ranks = std::max(placement.num_ranks_in_use(), num_live_ranks);
   return total > 0.0 ? most / (total / num_ranks) - 1.0 : 0.0;
 }

@@ -21,7 +21,7 @@ namespace {
 
 using PlanPlacement = Result<Placement> (*)(std::span<const double> load, const PlanShape& shape);
 
-// A planner that chooses the placement only.
+// A planner that chooses only the placement; the shares follow from it.
 class PlacementPlanner : public LayerPlanner {
  public:
   PlacementPlanner(PlanPlacement place, const PlanShape& shape, Split split)
@@ -45,7 +45,8 @@ Result<Placement> place_as_trt(std::span<const double> load, const PlanShape& sh
   return plan_layer_trt(load, shape.ep_size, shape.num_slots);
 }
 
-// Finds out what else the planner refuses about the shape.
+// Plans once with an arbitrary load, so that a shape the planner refuses is an error here and
+// plan() cannot fail.
 Result<std::unique_ptr<LayerPlanner>> make_placement_planner(PlanPlacement place,
                                                              const PlanShape& shape,
                                                              const PlannerOptions& options) {
@@ -56,7 +57,7 @@ Result<std::unique_ptr<LayerPlanner>> make_placement_planner(PlanPlacement place
       std::make_unique<PlacementPlanner>(place, shape, options.split));
 }
 
-// Live ranks with unequal memory.
+// For live ranks with unequal memory.
 Result<std::unique_ptr<LayerPlanner>> make_unequal_planner(std::string_view name,
                                                            const PlanShape& shape,
                                                            const PlannerOptions& options) {
@@ -68,7 +69,7 @@ Result<std::unique_ptr<LayerPlanner>> make_unequal_planner(std::string_view name
       *std::max_element(shape.rank_slots.begin(), shape.rank_slots.end())));
 }
 
-// Every slot usable.
+// For shapes whose slots are all usable.
 Result<std::unique_ptr<LayerPlanner>> make_full_planner(std::string_view name,
                                                         const PlanShape& shape,
                                                         const PlannerOptions& options) {

@@ -15,9 +15,10 @@ namespace wideep::balance {
 namespace {
 
 constexpr int kTrialsPerSlot = 2500;
-constexpr double kFirstThreshold = 4e-3;  // of all pairs, that an exchange may lose
-constexpr double kLeastGain = 1e-9;       // less is rounding
-constexpr double kFirstPenalty = 0.05;    // pairs that an overload of one mean rank is worth
+constexpr double kFirstThreshold =
+    4e-3;                               // the part of all pairs that an exchange may lose at first
+constexpr double kLeastGain = 1e-9;     // less is rounding
+constexpr double kFirstPenalty = 0.05;  // pairs that offset an overload of one mean rank load
 constexpr double kLastPenalty = 2.0;
 
 // A fixed sequence that is the same everywhere (splitmix64).
@@ -52,6 +53,8 @@ class CooccurrencePlanner : public LayerPlanner {
   void plan(const LayerLoad& load, LayerPlan* plan) override {
     balanced_->plan(load.tokens, plan);
     affinity_.reset(load, plan->placement);
+    // The starting plan may be above the tolerance; the search must not make it worse. 1e-12 is for
+    // the rounding of loads that exchanges update.
     limit_ = std::max(1.0 + tolerance_, affinity_.max_rank_load()) + 1e-12;
     search(plan->placement.slot_to_expert);
     if (split_ == Split::kEqual) {
@@ -62,15 +65,16 @@ class CooccurrencePlanner : public LayerPlanner {
   }
 
  private:
-  // Leaves the best placement in affinity_.
+  // Leaves the best placement in affinity_. Threshold search gets out of local optima but may end
+  // with overload, which hill climbing cannot always remove: then the first result stays.
   void search(std::span<const int32_t> start) {
-    climb();
+    hill_climb();
     best_.assign(affinity_.slot_to_expert().begin(), affinity_.slot_to_expert().end());
-    const double climbed = affinity_.meeting();
+    const double climbed = affinity_.within_rank_ratio();
     affinity_.place(start);
-    wander();
-    climb();
-    const bool better = affinity_.meeting() > climbed + kLeastGain;
+    threshold_search();
+    hill_climb();
+    const bool better = affinity_.within_rank_ratio() > climbed + kLeastGain;
     if (!better || affinity_.max_rank_load() > limit_) affinity_.place(best_);
   }
 
@@ -90,8 +94,10 @@ class CooccurrencePlanner : public LayerPlanner {
     return overload(a - moved) + overload(b + moved) - overload(a) - overload(b);
   }
 
-  // Random exchanges; how much one may lose falls to nothing.
-  void wander() {
+  // Threshold accepting (Dueck and Scheuer): random exchanges, of which each may lose up to a
+  // random threshold that falls to 0 (quadratically, so most trials are nearly greedy), while the
+  // penalty of overload rises.
+  void threshold_search() {
     Sequence random(1);
     const int slots = affinity_.num_slots();
     const int trials = kTrialsPerSlot * slots;
@@ -106,9 +112,9 @@ class CooccurrencePlanner : public LayerPlanner {
     }
   }
 
-  // Exchanges that help and add no overload, until there is none. What overload there is goes
-  // first.
-  void climb() {
+  // Exchanges that help and add no overload, until there is none. Removing overload counts before
+  // pairs. Every exchange gains more than rounding, so it ends.
+  void hill_climb() {
     while (pass()) {
     }
   }
@@ -136,7 +142,8 @@ class CooccurrencePlanner : public LayerPlanner {
     affinity_.equal_shares(shares);
   }
 
-  // Where the best shares for the plan balance less than is allowed, the balanced one stays.
+  // The search balances equal shares. If the best shares of its result are less balanced than
+  // allowed, the starting plan stays.
   void write_weighted(std::span<const double> tokens, LayerPlan* plan) {
     const double before = imbalance(tokens, *plan);
     moved_ = *plan;

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Planner cooccurrence: experts that tokens choose together live together, so that a token is sent
-// to fewer ranks, while the load stays balanced.
+// Planner cooccurrence: puts experts that tokens choose together on the same rank, so that a token
+// is sent to fewer ranks, while the load stays balanced.
 //
-// It starts from the plan of planner wideep and keeps its replica counts, then exchanges slots
-// between ranks. What it maximises is the mean number of a token's pairs of experts that meet on a
-// rank, Σ over ranks and pairs on it of pairs(a, b) / (replicas(a) · replicas(b)): every replica of
-// an expert gets an equal part of its tokens, whatever else they chose, as in an engine that takes
-// replicas in turn (ep/slot_choice.h). Fewer ranks than by this choice are visited by tokens that
-// prefer ranks they go to anyway (token_spread.h measures both).
+// It starts from the plan of planner wideep, keeps its replica counts, and exchanges slots between
+// ranks. It maximises the mean number of a token's pairs of experts that are on the same rank, Σ
+// over ranks and pairs on it of pairs(a, b) / (replicas(a) · replicas(b)): every replica of an
+// expert gets an equal part of its tokens, independently of their other experts, as in an engine
+// that takes replicas in turn (ep/slot_choice.h). A token that prefers ranks it goes to anyway
+// visits fewer ranks than that (token_spread.h measures both).
 //
 // The imbalance with an equal split stays within PlannerOptions::cooccurrence_tolerance, or that of
-// the plan it started from where that is above; with a weighted split the same holds for the
-// best shares. No two replicas of an expert share a rank. With groups on nodes, which planner
-// wideep then keeps together, experts change ranks within their node only.
+// the starting plan if it is larger; with a weighted split the same holds for the best shares. No
+// two replicas of an expert share a rank. If groups are kept on nodes, experts change ranks within
+// their node only.
 //
-// The search: threshold accepting over random exchanges, in which overload costs more and more,
-// then the best exchanges that keep the balance until none helps; and the latter from the start
-// itself. The better end is the plan. Random numbers are a fixed sequence: equal input gives equal
-// plans.
+// The search runs twice from the starting plan and keeps the better result: hill climbing alone
+// (exchanges that help and keep the balance, until none does), and threshold accepting over random
+// exchanges with a rising penalty for overload, followed by hill climbing. Random numbers are a
+// fixed sequence: equal input gives equal plans.
 #pragma once
 
 #include <memory>

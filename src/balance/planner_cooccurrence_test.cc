@@ -85,12 +85,12 @@ TEST(Affinity, KeepsItsSumsUpToDate) {
   for (int i = 0; i < 300; ++i) {
     const int a = static_cast<int>(random() % 40), b = static_cast<int>(random() % 40);
     if (!affinity.may_exchange(a, b)) continue;
-    const double expected = affinity.meeting() + affinity.gain(a, b);
+    const double expected = affinity.within_rank_ratio() + affinity.gain(a, b);
     affinity.exchange(a, b);
     std::swap(placement.slot_to_expert[at(a)], placement.slot_to_expert[at(b)]);
-    ASSERT_NEAR(affinity.meeting(), expected, 1e-12);
-    ASSERT_NEAR(affinity.meeting(), meeting(placement, layer), 1e-12);
-    ASSERT_FALSE(doubles_on_a_rank(placement));
+    ASSERT_NEAR(affinity.within_rank_ratio(), expected, 1e-12);
+    ASSERT_NEAR(affinity.within_rank_ratio(), meeting(placement, layer), 1e-12);
+    ASSERT_FALSE(has_two_replicas_on_a_rank(placement));
   }
   const auto loads = rank_loads(placement, layer.load, equal_shares(placement));
   EXPECT_NEAR(affinity.max_rank_load(), imbalance_ratio(loads) + 1.0, 1e-12);
@@ -104,7 +104,7 @@ TEST(PlannerCooccurrence, PutsFamiliesTogetherWithinTheTolerance) {
       const LayerPlan plan =
           plan_once("cooccurrence", kShape, {.cooccurrence_tolerance = tolerance}, layer);
       EXPECT_TRUE(check_placement(plan.placement).ok());
-      EXPECT_FALSE(doubles_on_a_rank(plan.placement));
+      EXPECT_FALSE(has_two_replicas_on_a_rank(plan.placement));
       EXPECT_EQ(plan.shares, equal_shares(plan.placement));
       EXPECT_LE(imbalance(plan, layer), std::max(tolerance, imbalance(balanced, layer)) + 1e-9);
       EXPECT_GE(meeting(plan.placement, layer), meeting(balanced.placement, layer));
@@ -131,7 +131,7 @@ TEST(PlannerCooccurrence, WeightedStaysWithinTheToleranceToo) {
   const PlannerOptions options{.split = Split::kWeighted};
   const LayerPlan plan = plan_once("cooccurrence", kShape, options, layer);
   EXPECT_LE(imbalance(plan, layer), 0.02 + 1e-9);
-  EXPECT_FALSE(doubles_on_a_rank(plan.placement));
+  EXPECT_FALSE(has_two_replicas_on_a_rank(plan.placement));
   EXPECT_GT(meeting(plan.placement, layer),
             meeting(plan_once("wideep", kShape, options, layer).placement, layer));
 }

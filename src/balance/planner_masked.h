@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any planner on a machine some of whose ranks are dead: it plans the live ones, and the slots of
-// the others stay unused.
+// Adapts any planner to shapes with dead ranks: it plans the live ranks, and the slots of the
+// others stay unused.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace wideep::balance {
 
-// make_inside: makes the planner for a shape without dead ranks, whose rank_slots are empty or
+// make_inside makes the planner for a shape without dead ranks, whose rank_slots are empty or
 // unequal. Errors (invalid input): as check_plan_shape and make_inside.
 using MakePlanner = std::function<Result<std::unique_ptr<LayerPlanner>>(const PlanShape& shape)>;
 Result<std::unique_ptr<LayerPlanner>> make_masked_planner(const PlanShape& shape,

@@ -21,7 +21,8 @@ using search::Board;
 
 size_t at(int i) { return static_cast<size_t>(i); }
 
-// Makes replica counts such that no rank has to hold an expert twice.
+// Changes replica counts so that no rank must hold an expert twice (Gale and Ryser,
+// planner_memory.h).
 class CountFitter {
  public:
   explicit CountFitter(const std::vector<int>& rank_slots)
@@ -48,7 +49,9 @@ class CountFitter {
     }
   }
 
-  // Both exist: the counts sum to all slots, and all experts on j ranks would fill them.
+  // Takes a replica from the expert that grows least without it, and gives it to the expert with
+  // the heaviest replicas. Both exist: the counts sum to all slots, and all experts on j ranks
+  // would fill them.
   void move_replica(Board& board, int j) {
     int giver = -1, taker = -1;
     float least = 0.0f, most = 0.0f;
@@ -101,7 +104,7 @@ class MemoryPlanner : public LayerPlanner {
     return lightest <= neediest ? lightest_ : neediest_;
   }
 
-  // Infinite where it leaves two replicas of an expert on a rank.
+  // Returns the imbalance; infinite if two replicas of an expert share a rank.
   float lay_out(Board& board, void (*fill)(Board&)) {
     board.clear_slots();
     fill(board);
@@ -113,7 +116,8 @@ class MemoryPlanner : public LayerPlanner {
     return search_.improve(board, {static_cast<float>(options_.tolerance), options_.max_rounds});
   }
 
-  // Each expert to the ranks with most free slots, lighter ones first among equals (Ryser).
+  // Puts each expert on the ranks with most free slots, lighter ones first among equals. Ryser's
+  // construction: it ends with replicas apart for all counts that CountFitter accepts.
   void fill_emptiest_ranks(Board& board) {
     board.clear_slots();
     const auto earlier = [&](int a, int b) {
@@ -147,6 +151,8 @@ class MemoryPlanner : public LayerPlanner {
     }
   }
 
+  // Shares come first because they cost nothing; the repair changes the placement only if they are
+  // not enough.
   void choose_shares(std::span<const double> load, LayerPlan* plan) {
     resplitter_.reset(plan->placement);
     const double reached = resplitter_.resplit(load, plan->shares);
@@ -178,7 +184,7 @@ Result<std::unique_ptr<LayerPlanner>> make_memory_planner(const PlanShape& shape
     if (shape.usable_slots_of(rank) <= shape.num_experts) continue;
     return invalid_input(fmt::format(
         "rank_slots: {} usable slots for {} experts would put two replicas of an expert on one "
-        "rank, which helps nobody; expected at most {}",
+        "rank, which gains nothing; expected at most {}",
         shape.usable_slots_of(rank), shape.num_experts, shape.num_experts));
   }
   return std::unique_ptr<LayerPlanner>(std::make_unique<MemoryPlanner>(shape, options));

@@ -21,8 +21,9 @@ class NodePlanner : public LayerPlanner {
         group_load_(static_cast<size_t>(shape.num_groups)),
         node_load_(static_cast<size_t>(shape.num_experts / shape.num_nodes)) {}
 
-  // Even nodes are the aim, but what counts is the hottest rank, and that depends on which experts
-  // share a node: so two ways to spread the groups are planned, and the better one is kept.
+  // Evenly loaded nodes alone are not the goal: the hottest rank counts, and it depends on which
+  // experts share a node. So two distributions of the groups are planned, and the better one is
+  // kept.
   void plan(const LayerLoad& load, LayerPlan* plan) override {
     sum_groups(load.tokens);
     search::fill_lightest_first(groups_);
@@ -37,7 +38,7 @@ class NodePlanner : public LayerPlanner {
  private:
   int group_size() const { return shape_.num_experts / shape_.num_groups; }
 
-  // Groups are to nodes what experts are to ranks.
+  // A Board places experts on ranks; here its experts are groups and its ranks are nodes.
   void sum_groups(std::span<const double> load) {
     const auto size = static_cast<size_t>(group_size());
     for (size_t group = 0; group < group_load_.size(); ++group) {

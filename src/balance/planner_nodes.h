@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Planning with groups and nodes: an expert group (the router's) stays on one node, so that a token
-// which is limited to few groups travels to few nodes.
+// Planning with groups and nodes: an expert group (of the router) stays on one node, so that a
+// token that is limited to few groups travels to few nodes.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace wideep::balance {
 
-// One node seen as a machine of its own, with its part of the experts, ranks and slots. Errors
-// (invalid input): groups that do not divide among the nodes.
+// The shape of one node alone: its part of the experts, ranks and slots. Errors (invalid input):
+// groups that do not divide among the nodes.
 Result<PlanShape> shape_of_node(const PlanShape& shape);
 
 // Gives num_groups / num_nodes whole groups to each node, so that nodes carry about the same load;

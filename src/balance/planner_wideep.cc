@@ -49,8 +49,8 @@ class WideepPlanner : public LayerPlanner {
   }
 
  private:
-  // The ring if it is good, or as good as any to within the tolerance; else the better of the two
-  // other starts.
+  // Returns the ring if it is good enough, or as good as any other within the tolerance; else the
+  // better of the two other starts.
   const Board& best_layout() {
     const float enough = 2 * goal_.tolerance;  // other starts cost more than they could still gain
     const float ring = ring_layout();
@@ -64,11 +64,13 @@ class WideepPlanner : public LayerPlanner {
     return rounds <= greedy ? rounds_ : greedy_;
   }
 
-  // Infinite where no ring is possible.
+  // Returns the imbalance; infinite if no ring is possible.
   float ring_layout() {
+    // Connecting R ranks takes R − 1 links, and each extra replica is one link. A ring that does
+    // not connect all ranks cannot pass load between them, so it is not worth its constraints.
     const bool connects = shape_.num_slots - shape_.num_experts >= shape_.ep_size - 1;
     ring_.clear_slots();
-    if (!connects || !search::lay_ring(ring_, search_.sort_replicated(ring_))) {
+    if (!connects || !search::place_ring(ring_, search_.sort_replicated(ring_))) {
       return std::numeric_limits<float>::infinity();
     }
     search_.fill(ring_);
@@ -90,6 +92,7 @@ class WideepPlanner : public LayerPlanner {
     return search_.improve(greedy_, goal_);
   }
 
+  // The other starts use the same replica counts: the threshold search runs once per plan.
   static void copy_counts(const Board& from, Board* to) {
     to->load = from.load;
     to->replicas = from.replicas;
@@ -98,6 +101,8 @@ class WideepPlanner : public LayerPlanner {
   void choose_shares(std::span<const double> load, LayerPlan* plan) {
     resplitter_.reset(plan->placement);
     resplitter_.resplit(load, plan->shares);
+    // The exact placement is always balanced, but it has no ring: later loads are harder to follow.
+    // So it is the second choice.
     const bool perfect = resplitter_.bottleneck_ranks().empty();
     if (!perfect && exact_) exact_->place(load, plan);
   }
@@ -150,7 +155,7 @@ Result<std::unique_ptr<LayerPlanner>> make_wideep_planner(const PlanShape& shape
   if (shape.num_slots > shape.num_experts * shape.ep_size) {
     return invalid_input(fmt::format(
         "num_slots: {} slots for {} experts on {} ranks would put two replicas of an expert on one "
-        "rank, which helps nobody; expected at most {}",
+        "rank, which gains nothing; expected at most {}",
         shape.num_slots, shape.num_experts, shape.ep_size, shape.num_experts * shape.ep_size));
   }
   const bool hierarchical = shape.num_nodes > 1 && shape.num_groups > 1;

@@ -2,16 +2,16 @@
 //
 // wideep's own planner.
 //
-// 1. Replica counts by threshold search: the least load that no replica exceeds.
-// 2. The replicated experts on a ring of ranks (search/ring.h), so that shares alone can follow
-//    the load later; only where that costs balance they are placed like the others.
+// 1. Replica counts by threshold search: the smallest load that no replica exceeds.
+// 2. The replicated experts on a ring of ranks (search/ring.h), so that later a change of shares
+//    alone can follow the load. Only if the ring costs balance they are placed like the others.
 // 3. The other experts in rounds, heaviest to the lightest rank.
 // 4. Swaps between hot and cold ranks. With two slots per rank, first a search over the replica
 //    counts (search/pairs.h).
-// 5. Weighted split: the best shares for that placement; where they are not perfect and the shape
+// 5. Weighted split: the best shares for that placement; if they are not perfect and the shape
 //    allows it, the exact placement (placement_exact.h) instead.
-// Where that misses the tolerance, two other starts without a ring are improved too, one of them
-// the greedy of the other planners: the imbalance is never above theirs where they keep replicas
+// If the result misses the tolerance, two other starts without a ring are improved too, one of them
+// the greedy of the other planners. So the imbalance is never above theirs where they keep replicas
 // apart, or it is below twice the tolerance.
 //
 // With groups and nodes, whole groups go to nodes first (as balanced as swaps get it), and each

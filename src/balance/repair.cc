@@ -39,7 +39,8 @@ void write_equal_shares(std::vector<int>& replicas, LayerPlan* plan) {
   }
 }
 
-// What both splits share: a copy of the old plan, the forced moves, and the report. No dead ranks.
+// The common part of both splits: a copy of the old plan, the forced moves, and the report. The
+// shape has no dead ranks.
 class RepairerBase : public Repairer {
  public:
   RepairerBase(const PlanShape& shape, const RepairOptions& options)
@@ -59,8 +60,11 @@ class RepairerBase : public Repairer {
     vacate(&from_.placement);
     kept_ = from_.placement;
     report.forced_moves = rehomer_.run(load, &from_.placement);
+    // After a loss or a forced move the old shares no longer sum to 1 per expert.
     if (from_.placement != from.placement) write_shares(&from_);
     run(load, from_, std::max(0, options_.max_moves - report.forced_moves), report, to);
+    // The search moves experts between ranks and may permute slots within one; aligned, replicas
+    // that stay cost no copy.
     align_slots(kept_, to);
     report.moves = count_moves(kept_, to->placement);
     report.bytes = report.moves * options_.bytes_per_expert;
@@ -68,13 +72,14 @@ class RepairerBase : public Repairer {
   }
 
  protected:
-  // Writes `to` and the two imbalances that are missing.
+  // Writes `to` and the report's imbalance_resplit and imbalance_after.
   virtual void run(std::span<const double> load, const LayerPlan& from, int max_moves,
                    RepairReport& report, LayerPlan* to) = 0;
 
   void write_shares(LayerPlan* plan) { write_equal_shares(replicas_, plan); }
 
-  // As imbalance_ratio of rank_loads, without allocating; ranks without an expert count too.
+  // As imbalance_ratio of rank_loads, without allocating. The mean includes ranks without an
+  // expert: all of them are live here.
   double imbalance(std::span<const double> load, const LayerPlan& plan) {
     const auto count = static_cast<size_t>(shape_.slots_per_rank());
     for (size_t rank = 0, slot = 0; rank < rank_loads_.size(); ++rank) {
@@ -92,7 +97,7 @@ class RepairerBase : public Repairer {
   RepairOptions options_;
 
  private:
-  // Slots that may not be used.
+  // Empties the slots that rank_slots does not allow: their replicas are lost.
   void vacate(Placement* placement) const {
     if (shape_.rank_slots.empty()) return;
     for (int slot = 0; slot < shape_.num_slots; ++slot) {
@@ -149,7 +154,7 @@ class EqualRepairer : public RepairerBase {
     write_shares(to);
     report.imbalance_after = imbalance(load, *to);
     if (report.imbalance_after <= report.imbalance_resplit) return;
-    // By the rounding of float32.
+    // EqualRepair computes in float32, so a plan that it takes for better may be worse.
     *to = from;
     report.imbalance_after = report.imbalance_resplit;
   }
@@ -157,7 +162,8 @@ class EqualRepairer : public RepairerBase {
   EqualRepair repair_;
 };
 
-// Repairs what the live ranks hold.
+// Repairs the part of a placement that is on the live ranks. The imbalance before includes the dead
+// ranks' load, because the ratio is of the whole old placement.
 class MaskedRepairer : public Repairer {
  public:
   MaskedRepairer(const PlanShape& shape, LiveRanks live, Split split,

@@ -52,6 +52,9 @@ void ReplicaGraphBuilder::reserve(const Placement& placement, ReplicaGraph* grap
   nodes_.reserve(ranks + spread);
 }
 
+// Order: links need the replica counts, the spanning trees need all links, and only a graph without
+// extra links may be peeled. A node that peeling leaves has exactly two open links, so each
+// remaining component is one cycle.
 void ReplicaGraphBuilder::build(const Placement& placement, ReplicaGraph* graph) {
   graph_ = graph;
   clear(graph);
@@ -126,6 +129,8 @@ void ReplicaGraphBuilder::add_slot(int32_t id, int32_t slot, int32_t rank) {
   graph_->link_slots.push_back({slot, expert.last_link, 1.0});
 }
 
+// Replicas on one rank are one link and always get equal parts of its load: moving load between
+// them changes no rank load.
 void ReplicaGraphBuilder::share_links() {
   graph_->equal.resize(graph_->links.size());
   for (ReplicaGraph::LinkSlot& slot : graph_->link_slots) {
@@ -173,7 +178,8 @@ int32_t ReplicaGraphBuilder::open_link(int32_t node) const {
   return found;
 }
 
-// Breadth first from a rank. A component with more than one cycle keeps its spanning tree only.
+// Breadth first from a rank. A connected component with n nodes has a tree of n − 1 links, and n
+// links make one cycle. With more than that it keeps its spanning tree only.
 void ReplicaGraphBuilder::open_component(int32_t root) {
   nodes_.assign(1, root);
   seen_[at(root)] = 1;
@@ -214,8 +220,8 @@ void ReplicaGraphBuilder::peel() {
   }
 }
 
-// Closes the only open link of a leaf. Where it is the only one at both ends, the expert has to
-// give all it has left.
+// Closes the only open link of a leaf. If it is the last link at both ends, the expert must give
+// all it has left to the rank.
 void ReplicaGraphBuilder::close(int32_t leaf, int32_t link) {
   using Step = ReplicaGraph::Step;
   const ReplicaGraph::Link& ends = graph_->links[at(link)];
@@ -224,7 +230,7 @@ void ReplicaGraphBuilder::close(int32_t leaf, int32_t link) {
   graph_->steps.push_back({take ? Step::kTake : Step::kGive, ends.rank, link});
   open_[at(link)] = 0;
   degree_[at(leaf)] = 0;
-  if (--degree_[at(other)] == 1) nodes_.push_back(other);  // of degree 0: it is there already
+  if (--degree_[at(other)] == 1) nodes_.push_back(other);  // degree 0: it is in the list already
 }
 
 // All nodes left have two open links.

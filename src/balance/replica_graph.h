@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A placement as a graph: which ranks can hand load to each other because they hold replicas of one
-// expert, and the order in which shares can be chosen one after the other.
+// A placement as a graph: which ranks can pass load to each other because they hold replicas of one
+// expert, and an order in which shares can be chosen one after the other.
 //
-// The nodes are the R ranks and the *spread* experts, those with replicas on two ranks or more. A
+// The nodes are the R ranks and the *spread* experts, which have replicas on two ranks or more. A
 // *link* joins a spread expert and a rank that holds it; two replicas on one rank are one link. All
-// other experts have no choice: their load stays on their rank.
+// other experts leave no choice: their load stays on their rank.
 //
 // Shares can be chosen in one pass by peeling leaves off the graph. A rank with one link left takes
-// from that expert what it lacks; an expert with one link left gives the rest to that rank. What
-// no peeling reaches are cycles. That is exact where every component of the graph has at most one
-// cycle (replicas laid around a ring of ranks); a component with more is peeled along a spanning
-// tree, its other links keep an equal share, and the result is only a good start.
+// from that expert the load that it lacks; an expert with one link left gives the rest of its load
+// to that rank. Cycles remain that have no leaves. This is exact where every component of the graph
+// has at most one cycle (replicas on a ring of ranks); a component with more is peeled along a
+// spanning tree, its other links keep an equal share, and the result is only a good start.
 //
 // Thread safety: plain values; one thread at a time per builder.
 #pragma once
@@ -59,7 +59,7 @@ struct ReplicaGraph {
   std::vector<int32_t> rank_start;    // [R + 1] into links
   std::vector<int32_t> spread_links;  // by spread expert: its links
   std::vector<int32_t> spread_start;  // [spread + 1] into spread_links
-  std::vector<int32_t> alone;         // by rank: the experts that are nowhere else
+  std::vector<int32_t> alone;         // by rank: the experts on this rank only
   std::vector<int32_t> alone_start;   // [R + 1] into alone
 
   // Shares.
@@ -69,13 +69,13 @@ struct ReplicaGraph {
 
   // The order.
   std::vector<Step> steps;           // peeling
-  std::vector<CycleStep> cycles;     // what is left
+  std::vector<CycleStep> cycles;     // the links that peeling leaves
   std::vector<int32_t> cycle_start;  // [cycles + 1] into cycles
   std::vector<int32_t> extra_links;  // outside the spanning trees
   bool exact() const { return extra_links.empty(); }
 };
 
-// Builds graphs one after the other; for placements of one size it allocates in the first only.
+// Builds graphs one after the other. For placements of one size only the first build allocates.
 class ReplicaGraphBuilder {
  public:
   // REQUIRES: check_placement(placement).ok().

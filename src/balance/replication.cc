@@ -10,6 +10,7 @@
 namespace wideep::balance {
 namespace {
 
+// As TRT sees the load: a positive load may round to 0 in float32.
 bool is_zero(double load) { return static_cast<float>(load) == 0.0f; }
 
 std::vector<int> deal_evenly(int num_experts, int num_slots) {

@@ -13,10 +13,10 @@ namespace wideep::balance {
 // load: [E] tokens per expert, finite and ≥ 0 (any unit). Returns [E] replica counts, each ≥ 1,
 // which sum to num_slots.
 //
-// Every expert has one replica; each further slot goes to the expert whose replicas carry most,
-// load / replicas, and among equals to the larger expert id. Without any load the slots are dealt
-// evenly, the remainder to the lowest ids. Like TRT's, the plan sees loads rounded to float32 and
-// computes in double, so that ties break the same way.
+// Every expert gets one replica; each further slot goes to the expert whose replicas carry most,
+// load / replicas (ties: larger expert id). Without any load the slots are divided evenly, the
+// remainder to the lowest ids. As in TRT, loads are rounded to float32 and the rest is computed in
+// double, so that ties break the same way.
 //
 // REQUIRES: num_slots ≥ E ≥ 1.
 std::vector<int> replicate_trt(std::span<const double> load, int num_slots);

@@ -24,15 +24,15 @@ size_t at(int32_t index) { return static_cast<size_t>(index); }
 
 // The minimum is L* = max over sets U of ranks of forced(U) / |U|, where forced(U) is the load of
 // the experts whose replicas all lie in U: that load cannot leave U (so no shares do better), and
-// by max-flow min-cut some shares do as well. The sets of the form "all ranks" give the mean
-// T = total / R.
+// by max-flow min-cut some shares reach it. For the set of all ranks this is the mean T = total /
+// R.
 //
 // Algorithm: Newton's method on the level L, from L = T. At each level the shares are chosen such
 // that no rank exceeds L: in one pass over the graph where that is exact (see replica_graph.h), and
 // along augmenting paths from hot to cold ranks where it is not. If a rank r cannot get down to L,
-// the ranks that its load can still reach are a minimum cut U, its mean forced(U) / |U| > L is the
-// next level, and U says why (bottleneck_ranks). The levels grow along sets of shrinking size, so
-// they end at L*, usually after one to three.
+// the ranks that its load can still reach are a minimum cut U; its mean forced(U) / |U| > L is the
+// next level, and U is the reason (bottleneck_ranks). The levels grow along sets of shrinking size,
+// so they end at L*, usually after one to three.
 class Resplitter::Impl {
  public:
   void reset(const Placement& placement);
@@ -139,7 +139,7 @@ void Resplitter::Impl::load_ranks(std::span<const double> expert_load) {
 }
 
 // Chooses shares in one pass. Returns the first rank that cannot get down to the level, −1 if all
-// do. Where one pass is not exact it goes on to the end and returns −1.
+// do. If one pass is not exact it goes on to the end and returns −1.
 int Resplitter::Impl::settle() {
   load_ = base_load_;
   left_ = spread_load_;
@@ -155,6 +155,8 @@ int Resplitter::Impl::settle() {
   return -1;
 }
 
+// Extra links break the peeling order. Their equal shares are only a start, which push_down()
+// corrects.
 void Resplitter::Impl::start_extra_links() {
   for (int32_t link : graph_.extra_links) {
     const ReplicaGraph::Link& ends = graph_.links[at(link)];
@@ -165,7 +167,8 @@ void Resplitter::Impl::start_extra_links() {
   }
 }
 
-// False: the rank, which gets no further chance to give load away, is above the level.
+// False: the rank stays above the level. Its last link is decided here, so no later step can help
+// it.
 bool Resplitter::Impl::settle_step(const ReplicaGraph::Step& step) {
   double& load = load_[at(step.rank)];
   if (step.kind != ReplicaGraph::Step::kDone) {
@@ -184,10 +187,10 @@ bool Resplitter::Impl::settle_step(const ReplicaGraph::Step& step) {
   return load <= level_ + tolerance();
 }
 
-// With x = what an expert gives to its near rank, the next rank stays at or below the level when
-// its own expert gives it x' ≤ x + room, room = level − (peeled load of the next rank) − (load of
-// this expert). One lap from the largest possible x gives an upper bound of all x, which is a
-// fixed point wherever one exists; the second lap starts there.
+// Let x be the load that an expert gives to its near rank. The next rank stays at or below the
+// level if its own expert gives it x' ≤ x + room, room = level − (peeled load of the next rank) −
+// (load of this expert). One lap from the largest possible x gives an upper bound of all x, which
+// is a fixed point if there is one; the second lap starts there.
 int Resplitter::Impl::settle_cycle(size_t begin, size_t end) {
   const auto left_of = [&](size_t i) {
     return left_[at(graph_.links[at(graph_.cycles[i].near)].spread)];
@@ -213,8 +216,8 @@ int Resplitter::Impl::settle_cycle(size_t begin, size_t end) {
   return -1;
 }
 
-// Load may be sent around the cycle without a change for any rank. settle_cycle sent as much as
-// possible to the near ranks; the middle of what is possible keeps all replicas in use.
+// Load can go around the cycle without a change for any rank. settle_cycle sent as much as possible
+// to the near ranks; half of what can go back keeps all replicas in use.
 void Resplitter::Impl::finish_cycle(size_t begin, size_t end) {
   double most = std::numeric_limits<double>::infinity();
   for (size_t i = begin; i < end; ++i) {
@@ -241,8 +244,9 @@ void Resplitter::Impl::push_down() {
   }
 }
 
+// Marks compare with a counter, so that a search need not clear them.
 void Resplitter::Impl::start_search() {
-  if (++search_ == 0) {  // the counter went round: forget marks of old
+  if (++search_ == 0) {  // the counter wrapped: old marks would look new
     std::fill(rank_mark_.begin(), rank_mark_.end(), 0);
     std::fill(spread_mark_.begin(), spread_mark_.end(), 0);
     search_ = 1;
@@ -259,9 +263,10 @@ bool Resplitter::Impl::reach(int32_t rank, int32_t from_link, int32_t to_link) {
   return true;
 }
 
-// Visits the ranks that load of the hot rank can get to, nearest first, and fills those below the
-// level on the way. A path that was used stays usable until one of its links has nothing left.
-// True: all ranks that can be reached are in reached_, none of them below the level.
+// Visits the ranks that load of the hot rank can reach, nearest first, and fills those below the
+// level on the way. A path stays usable after a push until one of its links has nothing left, so
+// one search serves many cold ranks. True: reached_ holds all ranks that can be reached, none of
+// them below the level.
 bool Resplitter::Impl::search(int hot_rank, double fill_below) {
   start_search();
   reach(hot_rank, -1, -1);
@@ -283,7 +288,7 @@ bool Resplitter::Impl::search(int hot_rank, double fill_below) {
   return true;
 }
 
-// False: a link of the path has nothing left, or the hot rank is down at the level.
+// False: a link of the path has nothing left, or the hot rank is at the level.
 bool Resplitter::Impl::push_along_path(int hot_rank, int cold_rank) {
   const auto rank_before = [&](int rank) { return graph_.links[at(from_link_[at(rank)])].rank; };
   double most = load_[at(hot_rank)] - level_;
@@ -307,9 +312,9 @@ void Resplitter::Impl::raise_level(int hot_rank) {
   raise_level_to_reached();
 }
 
-// No load can leave the ranks reached: their mean is a level that cannot be avoided. Where rounding
-// hides that it is higher, some progress all the same, by the next number where the tolerance is
-// below the least one.
+// No load can leave the reached ranks: their mean is a level that cannot be avoided. Rounding may
+// hide that it is higher than the present level; then the level still grows, by the tolerance or,
+// if that rounds to nothing, to the next number, so that the loop ends.
 void Resplitter::Impl::raise_level_to_reached() {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   level_ = std::max({forced_mean(), level_ + tolerance(), std::nextafter(level_, kInfinity)});
@@ -336,6 +341,7 @@ void Resplitter::Impl::write_shares(std::span<double> shares) const {
   std::copy(graph_.constant_shares.begin(), graph_.constant_shares.end(), shares.begin());
   for (const ReplicaGraph::LinkSlot& slot : graph_.link_slots) {
     const double load = spread_load_[at(graph_.links[at(slot.link)].spread)];
+    // amount / load is not accurate for subnormal loads; equal shares are, and cost nothing.
     if (load < std::numeric_limits<double>::min()) continue;
     shares[at(slot.slot)] = amount_[at(slot.link)] * slot.fraction / load;
   }

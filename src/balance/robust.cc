@@ -65,7 +65,8 @@ class MethodPlanner {
   RobustMethod method_;
 };
 
-// Windows [begin, end) are judged by plans on [0, begin).
+// Evaluates windows [begin, end) with plans from windows [0, begin): a plan never sees the windows
+// that it is evaluated on, nor later ones.
 struct Fold {
   size_t begin, end;
 };
@@ -80,7 +81,7 @@ std::vector<Fold> folds_of(int num_windows) {
   return folds;
 }
 
-// imbalances: [window] sums over layers.
+// sums: [window] imbalance ratios, summed over num_layers layers.
 WindowFigures figures_of(std::span<const double> sums, size_t num_layers) {
   WindowFigures figures;
   const auto count = static_cast<double>(sums.size()), layers = static_cast<double>(num_layers);
@@ -94,8 +95,8 @@ WindowFigures figures_of(std::span<const double> sums, size_t num_layers) {
   return figures;
 }
 
-WindowFigures judge(const WindowedLoad& load, MethodPlanner& planner,
-                    const std::function<void()>& layer_done) {
+WindowFigures evaluate(const WindowedLoad& load, MethodPlanner& planner,
+                       const std::function<void()>& layer_done) {
   const std::vector<Fold> folds = folds_of(load.num_windows());
   std::vector<double> sums(static_cast<size_t>(load.num_windows()), 0.0);
   LayerPlan plan;
@@ -115,7 +116,8 @@ double value_of(const WindowFigures& figures, RobustObjective objective) {
   return objective == RobustObjective::kMean ? figures.mean : figures.worst;
 }
 
-// What gains next to nothing over the sum is not worth its unevenness on the sum.
+// A method that gains almost nothing over the sum makes the plan less even for the sum itself, so
+// the sum is preferred.
 RobustMethod best_method(const std::vector<MethodScore>& scores, RobustObjective objective) {
   constexpr double kLeastGain = 0.05;
   const auto value = [&](const MethodScore& score) { return value_of(score.later, objective); };
@@ -186,6 +188,7 @@ std::vector<double> expected_load(std::span<const std::vector<double>> windows,
   if (method.kind == Kind::kSum) return weighted_sum(windows, one);
   const Windows parts = parts_of_windows(windows);
   const auto count = static_cast<double>(windows.size());
+  // Half-life of a quarter of all windows; the newest window has weight 1.
   if (method.kind == Kind::kRecent) {
     return weighted_sum(parts, [count](size_t w) {
       return std::exp2(4.0 * (static_cast<double>(w) + 1.0 - count) / count);
@@ -197,9 +200,9 @@ std::vector<double> expected_load(std::span<const std::vector<double>> windows,
 }
 
 int num_layer_plans(const WindowedLoad& load, const RobustOptions& robust) {
-  const size_t judged =
+  const size_t evaluated =
       has_choice(load, robust) ? all_methods().size() * folds_of(load.num_windows()).size() : 0;
-  return static_cast<int>((judged + 1) * load.layers.size());
+  return static_cast<int>((evaluated + 1) * load.layers.size());
 }
 
 Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
@@ -215,13 +218,13 @@ Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
   WIDEEP_TRY_ASSIGN(const auto planner, make_planner("wideep", shape, options));
   if (has_choice(load, robust)) {
     for (const RobustMethod& method : all_methods()) {
-      MethodPlanner way(*planner, shape, options.split, method);
-      result.scores.push_back({method, judge(load, way, robust.layer_done)});
+      MethodPlanner method_planner(*planner, shape, options.split, method);
+      result.scores.push_back({method, evaluate(load, method_planner, robust.layer_done)});
     }
     result.method = best_method(result.scores, robust.objective);
   }
-  MethodPlanner way(*planner, shape, options.split, result.method);
-  result.model = plan_all_layers(load, shape, way, robust.layer_done);
+  MethodPlanner method_planner(*planner, shape, options.split, result.method);
+  result.model = plan_all_layers(load, shape, method_planner, robust.layer_done);
   return result;
 }
 

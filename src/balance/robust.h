@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plans that are judged on tomorrow's load, not on yesterday's: several ways to plan from windows
-// of recorded load, and the choice between them by what they would have been worth on later
-// windows.
+// Plans for changing load: several methods to plan from windows of recorded load, and a choice
+// between them by the imbalance of their plans in later windows.
 //
-// The choice: windows are cut into up to four blocks in the order of time. Each way plans on the
-// blocks before one and is judged on the windows of that one. The way with the least imbalance,
-// mean over layers and windows (or of the worst window), plans on all windows in the end; the sum,
-// if that gains less than 5 % over it.
+// The choice: windows are divided into up to four blocks in the order of time. For each block but
+// the first, each method plans on the blocks before it and is evaluated on its windows. The method
+// with the least imbalance (the mean over layers and windows, or the worst window) makes the final
+// plan from all windows. If it gains less than 5 % over method sum, sum makes the plan.
 //
 // Thread safety: pure functions.
 //
@@ -28,7 +27,7 @@
 
 namespace wideep::balance {
 
-// What planner wideep is given.
+// How the load for planner wideep is made from windows.
 struct RobustMethod {
   enum class Kind {
     kSum,      // the tokens of all windows
@@ -48,11 +47,11 @@ std::string name_of(const RobustMethod& method);
 // Errors (invalid input): another name, or a z that is no number from 0 to 100.
 Result<RobustMethod> parse_robust_method(std::string_view name);
 
-// Of a layer's windows [window][E], at least one: the load to plan for, [E].
+// The load to plan for, [E], from a layer's windows [window][E], at least one.
 std::vector<double> expected_load(std::span<const std::vector<double>> windows,
                                   const RobustMethod& method);
 
-// Which imbalance counts, of those in the windows that a way is judged on.
+// Which figure the choice minimises: the mean of the windows' imbalances or the worst.
 enum class RobustObjective { kMean, kWorst };
 
 struct RobustOptions {
@@ -70,25 +69,25 @@ struct WindowFigures {
 
 struct MethodScore {
   RobustMethod method;
-  WindowFigures later;  // on windows after those it planned on
+  WindowFigures later;  // on windows later than those of the plan
 };
 
 struct RobustPlan {
   PlannedModel model;
-  RobustMethod method;              // with which it was planned
+  RobustMethod method;              // of the plan
   std::vector<MethodScore> scores;  // empty where there was no choice
 };
 
-// How many layers plan_robust plans in all.
+// The number of layer plans that plan_robust makes in all.
 int num_layer_plans(const WindowedLoad& load, const RobustOptions& options);
 
-// Errors (invalid input): as make_planner; a method other than kSum on a single window, which says
-// nothing about change. Without a method a single window is planned as kSum.
+// Errors (invalid input): as make_planner; a method other than kSum for a single window, which
+// shows no change. Without a method a single window is planned as kSum.
 Result<RobustPlan> plan_robust(const WindowedLoad& load, const PlanShape& shape,
                                const PlannerOptions& options, const RobustOptions& robust);
 
-// The plan in windows of any load of the same layers; resplit: with the best shares for each window
-// instead of its own. num_live_ranks: as for imbalance_ratio.
+// The plan's imbalance in the windows of any load of the same layers. resplit: with the best shares
+// for each window instead of the plan's. num_live_ranks: as for imbalance_ratio.
 WindowFigures figures_in_windows(const WindowedLoad& load, const PlannedModel& plan, bool resplit,
                                  int num_live_ranks = 0);
 

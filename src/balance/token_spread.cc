@@ -44,7 +44,8 @@ void LayerSpread::add(int64_t token, std::span<const uint16_t> experts) {
   add_by_cover(token, experts);
 }
 
-// Two experts meet on a rank with the product of their shares of it.
+// Experts choose replicas independently, so two of them meet on a rank with the probability share ·
+// share. meeting_ sums the shares of the earlier experts: each pair is added once.
 void LayerSpread::add_by_shares(std::span<const uint16_t> experts) {
   touched_.clear();
   for (const uint16_t expert : experts) {
@@ -71,13 +72,14 @@ void LayerSpread::visit(int rank) {
   visits_.push_back(rank);
 }
 
-// Serves the expert if one of its ranks is visited.
+// True if a visited rank holds the expert.
 bool LayerSpread::is_visited(uint16_t expert) const {
   return std::ranges::any_of(parts(expert),
                              [&](const Part& part) { return visited_[idx(part.rank)] != 0; });
 }
 
-// The rank that holds most of the rest.
+// Greedy set cover: the rank that holds most of the unserved experts. Starting at a rank that
+// depends on the token spreads ties over the ranks.
 int LayerSpread::next_rank(int64_t token) const {
   const auto serves = [&](int rank) {
     return std::ranges::count_if(rest_, [&](uint16_t expert) {
@@ -118,7 +120,7 @@ void LayerSpread::add_by_cover(int64_t token, std::span<const uint16_t> experts)
   for (const int rank : visits_) visited_[idx(rank)] = 0;
 }
 
-// Of the ranks that hold an expert.
+// Only ranks that hold an expert: dead ranks must not lower the mean.
 std::vector<double> LayerSpread::received_by_live_ranks() const {
   std::vector<char> live(received_.size(), 0);
   for (const Part& part : parts_) live[idx(part.rank)] = 1;

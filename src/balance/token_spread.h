@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many ranks a token is sent to: what dispatch and combine cost, beside the balance of the
-// load. Measured on the tokens of a trace, not estimated from pairs of experts.
+// The number of ranks that a token is sent to: the cost of dispatch and combine, beside the balance
+// of the load. Measured on the tokens of a trace, not estimated from pairs of experts.
 //
-// An expert with replicas leaves a choice. Two are measured:
+// An expert with replicas leaves a choice of ranks. Two choices are measured:
 //   by shares  each of a token's experts takes a replica by its shares, independently of the
-//              others, as an engine does that takes replicas in turn. The mean is the exact
+//              others, as in an engine that takes replicas in turn. The mean is the exact
 //              expectation, Σ over ranks of 1 − Π over the token's experts of (1 − share of the
 //              rank), which is also TensorRT-LLM's report_send_ranks_per_token.
 //   by cover   a token prefers ranks that it goes to anyway: first the ranks of its experts that
@@ -32,12 +32,12 @@ struct Spread {
   double ranks_by_cover = 0;
   double within_rank_ratio = 0;  // of the pairs of a token's experts, those that meet on a rank, by
                                  // shares; 0 for top-1
-  double imbalance_by_cover = 0;  // max / mean − 1 of what ranks then receive: not by the shares
+  double imbalance_by_cover = 0;  // max / mean − 1 of the tokens that ranks receive by cover
 
   bool operator==(const Spread&) const = default;
 };
 
-// Gathers the spread of one layer, token by token.
+// Accumulates the spread of one layer, token by token.
 class LayerSpread {
  public:
   // shares: [S] of the placement's slots.
@@ -78,7 +78,7 @@ class LayerSpread {
   std::vector<double> received_;  // [R] by cover
 };
 
-// Of each figure; spreads is not empty.
+// The mean of each figure; spreads is not empty.
 Spread mean_spread(std::span<const Spread> spreads);
 
 }  // namespace wideep::balance

@@ -31,7 +31,8 @@ class WindowSwaps {
   }
 
   void run() {
-    // Each round ends with less; the limit is for loads on which rounding does not let it end.
+    // Each round lowers the sum of squares; the limit is for loads on which rounding does not let
+    // it end.
     const size_t most_rounds = 4 * num_slots_;
     for (size_t round = 0; round < most_rounds && cool_each_window(); ++round) {
     }
@@ -54,7 +55,7 @@ class WindowSwaps {
     }
   }
 
-  // A rank's mean load is 1 in every window.
+  // Scaled to a mean rank load of 1 in every window, so that each window counts the same.
   void sum_loads(const Windows& parts) {
     for (size_t w = 0; w < num_windows_; ++w) {
       for (size_t slot = 0; slot < num_slots_; ++slot) {
@@ -78,7 +79,7 @@ class WindowSwaps {
     return any;
   }
 
-  // The best swap of the rank with any other.
+  // Makes the best swap of the rank with any other of its node. False: no swap lowers the sum.
   bool cool(size_t rank) {
     Best best;
     const size_t node = rank / ranks_per_node_;
@@ -104,8 +105,8 @@ class WindowSwaps {
     }
   }
 
-  // Half of what a swap with each slot of the other rank changes; slots side by side, so that the
-  // compiler makes vectors of them.
+  // Half of the change of the sum by a swap with each slot of the other rank. The inner loop runs
+  // over slots, which are contiguous, so that the compiler vectorises it.
   void weigh_swaps(size_t slot, size_t other) {
     std::fill(change_.begin(), change_.end(), 0.0);
     for (size_t w = 0; w < num_windows_; ++w) {

@@ -43,12 +43,15 @@ bool CutSearch::lower(ShareFlow& flow, double level, int max_moves) {
 }
 
 bool CutSearch::step(int budget) {
+  // Trials settle the flow and so change its stuck ranks: the candidates need those of the present
+  // placement.
   for (int rank = 0; rank < num_ranks_; ++rank) stuck_[at(rank)] = flow_->stuck(rank);
   find_component();
   flow_->save();
   Change change = best_retarget();
   const double gain = excess_ - change.excess;
-  // Two more retargets like this one would do as well as any exchange.
+  // An exchange costs two copies, so it must gain more than two retargets. If one retarget removes
+  // half of the worst excess, two of them are as good as any exchange.
   if (budget >= 2 && gain < 0.5 * worst_excess_) {
     const Change exchange = best_exchange();
     if (excess_ - exchange.excess > 2.0 * gain) change = exchange;
@@ -69,8 +72,7 @@ void CutSearch::make(const Change& change) {
   excess_ = flow_->settle(level_);
 }
 
-// --- The component
-// --------------------------------------------------------------------------------
+// --- The component ------------------------------------------------------------------------------
 
 void CutSearch::find_component() {
   std::fill(component_.begin(), component_.end(), -1);
@@ -108,7 +110,7 @@ double CutSearch::grow_component(int first_rank, int label) {
   return excess;
 }
 
-// Are all slots of the slot's expert on stuck ranks?
+// True if all slots of the slot's expert are on stuck ranks, so that its load cannot leave them.
 bool CutSearch::inside(int slot) const {
   int s = slot;
   do {
@@ -118,8 +120,7 @@ bool CutSearch::inside(int slot) const {
   return true;
 }
 
-// --- Candidates
-// -----------------------------------------------------------------------------------
+// --- Candidates ---------------------------------------------------------------------------------
 
 void CutSearch::keep_best(std::vector<Candidate>& candidates, size_t count) {
   count = std::min(count, candidates.size());
@@ -131,7 +132,7 @@ void CutSearch::keep_best(std::vector<Candidate>& candidates, size_t count) {
   candidates.resize(count);
 }
 
-// The component's heaviest.
+// The heaviest experts of the component: they can take most load out.
 void CutSearch::list_experts() {
   experts_.clear();
   for (int slot = 0; slot < num_ranks_ * slots_per_rank_; ++slot) {
@@ -147,7 +148,8 @@ bool CutSearch::may_take_expert(int slot) const {
   return flow_->used(slot) ? !flow_->single(slot) : usable_[at(slot)] != 0;
 }
 
-// Outside, on the ranks with most room, those first that carry little.
+// Slots outside the stuck ranks, first those on ranks with most room that carry little: their load
+// goes to other replicas and must find room there.
 void CutSearch::list_slots() {
   slots_.clear();
   for (int slot = 0; slot < num_ranks_ * slots_per_rank_; ++slot) {
@@ -158,7 +160,8 @@ void CutSearch::list_slots() {
   keep_best(slots_, kSlots);
 }
 
-// For every pair of ranks the exchange that gains most if the cold rank hands nothing on.
+// For every pair of a hot and a cold rank the exchange that gains most, estimated as if the cold
+// rank could not pass load on.
 void CutSearch::list_exchanges() {
   exchanges_.clear();
   for (int hot = 0; hot < num_ranks_; ++hot) {
@@ -187,15 +190,16 @@ void CutSearch::list_exchanges_between(int hot_rank, int cold_rank) {
   if (best.a >= 0) exchanges_.push_back(best);
 }
 
-// --- Trials
-// ---------------------------------------------------------------------------------------
+// --- Trials -------------------------------------------------------------------------------------
 
-// The excess that stays even if all load of the expert could leave.
+// A lower bound of the excess after a retarget of the expert: all its load leaves the component.
 double CutSearch::unavoidable(const Candidate& expert) const {
   return excess_ - std::min(worst_excess_, expert.score);
 }
 
 CutSearch::Change CutSearch::best_retarget() {
+  // The first expert with a useful slot, in the order of load, fixes the slot; then the other
+  // experts are tried in that slot. This takes about experts + slots trials, not their product.
   list_experts();
   list_slots();
   Change best{excess_ - kLeastGain * level_};
@@ -210,11 +214,13 @@ CutSearch::Change CutSearch::best_retarget() {
 void CutSearch::try_slots(int32_t expert, double enough, Change* best) {
   for (const Candidate& slot : slots_) {
     if (!try_retarget(slot.a, expert, best)) continue;
+    // No other slot can do better for this expert.
     if (best->excess <= enough + kLeastGain * level_) return;
   }
 }
 
-// The best slot so far with the other experts.
+// Tries the other experts in the best slot so far. They are sorted by load, so it stops when no
+// later one can do better.
 void CutSearch::try_experts(Change* best) {
   for (const Candidate& expert : experts_) {
     if (unavoidable(expert) >= best->excess - kLeastGain * level_) return;

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Moves of experts across a minimum cut, until no rank is above a level.
+// Moves experts across a minimum cut until no rank is above a level.
 //
-// The ranks that are stuck above the level fall into components: ranks that hand load to each
-// other. A component keeps its excess until one of its experts gets a slot outside. Two kinds of
-// move:
+// The ranks that are stuck above the level (share_flow.h) fall into components of ranks that can
+// pass load to each other. A component keeps its excess until one of its experts gets a slot
+// outside. Two kinds of change:
 //
 //   retarget  a slot outside that is free, or whose expert has other replicas, becomes a replica of
 //             an expert of the component. One copy of weights.
-//   exchange  a single expert of the component changes places with a lighter one outside. Two.
+//   exchange  an expert of the component that has one replica changes places with a lighter one
+//             outside. Two copies.
 //
-// What a retarget gains is min(h, g), where h is what its expert can take out of the component, at
-// most its load, and g what its slot can take in: one new edge joins two networks that are closed
-// otherwise. So experts and slots are chosen one after the other, not in pairs; both are tried in
-// the order of an estimate, exactly, by settling the flow after the move.
+// A retarget gains min(h, g): h is the load that its expert can take out of the component, at most
+// the expert's load, and g the load that its slot can take in; one new edge joins two networks that
+// are otherwise closed. So experts and slots are chosen one after the other, not in pairs. Both are
+// tried in the order of an estimate; a trial is exact, because it settles the flow after the move.
 //
 // Thread safety: none. Deterministic.
 #pragma once
@@ -27,11 +28,11 @@ namespace wideep::balance {
 
 class CutSearch {
  public:
-  // Free slots take experts too, as far as the shape's rank_slots allow.
+  // Experts may also move to free slots that the shape's rank_slots allow.
   explicit CutSearch(const PlanShape& shape);
 
-  // Changes the flow's placement by at most max_moves copies, each step the one that gains most per
-  // copy. Ends without excess (true), or when the budget is spent or nothing helps (false).
+  // Changes the flow's placement by at most max_moves copies; each step makes the change that gains
+  // most per copy. True: no excess is left. False: the budget is spent or no change helps.
   bool lower(ShareFlow& flow, double level, int max_moves);
 
   int moves() const { return moves_; }  // copies made by the last lower(), or fewer

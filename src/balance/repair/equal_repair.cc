@@ -9,7 +9,7 @@
 namespace wideep::balance {
 namespace {
 
-// A step that gains less is not worth its moves.
+// A step must lower the imbalance ratio by more than this, or its moves are not made.
 constexpr float kLeastGain = 1e-5f;
 constexpr int kMaxRounds = 100;
 
@@ -35,7 +35,8 @@ void EqualRepair::run(std::span<const double> load, const Placement& from, doubl
   if (best_imbalance_ <= reached && count_moves(from, best_) < moves) *to = best_;
 }
 
-// Sets best_.
+// Sets best_ and best_imbalance_. The steps in the order of their cost: free slots take no replica
+// away, swaps keep the replica counts, and only then a replica replaces another one.
 void EqualRepair::approach(const Placement& from, float tolerance, int max_moves) {
   goal_ = {tolerance, kMaxRounds, 0};
   best_ = from;
@@ -49,7 +50,7 @@ void EqualRepair::approach(const Placement& from, float tolerance, int max_moves
   }
 }
 
-// All need the best placement on the board, and leave it there.
+// Each step (swap, fill_free_slots, add_replica) needs best_ on the board, and leaves it there.
 bool EqualRepair::swap(int budget) {
   goal_.max_swaps = budget / 2;
   search_.improve(board_, goal_);
@@ -61,6 +62,7 @@ bool EqualRepair::fill_free_slots(int budget) {
   trial_ = best_;
   int filled = 0;
   for (; filled < budget && imbalance() > goal_.tolerance; ++filled) {
+    // Each new replica lightens the expert's other replicas, so all loads are computed again.
     const int slot = free_slot_of_coldest_rank();
     const int32_t expert = slot < 0 ? -1 : heaviest_expert_missing_on(trial_.rank_of_slot(slot));
     if (expert < 0) break;
@@ -109,6 +111,7 @@ bool EqualRepair::add_replica(int budget) {
   trial_ = best_;
   trial_.slot_to_expert[at(slot)] = expert;
   fill_board(trial_);
+  // A swap moves two experts; the new replica has taken one move.
   goal_.max_swaps = (budget - 1) / 2;
   search_.improve(board_, goal_);
   read_board(&trial_);

@@ -2,13 +2,13 @@
 //
 // Repair for engines that split an expert's load equally among its replicas.
 //
-// The placement is put on the planner's board (search/board.h) as it is, and its ranks above the
-// tolerance swap with cold ones: two moves for each. Where swaps end above the tolerance, the
-// replica counts no longer fit the load: a slot of an expert that can spare it becomes a replica of
-// the heaviest on the hottest rank (one move), and the swaps go on. Free slots, those of a rank
-// that is back for example, come first: they take the heaviest replicas, on the coldest ranks. A
-// tolerance that stays out of reach costs moves for nothing, so then what was reached is asked for
-// from the start.
+// The placement is written to the planner's board (search/board.h), and its ranks above the
+// tolerance swap experts with cold ones: two moves each. If swaps end above the tolerance, the
+// replica counts no longer fit the load: a slot whose expert can spare it becomes a replica of the
+// heaviest expert of the hottest rank (one move), and the swaps go on. Free slots, for example
+// those of a rank that is back, come first: they take the heaviest replicas, on the coldest ranks.
+// If the tolerance is out of reach, moves towards it are wasted; so a second run aims at the
+// imbalance that the first one reached, and is kept if it takes fewer moves.
 //
 // Thread safety: none. Deterministic. Allocates on the first run only.
 #pragma once

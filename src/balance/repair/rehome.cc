@@ -64,7 +64,8 @@ void Rehomer::list_lost(std::span<const double> load) {
   });
 }
 
-// Loads of ranks and the hottest holders of each expert.
+// Computes the loads of ranks and the two hottest holders of each expert, so that hottest_after()
+// needs no loop over ranks.
 void Rehomer::weigh(std::span<const double> load, const Placement& placement) {
   std::fill(rank_load_.begin(), rank_load_.end(), 0.0);
   std::fill(holders_.begin(), holders_.end(), Holders{});
@@ -80,7 +81,7 @@ void Rehomer::weigh(std::span<const double> load, const Placement& placement) {
   }
 }
 
-// The lowest one among equals.
+// Ties go to the lower slot.
 int Rehomer::best_slot(std::span<const double> load, const Placement& placement,
                        int32_t lost) const {
   int best = -1;
@@ -98,7 +99,7 @@ int Rehomer::best_slot(std::span<const double> load, const Placement& placement,
   return best;
 }
 
-// The load of the hottest rank concerned when the present expert of a slot leaves it.
+// The load of the hottest affected rank if the lost expert replaces `present` in a slot of `rank`.
 double Rehomer::hottest_after(std::span<const double> load, int32_t present, int rank,
                               double arriving) const {
   const double here = rank_load_[at(rank)] + arriving;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// New slots for experts that lost their last replica: what has to move before anything else can be
-// asked of a placement. One move for each, the fewest possible; the heaviest first.
+// New slots for experts that lost their last replica: moves without which the placement is not
+// valid. One move for each, which is the fewest possible; the heaviest expert first.
 //
-// A lost expert takes a slot that is free, or whose expert has other replicas: of all these the one
-// with which the hottest rank concerned stays coolest, with equal shares. Concerned are the slot's
-// own rank and those that hold other replicas of the expert that is driven out, which grow.
+// A lost expert takes a slot that is free, or whose expert has other replicas. Of all these it
+// takes the one with which the hottest affected rank has the least load, with equal shares.
+// Affected ranks are the slot's own rank and those that hold other replicas of the replaced expert,
+// whose load grows.
 //
 // Thread safety: none. Deterministic. Allocates in the constructor only.
 #pragma once
@@ -22,8 +23,8 @@ class Rehomer {
  public:
   explicit Rehomer(const PlanShape& shape);  // no dead ranks
 
-  // Returns the number of moves. load: [E]. REQUIRES: the placement is valid but for experts
-  // without a slot, and uses usable slots only.
+  // Returns the number of moves. load: [E]. REQUIRES: the placement is valid except that experts
+  // may have no slot, and it uses usable slots only.
   int run(std::span<const double> load, Placement* placement);
 
  private:

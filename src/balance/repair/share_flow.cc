@@ -75,6 +75,7 @@ int ShareFlow::replicas(int slot) const {
   return count;
 }
 
+// A search uses only slots of experts with several replicas; listing them keeps it off the others.
 void ShareFlow::list_spread_slots(int rank) {
   const int first = rank * slots_per_rank_;
   int count = 0;
@@ -97,6 +98,8 @@ bool ShareFlow::holds(int rank, int expert) const {
   return std::find(first, first + slots_per_rank_, expert) != first + slots_per_rank_;
 }
 
+// One pass is enough: draining a rank fills others at most up to the level, so no rank that was
+// drained before rises above it.
 double ShareFlow::settle(double level) {
   level_ = level;
   std::fill(stuck_.begin(), stuck_.end(), 0);
@@ -107,8 +110,8 @@ double ShareFlow::settle(double level) {
   return excess;
 }
 
-// False: the rank stays above the level, and the ranks that its load reaches are stuck. A later
-// search need not enter them: none of them is below the level, and no path leads out.
+// False: the rank stays above the level, and the ranks that its load reaches become stuck. Later
+// searches need not enter them: none of them is below the level, and no path leads out of them.
 bool ShareFlow::drain(int rank) {
   const double& load = rank_load_[at(rank)];
   while (load > level_ + tolerance()) {
@@ -129,10 +132,10 @@ bool ShareFlow::reach(int rank, int from_slot, int to_slot) {
   return true;
 }
 
-// Visits the ranks that load of the hot rank can get to, nearest first, and fills those below the
-// level on the way. False: stopped because a path was used up.
+// Visits the ranks that load of the hot rank can reach, nearest first, and fills those below the
+// level on the way. False: stopped because a path was used up or the hot rank is at the level.
 bool ShareFlow::search(int hot_rank) {
-  if (++search_ == 0) {  // the counter went round: forget marks of old
+  if (++search_ == 0) {  // the counter wrapped: old marks would look new
     std::fill(rank_mark_.begin(), rank_mark_.end(), 0);
     std::fill(expert_mark_.begin(), expert_mark_.end(), 0);
     search_ = 1;
@@ -157,7 +160,7 @@ bool ShareFlow::search(int hot_rank) {
   return true;
 }
 
-// False: a slot of the path has nothing left, or the hot rank is down at the level.
+// False: a slot of the path has nothing left, or the hot rank is at the level.
 bool ShareFlow::push_along_path(int hot_rank, int cold_rank) {
   double most = rank_load_[at(hot_rank)] - level_;
   for (int rank = cold_rank; rank != hot_rank; rank = rank_of(from_slot_[at(rank)])) {
@@ -183,7 +186,7 @@ void ShareFlow::list_spread_slots_of_circle(int slot) {
   } while (s != slot);
 }
 
-// What a slot carried goes to the expert's slot on the lightest rank.
+// The slot's load goes to the expert's slot on the lightest rank; settle() corrects that later.
 void ShareFlow::give_away(int slot) {
   int lightest = next_slot(slot);
   for (int s = lightest; s != slot; s = next_slot(s)) {

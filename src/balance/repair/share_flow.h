@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The best shares of a placement that changes slot by slot: what repair.h searches with.
+// The best shares of a placement that changes slot by slot, for the search of repair.
 //
 // Resplitter (balancer.h) prepares a fixed placement for many loads. Here the load is fixed and the
-// placement changes, and an answer is wanted after each change: the flow of tokens from experts to
-// ranks is kept, and after a change only what no longer fits is sent along new paths.
+// placement changes, and an answer is needed after each change. So the flow of tokens from experts
+// to ranks is kept, and after a change only the part that no longer fits is sent along new paths.
 //
 // At a level L, settle() moves load along augmenting paths until no rank above L can reach one
-// below it. What is then above L is the excess: the tokens that no shares can bring below L. The
-// ranks that they can still reach are *stuck*: a minimum cut, all of whose experts are stuck there
-// too. To lower the excess, one of these experts must get a slot outside.
+// below it. The rest above L is the excess: the tokens that no shares can bring below L. The ranks
+// that they can still reach are *stuck*: a minimum cut, and all replicas of its experts are on
+// stuck ranks too. To lower the excess, one of these experts must get a slot outside.
 //
 // Thread safety: none. Deterministic. Allocates in the constructor only.
 #pragma once
@@ -30,17 +30,18 @@ class ShareFlow {
   // carries nothing); load: [E].
   void assign(std::span<const int32_t> slot_to_expert, std::span<const double> load);
 
-  // Excess at a level, from the present shares on.
+  // Returns the excess at a level. Starts from the present shares.
   double settle(double level);
   bool stuck(int rank) const { return stuck_[at(rank)] != 0; }
 
-  // The slot gets another expert, or none (kUnusedSlot). REQUIRES: the present one, if any, has
-  // other slots; the one on the lightest rank receives what this one carried.
+  // Gives the slot another expert, or none (kUnusedSlot). REQUIRES: its present expert, if any, has
+  // other slots; the one of them on the lightest rank receives the load of this slot.
   void retarget(int slot, int expert);
   // Exchanges the experts of two slots. REQUIRES: both are single.
   void exchange(int slot_a, int slot_b);
 
-  // To try a change: save, change, settle, undo the change, restore.
+  // To try a change: save, change, settle, undo the change, restore. save() keeps the shares, not
+  // the placement.
   void save();
   void restore();
 

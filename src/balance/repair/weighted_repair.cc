@@ -10,7 +10,7 @@ namespace wideep::balance {
 namespace {
 
 constexpr int kHalvings = 6;
-constexpr double kSlack = 1e-9;  // of a level: two that differ by less are the same
+constexpr double kSlack = 1e-9;  // relative: levels that differ by less are equal
 
 }  // namespace
 
@@ -40,7 +40,8 @@ void WeightedRepair::run(std::span<const double> load, const Placement& from, do
   if (best_moves_ > 0) *to = best_;
 }
 
-// False: not reached, though what was may still be the best so far.
+// False: the level was not reached. The result may still be the best so far, so it is compared by
+// the level that the best shares give it, then by its moves.
 bool WeightedRepair::try_level(double level) {
   flow_.assign(from_->slot_to_expert, load_);
   const bool reached = search_.lower(flow_, level, max_moves_);
@@ -59,7 +60,8 @@ bool WeightedRepair::try_level(double level) {
   return reached;
 }
 
-// The last trial asks for no more than what was reached: often with fewer moves.
+// Bisects between a level that was not reached and the best one. The last trial aims at the best
+// level itself: a higher goal often takes fewer moves for the same result.
 void WeightedRepair::halve(double low) {
   for (int i = 0; i < kHalvings && low < best_level_ * (1.0 - kSlack); ++i) {
     const double middle = 0.5 * (low + best_level_);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Repair for engines that split by shares: the fewest moves after which some shares keep every rank
-// at or below a level. CutSearch looks for them; this chooses the level.
+// at or below a level. CutSearch finds the moves; this class chooses the level.
 //
-// The level asked for is tried first. Where the moves allowed, or any moves, do not get there, the
-// lowest level between it and that of the old placement is looked for by halving: a lower maximum
-// is always an improvement, and moves that do not lower it are not made.
+// It tries the requested level first. If the moves do not reach it, bisection between it and the
+// level of the old placement finds the lowest one that they reach: a lower maximum is always an
+// improvement, and moves that do not lower it are not made.
 //
 // Thread safety: none. Deterministic.
 #pragma once
@@ -27,8 +27,9 @@ class WeightedRepair {
   // Allocates what run() needs for placements of the sizes of `from`; nothing when called again.
   void prepare(const Placement& from);
 
-  // from_level: the maximum rank load of the best shares for `from`; level: the one to reach, less.
-  // If it gets below from_level, writes a placement within max_moves of `from` and its best shares.
+  // from_level: the maximum rank load of the best shares for `from`; level: the requested one,
+  // which is lower. If the result is below from_level, writes a placement within max_moves of
+  // `from` and its best shares.
   void run(std::span<const double> load, const Placement& from, double from_level, double level,
            int max_moves, LayerPlan* to);
 

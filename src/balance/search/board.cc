@@ -11,7 +11,7 @@ namespace wideep::balance::search {
 namespace {
 
 constexpr float kEmpty = std::numeric_limits<float>::infinity();
-constexpr double kGrain = 1e-6;  // of the mean
+constexpr double kLeastLoad = 1e-6;  // of the mean expert load
 
 uint32_t id_mask(int count) { return std::bit_ceil(static_cast<uint32_t>(count)) - 1; }
 size_t size(int count) { return static_cast<size_t>(count); }
@@ -20,8 +20,8 @@ float replica_load(const Board& board, int expert) {
   return board.load[size(expert)] / static_cast<float>(board.replicas[size(expert)]);
 }
 
-// Ranks with a free slot, the least score on top, lower index first among equals. A score changes
-// only when its rank gets an expert.
+// Ranks with a free slot, the least score on top (ties: lower index). A score changes only when its
+// rank gets an expert, so the heap needs no other updates.
 template <typename Score>
 class RankQueue {
  public:
@@ -31,8 +31,9 @@ class RankQueue {
   }
 
   // Puts the expert on the best rank that lacks it; on the best of all if there is no such rank.
+  // Pops ranks until one lacks the expert, then pushes the others back.
   void put(int expert) {
-    auto end = heap_.end();  // behind it: ranks that hold the expert, the best one last
+    auto end = heap_.end();  // [end, heap_.end()): popped ranks, the best one last
     do {
       std::pop_heap(heap_.begin(), end--, std::greater<>());
     } while (board_.replicas[size(expert)] > 1 && end != heap_.begin() &&
@@ -73,7 +74,7 @@ void fill_heaviest_first(Board& board, Score score) {
   }
 }
 
-// A slot of `rank` whose expert stands in an earlier slot of it too; -1: none.
+// A slot of `rank` whose expert is also in an earlier slot of it; -1: none.
 int repeated_slot(const Board& board, int rank) {
   const int32_t* experts = board.experts_of(rank);
   for (int i = 1; i < board.filled[size(rank)]; ++i) {
@@ -92,7 +93,8 @@ void exchange(Board& board, int a, int slot_a, int b, int slot_b) {
   board.rank_load[size(b)] += moved;
 }
 
-// Gives the slot's expert to the first rank that lacks it and has one that `rank` lacks.
+// Exchanges the slot with one of the first rank that lacks its expert and has an expert that `rank`
+// lacks. False: there is none.
 bool send_away(Board& board, int rank, int slot) {
   for (int other = 0; other < board.num_ranks; ++other) {
     if (board.holds(other, board.experts_of(rank)[slot])) continue;
@@ -142,7 +144,7 @@ bool Board::holds(int rank, int expert) const {
 void Board::set_load(std::span<const double> tokens) {
   const double sum = std::accumulate(tokens.begin(), tokens.end(), 0.0);
   const double scale = sum > 0.0 ? static_cast<double>(tokens.size()) / sum : 0.0;
-  const double floor = sum > 0.0 ? kGrain : 1.0;
+  const double floor = sum > 0.0 ? kLeastLoad : 1.0;
   for (size_t e = 0; e < tokens.size(); ++e) {
     load[e] = static_cast<float>(std::max(tokens[e] * scale, floor));
   }

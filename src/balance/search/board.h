@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The working state of wideep's planner for one layer: what every expert, slot and rank carries.
+// The working state of wideep's planner for one layer: the loads of experts, slots and ranks.
 //
-// Loads are float32 and scaled to a mean of 1 per expert: searching needs no more, and the figures
-// that are reported come from the caller's doubles. Rows are padded to whole vectors of kLanes:
-// padded experts and slots carry what keeps them out of every minimum.
+// Loads are float32 and scaled to a mean of 1 per expert: the search needs no more precision, and
+// reported figures come from the caller's doubles. Rows are padded to whole vectors of kLanes;
+// padded experts and slots have loads that keep them out of every minimum.
 //
 // Thread safety: none; each planner has its own board.
 #pragma once
@@ -50,7 +50,7 @@ struct Board {
   AlignedVector<float> rank_load;      // [ranks padded for sorting]; padding +inf
   std::vector<int> filled;             // [ranks] slots in use
   std::vector<int> capacity;           // [ranks] slots that may be used: slots_per_rank, or set
-  AlignedVector<int32_t> placed;       // [experts padded for sorting] 1: all replicas on the board
+  AlignedVector<int32_t> placed;       // [experts padded for sorting] 1: its replicas have slots
   std::vector<int> pinned;             // [ranks] leading slots that swaps leave alone
   std::vector<int32_t> order;          // [experts] scratch
   std::vector<std::pair<float, int32_t>> queue;  // [ranks] scratch: score, rank
@@ -73,14 +73,14 @@ struct Board {
   }
   bool holds(int rank, int expert) const;
 
-  // Scales the caller's loads into `load`. Experts without tokens carry a grain, so that spare
-  // replicas spread over them; without any load all are equal.
+  // Scales the caller's loads into `load`. Experts without tokens get a tiny load, so that spare
+  // replicas spread over them; without any load all loads are equal.
   void set_load(std::span<const double> tokens);
   void clear_slots();
-  // Into the rank's next slot, with an equal share of the load.
+  // Puts a replica into the rank's next slot, with an equal share of the expert's load.
   void put(int rank, int expert) {
     const auto e = static_cast<size_t>(expert), r = static_cast<size_t>(rank);
-    const int count = replicas[e];  // most have one, and dividing takes longest of all here
+    const int count = replicas[e];  // usually 1: then skip the division, the slowest operation here
     const float share = count == 1 ? load[e] : load[e] / static_cast<float>(count);
     const int slot = filled[r]++;
     slots_of(rank)[slot] = share;
@@ -96,18 +96,18 @@ struct Board {
   size_t row_size() const { return static_cast<size_t>(row); }
 };
 
-// All replicas, heaviest first, each to the lightest rank that has a slot left and lacks the
+// Places all replicas, heaviest first, each on the lightest rank that has a free slot and lacks the
 // expert: the greedy of the other planners (longest processing time first). Slower than
-// Search::fill and another starting point. Needs an empty board.
+// Search::fill, and a different starting point. Needs an empty board.
 void fill_lightest_first(Board& board);
 
-// The same for ranks of unequal capacity: to the rank whose free slots have to carry most, each, to
-// get it to the mean.
+// The same for ranks of unequal capacity, but each on the rank whose free slots must carry most,
+// each, to bring the rank to the mean.
 void fill_neediest_first(Board& board);
 
 // Exchanges slots between ranks until no rank holds two replicas of an expert. Needs all replicas
-// on the board and no expert with more of them than ranks. The balance may suffer: to be called
-// before swaps. False: ranks of unequal capacity do not allow it by exchanges one after the other.
+// on the board and no expert with more of them than ranks. The balance may become worse, so call it
+// before swaps. False: for ranks of unequal capacity, single exchanges may not get there.
 bool separate_replicas(Board& board);
 
 }  // namespace wideep::balance::search

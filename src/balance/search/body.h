@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The body of every Search table; included once per instruction set, inside an open target region
+// The body of every Search table, included once per instruction set, inside an open target region
 // and an unnamed namespace. Vectors are the compilers' own (16 lanes of 4 bytes, whatever the width
-// of the registers), and no lane is ever reordered by the instruction set: equal input gives equal
-// plans everywhere.
+// of the registers), and the instruction set never changes the order of lanes: equal input gives
+// equal plans everywhere.
 
 // Vectors are passed between inlined functions only, so that no calling convention is involved.
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -112,6 +112,7 @@ inline void sort_keys(uint32_t* keys, size_t count) {
 // Keys hold the leading bits of a positive float and an id below: they sort as the floats do.
 inline void sort_ranks(Board& board) {
   for (size_t r = 0; r < board.rank_load.size(); r += kLanes) {
+    // Padding is +inf and sorts last.
     const Keys bits = vector_at<Keys>(&board.rank_load[r]);
     vector_at<Keys>(&board.ranks_by_load[r]) =
         (bits & ~board.rank_mask) | (kLane + static_cast<uint32_t>(r));
@@ -124,8 +125,8 @@ WIDEEP_INLINE Floats replica_loads(const Board& board, size_t e) {
   return vector_at<Floats>(&board.load[e]) / replicas;
 }
 
-// Heaviest replica first: the bits are inverted. Experts on the board come last. Returns how many
-// are not.
+// Heaviest replica first: the bits are inverted. Placed experts and padding come last. Returns the
+// number of experts that are not placed.
 inline size_t sort_experts(Board& board) {
   Ints placed = (Ints)kNone;
   for (size_t e = 0; e < board.load.size(); e += kLanes) {
@@ -176,6 +177,7 @@ inline int count_replicas(const Board& board, float threshold) {
   }
   int count = 0;
   for (int i = 0; i < kLanes; ++i) count += sum[i];
+  // Padded experts have load 0 and were counted as 1 each.
   return count - static_cast<int>(board.load.size()) + board.num_experts;
 }
 
@@ -201,7 +203,8 @@ inline size_t heaviest_replica(const Board& board) {
   return best;
 }
 
-// The threshold search stops short of a tie; the greedy hands out what is left.
+// Equal replicas cross the threshold together, so the search may end below num_slots; the greedy
+// gives out the slots that remain.
 inline void replicate(Board& board, int num_slots) {
   constexpr int kHalvings = 20;
   float high = *std::max_element(board.load.begin(), board.load.begin() + board.num_experts);
@@ -287,6 +290,8 @@ WIDEEP_INLINE Swap find_swap(Board& board, int hot, int cold, float gap, float l
       miss = better ? m : miss;
       from = better ? (Ints)kNone + i : from;
     }
+    // The lane number replaces the lowest bits of the miss: one minimum finds both, ties go to the
+    // lower slot on every instruction set.
     const uint32_t key = smallest_lane(((Keys)miss & ~uint32_t{kLanes - 1}) | kLane);
     const auto k = key & (kLanes - 1);
     if (std::bit_cast<float>(key - k) < best_miss) {
@@ -297,10 +302,11 @@ WIDEEP_INLINE Swap find_swap(Board& board, int hot, int cold, float gap, float l
   return best;
 }
 
-// Exchanging them must not bring two replicas of an expert together.
+// False if the exchange would put two replicas of an expert on one rank.
 inline bool allowed(Board& board, int hot, int cold, Swap swap) {
   const int32_t leaves = board.experts_of(hot)[swap.hot_slot];
   const int32_t comes = board.experts_of(cold)[swap.cold_slot];
+  // Experts with one replica need no look-up, and most have one.
   const bool repeats =
       (board.replicas[static_cast<size_t>(leaves)] > 1 && board.holds(cold, leaves)) ||
       (board.replicas[static_cast<size_t>(comes)] > 1 && board.holds(hot, comes));
@@ -324,7 +330,8 @@ WIDEEP_INLINE bool swap_between(Board& board, int hot, int cold, float least_gap
   return true;
 }
 
-// The hottest rank with the coldest, the second with the second, ... Returns how many swapped.
+// Swaps between the hottest rank and the coldest, the second and the second, ... Returns how many
+// swapped. Each rank is in one pair, so the order of ranks stays valid for the round.
 inline int swap_in_pairs(Board& board, float limit, float least_gap, int max_swaps,
                          bool* hottest_cooled) {
   int swaps = 0;
@@ -337,6 +344,8 @@ inline int swap_in_pairs(Board& board, float limit, float least_gap, int max_swa
   return swaps;
 }
 
+// The hottest rank decides the imbalance. If its pair found no swap, any gain with another rank
+// counts.
 inline bool swap_hottest_with_any(Board& board) {
   const int hot = board.rank_at(board.num_ranks - 1);
   for (int i = 0; i < board.num_ranks - 1; ++i) {

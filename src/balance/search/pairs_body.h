@@ -36,6 +36,8 @@ inline void tabulate(const Board& board, PairSearch& pairs, float level) {
     for (int count = 1; count < pairs.stride; ++count) {
       const float load = board.load[static_cast<size_t>(e)] / static_cast<float>(count);
       const size_t i = table_index(pairs, e, count);
+      // A need rounds down and an offer rounds up: on the grid the lack is never smaller than in
+      // truth.
       const float at = load > half ? std::floor(std::max(level - load, 0.0f) * per_step)
                                    : std::ceil(load * per_step);
       pairs.step_at[i] = static_cast<int16_t>(std::min<float>(at, PairSearch::kGrid));
@@ -61,6 +63,8 @@ inline int total_lack(const PairSearch& pairs) {
 }
 
 // total_lack() if a replica of `from` became one of `to`.
+// The same sums as move_replica() followed by total_lack(), in registers: 3000 tries per level
+// dominate the search.
 inline int lack_after(const PairSearch& pairs, int from, int to) {
   const int from_count = pairs.counts[static_cast<size_t>(from)];
   const int to_count = pairs.counts[static_cast<size_t>(to)];
@@ -87,13 +91,13 @@ inline void move_replica(PairSearch& pairs, int from, int to) {
   add_step(pairs, to, to_count, -1);
   add_step(pairs, from, --from_count, 1);
   add_step(pairs, to, ++to_count, 1);
-  if (to_count == 2) pairs.generous.push_back(to);
+  if (to_count == 2) pairs.donors.push_back(to);
 }
 
-inline void list_generous(PairSearch& pairs) {
-  pairs.generous.clear();
+inline void list_donors(PairSearch& pairs) {
+  pairs.donors.clear();
   for (size_t e = 0; e < pairs.counts.size(); ++e) {
-    if (pairs.counts[e] > 1) pairs.generous.push_back(static_cast<int32_t>(e));
+    if (pairs.counts[e] > 1) pairs.donors.push_back(static_cast<int32_t>(e));
   }
 }
 
@@ -120,18 +124,21 @@ inline bool reach_level(const Board& board, PairSearch& pairs, float level) {
   for (int e = 0; e < board.num_experts; ++e) {
     add_step(pairs, e, pairs.counts[static_cast<size_t>(e)], 1);
   }
-  list_generous(pairs);
+  list_donors(pairs);
   int lack = total_lack(pairs);
   for (int i = 0; i < PairSearch::kTriesPerLevel && lack > 0; ++i) {
-    const int from = pairs.generous[next_random(pairs, pairs.generous.size())];
+    const int from = pairs.donors[next_random(pairs, pairs.donors.size())];
+    // The list keeps experts that have given their second replica away; it is made again only when
+    // one of them is drawn.
     if (pairs.counts[static_cast<size_t>(from)] < 2) {
-      list_generous(pairs);
+      list_donors(pairs);
       continue;
     }
     const int to = random_receiver(pairs);
     const int to_count = pairs.counts[static_cast<size_t>(to)];
     if (to == from || to_count + 1 >= pairs.stride || to_count >= board.num_ranks) continue;
     const int after = lack_after(pairs, from, to);
+    // Equal is accepted: random moves along a plateau lead out of local optima.
     if (after > lack) continue;
     move_replica(pairs, from, to);
     lack = after;
@@ -153,8 +160,9 @@ inline void choose_pairs(Board& board, PairSearch& pairs) {
     return load_a != load_b ? load_a > load_b : a < b;
   });
   float best = fold(board, pairs);
-  list_generous(pairs);
-  if (pairs.generous.empty()) return;
+  list_donors(pairs);
+  if (pairs.donors.empty()) return;
+  // Lowers the level by 1.2 % as long as that succeeds, then by half of it, down to 0.1 %.
   for (float step = 0.012f; step > 0.001f;) {
     if (reach_level(board, pairs, best * (1.0f - step))) {
       std::copy(pairs.counts.begin(), pairs.counts.end(), board.replicas.begin());

@@ -19,6 +19,7 @@ class Walk {
   }
 
  private:
+  // A stride without a common divisor visits every rank once per lap.
   void next_lap() {
     do {
       stride_ = stride_ % num_ranks_ + 1;
@@ -38,7 +39,9 @@ bool put_replica(Board& board, int rank, int expert) {
   return true;
 }
 
-bool lay_expert(Board& board, int expert, Walk& walk) {
+// The walk does not step before the first replica: the expert starts on the rank where the last one
+// ended, and so joins the two.
+bool place_on_walk(Board& board, int expert, Walk& walk) {
   for (int i = 0; i < board.replicas[static_cast<size_t>(expert)]; ++i) {
     if (i > 0) walk.step();
     if (!put_replica(board, walk.rank(), expert)) return false;
@@ -49,14 +52,15 @@ bool lay_expert(Board& board, int expert, Walk& walk) {
 
 }  // namespace
 
-bool lay_ring(Board& board, int num_replicated) {
+bool place_ring(Board& board, int num_replicated) {
   Walk walk(board.num_ranks);
   const auto expert = [&](int i) {
     return static_cast<int>(board.experts_by_load[static_cast<size_t>(i)] & board.expert_mask);
   };
+  // Heaviest, lightest, second heaviest, second lightest, …: see ring.h.
   for (int low = 0, high = num_replicated; low < high;) {
-    if (!lay_expert(board, expert(low++), walk)) return false;
-    if (low < high && !lay_expert(board, expert(--high), walk)) return false;
+    if (!place_on_walk(board, expert(low++), walk)) return false;
+    if (low < high && !place_on_walk(board, expert(--high), walk)) return false;
   }
   board.pinned = board.filled;
   return true;

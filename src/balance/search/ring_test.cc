@@ -60,7 +60,7 @@ TEST(Ring, JoinsAllRanksAndFillCompletesIt) {
     board.set_load(load);
     best_search().replicate(board, 80);
     board.clear_slots();
-    ASSERT_TRUE(lay_ring(board, best_search().sort_replicated(board))) << "case " << i;
+    ASSERT_TRUE(place_ring(board, best_search().sort_replicated(board))) << "case " << i;
     ASSERT_TRUE(connected(board)) << "case " << i;
     const std::vector<int32_t> ring(board.slot_expert.begin(), board.slot_expert.end());
     const std::vector<int> pinned = board.pinned;
@@ -79,7 +79,7 @@ TEST(Ring, RefusesAnExpertThatWouldMeetItself) {
   board.set_load(std::vector<double>{8.0, 1.0, 1.0, 1.0});
   board.replicas[0] = 3;
   board.clear_slots();
-  EXPECT_FALSE(lay_ring(board, best_search().sort_replicated(board)));
+  EXPECT_FALSE(place_ring(board, best_search().sort_replicated(board)));
 }
 
 }  // namespace

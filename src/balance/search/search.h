@@ -25,14 +25,14 @@ struct Search {
   std::string_view isa;
   bool (*supported)();
 
-  // Replica counts that sum to num_slots, as few and as many as make the heaviest replica lightest
+  // Sets replica counts that sum to num_slots and make the heaviest replica as light as possible
   // (the greedy's result), none above num_ranks.
   void (*replicate)(Board& board, int num_slots);
-  // Keys of the experts with several replicas into experts_by_load, heaviest expert first. Returns
-  // how many there are.
+  // Writes the keys of the experts with several replicas to experts_by_load, heaviest expert first.
+  // Returns their number.
   int (*sort_replicated)(Board& board);
-  // Every replica not yet on the board to the ranks, heaviest first, in rounds: the next num_ranks
-  // of them one each, the heaviest to the lightest rank. Needs num_slots = slots in all.
+  // Places every replica that has no slot yet, heaviest first, in rounds: each rank gets one of the
+  // next num_ranks replicas, the lightest rank the heaviest. Needs num_slots = slots in all.
   void (*fill)(Board& board);
   // Swaps pairs of slots between hot and cold ranks until the goal is met, a limit is reached
   // or nothing helps. Returns the imbalance ratio.
@@ -42,7 +42,7 @@ struct Search {
   void (*choose_pairs)(Board& board, PairSearch& pairs);
 };
 
-// Best first. The last one runs everywhere.
+// Best first. The last one runs on every processor.
 const std::vector<const Search*>& all_searches();
 // The best that this processor can run; WIDEEP_ISA chooses one by name, and an unknown name falls
 // back to the best (kernels::select_kernels reports it).
