@@ -15,10 +15,9 @@ namespace wideep::balance {
 namespace {
 
 constexpr int kTrialsPerSlot = 2500;
-constexpr double kFirstThreshold =
-    4e-3;                               // the part of all pairs that an exchange may lose at first
-constexpr double kLeastGain = 1e-9;     // less is rounding
-constexpr double kFirstPenalty = 0.05;  // pairs that offset an overload of one mean rank load
+constexpr double kFirstThreshold = 4e-3;  // part of all pairs that an exchange may lose
+constexpr double kLeastGain = 1e-9;       // less is rounding
+constexpr double kFirstPenalty = 0.05;    // pairs that offset an overload of one mean rank load
 constexpr double kLastPenalty = 2.0;
 
 // A fixed sequence that is the same everywhere (splitmix64).

@@ -47,7 +47,7 @@ std::map<int, std::vector<int64_t>> take_assignments(formats::YamlMap map) {
   return assignments;
 }
 
-// A key that is one of two words.
+// Reads a key whose value is one of two words.
 template <typename Choice>
 std::optional<Choice> take_choice(formats::YamlMap& map, const char* key,
                                   std::pair<const char*, Choice> usual,
@@ -62,7 +62,7 @@ std::optional<Choice> take_choice(formats::YamlMap& map, const char* key,
   return usual.second;
 }
 
-// What only online balancing uses is a mistake without it.
+// Keys of online balancing are an error without it: no setting is ignored silently.
 Status check_online_keys(const BalancerSettings& settings, const std::string& where) {
   if (settings.layer_updates_per_iter > 0) return {};
   const char* key = settings.update_policy ? kUpdatePolicy
@@ -97,7 +97,7 @@ Status check_layers(const std::map<int, std::vector<int64_t>>& assignments, cons
   for (const auto& [layer, experts] : assignments) {
     if (!std::binary_search(shape.moe_layers.begin(), shape.moe_layers.end(), layer)) {
       return invalid_input(
-          fmt::format("{}: {}.{}: no MoE layer of the model, expected only layers {}; remove it",
+          fmt::format("{}: {}.{}: not a MoE layer of the model, expected only layers {}; remove it",
                       where, kAssignments, layer, layer_list(shape.moe_layers)));
     }
   }
@@ -116,9 +116,9 @@ Result<Placement> layer_placement(const std::vector<int64_t>& experts, int num_s
   for (int64_t expert : experts) {
     if (expert == kUnusedSlot && !shape.unused_slots) {
       return invalid_input(
-          fmt::format("slot {}: is unused ({}), as for dead ranks: only wideep balance reads that; "
-                      "plan for the live ranks alone",
-                      placement.num_slots(), expert));
+          fmt::format("slot {}: expected an expert id, found {} (an unused slot, as of a dead rank), "
+                      "which only wideep balance accepts; plan for the live ranks alone",
+                      placement.num_slots(), expert);
     }
     if (expert != kUnusedSlot && (expert < 0 || expert >= shape.num_experts)) {
       return invalid_input(fmt::format("slot {}: expected an expert id from 0 to {}, found {}",
@@ -197,6 +197,7 @@ Result<ModelPlacement> resolve_placement(const BalancerSettings& settings, const
   ModelPlacement model;
   model.num_slots = static_cast<int>(*settings.num_slots);
   model.layer_updates_per_iter = settings.layer_updates_per_iter;
+  // Before the layers: one wrong num_slots would otherwise be an error of every layer.
   const Status counts =
       balance::check_slot_counts(shape.num_experts, shape.ep_size, model.num_slots);
   if (!counts.ok()) return counts.at(where);

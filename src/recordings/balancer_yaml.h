@@ -6,14 +6,15 @@
 //   initial_global_assignments:         # optional; absent: default_placement for every layer
 //     3: [138, 81, 60, ...]             # layer: expert of each global slot, num_slots values
 //   layer_updates_per_iter: 0           # 0: static; > 0: online
-//   share_update: iteration             # wideep's own; or window. Written only where it is window
+//   share_update: iteration             # wideep's own; or window. Written only if it is window
 //   update_policy: wideep               # wideep's own, online: or trt
-//   spare_slots: 10                     # wideep's own, online: records of a rank for experts on
-//                                       # their way; absent: slots per rank × min(k, 2)
+//   spare_slots: 10                     # wideep's own, online: spare records of a rank, for
+//   experts
+//                                       # that move; absent: slots per rank × min(k, 2)
 //
 // Unused slots (kUnusedSlot, of dead ranks or ranks with less memory) are written as -1, under a
-// comment that says so. TRT stops at such a file (expertId=-1), and so does whoever reads it here
-// without asking for unused slots: no engine sends tokens to a rank that is not there.
+// comment that explains them. TRT refuses such a file (expertId=-1), and so does this reader unless
+// MoeShape::unused_slots is set: an engine cannot send tokens to a rank that does not exist.
 //
 // Reading is strict: an unknown or repeated key, a layer missing or not a MoE layer of the model, a
 // wrong length, an expert without slot, an id out of range and slots that do not divide among the
@@ -38,10 +39,10 @@ struct MoeShape {
   std::vector<int> moe_layers;  // the model's layer indices that have experts, ascending
   int num_experts = 0;
   int ep_size = 1;
-  bool unused_slots = false;  // may slots be unused?
+  bool unused_slots = false;  // true: slots may be unused
 };
 
-// The file's content before it is held against a model. Also the inline form of
+// The file's content before it is checked against a model. Also the inline form of
 // moe_config.load_balancer in a parallel configuration.
 struct BalancerSettings {
   std::optional<int64_t> num_slots;
@@ -54,16 +55,16 @@ struct BalancerSettings {
   std::optional<int64_t> spare_slots;
 };
 
-// Takes the settings from an open YAML map and refuses unknown keys. Complaints go to the map's
-// document: look at its status() before using the settings.
+// Reads the settings from an open YAML map and refuses unknown keys. Errors are collected in the
+// map's document: check its status() before using the settings.
 BalancerSettings take_balancer_settings(formats::YamlMap& map);
 
-// Holds settings against a model. `where` begins every message (file name, or file and key).
+// Checks settings against a model. `where` begins every message (file name, or file and key).
 Result<balance::ModelPlacement> resolve_placement(const BalancerSettings& settings,
                                                   const MoeShape& shape, const std::string& where);
 
-// The two steps above on a file, or on text (`name` stands for the file in messages).
-// layer_updates_per_iter > 0 is accepted here: who cannot serve it refuses it.
+// Both steps above for a file, or for text (`name` is the file's name in messages).
+// layer_updates_per_iter > 0 is accepted here; a caller that cannot serve it refuses it.
 Result<balance::ModelPlacement> read_balancer_yaml(const std::string& path, const MoeShape& shape);
 Result<balance::ModelPlacement> parse_balancer_yaml(const std::string& text,
                                                     const std::string& name, const MoeShape& shape);
@@ -72,7 +73,7 @@ Result<balance::ModelPlacement> parse_balancer_yaml(const std::string& text,
 // Equal placements give equal bytes.
 std::string balancer_yaml_text(const balance::ModelPlacement& placement);
 
-// Writes it whole or not at all. Errors (failed): as formats::write_file.
+// Writes the file completely or not at all. Errors (failed): as formats::write_file.
 Status write_balancer_yaml(const std::string& path, const balance::ModelPlacement& placement);
 
 }  // namespace wideep::recordings

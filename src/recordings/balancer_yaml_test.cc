@@ -45,8 +45,10 @@ TEST(BalancerYaml, UnusedSlotsOnlyForThoseWhoAsk) {
   const std::string text = balancer_yaml_text(model);
   EXPECT_THAT(text, HasSubstr("# -1: an unused slot"));
   EXPECT_THAT(text, HasSubstr("  1: [1, 0, 2, 3, 0, -1]\n"));
-  EXPECT_THAT(complaint_of(text),
-              HasSubstr("initial_global_assignments.1: slot 5: is unused (-1)"));
+  EXPECT_THAT(
+      complaint_of(text),
+      HasSubstr(
+          "initial_global_assignments.1: slot 5: expected an expert id, found -1 (an unused slot"));
   MoeShape shape = kShape;
   shape.unused_slots = true;
   const Result<ModelPlacement> read = parse_balancer_yaml(text, "lb.yaml", shape);
@@ -126,7 +128,7 @@ TEST(BalancerYaml, RefusesLayersThatAreNotTheModels) {
               HasSubstr("layer 2 is missing, expected the MoE layers 1, 2"));
   const std::string third =
       std::string(kGood).replace(std::string(kGood).find("  2:"), 0, "  61: [0, 1, 2, 3, 0, 1]\n");
-  EXPECT_THAT(complaint_of(third), HasSubstr("initial_global_assignments.61: no MoE layer"));
+  EXPECT_THAT(complaint_of(third), HasSubstr("initial_global_assignments.61: not a MoE layer"));
 }
 
 TEST(BalancerYaml, RefusesBadLayerLists) {

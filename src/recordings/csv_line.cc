@@ -12,14 +12,14 @@ void skip_blanks(std::string_view* rest) {
   rest->remove_prefix(std::min(rest->find_first_not_of(kBlanks), rest->size()));
 }
 
-// Takes a field off the front of *rest, up to the comma.
+// Removes a field from the front of *rest, up to the comma.
 std::string take_plain(std::string_view* rest) {
   const std::string_view field = rest->substr(0, rest->find(','));
   rest->remove_prefix(field.size());
   return std::string(field.substr(0, field.find_last_not_of(kBlanks) + 1));
 }
 
-// The same when *rest begins behind the opening quote.
+// The same if *rest begins after the opening quote.
 std::optional<std::string> take_quoted(std::string_view* rest) {
   std::string field;
   while (true) {

@@ -12,9 +12,9 @@
 
 namespace wideep::recordings {
 
-// The fields of a line, at least one. Blanks around a field do not count. A field in double quotes
-// may hold commas, blanks at its ends and, written twice, double quotes.
-// nullopt: a quote that is not closed, or text between a closing quote and the next comma.
+// Splits a line into its fields, at least one. Blanks around a field are dropped. A field in double
+// quotes may hold commas, blanks at its ends and, written twice, double quotes. nullopt: a quote
+// that is not closed, or text between a closing quote and the next comma.
 std::optional<std::vector<std::string>> split_csv_line(std::string_view line);
 
 }  // namespace wideep::recordings

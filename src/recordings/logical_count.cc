@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMaxExactInteger = 9007199254740992.0;  // 2^53: a double counts no further
+constexpr double kMaxExactInteger = 9007199254740992.0;  // 2^53: a double is exact up to here
 
 Status bad_count(const std::string& name, size_t layer, size_t expert, const json& found) {
   return invalid_input(
@@ -45,12 +45,15 @@ Result<std::vector<int64_t>> layer_counts(const json& row, const std::string& na
 Status check_sum(const std::string& name, const std::vector<int64_t>& counts) {
   constexpr auto kMost = static_cast<int64_t>(kMaxExactInteger);
   int64_t left = kMost;
+  // Clamped after each subtraction, so that many large counts cannot overflow.
   for (const int64_t count : counts) left = std::max<int64_t>(left - count, -1);
   if (left >= 0) return {};
   return invalid_input(
       fmt::format("{}: logical_count: the counts exceed 2^53, expected a smaller sum", name));
 }
 
+// The format has a row for every layer of the model; a dense layer has no experts and counts
+// nothing.
 bool is_dense(const std::vector<int64_t>& counts) {
   return std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count == 0; });
 }

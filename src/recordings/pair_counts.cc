@@ -51,6 +51,7 @@ Result<PairCounts> count_pairs(const TracePart& trace) {
   const auto experts = static_cast<size_t>(trace.shape.num_experts);
   const auto count = [&](const TokenChoice& choice) {
     if (!trace.contains(choice.token)) return;
+    // Called once per token and layer: count each token in its first layer.
     if (choice.layer_idx == 0) ++pairs.num_tokens;
     int64_t* matrix =
         pairs.counts.data() + static_cast<size_t>(choice.layer_idx) * experts * experts;

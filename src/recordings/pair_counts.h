@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How often two experts were chosen by the same token: what a planner needs that puts experts which
-// are used together on one node or rank.
+// Counts of tokens that chose two experts together, for planners that put such experts on one node
+// or rank.
 //
 // Thread safety: plain values; count_pairs is a pure function of the file.
 #pragma once
@@ -24,17 +24,17 @@ struct PairCounts {
   std::vector<int64_t> counts;  // [layer, expert, expert]
 
   int num_layers() const { return static_cast<int>(layers.size()); }
-  // With each of the experts [E]; layer_idx 0 is layers[0].
+  // The counts of `expert` with every expert, [E]; layer_idx 0 is layers[0].
   std::span<const int64_t> row(int layer_idx, int expert) const;
   std::span<const int64_t> matrix(int layer_idx) const;  // [expert, expert]
 
   bool operator==(const PairCounts&) const = default;
 };
 
-// Counts the tokens of a part of a trace; window_tokens does not matter.
-// Errors: as visit_trace; matrices of more than 1 GiB in all (invalid input).
+// Counts the tokens of a part of a trace; ignores window_tokens. Errors: as visit_trace; matrices
+// of more than 1 GiB in all (invalid input).
 Result<PairCounts> count_pairs(const TracePart& trace);
-// ... all its tokens.
+// The same for all tokens of a trace.
 Result<PairCounts> count_pairs(const std::string& path, const TraceShape& shape);
 
 }  // namespace wideep::recordings

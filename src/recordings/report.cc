@@ -26,7 +26,7 @@ LoadSummary operator/(const LoadSummary& sum, int count) {
   return {sum.mean / count, sum.std / count, sum.imbalance_ratio / count};
 }
 
-// For each rank or slot: does it hold an expert?
+// For each rank or slot: true if it holds an expert.
 std::vector<bool> in_use(const Placement& placement, LoadBy by) {
   std::vector<bool> used(
       static_cast<size_t>(by == LoadBy::kRank ? placement.ep_size : placement.num_slots()));

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How evenly a placement would have spread the recorded load: TRT's table of load statistics.
+// The load of ranks or slots if a placement had served the recorded load: TRT's table of load
+// statistics.
 //
-// Each replica carries an equal share of its expert's tokens. For every iteration the loads of the
+// Each replica carries an equal share of its expert's tokens. In every iteration the loads of the
 // ranks (or of the slots) give
 //   mean, standard deviation and imbalance ratio (load_summary.h),
 // and each of the three is averaged over the iterations. An iteration without tokens counts as
-// balanced, ratio 0. Ratios are fractions, not per cent. Ranks and slots that hold no expert (of
-// placements with unused slots) do not count.
+// balanced, ratio 0. Ratios are fractions, not per cent. Ranks and slots without an expert (of
+// placements with unused slots) are left out.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -42,7 +43,7 @@ Result<LoadReport> report_load(const ExpertStatistics& statistics,
 Result<balance::ModelPlacement> linear_model_placement(const ExpertStatistics& statistics,
                                                        int ep_size);
 
-// The table, beginning with the line "Load statistics:", for a person to read.
+// The report as a text table that begins with the line "Load statistics:".
 std::string load_table(const LoadReport& report);
 
 }  // namespace wideep::recordings

@@ -12,13 +12,14 @@
 namespace wideep::recordings {
 namespace {
 
-// Beyond any model or cluster known; what they bound is squared or multiplied by one another.
+// Larger than any known model or cluster. A reader multiplies these sizes with one another, so a
+// wrong file must not choose them freely.
 constexpr int kMaxRanks = 1 << 12;
 constexpr int kMaxExperts = 1 << 16;
 constexpr int kMaxSlots = 1 << 20;
 constexpr int kMaxTopK = 1 << 10;
 constexpr int kMaxLayer = 1 << 16;
-constexpr int64_t kMaxTokens = int64_t{1} << 53;  // JSON readers count in doubles
+constexpr int64_t kMaxTokens = int64_t{1} << 53;  // JSON numbers are doubles, exact up to here
 
 Status wrong(const std::string& where, const std::string& expected, auto found) {
   return invalid_input(fmt::format("{}: expected {}, found {}", where, expected, found));
@@ -78,7 +79,8 @@ int64_t sum(const std::vector<int32_t>& row) {
   return std::accumulate(row.begin(), row.end(), int64_t{0});
 }
 
-// The two views of what one layer's ranks sent: by receiving rank and by expert.
+// `sent` and `counts` describe the same pairs, by receiving rank and by expert, so their sums must
+// agree.
 Status check_layer(const std::string& where, const RoutingLog::Iteration& iteration, size_t layer,
                    const RoutingLog& log) {
   const auto& sent = iteration.sent[layer];
@@ -121,7 +123,7 @@ Status check_iteration(const std::string& where, const RoutingLog::Iteration& it
 
 Status check_iterations(const RoutingLog& log) {
   if (log.iterations.empty()) return wrong("iterations", "at least one iteration", "none");
-  int64_t at_least = 0;  // one more than any int
+  int64_t at_least = 0;  // 64 bits: may be the largest int + 1
   for (size_t i = 0; i < log.iterations.size(); ++i) {
     const std::string where = fmt::format("iterations[{}]", i);
     const int iteration = log.iterations[i].iteration;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The routing log: what a run sent where, iteration by iteration, for pictures and for judging a
-// placement. `wideep generate --routing-log` writes it, `wideep balance picture` reads it; the file
-// is described in docs/routing_log.md.
+// The routing log: which tokens each rank sent to which rank and expert, iteration by iteration,
+// for pictures and for evaluating a placement. `wideep generate --routing-log` writes it, `wideep
+// balance picture` reads it; docs/routing_log.md describes the file.
 //
 // The unit is the pair (token, expert): a token that goes to top_k experts counts top_k times, also
-// when two of them sit on the same rank, and also when sender and receiver are the same rank.
+// if several of them are on the same rank, and also if sender and receiver are the same rank.
 //
 //   RoutingLog log = ...;
 //   WIDEEP_TRY(write_routing_log("routing.json", log));
 //   WIDEEP_TRY_ASSIGN(RoutingLog again, read_routing_log("routing.json"));   // again == log
 //
-// Thread safety: plain values; the functions are pure but for the file they name.
+// Thread safety: plain values; the functions are pure except for the file they read or write.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace wideep::recordings {
 // JSON keys have the names of the members. L = layers.size(), R = ep_size, E = num_experts.
 struct RoutingLog {
   struct Iteration {
-    int iteration = 0;  // the engine's number of it
+    int iteration = 0;  // the engine's iteration number
     // Tokens of this iteration over all ranks.
     int64_t prompt_tokens = 0;
     int64_t generated_tokens = 0;
@@ -40,7 +40,7 @@ struct RoutingLog {
     bool operator==(const Iteration&) const = default;
   };
 
-  std::string model;  // name of its directory
+  std::string model;  // name of the model's directory
   int ep_size = 0;
   int num_experts = 0;
   int num_slots = 0;  // over all ranks: ≥ E and a multiple of R
@@ -57,24 +57,24 @@ struct RoutingLog {
   bool operator==(const RoutingLog&) const = default;
 };
 
-// Everything a reader relies on: each size as documented above, nothing negative, times finite,
-// layers and iterations ascending, and for each iteration, layer and rank as many pairs in `sent`
-// as in `counts`.
-// Errors (invalid input): "<key with indices>: expected ..., found ...".
+// Checks everything that a reader relies on: each size as documented above, nothing negative, times
+// finite, layers and iterations ascending, and for each iteration, layer and rank equally many
+// pairs in `sent` and in `counts`. Errors (invalid input): "<key with indices>: expected ..., found
+// ...".
 Status check_routing_log(const RoutingLog& log);
 
-// The file, whole or not at all, one iteration a line; labels that are not UTF-8 get U+FFFD.
-// Errors: what check_routing_log says (invalid input); more than 256 MiB of text (invalid input);
-// not writable (failed).
+// Writes the file completely or not at all, one iteration per line; labels that are not UTF-8 get
+// U+FFFD. Errors: those of check_routing_log (invalid input); more than 256 MiB of text (invalid
+// input); not writable (failed).
 Status write_routing_log(const std::string& path, const RoutingLog& log);
 
 // The text that write_routing_log writes. REQUIRES: check_routing_log(log) is ok.
 std::string format_routing_log(const RoutingLog& log);
 
-// Errors (invalid input): as check_routing_log, unreadable, not JSON, a key that is missing or not
-// known, another version.
+// Errors (invalid input): as check_routing_log; unreadable; not JSON; a missing or unknown key;
+// another version.
 Result<RoutingLog> read_routing_log(const std::string& path);
-// The same of text in memory; `name` stands for the file in messages.
+// The same for text in memory; `name` is the file's name in messages.
 Result<RoutingLog> parse_routing_log(std::string_view text, const std::string& name);
 
 }  // namespace wideep::recordings

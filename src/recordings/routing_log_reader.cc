@@ -24,7 +24,8 @@ using nlohmann::json;
 
 constexpr int64_t kMaxCount = int64_t{1} << 53;
 
-// Where a value stands in the document; turned into words only when it is wrong.
+// The position of a value in the document. Values are many and errors are rare, so the text is made
+// only for an error.
 struct Place {
   const Place* parent = nullptr;
   std::string_view key;  // empty: an element of the parent
@@ -80,7 +81,7 @@ Status read_value(const json& value, const Place& place, std::vector<T>* out) {
   return {};
 }
 
-// An object of which every key is read exactly once.
+// Reads the keys of an object and refuses keys that were not read. The first error wins.
 class Keys {
  public:
   Keys(const json& object, const Place* place) : object_(object), place_(place) {}
@@ -95,14 +96,13 @@ class Keys {
                                      : read_value(*found, place, out);
   }
 
-  // The first complaint; call it after the last read().
+  // The first error; call it after the last read().
   Status finish() const {
     WIDEEP_TRY(status_);
     for (const auto& [key, value] : object_.items()) {
       if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
       const Place place{.parent = place_, .key = key, .index = 0};
-      return invalid_input(fmt::format("{}: no key of a routing log{}",
-                                       base::printable(place.text()),
+      return invalid_input(fmt::format("{}: unknown key{}", base::printable(place.text()),
                                        base::did_you_mean(key, known_)));
     }
     return {};
@@ -127,11 +127,13 @@ Status read_value(const json& value, const Place& place, RoutingLog::Iteration* 
   return keys.finish();
 }
 
-// A later version may have other keys: it is named before they are complained about.
+// Checked before the keys: a file of a later version may have other keys, and its version is the
+// clearer error.
 Status check_version(const json& root) {
   const auto version = root.find("version");
   if (version != root.end() && *version == kRoutingLogVersion) return {};
-  if (version == root.end()) return invalid_input("version: this key is missing: no routing log");
+  if (version == root.end())
+    return invalid_input("version: this key is missing; not a routing log");
   return wrong({.key = "version"}, std::to_string(kRoutingLogVersion), *version);
 }
 

@@ -132,19 +132,19 @@ TEST(RoutingLog, ReaderNamesKeyAndFinding) {
   EXPECT_EQ(read_error(with("\"version\":1", "\"version\":7")),
             "log.json: version: expected 1, found 7");
   EXPECT_EQ(read_error(with("\"version\":1,", "")),
-            "log.json: version: this key is missing: no routing log");
+            "log.json: version: this key is missing; not a routing log");
   EXPECT_EQ(read_error(with("\"wall_ms\":160.0,", "")), "log.json: wall_ms: this key is missing");
   EXPECT_EQ(read_error(with("\"wall_ms\"", "\"wall_m\"")),
             "log.json: wall_ms: this key is missing");
   EXPECT_EQ(read_error(with("\"top_k\":2,", "\"top_k\":2,\"topk\":2,")),
-            "log.json: topk: no key of a routing log; did you mean 'top_k'?");
+            "log.json: topk: unknown key; did you mean 'top_k'?");
   EXPECT_EQ(read_error(with("[[[4,2],[3,1]]]", "[[[4,2],[3,-1]]]")),
             "log.json: iterations[0].sent[0][1][1]: expected an integer from 0 to 2147483647, "
             "found -1");
   EXPECT_EQ(read_error(with("[[[4,2],[3,1]]]", "[[[4,2],3]]")),
             "log.json: iterations[0].sent[0][1]: expected a list, found 3");
   EXPECT_EQ(read_error(with("\"iteration\":1,", "\"iteration\":1,\"x\":0,")),
-            "log.json: iterations[1].x: no key of a routing log");
+            "log.json: iterations[1].x: unknown key");
   EXPECT_EQ(read_error(with("\"Hello\"", "1")), "log.json: requests[0]: expected a text, found 1");
   EXPECT_EQ(read_error(with("12.5", "null")),
             "log.json: tokens_per_second: expected a number, found null");

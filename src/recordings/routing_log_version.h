@@ -5,10 +5,10 @@
 
 namespace wideep::recordings {
 
-// Raised when a key changes its meaning; readers refuse other versions.
+// Increased when a key changes its meaning; readers refuse other versions.
 inline constexpr int kRoutingLogVersion = 1;
 
-// What formats::read_file reads at most.
+// The largest file that formats::read_file reads.
 inline constexpr size_t kMaxRoutingLogBytes = size_t{256} << 20;
 
 }  // namespace wideep::recordings

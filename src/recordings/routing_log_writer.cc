@@ -23,7 +23,8 @@ ordered_json to_json(const RoutingLog::Iteration& iteration) {
           {"critical_path_us", iteration.critical_path_us}};
 }
 
-// The keys in front of the two long lists, without braces.
+// The keys before the two long lists, without braces. Those lists are written one element per line,
+// so that a person can read and compare the file.
 std::string head_text(const RoutingLog& log) {
   const ordered_json head = {{"version", kRoutingLogVersion},
                              {"model", log.model},

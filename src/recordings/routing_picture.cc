@@ -44,7 +44,7 @@ int64_t iterations_spanned(const RoutingLog& log) {
   return int64_t{log.iterations.back().iteration} - log.iterations.front().iteration + 1;
 }
 
-// Both runs are cut at the same iterations.
+// Both runs use the same windows, so that their heat maps are comparable.
 int64_t window_size(const Picture& picture) {
   const int64_t before = iterations_spanned(picture.before.log);
   const int64_t after = picture.after ? iterations_spanned(picture.after->log) : 0;

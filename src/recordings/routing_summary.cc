@@ -7,7 +7,7 @@
 namespace wideep::recordings {
 namespace {
 
-// The average of what was added, if anything was.
+// The average of the added values; nullopt if there are none.
 class Average {
  public:
   void add(double value) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a routing log says in a few numbers: how unevenly the ranks received pairs (token, expert).
+// A summary of a routing log: how unevenly the ranks received pairs (token, expert).
 //
 // Thread safety: pure functions. REQUIRES everywhere: check_routing_log(log) is ok.
 #pragma once

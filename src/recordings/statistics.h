@@ -16,7 +16,7 @@ namespace wideep::recordings {
 
 struct ExpertStatistics {
   int num_experts = 0;          // E
-  int top_k = 0;                // experts per token; 0: the source does not say
+  int top_k = 0;                // experts per token; 0: unknown
   int ep_size = 1;              // R, the ranks that recorded
   int iter_start = 0;           // the first recorded iteration
   int iter_stop = 0;            // one past the last
@@ -33,7 +33,7 @@ struct ExpertStatistics {
 
   // Tokens per expert summed over ranks, [E].
   std::vector<int64_t> iteration_load(int iteration_idx, int layer_idx) const;
-  // ... and over iterations too, [E]: what a planner balances.
+  // The same summed over iterations too, [E]: the load that a planner balances.
   std::vector<int64_t> layer_load(int layer_idx) const;
 
   bool operator==(const ExpertStatistics&) const = default;
@@ -42,8 +42,8 @@ struct ExpertStatistics {
   size_t offset(int iteration_idx, int layer_idx, int rank) const;
 };
 
-// The iterations start ≤ i < stop only; nullopt leaves that end as recorded.
-// Errors (invalid input): an empty range, or one that leaves what was recorded.
+// The part with iterations start ≤ i < stop; nullopt keeps that end as recorded. Errors (invalid
+// input): an empty range, or one outside the recorded iterations.
 Result<ExpertStatistics> select_iterations(const ExpertStatistics& statistics,
                                            std::optional<int> start, std::optional<int> stop);
 

@@ -22,7 +22,7 @@
 namespace wideep::recordings {
 namespace {
 
-constexpr int64_t kMaxTokens = int64_t{1} << 53;                    // a double counts no further
+constexpr int64_t kMaxTokens = int64_t{1} << 53;                    // a double is exact up to here
 constexpr int64_t kMaxIndex = std::numeric_limits<int>::max() - 1;  // + 1 must fit
 
 // nullopt unless the whole field is a number, which "0x10" and "1 2" are not.
@@ -43,7 +43,7 @@ Result<int64_t> parse_integer(const CsvColumns& columns, const CsvFields& fields
   return invalid_input(
       fmt::format("column {}: expected {} ({}), found {}{}", columns.names[column], what,
                   formats::describe(range), csv_quoted(fields[column]),
-                  is_share ? "; multiply frequencies by the tokens they were taken from" : ""));
+                  is_share ? "; multiply frequencies by their number of tokens" : ""));
 }
 
 struct Cell {
@@ -81,7 +81,7 @@ class Table {
   int64_t total_ = 0;
 };
 
-// "domain law, split train"; "no labels" where there are no such columns.
+// "domain law, split train", or "no labels" without label columns.
 std::string Table::words(const CsvFields& labels) const {
   std::vector<std::string> pairs;
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -115,6 +115,7 @@ Result<std::vector<int64_t>> Table::counts_of(const CsvFields& fields) {
   for (size_t column = columns_.first_expert; column < fields.size(); ++column) {
     WIDEEP_TRY_ASSIGN(const int64_t count, parse_integer(columns_, fields, column,
                                                          "a count of tokens", {0, kMaxTokens}));
+    // Compared this way round, the sum cannot overflow.
     if (count > kMaxTokens - total_) {
       return invalid_input(
           fmt::format("column {}: the counts up to here exceed 2^53, expected a smaller sum",
@@ -145,6 +146,8 @@ Status Table::add(int line, const CsvFields& fields) {
       row->second.line));
 }
 
+// rows_ ascends by iteration and layer, as these loops do, so the first difference is a missing
+// line. Duplicates are excluded by add().
 Status Table::check_complete(const std::set<int>& layers) const {
   auto next = rows_.begin();
   for (int iteration = next->first.iteration; next != rows_.end(); ++iteration) {
@@ -197,7 +200,7 @@ Result<ExpertStatistics> Table::statistics() const {
   return statistics;
 }
 
-// Hands out the lines that are not empty, without their ends, and their numbers from 1.
+// Iterates over the lines that are not empty, without their line ends, and counts lines from 1.
 class Lines {
  public:
   explicit Lines(std::string_view text) : rest_(text) {

@@ -17,12 +17,12 @@
 // once.
 //
 // Counts are integers from 0 to 2^53, also written 1024.0 or 3e2, and sum to at most 2^53.
-// Fractions are refused: frequencies do not say how many tokens stand behind them, so that windows
-// could not be added up. A layer whose counts are all zero has no experts and is left out, as in
+// Fractions are refused: frequencies do not show how many tokens they come from, so windows could
+// not be summed. A layer whose counts are all zero has no experts and is left out, as in
 // logical_count. All counts belong to one rank; top_k is not known (0).
 //
-// Commas, optional double quotes (RFC 4180) but no line end inside a field; empty lines, a carriage
-// return at a line's end and a byte order mark do not count.
+// Fields are separated by commas, with optional double quotes (RFC 4180) but no line end inside a
+// field; empty lines, a carriage return at a line's end and a byte order mark are ignored.
 //
 // Errors (invalid input) name file, line and column, what was expected and found.
 //
@@ -38,7 +38,7 @@
 namespace wideep::recordings {
 
 Result<ExpertStatistics> read_statistics_csv(const std::string& path);
-// The same of text in memory; `name` stands for the file in messages.
+// The same for text in memory; `name` is the file's name in messages.
 Result<ExpertStatistics> parse_statistics_csv(std::string_view text, const std::string& name);
 
 }  // namespace wideep::recordings

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMaxExperts = 1 << 16;
 
-// "e12", "e0": what an expert's column looks like.
+// True for "e0", "e12": the name of an expert's column.
 bool names_an_expert(const std::string& name) {
   return name.size() > 1 && name[0] == 'e' &&
          name.find_first_not_of("0123456789", 1) == std::string::npos;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the first line of a table of counts says: which column holds what (see statistics_csv.h).
+// The first line of a table of counts: the meaning of each column (see statistics_csv.h).
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -25,7 +25,7 @@ struct CsvColumns {
   size_t num_experts() const { return names.size() - first_expert; }
 };
 
-// A name or field as messages show it: on one line, at most 40 bytes of it, in double quotes.
+// A name or field for messages: on one line, at most 40 bytes of it, in double quotes.
 std::string csv_quoted(const std::string& field);
 
 // Errors (invalid input) name the column: no layer or no e0, a column twice, experts that are not

@@ -44,7 +44,7 @@ Result<WindowedLoad> windowed_load(const ExpertStatistics& statistics, int itera
   const int count = statistics.num_iterations();
   if (iterations < 0 || iterations > count) {
     return invalid_input(fmt::format(
-        "expected windows of 1 to {} iterations (all there are), found {}", count, iterations));
+        "expected windows of 1 to {} iterations (all recorded), found {}", count, iterations));
   }
   if (iterations == 0) iterations = (count + kMostWindows - 1) / kMostWindows;
   const int num_windows = std::max(1, (count + iterations / 2) / iterations);

@@ -17,10 +17,10 @@ balance::ModelLoad model_load(const ExpertStatistics& statistics);
 
 inline constexpr int kMostWindows = 32;
 
-// Each `iterations` consecutive ones make a window, tokens summed over ranks. What is left at the
-// end is a window too if it is at least half as long, else it belongs to the last one. 0 for
-// `iterations`: one each, more only where that would make more than kMostWindows windows.
-// Errors (invalid input): less than 0 or more than there are.
+// Sums every `iterations` consecutive iterations into a window, over all ranks. The remaining
+// iterations at the end are a window too if they are at least half as many; else they belong to the
+// last one. 0: one iteration per window, or the fewest that make at most kMostWindows windows.
+// Errors (invalid input): `iterations` < 0 or more than recorded.
 Result<balance::WindowedLoad> windowed_load(const ExpertStatistics& statistics, int iterations);
 
 }  // namespace wideep::recordings

@@ -54,7 +54,7 @@ TEST(WindowedLoad, NotTooManyByDefault) {
 
 TEST(WindowedLoad, RefusesWindowsLongerThanAll) {
   EXPECT_THAT(windowed_load(statistics(3), 4).status().message(),
-              HasSubstr("windows of 1 to 3 iterations (all there are), found 4"));
+              HasSubstr("windows of 1 to 3 iterations (all recorded), found 4"));
   EXPECT_FALSE(windowed_load(statistics(3), -1).ok());
 }
 

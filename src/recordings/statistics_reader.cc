@@ -27,7 +27,7 @@ using formats::TensorEntry;
 
 constexpr int kMaxExperts = 1 << 16;
 constexpr int kMaxTopK = 1 << 10;
-constexpr int64_t kMaxTotal = int64_t{1} << 53;  // a double counts no further
+constexpr int64_t kMaxTotal = int64_t{1} << 53;  // a double is exact up to here
 
 struct IterationLayer {
   int iteration = 0;
@@ -66,7 +66,7 @@ std::optional<int> parse_rank(std::string_view file_name) {
   return parse_index(file_name);
 }
 
-// How many ranks recorded: the files must be rank0 ... rank{n-1}.
+// Returns the number of files, which must be rank0 ... rank{n-1}.
 Result<int> count_rank_files(const std::string& directory) {
   std::error_code error;
   std::set<int> ranks;
@@ -123,17 +123,19 @@ Result<RankTensors> index_tensors(const SafetensorsFile& file, int num_experts) 
   return tensors;
 }
 
-// The files of a directory: of every stage those of its ranks, in order.
+// The files of a directory: for every stage the files of its ranks, in order.
 struct Files {
   int num_files = 0;
   int num_stages = 1;
-  std::vector<ExpertStatistics> stages;  // what the first file of each spans; no counts
+  std::vector<ExpertStatistics>
+      stages;  // layers and iterations of each stage's first file; no counts
 
   int ranks_per_stage() const { return num_files / num_stages; }
   int stage_of(int file) const { return file / ranks_per_stage(); }
 };
 
-// What the first file of a stage spans; check_grid then asks all of its ranks for exactly that.
+// Takes the layers and iterations from the first file of a stage; check_grid then requires exactly
+// these of all its ranks.
 void take_extent(const RankTensors& tensors, ExpertStatistics* statistics) {
   std::set<int> layers;
   for (const auto& [key, tensor] : tensors) layers.insert(key.layer);
@@ -151,7 +153,8 @@ Status wrong_key(const std::string& file, IterationLayer key, std::string_view w
       extent.layers.size()));
 }
 
-// Both the grid iteration × layer and the map ascend: the first difference is where they part.
+// The grid iteration × layer and the map are in the same order, so the first difference is the
+// wrong tensor.
 Status check_grid(const RankTensors& tensors, const std::string& file,
                   const ExpertStatistics& extent) {
   auto next = tensors.begin();
@@ -161,15 +164,15 @@ Status check_grid(const RankTensors& tensors, const std::string& file,
       if (next == tensors.end() || next->first > expected) {
         return wrong_key(file, expected, "is missing", extent);
       }
-      if (next->first < expected) return wrong_key(file, next->first, "is one too many", extent);
+      if (next->first < expected) return wrong_key(file, next->first, "is unexpected", extent);
       ++next;
     }
   }
-  if (next != tensors.end()) return wrong_key(file, next->first, "is one too many", extent);
+  if (next != tensors.end()) return wrong_key(file, next->first, "is unexpected", extent);
   return {};
 }
 
-// first_layer: where the file's layers begin among all.
+// first_layer: the position of the file's first layer among all layers.
 Status copy_counts(const RankTensors& tensors, const std::string& file, int rank, int first_layer,
                    const ExpertStatistics& extent, ExpertStatistics* statistics) {
   auto tensor = tensors.begin();
@@ -193,7 +196,8 @@ std::string path_of(const std::string& directory, int file) {
   return fmt::format("{}/rank{}.safetensors", directory, file);
 }
 
-// The stages' layers follow each other, and all have the same iterations.
+// Appends a stage's layers. They must follow those of the stage before, and the iterations must be
+// the same.
 Status add_stage(const std::string& file, const ExpertStatistics& extent,
                  ExpertStatistics* statistics) {
   if (statistics->layers.empty()) {
@@ -221,7 +225,8 @@ Status read_extents(const std::string& directory, Files* files, ExpertStatistics
     WIDEEP_TRY_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
     WIDEEP_TRY_ASSIGN(const RankTensors tensors, index_tensors(file, statistics->num_experts));
     take_extent(tensors, &files->stages.emplace_back());
-    // A hole would make the extent larger than the file, and the counts as large as it says.
+    // Checked before `counts` is sized: a missing tensor would make the extent larger than the
+    // file.
     WIDEEP_TRY(check_grid(tensors, path, files->stages.back()));
     WIDEEP_TRY(add_stage(path, files->stages.back(), statistics));
   }
@@ -252,7 +257,7 @@ Status read_meta_info(const std::string& directory, Files* files, ExpertStatisti
       static_cast<int>(root.integer("num_experts", {.min = 1, .max = kMaxExperts}));
   statistics->top_k =
       static_cast<int>(root.integer("num_experts_per_token", {.min = 1, .max = kMaxTopK}));
-  // Ours says these, TRT's does not.
+  // Written by wideep, absent from TRT's files.
   const int64_t stages = root.integer_or("num_stages", 1, {.min = 1, .max = files->num_files});
   const int64_t ranks = root.integer_or("ep_size", files->num_files, {.min = 1});
   WIDEEP_TRY(document.status());
@@ -266,7 +271,7 @@ Status read_meta_info(const std::string& directory, Files* files, ExpertStatisti
       directory, ranks, of_stages, files->num_files, files->num_files - 1));
 }
 
-// Sums must fit, and without any token there is nothing to balance.
+// Sums over the counts must be exact in a double, and a load without tokens cannot be balanced.
 Status check_total(const std::string& directory, const ExpertStatistics& statistics) {
   int64_t total = 0;
   for (const int64_t tokens : statistics.counts) {

@@ -3,10 +3,10 @@
 // Reading expert statistics, in three forms:
 //
 // A directory as TRT records it:
-//   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; ours adds "ep_size"
-//                           and, of a pipeline, "num_stages"
-//   rank{r}.safetensors     "{iteration}_{layer}" → int64 [num_experts], one file per rank; of a
-//                           pipeline one per stage and rank, stage by stage
+//   meta_info.json          {"num_experts": 256, "num_experts_per_token": 8}; wideep adds "ep_size"
+//                           and, with pipeline stages, "num_stages"
+//   rank{r}.safetensors     "{iteration}_{layer}" → int64 [num_experts], one file per rank; with
+//                           pipeline stages one per stage and rank, stage by stage
 //   rank{r}_raw.safetensors and other files are not read
 //
 // A JSON file {"logical_count": [[tokens of expert 0, 1, ...] per layer of the model]}: one
@@ -30,7 +30,8 @@
 
 namespace wideep::recordings {
 
-// `path` a directory: the first form; a file that ends in .csv: the third; another: the second.
+// Reads the form by `path`: a directory is the first form, a file that ends in .csv the third, any
+// other file the second.
 Result<ExpertStatistics> read_statistics(const std::string& path);
 
 Result<ExpertStatistics> read_statistics_directory(const std::string& directory);

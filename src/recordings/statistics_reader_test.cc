@@ -98,9 +98,9 @@ TEST_F(StatisticsDirectory, RefusesRanksThatDiffer) {
   write_rank("rank1.safetensors", {{"0_1", {1, 2}}});
   EXPECT_THAT(complaint(), HasSubstr("rank1.safetensors: tensor 1_1 is missing"));
   write_rank("rank1.safetensors", {{"0_1", {1, 2}}, {"1_1", {1, 2}}, {"2_1", {1, 2}}});
-  EXPECT_THAT(complaint(), HasSubstr("rank1.safetensors: tensor 2_1 is one too many"));
+  EXPECT_THAT(complaint(), HasSubstr("rank1.safetensors: tensor 2_1 is unexpected"));
   write_rank("rank1.safetensors", {{"0_0", {1, 2}}, {"0_1", {1, 2}}, {"1_1", {1, 2}}});
-  EXPECT_THAT(complaint(), HasSubstr("rank1.safetensors: tensor 0_0 is one too many"));
+  EXPECT_THAT(complaint(), HasSubstr("rank1.safetensors: tensor 0_0 is unexpected"));
 }
 
 TEST_F(StatisticsDirectory, RefusesBadTensors) {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Recording expert statistics in the directory form of statistics_reader.h.
+// Records expert statistics in the directory form of statistics_reader.h.
 //
-// Before the first iteration one process calls prepare_statistics_directory; then every rank keeps
-// a StatisticsWriter of its own, adds each MoE layer's counts of the recorded iterations, and
-// writes once at the end. Each also writes meta_info.json, the same one, so that the death of a
-// rank does not take it away; beside TRT's keys it says how many ranks there were.
+// Before the first iteration one process calls prepare_statistics_directory. Then every rank has
+// its own StatisticsWriter, adds each MoE layer's counts of the recorded iterations, and writes
+// once at the end. Each rank also writes the same meta_info.json, so that it exists even if a rank
+// dies; beside TRT's keys it has the number of ranks.
 //
 // Thread safety: one thread per writer.
 //
-//   StatisticsWriter writer("expert_statistic", rank, {.num_experts = 256, .top_k = 8, .ep_size =
-//   32}); writer.add(iteration, layer, tokens_per_expert); WIDEEP_TRY(writer.write());
+//   StatisticsWriter writer("expert_statistic", rank,
+//                           {.num_experts = 256, .top_k = 8, .ep_size = 32});
+//   writer.add(iteration, layer, tokens_per_expert);
+//   WIDEEP_TRY(writer.write());
 #pragma once
 
 #include <cstdint>
@@ -24,9 +26,9 @@
 
 namespace wideep::recordings {
 
-// Creates the directory (and its parents) and makes sure that no statistics lie in it: files of an
-// earlier run with more ranks would be counted in. Errors: it holds statistics (invalid input), or
-// cannot be created (failed).
+// Creates the directory (and its parents) and checks that it holds no statistics: a reader would
+// also count files of an earlier run with more ranks. Errors: it holds statistics (invalid input),
+// or cannot be created (failed).
 Status prepare_statistics_directory(const std::string& directory);
 
 struct StatisticsShape {
@@ -42,10 +44,10 @@ class StatisticsWriter {
  public:
   StatisticsWriter(std::string directory, int rank, StatisticsShape shape);
 
-  // Adds this rank's tokens per expert, [E]. A layer called twice in an iteration is summed.
+  // Adds this rank's tokens per expert, [E]. Several calls for one iteration and layer are summed.
   void add(int iteration, int layer, std::span<const int64_t> tokens_per_expert);
 
-  // Writes the files of this rank, each whole or not at all. Errors (failed): disk full or not
+  // Writes the files of this rank, each completely or not at all. Errors (failed): disk full or not
   // writable; (invalid input): nothing was added.
   Status write() const;
 

@@ -29,7 +29,7 @@ Status check_number(const char* name, int64_t found, const formats::IntegerRange
       fmt::format("{}: expected {}, found {}", name, formats::describe(range), found));
 }
 
-// What the file holds, once its size agrees with the shape.
+// The sizes of a file that agrees with the shape.
 struct Layout {
   int id_bytes = 1;
   int64_t ids_per_token = 0;
@@ -71,7 +71,7 @@ Result<Layout> check_size(const std::string& path, const TraceShape& shape) {
   return layout;
 }
 
-// Hands out the ids of whole tokens.
+// Reads the ids of whole tokens, block by block.
 class TraceFile {
  public:
   TraceFile(const std::string& path, const Layout& layout)
@@ -104,7 +104,8 @@ class TraceFile {
   std::vector<uint16_t> ids_;
 };
 
-// Does each choice name distinct experts?
+// Checks that each choice names distinct experts. A mark per expert instead of a set per choice
+// makes the check one look-up per id; marks differ between choices, so nothing is cleared.
 class ChoiceCheck {
  public:
   ChoiceCheck(const std::string& path, const TraceShape& shape)
@@ -129,8 +130,8 @@ class ChoiceCheck {
   Status wrong(const TokenChoice& choice, const std::string& expected,
                const std::string& found) const {
     return invalid_input(
-        fmt::format("{}: token {}, layer {}: expected {}, found {}; are {} layers, top-{} and {} "
-                    "experts right?",
+        fmt::format("{}: token {}, layer {}: expected {}, found {}; check the trace's shape ({} "
+                    "layers, top-{}, {} experts)",
                     path_, choice.token, shape_.first_layer + choice.layer_idx, expected, found,
                     shape_.num_layers, shape_.top_k, shape_.num_experts));
   }
@@ -216,7 +217,7 @@ Result<TraceStatistics> read_trace(const std::string& path, const TraceShape& sh
   WIDEEP_TRY_ASSIGN(const Windows windows, split_into_windows(path, shape, layout.num_tokens));
   TraceStatistics trace{empty_statistics(shape, windows.count), layout.num_tokens,
                         layout.num_tokens - windows.num_tokens};
-  // The dropped tokens are visited too: a wrong id there tells that the shape is wrong.
+  // The dropped tokens are visited too: a wrong id there shows that the shape is wrong.
   const Result<int64_t> visited = visit_trace(path, shape, [&](const TokenChoice& choice) {
     if (choice.token >= windows.num_tokens) return;
     const int window = static_cast<int>(choice.token / windows.tokens_each);

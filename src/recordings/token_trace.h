@@ -2,18 +2,18 @@
 //
 // Per-token traces: which experts the router chose for each token.
 //
-// A trace is a raw file of expert ids [num_tokens][num_layers][top_k] without a header, uint8 when
-// its name ends in .u8 and little-endian uint16 when it ends in .u16. Its shape is not in the file;
-// who names the file knows it:
+// A trace is a raw file of expert ids [num_tokens][num_layers][top_k] without a header, uint8 if
+// its name ends in .u8 and little-endian uint16 if it ends in .u16. The file does not contain its
+// shape; the caller passes it:
 //
 //   const TraceShape shape{.num_layers = 26, .top_k = 6, .num_experts = 64, .first_layer = 1};
 //   WIDEEP_TRY_ASSIGN(TraceStatistics trace, read_trace("law.ids.u8", shape));
 //   plan(trace.statistics);
 //
 // Errors (invalid input) name file, token and layer, expected and found: a name with another
-// ending, a size that is not a whole number of tokens, no tokens, an id that is no expert, an
-// expert chosen twice by one token in one layer. A wrong shape nearly always ends in one of these.
-// A file whose reading breaks off is another (failed).
+// ending, a size that is not a whole number of tokens, no tokens, an expert id out of range, an
+// expert chosen twice by one token in one layer. A wrong shape nearly always causes one of these. A
+// read error in the middle of the file is kFailed.
 //
 // Thread safety: pure functions of the file.
 #pragma once
@@ -46,8 +46,8 @@ struct TraceStatistics {
   // One iteration for each window of tokens in file order, numbered from 0; one rank.
   ExpertStatistics statistics;
   int64_t num_tokens = 0;  // in the file
-  // How many of them, at the end of the file, are in no iteration: a last window that is less than
-  // half full would be noise beside the others and is dropped, a fuller one is kept as it is.
+  // The tokens at the end of the file that are in no iteration: a last window that is less than
+  // half full is dropped, because it would be noise beside the others; a fuller one is kept.
   int64_t num_dropped_tokens = 0;
 
   bool operator==(const TraceStatistics&) const = default;
@@ -64,7 +64,7 @@ struct TokenChoice {
   std::span<const uint16_t> experts;  // [top_k], distinct, each < num_experts
 };
 
-// A stretch of a trace's tokens: those that some iterations were counted from.
+// A range of a trace's tokens, for example those of some iterations.
 struct TracePart {
   std::string path;
   TraceShape shape;
@@ -75,8 +75,8 @@ struct TracePart {
   bool operator==(const TracePart&) const = default;
 };
 
-// Calls visit for every token in file order and each of its layers, holding only a piece of the
-// file in memory; window_tokens does not matter. Returns the number of tokens. After an error some
+// Calls visit for every token in file order and each of its layers; keeps only one block of the
+// file in memory and ignores window_tokens. Returns the number of tokens. After an error some
 // choices have been visited.
 Result<int64_t> visit_trace(const std::string& path, const TraceShape& shape,
                             const std::function<void(const TokenChoice&)>& visit);

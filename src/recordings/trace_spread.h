@@ -18,13 +18,14 @@
 
 namespace wideep::recordings {
 
-// Of every layer of the trace, in order. REQUIRES: the plan has them, for the trace's experts.
-// Errors: as visit_trace. All 0 where the part has no token.
+// The spread of every layer of the trace, in order; all 0 if the part has no token. REQUIRES: the
+// plan has these layers, for the trace's number of experts. Errors: as visit_trace.
 Result<std::vector<balance::Spread>> measure_spread(const TracePart& trace,
                                                     const balance::PlannedModel& plan);
 
-// The spread of the plan over tokens: of those planned on, and of those held out (null: none).
-// REQUIRES: the traces have the layers that were assessed. Errors: as measure_spread.
+// Adds the plan's spread to the assessment: over the tokens that it was planned on, and over the
+// held-out tokens (null: none). REQUIRES: the traces have the assessed layers. Errors: as
+// measure_spread.
 Status add_spread(const TracePart& planned_on, const TracePart* held_out,
                   const balance::PlannedModel& plan, balance::Assessment* assessment);
 
