@@ -12,7 +12,7 @@
 namespace wideep::engine {
 namespace {
 
-// What a rank tells the others before each iteration, beside the news of online::tell.
+// The words that ranks exchange before each iteration; others hold the states of online::add_state.
 constexpr int kFlagsWord = 0;
 constexpr int kTokensWord = 1;  // tokens of the rank's batch
 static_assert(kTokensWord < online::kFirstDoneWord);
@@ -146,7 +146,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   transport::AgreedWords mine = {};
   mine[kFlagsWord] = flags();
   mine[kTokensWord] = static_cast<uint64_t>(own_tokens);
-  if (parts_.online != nullptr) parts_.online->tell(mine);
+  if (parts_.online != nullptr) parts_.online->write_states(mine);
   WIDEEP_TRY(parts_.stage.agree(
       mine, {.what = "the start of the iteration", .layer = -1, .iteration = iteration_}, &words_));
   if (parts_.online != nullptr) parts_.online->apply(words_, iteration_);

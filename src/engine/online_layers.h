@@ -23,9 +23,9 @@ class OnlineLayers {
   OnlineLayers(const online::OnlineSetup& setup, int rank, model::ExpertSlots& slots,
                model::MoeRunner& moe);
 
-  // What this rank says to the others before an iteration, beside the engine's own words.
-  void tell(transport::AgreedWords& mine) const { rank_.tell(mine); }
-  // Switches the layers that all ranks have said they are ready for: on every rank the same.
+  // Adds the states of this rank's layers to the words that it exchanges before an iteration.
+  void write_states(transport::AgreedWords& mine) const { rank_.write_states(mine); }
+  // Switches the layers that are ready on all ranks: on every rank the same.
   void apply(std::span<const transport::AgreedWords> of_ranks, int64_t iteration);
 
   // layer: position among the MoE layers of the stage. counts: [num_experts] tokens of all ranks.

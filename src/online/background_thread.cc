@@ -10,7 +10,7 @@ namespace wideep::online {
 
 void become_background_thread(const char* name, const std::vector<int>& processors) {
   ::pthread_setname_np(::pthread_self(), name);
-  // Of a thread's own priority, as Linux has it. Whatever is refused: it is a matter of speed only.
+  // Linux has a nice value per thread. Errors are ignored: these settings affect speed only.
   const sched_param none{};
   ::pthread_setschedparam(::pthread_self(), SCHED_BATCH, &none);
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);

@@ -5,9 +5,10 @@
 
 namespace wideep::online {
 
-// The calling thread runs only where no computing thread wants the processor, and shows under this
-// name (at most 15 characters) in the system's lists. processors: by number, that it may use (a
-// thread made by one that is bound would be bound to the same); empty: as it is.
+// Lowers the calling thread's priority, so that it runs only on processors that no computing thread
+// uses, and sets its name (at most 15 characters) for the system's thread lists. processors: the
+// numbers of those it may use; empty: no change. (A new thread inherits the binding of the thread
+// that creates it, so a bound creator must name them.)
 void become_background_thread(const char* name, const std::vector<int>& processors);
 
 }  // namespace wideep::online

@@ -21,12 +21,12 @@ struct NoticeHeader {
   int32_t num_shares;  // kPlan
 };
 
-// Clocks of nodes differ: times are told as ages.
+// Clocks of nodes differ, so times are sent as ages.
 struct UpdaterNotice {
   int64_t heartbeat_age_ns, copied_experts, copied_bytes, copy_ns, hash_failures;
 };
 struct BalancerNotice {
-  int64_t heartbeat_age_ns, plan_age_ns;  // of the plan −1: none yet
+  int64_t heartbeat_age_ns, plan_age_ns;  // plan_age_ns −1: no plan yet
   int64_t plans, published, cancelled, moves, bytes;
 };
 
@@ -48,7 +48,7 @@ T read(std::span<const std::byte> bytes) {
   return value;
 }
 
-void take_in_plan(const NoticeHeader& header, std::span<const std::byte> body, UpdateBoard& board) {
+void post_plan(const NoticeHeader& header, std::span<const std::byte> body, UpdateBoard& board) {
   const auto num_slots = static_cast<size_t>(board.shape().num_slots);
   const auto num_shares = static_cast<size_t>(header.num_shares);
   WIDEEP_CHECK_EQ(body.size(), num_slots * sizeof(int32_t) + num_shares * sizeof(double));
@@ -62,22 +62,22 @@ void take_in_plan(const NoticeHeader& header, std::span<const std::byte> body, U
   board.post(header.index, slots, shares);
 }
 
-void take_in_updater(const UpdaterNotice& told, UpdaterCounters& counters) {
-  counters.heartbeat_ns = base::wall_ns() - told.heartbeat_age_ns;
-  counters.copied_experts = told.copied_experts;
-  counters.copied_bytes = told.copied_bytes;
-  counters.copy_ns = told.copy_ns;
-  counters.hash_failures = told.hash_failures;
+void store_updater_counters(const UpdaterNotice& received, UpdaterCounters& counters) {
+  counters.heartbeat_ns = base::wall_ns() - received.heartbeat_age_ns;
+  counters.copied_experts = received.copied_experts;
+  counters.copied_bytes = received.copied_bytes;
+  counters.copy_ns = received.copy_ns;
+  counters.hash_failures = received.hash_failures;
 }
 
-void take_in_balancer(const BalancerNotice& told, BalancerCounters& counters) {
-  counters.heartbeat_ns = base::wall_ns() - told.heartbeat_age_ns;
-  if (told.plan_age_ns >= 0) counters.last_plan_ns = base::wall_ns() - told.plan_age_ns;
-  counters.plans = told.plans;
-  counters.published = told.published;
-  counters.cancelled = told.cancelled;
-  counters.moves = told.moves;
-  counters.bytes = told.bytes;
+void store_balancer_counters(const BalancerNotice& received, BalancerCounters& counters) {
+  counters.heartbeat_ns = base::wall_ns() - received.heartbeat_age_ns;
+  if (received.plan_age_ns >= 0) counters.last_plan_ns = base::wall_ns() - received.plan_age_ns;
+  counters.plans = received.plans;
+  counters.published = received.published;
+  counters.cancelled = received.cancelled;
+  counters.moves = received.moves;
+  counters.bytes = received.bytes;
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ BoardRelay::BoardRelay(transport::Bridge& bridge, const UpdateBoard& board, int 
   others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
 }
 
-void BoardRelay::tell_plan(int layer) const {
+void BoardRelay::send_plan(int layer) const {
   if (others_.empty()) return;
   const std::span<const double> shares = board_.shares(layer);
   Bytes notice;
@@ -105,7 +105,7 @@ void BoardRelay::tell_plan(int layer) const {
   for (const int node : others_) bridge_.notify(node, notice);
 }
 
-void BoardRelay::tell_updater() const {
+void BoardRelay::send_updater_counters() const {
   if (is_home()) return;
   const UpdaterCounters& counters = board_.updater(rank_);
   Bytes notice;
@@ -119,7 +119,7 @@ void BoardRelay::tell_updater() const {
   bridge_.notify(home_, std::move(notice));
 }
 
-void BoardRelay::tell_balancer() const {
+void BoardRelay::send_balancer_counters() const {
   if (is_home()) return;
   const BalancerCounters& counters = board_.balancer();
   const int64_t now_ns = base::wall_ns(), last_plan_ns = counters.last_plan_ns;
@@ -136,19 +136,20 @@ void BoardRelay::tell_balancer() const {
   bridge_.notify(home_, std::move(notice));
 }
 
-void take_in(std::span<const std::byte> notice, std::span<UpdateBoard* const> boards) {
+void apply_notice(std::span<const std::byte> notice, std::span<UpdateBoard* const> boards) {
   const auto header = read<NoticeHeader>(notice);
   const std::span<const std::byte> body = notice.subspan(sizeof(header));
   WIDEEP_CHECK_LT(static_cast<size_t>(header.group), boards.size());
   UpdateBoard* board = boards[static_cast<size_t>(header.group)];
+  // A proxy serves all groups of its peer node; this node may have no rank of this one.
   if (board == nullptr) return;
   switch (header.kind) {
     case Kind::kPlan:
-      return take_in_plan(header, body, *board);
+      return post_plan(header, body, *board);
     case Kind::kUpdater:
-      return take_in_updater(read<UpdaterNotice>(body), board->updater(header.index));
+      return store_updater_counters(read<UpdaterNotice>(body), board->updater(header.index));
     case Kind::kBalancer:
-      return take_in_balancer(read<BalancerNotice>(body), board->balancer());
+      return store_balancer_counters(read<BalancerNotice>(body), board->balancer());
   }
 }
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Boards of one group on several nodes. Each node has its own (update_board.h) in its memory. What
-// is posted on the board of the balancer's node is sent to the proxies on the others, which post it
-// there, and counters are sent to the node of rank 0, which reports them.
+// The boards of one group on several nodes. Each node has its own board in its memory
+// (update_board.h). A plan posted on the board of the balancer's node is sent to a proxy on each
+// other node, which posts it there; counters are sent to the node of rank 0, which reports them.
 //
-// A plan may come to a node late: its ranks' copies are done later then, and the layer is decided
-// when all are (update_state.h). No rank's iteration waits for it. That a node's ranks do not read
-// a layer's plan any more when the next one comes needs no word of theirs: it is posted after all
-// ranks have told that they are done.
+// A plan may reach a node late: its ranks finish their copies later, and the layer is decided when
+// all ranks are done (update_state.h). No rank's iteration waits for it. The next plan of a layer
+// may overwrite the board without a further message: it is posted only after all ranks have
+// published that they are done with the one before.
 //
-// Thread safety: of the rank's background threads; take_in on the thread of its endpoints.
+// Thread safety: the relay is for the rank's background threads; apply_notice for the thread of its
+// endpoints.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +24,16 @@ namespace wideep::online {
 
 class BoardRelay {
  public:
-  // group: numbers the boards, as take_in does. ranks: of the group, in the world. rank: the
-  // caller, among them. board and bridge outlive this.
+  // group: the index of the group's board, as for apply_notice. ranks: the group's ranks, numbered
+  // in the world; rank: the calling one of them. board and bridge must outlive this.
   BoardRelay(transport::Bridge& bridge, const UpdateBoard& board, int group,
              std::span<const int> ranks, int rank);
 
-  // The plan posted last for the layer, to the other nodes of the group.
-  void tell_plan(int layer) const;
-  // This rank's counters; those of the balancer.
-  void tell_updater() const;
-  void tell_balancer() const;
+  // Sends the layer's last posted plan to the other nodes of the group.
+  void send_plan(int layer) const;
+  // Send the counters of this rank's updater, or of the balancer, to the node of rank 0.
+  void send_updater_counters() const;
+  void send_balancer_counters() const;
 
  private:
   bool is_home() const { return bridge_.node() == home_; }
@@ -45,8 +46,8 @@ class BoardRelay {
   std::vector<int> others_;  // nodes of the group's other ranks
 };
 
-// As a proxy: posts what a relay on another node has sent. boards: of this node, one for each
-// group, null where there is none.
-void take_in(std::span<const std::byte> notice, std::span<UpdateBoard* const> boards);
+// For a proxy: posts or stores on this node's board what a relay on another node has sent. boards:
+// of this node, one for each group, null if the node has none of the group's ranks.
+void apply_notice(std::span<const std::byte> notice, std::span<UpdateBoard* const> boards);
 
 }  // namespace wideep::online

@@ -28,17 +28,17 @@ class BoardRelayTest : public testing::Test {
     }
   }
 
-  // tell: on a rank, with its relay. Returns when all that was told has come.
-  void run(const std::function<void(int rank, UpdateBoard& board, const BoardRelay& relay)>& tell) {
+  // send: called on each rank with its relay. Returns when all that was sent has arrived.
+  void run(const std::function<void(int rank, UpdateBoard& board, const BoardRelay& relay)>& send) {
     const auto statuses = transport::run_rank_threads(
         {.num_ranks = 4, .segment_bytes = 64, .num_nodes = 2}, [&](Endpoint& endpoint) -> Status {
           const auto node = static_cast<size_t>(endpoint.bridge()->node());
           UpdateBoard& board = *boards_[node];
           endpoint.bridge()->set_on_notice([&](std::span<const std::byte> notice) {
-            take_in(notice, std::array<UpdateBoard*, 1>{&board});
+            apply_notice(notice, std::array<UpdateBoard*, 1>{&board});
           });
           WIDEEP_TRY(endpoint.barrier({.what = "handlers"}));
-          tell(endpoint.rank(), board,
+          send(endpoint.rank(), board,
                BoardRelay(*endpoint.bridge(), board, 0, kRanks, endpoint.rank()));
           return endpoint.barrier({.what = "the end"});
         });
@@ -52,9 +52,9 @@ TEST_F(BoardRelayTest, PlansStandOnAllBoards) {
   run([](int rank, UpdateBoard& board, const BoardRelay& relay) {
     if (rank != 0) return;
     board.post(1, std::array{3, 1, 2, 0}, std::array{0.5, 1.0, 1.0, 0.5});
-    relay.tell_plan(1);
+    relay.send_plan(1);
     board.post(0, std::array{1, 0, 2, 3}, {});
-    relay.tell_plan(0);
+    relay.send_plan(0);
   });
   for (const auto& board : boards_) {
     EXPECT_EQ(board->num_posts(), 2u);
@@ -72,11 +72,11 @@ TEST_F(BoardRelayTest, CountersComeToTheNodeOfRankZero) {
     board.updater(rank).heartbeat_ns = base::wall_ns();
     board.updater(rank).copied_experts = 10 + rank;
     board.updater(rank).hash_failures = rank;
-    relay.tell_updater();
+    relay.send_updater_counters();
     if (rank != 2) return;
     board.balancer().plans = 7;
     board.balancer().last_plan_ns = base::wall_ns();
-    relay.tell_balancer();
+    relay.send_balancer_counters();
   });
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(boards_[0]->updater(rank).copied_experts, 10 + rank);
@@ -93,13 +93,13 @@ TEST(BoardRelay, NoticesOfGroupsWithoutABoardAreDropped) {
   const auto statuses = transport::run_rank_threads(
       {.num_ranks = 2, .segment_bytes = 64, .num_nodes = 2}, [&](Endpoint& endpoint) -> Status {
         endpoint.bridge()->set_on_notice([&](std::span<const std::byte> notice) {
-          take_in(notice, std::array<UpdateBoard*, 1>{nullptr});
+          apply_notice(notice, std::array<UpdateBoard*, 1>{nullptr});
         });
         WIDEEP_TRY(endpoint.barrier({.what = "handlers"}));
         if (endpoint.rank() == 1) {
           const auto board =
               UpdateBoard::create({.num_ranks = 1, .num_layers = 1, .num_slots = 2}).value();
-          BoardRelay(*endpoint.bridge(), *board, 0, std::array{1}, 0).tell_balancer();
+          BoardRelay(*endpoint.bridge(), *board, 0, std::array{1}, 0).send_balancer_counters();
         }
         return endpoint.barrier({.what = "the end"});
       });

@@ -6,7 +6,7 @@ namespace wideep::online {
 LayerRota::LayerRota(int num_layers, int layers_per_turn)
     : num_layers_(num_layers),
       num_groups_((num_layers + layers_per_turn - 1) / layers_per_turn),
-      // Groups differ by one layer at most: the last one is as large as the first when none does.
+      // Group sizes differ by at most one layer, so first and last are equal if all are.
       num_turns_(num_groups_ + (num_layers % num_groups_ == 0 ? 1 : 0)) {}
 
 }  // namespace wideep::online

@@ -8,8 +8,10 @@ namespace wideep::online {
 
 void LoadMailbox::end_iteration(int64_t iteration) {
   if (filling_.num_iterations++ == 0) filling_.first_iteration = iteration;
+  // Pairs with the release in done(): the sums in handed_ are zero before the engine fills them.
   if (full_.load(std::memory_order_acquire)) return;
   std::swap(filling_, handed_);
+  // Pairs with the acquire in look(): the balancer sees the counts.
   full_.store(true, std::memory_order_release);
 }
 

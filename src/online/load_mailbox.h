@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the engine's counts reach the balancer's thread: nobody waits and nothing is lost. The engine
-// adds to sums of its own; when the balancer has emptied the box, it gets these sums and the engine
-// goes on with empty ones. A balancer that is late gets more iterations at once.
+// Passes the engine's counts to the balancer's thread without waiting and without loss. The engine
+// adds to its own sums. When the balancer has emptied the mailbox, the engine exchanges its sums
+// for the empty ones. A late balancer gets the sums of several iterations at once.
 //
 // Thread safety: one thread calls the engine's part, one the balancer's.
 #pragma once
@@ -14,11 +14,11 @@
 
 namespace wideep::online {
 
-// Of all ranks, summed over consecutive iterations.
+// The counts of all ranks, summed over consecutive iterations.
 struct GroupLoads {
   int64_t first_iteration = 0;
   int64_t num_iterations = 0;
-  std::vector<int64_t> tokens;  // [num_layers, num_experts] that chose the expert
+  std::vector<int64_t> tokens;  // [num_layers, num_experts] tokens that chose the expert
 };
 
 class LoadMailbox {
@@ -39,7 +39,7 @@ class LoadMailbox {
 
   // ---- the balancer's thread ----
 
-  // Null where there is nothing new. Valid until done().
+  // Null if there is nothing new. Valid until done().
   const GroupLoads* look() const {
     return full_.load(std::memory_order_acquire) ? &handed_ : nullptr;
   }
@@ -48,7 +48,7 @@ class LoadMailbox {
  private:
   size_t num_experts_;
   GroupLoads filling_;  // the engine's
-  GroupLoads handed_;   // the balancer's while full_, else the engine's, and empty
+  GroupLoads handed_;   // the balancer's while full_; else the engine's, and all zero
   std::atomic<bool> full_{false};
 };
 

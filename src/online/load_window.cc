@@ -52,6 +52,7 @@ void LoadWindow::end_iteration() {
   if (open_tokens_ >= static_cast<double>(options_.sample_tokens)) close_sample();
 }
 
+// The ring has one sample more than it keeps, so that the open one never replaces a complete one.
 void LoadWindow::close_sample() {
   ++samples_completed_;
   open_ = (open_ + 1) % (static_cast<size_t>(options_.num_samples) + 1);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The recent load of every MoE layer: what the online balancer plans from.
+// The recent load of every MoE layer, from which the online balancer plans.
 //
-// Two memories of the same counts:
+// Two records of the same counts:
 //
 //   samples   tokens per expert of the last iterations, grouped until a group holds sample_tokens
-//             tokens: what one large iteration looked like. Few tokens say little about experts, so
-//             an engine that decodes 32 tokens at a time gets a sample every 64 iterations.
-//   decayed   load · decay + counts, each iteration: TensorRT-LLM's expertLoadFactor. It starts
-//             anew (forget_decayed) once a layer has been planned from it.
+//             tokens, as one large iteration would have. Fewer tokens show little but noise, so an
+//             engine that decodes 32 tokens at a time gets a sample every 64 iterations.
+//   decayed   load · decay + counts, each iteration: TensorRT-LLM's expertLoadFactor. It is set to
+//             zero (forget_decayed) when a layer has been planned from it.
 //
 //   LoadWindow window({.num_layers = 24, .num_experts = 32, .top_k = 4}, {});
 //   for (int layer = 0; layer < 24; ++layer) window.add(layer, counts[layer]);  // all ranks' sum
@@ -39,12 +39,12 @@ class LoadWindow {
  public:
   LoadWindow(const LoadShape& shape, const WindowOptions& options);
 
-  // Tokens per expert, [E], ≥ 0, that a layer had in the present iteration, or a part of them:
-  // calls for the same layer add up.
+  // Adds tokens per expert, [E], ≥ 0, of a layer in the present iteration; several calls for one
+  // layer add up.
   void add(int layer_idx, std::span<const int64_t> counts);
   void add(int layer_idx, std::span<const int32_t> counts);
 
-  // The iteration's counts count from now on. One without a token changes nothing.
+  // Ends the iteration and adds its counts to both records. One without a token changes nothing.
   void end_iteration();
 
   const LoadShape& shape() const { return shape_; }

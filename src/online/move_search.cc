@@ -11,7 +11,7 @@ namespace {
 using balance::kUnusedSlot;
 using balance::Placement;
 
-// Candidates of a kind that are judged exactly in a step: more gained nothing on recorded traces.
+// Candidates of each kind that a step evaluates exactly: more gained nothing on recorded traces.
 constexpr size_t kTried = 64;
 
 template <typename Candidate>
@@ -54,7 +54,8 @@ void MoveSearch::count_holders(const Placement& placement) {
   }
 }
 
-// An expert is stuck in a sample when all its replicas are on hot ranks.
+// An expert is stuck in a sample if all its replicas are on hot ranks. leaves_ is its load then,
+// and 0 for all others.
 void MoveSearch::value_experts(const SampleSet& samples, const Placement& placement) {
   const size_t experts = replicas_.size();
   leaves_.assign(state_.size() * experts, 0.0);
@@ -76,7 +77,8 @@ void MoveSearch::keep_best(size_t begin) {
   if (candidates_.size() - begin <= kTried) return;
   const auto first = candidates_.begin() + static_cast<std::ptrdiff_t>(begin);
   const auto last = first + static_cast<std::ptrdiff_t>(kTried);
-  // Ties by slot: the order of std::nth_element is the library's own.
+  // Ties go to the lower slot: the standard does not fix the order of equal elements, and equal
+  // input must give equal plans.
   std::nth_element(first, last, candidates_.end(), [](const Candidate& a, const Candidate& b) {
     if (a.score != b.score) return a.score > b.score;
     return std::pair(a.slot, a.expert + a.other) < std::pair(b.slot, b.expert + b.other);
@@ -122,13 +124,14 @@ double MoveSearch::exchange_score(const SampleSet& samples, int32_t a, int rank_
     if (hot_a == hot_b) continue;
     const std::span<const double> load = samples.load(static_cast<int>(i));
     const double* leaves = leaves_.data() + i * replicas_.size();
-    // What leaves the hot ranks, less what comes to them; of an expert with other replicas perhaps
-    // nothing.
+    // The load that leaves the hot ranks minus the load that comes to them. The bound must not be
+    // too low, so an expert with other replicas is taken to bring nothing.
     const double comes_a = replicas_[index_a] > 1 ? 0.0 : load[index_a];
     const double comes_b = replicas_[index_b] > 1 ? 0.0 : load[index_b];
     const double net = hot_a ? leaves[index_a] - comes_b : leaves[index_b] - comes_a;
     score += samples.weight(static_cast<int>(i)) * std::min(net / sample.num_hot, sample.imbalance);
   }
+  // Per move: an exchange makes two.
   return score / 2.0;
 }
 
@@ -155,7 +158,7 @@ void MoveSearch::list(const SampleSet& samples, const Placement& placement) {
   candidates_.clear();
   list_retargets(samples, placement);
   list_exchanges(samples, placement);
-  // The most promising first: the others' sums end the earlier.
+  // The best bounds first: then the sums of later candidates end early.
   std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
     if (a.score != b.score) return a.score > b.score;
     return std::pair(a.slot, a.expert + a.other) < std::pair(b.slot, b.expert + b.other);
@@ -170,9 +173,10 @@ const MoveSearch::Candidate* MoveSearch::best_of(const SampleSet& samples, const
   trial_ = placement;
   for (const Candidate& candidate : candidates_) {
     const int moves = candidate.moves();
-    if (candidate.score - goal.price <= best_gain) break;  // nor any after it
+    if (candidate.score - goal.price <= best_gain) break;  // the bounds descend
     if (moves > max_moves) continue;
     apply(candidate, &trial_);
+    // A trial with more imbalance cannot beat the best one, so its sum may stop there.
     const double enough = imbalance - moves * (best_gain + goal.price);
     const double gain =
         (imbalance - judge_->imbalance(samples, trial_, enough)) / moves - goal.price;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The moves that pay: from a placement, step by step, the change that gains most per copy on the
-// weighted samples, until none is worth its price.
+// Finds the moves that pay: starts from a placement and repeats the change that gains most per copy
+// on the weighted samples, until no change gains its price.
 //
 // Two kinds of change, as in balance/repair/cut_search.h, but for many loads at once:
 //
 //   retarget  a slot that is free, or whose expert has other replicas, gets another expert: 1 copy
 //   exchange  two slots exchange their experts: 2 copies
 //
-// In each sample some ranks are hot: no shares relieve them. A change can only help a sample if an
-// expert all of whose replicas are there gets a slot outside, by at most the expert's load / the
-// hot ranks, or what the sample exceeds the mean by. By this bound candidates are listed, and the
-// best kTried of each kind are judged exactly.
+// In each sample some ranks are hot: no shares can lower their load. A change helps a sample only
+// if an expert whose replicas are all on hot ranks gets a slot outside. It gains at most the
+// expert's load / the number of hot ranks, and at most the sample's imbalance. Candidates are
+// sorted by this bound, and the best kTried of each kind are evaluated exactly.
 //
 // Thread safety: one thread at a time. Deterministic. Allocates on the first calls only.
 #pragma once
@@ -27,7 +27,7 @@ namespace wideep::online {
 
 struct SearchGoal {
   double tolerance = 0.0;  // imbalance at which to stop
-  double price = 0.0;      // imbalance that one move has to gain
+  double price = 0.0;      // imbalance that each move must gain
   int max_moves = 0;
 };
 
@@ -41,8 +41,8 @@ class MoveSearch {
 
  private:
   struct Candidate {
-    double score;    // no gain per move is higher
-    int32_t slot;    // gets `expert`, or exchanges with slot `other`
+    double score;    // an upper bound of its gain per move
+    int32_t slot;    // gets `expert`, or exchanges its expert with slot `other`
     int32_t expert;  // -1: exchange
     int32_t other;   // -1: retarget
     int moves() const { return expert >= 0 ? 1 : 2; }
@@ -66,7 +66,7 @@ class MoveSearch {
   std::vector<PlacementJudge::Sample> state_;
   std::vector<int> replicas_;   // [E]
   std::vector<char> holds_;     // [R, E]
-  std::vector<double> leaves_;  // [sample, E] what a sample gains when the expert gets a way out
+  std::vector<double> leaves_;  // [sample, E] load that can leave the hot ranks with the expert
   std::vector<Candidate> candidates_;
   balance::Placement trial_;
 };

@@ -13,10 +13,10 @@
 namespace wideep::online {
 namespace {
 
-// While nothing is under way, the thread works this share of the time at most: where ranks compute
-// on every processor, one of them computes that much less.
-constexpr int kRestsPerWork = 1000;
-constexpr std::chrono::milliseconds kLongestRest{50};
+// Without updates the thread sleeps at least this many times as long as it worked: if ranks compute
+// on every processor, its work slows one of them down.
+constexpr int kSleepPerWork = 1000;
+constexpr std::chrono::milliseconds kLongestSleep{50};
 
 }  // namespace
 
@@ -53,26 +53,27 @@ void OnlineBalancer::run() {
   while (!stop_) {
     const int64_t start_ns = base::thread_cpu_ns();
     board_.balancer().heartbeat_ns = base::wall_ns();
+    // Ended steps first: they free records and layers for the decision that follows.
     settle();
     if (const GroupLoads* loads = mailbox_.look(); loads != nullptr) {
       decide(*loads);
       mailbox_.done();
     }
     post_what_fits();
-    std::this_thread::sleep_for(rest_after(base::thread_cpu_ns() - start_ns));
+    std::this_thread::sleep_for(sleep_after(base::thread_cpu_ns() - start_ns));
   }
-  tell_counters();
+  send_counters();
 }
 
-void OnlineBalancer::tell_counters() const {
-  if (relay_ != nullptr) relay_->tell_balancer();
+void OnlineBalancer::send_counters() const {
+  if (relay_ != nullptr) relay_->send_balancer_counters();
 }
 
-std::chrono::nanoseconds OnlineBalancer::rest_after(int64_t work_ns) const {
+std::chrono::nanoseconds OnlineBalancer::sleep_after(int64_t work_ns) const {
   const std::chrono::nanoseconds shortest = options_.look_interval;
   if (!updates_.empty()) return shortest;
-  const std::chrono::nanoseconds fair(work_ns * kRestsPerWork);
-  return std::max(shortest, std::min<std::chrono::nanoseconds>(fair, kLongestRest));
+  const std::chrono::nanoseconds fair(work_ns * kSleepPerWork);
+  return std::max(shortest, std::min<std::chrono::nanoseconds>(fair, kLongestSleep));
 }
 
 // ---- from loads to updates ----
@@ -84,6 +85,7 @@ void OnlineBalancer::decide(const GroupLoads& loads) {
     policy_.add_counts(static_cast<int>(layer),
                        std::span(loads.tokens).subspan(layer * num_experts, num_experts));
   }
+  // Sums of several iterations count as one iteration of the policy.
   const std::span<const LayerUpdate> updates = policy_.end_iteration(placements_, busy_);
   if (updates.empty()) return;
   const auto decision = std::make_shared<Decision>();
@@ -111,15 +113,16 @@ void OnlineBalancer::post_what_fits() {
     if (post_step(update)) {
       ++posted;
     } else if (posted == 0) {
-      cancel(update);  // does not fit with all records free either
+      cancel(update);  // all records are free, and still no step fits
     } else {
-      break;  // there will be more of them; the order stays
+      break;  // wait for free records; a later update must not overtake this one
     }
   }
   std::erase_if(updates_, [](const Update& each) { return each.decision == nullptr; });
 }
 
-// False where nothing of it fits. An update without moves is for its shares.
+// False if no part of the update fits. An update without moves brings new shares: its step is the
+// target. Shares belong to the target placement, so steps before it use equal ones.
 bool OnlineBalancer::post_step(Update& update) {
   const std::vector<int32_t>& target = update.target.placement.slot_to_expert;
   const balance::Placement& now = placements_[update.layer];
@@ -134,17 +137,18 @@ bool OnlineBalancer::post_step(Update& update) {
   board_.post(update.layer, step,
               arrives ? std::span<const double>(update.target.shares) : std::span<const double>());
   update.generation = board_.generation(update.layer);
-  if (relay_ != nullptr) relay_->tell_plan(update.layer);
+  if (relay_ != nullptr) relay_->send_plan(update.layer);
   return true;
 }
 
-// Looks which steps have ended.
+// Removes updates whose last step has ended, and lets the others post their next step.
 void OnlineBalancer::settle() {
   std::erase_if(updates_,
                 [this](Update& update) { return update.generation != 0 && settle_step(update); });
 }
 
-// Whether the update has ended with it.
+// Returns true if the update has ended. Rank 0's outcome stands for all ranks: they decide from the
+// same words before the same iteration.
 bool OnlineBalancer::settle_step(Update& update) {
   const Outcome outcome = own_.outcome(update.layer);
   if (outcome.generation != update.generation) return false;
@@ -158,6 +162,7 @@ bool OnlineBalancer::settle_step(Update& update) {
     return true;
   }
   const int moves = std::accumulate(update.records.begin(), update.records.end(), 0);
+  // Ranks that share slots copy a slice each.
   const int64_t copies = int64_t{moves} * (board_.shape().num_ranks / board_.shape().owners());
   const int64_t bytes = copies * static_cast<int64_t>(pool_.shape().record_bytes());
   so_far.moves += moves;
@@ -183,11 +188,12 @@ void OnlineBalancer::cancel(Update& update) {
 void OnlineBalancer::end(Update& update) {
   busy_[update.layer] = 0;
   const std::shared_ptr<Decision> decision = std::move(update.decision);
+  // Reports once per decision, when its last update ends.
   if (--decision->open > 0) return;
   Rebalance& rebalance = decision->so_far;
   rebalance.seconds = static_cast<double>(base::wall_ns() - decision->start_ns) * 1e-9;
   rebalance.copy_seconds = static_cast<double>(copy_ns() - decision->copy_ns_before) * 1e-9;
-  tell_counters();
+  send_counters();
   if (on_rebalance_) on_rebalance_(rebalance);
 }
 

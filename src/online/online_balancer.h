@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The background thread of a group's rank 0 that turns loads into plans, posts them for all ranks,
-// and sees to it that each ends before the layer's next begins.
+// The background thread of a group's rank 0: turns loads into plans, posts them for all ranks, and
+// waits for the end of a layer's plan before it posts the layer's next one.
 //
-// It may be slow, or stopped altogether: serving goes on with the placements as they are.
+// If it is slow or stopped, serving goes on with the present placements.
 //
-// Thread safety: of its own thread; the constructor's and destructor's caller is one thread.
+// Thread safety: constructor and destructor on one thread; mailbox() as LoadMailbox documents.
 #pragma once
 
 #include <atomic>
@@ -24,22 +24,22 @@
 
 namespace wideep::online {
 
-// The updates of one decision, all of which have ended.
+// The result of one decision of the policy, when all its updates have ended.
 struct Rebalance {
   int64_t iteration = 0;  // the first with all of them
-  int layers = 0;         // switched
-  int cancelled = 0;      // layers that a rank could not follow: its copies failed
+  int layers = 0;         // layers switched
+  int cancelled = 0;      // layers given up: a rank's copies failed, or no step fits the spares
   int64_t moves = 0;      // experts copied into slots
   int64_t bytes = 0;
-  double imbalance_before = 0.0;  // mean over the layers, as the policy expects it
+  double imbalance_before = 0.0;  // mean over the layers, as expected by the policy
   double imbalance_after = 0.0;
   double seconds = 0.0;       // from the decision to the last switch
-  double copy_seconds = 0.0;  // in it, of all ranks' copying threads together
+  double copy_seconds = 0.0;  // copying time in that span, summed over ranks
 };
 
 struct BalancerOptions {
-  int layers_in_flight = 1;  // layer_updates_per_iter: layers whose update is under way at once
-  int num_spares = 1;        // records that every rank has for copies under way
+  int layers_in_flight = 1;  // layer_updates_per_iter: layers that may have a posted plan at once
+  int num_spares = 1;        // spare records of every rank
   std::chrono::microseconds look_interval{1000};  // while updates are under way; else longer
   std::vector<int> processors;  // of the background threads of all ranks; empty: the callers'
   std::vector<int> layers;      // the model's numbers of the layers, for traces; empty: 0, 1, ...
@@ -47,9 +47,9 @@ struct BalancerOptions {
 
 class OnlineBalancer {
  public:
-  // placements: of every MoE layer, as serving begins. own: rank 0's updater. What is passed by
-  // reference outlives it; the policy is its thread's alone until then. relay: where ranks are on
-  // several nodes.
+  // placements: of every MoE layer, at the start of serving. own: rank 0's updater. Objects passed
+  // by reference must outlive this; until then only its thread uses the policy. relay: null if all
+  // ranks are on one node.
   OnlineBalancer(UpdateBoard& board, const weights::HostPool& pool, const WeightUpdater& own,
                  std::vector<balance::Placement> placements, UpdatePolicy& policy,
                  std::function<void(const Rebalance&)> on_rebalance, BalancerOptions options,
@@ -61,31 +61,31 @@ class OnlineBalancer {
   LoadMailbox& mailbox() { return mailbox_; }  // the engine's thread
 
  private:
-  // A decision of the policy of which something is under way.
+  // A decision of the policy whose updates have not all ended.
   struct Decision {
     Rebalance so_far;
     int open = 0;  // updates that have not ended
     int64_t start_ns = 0;
     int64_t copy_ns_before = 0;
   };
-  // An update on its way, in one or more steps.
+  // An update that has not ended, made in one or more steps.
   struct Update {
     std::shared_ptr<Decision> decision;
     int layer = 0;
     balance::LayerPlan target;
-    uint32_t generation = 0;   // of the step posted; 0: it waits
-    std::vector<int> records;  // [owners] that the step takes
+    uint32_t generation = 0;   // of the posted step; 0: not posted
+    std::vector<int> records;  // [owners] spare records that the step takes
   };
 
   void run();
-  std::chrono::nanoseconds rest_after(int64_t work_ns) const;
+  std::chrono::nanoseconds sleep_after(int64_t work_ns) const;
   void decide(const GroupLoads& loads);
   void settle();
   void post_what_fits();
   bool post_step(Update& update);
   bool settle_step(Update& update);
   void end(Update& update);
-  void tell_counters() const;
+  void send_counters() const;
   void cancel(Update& update);
   int64_t copy_ns() const;
 
@@ -99,9 +99,9 @@ class OnlineBalancer {
   const BoardRelay* relay_;
   LoadMailbox mailbox_;
 
-  std::vector<Update> updates_;    // that have not ended, oldest first
-  std::vector<uint8_t> busy_;      // [num_layers] has one of them
-  std::vector<int> free_records_;  // [owners]; ranks with the same slots have as many
+  std::vector<Update> updates_;    // those that have not ended, oldest first
+  std::vector<uint8_t> busy_;      // [num_layers] 1: the layer has one of them
+  std::vector<int> free_records_;  // [owners]; ranks with the same slots have equally many
 
   std::atomic<bool> stop_{false};
   std::thread thread_;  // last: it uses everything above

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Online balancing as an engine embeds it: a rank's side of it, called between iterations, and the
-// threads behind it. Knows neither model nor requests.
+// Online balancing for an engine: one rank's part, called between iterations, and its background
+// threads. It does not depend on the model or on requests.
 //
 //   // before the ranks are forked
 //   WIDEEP_TRY_ASSIGN(auto board, UpdateBoard::create({num_ranks, num_layers, num_slots}));
 //   // in each rank
 //   OnlineRank online(setup, rank);
 //   for each iteration:
-//     online.tell(words);  ... all ranks exchange their words ...
+//     online.write_states(words);  ... all ranks exchange their words ...
 //     online.apply(words_of_all, iteration, [&](const PublishedLayer& layer) { ... switch ... });
 //     ... run; online.add_counts(layer, counts) for each MoE layer ...
 //     online.end_iteration(iteration);
 //
-// Thread safety: one thread. None of these calls waits, locks, allocates or enters the kernel.
+// Thread safety: one thread. None of these calls waits, locks, allocates or makes a system call.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@
 
 namespace wideep::online {
 
-// What the ranks of a group have in common.
+// The objects and settings that the ranks of a group share.
 struct OnlineSetup {
   UpdateBoard& board;
   const weights::HostPool& pool;
@@ -34,14 +34,14 @@ struct OnlineSetup {
   UpdatePolicy& policy;                                // rank 0's balancer uses it
   std::function<void(const Rebalance&)> on_rebalance;  // on a background thread of rank 0
   CopyHook on_copy;                                    // for tests
-  const BoardRelay* relay = nullptr;                   // this rank's, where nodes are several
+  const BoardRelay* relay = nullptr;                   // this rank's; null on one node
 };
 
 class OnlineRank {
  public:
   OnlineRank(const OnlineSetup& setup, int rank);
 
-  void tell(transport::AgreedWords& words) const { updater_.tell(words); }
+  void write_states(transport::AgreedWords& words) const { updater_.write_states(words); }
 
   // switch_layer: as WeightUpdater::apply.
   template <typename SwitchLayer>

@@ -124,7 +124,7 @@ class FakeEngine {
       transport::AgreedWords words = {};
       words[0] = placements_hash();
       words[1] = setup_.board.balancer().moves >= wanted_moves ? 1 : 0;
-      count_system_calls([&] { online.tell(words); });
+      count_system_calls([&] { online.write_states(words); });
       WIDEEP_TRY(endpoint_.agree(words, {.what = "test"}, &all));
       for (const auto& each : all) {
         if (each[0] != words[0]) return failed("ranks differ in their placements");

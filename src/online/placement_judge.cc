@@ -95,6 +95,8 @@ double PlacementJudge::examine(const SampleSet& samples, const Placement& placem
     find_hot_ranks(load, &sample);
     sum += samples.weight(i) * sample.imbalance;
   }
+  // Trials differ little from this placement: the samples that are worst now are likely to be worst
+  // again.
   order_.resize(found->size());
   std::iota(order_.begin(), order_.end(), 0);
   const auto part = [&](int i) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a placement is worth on expected load: the imbalance that shares leave, mean over weighted
+// Evaluates a placement on expected load: the imbalance that shares leave, as a mean over weighted
 // samples.
 //
-// Which shares: those that are best for each sample (an engine that re-splits every iteration), or
-// those that are best for the expected load (one that splits by the window), or equal ones.
+// The shares are the best for each sample (an engine that re-splits every iteration), or the best
+// for the expected load (an engine that splits by the window), or equal.
 //
 // Thread safety: one thread at a time. Allocates on the first calls only.
 #pragma once
@@ -23,13 +23,13 @@ class PlacementJudge {
  public:
   PlacementJudge(Sharing sharing, int num_experts, int num_ranks);
 
-  // A sum above `enough` may end early: it is then only known to be above.
+  // May stop when the sum exceeds `enough`; the result is then a lower bound above `enough`.
   double imbalance(const SampleSet& samples, const balance::Placement& placement, double enough);
 
-  // The same in full, sample by sample.
+  // The full sum, with the imbalance and the hot ranks of each sample.
   struct Sample {
     double imbalance = 0.0;
-    std::vector<char> hot;  // [R] the ranks that are stuck at the maximum (Resplitter's bottleneck)
+    std::vector<char> hot;  // [R] 1: at the maximum, and no shares lower it
     int num_hot = 0;        // 0: balanced
   };
   double examine(const SampleSet& samples, const balance::Placement& placement,
@@ -49,7 +49,7 @@ class PlacementJudge {
   std::vector<double> rank_load_;  // [R] of the last max_load(), unless kEachSample
   balance::Resplitter resplitter_;
   balance::Shares shares_;
-  std::vector<int> order_;  // of samples, what weighs most first: sums end early
+  std::vector<int> order_;  // of samples, greatest part of the sum first, so that sums end early
 };
 
 }  // namespace wideep::online

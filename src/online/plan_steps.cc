@@ -6,7 +6,7 @@
 namespace wideep::online {
 namespace {
 
-// A placement under way, and what may still change.
+// A placement between the old and the new one, and the records that are still free.
 class Step {
  public:
   Step(const balance::Placement& from, std::span<const int32_t> to,
@@ -22,7 +22,7 @@ class Step {
   }
 
   // Changes the slot, and those that must change with it: an expert that loses its last slot needs
-  // another at the same time. Nothing changes when that takes more records than are free.
+  // another one in the same step. Undoes all of it if that takes more records than are free.
   void try_change(int slot) {
     changed_.clear();
     change(slot);
@@ -52,7 +52,7 @@ class Step {
   }
   void undo(int slot) { put(slot, from_.slot_to_expert[slot], 1); }
 
-  // An expert that the changes have left without slot, or −1.
+  // An expert without a slot after the changes, or −1.
   int find_orphan() const {
     for (const int slot : changed_) {
       const int32_t expert = from_.slot_to_expert[slot];
@@ -60,7 +60,7 @@ class Step {
     }
     return -1;
   }
-  // It has one in the end.
+  // `to` is valid, so the expert has a slot there.
   int slot_for(int expert) const {
     return static_cast<int>(std::find(to_.begin(), to_.end(), expert) - to_.begin());
   }

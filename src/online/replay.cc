@@ -97,7 +97,7 @@ ReplayFigures operator/(ReplayFigures sum, double count) {
   return sum;
 }
 
-// Halves up. Does not overflow. REQUIRES: tokens ≥ 0, per_iteration ≥ 1.
+// Rounds halves up and cannot overflow. REQUIRES: tokens ≥ 0, per_iteration ≥ 1.
 int64_t rounded_quotient(int64_t tokens, int64_t per_iteration) {
   const bool up = tokens % per_iteration >= per_iteration - per_iteration / 2;
   return tokens / per_iteration + (up ? 1 : 0);
@@ -131,6 +131,7 @@ class Replayer {
   Status make() {
     PolicyOptions policy = options_.policy;
     if (!options_.start_in_order) {
+      // The static plan uses the whole first window, so online must not change it before.
       policy.warm_up_iterations = std::max(policy.warm_up_iterations, window_iterations_ - 1);
     }
     const PolicyShape shape{.plan = options_.shape, .num_layers = num_layers_, .top_k = top_k_};
@@ -142,7 +143,7 @@ class Replayer {
     return {};
   }
 
-  // Leaves the first iteration behind it in iteration_.
+  // Leaves the iteration after it in iteration_.
   Result<std::vector<Iteration>> first_window() {
     std::vector<Iteration> first;
     while (stream_.next(&iteration_)) {
@@ -156,7 +157,7 @@ class Replayer {
         first.size() == 1 ? "1 iteration" : fmt::format("{} iterations", first.size())));
   }
 
-  // Planned for the mean of the first window's iterations, then for each of them.
+  // Plans for the mean of the first window's iterations, then swaps to balance each of them.
   LayerPlan plan_static(size_t layer) {
     const balance::Windows windows = past_.windows_of(layer);
     Load mean(windows[0].size());
@@ -191,7 +192,8 @@ class Replayer {
     }
   }
 
-  // One iteration: judged, counted and planned from.
+  // Serves one iteration. Evaluates before the policy sees the counts, so that no mode knows the
+  // iteration that it is evaluated on (except share_update iteration, which re-splits by it).
   void serve(const Iteration& iteration, bool judged) {
     put_in_service();
     const ModelLoads loads = loads_of(iteration, num_layers_);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replays recorded routing through the online balancer: the same policy code as in an engine,
-// without weights. What imbalance would each mode have left, and what would it have moved?
+// Replays recorded routing through the online balancer, with the policy code of an engine but
+// without weights. Reports the imbalance that each mode would have left, and the moves:
 //
 //   off      experts in order, an equal split: no balancer
 //   static   a placement planned once, from the first window
-//   online   the same placement to begin with, then the policy's updates
+//   online   the static placement at first, then the policy's updates
 //   perfect  a lower bound for every placement and split
-//   past     an ideal plan of the window before, with its shares: what knowing the past alone can
-//            give (the noise floor of share_update window)
+//   past     an ideal plan of the window before, with its shares: the best that knowledge of the
+//   past
+//            alone can give (the noise floor of share_update window)
 //
 // static and online split tokens as the policy does: by the iteration's best shares, by the
-// window's, or equally (policy trt). An update that is planned after iteration i is in service from
-// iteration i
-// + 1 + copy_iterations on. The first window is planned on and not judged.
+// window's, or equally (policy trt). An update planned after iteration i is in service from
+// iteration i + 1 + copy_iterations on. The first window is only for planning and is not evaluated.
 //
 // Thread safety: pure function of its arguments.
 #pragma once
@@ -35,9 +35,9 @@ struct ReplayOptions {
   std::string planner = "wideep";  // of the static placement
   PolicyOptions policy;
   StreamOptions stream;
-  int64_t window_tokens = 16384;  // of a line of the report; rounded to iterations, ≥ 1 of them
+  int64_t window_tokens = 16384;  // of one line of the report; rounded to iterations, at least 1
   int copy_iterations = 1;        // ≥ 0
-  bool start_in_order = false;    // online begins with the experts in order instead
+  bool start_in_order = false;    // true: online starts with the experts in order instead
   std::function<void()> iteration_done = [] {};
 };
 
@@ -53,21 +53,21 @@ struct ReplayFigures {
 struct ReplayWindow {
   int64_t first_iteration = 0;
   int num_iterations = 0;
-  std::vector<int> domains;  // of its iterations, each once
+  std::vector<int> domains;  // of its iterations, without repetition
   ReplayFigures figures;
   int64_t updates = 0;  // of layers, planned in this window
   int64_t moves = 0;    // of experts, all layers
 };
 
 struct ReplayResult {
-  std::vector<ReplayWindow> windows;  // the first was planned on: no figures but moves
-  ReplayFigures mean;                 // over all iterations behind the first window
+  std::vector<ReplayWindow> windows;  // the first is only for planning: figures are 0
+  ReplayFigures mean;                 // over all iterations after the first window
   int64_t num_iterations = 0;         // all
   int64_t num_tokens = 0;
   int64_t updates = 0;
   int64_t moves = 0;
   int64_t bytes = 0;
-  double moves_per_layer_and_window = 0.0;  // of window_tokens tokens behind the first window
+  double moves_per_layer_and_window = 0.0;  // per window_tokens tokens after the first window
   double plan_seconds = 0.0;                // of all calls of the policy
   double longest_plan_seconds = 0.0;        // of one call
 };

@@ -9,7 +9,7 @@
 namespace wideep::online {
 namespace {
 
-// As std::shuffle, whose order is each library's own.
+// As std::shuffle, whose order differs between standard libraries; a replay must not.
 void shuffle(std::span<Request> requests, uint64_t seed) {
   std::mt19937_64 random(seed);
   for (size_t i = requests.size(); i > 1; --i) {
@@ -72,7 +72,8 @@ void RequestStream::add_token(const Request& request, Iteration* iteration) {
   ++tokens_of_domain_[static_cast<size_t>(request.domain)];
 }
 
-// One token of the request whose turn it is.
+// Adds one token of the request whose turn it is. An ended request gives its place to the next one
+// in the queue, as in a server.
 void RequestStream::take_turn(Iteration* iteration) {
   Request& request = in_flight_[turn_];
   add_token(request, iteration);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A recorded trace as a server would have met it: several requests in flight give a token each in
-// turn, the next request starts when one has ended, and the kind of text changes over time.
+// A recorded trace in the order of a server: several requests are in flight and generate one token
+// each in turn, the next request starts when one ends, and the kind of text changes over time.
 //
 //   RequestStream stream(&trace, {.domains = {0, 1, 0}});
 //   Iteration iteration;
@@ -19,16 +19,16 @@
 namespace wideep::online {
 
 struct StreamOptions {
-  // One after the other, each with all its requests; empty: as the index has them. A domain that
-  // comes again has its requests in another order.
+  // Domains one after the other, each with all its requests; empty: in the index's order. A domain
+  // that is repeated has its requests in another order.
   std::vector<int> domains = {};
-  int cycles = 1;      // times that the domains are gone through, ≥ 1 (a replay: ≤ 1000)
-  int in_flight = 64;  // requests at once, ≥ 1
+  int cycles = 1;                   // repetitions of the list of domains, ≥ 1 (a replay: ≤ 1000)
+  int in_flight = 64;               // requests at once, ≥ 1
   int64_t iteration_tokens = 2048;  // ≥ 1
-  uint64_t seed = 0;                // of these orders; not 0: the first time too is shuffled
+  uint64_t seed = 0;                // of these orders; not 0: shuffles the first time too
 };
 
-// Iterations of the whole stream, one more or less.
+// The number of iterations of the whole stream, ± 1.
 int64_t num_iterations(const RequestTrace& trace, const StreamOptions& options);
 
 // The tokens of one iteration.
@@ -36,7 +36,7 @@ struct Iteration {
   int num_experts = 0;
   std::vector<int64_t> counts;  // [layer, E]
   int64_t num_tokens = 0;
-  int domain = 0;  // of most of them
+  int domain = 0;  // of most tokens
 
   std::span<const int64_t> counts_of(int layer_idx) const;
 };
@@ -46,7 +46,7 @@ class RequestStream {
   // The trace must outlive the stream.
   RequestStream(const RequestTrace* trace, const StreamOptions& options);
 
-  // False at the end; what is left then is less than half an iteration and is dropped.
+  // False at the end. A rest of less than half an iteration is dropped.
   bool next(Iteration* iteration);
 
  private:

@@ -62,7 +62,7 @@ Result<int64_t> parse_number(const std::string& field, const char* column, int64
                   base::printable(field)));
 }
 
-// Reads the index line by line; files of ids are read when a request first names them.
+// Reads the index line by line, and each file of ids when a request first names it.
 class Reader {
  public:
   Reader(const std::string& directory, const recordings::TraceShape& shape)
@@ -134,6 +134,7 @@ class Reader {
   Result<int> file_of(const std::string& stem) {
     const auto known = file_of_stem_.find(stem);
     if (known != file_of_stem_.end()) return known->second;
+    // A name from the index must not lead out of the directory.
     if (stem.find('/') != std::string::npos) {
       return invalid_input(
           fmt::format("column domain: expected the name of a file beside it, "

@@ -6,9 +6,9 @@
 // (recordings/token_trace.h):
 //
 //   trace_index.csv   columns token_offset and n_tokens: the request's tokens in the file of ids;
-//                     domain or else dataset: what kind of text it is; others are ignored
-//   <domain>.ids.u8   (or .u16) one file for each domain, where there is a column domain;
-//   trace_ids.u8      (or .u16) one for all, where there is none
+//                     domain or else dataset: the kind of text; other columns are ignored
+//   <domain>.ids.u8   (or .u16) one file for each domain, if there is a column domain;
+//   trace_ids.u8      (or .u16) one for all otherwise
 //
 // Thread safety: plain values; pure function of the files.
 #pragma once
@@ -32,8 +32,8 @@ struct Request {
 
 struct RequestTrace {
   recordings::TraceShape shape;
-  std::vector<std::string> domains;        // in the order in which the index first names them
-  std::vector<Request> requests;           // in its order
+  std::vector<std::string> domains;        // in the order of their first line in the index
+  std::vector<Request> requests;           // in the index's order
   std::vector<std::vector<uint16_t>> ids;  // [file] of [token][layer][top_k]
 
   int64_t num_tokens() const;  // of all requests
@@ -41,8 +41,8 @@ struct RequestTrace {
   std::span<const uint16_t> experts(int file, int64_t token, int layer_idx) const;
 };
 
-// Errors (invalid input) name file and line or column: no index, a column that is missing, numbers
-// that are none, requests without a token or beyond the end of their file, no request at all; as
+// Errors (invalid input) name file and line or column: no index, a missing column, an invalid
+// number, requests without a token or beyond the end of their file, no request at all; and those of
 // recordings::visit_trace.
 Result<RequestTrace> read_request_trace(const std::string& directory,
                                         const recordings::TraceShape& shape);

@@ -8,8 +8,8 @@
 namespace wideep::online {
 namespace {
 
-constexpr double kLikeness = 0.1;  // total variation at which likeness has fallen to 1 / e
-constexpr double kMemory = 0.5;    // part of the weight that all samples share alike
+constexpr double kSimilarDistance = 0.1;  // total variation distance at which similarity is 1 / e
+constexpr double kMemory = 0.5;           // part of the weight that all samples share equally
 
 // REQUIRES: a positive sum.
 void scale_to(double sum, std::span<double> load) {
@@ -17,10 +17,10 @@ void scale_to(double sum, std::span<double> load) {
   for (double& tokens : load) tokens *= scale;
 }
 
-double likeness(std::span<const double> a, std::span<const double> b, double sum) {
+double similarity(std::span<const double> a, std::span<const double> b, double sum) {
   double distance = 0.0;
   for (size_t e = 0; e < a.size(); ++e) distance += std::abs(a[e] - b[e]);
-  const double x = distance / (2.0 * sum) / kLikeness;
+  const double x = distance / (2.0 * sum) / kSimilarDistance;
   return std::exp(-x * x);
 }
 
@@ -54,7 +54,7 @@ void SampleSet::add(std::span<const double> tokens) {
 void SampleSet::weigh() {
   double sum = 0.0;
   for (size_t i = 0; i < weight_.size(); ++i) {
-    sum += weight_[i] = likeness(row(0), row(i), num_ranks_);
+    sum += weight_[i] = similarity(row(0), row(i), num_ranks_);
   }
   const double alike = kMemory / static_cast<double>(weight_.size());
   for (double& weight : weight_) weight = (1.0 - kMemory) * weight / sum + alike;
@@ -64,6 +64,7 @@ void SampleSet::widen(double drift_margin) {
   for (size_t i = 0; i < weight_.size(); ++i) {
     const std::span<double> load = row(i);
     for (size_t e = 0; e < num_experts_; ++e) {
+      // Where the load has moved away from the mean it is likely to move further.
       load[e] = std::max(0.0, load[e] + drift_margin * (load[e] - mean_[e]));
     }
     scale_to(num_ranks_, load);

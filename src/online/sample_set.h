@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One layer's samples of a load window, weighed: what the layer's load is expected to look like.
+// One layer's samples of a load window with weights: the load that the layer is expected to have.
 //
-// Half of the weight goes to samples by their likeness to the newest: exp(−(d / 0.1)²) of the total
-// variation distance d. Two samples of 2,048 tokens of the same kind are 0.02 to 0.07 apart, of two
-// kinds of text 0.2 to 0.5. The other half goes to all samples alike: kinds of load that were seen
+// Half of the weight goes to samples by their similarity to the newest: exp(−(d / 0.1)²) with the
+// total variation distance d. Two samples of 2,048 tokens of the same kind are 0.02 to 0.07 apart,
+// of two kinds of text 0.2 to 0.5. All samples share the other half equally, because kinds of load
 // come back.
 //
 // Thread safety: plain value; allocates in the constructor only.
@@ -21,9 +21,8 @@ class SampleSet {
  public:
   SampleSet(int num_experts, int max_samples);
 
-  // Takes the layer's samples; those without a token are left out. Each is scaled so that the
-  // ranks' mean load is 1. drift_margin: enlarges a sample's distance from the mean of all by this
-  // part.
+  // Takes the layer's samples, except those without a token. Scales each to a mean rank load of 1.
+  // drift_margin: increases a sample's distance from the mean of all samples by this part.
   void assign(const LoadWindow& window, int layer_idx, int num_ranks, double drift_margin);
 
   int size() const { return static_cast<int>(weight_.size()); }
@@ -42,7 +41,7 @@ class SampleSet {
   std::vector<double> loads_;     // [size, E]
   std::vector<double> weight_;    // [size]
   std::vector<double> expected_;  // [E]
-  std::vector<double> mean_;      // [E] of all alike
+  std::vector<double> mean_;      // [E] unweighted
 };
 
 }  // namespace wideep::online

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer as an engine serves it: a placement, its shares, and how they follow the load.
+// A layer as an engine serves it in a replay: its placement, its shares, and whether they follow
+// the load.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -14,7 +15,7 @@ namespace wideep::online {
 
 class ServedLayer {
  public:
-  // shares: what kExpectedLoad and kEqual split by.
+  // plan.shares: used by kExpectedLoad and kEqual.
   ServedLayer(Sharing sharing, balance::LayerPlan plan);
 
   void replace(balance::LayerPlan plan);

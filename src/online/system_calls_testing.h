@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts the system calls that the calling thread makes while it is told to: of the waits of
-// mutexes, condition variables and futexes none can do without. By syscall user dispatch (Linux
-// 5.11, x86-64): such a call raises SIGSYS, whose handler counts it and makes it.
+// Counts the system calls of the calling thread in a region: waits for mutexes, condition variables
+// and futexes all need one. Uses syscall user dispatch (Linux 5.11, x86-64): a call raises SIGSYS,
+// whose handler counts the call and makes it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace wideep::online {
 
 struct CountedCalls {
   int64_t count = 0;
-  int64_t first_number = -1;  // as <sys/syscall.h> has it
+  int64_t first_number = -1;  // SYS_… of <sys/syscall.h>
 };
 
 #if defined(__x86_64__)
@@ -40,12 +40,13 @@ inline void on_blocked_call(int, siginfo_t* info, void* context) {
       ::syscall(info->si_syscall, registers[REG_RDI], registers[REG_RSI], registers[REG_RDX],
                 registers[REG_R10], registers[REG_R8], registers[REG_R9]);
   registers[REG_RAX] = result == -1 ? -errno : result;
-  // Allowed until the next count_system_calls: the way out of a handler is a system call, too.
+  // The selector stays at kAllow until the next count_system_calls: the return from a handler is a
+  // system call too.
 }
 
 }  // namespace system_calls_testing
 
-// Once per thread. False where the kernel does not offer it.
+// Call once per thread. False if the kernel does not support it.
 inline bool can_count_system_calls() {
   struct sigaction action = {};
   action.sa_sigaction = system_calls_testing::on_blocked_call;
@@ -54,7 +55,7 @@ inline bool can_count_system_calls() {
   return ::prctl(system_calls_testing::kSetDispatch, 1, 0, 0, &system_calls_testing::selector) == 0;
 }
 
-// Of each call of `work` at most the first one is counted.
+// Counts at most the first system call of each run of `work`.
 template <typename Work>
 void count_system_calls(Work work) {
   system_calls_testing::selector = system_calls_testing::kBlock;

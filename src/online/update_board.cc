@@ -15,6 +15,7 @@
 namespace wideep::online {
 namespace {
 
+// Cache line: data of different writers never share one.
 constexpr size_t kLine = 64;
 
 size_t round_to_line(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
@@ -56,6 +57,8 @@ void UpdateBoard::post(int layer, std::span<const int32_t> slot_to_expert,
   std::copy(shares.begin(), shares.end(), shares_of(layer));
   Layer& posted = layer_at(layer);
   posted.has_shares = !shares.empty();
+  // Last: an updater that reads the new generation (acquire) sees the whole plan. num_posts comes
+  // after it, so that an updater that wakes up finds the new generation.
   posted.generation.fetch_add(1, std::memory_order_release);
   header().num_posts.fetch_add(1, std::memory_order_release);
   wake();
@@ -82,6 +85,7 @@ void UpdateBoard::wait_for_post(uint32_t seen, std::chrono::milliseconds at_most
   const timespec timeout{.tv_sec = at_most.count() / 1000,
                          .tv_nsec = at_most.count() % 1000 * 1'000'000};
   // Not FUTEX_PRIVATE: the word is shared between processes.
+  // The kernel compares the word with `seen` before it sleeps, so a post in between is not missed.
   ::syscall(SYS_futex, &header().num_posts, FUTEX_WAIT, seen, &timeout, nullptr, 0);
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the balancer of a group posts its plans for all ranks of the node to read, and where
-// everybody's counters stand for all to see. Anonymous shared memory, made before the ranks are
-// forked.
+// The board of a group on one node, in anonymous shared memory that is made before the ranks are
+// forked: the balancer posts its plans for all ranks of the node to read, and every rank publishes
+// its counters there.
 //
-// One writer per datum: plans are rank 0's balancer thread's, counters of a rank its updater's. A
-// layer's plan is written only while no rank has an update of the layer under way, so that readers
-// need no lock.
+// Everything has one writer: rank 0's balancer thread writes plans, each rank's updater its
+// counters. A layer's plan is written only while no rank has an update of the layer under way, so
+// readers need no lock.
 #pragma once
 
 #include <atomic>
@@ -20,31 +20,32 @@
 
 namespace wideep::online {
 
-// A rank's updater, since the start.
+// Counters of a rank's updater since the start.
 struct UpdaterCounters {
-  std::atomic<int64_t> heartbeat_ns{0};    // when it last looked for work (base::wall_ns)
+  std::atomic<int64_t> heartbeat_ns{0};    // time of its last look for work (base::wall_ns)
   std::atomic<int64_t> copied_experts{0};  // verified
   std::atomic<int64_t> copied_bytes{0};
   std::atomic<int64_t> copy_ns{0};
-  std::atomic<int64_t> hash_failures{0};  // copies that were not what the pool holds
+  std::atomic<int64_t> hash_failures{0};  // copies whose hash was not the pool's
 };
 
-// The group's balancer, since the start.
+// Counters of the group's balancer since the start.
 struct BalancerCounters {
   std::atomic<int64_t> heartbeat_ns{0};
   std::atomic<int64_t> last_plan_ns{0};  // 0: none yet
   std::atomic<int64_t> plans{0};         // layers planned
-  std::atomic<int64_t> published{0};     // layers whose plan all ranks have taken over
-  std::atomic<int64_t> cancelled{0};     // layers whose plan a rank could not follow
+  std::atomic<int64_t> published{0};     // layers whose plan all ranks have switched to
+  std::atomic<int64_t> cancelled{0};     // layers given up: copies failed, or no step fits
   std::atomic<int64_t> moves{0};         // experts copied into slots, of published plans
-  std::atomic<int64_t> bytes{0};         // and what that moved
+  std::atomic<int64_t> bytes{0};         // copied for them
 };
 
 struct BoardShape {
   int num_ranks = 1;
   int num_layers = 0;  // MoE layers
   int num_slots = 0;   // of a layer, over all ranks
-  // Ranks r, r + owners, … have the same slots, each the next of num_slices slices. 0: num_ranks.
+  // Ranks r, r + owners, … have the same slots, and each holds the next of num_slices slices of its
+  // experts. 0: num_ranks.
   int num_owners = 0;
   int num_slices = 1;
 

@@ -37,7 +37,7 @@ std::vector<SlotMove> changed_slots(const Placement& from, const Placement& to) 
   return moves;
 }
 
-// What both policies share: the window, and whose turn it is.
+// The common part of both policies: the load window and the turns of layers.
 class PolicyBase : public UpdatePolicy {
  public:
   PolicyBase(const PolicyShape& shape, const PolicyOptions& options)
@@ -79,7 +79,7 @@ class PolicyBase : public UpdatePolicy {
   const LoadWindow& window() const final { return window_; }
 
  protected:
-  // Writes plan and imbalances; false: nothing is to change.
+  // Writes plan and imbalances. False: no change.
   virtual bool plan_layer(const Placement& from, LayerUpdate* update) = 0;
 
   PolicyShape shape_;
@@ -128,7 +128,7 @@ class WideepPolicy : public PolicyBase {
 
  protected:
   bool plan_layer(const Placement& from, LayerUpdate* update) override {
-    // What was looked at and left alone is not looked at again before there is more to know.
+    // A layer that was left unchanged would be left unchanged again without a new sample.
     int64_t& seen = seen_[static_cast<size_t>(update->layer_idx)];
     if (seen == window_.samples_completed()) return false;
     samples_.assign(window_, update->layer_idx, num_ranks_, options_.drift_margin);
@@ -141,6 +141,7 @@ class WideepPolicy : public PolicyBase {
     const bool moves = plan.placement != from;
     if (!moves) seen = window_.samples_completed();
     if (!moves && options_.share_update == ShareUpdate::kIteration) return false;
+    // The margin is for the search only; the report and the shares use the load as it was.
     plain_.assign(window_, update->layer_idx, num_ranks_, 0.0);
     constexpr double kAll = std::numeric_limits<double>::infinity();
     update->imbalance_before = judge_.imbalance(plain_, from, kAll);
@@ -150,7 +151,8 @@ class WideepPolicy : public PolicyBase {
   }
 
  private:
-  // Where moves one by one leave more than this, a plan from scratch is weighed against them.
+  // If single moves leave more than this, a plan from scratch is compared with them: greedy moves
+  // may end in a local optimum after a large change of load.
   static constexpr double kPlanAnewAbove = 0.05;
 
   double cost(const Placement& from, const Placement& to, double imbalance) const {
@@ -167,6 +169,7 @@ class WideepPolicy : public PolicyBase {
     balance::swap_for_windows(windows_, shape_.plan, &anew_);
     balance::align_slots(from, &anew_);
     if (balance::count_moves(from, anew_.placement) > goal_.max_moves) return;
+    // Both plans pay for their moves.
     const double enough = cost(from, *placement, imbalance);
     const double found = judge_.imbalance(samples_, anew_.placement, enough);
     if (cost(from, anew_.placement, found) < enough) *placement = anew_.placement;

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which experts move, and when: the online balancer's policy. It knows counts and placements, no
-// weights and no model, so other engines can embed it; `wideep balance replay` runs the same code.
+// The online balancer's policy: which experts move, and when. It depends on counts and placements,
+// not on weights or a model, so other engines can embed it; `wideep balance replay` runs the same
+// code.
 //
 // Policy wideep. Shares come first: an engine that re-splits an expert's tokens over its replicas
-// by the iteration's own counts (share_update iteration) follows the load without moving a byte. A
-// layer is looked at on its turn (layer_rota.h). What counts is the imbalance that the best shares
-// leave, on the samples that the load window remembers: half the weight lies on those that resemble
-// the newest, half on all alike, so that a kind of load that was seen keeps its place while another
-// is served. Only where that imbalance exceeds the tolerance are moves looked for, those that gain
-// most first, and each has to pay for itself:
+// by the iteration's own counts (share_update iteration) follows the load without moving a byte.
+// The policy examines a layer on its turn (layer_rota.h). It computes the imbalance that the best
+// shares leave on the samples of the load window: half of the weight is on samples that resemble
+// the newest, half on all samples equally, so that the placement stays good for earlier kinds of
+// load too. Only if that imbalance exceeds the tolerance it searches for moves, those that gain
+// most first, and each must pay for itself:
 //
 //   gain of the moves · rows per rank in horizon_tokens  ≥  moves · rows_per_move
 //
 // with the gain in imbalance ratio: both sides are rows of expert work on the critical path. The
-// price is the hysteresis too: to go back, the same samples would have to pay the same price again.
+// price also prevents moves back and forth: to go back, the same samples would have to pay it
+// again.
 //
-// Policy trt, for comparison: on its turn a layer is planned from scratch by TensorRT-LLM's planner
-// from the decayed load, which then starts anew; an equal split, whatever it moves.
+// Policy trt, for comparison: on its turn TensorRT-LLM's planner plans a layer from scratch, from
+// the decayed load, which is then set to zero; with an equal split, at any number of moves.
 //
 //   WIDEEP_TRY_ASSIGN(auto policy, make_update_policy(shape, {.layer_updates_per_iter = 2}));
 //   // each iteration, on a background thread:
 //   for (int layer = 0; layer < num_layers; ++layer) policy->add_counts(layer, counts[layer]);
 //   for (const LayerUpdate& update : policy->end_iteration(placements, busy)) start(update);
 //
-// Deterministic: depends on the options and on the calls only, so all ranks could compute the same.
-// Thread safety: one thread at a time. Allocates, so never on the forward path.
+// Deterministic: depends only on the options and the calls, so all ranks could compute the same.
+// Thread safety: one thread at a time. Allocates, so it is never called on the forward path.
 #pragma once
 
 #include <cstdint>
@@ -57,27 +59,27 @@ struct PolicyShape {
   int top_k = 0;            // experts per token, ≥ 1
 };
 
-// The defaults serve; what a deployment may want to set comes first.
+// The defaults are good for most uses; options that a deployment may want to set come first.
 struct PolicyOptions {
   PolicyKind policy = PolicyKind::kWideep;
   ShareUpdate share_update = ShareUpdate::kIteration;
-  int layer_updates_per_iter = 1;  // k: layers that may be given a plan in one iteration, 1 … L
+  int layer_updates_per_iter = 1;  // k: layers that may get a plan in one iteration, 1 … L
   int64_t bytes_per_expert = 0;    // of one layer's expert; only reported
 
-  // Iterations (with tokens) whose counts are only gathered. Policy wideep also waits for a sample.
+  // Iterations (with tokens) that only gather counts. Policy wideep also waits for a sample.
   int64_t warm_up_iterations = 1;
-  double tolerance = 0.003;                         // imbalance ratio that is left alone, ≥ 0
+  double tolerance = 0.003;                         // imbalance ratio that needs no moves, ≥ 0
   int max_moves = std::numeric_limits<int>::max();  // of one layer's update, ≥ 1
 
-  // What copying one expert costs, in rows (a token in an expert) that a rank could compute in that
-  // time, ≥ 0. In bf16 a row takes as many floating-point operations as an expert has bytes, so
-  // this is the machine's operations per byte copied: tens for processors; or see rows_per_move()
-  // below.
+  // The price of copying one expert, in rows (a token in an expert) that a rank could compute in
+  // that time, ≥ 0. In bf16 a row takes as many floating-point operations as an expert has bytes,
+  // so this is the machine's operations per byte copied: tens for processors; or see
+  // rows_per_move() below.
   double rows_per_move = 32.0;
-  // Tokens over which a move has to pay for itself, ≥ 1.
+  // A move must pay for itself within this many tokens, ≥ 1.
   int64_t horizon_tokens = 16384;
-  // A sample is judged with its distance from the mean of the window enlarged by this part: where
-  // the load moves, it moves on. ≥ 0.
+  // Increases each sample's distance from the mean of the window by this part for the search: a
+  // load that has moved is likely to move further. ≥ 0.
   double drift_margin = 0.2;
 
   WindowOptions window = {};
@@ -96,7 +98,7 @@ struct SlotMove {
 struct LayerUpdate {
   int layer_idx = 0;        // from 0
   balance::LayerPlan plan;  // the whole target; its shares are those of the expected load
-  // Slots by which the target differs from the placement given; empty where only shares change
+  // The slots that differ between the target and the given placement; empty if only shares change
   // (share_update window). Experts that stay on a rank keep their slots.
   std::vector<SlotMove> moves;
   // Imbalance ratio expected of the present placement and of the target: weighted mean over the
@@ -114,22 +116,22 @@ class UpdatePolicy {
   virtual void add_counts(int layer_idx, std::span<const int64_t> counts) = 0;
   virtual void add_counts(int layer_idx, std::span<const int32_t> counts) = 0;
 
-  // Ends the iteration, and plans the layers whose turn it is. placements: [L] those in service (or
-  // about to be, where an update was agreed), valid, of the shape. busy: [L] nonzero where an
-  // update is still under way, which then get none; empty: nowhere. At most
+  // Ends the iteration and plans the layers whose turn it is. placements: [L] those in service (or
+  // about to be, if an update was agreed), valid, of the shape. busy: [L] nonzero for layers whose
+  // update is still under way, which get no plan; empty: none. Returns at most
   // layer_updates_per_iter updates, ascending, valid until the next call. An iteration without
-  // tokens is nobody's turn.
+  // tokens is no turn.
   virtual std::span<const LayerUpdate> end_iteration(std::span<const balance::Placement> placements,
                                                      std::span<const uint8_t> busy = {}) = 0;
 
   virtual const LoadWindow& window() const = 0;
 
-  // The load that a layer is expected to have, [E], any unit: what share_update window splits by.
-  // Zeros before the first counts. Valid until the next call.
+  // The expected load of a layer, [E], any unit, by which share_update window splits. Zeros before
+  // the first counts. Valid until the next call.
   virtual std::span<const double> expected_load(int layer_idx) = 0;
 };
 
-// Errors (invalid input) name the option: out of its range above; more layer updates an iteration
+// Errors (invalid input) name the option: out of its range above; more layer updates per iteration
 // than layers; as balance::make_repairer and, for policy trt, balance::make_planner.
 Result<std::unique_ptr<UpdatePolicy>> make_update_policy(const PolicyShape& shape,
                                                          const PolicyOptions& options);

@@ -10,13 +10,13 @@
 //    └─────────────────────────────────────────────────────────────┴──────────────────┘
 //
 // Two threads of a rank own a layer's record in turn: the updater while it is idle, copying,
-// published or cancelled, the engine while it is ready or failed. Who owns it may change the state,
-// by a release store that the other's acquire load sees.
+// published or cancelled, the engine while it is ready or failed. The owner may change the state,
+// by a release store that pairs with the other thread's acquire load.
 //
-// Before each iteration every rank tells the others in its words which layers are done (ready or
-// failed) and which of them are ready. A layer is decided when it is done on all ranks: published
-// if it is ready on all, cancelled otherwise. Every rank reads the same words, so all decide alike
-// before the same iteration, without a further message.
+// Before each iteration every rank publishes, in the words that ranks exchange, which layers are
+// done (ready or failed) and which of them are ready. A layer is decided when it is done on all
+// ranks: published if it is ready on all, cancelled otherwise. Every rank reads the same words, so
+// all decide the same before the same iteration, without a further message.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -34,7 +34,7 @@ enum class UpdateState : uint8_t { kIdle, kCopying, kReady, kFailed, kPublished,
 // Layers are positions among the model's MoE layers.
 inline constexpr int kMaxLayers = 192;
 
-// Of the words that ranks agree on, those that are told here; the others are the engine's.
+// The words that hold layer states; the engine uses the others.
 inline constexpr int kFirstDoneWord = 2;
 inline constexpr int kFirstReadyWord = 5;
 
@@ -46,7 +46,7 @@ inline bool has(const LayerBits& bits, int layer) {
 inline bool any(const LayerBits& bits) { return (bits[0] | bits[1] | bits[2]) != 0; }
 
 // Adds a layer's state to the words of this rank.
-inline void tell(UpdateState state, int layer, transport::AgreedWords& words) {
+inline void add_state(UpdateState state, int layer, transport::AgreedWords& words) {
   const uint64_t bit = uint64_t{1} << layer % 64;
   if (state == UpdateState::kReady) words[kFirstReadyWord + layer / 64] |= bit;
   if (state == UpdateState::kReady || state == UpdateState::kFailed) {
@@ -54,7 +54,7 @@ inline void tell(UpdateState state, int layer, transport::AgreedWords& words) {
   }
 }
 
-// What all ranks do now.
+// The layers that all ranks switch, and those whose update all give up.
 struct Decision {
   LayerBits publish = {};
   LayerBits cancel = {};

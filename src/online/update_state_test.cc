@@ -3,7 +3,7 @@
 // The protocol of layer updates, explored: every interleaving of 2 or 3 ranks' engines and
 // updaters with the balancer, for 2 layers with a few updates each, where any copy may fail and any
 // thread may be late without end. The steps below are those of WeightUpdater and OnlineBalancer;
-// what ranks tell and decide is the very code they call (update_state.h).
+// what ranks publish and decide comes from the code that they call (update_state.h).
 //
 // Shown for every reachable state:
 //   - a rank that runs an iteration has, in every slot, the expert that its table says;
@@ -38,7 +38,7 @@ struct Layer {
   uint8_t spare = 0;       // version that the spare records hold
 };
 
-// What a rank has told for an agreement: the bits of its layers.
+// The words that a rank has published for an agreement: the bits of its layers.
 struct Told {
   uint8_t done = 0;
   uint8_t ready = 0;
@@ -47,7 +47,7 @@ struct Told {
 struct Rank {
   std::array<Layer, kLayers> layers;
   uint8_t iteration = 0;           // agreements applied
-  bool told = false;               // for the next one
+  bool has_published = false;      // its words for the next iteration
   bool updater_ended = false;      // shutdown: copies end where they are
   std::array<Told, 2> words = {};  // of two agreements in turn, as the transport has
 };
@@ -126,11 +126,11 @@ class Explorer {
     constexpr int kRounds = 3;  // take back what is over; begin, finish, agree; take back
     for (int round = 0; round < kRounds; ++round) {
       for (int r = 0; r < limits_.ranks; ++r) run_updater(w, r);
-      for (int r = 0; r < limits_.ranks; ++r) tell_words(w, r, /*more_iterations=*/2 * kRounds);
+      for (int r = 0; r < limits_.ranks; ++r) publish_words(w, r, /*more_iterations=*/2 * kRounds);
       // Whoever is an iteration behind comes first.
       for (int turn = 0; turn < 2; ++turn) {
         for (int r = 0; r < limits_.ranks; ++r) apply(w, r);
-        for (int r = 0; r < limits_.ranks; ++r) tell_words(w, r, 2 * kRounds);
+        for (int r = 0; r < limits_.ranks; ++r) publish_words(w, r, 2 * kRounds);
       }
       for (int layer = 0; layer < kLayers; ++layer) settle(w, layer);
     }
@@ -173,7 +173,7 @@ class Explorer {
       step([&](World& w) { return settle(w, layer); });
     }
     for (int r = 0; r < limits_.ranks; ++r) {
-      step([&](World& w) { return tell_words(w, r); });
+      step([&](World& w) { return publish_words(w, r); });
       step([&](World& w) { return apply(w, r); });
       if (limits_.shutdown) step([&](World& w) { return end_updater(w, r); });
       if (world.ranks[r].updater_ended) continue;
@@ -242,23 +242,23 @@ class Explorer {
   }
 
   // Engine::agree, in two steps: a rank raises its flag, and goes on when it has seen all others'.
-  bool tell_words(World& w, int r, int more_iterations = 0) const {
+  bool publish_words(World& w, int r, int more_iterations = 0) const {
     Rank& rank = w.ranks[r];
-    if (rank.told || rank.iteration >= limits_.iterations + more_iterations) return false;
+    if (rank.has_published || rank.iteration >= limits_.iterations + more_iterations) return false;
     transport::AgreedWords words = {};
-    for (int layer = 0; layer < kLayers; ++layer) tell(rank.layers[layer].state, layer, words);
+    for (int layer = 0; layer < kLayers; ++layer) add_state(rank.layers[layer].state, layer, words);
     rank.words[rank.iteration % 2] = {static_cast<uint8_t>(words[kFirstDoneWord]),
                                       static_cast<uint8_t>(words[kFirstReadyWord])};
-    rank.told = true;
+    rank.has_published = true;
     return true;
   }
   bool apply(World& w, int r) {
     Rank& rank = w.ranks[r];
-    if (!rank.told) return false;
+    if (!rank.has_published) return false;
     std::vector<transport::AgreedWords> all;
     for (const Rank& other : ranks(w)) {
-      const bool raised =
-          other.iteration > rank.iteration || (other.iteration == rank.iteration && other.told);
+      const bool raised = other.iteration > rank.iteration ||
+                          (other.iteration == rank.iteration && other.has_published);
       if (!raised) return false;
       transport::AgreedWords& words = all.emplace_back();
       words[kFirstDoneWord] = other.words[rank.iteration % 2].done;
@@ -283,7 +283,7 @@ class Explorer {
       }
       if (r == 0) w.outcome[layer] = mine.generation;
     }
-    rank.told = false;
+    rank.has_published = false;
     ++rank.iteration;
     forget_words(w, rank.iteration - 1);
     return true;

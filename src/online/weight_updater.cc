@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kAttempts = 3;
 constexpr std::chrono::milliseconds kLookInterval{20};
-constexpr std::chrono::milliseconds kBusyInterval{1};  // there is more to do, or soon will be
-constexpr int64_t kTellNs = 200'000'000;               // counters, to another node
+constexpr std::chrono::milliseconds kBusyInterval{1};  // a plan waits for spares
+constexpr int64_t kSendIntervalNs = 200'000'000;       // of counters, to another node
 
 }  // namespace
 
@@ -33,7 +33,8 @@ WeightUpdater::WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
       spare_bytes_(static_cast<size_t>(options_.num_spares) * pool.shape().record_bytes()),
       updates_(new Update[slot_to_expert.size()]) {
   WIDEEP_CHECK_GE(options_.num_spares, 1);
-  // Its own thread touches them first, which runs anywhere.
+  // The updater's thread will write them first and may run anywhere, so first touch would place
+  // them on a random node.
   base::keep_near_this_thread(spare_bytes_.data(), spare_bytes_.size());
   for (int i = 0; i < options_.num_spares; ++i) {
     spares_.push_back(spare_bytes_.data() + static_cast<size_t>(i) * pool.shape().record_bytes());
@@ -55,13 +56,16 @@ WeightUpdater::~WeightUpdater() {
   thread_.join();
 }
 
-void WeightUpdater::tell(transport::AgreedWords& words) const {
+void WeightUpdater::write_states(transport::AgreedWords& words) const {
   for (int layer = 0; layer < board_.shape().num_layers; ++layer) {
-    online::tell(updates_[layer].state.load(std::memory_order_acquire), layer, words);
+    // Pairs with the release in begin(): after a rank has published "ready", apply() may read the
+    // target and the records.
+    add_state(updates_[layer].state.load(std::memory_order_acquire), layer, words);
   }
 }
 
-// The generation is read before the state gives the update away.
+// Runs on the engine's thread. The state comes last: its release store passes the update, with its
+// generation, back to the updater's thread. `ended` publishes ended_iteration to outcome().
 void WeightUpdater::Update::end(UpdateState how, int64_t iteration) {
   ended_iteration.store(iteration, std::memory_order_relaxed);
   ended.store(uint64_t{generation} * 2 + (how == UpdateState::kPublished ? 1 : 0),
@@ -70,6 +74,8 @@ void WeightUpdater::Update::end(UpdateState how, int64_t iteration) {
 }
 
 Outcome WeightUpdater::outcome(int layer) const {
+  // ended_iteration belongs to the same update: the layer's next update is posted only after the
+  // balancer has read this one.
   const uint64_t ended = updates_[layer].ended.load(std::memory_order_acquire);
   return {static_cast<uint32_t>(ended / 2), ended % 2 == 1,
           updates_[layer].ended_iteration.load(std::memory_order_relaxed)};
@@ -80,23 +86,24 @@ Outcome WeightUpdater::outcome(int layer) const {
 void WeightUpdater::run() {
   become_background_thread("wideep-copy", options_.processors);
   while (!stop_) {
-    // Read before looking: a plan posted after that makes the wait return at once.
+    // Read before look(): a plan posted after that makes the wait return at once.
     const uint32_t seen = board_.num_posts();
     board_.updater(options_.rank).heartbeat_ns = base::wall_ns();
     const bool found = look();
-    if (base::wall_ns() - told_ns_ > kTellNs) tell_counters();
+    if (base::wall_ns() - counters_sent_ns_ > kSendIntervalNs) send_counters();
     board_.wait_for_post(seen, found ? kBusyInterval : kLookInterval);
   }
-  tell_counters();
+  send_counters();
 }
 
-void WeightUpdater::tell_counters() {
+void WeightUpdater::send_counters() {
   if (options_.relay == nullptr) return;
-  options_.relay->tell_updater();
-  told_ns_ = base::wall_ns();
+  options_.relay->send_updater_counters();
+  counters_sent_ns_ = base::wall_ns();
 }
 
-// Whether there is anything to do.
+// Returns true if a plan is waiting or was begun. Takes back records first: the plans may need
+// them.
 bool WeightUpdater::look() {
   bool found = false;
   for (int layer = 0; layer < board_.shape().num_layers && !stop_; ++layer) {
@@ -114,7 +121,8 @@ bool WeightUpdater::look() {
   return found;
 }
 
-// The records that are of no more use are spares again.
+// Puts the records that the layer no longer uses back to the spares: after a switch the old ones,
+// after a cancellation the copies.
 void WeightUpdater::take_back(Update& update) {
   if (update.state.load(std::memory_order_acquire) == UpdateState::kPublished) {
     update.slot_to_expert = update.target;
@@ -124,8 +132,8 @@ void WeightUpdater::take_back(Update& update) {
   update.state.store(UpdateState::kIdle, std::memory_order_release);
 }
 
-// The balancer posts no more than there are, but rank 0 may be an iteration ahead of this rank's
-// engine, which then still has to give some back.
+// The balancer posts no more than fits, but rank 0 may be an iteration ahead of this rank's engine,
+// which then has not switched yet and holds records that will be spares.
 bool WeightUpdater::enough_spares(const Update& update, std::span<const int32_t> target) const {
   const auto first = static_cast<size_t>(first_slot_);
   size_t changed = 0;
@@ -151,6 +159,7 @@ void WeightUpdater::begin(int layer, Update& update) {
     spares_.pop_back();
     ok = copy_expert(layer, expert, update.slots.back().record);
   }
+  // Pairs with the acquire in write_states(). From here on the engine owns the update.
   update.state.store(ok ? UpdateState::kReady : UpdateState::kFailed, std::memory_order_release);
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank's background thread that copies experts from the host pool into spare records, as the
-// board's plans ask, and the hand-over of finished layers to the engine.
+// A rank's background thread, which copies experts from the host pool into spare records as the
+// board's plans require, and passes finished layers to the engine.
 //
-// The engine's thread never waits for it: it looks at one atomic per layer before each iteration,
-// and switches pointers. It makes no system call, takes no lock and allocates nothing here.
+// The engine's thread never waits for it: before each iteration it reads one atomic per layer, and
+// for a finished layer it exchanges pointers. It makes no system call, takes no lock and allocates
+// nothing here.
 //
-// Each copy is held against the pool's hash; one that differs is done again, and after three
-// failures the layer's update is given up on all ranks, and serving goes on as before.
+// Each copy is compared with the pool's hash. A copy that differs is repeated; after three failures
+// all ranks give up the layer's update, and serving goes on as before.
 //
 //   before each iteration, on the engine's thread:
-//     updater.tell(words);                     // into what the ranks agree on
-//     ... agree ...
+//     updater.write_states(words);             // the words that ranks exchange
+//     ... exchange ...
 //     updater.apply(decide(words_of_all), [&](const PublishedLayer& layer) { ... switch ... });
 #pragma once
 
@@ -30,55 +31,55 @@
 
 namespace wideep::online {
 
-// A slot of this rank and the record it is to have; after the switch, the one it had.
+// A slot of this rank and its new record; after the switch, its old record.
 struct SlotRecord {
   int local_slot = 0;
   std::byte* record = nullptr;
 };
 
-// What the engine takes over.
+// A finished layer for the engine.
 struct PublishedLayer {
   int layer = 0;
   std::span<const int32_t> slot_to_expert;  // [num_slots], of all ranks
   std::span<const double> shares;           // [num_slots], empty for equal ones
-  std::span<SlotRecord> slots;              // whose records are to be exchanged
+  std::span<SlotRecord> slots;              // the slots whose records the engine exchanges
 };
 
-// How the last update of a layer has ended.
+// The result of a layer's last update.
 struct Outcome {
-  uint32_t generation = 0;  // of its plan; 0: none has ended yet
+  uint32_t generation = 0;  // of its plan; 0: no update has ended yet
   bool published = false;
   int64_t iteration = 0;  // the first with it
 };
 
-// For tests: called with each copy before it is verified; may spoil or delay it.
+// For tests: called with each copy before it is verified; may corrupt or delay it.
 using CopyHook = std::function<void(int layer, int expert, std::byte* record)>;
 
 struct UpdaterOptions {
   int rank = 0;
-  int num_spares = 0;           // records for copies under way, at least 1
+  int num_spares = 0;           // spare records, at least 1
   std::vector<int> processors;  // of its thread; empty: the caller's
   std::vector<int> layers;      // the model's numbers of the layers, for traces; empty: 0, 1, ...
   CopyHook on_copy;
-  const BoardRelay* relay = nullptr;  // where ranks are on several nodes
+  const BoardRelay* relay = nullptr;  // null if all ranks are on one node
 };
 
 class WeightUpdater {
  public:
-  // slot_to_expert: of every layer, as serving begins. board and pool outlive the updater. Spares
-  // lie near the processors of the calling thread.
+  // slot_to_expert: of every layer, at the start of serving. board and pool must outlive the
+  // updater. Spares are allocated near the processors of the calling thread.
   WeightUpdater(UpdateBoard& board, const weights::HostPool& pool,
                 const std::vector<std::vector<int32_t>>& slot_to_expert, UpdaterOptions options);
-  ~WeightUpdater();  // ends the thread; a copy under way is left
+  ~WeightUpdater();  // ends the thread; aborts a copy under way
   WeightUpdater(const WeightUpdater&) = delete;
   WeightUpdater& operator=(const WeightUpdater&) = delete;
 
   // ---- the engine's thread, between iterations ----
 
-  void tell(transport::AgreedWords& words) const;
+  void write_states(transport::AgreedWords& words) const;
 
-  // switch_layer(PublishedLayer): for each layer that all ranks take over now; it exchanges the
-  // records of layer.slots and leaves the old ones there.
+  // Calls switch_layer(PublishedLayer) for each layer that all ranks switch now. It must exchange
+  // the records of layer.slots and leave the old ones there.
   template <typename SwitchLayer>
   void apply(const Decision& decision, int64_t iteration, SwitchLayer switch_layer);
 
@@ -87,15 +88,15 @@ class WeightUpdater {
   Outcome outcome(int layer) const;
 
  private:
-  // Owned by one of two threads, as its state says (update_state.h).
+  // Owned by one of two threads, depending on its state (update_state.h).
   struct Update {
     std::atomic<UpdateState> state{UpdateState::kIdle};
-    uint32_t generation = 0;      // of the plan last begun
+    uint32_t generation = 0;      // of the last plan that was begun
     std::vector<int32_t> target;  // [num_slots]
     std::vector<double> shares;   // [num_slots] or empty
     std::vector<SlotRecord> slots;
     std::vector<int32_t> slot_to_expert;  // [num_slots] before the update
-    // For outcome(): the generation, doubled, and 1 where it was published.
+    // For outcome(): the generation · 2, + 1 if it was published: one atomic, so that both agree.
     std::atomic<uint64_t> ended{0};
     std::atomic<int64_t> ended_iteration{0};
 
@@ -108,7 +109,7 @@ class WeightUpdater {
   bool enough_spares(const Update& update, std::span<const int32_t> target) const;
   void begin(int layer, Update& update);
   bool copy_expert(int layer, int expert, std::byte* record);
-  void tell_counters();
+  void send_counters();
 
   UpdateBoard& board_;
   const weights::HostPool& pool_;
@@ -116,8 +117,8 @@ class WeightUpdater {
   int slots_per_rank_, first_slot_;
   int slice_;
   base::AlignedBytes spare_bytes_;
-  std::vector<std::byte*> spares_;  // free ones; the updater's
-  int64_t told_ns_ = 0;             // when the counters were last told; the updater's
+  std::vector<std::byte*> spares_;  // free ones; only the updater's thread uses them
+  int64_t counters_sent_ns_ = 0;    // time of the last send_counters()
   std::unique_ptr<Update[]> updates_;
   std::atomic<bool> stop_{false};
   std::thread thread_;  // last: it uses everything above

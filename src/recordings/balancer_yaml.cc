@@ -115,10 +115,10 @@ Result<Placement> layer_placement(const std::vector<int64_t>& experts, int num_s
   placement.slot_to_expert.reserve(experts.size());
   for (int64_t expert : experts) {
     if (expert == kUnusedSlot && !shape.unused_slots) {
-      return invalid_input(
-          fmt::format("slot {}: expected an expert id, found {} (an unused slot, as of a dead rank), "
-                      "which only wideep balance accepts; plan for the live ranks alone",
-                      placement.num_slots(), expert);
+      return invalid_input(fmt::format(
+          "slot {}: expected an expert id, found {} (an unused slot, as of a dead rank), "
+          "which only wideep balance accepts; plan for the live ranks alone",
+          placement.num_slots(), expert));
     }
     if (expert != kUnusedSlot && (expert < 0 || expert >= shape.num_experts)) {
       return invalid_input(fmt::format("slot {}: expected an expert id from 0 to {}, found {}",

@@ -89,7 +89,7 @@ void follow_boards(const Run& run, Endpoint& world) {
   std::vector<online::UpdateBoard*> boards;
   for (const OnlineParts& stage : run.online()) boards.push_back(stage.board.get());
   world.bridge()->set_on_notice([boards = std::move(boards)](std::span<const std::byte> notice) {
-    online::take_in(notice, boards);
+    online::apply_notice(notice, boards);
   });
 }
 
