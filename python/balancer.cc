@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// wideep/balancer.h for Python: module wideep._balancer, for several layers at a time. The arrays
-// come from python/wideep/__init__.py, which makes them contiguous, checks that their shapes fit
-// each other and allocates the results: load [L, E], pair counts [L, E · E] (or [0, 0]),
-// placements and shares [L, S].
+// wideep/balancer.h for Python: module wideep._balancer, for several layers at a time.
+// python/wideep/__init__.py makes the arrays contiguous, checks that their shapes match and
+// allocates the results: load [L, E], pair counts [L, E · E] (or [0, 0]), placements and shares [L,
+// S].
 //
-// What the library refuses becomes a ValueError. The interpreter is free while layers are planned.
+// Invalid input raises ValueError. Planning releases the interpreter's lock.
 #include "wideep/balancer.h"
 
 #include <nanobind/nanobind.h>
@@ -48,7 +48,7 @@ Placement to_placement(const PlanShape& shape, std::span<const int32_t> experts,
   return placement;
 }
 
-// Plans as they were given; without shares: equal ones.
+// Reads plans [L, S]; without shares, equal ones.
 std::vector<LayerPlan> to_plans(const PlanShape& shape, const Matrix<const int32_t>& placements,
                                 const Matrix<const double>* shares) {
   std::vector<LayerPlan> plans(placements.shape(0));

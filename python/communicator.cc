@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// wideep/communicator.h for Python: module wideep._communicator. Rows are rows of bytes here;
-// python/wideep/communicator.py gives them the caller's dtype.
+// wideep/communicator.h for Python: module wideep._communicator. Rows are bytes here;
+// python/wideep/communicator.py converts them to the caller's dtype.
 //
-// What the library refuses becomes a ValueError, what fails a RuntimeError, a deadline a
-// TimeoutError. The interpreter is free while a call waits, so that ranks may be its threads.
+// Invalid input raises ValueError, a failure RuntimeError, a deadline TimeoutError. Calls release
+// the interpreter's lock while they wait, so ranks may be Python threads.
 #include "wideep/communicator.h"
 
 #include <nanobind/nanobind.h>
@@ -63,7 +63,8 @@ void combine(Communicator& communicator) {
   raise_unless_ok(status);
 }
 
-// [n, bytes]
+// Returns an array [n, bytes]: a copy, because the library's memory is valid only until the next
+// call.
 nb::object copy_rows(const std::vector<const std::byte*>& rows, size_t bytes) {
   auto* copy = new uint8_t[rows.size() * bytes + 1];
   const nb::capsule owner(copy, [](void* data) noexcept { delete[] static_cast<uint8_t*>(data); });
@@ -77,7 +78,7 @@ nb::object received(const Communicator& communicator, int slot, size_t row_bytes
   return copy_rows(rows, row_bytes);
 }
 
-// results: one for each row that the slot has received, in their order.
+// results: one for each received row of the slot, in the same order.
 void give_results(const Communicator& communicator, int slot, Rows results) {
   const auto rows = communicator.rows_of_slot(slot);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -85,7 +86,7 @@ void give_results(const Communicator& communicator, int slot, Rows results) {
   }
 }
 
-// [num_tokens · top_k, bytes]
+// Returns an array [num_tokens · top_k, bytes].
 nb::object results(const Communicator& communicator, int num_tokens, size_t result_bytes) {
   std::vector<const std::byte*> rows;
   for (int token = 0; token < num_tokens; ++token) {

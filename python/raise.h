@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the library says, as Python's exceptions: what it refuses a ValueError, a deadline a
-// TimeoutError, any other failure a RuntimeError.
+// Raises the library's errors as Python exceptions: invalid input as ValueError, a deadline as
+// TimeoutError, any other failure as RuntimeError.
 //
-// Thread safety: with the interpreter's lock or without.
+// Thread safety: with or without the interpreter's lock.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -21,6 +21,8 @@ inline void raise_unless_ok(const Status& status) {
     throw nanobind::value_error(status.message().c_str());
   }
   if (status.code() == StatusCode::kDeadlineExceeded) {
+    // The C API needs the lock; nanobind sets the other exceptions itself, when it has the lock
+    // again.
     const nanobind::gil_scoped_acquire lock;
     PyErr_SetString(PyExc_TimeoutError, status.message().c_str());
     throw nanobind::python_error();

@@ -5,12 +5,12 @@
     shares = wideep.resplit(plan.placement, new_load, ep_size=32)           # no weights move
     repair = wideep.repair(plan.placement, newer_load, ep_size=32, split="weighted")  # a few do
 
-or, in the place of DeepSeek's EPLB:
+or, as a replacement for DeepSeek's EPLB:
 
     phy2log, log2phy, expert_count = wideep.rebalance_experts(
         weight, num_replicas, num_groups, num_nodes, num_gpus)
 
-Shapes stand in brackets: L layers, E experts, S slots (physical experts) on R ranks. Every rank has
+Shapes are in brackets: L layers, E experts, S slots (physical experts) on R ranks. Every rank has
 S / R slots; slot s is on rank s // (S / R). A load is any array of tokens per expert, finite and not
 negative. Imbalance is max / mean - 1 over ranks: 0 is perfect.
 
@@ -51,8 +51,8 @@ class Repair(NamedTuple):
     imbalance_before: np.ndarray  # [L] float64: the old placement with its old shares
     imbalance_resplit: np.ndarray  # [L] float64: with the best shares; equal split: equal ones
     imbalance_after: np.ndarray  # [L] float64
-    moves: np.ndarray  # [L] int64: experts that a rank gets and did not hold
-    forced_moves: np.ndarray  # [L] int64: those of experts that lost their last usable slot
+    moves: np.ndarray  # [L] int64: experts copied to a rank that did not hold them
+    forced_moves: np.ndarray  # [L] int64: moves of experts that lost their last usable slot
     bytes: np.ndarray  # [L] int64: moves * bytes_per_expert
 
 
@@ -68,11 +68,11 @@ def plan(
     rank_slots: Optional[Sequence[int]] = None,
     pair_counts: Optional[ArrayLike] = None,
 ) -> Plan:
-    """Plans which rank holds what.
+    """Plans which experts each rank holds.
 
     load: [L, E].
     planner: "wideep", "trt" (TensorRT-LLM's), "deepseek" or "cooccurrence" (experts that tokens
-        choose together live together).
+        choose together share ranks).
     split: how the engine divides an expert's tokens among its replicas: "equal" or "weighted" (by
         the shares of the plan).
     num_nodes, num_groups: with both above 1 the experts of a group stay on one node.
@@ -91,7 +91,7 @@ def plan(
 
 
 def resplit(placement: ArrayLike, load: ArrayLike, ep_size: int) -> np.ndarray:
-    """The shares [L, S] that balance a placement [L, S] best under load [L, E]; no weights move."""
+    """The best shares [L, S] for a fixed placement [L, S] under load [L, E]; no weights move."""
     loads = _matrix("load", load, np.float64)
     placements = _placements(placement, loads)
     shape = _shape_of(placements, loads, ep_size)
@@ -111,11 +111,11 @@ def repair(
     bytes_per_expert: int = 0,
     rank_slots: Optional[Sequence[int]] = None,
 ) -> Repair:
-    """Moves as few experts as bring a placement [L, S] to the tolerance under load [L, E].
+    """Brings a placement [L, S] to the tolerance under load [L, E], with few moves of experts.
 
-    shares: [L, S] as they are now; None: equal. A repair for an "equal" split ignores them.
-    split: with "weighted" new shares come first; with "equal" only moves can help.
-    max_moves: per layer; None: no limit. Moves that cannot be avoided are made all the same.
+    shares: [L, S] of the placement; None: equal. A repair for an "equal" split ignores them.
+    split: "weighted" changes the shares first; "equal" can only move experts.
+    max_moves: per layer; None: no limit. Forced moves are made even beyond it.
     rank_slots: [R] slots usable from now on. Experts that lose their last slot move first.
     """
     loads = _matrix("load", load, np.float64)
@@ -145,7 +145,7 @@ def imbalance(
 ) -> np.ndarray:
     """max / mean - 1 of rank loads, [L]; placement [L, S], load [L, E], shares [L, S] (None: equal).
 
-    Ranks that hold nothing do not count."""
+    Ranks without an expert do not count."""
     loads = _matrix("load", load, np.float64)
     placements = _placements(placement, loads)
     result = np.empty(len(loads))
@@ -183,7 +183,7 @@ def _matrix(name: str, values: ArrayLike, dtype: type) -> np.ndarray:
 
 
 def _as_integers(name: str, values: ArrayLike, dtype: type) -> np.ndarray:
-    """What would become other numbers is refused."""
+    """Refuses values that the conversion to dtype would change."""
     array = np.asarray(values)
     if array.size and not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name}: expected integers, found {array.dtype}")

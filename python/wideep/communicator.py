@@ -4,15 +4,15 @@
     group = Group(num_ranks=2, slots_per_rank=4, top_k=2, max_tokens=64, hidden=256)
     # ... in a thread or fork of each rank:
     communicator = group.join(rank)
-    received = communicator.dispatch(rows, slots)     # one array [n, hidden] for each of my slots
+    received = communicator.dispatch(rows, slots)     # an array [n, hidden] per local slot
     results = communicator.combine([expert(slot, r) for slot, r in enumerate(received)])
     output = (results * weights[:, :, None]).sum(axis=1)        # results: [tokens, top_k, hidden]
 
 Slot s of the group is slot s % slots_per_rank of rank s // slots_per_rank. Every rank calls
-dispatch and combine as often as every other, also with no tokens. Rows are copied into arrays on
-the Python side; who minds takes C++ (wideep/communicator.h).
+dispatch and combine equally often, also with no tokens. Python copies rows into arrays; the C++
+interface (wideep/communicator.h) does not.
 
-Wrong arguments raise ValueError; a rank that does not come in time TimeoutError, on all ranks.
+Wrong arguments raise ValueError; a rank that misses the timeout raises TimeoutError on all ranks.
 Other Python threads run while a call waits.
 """
 
@@ -27,7 +27,7 @@ from . import _as_integers, _communicator
 
 
 class Group:
-    """Made once, before ranks are started."""
+    """The group of ranks. Created once, before the ranks start."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Group:
         timeout: float = 30.0,
     ) -> None:
         """max_tokens: of a rank in one dispatch. hidden, dtype: of rows and of results.
-        timeout: seconds that any wait may last."""
+        timeout: seconds, for each single wait."""
         self.slots_per_rank = slots_per_rank
         self.top_k = top_k
         self.hidden = hidden
@@ -57,22 +57,22 @@ class Group:
         )
 
     def join(self, rank: int) -> Communicator:
-        """By every rank: waits for all others."""
+        """Called by every rank; waits for all others."""
         return Communicator(self, _communicator.join(self._group, rank))
 
 
 class Communicator:
-    """One rank's end, from Group.join. One thread at a time."""
+    """One rank's access to the group, from Group.join. One thread at a time."""
 
     def __init__(self, group: Group, communicator: _communicator.Communicator) -> None:
         self._group = group
         self._communicator = communicator
-        self._rows = np.empty((0, 0), dtype=np.uint8)  # stay as they are until combine
+        self._rows = np.empty((0, 0), dtype=np.uint8)  # must not change until combine
 
     def dispatch(self, rows: ArrayLike, slots: ArrayLike) -> list[np.ndarray]:
         """Sends rows [tokens, hidden] to their slots [tokens, top_k].
 
-        Returns what has come for each of my slots, [n, hidden] each: a copy."""
+        Returns copies of the rows received for each of this rank's slots, [n, hidden] each."""
         group = self._group
         values = np.ascontiguousarray(rows, dtype=group.dtype)
         chosen = _as_integers("slots", slots, np.int32)
@@ -83,16 +83,16 @@ class Communicator:
             raise ValueError(f"slots: expected {expected}, found {chosen.shape}")
         sent = self._to_bytes(values)
         _communicator.dispatch(self._communicator, sent, chosen)
-        self._rows = sent  # until now the last call's: received rows may lie there
+        self._rows = sent  # not before: received rows of own tokens lie in the old array
         return [
             self._to_values(_communicator.received(self._communicator, slot, group._row_bytes))
             for slot in range(group.slots_per_rank)
         ]
 
     def combine(self, results_of_slots: Sequence[ArrayLike]) -> np.ndarray:
-        """Returns the results of my tokens, [tokens, top_k, hidden], in the order of their slots.
+        """Returns the results of this rank's tokens, [tokens, top_k, hidden], in slot order.
 
-        results_of_slots: what each of my slots has made of what it received, row by row."""
+        results_of_slots: for each of this rank's slots one result per received row, in order."""
         group = self._group
         if len(results_of_slots) != group.slots_per_rank:
             raise ValueError(
@@ -114,7 +114,7 @@ class Communicator:
         _communicator.fail(self._communicator, message)
 
     def close(self) -> None:
-        """This rank makes no more calls."""
+        """Leaves the group: no more calls follow."""
         _communicator.close(self._communicator)
 
     def _to_bytes(self, values: np.ndarray) -> np.ndarray:

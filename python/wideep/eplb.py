@@ -17,19 +17,19 @@ def rebalance_experts(
     num_gpus: int,
     planner: str = "wideep",
 ) -> Tuple[Any, Any, Any]:
-    """Plans replicas and their GPUs for every layer; call it as DeepSeek's function of this name.
+    """Plans replicas and their GPUs for every layer; call it like DeepSeek's function of this name.
 
     weight: [L, E] load of each logical expert; a numpy array, or a torch tensor on any device.
-    num_replicas: physical experts, a multiple of num_gpus. num_groups: expert groups; kept on one
-        node each where num_nodes divides them, ignored otherwise, as DeepSeek's does.
-    planner: "wideep"; "deepseek" for the placements of DeepSeek's.
+    num_replicas: physical experts, a multiple of num_gpus. num_groups: expert groups. Each
+        stays on one node if num_nodes divides them; otherwise groups are ignored, as by DeepSeek.
+    planner: "wideep", or "deepseek" for DeepSeek's placements.
 
     Returns int64 arrays, or tensors on weight's device if that was a tensor:
     physical_to_logical_map [L, num_replicas];
     logical_to_physical_map [L, E, X], ascending, then -1, X the most replicas of an expert;
     expert_count [L, E], replicas of each.
     """
-    from . import plan  # this module is part of that one
+    from . import plan  # here, because the package imports this module
 
     load = _to_numpy(weight)
     hierarchical = num_nodes > 0 and num_groups % num_nodes == 0
@@ -47,7 +47,7 @@ def rebalance_experts(
 
 
 def _is_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")  # who has a tensor has imported it
+    torch = sys.modules.get("torch")  # a caller with a tensor has imported it
     return torch is not None and isinstance(value, torch.Tensor)
 
 

@@ -11,6 +11,7 @@ using namespace wideep::balance;
 
 namespace {
 
+// Per thread, so that a failing call in one thread does not change the text that another reads.
 thread_local std::string last_error;
 
 }  // namespace
@@ -35,6 +36,7 @@ Result<PlanShape> to_shape(const wideep_plan_shape* shape) {
                    .num_slots = shape->num_slots,
                    .num_nodes = shape->num_nodes == 0 ? 1 : shape->num_nodes,
                    .num_groups = shape->num_groups == 0 ? 1 : shape->num_groups};
+  // Before rank_slots is read: ep_size is its length.
   WIDEEP_TRY(check_slot_counts(result.num_experts, result.ep_size, result.num_slots));
   if (shape->rank_slots != nullptr) {
     result.rank_slots.assign(shape->rank_slots, shape->rank_slots + result.ep_size);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From C's arguments to C++'s values, checked, and from a Status to the ABI's answer.
+// Converts and checks C arguments, and converts a Status to the ABI's status codes.
 //
-// Thread safety: pure but for the last error, which each thread has of its own.
+// Thread safety: pure, except for the last error, which is thread-local.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,9 +21,10 @@ namespace wideep::c_api {
 
 void set_last_error(std::string_view message);
 
-// Runs what returns a Status and turns the outcome into the ABI's terms. Nothing is thrown at C.
+// Runs a function that returns a Status, converts it to the ABI's status and stores the message.
+// Catches exceptions: none may reach C code.
 template <typename Function>
-int answer(Function function) try {
+int as_c_status(Function function) try {
   const Status status = function();
   if (status.ok()) return WIDEEP_OK;
   set_last_error(status.message());
@@ -36,7 +37,7 @@ int answer(Function function) try {
 Status check_pointer(const void* pointer, const char* name);
 Status check_num_layers(int32_t num_layers);
 
-// What a member to come would say, which this version does not know.
+// Refuses a struct that sets members which this version does not have.
 template <typename Struct>
 Status check_reserved(const Struct& given, const char* name) {
   if (std::ranges::all_of(given.reserved, [](auto value) { return value == 0; })) return {};
@@ -49,10 +50,10 @@ Status check_reserved(const Struct& given, const char* name) {
 Result<balance::PlanShape> to_shape(const wideep_plan_shape* shape);
 Result<balance::Split> to_split(int split);
 
-// load: [layers, num_experts], checked.
+// Checks load [layers, num_experts] and returns it.
 Result<std::span<const double>> to_load(const double* load, int32_t layers, int num_experts);
 
-// A valid placement of the shape; allocates nothing but for the check when `placement` had that
+// Reads and checks a placement of the shape. Allocates only for the check if `placement` had that
 // shape before.
 Status read_placement(const balance::PlanShape& shape, const int32_t* slot_to_expert,
                       balance::Placement* placement);

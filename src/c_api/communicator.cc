@@ -28,12 +28,12 @@ namespace {
 using ep::CommunicatorOptions;
 using ep::ReceivedRow;
 
-// A row is passed on as it is.
+// C reads the C++ rows in place, without a copy.
 static_assert(sizeof(ReceivedRow) == sizeof(wideep_received_row));
 static_assert(offsetof(ReceivedRow, row) == offsetof(wideep_received_row, row));
 static_assert(offsetof(ReceivedRow, result) == offsetof(wideep_received_row, result));
 
-// Negative sizes become such as are refused with their names.
+// Converts a negative size to 0, which CommunicatorGroup::create refuses by name.
 size_t to_size(int64_t bytes) { return bytes < 0 ? 0 : static_cast<size_t>(bytes); }
 
 Status create(const wideep_group_options* given, wideep_group** out) {
@@ -129,34 +129,34 @@ Status fail(Handle* handle, const char* name, const char* message) {
 using namespace wideep::c_api;
 
 int wideep_group_create(const wideep_group_options* options, wideep_group** group) {
-  return answer([&] { return create(options, group); });
+  return as_c_status([&] { return create(options, group); });
 }
 
 void wideep_group_destroy(wideep_group* group) { delete group; }
 
 int wideep_group_fail(wideep_group* group, const char* message) {
-  return answer([&] { return fail(group, "group", message); });
+  return as_c_status([&] { return fail(group, "group", message); });
 }
 
 int wideep_communicator_join(wideep_group* group, int32_t rank,
                              wideep_communicator** communicator) {
-  return answer([&] { return join(group, rank, communicator); });
+  return as_c_status([&] { return join(group, rank, communicator); });
 }
 
 void wideep_communicator_destroy(wideep_communicator* communicator) { delete communicator; }
 
 int wideep_communicator_dispatch(wideep_communicator* communicator, const void* rows,
                                  int64_t row_stride, int32_t num_tokens, const int32_t* slots) {
-  return answer([&] { return dispatch(communicator, rows, row_stride, num_tokens, slots); });
+  return as_c_status([&] { return dispatch(communicator, rows, row_stride, num_tokens, slots); });
 }
 
 int wideep_communicator_received(const wideep_communicator* communicator, int32_t slot,
                                  const wideep_received_row** rows, int32_t* num_rows) {
-  return answer([&] { return received(communicator, slot, rows, num_rows); });
+  return as_c_status([&] { return received(communicator, slot, rows, num_rows); });
 }
 
 int wideep_communicator_combine(wideep_communicator* communicator) {
-  return answer([&]() -> wideep::Status {
+  return as_c_status([&]() -> wideep::Status {
     WIDEEP_TRY(check_pointer(communicator, "communicator"));
     return communicator->communicator.combine();
   });
@@ -164,14 +164,14 @@ int wideep_communicator_combine(wideep_communicator* communicator) {
 
 int wideep_communicator_results(const wideep_communicator* communicator, int32_t token,
                                 const void* const** results_of_token) {
-  return answer([&] { return results(communicator, token, results_of_token); });
+  return as_c_status([&] { return results(communicator, token, results_of_token); });
 }
 
 int wideep_communicator_own_result(const wideep_communicator* communicator, int32_t token,
                                    void** result) {
-  return answer([&] { return own_result(communicator, token, result); });
+  return as_c_status([&] { return own_result(communicator, token, result); });
 }
 
 int wideep_communicator_fail(wideep_communicator* communicator, const char* message) {
-  return answer([&] { return fail(communicator, "communicator", message); });
+  return as_c_status([&] { return fail(communicator, "communicator", message); });
 }

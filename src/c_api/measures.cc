@@ -44,10 +44,10 @@ using namespace wideep::c_api;
 
 int wideep_imbalance(const wideep_plan_shape* shape, const int32_t* slot_to_expert,
                      const double* shares, const double* load, double* imbalance) {
-  return answer([&] { return imbalance_of(shape, slot_to_expert, shares, load, imbalance); });
+  return as_c_status([&] { return imbalance_of(shape, slot_to_expert, shares, load, imbalance); });
 }
 
 int wideep_imbalance_lower_bound(const wideep_plan_shape* shape, const double* load, int split,
                                  double* bound) {
-  return answer([&] { return bound_of(shape, load, split, bound); });
+  return as_c_status([&] { return bound_of(shape, load, split, bound); });
 }

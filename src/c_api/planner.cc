@@ -44,7 +44,7 @@ Status create(const char* name, const wideep_plan_shape* c_shape,
   return {};
 }
 
-// [num_layers, E, E] counts, or none.
+// Checks counts [num_layers, E, E]. Returns none if they are absent and not needed.
 Result<std::span<const int64_t>> to_pair_counts(const wideep_planner& planner, int32_t num_layers,
                                                 const int64_t* counts) {
   if (counts == nullptr) {
@@ -90,18 +90,19 @@ using namespace wideep::c_api;
 
 int wideep_planner_create(const char* name, const wideep_plan_shape* shape,
                           const wideep_planner_options* options, wideep_planner** planner) {
-  return answer([&] { return create(name, shape, options, planner); });
+  return as_c_status([&] { return create(name, shape, options, planner); });
 }
 
 void wideep_planner_destroy(wideep_planner* planner) { delete planner; }
 
 int wideep_planner_plan(wideep_planner* planner, int32_t num_layers, const double* load,
                         int32_t* slot_to_expert, double* shares) {
-  return answer([&] { return plan(planner, num_layers, load, nullptr, slot_to_expert, shares); });
+  return as_c_status(
+      [&] { return plan(planner, num_layers, load, nullptr, slot_to_expert, shares); });
 }
 
 int wideep_planner_plan_pairs(wideep_planner* planner, int32_t num_layers, const double* load,
                               const int64_t* pair_counts, int32_t* slot_to_expert, double* shares) {
-  return answer(
+  return as_c_status(
       [&] { return plan(planner, num_layers, load, pair_counts, slot_to_expert, shares); });
 }

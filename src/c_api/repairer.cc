@@ -52,7 +52,7 @@ Status create(const wideep_plan_shape* c_shape, const wideep_repair_options* c_o
   return {};
 }
 
-// What a repair is given and what it fills, [num_layers, E or S] each.
+// The inputs and outputs of a repair, [num_layers, E or S] each.
 struct RepairArrays {
   size_t num_layers;
   const double* load;
@@ -63,7 +63,7 @@ struct RepairArrays {
   wideep_repair_report* reports;
 };
 
-// The plan of one layer before the repair.
+// Reads the plan of one layer before the repair.
 Status read_from(const RepairArrays& arrays, size_t layer, wideep_repairer* repairer) {
   const auto slots = static_cast<size_t>(repairer->shape.num_slots);
   LayerPlan& from = repairer->from;
@@ -97,7 +97,9 @@ Status repair(wideep_repairer* repairer, int32_t num_layers, const RepairArrays&
   WIDEEP_TRY(check_pointer(arrays.to, "to"));
   WIDEEP_TRY(check_num_layers(num_layers));
   WIDEEP_TRY(to_load(arrays.load, num_layers, repairer->shape.num_experts).status());
-  // All of it is read before anything is written.
+  // Checks every layer before anything is written, so that outputs are unchanged after an error.
+  // Each layer is read again before its repair: `to` may be the arrays of `from`, but layers do not
+  // overlap.
   for (size_t layer = 0; layer < arrays.num_layers; ++layer) {
     WIDEEP_TRY(read_from(arrays, layer, repairer));
   }
@@ -115,7 +117,7 @@ using namespace wideep::c_api;
 
 int wideep_repairer_create(const wideep_plan_shape* shape, const wideep_repair_options* options,
                            wideep_repairer** repairer) {
-  return answer([&] { return create(shape, options, repairer); });
+  return as_c_status([&] { return create(shape, options, repairer); });
 }
 
 void wideep_repairer_destroy(wideep_repairer* repairer) { delete repairer; }
@@ -130,5 +132,5 @@ int wideep_repairer_repair(wideep_repairer* repairer, int32_t num_layers, const 
                                .to = to,
                                .to_shares = to_shares,
                                .reports = reports};
-  return answer([&] { return repair(repairer, num_layers, arrays); });
+  return as_c_status([&] { return repair(repairer, num_layers, arrays); });
 }

@@ -77,26 +77,26 @@ using namespace wideep::c_api;
 
 int wideep_resplit(const wideep_plan_shape* shape, const int32_t* slot_to_expert,
                    const double* load, double* shares) {
-  return answer([&] { return resplit_into(shape, slot_to_expert, load, shares); });
+  return as_c_status([&] { return resplit_into(shape, slot_to_expert, load, shares); });
 }
 
 int wideep_resplitter_create(const wideep_plan_shape* shape, const int32_t* slot_to_expert,
                              wideep_resplitter** resplitter) {
-  return answer([&] { return create(shape, slot_to_expert, resplitter); });
+  return as_c_status([&] { return create(shape, slot_to_expert, resplitter); });
 }
 
 void wideep_resplitter_destroy(wideep_resplitter* resplitter) { delete resplitter; }
 
 int wideep_resplitter_reset(wideep_resplitter* resplitter, const int32_t* slot_to_expert) {
-  return answer([&] { return reset(resplitter, slot_to_expert); });
+  return as_c_status([&] { return reset(resplitter, slot_to_expert); });
 }
 
 int wideep_resplitter_run(wideep_resplitter* resplitter, const double* load, double* shares,
                           double* max_load) {
-  return answer([&] { return run(resplitter, load, shares, max_load); });
+  return as_c_status([&] { return run(resplitter, load, shares, max_load); });
 }
 
 int wideep_resplitter_bottleneck(const wideep_resplitter* resplitter, const int32_t** ranks,
                                  int32_t* num_ranks) {
-  return answer([&] { return bottleneck(resplitter, ranks, num_ranks); });
+  return as_c_status([&] { return bottleneck(resplitter, ranks, num_ranks); });
 }

@@ -19,8 +19,8 @@ Status check_size(const char* key, int size) {
   return invalid_input(fmt::format("{}: expected 1 to {}, found {}", key, kMaxRanks, size));
 }
 
-// tp divided by what is set, for the size that is not; 1 where it does not divide, so that the
-// product differs from tp and is reported.
+// The value of the unset size: tp / the set sizes. At least 1 if that does not divide, so that the
+// product differs from tp and check_products reports it.
 int rest(int tp, int64_t product) {
   return static_cast<int>(std::max<int64_t>(1, tp / std::max<int64_t>(1, product)));
 }
@@ -75,8 +75,9 @@ int& along(Axis axis, Coordinates* coordinates) {
   return coordinates->tp_rank;
 }
 
-// The coordinates that the ranks of a group share. The MoE axes divide tp: a group along tp crosses
-// all of them, a group along one of them crosses tp, and one across tp leaves them alone.
+// The coordinates that the ranks of a group share; coordinates that differ within the group are set
+// to 0. The MoE axes divide tp, so a group along tp spans all of them, a group along one of them
+// spans tp, and a group along cp or pp does not affect them.
 Coordinates shared_coordinates(Axis axis, Coordinates coordinates) {
   along(axis, &coordinates) = 0;
   if (axis == Axis::kTp) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which part of the model a rank computes: rank ↔ coordinates along each axis of parallelism, with
-// TRT's names and order (mapping.py).
+// The part of the model that each rank computes: rank ↔ coordinates along each axis of parallelism,
+// with TRT's names and order (mapping.py).
 //
 //   world = tp × pp × cp        tp = moe_tp × moe_ep × moe_cluster
 //   rank  = (pp_rank × cp + cp_rank) × tp + tp_rank
 //
-// Inside tp, the ranks of a moe_ep group are neighbours and those of a moe_tp group stride over
-// them: tp 8 = moe_tp 2 × moe_ep 4 has moe_ep groups [0 1 2 3] [4 5 6 7] and moe_tp groups [0 4] [1
-// 5] [2 6] [3 7].
+// Within tp, the ranks of a moe_ep group are neighbours and those of a moe_tp group are moe_ep
+// apart: tp 8 = moe_tp 2 × moe_ep 4 has moe_ep groups [0 1 2 3] [4 5 6 7] and moe_tp groups [0 4]
+// [1 5] [2 6] [3 7].
 //
 // Thread safety: immutable after create.
 #pragma once
@@ -19,7 +19,8 @@
 
 namespace wideep::parallel {
 
-// Of a whole world and of each size. 2^16 keeps every product of three sizes within int64.
+// The limit of the world's size and of each size. 2^16 keeps every product of three sizes within
+// int64.
 inline constexpr int kMaxRanks = 1 << 16;
 
 // −1: not set, see Mapping::create.
@@ -55,17 +56,16 @@ struct LayerRange {
   bool operator==(const LayerRange&) const = default;
 };
 
-// The layers of a pipeline stage: num_layers dealt out in order, the first num_layers % num_stages
-// stages one more. REQUIRES: 0 ≤ stage < num_stages.
+// The layers of a pipeline stage: stages get equally many layers in order, the first num_layers %
+// num_stages stages one more. REQUIRES: 0 ≤ stage < num_stages.
 LayerRange layers_of_stage(int stage, int num_stages, int num_layers);
 
 class Mapping {
  public:
-  // Fills what is not set as TRT does: moe_cluster 1; of moe_tp and moe_ep both unset, moe_ep 1 and
-  // moe_tp the rest; one of them unset, it is the rest.
-  // Errors (invalid input), naming the key of the configuration file: a size outside 1 ...
-  // kMaxRanks, more than kMaxRanks ranks, moe_tp × moe_ep × moe_cluster ≠ tp, moe_cluster > 1
-  // together with moe_ep > 1.
+  // Fills unset sizes as TRT does: moe_cluster 1; if moe_tp and moe_ep are both unset, moe_ep 1 and
+  // moe_tp the rest of tp; if one of them is unset, it is the rest. Errors (invalid input), naming
+  // the key of the configuration file: a size outside 1 ... kMaxRanks, more than kMaxRanks ranks,
+  // moe_tp × moe_ep × moe_cluster ≠ tp, moe_cluster > 1 together with moe_ep > 1.
   static Result<Mapping> create(ParallelSizes sizes);
 
   const ParallelSizes& sizes() const { return sizes_; }  // all set

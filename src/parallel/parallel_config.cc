@@ -20,14 +20,14 @@ using formats::IntegerRange;
 using formats::YamlMap;
 
 constexpr int64_t kMaxTokens = int64_t{1} << 32;
-constexpr int64_t kMaxIterationTokens = int64_t{1} << 20;  // the buffers have a row for each
+constexpr int64_t kMaxIterationTokens = int64_t{1} << 20;  // the buffers have a row per token
 constexpr int64_t kMaxPositions = (int64_t{1} << 31) - 1;  // as in config.json
 constexpr IntegerRange kAtLeastOne{.min = 1, .max = kMaxTokens};
 constexpr IntegerRange kAtLeastZero{.min = 0, .max = kMaxTokens};
 
 constexpr std::array kCacheDtypes = {"AUTO", "BF16", "FP8"};
 constexpr std::array kCapacityPolicies = {"GUARANTEED_NO_EVICT", "MAX_UTILIZATION"};
-constexpr std::array kTravelDtypes = {"AUTO", "BF16", "FP8", "NVFP4"};
+constexpr std::array kRowDtypes = {"AUTO", "BF16", "FP8", "NVFP4"};
 constexpr std::array kCombines = {"EXACT", "REDUCED"};
 constexpr std::array kMoeBackends = {"AUTO",   "CUTLASS",          "CUTEDSL", "WIDEEP",
                                      "TRTLLM", "DEEPGEMM",         "VANILLA", "DENSEGEMM",
@@ -41,7 +41,8 @@ std::string upper(std::string text) {
   return text;
 }
 
-// One of the words, in any case; the first of them when the key is absent or wrong.
+// Reads one of the words, in upper or lower case. Returns the first word if the key is absent or
+// wrong.
 template <size_t N>
 std::string take_word(YamlMap& map, const char* key, const std::array<const char*, N>& words) {
   const std::string found = map.string_or(key, words[0]);
@@ -66,10 +67,10 @@ int take_size(YamlMap& map, const char* key) {
   return static_cast<int>(map.integer_or(key, 1, {.min = 1, .max = kMaxRanks}));
 }
 
-// A size that may be left to wideep: absent or −1.
+// Reads a size that may be unset: absent or −1.
 int take_moe_size(YamlMap& map, const char* key) {
   const int64_t size = map.integer_or(key, -1, {.min = -1, .max = kMaxRanks});
-  if (size == 0) map.complain(key, "expected at least 1, or -1 to have it filled in, found 0");
+  if (size == 0) map.complain(key, "expected at least 1, or -1 for the automatic size, found 0");
   return static_cast<int>(size);
 }
 
@@ -99,9 +100,8 @@ CpConfig take_cp(YamlMap map, std::vector<std::string>* notes) {
   CpConfig config;
   if (map.has("cp_type")) {
     notes->push_back(
-        "cp_config.cp_type has no effect: ranks have the pages of a sequence in turns, and read "
-        "the "
-        "others' in place, which gives whole attention");
+        "cp_config.cp_type has no effect: the ranks hold the pages of a sequence in turn and read "
+        "each other's pages in place, which is full attention");
   }
   for (const char* key :
        {"use_nccl_for_alltoall", "fifo_version", "cp_anchor_size", "block_size"}) {
@@ -131,11 +131,12 @@ void take_load_balancer(YamlMap& moe, MoeConfig* config) {
   }
 }
 
-// How rows travel.
-void take_rows(YamlMap& moe, MoeConfig* config) {
+// The formats of rows. TRT's use_low_precision_moe_combine and combine_dtype set the same thing, so
+// they must not contradict each other.
+void take_row_formats(YamlMap& moe, MoeConfig* config) {
   constexpr const char* kLow = "use_low_precision_moe_combine";
-  config->dispatch_dtype = take_word(moe, "dispatch_dtype", kTravelDtypes);
-  config->combine_dtype = take_word(moe, "combine_dtype", kTravelDtypes);
+  config->dispatch_dtype = take_word(moe, "dispatch_dtype", kRowDtypes);
+  config->combine_dtype = take_word(moe, "combine_dtype", kRowDtypes);
   config->combine = take_word(moe, "combine", kCombines);
   config->use_low_precision_moe_combine = moe.boolean_or(kLow, false);
   const bool low = config->combine_dtype == "FP8" || config->combine_dtype == "NVFP4";
@@ -155,7 +156,7 @@ MoeConfig take_moe(YamlMap map, std::vector<std::string>* notes) {
   }
   config.backend = take_word(map, "backend", kMoeBackends);
   config.max_num_tokens = take_integer(map, "max_num_tokens", kAtLeastOne);
-  take_rows(map, &config);
+  take_row_formats(map, &config);
   if (map.has("disable_finalize_fusion")) {
     notes->push_back(
         "moe_config.disable_finalize_fusion has no effect: there is no fused finalize");
@@ -177,8 +178,7 @@ KvCacheConfig take_kv_cache(YamlMap map, std::vector<std::string>* notes) {
   config.max_tokens = take_integer(map, "max_tokens", kAtLeastOne);
   if (map.has("free_gpu_memory_fraction")) {
     notes->push_back(
-        "kv_cache_config.free_gpu_memory_fraction has no effect: the cache lies in host memory, "
-        "set "
+        "kv_cache_config.free_gpu_memory_fraction has no effect: the cache is in host memory; set "
         "max_tokens instead");
   }
   config.free_gpu_memory_fraction = map.number_or(
@@ -228,7 +228,7 @@ ParallelConfig take_config(YamlMap& root) {
   return config;
 }
 
-// Settings that contradict each other, or that the others leave without effect.
+// Refuses settings that contradict each other, and settings that others leave without effect.
 Status check_consistent(const ParallelConfig& config) {
   const ParallelSizes& sizes = config.sizes;
   if (config.enable_lm_head_tp_in_adp && !config.enable_attention_dp) {
@@ -255,7 +255,7 @@ Status check_consistent(const ParallelConfig& config) {
   if (config.max_batch_size && config.max_num_tokens &&
       *config.max_batch_size > *config.max_num_tokens) {
     return invalid_input(fmt::format(
-        "max_batch_size {} is more than max_num_tokens {}: each request of a batch brings at least "
+        "max_batch_size {} is more than max_num_tokens {}: each request of a batch has at least "
         "one token",
         *config.max_batch_size, *config.max_num_tokens));
   }
@@ -290,6 +290,7 @@ Result<ParallelConfig> parse_parallel_config(const std::string& text, const std:
   ParallelConfig config = take_config(root);
   WIDEEP_TRY(document.status());
   config.name = name;
+  // Fills the unset sizes: check_consistent() compares other settings with them.
   const Result<Mapping> mapping = Mapping::create(config.sizes);
   if (!mapping.ok()) return mapping.status().at(name);
   config.sizes = mapping->sizes();

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The YAML that says how a model is spread over ranks, with TRT's keys:
+// The YAML file that configures how a model is divided among ranks, with TRT's keys:
 //
 //   tensor_parallel_size: 8
 //   enable_attention_dp: true         # each rank serves its own requests; experts are shared
 //   moe_expert_parallel_size: 8
 //   moe_config:
 //     load_balancer: ./moe_load_balancer.yaml     # or the file's keys inline
-//     dispatch_dtype: fp8                         # in what form rows travel
+//     dispatch_dtype: fp8                         # dtype of dispatched rows
 //     use_low_precision_moe_combine: true         # results come back in nvfp4
 //   max_num_tokens: 2048
 //
 // Reading is strict: an unknown key, a wrong type, sizes whose products contradict each other and
-// settings that could have no effect are errors of one line (file, key, expected, found). What is
-// well-formed but not built is refused by check_supported, by name. A key that is accepted although
-// wideep does nothing with it leaves a line in `notes` for the caller to print.
+// settings that could have no effect are errors of one line (file, key, expected, found).
+// check_supported refuses valid settings that wideep does not support yet, by name. A key that is
+// accepted but has no effect leaves a line in `notes` for the caller to print.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -47,19 +47,20 @@ struct CpConfig {
 
 struct MoeConfig {
   std::string backend = "AUTO";
-  // Of all ranks together in one dispatch, at least moe_expert_parallel_size; more are dispatched
-  // in chunks.
+  // Tokens of all ranks together in one dispatch, at least moe_expert_parallel_size; more are
+  // dispatched in chunks.
   std::optional<int64_t> max_num_tokens;
-  // In what form rows are dispatched and results come back: AUTO, as the experts take and return
-  // them; BF16; FP8; NVFP4. use_low_precision_moe_combine alone makes the latter NVFP4.
+  // The dtypes of dispatched rows and of result rows: AUTO, as the experts take and return them;
+  // BF16; FP8; NVFP4. use_low_precision_moe_combine alone makes combine_dtype NVFP4.
   std::string dispatch_dtype = "AUTO";
   std::string combine_dtype = "AUTO";
   bool use_low_precision_moe_combine = false;
-  // EXACT: a row of each expert comes back. REDUCED: one of each rank, its experts' summed.
+  // EXACT: combine returns a row for each expert. REDUCED: one row for each rank, the sum of its
+  // experts.
   std::string combine = "EXACT";
   bool disable_finalize_fusion = false;
-  // At most one of the two: the path as written (relative to the working directory, as TRT takes
-  // it), or the inline form.
+  // At most one of the two: the path as written (relative to the working directory, as in TRT), or
+  // the inline form.
   std::optional<std::string> load_balancer_path;
   std::optional<recordings::BalancerSettings> load_balancer;
 };
@@ -69,7 +70,7 @@ struct KvCacheConfig {
   int64_t tokens_per_block = 32;
   std::optional<int64_t> max_tokens;  // of a rank's cache
   double free_gpu_memory_fraction = 0.9;
-  bool enable_block_reuse = true;  // requests that begin alike share pages
+  bool enable_block_reuse = true;  // requests with a common prefix share pages
 };
 
 struct SchedulerConfig {
@@ -77,7 +78,7 @@ struct SchedulerConfig {
 };
 
 struct ParallelConfig {
-  std::string name;  // file, or option, that messages begin with
+  std::string name;  // the file or option that begins messages
   ParallelSizes sizes{.tp = 1, .pp = 1, .cp = 1, .moe_tp = 1, .moe_ep = 1, .moe_cluster = 1};
   bool enable_attention_dp = false;
   bool enable_lm_head_tp_in_adp = false;
@@ -86,8 +87,8 @@ struct ParallelConfig {
   MoeConfig moe_config;
   KvCacheConfig kv_cache_config;
   SchedulerConfig scheduler_config;
-  // pipeline_micro_batches, wideep's own: under way at once, at least as many as stages, which is
-  // the default.
+  // pipeline_micro_batches, wideep's own: micro-batches in flight, at least the number of stages,
+  // which is the default.
   std::optional<int64_t> pipeline_micro_batches;
   std::optional<int64_t> max_batch_size;  // requests of a rank in one iteration
   std::optional<int64_t> max_num_tokens;  // tokens of a rank in one iteration
@@ -95,13 +96,13 @@ struct ParallelConfig {
   std::optional<bool> enable_chunked_prefill;
   std::vector<std::string> notes;  // one line for each key that has no effect
 
-  // Never fails: reading has checked the sizes.
+  // REQUIRES: the sizes are valid, as in every config that a function below returns.
   Mapping mapping() const;
 
   int micro_batches() const { return static_cast<int>(pipeline_micro_batches.value_or(sizes.pp)); }
 
-  // Do the tp ranks compute all batches together, each a part of heads and columns? Without, each
-  // has its own.
+  // True if the tp ranks compute every batch together, each a part of heads and columns. False:
+  // each rank has its own batches.
   bool shares_batches() const { return sizes.tp > 1 && !enable_attention_dp; }
 };
 
@@ -109,11 +110,11 @@ struct ParallelConfig {
 Result<ParallelConfig> read_parallel_config(const std::string& path);
 Result<ParallelConfig> parse_parallel_config(const std::string& text, const std::string& name);
 
-// What `--ranks N` means without a file: attention data parallel, experts spread over all N ranks.
-// Errors (invalid input): num_ranks outside 1 ... 65536.
+// The configuration of `--ranks N` without a file: attention data parallel, experts divided among
+// all N ranks. Errors (invalid input): num_ranks outside 1 ... 65536.
 Result<ParallelConfig> parallel_config_for_ranks(int num_ranks);
 
-// Refuses by name what a configuration may ask for and wideep cannot do yet. It serves
+// Refuses, by name, valid settings that wideep does not support yet. Supported:
 // tensor_parallel_size = moe_tensor_parallel_size × moe_expert_parallel_size, with or without
 // enable_attention_dp, any pipeline_parallel_size and any context_parallel_size.
 Status check_supported(const ParallelConfig& config);

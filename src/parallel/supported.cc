@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a configuration may ask for and wideep does not do yet.
+// Refuses valid settings that wideep does not support yet.
 #include <fmt/format.h>
 
 #include <array>
@@ -15,7 +15,7 @@ struct Limit {
 };
 
 std::string not_built(const char* key, int found, const char* what) {
-  return fmt::format("{}: {} is not built yet: expected 1, found {}", key, what, found);
+  return fmt::format("{}: {} is not supported yet: expected 1, found {}", key, what, found);
 }
 
 std::array<Limit, 1> size_limits(const ParallelSizes& sizes) {
@@ -26,6 +26,7 @@ std::array<Limit, 1> size_limits(const ParallelSizes& sizes) {
 }
 
 std::array<Limit, 3> feature_limits(const ParallelConfig& config) {
+  // Ranks take turns of whole pages, so that no page is divided between ranks.
   const int64_t turn = config.cp_config ? config.cp_config->tokens_per_block.value_or(64) : 64;
   return {{
       {turn % 64 != 0,
@@ -36,7 +37,8 @@ std::array<Limit, 3> feature_limits(const ParallelConfig& config) {
        "enable_chunked_prefill: prompts are always prefilled in chunks of at most max_num_tokens; "
        "raise max_num_tokens to the longest prompt and remove this key or set it to true"},
       {config.enable_lm_head_tp_in_adp,
-       "enable_lm_head_tp_in_adp: a sharded output projection is not built yet; set it to false"},
+       "enable_lm_head_tp_in_adp: a sharded output projection is not supported yet; set it to "
+       "false"},
   }};
 }
 
