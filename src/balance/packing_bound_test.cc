@@ -69,7 +69,7 @@ TEST(PackingBound, ExactForOneAndTwoPerBin) {
   }
 }
 
-TEST(PackingBound, EachArgumentAtWork) {
+TEST(PackingBound, EachArgumentGivesTheBoundSomewhere) {
   EXPECT_EQ(packing_bound({4, 4, 4, 4, 4, 4}, 2), 12);    // mean
   EXPECT_EQ(packing_bound({9, 1, 2, 1, 1, 1}, 2), 11);    // the heaviest
   EXPECT_EQ(packing_bound({5, 5, 5, 1, 1, 1}, 2), 11);    // two of three share a bin

@@ -31,7 +31,7 @@ struct Golden {
   std::vector<int32_t> slot_to_expert;
 };
 
-// What the original answers; the first two are the example of its README.
+// Results of the original code; the first two are the example of its README.
 const Golden kGolden[] = {
     {"hierarchical", kReadmeLayer0, 8, 2, 4, {5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1}},
     {"hierarchical", kReadmeLayer1, 8, 2, 4, {7, 10, 6, 8, 6, 11, 8, 9, 2, 4, 5, 1, 5, 0, 3, 1}},
@@ -52,7 +52,7 @@ const Golden kGolden[] = {
     {"two replicas on one rank", {1, 2, 3, 4, 5, 6}, 6, 3, 6, {5, 5, 5, 0, 1, 4, 4, 4, 3, 2, 3, 2}},
 };
 
-TEST(PlanDeepseek, AnswersAsTheOriginal) {
+TEST(PlanDeepseek, MatchesTheOriginal) {
   for (const Golden& golden : kGolden) {
     const PlanShape shape = shape_of(static_cast<int>(golden.load.size()), golden.ep_size,
                                      static_cast<int>(golden.slot_to_expert.size()),
@@ -65,7 +65,7 @@ TEST(PlanDeepseek, AnswersAsTheOriginal) {
 }
 
 // 2^24 + 1 is no float32: both experts weigh 2^24, and the lower id wins the spare slot.
-TEST(PlanDeepseek, SeesLoadsAsFloat32) {
+TEST(PlanDeepseek, RoundsLoadsToFloat32) {
   const auto placement =
       plan_layer_deepseek(std::vector<double>{16777216, 16777217, 0}, shape_of(3, 4, 4, 1, 1));
   ASSERT_TRUE(placement.ok());
@@ -111,7 +111,7 @@ class RandomShapes {
   std::mt19937 random_{7};
 };
 
-TEST(PlanDeepseek, AgreesWithTheObviousVersion) {
+TEST(PlanDeepseek, AgreesWithASimpleImplementation) {
   RandomShapes random;
   for (int round = 0; round < 1000; ++round) {
     const PlanShape shape = random.next_shape();

@@ -72,7 +72,7 @@ TEST(PlaceExact, SharesOfOneHotExpert) {
   EXPECT_DOUBLE_EQ(ranks[1], 5);
 }
 
-TEST(PlaceExact, OneSlotLessIsTooFew) {
+TEST(PlaceExact, NeedsASpareSlotOnAllRanksButOne) {
   EXPECT_TRUE(exact_placement_exists({.num_experts = 7, .ep_size = 4, .num_slots = 12}));
   EXPECT_TRUE(exact_placement_exists({.num_experts = 9, .ep_size = 4, .num_slots = 12}));
   EXPECT_FALSE(exact_placement_exists({.num_experts = 10, .ep_size = 4, .num_slots = 12}));

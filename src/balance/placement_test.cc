@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 const Placement kSmall{4, 2, {1, 0, 2, 1, 2, 3}};
 
-TEST(Placement, KnowsSlotsAndRanks) {
+TEST(Placement, MapsSlotsToRanks) {
   EXPECT_EQ(kSmall.num_slots(), 6);
   EXPECT_EQ(kSmall.slots_per_rank(), 3);
   EXPECT_EQ(kSmall.rank_of_slot(2), 0);
@@ -73,7 +73,7 @@ TEST(MaskRanks, RefusesToLoseAnExpert) {
   EXPECT_FALSE(mask_ranks(placement, std::vector{-1}).ok());
 }
 
-TEST(CheckSlotCounts, SaysWhichNumberToChange) {
+TEST(CheckSlotCounts, NamesTheNumberToChange) {
   EXPECT_TRUE(check_slot_counts(256, 36, 288).ok());
   EXPECT_THAT(check_slot_counts(256, 36, 290).message(), HasSubstr("set num_slots to 324"));
   EXPECT_THAT(check_slot_counts(256, 32, 255).message(), HasSubstr("set num_slots to 256"));

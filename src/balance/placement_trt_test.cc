@@ -75,7 +75,7 @@ Placement place_slowly(const std::vector<double>& load, std::vector<int> replica
   return placement;
 }
 
-TEST(PlaceTrt, AgreesWithTheObviousVersion) {
+TEST(PlaceTrt, AgreesWithASimpleImplementation) {
   std::mt19937 random(11);
   for (int round = 0; round < 300; ++round) {
     const int ep_size = 1 + static_cast<int>(random() % 9);

@@ -58,8 +58,8 @@ double imbalance(const LayerPlan& plan, const Layer& layer) {
   return imbalance_ratio(rank_loads(plan.placement, layer.load, plan.shares));
 }
 
-// Of the pairs, those that meet on a rank, term by term.
-double meeting(const Placement& placement, const Layer& layer) {
+// The part of the pairs that are together on a rank, summed term by term.
+double pairs_within_ranks(const Placement& placement, const Layer& layer) {
   const Shares shares = equal_shares(placement);
   double within = 0;
   for (int a = 0; a < placement.num_slots(); ++a) {
@@ -89,14 +89,14 @@ TEST(Affinity, KeepsItsSumsUpToDate) {
     affinity.exchange(a, b);
     std::swap(placement.slot_to_expert[at(a)], placement.slot_to_expert[at(b)]);
     ASSERT_NEAR(affinity.within_rank_ratio(), expected, 1e-12);
-    ASSERT_NEAR(affinity.within_rank_ratio(), meeting(placement, layer), 1e-12);
+    ASSERT_NEAR(affinity.within_rank_ratio(), pairs_within_ranks(placement, layer), 1e-12);
     ASSERT_FALSE(has_two_replicas_on_a_rank(placement));
   }
   const auto loads = rank_loads(placement, layer.load, equal_shares(placement));
   EXPECT_NEAR(affinity.max_rank_load(), imbalance_ratio(loads) + 1.0, 1e-12);
 }
 
-TEST(PlannerCooccurrence, PutsFamiliesTogetherWithinTheTolerance) {
+TEST(PlannerCooccurrence, PutsExpertsChosenTogetherOnOneRank) {
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     const Layer layer = layer_of_families(32, 4, seed);
     const LayerPlan balanced = plan_once("wideep", kShape, {}, layer);
@@ -107,23 +107,25 @@ TEST(PlannerCooccurrence, PutsFamiliesTogetherWithinTheTolerance) {
       EXPECT_FALSE(has_two_replicas_on_a_rank(plan.placement));
       EXPECT_EQ(plan.shares, equal_shares(plan.placement));
       EXPECT_LE(imbalance(plan, layer), std::max(tolerance, imbalance(balanced, layer)) + 1e-9);
-      EXPECT_GE(meeting(plan.placement, layer), meeting(balanced.placement, layer));
+      EXPECT_GE(pairs_within_ranks(plan.placement, layer),
+                pairs_within_ranks(balanced.placement, layer));
       if (tolerance >= 0.02) {
-        EXPECT_GT(meeting(plan.placement, layer), 1.3 * meeting(balanced.placement, layer));
+        EXPECT_GT(pairs_within_ranks(plan.placement, layer),
+                  1.3 * pairs_within_ranks(balanced.placement, layer));
       }
     }
   }
 }
 
 // Four families of equal load and no replicas: the best placement is known.
-TEST(PlannerCooccurrence, FindsFamiliesThatFit) {
+TEST(PlannerCooccurrence, FindsGroupsThatFitTheRanks) {
   Layer layer{std::vector<double>(16, 1.0), std::vector<int64_t>(256)};
   for (int a = 0; a < 16; ++a) {
     for (int b = 0; b < 16; ++b) layer.pairs[at(a * 16 + b)] = a != b && a % 4 == b % 4 ? 10 : 0;
   }
   const PlanShape shape{.num_experts = 16, .ep_size = 4, .num_slots = 16};
   const LayerPlan plan = plan_once("cooccurrence", shape, {}, layer);
-  EXPECT_DOUBLE_EQ(meeting(plan.placement, layer), 1.0);
+  EXPECT_DOUBLE_EQ(pairs_within_ranks(plan.placement, layer), 1.0);
 }
 
 TEST(PlannerCooccurrence, WeightedStaysWithinTheToleranceToo) {
@@ -132,7 +134,7 @@ TEST(PlannerCooccurrence, WeightedStaysWithinTheToleranceToo) {
   const LayerPlan plan = plan_once("cooccurrence", kShape, options, layer);
   EXPECT_LE(imbalance(plan, layer), 0.02 + 1e-9);
   EXPECT_FALSE(has_two_replicas_on_a_rank(plan.placement));
-  EXPECT_GT(meeting(plan.placement, layer),
+  EXPECT_GT(pairs_within_ranks(plan.placement, layer),
             meeting(plan_once("wideep", kShape, options, layer).placement, layer));
 }
 
@@ -150,7 +152,7 @@ TEST(PlannerCooccurrence, GroupsStayOnTheirNode) {
   }
 }
 
-TEST(PlannerCooccurrence, DependsOnItsInputOnly) {
+TEST(PlannerCooccurrence, IsDeterministic) {
   const Layer layer = layer_of_families(32, 4, 4), other = layer_of_families(32, 8, 5);
   const auto planner = make_cooccurrence_planner(kShape, {});
   ASSERT_TRUE(planner.ok());

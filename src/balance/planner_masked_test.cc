@@ -91,7 +91,7 @@ void check_plan(const PlanShape& shape, const LayerPlan& plan, bool apart) {
   }
 }
 
-TEST(MaskedPlanner, DeadRanksAreAPlanOfTheOthers) {
+TEST(MaskedPlanner, PlansTheLiveRanksAsIfAlone) {
   std::mt19937 random(1);
   for (int i = 0; i < 150; ++i) {
     const PlanShape shape = shape_with_dead_ranks(random);
@@ -158,7 +158,7 @@ TEST(MaskedPlanner, ReplicasStayApartWhereBigRanksNeedAllExperts) {
   ASSERT_NO_FATAL_FAILURE(check_plan(shape, plan_once("wideep", shape, load, Split::kEqual), true));
 }
 
-TEST(MaskedPlanner, KnowsWhatSmallRanksCannotCarry) {
+TEST(MaskedPlanner, LowerBoundCountsTheMemoryOfSmallRanks) {
   const PlanShape shape{.num_experts = 6, .ep_size = 3, .num_slots = 15, .rank_slots = {1, 1, 5}};
   const std::vector<double> load(6, 1.0);
   EXPECT_NEAR(imbalance_lower_bound(load, shape, Split::kWeighted), 1.0,
@@ -166,7 +166,7 @@ TEST(MaskedPlanner, KnowsWhatSmallRanksCannotCarry) {
   EXPECT_NEAR(imbalance_lower_bound(load, shape, Split::kEqual), 1.0, 1e-6);
 }
 
-TEST(MaskedPlanner, AgainGivesTheSameAndKeepsNothing) {
+TEST(MaskedPlanner, IsDeterministicAndKeepsNoState) {
   std::mt19937 random(4);
   const PlanShape shape{
       .num_experts = 12, .ep_size = 4, .num_slots = 24, .rank_slots = {6, 0, 5, 3}};
@@ -182,7 +182,7 @@ TEST(MaskedPlanner, AgainGivesTheSameAndKeepsNothing) {
   }
 }
 
-TEST(MaskedPlanner, SaysWhatDoesNotFit) {
+TEST(MaskedPlanner, ErrorsNameWhatDoesNotFit) {
   const auto refusal = [](std::string_view name, const PlanShape& shape) {
     return make_planner(name, shape, {}).status().message();
   };

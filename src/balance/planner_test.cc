@@ -90,7 +90,7 @@ TEST(Planner, WithGroupsNotWorseThanDeepSeek) {
   }
 }
 
-TEST(Planner, Refusals) {
+TEST(Planner, RefusesInvalidOptionsAndShapes) {
   const PlanShape shape{.num_experts = 8, .ep_size = 4, .num_slots = 8};
   const auto message = [](std::string_view name, const PlanShape& s) {
     return make_planner(name, s, {}).status().message();

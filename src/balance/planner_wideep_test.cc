@@ -122,7 +122,7 @@ TEST(WideepPlanner, EveryInstructionSetGivesTheSamePlan) {
   }
 }
 
-TEST(WideepPlanner, AgainGivesTheSameAndKeepsNothing) {
+TEST(WideepPlanner, IsDeterministicAndKeepsNoState) {
   std::mt19937 random(4);
   const PlanShape shape{.num_experts = 60, .ep_size = 12, .num_slots = 72};
   const std::vector<double> load = random_load(random, 60), other = random_load(random, 60);

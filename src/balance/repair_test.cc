@@ -203,7 +203,7 @@ TEST(Repair, ReachesTheToleranceWithEqualSplit) {
   EXPECT_LE(mild.moves, 1450);  // of 14400
 }
 
-TEST(Repair, LeavesAloneWhatNoMoveCanHelp) {
+TEST(Repair, MovesNothingWhereNoMoveHelps) {
   const std::vector<LayerPlan> plans = {
       {{4, 1, {3, 1, 0, 2}}, {}},        // one rank
       {{3, 3, {1, 0, 2}}, {}},           // one slot per rank
@@ -224,7 +224,7 @@ TEST(Repair, LeavesAloneWhatNoMoveCanHelp) {
   }
 }
 
-TEST(Repair, OneReplicaAcrossTheCut) {
+TEST(Repair, AddsOneReplicaAcrossTheCut) {
   // Ranks 1 and 2 share expert 1 only: 18 of 23 tokens cannot leave. Any slot of expert 0 will do.
   const LayerPlan from{{6, 4, {0, 5, 1, 2, 1, 3, 0, 4}}, {}};
   const std::vector<double> load = {3, 8, 4, 6, 1, 1};
@@ -287,7 +287,7 @@ TEST(Repair, FindsTheOneMoveThatSuffices) {
   EXPECT_GE(found, possible * 97 / 100) << "of " << possible;
 }
 
-TEST(Repair, AgainInPlaceAndBetweenOthersGivesTheSame) {
+TEST(Repair, IsDeterministicAlsoInPlace) {
   std::mt19937 random(5);
   const PlanShape shape{.num_experts = 48, .ep_size = 8, .num_slots = 56};
   for (Split split : {Split::kWeighted, Split::kEqual}) {
@@ -304,7 +304,7 @@ TEST(Repair, AgainInPlaceAndBetweenOthersGivesTheSame) {
   }
 }
 
-TEST(Repair, AFewMovesHelp) {
+TEST(Repair, FewMovesAlreadyLowerTheImbalance) {
   std::mt19937 random(6);
   const PlanShape shape{.num_experts = 64, .ep_size = 16, .num_slots = 80};
   for (Split split : {Split::kWeighted, Split::kEqual}) {
@@ -324,7 +324,7 @@ TEST(Repair, AFewMovesHelp) {
   }
 }
 
-// Ranks that have come back and hold nothing yet are what a repair is asked for.
+// Ranks that are back and hold nothing yet count as live ranks.
 TEST(Repair, LiveRanksWithoutAnExpertCount) {
   LayerPlan from;
   from.placement = {4, 4, {0, 1, 2, 3, kUnusedSlot, kUnusedSlot, kUnusedSlot, kUnusedSlot}};
@@ -345,7 +345,7 @@ TEST(Repair, LiveRanksWithoutAnExpertCount) {
   }
 }
 
-// Who names no split gets plans and repairs for the same one.
+// Planners and repairers have the same default split.
 TEST(Repair, DefaultSplitIsThatOfPlanners) {
   EXPECT_EQ(RepairOptions{}.split, PlannerOptions{}.split);
 }

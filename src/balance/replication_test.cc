@@ -36,7 +36,7 @@ TEST(ReplicateTrt, TiesGoToTheLargerId) {
 }
 
 // 2^24 and 2^24 + 1 are one float32: a tie, although they differ as integers.
-TEST(ReplicateTrt, SeesLoadsAsFloat32) {
+TEST(ReplicateTrt, RoundsLoadsToFloat32) {
   EXPECT_THAT(replicate({16777217, 16777216}, 3), ElementsAre(1, 2));
 }
 
@@ -53,7 +53,7 @@ std::vector<int> replicate_slowly(const std::vector<double>& load, int num_slots
   return replicas;
 }
 
-TEST(ReplicateTrt, AgreesWithTheObviousVersion) {
+TEST(ReplicateTrt, AgreesWithASimpleImplementation) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {
     const int num_experts = 1 + static_cast<int>(random() % 40);

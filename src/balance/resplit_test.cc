@@ -160,7 +160,7 @@ TEST(Resplit, BalancesARingPerfectlyWithoutIdleReplicas) {
   EXPECT_GT(*std::min_element(shares.begin(), shares.end()), 0.1);
 }
 
-TEST(Resplit, NamesTheRanksThatAreStuck) {
+TEST(Resplit, ReportsTheBottleneckRanks) {
   // Ranks 1 and 2 share expert 1 only; nothing of their 18 tokens can leave.
   const Placement placement{6, 4, {0, 5, 1, 2, 1, 3, 0, 4}};
   const std::vector<double> load = {3, 8, 4, 6, 1, 1};
@@ -181,7 +181,7 @@ TEST(Resplit, EqualPartsWithoutLoadAndOnOneRank) {
               ElementsAre(0.375, 0.375, 1, 0.25, 0.5, 0.5));
 }
 
-TEST(Resplit, ResetIsAsNew) {
+TEST(Resplit, ResetEqualsANewResplitter) {
   std::mt19937 random(8);
   Resplitter reused;
   for (int round = 0; round < 300; ++round) {
@@ -223,7 +223,7 @@ TEST(Resplit, IsProvenOptimalOnLargePlacements) {
 }
 
 // No number lies between such loads: a level grows by the next one, or the search has no end.
-TEST(Resplit, EndsForTheLeastLoadThereIs) {
+TEST(Resplit, EndsForTheSmallestPositiveLoad) {
   const Placement placement{3, 3, {0, 1, 0, 2, 0, 1}};
   const double least = std::numeric_limits<double>::denorm_min();
   const std::vector<double> load = {least, 0, 0};

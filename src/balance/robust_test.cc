@@ -52,7 +52,7 @@ double later_imbalance(const WindowedLoad& load, const RobustOptions& options) {
   return figures_in_windows(part_of(load, 8, 12), plan.model, false).mean;
 }
 
-TEST(ExpectedLoad, EachWay) {
+TEST(ExpectedLoad, EachMethod) {
   const Windows windows = {{30, 10}, {20, 180}};  // parts 0.75, 0.25; 0.1, 0.9
   EXPECT_THAT(expected_load(windows, {Kind::kSum}), ElementsAre(50, 190));
   EXPECT_THAT(expected_load(windows, {Kind::kMean}),
@@ -73,7 +73,7 @@ TEST(RobustMethod, NamesAndRefusals) {
   }
 }
 
-TEST(PlanRobust, WindowsAreMuchBetterLaterWhereKindsOfRequestsTakeTurns) {
+TEST(PlanRobust, WindowsAreMuchBetterForAlternatingKindsOfRequests) {
   const WindowedLoad load = taking_turns(12);
   const double sum = later_imbalance(load, {.method = RobustMethod{Kind::kSum}});
   const double windows = later_imbalance(load, {.method = RobustMethod{Kind::kWindows}});
@@ -81,7 +81,7 @@ TEST(PlanRobust, WindowsAreMuchBetterLaterWhereKindsOfRequestsTakeTurns) {
   EXPECT_LT(windows, 0.5 * sum);
 }
 
-TEST(PlanRobust, ChoosesWhatIsBestOnLaterWindows) {
+TEST(PlanRobust, ChoosesTheBestMethodOnLaterWindows) {
   const WindowedLoad load = taking_turns(8);
   int plans = 0;
   RobustOptions options;
@@ -103,7 +103,7 @@ TEST(PlanRobust, ChoosesWhatIsBestOnLaterWindows) {
   }
 }
 
-TEST(PlanRobust, TheSumWhereNothingGains) {
+TEST(PlanRobust, ChoosesTheSumWithoutAGain) {
   WindowedLoad load = taking_turns(8);
   for (Windows& windows : load.load) windows.assign(8, windows[0]);
   EXPECT_EQ(name_of(plan_robust(load, kShape, {}, {})->method), "sum");
@@ -119,7 +119,7 @@ TEST(PlanRobust, TheSumIsThePlanForTheSum) {
   EXPECT_TRUE(plan.scores.empty());
 }
 
-TEST(PlanRobust, AgainGivesTheSame) {
+TEST(PlanRobust, IsDeterministic) {
   const WindowedLoad load = taking_turns(6);
   const RobustPlan first = plan_robust(load, kShape, {.split = Split::kWeighted}, {}).value();
   const RobustPlan again = plan_robust(load, kShape, {.split = Split::kWeighted}, {}).value();

@@ -83,7 +83,7 @@ RandomLayer random_layer(std::mt19937& random) {
   return layer;
 }
 
-TEST(TokenSpread, AgreesWithAllWaysToChooseReplicas) {
+TEST(TokenSpread, AgreesWithEveryChoiceOfReplicas) {
   std::mt19937 random(1);
   for (int round = 0; round < 20; ++round) {
     const auto [placement, shares, choices] = random_layer(random);

@@ -37,7 +37,7 @@ double sum_of_squares(const Windows& windows, const LayerPlan& plan) {
   return sum;
 }
 
-TEST(SwapForWindows, PartsWhatIsHotTogether) {
+TEST(SwapForWindows, SeparatesExpertsThatAreHotTogether) {
   // Balanced in sum; in each window one rank has all.
   const Windows windows = {{9, 9, 0, 0}, {0, 0, 9, 9}};
   LayerPlan plan = equal_plan(4, 2, {0, 1, 2, 3});
@@ -47,7 +47,7 @@ TEST(SwapForWindows, PartsWhatIsHotTogether) {
   }
 }
 
-TEST(SwapForWindows, KeepsReplicasWhereTheyAreAndNeverWorsens) {
+TEST(SwapForWindows, KeepsReplicasInPlaceAndNeverWorsens) {
   std::mt19937 random(1);
   const PlanShape shape{.num_experts = 24, .ep_size = 6, .num_slots = 36};
   const auto planner = make_planner("wideep", shape, {}).value();

@@ -54,7 +54,7 @@ TEST(CApi, PlansSeveralLayersAtOnce) {
   }
 }
 
-TEST(CApi, ExpertsChosenTogetherLiveTogether) {
+TEST(CApi, ExpertsChosenTogetherShareARank) {
   const wideep_plan_shape shape = {.num_experts = 6, .ep_size = 3, .num_slots = 6};
   wideep_planner* planner = nullptr;
   ASSERT_EQ(wideep_planner_create("cooccurrence", &shape, nullptr, &planner), WIDEEP_OK);
@@ -185,7 +185,7 @@ TEST(CApi, RepairMovesExpertsWhereSharesAreNotEnough) {
   EXPECT_EQ(reports[0].imbalance_resplit, reports[0].imbalance_before);
 }
 
-TEST(CApi, DeadRanksAreLeftOutAndRepairedAround) {
+TEST(CApi, DeadRanksGetNoExpertsInPlansAndRepairs) {
   const std::vector<int32_t> usable = {3, 0, 3};
   const wideep_plan_shape shape = {
       .num_experts = 6, .ep_size = 3, .num_slots = 9, .rank_slots = usable.data()};
@@ -215,7 +215,7 @@ TEST(CApi, DeadRanksAreLeftOutAndRepairedAround) {
               testing::Each(-1));
 }
 
-TEST(CApi, RepairRefusesWhatIsNotAPlan) {
+TEST(CApi, RepairRefusesAnInvalidPlan) {
   const std::vector<int32_t> good = {0, 1, 2, 3, 4, 2, 5, 1, 3};
   std::vector<int32_t> from = good, to(18, -7);
   from.insert(from.end(), {0, 1, 2, 3, 4, 2, 0, 1, 3});  // layer 1: no expert 5
@@ -255,7 +255,7 @@ TEST(CApi, LowerBoundIsBelowThePlan) {
   EXPECT_LE(bound, imbalance(placement, nullptr, load) + 1e-12);
 }
 
-TEST(CApi, BadInputIsExplainedAndLeavesOutputsAlone) {
+TEST(CApi, BadInputIsExplainedAndLeavesOutputsUnchanged) {
   wideep_planner* planner = nullptr;
   const auto create = [&](const char* name, const wideep_plan_shape& shape,
                           const wideep_planner_options& options) {

@@ -72,7 +72,7 @@ TEST(CApiCommunicator, RowsGoThereAndBack) {
   wideep_group_destroy(group);
 }
 
-TEST(CApiCommunicator, ErrorsSayWhatIsWrong) {
+TEST(CApiCommunicator, ErrorsNameTheWrongArgument) {
   wideep_group_options options = kOptions;
   wideep_group* group = nullptr;
   EXPECT_EQ(wideep_group_create(nullptr, &group), WIDEEP_INVALID_INPUT);

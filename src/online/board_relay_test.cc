@@ -48,7 +48,7 @@ class BoardRelayTest : public testing::Test {
   std::array<std::unique_ptr<UpdateBoard>, 2> boards_;
 };
 
-TEST_F(BoardRelayTest, PlansStandOnAllBoards) {
+TEST_F(BoardRelayTest, PlansReachAllBoards) {
   run([](int rank, UpdateBoard& board, const BoardRelay& relay) {
     if (rank != 0) return;
     board.post(1, std::array{3, 1, 2, 0}, std::array{0.5, 1.0, 1.0, 0.5});
@@ -67,7 +67,7 @@ TEST_F(BoardRelayTest, PlansStandOnAllBoards) {
   }
 }
 
-TEST_F(BoardRelayTest, CountersComeToTheNodeOfRankZero) {
+TEST_F(BoardRelayTest, CountersReachTheNodeOfRankZero) {
   run([](int rank, UpdateBoard& board, const BoardRelay& relay) {
     board.updater(rank).heartbeat_ns = base::wall_ns();
     board.updater(rank).copied_experts = 10 + rank;

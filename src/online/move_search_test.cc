@@ -38,14 +38,15 @@ TEST(SampleSet, ScalesSamplesAndPrefersTheNewest) {
   EXPECT_THAT(samples.load(0), ElementsAre(2, 0));
   EXPECT_THAT(samples.load(1), ElementsAre(0, 2));
   EXPECT_THAT(samples.load(2), ElementsAre(1.5, 0.5));
-  // Half of the weight for likeness, all of which goes to the newest here; half for all alike.
+  // Half of the weight is by similarity, which is all on the newest sample here; the other half is
+  // equal.
   EXPECT_NEAR(samples.weight(0), 0.5 + 0.5 / 3, 2e-3);
   EXPECT_NEAR(samples.weight(1), 0.5 / 3, 1e-9);
   EXPECT_NEAR(samples.weight(0) + samples.weight(1) + samples.weight(2), 1.0, 1e-12);
   EXPECT_NEAR(samples.expected()[0] + samples.expected()[1], 2.0, 1e-12);
 }
 
-TEST(SampleSet, TheMarginWidensWhatMoves) {
+TEST(SampleSet, TheMarginEnlargesDeviations) {
   const SampleSet samples = samples_of({{4, 4, 2}, {2, 6, 2}}, 1, 0.5);
   // Around the mean (0.3, 0.5, 0.2).
   EXPECT_THAT(samples.load(0), ElementsAre(DoubleNear(0.15, 1e-12), DoubleNear(0.65, 1e-12),
@@ -117,7 +118,7 @@ TEST(MoveSearch, ExchangesWhereThereIsNoSpareSlot) {
   EXPECT_TRUE(balance::check_placement(placement).ok());
 }
 
-TEST(MoveSearch, AMoveMayNotSpoilOtherSamples) {
+TEST(MoveSearch, AMoveMustNotWorsenOtherSamples) {
   // Experts in pairs: what balances one sample alone is the worst in the other.
   const SampleSet samples = samples_of({{4, 1, 4, 1}, {4, 4, 1, 1}}, 2);
   PlacementJudge judge(Sharing::kEachSample, 4, 2);

@@ -26,7 +26,7 @@ namespace {
 constexpr int kExperts = 8, kLayers = 3, kSlots = 12;
 const std::vector<int> kModelLayers = {4, 5, 7};  // their numbers in the model
 
-// A pool whose records say which expert they are, all over.
+// A pool whose records are filled with the number of their expert.
 std::unique_ptr<weights::HostPool> numbered_pool() {
   const weights::ExpertShape shape{kernels::WeightFormat::kBf16, 32, 32};
   auto pool = weights::HostPool::create(shape, kLayers, kExperts).value();
@@ -48,7 +48,7 @@ balance::ModelPlacement default_placements(int num_ranks) {
   return model;
 }
 
-// Anything valid, for some layers, each time.
+// A policy that plans a random valid placement for some layers in each iteration.
 class RandomPolicy : public UpdatePolicy {
  public:
   void add_counts(int, std::span<const int64_t>) override {}
@@ -99,7 +99,7 @@ struct Totals {
 
 bool is_traced(int64_t iteration) { return iteration / 10 % 2 == 1; }
 
-// One rank's slots and what it believes of all ranks'.
+// One rank's slots, and its view of all ranks' placements.
 class FakeEngine {
  public:
   FakeEngine(const OnlineSetup& setup, transport::Endpoint& endpoint)
@@ -244,7 +244,7 @@ TEST(OnlineRank, OneSpareRecordMakesSmallSteps) {
   EXPECT_GE(totals.moves, 100);
 }
 
-TEST(OnlineRank, ASpoiltCopyIsDoneAgain) {
+TEST(OnlineRank, ACorruptCopyIsRepeated) {
   const Totals totals = run_ranks({.on_copy = [](int, int, std::byte* record) {
     thread_local int copies = 0;  // of this rank: no copy is spoilt twice
     if (++copies % 5 == 0) record[100] ^= std::byte{1};
@@ -256,7 +256,7 @@ TEST(OnlineRank, ASpoiltCopyIsDoneAgain) {
 
 // One expert of the pool cannot be copied any more: its layers' plans are given up on all ranks,
 // the others go on.
-TEST(OnlineRank, AnExpertThatCannotBeCopiedStopsItsMovesOnly) {
+TEST(OnlineRank, AnExpertThatCannotBeCopiedBlocksOnlyItsOwnMoves) {
   const Totals totals = run_ranks({.num_ranks = 3,
                                    .num_spares = 4,
                                    .moves = 300,
@@ -267,7 +267,7 @@ TEST(OnlineRank, AnExpertThatCannotBeCopiedStopsItsMovesOnly) {
   EXPECT_GE(totals.moves, 300);
 }
 
-// Background threads decide, copy and hash all the while.
+// Background threads decide, copy and hash during the test.
 TEST(OnlineRank, TheForwardPathMakesNoSystemCall) {
   if (base::kSanitized) GTEST_SKIP() << "sanitizers make calls of their own";
   if (!can_count_system_calls()) GTEST_SKIP() << "this kernel has no syscall user dispatch";
@@ -282,7 +282,7 @@ TEST(OnlineRank, TheForwardPathMakesNoSystemCall) {
 }
 
 // They see the rank's switch, which its engine's thread sets.
-TEST(OnlineRank, TheThreadsBehindItRecordWhatTheyDo) {
+TEST(OnlineRank, BackgroundThreadsWriteTraceEvents) {
   const auto trace = base::TraceBuffer::create(2).value();
   run_ranks({.moves = 400,
              .on_copy =
@@ -309,7 +309,7 @@ TEST(OnlineRank, TheThreadsBehindItRecordWhatTheyDo) {
   }
 }
 
-TEST(OnlineRank, ASlowCopierDelaysNobody) {
+TEST(OnlineRank, ASlowCopierDelaysNoRank) {
   const Totals totals = run_ranks({.moves = 30, .on_copy = [](int layer, int, std::byte*) {
                                      if (layer == 0) ::usleep(5'000);
                                    }});

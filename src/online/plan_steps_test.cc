@@ -13,7 +13,7 @@ namespace {
 using balance::Placement;
 using testing::ElementsAre;
 
-TEST(PlanSteps, WhatFitsIsDoneAtOnce) {
+TEST(PlanSteps, APlanThatFitsIsOneStep) {
   const Placement from{.num_experts = 3, .ep_size = 2, .slot_to_expert = {0, 1, 2, 0}};
   const std::vector<int32_t> to = {0, 2, 1, 0};
   EXPECT_THAT(changed_slots(from, to), ElementsAre(1, 1));
@@ -27,7 +27,7 @@ TEST(PlanSteps, AnExpertKeepsASlotAtEveryStep) {
             from.slot_to_expert);
 }
 
-TEST(PlanSteps, OnlyWhatFitsIsDone) {
+TEST(PlanSteps, AStepStaysWithinTheFreeRecords) {
   const Placement from{.num_experts = 2, .ep_size = 1, .slot_to_expert = {0, 1, 1, 1}};
   EXPECT_EQ(next_step(from, std::vector<int32_t>{0, 1, 0, 0}, std::vector<int>{1}),
             (std::vector<int32_t>{0, 1, 0, 1}));

@@ -149,7 +149,7 @@ ReplayOptions small_replay() {
   return options;
 }
 
-TEST(Replay, OnlineFollowsTheText) {
+TEST(Replay, OnlineFollowsTheKindOfText) {
   const ReplayResult result = replay(made_up_trace(), small_replay()).value();
   ASSERT_EQ(result.windows.size(), 16u);
   EXPECT_EQ(result.num_iterations, 64);
@@ -164,7 +164,7 @@ TEST(Replay, OnlineFollowsTheText) {
   EXPECT_NEAR(result.moves_per_layer_and_window, static_cast<double>(result.moves) / 2 / 15, 1e-9);
 }
 
-TEST(Replay, WindowSharesLeaveTheNoise) {
+TEST(Replay, WindowSharesBalanceLessThanIterationShares) {
   ReplayOptions options = small_replay();
   const double iteration = replay(made_up_trace(), options)->mean.online;
   options.policy.share_update = ShareUpdate::kWindow;

@@ -75,7 +75,7 @@ int moves_of(const std::vector<LayerUpdate>& updates) {
   return moves;
 }
 
-TEST_F(UpdatePolicyTest, BalancesAndThenLeavesAlone) {
+TEST_F(UpdatePolicyTest, BalancesAndThenStops) {
   make({.layer_updates_per_iter = 3, .bytes_per_expert = 10});
   EXPECT_TRUE(iterate(0, 1).empty());  // warm-up
   const auto first = iterate(0, 2);
@@ -90,7 +90,7 @@ TEST_F(UpdatePolicyTest, BalancesAndThenLeavesAlone) {
   EXPECT_LE(later, 3);  // sampling noise moves hardly anything
 }
 
-TEST_F(UpdatePolicyTest, MovesNothingToAndFro) {
+TEST_F(UpdatePolicyTest, MovesNoExpertBackAndForth) {
   make({.layer_updates_per_iter = 3});
   int early = 0, late = 0;
   for (unsigned i = 0; i < 64; ++i) {
@@ -123,7 +123,7 @@ TEST_F(UpdatePolicyTest, BusyLayersWait) {
   EXPECT_EQ(updates[0].layer_idx, 1);
 }
 
-TEST_F(UpdatePolicyTest, IterationsWithoutTokensAreNobodysTurn) {
+TEST_F(UpdatePolicyTest, IterationsWithoutTokensAreNoTurn) {
   make({.layer_updates_per_iter = 1, .warm_up_iterations = 0});
   EXPECT_TRUE(policy_->end_iteration(placements_).empty());
   const auto updates = iterate(0, 1);
@@ -131,7 +131,7 @@ TEST_F(UpdatePolicyTest, IterationsWithoutTokensAreNobodysTurn) {
   EXPECT_EQ(updates[0].layer_idx, 0);
 }
 
-TEST_F(UpdatePolicyTest, DearMovesAreNotMade) {
+TEST_F(UpdatePolicyTest, ExpensiveMovesAreNotMade) {
   make({.layer_updates_per_iter = 3, .rows_per_move = 1e6});
   for (unsigned i = 0; i < 4; ++i) EXPECT_EQ(moves_of(iterate(0, i)), 0);
 }
@@ -143,7 +143,7 @@ TEST_F(UpdatePolicyTest, KeepsToTheBudgetOfMoves) {
   }
 }
 
-TEST_F(UpdatePolicyTest, WindowSharesComeWithoutMovesToo) {
+TEST_F(UpdatePolicyTest, WindowSharesUpdateWithoutMoves) {
   make({.share_update = ShareUpdate::kWindow, .layer_updates_per_iter = 3, .rows_per_move = 1e6});
   iterate(0, 0);
   const auto updates = iterate(0, 1);
@@ -179,7 +179,7 @@ TEST_F(UpdatePolicyTest, DeadRanksGetNothing) {
   }
 }
 
-TEST_F(UpdatePolicyTest, SameCallsSameUpdates) {
+TEST_F(UpdatePolicyTest, IsDeterministic) {
   const PolicyOptions options{.layer_updates_per_iter = 2};
   std::vector<std::vector<Placement>> ends;
   for (int run = 0; run < 2; ++run) {

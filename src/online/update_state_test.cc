@@ -117,8 +117,8 @@ class Explorer {
     }
   }
 
-  // When every thread gets its turn from here on, every update that was posted ends, and with it
-  // the records are spares again.
+  // If every thread runs again and again from here on, every posted update ends, and its records
+  // become spares.
   void check_all_ends(World w) {
     for (const Rank& rank : ranks(w)) {
       if (rank.updater_ended) return;
@@ -127,7 +127,7 @@ class Explorer {
     for (int round = 0; round < kRounds; ++round) {
       for (int r = 0; r < limits_.ranks; ++r) run_updater(w, r);
       for (int r = 0; r < limits_.ranks; ++r) publish_words(w, r, /*more_iterations=*/2 * kRounds);
-      // Whoever is an iteration behind comes first.
+      // A rank that is an iteration behind goes first.
       for (int turn = 0; turn < 2; ++turn) {
         for (int r = 0; r < limits_.ranks; ++r) apply(w, r);
         for (int r = 0; r < limits_.ranks; ++r) publish_words(w, r, 2 * kRounds);
@@ -159,7 +159,7 @@ class Explorer {
 
   // ---- what can happen: every thread's next step, in any order ----
 
-  // Whether anything can.
+  // True if any step is possible.
   bool take_steps(const World& world) {
     bool any = false;
     const auto step = [&](auto change) {

@@ -62,7 +62,7 @@ TEST(InitialPlacement, ReadsTheFile) {
   EXPECT_THAT(placement_of(path).status().message(), HasSubstr(path));
 }
 
-TEST(InitialPlacement, TellsOfOnlineBalancing) {
+TEST(InitialPlacement, KeepsTheOnlineBalancingSettings) {
   const auto placement = placement_of("{num_slots: 6, layer_updates_per_iter: 2}");
   ASSERT_TRUE(placement.ok()) << placement.status().message();
   EXPECT_EQ(placement->layer_updates_per_iter, 2);

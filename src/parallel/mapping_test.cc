@@ -94,7 +94,7 @@ TEST(Mapping, WideEpHasEveryRankInOneGroup) {
 }
 
 // 61 = 16 + 15 + 15 + 15.
-TEST(Mapping, DealsLayersToPipelineStages) {
+TEST(Mapping, DividesLayersAmongPipelineStages) {
   const Mapping m = mapping({.pp = 4});
   EXPECT_EQ(m.pp_layers(0, 61), (LayerRange{0, 16}));
   EXPECT_EQ(m.pp_layers(1, 61), (LayerRange{16, 31}));

@@ -90,7 +90,7 @@ TEST(ParallelConfig, ReadsEveryKey) {
   EXPECT_DOUBLE_EQ(config->kv_cache_config.free_gpu_memory_fraction, 0.5);
 }
 
-TEST(ParallelConfig, KnowsPoliciesByName) {
+TEST(ParallelConfig, ReadsPoliciesByName) {
   EXPECT_THAT(complaint_of("scheduler_config: {capacity_scheduler_policy: STATIC_BATCH}"),
               HasSubstr("scheduler_config.capacity_scheduler_policy: expected one of "
                         "GUARANTEED_NO_EVICT, MAX_UTILIZATION, found 'STATIC_BATCH'"));
@@ -113,7 +113,7 @@ TEST(ParallelConfig, ReadsContextParallelism) {
   EXPECT_EQ(config->cp_config->block_size, 256);
 }
 
-TEST(ParallelConfig, AsManyMicroBatchesAsStagesUnlessToldOtherwise) {
+TEST(ParallelConfig, MicroBatchesDefaultToTheStages) {
   const auto of = [](const std::string& text) {
     return parse_parallel_config(text, "config.yaml")->micro_batches();
   };
@@ -134,7 +134,7 @@ TEST(ParallelConfig, AnEmptyFileIsOneRank) {
   EXPECT_TRUE(check_supported(*config).ok());
 }
 
-TEST(ParallelConfig, OneKeyOrTheOtherSaysInWhatResultsComeBack) {
+TEST(ParallelConfig, EitherKeySetsTheCombineDtype) {
   const auto combine_dtype = [](const std::string& moe) {
     const auto config = parse_parallel_config("moe_config: {" + moe + "}", "config.yaml");
     return config.ok() ? config->moe_config.combine_dtype : config.status().message();

@@ -38,7 +38,7 @@ std::string complaint_of(const std::string& text, const MoeShape& shape = kShape
   return placement.status().message();
 }
 
-TEST(BalancerYaml, UnusedSlotsOnlyForThoseWhoAsk) {
+TEST(BalancerYaml, UnusedSlotsOnlyIfAllowed) {
   const ModelPlacement model{
       .num_slots = 6,
       .layers = {{1, {4, 2, {1, 0, 2, 3, 0, -1}}}, {2, {4, 2, {0, 1, 2, 3, 0, 1}}}}};
@@ -123,7 +123,7 @@ TEST(BalancerYaml, RefusesSlotsThatDoNotFitTheRanks) {
   EXPECT_THAT(complaint_of("num_slots: 6\n", {{1}, 4, 8}), HasSubstr("8 ranks cannot share 6"));
 }
 
-TEST(BalancerYaml, RefusesLayersThatAreNotTheModels) {
+TEST(BalancerYaml, RefusesLayersThatTheModelLacks) {
   EXPECT_THAT(complaint_of("num_slots: 4\ninitial_global_assignments: {1: [0, 1, 2, 3]}\n"),
               HasSubstr("layer 2 is missing, expected the MoE layers 1, 2"));
   const std::string third =

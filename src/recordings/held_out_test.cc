@@ -38,12 +38,12 @@ TEST(HoldOutLast, CutsTheEndOff) {
   EXPECT_EQ(counts, all.counts);
 }
 
-TEST(HoldOutLast, NeverNoneAndNeverAll) {
+TEST(HoldOutLast, LeavesAnIterationOnBothSides) {
   EXPECT_EQ(hold_out_last(statistics_of(3), 1e-9)->later.num_iterations(), 1);
   EXPECT_EQ(hold_out_last(statistics_of(3), 0.999)->earlier.num_iterations(), 1);
 }
 
-TEST(HoldOutLast, RefusesWhatCannotBeCut) {
+TEST(HoldOutLast, RefusesInvalidFractionsAndSingleIterations) {
   for (const double fraction : {0.0, 1.0, -0.5, 1.5, std::nan("")}) {
     const Result<HeldOut> cut = hold_out_last(statistics_of(4), fraction);
     ASSERT_FALSE(cut.ok()) << fraction;

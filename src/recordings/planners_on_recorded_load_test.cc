@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What planners and bounds make of recorded statistics.
+// Planners and bounds on recorded statistics.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -74,7 +74,7 @@ TEST(RoutingLog, ReadsWhatItWrote) {
   EXPECT_EQ(*again, log);
 }
 
-TEST(RoutingLog, FileIsTheOneOfTheDocumentation) {
+TEST(RoutingLog, WritesTheFileOfTheDocumentation) {
   EXPECT_EQ(format_routing_log(small_log()), R"({"version":1,
 "model":"tiny",
 "ep_size":2,
@@ -126,7 +126,7 @@ TEST(RoutingLog, WriterRefusesAWrongLogAndWritesNothing) {
   EXPECT_EQ(scratch.num_files(), 0);
 }
 
-TEST(RoutingLog, ReaderNamesKeyAndFinding) {
+TEST(RoutingLog, ReaderErrorsNameKeyAndValue) {
   EXPECT_EQ(read_error(with("\"top_k\":2", "\"top_k\":2.5")),
             "log.json: top_k: expected an integer from 0 to 2147483647, found 2.5");
   EXPECT_EQ(read_error(with("\"version\":1", "\"version\":7")),

@@ -112,7 +112,7 @@ TEST(StatisticsCsv, RefusesHeadersThatDoNotFit) {
   EXPECT_THAT(complaint("\"layer,e0\n"), HasSubstr("expected each \" closed"));
 }
 
-TEST(StatisticsCsv, RefusesWhatIsNoCount) {
+TEST(StatisticsCsv, RefusesInvalidCounts) {
   const auto with = [](const std::string& count) {
     return complaint("domain,layer,e0,e1\nlaw,0,1,2\nlaw,1,3," + count + "\n");
   };
@@ -172,7 +172,7 @@ TEST(StatisticsCsv, MessagesAreOneLine) {
   EXPECT_THAT(message, HasSubstr("\\x01\\xff"));
 }
 
-TEST(StatisticsCsv, ReadStatisticsKnowsTheEnding) {
+TEST(StatisticsCsv, ReadStatisticsChoosesTheFormByTheFileName) {
   const base::ScratchDirectory directory;
   const std::string path = directory.file("load.csv");
   ASSERT_TRUE(formats::write_file(path, "layer,e0,e1\n1,2,3\n").ok());

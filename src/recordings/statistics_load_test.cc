@@ -40,7 +40,7 @@ TEST(WindowedLoad, OneIterationEachSummedOverRanks) {
   EXPECT_THAT(load.load[0][2], ElementsAre(20, 1));
 }
 
-TEST(WindowedLoad, WhatIsLeftIsAWindowIfHalfAsLong) {
+TEST(WindowedLoad, TheRestIsAWindowIfHalfAsLong) {
   EXPECT_THAT(hot_tokens(windowed_load(statistics(5), 3).value()), ElementsAre(30, 70));
   EXPECT_THAT(hot_tokens(windowed_load(statistics(4), 3).value()), ElementsAre(60));
   EXPECT_THAT(hot_tokens(windowed_load(statistics(4), 4).value()), ElementsAre(60));

@@ -149,7 +149,7 @@ TEST(LogicalCount, ReadsAndLeavesOutDenseLayers) {
   EXPECT_THAT(statistics->counts, ElementsAre(1, 2, 0, 300));
 }
 
-TEST(LogicalCount, RefusesWhatIsNoCount) {
+TEST(LogicalCount, RefusesInvalidCounts) {
   const auto complaint = [](const std::string& rows) {
     const auto statistics = parse_logical_count("{\"logical_count\": " + rows + "}", "load.json");
     return statistics.ok() ? "accepted" : statistics.status().message();

@@ -45,7 +45,7 @@ TEST(SelectIterations, KeepsTheRange) {
   EXPECT_EQ(*select_iterations(counted(), std::nullopt, std::nullopt), counted());
 }
 
-TEST(SelectIterations, RefusesWhatWasNotRecorded) {
+TEST(SelectIterations, RefusesIterationsThatWereNotRecorded) {
   EXPECT_THAT(select_iterations(counted(), 9, 12).status().message(),
               HasSubstr("within the recorded 10 to 12"));
   EXPECT_FALSE(select_iterations(counted(), 10, 13).ok());

@@ -91,7 +91,7 @@ TEST(StatisticsWriter, RefusesToMixWithAnEarlierRun) {
   fs::remove_all(path);
 }
 
-TEST(StatisticsWriter, SaysWhenThereIsNothingOrNoPlace) {
+TEST(StatisticsWriter, ReportsMissingCountsAndDirectories) {
   const StatisticsWriter empty("/no/such/place", 0, {.num_experts = 1, .top_k = 1});
   EXPECT_THAT(empty.write().message(), HasSubstr("no iteration was recorded"));
   StatisticsWriter writer("/no/such/place", 0, {.num_experts = 1, .top_k = 1});

@@ -85,7 +85,7 @@ TEST_F(TokenTrace, KeepsALastWindowThatIsHalfFull) {
                                                     0, 1, 0, 1, 1, 1, 0, 0));  // 4
 }
 
-TEST_F(TokenTrace, DropsALastWindowThatIsEmptierAndSaysSo) {
+TEST_F(TokenTrace, DropsAndReportsALastWindowThatIsLessThanHalfFull) {
   const std::string path = write("a.u8", kIds);
   const Result<TraceStatistics> four = read_trace(path, with_window(4));
   ASSERT_TRUE(four.ok()) << four.status().message();
@@ -113,7 +113,7 @@ TEST_F(TokenTrace, ReadsLittleEndian16) {
   EXPECT_THAT(counted, ElementsAre(std::pair(3, 1), std::pair(258, 2), std::pair(999, 1)));
 }
 
-TEST_F(TokenTrace, RefusesIdsThatAreNoExperts) {
+TEST_F(TokenTrace, RefusesIdsOutOfRange) {
   std::vector<int> ids = kIds;
   ids[10] = 4;
   EXPECT_THAT(complaint(write("a.u8", ids), kShape),
@@ -144,7 +144,7 @@ TEST_F(TokenTrace, RefusesFilesThatDoNotFit) {
   EXPECT_THAT(complaint(write("a.u8", kIds), many), HasSubstr("at most 256 experts"));
 }
 
-TEST_F(TokenTrace, RefusesShapesThatAreNone) {
+TEST_F(TokenTrace, RefusesInvalidShapes) {
   const std::string path = write("a.u8", kIds);
   const auto with = [&](int TraceShape::* member, int value) {
     TraceShape shape = kShape;
@@ -166,7 +166,7 @@ TEST_F(TokenTrace, RefusesWindowsBeyondMemory) {
 }
 
 // A trace of several blocks of the reader, visited in order and counted window by window.
-TEST_F(TokenTrace, AgreesWithCountingOneByOne) {
+TEST_F(TokenTrace, AgreesWithASimpleCount) {
   const int num_tokens = 60000;
   const TraceShape shape{.num_layers = 3, .top_k = 2, .num_experts = 7, .window_tokens = 7001};
   std::mt19937 random(3);

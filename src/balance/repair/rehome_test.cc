@@ -66,7 +66,7 @@ bool usable(const PlanShape& shape, int slot) {
   return slot % shape.slots_per_rank() < shape.usable_slots_of(slot / shape.slots_per_rank());
 }
 
-// The part of a placement that a broken machine keeps.
+// The part of a placement that is left after ranks die or lose memory.
 Placement kept(const PlanShape& shape, Placement placement) {
   for (int slot = 0; slot < shape.num_slots; ++slot) {
     if (!usable(shape, slot)) placement.slot_to_expert[static_cast<size_t>(slot)] = kUnusedSlot;
@@ -117,7 +117,7 @@ TEST(Recovery, EveryExpertIsBackWithinTheBudgetOnRandomShapes) {
         ASSERT_NO_FATAL_FAILURE(check_repair(rest, plan.placement, result, load, max_moves));
         ASSERT_NEAR(result.report.imbalance_before,
                     imbalance_ratio(plan.placement, load, plan.shares), 1e-12);
-        // Nothing that the lost slots held plays a part.
+        // The former experts of lost slots have no influence.
         const LayerPlan masked{kept(rest, plan.placement), {}};
         ASSERT_EQ(repaired(rest, options, load, masked).plan.placement, result.plan.placement);
         with_forced += result.report.forced_moves > 0;
@@ -148,7 +148,7 @@ TEST(Recovery, ALostRankCostsFarFewerMovesThanANewPlan) {
   }
 }
 
-TEST(Recovery, ARankThatIsBackTakesItsPart) {
+TEST(Recovery, AReturnedRankGetsExpertsAgain) {
   std::mt19937 random(3);
   PlanShape shape{.num_experts = 64, .ep_size = 8, .num_slots = 80};
   PlanShape rest = shape;
@@ -172,7 +172,7 @@ TEST(Recovery, RefusesRanksTooSmallForAllExperts) {
 }
 
 // Expert 3 is lost. Rank 2 is the coolest: there it drives out expert 0, or takes the free slot.
-TEST(Rehomer, DrivesOutTheReplicaThatIsMissedLeast) {
+TEST(Rehomer, ReplacesTheReplicaThatCostsLeastBalance) {
   const PlanShape shape{.num_experts = 4, .ep_size = 3, .num_slots = 6};
   Placement placement{4, 3, {0, 1, 1, 2, 0, kUnusedSlot}};
   const std::vector<double> load = {10, 100, 30, 20};
@@ -184,7 +184,7 @@ TEST(Rehomer, DrivesOutTheReplicaThatIsMissedLeast) {
   EXPECT_THAT(placement.slot_to_expert, ElementsAre(0, 1, 1, 2, 0, 3));
 }
 
-TEST(Rehomer, LeavesAloneWhatIsComplete) {
+TEST(Rehomer, ChangesNothingWithoutLostExperts) {
   Placement placement{2, 2, {0, 1, 1, kUnusedSlot}};
   const Placement before = placement;
   EXPECT_EQ(Rehomer({.num_experts = 2, .ep_size = 2, .num_slots = 4})

@@ -109,7 +109,7 @@ TEST(ShareFlow, HasExcessBelowTheLeastMaximumOnlyWhileThePlacementChanges) {
   }
 }
 
-TEST(ShareFlow, ATrialLeavesNoTrace) {
+TEST(ShareFlow, RestoreUndoesATrial) {
   std::mt19937 random(2);
   const Placement placement = random_placement(20, 6, 30, random);
   const std::vector<double> load = random_load(20, random);

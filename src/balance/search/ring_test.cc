@@ -74,7 +74,7 @@ TEST(Ring, JoinsAllRanksAndFillCompletesIt) {
   }
 }
 
-TEST(Ring, RefusesAnExpertThatWouldMeetItself) {
+TEST(Ring, RefusesTwoReplicasOnOneRank) {
   Board board(4, 2, 4);
   board.set_load(std::vector<double>{8.0, 1.0, 1.0, 1.0});
   board.replicas[0] = 3;
