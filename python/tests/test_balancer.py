@@ -43,7 +43,7 @@ class PlanTest(unittest.TestCase):
             sums = np.bincount(plan.placement[layer], plan.shares[layer])
             np.testing.assert_allclose(sums, 1)
 
-    def test_experts_chosen_together_live_together(self):
+    def test_experts_chosen_together_share_a_rank(self):
         partner = np.random.default_rng(3).permutation(EXPERTS).reshape(-1, 2)
         counts = np.zeros((LAYERS, EXPERTS, EXPERTS), dtype=np.int64)
         for a, b in partner:
@@ -54,7 +54,7 @@ class PlanTest(unittest.TestCase):
             rank_of = {expert: slot * RANKS // EXPERTS for slot, expert in enumerate(layer)}
             self.assertTrue(all(rank_of[a] == rank_of[b] for a, b in partner))
 
-    def test_pair_counts_must_be_there_and_fit(self):
+    def test_pair_counts_are_required_and_checked(self):
         load = some_load()
         with self.assertRaisesRegex(ValueError, "needs pair_counts"):
             wideep.plan(load, SLOTS, RANKS, planner="cooccurrence")
@@ -126,7 +126,7 @@ class BadInputTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, message):
             function(*args, **kwargs)
 
-    def test_one_line_says_what_is_wrong(self):
+    def test_errors_are_one_line(self):
         load = some_load()
         self.check("multiple of the 4 ranks, found 21", wideep.plan, load, 21, RANKS)
         self.check("wideep, trt, deepseek", wideep.plan, load, SLOTS, RANKS, planner="best")
@@ -138,7 +138,7 @@ class BadInputTest(unittest.TestCase):
         self.check("layer 1, expert 3", wideep.plan, bad, SLOTS, RANKS)
         self.check("layer 1, expert 3", wideep.lower_bound, bad, SLOTS, RANKS)
 
-    def test_placements_and_shares_have_to_fit(self):
+    def test_placements_and_shares_must_match(self):
         load = some_load()
         placement, shares = wideep.plan(load, SLOTS, RANKS)
         self.check("3 layers as load, found 2", wideep.resplit, placement[:2], load, RANKS)

@@ -77,7 +77,7 @@ class CommunicatorTest(unittest.TestCase):
 
         self.assertEqual(run_ranks(body), [True] * RANKS)
 
-    def test_a_rank_that_does_not_come_ends_all(self):
+    def test_a_missing_rank_ends_the_group(self):
         def body(communicator, rank):
             if rank > 0:
                 communicator.dispatch(np.zeros((0, HIDDEN)), np.zeros((0, TOP_K)))

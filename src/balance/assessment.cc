@@ -34,6 +34,7 @@ Figures judge_layer(const Measure& measure, size_t idx, const PlannedModel& plan
   Figures figures;
   figures.imbalance_now = imbalance_of(before, equal_shares(before));
   figures.imbalance_equal = imbalance_of(placement, equal_shares(placement));
+  // The best shares, not the plan's: all planners are compared by what their placement allows.
   figures.imbalance_weighted = imbalance_of(placement, resplit(placement, load));
   figures.lower_bound = measure.bounds[idx];
   figures.moves = count_new_pairs(before, placement);

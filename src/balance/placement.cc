@@ -64,6 +64,8 @@ Status check_slot_counts(int num_experts, int ep_size, int num_slots) {
   }
   if (ep_size < 1) return invalid_input(fmt::format("expected at least 1 rank, found {}", ep_size));
   const int64_t needed = round_up(num_experts, ep_size);
+  // The order of the checks gives the most useful message: with too few slots for experts or ranks,
+  // the remainder does not matter.
   if (num_slots < num_experts) {
     return invalid_input(
         fmt::format("num_slots: expected at least one slot for each of {} experts, found {}; set "
@@ -128,6 +130,7 @@ Result<Placement> mask_ranks(Placement placement, std::span<const int> dead_rank
     }
     std::fill_n(placement.slot_to_expert.begin() + rank * count, count, kUnusedSlot);
   }
+  // Masking can only lose experts: ids and counts are as valid as before.
   const Status placed = check_every_expert_placed(placement);
   if (!placed.ok()) return placed.at("without the dead ranks");
   return placement;
@@ -148,6 +151,7 @@ Result<Placement> default_placement(int num_experts, int ep_size, int num_slots)
   Placement placement{num_experts, ep_size, {}};
   placement.slot_to_expert.reserve(static_cast<size_t>(num_slots));
   for (int64_t rank = 0; rank < ep_size; ++rank) {
+    // 64 bits: rank · num_experts of the largest sizes exceeds 32.
     const int64_t first = rank * num_experts / ep_size;
     for (int64_t i = 0; i < num_slots / ep_size; ++i) {
       placement.slot_to_expert.push_back(static_cast<int32_t>((first + i) % num_experts));

@@ -61,6 +61,7 @@ Status check_plan_shape(const PlanShape& shape) {
   }
   if (shape.rank_slots.empty()) return {};
   WIDEEP_TRY(check_rank_slots(shape));
+  // LiveRanks drops nodes: without all ranks, nodes no longer have equally many slots.
   if (!shape.all_slots_usable() && shape.num_nodes > 1 && shape.num_groups > 1) {
     return invalid_input(fmt::format(
         "rank_slots: dead ranks and unequal memory cannot be planned together with {} groups kept "
@@ -106,6 +107,7 @@ Status check_shares(const Placement& placement, std::span<const double> shares) 
   }
   std::vector<double> sum(static_cast<size_t>(placement.num_experts), 0.0);
   for (size_t slot = 0; slot < shares.size(); ++slot) {
+    // Written so that NaN fails.
     if (!(shares[slot] >= 0.0 && std::isfinite(shares[slot]))) {
       return invalid_input(fmt::format("share of slot {}: expected a number from 0 to 1, found {}",
                                        slot, shares[slot]));

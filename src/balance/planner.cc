@@ -107,6 +107,7 @@ Result<std::unique_ptr<LayerPlanner>> make_planner(std::string_view name, const 
     return invalid_input(
         fmt::format("planner: expected one of {}, found \"{}\"", fmt::join(names, ", "), name));
   }
+  // Only shapes with rank_slots pay for the conversion to live ranks.
   if (shape.rank_slots.empty()) return make_full_planner(name, shape, options);
   return make_masked_planner(shape, [&](const PlanShape& live) {
     return live.rank_slots.empty() ? make_full_planner(name, live, options)

@@ -81,6 +81,7 @@ class WideepPlanner : public LayerPlanner {
     if (shape_.slots_per_rank() == 2) search_.choose_pairs(rounds_, pairs_);
     rounds_.clear_slots();
     search_.fill(rounds_);
+    // Rounds may give a rank two replicas of one expert.
     search::separate_replicas(rounds_);
     return search_.improve(rounds_, goal_);
   }

@@ -52,6 +52,7 @@ class RepairerBase : public Repairer {
 
   RepairReport repair(std::span<const double> load, const LayerPlan& from, LayerPlan* to) final {
     check_sizes(shape_, load, from.placement);
+    // A copy, because `to` may be `&from`.
     from_ = from;
     if (from_.shares.empty() || options_.split == Split::kEqual) write_shares(&from_);
     RepairReport report;
@@ -62,6 +63,7 @@ class RepairerBase : public Repairer {
     report.forced_moves = rehomer_.run(load, &from_.placement);
     // After a loss or a forced move the old shares no longer sum to 1 per expert.
     if (from_.placement != from.placement) write_shares(&from_);
+    // Forced moves use up the limit first, and may exceed it.
     run(load, from_, std::max(0, options_.max_moves - report.forced_moves), report, to);
     // The search moves experts between ranks and may permute slots within one; aligned, replicas
     // that stay cost no copy.
@@ -176,6 +178,7 @@ class MaskedRepairer : public Repairer {
 
   RepairReport repair(std::span<const double> load, const LayerPlan& from, LayerPlan* to) override {
     check_sizes(shape_, load, from.placement);
+    // A copy, because `to` may be `&from`.
     before_ = from;
     if (before_.shares.empty() || split_ == Split::kEqual) write_equal_shares(replicas_, &before_);
     live_.contract(from.placement, &live_plan_.placement);

@@ -71,6 +71,7 @@ struct Fold {
   size_t begin, end;
 };
 
+// Blocks of nearly equal length; the first one only serves as a past, so it is no fold.
 std::vector<Fold> folds_of(int num_windows) {
   const int blocks = std::min(kMostBlocks, num_windows);
   std::vector<Fold> folds;
@@ -109,6 +110,7 @@ WindowFigures evaluate(const WindowedLoad& load, MethodPlanner& planner,
       layer_done();
     }
   }
+  // Windows of the first block are never evaluated and have sum 0.
   return figures_of(std::span(sums).subspan(folds[0].begin), load.load.size());
 }
 
@@ -124,6 +126,7 @@ RobustMethod best_method(const std::vector<MethodScore>& scores, RobustObjective
   const auto best =
       std::min_element(scores.begin(), scores.end(),
                        [&](const auto& a, const auto& b) { return value(a) < value(b); });
+  // scores[0] is kSum: all_methods() begins with it.
   const bool pays = value(*best) < (1.0 - kLeastGain) * value(scores[0]);
   return pays ? best->method : scores[0].method;
 }
@@ -186,6 +189,8 @@ std::vector<double> expected_load(std::span<const std::vector<double>> windows,
                                   const RobustMethod& method) {
   const auto one = [](size_t) { return 1.0; };
   if (method.kind == Kind::kSum) return weighted_sum(windows, one);
+  // All methods but kSum give windows weights of their own: a window's number of tokens must not
+  // matter.
   const Windows parts = parts_of_windows(windows);
   const auto count = static_cast<double>(windows.size());
   // Half-life of a quarter of all windows; the newest window has weight 1.

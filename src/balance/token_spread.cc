@@ -25,6 +25,7 @@ LayerSpread::LayerSpread(const Placement& placement, std::span<const double> sha
     start_.push_back(parts_.size());
     for (const int32_t slot : table.replicas(expert)) {
       const int rank = placement.rank_of_slot(slot);
+      // The slots of an expert ascend, so two on one rank follow each other.
       const bool doubled = parts_.size() > start_.back() && parts_.back().rank == rank;
       if (!doubled) parts_.push_back({rank, 0.0});
       parts_.back().share += shares[idx(slot)];
@@ -51,6 +52,7 @@ void LayerSpread::add_by_shares(std::span<const uint16_t> experts) {
   for (const uint16_t expert : experts) {
     for (const auto& [rank, share] : parts(expert)) {
       if (share <= 0.0) continue;
+      // Only touched ranks are reset below: a token visits few of many ranks.
       if (meeting_[idx(rank)] == 0.0) touched_.push_back(rank);
       pairs_within_ += meeting_[idx(rank)] * share;
       meeting_[idx(rank)] += share;
@@ -100,6 +102,8 @@ int LayerSpread::next_rank(int64_t token) const {
   return best;
 }
 
+// Experts on one rank leave no choice: their ranks are visited first, and every other expert that
+// is there too costs nothing more.
 void LayerSpread::add_by_cover(int64_t token, std::span<const uint16_t> experts) {
   visits_.clear();
   for (const uint16_t expert : experts) {

@@ -19,6 +19,8 @@ class WindowSwaps {
         num_ranks_(static_cast<size_t>(shape.ep_size)),
         num_slots_(plan->placement.slot_to_expert.size()),
         per_rank_(num_slots_ / num_ranks_),
+        // Groups stay on nodes only if there are groups; without them all ranks are one node for
+        // swaps.
         ranks_per_node_(shape.num_groups > 1 ? num_ranks_ / static_cast<size_t>(shape.num_nodes)
                                              : num_ranks_),
         slot_load_(num_windows_ * num_slots_, 0.0),
@@ -86,6 +88,7 @@ class WindowSwaps {
     for (size_t other = node * ranks_per_node_; other < (node + 1) * ranks_per_node_; ++other) {
       if (other != rank) try_swaps(rank, other, &best);
     }
+    // Strictly lower by more than rounding: otherwise two swaps could undo each other for ever.
     if (best.change >= -kLeastGain) return false;
     swap(best.slot, best.other);
     return true;

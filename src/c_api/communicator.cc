@@ -66,6 +66,7 @@ Status dispatch(wideep_communicator* communicator, const void* rows, int64_t row
   std::span<const int32_t> chosen;
   if (num_tokens > 0) {
     WIDEEP_TRY(check_pointer(slots, "slots"));
+    // The C array has no length; num_tokens and top_k define it. dispatch() checks num_tokens.
     chosen = {slots,
               static_cast<size_t>(num_tokens) * static_cast<size_t>(communicator->options.top_k)};
   }
@@ -81,6 +82,7 @@ Status received(const wideep_communicator* communicator, int32_t slot,
   WIDEEP_TRY(check_pointer(communicator, "communicator"));
   WIDEEP_TRY(check_pointer(static_cast<const void*>(rows), "rows"));
   WIDEEP_TRY(check_pointer(num_rows, "num_rows"));
+  // rows_of_slot() returns nothing for a wrong slot; in C that would look like no rows.
   const int slots = communicator->options.slots_per_rank;
   if (slot < 0 || slot >= slots) {
     return invalid_input(fmt::format("slot: expected 0 to {}, found {}", slots - 1, slot));

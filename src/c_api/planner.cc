@@ -72,6 +72,7 @@ Status plan(wideep_planner* planner, int32_t num_layers, const double* c_load,
                     to_load(c_load, num_layers, planner->shape.num_experts));
   WIDEEP_TRY_ASSIGN(const std::span<const int64_t> pairs,
                     to_pair_counts(*planner, num_layers, c_pair_counts));
+  // Without pair counts every layer gets an empty span.
   const size_t pairs_per_layer = pairs.empty() ? 0 : experts * experts;
   for (size_t layer = 0; layer < static_cast<size_t>(num_layers); ++layer) {
     planner->planner->plan({load.subspan(layer * experts, experts),

@@ -27,6 +27,7 @@ Status create(const wideep_plan_shape* c_shape, const int32_t* slot_to_expert,
   Placement placement;
   WIDEEP_TRY(read_placement(shape, slot_to_expert, &placement));
   Resplitter resplitter(placement);
+  // Assigned last, so that *out is unchanged after an error.
   *out = new wideep_resplitter{shape, std::move(resplitter), std::move(placement)};
   return {};
 }

@@ -88,6 +88,7 @@ BoardRelay::BoardRelay(transport::Bridge& bridge, const UpdateBoard& board, int 
   for (const int each : ranks) {
     if (!bridge.is_on_this_node(each)) others_.push_back(bridge.nodes().node_of(each));
   }
+  // One message per node, not per rank.
   std::sort(others_.begin(), others_.end());
   others_.erase(std::unique(others_.begin(), others_.end()), others_.end());
 }

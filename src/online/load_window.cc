@@ -48,6 +48,7 @@ void LoadWindow::end_iteration() {
   }
   std::fill(iteration_.begin(), iteration_.end(), 0.0);
   ++num_iterations_;
+  // Each token has top_k rows in every layer.
   open_tokens_ += rows / (shape_.num_layers * shape_.top_k);
   if (open_tokens_ >= static_cast<double>(options_.sample_tokens)) close_sample();
 }

@@ -170,6 +170,7 @@ bool OnlineBalancer::settle_step(Update& update) {
   board_.balancer().moves += moves;
   board_.balancer().bytes += bytes;
   const auto posted = board_.slot_to_expert(update.layer);
+  // The step is now in service: the policy and the next step start from it.
   placements_[update.layer].slot_to_expert.assign(posted.begin(), posted.end());
   update.generation = 0;
   if (placements_[update.layer] != update.target.placement) return false;  // its next step

@@ -53,6 +53,7 @@ double PlacementJudge::max_load(std::span<const double> load, const Placement& p
 double PlacementJudge::imbalance(const SampleSet& samples, const Placement& placement,
                                  double enough) {
   begin(samples, placement);
+  // Without an earlier examine() of these samples any order is correct, only slower.
   if (order_.size() != static_cast<size_t>(samples.size())) {
     order_.resize(static_cast<size_t>(samples.size()));
     std::iota(order_.begin(), order_.end(), 0);

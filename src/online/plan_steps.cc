@@ -26,6 +26,8 @@ class Step {
   void try_change(int slot) {
     changed_.clear();
     change(slot);
+    // Each pass gives one expert a slot of `to`. It ends: no slot changes twice, and `to` has a
+    // slot for every expert.
     for (bool complete = false; !complete;) {
       const int orphan = find_orphan();
       complete = orphan < 0;

@@ -234,6 +234,7 @@ class Replayer {
   void judge(const ModelLoads& loads, ReplayWindow* window) {
     for (size_t l = 0; l < loads.size(); ++l) {
       LayerPlan ideal;
+      // The window before this iteration: what an ideal balancer could know.
       past_planner_->plan(past_.sum()[l], &ideal);
       past_plans_[l].replace(std::move(ideal));
       window->figures += {.off = off_[l].imbalance(loads[l]),
@@ -256,6 +257,7 @@ class Replayer {
       ++window->updates;
       window->moves += static_cast<int64_t>(update.moves.size());
       result_.bytes += update.bytes;
+      // A busy layer gets no update, so nothing pending is overwritten.
       pending_[static_cast<size_t>(update.layer_idx)] = {
           result_.num_iterations + 1 + options_.copy_iterations, update.plan};
     }

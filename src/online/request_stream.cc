@@ -57,6 +57,7 @@ void RequestStream::queue_domain(int domain, int times_before) {
     if (request.domain == domain) queue_.push_back(request);
   }
   if (times_before == 0 && options_.seed == 0) return;
+  // Different for every domain and repetition, but fixed for a given seed.
   const uint64_t seed = options_.seed * 1000003 + static_cast<uint64_t>(domain) * 1009 +
                         static_cast<uint64_t>(times_before);
   shuffle(std::span<Request>(queue_).subspan(begin), seed);

@@ -44,6 +44,7 @@ std::span<const double> SampleSet::load(int sample) const {
 }
 
 void SampleSet::add(std::span<const double> tokens) {
+  // A layer may have no token in a sample; it could not be scaled.
   if (std::accumulate(tokens.begin(), tokens.end(), 0.0) == 0.0) return;
   const std::span<double> load = row(weight_.size());
   std::copy(tokens.begin(), tokens.end(), load.begin());
@@ -54,6 +55,7 @@ void SampleSet::add(std::span<const double> tokens) {
 void SampleSet::weigh() {
   double sum = 0.0;
   for (size_t i = 0; i < weight_.size(); ++i) {
+    // Row 0 is the newest sample, whose similarity is 1: the sum is positive.
     sum += weight_[i] = similarity(row(0), row(i), num_ranks_);
   }
   const double alike = kMemory / static_cast<double>(weight_.size());

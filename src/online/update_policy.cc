@@ -116,6 +116,7 @@ class WideepPolicy : public PolicyBase {
     const double rows_per_rank =
         static_cast<double>(options.horizon_tokens) * shape.top_k / num_ranks_;
     goal_ = {.tolerance = options.tolerance,
+             // rows_per_move in units of imbalance: rows_per_rank rows are an imbalance of 1.
              .price = options.rows_per_move / rows_per_rank,
              .max_moves = options.max_moves};
   }
@@ -139,6 +140,7 @@ class WideepPolicy : public PolicyBase {
     if (left > kPlanAnewAbove) plan_anew(from, left, &plan.placement);
     plan.placement = balance::align_slots(from, std::move(plan.placement));
     const bool moves = plan.placement != from;
+    // With moves the layer is examined again on its next turn, from the new placement.
     if (!moves) seen = window_.samples_completed();
     if (!moves && options_.share_update == ShareUpdate::kIteration) return false;
     // The margin is for the search only; the report and the shares use the load as it was.
@@ -206,6 +208,7 @@ class TrtPolicy : public PolicyBase {
     balance::align_slots(from, &plan);
     update->imbalance_before = balance::imbalance_ratio(from, load, balance::equal_shares(from));
     update->imbalance_after = balance::imbalance_ratio(plan.placement, load, plan.shares);
+    // As TensorRT-LLM: each plan is made from the load since the last one.
     window_.forget_decayed(update->layer_idx);
     return plan.placement != from;
   }

@@ -35,6 +35,7 @@ void fill_unset(ParallelSizes* sizes) {
 }
 
 Status check_products(const ParallelSizes& sizes) {
+  // 64 bits: each size may be kMaxRanks.
   const int64_t world = int64_t{sizes.tp} * sizes.pp * sizes.cp;
   if (world > kMaxRanks) {
     return invalid_input(

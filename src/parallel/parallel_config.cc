@@ -294,6 +294,7 @@ Result<ParallelConfig> parse_parallel_config(const std::string& text, const std:
   const Result<Mapping> mapping = Mapping::create(config.sizes);
   if (!mapping.ok()) return mapping.status().at(name);
   config.sizes = mapping->sizes();
+  // After document.status(): errors in single keys come first.
   if (const Status status = check_consistent(config); !status.ok()) return status.at(name);
   return config;
 }

@@ -27,6 +27,7 @@ constexpr const char* kSpareSlots = "spare_slots";
 constexpr int64_t kMaxSlots = 1 << 20;
 constexpr int64_t kMaxLayerUpdates = 1 << 20;
 
+// from_chars accepts no blanks or '+', and the whole key must be digits: "3x" is not layer 3.
 std::optional<int> parse_layer(const std::string& key) {
   int layer = 0;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), layer);
@@ -201,6 +202,7 @@ Result<ModelPlacement> resolve_placement(const BalancerSettings& settings, const
   const Status counts =
       balance::check_slot_counts(shape.num_experts, shape.ep_size, model.num_slots);
   if (!counts.ok()) return counts.at(where);
+  // No setting is ignored silently.
   if (settings.share_update && model.num_slots == shape.num_experts) {
     return invalid_input(
         fmt::format("{}: {}: has no effect with num_slots {}, a slot for each expert: there are no "
@@ -236,6 +238,8 @@ std::string balancer_yaml_text(const ModelPlacement& placement) {
     text += fmt::format("  {}: [{}]\n", layer, fmt::join(one.slot_to_expert, ", "));
   }
   text += fmt::format("layer_updates_per_iter: {}\n", placement.layer_updates_per_iter);
+  // wideep's own keys are written only if they differ from the default: TRT's strict reader refuses
+  // unknown keys.
   if (placement.share_update == ShareUpdate::kWindow) {
     text += fmt::format("{}: window\n", kShareUpdate);
   }

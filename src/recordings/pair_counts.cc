@@ -14,6 +14,7 @@ constexpr int64_t kMaxCounts = int64_t{1} << 27;  // of 8 bytes: 1 GiB
 
 Result<PairCounts> empty_counts(const std::string& path, const TraceShape& shape) {
   const int64_t matrix = int64_t{shape.num_experts} * shape.num_experts;
+  // Divided, not multiplied: the product could overflow.
   if (matrix > kMaxCounts / shape.num_layers) {
     return invalid_input(fmt::format(
         "{}: pairs of {} experts in {} layers exceed {} counts, expected fewer experts or layers",

@@ -52,6 +52,7 @@ std::vector<double> loads_in_use(const Placement& placement, LoadBy by,
 
 LoadSummary summarize_layer(const ExpertStatistics& statistics, int layer_idx,
                             const Placement& placement, LoadBy by) {
+  // The placement is the same in all iterations.
   const std::vector<bool> used = in_use(placement, by);
   LoadSummary sum;
   for (int iteration = 0; iteration < statistics.num_iterations(); ++iteration) {

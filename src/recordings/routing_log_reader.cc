@@ -45,6 +45,7 @@ Status wrong(const Place& place, std::string_view expected, const json& found) {
 
 template <std::integral T>
 Status read_value(const json& value, const Place& place, T* out) {
+  // Through double, so that 3.0 and 3e2 are integers too; −1 is outside every range.
   const double number = value.is_number() ? value.get<double>() : -1;
   const std::optional<int64_t> integer = formats::exact_integer(number);
   if (!integer || *integer < 0 || *integer > int64_t{std::numeric_limits<T>::max()}) {

@@ -69,6 +69,7 @@ std::string format_routing_log(const RoutingLog& log) {
 Status write_routing_log(const std::string& path, const RoutingLog& log) {
   WIDEEP_TRY(check_routing_log(log).at(path));
   const std::string text = format_routing_log(log);
+  // A file that the reader would refuse must not be written.
   if (text.size() > kMaxRoutingLogBytes) {
     return invalid_input(
         fmt::format("{}: the log of {} iterations takes {} bytes, expected at most {}; record "

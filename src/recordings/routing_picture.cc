@@ -61,6 +61,8 @@ void add_to(std::vector<int64_t>* sums, const std::vector<T>& row) {
 ordered_json windows_json(const RoutingLog& log, int64_t size) {
   std::map<int64_t, Grid> windows;
   for (const RoutingLog::Iteration& iteration : log.iterations) {
+    // Windows begin at multiples of their size, not at the first iteration, so those of two runs
+    // align.
     Grid& grid = windows[iteration.iteration / size * size];
     grid.resize(log.layers.size());
     for (size_t layer = 0; layer < grid.size(); ++layer) {

@@ -39,6 +39,7 @@ Result<int64_t> parse_integer(const CsvColumns& columns, const CsvFields& fields
   const std::optional<double> number = parse_number(fields[column]);
   const std::optional<int64_t> integer = number ? formats::exact_integer(*number) : std::nullopt;
   if (integer && range.contains(*integer)) return *integer;
+  // Tables of frequencies are a common mistake: a fraction gets a hint.
   const bool is_share = number && *number > 0 && *number < 1;
   return invalid_input(
       fmt::format("column {}: expected {} ({}), found {}{}", columns.names[column], what,
@@ -178,6 +179,7 @@ std::vector<int> Table::loaded_layers() const {
 }
 
 Result<ExpertStatistics> Table::statistics() const {
+  // Also true without any row, so the code below has a first and a last one.
   if (total_ == 0) {
     return invalid_input(
         fmt::format("{}, expected at least one layer with tokens",

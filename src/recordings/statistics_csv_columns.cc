@@ -61,6 +61,7 @@ std::string csv_quoted(const std::string& field) {
 Result<CsvColumns> parse_csv_columns(CsvFields names) {
   CsvColumns columns;
   std::optional<size_t> layer;
+  // Everything from e0 on must be experts; only columns before it may be labels.
   const auto first_expert = std::find(names.begin(), names.end(), "e0");
   columns.first_expert = static_cast<size_t>(first_expert - names.begin());
   columns.names = std::move(names);

@@ -47,6 +47,7 @@ Result<WindowedLoad> windowed_load(const ExpertStatistics& statistics, int itera
         "expected windows of 1 to {} iterations (all recorded), found {}", count, iterations));
   }
   if (iterations == 0) iterations = (count + kMostWindows - 1) / kMostWindows;
+  // Rounded: a rest of at least half a window becomes one of its own.
   const int num_windows = std::max(1, (count + iterations / 2) / iterations);
   WindowedLoad result{.num_experts = statistics.num_experts,
                       .iterations_per_window = iterations,

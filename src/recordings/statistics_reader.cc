@@ -73,6 +73,7 @@ Result<int> count_rank_files(const std::string& directory) {
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     if (const auto rank = parse_rank(it->path().filename().string())) ranks.insert(*rank);
   }
+  // The iterator sets `error` and ends, so it is checked after the loop.
   if (error) return invalid_input(fmt::format("{}: {}", directory, error.message()));
   if (ranks.empty()) {
     return invalid_input(fmt::format(

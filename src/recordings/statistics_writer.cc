@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_statistics_file(const std::string& name) {
+  // Includes rank{r}_raw.safetensors, which TRT records beside the statistics.
   return name == "meta_info.json" || (name.starts_with("rank") && name.ends_with(".safetensors"));
 }
 

@@ -94,6 +94,7 @@ class TraceFile {
   uint16_t id_at(size_t i) const {
     const auto byte = [&](size_t k) { return static_cast<unsigned char>(bytes_[k]); };
     if (layout_.id_bytes == 1) return byte(i);
+    // Little-endian on every machine.
     return static_cast<uint16_t>(byte(2 * i) | byte(2 * i + 1) << 8);
   }
 
@@ -118,6 +119,7 @@ class ChoiceCheck {
         return wrong(choice, fmt::format("an expert id from 0 to {}", shape_.num_experts - 1),
                      fmt::format("{}", expert));
       }
+      // The last choice that named the expert is this one: the expert occurs twice.
       if (std::exchange(chosen_by_[expert], mark) == mark) {
         return wrong(choice, fmt::format("{} different experts", shape_.top_k),
                      fmt::format("{} twice", expert));
@@ -193,6 +195,7 @@ Status check_trace_shape(const TraceShape& shape) {
 Result<int64_t> visit_trace(const std::string& path, const TraceShape& shape,
                             const std::function<void(const TokenChoice&)>& visit) {
   WIDEEP_TRY_ASSIGN(const Layout layout, check_size(path, shape));
+  // Whole tokens per block, at least one even if a token is larger than a block.
   const int64_t block_tokens = std::max<int64_t>(1, kBlockBytes / layout.token_bytes());
   const auto top_k = static_cast<size_t>(shape.top_k);
   TraceFile file(path, layout);

@@ -21,6 +21,7 @@ Rehomer::Rehomer(const PlanShape& shape)
   lost_.reserve(at(shape.num_experts));
 }
 
+// Keeps the two hottest ranks, so that most_but() can leave out the rank of the slot itself.
 void Rehomer::Holders::add(int rank, double load) {
   if (rank == hottest) return;
   if (hottest < 0 || load > most) {
@@ -35,6 +36,7 @@ void Rehomer::Holders::add(int rank, double load) {
 int Rehomer::run(std::span<const double> load, Placement* placement) {
   count_replicas(*placement);
   list_lost(load);
+  // Each placed expert changes the loads, so they are computed again. Few experts are lost at once.
   for (int32_t expert : lost_) {
     weigh(load, *placement);
     const int slot = best_slot(load, *placement, expert);

@@ -43,6 +43,8 @@ void ShareFlow::assign(std::span<const int32_t> slot_to_expert, std::span<const 
 }
 
 // Also sets the amounts to equal parts.
+// A circular list per expert: adding or removing a slot changes two entries, and a walk over an
+// expert's slots can start at any of them.
 void ShareFlow::link_slots() {
   std::fill(last_.begin(), last_.end(), -1);
   for (int slot = 0; slot < static_cast<int>(expert_.size()); ++slot) {
@@ -148,6 +150,8 @@ bool ShareFlow::search(int hot_rank) {
     for (const int32_t* end = slots + spread_count_[at(rank)]; slots != end; ++slots) {
       const int from = *slots;
       uint32_t& mark = expert_mark_[at(expert(from))];
+      // Load leaves a rank only through a slot that carries some. All ranks of a marked expert have
+      // been tried.
       if (amount_[at(from)] <= 0.0 || mark == search_) continue;
       mark = search_;
       for (int to = next_slot(from); to != from; to = next_slot(to)) {
@@ -220,6 +224,7 @@ void ShareFlow::retarget(int slot, int expert) {
   list_spread_slots_of_circle(slot);
 }
 
+// Single slots have no circle to change: both experts take their whole load along.
 void ShareFlow::exchange(int slot_a, int slot_b) {
   const double moved = amount(slot_a) - amount(slot_b);
   rank_load_[at(rank_of(slot_a))] -= moved;

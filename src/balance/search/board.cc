@@ -34,6 +34,7 @@ class RankQueue {
   // Pops ranks until one lacks the expert, then pushes the others back.
   void put(int expert) {
     auto end = heap_.end();  // [end, heap_.end()): popped ranks, the best one last
+    // An expert with one replica cannot be on a rank already: no look-up needed.
     do {
       std::pop_heap(heap_.begin(), end--, std::greater<>());
     } while (board_.replicas[size(expert)] > 1 && end != heap_.begin() &&
@@ -170,6 +171,7 @@ void fill_neediest_first(Board& board) {
   });
 }
 
+// A pass per rank is enough: send_away() never gives a rank an expert that it holds already.
 bool separate_replicas(Board& board) {
   bool separate = true;
   for (int rank = 0; rank < board.num_ranks; ++rank) {

@@ -62,6 +62,7 @@ bool place_ring(Board& board, int num_replicated) {
     if (!place_on_walk(board, expert(low++), walk)) return false;
     if (low < high && !place_on_walk(board, expert(--high), walk)) return false;
   }
+  // Swaps must not break the ring.
   board.pinned = board.filled;
   return true;
 }
