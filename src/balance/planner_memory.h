@@ -3,8 +3,7 @@
 // wideep's planner for ranks with memory for different numbers of experts: K_r slots on rank r.
 //
 //   counts  Replica counts as for equal ranks. With unequal ranks these counts may force two
-//   replicas
-//           of an expert onto one rank: replicas apart exist if and only if, for every j,
+//           replicas of an expert onto one rank: replicas apart exist if and only if, for every j,
 //           Σ_e min(r_e, j) ≥ the sum of the j greatest K_r (Gale and Ryser). Where that fails a
 //           replica goes from an expert with more than j to one with fewer, which adds 1 to the
 //           left side for this j and takes nothing from it for any other.
@@ -12,9 +11,7 @@
 //           rank whose free slots must carry most each to reach the mean. If neither ends with
 //           replicas apart: each expert to the ranks with most free slots, which always does.
 //   shares  Of an equal split, or the best for the placement. If no shares balance the placement,
-//   it
-//           is repaired (repair/weighted_repair.h): moves cost nothing before the placement is
-//           used.
+//           it is repaired (repair/weighted_repair.h): moves cost nothing before it is used.
 #pragma once
 
 #include <memory>

@@ -7,9 +7,8 @@
 //   static   a placement planned once, from the first window
 //   online   the static placement at first, then the policy's updates
 //   perfect  a lower bound for every placement and split
-//   past     an ideal plan of the window before, with its shares: the best that knowledge of the
-//   past
-//            alone can give (the noise floor of share_update window)
+//   past     an ideal plan of the window before, with its shares: the best that knowledge of past
+//            load alone can give (the noise floor of share_update window)
 //
 // static and online split tokens as the policy does: by the iteration's best shares, by the
 // window's, or equally (policy trt). An update planned after iteration i is in service from

@@ -9,8 +9,7 @@
 //   share_update: iteration             # wideep's own; or window. Written only if it is window
 //   update_policy: wideep               # wideep's own, online: or trt
 //   spare_slots: 10                     # wideep's own, online: spare records of a rank, for
-//   experts
-//                                       # that move; absent: slots per rank × min(k, 2)
+//                                       # experts that move; absent: slots per rank × min(k, 2)
 //
 // Unused slots (kUnusedSlot, of dead ranks or ranks with less memory) are written as -1, under a
 // comment that explains them. TRT refuses such a file (expertId=-1), and so does this reader unless
