@@ -100,7 +100,7 @@ Result<ComparedPlan> compare_one(const std::string& planner, Split split,
                                      ? plan_robustly(input, options, progress)
                                      : plan_repeatedly(planner, input, options, progress));
   const auto bounds =
-      balance::lower_bounds(input.load, balance::heeded_shape(planner, input.shape), split);
+      balance::lower_bounds(input.load, balance::effective_shape(planner, input.shape), split);
   result.assessment = balance::assess({.load = &input.load,
                                        .held_out = input.held_out ? &*input.held_out : nullptr,
                                        .before = &comparison.before,

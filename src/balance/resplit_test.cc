@@ -118,7 +118,7 @@ TEST(Resplit, ReachesTheMinimumCutOnRandomPlacements) {
   }
 }
 
-// Replicas laid consecutively, `shared` slots of each rank: chains and rings of ranks.
+// Replicas placed consecutively, `shared` slots of each rank: chains and rings of ranks.
 Placement ring_placement(int ep_size, int replicas, std::mt19937& random) {
   Placement placement{ep_size, ep_size, {}};
   for (int rank = 0; rank < ep_size; ++rank) {
