@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Every rank runs Engine::run(). Before each iteration the ranks of a stage exchange one message of
+// 64-bit words (agree). Each of them then evaluates the same words with the same code, so all take
+// the same decision without a leader: go on or end, how many commands to apply next, whether new
+// prompts may begin.
 #include "engine/engine.h"
 
 #include <algorithm>
@@ -12,17 +17,19 @@
 namespace wideep::engine {
 namespace {
 
-// The words that ranks exchange before each iteration; others hold the states of online::add_state.
+// The words that a rank publishes for the others before each iteration. OnlineLayers fills the words
+// from kFirstDoneWord on.
 constexpr int kFlagsWord = 0;
 constexpr int kTokensWord = 1;  // tokens of the rank's batch
 static_assert(kTokensWord < online::kFirstDoneWord);
+
+// Bits of the flags word. The last three carry RankReadiness.
 constexpr uint64_t kHasWork = 1;
 constexpr uint64_t kStopRequested = 2;
-// Of RankReadiness.
 constexpr uint64_t kHasPrompts = 4;
 constexpr uint64_t kGenerates = 8;
 constexpr uint64_t kHasRoom = 16;
-constexpr int kSeenShift = 5;  // above them: commands that the rank has seen
+constexpr int kSeenShift = 5;  // the bits above: how many commands the rank has received
 
 }  // namespace
 
@@ -40,15 +47,18 @@ Status Engine::run() {
   Next next = Next::kContinue;
   while (next == Next::kContinue) {
     parts_.reporter.begin_iteration(iteration_);
-    if (begun_ - taken_in_ == in_flight_.size()) WIDEEP_TRY(take_in_tokens());
-    WIDEEP_TRY(receive());
-    WIDEEP_TRY(follow_feed());
+    // The order matters. All stages complete micro-batch n − m before they schedule n, so that
+    // their schedulers stay equal. The received header says how many commands to apply.
+    if (num_begun_ - num_completed_ == in_flight_.size()) WIDEEP_TRY(complete_oldest());
+    WIDEEP_TRY(receive_rows());
+    WIDEEP_TRY(apply_commands());
     Scheduler::Step& step = schedule();
     WIDEEP_TRY_ASSIGN(next, agree(step));
-    WIDEEP_TRY(next == Next::kContinue ? run_step(step) : pass_on_end());
-    ++begun_;
+    WIDEEP_TRY(next == Next::kContinue ? run_step(step) : send_end());
+    ++num_begun_;
   }
-  while (taken_in_ < begun_) WIDEEP_TRY(take_in_tokens());
+  // So no stage ends before the last stage has computed what is in flight.
+  while (num_completed_ < num_begun_) WIDEEP_TRY(complete_oldest());
   ended_ns_ = base::wall_ns();
   return {};
 }
@@ -61,20 +71,22 @@ RunTimes Engine::times() const {
 
 // ---- what to compute ----
 
-// From the stage before, which has scheduled the same.
-Status Engine::receive() {
+// The previous stage has scheduled the same micro-batch.
+Status Engine::receive_rows() {
   if (parts_.pipeline.is_first()) return {};
   WIDEEP_TRY_ASSIGN(received_, parts_.pipeline.receive(iteration_));
   return {};
 }
 
-// As far as the first stage has agreed to, or further where nobody follows this rank.
-Status Engine::follow_feed() {
+// Applies the commands that all ranks have agreed on. A rank that schedules alone may apply later
+// ones too, because no other rank has to schedule the same requests.
+Status Engine::apply_commands() {
   using std::chrono::milliseconds;
   RequestFeed& feed = parts_.feed;
   if (parts_.pipeline.is_first()) {
-    // Commands that this rank has seen and others have not must not be slept over: those others
-    // wait for it.
+    // A rank sleeps only if it has applied every command that it has received. Otherwise another
+    // rank may have received the same command, be awake already, and wait for this rank in agree().
+    // A quarter of the timeout leaves time for the agreement before a peer's deadline passes.
     const bool sleeps = all_idle_ && feed.seen() == feed.taken();
     const milliseconds patience = sleeps ? parts_.stage.timeout() / 4 : milliseconds(0);
     WIDEEP_TRY(feed.wait(parts_.stage, patience));
@@ -83,7 +95,7 @@ Status Engine::follow_feed() {
     WIDEEP_TRY(feed.wait_for(num_agreed_, parts_.stage));
   }
   begin_ns_ = base::wall_ns();
-  while (feed.has_next(num_agreed_, schedules_alone())) WIDEEP_TRY(follow(feed.take()));
+  while (feed.has_next(num_agreed_, schedules_alone())) WIDEEP_TRY(apply(feed.take()));
   return {};
 }
 
@@ -92,7 +104,7 @@ bool Engine::schedules_alone() const {
          parts_.model.group().is_alone() && parts_.model.context().is_alone();
 }
 
-Status Engine::follow(Command command) {
+Status Engine::apply(Command command) {
   using Kind = Command::Kind;
   switch (command.kind) {
     case Kind::kSubmit:
@@ -135,16 +147,18 @@ Scheduler::Step& Engine::schedule() {
 
 // ---- what all ranks agree on ----
 
-// Every rank sees the same words, so every rank decides alike; of a pipeline, for all stages.
+// Exchanges the words of this iteration with all ranks of the stage and returns whether the run
+// goes on. It also fills step.batch.tokens_of_ranks, which gives every MoE layer its chunks.
 Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   const int own_tokens = parts_.model.group().tokens(step.batch.num_tokens()).size;
+  // Stages schedule independently. A difference here would pair rows with the wrong tokens.
   if (!parts_.pipeline.is_first()) {
     WIDEEP_CHECK_EQ(received_.num_tokens, received_.ends ? 0 : own_tokens);
   }
   if (received_.ends) return Next::kEnd;
   const base::TraceSpan span(base::Span::kAgree);
   transport::AgreedWords mine = {};
-  mine[kFlagsWord] = flags();
+  mine[kFlagsWord] = flags_word();
   mine[kTokensWord] = static_cast<uint64_t>(own_tokens);
   if (parts_.online != nullptr) parts_.online->write_states(mine);
   WIDEEP_TRY(parts_.stage.agree(
@@ -154,11 +168,11 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
     const auto& each = words_[static_cast<size_t>(parts_.dispatch_ranks.begin + i)];
     step.batch.tokens_of_ranks.push_back(static_cast<int32_t>(each[kTokensWord]));
   }
-  hold_prompts();
+  update_prompt_gate();
   return decide();
 }
 
-uint64_t Engine::flags() const {
+uint64_t Engine::flags_word() const {
   const RankReadiness readiness = scheduler_.readiness();
   uint64_t flags = scheduler_.has_work() ? kHasWork : 0;
   if (parts_.stage.memory().control().stop_requested.load() != 0) flags |= kStopRequested;
@@ -168,8 +182,9 @@ uint64_t Engine::flags() const {
   return flags | parts_.feed.seen() << kSeenShift;
 }
 
-// From what all ranks have said; those of other stages say the same, for they schedule alike.
-void Engine::hold_prompts() {
+// Opens or closes the gate for new prompts. All stages get the same result: their ranks schedule
+// the same requests, so they send the same readiness.
+void Engine::update_prompt_gate() {
   std::vector<RankReadiness> ranks;
   for (const transport::AgreedWords& each : words_) {
     const uint64_t flags = each[kFlagsWord];
@@ -180,8 +195,8 @@ void Engine::hold_prompts() {
   scheduler_.hold_new_prompts(!gate_.open(ranks));
 }
 
-// How far commands may be followed in the next iteration, and whether the run goes on. Later stages
-// know of no command that the first has not followed, and end when the first says so.
+// Sets how many commands may be applied in the next iteration, and returns whether the run goes on.
+// Only the first stage decides. Later stages get both from the header of the received rows.
 Result<Engine::Next> Engine::decide() {
   uint64_t any = 0, seen_by_all = UINT64_MAX;
   for (const transport::AgreedWords& each : words_) {
@@ -190,6 +205,7 @@ Result<Engine::Next> Engine::decide() {
   }
   const bool first = parts_.pipeline.is_first();
   if (first) num_agreed_ = seen_by_all;
+  // A command that is agreed on but not applied may be a request: that is work too.
   all_idle_ = (any & kHasWork) == 0 && num_agreed_ == parts_.feed.taken();
   if (all_idle_ && std::exchange(released_, false)) WIDEEP_TRY(parts_.reporter.idle());
   const bool ends = (any & kStopRequested) != 0 || (finishing_ && all_idle_);
@@ -198,8 +214,8 @@ Result<Engine::Next> Engine::decide() {
 
 // ---- the step ----
 
-// The end is a micro-batch without tokens.
-Status Engine::pass_on_end() {
+// The end travels through the pipeline as a micro-batch without tokens, behind all earlier ones.
+Status Engine::send_end() {
   received_ = {};
   next_in_flight() = {.iteration = iteration_};
   parts_.pipeline.send(0, true, parts_.feed.taken());
@@ -207,7 +223,9 @@ Status Engine::pass_on_end() {
   return {};
 }
 
-// In a pipeline it may be that all requests wait for tokens under way: then nothing is computed.
+// Computes the step if any rank has tokens: the forward pass is collective, so a rank without
+// tokens takes part as well. If no rank has tokens (no work, or in a pipeline all requests wait for
+// tokens in flight), only an empty micro-batch is sent, which keeps the stages in step.
 Status Engine::run_step(const Scheduler::Step& step) {
   MicroBatch& micro_batch = next_in_flight();
   micro_batch.iteration = iteration_;
@@ -228,20 +246,23 @@ Status Engine::run_step(const Scheduler::Step& step) {
 Status Engine::compute(const Scheduler::Step& step, std::vector<Sampled>* sampled) {
   const base::TraceSpan span(base::Span::kIteration);
   recorder_.begin(iteration_, step.owners);
-  const model::StageRows rows{.in = received_.rows,
-                              .out = parts_.pipeline.is_last() ? nullptr : parts_.pipeline.room()};
+  const model::StageRows rows{
+      .in = received_.rows,
+      .out = parts_.pipeline.is_last() ? nullptr : parts_.pipeline.next_rows()};
   WIDEEP_TRY(parts_.model.forward(step.batch, parts_.kv, iteration_, rows, &logits_));
+  // Before everything else: the next stage is waiting.
   parts_.pipeline.send(parts_.model.group().tokens(step.batch.num_tokens()).size, false,
                        parts_.feed.taken());
   if (parts_.online != nullptr) parts_.online->end_iteration(iteration_);
   if (parts_.pipeline.is_last()) {
-    WIDEEP_TRY(share_logits(step));
+    WIDEEP_TRY(gather_logits(step));
     WIDEEP_TRY(sample_rows(step, sampled));
   }
   IterationRecord& record = recorder_.end();
   record.begin_ns = begin_ns_;
   record.schedule_ns = std::exchange(schedule_ns_, 0);
-  if (speaks()) {
+  // Only one rank of a group and pipeline counts tokens, so that sums over ranks are right.
+  if (reports_tokens()) {
     record.prompt_tokens = step.prompt_tokens;
     record.generated_tokens = static_cast<int64_t>(step.sampled.size());
     record.queue = scheduler_.record();
@@ -249,8 +270,10 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Sampled>* sample
   return parts_.reporter.end_iteration(std::move(record));
 }
 
-// Each rank has the rows of its tokens; all have all of them after it, until the next iteration.
-Status Engine::share_logits(const Scheduler::Step& step) {
+// All-gather over the ranks that share sequences. Each rank has computed the logit rows of its own
+// tokens; afterwards all of them can read all rows, until the next iteration. Each then samples
+// every sequence itself, so that no sampled token has to be sent within the group.
+Status Engine::gather_logits(const Scheduler::Step& step) {
   all_logits_ = logits_.data();
   model::TensorGroup& context = parts_.model.context();
   if (context.is_alone()) return {};
@@ -266,7 +289,8 @@ Status Engine::share_logits(const Scheduler::Step& step) {
   return context.meet(written, {.what = "the logits of all ranks", .iteration = iteration_});
 }
 
-// Drawing is pure, and passes over all logits: on all threads. What follows is told in order.
+// Sampling reads all logits of a row and has no side effects, so all threads take part. Reports are
+// made afterwards on this thread, because the reporter expects them in order.
 Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Sampled>* sampled) {
   const base::TraceSpan span(base::Span::kSampling);
   const size_t vocab = parts_.config.vocab_size;
@@ -274,7 +298,7 @@ Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Sampled>* sa
     return std::span<const float>(all_logits_ + row * vocab, vocab);
   };
   sampled->resize(step.sampled.size());
-  likely_.assign(speaks() ? step.sampled.size() : 0, {});
+  likely_.assign(reports_tokens() ? step.sampled.size() : 0, {});
   parts_.compute.pool().parallel_for(
       static_cast<int64_t>(sampled->size()), 1, [&](int64_t begin, int64_t end) {
         for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
@@ -287,8 +311,8 @@ Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Sampled>* sa
             likely_[row] = most_likely(parts_.compute.kernels(), logits_of(row), likely);
         }
       });
-  parts_.pipeline.send_tokens(*sampled);
-  if (!speaks()) return {};
+  parts_.pipeline.send_tokens(*sampled);  // before the reports: earlier stages wait for them
+  if (!reports_tokens()) return {};
   for (size_t row = 0; row < step.sampled.size(); ++row) {
     const Sequence& sequence = *step.sampled[row];
     const FinishReason reason = reason_to_finish(sequence, (*sampled)[row].token);
@@ -298,7 +322,8 @@ Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Sampled>* sa
   return {};
 }
 
-// With `token` as its next.
+// Whether the sequence ends with `token`, which has not been appended yet. Every stage calls this,
+// and the result depends only on what all stages know.
 FinishReason Engine::reason_to_finish(const Sequence& sequence, int32_t token) const {
   if (sequence.cancelled) return FinishReason::kStop;
   const auto& ends = parts_.config.eos_token_ids;
@@ -308,9 +333,10 @@ FinishReason Engine::reason_to_finish(const Sequence& sequence, int32_t token) c
                                                                      : FinishReason::kNotFinished;
 }
 
-// Of the oldest iteration in flight: its requests go on, or end.
-Status Engine::take_in_tokens() {
-  MicroBatch& oldest = in_flight_[taken_in_ % in_flight_.size()];
+// Appends the tokens of the oldest micro-batch in flight to their sequences, and frees those that
+// end. Stages before the last receive the tokens first.
+Status Engine::complete_oldest() {
+  MicroBatch& oldest = in_flight_[num_completed_ % in_flight_.size()];
   if (!parts_.pipeline.is_last()) {
     WIDEEP_TRY_ASSIGN(const auto sampled, parts_.pipeline.receive_tokens(oldest.iteration));
     oldest.sampled.assign(sampled.begin(), sampled.end());
@@ -325,7 +351,7 @@ Status Engine::take_in_tokens() {
     if (reason != FinishReason::kNotFinished) scheduler_.finish(&sequence);
   }
   schedule_ns_ += base::wall_ns() - start_ns;
-  ++taken_in_;
+  ++num_completed_;
   return {};
 }
 

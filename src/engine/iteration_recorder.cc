@@ -28,7 +28,7 @@ void IterationRecorder::on_layer(const model::MoeLayerRecord& layer) {
     online_->add_counts(static_cast<int>(record_.layers.size()), layer.group_counts);
   }
   record_.layers.push_back(std::move(record));
-  // Ranks that compute a batch together each tell of their part of its tokens.
+  // Each rank of a tensor group reports its own part of the batch's tokens.
   const ep::TokenRange own = model_.group().tokens(static_cast<int>(owners_.size()));
   reporter_.chosen({layer.layer, record_.iteration, layer.experts, layer.counts, layer.group_counts,
                     owners_.subspan(own.begin, own.size)});
@@ -42,8 +42,8 @@ IterationRecord& IterationRecorder::end() {
   return record_;
 }
 
-// Processor time on this rank's critical path: waits for other ranks do not count, and the slowest
-// of the rank's threads does.
+// Processor time on this rank's critical path. Waits for other ranks burn processor time too and
+// are subtracted; lag_cpu_ns() adds what the busiest pool thread needed beyond this one.
 int64_t IterationRecorder::busy_cpu_ns() const {
   return base::thread_cpu_ns() - stage_.waited_cpu_ns() + compute_.pool().lag_cpu_ns();
 }

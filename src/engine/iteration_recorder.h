@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Takes down what an iteration does on this rank: counts of every MoE layer and processor time on
-// the critical path (engine/iteration_record.h), and passes the counts on to whoever balances and
-// reports.
+// Records what an iteration does on this rank: the counts of every MoE layer and the processor time
+// on the critical path (engine/iteration_record.h). It forwards the counts to the online balancer
+// and to the reporter.
 //
 // Thread safety: one thread, that of the engine.
 #pragma once
@@ -18,8 +18,8 @@ namespace wideep::engine {
 
 class IterationRecorder : public model::MoeObserver {
  public:
-  // online: null without online balancing. dispatch_ranks: those of the stage that dispatch rows to
-  // each other.
+  // online: null without online balancing. dispatch_ranks: the ranks of the stage that dispatch
+  // rows to each other. All references outlive the recorder.
   IterationRecorder(const model::Model& model, model::Compute compute, transport::Endpoint& stage,
                     ep::TokenRange dispatch_ranks, OnlineLayers* online, Reporter& reporter)
       : model_(model),
@@ -29,10 +29,10 @@ class IterationRecorder : public model::MoeObserver {
         online_(online),
         reporter_(reporter) {}
 
-  // owners: of the batch's tokens; they stay until end().
+  // owners: [tokens of the batch] the sequence of each token; valid until end().
   void begin(int64_t iteration, std::span<Sequence* const> owners);
   void on_layer(const model::MoeLayerRecord& layer) override;
-  // The record, with the times of the iteration.
+  // Completes the record; the engine may add to it and move it away.
   IterationRecord& end();
 
  private:

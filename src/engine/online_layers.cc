@@ -22,7 +22,7 @@ void OnlineLayers::apply(std::span<const transport::AgreedWords> of_ranks, int64
 void OnlineLayers::switch_layer(const online::PublishedLayer& published) {
   const int layer = layers_[published.layer];
   const base::TraceSpan span(base::Span::kSwitchLayer, layer);
-  // A pointer swap for each slot: the record that leaves is the spare of the next update.
+  // Each slot swaps a pointer: the record that it gives up is the spare record of the next update.
   for (online::SlotRecord& slot : published.slots) {
     slot.record = slots_.exchange(layer, slot.local_slot, slot.record);
   }

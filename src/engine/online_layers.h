@@ -25,7 +25,7 @@ class OnlineLayers {
 
   // Adds the states of this rank's layers to the words that it exchanges before an iteration.
   void write_states(transport::AgreedWords& mine) const { rank_.write_states(mine); }
-  // Switches the layers that are ready on all ranks: on every rank the same.
+  // Switches the layers whose copies all ranks have reported complete: the same ones on every rank.
   void apply(std::span<const transport::AgreedWords> of_ranks, int64_t iteration);
 
   // layer: position among the MoE layers of the stage. counts: [num_experts] tokens of all ranks.
@@ -39,7 +39,7 @@ class OnlineLayers {
   model::MoeRunner& moe_;
   std::vector<int> layers_;                     // of the model
   std::vector<balance::Placement> placements_;  // of layers_, as they are now
-  online::OnlineRank rank_;                     // last: its threads work on the above
+  online::OnlineRank rank_;                     // last: its threads use the members above
 };
 
 }  // namespace wideep::engine

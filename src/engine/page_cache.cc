@@ -47,7 +47,9 @@ PageCache::PageId PageCache::take(int rank) {
   return page;
 }
 
-// Pages that are known as following it will never be found again, and go in their turn.
+// Pages that follow the evicted one stay in the index but cannot be found any more, because its
+// prefix is never used again. They are evicted in their turn: sequences release their pages from
+// the last to the first, so the evicted page is usually the end of a prefix.
 PageCache::PageId PageCache::evict(int rank) {
   const PageId page = kept_[rank].front();
   kept_[rank].pop_front();
@@ -90,11 +92,12 @@ std::optional<PageCache::PageId> PageCache::find(Prefix before, std::span<const 
 
 PageCache::Prefix PageCache::enter(PageId id, Prefix before, std::span<const int32_t> tokens,
                                    int role) {
+  // Two requests may compute the same page in the same iteration; the first to enter it wins.
   const auto [known, is_new] = known_.emplace(content_of(before, tokens, role), id);
   if (!is_new) return pages_[known->second].prefix;
   Page& page = pages_[id];
   WIDEEP_CHECK_EQ(page.prefix, kRoot);
-  page.content = &known->first;
+  page.content = &known->first;  // stays valid: unordered_map does not move its nodes
   page.prefix = ++last_prefix_;
   return page.prefix;
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The pages of the KV cache, and which of them hold what: a page that is full is known by its
-// tokens and by all pages before it, so that a request whose tokens begin alike shares it instead
-// of computing it again (TensorRT-LLM's kv_cache_config.enable_block_reuse).
+// The pages of the KV cache and an index of their contents. A full page is indexed by its tokens
+// and all pages before it. A request with the same prefix shares the page instead of computing it
+// again (TensorRT-LLM's kv_cache_config.enable_block_reuse).
 //
 //   root ── page "You are a" ── page "helpful as…" ── page "Question 1"
 //                                               └──── page "Question 2"
 //
-// A page is used by the sequences that have it. When the last of them ends, a known page is kept,
-// and is the last to go of all that are kept: pages that nobody uses make room for new ones, the
-// least recently used first. Contents are compared token by token, never by a hash alone.
+// A page has users: the sequences that hold it. When the last user releases an indexed ("known")
+// page, the page is kept. When a new page is needed and none is free, the least recently used kept
+// page is evicted. Contents are compared token by token, never by a hash alone.
 //
-// Ranks that share sequences have pages in each one's memory; all keep the same books. So do the
-// stages of a pipeline. All that happens here follows from the order of the calls.
+// Ranks that share sequences, and the stages of a pipeline, each have a PageCache and must stay
+// equal without communication. So the state depends only on the order of the calls.
 //
 // Not thread safe.
 #pragma once
@@ -32,40 +32,43 @@ namespace wideep::engine {
 class PageCache {
  public:
   using PageId = int32_t;
-  // A known page, and with it all tokens up to its end. Never the same again for another content.
+  // Identifies a known page and all tokens up to its end. Values are never reused.
   using Prefix = uint64_t;
   static constexpr Prefix kRoot = 0;
 
-  // memories: of each rank that shares sequences, max_pages each; one null: this rank's own.
+  // memories: [ranks that share sequences] where each rank's max_pages pages lie; a null pointer:
+  // memory of this process alone, as PagePool allocates it.
   PageCache(size_t page_bytes, int max_pages, const std::vector<std::byte*>& memories);
 
   // ---- pages in use ----
 
-  // Of that rank's memory, with one user. REQUIRES: available(rank) > 0.
+  // A page in the memory of `rank`, with one user. REQUIRES: available(rank) > 0.
   PageId take(int rank);
-  // Has one user more.
+  // Adds a user.
   void share(PageId page);
-  // Has one user fewer. Known pages are kept when they have none.
+  // Removes a user. A known page without users is kept, another one is free.
   void release(PageId page);
   std::byte* bytes(PageId page) const { return pages_[page].bytes; }
   int rank(PageId page) const { return pages_[page].rank; }
 
   // ---- known pages ----
 
-  // role: of contents whose keys and values differ although their tokens are the same.
+  // The page that holds these tokens after the prefix `before`. role: separates contents that have
+  // the same tokens but different keys and values (SequencePages).
   std::optional<PageId> find(Prefix before, std::span<const int32_t> tokens, int role) const;
-  // The page's content, from now on; returns the prefix that ends with it. Where another page is
-  // known by it already, that one stays and is returned.
+  // Adds the page to the index under this content; returns the prefix that ends with it. If another
+  // page has the same content, that one stays in the index and its prefix is returned.
   Prefix enter(PageId page, Prefix before, std::span<const int32_t> tokens, int role);
   Prefix prefix(PageId page) const { return pages_[page].prefix; }
-  // It is not worth keeping: nobody else will find it. REQUIRES: it has users.
+  // Removes the page from the index, so that it is not kept. No effect if it is not known.
+  // REQUIRES: it has users.
   void forget(PageId page);
 
   // ---- counts ----
 
-  int max_pages() const { return max_pages_; }                        // of each rank
-  int used(int rank) const { return used_[rank]; }                    // by sequences
-  int available(int rank) const { return max_pages_ - used_[rank]; }  // free or only kept
+  int max_pages() const { return max_pages_; }                        // per rank
+  int used(int rank) const { return used_[rank]; }                    // pages with users
+  int available(int rank) const { return max_pages_ - used_[rank]; }  // free or kept
   int kept(int rank) const { return static_cast<int>(kept_[rank].size()); }
   int64_t num_evicted() const { return num_evicted_; }  // since the start
 
@@ -85,17 +88,18 @@ class PageCache {
     int rank = 0;
     int users = 0;
     Prefix prefix = kRoot;             // kRoot: not known
-    const Content* content = nullptr;  // where it is known
-    std::list<PageId>::iterator kept;  // where it is kept: known, and without users
+    const Content* content = nullptr;  // its key in known_, if it is known
+    std::list<PageId>::iterator kept;  // its place in kept_, if it is known and has no users
   };
   static Content content_of(Prefix before, std::span<const int32_t> tokens, int role);
   PageId evict(int rank);
 
   int max_pages_;
-  std::vector<PagePool> pools_;            // of each rank
-  std::vector<int> used_;                  // likewise
-  std::vector<std::vector<PageId>> free_;  // likewise: taken once, neither used nor kept
-  std::vector<std::list<PageId>> kept_;    // likewise: the least recently used first
+  // Per rank:
+  std::vector<PagePool> pools_;
+  std::vector<int> used_;                  // number of pages with users
+  std::vector<std::vector<PageId>> free_;  // taken from the pool before, now neither used nor kept
+  std::vector<std::list<PageId>> kept_;    // the least recently used first
   std::vector<Page> pages_;
   Known known_;
   Prefix last_prefix_ = kRoot;

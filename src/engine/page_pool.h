@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of a rank's KV cache, in pages of one size, taken when first needed. Who has which of
-// them: engine/page_cache.h. Not thread safe.
+// The memory of a rank's KV cache, in pages of one size, allocated when first needed.
+// engine/page_cache.h keeps track of their users. Not thread safe.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@ namespace wideep::engine {
 
 class PagePool {
  public:
-  // memory: max_pages · page_bytes that other ranks see too; null: of its own.
+  // memory: max_pages · page_bytes shared with other ranks; null: the pool allocates its own.
   PagePool(size_t page_bytes, int max_pages, std::byte* memory = nullptr)
       : page_bytes_(page_bytes), max_pages_(max_pages), given_(memory) {}
 
-  // REQUIRES: fewer than max_pages are taken.
+  // A page that was never taken before. REQUIRES: num_pages() < max_pages.
   std::byte* take() {
     WIDEEP_CHECK_LT(num_pages_, max_pages_);
     const int page = num_pages_++;
@@ -28,8 +28,7 @@ class PagePool {
     return memory_.back().data();
   }
 
-  // That were taken.
-  int num_pages() const { return num_pages_; }
+  int num_pages() const { return num_pages_; }  // taken so far
 
  private:
   size_t page_bytes_;
@@ -44,7 +43,8 @@ inline int pages_for(int num_tokens) {
   return num_tokens / kernels::kPageTokens + (num_tokens % kernels::kPageTokens > 0 ? 1 : 0);
 }
 
-// Of these, most that one of `ranks` has, to whom they are dealt `turn_pages` at a time.
+// `pages` pages of a sequence are dealt to `ranks` ranks in turns of `turn_pages`: the largest
+// number that one rank gets.
 inline int most_pages_of_rank(int pages, int ranks, int turn_pages) {
   const int round = ranks * turn_pages;
   return pages / round * turn_pages + std::min(pages % round, turn_pages);

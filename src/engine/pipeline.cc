@@ -14,16 +14,16 @@ namespace {
 
 using transport::Channel;
 
-constexpr size_t kAlignment = 64;  // sets of different writers share no cache line
+constexpr size_t kAlignment = 64;  // a cache line: buffers of different writers do not share one
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Of a micro-batch's number; the first is 0, which is where flags begin.
+// The flag value of micro-batch `number`. Flags begin at 0, so the first value raised must be 1.
 uint32_t flag_of(uint64_t number) { return static_cast<uint32_t>(number + 1); }
 
 }  // namespace
 
-// Before the rows.
+// Lies in front of the rows of a set.
 struct alignas(kAlignment) Pipeline::Header {
   int32_t num_tokens = 0;
   int32_t ends = 0;
@@ -57,7 +57,8 @@ Pipeline::Header& Pipeline::header(int rank, uint64_t number) const {
   return *reinterpret_cast<Header*>(ranks_->segment(rank) + offset_ + set * layout_.rows_bytes());
 }
 
-// The number of tokens, then the tokens.
+// Layout: an int64_t count, then that many Sampled. Rows and tokens have separate areas because
+// different stages write them.
 std::byte* Pipeline::tokens(int rank, uint64_t number) const {
   const auto sets = static_cast<uint64_t>(layout_.micro_batches);
   return ranks_->segment(rank) + offset_ + sets * layout_.rows_bytes() +
@@ -84,7 +85,9 @@ Result<Pipeline::Received> Pipeline::receive(int64_t iteration) {
                   .num_commands = found.num_commands};
 }
 
-float* Pipeline::room() { return reinterpret_cast<float*>(&header(ranks_->rank() + 1, sent_) + 1); }
+float* Pipeline::next_rows() {
+  return reinterpret_cast<float*>(&header(ranks_->rank() + 1, sent_) + 1);
+}
 
 void Pipeline::send(int num_tokens, bool ends, uint64_t num_commands) {
   if (is_last()) return;
@@ -94,6 +97,8 @@ void Pipeline::send(int num_tokens, bool ends, uint64_t num_commands) {
   const size_t bytes =
       static_cast<size_t>(num_tokens) * static_cast<size_t>(layout_.hidden) * sizeof(float);
   ranks_->forward_to(next, {reinterpret_cast<const std::byte*>(&rows), sizeof(rows) + bytes});
+  // Raising the flag publishes the header and the rows: it is a release that pairs with the acquire
+  // of wait() in receive().
   ranks_->raise(Channel::kRows, next, flag_of(sent_++));
 }
 

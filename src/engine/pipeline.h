@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank's place in a pipeline: every stage holds some of the layers, and micro-batches pass from
-// stage to stage, so that all stages compute at once, each another micro-batch.
+// One rank's place in a pipeline. Every stage holds some of the layers. Micro-batches pass from
+// stage to stage, so that all stages compute at the same time, each a different micro-batch.
 //
 //   stage 0   schedule → embed, layers → rows ──┐
 //   stage 1   schedule ──────── rows → layers → rows ──┐
 //   stage 2   schedule ─────────────── rows → layers, head → sample → tokens to all stages
 //
-// The ranks of a pipeline have the same requests and schedule the same micro-batches, each by
-// itself: before micro-batch n all of them have taken in the tokens of n − m, where m are under way
-// at once, and no later ones. So nothing but rows and tokens travels. Stage 0 says when the run
-// ends.
+// The ranks of a pipeline have the same requests and schedule the same micro-batches independently:
+// with m micro-batches in flight, each stage has received exactly the tokens up to micro-batch n −
+// m when it schedules n. So only rows and tokens travel. Stage 0 decides when the run ends.
 //
-// Rows are the residual stream in float32, as it is between layers on one rank: no bit depends on
-// the number of stages. A rank writes them straight into the memory of its peer in the next stage;
-// to one on another node they are carried from there.
+// Rows are the residual stream in float32, as it is between layers on one rank, so no bit depends
+// on the number of stages. A rank writes them directly into the memory of its peer in the next
+// stage; if the peer is on another node, the bridge carries them there.
 //
-// Buffers: m sets, used in turn. Whoever sends of micro-batch n has taken in the tokens of n − m,
-// or has received rows of n from someone who has: so every stage is done with n − m, and its set is
-// free. No further flag says so.
+// Buffers: m sets, used in turn, without a flag that marks a set as free. A stage sends rows of
+// micro-batch n after it has received the tokens of n − m, so after every stage is done with the
+// rows of n − m. The last stage sends tokens of n after it has received rows of n, so after every
+// earlier stage has received the tokens of n − m.
 //
 // Thread safety: one thread.
 #pragma once
@@ -36,22 +36,22 @@ namespace wideep::engine {
 // The part of a rank's segment that other stages write to.
 struct PipelineLayout {
   int num_stages = 1;
-  int micro_batches = 1;  // under way at once
-  int max_tokens = 0;     // of a rank in a micro-batch, that rows travel of
-  int max_sampled = 0;    // tokens sampled in one
+  int micro_batches = 1;  // in flight at the same time
+  int max_tokens = 0;     // rows that a rank sends per micro-batch
+  int max_sampled = 0;    // tokens sampled per micro-batch
   int hidden = 0;
 
   size_t rows_bytes() const;    // of one set
-  size_t tokens_bytes() const;  // likewise
-  size_t bytes() const;         // of all sets; 0 where there is one stage
+  size_t tokens_bytes() const;  // of one set
+  size_t bytes() const;         // of all sets; 0 if there is one stage
 };
 
 class Pipeline {
  public:
   // The only stage.
   Pipeline() = default;
-  // world: this rank's end of all ranks. ranks: the pipeline's, in the order of the stages. The
-  // buffers lie `offset` bytes into the segments.
+  // world: connects all ranks of the run. ranks: the world ranks of this pipeline, in the order of
+  // the stages. The buffers begin `offset` bytes into each rank's segment.
   Pipeline(transport::Endpoint& world, std::vector<int> ranks, const PipelineLayout& layout,
            size_t offset);
 
@@ -59,22 +59,25 @@ class Pipeline {
   bool is_last() const { return !ranks_ || ranks_->rank() + 1 == ranks_->num_ranks(); }
   int micro_batches() const { return layout_.micro_batches; }
 
-  // What the stage before has sent of the next micro-batch.
+  // What the previous stage has sent for a micro-batch.
   struct Received {
     const float* rows = nullptr;  // [num_tokens, hidden]
     int num_tokens = 0;
-    bool ends = false;          // no rows; the run ends here
-    uint64_t num_commands = 0;  // that were followed before it was scheduled
+    bool ends = false;          // no rows: the run ends here
+    uint64_t num_commands = 0;  // commands that were applied before it was scheduled
   };
-  // REQUIRES: not the first stage.
+  // Waits for the next micro-batch of the previous stage. The rows stay valid until the tokens of
+  // this micro-batch have been received or sent. REQUIRES: not the first stage.
   Result<Received> receive(int64_t iteration);
-  // Where rows for the next stage go. REQUIRES: not the last stage.
-  float* room();
+  // The buffer for the rows of the next send(), [num_tokens, hidden]. REQUIRES: not the last stage.
+  float* next_rows();
+  // Publishes those rows to the next stage; on the last stage it does nothing.
   void send(int num_tokens, bool ends, uint64_t num_commands);
 
-  // REQUIRES: the last stage.
+  // Sends the tokens of the next micro-batch to all earlier stages. REQUIRES: the last stage.
   void send_tokens(std::span<const Sampled> sampled);
-  // Of the oldest micro-batch whose tokens have not been received. REQUIRES: not the last stage.
+  // Waits for the tokens of the oldest micro-batch whose tokens have not been received.
+  // REQUIRES: not the last stage.
   Result<std::span<const Sampled>> receive_tokens(int64_t iteration);
 
   // Time that this rank has waited for other stages.

@@ -64,7 +64,7 @@ class Stage {
     if (!pipeline_.is_first()) WIDEEP_TRY(check_rows(n, tokens, ends));
     if (rng_() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(rng_() % 300));
     if (!pipeline_.is_last()) {
-      float* room = pipeline_.room();
+      float* room = pipeline_.next_rows();
       for (int i = 0; i < tokens * kHidden; ++i) room[i] = value_of(n, stage_, i);
       pipeline_.send(tokens, ends, static_cast<uint64_t>(n) + 7);
       return {};

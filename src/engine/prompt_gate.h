@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention data parallelism: when do ranks begin with new prompts? An iteration takes as long as
-// its slowest rank, so it is best when all ranks compute prompts in the same iterations
-// (TensorRT-LLM's attention_dp_config):
+// Attention data parallelism: when do ranks begin new prompts? An iteration takes as long as its
+// slowest rank, so it is best if all ranks compute prompts in the same iterations (TensorRT-LLM's
+// attention_dp_config):
 //
 //   enable_balance       while all ranks generate, new prompts wait until every rank has some,
-//   batching_wait_iters  then for so many iterations more, that there be more of them,
-//   timeout_iters        but none waits for longer than so many iterations in all.
+//   batching_wait_iters  then this many iterations more, so that more prompts arrive,
+//   timeout_iters        but no prompt waits longer than this many iterations in total.
 //
-// A prompt that is let in goes on. Where some rank has nothing to generate, nobody waits. All ranks
-// decide alike, from what all have said of the iteration before.
+// A prompt that has begun is never held again. If a rank has nothing to generate, the gate is open.
+// All ranks decide the same, from the readiness that all of them sent for the previous iteration.
 #pragma once
 
 #include <span>
@@ -24,26 +24,26 @@ struct PromptBalance {
   bool operator==(const PromptBalance&) const = default;
 };
 
-// What a rank says of itself.
+// The state of a rank that the gate depends on.
 struct RankReadiness {
-  bool has_prompts = false;  // that it computes or might begin with
+  bool has_prompts = false;  // some are begun or could begin
   bool generates = false;
-  bool has_room = true;  // for one more in its iterations
+  bool has_room = true;  // for one more request that generates
 };
 
 class PromptGate {
  public:
   explicit PromptGate(const PromptBalance& balance) : balance_(balance) {}
 
-  // Whether new prompts may begin in the next iteration.
+  // Whether new prompts may begin in the next iteration. Called once per iteration.
   bool open(std::span<const RankReadiness> ranks);
 
  private:
   bool decide(std::span<const RankReadiness> ranks) const;
 
   PromptBalance balance_;
-  int held_ = 0;       // iterations in which somebody has been held, since the gate was open
-  int all_ready_ = 0;  // of these, in which all ranks had prompts
+  int held_ = 0;       // iterations since the gate closed in which a rank had prompts
+  int all_ready_ = 0;  // iterations since the gate closed in which all ranks had prompts and room
 };
 
 }  // namespace wideep::engine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a rank's engine tells while it runs.
+// What a rank's engine reports while it runs.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@
 
 namespace wideep::engine {
 
-enum class FinishReason : uint8_t { kNotFinished, kStop, kLength };  // an end token; max_tokens
+// kStop: an end token, or the request was cancelled. kLength: max_tokens were generated.
+enum class FinishReason : uint8_t { kNotFinished, kStop, kLength };
 
-// A token of a request. All ranks that compute the request know it; one of them tells of it.
+// A token of a request. Of the ranks that compute the request, one reports it.
 struct SampledToken {
   int request_index = 0;
   Sampled sampled;
   FinishReason finish_reason = FinishReason::kNotFinished;
-  std::span<const float> logits;         // [vocab], that the token was sampled from
-  std::span<const Sampled> likely = {};  // as SamplingParams::top_log_probabilities asked for
-  int cached_tokens = 0;                 // of the prompt, that others had computed
+  std::span<const float> logits;         // [vocab] the token was sampled from them
+  std::span<const Sampled> likely = {};  // [SamplingParams::top_log_probabilities]
+  int cached_tokens = 0;                 // prompt tokens that were found in the KV cache
 };
 
 // The experts that this rank's tokens have chosen in one MoE layer.
@@ -32,22 +33,24 @@ struct ChosenExperts {
   std::span<const int32_t> experts;       // [num_tokens, top_k]
   std::span<const int32_t> counts;        // [num_experts] tokens of this rank
   std::span<const int32_t> group_counts;  // [num_experts] tokens of all ranks
-  std::span<Sequence* const> owners;      // [num_tokens] whose token each is
+  std::span<Sequence* const> owners;      // [num_tokens] the sequence of each token
 };
 
-// Called on the engine's thread, in the order of what happens. An error ends the run.
+// Called on the engine's thread, in the order of events. An error ends the run.
 class Reporter {
  public:
   virtual ~Reporter() = default;
 
-  virtual void begin_iteration(int64_t iteration) = 0;  // before ranks agree on it
+  // Before the ranks agree on the iteration; called again with the same number if it has no tokens.
+  virtual void begin_iteration(int64_t iteration) = 0;
   virtual void chosen(const ChosenExperts& layer) = 0;
   virtual Status token(const SampledToken& token) = 0;
   virtual Status end_iteration(IterationRecord record) = 0;  // after its tokens
 
-  // Nobody has work any more, after requests that were held and released.
+  // Requests were held and released, and now no rank has work.
   virtual Status idle() = 0;
-  // Of commands (engine/request_feed.h), in order with the iterations around them.
+  // For the commands kReportWhenIdle, kRecordExperts and kEndRecord (engine/request_feed.h), in
+  // order with the iterations around them.
   virtual void report_when_idle() = 0;
   virtual Status record_experts(bool records) = 0;
 };

@@ -20,13 +20,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How often a wait looks whether the group is to stop.
-constexpr milliseconds kLookInterval{100};
-// And what has come over the bridge, where nobody can be woken.
+// How often a wait checks whether the group has failed or must stop.
+constexpr milliseconds kCheckInterval{100};
+// How often it polls the bridge, which has no descriptor that poll(2) could wait for.
 constexpr milliseconds kBridgeInterval{2};
-// What comes so soon after another comes with it, as long as that does not take too long.
-constexpr std::chrono::microseconds kTogether{300};
-constexpr milliseconds kMostGathering{3};
+// Commands that follow each other within kBurstGap form a burst. kMostBurst bounds the wait for it,
+// so that a steady stream of commands does not delay the first one.
+constexpr std::chrono::microseconds kBurstGap{300};
+constexpr milliseconds kMostBurst{3};
 
 Command decode(std::string_view message) {
   WireReader reader(message);
@@ -43,7 +44,7 @@ Command decode(std::string_view message) {
   return command;
 }
 
-bool is_over(const transport::Endpoint& endpoint) {
+bool must_end(const transport::Endpoint& endpoint) {
   return endpoint.memory().control().stop_requested.load() != 0 ||
          !endpoint.memory().failure().ok();
 }
@@ -86,14 +87,16 @@ Status RequestFeed::read_pipe() {
     const ssize_t bytes = ::read(fd_, buffer, sizeof(buffer));
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0 && errno == EAGAIN) break;
-    if (bytes <= 0) return failed("the process that passes requests on is gone");
+    if (bytes <= 0) return failed("the process that sends requests has ended");
     inbox_.append(buffer, static_cast<size_t>(bytes));
   }
-  take_apart();
+  parse_inbox();
   return {};
 }
 
-void RequestFeed::take_apart() {
+// Moves the complete messages of the inbox to commands_. A message is a uint32_t length and that
+// many bytes; the last one may still be incomplete.
+void RequestFeed::parse_inbox() {
   size_t at = 0;
   for (uint32_t length = 0; inbox_.size() - at >= sizeof(length); at += sizeof(length) + length) {
     std::memcpy(&length, inbox_.data() + at, sizeof(length));
@@ -106,11 +109,11 @@ void RequestFeed::take_apart() {
   inbox_.erase(0, at);
 }
 
-// Until a look would be late, at most one interval.
+// Sleeps until the pipe is readable, `end`, or the next check is due.
 void RequestFeed::sleep_until(Clock::time_point end) const {
   const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-  const milliseconds most = bridge_ == nullptr ? kLookInterval : kBridgeInterval;
-  pollfd ready{fd_, POLLIN, 0};  // of −1 it is a pause
+  const milliseconds most = bridge_ == nullptr ? kCheckInterval : kBridgeInterval;
+  pollfd ready{fd_, POLLIN, 0};  // poll(2) ignores fd −1: then this is only a pause
   ::poll(&ready, 1, static_cast<int>(std::clamp(left, milliseconds(0), most).count()));
 }
 
@@ -119,19 +122,20 @@ Status RequestFeed::wait(const transport::Endpoint& endpoint, milliseconds at_mo
   const Clock::time_point end = Clock::now() + at_most;
   WIDEEP_TRY(poll());
   if (seen_ != before || at_most.count() == 0) return {};
-  while (seen_ == before && Clock::now() < end && !is_over(endpoint)) {
+  while (seen_ == before && Clock::now() < end && !must_end(endpoint)) {
     sleep_until(end);
     WIDEEP_TRY(poll());
   }
-  return seen_ == before ? Status() : gather();
+  return seen_ == before ? Status() : receive_burst();
 }
 
-// Asleep meanwhile: to be woken by each command would hold up who writes the next.
-Status RequestFeed::gather() {
-  const Clock::time_point end = Clock::now() + kMostGathering;
+// Receives until no command has arrived for kBurstGap. It sleeps instead of waiting on the pipe:
+// ranks that wake up for every command would take processor time from the writer of the next one.
+Status RequestFeed::receive_burst() {
+  const Clock::time_point end = Clock::now() + kMostBurst;
   for (uint64_t before = 0; seen_ != before && Clock::now() < end;) {
     before = seen_;
-    std::this_thread::sleep_for(kTogether);
+    std::this_thread::sleep_for(kBurstGap);
     WIDEEP_TRY(poll());
   }
   return {};
@@ -143,7 +147,7 @@ Status RequestFeed::wait_for(uint64_t count, const transport::Endpoint& endpoint
   while (seen_ < count) {
     WIDEEP_TRY(endpoint.memory().failure());
     if (Clock::now() >= end) {
-      return deadline_exceeded(fmt::format("rank {} waited {} ms for request {}, found {}",
+      return deadline_exceeded(fmt::format("rank {} waited {} ms for command {}, received {}",
                                            endpoint.world_rank(), endpoint.timeout().count(), count,
                                            seen_));
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The requests of a run: a log of commands that every rank reads in the same order. Forked ranks
-// each have a pipe to read it from. Of ranks that a launcher has started, rank 0 has the pipe and
-// passes on over the bridge what it reads.
+// The requests of a run: a log of commands that every rank reads in the same order. Each forked
+// rank reads it from its own pipe. If a launcher started the ranks, only rank 0 has a pipe, and it
+// forwards over the bridge what it reads.
 //
-// How far the log is followed is agreed at the start of every iteration, so that ranks that must
-// schedule alike do. A rank that schedules by itself begins its own requests earlier: in the
-// iteration at whose start it sees them.
+// At the start of every iteration the ranks agree on how many commands of the log may be applied,
+// so that ranks that must schedule the same requests do so. A rank that schedules alone does not
+// wait for this agreement: it begins its own requests in the first iteration that sees them.
 //
-// Thread safety: one thread per feed; the writing end is any MessagePipe.
+// Thread safety: one thread per feed. The writing end is a transport::MessagePipe.
 #pragma once
 
 #include <chrono>
@@ -29,55 +29,57 @@ struct Command {
   enum class Kind : uint8_t {
     kSubmit,
     kCancel,
-    kHold,            // requests that are submitted from here on wait …
-    kRelease,         // … until now: they begin in one iteration, on all ranks
-    kReportWhenIdle,  // events of what follows are sent when nobody has work any more
-    kRecordExperts,   // from the next iteration on
+    kHold,            // requests submitted after this wait …
+    kRelease,         // … until this: they begin in the same iteration on all ranks
+    kReportWhenIdle,  // later events are buffered until no rank has work
+    kRecordExperts,   // iteration records have expert counts from the next iteration on
     kEndRecord,
-    kFinish,  // no request comes any more: the run ends when all are answered
-    kStop  // the group is to stop, as its memory says: for ranks that sleep, or have other memory
+    kFinish,  // no more requests: the run ends when all are answered
+    kStop     // stop after the current iteration; wakes ranks that sleep, reaches other nodes
   };
   Kind kind = Kind::kSubmit;
-  int owner = 0;    // kSubmit: whose request it is, where ranks have requests of their own
-  Request request;  // kSubmit; kCancel: only its index
+  int owner = 0;    // kSubmit: the rank that computes it, if ranks have requests of their own
+  Request request;  // kSubmit; kCancel: only request.index
 };
 
-// As a message of a MessagePipe.
+// The bytes of a MessagePipe message.
 std::string encode(const Command& command);
 
 class RequestFeed {
  public:
-  // fd: the reading end of a pipe, which stays the caller's; −1: none, commands come over the
-  // bridge. bridge: who reads a pipe passes everything on over it; null: every rank has a pipe.
-  // owner: whose requests are this rank's; nothing: all are.
+  // fd: the reading end of a pipe, owned by the caller; −1: commands come over the bridge.
+  // owner: Command::owner of the requests that this rank computes; nullopt: it computes all.
+  // bridge: the rank with a pipe forwards every command over it; null: every rank has a pipe.
   RequestFeed(int fd, std::optional<int> owner, transport::Bridge* bridge = nullptr);
 
   bool is_mine(const Command& command) const { return !owner_ || command.owner == *owner_; }
 
-  // Commands that have come since the start.
+  // The number of commands received since the start.
   uint64_t seen() const { return seen_; }
 
-  // Takes in what has come, without waiting. Errors (failed): the writer is gone.
+  // Receives what has arrived, without waiting. Errors (failed): the writer has ended.
   Status poll();
-  // Waits until something comes, `at_most` is over, or the group is to stop or has failed. Who had
-  // to wait takes in too what comes at once with the first, as of clients that begin together: an
-  // iteration for one of them alone would have the others wait for it.
+  // Waits until a command arrives, `at_most` is over, or the group has failed or must stop. After a
+  // real wait it also receives the commands that follow within a fraction of a millisecond, for
+  // example of clients that begin together: otherwise an iteration for the first request alone
+  // would delay the others.
   Status wait(const transport::Endpoint& endpoint, std::chrono::milliseconds at_most);
-  // Waits until `count` have come. Errors: they do not within the endpoint's timeout.
+  // Waits until seen() ≥ count. Errors: the endpoint's timeout has passed; the group has failed.
   Status wait_for(uint64_t count, const transport::Endpoint& endpoint);
 
-  // Whether the oldest not yet taken may be followed now. agreed: so many have all ranks seen.
-  // alone: this rank schedules by itself; it waits for the others only with what all begin at once.
+  // Whether the oldest pending command may be applied now. agreed: the number of commands that all
+  // ranks have received. alone: this rank schedules alone, so submits and cancels need no
+  // agreement.
   bool has_next(uint64_t agreed, bool alone) const;
-  // The oldest not yet taken. REQUIRES: fewer than seen() have been.
+  // Removes the oldest pending command. REQUIRES: taken() < seen().
   Command take();
   uint64_t taken() const { return seen_ - commands_.size(); }
 
  private:
   using Clock = std::chrono::steady_clock;
   Status read_pipe();
-  void take_apart();
-  Status gather();
+  void parse_inbox();
+  Status receive_burst();
   void sleep_until(Clock::time_point end) const;
 
   int fd_;

@@ -92,7 +92,7 @@ TEST_F(RequestFeedTest, WaitsEnd) {
   EXPECT_EQ(feed_.seen(), 0u);
   const Status late = feed_.wait_for(1, endpoint_);
   EXPECT_EQ(late.code(), StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(late.message(), testing::HasSubstr("waited 2000 ms for request 1, found 0"));
+  EXPECT_THAT(late.message(), testing::HasSubstr("waited 2000 ms for command 1, received 0"));
   memory_->control().stop_requested = 1;
   EXPECT_TRUE(feed_.wait(endpoint_, std::chrono::hours(1)).ok());
 }
@@ -118,7 +118,7 @@ TEST_F(RequestFeedTest, RankZeroPassesOnWhatItReads) {
   for (const Status& status : *statuses) EXPECT_TRUE(status.ok()) << status.message();
 }
 
-TEST_F(RequestFeedTest, WhoSchedulesAloneWaitsOnlyWithWhatAllBegin) {
+TEST_F(RequestFeedTest, ARankThatSchedulesAloneWaitsOnlyWithCommandsForAll) {
   send(submit(0, 5, {}));
   send(submit(1, 6, {}));
   send({.kind = Command::Kind::kRecordExperts, .request = {}});
@@ -139,8 +139,8 @@ TEST_F(RequestFeedTest, WhoSchedulesAloneWaitsOnlyWithWhatAllBegin) {
   EXPECT_FALSE(feed_.has_next(3, false));
 }
 
-// The second is sent when the first has been read. On a busy machine it may be late.
-TEST_F(RequestFeedTest, WhoHasSleptTakesWhatComesTogether) {
+// The second command is sent when the first has been read. On a busy machine it may be late.
+TEST_F(RequestFeedTest, ARankThatSleptReceivesAWholeBurst) {
   bool together = false;
   for (int attempt = 0; attempt < 20 && !together; ++attempt) {
     const uint64_t before = feed_.seen();
@@ -161,7 +161,7 @@ TEST_F(RequestFeedTest, WhoHasSleptTakesWhatComesTogether) {
 
 TEST_F(RequestFeedTest, AWriterThatIsGoneIsAnError) {
   close_writer();
-  EXPECT_THAT(feed_.poll().message(), testing::HasSubstr("is gone"));
+  EXPECT_THAT(feed_.poll().message(), testing::HasSubstr("has ended"));
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Uniform in [0, 1).
+// Uniform in [0, 1): the upper 53 bits, as many as a double's mantissa has. A hash of the counters
+// instead of a generator's state, so that every rank draws the same number for the same token.
 double uniform(uint64_t seed, int request, int step) {
   const uint64_t bits =
       mix(mix(mix(seed) ^ static_cast<uint64_t>(request)) ^ static_cast<uint64_t>(step));
@@ -55,9 +56,12 @@ int32_t draw(std::span<const float> logits, const SamplingParams& params, double
   for (size_t i = 0; i < order.size(); ++i) {
     total += weights[i] = std::exp((logits[order[i]] - largest) / params.temperature);
   }
+  // Nucleus sampling (Holtzman et al. 2020): the most likely candidates up to top_p of the mass.
   double kept = 0.0;
   size_t count = 0;
   while (count < order.size() && kept < params.top_p * total) kept += weights[count++];
+  // Inverse of the cumulative distribution over the kept candidates. The last one takes the rest,
+  // so that rounding cannot run past the end.
   double target = random * kept;
   for (size_t i = 0; i + 1 < count; ++i) {
     if (target < weights[i]) return order[i];
@@ -76,7 +80,8 @@ std::vector<Sampled> most_likely(const kernels::Kernels& kernels, std::span<cons
   const auto before = [&](int32_t a, int32_t b) {
     return logit(a) != logit(b) ? logit(a) > logit(b) : a < b;
   };
-  std::vector<int32_t> best;  // ordered; few, so that most logits are only compared with the last
+  // `best` is sorted and short: most logits cost one comparison with its last element.
+  std::vector<int32_t> best;
   for (int32_t token = 0; token < static_cast<int32_t>(logits.size()); ++token) {
     const bool full = static_cast<int>(best.size()) == count;
     if (full && !before(token, best.back())) continue;
@@ -95,6 +100,7 @@ Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
                const SamplingParams& params, int request, int step) {
   const int32_t best = kernels.argmax(logits.data(), static_cast<int>(logits.size()));
   Sampled sampled{best, 0.0f};
+  // Without a finite maximum (a broken model) softmax is undefined; the largest logit is returned.
   if (params.temperature > 0.0f && std::isfinite(logits[best])) {
     sampled.token = draw(logits, params, uniform(params.seed, request, step));
   }

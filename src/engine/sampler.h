@@ -2,8 +2,10 @@
 //
 // From logits to a token.
 //
-// The result depends on the logits, the parameters, the request's draw and the step only: not on
-// the rank, the batch, or what was sampled for others. Equal logits go to the lower token id.
+// The result depends only on the logits, the parameters, the request's draw and the step; not on
+// the rank, the batch or other requests. Of equal logits the lower token id wins.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +26,8 @@ struct Sampled {
 Sampled sample(const kernels::Kernels& kernels, std::span<const float> logits,
                const SamplingParams& params, int request, int step);
 
-// The `count` most likely tokens, or all there are, the likeliest first; log probabilities as
-// sample() tells them.
+// The `count` most likely tokens (fewer if the vocabulary is smaller), the likeliest first, with
+// log probabilities as in sample(). REQUIRES: count ≥ 1.
 std::vector<Sampled> most_likely(const kernels::Kernels& kernels, std::span<const float> logits,
                                  int count);
 

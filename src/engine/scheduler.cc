@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// schedule(): admit waiting requests → with max_utilization, pause requests until the others' pages
+// suffice → one token for each generating request → chunks of prompts with the tokens left.
+//
+// Several ranks run this code on equal inputs and must get equal results: ranks that compute one
+// batch together, ranks that share sequences, stages of a pipeline. So nothing here may depend on
+// time, on addresses or on the rank. Only add_token() looks at the rank, to fill its own batch.
 #include "engine/scheduler.h"
 
 #include <fmt/format.h>
@@ -54,15 +61,15 @@ void Scheduler::admit() {
   }
 }
 
-// Pages that the sequence has or will be given without anyone being paused. Who is admitted while
-// others run has room for a page more, so that it is not paused at once.
+// The pages that admission reserves for a sequence. With max_utilization that is one page more than
+// its tokens need, so that a request is not paused right after it was admitted.
 int Scheduler::pages_claimed(const Sequence& sequence) const {
   const int most = most_pages_needed(sequence.request);
   if (limits_.policy == CapacityPolicy::kGuaranteedNoEvict) return most;
   return std::min(most, pages_for(static_cast<int>(sequence.tokens.size())) + 1);
 }
 
-// Of these, what it does not have yet, on each rank.
+// Adds, per rank, the claimed pages that the sequence does not hold yet.
 void Scheduler::add_claims(const Sequence& sequence, std::vector<int>& claimed) const {
   const auto held = static_cast<int>(sequence.pages.size());
   const int all = std::max(pages_claimed(sequence), held);
@@ -71,7 +78,9 @@ void Scheduler::add_claims(const Sequence& sequence, std::vector<int>& claimed) 
   }
 }
 
-// With what others have computed of it, if there is room for the rest.
+// Shares the pages that other requests have computed, and returns whether there is room for the
+// rest; if not, it gives the shared pages back. `claimed`: pages per rank that running requests
+// will still take.
 bool Scheduler::begin(Sequence& sequence, std::vector<int>& claimed) {
   if (sequence.tokens.empty()) sequence.tokens = sequence.request.prompt;
   const std::optional<int> first_rank = pages_.first_rank(sequence, running_);
@@ -90,6 +99,8 @@ bool Scheduler::begin(Sequence& sequence, std::vector<int>& claimed) {
   return true;
 }
 
+// After a pause a sequence finds its own pages again; only what it finds before that was computed
+// by others and is reported to the client.
 void Scheduler::note_reuse(Sequence& sequence, int tokens) {
   record_.reused_tokens += tokens;
   if (!sequence.was_paused) sequence.cached_tokens += tokens;
@@ -103,8 +114,9 @@ void Scheduler::insert_by_arrival(Sequences& from, Sequences::iterator sequence,
 
 // ---- max_utilization ----
 
-// Oldest first each gets the pages of its next tokens, if need be from the youngest. There may be
-// nobody to take them from while tokens of all younger ones are under way: then it waits.
+// Plans pages for the next tokens of every running request, the oldest first, and pauses the
+// youngest when pages run out. Requests with a token in flight are not paused: the token may end
+// them, and finish() expects them in running_. If no other younger request exists, this one waits.
 void Scheduler::make_room() {
   std::vector<int> planned(static_cast<size_t>(place_.size));
   int left = limits_.max_num_tokens;
@@ -123,7 +135,8 @@ void Scheduler::make_room() {
   }
 }
 
-// If there is, it is planned for.
+// Whether there are pages for the sequence's next `count` tokens beside those in `planned`, to
+// which it then adds them.
 bool Scheduler::room_for(const Sequence& sequence, int count, std::vector<int>& planned) const {
   const auto held = static_cast<int>(sequence.pages.size());
   const int wanted = std::max(pages_for(sequence.num_computed + count), held);
@@ -171,8 +184,9 @@ void Scheduler::clear_step() {
   std::fill(rank_tokens_.begin(), rank_tokens_.end(), 0);
 }
 
-// Requests that an iteration gives a token, of all that run. Whoever is left out is ready before
-// those that were not, so that nobody is left out by as many iterations as are under way.
+// How many requests one micro-batch may sample: the running requests divided by the micro-batches.
+// A request that is left out has no token in flight, so it is ready for the next micro-batch before
+// those that were taken; no request is left out by all micro-batches in flight.
 int Scheduler::share() const {
   const int running = static_cast<int>(running_.size());
   return (running + limits_.micro_batches - 1) / limits_.micro_batches;
@@ -180,7 +194,8 @@ int Scheduler::share() const {
 
 void Scheduler::add_generating() {
   const auto most_sampled = static_cast<size_t>(share());
-  for (Sequence& sequence : running_) {  // at most max_batch_size: a share is no more
+  // max_batch_size needs no check: admit() limits running_, so that a share never exceeds it.
+  for (Sequence& sequence : running_) {
     if (step_.sampled.size() == most_sampled) break;
     if (sequence.in_prefill() || sequence.awaits_token() || sequence.lacks_pages) continue;
     if (fitting(sequence, 1) == 1) add_tokens(sequence, 1);
@@ -202,7 +217,7 @@ void Scheduler::add_prompts() {
   }
 }
 
-// Those with fewer tokens left than the oldest, the fewest first, have up to `most` tokens.
+// Gives up to `most` tokens to prompts with fewer tokens left than the oldest, shortest first.
 void Scheduler::add_short_prompts(int most) {
   const Sequence* oldest = prompts_.front();
   std::vector<Sequence*> shorter;
@@ -220,9 +235,10 @@ void Scheduler::add_short_prompts(int most) {
   }
 }
 
-// Whether another may have one too.
+// Adds up to `most` tokens of the prompt. Returns whether another prompt may get a chunk too.
 bool Scheduler::add_chunk(Sequence& sequence, int most) {
   if (step_.num_requests == limits_.max_batch_size) return false;
+  // Another request may have computed the next pages since this one was admitted.
   note_reuse(sequence, pages_.reuse(sequence));
   const int rest = sequence.num_to_compute();
   const int chunk = fitting(sequence, std::min({most, limits_.prefill_chunk, rest}));
@@ -235,8 +251,8 @@ bool Scheduler::add_chunk(Sequence& sequence, int most) {
   return true;
 }
 
-// The most of the sequence's next `count` tokens, so that no rank has more than it may, and there
-// are pages for them.
+// How many of the sequence's next `count` tokens fit: there are pages for them, and no rank exceeds
+// max_rank_tokens.
 int Scheduler::fitting(const Sequence& sequence, int count) const {
   count = pages_.fitting(sequence, count);
   std::vector<int> tokens = rank_tokens_;
@@ -259,7 +275,8 @@ void Scheduler::add_tokens(Sequence& sequence, int count) {
   if (end == static_cast<int>(sequence.tokens.size())) step_.sampled.push_back(&sequence);
 }
 
-// If it is this rank's.
+// Counts the token for the rank that holds its page, and adds it to the batch if that is this rank.
+// The last token of a sequence yields the logits of the next one.
 void Scheduler::add_token(Sequence& sequence, int position) {
   const int rank = pages_.rank_of_page(sequence, position / kernels::kPageTokens);
   ++rank_tokens_[rank];
@@ -288,7 +305,7 @@ RankReadiness Scheduler::readiness() const {
   return readiness;
 }
 
-// Of the cache, what there is over all ranks that share sequences.
+// Cache pages are summed over all ranks that share sequences.
 void Scheduler::note_record() {
   const PageCache& cache = pages_.cache();
   record_.running = static_cast<int32_t>(running_.size());
@@ -311,6 +328,7 @@ void Scheduler::cancel(int index) {
   std::erase_if(waiting_, is_it);
   const auto found = std::find_if(running_.begin(), running_.end(), is_it);
   if (found == running_.end()) return;
+  // A micro-batch in flight points to the sequence, so it must live until its token arrives.
   if (found->awaits_token()) {
     found->cancelled = true;
   } else {

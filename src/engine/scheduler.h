@@ -2,29 +2,30 @@
 //
 // Which tokens of which requests a rank computes next: in-flight batching with chunked prefill.
 //
-// An iteration takes one token of every request that generates, then fills what is left of
-// max_num_tokens with chunks of prompts. Requests are admitted in the order in which they come;
-// when, the CapacityPolicy says:
+// An iteration takes one token of every request that generates, then fills the rest of
+// max_num_tokens with chunks of prompts. Requests are admitted in the order of submission. The
+// CapacityPolicy decides when:
 //
-//   guaranteed_no_evict  when the cache can hold its prompt and all it may generate
-//   max_utilization      when it can hold what there is of it; when pages run out the youngest is
-//                        paused: its pages are free, and it is computed again when there is room,
-//                        before any that came later. The oldest always goes on.
+//   guaranteed_no_evict  when the cache can hold the prompt and all tokens that it may generate
+//   max_utilization      when the cache can hold the tokens that exist. When pages run out, the
+//                        youngest request is paused: its pages become free, and it is computed
+//                        again when there is room, before any later request. The oldest request is
+//                        never paused.
 //
-// Pages that others have computed are taken over (engine/sequence_pages.h). Of prompts the oldest
-// has the iteration's tokens, but up to half of them go to prompts with fewer tokens left, so that
-// a long prompt does not hold up short ones, nor they the long one by more than as long as it takes
-// itself. Nothing here changes an answer: see the promise of equal
-// bits.
+// A request shares pages that other requests have computed (engine/sequence_pages.h). The oldest
+// prompt gets the prompt tokens of an iteration, but up to half of them go to prompts with fewer
+// tokens left. So a long prompt does not block short ones, and the short ones at most double its
+// time. The schedule changes no answer: see the promise of equal bits.
 //
-// In a pipeline several iterations are under way at once, micro-batches of different requests or of
-// consecutive chunks of one prompt: a request whose token is still to come waits. Each iteration
-// takes the next token of at most its share of the requests, so that all have about as many.
+// In a pipeline several iterations (micro-batches) are in flight: of different requests, or of
+// consecutive chunks of one prompt. A request whose sampled token is in flight waits. Each
+// micro-batch samples at most its share of the running requests, so that all are about equally
+// full.
 //
 // Ranks that share sequences (context parallelism) schedule the same. The pages of a sequence are
-// dealt to them in turns: a rank has those of its turns in its memory and computes their tokens, so
-// that work grows evenly along a prompt though later tokens attend to more. Sequences begin with
-// different ranks, so that short ones are spread too.
+// dealt to them in turns. A rank holds the pages of its turns and computes their tokens. Later
+// tokens attend to more keys; turns spread this work evenly. Different sequences begin with
+// different ranks, so that short sequences are spread too.
 //
 // Not thread safe.
 #pragma once
@@ -47,36 +48,37 @@ class Scheduler {
 
   // Errors (invalid input): the request can never fit into the cache.
   Status submit(Request request);
-  // Requests that have not begun wait until it is false again. REQUIRES: none has begun.
+  // While true, no request is admitted. REQUIRES, for true: no request is running.
   void hold_requests(bool hold) { hold_requests_ = hold; }
   bool has_work() const { return !running_.empty() || (!waiting_.empty() && !hold_requests_); }
   int num_requests() const { return static_cast<int>(waiting_.size() + running_.size()); }
 
-  // What one iteration computes. The batch, of this rank's tokens, points into the sequences' page
-  // lists; `sampled[logit_places[i]]` is the sequence that its logit row i belongs to, and
-  // `owners[t]` the one that token t belongs to.
+  // What one iteration computes. Valid until the next schedule().
   struct Step {
+    // The tokens of this rank. Points into the page lists of the sequences.
     model::Batch batch;
-    std::vector<int32_t> logit_places;
-    std::vector<Sequence*> owners;
-    std::vector<Sequence*> sampled;  // on whatever rank
-    int num_tokens = 0;              // likewise
+    std::vector<int32_t> logit_places;  // [batch.logit_rows] index of the row's sequence in sampled
+    std::vector<Sequence*> owners;      // [tokens of the batch] the sequence of each token
+    // Over all ranks that share sequences:
+    std::vector<Sequence*> sampled;  // sequences that get their next token
+    int num_tokens = 0;
     int prompt_tokens = 0;
     int num_requests = 0;
-    int num_prompts = 0;  // of these: with prompt tokens
+    int num_prompts = 0;  // requests with prompt tokens
   };
   Step& schedule();
-  // How things stood after the last schedule().
+  // The state after the last schedule().
   const QueueRecord& record() const { return record_; }
 
-  // For PromptGate: new prompts begin, or wait, from the next schedule() on.
+  // For PromptGate. hold_new_prompts takes effect with the next schedule().
   RankReadiness readiness() const;
   void hold_new_prompts(bool hold) { hold_new_prompts_ = hold; }
 
-  // Ends the request of that index, if there is one: now, or with the token that it awaits.
+  // Ends the request with that Request::index, if there is one: now, or if a token of it is in
+  // flight, with that token.
   void cancel(int index);
 
-  // Ends a request: its pages are free again. Invalidates the pointer.
+  // Ends a request and releases its pages. Invalidates the pointer.
   void finish(Sequence* sequence);
 
  private:
@@ -107,13 +109,13 @@ class Scheduler {
   SchedulerLimits limits_;
   ContextPlace place_;
   SequencePages pages_;
-  std::vector<int> rank_tokens_;  // of each rank: of the step
+  std::vector<int> rank_tokens_;  // [ranks that share sequences] tokens of the step
   int next_first_rank_ = 0;
   int64_t num_submitted_ = 0;
   bool hold_new_prompts_ = false;
   bool hold_requests_ = false;
-  Sequences waiting_, running_;     // lists: addresses stay. By arrival
-  std::vector<Sequence*> prompts_;  // of the step, that may have a chunk
+  Sequences waiting_, running_;     // by arrival; lists, because a Step points to the elements
+  std::vector<Sequence*> prompts_;  // may get a chunk in the step
   Step step_;
   QueueRecord record_;
 };

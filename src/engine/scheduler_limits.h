@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What bounds a rank's iterations and its cache, and by which policies requests get their shares.
+// The limits of a rank's iterations and KV cache, and the policies that distribute them to
+// requests.
+//
+// Thread safety: plain values.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +15,33 @@ namespace wideep::engine {
 
 // When a request is admitted (TensorRT-LLM's scheduler_config.capacity_scheduler_policy).
 enum class CapacityPolicy {
-  kGuaranteedNoEvict,  // when the cache can hold all it may generate: nobody is ever paused
-  kMaxUtilization,     // when it can hold what is there: the youngest are paused when it is full
+  kGuaranteedNoEvict,  // when the cache can hold all that it may generate: no request is paused
+  kMaxUtilization,     // when it can hold its present tokens: when it is full, the youngest pause
 };
 
 struct SchedulerLimits {
   int max_batch_size = 64;   // requests in one iteration
   int max_num_tokens = 512;  // tokens in one iteration; at least max_batch_size
   int prefill_chunk = 0;     // most prompt tokens of one request in an iteration; 0: max_num_tokens
-  int max_rank_tokens = 0;   // of these on one rank that shares sequences; 0: max_num_tokens
-  int turn_pages = 1;        // of a sequence that such a rank has before the next one's
-  int max_pages = 0;         // of a rank's KV cache
-  int micro_batches = 1;     // iterations under way at once; the stages of a pipeline
+  // With context parallelism: most tokens of an iteration on one rank; 0: max_num_tokens.
+  int max_rank_tokens = 0;
+  // With context parallelism: consecutive pages of a sequence on one rank before the next rank.
+  int turn_pages = 1;
+  int max_pages = 0;      // pages of a rank's KV cache
+  int micro_batches = 1;  // iterations in flight at the same time; the stages of a pipeline
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   PromptBalance balance;
-  bool reuse_pages = false;   // requests share pages whose tokens are the same
-  bool roles_differ = false;  // keys and values of a token differ between prompt and generated
+  bool reuse_pages = false;  // requests share pages with equal tokens
+  // The keys and values of a token depend on its role, prompt or generated (model/latent_form.h).
+  bool roles_differ = false;
 };
 
-// A rank's place among those that share sequences.
+// A rank's place among the ranks that share sequences (context parallelism).
 struct ContextPlace {
   int rank = 0;
   int size = 1;
-  // [size] where each one's pages lie, max_pages of them, for all to read; empty: of a rank alone,
-  // in its own memory.
+  // [size] the max_pages pages of each rank, readable by all; empty: size is 1, and the rank
+  // allocates its pages itself.
   std::vector<std::byte*> caches;
 };
 

@@ -27,6 +27,8 @@ std::span<const int32_t> SequencePages::tokens_of_page(const Sequence& sequence,
   return std::span(sequence.tokens).subspan(static_cast<size_t>(page) * kPageTokens, kPageTokens);
 }
 
+// The role that PageCache distinguishes: 0, or the length of the prompt for a page with generated
+// tokens. Equal tokens and an equal prompt length mean an equal prompt.
 int SequencePages::role(const Sequence& sequence, int page) const {
   const bool generated = (page + 1) * kPageTokens > sequence.prompt_length();
   return roles_differ_ && generated ? sequence.prompt_length() : 0;
@@ -45,6 +47,7 @@ std::optional<int> SequencePages::first_rank(const Sequence& sequence,
   return std::nullopt;
 }
 
+// Turns are dealt round-robin: full rounds give every rank turn_pages, the last round is cut.
 int SequencePages::pages_on(int rank, const Sequence& sequence, int count) const {
   const int turn = (rank - sequence.first_rank + num_ranks_) % num_ranks_;
   const int round = num_ranks_ * turn_pages_;
@@ -64,6 +67,8 @@ int SequencePages::reuse(Sequence& sequence) {
     const int page = sequence.num_computed / kPageTokens;
     const auto known =
         cache_.find(sequence.prefix, tokens_of_page(sequence, page), role(sequence, page));
+    // A page on another rank than the sequence's turn is of no use: that rank would not attend to
+    // it.
     if (!known || cache_.rank(*known) != rank_of_page(sequence, page)) break;
     cache_.share(*known);
     append(sequence, *known);
@@ -96,10 +101,12 @@ void SequencePages::grow(Sequence& sequence, int end) {
   }
 }
 
-// The last first, so that a page goes before those that it follows.
+// The last page first: the cache evicts in the order of release, and a page is worth keeping only
+// while the pages before it are there.
 void SequencePages::release(Sequence& sequence, bool goes_on) {
   for (auto page = static_cast<int>(sequence.pages.size()) - 1; page >= 0; --page) {
     const PageCache::PageId id = sequence.page_ids[page];
+    // Only a request with the same prompt could match such a page: it is not worth keeping.
     if (!goes_on && role(sequence, page) != 0) cache_.forget(id);
     cache_.release(id);
   }

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The pages that sequences have: taken as their tokens are computed, taken over from others where
-// the tokens are the same, and given back.
+// The pages of sequences: taken from the cache as tokens are computed, shared between sequences
+// with equal tokens, and released.
 //
-// Whose pages may be taken over: those that hold the same tokens after the same tokens, whether of
-// a prompt or generated. Where the two roles differ in bits (latent attention, model/latent_form.h)
-// pages with generated tokens serve only the same request, paused and gone on with, or one that has
-// come to the same tokens from the same prompt. Nothing else of a page depends on its request: not
-// on its batch, on its chunks, or on who computed it. Full pages are known from the iteration that
-// computes them on: within it, keys and values are written before anyone attends to them.
+// A sequence may share a page that holds the same tokens after the same prefix, of a prompt or
+// generated. If the two roles differ in bits (latent attention, model/latent_form.h), a page with
+// generated tokens may be shared only by sequences with a prompt of the same length, hence the same
+// prompt: the same request after a pause, or another request that generated the same tokens.
+// Nothing else about a page depends on its request: not the batch, the chunks, or the rank that
+// computed it. A full page can be shared from the iteration that computes it on: within an
+// iteration, each layer writes all keys and values before any token attends to them.
 //
-// Ranks that share sequences have their turns of pages (engine/scheduler.h), counted from the
-// sequence's first rank: sequences that begin alike begin with the same rank.
+// With context parallelism, ranks hold the pages of their turns (engine/scheduler.h), counted from
+// the sequence's first rank. Sequences with the same first page have the same first rank, so that
+// they can share pages.
 //
 // Not thread safe.
 #pragma once
@@ -32,22 +34,23 @@ class SequencePages {
 
   const PageCache& cache() const { return cache_; }
 
-  // The rank that others who begin alike begin with; nothing: nobody does.
+  // The first rank of a known or running sequence with the same first page; nullopt: there is none.
   std::optional<int> first_rank(const Sequence& sequence, const std::list<Sequence>& others) const;
   int rank_of_page(const Sequence& sequence, int page) const {
     return (sequence.first_rank + page / turn_pages_) % num_ranks_;
   }
-  // Of the sequence's first `count` pages.
+  // How many of the sequence's first `count` pages lie on `rank`.
   int pages_on(int rank, const Sequence& sequence, int count) const;
 
-  // Takes over the known pages that follow what is computed, all but the last token's; returns how
-  // many tokens need not be computed.
+  // Shares the known pages that follow the computed tokens, but never the page of the last token,
+  // whose logits are needed. Returns the number of tokens that need not be computed.
   int reuse(Sequence& sequence);
-  // The most of the next `count` tokens for which there are pages.
+  // How many of the next `count` tokens have a page or can get one.
   int fitting(const Sequence& sequence, int count) const;
-  // Pages for the tokens before `end`, which are computed now. REQUIRES: there are.
+  // Takes pages for the tokens before `end`, which this iteration computes, and enters the full
+  // ones into the cache's index. REQUIRES: fitting().
   void grow(Sequence& sequence, int end);
-  // All of them. goes_on: the sequence will ask for its own again.
+  // Releases all pages. goes_on: the sequence is paused and will look for its pages again.
   void release(Sequence& sequence, bool goes_on);
 
  private:

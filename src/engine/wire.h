@@ -37,7 +37,7 @@ class WireWriter {
   }
   std::string take() { return std::move(bytes_); }
 
-  // To go on with the same memory.
+  // For writers that are used again and keep their memory.
   bool empty() const { return bytes_.empty(); }
   const std::string& bytes() const { return bytes_; }
   void clear() { bytes_.clear(); }
