@@ -67,8 +67,7 @@ int SequencePages::reuse(Sequence& sequence) {
     const int page = sequence.num_computed / kPageTokens;
     const auto known =
         cache_.find(sequence.prefix, tokens_of_page(sequence, page), role(sequence, page));
-    // A page on another rank than the sequence's turn is of no use: that rank would not attend to
-    // it.
+    // All bookkeeping assumes that a page lies on the rank of its turn.
     if (!known || cache_.rank(*known) != rank_of_page(sequence, page)) break;
     cache_.share(*known);
     append(sequence, *known);

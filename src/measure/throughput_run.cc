@@ -207,7 +207,7 @@ class EventPump {
     parts_.records.rebalance(each);
     if (parts_.log) parts_.log->add(each);
   }
-  void take(const run::StopAsked&) {
+  void take(const run::StopRequested&) {
     stopped_ = true;
     parts_.group.stop();
     parts_.group.end_within(std::chrono::milliseconds(700));

@@ -19,7 +19,7 @@ using base::Machine;
 
 // A fit that leaves less than this part of the memory is worth a warning.
 constexpr double kComfortablyFull = 0.9;
-// Below, an iteration is too small to be worth its fixed costs.
+// With fewer tokens, the fixed costs of an iteration outweigh its work.
 constexpr int kFewestTokens = 32;
 
 const char* plural(int count) { return count == 1 ? "" : "s"; }
@@ -75,13 +75,13 @@ std::optional<Advice> slow_kernels(std::string_view isa, std::string_view best_i
 
 // ---- the model ----
 
-// A model as someone wants to run it.
+// A model and the options that a user wants to run it with.
 struct WantedRun {
   ModelFacts model;
   RunOptions options;
   const Machine* machine;
 
-  // Whether it can be planned so, and in how much memory.
+  // Whether a plan exists that needs at most `usable` bytes.
   bool fits(uint64_t usable) const {
     const Result<RunPlan> plan = plan_run(model, options, *machine);
     return plan.ok() && plan->bytes_needed(options.parallel.kv_cache_config.max_tokens) <= usable;
@@ -115,7 +115,8 @@ std::optional<Saving> smaller_cache(const WantedRun& run, uint64_t /*usable*/) {
   return saving;
 }
 
-// As many slots over so many ranks. Which expert is where does not matter for the memory.
+// Replaces the placement by a default one of this size. Memory does not depend on which expert is
+// where.
 void place_anew(int num_slots, int ep_size, balance::ModelPlacement* placement) {
   placement->num_slots = num_slots;
   for (auto& [layer, each] : placement->layers) {
@@ -135,7 +136,8 @@ std::optional<Saving> no_redundancy(const WantedRun& run, uint64_t /*usable*/) {
 }
 
 std::optional<Saving> fewer_ranks(const WantedRun& run, uint64_t usable) {
-  if (run.options.parallel.sizes.moe_tp > 1) return {};  // of sizes that a file gives
+  if (run.options.parallel.sizes.moe_tp > 1)
+    return {};  // --ranks does not apply: a file sets sizes
   Saving saving{"", run};
   parallel::ParallelSizes& sizes = saving.run.options.parallel.sizes;
   const int num_slots = run.model.placement.num_slots;
@@ -223,7 +225,7 @@ std::vector<Advice> machine_advice(const Machine& machine, int num_ranks, std::s
 Result<ModelFit> judge_fit(const ModelFacts& model, const RunOptions& wanted,
                            const base::Machine& machine) {
   RunOptions options = wanted;
-  options.cache_pages = 1;  // where the settings do not say
+  options.cache_pages = 1;  // without kv_cache_config.max_tokens: the smallest cache
   WIDEEP_TRY_ASSIGN(RunPlan plan, plan_run(model, options, machine));
   ModelFit fit{.plan = std::move(plan), .memory = {}, .advice = {}};
   const std::vector<MemoryPlan>& stages = fit.plan.memory;
@@ -232,7 +234,8 @@ Result<ModelFit> judge_fit(const ModelFacts& model, const RunOptions& wanted,
   fit.bytes_usable = machine.usable_memory_bytes();
   const uint64_t other = bytes_without_cache(stages);
   if (fit.bytes_usable > other) {
-    // Of ranks that share batches each keeps its heads of every token, and each stage its layers.
+    // A token's keys and values are spread over the ranks that share batches (by heads) and over
+    // the stages (by layers): a page of the cache is the sum of their pages.
     const uint64_t sharers = fit.plan.joint ? static_cast<uint64_t>(options.parallel.sizes.tp) : 1;
     uint64_t page = 0;
     for (const MemoryPlan& stage : stages) page += stage.kv_page_bytes * sharers;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands in the way on this machine, and what to do about it: the judgement of `wideep
-// doctor`, from facts alone.
+// The findings of `wideep doctor`: what prevents or slows a run on this machine, and the remedy.
+// Computed from facts that the caller has read.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -17,7 +17,7 @@ namespace wideep::run {
 
 // Two sentences for people, without a full stop at the end.
 struct Advice {
-  std::string finding;  // what is so, and what follows from it
+  std::string finding;  // the fact and its consequence
   std::string remedy;   // what to do
 };
 
@@ -31,15 +31,15 @@ struct ModelFit {
   MemoryPlan memory;  // of plan, as fullest() has it
   uint64_t bytes_needed = 0;
   uint64_t bytes_usable = 0;
-  uint64_t kv_tokens = 0;        // that fit into the memory beside all else, over all ranks
-  std::optional<Advice> advice;  // where it does not fit, or barely
+  uint64_t kv_tokens = 0;        // cached tokens that fit beside everything else, over all ranks
+  std::optional<Advice> advice;  // if the model does not fit, or barely fits
 
   bool fits() const { return bytes_needed <= bytes_usable; }
 };
 
-// Whether a model would run on the machine as someone wants to run it, in the smallest memory that
-// this takes: with the KV cache asked for, else one page of it per rank. Errors (invalid input): as
-// plan_run.
+// Whether the model runs on the machine with these options, in the smallest possible memory: with
+// the KV cache of kv_cache_config.max_tokens, or if that is not set one page per rank. Errors
+// (invalid input): as plan_run.
 Result<ModelFit> judge_fit(const ModelFacts& model, const RunOptions& options,
                            const base::Machine& machine);
 

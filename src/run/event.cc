@@ -9,7 +9,7 @@ namespace {
 using engine::WireReader;
 using engine::WireWriter;
 
-// ---- writing: what is not a plain value has its own put ----
+// ---- writing: types that are not trivially copyable have an overload of put ----
 
 template <typename T>
 void put(WireWriter& writer, const T& plain) {
@@ -25,7 +25,7 @@ void put(WireWriter& writer, const Token& token) {
   writer.put_all(token.likely);
 }
 
-void put(WireWriter& writer, const RankRecord& record) {
+void put(WireWriter& writer, const RankIteration& record) {
   writer.put_text(engine::encode(record.record));
 }
 
@@ -54,7 +54,7 @@ Token get<Token>(WireReader& reader) {
 }
 
 template <>
-RankRecord get<RankRecord>(WireReader& reader) {
+RankIteration get<RankIteration>(WireReader& reader) {
   return {engine::decode_iteration(reader.get_text())};
 }
 
@@ -64,11 +64,12 @@ RequestCounts get<RequestCounts>(WireReader& reader) {
   return {index, reader.get_all<int64_t>()};
 }
 
-// The alternative with this index.
+// Reads the alternative of the variant with this index: the index is known only at run time, the
+// type must be known at compile time.
 template <size_t kIndex = 0>
-RankSaying get_alternative(size_t index, WireReader& reader) {
-  if constexpr (kIndex < std::variant_size_v<RankSaying>) {
-    if (index == kIndex) return get<std::variant_alternative_t<kIndex, RankSaying>>(reader);
+RankEvent get_alternative(size_t index, WireReader& reader) {
+  if constexpr (kIndex < std::variant_size_v<RankEvent>) {
+    if (index == kIndex) return get<std::variant_alternative_t<kIndex, RankEvent>>(reader);
     return get_alternative<kIndex + 1>(index, reader);
   } else {
     WIDEEP_CHECK_LT(index, kIndex);
@@ -86,14 +87,15 @@ void NodeTraffic::add(const NodeTraffic& other) {
   other_bytes += other.other_bytes;
 }
 
-std::string encode(const RankSaying& saying) {
+// A message is the index of the alternative (uint8_t), then its value.
+std::string encode(const RankEvent& event) {
   WireWriter writer;
-  writer.put(static_cast<uint8_t>(saying.index()));
-  std::visit([&](const auto& each) { put(writer, each); }, saying);
+  writer.put(static_cast<uint8_t>(event.index()));
+  std::visit([&](const auto& each) { put(writer, each); }, event);
   return writer.take();
 }
 
-RankSaying decode(std::string_view message) {
+RankEvent decode(std::string_view message) {
   WireReader reader(message);
   const size_t index = reader.get<uint8_t>();
   return get_alternative(index, reader);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens in a run, as the process that started the ranks pulls it (run/rank_group.h): one
-// stream of events, in the order in which they come.
+// The events of a run: one stream, in order of arrival, which the process that started the ranks
+// pulls from RankGroup::next() (run/rank_group.h).
+//
+//   rank: Reporter → RankEvent ──Messenger──▶ RankGroup: merges the ranks' events → Event
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -17,12 +19,12 @@
 
 namespace wideep::run {
 
-// What a rank has sent to other nodes, or all ranks together.
+// Traffic from a rank, or from all ranks, to other nodes.
 struct NodeTraffic {
-  int64_t dispatched_rows = 0;  // that had to cross: one for each (token, node, layer)
+  int64_t dispatched_rows = 0;  // the least that must cross: one per (token, node, layer)
   int64_t dispatched_bytes = 0;
-  // Results that had to come back for them: one for each (token, expert, layer); where the combine
-  // is reduced, for each (token, node, layer).
+  // The least number of results that must come back: one per (token, expert, layer), or with a
+  // reduced combine one per (token, node, layer).
   int64_t returned_rows = 0;
   int64_t returned_bytes = 0;
   int64_t other_bytes = 0;  // counts, flags, rows of a pipeline, plans
@@ -32,65 +34,67 @@ struct NodeTraffic {
 
 // ---- events ----
 
-// A rank has read so many more bytes of weights.
+// A rank has read this many more bytes of weights.
 struct WeightsRead {
   uint64_t bytes = 0;
 };
-// All ranks have their weights and follow their feeds.
+// All ranks have loaded their weights and accept requests.
 struct RanksReady {};
-// Of a request. The iteration that made it follows its tokens.
+// A token of a request. The Iteration event of an iteration follows its tokens.
 struct Token {
   int request_index = 0;
   engine::Sampled sampled;
   engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
-  int cached_tokens = 0;  // of the prompt, that were taken over from others
-  std::string digest;     // with the last token, where RunOptions::logits_digest
-  std::vector<engine::Sampled> likely;
+  int cached_tokens = 0;                // prompt tokens that were found in the KV cache
+  std::string digest;                   // in the last token, with RunOptions::logits_digest
+  std::vector<engine::Sampled> likely;  // [SamplingParams::top_log_probabilities]
 };
-// An iteration as every rank saw it.
+// An iteration that all ranks have finished.
 struct Iteration {
   std::vector<engine::IterationRecord> ranks;  // [world_size]
 };
-// All ranks have begun to record experts, or have ended it: every iteration with counts has come.
+// All ranks have begun (records) or ended to record experts. In the second case every iteration
+// with counts has been an event already.
 struct ExpertRecording {
   bool records = false;
 };
-// Experts have moved, or were given up.
+// Online balancing has moved experts, or has cancelled moves.
 using Rebalance = online::Rebalance;
-// Requests that were held and released have been answered: nobody has work.
+// Requests were held and released (RequestWriter::submit_together), and all are answered.
 struct RanksIdle {};
-// Which experts a request's tokens have chosen, where RunOptions::routing_log: what one rank has
-// seen of it. After the last iteration.
+// With RunOptions::routing_log, after the last iteration: how often the tokens of a request that
+// one rank routed have chosen each expert. Counts of several ranks add up.
 struct RequestCounts {
   int request_index = 0;
   std::vector<int64_t> counts;  // [MoE layers × num_experts]
 };
-// A rank's last event.
+// The last event of a rank.
 struct RankEnded {
   int rank = 0;
   engine::RunTimes times;
   NodeTraffic traffic;
 };
-// SIGINT or SIGTERM has come: whoever pulls this lets the ranks stop (RankGroup::stop, end_within).
-// Only where GroupOptions ask for it; a second signal ends the ranks at once.
-struct StopAsked {
+// With GroupOptions::reports_stop_signals: SIGINT or SIGTERM has arrived. The receiver of this
+// event must stop the ranks (RankGroup::stop, end_within). A second signal ends the ranks at once.
+struct StopRequested {
   int signal = 0;
 };
 
 using Event = std::variant<WeightsRead, RanksReady, Token, Iteration, ExpertRecording, Rebalance,
-                           RanksIdle, RequestCounts, RankEnded, StopAsked>;
+                           RanksIdle, RequestCounts, RankEnded, StopRequested>;
 
-// ---- between a rank and that process ----
+// ---- from one rank to that process ----
 
-// What one rank says. Of events that are about all ranks it has its part.
-struct RankRecord {  // of Iteration
+// One rank's part of an Iteration.
+struct RankIteration {
   engine::IterationRecord record;
 };
-using RankSaying = std::variant<WeightsRead, RanksReady, Token, RankRecord, ExpertRecording,
-                                Rebalance, RanksIdle, RequestCounts, RankEnded>;
+// An event of one rank. RanksReady, ExpertRecording and RanksIdle mean only this rank here.
+using RankEvent = std::variant<WeightsRead, RanksReady, Token, RankIteration, ExpertRecording,
+                               Rebalance, RanksIdle, RequestCounts, RankEnded>;
 
-// As messages of a transport::Messenger between processes of one build.
-std::string encode(const RankSaying& saying);
-RankSaying decode(std::string_view message);
+// To and from a message of a transport::Messenger, between processes of one build.
+std::string encode(const RankEvent& event);
+RankEvent decode(std::string_view message);
 
 }  // namespace wideep::run

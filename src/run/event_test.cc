@@ -7,11 +7,11 @@ namespace wideep::run {
 namespace {
 
 template <typename T>
-T over_the_pipe(const T& saying) {
-  return std::get<T>(decode(encode(saying)));
+T over_the_pipe(const T& event) {
+  return std::get<T>(decode(encode(event)));
 }
 
-TEST(RankSaying, TokensSurviveThePipe) {
+TEST(RankEvent, TokensSurviveThePipe) {
   const Token token{.request_index = 3,
                     .sampled = {17, -0.5f},
                     .finish_reason = engine::FinishReason::kLength,
@@ -29,12 +29,12 @@ TEST(RankSaying, TokensSurviveThePipe) {
   EXPECT_EQ(read.likely[1].token, 4);
 }
 
-TEST(RankSaying, EveryKindStaysItself) {
+TEST(RankEvent, EveryAlternativeSurvivesThePipe) {
   engine::IterationRecord record;
   record.iteration = 7;
   record.end_ns = 11;
   record.layers.push_back({.experts_cpu_ns = 5, .sent = {1, 2}, .counts = {3}});
-  EXPECT_EQ(over_the_pipe(RankRecord{record}).record, record);
+  EXPECT_EQ(over_the_pipe(RankIteration{record}).record, record);
   EXPECT_EQ(over_the_pipe(WeightsRead{123}).bytes, 123u);
   EXPECT_TRUE(over_the_pipe(ExpertRecording{true}).records);
   EXPECT_FALSE(over_the_pipe(ExpertRecording{false}).records);

@@ -46,7 +46,7 @@ Result<std::vector<Request>> make_requests(const GenerateOptions& options, const
   return requests;
 }
 
-// Of a rank that shares sequences with others: most pages that it has of a request's.
+// The KV cache pages of a request on one rank; with context parallelism, on the rank with the most.
 int pages_of_rank(const GenerateOptions& options, const SchedulerLimits& limits,
                   const Request& request) {
   const int tokens = static_cast<int>(request.prompt.size()) + request.max_tokens;
@@ -71,11 +71,12 @@ Status check_cache_size(const GenerateOptions& options, const std::vector<Reques
   return {};
 }
 
-// What the requests that can run at once on a rank need at most.
+// The pages that a rank needs at most: those of its largest requests, as many as run at once. The
+// requests are dealt to owners round-robin, as RequestWriter::submit_together does.
 int pages_needed(const GenerateOptions& options, const std::vector<Request>& requests) {
   const SchedulerLimits limits = scheduler_limits(options);
   const int owners = options.parallel.shares_batches() ? 1 : options.parallel.sizes.tp;
-  std::vector<std::vector<int>> pages(static_cast<size_t>(owners));  // of each one's requests
+  std::vector<std::vector<int>> pages(static_cast<size_t>(owners));  // [owner][its requests]
   for (const Request& request : requests) {
     pages[static_cast<size_t>(request.index % owners)].push_back(
         pages_of_rank(options, limits, request));
@@ -90,7 +91,7 @@ int pages_needed(const GenerateOptions& options, const std::vector<Request>& req
   return most;
 }
 
-// The first `count` characters, none of them cut.
+// The first `count` characters; UTF-8 sequences are not cut.
 std::string first_characters(std::string_view text, int count) {
   size_t bytes = 0;
   for (; count > 0 && bytes < text.size(); --count) {
@@ -99,7 +100,8 @@ std::string first_characters(std::string_view text, int count) {
   return std::string(text.substr(0, bytes));
 }
 
-// What started ranks must have been given alike, beside what every run compares.
+// Settings of this command that all ranks started by a launcher must have in common, in addition to
+// those that every run compares.
 transport::Settings settings_of(const GenerateOptions& options,
                                 const std::vector<Request>& requests) {
   std::string prompts;
@@ -117,7 +119,8 @@ transport::Settings settings_of(const GenerateOptions& options,
           {"--seed", fmt::format("{}", sampling.seed)}};
 }
 
-// What a rank reads and checks for itself; requests: as the tokenizer makes them.
+// Reads and checks everything that needs no other rank. Sets options->cache_pages, the requests
+// (prompts as token ids) and the log.
 Result<RunInputs> read_inputs(GenerateOptions* options, std::vector<Request>* requests,
                               std::optional<IterationLog>* log) {
   WIDEEP_TRY_ASSIGN(RunInputs inputs, read_run_inputs(*options));
@@ -135,6 +138,7 @@ Result<std::unique_ptr<Generation>> Generation::prepare(const GenerateOptions& g
   auto options = std::make_unique<GenerateOptions>(given);
   std::vector<Request> requests;
   std::optional<IterationLog> log;
+  // An error is not returned here: Run::prepare is collective, so that all ranks get it.
   Result<RunInputs> inputs = read_inputs(options.get(), &requests, &log);
   const transport::Settings settings = settings_of(*options, requests);
   WIDEEP_TRY_ASSIGN(std::unique_ptr<Run> run, Run::prepare(*options, std::move(inputs), settings));
@@ -204,6 +208,7 @@ void Generation::take(const Token& token) {
 void Generation::take(const Iteration& iteration) {
   const IterationSummary summary = summarize(iteration, run_->plan().experts);
   last_ns_ = base::wall_ns();
+  // The first iteration began wall_ms before its event. Everything before that counts as loading.
   if (first_ns_ == 0) {
     first_ns_ = last_ns_ - static_cast<int64_t>(summary.wall_ms * 1e6);
     report_.load_seconds = static_cast<double>(first_ns_ - created_ns_) * 1e-9;
@@ -220,14 +225,14 @@ void Generation::take(const Rebalance& rebalance) {
   if (log_) log_->add(rebalance);
 }
 
-// Of ranks that compute batches together each tells its part.
+// Several ranks send counts of one request if they compute batches together.
 void Generation::take(const RequestCounts& counts) {
   std::vector<int64_t>& sums = request_counts_[static_cast<size_t>(counts.request_index)];
   sums.resize(counts.counts.size());
   std::transform(sums.begin(), sums.end(), counts.counts.begin(), sums.begin(), std::plus<>());
 }
 
-// A stage waits as long as its ranks do, on average.
+// The idle share of a stage is the mean over its ranks.
 void Generation::take(const RankEnded& rank) {
   const parallel::Mapping& mapping = run_->plan().mapping;
   if (report_.nodes) report_.nodes->traffic.add(rank.traffic);

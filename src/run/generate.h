@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `wideep generate` without its command line: prompts in, texts out, over ranks forked on this
-// machine or started by mpirun or srun on several.
+// `wideep generate` without its command line: prompts in, texts out. The ranks are forked on this
+// machine, or started by mpirun or srun on several.
 //
 //   WIDEEP_TRY_ASSIGN(const auto generation, Generation::prepare(options));
 //   WIDEEP_TRY(generation->start(on_bytes));
 //   while (const auto event = generation->next()) { ... show it ... }
 //   WIDEEP_TRY_ASSIGN(GenerateReport report, generation->take_report());
 //
-// Started ranks all call it; the report of rank 0 is the run's, those of the others are empty.
+// If mpirun or srun has started the ranks, all of them make these calls. Rank 0 gets the report of
+// the run, the others get empty reports.
+//
+// Thread safety: one thread.
 #pragma once
 
 #include <functional>
@@ -36,24 +39,24 @@ struct PromptResult {
   std::vector<int32_t> tokens;
   std::vector<float> log_probabilities;
   std::string text;
-  // Not finished: the run ended before.
+  // kNotFinished: the run ended early.
   engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
-  std::string digest;  // SHA-256 over the float32 logits of each generated step, if asked for
+  std::string digest;  // with logits_digest: SHA-256 over the float32 logits of all steps
 };
 
-// Of a pipeline stage over a run.
+// One pipeline stage over a run.
 struct StageReport {
   parallel::LayerRange layers;
-  double idle_share = 0.0;  // of the time, that its ranks waited for other stages
+  double idle_share = 0.0;  // the part of the time that its ranks waited for other stages
 };
 
-// Where ranks are on several nodes: what crossed between them.
+// Traffic between nodes.
 struct NodesReport {
   int num_nodes = 0;
-  size_t row_bytes = 0, result_bytes = 0;  // of a dispatched row, of one that comes back
+  size_t row_bytes = 0, result_bytes = 0;  // of a dispatched row, of a returned result
   NodeTraffic traffic;                     // of all ranks
 
-  // Bytes sent over bytes of the rows that had to cross; 0 where none had to.
+  // Bytes sent / bytes of the rows that must cross at least; 0 if no row must cross.
   double dispatch_ratio() const {
     return ratio(traffic.dispatched_bytes, traffic.dispatched_rows, row_bytes);
   }
@@ -73,10 +76,10 @@ struct GenerateReport {
   std::vector<PromptResult> results;
   std::string isa;
   double load_seconds = 0.0;
-  double wall_seconds = 0.0;  // of the iterations
+  double wall_seconds = 0.0;  // from the begin of the first iteration to the end of the last
   LoadTotals load;
-  std::vector<StageReport> stages;     // where there are several
-  std::optional<NodesReport> nodes;    // where there are several
+  std::vector<StageReport> stages;     // empty if there is one
+  std::optional<NodesReport> nodes;    // nullopt if there is one
   std::optional<OnlineTotals> online;  // with online balancing
   std::vector<Rebalance> rebalances;   // in the order in which they ended
   std::optional<recordings::RoutingLog> routing_log;
@@ -87,7 +90,7 @@ struct GenerateReport {
   }
 };
 
-// Text of a prompt's answer, as its tokens make whole characters.
+// The next part of an answer's text, in whole characters.
 struct TextPiece {
   int prompt = 0;
   std::string text;
@@ -96,23 +99,23 @@ struct TextPiece {
 
 class Generation {
  public:
-  // Reads, checks and plans. Collective of started ranks. Errors: bad input and
+  // Reads, checks and plans. Collective if a launcher has started the ranks. Errors: bad input, and
   // everything else that can be found before weights are loaded.
   static Result<std::unique_ptr<Generation>> prepare(const GenerateOptions& options);
 
   const Run& run() const { return *run_; }
 
-  // Loads the weights and starts the ranks with all prompts. REQUIRES, where ranks are forked: the
-  // caller has started no other thread.
+  // Loads the weights and starts the ranks with all prompts. on_bytes: called with the bytes of
+  // each tensor read. REQUIRES, if ranks are forked: the caller has started no other thread.
   Status start(const std::function<void(uint64_t)>& on_bytes);
 
-  // Waits for the next event; nothing: the ranks have ended.
+  // Waits for the next event; nullopt: the ranks have ended.
   std::optional<Event> next();
-  // What the token that next() has returned last makes readable; may be empty.
+  // The text that became complete with the last Token event; may be empty.
   const TextPiece& text() const { return text_; }
 
-  // After next() has returned nothing. Errors: the ranks ended before the first iteration; later
-  // ends are in GenerateReport::ended, with what was generated until then.
+  // After next() has returned nullopt. Errors: the ranks ended before the first iteration. A later
+  // failure is in GenerateReport::ended, beside what was generated until then.
   Result<GenerateReport> take_report();
 
  private:
@@ -125,7 +128,7 @@ class Generation {
   void take(const RankEnded& rank);
   recordings::RoutingLog routing_log() const;
 
-  std::unique_ptr<const GenerateOptions> options_;  // with the cache that the prompts need
+  std::unique_ptr<const GenerateOptions> options_;  // with cache_pages as the prompts need
   std::unique_ptr<Run> run_;
   std::vector<engine::Request> requests_;  // until start()
   std::optional<IterationLog> log_;
@@ -136,11 +139,12 @@ class Generation {
   std::vector<tokenizer::StreamDecoder> decoders_;  // of each prompt's answer
   TextPiece text_;
   std::vector<recordings::RoutingLog::Iteration> iterations_;  // of the routing log
-  std::vector<std::vector<int64_t>> request_counts_;     // of each prompt: RequestCounts, summed
-  int64_t created_ns_ = 0, first_ns_ = 0, last_ns_ = 0;  // of the run, its first and last iteration
+  std::vector<std::vector<int64_t>> request_counts_;  // [prompts] the sum of its RequestCounts
+  int64_t created_ns_ = 0;                            // construction
+  int64_t first_ns_ = 0, last_ns_ = 0;  // begin of the first iteration, end of the last
 };
 
-// All of it; on_event, where given, sees every event.
+// A whole run: prepare to take_report. on_event, if given, is called with every event.
 Result<GenerateReport> generate(const GenerateOptions& options,
                                 const std::function<void(const Event&)>& on_event = {});
 

@@ -84,7 +84,7 @@ void IterationLog::add(const IterationSummary& summary) {
 }
 
 Result<std::optional<IterationLog>> create_iteration_log(const RunOptions& options) {
-  if (options.iteration_log.empty() || !hears_from_ranks(options))
+  if (options.iteration_log.empty() || !receives_events(options))
     return std::optional<IterationLog>();
   WIDEEP_TRY_ASSIGN(IterationLog log, IterationLog::create(options.iteration_log));
   return std::optional<IterationLog>(std::move(log));

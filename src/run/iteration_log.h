@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file with a line of JSON for each iteration, written as they end: what was queued, computed and
-// cached, how even it was, which experts moved. Keys are those of TensorRT-LLM's iteration
-// statistics where these have them; docs/bench.md lists all.
+// A file with one line of JSON per iteration, written when the iteration ends: queue, tokens,
+// cache, balance, expert moves. Keys are those of TensorRT-LLM's iteration statistics where it has
+// them; docs/bench.md lists all.
 //
 // Not thread safe.
 #pragma once
@@ -24,9 +24,9 @@ class IterationLog {
   // Errors (invalid input): the file cannot be written.
   static Result<IterationLog> create(const std::string& path);
 
-  // Experts have moved; the next line tells of it.
+  // Adds these moves to the next line.
   void add(const online::Rebalance& rebalance);
-  // A line, which whoever follows the file sees at once. After an error nothing more is written.
+  // Writes a line and flushes it. After an error nothing more is written.
   void add(const IterationSummary& summary);
 
   // Errors (failed): a line could not be written.
@@ -45,7 +45,8 @@ class IterationLog {
   Status status_;
 };
 
-// Where the options ask for one and this process hears from the ranks. Errors: as create().
+// The log that the options ask for; nullopt: none, or this process does not receive the events.
+// Errors: as create().
 Result<std::optional<IterationLog>> create_iteration_log(const RunOptions& options);
 
 }  // namespace wideep::run

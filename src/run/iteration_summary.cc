@@ -16,7 +16,7 @@ using engine::LayerRecord;
 
 double milliseconds(int64_t ns) { return static_cast<double>(ns) * 1e-6; }
 
-// Largest and mean over the ranks of a stage of one time.
+// The largest and the mean of a time over the ranks of a stage.
 struct Spread {
   double largest_ms = 0.0;
   double mean_ms = 0.0;
@@ -33,10 +33,10 @@ Spread spread(int num_ranks, Get get_ns) {
   return result;
 }
 
-// A MoE layer as the ranks of its stage saw it.
+// The records of one MoE layer, of all ranks of its stage.
 struct StageLayer {
   const IterationRecord* ranks;  // of the stage
-  int first_rank;                // the world's number of its first
+  int first_rank;                // the world rank of the stage's first rank
   size_t index;                  // among the stage's layers
   const LayerRecord& operator[](int rank) const { return ranks[rank].layers[index]; }
 };
@@ -55,8 +55,9 @@ void for_each_layer(const Iteration& iteration, const ExpertRanks& experts, Body
   }
 }
 
-// Adds one layer: what was received of it, and its part of the critical path.
+// Adds one layer: its load per rank, and its part of the critical path.
 void add_layer(const StageLayer& layer, int num_ranks, IterationSummary* summary) {
+  // Ranks record what they send; a column of this matrix is what a rank receives.
   std::vector<int64_t> received(static_cast<size_t>(num_ranks));
   for (int rank = 0; rank < num_ranks; ++rank) {
     const std::vector<int32_t>& sent = layer[rank].sent;
@@ -69,7 +70,8 @@ void add_layer(const StageLayer& layer, int num_ranks, IterationSummary* summary
   const std::vector<double> loads(received.begin(), received.end());
   summary->imbalance_ratios.push_back(balance::summarize_loads(loads).imbalance_ratio);
   summary->received.push_back(std::move(received));
-  // A rank waits for the slowest twice in a layer: for the rows, and for the results.
+  // Every layer has two waits for the slowest rank, for the rows and for the results. So the maxima
+  // of the two parts add up (engine/iteration_record.h).
   const Spread experts = spread(num_ranks, [&](int rank) { return layer[rank].experts_cpu_ns; });
   const Spread other = spread(num_ranks, [&](int rank) { return layer[rank].other_cpu_ns; });
   summary->critical_path_ms += experts.largest_ms + other.largest_ms;
@@ -112,11 +114,12 @@ IterationSummary summarize(const Iteration& iteration, const ExpertRanks& expert
   std::vector<double> initial;
   for_each_layer(iteration, experts, [&](const StageLayer& layer) {
     add_layer(layer, num_ranks, &summary);
-    const float told = layer[0].initial_imbalance;  // the stage's first rank tells it
-    if (told >= 0.0f) initial.push_back(static_cast<double>(told));
+    const float ratio = layer[0].initial_imbalance;  // reported by the stage's first rank
+    if (ratio >= 0.0f) initial.push_back(static_cast<double>(ratio));
   });
   if (!initial.empty()) summary.initial_imbalance = mean(initial);
-  // The stages of a pipeline run one after the other.
+  // An iteration passes through the stages of a pipeline one after the other, so their times add
+  // up.
   const auto over_stages = [&](int64_t IterationRecord::* ns) {
     return [&, ns](int rank) {
       int64_t sum = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Iterations of all ranks together: who received how much, how uneven it was, and the critical path
+// Iterations of all ranks together: the load of each rank, its imbalance, and the critical path
 // (engine/iteration_record.h).
 //
 // Thread safety: plain values and pure functions; the classes belong to one thread.
@@ -17,13 +17,13 @@
 
 namespace wideep::run {
 
-// Puts the records of all ranks together.
+// Collects the records of all ranks for each iteration.
 class IterationAssembler {
  public:
   explicit IterationAssembler(int num_ranks) : num_ranks_(num_ranks) {}
 
-  // The iteration, where this was the last rank's record of it. Iterations that a rank never
-  // reports are never returned.
+  // The iteration if this was the last missing record of it, else nullopt. An iteration that some
+  // rank never reports is never returned.
   std::optional<Iteration> add(int rank, engine::IterationRecord record);
 
  private:
@@ -35,32 +35,30 @@ class IterationAssembler {
   std::map<int64_t, Open> open_;
 };
 
-// One iteration of all ranks.
+// One iteration, over all ranks.
 struct IterationSummary {
   int64_t iteration = 0;
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
   engine::QueueRecord queue;  // sums over ranks
-  double wall_ms = 0.0;  // of the slowest rank; of a pipeline, from its first stage to its last
+  double wall_ms = 0.0;       // of the slowest rank; in a pipeline, stages add up
   double critical_path_ms = 0.0;
-  double critical_path_experts_ms = 0.0;  // the part of it that balance decides
+  double critical_path_experts_ms = 0.0;  // the part that depends on the balance of experts
   double mean_rank_ms = 0.0;  // processor time per rank: the critical path's lower bound
   double mean_experts_ms = 0.0;
-  // Of all MoE layers, ascending: (token, expert) pairs that each rank of the stage has computed,
-  // and max / mean − 1 of them.
+  // [MoE layers, ascending][ranks of the stage] (token, expert) pairs that the rank computed.
   std::vector<std::vector<int64_t>> received;
-  std::vector<double> imbalance_ratios;
-  // Of every rank of the run: the pairs of all its MoE layers.
-  std::vector<int64_t> rank_load;
-  // Mean over MoE layers of what the imbalance would have been had experts stayed where they began;
-  // nothing: they have.
+  std::vector<double> imbalance_ratios;  // [MoE layers] max / mean − 1 of `received`
+  std::vector<int64_t> rank_load;        // [ranks of the run] pairs over all MoE layers of the rank
+  // Mean over MoE layers of the imbalance ratio with experts in their initial slots; nullopt
+  // without online balancing.
   std::optional<double> initial_imbalance;
 
-  double imbalance_ratio() const;  // mean over layers; 0 where there are none
+  double imbalance_ratio() const;  // mean over layers; 0 if there are none
 };
 IterationSummary summarize(const Iteration& iteration, const ExpertRanks& experts);
 
-// Of one MoE layer over a run.
+// One MoE layer over a run.
 struct LayerLoad {
   int layer = 0;
   std::vector<int64_t> received;  // [ranks of the stage] pairs that each rank computed
@@ -69,7 +67,7 @@ struct LayerLoad {
   double imbalance_ratio = 0.0;
 };
 
-// Of a run, its iterations summed.
+// Sums over the iterations of a run.
 struct LoadTotals {
   int64_t num_iterations = 0;
   int64_t prompt_tokens = 0;
@@ -93,7 +91,7 @@ class LoadSums {
   LoadTotals sums_;  // imbalance_ratio of layers: sums over iterations
 };
 
-// The iteration as a routing log has it: who sent what where.
+// The iteration in the form of a routing log: the pairs sent from each rank to each rank.
 recordings::RoutingLog::Iteration routing_log_entry(const Iteration& iteration,
                                                     const ExpertRanks& experts);
 

@@ -83,7 +83,7 @@ TEST(IterationSummary, SumsReceiversAndTakesTheSlowestRankOfEachStep) {
   EXPECT_EQ(run.log()[0].critical_path_us[0], 4000.0);
 }
 
-TEST(IterationSummary, TellsOfAnIterationWithTheLastWordOnIt) {
+TEST(IterationSummary, AnIterationIsCompleteWithTheLastRanksRecord) {
   PulledRun run(std::vector<std::vector<int>>{{5}});
   IterationRecord first = record(4, {1, 2}, 10, 4, 1), second = record(4, {3, 6}, 20, 2, 3);
   first.queue = {
@@ -110,7 +110,7 @@ TEST(IterationSummary, AnIterationThatOneRankNeverReportedDoesNotCount) {
 }
 
 // Ranks 0 and 1 have layer 3, ranks 2 and 3 layers 5 and 6.
-TEST(IterationSummary, StagesOfAPipelineTellOfTheirLayers) {
+TEST(IterationSummary, StagesOfAPipelineReportTheirOwnLayers) {
   PulledRun run({{3}, {5, 6}});
   IterationRecord later = record(0, {2, 0}, 3, 4, 5);
   later.prompt_tokens = later.generated_tokens = 0;

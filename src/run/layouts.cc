@@ -95,6 +95,7 @@ size_t whole_memory_pages(size_t bytes) {
 }
 
 int context_turn(const parallel::ParallelConfig& settings, int max_num_tokens) {
+  // At most 4 pages: a compromise between the expansion of pages and even work (layouts.h).
   constexpr int kPage = kernels::kPageTokens, kLongest = 4 * kPage;
   if (settings.cp_config && settings.cp_config->tokens_per_block) {
     return static_cast<int>(*settings.cp_config->tokens_per_block);
@@ -132,7 +133,7 @@ ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int n
                                  int max_num_tokens, const model::MoeOptions& moe,
                                  std::optional<int64_t> moe_max_num_tokens, ep::Combine combine,
                                  int num_slices) {
-  // Results come back in slices, as long as the longest.
+  // Results come back in slices; the buffers have room for the longest one.
   const int panels = kernels::PackedShape{.n = config.hidden_size}.num_panels();
   const int columns =
       std::min((panels + num_slices - 1) / num_slices * kernels::kPanelWidth, config.hidden_size);
@@ -147,7 +148,8 @@ ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int n
       .max_group_tokens = moe_max_num_tokens.value_or(0),
       .combine = combine,
       .num_slices = num_slices};
-  // Where iterations may be cut into chunks, the next one's rows travel beside this one's results.
+  // If an iteration may need several chunks, buffers for two calls let the rows of the next chunk
+  // travel while the results of this one come back.
   if (shape.max_rows() < int64_t{num_ranks} * max_num_tokens) shape.calls_in_flight = 2;
   shape.strategy = ep::choose_strategy(shape).strategy;
   return shape;

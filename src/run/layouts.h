@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From settings to the shapes and layouts of a run's parts: how many tokens of an iteration each
-// rank computes, how rows travel between ranks, and where everything lies in a rank's segment of
-// symmetric memory. plan_run (run/run_plan.h) puts them together; tests and benchmarks that need
-// one part alone call these.
+// Computes from the settings the shapes and layouts of a run's parts: how many tokens of an
+// iteration each rank computes, how rows travel between ranks, and where everything lies in a
+// rank's segment of symmetric memory. plan_run (run/run_plan.h) combines them; tests and benchmarks
+// use single functions.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -23,7 +23,7 @@
 
 namespace wideep::run {
 
-// Of a rank and iteration, where neither the configuration nor the command line says.
+// Defaults of max_num_tokens and max_batch_size, per rank and iteration.
 inline constexpr int kDefaultMaxNumTokens = 512;
 inline constexpr int kDefaultMaxBatchSize = 64;
 
@@ -47,18 +47,19 @@ int dispatched_tokens(const parallel::ParallelConfig& settings, int max_num_toke
 
 // ---- rows ----
 
-// In which formats rows travel, beside experts stored in `experts`.
+// The formats in which rows travel if the experts are stored in format `experts`.
 // Errors (invalid input): the hidden size does not divide into the groups of a format.
 Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
                                       const model::ModelConfig& config,
                                       kernels::WeightFormat experts);
 
-// moe_config.combine.
+// moe_config.combine as a value.
 ep::Combine combine_of(const parallel::ParallelConfig& settings);
 
-// num_slots: of all ranks, a multiple of num_ranks / num_slices. num_slices: into how many parts
-// each expert is cut (moe_tensor_parallel_size). moe_max_num_tokens: of all ranks in one dispatch;
-// nothing: unbounded. The strategy of dispatch is the one that moves fewer bytes (ep/strategy.h).
+// num_slots: over all ranks, a multiple of num_ranks / num_slices. num_slices: the number of parts
+// of each expert (moe_tensor_parallel_size). moe_max_num_tokens: most tokens of all ranks in one
+// dispatch; nullopt: unbounded. Of the strategies of dispatch it takes the one that moves fewer
+// bytes (ep/strategy.h).
 ep::DispatchShape dispatch_shape(const model::ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, const model::MoeOptions& moe,
                                  std::optional<int64_t> moe_max_num_tokens = {},
@@ -73,35 +74,35 @@ Dtype cache_dtype(std::string_view setting, kernels::WeightFormat format);
 
 // ---- buffers that ranks share ----
 
-// Of the ranks that compute all batches together (tensor_parallel_size without
-// enable_attention_dp); nothing: every rank has batches of its own.
+// The buffers of the ranks that compute all batches together (tensor_parallel_size without
+// enable_attention_dp); nullopt: every rank has batches of its own.
 // Errors (invalid input): tensor_parallel_size does not divide the attention heads, or neither it
 // nor the number of key-value heads divides the other.
 Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelConfig& settings,
                                                        const model::ModelConfig& config,
                                                        int max_num_tokens, int max_batch_size);
 
-// Of the ranks that have slices of the same experts (moe_tensor_parallel_size); nothing: experts
-// are whole.
+// The buffers of the ranks that hold slices of the same experts (moe_tensor_parallel_size);
+// nullopt: experts are whole.
 std::optional<model::JointLayout> shard_layout(const model::ModelConfig& config,
                                                const ep::DispatchShape& shape, Dtype row_dtype);
 
-// Errors (invalid input): moe_tensor_parallel_size cannot cut the model's experts, or not the rows
-// that are to come back from them.
+// Errors (invalid input): moe_tensor_parallel_size cannot cut the model's experts, or cannot cut
+// results in the format of moe_config.combine_dtype.
 Status check_slices(const parallel::ParallelConfig& settings, const model::ModelConfig& config,
                     const model::MoeOptions& moe);
 
-// Of the stages of pipeline_parallel_size. As many micro-batches are in flight as there are stages,
-// unless pipeline_micro_batches says otherwise.
-// Errors (invalid input): more stages than layers.
+// The buffers between the stages of pipeline_parallel_size. The number of micro-batches in flight
+// is pipeline_micro_batches, by default the number of stages. Errors (invalid input): more stages
+// than layers.
 Result<engine::PipelineLayout> pipeline_layout(const parallel::ParallelConfig& settings,
                                                const model::ModelConfig& config, int max_num_tokens,
                                                int max_batch_size);
 
 // Bytes of the parts of a rank's segment, in this order: buffers of dispatch and combine; buffers
-// of ranks that compute batches together; of ranks that share experts; rows and tokens that other
-// pipeline stages send; and with context parallelism the logits and the KV cache, which the other
-// ranks of a sequence read in place.
+// of ranks that compute batches together; buffers of ranks that hold slices of the same experts;
+// rows and tokens from other pipeline stages; and with context parallelism the logits and the KV
+// cache, which the other ranks of a sequence read in place.
 struct SegmentPlan {
   size_t dispatch = 0, joint = 0, shards = 0, pipeline = 0, logits = 0, cache = 0;
 
@@ -113,7 +114,7 @@ struct SegmentPlan {
   size_t bytes() const { return cache_offset() + cache; }
 };
 
-// `bytes` in whole pages of memory.
+// `bytes`, rounded up to whole pages of memory.
 size_t whole_memory_pages(size_t bytes);
 
 }  // namespace wideep::run

@@ -54,7 +54,8 @@ uint64_t latent_weights(const ModelConfig& config, const LayerForms& forms, Dtyp
                                        packed_bytes(forms.q_b, q_width, q_rank);
   const uint64_t kv_a = packed_bytes(forms.input, kv_rank + config.qk_rope_head_dim, hidden) +
                         floats(static_cast<uint64_t>(kv_rank));
-  // kv_b, taken apart: into the latent space, out of it and to keys, per head.
+  // kv_b is stored as three matrices per head: queries into the latent space, values out of it, and
+  // keys out of it.
   const MatrixForm part =
       weights::default_form(row_dtype == Dtype::kF32 ? WeightFormat::kF32 : WeightFormat::kBf16);
   const uint64_t kv_b =
@@ -125,20 +126,20 @@ uint64_t latent_row(const ModelConfig& config, const LayerForms& forms) {
          std::max(cast_row(forms.input, hidden), cast_row(forms.output, v_width));
 }
 
-// A gated MLP's input, where it is not in the form of operands yet.
+// The input of a gated MLP in the operand form; 0 if it already has that form.
 uint64_t mlp_operand_row(const MatrixForm& form, uint64_t hidden, Dtype input) {
   const kernels::PackedShape gate = form.shape(1, static_cast<int>(hidden));
   return model::needs_cast(gate, input) ? cast_row(form, hidden) : 0;
 }
 
-// What is between its products.
+// The intermediate row between the two products of a gated MLP.
 uint64_t between_row(const MatrixForm& form, uint64_t intermediate) {
   const Dtype between = kernels::row_dtype(form.format);
   const bool casts = kernels::takes_quantized_rows(form.format);
   return intermediate * dtype_bytes(between) + (casts ? cast_row(form, intermediate) : 0);
 }
 
-// A MLP that is not a routed expert, and its result.
+// A dense MLP or a shared expert, with its result.
 uint64_t dense_mlp_row(const ModelConfig& config, const MatrixForm& form, int intermediate,
                        Dtype input) {
   const uint64_t hidden = config.hidden_size;
@@ -146,8 +147,8 @@ uint64_t dense_mlp_row(const ModelConfig& config, const MatrixForm& form, int in
          between_row(form, static_cast<uint64_t>(intermediate));
 }
 
-// Rows in the form in which they are sent, and where that is not the experts' own, what experts
-// take and return. Rows received are as many as are sent, when ranks are balanced.
+// Rows in the format in which they are sent; and if that is not the experts' own format, the rows
+// that the experts take and return. Assumes balanced ranks: each receives as many rows as it sends.
 uint64_t travelling_row(const ModelConfig& config, const ep::DispatchShape& shape,
                         const MatrixForm& experts) {
   const Dtype plain = kernels::row_dtype(experts.format);
@@ -164,7 +165,7 @@ uint64_t travelling_row(const ModelConfig& config, const ep::DispatchShape& shap
   return sum;
 }
 
-// Every buffer is as large as the layer that needs most of it.
+// Working memory per token. Layers share each buffer, so its size is that of the largest layer.
 uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
                      const ep::DispatchShape& shape, LayerRange layers) {
   const uint64_t hidden = config.hidden_size;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kKey = "layer_updates_per_iter";
 
-// A balancer that is enabled and can do nothing is a mistake of the settings.
+// Online balancing that is enabled but can have no effect is an error of the settings.
 Status check_useful(const balance::ModelPlacement& placement) {
   const int num_layers = static_cast<int>(placement.layers.size());
   if (num_layers > online::kMaxLayers) {
@@ -88,10 +88,11 @@ Result<OnlinePlan> plan_online_stage(const weights::ExpertShape& experts,
   plan.policy.layer_updates_per_iter = updates;
   plan.policy.bytes_per_expert =
       static_cast<int64_t>(experts.record_bytes()) * (num_ranks / any.ep_size);
-  // The ranks of a wide group share the tokens with which a move pays for itself (docs/online.md).
+  // The horizon counts tokens of the whole group, and each rank of a wide group computes fewer of
+  // them (docs/online.md).
   if (any.ep_size > 8) plan.policy.horizon_tokens *= any.ep_size / 4;
   plan.balancer.layers_in_flight = updates;
-  // Without a setting: enough for all slots of the layers in flight, at most of two of them.
+  // Default: spares for all slots of the layers in flight, but of at most two layers.
   plan.balancer.num_spares = placement.spare_slots > 0
                                  ? placement.spare_slots
                                  : any.slots_per_rank() * std::min(updates, 2);
@@ -140,6 +141,7 @@ Status check_online_memory(std::span<const OnlineParts> stages, std::span<const 
     all += started_here.empty() ? memory[i].bytes_without_cache()
                                 : memory[i].bytes_without_cache_on_node(ranks);
     if (!stages[i].balances()) continue;
+    // Reserved huge pages are not part of `usable`.
     pools += stages[i].pool->in_huge_pages() ? 0 : stages[i].pool->total_bytes();
     spares += ranks * stages[i].plan.spare_bytes_per_rank();
   }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Online balancing of a run: what it is planned to take (OnlinePlan, a value), and the memory that
-// the ranks share for it (OnlineParts: the host pool of all experts and the board of updates),
-// which the parent makes before it forks them. Each pipeline stage has its own.
+// Online balancing of a run: its plan (OnlinePlan, a value), and the memory that the ranks share
+// for it (OnlineParts: the host pool of all experts and the update board), which the parent creates
+// before it forks the ranks. Each pipeline stage has its own.
 //
-// Thread safety: pure functions; the parts are shared as their headers say.
+// Thread safety: pure functions; weights/host_pool.h and online/update_board.h define how ranks
+// share the parts.
 #pragma once
 
 #include <functional>
@@ -21,7 +22,7 @@
 
 namespace wideep::run {
 
-// Of one pipeline stage.
+// The plan of one pipeline stage.
 struct OnlinePlan {
   int num_layers = 0;  // MoE layers; 0: the stage has nothing to balance
   int num_experts = 0;
@@ -40,15 +41,15 @@ struct OnlinePlan {
   }
 };
 
-// Of every stage; empty without online balancing. placement: of all layers; its
-// layer_updates_per_iter counts for each stage, which has at most as many as it has MoE layers.
-// Errors (invalid input): online balancing could never do anything; more layers an iteration than
-// there are.
+// The plans of all stages; empty without online balancing. placement: of all layers. Its
+// layer_updates_per_iter applies to each stage, limited by the stage's number of MoE layers.
+// Errors (invalid input): online balancing could never have an effect; layer_updates_per_iter
+// exceeds the number of MoE layers.
 Result<std::vector<OnlinePlan>> plan_online(const weights::ExpertShape& experts,
                                             const balance::ModelPlacement& placement,
                                             const parallel::Mapping& mapping, int num_layers,
                                             const base::Machine& machine);
-// Of one stage with these layers and ranks.
+// The plan of one stage with these layers and ranks.
 Result<OnlinePlan> plan_online_stage(const weights::ExpertShape& experts,
                                      const balance::ModelPlacement& placement, int num_ranks,
                                      const base::Machine& machine);
@@ -58,31 +59,31 @@ struct OnlineParts {
   // Null: the stage has nothing to balance.
   std::unique_ptr<weights::HostPool> pool;
   std::unique_ptr<online::UpdateBoard> board;
-  // For tests: instead of the plan's policy; what happens to copies.
+  // For tests: a policy instead of the plan's; a hook that may change copies.
   std::function<std::unique_ptr<online::UpdatePolicy>()> make_policy;
   online::CopyHook on_copy;
 
   bool balances() const { return pool != nullptr; }
 };
 
-// Errors (failed): the kernel refuses the memory.
+// Creates the shared memory of a stage. Errors (failed): the kernel refuses it.
 Result<OnlineParts> make_online_parts(
     const OnlinePlan& plan, const base::MakeSharedBytes& make = base::SharedBytes::create);
 
-// Whether there is memory for all of it. memory: of each stage, without what online balancing adds.
-// usable: bytes that can be allocated. started_here: how many ranks of each stage a launcher has
-// started on this node; empty: all are forked here. Errors (failed): what is needed, item by item,
-// and what is there.
+// Checks that everything fits into memory. memory: [stages] without what online balancing adds.
+// usable: bytes that can be allocated. started_here: [stages] ranks that a launcher has started on
+// this node; empty: all ranks are forked here. Errors (failed): too little memory, with the items
+// that are needed and what is free.
 Status check_online_memory(std::span<const OnlineParts> stages, std::span<const MemoryPlan> memory,
                            uint64_t usable, std::span<const int> started_here = {});
 
-// What has happened since the start, read from the board that all ranks write to.
+// Totals since the start, read from the boards that all ranks write to.
 struct OnlineTotals {
   int64_t plans = 0;      // layers planned
-  int64_t published = 0;  // layers that took their plan over
-  int64_t cancelled = 0;  // layers whose plan a rank could not follow
+  int64_t published = 0;  // layers that switched to their plan
+  int64_t cancelled = 0;  // layers whose plan some rank could not execute
   int64_t moves = 0;      // experts copied into slots
-  int64_t bytes = 0;      // of these
+  int64_t bytes = 0;      // copied
   int64_t hash_failures = 0;
   double copy_seconds = 0.0;                // of all ranks' copying threads
   double seconds_since_plan = -1.0;         // −1: none yet

@@ -12,8 +12,7 @@ namespace {
 
 double mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-// What online balancing does and costs beside the slots: a line for each pipeline stage that has
-// something to balance.
+// Online balancing and its memory beside the slots: a line for each pipeline stage with MoE layers.
 std::string online_text(const Run& run) {
   std::string text;
   for (const OnlineParts& parts : run.online()) {
@@ -38,12 +37,12 @@ std::string memory_text(const RunPlan& plan, const MemoryPlan& memory) {
       mebibytes(memory.kv_page_bytes * static_cast<uint64_t>(plan.limits.max_pages)));
 }
 
-// A line for each stage of a pipeline.
+// One line, or with a pipeline one for each stage.
 std::string stages_text(const RunPlan& plan) {
   const std::vector<MemoryPlan>& stages = plan.memory;
   if (stages.size() == 1) return "memory  " + memory_text(plan, stages[0]);
   std::string text = fmt::format(
-      "stages  {} of {} rank{} each, up to {} micro-batches under way; {} bytes a token between "
+      "stages  {} of {} rank{} each, up to {} micro-batches in flight; {} bytes a token between "
       "them",
       stages.size(), plan.mapping.stage_size(), plan.mapping.stage_size() == 1 ? "" : "s",
       plan.pipeline.micro_batches, plan.model.config.hidden_size * sizeof(float));
@@ -69,26 +68,27 @@ std::string rows_text(const RunPlan& plan) {
               : "one for each token and expert: the same bits for every EP size and placement");
 }
 
-// Who may have which pages of the cache.
+// Whether requests share pages of the KV cache.
 std::string cache_text(const Run& run) {
   const RunPlan& plan = run.plan();
   const char* shared = "pages are not shared (enable_block_reuse: false)";
   if (plan.limits.reuse_pages) {
-    shared = "requests that begin alike share pages: the same bits as if computed again";
+    shared = "requests with the same prefix share pages: the same bits as if computed again";
   } else if (run.options().parallel.kv_cache_config.enable_block_reuse) {
-    shared = "pages are not shared: a routing log has the experts of every token";
+    shared = "pages are not shared: a routing log needs the experts of every token";
   }
   return fmt::format("\ncache   {} pages of {} tokens per rank; {}", plan.limits.max_pages,
                      kernels::kPageTokens, shared);
 }
 
-// When requests get their turn.
+// When requests are admitted.
 std::string scheduler_text(const RunPlan& plan) {
   std::string text =
       plan.limits.policy == engine::CapacityPolicy::kMaxUtilization
-          ? "\nrequests admitted when there is room for what there is of them; the youngest pause "
-            "when there is none (max_utilization)"
-          : "\nrequests admitted when there is room for all they may generate "
+          ? "\nrequests admitted when the cache has room for their present tokens; when it is "
+            "full, "
+            "the youngest pause (max_utilization)"
+          : "\nrequests admitted when the cache has room for all that they may generate "
             "(guaranteed_no_evict)";
   const engine::PromptBalance& balance = plan.limits.balance;
   if (balance.enabled) {
@@ -99,7 +99,7 @@ std::string scheduler_text(const RunPlan& plan) {
   return text;
 }
 
-// Of ranks that a launcher has started: a line, or nothing.
+// A line if a launcher has started the ranks.
 std::string nodes_text(const Run& run) {
   if (run.options().started == nullptr) return "";
   const int num_nodes = run.plan().num_nodes();

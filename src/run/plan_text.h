@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run in words: what it is and what it costs.
+// A description of a run for people.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace wideep::run {
 
-// Lines for the start, before anything large is allocated: model, ranks, memory, how rows travel,
-// what is balanced.
+// The lines that a command prints at the start: model, ranks, memory, cache, scheduler, row
+// formats, online balancing.
 std::string plan_text(const Run& run);
 
 }  // namespace wideep::run

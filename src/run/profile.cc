@@ -30,11 +30,11 @@ RankProfiler::RankProfiler(const ProfileRequest& request, const base::TraceBuffe
       .marks = request.marks == Marks::kNone ? nullptr : &base::nvtx_marks(all_spans),
       .rank = rank,
       .allocations = request.allocations};
-  if (request.writes_trace()) note(base::start_cuda_driver());
+  if (request.writes_trace()) check_answer(base::start_cuda_driver());
 }
 
 RankProfiler::~RankProfiler() {
-  if (on_) tell_profiler(false);
+  if (on_) switch_external_profiler(false);
   base::trace_of_thread = {};
 }
 
@@ -42,21 +42,22 @@ void RankProfiler::start(int64_t iteration) {
   const bool wanted = std::any_of(ranges_.begin(), ranges_.end(), [&](const IterationRange& range) {
     return range.first <= iteration && iteration < range.last;
   });
-  if (wanted != on_) tell_profiler(wanted);
+  if (wanted != on_) switch_external_profiler(wanted);
   on_ = wanted;
   switch_.set({.iteration = iteration, .on = wanted});
 }
 
-void RankProfiler::tell_profiler(bool begins) {
+void RankProfiler::switch_external_profiler(bool on) {
   if (profiler_answers_)
-    note(begins ? base::start_nvidia_profiler() : base::stop_nvidia_profiler());
+    check_answer(on ? base::start_nvidia_profiler() : base::stop_nvidia_profiler());
 }
 
-// What is the matter on one rank is so on all.
-void RankProfiler::note(const Status& told) {
-  profiler_answers_ = told.ok();
-  if (told.ok() || rank_ != 0) return;
-  log::warn("{}; NVIDIA's profilers are not told of the range, the trace has it", told.message());
+// All ranks of a machine get the same answer: only rank 0 logs it.
+void RankProfiler::check_answer(const Status& answer) {
+  profiler_answers_ = answer.ok();
+  if (answer.ok() || rank_ != 0) return;
+  log::warn("{}; NVIDIA's profilers do not get the range; the trace file is still written",
+            answer.message());
 }
 
 }  // namespace wideep::run

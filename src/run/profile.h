@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which iterations of a run are traced, where to, and what a profiler outside is told.
+// Traces a range of iterations of a run into a file, and starts and stops an external profiler with
+// that range.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@ enum class Marks { kNone, kIterations, kAllSpans };
 
 struct ProfileRequest {
   std::string path;                    // of the Chrome trace
-  std::vector<IterationRange> ranges;  // empty: marks alone, in every iteration
-  bool allocations = false;            // of the forward thread, in the trace too
+  std::vector<IterationRange> ranges;  // empty: no trace; marks in every iteration
+  bool allocations = false;            // also trace allocations of the forward thread
   Marks marks = Marks::kNone;          // NVTX; REQUIRES (others): built with CUDA
 
   bool writes_trace() const { return !ranges.empty(); }
@@ -25,28 +26,29 @@ struct ProfileRequest {
 // From "A-B" or "A-B,C-D,…". Errors (invalid input): as IterationRange::parse.
 Result<std::vector<IterationRange>> parse_ranges(const std::string& text, const std::string& name);
 
-// Makes the calling thread record, and those that it starts from then on and that record beside it
-// (base/trace.h), which end before this does; switches them all on and off. One thread.
+// Enables tracing (base/trace.h) for the calling thread and for threads that it starts later, and
+// switches it on and off with the ranges. Those threads must end before the profiler. Not thread
+// safe.
 class RankProfiler {
  public:
-  // trace: null where none is written.
+  // trace: null if no trace is written.
   RankProfiler(const ProfileRequest& request, const base::TraceBuffer* trace, int rank);
   ~RankProfiler();
   RankProfiler(const RankProfiler&) = delete;
   RankProfiler& operator=(const RankProfiler&) = delete;
 
-  // The iteration begins now.
+  // To be called at the begin of each iteration.
   void start(int64_t iteration);
 
  private:
-  void tell_profiler(bool begins);
-  void note(const Status& told);
+  void switch_external_profiler(bool on);
+  void check_answer(const Status& answer);
 
   std::vector<IterationRange> ranges_;
   int rank_;
   base::TraceSwitch switch_;
   bool on_ = false;
-  bool profiler_answers_ = true;  // so far
+  bool profiler_answers_ = true;  // no call to the external profiler has failed
 };
 
 }  // namespace wideep::run

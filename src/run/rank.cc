@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// run_rank() at the end of this file reads in order: groups of ranks → weights → model → pipeline →
+// online balancing → engine → loop. The functions before it build one part each from the plan.
 #include "run/rank.h"
 
 #include <fmt/format.h>
@@ -21,8 +24,9 @@ namespace {
 using transport::Endpoint;
 using transport::Group;
 
-// Reading weights takes as long as the disk takes, and on some ranks longer than on others: more
-// than an iteration may. A rank that fails or dies still ends this wait at once.
+// A barrier with a longer timeout: how long weights take depends on the disk and differs between
+// ranks by more than the timeout of an iteration. If a rank fails or dies, the wait still ends at
+// once.
 Status wait_for_weights(Endpoint& endpoint) {
   constexpr std::chrono::hours kLoadingTimeout{2};
   const std::chrono::milliseconds timeout = endpoint.timeout();
@@ -32,22 +36,23 @@ Status wait_for_weights(Endpoint& endpoint) {
   return {};
 }
 
-// The ranks of this rank's pipeline stage, and the groups among them.
+// The pipeline stage of this rank, and the groups of ranks within it.
 struct Stage {
   parallel::LayerRange layers;
   balance::ModelPlacement placement;    // of these layers
-  const OnlineParts* online = nullptr;  // null: nothing is balanced
-  std::unique_ptr<Endpoint> ranks;      // all of the stage
-  // With context parallelism: the ranks that differ in tp only, and in cp only.
+  const OnlineParts* online = nullptr;  // null: the stage has no online balancing
+  std::unique_ptr<Endpoint> ranks;      // all ranks of the stage
+  // With context parallelism: the ranks that differ only in tp, and only in cp.
   std::unique_ptr<Endpoint> tensor_ranks, context_ranks;
-  // The ranks that have slices of the same experts; null: experts are whole.
+  // The ranks that hold slices of the same experts; null: experts are whole.
   std::unique_ptr<Endpoint> shards;
-  std::unique_ptr<online::BoardRelay> relay;  // where online balancing spans several nodes
+  std::unique_ptr<online::BoardRelay> relay;  // null unless online balancing spans several nodes
 
-  // Between which dispatch takes rows.
+  // The ranks that dispatch rows to each other.
   Endpoint& experts() const { return tensor_ranks ? *tensor_ranks : *ranks; }
 };
 
+// Slice s of the experts of owner r lies on rank s · owners + r.
 std::unique_ptr<Endpoint> shard_ranks(const ep::DispatchShape& dispatch, Endpoint& experts) {
   if (dispatch.num_slices == 1) return nullptr;
   const int owners = dispatch.num_owners();
@@ -82,8 +87,9 @@ Stage stage_of(const Run& run, Endpoint& world) {
   return stage;
 }
 
-// As a proxy this rank keeps its node's boards for ranks of other nodes, of whatever stage, until
-// the bridge ends; the boards outlive it.
+// With several nodes, each node has a copy of the update boards of all stages. The bridge passes
+// changes made on other nodes to this callback, which writes them into the copy. The boards outlive
+// the bridge.
 void follow_boards(const Run& run, Endpoint& world) {
   if (run.online().empty() || world.bridge() == nullptr) return;
   std::vector<online::UpdateBoard*> boards;
@@ -95,7 +101,9 @@ void follow_boards(const Run& run, Endpoint& world) {
 
 // ---- weights ----
 
-// With a host pool every rank reads a share of the stage's experts, and copies its own from there.
+// Without online balancing each rank reads its own experts. With it, the ranks of a node together
+// read all experts of the stage into the host pool, each a share; then each copies its own slots
+// from the pool. The wait between the two ensures that the pool is complete.
 Result<model::ExpertSlots> load_slots(const RunPlan& plan, const Stage& stage,
                                       const weights::WeightLoader& loader,
                                       base::ThreadPool& threads) {
@@ -153,7 +161,7 @@ engine::ContextPlace context_place(const RunPlan& plan, const Stage& stage) {
   return place;
 }
 
-// Of this rank since the start.
+// What this rank has sent to other nodes since the start.
 NodeTraffic traffic_of(const model::MoeRunner& moe, const Endpoint& world) {
   NodeTraffic traffic;
   if (const ep::NodeCrossing* crossing = moe.crossing()) {
@@ -180,7 +188,7 @@ Status run_rank(const Run& run, int feed_fd, Endpoint& world,
   log::set_prefix(fmt::format("rank {}: ", world.rank()));
   RankReporter reporter(run, world.rank(), messenger);
 
-  // Groups of ranks, then weights: on the threads that will compute.
+  // Groups of ranks, then weights, which are loaded by the threads that will compute.
   follow_boards(run, world);
   const Stage stage = stage_of(run, world);
   WIDEEP_TRY_ASSIGN(const auto policy, make_policy(plan, stage));
@@ -192,7 +200,7 @@ Status run_rank(const Run& run, int feed_fd, Endpoint& world,
   WIDEEP_TRY(run.inputs().tensors->check_unchanged());
   WIDEEP_TRY(wait_for_weights(world));
 
-  // The model over this stage's layers.
+  // The model, over the layers of this stage.
   const model::Compute compute(*run.inputs().kernels, pool);
   model::MoeRunner moe(config, stage.placement, slots, stage.experts(),
                        ep::BufferLayout(plan.dispatch), plan.moe, shard_group(plan, stage));
@@ -216,7 +224,7 @@ Status run_rank(const Run& run, int feed_fd, Endpoint& world,
         stage.ranks->rank(), slots, moe);
   }
 
-  // The loop.
+  // The loop. Ranks of a joint group compute all requests; otherwise each tp rank owns some.
   const int tp = plan.mapping.sizes().tp;
   engine::RequestFeed feed(feed_fd, plan.joint ? std::nullopt : std::optional(world.rank() % tp),
                            world.bridge());

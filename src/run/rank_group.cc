@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Requests reach the ranks through pipes (Feeds, RequestWriter → engine::RequestFeed). Events come
+// back as messages (RankReporter → transport::RunningRanks), which merge() turns into events of the
+// run. The ranks themselves execute run_rank (run/rank.cc).
 #include "run/rank_group.h"
 
 #include <fcntl.h>
@@ -17,7 +21,8 @@
 
 namespace wideep::run {
 
-// Pipes to the ranks, made before these are forked; of started ranks there is one, to rank 0.
+// The command pipes, created before the ranks are forked, so that the ranks inherit their ends. If
+// a launcher has started the ranks, there is one pipe, to rank 0 in its own process.
 class RankGroup::Feeds {
  public:
   static Result<std::unique_ptr<Feeds>> make(const Run& run) {
@@ -43,8 +48,8 @@ class RankGroup::Feeds {
     for (const int fd : writing_) ::close(fd);
   }
 
-  // Once the ranks have them, or have ended: writing to a rank that is gone fails then, and never
-  // waits.
+  // Called once the ranks have their own copies of the reading ends, or have ended. Then a write to
+  // a rank that has ended fails (EPIPE) instead of blocking when the pipe is full.
   void close_reading() {
     for (const int fd : std::exchange(reading_, {})) {
       if (fd != kNone) ::close(fd);
@@ -55,12 +60,12 @@ class RankGroup::Feeds {
 
  private:
   static constexpr int kNone = -1;
-  std::vector<int> reading_;  // [num_ranks]
-  std::vector<int> writing_;
+  std::vector<int> reading_;  // [num_ranks], kNone for ranks without a pipe
+  std::vector<int> writing_;  // of the ranks with a pipe
 };
 
 Result<std::unique_ptr<RankGroup>> RankGroup::start(const Run& run, GroupOptions options) {
-  ::signal(SIGPIPE, SIG_IGN);  // a rank that is gone shows otherwise
+  ::signal(SIGPIPE, SIG_IGN);  // a rank that has ended is reported by RunningRanks, not by a signal
   WIDEEP_TRY_ASSIGN(std::unique_ptr<Feeds> feeds, Feeds::make(run));
   const transport::GroupOptions group{.num_ranks = run.plan().mapping.world_size(),
                                       .segment_bytes = run.plan().segment.bytes(),
@@ -75,7 +80,7 @@ Result<std::unique_ptr<RankGroup>> RankGroup::start(const Run& run, GroupOptions
     WIDEEP_TRY_ASSIGN(ranks, transport::start_started_ranks(*run.options().started, group, body));
   } else {
     WIDEEP_TRY_ASSIGN(ranks, transport::start_rank_processes(group, body));
-    feeds->close_reading();  // each rank has its own now
+    feeds->close_reading();  // each rank has its own copy now
   }
   return std::unique_ptr<RankGroup>(new RankGroup(run, std::move(feeds), std::move(ranks)));
 }
@@ -88,7 +93,8 @@ RankGroup::RankGroup(const Run& run, std::unique_ptr<Feeds> feeds,
       requests_(feeds_->writing(), run.plan().num_request_owners()),
       iterations_(run.plan().mapping.world_size()) {}
 
-// Nobody reads what the writer may still want to write.
+// When the ranks have ended, closing the reading ends makes blocked writes fail. Only then can
+// requests_ be destroyed, which may still have commands to write.
 RankGroup::~RankGroup() {
   ranks_.reset();
   feeds_->close_reading();
@@ -97,10 +103,10 @@ RankGroup::~RankGroup() {
 std::optional<Event> RankGroup::next() {
   while (auto each = ranks_->next()) {
     if (const auto* stop = std::get_if<transport::StopSignal>(&*each)) {
-      return StopAsked{stop->signal};
+      return StopRequested{stop->signal};
     }
     const auto& [rank, bytes] = std::get<transport::RankMessage>(*each);
-    if (auto event = event_of(rank, decode(bytes))) return event;
+    if (auto event = merge(rank, decode(bytes))) return event;
   }
   feeds_->close_reading();
   return std::nullopt;
@@ -108,48 +114,51 @@ std::optional<Event> RankGroup::next() {
 
 Status RankGroup::result() { return ranks_->result(); }
 
-// The memory stops ranks that compute, the command those that sleep or are on other nodes.
+// The flag in shared memory stops ranks that compute; the command wakes ranks that sleep and
+// reaches other nodes.
 void RankGroup::stop() {
   ranks_->memory().control().stop_requested = 1;
   requests_.stop();
 }
 
-// ---- from what ranks say to events of the run ----
+// ---- from events of one rank to events of the run ----
 
-// What every rank says once is an event when the last has said it.
-bool RankGroup::is_last_of(int* count) const {
+// Counts a rank that has sent a certain event; true if it was the last of all ranks.
+bool RankGroup::is_last_rank(int* count) const {
   if (++*count < run_.plan().mapping.world_size()) return false;
   *count = 0;
   return true;
 }
 
-std::optional<Event> RankGroup::event_of(int rank, RankSaying saying) {
-  const auto once = [this](const auto& event, int* count) {
-    return is_last_of(count) ? std::optional<Event>(event) : std::nullopt;
+// Events about all ranks are passed on when the last rank has sent its part; other events at once.
+std::optional<Event> RankGroup::merge(int rank, RankEvent event) {
+  const auto when_last = [this](const auto& each, int* count) {
+    return is_last_rank(count) ? std::optional<Event>(each) : std::nullopt;
   };
-  if (const auto* each = std::get_if<RanksReady>(&saying)) return once(*each, &num_ready_);
-  if (const auto* each = std::get_if<RanksIdle>(&saying)) return once(*each, &num_idle_);
-  if (const auto* each = std::get_if<ExpertRecording>(&saying)) {
-    return once(*each, &num_recording_);
+  if (const auto* each = std::get_if<RanksReady>(&event)) return when_last(*each, &num_ready_);
+  if (const auto* each = std::get_if<RanksIdle>(&event)) return when_last(*each, &num_idle_);
+  if (const auto* each = std::get_if<ExpertRecording>(&event)) {
+    return when_last(*each, &num_recording_);
   }
-  if (auto* each = std::get_if<RankRecord>(&saying)) {
+  if (auto* each = std::get_if<RankIteration>(&event)) {
     return iterations_.add(rank, std::move(each->record));
   }
-  if (const auto* each = std::get_if<Token>(&saying)) {
+  // The writer gives new requests to the owner with the least work, so it must know what has ended.
+  if (const auto* each = std::get_if<Token>(&event)) {
     if (each->finish_reason != engine::FinishReason::kNotFinished) {
       requests_.finished(each->request_index);
     }
   }
   return std::visit(
       [](auto&& each) -> std::optional<Event> {
-        using Saying = std::decay_t<decltype(each)>;
-        if constexpr (std::is_same_v<Saying, RankRecord>) {
-          return std::nullopt;  // taken above
+        using T = std::decay_t<decltype(each)>;
+        if constexpr (std::is_same_v<T, RankIteration>) {
+          return std::nullopt;  // handled above; the only alternative that Event does not have
         } else {
           return Event(std::forward<decltype(each)>(each));
         }
       },
-      std::move(saying));
+      std::move(event));
 }
 
 }  // namespace wideep::run

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ranks of a run while they run, for the process that started them: requests go in, events come
-// out.
+// The running ranks of a run, for the process that started them: requests go in, events come out.
 //
 //   WIDEEP_TRY_ASSIGN(const auto group, RankGroup::start(run));
 //   group->requests().submit_together(std::move(requests));
@@ -9,10 +8,11 @@
 //   while (const auto event = group->next()) { ... }
 //   return group->result();
 //
-// Forked ranks: every started group forks them anew. Ranks that a launcher has started: all of them
-// call the same; rank 0 hears the events and gives the requests, the others hear StopAsked only.
+// Without a launcher, start() forks the ranks. If a launcher (mpirun, srun) has started the ranks,
+// all of them make these calls: rank 0 receives the events and submits the requests, the others
+// receive only StopRequested.
 //
-// Thread safety: next() and result() belong to one thread, the rest may be called by any.
+// Thread safety: next() and result() belong to one thread; any thread may call the rest.
 #pragma once
 
 #include <chrono>
@@ -29,44 +29,44 @@
 namespace wideep::run {
 
 struct GroupOptions {
-  // SIGINT and SIGTERM are events (StopAsked) instead of ending the run after the current
-  // iteration, as interrupted.
+  // true: SIGINT and SIGTERM become events (StopRequested). false: they end the run after the
+  // current iteration, and result() is interrupted.
   bool reports_stop_signals = false;
 };
 
 class RankGroup {
  public:
-  // run: loaded; outlives the group. REQUIRES, where ranks are forked: the caller has started no
-  // other thread; it may do so once this has returned. Errors: no memory, no processes.
+  // run: loaded; outlives the group. REQUIRES, if ranks are forked: the caller has started no other
+  // thread; it may do so once this has returned. Errors: no memory, no processes.
   static Result<std::unique_ptr<RankGroup>> start(const Run& run, GroupOptions options = {});
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  // Waits for the next event; nothing: all ranks have ended.
+  // Waits for the next event; nullopt: all ranks have ended.
   std::optional<Event> next();
-  // Once next() has returned nothing: ok, interrupted, or the group's first failure.
+  // After next() has returned nullopt: ok, interrupted, or the group's first failure.
   Status result();
 
-  // Requests may be given at once; ranks begin with them when all have their weights.
+  // Requests may be submitted at once; ranks begin them when all have loaded their weights.
   RequestWriter& requests() { return requests_; }
-  // The ranks end after their current iteration.
+  // Ends the ranks after their current iteration.
   void stop();
-  // Ranks that still run when this time is over are made to fail.
+  // Makes ranks fail that still run when this time is over.
   void end_within(std::chrono::milliseconds grace) { ranks_->end_within(grace); }
 
  private:
   class Feeds;
   RankGroup(const Run& run, std::unique_ptr<Feeds> feeds,
             std::unique_ptr<transport::RunningRanks> ranks);
-  std::optional<Event> event_of(int rank, RankSaying saying);
-  bool is_last_of(int* count) const;
+  std::optional<Event> merge(int rank, RankEvent event);
+  bool is_last_rank(int* count) const;
 
   const Run& run_;
-  std::unique_ptr<Feeds> feeds_;  // outlive the ranks and the writer
+  std::unique_ptr<Feeds> feeds_;  // outlives the ranks and the writer
   std::unique_ptr<transport::RunningRanks> ranks_;
   RequestWriter requests_;
-  // What some ranks have said and others not yet.
+  // How many ranks have sent RanksReady, ExpertRecording, RanksIdle; 0 again when all have.
   int num_ready_ = 0, num_recording_ = 0, num_idle_ = 0;
   IterationAssembler iterations_;
 };

@@ -26,7 +26,7 @@ void RankReporter::begin_iteration(int64_t iteration) {
 }
 
 void RankReporter::chosen(const engine::ChosenExperts& layer) {
-  // The counts of all ranks are the same on all ranks of a stage: the first tells what they mean.
+  // All ranks of a stage have the same group_counts: one report is enough.
   const RunPlan& plan = run_.plan();
   if (plan.balances_online() && rank_ % plan.experts.stage_size == 0) {
     note_initial_imbalance(layer);
@@ -34,10 +34,10 @@ void RankReporter::chosen(const engine::ChosenExperts& layer) {
   if (recorder_ && recording_.ok()) {
     recording_ = recorder_->add(layer.iteration, layer.layer, layer.counts);
   }
-  if (run_.options().routing_log) count_of_requests(layer);
+  if (run_.options().routing_log) add_request_counts(layer);
 }
 
-// How uneven the iteration would be had experts stayed where they began.
+// The imbalance that this iteration would have with the experts in their initial slots.
 void RankReporter::note_initial_imbalance(const engine::ChosenExperts& layer) {
   const std::vector<int64_t> loads(layer.group_counts.begin(), layer.group_counts.end());
   const balance::Placement& initial = run_.plan().model.placement.layers.at(layer.layer);
@@ -45,7 +45,7 @@ void RankReporter::note_initial_imbalance(const engine::ChosenExperts& layer) {
       balance::summarize_loads(balance::rank_loads(initial, loads)).imbalance_ratio));
 }
 
-void RankReporter::count_of_requests(const engine::ChosenExperts& layer) {
+void RankReporter::add_request_counts(const engine::ChosenExperts& layer) {
   const model::RoutingConfig& routing = run_.plan().model.config.routing;
   const auto num_experts = static_cast<size_t>(routing.num_experts);
   const auto top_k = static_cast<size_t>(routing.top_k);
@@ -59,7 +59,7 @@ void RankReporter::count_of_requests(const engine::ChosenExperts& layer) {
   }
 }
 
-// Sent with the record of its iteration, so that both cost the other side one waking.
+// Sent together with the record of its iteration, so that both wake the receiver once.
 Status RankReporter::token(const engine::SampledToken& token) {
   Token event{.request_index = token.request_index,
               .sampled = token.sampled,
@@ -77,6 +77,7 @@ Status RankReporter::token(const engine::SampledToken& token) {
 
 Status RankReporter::end_iteration(engine::IterationRecord record) {
   WIDEEP_TRY(recording_);
+  // Counts are the largest part of a record: without a reader they are not sent.
   if (!run_.options().routing_log && !records_experts_) {
     for (engine::LayerRecord& layer : record.layers) layer.counts.clear();
   }
@@ -84,7 +85,7 @@ Status RankReporter::end_iteration(engine::IterationRecord record) {
     record.layers[i].initial_imbalance = initial_imbalances_[i];
   }
   initial_imbalances_.clear();
-  const RankRecord event{std::move(record)};
+  const RankIteration event{std::move(record)};
   return reports_when_idle_ ? send_with_next(event) : send(event);
 }
 
@@ -93,7 +94,7 @@ Status RankReporter::idle() {
   return send(RanksIdle());
 }
 
-// In order with the iterations that it begins or ends.
+// Sent in order with the iterations, so that the receiver knows which of them have counts.
 Status RankReporter::record_experts(bool records) {
   records_experts_ = records;
   return send(ExpertRecording{records});

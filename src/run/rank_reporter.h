@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one rank reports of its requests and iterations: events to the process that hears from the
-// ranks, and expert statistics, which it writes itself.
+// Reports the requests and iterations of one rank: as RankEvents to the process that started the
+// ranks, and as files of expert statistics, which it writes itself.
 //
-// Thread safety: one thread, but for rebalanced() and weights_read().
+// Thread safety: one thread, except rebalanced() and weights_read().
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ namespace wideep::run {
 
 class RankReporter : public engine::Reporter {
  public:
-  // All outlive the reporter.
+  // All references outlive the reporter.
   RankReporter(const Run& run, int rank, const transport::Messenger& messenger);
 
   void begin_iteration(int64_t iteration) override;
@@ -31,21 +31,24 @@ class RankReporter : public engine::Reporter {
   void report_when_idle() override { reports_when_idle_ = true; }
   Status record_experts(bool records) override;
 
-  // Any thread. A process that hears nothing any more ends this one by itself.
+  // Any thread. Send errors are ignored: they mean that the receiving process has ended, which ends
+  // this rank anyway.
   void weights_read(uint64_t bytes) const;
   void rebalanced(const online::Rebalance& rebalance) const;
 
   Status ready() const { return send(RanksReady()); }
-  // The engine has ended: what is still to be written or told. Returns how the run went.
+  // After the engine has ended: writes the statistics and sends the last events. run: how the
+  // engine ended. Returns it, or if it is ok, the first error in here.
   Status finish(const Status& run, const engine::RunTimes& times, const NodeTraffic& traffic);
 
  private:
-  Status send(const RankSaying& saying) const { return messenger_.send(encode(saying)); }
-  Status send_with_next(const RankSaying& saying) const {
-    return messenger_.send_with_next(encode(saying));
+  Status send(const RankEvent& event) const { return messenger_.send(encode(event)); }
+  // Buffers the event until the next send(), so that both wake the receiver once.
+  Status send_with_next(const RankEvent& event) const {
+    return messenger_.send_with_next(encode(event));
   }
   void note_initial_imbalance(const engine::ChosenExperts& layer);
-  void count_of_requests(const engine::ChosenExperts& layer);
+  void add_request_counts(const engine::ChosenExperts& layer);
 
   const Run& run_;
   const transport::Messenger& messenger_;
@@ -53,11 +56,11 @@ class RankReporter : public engine::Reporter {
   std::map<int, int> layer_index_;  // the model's layer → its position among the MoE layers
   std::optional<RankProfiler> profiler_;
   std::optional<StatisticsRecorder> recorder_;
-  Status recording_;                       // of recorder_, until the iteration ends
-  bool records_experts_ = false;           // the other side does, from the counts of iterations
-  bool reports_when_idle_ = false;         // and not before
-  std::vector<float> initial_imbalances_;  // of this iteration's layers so far
-  std::map<int, base::Sha256> digests_;    // by request
+  Status recording_;                // first error of recorder_; returned at the iteration's end
+  bool records_experts_ = false;    // iteration records keep their expert counts
+  bool reports_when_idle_ = false;  // buffer events until no rank has work
+  std::vector<float> initial_imbalances_;               // of this iteration's layers so far
+  std::map<int, base::Sha256> digests_;                 // by request
   std::map<int, std::vector<int64_t>> request_counts_;  // by request: [MoE layers × experts]
 };
 

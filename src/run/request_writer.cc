@@ -40,7 +40,7 @@ void RequestWriter::submit_to(int owner, Request request) {
 
 void RequestWriter::cancel(int index) {
   const std::lock_guard lock(mutex_);
-  take_off(index);
+  subtract_load(index);
   write({.kind = Command::Kind::kCancel, .request = {.index = index}});
 }
 
@@ -61,10 +61,10 @@ void RequestWriter::stop() {
 
 void RequestWriter::finished(int index) {
   const std::lock_guard lock(mutex_);
-  take_off(index);
+  subtract_load(index);
 }
 
-// A rank that no longer reads has failed, which the run's end says.
+// Errors are ignored: they mean that a rank has ended, which RankGroup::result() reports.
 void RequestWriter::write(const Command& command) {
   const std::string message = encode(command);
   for (const auto& pipe : pipes_) {
@@ -72,7 +72,8 @@ void RequestWriter::write(const Command& command) {
   }
 }
 
-void RequestWriter::take_off(int index) {
+// The request may be unknown: it may both be cancelled and have its last token in flight.
+void RequestWriter::subtract_load(int index) {
   const auto found = running_.find(index);
   if (found == running_.end()) return;
   tokens_of_owner_[static_cast<size_t>(found->second.owner)] -= found->second.tokens;

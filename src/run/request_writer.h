@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gives requests to ranks that run: writes the log of commands that every rank follows
+// Submits requests to running ranks: writes the log of commands that every rank reads
 // (engine/request_feed.h).
 //
-//   parent: RequestWriter ──commands──▶ every rank: RequestFeed ──▶ scheduler … ──events──▶ parent
-//
-//   started ranks, rank 0: RequestWriter ──▶ its RequestFeed ──over the bridge──▶ the other ranks'
+//   forked ranks:   parent: RequestWriter ──pipes──▶ every rank: RequestFeed
+//   with launcher:  rank 0: RequestWriter ──pipe──▶ its RequestFeed ──bridge──▶ other RequestFeeds
 //
 // Thread safety: any thread.
 #pragma once
@@ -23,28 +22,30 @@ namespace wideep::run {
 
 class RequestWriter {
  public:
-  // fds: the writing ends of the ranks' feeds, which stay the caller's. num_owners: ranks that have
-  // requests of their own; 1: all ranks compute all.
+  // fds: the writing ends of the pipes, owned by the caller. num_owners: the number of ranks that
+  // have requests of their own; 1: all ranks compute all requests.
   RequestWriter(const std::vector<int>& fds, int num_owners);
 
-  // Gives it to the owner with the fewest tokens to compute. It begins with that rank's next
-  // iteration. REQUIRES: it fits into the cache; its index is new.
+  // Submits to the owner with the fewest tokens to compute, which begins it in its next iteration.
+  // REQUIRES: the request fits into the cache; its index is new.
   void submit(engine::Request request);
-  // Gives them to the owners in turn; all begin in the same iteration on all ranks. RanksIdle tells
-  // when they have been answered. REQUIRES: none runs.
-  enum class Reports { kAtOnce, kWhenIdle };  // their events: no message disturbs what is measured
+  // kWhenIdle: ranks buffer their events until all requests are answered, so that no message
+  // disturbs a measurement.
+  enum class Reports { kAtOnce, kWhenIdle };
+  // Submits to the owners in turn; all requests begin in the same iteration on all ranks. The event
+  // RanksIdle follows when all are answered. REQUIRES: no request is running.
   void submit_together(std::vector<engine::Request> requests, Reports reports = Reports::kAtOnce);
   void cancel(int index);
 
-  // From the ranks' next iteration on: whether their records have counts of experts. The event
-  // ExpertRecording tells when all have begun, or ended.
+  // Whether iteration records contain expert counts, from the ranks' next iteration on. The event
+  // ExpertRecording follows when all ranks have begun, or ended.
   void record_experts(bool records);
-  // No request comes any more: the ranks end when all are answered.
+  // No more requests follow: the ranks end when all are answered.
   void finish();
-  // The ranks end after their current iteration.
+  // Ends the ranks after their current iteration.
   void stop();
 
-  // A request has had its last token.
+  // To be called with the last token of a request.
   void finished(int index);
 
  private:
@@ -55,9 +56,9 @@ class RequestWriter {
   void submit_to(int owner, engine::Request request);
   void write(const engine::Command& command);
   void write(engine::Command::Kind kind) { write({.kind = kind, .request = {}}); }
-  void take_off(int index);
+  void subtract_load(int index);
 
-  std::mutex mutex_;  // guards what follows: commands go to all ranks in one order
+  std::mutex mutex_;  // guards the members below; all ranks must get the commands in one order
   std::vector<std::unique_ptr<transport::MessagePipe>> pipes_;
   std::vector<int64_t> tokens_of_owner_;
   std::unordered_map<int, Load> running_;  // by request index

@@ -12,7 +12,8 @@
 namespace wideep::run {
 namespace {
 
-// Started ranks have room for as many pages each as the one that has least, and plan with that.
+// The free memory of nodes differs, but all ranks must have equally many cache pages: plans again
+// with the smallest number of any rank.
 Status agree_on_cache(const RunOptions& options, const RunInputs& inputs, RunPlan* plan) {
   const bool as_memory_allows =
       !options.parallel.kv_cache_config.max_tokens && !options.cache_pages;
@@ -36,8 +37,8 @@ transport::Settings all_settings(const RunOptions& options, const RunInputs& inp
   return all;
 }
 
-// Ranks of each stage on this node; empty where no launcher has started them.
-std::vector<int> started_here(const RunOptions& options, const parallel::Mapping& mapping) {
+// [stage] the number of its ranks on this node; empty without a launcher.
+std::vector<int> ranks_of_stages_here(const RunOptions& options, const parallel::Mapping& mapping) {
   if (options.started == nullptr) return {};
   std::vector<int> ranks(static_cast<size_t>(mapping.sizes().pp), 0);
   for (const int rank : options.started->nodes().ranks_of(options.started->node())) {
@@ -82,16 +83,17 @@ Status Run::make_shared_memory() {
   return {};
 }
 
-// Only the host pool is large enough that the kernel's own word would come too late: memory that
-// is taken page by page runs out in the middle of loading.
+// Only the host pool needs this check. It is shared memory, which the kernel grants at once and
+// provides page by page: without the check a lack of memory would show in the middle of loading.
 Status Run::check_memory() const {
   if (online_.empty()) return {};
   return check_online_memory(online_, plan_.memory, base::read_machine().usable_memory_bytes(),
-                             started_here(options_, plan_.mapping));
+                             ranks_of_stages_here(options_, plan_.mapping));
 }
 
-// On all the threads that the ranks will have; they end here, for a process with threads must not
-// fork. A started rank loads for itself, the layers of its pipeline stage alone.
+// Loads with as many threads as all ranks here will have. The threads end before the return,
+// because a process with threads must not fork. With a launcher each rank loads only the layers of
+// its stage.
 Status Run::load(const std::function<void(uint64_t)>& on_bytes) {
   const auto load_here = [&]() -> Status {
     WIDEEP_TRY(check_memory());
@@ -115,7 +117,7 @@ Status Run::write_trace() const {
 Status agree_on(const RunOptions& options, const Status& mine,
                 const transport::Settings& settings) {
   if (options.started == nullptr) return mine;
-  // Reading weights takes as long as the disk takes, on some nodes longer than on others.
+  // How long reading takes depends on the disk and differs between nodes.
   constexpr std::chrono::hours kLoadingTimeout{2};
   return options.started->agree_on(mine, settings, kLoadingTimeout);
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run before its ranks: what they share, made by the parent before it forks them.
+// Everything that the ranks of a run share. The parent makes it before it forks the ranks.
 //
-//   options -> read_run_inputs -> plan_run -> Run::prepare -> Run::load -> RankGroup::start
+//   options → Run::prepare (read_run_inputs, plan_run) → Run::load → RankGroup::start
 //
-// Everything that can be wrong is found before anything large is allocated. Ranks that a launcher
-// has started have no parent: each does all of it for itself, and after every step they agree on
-// how it went.
+// Input is checked before anything large is allocated. If a launcher has started the ranks, there
+// is no parent: each rank does all of this itself, and after every step the ranks exchange their
+// status (agree_on).
+//
+// Thread safety: prepare() and load() on one thread; afterwards constant.
 #pragma once
 
 #include <functional>
@@ -23,21 +25,21 @@ namespace wideep::run {
 
 class Run {
  public:
-  // Reads, plans, and makes the memory that ranks share. options outlive the run. more: settings
-  // beside the plan that started ranks must have alike. Collective of started ranks.
-  // Errors: as read_run_inputs and plan_run; no memory for the host pool or the trace; started
-  // ranks that differ, by the first setting that does, with both values.
+  // Reads, plans, and creates the memory that ranks share. options outlive the run. more: further
+  // settings that all ranks must have in common. Collective if a launcher has started the ranks.
+  // Errors: as read_run_inputs and plan_run; no memory for the host pool or the trace; a setting
+  // that differs between ranks, with both values.
   static Result<std::unique_ptr<Run>> prepare(const RunOptions& options,
                                               const transport::Settings& more = {});
-  // The same where the inputs have been read already, or why they could not be.
+  // The same if the caller has read the inputs, or failed to.
   static Result<std::unique_ptr<Run>> prepare(const RunOptions& options, Result<RunInputs> inputs,
                                               const transport::Settings& more = {});
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // All weights but the experts, which the ranks load. on_bytes: called with the bytes of tensors
-  // read, as they are. Collective of started ranks. Errors: too little memory, with both figures; a
-  // file that cannot be read.
+  // Loads all weights except the experts, which the ranks load. on_bytes: called with the bytes of
+  // each tensor read, from any thread. Collective if a launcher has started the ranks. Errors: too
+  // little memory, with both figures; a file that cannot be read.
   Status load(const std::function<void(uint64_t)>& on_bytes);
 
   const RunOptions& options() const { return options_; }
@@ -46,12 +48,12 @@ class Run {
   const model::ModelWeights& weights() const { return weights_; }
   std::span<const OnlineParts> online() const { return online_; }  // of each stage, or empty
   const base::TraceBuffer* trace() const { return trace_ ? &*trace_ : nullptr; }
-  // REQUIRES: there is one.
+  // REQUIRES: RunOptions::needs_tokenizer, or the model has one.
   const tokenizer::Tokenizer& tokenizer() const { return inputs_.tokenizer.value(); }
   uint64_t bytes_to_load() const { return run::bytes_to_load(inputs_, plan_.balances_online()); }
 
-  // The file that options.profile asks for, once the ranks have ended. Errors: it cannot be
-  // written.
+  // Writes the trace that options.profile asks for, if any. REQUIRES: the ranks have ended.
+  // Errors: the file cannot be written.
   Status write_trace() const;
 
  private:
@@ -68,8 +70,8 @@ class Run {
   std::optional<base::TraceBuffer> trace_;
 };
 
-// Of started ranks: ok where every one is ok and has the same settings; else, on all of them, what
-// is wrong. Of forked ranks: `mine`.
+// With a launcher, collective: ok if every rank passes ok and equal settings, else the same error
+// on all ranks. Without a launcher: returns `mine`.
 Status agree_on(const RunOptions& options, const Status& mine,
                 const transport::Settings& settings = {});
 

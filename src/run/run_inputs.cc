@@ -20,8 +20,7 @@
 namespace wideep::run {
 namespace {
 
-// Ranks that a launcher has started: whether there are as many as configured, and what they cannot
-// do.
+// Checks what only concerns ranks that a launcher has started.
 Status check_started(const RunOptions& options) {
   if (options.started == nullptr) return {};
   const int configured = options.parallel.mapping().world_size();
@@ -73,7 +72,8 @@ Status open_tensors(const RunOptions& options, RunInputs* inputs) {
   return {};
 }
 
-// Of a file's content, for ranks on different nodes may keep it in different places.
+// A hash of the content, not of the path: ranks on different nodes may have the file at different
+// places.
 std::string hash_of_file(const std::string& path) {
   const Result<std::string> content = formats::read_file(path);
   return content.ok() ? base::content_hash_hex(*content) : "unreadable";
@@ -119,6 +119,7 @@ transport::Settings fingerprints(const RunOptions& options, const RunInputs& inp
 uint64_t bytes_to_load(const RunInputs& inputs, bool has_host_pool) {
   constexpr std::string_view kExperts = ".mlp.experts.";
   if (inputs.checkpoint == nullptr) return 0;
+  // Layers beyond num_layers predict further tokens (multi-token prediction) and are not loaded.
   const std::string mtp = fmt::format("model.layers.{}.", inputs.model.config.num_layers);
   uint64_t bytes = 0;
   std::map<std::string, uint64_t, std::less<>> of_expert;  // by "model.layers.0.mlp.experts.0"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run reads before it is planned: small files, and of the weights only names and shapes.
+// What a run reads before it is planned: small files, and the names and shapes of the weights.
+//
+// Thread safety: plain values; functions for one thread.
 #pragma once
 
 #include <memory>
@@ -17,7 +19,7 @@
 
 namespace wideep::run {
 
-// A model as its files describe it, and where its experts are when serving begins.
+// A model as its files describe it, and the initial placement of its experts.
 struct ModelFacts {
   model::ModelConfig config;
   model::ModelForms forms;  // of the matrices in memory
@@ -27,19 +29,19 @@ struct ModelFacts {
 struct RunInputs {
   const kernels::Kernels* kernels = nullptr;
   ModelFacts model;
-  std::optional<tokenizer::Tokenizer> tokenizer;  // nothing: none was needed, and there is none
+  std::optional<tokenizer::Tokenizer> tokenizer;  // nullopt: the model has none and needs none
   std::unique_ptr<weights::TensorSource> tensors;
-  const weights::Checkpoint* checkpoint = nullptr;  // the tensors; null: they are made up
+  const weights::Checkpoint* checkpoint = nullptr;  // `tensors`; null: weights are random
 };
 
 // Errors (invalid input): files that are missing or wrong, and settings that do not fit them.
 Result<RunInputs> read_run_inputs(const RunOptions& options);
 
-// What started ranks must have alike beside their plans: this build and these files.
+// What all ranks of a run must have in common beside their plans: the build and the files.
 transport::Settings fingerprints(const RunOptions& options, const RunInputs& inputs);
 
-// Checkpoint bytes that loading will read, of all ranks together: dense weights once; each slot's
-// expert, or with a host pool each expert once. 0: weights are made up.
+// Checkpoint bytes that loading will read, over all ranks: dense weights once; the expert of each
+// slot, or with a host pool each expert once. 0 for random weights.
 uint64_t bytes_to_load(const RunInputs& inputs, bool has_host_pool);
 
 }  // namespace wideep::run

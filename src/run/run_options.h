@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a caller asks of a run: which model, spread how, and what is written down meanwhile.
+// The settings of a run: which model, distributed how, and what is recorded.
 //
 // Thread safety: a plain value.
 #pragma once
@@ -22,27 +22,27 @@ namespace wideep::run {
 
 struct RunOptions {
   std::string model_dir;
-  // Made-up weights from this seed, to measure speed: of the directory only config.json and
-  // tokenizer.json are read, or model_dir is a config.json itself.
+  // Random weights from this seed instead of a checkpoint, to measure speed. Only config.json and
+  // tokenizer.json of the directory are read; model_dir may also be a config.json itself.
   std::optional<uint64_t> random_weights;
-  bool needs_tokenizer = true;        // false: requests are token ids, the model may have none
+  bool needs_tokenizer = true;        // false: requests are token ids, the tokenizer may be missing
   parallel::ParallelConfig parallel;  // has passed parallel::check_supported
   int threads_per_rank = 0;           // 0: cores / ranks, at least 1
-  // Of matrices; nothing: as they are stored, floats in bf16.
+  // Of matrices in memory; nullopt: as they are stored, floats in bf16.
   std::optional<kernels::WeightFormat> format;
   int prefill_chunk = 0;  // tokens; 0: max_num_tokens
-  // Pages of a rank's KV cache, where kv_cache_config.max_tokens does not say: as many as the
-  // requests need that the caller has; nothing: as many as full sequences that run at once need,
-  // and cache_share of the free memory allows.
+  // Pages of a rank's KV cache if kv_cache_config.max_tokens is not set: what the caller's requests
+  // need. nullopt: what max_batch_size sequences of full length need, but at most cache_share of
+  // the free memory.
   std::optional<int> cache_pages;
   double cache_share = 0.3;
   bool perfect_router = false;  // see model::MoeOptions; the texts mean nothing
-  // Of any wait of a rank for another.
+  // The limit of every wait of a rank for another rank.
   std::chrono::milliseconds timeout{30'000};
-  // The ranks that mpirun or srun has started, this process among them; null: ranks are forked.
+  // The ranks that mpirun or srun has started, including this process; null: ranks are forked.
   transport::StartedRanks* started = nullptr;
 
-  // ---- what is written down ----
+  // ---- what is recorded ----
   bool logits_digest = false;  // SHA-256 of each request's logits
   bool routing_log = false;
   std::optional<StatisticsRequest> statistics;
@@ -52,13 +52,14 @@ struct RunOptions {
   // For tests: called for each pipeline stage that balances, before the ranks start.
   std::function<void(OnlineParts&)> adjust_online;
 
-  // Whether requests that begin alike share pages of the cache. A routing log wants the experts of
-  // every token, also of those that sharing would not compute again.
+  // Whether requests with the same prefix share pages of the KV cache. A routing log needs the
+  // experts of every token, also of those that sharing would not compute again.
   bool reuses_pages() const { return parallel.kv_cache_config.enable_block_reuse && !routing_log; }
 };
 
-// Whether this process hears from the ranks: the parent of forked ranks, or rank 0 of started ones.
-inline bool hears_from_ranks(const RunOptions& options) {
+// Whether this process receives the ranks' events: it is the parent of forked ranks, or rank 0 of
+// ranks that a launcher has started.
+inline bool receives_events(const RunOptions& options) {
   return options.started == nullptr || options.started->rank() == 0;
 }
 

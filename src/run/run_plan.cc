@@ -56,8 +56,8 @@ bool stages_cross_nodes(const RunOptions& options) {
   return false;
 }
 
-// The nodes of a stage, where each has as many of its ranks in a row; else 1: slots are then chosen
-// without regard to nodes.
+// The number of nodes of a stage if each holds equally many consecutive ranks of it, else 1. With
+// 1, the choice of slots ignores nodes.
 int nodes_of_stage(const RunOptions& options) {
   const parallel::ParallelSizes& sizes = options.parallel.sizes;
   if (sizes.cp > 1 || sizes.moe_tp > 1) return 1;
@@ -70,12 +70,13 @@ int nodes_of_stage(const RunOptions& options) {
 
 // ---- the parts ----
 
-// As many pages as full sequences that run at once need, or as memory allows.
+// The pages that max_batch_size sequences of full length need, limited by cache_share of the
+// memory.
 Result<int> pages_that_fit(const RunPlan& plan, const RunOptions& options,
                            const base::Machine& machine) {
   const ParallelConfig& parallel = options.parallel;
   const SchedulerLimits& limits = plan.limits;
-  // A rank of a stage has at most as many layers as if there were no other stages.
+  // All layers: an upper bound of what a stage's pages take.
   const model::KvLayout kv(plan.model.config, plan.cache,
                            parallel.shares_batches() ? parallel.sizes.tp : 1);
   const int node = options.started == nullptr ? 0 : options.started->node();
@@ -248,7 +249,8 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
 }
 
 int RunPlan::longest_sequence() const {
-  // Of ranks that share sequences the first may have a turn more than the others.
+  // With context parallelism a sequence's first rank may hold one turn more than the others, so the
+  // limit is not just max_pages times the number of ranks.
   const auto fits = [&](int tokens) {
     return engine::most_pages_of_rank(engine::pages_for(tokens), mapping.sizes().cp,
                                       limits.turn_pages) <= limits.max_pages;

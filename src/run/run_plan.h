@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run as one value: who computes what, how much at once, where it lies and how many bytes it
-// takes. Everything that follows from model, settings and machine is computed here, once:
-//
-//   doctor, parallel explain and the lines at the start print it; every rank gets it by reference;
-//   ranks that a launcher has started compare theirs before anything is loaded.
+// A run as one value: which rank computes what, in which amounts, in which memory. Everything that
+// follows from model, settings and machine is computed here once. `doctor`, `parallel explain` and
+// the lines at the start print it, every rank uses it, and ranks that a launcher has started
+// compare theirs before anything is loaded.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -27,17 +26,17 @@
 
 namespace wideep::run {
 
-// Which layers' experts a rank tells of, and where they are written.
+// The MoE layers that each rank reports, and the files of their expert statistics.
 struct ExpertRanks {
-  int stage_size = 0;  // ranks of a pipeline stage, which are neighbours
+  int stage_size = 0;  // ranks per pipeline stage; a stage is a range of ranks
   struct Rank {
-    std::vector<int> moe_layers;  // ascending; those of IterationRecord::layers
-    int file = 0;                 // of its expert statistics
+    std::vector<int> moe_layers;  // ascending, as in IterationRecord::layers
+    int file = 0;                 // number of its statistics file
   };
   std::vector<Rank> ranks;
   recordings::StatisticsShape statistics;
 
-  // All MoE layers of a stage, whose ranks have the same.
+  // The MoE layers of a stage; all its ranks have the same.
   const std::vector<int>& layers_of_stage(int stage) const {
     return ranks[static_cast<size_t>(stage * stage_size)].moe_layers;
   }
@@ -47,39 +46,40 @@ struct ExpertRanks {
 struct RunPlan {
   ModelFacts model;
   parallel::Mapping mapping;
-  std::vector<int> ranks_of_nodes = {};  // [nodes] how many ranks each has
+  std::vector<int> ranks_of_nodes = {};  // [nodes] number of ranks
   ThreadPlan threads;
 
-  // ---- how much at once ----
+  // ---- requests ----
   engine::SchedulerLimits limits;  // of a rank's iterations and its cache
-  int max_sequence = 0;            // tokens of a prompt and its answer: of model and settings
+  int max_sequence = 0;            // most tokens of a prompt and its answer, by model and settings
   Dtype cache = Dtype::kBf16;      // of cached keys and values
   engine::PipelineLayout pipeline;
 
   // ---- rows between ranks ----
   model::MoeOptions moe;
   ep::DispatchShape dispatch;
-  // Buffers of ranks that compute all batches together; that share experts; that share sequences.
+  // Buffers that ranks share: those that compute all batches together; those that hold slices of
+  // the same experts; those that share sequences.
   std::optional<model::JointLayout> joint, shards, context;
   SegmentPlan segment;
 
   // ---- bytes ----
-  std::vector<MemoryPlan> memory;  // of each pipeline stage
-  std::vector<OnlinePlan> online;  // of each pipeline stage; empty: placements never change
+  std::vector<MemoryPlan> memory;  // [pipeline stages]
+  std::vector<OnlinePlan> online;  // [pipeline stages]; empty: placements never change
 
   ExpertRanks experts;
 
-  // Tokens of a prompt and its answer that also fit into a rank's cache.
+  // Most tokens of a prompt and its answer: max_sequence, or less if the cache is smaller.
   int longest_sequence() const;
-  // Ranks that have requests of their own; 1: all ranks compute all batches.
+  // The number of ranks that have requests of their own; 1: all ranks compute all batches.
   int num_request_owners() const { return joint ? 1 : mapping.sizes().tp; }
   int num_nodes() const { return static_cast<int>(ranks_of_nodes.size()); }
   bool balances_online() const { return !online.empty(); }
   parallel::LayerRange layers_of(int rank) const {
     return mapping.pp_layers(mapping.coordinates(rank).pp_rank, model.config.num_layers);
   }
-  // The smallest memory it runs in, of all ranks on one machine: with the cache that the settings
-  // ask for, else one page of it per rank.
+  // The smallest memory in bytes that all ranks need on one machine: with this cache per rank, or
+  // for nullopt with one page per rank.
   uint64_t bytes_needed(std::optional<int64_t> cache_tokens_per_rank) const;
 };
 
@@ -92,11 +92,11 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
 // (invalid input): the settings want more than the model was made for.
 Result<int> max_sequence(const RunOptions& options, const model::ModelConfig& config);
 
-// What follows from the settings alone; max_pages is 0 where these say nothing of the cache.
+// The limits that follow from the settings alone; max_pages is 0 if kv_cache_config.max_tokens is
+// not set.
 engine::SchedulerLimits scheduler_limits(const RunOptions& options);
 
-// The plan by the names that its parts have where people set them, in an order that is always the
-// same: what has to be equal on all ranks of a run.
+// What must be equal on all ranks of a run: names, as users set them, and values, in a fixed order.
 transport::Settings settings_of(const RunPlan& plan);
 
 }  // namespace wideep::run

@@ -54,7 +54,7 @@ std::string difference(const Wanted& a, const Wanted& b) {
 
 TEST(RunPlan, EqualPlansMatch) { EXPECT_EQ(difference(Wanted(), Wanted()), ""); }
 
-TEST(RunPlan, WhatDiffersIsNamedWithBothValuesAndWhose) {
+TEST(RunPlan, ADifferentSettingIsNamedWithBothRanksAndValues) {
   Wanted other;
   other.options.parallel.max_num_tokens = 256;
   EXPECT_EQ(difference(Wanted(), other),

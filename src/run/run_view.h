@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a person is shown while a run goes on. Called on the thread that prepares the run and pulls
-// its events; where a launcher has started the ranks, in the process of rank 0.
+// The output for people while a run goes on.
+//
+// Thread safety: called on the thread that prepares the run and pulls its events, except loading(),
+// which loading threads may call, one at a time; if a launcher has started the ranks, in the
+// process of rank 0.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +14,20 @@
 
 namespace wideep::run {
 
-// Shows nothing: whoever shows something overrides what it shows.
+// The base class shows nothing.
 class RunView {
  public:
   virtual ~RunView() = default;
-  virtual void plan(const std::string& /*lines*/) {}            // what runs, and what it costs
+  virtual void plan(const std::string& /*lines*/) {}            // plan_text()
   virtual void loading(uint64_t /*done*/, uint64_t /*all*/) {}  // bytes of weights
-  virtual void line(const std::string& /*text*/) {
-  }  // what goes on: where it listens, that it stops
+  virtual void line(const std::string& /*text*/) {}             // such as the address, or the stop
   virtual void rebalanced(const online::Rebalance& /*rebalance*/) {}
 };
 
-// Bytes of weights as they are read: by the parent, then by the ranks.
+// Sums the bytes of weights that the parent and then the ranks have read.
 class LoadingProgress {
  public:
-  // all: 0: weights are made up, and nothing is shown.
+  // all: bytes to read; 0 for random weights: nothing is shown.
   LoadingProgress(RunView& view, uint64_t all) : view_(view), all_(all) {}
   void add(uint64_t bytes) {
     done_ += bytes;

@@ -36,7 +36,7 @@ StatisticsRecorder::StatisticsRecorder(const StatisticsRequest& request, int ran
 Status StatisticsRecorder::add(int64_t iteration, int layer, std::span<const int32_t> counts) {
   if (written_) return {};
   if (iteration != pending_iteration_) {
-    commit();  // that this iteration has begun shows that all ranks finished the one before
+    commit();  // ranks agree on every iteration, so all of them have finished the previous one
     pending_iteration_ = iteration;
     if (iteration >= range_.last) return write();
   }

@@ -29,17 +29,19 @@ struct StatisticsRequest {
   IterationRange range;
 };
 
-// Only iterations that every rank has finished are written, so that the files of a run that ends
-// early agree with each other. Not thread safe.
+// Writes only iterations that every rank has finished, so that the files of a run that ends early
+// contain the same iterations. Not thread safe.
 class StatisticsRecorder {
  public:
   StatisticsRecorder(const StatisticsRequest& request, int rank, recordings::StatisticsShape shape);
 
-  // A MoE layer of an iteration, in the order they run.
+  // Adds the counts of a MoE layer, [num_experts]; to be called in the order of execution.
+  // Errors (failed): the file cannot be written, with the first iteration after the range.
   Status add(int64_t iteration, int layer, std::span<const int32_t> counts);
 
-  // The run has ended; all_finished: regularly, so that the last iteration counts.
-  // Errors (failed): cannot write. Returns ok when the range was never reached: see num_recorded.
+  // To be called at the end of the run. all_finished: every rank has finished the last iteration,
+  // so it counts. Errors (failed): the file cannot be written. Returns ok if the range was never
+  // reached: see num_recorded.
   Status finish(bool all_finished);
 
   int64_t num_recorded() const { return num_recorded_; }
@@ -51,7 +53,7 @@ class StatisticsRecorder {
   IterationRange range_;
   recordings::StatisticsWriter writer_;
   int64_t pending_iteration_ = -1;
-  std::vector<std::pair<int, std::vector<int64_t>>> pending_;  // its layers and their counts
+  std::vector<std::pair<int, std::vector<int64_t>>> pending_;  // its (layer, counts)
   int64_t num_recorded_ = 0;
   bool written_ = false;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the threads of all ranks of this machine share its cores.
+// Distributes the cores of this machine to the threads of all its ranks.
 //
 // Thread safety: plain values; pure function.
 #pragma once
@@ -14,10 +14,10 @@ namespace wideep::run {
 
 struct ThreadPlan {
   int threads_per_rank = 1;
-  // Every thread has a core to itself: it may spin.
+  // Whether waiting threads may spin: every thread has a core to itself.
   bool spin = false;
-  // [rank][thread] processors, where the ranks fill the machine; else empty: other programs may be
-  // bound to the same processors, which the operating system would then not even out.
+  // [rank][thread] processors that threads are bound to, if the ranks use all cores. Else empty:
+  // bound threads could not move away from other programs that run on the same processors.
   std::vector<std::vector<int>> processors;
 
   base::ThreadPoolOptions of_rank(int rank) const;

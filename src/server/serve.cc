@@ -189,7 +189,7 @@ class EventPump {
     if (parts_.log) parts_.log->add(each);
     parts_.view.rebalanced(each);
   }
-  void take(const run::StopAsked& stop) {
+  void take(const run::StopRequested& stop) {
     constexpr milliseconds kGraceBeforeReady{700};
     if (!parts_.front.has_started()) {  // nobody is served yet
       parts_.group.stop();
@@ -216,7 +216,7 @@ Status serve_silently(const ServeOptions& options) {
   WIDEEP_TRY(run->load([](uint64_t) {}));
   WIDEEP_TRY_ASSIGN(const auto group, run::RankGroup::start(*run, {.reports_stop_signals = true}));
   while (const auto event = group->next()) {
-    if (const auto* stop = std::get_if<run::StopAsked>(&*event)) {
+    if (const auto* stop = std::get_if<run::StopRequested>(&*event)) {
       group->end_within(grace_after(stop->signal));
     }
   }
@@ -253,7 +253,7 @@ Result<Opened> open_files_of(const ServeOptions& options) {
 }  // namespace
 
 Status serve(const ServeOptions& options, run::RunView& view) {
-  if (!run::hears_from_ranks(options.run)) return serve_silently(options);
+  if (!run::receives_events(options.run)) return serve_silently(options);
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<run::Run> run, run::Run::prepare(options.run));
   Result<Opened> opened = open_files_of(options);
   WIDEEP_TRY(run::agree_on(options.run, opened.status()));
