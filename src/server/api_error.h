@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a client is told when its request cannot be served: a status of HTTP, and OpenAI's error
-// object, {"error": {"message", "type", "param", "code"}}.
+// The reply to a request that cannot be served: an HTTP status, and OpenAI's error object,
+// {"error": {"message", "type", "param", "code"}}.
+//
+// Thread safety: a plain value.
 #pragma once
 
 #include <string>
@@ -11,7 +13,7 @@ namespace wideep::server {
 struct ApiError {
   int status = 400;
   std::string message;
-  std::string param = {};  // the field of the request; "": null
+  std::string param = {};  // the wrong field of the request; "": null
   std::string code = {};   // for programs; "": null
 
   std::string json() const;

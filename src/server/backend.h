@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the endpoints need of an engine.
+// The interface through which the endpoints use an engine.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace wideep::server {
 
-// Thread safety: the serving thread, where on_token is called too.
+// Thread safety: the serving thread, on which on_token is called too.
 class Backend {
  public:
   using OnToken = std::function<void(const run::Token&)>;
 
   virtual ~Backend() = default;
-  // Its tokens come until one has a finish reason, or cancel(). request.index is the backend's to
-  // choose. Returns what cancel() takes.
+  // Calls on_token with every token, until one has a finish reason or cancel() is called. The
+  // backend chooses request.index. Returns the id for cancel().
   virtual int64_t submit(engine::Request request, OnToken on_token) = 0;
   virtual void cancel(int64_t id) = 0;
 };

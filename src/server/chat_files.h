@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a model's directory says about chats: chat_template.jinja, or "chat_template" in
+// The chat settings of a model's directory: chat_template.jinja, or "chat_template" in
 // tokenizer_config.json (of several the one named "default"), and the special tokens it uses.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <optional>
@@ -13,13 +15,12 @@
 namespace wideep::server {
 
 struct ChatFiles {
-  std::optional<chat::ChatTemplate> chat;  // nothing: the model has none
+  std::optional<chat::ChatTemplate> chat;  // nullopt: the model has none
   std::string bos_token;
   std::string eos_token;
 };
 
-// Errors (invalid input): a file that is not as it should be; a template that needs what is not
-// supported.
+// Errors (invalid input): a file with wrong contents; a template that uses unsupported features.
 Result<ChatFiles> read_chat_files(const std::string& model_dir);
 
 }  // namespace wideep::server

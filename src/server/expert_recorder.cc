@@ -13,16 +13,16 @@
 
 namespace wideep::server {
 
-void ExpertRecorder::connect(std::function<void(bool)> tell_ranks,
+void ExpertRecorder::connect(std::function<void(bool)> switch_ranks,
                              std::function<void(std::function<void()>)> post) {
-  tell_ranks_ = std::move(tell_ranks);
+  switch_ranks_ = std::move(switch_ranks);
   post_ = std::move(post);
 }
 
 Status ExpertRecorder::check(State expected, const char* instead) const {
   if (options_.directory.empty()) {
     return invalid_input(
-        "expert statistics have no place to go: start the server with --expert-statistic-path DIR");
+        "expert statistics cannot be recorded: start the server with --expert-statistic-path DIR");
   }
   if (state_ == State::kStarting) return invalid_input("the recording is just being started");
   if (state_ == State::kStopping) return invalid_input("the recording is just being stopped");
@@ -35,7 +35,7 @@ void ExpertRecorder::start(Done done) {
   iterations_.clear();
   state_ = State::kStarting;
   waiting_ = std::move(done);
-  tell_ranks_(true);
+  switch_ranks_(true);
 }
 
 void ExpertRecorder::stop(Done done) {
@@ -43,16 +43,17 @@ void ExpertRecorder::stop(Done done) {
   if (!refused.ok()) return done({.status = std::move(refused), .directory = {}});
   state_ = State::kStopping;
   waiting_ = std::move(done);
-  tell_ranks_(false);
+  switch_ranks_(false);
 }
 
-void ExpertRecorder::ranks_have(bool records) {
+void ExpertRecorder::ranks_switched(bool records) {
   state_ = records ? State::kRecording : State::kOff;
   const Done done = std::exchange(waiting_, nullptr);
   if (done) done({.status = {}, .directory = {}, .iterations = iterations_.size()});
 }
 
-// Ranks that have not begun to record, or have ended it, report no counts.
+// An iteration counts only if all ranks have recorded it; a rank that does not record sends no
+// counts.
 void ExpertRecorder::add(const run::Iteration& iteration) {
   Iteration kept{.number = iteration.ranks[0].iteration, .counts = {}};
   for (size_t rank = 0; rank < iteration.ranks.size(); ++rank) {
@@ -67,7 +68,7 @@ void ExpertRecorder::add(const run::Iteration& iteration) {
   if (iterations_.size() > static_cast<size_t>(options_.most_iterations)) iterations_.pop_front();
 }
 
-// Those of earlier servers stay.
+// The first "dump-<n>" that does not exist: dumps of earlier servers are kept.
 Result<std::string> ExpertRecorder::next_directory() {
   std::error_code ignored;
   std::string directory;
@@ -86,7 +87,7 @@ void ExpertRecorder::dump(Done done) {
   if (iterations_.empty()) return refuse(invalid_input("no iteration has been recorded"));
   Result<std::string> directory = next_directory();
   if (!directory.ok()) return refuse(directory.status());
-  join();
+  join();  // the previous writer has finished, but its thread object must be joined
   writing_ = true;
   const auto iterations = std::make_shared<std::deque<Iteration>>(std::exchange(iterations_, {}));
   writer_ = std::thread([this, done = std::move(done), iterations, directory = *directory] {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Expert statistics of what is served: begun, ended and written on request.
+// Records expert statistics while the server runs; clients start, stop and dump the recording.
 //
-//   start → the ranks begin with their next iteration → started
-//   stop  → they end                                  → stopped: all iterations are here
-//   dump  → written by a thread of its own, as `wideep generate --expert-statistic-path` does
+//   start → the ranks begin with their next iteration → done
+//   stop  → the ranks end                             → done: all iterations have arrived
+//   dump  → a thread writes the files, in the format of `wideep generate --expert-statistic-path`
 //
 // Thread safety: the serving thread.
 #pragma once
@@ -22,13 +22,13 @@
 namespace wideep::server {
 
 struct RecorderOptions {
-  std::string directory;       // where dumps go, each into a directory of its own; "": nowhere
-  int most_iterations = 1000;  // the last that are kept
+  std::string directory;       // each dump creates a directory in it; "": recording is disabled
+  int most_iterations = 1000;  // the last ones are kept
 };
 
 class ExpertRecorder {
  public:
-  // What became of a request; iterations: that are kept, or written into `directory`.
+  // The result of a call. iterations: the number kept so far, or for dump() written to `directory`.
   struct Outcome {
     Status status;
     std::string directory;
@@ -42,20 +42,21 @@ class ExpertRecorder {
   ExpertRecorder(const ExpertRecorder&) = delete;
   ExpertRecorder& operator=(const ExpertRecorder&) = delete;
 
-  // Before anything else. tell_ranks: RequestWriter::record_experts. post: calls on the serving
-  // thread, from any; outlives the recorder or is not called after join().
-  void connect(std::function<void(bool records)> tell_ranks,
+  // Must be called first. switch_ranks: RequestWriter::record_experts. post: runs a function on the
+  // serving thread; callable from any thread. It outlives the recorder, or join() is called before
+  // it ends.
+  void connect(std::function<void(bool records)> switch_ranks,
                std::function<void(std::function<void()>)> post);
 
-  // Each calls `done` once, at once where it is refused (invalid input: not in this state).
-  // start() forgets what was recorded and not dumped.
+  // Each calls `done` once: at once if refused (invalid input: not in the right state), else when
+  // it is complete. start() discards iterations that were not dumped.
   void start(Done done);
   void stop(Done done);
   void dump(Done done);
 
-  // From the ranks.
+  // To be called with every event Iteration and ExpertRecording.
   void add(const run::Iteration& iteration);
-  void ranks_have(bool records);
+  void ranks_switched(bool records);
 
   // Waits for a dump that is being written.
   void join();
@@ -73,10 +74,10 @@ class ExpertRecorder {
 
   RecorderOptions options_;
   run::ExpertRanks ranks_;
-  std::function<void(bool)> tell_ranks_;
+  std::function<void(bool)> switch_ranks_;
   std::function<void(std::function<void()>)> post_;
   State state_ = State::kOff;
-  Done waiting_;  // for the ranks
+  Done waiting_;  // to be called when the ranks have switched
   std::deque<Iteration> iterations_;
   int num_dumps_ = 0;
   bool writing_ = false;

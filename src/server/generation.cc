@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The way of a token, from the client's request to the engine and back:
+//
+//   Service (service.cc)         parses the request, makes token ids of the prompt
+//   Generation::submit           one engine request per answer
+//   EngineBackend (serve.cc) → RequestWriter → pipe → RequestFeed → Engine (engine/engine.cc)
+//   RankReporter → RankGroup::next → Front::take (serve.cc)
+//   Generation::token            decodes, looks for stop strings, streams or collects
+//
+// Everything here runs on the serving thread, so that no state needs a lock.
 #include "server/generation.h"
 
 #include <algorithm>
@@ -11,6 +21,7 @@ namespace {
 
 using engine::FinishReason;
 
+// Code points of UTF-8: all bytes but continuation bytes (10xxxxxx).
 int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; });
 }
@@ -24,7 +35,7 @@ void Generation::start(const GenerationSetup& setup, std::shared_ptr<Exchange> e
                        const std::vector<std::vector<int32_t>>& prompts) {
   const std::shared_ptr<Generation> self(
       new Generation(setup, std::move(exchange), std::move(head), std::move(options)));
-  self->exchange_->on_gone([self] { self->leave(); });
+  self->exchange_->on_gone([self] { self->cancel_all(); });
   if (self->options_.stream) self->exchange_->start_stream("text/event-stream");
   self->submit(prompts);
 }
@@ -49,11 +60,12 @@ void Generation::submit(const std::vector<std::vector<int32_t>>& prompts) {
     engine::Request request{.prompt = prompts[i / n],
                             .max_tokens = *options_.max_tokens,
                             .sampling = options_.sampling};
-    request.draw = static_cast<int>(i % n);
+    request.draw = static_cast<int>(i % n);  // the n answers share the seed but must differ
     request.ignore_eos = options_.ignore_eos;
     answers_[i].id = setup_.backend.submit(
         std::move(request),
         [self = shared_from_this(), i](const run::Token& each) { self->token(i, each); });
+    // OpenAI's chat streams begin with a chunk that has only the role.
     if (options_.stream && head_.api == Api::kChat) {
       const ReplyPart role{.index = static_cast<int>(i), .text = {}, .first = true};
       events_.add_chunk(role, &event_);
@@ -64,11 +76,12 @@ void Generation::submit(const std::vector<std::vector<int32_t>>& prompts) {
 
 void Generation::token(size_t index, const run::Token& each) {
   Answer& answer = answers_[index];
-  if (answer.finish_reason != FinishReason::kNotFinished) return;  // it was on its way already
+  if (answer.finish_reason != FinishReason::kNotFinished) return;  // sent before the cancellation
   if (answer.tokens++ == 0) note_cached(index, each.cached_tokens);
   ++usage_.completion_tokens;
   ++setup_.metrics.generated_tokens;
   take_text(answer, each);
+  // Only the server knows stop strings; the engine would go on to max_tokens.
   answer.finish_reason = answer.stop.found() ? FinishReason::kStop : each.finish_reason;
   if (answer.stop.found() && each.finish_reason == FinishReason::kNotFinished) {
     setup_.backend.cancel(answer.id);
@@ -79,20 +92,22 @@ void Generation::token(size_t index, const run::Token& each) {
     --running_;
     --setup_.metrics.running;
   }
+  // Tokens without text (a part of a character, a possible stop string) wait for the next chunk.
   const bool due = answer.tokens - answer.sent_tokens >= setup_.stream_interval;
   if (options_.stream && (last || (due && !answer.text.empty()))) send_part(index);
   if (finished()) end();
 }
 
-// To the client a prompt counts once, whatever the number of its answers; in the metrics with each
-// of them, as its tokens do.
+// The usage that the client gets counts a prompt once, however many answers it has. The metrics
+// count it once per answer, as they do with prompt tokens.
 void Generation::note_cached(size_t index, int tokens) {
   if (index % static_cast<size_t>(options_.n) == 0) usage_.cached_tokens += tokens;
   setup_.metrics.cached_prompt_tokens += static_cast<uint64_t>(tokens);
   setup_.metrics.cached_prompts += tokens > 0 ? 1 : 0;
 }
 
-// An end token says nothing.
+// Appends the token's text to answer.text, as far as it is decoded and certain not to be a stop
+// string. An end token (kStop) has no text.
 void Generation::take_text(Answer& answer, const run::Token& each) {
   if (options_.logprobs) note_logprob(answer, each);
   const bool last = each.finish_reason != FinishReason::kNotFinished;
@@ -153,6 +168,7 @@ void Generation::send_event() {
   event_.clear();
 }
 
+// All answers have ended. Removing the callback also drops its reference to this object.
 void Generation::end() {
   ++setup_.metrics
         .replies[{head_.api == Api::kChat ? "/v1/chat/completions" : "/v1/completions", 200}];
@@ -174,8 +190,8 @@ void Generation::end() {
   exchange_->reply(200, "application/json", json_text(whole_reply(head_, parts, usage_)));
 }
 
-// Tokens that are on their way find their answers ended.
-void Generation::leave() {
+// The client has left. Tokens that arrive later find their answers ended.
+void Generation::cancel_all() {
   for (Answer& answer : answers_) {
     if (answer.finish_reason != FinishReason::kNotFinished) continue;
     answer.finish_reason = FinishReason::kStop;

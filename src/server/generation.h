@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One request for text while it runs: its answers, their tokens as they come, and the reply, whole
-// or streamed.
+// One client request for text while it runs. It submits one engine request per answer, collects
+// their tokens, and sends the reply, whole or streamed.
 //
 // Thread safety: the serving thread.
 #pragma once
@@ -26,13 +26,14 @@ struct GenerationSetup {
   const tokenizer::Tokenizer& tokenizer;
   Backend& backend;
   Metrics& metrics;
-  int stream_interval = 1;  // tokens of a chunk
+  int stream_interval = 1;  // tokens per chunk of a stream
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // prompts: the tokens of each; options.max_tokens is set. Submits options.n answers to each
-  // prompt, and replies when they have come. Ends them when the client leaves.
+  // Submits options.n engine requests for each prompt (token ids), and replies when they end.
+  // Cancels them if the client leaves. The Generation keeps itself alive until then. REQUIRES:
+  // options.max_tokens is set.
   static void start(const GenerationSetup& setup, std::shared_ptr<Exchange> exchange,
                     ReplyHead head, GenerationOptions options,
                     const std::vector<std::vector<int32_t>>& prompts);
@@ -42,13 +43,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
     Answer(const tokenizer::Tokenizer& tokenizer, std::vector<std::string> stops)
         : decoder(tokenizer), stop(std::move(stops)) {}
 
-    int64_t id = 0;  // of the backend
+    int64_t id = 0;  // Backend::submit
     tokenizer::StreamDecoder decoder;
     StopStrings stop;
-    std::string text;                    // that is to be sent; whole replies: all of it
-    std::vector<TokenLogprob> logprobs;  // of that
-    int64_t characters = 0;              // of all tokens before
-    int tokens = 0;
+    std::string text;                    // not sent yet; of a whole reply, all of it
+    std::vector<TokenLogprob> logprobs;  // of the tokens of `text`
+    int64_t characters = 0;              // code points of all earlier tokens
+    int tokens = 0;                      // received
     int sent_tokens = 0;
     int64_t last_ns = 0;  // when its last token came
     engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
@@ -66,7 +67,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void send_part(size_t index);
   void send_event();
   void end();
-  void leave();
+  void cancel_all();
   bool finished() const { return running_ == 0; }
 
   const GenerationSetup& setup_;
@@ -74,10 +75,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   ReplyHead head_;
   GenerationOptions options_;
   EventWriter events_;
-  std::string event_;  // to be sent
-  std::vector<Answer> answers_;
+  std::string event_;            // not sent yet
+  std::vector<Answer> answers_;  // [prompts × n], the n answers to a prompt side by side
   Usage usage_;
-  size_t running_ = 0;
+  size_t running_ = 0;  // answers that have not ended
   int64_t start_ns_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long what runs may go on after the signal that ends a server.
+// How long running requests may go on after the signal that ends a server.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests: a client that nobody has taught more than sockets.
+// For tests: a minimal HTTP client on plain sockets.
 #pragma once
 
 #include <arpa/inet.h>
@@ -41,7 +41,7 @@ class Socket {
     EXPECT_EQ(::send(fd_, text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
   }
-  // As many bytes as are there, 4096 at most.
+  // Waits for bytes and returns them, 4096 at most; "" when the connection has ended.
   std::string receive(size_t at_most = 4096) {
     char bytes[4096];
     const ssize_t count = ::recv(fd_, bytes, std::min(at_most, sizeof(bytes)), 0);
@@ -60,10 +60,10 @@ class Socket {
 struct Reply {
   int status = 0;
   std::string head;
-  std::string body;  // of a chunked reply: with the lengths of the chunks taken out
+  std::string body;  // of a chunked reply: without the lengths of the chunks
 
   nlohmann::json body_json() const { return nlohmann::json::parse(body); }
-  // The events of a stream but for the last, which is [DONE].
+  // The events of a stream, without the last one, [DONE].
   std::vector<nlohmann::json> events() const {
     std::vector<nlohmann::json> all;
     constexpr std::string_view kData = "data: ";

@@ -35,21 +35,21 @@
 namespace wideep::server {
 namespace {
 
-// Before a chunk's bytes: their number in hexadecimal, "\r\n".
+// Room in front of a chunk's bytes for its head: the number of bytes in hexadecimal, then "\r\n".
 constexpr size_t kChunkHead = 2 * sizeof(size_t) + 2;
 
-// Beyond the largest request, for what comes with its last bytes.
+// Input buffer beyond the largest request: the last read may contain bytes of the next request.
 constexpr size_t kInputSlack = size_t{64} << 10;
-// How long nobody is accepted when the system has no descriptor to give.
+// How long no connection is accepted after the process has run out of file descriptors.
 constexpr timeval kAcceptPause{0, 100'000};
-constexpr int64_t kAcceptWarningNs = 60'000'000'000;  // of such pauses, one in so long is told of
+constexpr int64_t kAcceptWarningNs = 60'000'000'000;  // at most one warning about it in this time
 
 constexpr std::pair<evhttp_cmd_type, const char*> kMethods[] = {
     {EVHTTP_REQ_GET, "GET"},         {EVHTTP_REQ_POST, "POST"},       {EVHTTP_REQ_HEAD, "HEAD"},
     {EVHTTP_REQ_PUT, "PUT"},         {EVHTTP_REQ_DELETE, "DELETE"},   {EVHTTP_REQ_PATCH, "PATCH"},
     {EVHTTP_REQ_OPTIONS, "OPTIONS"}, {EVHTTP_REQ_CONNECT, "CONNECT"}, {EVHTTP_REQ_TRACE, "TRACE"}};
 
-// All that have a name: what is not served is refused by the handler, in its own words.
+// All known methods are allowed, so that the handler refuses unsupported ones with its own message.
 ev_uint16_t all_methods() {
   unsigned all = 0;
   for (const auto& [type, name] : kMethods) all |= type;
@@ -71,7 +71,8 @@ std::string decoded(const std::string& path) {
   return text;
 }
 
-// More than any request has, without an end of it: an endless length of a chunk, for one.
+// Disconnects a client whose input exceeds the largest possible request without completing one.
+// This happens with an endless chunk length, which libevent's own limits do not catch.
 void cut_endless_input(evbuffer* input, const evbuffer_cb_info*, void* connection) {
   auto* stream = static_cast<bufferevent*>(connection);
   size_t most = 0;
@@ -80,8 +81,9 @@ void cut_endless_input(evbuffer* input, const evbuffer_cb_info*, void* connectio
   bufferevent_trigger_event(stream, BEV_EVENT_READING | BEV_EVENT_ERROR, BEV_TRIG_DEFER_CALLBACKS);
 }
 
-// What libevent refuses by itself (a body or headers too large, no HTTP), it answers with a small
-// page of HTML, which has no hook; nothing that a handler replies looks like one.
+// libevent refuses some requests itself (body or headers too large, not HTTP) with a small HTML
+// page and offers no hook to change it. replace_page() recognises such pages in the output by the
+// marks below, which no reply of a handler has, and replaces them by OpenAI's error object.
 constexpr size_t kMostPageBytes = 1024;
 constexpr std::string_view kPageEnd = "</BODY></HTML>\n";
 constexpr std::string_view kPageType = "\r\nContent-Type: text/html\r\n";
@@ -108,8 +110,8 @@ std::string refusal(std::string_view status_line, const HttpOptions& options) {
       status_line, body.size(), body);
 }
 
-// The page's last bytes are put into the connection's output together, and none of it has been
-// written then.
+// An output callback. libevent adds the last bytes of the page at once, before any of it is
+// written; so the call that sees the end of the page sees all of it.
 void replace_page(evbuffer* output, const evbuffer_cb_info* change, void* options) {
   const size_t size = evbuffer_get_length(output);
   if (change->n_added == 0 || size > kMostPageBytes) return;
@@ -124,7 +126,8 @@ void replace_page(evbuffer* output, const evbuffer_cb_info* change, void* option
   evbuffer_add(output, text.data(), text.size());
 }
 
-// Who is not accepted waits in the system's queue; to try on and on would take the whole thread.
+// Without free descriptors accept() fails at once and again, which would occupy the thread. So the
+// listener pauses; new connections wait in the kernel's queue.
 void pause_accepting(evconnlistener* listener, void*) {
   const int error = errno;
   static std::atomic<int64_t> next_warning_ns = INT64_MIN;
@@ -165,7 +168,7 @@ Exchange::Exchange(evhttp_request* request, HttpServer& server)
   body_.resize(evbuffer_get_length(input));
   evbuffer_copyout(input, body_.data(), body_.size());
   evhttp_connection_set_closecb(evhttp_request_get_connection(request), closed, this);
-  set_patience(true);
+  set_timeouts(true);
 }
 
 Exchange::~Exchange() {
@@ -199,19 +202,19 @@ std::string Exchange::query(const char* name) const {
 }
 
 void Exchange::closed(evhttp_connection*, void* exchange) {
-  static_cast<Exchange*>(exchange)->leave();
+  static_cast<Exchange*>(exchange)->detach();
 }
 
-// A client that has left leaves the request to us, without a connection; where we cut it off,
-// libevent frees both.
-void Exchange::leave() {
+// The connection is closed. If the client closed it, the request has no connection any more and is
+// ours to free; if we closed it (disconnect), libevent frees the request with the connection.
+void Exchange::detach() {
   unwatch();
   if (evhttp_request_get_connection(request_) == nullptr) evhttp_request_free(request_);
   request_ = nullptr;
   if (const auto callback = std::exchange(on_gone_, nullptr)) callback();
 }
 
-// From now on the server is told when the client leaves. REQUIRES: it is there.
+// Registers the socket, so that clients_left() is called when the client leaves. REQUIRES: !gone().
 void Exchange::watch() {
   bufferevent* stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request_));
   watched_ = bufferevent_getfd(stream);
@@ -224,20 +227,21 @@ void Exchange::unwatch() {
   ::epoll_ctl(server_.left_fd_, EPOLL_CTL_DEL, std::exchange(watched_, -1), nullptr);
 }
 
-// Calls leave().
-void Exchange::cut() { evhttp_connection_free(evhttp_request_get_connection(request_)); }
+// Closes the connection; libevent then calls closed(), which calls detach().
+void Exchange::disconnect() { evhttp_connection_free(evhttp_request_get_connection(request_)); }
 
-// Who waits for a reply sends nothing, however long that takes.
-void Exchange::set_patience(bool waits_for_reply) {
+// While a client waits for a reply it sends nothing, so there is no timeout for reading.
+void Exchange::set_timeouts(bool waits_for_reply) {
   bufferevent* stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request_));
   const timeval idle{server_.options_.idle_seconds, 0};
   bufferevent_set_timeouts(stream, waits_for_reply ? nullptr : &idle, &idle);
 }
 
-// What is sent next is the last: the connection is the next request's.
+// Called before the last bytes of a reply. Afterwards the connection belongs to the next request,
+// so this exchange no longer follows it.
 void Exchange::start_reply() {
   unwatch();
-  set_patience(false);
+  set_timeouts(false);
   evhttp_connection_set_closecb(evhttp_request_get_connection(request_), nullptr, nullptr);
 }
 
@@ -255,7 +259,8 @@ void Exchange::reply(int status, std::string_view content_type, std::string_view
   evbuffer_add(bytes, body.data(), body.size());
   bufferevent* stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request_));
   evhttp_send_reply(std::exchange(request_, nullptr), status, nullptr, bytes);
-  bufferevent_disable(stream, EV_READ);  // which libevent has enabled, until it is written
+  bufferevent_disable(stream,
+                      EV_READ);  // evhttp_send_reply enabled it; nothing is read before the end
   evbuffer_free(bytes);
 }
 
@@ -267,7 +272,7 @@ void Exchange::start_stream(std::string_view content_type) {
   evhttp_send_reply_start(request_, 200, nullptr);
   const evkeyvalq* headers = evhttp_request_get_output_headers(request_);
   in_chunks_ = evhttp_find_header(headers, "Transfer-Encoding") != nullptr;  // not in HTTP/1.0
-  // A write waits for nobody's acknowledgement of the one before.
+  // TCP_NODELAY: a small chunk must not wait for the acknowledgement of the previous one.
   bufferevent* stream = evhttp_connection_get_bufferevent(evhttp_request_get_connection(request_));
   bufferevent_disable(stream, EV_READ);
   const int at_once = 1;
@@ -283,7 +288,8 @@ void Exchange::send(std::string_view bytes) {
   unsent_ += bytes;
 }
 
-// As it goes over the wire. REQUIRES: there is something.
+// The unsent bytes as they go over the wire, with the chunk's head written into the room in front.
+// REQUIRES: unsent_ is not empty.
 std::string_view Exchange::frame_unsent() {
   if (!in_chunks_) return std::string_view(unsent_).substr(kChunkHead);
   char digits[kChunkHead];
@@ -298,13 +304,15 @@ std::string_view Exchange::frame_unsent() {
   return std::string_view(unsent_).substr(first);
 }
 
-// A socket that fails tells the event loop so.
+// Errors of ::send are ignored here: the bytes go into libevent's queue, and the event loop reports
+// the error of the socket.
 void Exchange::flush() {
   if (request_ == nullptr || unsent_.empty()) return;
   evhttp_connection* connection = evhttp_request_get_connection(request_);
   bufferevent* stream = evhttp_connection_get_bufferevent(connection);
   evbuffer* unread = bufferevent_get_output(stream);
   std::string_view bytes = frame_unsent();
+  // Only if nothing is queued, else the order of bytes would change.
   if (evbuffer_get_length(unread) == 0) {
     const ssize_t taken =
         ::send(bufferevent_getfd(stream), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -312,10 +320,11 @@ void Exchange::flush() {
   }
   if (!bytes.empty()) evbuffer_add(unread, bytes.data(), bytes.size());
   unsent_.clear();
-  if (evbuffer_get_length(unread) > server_.options_.most_unread_bytes) cut();
+  if (evbuffer_get_length(unread) > server_.options_.most_unread_bytes) disconnect();
 }
 
-// What was sent before leaves together with the end.
+// Bytes that are not flushed yet go into libevent's queue, so that they leave together with the end
+// of the stream.
 void Exchange::end() {
   if (request_ == nullptr) return;
   start_reply();
@@ -326,7 +335,8 @@ void Exchange::end() {
     unsent_.clear();
   }
   evhttp_send_reply_end(std::exchange(request_, nullptr));
-  if (in_chunks_) bufferevent_disable(stream, EV_READ);  // without, the connection may have ended
+  // Without chunks the end of the reply closes the connection, and `stream` may not exist any more.
+  if (in_chunks_) bufferevent_disable(stream, EV_READ);
 }
 
 HttpServer::HttpServer(const HttpOptions& options, Handler handler)
@@ -350,7 +360,7 @@ Status HttpServer::start() {
   wake_ = event_new(base_, wake_fd_, EV_READ | EV_PERSIST, posted, this);
   event_add(wake_, nullptr);
   flush_ = event_new(base_, -1, 0, flush, this);
-  left_ = event_new(base_, left_fd_, EV_READ | EV_PERSIST, see_who_left, this);
+  left_ = event_new(base_, left_fd_, EV_READ | EV_PERSIST, clients_left, this);
   event_add(left_, nullptr);
   evhttp_set_bevcb(http_, connection_of, this);
   evhttp_set_allowed_methods(http_, all_methods());
@@ -389,10 +399,10 @@ void HttpServer::post(std::function<void()> call) {
   {
     const std::lock_guard lock(mutex_);
     posted_.push_back(std::move(call));
-    if (posted_.size() > 1) return;  // the thread has been woken, and has not looked yet
+    if (posted_.size() > 1) return;  // the thread has been woken already and will take all calls
   }
   const uint64_t one = 1;
-  // Full only after 2⁶⁴ posts; the loop is awake then.
+  // Cannot fail: the eventfd's counter is full only after 2⁶⁴ posts.
   [[maybe_unused]] const ssize_t written = ::write(wake_fd_, &one, sizeof(one));
 }
 
@@ -405,10 +415,11 @@ void HttpServer::posted(int fd, short, void* self) {
     const std::lock_guard lock(server->mutex_);
     calls.swap(server->posted_);
   }
-  for (const auto& call : calls) call();
+  for (const auto& call : calls) call();  // without the lock: they may post
 }
 
-// When what runs now has returned.
+// flush() runs when the callback that the event loop is executing has returned. So all parts that
+// it sends, for example the tokens of an iteration, leave in one write per connection.
 void HttpServer::flush_later(std::shared_ptr<Exchange> exchange) {
   if (unflushed_.empty()) event_active(flush_, EV_WRITE, 0);
   unflushed_.push_back(std::move(exchange));
@@ -424,10 +435,11 @@ void HttpServer::stop() {
   post([this] { event_base_loopbreak(base_); });
 }
 
-// One at a time: to leave may end other exchanges.
-void HttpServer::see_who_left(int fd, short, void*) {
+// One event per epoll_wait: disconnecting one exchange may destroy others, whose pointers in a
+// larger batch of events would then be invalid.
+void HttpServer::clients_left(int fd, short, void*) {
   epoll_event event;
-  while (::epoll_wait(fd, &event, 1, 0) == 1) static_cast<Exchange*>(event.data.ptr)->cut();
+  while (::epoll_wait(fd, &event, 1, 0) == 1) static_cast<Exchange*>(event.data.ptr)->disconnect();
 }
 
 bufferevent* HttpServer::connection_of(event_base* base, void* self) {

@@ -193,7 +193,7 @@ TEST(HttpServerTest, TheLargestBodiesArrive) {
 }
 
 // Its reply may be minutes away.
-TEST(HttpServerTest, WhoLeavesBeforeAReplyIsNoticed) {
+TEST(HttpServerTest, AClientThatLeavesBeforeTheReplyIsNoticed) {
   std::shared_ptr<Exchange> waits;
   std::atomic<int> gone = 0, asked = 0;
   Running running([&](auto exchange) {
@@ -229,7 +229,7 @@ TEST(HttpServerTest, WhoLeavesBeforeAReplyIsNoticed) {
 }
 
 // What it has sent meanwhile is the next request.
-TEST(HttpServerTest, WhoAsksOnIsAnsweredInTurn) {
+TEST(HttpServerTest, PipelinedRequestsAreAnsweredInTurn) {
   std::vector<std::shared_ptr<Exchange>> waiting;
   std::atomic<int> asked = 0;
   Running running([&](auto exchange) {
@@ -256,7 +256,7 @@ TEST(HttpServerTest, PathsAreDecodedAndTargetsAsTheyCame) {
   EXPECT_EQ(ask(running.port(), "DELETE", "/x").body, "DELETE /x of /x");
 }
 
-// Connections that find no descriptor wait, at no cost, and are told of once.
+// Connections that find no descriptor wait, at no cost, and are logged once.
 TEST(HttpServerTest, WithoutDescriptorsConnectionsWait) {
   if (base::kSanitized) GTEST_SKIP() << "the sanitizer wants descriptors of its own";
   Running running([](auto exchange) { exchange->reply(200, "text/plain", "here"); });
@@ -284,10 +284,10 @@ TEST(HttpServerTest, WithoutDescriptorsConnectionsWait) {
   const double used =
       static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * 1e-9 - used_before;
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  const std::string told = testing::internal::GetCapturedStderr();
+  const std::string logged = testing::internal::GetCapturedStderr();
   EXPECT_LT(used, 0.2);
-  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told.substr(0, 1000);
-  EXPECT_THAT(told, HasSubstr("cannot accept a connection"));
+  EXPECT_EQ(std::count(logged.begin(), logged.end(), '\n'), 1) << logged.substr(0, 1000);
+  EXPECT_THAT(logged, HasSubstr("cannot accept a connection"));
   for (Socket* each : {&late_one, &late_two}) {
     each->send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     EXPECT_THAT(each->receive(), StartsWith("HTTP/1.1 200"));

@@ -23,8 +23,9 @@ std::string counter(std::string_view name, std::string_view help, T value) {
   return head(name, "counter", help) + fmt::format("{} {}\n", name, value);
 }
 
-// Of the schedulers and KV caches of all ranks, as their last iteration began; idle: nobody has run
-// since.
+// Schedulers and KV caches of all ranks, at the start of the last iteration. idle: no request is
+// running any more. The ranks do not report that, so the numbers are corrected here: pages of the
+// last requests are kept now.
 std::string queue_text(engine::QueueRecord all, bool idle) {
   if (idle) {
     all.running = all.waiting = 0;
@@ -39,7 +40,7 @@ std::string queue_text(engine::QueueRecord all, bool idle) {
                used) +
          gauge("wideep_kv_pages", "Pages that the KV caches may have.", all.max_pages) +
          gauge("wideep_kv_pages_used", "Pages of running requests.", all.cache_pages) +
-         gauge("wideep_kv_pages_kept", "Pages kept for requests that begin alike.",
+         gauge("wideep_kv_pages_kept", "Pages kept for requests with the same prefix.",
                all.kept_pages) +
          counter("wideep_kv_evictions_total", "Kept pages that made room.", all.evicted_pages) +
          counter("wideep_pauses_total", "Requests paused for want of pages.", all.pauses);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the server has done so far, as Prometheus reads it (text format 0.0.4).
+// Totals and gauges of the server in Prometheus' text format 0.0.4.
 //
 // Thread safety: the serving thread.
 #pragma once
@@ -39,15 +39,16 @@ struct Metrics {
   int64_t running = 0;                                      // answers that are being generated
   uint64_t cancelled = 0;                                   // answers whose client has left
   uint64_t prompt_tokens = 0;                               // of each answer's prompt
-  uint64_t cached_prompt_tokens = 0;                        // of them, not computed again
-  uint64_t cached_prompts = 0;  // prompts that had such, one for each answer
+  uint64_t cached_prompt_tokens = 0;                        // of these, found in the KV cache
+  uint64_t cached_prompts = 0;  // answers whose prompt had cached tokens
   uint64_t generated_tokens = 0;
   Histogram time_to_first_token{{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60}};
   Histogram inter_token{{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}};
-  RecentTimes recent_first, recent_between;  // the same, the last of them; at: seconds since 1970
+  // The latest times to first token and between tokens; `at`: seconds since 1970.
+  RecentTimes recent_first, recent_between;
   Histogram end_to_end{{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}};
 
-  // Of the engine, as the ranks tell.
+  // Of the engine, from the ranks' events.
   uint64_t iterations = 0;
   double iteration_seconds = 0.0;
   engine::QueueRecord queue;  // of the last iteration, over all ranks

@@ -24,7 +24,7 @@ ordered_json quantiles_json(const RecentTimes::Quantiles& times) {
 
 Monitor::Second& Monitor::second_of(double time) {
   const auto second = static_cast<int64_t>(std::floor(time));
-  // A clock that was set back: what follows still counts to the last.
+  // If the clock was set back, events count to the last second until the clock has caught up.
   if (seconds_.empty() || seconds_.back().time < second) {
     seconds_.emplace_back();
     seconds_.back().time = second;
@@ -74,7 +74,7 @@ void Monitor::add(const online::Rebalance& each, double now) {
   if (rebalances_.size() > kMostRebalances) rebalances_.pop_front();
 }
 
-// Iterations are numbered without gaps.
+// Iterations are numbered without gaps, so the number of dropped ones follows from the first kept.
 ordered_json Monitor::iterations(int64_t since) const {
   ordered_json all = ordered_json::array();
   for (const Iteration& each : iterations_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the engine has done lately: iterations for /perf_metrics, and what the dashboard draws.
+// The recent history of the engine: iterations for /perf_metrics, and data for the dashboard.
 //
 // Thread safety: the serving thread.
 #pragma once
@@ -19,22 +19,22 @@ namespace wideep::server {
 
 class Monitor {
  public:
-  static constexpr size_t kMostIterations = 1000;  // that are kept for readers
-  static constexpr size_t kMostSeconds = 300;      // that the dashboard looks back
+  static constexpr size_t kMostIterations = 1000;  // iterations that are kept
+  static constexpr size_t kMostSeconds = 300;      // history of the dashboard
   static constexpr size_t kMostRebalances = 20;
 
   // metrics: outlives it.
   Monitor(int num_ranks, bool balances_online, const Metrics& metrics)
       : num_ranks_(num_ranks), balances_online_(balances_online), metrics_(metrics) {}
 
-  // now: seconds since 1970, as below.
+  // now: seconds since 1970, here and below.
   void add(const run::IterationSummary& iteration, double now);
   void add(const online::Rebalance& rebalance, double now);
 
-  // Changes nothing: the iterations after `since` (−1: all) that are kept, and how many are not.
+  // The kept iterations after number `since` (−1: all), and how many were dropped.
   nlohmann::ordered_json iterations(int64_t since) const;
 
-  // Changes nothing either. since: the second from which on, seconds since 1970.
+  // The data of the dashboard. since: the first second to include, in seconds since 1970.
   nlohmann::ordered_json dashboard(int64_t since, double now) const;
 
  private:
@@ -43,7 +43,7 @@ class Monitor {
     double time = 0.0;  // when all ranks had reported it
     int64_t moves = 0, moved_bytes = 0;
   };
-  // What happened within a second.
+  // Sums over one second.
   struct Second {
     int64_t time = 0;
     int64_t iterations = 0;
@@ -66,7 +66,7 @@ class Monitor {
   const Metrics& metrics_;
   std::deque<Iteration> iterations_;
   int64_t moves_ = 0, moved_bytes_ = 0;  // since the last iteration
-  std::deque<Second> seconds_;           // ascending; those in which nothing happened are left out
+  std::deque<Second> seconds_;           // ascending, without seconds in which nothing happened
   std::deque<nlohmann::ordered_json> rebalances_;
 };
 

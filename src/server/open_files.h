@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every connection is an open file, and systems allow a process 1024 of them unless it asks.
+// Raises the limit of open files. Every connection is an open file, and the usual default limit of
+// a process is 1024.
 #pragma once
 
 namespace wideep::server {
 
-// As many as the process may ask for (its hard limit). What fails leaves the limit as it was.
+// Sets the limit to the hard limit. On errors the limit stays as it was.
 void allow_most_open_files();
 
 }  // namespace wideep::server

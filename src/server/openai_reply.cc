@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// In JSON.
+// As JSON text.
 std::string_view reason_text(engine::FinishReason reason) {
   switch (reason) {
     case engine::FinishReason::kStop:
@@ -22,7 +22,7 @@ std::string_view reason_text(engine::FinishReason reason) {
   }
 }
 
-// The same as a value.
+// As a JSON value.
 ordered_json reason_json(engine::FinishReason reason) {
   const std::string_view text = reason_text(reason);
   if (text == "null") return nullptr;
@@ -46,8 +46,8 @@ ordered_json chat_logprobs(const std::vector<TokenLogprob>& tokens) {
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-// By text: of tokens that have the same (parts of characters) the likeliest. The chosen one is
-// always there.
+// An object by token text. Of tokens with the same text (U+FFFD for parts of characters) it has the
+// likeliest. The sampled token is always included.
 ordered_json top_by_text(const TokenLogprob& token) {
   ordered_json top = ordered_json::object();
   for (const TokenLogprob& each : token.top) {
@@ -90,8 +90,8 @@ ordered_json usage_json(const Usage& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
 }
 
-// What an answer says, under the name that the API has for it.
-ordered_json said(Api api, const ReplyPart& part) {
+// The text of an answer, in the field that the API has for it.
+ordered_json content_json(Api api, const ReplyPart& part) {
   const std::string text(part.text);
   if (api == Api::kCompletion) return {{"text", text}};
   return {{"message", {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}}}};
@@ -99,7 +99,7 @@ ordered_json said(Api api, const ReplyPart& part) {
 
 ordered_json choice_json(Api api, const ReplyPart& part) {
   ordered_json choice = {{"index", part.index}};
-  choice.update(said(api, part));
+  choice.update(content_json(api, part));
   choice["logprobs"] = logprobs_json(api, part);
   choice["finish_reason"] = reason_json(part.finish_reason);
   return choice;
@@ -110,7 +110,7 @@ void add_number(int64_t value, std::string* out) {
   out->append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
 
-// What JSON has another name for.
+// The escape sequence of a control character, a quote or a backslash.
 std::string escape(char each) {
   constexpr std::string_view kSpecial = "\"\\\b\f\n\r\t", kNames = "\"\\bfnrt";
   if (const size_t at = kSpecial.find(each); at != kSpecial.npos) return {'\\', kNames[at]};
@@ -118,7 +118,7 @@ std::string escape(char each) {
   return {'\\', 'u', '0', '0', kDigits[each >> 4], kDigits[each & 15]};
 }
 
-// In quotes.
+// A JSON string. Written by hand, because this runs for every token of a stream.
 void add_quoted(std::string_view text, std::string* out) {
   *out += '"';
   size_t done = 0;
@@ -160,7 +160,7 @@ EventWriter::EventWriter(const ReplyHead& head, bool usage_follows)
     : api_(head.api), end_(usage_follows ? "],\"usage\":null}\n\n" : "]}\n\n") {
   head_ = "data: ";
   head_ += formats::json_text(head_json(head, "chat.completion.chunk", "text_completion"));
-  head_.back() = ',';  // the object goes on
+  head_.back() = ',';  // instead of '}': the choices follow
   head_ += "\"choices\":[";
 }
 

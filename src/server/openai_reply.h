@@ -13,10 +13,10 @@
 
 namespace wideep::server {
 
-// Which of the two answers.
+// Which of OpenAI's two endpoints a reply is for.
 enum class Api { kCompletion, kChat };
 
-// What all chunks of an answer have in common.
+// The fields that all chunks of a reply have in common.
 struct ReplyHead {
   Api api = Api::kCompletion;
   std::string id;       // "cmpl-…", "chatcmpl-…"
@@ -25,26 +25,26 @@ struct ReplyHead {
 };
 
 struct TokenLogprob {
-  std::string token;  // its text; of a token that is part of a character, U+FFFD
+  std::string token;  // its text; U+FFFD for a token that is a part of a character
   std::string bytes;
   float logprob = 0.0f;
   int64_t text_offset = 0;        // in the answer, in code points
-  std::vector<TokenLogprob> top;  // the likeliest in its place, as many as were asked for
+  std::vector<TokenLogprob> top;  // [top_log_probabilities] the likeliest tokens at this position
 };
 
 // A part of an answer, or all of it.
 struct ReplyPart {
   int index = 0;  // of the answer
   std::string_view text;
-  bool first = false;                                   // of a stream: tells the role
-  const std::vector<TokenLogprob>* logprobs = nullptr;  // null: not asked for
+  bool first = false;                                   // of a stream: contains the role
+  const std::vector<TokenLogprob>* logprobs = nullptr;  // null: not requested
   engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
 };
 
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;  // of the prompts, that were not computed again
+  int64_t cached_tokens = 0;  // prompt tokens that were found in the KV cache
 };
 
 nlohmann::ordered_json whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& answers,
@@ -53,7 +53,8 @@ nlohmann::ordered_json whole_reply(const ReplyHead& head, const std::vector<Repl
 // As one line of JSON.
 std::string json_text(const nlohmann::ordered_json& json);
 
-// The events of a stream. A token costs its own text: what chunks have in common is written once.
+// Writes the events of a stream. The part that all chunks have in common is formatted once, so that
+// a token costs only its own text.
 class EventWriter {
  public:
   EventWriter(const ReplyHead& head, bool usage_follows);

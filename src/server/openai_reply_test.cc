@@ -41,7 +41,7 @@ TEST(EventWriterTest, TextsAreEscaped) {
   }
 }
 
-TEST(EventWriterTest, ChatsTellTheRoleOnce) {
+TEST(EventWriterTest, ChatsContainTheRoleOnce) {
   const auto choice = [](const ReplyPart& part) {
     const ordered_json event = ordered_json::parse(chunk(kChat, part, true));
     EXPECT_EQ(event["object"], "chat.completion.chunk");

@@ -223,7 +223,7 @@ GenerationOptions read_options(BodyReader& body) {
     body.only(name, 0, "a penalty");
   }
   body.only("logit_bias", ordered_json::object(), "a bias");
-  // Say who asks and how it is to be filed, which changes no answer.
+  // Accepted and ignored: they identify the client or the record, and change no answer.
   for (const char* name :
        {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}) {
     body.take(name);

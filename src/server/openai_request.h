@@ -2,9 +2,11 @@
 //
 // The bodies of /v1/completions and /v1/chat/completions.
 //
-// What OpenAI's reference names and wideep cannot do is refused by name where it would change the
-// answer; what is unknown is refused as well. Beyond it: top_k, ignore_eos (generate to max_tokens
-// whatever comes) and chat_template_kwargs, as other servers have them.
+// A field of OpenAI's reference that wideep does not support is refused by name if it would change
+// the answer; unknown fields are refused too. Additional fields, as other servers have them: top_k,
+// ignore_eos (generate max_tokens even after an end token) and chat_template_kwargs.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,7 @@ using Prompt = std::variant<std::string, std::vector<int32_t>>;
 struct GenerationOptions {
   std::string model;
   std::optional<int> max_tokens;
-  engine::SamplingParams sampling;  // without a seed of the client's: seed 0, see has_seed
+  engine::SamplingParams sampling;  // seed is 0 unless has_seed
   bool has_seed = false;
   int n = 1;  // answers to each prompt
   bool stream = false;

@@ -19,7 +19,7 @@ RecentTimes::Quantiles RecentTimes::since(double from) const {
   }
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
-  // The smallest value that the share of them does not exceed.
+  // Nearest rank: the smallest value with at least this share of the values at or below it.
   const auto quantile = [&](double share) {
     const double place = std::ceil(share * static_cast<double>(values.size())) - 1.0;
     return values[static_cast<size_t>(std::max(place, 0.0))];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The times that were taken last, for quantiles of what is going on now.
+// The latest measured times, for quantiles of the present.
 //
 // Not thread safe.
 #pragma once
@@ -21,14 +21,14 @@ class RecentTimes {
  public:
   static constexpr size_t kMost = 8192;
 
-  // at, seconds: when, and how long it took; `at` never decreases.
+  // at: when it was measured; must not decrease. seconds: the measured time.
   void add(double at, double seconds);
 
   struct Quantiles {
     size_t count = 0;
-    double p50 = 0.0, p90 = 0.0, p99 = 0.0;  // seconds; 0 where there is none
+    double p50 = 0.0, p90 = 0.0, p99 = 0.0;  // seconds; 0 if count is 0
   };
-  // Of those since `from`.
+  // The quantiles of the times with at ≥ from.
   Quantiles since(double from) const;
 
  private:

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A Forward takes one request through these steps, all on the thread of the event loop:
+//
+//   try_next → connect, send → headers, bytes (streams go to the client at once) → finish_attempt
+//      ▲                                                                               │
+//      └─────────── failed, 503 or 429, no stream begun, another replica left ─────────┘
+//
+// libevent forbids to free a connection inside its own callbacks. So every step that frees one is
+// posted, and a Forward lives until the posted step has run.
 #include "server/router.h"
 
 #include <event2/buffer.h>
@@ -23,19 +32,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A replica that has failed is asked when the others have, until it says again that it is well.
+// Health checks: how often, and the timeout of each.
 constexpr int kProbeEveryMs = 1000;
-constexpr int kProbeSeconds = 2;  // to answer in
-// A connection that does not come about, which may be looked at a bit later.
-constexpr std::chrono::milliseconds kConnect{1500};
-constexpr int kLookMs = 200;
-// A machine that has gone does not say so: after so long without a sign of it, so many are asked
-// for, and each is waited for so long.
-constexpr int kSilentSeconds = 10, kSigns = 3, kSignSeconds = 5;
-// How long a replica may say nothing: a long prompt behind a long queue is computed meanwhile.
-constexpr int kPatienceSeconds = 600;
+constexpr int kProbeSeconds = 2;
+// The timeout for connecting to a replica, and how often it is checked.
+constexpr std::chrono::milliseconds kConnectTimeout{1500};
+constexpr int kConnectCheckMs = 200;
+// TCP keep-alive, which detects a machine that has gone: the first probe after kKeepAliveSeconds of
+// silence, then kKeepAliveProbes probes, kKeepAliveInterval seconds apart.
+constexpr int kKeepAliveSeconds = 10, kKeepAliveProbes = 3, kKeepAliveInterval = 5;
+// The timeout for a reply. A replica may be silent while it computes a long prompt behind a long
+// queue.
+constexpr int kReplySeconds = 600;
 
-constexpr const char* kPassedOn[] = {"Content-Type", "Authorization", "Accept"};
+// Headers of the request that are forwarded.
+constexpr const char* kForwardedHeaders[] = {"Content-Type", "Authorization", "Accept"};
 
 std::string text_of(evbuffer* buffer) {
   std::string text(evbuffer_get_length(buffer), '\0');
@@ -48,7 +59,7 @@ std::string header_of(evhttp_request* reply, const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// What says something of one engine only.
+// Endpoints about one engine: a reply from an arbitrary replica would mislead.
 bool is_of_one_replica(std::string_view path) {
   if (path.ends_with('/')) path.remove_suffix(1);
   return path == "/dashboard" || path == "/dashboard/data" || path == "/perf_metrics" ||
@@ -61,14 +72,14 @@ bool is_connected(int socket) {
   return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &length) == 0;
 }
 
-void ask_for_signs_of_life(int socket) {
+void enable_keep_alive(int socket) {
   const auto set = [&](int level, int name, int value) {
     ::setsockopt(socket, level, name, &value, sizeof(value));
   };
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, kSilentSeconds);
-  set(IPPROTO_TCP, TCP_KEEPCNT, kSigns);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, kSignSeconds);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveSeconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveInterval);
 }
 
 }  // namespace
@@ -99,10 +110,11 @@ Result<std::string> resolve(const ReplicaAddress& address) {
   const addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   addrinfo* all = nullptr;
   if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &all); error != 0) {
-    return failed(fmt::format("--replica {}: no address is known of '{}': {}", address.url(), host,
+    return failed(fmt::format("--replica {}: the host '{}' has no address: {}", address.url(), host,
                               ::gai_strerror(error)));
   }
-  // Servers listen on IPv4 unless they are told otherwise, whatever localhost has first.
+  // IPv4 first: `wideep serve` listens on IPv4 by default, but "localhost" may resolve to ::1
+  // first.
   const addrinfo* best = all;
   for (const addrinfo* each = all; each != nullptr; each = each->ai_next) {
     if (each->ai_family == AF_INET && best->ai_family != AF_INET) best = each;
@@ -115,7 +127,7 @@ Result<std::string> resolve(const ReplicaAddress& address) {
   return failed(fmt::format("--replica {}: {}", address.url(), ::gai_strerror(error)));
 }
 
-// Asks a replica for its health, one request at a time.
+// Requests a replica's /health, one request at a time.
 class Router::Probe {
  public:
   Probe(Router& router, Replica& replica) : router_(router), replica_(replica) {}
@@ -124,7 +136,7 @@ class Router::Probe {
   Probe& operator=(const Probe&) = delete;
 
   void start() {
-    if (connection_ != nullptr) return;  // it has not answered yet
+    if (connection_ != nullptr) return;  // the previous request has not ended
     connection_ = evhttp_connection_base_bufferevent_new(
         router_.http_->loop(), nullptr, nullptr, replica_.numbers.c_str(),
         static_cast<ev_uint16_t>(replica_.address.port));
@@ -133,7 +145,7 @@ class Router::Probe {
     evkeyvalq* sent = evhttp_request_get_output_headers(request);
     evhttp_add_header(sent, "Host", replica_.address.host.c_str());
     evhttp_add_header(sent, "Connection", "close");
-    asking_ = true;
+    waiting_ = true;
     if (evhttp_make_request(connection_, request, EVHTTP_REQ_GET, "/health") != 0) end(false);
   }
 
@@ -143,48 +155,48 @@ class Router::Probe {
     static_cast<Probe*>(self)->end(status == 200);
   }
 
-  // The connection may be freed only when its callback has returned.
-  void end(bool well) {
-    if (!std::exchange(asking_, false)) return;
-    replica_.up = well;
+  // Posted, because the connection may be freed only when its callback has returned.
+  void end(bool healthy) {
+    if (!std::exchange(waiting_, false)) return;
+    replica_.up = healthy;
     router_.http_->post([this] { disconnect(); });
   }
   void disconnect() {
-    asking_ = false;
+    waiting_ = false;
     if (connection_ != nullptr) evhttp_connection_free(std::exchange(connection_, nullptr));
   }
 
   Router& router_;
   Replica& replica_;
   evhttp_connection* connection_ = nullptr;
-  bool asking_ = false;
+  bool waiting_ = false;  // for the reply
 };
 
-// A request under way, and its client. Lives until the router's loop has let go of it, for
-// libevent's connections must not be freed inside their own callbacks.
+// A request in progress, and its client (see the top of this file).
 class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
  public:
   Forward(Router& router, std::shared_ptr<Exchange> exchange)
       : router_(router), exchange_(std::move(exchange)) {}
   void start() {
     exchange_->on_gone([this] { end(); });
-    ask_next();
+    try_next();
   }
 
-  // Passes a replica over that has not been reached in time.
-  void look_after_connection(Clock::time_point now) {
-    if (connection_ == nullptr || connected_ || deciding_ || ended_) return;
+  // Gives up the attempt if the replica has not been reached in time. libevent has one timeout for
+  // connecting and for the reply, which must be long; so connecting is checked here.
+  void check_connection(Clock::time_point now) {
+    if (connection_ == nullptr || connected_ || attempt_ended_ || ended_) return;
     const int socket = bufferevent_getfd(evhttp_connection_get_bufferevent(connection_));
     connected_ = is_connected(socket);
     if (connected_) {
-      ask_for_signs_of_life(socket);
+      enable_keep_alive(socket);
     } else if (now >= connect_by_) {
-      answered(false);
+      finish_attempt(false);
     }
   }
 
-  // Of the connections on both sides. A reply that has not ended is cut.
-  void let_go() {
+  // Releases the connections on both sides. A reply that has not ended is cut.
+  void release() {
     ended_ = true;
     disconnect();
     exchange_->on_gone({});
@@ -192,25 +204,25 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
   }
 
  private:
-  void ask_next() {
+  void try_next() {
     replica_ = router_.choose(tried_);
     if (replica_ == nullptr) return give_up();
     tried_.insert(replica_);
     ++replica_->running;
     ++replica_->requests;
-    connected_ = deciding_ = false;
-    connect_by_ = Clock::now() + kConnect;
+    connected_ = attempt_ended_ = false;
+    connect_by_ = Clock::now() + kConnectTimeout;
     connection_ = evhttp_connection_base_bufferevent_new(
         router_.http_->loop(), nullptr, nullptr, replica_->numbers.c_str(),
         static_cast<ev_uint16_t>(replica_->address.port));
-    evhttp_connection_set_timeout(connection_, kPatienceSeconds);
+    evhttp_connection_set_timeout(connection_, kReplySeconds);
     evhttp_request* request = evhttp_request_new(done, this);
     evhttp_request_set_header_cb(request, headers);
     evhttp_request_set_chunked_cb(request, bytes);
     evkeyvalq* sent = evhttp_request_get_output_headers(request);
     evhttp_add_header(sent, "Host", replica_->address.host.c_str());
     evhttp_add_header(sent, "Connection", "close");
-    for (const char* name : kPassedOn) {
+    for (const char* name : kForwardedHeaders) {
       const std::string value = exchange_->header(name);
       if (!value.empty()) evhttp_add_header(sent, name, value.c_str());
     }
@@ -220,7 +232,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
                                    : exchange_->method() == "HEAD" ? EVHTTP_REQ_HEAD
                                                                    : EVHTTP_REQ_GET;
     if (evhttp_make_request(connection_, request, method, exchange_->target().c_str()) != 0) {
-      answer_later(false);
+      finish_attempt_later(false);
     }
   }
 
@@ -247,22 +259,23 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     }
   }
 
-  // reply: null, or without a status, where there was none.
+  // reply: null or without a status if the replica sent no reply.
   static void done(evhttp_request* reply, void* self) {
     auto* forward = static_cast<Forward*>(self);
     if (forward->ended_) return;
-    forward->answer_later(reply != nullptr && evhttp_request_get_response_code(reply) != 0);
+    forward->finish_attempt_later(reply != nullptr && evhttp_request_get_response_code(reply) != 0);
   }
 
-  // The connection may be freed only when its callback has returned.
-  void answer_later(bool whole) {
-    deciding_ = true;
+  // Posted, because the connection may be freed only when its callback has returned.
+  void finish_attempt_later(bool whole) {
+    attempt_ended_ = true;
     router_.http_->post([kept = shared_from_this(), whole] {
-      if (!kept->ended_) kept->answered(whole);
+      if (!kept->ended_) kept->finish_attempt(whole);
     });
   }
 
-  void answered(bool whole) {
+  // whole: the replica has sent a complete reply. Tries another replica, or replies to the client.
+  void finish_attempt(bool whole) {
     const bool refused = !whole || status_ == 503 || status_ == 429;
     if (!whole || status_ == 503) {
       ++replica_->failures;
@@ -272,10 +285,10 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
       disconnect();
       body_.clear();
       status_ = 0;
-      return ask_next();
+      return try_next();
     }
     if (!whole && !streams_) return give_up();
-    // A stream that was cut is cut for the client too.
+    // A stream that the replica did not end is not ended for the client either: end() cuts it.
     if (whole && streams_) exchange_->end();
     if (whole && !streams_) exchange_->reply(status_, type_, body_, retry_after_);
     end();
@@ -293,12 +306,12 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     end();
   }
 
-  // The client has its reply, or is gone.
+  // The client has its reply, or has left.
   void end() {
     if (std::exchange(ended_, true)) return;
     router_.http_->post([kept = shared_from_this()] {
       if (kept->exchange_ == nullptr) return;
-      kept->let_go();
+      kept->release();
       kept->router_.finished(kept.get());
     });
   }
@@ -314,7 +327,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
   Replica* replica_ = nullptr;
   evhttp_connection* connection_ = nullptr;
   bool connected_ = false;
-  bool deciding_ = false;  // the replica has answered, or failed, and what follows is posted
+  bool attempt_ended_ = false;  // the replica has replied or failed; finish_attempt is posted
   Clock::time_point connect_by_;
   int status_ = 0;
   std::string type_, retry_after_, body_;
@@ -336,7 +349,7 @@ Result<std::unique_ptr<Router>> Router::listen(const RouterOptions& options) {
     router->probes_.push_back(std::make_unique<Probe>(*self, each));
   }
   router->http_->call_every(kProbeEveryMs, [self] { self->probe(); });
-  router->http_->call_every(kLookMs, [self] { self->look_after_connections(); });
+  router->http_->call_every(kConnectCheckMs, [self] { self->check_connections(); });
   return router;
 }
 
@@ -344,9 +357,10 @@ Router::Router(const RouterOptions& options) {
   for (const ReplicaAddress& address : options.replicas) replicas_.push_back({.address = address});
 }
 
-// Connections go before the loop that they are on, whoever still holds a Forward.
+// Connections must be freed before the event loop that they use. Posted calls may still hold
+// Forwards, so destroying in_progress_ alone would not free them.
 Router::~Router() {
-  for (const std::shared_ptr<Forward>& each : under_way_) each->let_go();
+  for (const std::shared_ptr<Forward>& each : in_progress_) each->release();
   probes_.clear();
 }
 
@@ -359,15 +373,15 @@ void Router::probe() {
   for (const auto& each : probes_) each->start();
 }
 
-void Router::look_after_connections() {
+void Router::check_connections() {
   const Clock::time_point now = Clock::now();
-  for (const auto& each : under_way_) each->look_after_connection(now);
+  for (const auto& each : in_progress_) each->check_connection(now);
 }
 
 void Router::drain() {
   http_->post([this] {
     drains_ = true;
-    if (under_way_.empty()) http_->stop();
+    if (in_progress_.empty()) http_->stop();
   });
 }
 
@@ -385,15 +399,16 @@ void Router::handle(const std::shared_ptr<Exchange>& exchange) {
   if (is_of_one_replica(exchange->path())) {
     const ApiError error{
         .status = 404,
-        .message = fmt::format("{} is of one replica: ask that one, for example {}",
+        .message = fmt::format("{} describes a single replica: request it there, for example at {}",
                                exchange->path(), replicas_.front().address.url())};
     return exchange->reply(error.status, "application/json", error.json());
   }
   const auto forward = std::make_shared<Forward>(*this, exchange);
-  under_way_.insert(forward);
+  in_progress_.insert(forward);
   forward->start();
 }
 
+// Healthy replicas first, then those with the fewest requests in progress; equal ones in turn.
 Router::Replica* Router::choose(const std::set<const Replica*>& tried) {
   const auto busy = [](const Replica& replica) { return std::pair(!replica.up, replica.running); };
   Replica* best = nullptr;
@@ -406,8 +421,8 @@ Router::Replica* Router::choose(const std::set<const Replica*>& tried) {
 }
 
 void Router::finished(Forward* forward) {
-  under_way_.erase(forward->shared_from_this());
-  if (drains_ && under_way_.empty()) http_->stop();
+  in_progress_.erase(forward->shared_from_this());
+  if (drains_ && in_progress_.empty()) http_->stop();
 }
 
 std::string Router::metrics() const {
@@ -418,13 +433,13 @@ std::string Router::metrics() const {
     std::function<uint64_t(const Replica&)> value;
   };
   const Metric all[] = {
-      {"wideep_router_requests_total", "counter", "Requests passed on to a replica",
+      {"wideep_router_requests_total", "counter", "Requests forwarded to a replica",
        [](const Replica& each) { return each.requests; }},
-      {"wideep_router_requests_running", "gauge", "Requests that a replica has under way",
+      {"wideep_router_requests_running", "gauge", "Requests in progress on a replica",
        [](const Replica& each) { return static_cast<uint64_t>(each.running); }},
-      {"wideep_router_failures_total", "counter", "Requests that a replica did not answer",
+      {"wideep_router_failures_total", "counter", "Requests that failed on a replica",
        [](const Replica& each) { return each.failures; }},
-      {"wideep_router_replica_up", "gauge", "0: the replica does not say that it is well",
+      {"wideep_router_replica_up", "gauge", "1: the replica is healthy, 0: it is not",
        [](const Replica& each) { return uint64_t{each.up}; }}};
   std::string text;
   for (const Metric& metric : all) {

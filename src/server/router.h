@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One endpoint before several engines (whole replicas of a model, each a `wideep serve` of its
-// own): every request goes to the replica that has the fewest under way. A replica that cannot be
-// reached, stops or has no room is passed over, as long as the client has been told nothing.
+// A load balancer for HTTP: one endpoint in front of several replicas of a model, each a
+// `wideep serve`. Every request goes to the replica with the fewest requests in progress. If this
+// replica cannot be reached, is shutting down (503) or is full (429), the router tries the next
+// one, unless a stream to the client has already begun.
 //
-// Every second each replica is asked for its /health, and one that does not say that it is well is
-// asked for nothing else while there is another: one that loads, hangs or is switched off takes
-// connections or nothing at all, and would look the least busy.
+// Every second the router requests /health of each replica. A replica that does not reply with 200
+// gets requests only when no healthy one is left. Without this check a replica that loads, hangs or
+// is switched off would look the least busy: it accepts connections, but has few requests.
 //
-//   client ──▶ Router::handle ──▶ Forward ──▶ a replica; the reply comes back as it is, streams too
+//   client ──▶ Router::handle ──▶ Forward ──▶ replica; replies and streams come back unchanged
 //
-// Thread safety: one thread runs it; drain() and stop() may be called by any.
+// Thread safety: one thread calls run(); any thread may call drain() and stop().
 #pragma once
 
 #include <chrono>
@@ -32,15 +33,15 @@ struct ReplicaAddress {
 
   std::string url() const;
 };
-// Where it is, in numbers, IPv4 first ("10.0.0.1", "::1"). Blocks while names are looked up.
-// Errors (failed): the name has no address.
+// The numeric address of the host, IPv4 if it has one ("10.0.0.1", "::1"). Blocks for the look-up
+// of the name. Errors (failed): the name has no address.
 Result<std::string> resolve(const ReplicaAddress& address);
-// Of "http://host:port" or "host:port". Errors (invalid input): neither.
+// Parses "http://host:port" or "host:port". Errors (invalid input): neither.
 Result<ReplicaAddress> parse_replica(std::string_view text);
 
 struct RouterOptions {
   HttpOptions http;
-  std::vector<ReplicaAddress> replicas;  // at least one; names are looked up once
+  std::vector<ReplicaAddress> replicas;  // at least one; names are resolved once, at the start
 };
 
 class Router {
@@ -53,38 +54,38 @@ class Router {
 
   int port() const { return http_->port(); }
 
-  // Until stop(), or until nothing is under way after drain().
+  // Serves until stop(), or after drain() until no request is in progress.
   void run();
-  void drain();  // takes nothing more, and says so (503)
-  void stop();   // cuts what is under way
+  void drain();  // refuses new requests with 503
+  void stop();   // cuts requests in progress
 
  private:
   class Forward;
   class Probe;
   struct Replica {
     ReplicaAddress address;
-    std::string numbers;  // of the host
-    int running = 0;
+    std::string numbers;  // numeric address of the host
+    int running = 0;      // requests in progress
     uint64_t requests = 0;
     uint64_t failures = 0;
-    bool up = true;  // as far as is known
+    bool up = true;  // the result of the last health check or request
   };
 
   explicit Router(const RouterOptions& options);
   void handle(const std::shared_ptr<Exchange>& exchange);
   std::string metrics() const;
-  // Not one of `tried`; null: none is left.
+  // The best replica that is not in `tried`; null: none is left.
   Replica* choose(const std::set<const Replica*>& tried);
   void finished(Forward* forward);
   void probe();
-  void look_after_connections();
+  void check_connections();
 
   std::vector<Replica> replicas_;
-  size_t next_ = 0;  // of equally busy ones
+  size_t next_ = 0;  // where choose() begins: equally busy replicas take turns
   bool drains_ = false;
   std::unique_ptr<HttpServer> http_;
-  std::set<std::shared_ptr<Forward>> under_way_;
-  std::vector<std::unique_ptr<Probe>> probes_;  // of each replica
+  std::set<std::shared_ptr<Forward>> in_progress_;
+  std::vector<std::unique_ptr<Probe>> probes_;  // [replicas]
 };
 
 }  // namespace wideep::server

@@ -172,7 +172,7 @@ TEST_F(RouterTest, TheLeastBusyIsAsked) {
   EXPECT_EQ(busy.asked, 1);
 }
 
-TEST_F(RouterTest, WhoDoesNotAnswerIsPassedOver) {
+TEST_F(RouterTest, ReplicasThatDoNotAnswerArePassedOver) {
   Replica full([](const auto& exchange) { exchange->reply(429, "text/plain", "full", "7"); });
   Replica good([](const auto& exchange) { say(exchange, "good"); });
   route_to({closed_port(), full.port(), good.port()});
@@ -181,8 +181,9 @@ TEST_F(RouterTest, WhoDoesNotAnswerIsPassedOver) {
   EXPECT_THAT(ask(router_->port(), "GET", "/metrics").body, HasSubstr("wideep_router_replica_up"));
 }
 
-// It takes connections, as a server that loads does, and has fewer under way than the other.
-TEST_F(RouterTest, WhoIsNotWellIsAskedLast) {
+// `silent` accepts connections, as a server that loads does, and has fewer requests than the
+// others.
+TEST_F(RouterTest, UnhealthyReplicasAreTriedLast) {
   const SilentPort silent(16);
   Replica stops([](const auto& exchange) { say(exchange, "stops"); });
   Replica good([](const auto& exchange) { say(exchange, "good"); });
@@ -199,8 +200,8 @@ TEST_F(RouterTest, WhoIsNotWellIsAskedLast) {
   EXPECT_GE(stops.asked, 1);
 }
 
-// As one whose machine is switched off: nothing answers the first packet.
-TEST_F(RouterTest, WhoCannotBeReachedIsPassedOverSoon) {
+// Like a machine that is switched off: nothing answers the first packet.
+TEST_F(RouterTest, UnreachableReplicasArePassedOverSoon) {
   const SilentPort full(0);
   const Socket fills(full.port());
   Replica good([](const auto& exchange) { say(exchange, "good"); });
@@ -225,14 +226,15 @@ TEST_F(RouterTest, QueriesArePassedOnAndPathsAsTheyCame) {
   }
 }
 
-TEST(Resolve, GivesNumbersOrNamesWhoIsUnknown) {
+TEST(Resolve, GivesNumbersOrAnErrorWithTheUnknownName) {
   EXPECT_EQ(resolve({"10.1.2.3", 80}).value(), "10.1.2.3");
   EXPECT_EQ(resolve({"[::1]", 80}).value(), "::1");
   EXPECT_EQ(resolve({"localhost", 80}).value(), "127.0.0.1");
   const auto unknown = resolve({"nowhere.invalid", 80});
   ASSERT_FALSE(unknown.ok());
   EXPECT_THAT(unknown.status().message(),
-              HasSubstr("--replica http://nowhere.invalid:80: no address is known"));
+              HasSubstr("--replica http://nowhere.invalid:80: the host 'nowhere.invalid' has no "
+                        "address"));
 }
 
 TEST_F(RouterTest, WhatAllRefuseIsRefused) {
@@ -244,7 +246,7 @@ TEST_F(RouterTest, WhatAllRefuseIsRefused) {
   EXPECT_THAT(reply.head, HasSubstr("Retry-After: 7"));
 }
 
-TEST_F(RouterTest, NobodyThereIsAnErrorWithTheirNames) {
+TEST_F(RouterTest, WithoutAnyReplicaTheErrorNamesAll) {
   const int port = closed_port();
   route_to({port});
   const Reply reply = post("x");
@@ -284,7 +286,7 @@ TEST_F(RouterTest, StreamsArePassedOnAsTheyCome) {
   }
 }
 
-TEST_F(RouterTest, AClientThatWaitsAndLeavesIsToldToTheReplica) {
+TEST_F(RouterTest, TheReplicaNoticesThatAWaitingClientLeaves) {
   std::shared_ptr<Exchange> kept;
   std::atomic<bool> keeps = false, gone = false;
   Replica replica([&](const auto& exchange) {
@@ -303,7 +305,7 @@ TEST_F(RouterTest, AClientThatWaitsAndLeavesIsToldToTheReplica) {
   EXPECT_EQ(value("requests_running", replica.port()), "0");
 }
 
-TEST_F(RouterTest, AClientThatLeavesIsToldToTheReplica) {
+TEST_F(RouterTest, TheReplicaNoticesThatAStreamingClientLeaves) {
   std::shared_ptr<Exchange> stream;
   std::atomic<bool> began = false, gone = false;
   Replica replica([&](const auto& exchange) {
@@ -354,7 +356,7 @@ TEST_F(RouterTest, DrainingLetsWhatRunsEnd) {
   router_->drain();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(over_);
-  EXPECT_EQ(post("b").status, 503);  // told so, and not left to wait
+  EXPECT_EQ(post("b").status, 503);  // refused at once
   EXPECT_EQ(replica.asked, 1);
   replica.server().post([&] { std::exchange(kept, nullptr)->reply(200, "text/plain", "late"); });
   waits.join();

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Two threads. The caller's thread pulls the ranks' events (EventPump) and posts them to the
+// serving thread, which owns the endpoints and all their state (Front). Requests go from the
+// serving thread to the ranks through the RequestWriter (EngineBackend).
 #include "server/serve.h"
 
 #include <fmt/format.h>
@@ -22,19 +26,19 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kDrainLookMs = 20;
+constexpr int kDrainCheckMs = 20;  // how often a draining server checks whether it is idle
 
 std::string name_of(const std::string& model_dir) {
   const auto path = std::filesystem::path(model_dir).lexically_normal();
   return path.has_filename() ? path.filename() : path.parent_path().filename();
 }
 
-// The ranks of this process as the endpoints need them.
+// The ranks as the endpoints' Backend: numbers requests, and passes each token to its request.
 //
 // Thread safety: the serving thread.
 class EngineBackend : public Backend {
  public:
-  // Before any request.
+  // Must be called before the first request.
   void start(run::RequestWriter* requests) { requests_ = requests; }
 
   int64_t submit(engine::Request request, OnToken on_token) override {
@@ -47,11 +51,11 @@ class EngineBackend : public Backend {
     if (running_.erase(static_cast<int>(id)) > 0) requests_->cancel(static_cast<int>(id));
   }
 
-  // Of requests that were cancelled nobody wants to hear.
+  // Tokens of cancelled requests are dropped.
   void token(const run::Token& token) {
     const auto found = running_.find(token.request_index);
     if (found == running_.end()) return;
-    const auto on_token = found->second;  // which may cancel it
+    const auto on_token = found->second;  // a copy: the callback may cancel, which erases `found`
     if (token.finish_reason != engine::FinishReason::kNotFinished) running_.erase(found);
     (*on_token)(token);
   }
@@ -62,8 +66,8 @@ class EngineBackend : public Backend {
   std::unordered_map<int, std::shared_ptr<const OnToken>> running_;
 };
 
-// The endpoints, and the thread they are served on. The thread that pulls the ranks' events hands
-// them over: take() for each of them.
+// The endpoints and their serving thread. The thread that pulls the ranks' events calls take() for
+// each of them, which posts it to the serving thread.
 class Front {
  public:
   Front(const ServiceOptions& options, const tokenizer::Tokenizer& tokenizer,
@@ -88,8 +92,8 @@ class Front {
     thread_ = std::thread([this] { http_->run(); });
   }
 
-  // While the group that start() was given is still there: whoever is served is cut off, and that
-  // cancels what was requested.
+  // Stops serving. Replies in progress are cut, which cancels their requests; so the group passed
+  // to start() must still exist.
   void end() {
     if (!has_started()) return;
     http_->stop();
@@ -98,7 +102,8 @@ class Front {
     http_.reset();
   }
 
-  // A rank reports an iteration's tokens, then the iteration: they are handed over together.
+  // The tokens of an iteration arrive before the iteration. Both are posted together, so that the
+  // serving thread wakes up once per iteration.
   void take(run::Token token) { tokens_.push_back(std::move(token)); }
   void take(run::Iteration iteration) {
     http_->post([this, tokens = std::exchange(tokens_, {}),
@@ -108,7 +113,7 @@ class Front {
     });
   }
   void take(const run::ExpertRecording& recording) {
-    http_->post([this, recording] { service_.recorder().ranks_have(recording.records); });
+    http_->post([this, recording] { service_.recorder().ranks_switched(recording.records); });
   }
   void take(const run::Rebalance& each) {
     http_->post([this, each] {
@@ -119,12 +124,11 @@ class Front {
     });
   }
 
-  // Takes no more requests for text, and says so to whoever asks; stops the ranks when nothing
-  // runs.
+  // Refuses new requests for text (503), and stops the ranks when the running ones have ended.
   void drain() {
     http_->post([this] {
       service_.drain();
-      http_->call_every(kDrainLookMs, [this] {
+      http_->call_every(kDrainCheckMs, [this] {
         if (service_.idle()) group_->stop();
       });
     });
@@ -142,15 +146,15 @@ class Front {
   }
 
   EngineBackend backend_;
-  std::vector<run::Token> tokens_;  // not handed over yet; of the thread that pulls events
+  std::vector<run::Token> tokens_;  // not posted yet; used by the thread that pulls events
   run::ExpertRanks experts_;
   Service service_;
-  std::unique_ptr<HttpServer> http_;  // goes before what its connections are served by
+  std::unique_ptr<HttpServer> http_;  // destroyed before service_, which its connections use
   run::RankGroup* group_ = nullptr;
   std::thread thread_;
 };
 
-// What is done with each event of the ranks.
+// Pulls the events of the ranks and handles each of them.
 class EventPump {
  public:
   struct Parts {
@@ -160,7 +164,7 @@ class EventPump {
     run::RunView& view;
     run::LoadingProgress& loading;
     const run::ExpertRanks& experts;
-    std::string serving;  // the line that tells people where
+    std::string serving;  // the line to print when requests are accepted
   };
   explicit EventPump(Parts parts) : parts_(std::move(parts)) {}
 
@@ -190,8 +194,9 @@ class EventPump {
     parts_.view.rebalanced(each);
   }
   void take(const run::StopRequested& stop) {
+    // Ranks that still load have nothing to finish, but get a moment to end by themselves.
     constexpr milliseconds kGraceBeforeReady{700};
-    if (!parts_.front.has_started()) {  // nobody is served yet
+    if (!parts_.front.has_started()) {
       parts_.group.stop();
       return parts_.group.end_within(kGraceBeforeReady);
     }
@@ -200,7 +205,7 @@ class EventPump {
     parts_.front.drain();
     parts_.group.end_within(grace);
   }
-  // Of batches and of the end, which nobody asks for here.
+  // Not used by the server.
   void take(const run::RanksIdle&) {}
   void take(const run::RequestCounts&) {}
   void take(const run::RankEnded&) {}
@@ -208,11 +213,12 @@ class EventPump {
   Parts parts_;
 };
 
-// A rank other than the one that clients speak to. Every rank gets the signals.
+// The part of the ranks other than 0, if a launcher has started the ranks: the same collective
+// calls as in serve(), without endpoints. The launcher sends signals to all ranks.
 Status serve_silently(const ServeOptions& options) {
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<run::Run> run, run::Run::prepare(options.run));
-  WIDEEP_TRY(run::agree_on(options.run, {}));  // rank 0 has read the chat template
-  WIDEEP_TRY(run::agree_on(options.run, {}));  // and listens
+  WIDEEP_TRY(run::agree_on(options.run, {}));  // rank 0 has opened its files
+  WIDEEP_TRY(run::agree_on(options.run, {}));  // rank 0 listens
   WIDEEP_TRY(run->load([](uint64_t) {}));
   WIDEEP_TRY_ASSIGN(const auto group, run::RankGroup::start(*run, {.reports_stop_signals = true}));
   while (const auto event = group->next()) {
@@ -223,12 +229,12 @@ Status serve_silently(const ServeOptions& options) {
   return group->result();
 }
 
-// With what follows from the run.
+// The service's options, completed by what follows from the run.
 ServiceOptions service_options(const ServeOptions& options, const run::Run& run,
                                const ChatFiles& chat) {
   ServiceOptions service = options.service;
   if (service.model.empty()) service.model = name_of(options.run.model_dir);
-  // In every answer: nobody is to take the texts for the model's.
+  // The name is part of every answer, so that nobody takes the texts for the model's own.
   if (options.run.perfect_router) service.model += " (perfect router: means nothing)";
   service.max_sequence = run.plan().longest_sequence();
   service.bos_token = chat.bos_token;
@@ -238,7 +244,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run,
   return service;
 }
 
-// What only rank 0 of started ranks reads and opens.
+// Files that only the serving process opens.
 struct Opened {
   ChatFiles chat;
   std::optional<run::IterationLog> log;
@@ -261,7 +267,8 @@ Status serve(const ServeOptions& options, run::RunView& view) {
   const ServiceOptions service = service_options(options, *run, chat);
   const bool chats = chat.chat.has_value();
   allow_most_open_files();
-  // The address is ours before anything is loaded; whoever asks early waits.
+  // Listens before anything is loaded, so that an address in use is an early error. Requests that
+  // arrive during loading wait in the listen queue.
   Front front(service, run->tokenizer(), std::move(chat.chat));
   WIDEEP_TRY(run::agree_on(options.run, front.listen(options.http)));
 

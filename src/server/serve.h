@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `wideep serve` without its command line: an engine and its endpoints.
+// `wideep serve` without its command line: ranks and endpoints.
 //
-// Threads of this process: the caller's pulls the ranks' events; one serves HTTP; one for each rank
-// writes commands to it. Where a launcher has started the ranks, rank 0 serves, and its process has
-// these threads beside that of the rank.
+// Threads of this process: the caller's thread pulls the ranks' events; one thread serves HTTP; one
+// thread per pipe writes commands. If a launcher has started the ranks, rank 0 serves, and its
+// process has these threads beside that of the rank.
 #pragma once
 
 #include <string>
@@ -23,9 +23,9 @@ struct ServeOptions {
   ServiceOptions service;  // model "": the directory's name; tokens and limits are filled in
 };
 
-// Serves until SIGTERM or SIGINT: then no more is taken, and what runs may end (30 s; 5 s after
-// SIGINT; at once after the second signal). REQUIRES: the caller has started no thread.
-// Errors: as run::Run::prepare; the address; a rank failed.
+// Serves until SIGTERM or SIGINT. Then new requests are refused, and running ones may end: within
+// 30 s after SIGTERM, 5 s after SIGINT, not at all after a second signal. REQUIRES: the caller has
+// started no thread. Errors: as run::Run::prepare; the address cannot be used; a rank failed.
 Status serve(const ServeOptions& options, run::RunView& view);
 
 }  // namespace wideep::server

@@ -19,19 +19,21 @@ using nlohmann::ordered_json;
 constexpr int kDefaultCompletionTokens = 16;  // OpenAI's
 constexpr const char* kJson = "application/json";
 
-// Takes as long whatever is wrong with the key.
+// Takes the same time for every wrong key of the right length, so that timing does not reveal how
+// much of a guess is right.
 bool same_text(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-// As an endpoint is named: a slash at the end means nothing.
+// The path without a slash at the end, which has no meaning here.
 std::string_view path_of(const Exchange& exchange) {
   std::string_view path = exchange.path();
   if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   return path;
 }
 
-// "Bearer <key>": its key; "": another scheme, or none. Schemes have no case (RFC 9110).
+// The key of "Bearer <key>"; "" for another scheme or none. Schemes are case-insensitive (RFC
+// 9110).
 std::string_view bearer_key(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
   const bool bears =
@@ -44,7 +46,7 @@ std::string_view bearer_key(std::string_view authorization) {
   return authorization;
 }
 
-// "/v1/models/" has all that is below it.
+// An endpoint that ends with a slash ("/v1/models/") matches every path below it.
 bool is_at(std::string_view path, std::string_view endpoint) {
   return endpoint.ends_with('/') ? path.starts_with(endpoint) && path != endpoint
                                  : path == endpoint;
@@ -92,7 +94,7 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
       other_method = endpoint.method;
       continue;
     }
-    if (!endpoint.for_all && !may_pass(*exchange)) {
+    if (!endpoint.is_public && !may_pass(*exchange)) {
       return refuse(exchange, {.status = 401,
                                .message = "expected the server's API key as \"Authorization: "
                                           "Bearer <key>\"",
@@ -146,7 +148,7 @@ void Service::chat_completions(const std::shared_ptr<Exchange>& exchange) {
   if (!text.ok()) {
     return refuse(exchange, {.message = text.status().message(), .param = "messages"});
   }
-  // The template has put the special tokens where they belong.
+  // false: no special tokens are added; the template has written them already.
   generate(exchange, Api::kChat, std::move(request.options), {tokenizer_.encode(*text, false)});
 }
 
@@ -199,7 +201,8 @@ std::optional<ApiError> Service::check(const GenerationOptions& options, size_t 
   return {};
 }
 
-// A chat goes on to the end of the context where it is not told how far.
+// Checks that prompt and answer fit into the context. Without max_tokens a chat may go on to the
+// end of the context.
 std::optional<ApiError> Service::fit(const std::vector<int32_t>& prompt,
                                      GenerationOptions& options) const {
   const int length = static_cast<int>(prompt.size());
@@ -223,7 +226,7 @@ ReplyHead Service::head_for(Api api) {
           .model = options_.model};
 }
 
-// ---- what is known at once ----
+// ---- replies that need no engine ----
 
 ordered_json Service::model_json() const {
   return {{"id", options_.model},
@@ -262,9 +265,9 @@ void Service::metrics_page(const std::shared_ptr<Exchange>& exchange) {
   reply(exchange, "text/plain; version=0.0.4; charset=utf-8", metrics_.text());
 }
 
-// ---- what the engine does ----
+// ---- statistics of the engine ----
 
-// "?since=…"; nothing: it is no number, and the client has been told so.
+// The value of "?since=…". nullopt: it is not a number, and an error was sent.
 std::optional<int64_t> Service::read_since(const std::shared_ptr<Exchange>& exchange,
                                            const char* what, int64_t by_default) {
   const std::string since = exchange->query("since");
@@ -285,7 +288,8 @@ void Service::perf_metrics(const std::shared_ptr<Exchange>& exchange) {
   reply(exchange, kJson, json_text(monitor_.iterations(std::max(*since, kBeforeTheFirst))));
 }
 
-// The page alone says nothing of what is served: it asks for the key itself, where there is one.
+// The page itself contains no data and needs no key. Its script asks the user for the key, if one
+// is required, and sends it with /dashboard/data.
 void Service::dashboard(const std::shared_ptr<Exchange>& exchange) {
   reply(exchange, "text/html; charset=utf-8", dashboard_page());
 }
@@ -301,20 +305,20 @@ void Service::dashboard_data(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::start_record(const std::shared_ptr<Exchange>& exchange) {
-  recorder_.start(tell_outcome(exchange, "recording"));
+  recorder_.start(reply_with_outcome(exchange, "recording"));
 }
 
 void Service::stop_record(const std::shared_ptr<Exchange>& exchange) {
-  recorder_.stop(tell_outcome(exchange, "stopped"));
+  recorder_.stop(reply_with_outcome(exchange, "stopped"));
 }
 
 void Service::dump_record(const std::shared_ptr<Exchange>& exchange) {
-  recorder_.dump(tell_outcome(exchange, "dumped"));
+  recorder_.dump(reply_with_outcome(exchange, "dumped"));
 }
 
-// 400 where it cannot be done now, 500 where it failed.
-ExpertRecorder::Done Service::tell_outcome(const std::shared_ptr<Exchange>& exchange,
-                                           const char* what) {
+// Status 400: not possible in this state; 500: failed.
+ExpertRecorder::Done Service::reply_with_outcome(const std::shared_ptr<Exchange>& exchange,
+                                                 const char* what) {
   return [this, exchange, what](const ExpertRecorder::Outcome& outcome) {
     if (!outcome.status.ok()) {
       const bool invalid = outcome.status.code() == StatusCode::kInvalidInput;
@@ -337,7 +341,7 @@ void Service::refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& 
   exchange->reply(error.status, kJson, error.json(), error.status == 429 ? "1" : "");
 }
 
-// By path only where it is ours: a stranger's paths shall not fill the memory.
+// Counts unknown paths as "other": clients could otherwise fill the memory with invented paths.
 void Service::count_reply(const Exchange& exchange, int status) {
   const auto found =
       std::find_if(std::begin(kEndpoints), std::end(kEndpoints),

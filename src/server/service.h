@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The endpoints: who answers which path, and what may not pass.
+// The HTTP endpoints: which function answers which path, and which requests are refused.
 //
 //   POST /v1/completions, /v1/chat/completions      GET /v1/models[/…], /health, /version
 //   GET  /metrics, /perf_metrics, /dashboard        (server/metrics.h, server/monitor.h)
@@ -22,10 +22,10 @@ namespace wideep::server {
 
 struct ServiceOptions {
   std::string model;        // the name that clients use
-  std::string api_key;      // "": nobody is asked for one
+  std::string api_key;      // "": no key is required
   int max_sequence = 0;     // tokens of a prompt and its answer together
   int max_queue = 1024;     // answers running and waiting; more are refused with 429
-  int stream_interval = 1;  // tokens of a chunk
+  int stream_interval = 1;  // tokens per chunk of a stream
   std::string bos_token;    // of the chat template
   std::string eos_token;
   run::ExpertRanks ranks;
@@ -35,13 +35,13 @@ struct ServiceOptions {
 
 class Service {
  public:
-  // chat: nothing: the model has no chat template.
+  // chat: nullopt: the model has no chat template.
   Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer,
           std::optional<chat::ChatTemplate> chat, Backend& backend);
 
   void handle(const std::shared_ptr<Exchange>& exchange);
 
-  // From now on requests for text are refused with 503; those that run go on.
+  // From now on new requests for text are refused with 503; running ones go on.
   void drain() { draining_ = true; }
   bool idle() const { return metrics_.running == 0; }
   Metrics& metrics() { return metrics_; }
@@ -53,7 +53,7 @@ class Service {
   struct Endpoint {
     const char* method;
     const char* path;
-    bool for_all;  // needs no key
+    bool is_public;  // needs no API key
     Handler handler;
   };
   static const Endpoint kEndpoints[];
@@ -73,7 +73,8 @@ class Service {
   void start_record(const std::shared_ptr<Exchange>& exchange);
   void stop_record(const std::shared_ptr<Exchange>& exchange);
   void dump_record(const std::shared_ptr<Exchange>& exchange);
-  ExpertRecorder::Done tell_outcome(const std::shared_ptr<Exchange>& exchange, const char* what);
+  ExpertRecorder::Done reply_with_outcome(const std::shared_ptr<Exchange>& exchange,
+                                          const char* what);
 
   bool may_pass(const Exchange& exchange) const;
   nlohmann::ordered_json model_json() const;

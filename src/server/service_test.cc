@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The endpoints over real sockets, before a backend that says a fixed text.
+// The endpoints over real sockets, with a backend that generates a fixed text.
 #include "server/service.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Says the same text to everybody, a token at a time, each on a turn of its own.
+// Answers every request with the same text, one token per pass of the event loop.
 class EchoBackend : public Backend {
  public:
   EchoBackend(const tokenizer::Tokenizer& tokenizer, std::string text)
@@ -170,7 +170,7 @@ TEST_F(ServiceTest, LengthEndsAnAnswer) {
   EXPECT_LE(by_default["usage"]["completion_tokens"], 16);
 }
 
-TEST_F(ServiceTest, StreamsSayTheSameInPieces) {
+TEST_F(ServiceTest, StreamsContainTheSameTextInPieces) {
   const Reply reply = chat({{"model", "m"},
                             {"messages", {{{"role", "user"}, {"content", "Hi"}}}},
                             {"stream", true},
@@ -240,7 +240,7 @@ TEST_F(ServiceTest, SeveralPromptsAndAnswers) {
   EXPECT_EQ(backend_.last_request.prompt, (std::vector<int32_t>{5, 6, 7}));
 }
 
-TEST_F(ServiceTest, LikelyTokensAreTold) {
+TEST_F(ServiceTest, LikelyTokensAreInTheReply) {
   const json body = complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 3}, {"logprobs", 2}})
                         .body_json()["choices"][0]["logprobs"];
   ASSERT_EQ(body["top_logprobs"].size(), 3u);
@@ -476,13 +476,13 @@ class MonitoredServiceTest : public ServiceTest {
            .ranks = two_ranks(),
            .balances_online = true,
            .recorder = {.directory = directory_.file("records"), .most_iterations = 2}});
-    service_->recorder().connect([this](bool records) { told_.push_back(records); },
+    service_->recorder().connect([this](bool records) { switched_.push_back(records); },
                                  [this](auto call) { server_->post(std::move(call)); });
   }
   // A dump may be under way as the server ends.
   ~MonitoredServiceTest() override { service_->recorder().join(); }
 
-  void tell(int64_t iteration, std::vector<int32_t> counts = {}) {
+  void add_iteration(int64_t iteration, std::vector<int32_t> counts = {}) {
     assembler_.add(0, record(iteration, {3, 1}, counts));
     const auto all = assembler_.add(1, record(iteration, {3, 1}, counts));
     on_server([&] {
@@ -493,12 +493,12 @@ class MonitoredServiceTest : public ServiceTest {
   }
   // The reply to one that waits for the ranks.
   Reply ask_ranks(const std::string& path, bool records) {
-    const size_t before = on_server([&] { return told_.size(); });
+    const size_t before = on_server([&] { return switched_.size(); });
     auto reply = std::async(std::launch::async, [&] { return ask("POST", path); });
-    while (on_server([&] { return told_.size(); }) == before) std::this_thread::yield();
+    while (on_server([&] { return switched_.size(); }) == before) std::this_thread::yield();
     on_server([&] {
-      EXPECT_EQ(told_.back(), records);
-      service_->recorder().ranks_have(records);
+      EXPECT_EQ(switched_.back(), records);
+      service_->recorder().ranks_switched(records);
       return true;
     });
     return reply.get();
@@ -506,20 +506,20 @@ class MonitoredServiceTest : public ServiceTest {
 
   base::ScratchDirectory directory_;
   run::IterationAssembler assembler_{2};
-  std::vector<bool> told_;  // the ranks, to record
+  std::vector<bool> switched_;  // calls of switch_ranks
 };
 
-TEST_F(MonitoredServiceTest, PerfMetricsAreToldToWhoeverAsks) {
+TEST_F(MonitoredServiceTest, PerfMetricsReturnIterations) {
   const auto perf_metrics = [this](const std::string& query = "") {
     return ask("GET", "/perf_metrics" + query).body_json();
   };
   EXPECT_EQ(perf_metrics(), json({{"last", -1}, {"dropped", 0}, {"iterations", json::array()}}));
-  tell(0);
+  add_iteration(0);
   on_server([&] {
     service_->monitor().add(online::Rebalance{.moves = 4, .bytes = 64}, unix_seconds());
     return true;
   });
-  tell(1);
+  add_iteration(1);
   const json all = perf_metrics()["iterations"];
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0]["iteration"], 0);
@@ -543,7 +543,8 @@ TEST_F(MonitoredServiceTest, PerfMetricsAreToldToWhoeverAsks) {
   EXPECT_EQ(ask("GET", "/perf_metrics?since=1x").status, 400);
   // A reader that never comes costs no more than so much, one that comes late is told what it
   // misses.
-  for (size_t i = 0; i < Monitor::kMostIterations + 5; ++i) tell(static_cast<int64_t>(2 + i));
+  for (size_t i = 0; i < Monitor::kMostIterations + 5; ++i)
+    add_iteration(static_cast<int64_t>(2 + i));
   const json late = perf_metrics("?since=1");
   EXPECT_EQ(late["last"], Monitor::kMostIterations + 6);
   EXPECT_EQ(late["dropped"], 5);
@@ -576,8 +577,8 @@ TEST_F(MonitoredServiceTest, QueuesAndCachesAreMeasured) {
 }
 
 TEST_F(MonitoredServiceTest, TheDashboardTakesNothingAway) {
-  tell(0);
-  tell(1);
+  add_iteration(0);
+  add_iteration(1);
   EXPECT_THAT(ask("GET", "/dashboard").body, StartsWith("<!doctype html>"));
   for (int i = 0; i < 2; ++i) {
     const json data = ask("GET", "/dashboard/data").body_json();
@@ -602,7 +603,7 @@ TEST_F(MonitoredServiceTest, RecordsOfExperts) {
   EXPECT_EQ(ask_ranks(start, true).status, 200);
   EXPECT_THAT(ask("POST", start).body, HasSubstr("already"));
   EXPECT_THAT(ask("POST", dump).body, HasSubstr("must be stopped"));
-  for (int i = 0; i < 3; ++i) tell(i, {i, 1, 0});
+  for (int i = 0; i < 3; ++i) add_iteration(i, {i, 1, 0});
   EXPECT_EQ(ask_ranks(stop, false).body_json()["iterations"], 2);  // the last
   const json dumped = ask("POST", dump).body_json();
   EXPECT_EQ(dumped["iterations"], 2);
@@ -611,7 +612,7 @@ TEST_F(MonitoredServiceTest, RecordsOfExperts) {
   EXPECT_THAT(ask("POST", dump).body, HasSubstr("no iteration has been recorded"));
   // The next goes to another place.
   ask_ranks(start, true);
-  tell(9, {1, 1, 1});
+  add_iteration(9, {1, 1, 1});
   ask_ranks(stop, false);
   EXPECT_NE(ask("POST", dump).body_json()["directory"], dumped["directory"]);
 }

@@ -12,7 +12,7 @@ std::string StopStrings::push(std::string_view text) {
   size_t first = kept_.npos;
   for (const std::string& stop : stops_) first = std::min(first, kept_.find(stop));
   found_ = first != kept_.npos;
-  const size_t certain = found_ ? first : kept_.size() - longest_start_at_end();
+  const size_t certain = found_ ? first : kept_.size() - longest_prefix_at_end();
   std::string out = kept_.substr(0, certain);
   kept_ = found_ ? "" : kept_.substr(certain);
   return out;
@@ -24,7 +24,8 @@ std::string StopStrings::flush() {
   return rest;
 }
 
-size_t StopStrings::longest_start_at_end() const {
+// The length of the longest end of kept_ that is a proper prefix of a stop string.
+size_t StopStrings::longest_prefix_at_end() const {
   size_t longest = 0;
   for (const std::string& stop : stops_) {
     for (size_t n = std::min(stop.size() - 1, kept_.size()); n > longest; --n) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ends a reply's text before the first stop string, which may arrive in pieces: what may still
-// become one is kept back until it is known.
+// Ends a reply's text before the first stop string. A stop string may arrive in pieces, so text
+// that may be the beginning of one is kept back until this is decided.
+//
+// Not thread safe.
 #pragma once
 
 #include <string>
@@ -14,14 +16,14 @@ class StopStrings {
  public:
   explicit StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  // The text that is now certain not to belong to a stop string.
+  // Adds text. Returns the text that is now certain not to belong to a stop string.
   std::string push(std::string_view text);
   bool found() const { return found_; }
-  // The reply has ended otherwise: what was kept back.
+  // The reply has ended without a stop string: returns the text that was kept back.
   std::string flush();
 
  private:
-  size_t longest_start_at_end() const;
+  size_t longest_prefix_at_end() const;
 
   std::vector<std::string> stops_;
   std::string kept_;
