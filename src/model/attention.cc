@@ -10,10 +10,11 @@ namespace {
 
 using kernels::kPageTokens;
 
-constexpr int kPieceTokens = 16;
+constexpr int kPieceTokens = 16;  // divides kPageTokens: a piece lies in one page
 
 enum class Roles { kOne, kBoth };
 
+// The longest run that begins with `token`.
 TokenRun run_from(const Batch& batch, int token, Roles roles) {
   TokenRun run{.first_token = token,
                .num_tokens = 1,
@@ -29,6 +30,8 @@ TokenRun run_from(const Batch& batch, int token, Roles roles) {
   return run;
 }
 
+// Cuts at multiples of kPieceTokens in the sequence, not in the run, so that pieces of different
+// chunks meet at the same positions.
 void cut(const TokenRun& run, std::vector<TokenRun>* pieces) {
   for (int done = 0; done < run.num_tokens;) {
     TokenRun piece = run;
@@ -74,7 +77,8 @@ void AttentionStep::add_tasks(const Compute& compute, int index, const HeadRange
                              .num_threads = compute.pool().num_threads()});
   const int group = heads.count / heads.num_kv;
   const int num_blocks = (run.num_tokens + split.tokens_per_task - 1) / split.tokens_per_task;
-  for (int block = num_blocks - 1; block >= 0; --block) {  // the last attend to the most
+  // Later tokens attend to more positions. Starting with the longest tasks balances the threads.
+  for (int block = num_blocks - 1; block >= 0; --block) {
     const int first = block * split.tokens_per_task;
     for (int kv_head = 0; kv_head < heads.num_kv; ++kv_head) {
       for (int head = 0; head < group; head += split.heads_per_task) {
@@ -89,7 +93,8 @@ void AttentionStep::add_tasks(const Compute& compute, int index, const HeadRange
   }
 }
 
-// Pages are sent to other nodes whole, as far as they are of this layer.
+// If the ranks are on several nodes, the pages with new tokens are sent to the other nodes: whole
+// pages, but only this layer's part of them.
 Status Attention::meet_in_cache(const AttentionCall& call, int layer) {
   std::vector<transport::Written> written;
   if (call.context.is_spread() && call.batch.num_tokens() > 0) {
@@ -147,6 +152,7 @@ kernels::AttentionArgs CachedAttention::args(const TokenRun& run, const Attentio
 
 void CachedAttention::run(const Compute& compute, const KvLayout& kv, const TokenRun& run,
                           const AttentionTask& task, const float* q, float* out) const {
+  // Per thread: tasks run in parallel, and steady state shall not allocate.
   thread_local std::vector<kernels::KvPage> pages;
   thread_local Scratch scratch;
   kernels::AttentionArgs call = args(run, task, q, out);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one iteration computes on one rank: prompt chunks and decode tokens side by side.
+// What one iteration computes on one rank: prompt chunks and decode tokens together.
+//
+// Thread safety: a plain value.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +15,14 @@ namespace wideep::model {
 struct Batch {
   std::vector<int32_t> ids;        // [num_tokens]
   std::vector<int32_t> positions;  // [num_tokens], in the token's sequence
-  // [num_tokens] of the token's sequence: tokens before it are prompt, the others generated.
+  // [num_tokens] length of the sequence's prompt: positions before it are prompt, others generated.
   std::vector<int32_t> prompt_lengths;
-  // [num_tokens] the pages of the token's sequence, which reach its position. Keys and values of
-  // all earlier positions are in them or in this batch before the token.
+  // [num_tokens] the pages of the token's sequence, at least up to its position. Keys and values of
+  // all earlier positions are in these pages, or belong to earlier tokens of this batch.
   std::vector<const PageList*> pages;
-  std::vector<int32_t> logit_rows;  // tokens whose logits are wanted, ascending
-  // [ep_size] tokens of every rank in this iteration, equal on all of them. Empty: not known, which
-  // serves where nothing bounds the tokens of a dispatch.
+  std::vector<int32_t> logit_rows;  // indices of the tokens whose logits are needed, ascending
+  // [ep_size] the number of tokens of every rank in this iteration; equal on all ranks. May be
+  // empty if the dispatch has no limit of tokens (DispatchShape::max_group_tokens).
   std::vector<int32_t> tokens_of_ranks;
 
   int num_tokens() const { return static_cast<int>(ids.size()); }

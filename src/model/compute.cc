@@ -11,11 +11,11 @@ namespace {
 using kernels::PackedMatrix;
 using kernels::PackedShape;
 
-// Rows are shared in ranges here and wherever something is done row by row, so that a thread has
-// about the same ones from step to step, which lie in its caches.
+// Threads take ranges of rows, here and in all row-wise steps. So a thread gets about the same rows
+// in every step, and finds them in its caches.
 constexpr int64_t kRowsPerChunk = 16;
 
-// `source` as it is, or where its cast rows will be.
+// Points to `source` itself if it needs no cast, else to the memory for the cast rows.
 Rows place_rows(const PackedShape& w, const SourceRows& source, Scratch& scratch) {
   WIDEEP_CHECK_EQ(source.width, w.k);
   Rows rows{source.rows, source.num_rows, source.width, w.format};
@@ -94,20 +94,23 @@ void Compute::matmul(const Rows& x, const PackedMatrix& w, float* y, size_t y_st
 }
 
 int panels_at_once(const PackedShape& w, int most_rows, int num_matrices) {
-  constexpr int kTile = 4;  // what the widest tile takes at once
+  constexpr int kTile = 4;  // panels of the widest tile of the kernels
   if (most_rows > 1) return kTile / num_matrices;
+  // Single rows are bound by memory: about as many bytes as a core reads in a microsecond.
   constexpr size_t kBytes = 40 * 1024;
   const size_t panels = kBytes / (w.panel_bytes() * static_cast<size_t>(num_matrices));
   return static_cast<int>(std::clamp<size_t>(panels, 1, 2 * kTile));
 }
 
-// The panels of all products one after the other are what threads share.
+// The threads share one list: the panels of all products, one product after the other. So small
+// products do not leave threads without work. args.next lets the kernel prefetch the first panel of
+// the next product.
 void Compute::matmul(const Rows& x, std::span<const Product> products) const {
   if (x.num_rows == 0) return;
   int num_panels = 0;
   for (const Product& product : products) num_panels += product.panels.count();
   const auto run = [&](int64_t begin, int64_t end) {
-    int64_t first = 0;  // of the product
+    int64_t first = 0;  // index of the product's first panel in the list
     for (size_t i = 0; i < products.size(); ++i) {
       const Product& product = products[i];
       const int64_t panels = product.panels.count();
@@ -125,7 +128,7 @@ void Compute::matmul(const Rows& x, std::span<const Product> products) const {
     }
   };
   const int unit = panels_at_once(products[0].w->shape, x.num_rows, 1);
-  // Where that leaves every thread a part.
+  // Smaller units if there are not enough panels to give every thread a whole unit.
   pool_.parallel_for_ranges(num_panels, std::clamp(num_panels / pool_.num_threads(), 1, unit), run);
 }
 

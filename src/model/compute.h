@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels and threads that a rank computes with, and the products of whole batches of rows.
+// The kernels and threads of a rank, and matrix products over batches of rows.
 //
-// Results of layers are float32. The inputs of products are brought into the form that the format
-// of the weights asks for (kernels/weight_format.h) once, and may then feed several products.
+// Results of layers are float32. Inputs of products ("operands") are cast once to the form that the
+// format of the weights requires (kernels/weight_format.h), and can then be used in several
+// products.
+//
+// Thread safety: one thread calls, all threads of the pool compute. A Scratch belongs to one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +22,8 @@ namespace wideep::model {
 using Panels = kernels::PanelRange;
 inline Panels all_panels(const kernels::PackedMatrix& w) { return {0, w.shape.num_panels()}; }
 
-// One of several products of the same rows. y: [num_rows, n] float32, y_stride elements from row to
-// row, of which the columns of `panels` are written.
+// One of several products of the same rows. y: [num_rows, n] float32 with y_stride elements from
+// row to row; only the columns of `panels` are written.
 struct Product {
   const kernels::PackedMatrix* w = nullptr;
   float* y = nullptr;
@@ -27,8 +31,7 @@ struct Product {
   Panels panels;
 };
 
-// Rows ready to be multiplied with matrices of one format and k. Points into the source or into a
-// Scratch.
+// Operands of products with matrices of one format and k. Points into the source or into a Scratch.
 struct Rows {
   kernels::InputRows input;
   int num_rows = 0;
@@ -36,7 +39,7 @@ struct Rows {
   kernels::WeightFormat for_format = kernels::WeightFormat::kF32;
 };
 
-// Float32 or bf16 rows, wherever they lie.
+// Float32 or bf16 rows anywhere in memory.
 struct SourceRows {
   kernels::InputRows rows;
   int num_rows = 0;
@@ -48,7 +51,7 @@ inline SourceRows float_rows(const float* x, size_t x_stride, int num_rows, int 
   return {{x, x_stride * sizeof(float), nullptr}, num_rows, width, Dtype::kF32};
 }
 
-// Memory that grows to the largest use and is kept, so that steady state allocates nothing.
+// Memory that grows to the largest request and is kept, so that steady state allocates nothing.
 class Scratch {
  public:
   // At least `count` elements, contents undefined. Invalidates earlier pointers from this Scratch.
@@ -62,26 +65,25 @@ class Scratch {
   base::AlignedBytes bytes_;
 };
 
-// Are rows of this dtype not yet in the form of operands of products with w?
+// Whether rows of this dtype must be cast before they can be multiplied with w.
 bool needs_cast(const kernels::PackedShape& w, Dtype dtype);
-// Bytes of a row in that form.
+// Bytes of an operand row for w.
 size_t operand_bytes(const kernels::PackedShape& w);
-// Rows [begin, end) of `source` in that form to out + row · operand_bytes(w).
+// Casts rows [begin, end) of `source` to operands for w, to out + row · operand_bytes(w).
 void cast_rows_to(const kernels::Kernels& kernels, const kernels::PackedShape& w,
                   const SourceRows& source, int64_t begin, int64_t end, std::byte* out);
 
-// `source` as operands of products with w, on the calling thread. Rows that are in the right form
-// already are not copied.
+// `source` as operands for w, cast on the calling thread. Rows that need no cast are not copied.
 Rows cast_rows(const kernels::Kernels& kernels, const kernels::PackedShape& w,
                const SourceRows& source, Scratch& scratch);
 
-// The arguments of x · wᵀ over all of w, for one thread. y: [num_rows, n] float32, y_stride
-// elements from row to row. REQUIRES: x was cast for w.
+// The kernel's arguments for x · wᵀ over all columns, on one thread. y: [num_rows, n] float32,
+// y_stride elements from row to row. REQUIRES: x was cast for w.
 kernels::MatmulArgs matmul_args(const Rows& x, const kernels::PackedMatrix& w, float* y,
                                 size_t y_stride);
 
-// How many panels of each of num_matrices such matrices a thread takes at once for products with at
-// most so many rows: for single rows what takes about a microsecond to read.
+// How many panels of each of num_matrices such matrices one task has, for products with at most
+// most_rows rows. For single rows as many as take about a microsecond to read.
 int panels_at_once(const kernels::PackedShape& w, int most_rows, int num_matrices);
 
 class Compute {
@@ -92,13 +94,13 @@ class Compute {
   const kernels::Kernels& kernels() const { return kernels_; }
   base::ThreadPool& pool() const { return pool_; }
 
-  // As cast_rows, over all threads.
+  // As cast_rows, on all threads.
   Rows cast(const kernels::PackedShape& w, const SourceRows& source, Scratch& scratch) const;
 
-  // y[num_rows, n] = x · wᵀ, over all threads. y_stride elements from row to row.
+  // y[num_rows, n] = x · wᵀ, on all threads. y_stride elements from row to row.
   // REQUIRES: x was cast for w.
   void matmul(const Rows& x, const kernels::PackedMatrix& w, float* y, size_t y_stride) const;
-  // Several at once, which threads wait for only once.
+  // Several products of the same rows, with one barrier of the threads at the end.
   void matmul(const Rows& x, std::span<const Product> products) const;
 
   // y[row] = rms_norm(x[row]) for rows of `width`.

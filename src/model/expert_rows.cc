@@ -9,16 +9,16 @@ namespace {
 
 constexpr int64_t kRowsPerTask = 8;  // coding a row takes about a microsecond
 
-// args.weights · args.rows in float32.
+// Σ args.weights[k] · args.rows[k] in float32.
 void sum_exactly(const kernels::Kernels& kernels, kernels::ReduceArgs args, float* sum) {
   std::fill_n(sum, args.n, 0.0f);
   args.x = sum;
   kernels.reduce_experts(args);
 }
 
-// The same as a row that travels. sum: args.n floats, which hold the exact sum afterwards if that
-// is to be kept or the row is coded. A bf16 row that nobody measures is written without that
-// detour; its bits are the same.
+// The same sum, encoded as a row that travels. sum: scratch of args.n floats; with ExactSum::kKeep
+// it holds the float32 sum afterwards. A bf16 row without kKeep is written by the kernel directly,
+// with the same bits.
 enum class ExactSum { kKeep, kDrop };
 void sum_as_row(const kernels::Kernels& kernels, kernels::ReduceArgs args,
                 kernels::RowFormat format, ExactSum exact, float* sum, std::byte* row) {
@@ -64,8 +64,8 @@ void ExpertRows::place(const Compute& compute, const ep::DispatchCombine& exchan
   place_results(exchange);
 }
 
-// The received rows as operands of gate and up. Both steps of a row are done in one task, while it
-// is in the caches.
+// The received rows as operands of gate and up. One task does both steps (decode, cast) of its
+// rows, while they are in its caches.
 kernels::InputRows ExpertRows::received_inputs(const Compute& compute,
                                                const kernels::PackedShape& gate) {
   const kernels::RowFormat format = options_.dispatch_format();
@@ -94,8 +94,9 @@ kernels::InputRows ExpertRows::received_inputs(const Compute& compute,
   return casts ? kernels::InputRows{operands, bytes} : plain.rows;
 }
 
-// In scratch memory results stand in the order of the entries, so that those of a token are side by
-// side for sum_results.
+// Experts write directly to the final places if no conversion follows. Otherwise they write to
+// scratch memory in the order of entries, in which the results of a token are adjacent, as
+// sum_results needs them.
 void ExpertRows::place_results(const ep::DispatchCombine& exchange) {
   results_.clear();
   if (!reduced() && return_plain()) {
@@ -139,8 +140,8 @@ void ExpertRows::encode_results(const Compute& compute) {
   }
 }
 
-// Combine::kReduced: the one row that goes back for a received token, Σ weight · result in top-k
-// order over the experts that are here.
+// Combine::kReduced: for each received token one row goes back, Σ weight · result in top-k order
+// over this rank's experts.
 void ExpertRows::sum_results(const Compute& compute, const ep::DispatchCombine& exchange) {
   const auto width = static_cast<size_t>(columns_.size);
   const std::span<const ep::ReceivedToken> tokens = exchange.received_tokens();
@@ -172,7 +173,7 @@ void ExpertRows::sum_results(const Compute& compute, const ep::DispatchCombine& 
   }
 }
 
-// In float32, then in the form in which rows return.
+// Sums in float32, then encodes in the format in which results return.
 ep::RowSum ExpertRows::row_sum(const kernels::Kernels& kernels) const {
   return
       [&kernels, format = options_.combine_format(),

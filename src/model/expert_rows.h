@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows that a rank's experts take and the results that they return, between the form in which
-// these travel and the form in which experts compute:
+// Converts rows between the formats in which they travel and the formats in which experts compute:
 //
-//   place     received rows are decoded, and cast to operands of gate and up, each once, however
+//   place     decodes received rows and casts them to operands of gate and up; each row once,
+//   however
 //             many of this rank's experts take it
 //   (experts  read inputs() and write results())
-//   finish    results are coded; Combine::kReduced: those of a token are weighted and added up
+//   finish    encodes the results; with Combine::kReduced it weights and sums those of a token
 //
-// Where rows travel just as experts take and return them, nothing is copied: experts read and write
-// in the segment.
+// If the formats are equal, nothing is copied: experts read and write in the segment.
 //
 // Thread safety: one thread.
 #pragma once
@@ -28,34 +27,36 @@ namespace wideep::model {
 
 class ExpertRows {
  public:
-  // columns: of a result that this rank computes; all, but for ranks that share experts.
+  // columns: the columns of a result that this rank computes; all of them unless it holds slices of
+  // experts (moe_tp).
   ExpertRows(const ModelConfig& config, const ep::DispatchShape& shape, const MoeOptions& options,
              ColumnRange columns);
 
-  // For the rows that `exchange` has received. gate: the shape of all experts' gate and up.
+  // Converts the rows that `exchange` has received. gate: the shape of all experts' gate and up.
   void place(const Compute& compute, const ep::DispatchCombine& exchange,
              const kernels::PackedShape& gate);
 
-  // After place: one for each of DispatchCombine::rows_of_slot, slot by slot. Results are rows of
-  // all columns, of which only `columns` are there: a pointer is to where column 0 would be.
+  // After place(): one pointer for each element of DispatchCombine::rows_of_slot, slot by slot. A
+  // result pointer points to column 0 of the row, but only `columns` of it may be written.
   const void* const* inputs() const { return inputs_.data(); }
   void* const* results() const { return results_.data(); }
 
   ColumnRange columns() const { return columns_; }
 
-  // All results are written. Gives exchange what goes back.
+  // To be called when all results are written: puts them where exchange sends them from.
   void finish(const Compute& compute, const ep::DispatchCombine& exchange);
 
-  // With MoeOptions::measure_noise: what coding results has cost since clear_noise.
+  // With MoeOptions::measure_noise: the noise of coding results since clear_noise().
   const RowNoise& noise() const { return noise_; }
   void clear_noise() { noise_ = {}; }
 
-  // Combine::kReduced: adds up what ranks of a node return for another node. kernels outlives it.
+  // For Combine::kReduced: sums rows that several ranks of a node return to another node. `kernels`
+  // must outlive it.
   ep::RowSum row_sum(const kernels::Kernels& kernels) const;
 
  private:
   bool reduced() const { return shape_.combine == ep::Combine::kReduced; }
-  // Whether results travel as experts return them.
+  // Whether results travel in the dtype that experts return.
   bool return_plain() const {
     return options_.combine_format() == kernels::row_format(options_.row_dtype);
   }
@@ -69,16 +70,16 @@ class ExpertRows {
   int hidden_;
   ColumnRange columns_;
   size_t result_bytes_;    // of a result as an expert writes it
-  size_t columns_offset_;  // bytes from where column 0 would be to the first of columns_
+  size_t columns_offset_;  // bytes from column 0 to the first of columns_
 
   std::vector<const void*> messages_;  // the received rows, each once
   std::vector<const void*> inputs_;    // of this rank's experts, slot by slot
-  std::vector<void*> results_;         // the same; see results()
-  std::vector<std::byte*> returned_;   // the same; where results belong; kReduced: null
-  Scratch decoded_;                    // rows, where they do not travel in row_dtype
-  Scratch operands_;                   // rows, where products do not take row_dtype
-  Scratch plain_results_;              // where results do not travel as experts return them
-  Scratch sums_;                       // kReduced: of received tokens
+  std::vector<void*> results_;         // in the order of inputs_; see results()
+  std::vector<std::byte*> returned_;   // in the order of inputs_: final places; kReduced: null
+  Scratch decoded_;                    // used if rows do not travel in row_dtype
+  Scratch operands_;                   // used if products do not take row_dtype
+  Scratch plain_results_;              // used unless experts write to the final places
+  Scratch sums_;                       // kReduced: [received tokens, columns] float32
   RowNoise noise_;
 };
 

@@ -24,6 +24,7 @@ Status fill_host_pool(std::span<const int> layers, const weights::WeightLoader& 
                                     at.slice));
   }
   WIDEEP_TRY(loader.run());
+  // Sealing stores a hash of the contents, against which every later copy is checked.
   threads.parallel_for(end - begin, 1, [&, first = begin](int64_t from, int64_t to) {
     for (int64_t i = first + from; i < first + to; ++i) {
       pool.seal(pool.address(static_cast<int>(i)));
@@ -85,7 +86,7 @@ Result<ExpertSlots> ExpertSlots::copy(const weights::HostPool& pool,
   });
   if (wrong < 0) return slots;
   return failed(fmt::format(
-      "host pool: expert {} of MoE layer {} is not what was loaded: memory or disk is faulty",
+      "host pool: expert {} of MoE layer {} differs from what was loaded: memory or disk is faulty",
       sources[wrong].expert, sources[wrong].layer));
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The slots of one rank: for every MoE layer the weights of slots_per_rank experts, each a private
-// copy. Ranks that share experts have the same slots, each its slice of the weights.
+// copy. With moe_tp > 1, several ranks have the same slots, each with its slice of the weights.
 //
-// Thread safety: many may read; exchange() only while nobody does.
+// Thread safety: several threads may read; exchange() needs exclusive access.
 #pragma once
 
 #include <map>
@@ -18,12 +18,13 @@
 
 namespace wideep::model {
 
-// Reads this rank's share of the experts into the host pool, which has those of `layers` (of the
-// model, ascending). Errors: as WeightLoader; there is not enough memory.
+// Reads this rank's share of the experts into the host pool. layers: the MoE layers of the pool, as
+// numbers of the model, ascending. rank, num_ranks: among the ranks that fill the pool together.
+// Errors: as WeightLoader; there is not enough memory.
 Status fill_host_pool(std::span<const int> layers, const weights::WeightLoader& loader, int rank,
                       int num_ranks, base::ThreadPool& threads, weights::HostPool& pool);
 
-// Which rank's slots are meant, and which slice of their experts.
+// Whose slots to load: the rank in the placement, and the slice of its experts.
 struct SlotOwner {
   SlotOwner(int rank) : ep_rank(rank) {}  // whole experts
   SlotOwner(int rank, int its_slice, int slices)
@@ -40,8 +41,8 @@ class ExpertSlots {
   static Result<ExpertSlots> load(const ModelConfig& config, const weights::WeightLoader& loader,
                                   const balance::ModelPlacement& placement, const SlotOwner& owner);
 
-  // Copies this rank's experts from a pool that all ranks have filled. Errors (failed): a copy that
-  // differs from what was loaded into the pool.
+  // Copies this rank's experts from the pool. REQUIRES: all ranks have filled it. Errors (failed):
+  // a copy differs from what was loaded into the pool.
   static Result<ExpertSlots> copy(const weights::HostPool& pool,
                                   const balance::ModelPlacement& placement, const SlotOwner& owner,
                                   base::ThreadPool& threads);
@@ -58,15 +59,15 @@ class ExpertSlots {
   uint64_t total_bytes() const { return records_.size(); }
 
  private:
-  // Slots with memory, without content.
+  // Allocates the slots without contents.
   ExpertSlots(const weights::ExpertShape& shape, const balance::ModelPlacement& placement,
               const SlotOwner& owner);
 
   weights::ExpertShape shape_;
   int slice_;
-  base::AlignedBytes records_;         // memory of all layers' slots; records move (exchange)
-  std::vector<std::byte*> slots_;      // the record in each slot, of all layers
-  std::map<int, size_t> first_slots_;  // by layer: where its slots begin in slots_
+  base::AlignedBytes records_;         // initial memory of all slots; exchange() swaps records
+  std::vector<std::byte*> slots_;      // [slots of all layers] the record of each slot
+  std::map<int, size_t> first_slots_;  // by layer: index of its first slot in slots_
 };
 
 }  // namespace wideep::model

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one page of the KV cache holds: kPageTokens consecutive positions of one sequence, for all
+// The layout of a page of the KV cache: kPageTokens consecutive positions of one sequence, for all
 // layers of a rank.
 //
 //   page     [layers.count()] layers
 //   layer    [num_kv_heads] heads: keys, then values, in the form of kernels/kv_page.h
 //
-// Grouped-query attention: panels of head_dim. Multi-head latent attention: one head of rows, the
-// normalised latent (kv_lora_rank) and the rotated key (qk_rope_head_dim) beside each other, whose
-// values are the first part of the keys.
+// Grouped-query attention: panels of head_dim. Multi-head latent attention: one head of rows, each
+// the normalised latent (kv_lora_rank) followed by the rotated key (qk_rope_head_dim). The values
+// are the first part of the keys.
+//
+// Thread safety: plain values.
 #pragma once
 
 #include <algorithm>
@@ -27,14 +29,15 @@ using PageList = std::vector<std::byte*>;
 
 struct KvLayout {
   Dtype dtype = Dtype::kBf16;   // kF32, kBf16 or kF8E4M3
-  parallel::LayerRange layers;  // of the model, that this rank computes
+  parallel::LayerRange layers;  // the layers that this rank computes
   int num_kv_heads = 1;
   size_t row_stride = 0;   // elements; latent attention only
   size_t key_bytes = 0;    // of one head in a page
-  size_t value_bytes = 0;  // likewise
+  size_t value_bytes = 0;  // of one head in a page
 
-  // parts: ranks that share the heads of a batch, each keeping its own (model/tensor_group.h). All
-  // of them keep latents, and where there are more ranks than heads several keep the same head.
+  // parts: the ranks that divide the heads among them (model/tensor_group.h). Each caches only its
+  // own heads; if there are more ranks than key-value heads, several cache the same head. Latents
+  // are cached by all of them.
   KvLayout(const ModelConfig& config, Dtype cache_dtype, int parts = 1)
       : KvLayout(config, cache_dtype, {0, config.num_layers}, parts) {}
   KvLayout(const ModelConfig& config, Dtype cache_dtype, parallel::LayerRange of_layers, int parts)
@@ -59,7 +62,7 @@ struct KvLayout {
   std::byte* values(std::byte* page, int layer, int kv_head) const {
     return keys(page, layer, kv_head) + key_bytes;
   }
-  // Latent attention: a position's row.
+  // Latent attention: the row of a position.
   std::byte* row(std::byte* page, int layer, int slot) const {
     return keys(page, layer, 0) + static_cast<size_t>(slot) * row_stride * dtype_bytes(dtype);
   }

@@ -67,7 +67,7 @@ Status MlpRunner::run(const Compute& compute, TensorGroup& group, std::span<cons
   return {};
 }
 
-// This rank's columns of what gate and up make of all rows.
+// This rank's columns of the intermediate rows.
 transport::Written MlpRunner::written_between(const std::byte* between,
                                               const weights::GatedMlp& mlp,
                                               const TensorGroup& group) const {
@@ -90,25 +90,25 @@ size_t MlpRunner::between_bytes(const PackedShape& down) const {
   return static_cast<size_t>(first_row_.back()) * row;
 }
 
-// The threads share the panels of all experts, one expert after the other, in units. Each thread
-// begins where its part of the cost begins, so that experts with many rows, and with none, do not
-// leave threads without work.
+// The threads share one list: the panels of all experts, one expert after the other, in units. A
+// thread's first unit is chosen by cost, not by number, because an expert's cost grows with its
+// rows and an expert without rows costs nothing. From there the pool balances what remains.
 template <typename Body>
 void MlpRunner::for_panels(const Compute& compute, std::span<const ExpertWork> work, Panels panels,
                            int unit, Body&& body) {
-  // What reading a panel from memory costs, in rows' worth of multiplying with it.
+  // Reading a panel from memory costs about as much as multiplying 12 rows with it.
   constexpr int64_t kReading = 12;
   const auto cost = [&](size_t i) {
     return work[i].x.num_rows == 0 ? 0 : kReading + work[i].x.num_rows;
   };
-  const int64_t units = (panels.count() + unit - 1) / unit;  // of each expert
+  const int64_t units = (panels.count() + unit - 1) / unit;  // per expert
   const auto count = static_cast<int64_t>(work.size()) * units;
   int64_t all = 0;
   for (size_t i = 0; i < work.size(); ++i) all += cost(i) * units;
   const base::ThreadPool& pool = compute.pool();
   const int threads = pool.num_threads();
   thread_starts_.clear();
-  int64_t before = 0;  // the cost of the experts before i
+  int64_t before = 0;  // cost of all experts before i
   for (size_t i = 0; i < work.size(); ++i) {
     const int64_t until = before + cost(i) * units;
     for (auto thread = static_cast<int64_t>(thread_starts_.size()); thread < threads; ++thread) {
@@ -163,7 +163,7 @@ void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> 
       });
 }
 
-// Between the products: brings what gate and up made into the form of operands of down.
+// Casts the intermediate rows to operands of down.
 void MlpRunner::cast_between(const Compute& compute, std::span<const ExpertWork> work,
                              const std::byte* between) {
   const PackedShape& down = work[0].mlp.down.shape;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gated MLP: down(silu(gate(x)) · up(x)). Dense layers and shared experts run on all rows,
-// routed experts each on its own rows.
+// The gated MLP: down(silu(gate(x)) · up(x)). Dense layers and shared experts run on all rows, each
+// routed expert on its own rows. "between" means the intermediate activations silu(gate(x)) ·
+// up(x).
 //
 // Thread safety: one thread calls, all threads of the pool compute.
 #pragma once
@@ -22,31 +23,31 @@ struct ExpertWork {
   kernels::OutputRows result;  // [num_rows, hidden]
 };
 
-// Runs gated MLPs on all threads. Keeps memory for what gate and up make: the rows in between.
+// Runs gated MLPs on all threads. Keeps the memory for intermediate activations.
 class MlpRunner {
  public:
   // y[num_rows, hidden] = mlp(x), float32, y_stride elements from row to row.
   void run(const Compute& compute, const weights::GatedMlp& mlp, const SourceRows& x, float* y,
            size_t y_stride);
 
-  // The same by all ranks of a group, all of which have x. The result, [num_rows, hidden], is in
-  // JointBuffer::kOutput. Collective.
+  // The same by all ranks of a group: all have x, and each computes a part of the columns. The
+  // result, [num_rows, hidden], is in JointBuffer::kOutput. Collective.
   Result<const float*> run(const Compute& compute, TensorGroup& group, const weights::GatedMlp& mlp,
                            const SourceRows& x, const transport::Awaited& where);
 
-  // Every expert on its rows. All experts have the same shape.
+  // Runs every expert on its rows. All experts have the same shape.
   void run(const Compute& compute, std::span<const ExpertWork> work);
 
   // The same by all ranks of a group. Each has its slice of the experts and all of the rows, in the
-  // same order, and computes its columns of the results. between: memory that all of them see, for
-  // a row between gate and down of each row of work. Collective.
+  // same order, and computes its columns of the results. between: shared memory of the group for
+  // one intermediate row per row of work. Collective.
   Status run(const Compute& compute, TensorGroup& group, std::span<const ExpertWork> work,
              std::byte* between, const transport::Awaited& where);
 
  private:
-  // Calls body(expert, panels, next) for runs of the experts' panels, over all threads. unit:
-  // panels that the kernel takes at once. next: if these are the last panels of the expert, the
-  // next expert that has rows; else null.
+  // Calls body(expert, panels, next) for ranges of the experts' panels, on all threads. unit: the
+  // panels that the kernel computes at once. next: if these are the last panels of the expert, the
+  // next expert that has rows, for prefetching; else null.
   template <typename Body>
   void for_panels(const Compute& compute, std::span<const ExpertWork> work, Panels panels, int unit,
                   Body&& body);
@@ -61,8 +62,8 @@ class MlpRunner {
                     const std::byte* between);
   void down(const Compute& compute, std::span<const ExpertWork> work, Panels panels);
 
-  std::vector<int64_t> first_row_;      // [experts + 1] where each expert's rows begin in between
-  std::vector<Rows> inputs_;            // [experts] of the product that is being computed
+  std::vector<int64_t> first_row_;  // [experts + 1] index of each expert's first intermediate row
+  std::vector<Rows> inputs_;        // [experts] operands of the product that is computed now
   std::vector<int64_t> thread_starts_;  // [threads] see for_panels
   Scratch cast_, between_, between_cast_;
 };

@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The forward pass of DeepSeek-V3 and Qwen3-MoE alike:
+//
+//   x = embedding(ids)
+//   per layer:  x += attention(rms_norm(x));  x += mlp_or_moe(rms_norm(x))
+//   logits = lm_head(rms_norm(x))
+//
+// In a tensor group each rank keeps the residual stream x of its own tokens only. It writes their
+// normalised rows h to a buffer that all ranks of the group read, and meets the others (a barrier)
+// before a product over the rows of all tokens. A rank alone has all tokens, and meet() returns at
+// once.
 #include "model/model.h"
 
 #include <algorithm>
@@ -9,19 +20,14 @@
 
 namespace wideep::model {
 
-// The forward pass of DeepSeek-V3 and Qwen3-MoE alike:
-//
-//   x = embedding(ids)
-//   per layer:  x += attention(rms_norm(x));  x += mlp_or_moe(rms_norm(x))
-//   logits = lm_head(rms_norm(x))
-//
-// A stage of a pipeline runs its layers; x comes from the stage before and goes to the next.
+// A pipeline stage runs only its own layers. x comes from the previous stage and goes to the next.
 Status Model::forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
                       const StageRows& rows, std::vector<float>* logits) {
   const AttentionCall call{compute_,          group_, context_, batch, kv, {.iteration = iteration},
                            attention_scratch_};
   start(batch);
-  rows.in == nullptr ? embed(batch) : take(rows.in);
+  rows.in == nullptr ? embed(batch) : copy_in(rows.in);
+  // What all layers share (rotary angles, attention tasks) is computed once per iteration.
   weights_.layers[layers_.first].attention->prepare(call);
   for (int layer = layers_.first; layer < layers_.last; ++layer) {
     AttentionCall layer_call = call;
@@ -29,13 +35,14 @@ Status Model::forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
     WIDEEP_TRY(forward_layer(layer_call, layer));
   }
   if (rows.out == nullptr) return head(batch, call.where, logits);
-  pass_on(rows.out);
+  copy_out(rows.out);
   return {};
 }
 
 void Model::start(const Batch& batch) {
   own_ = group_.tokens(batch.num_tokens());
   find_rows(batch);
+  // Zero, because embed() adds to it.
   x_.assign(batch.num_tokens() * static_cast<size_t>(config_.hidden_size), 0.0f);
   h_ = group_.joint<float>(JointBuffer::kInput, x_.size());
 }
@@ -49,6 +56,7 @@ void Model::find_rows(const Batch& batch) {
   }
 }
 
+// add_scaled with factor 1 onto zeros also converts the embedding's dtype to float32.
 void Model::embed(const Batch& batch) {
   const size_t hidden = config_.hidden_size;
   const size_t row_bytes = hidden * dtype_bytes(weights_.dtype);
@@ -59,12 +67,12 @@ void Model::embed(const Batch& batch) {
   });
 }
 
-void Model::take(const float* rows) {
+void Model::copy_in(const float* rows) {
   const size_t hidden = config_.hidden_size;
   std::copy_n(rows, own_.size * hidden, x_.data() + own_.begin * hidden);
 }
 
-void Model::pass_on(float* rows) const {
+void Model::copy_out(float* rows) const {
   const size_t hidden = config_.hidden_size;
   std::copy_n(x_.data() + own_.begin * hidden, own_.size * hidden, rows);
 }
@@ -101,7 +109,7 @@ Status Model::forward_layer(const AttentionCall& call, int index) {
   return layer.moe != nullptr ? forward_moe(call, index) : forward_mlp(call, index);
 }
 
-// Of all tokens of the batch, by all ranks of the group.
+// The dense MLP of all tokens of the batch: each rank of the group computes a part of the columns.
 Status Model::forward_mlp(const AttentionCall& call, int index) {
   const base::TraceSpan span(base::Span::kMlp, index);
   const int num_tokens = call.batch.num_tokens(), hidden = config_.hidden_size;
@@ -113,8 +121,9 @@ Status Model::forward_mlp(const AttentionCall& call, int index) {
   return {};
 }
 
-// Each rank routes its own tokens, which dispatch takes to the experts' ranks. A rank alone leaves
-// the shared expert to the runner, which has time for it while it waits.
+// Each rank routes its own tokens, and dispatch takes their rows to the ranks of the experts. A
+// rank alone leaves the shared expert to the MoeRunner, which runs it while it would wait for rows.
+// A tensor group must run it here, because it is collective over the group.
 Status Model::forward_moe(const AttentionCall& call, int index) {
   const MoeWeights& weights = *weights_.layers[index].moe;
   const size_t hidden = config_.hidden_size, first = own_.begin * hidden;
@@ -124,11 +133,12 @@ Status Model::forward_moe(const AttentionCall& call, int index) {
               .tokens_of_ranks = call.batch.tokens_of_ranks,
               .h = h_ + first,
               .x = x_.data() + first};
-  // Nobody reads what the last layer makes of the other tokens.
+  // After the last layer only tokens with logits are read, so the others are not sent to experts.
   const bool last = index + 1 == config_.num_layers;
   if (last) moe.wanted = wanted_;
   if (weights.has_shared() && !group_.is_alone()) {
     const std::vector<int32_t>& tokens = last ? call.batch.logit_rows : all_;
+    // The shared expert's rows of the own tokens begin at `own`: `tokens` is ascending.
     const auto own = std::lower_bound(tokens.begin(), tokens.end(), own_.begin) - tokens.begin();
     WIDEEP_TRY_ASSIGN(const float* shared, run_shared(call, weights, tokens));
     moe.shared = shared + static_cast<size_t>(own) * hidden;
@@ -144,14 +154,15 @@ Result<const float*> Model::run_shared(const AttentionCall& call, const MoeWeigh
                          moe_.shared_input(compute_, h_, tokens), call.where);
 }
 
-// Only the rows whose logits are wanted.
+// The LM head, on the rows of batch.logit_rows only. Each rank of a group normalises its own rows
+// among them and computes a part of the vocabulary for all of them.
 Status Model::head(const Batch& batch, const transport::Awaited& where,
                    std::vector<float>* logits) {
   const base::TraceSpan span(base::Span::kHead);
   const int hidden = config_.hidden_size;
   const int num_rows = static_cast<int>(batch.logit_rows.size());
   const size_t vocab = config_.vocab_size;
-  ep::TokenRange own_rows;  // of the wanted ones, which ascend
+  ep::TokenRange own_rows;  // among logit_rows, which is ascending, so own rows are neighbours
   for (int i = 0; i < num_rows; ++i) {
     const int row = batch.logit_rows[i];
     if (row < own_.begin || row >= own_.begin + own_.size) continue;

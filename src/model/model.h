@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model on one rank: the weights that every rank has, and the forward pass over a batch.
+// A model on one rank: the weights outside the experts, and the forward pass over a batch.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace wideep::model {
 
-// One layer. Either `mlp` (dense) or `moe` is there.
+// One layer. Either `mlp` (dense) or `moe` is set.
 struct Layer {
   std::vector<float> attention_norm;  // [hidden]
   std::unique_ptr<Attention> attention;
@@ -24,13 +24,13 @@ struct Layer {
   std::unique_ptr<MoeWeights> moe;
 };
 
-// Everything but the routed experts; constant after loading, so that the ranks of a machine share
-// it.
+// All weights but the routed experts; constant after loading, so that the ranks of a machine can
+// share them.
 class ModelWeights {
  public:
-  // of_layers: those of a pipeline stage; nothing: all. The others stay empty, and so do the
-  // embedding of all stages but the first, norm and LM head of all but the last. REQUIRES: config
-  // outlives the result.
+  // of_layers: the layers of a pipeline stage; nullopt: all. The other layers stay empty. Only the
+  // first stage has the embedding, only the last the final norm and the LM head. REQUIRES: config
+  // outlives the result. Errors: as WeightLoader.
   static Result<ModelWeights> load(const ModelConfig& config, const weights::WeightLoader& loader,
                                    std::optional<parallel::LayerRange> of_layers = {});
 
@@ -41,18 +41,20 @@ class ModelWeights {
   weights::Matrix lm_head;        // [vocab, hidden]
 };
 
-// The rows that pass from one stage of a pipeline to the next: the residual stream of this rank's
-// tokens, [group().tokens(batch).size, hidden].
+// The rows that pass from one pipeline stage to the next: the residual stream of this rank's
+// tokens, [group().tokens(batch).size, hidden] float32.
 struct StageRows {
-  const float* in = nullptr;  // of the stage before; null: the first, which embeds the tokens
-  float* out = nullptr;       // for the next stage; null: the last, which computes logits
+  const float* in = nullptr;  // from the previous stage; null: the first stage, embeds the tokens
+  float* out = nullptr;       // for the next stage; null: the last stage, computes logits
 };
 
+// Thread safety: one thread per rank, which uses the threads of `compute`.
 class Model {
  public:
-  // layers: those of this rank's pipeline stage. group: the ranks that compute the same batches;
-  // alone where every rank has its own. context: those that have other tokens of the same
-  // sequences, and read each other's pages.
+  // layers: the layers of this rank's pipeline stage. group: the ranks that compute the same
+  // batches (tensor parallelism); by default this rank alone. context: the ranks that hold other
+  // tokens of the same sequences and read each other's pages (context parallelism). References
+  // outlive this.
   Model(const ModelConfig& config, const ModelWeights& weights, Compute compute, MoeRunner& moe,
         parallel::LayerRange layers, TensorGroup group = {}, TensorGroup context = {})
       : config_(config),
@@ -70,9 +72,9 @@ class Model {
   TensorGroup& context() { return context_; }
   const TensorGroup& context() const { return context_; }
 
-  // One iteration of the forward pass: collective over the ranks of `moe`, those of the group,
-  // which give the same batch, and those of the context.
-  // logits: [batch.logit_rows, vocab], in the order of logit_rows; of the last stage only.
+  // The forward pass of one iteration. Collective over the ranks of `moe`, of the group (all pass
+  // the same batch) and of the context, also for ranks without tokens. Errors: a peer failed or did
+  // not answer in time. logits: [batch.logit_rows, vocab], filled on the last stage only.
   Status forward(const Batch& batch, const KvLayout& kv, int64_t iteration, const StageRows& rows,
                  std::vector<float>* logits);
   Status forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
@@ -81,7 +83,7 @@ class Model {
   }
 
  private:
-  // run(row) for every row of this rank's, on all threads.
+  // Calls run(row) for every row of this rank's tokens, on all threads.
   template <typename Run>
   void for_each_row(Run run) const {
     constexpr int64_t kRowsPerChunk = 16;
@@ -91,8 +93,8 @@ class Model {
   }
   void start(const Batch& batch);
   void embed(const Batch& batch);
-  void take(const float* rows);
-  void pass_on(float* rows) const;
+  void copy_in(const float* rows);
+  void copy_out(float* rows) const;
   void normalize(const std::vector<float>& norm);
   void add(const float* y);
   transport::Written own_input() const;
@@ -110,14 +112,14 @@ class Model {
   MoeRunner& moe_;
   parallel::LayerRange layers_;
   TensorGroup group_, context_;
-  ep::TokenRange own_;    // this rank's tokens of the batch
-  std::vector<float> x_;  // [num_tokens, hidden] residual stream; own rows
-  float* h_ = nullptr;    // [num_tokens, hidden] normalised, in kInput; own rows are written
+  ep::TokenRange own_;    // this rank's tokens of the batch; all but in a tensor group
+  std::vector<float> x_;  // [num_tokens, hidden] residual stream; only own rows are computed
+  float* h_ = nullptr;  // [num_tokens, hidden] normalised x_, in kInput; this rank writes own rows
   Scratch cast_;
   AttentionScratch attention_scratch_;
   MlpRunner mlp_runner_;
   std::vector<int32_t> all_;     // [num_tokens] 0, 1, ...
-  std::vector<int32_t> wanted_;  // own tokens whose logits are wanted, counted from own_.begin
+  std::vector<int32_t> wanted_;  // own tokens with logits, as indices from own_.begin, ascending
 };
 
 }  // namespace wideep::model

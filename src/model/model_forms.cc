@@ -12,7 +12,7 @@ namespace {
 using weights::MatrixForm;
 using weights::WeightLoader;
 
-// One form, so that the layer's input is cast once.
+// One form for all matrices that multiply the layer's input, so that the input is cast once.
 MatrixForm input_form(const ModelConfig& config, const WeightLoader& loader,
                       const std::string& attention) {
   const int hidden = config.hidden_size;

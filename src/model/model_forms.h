@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In what form each matrix of a model is packed: what loading decides, and what the memory it needs
-// is planned from.
+// The form in which each matrix of a model is packed. Loading and the memory plan both use it.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -14,12 +13,12 @@
 
 namespace wideep::model {
 
-// Of a layer, but for its routed experts. Routers are always float32.
+// The matrices of a layer without its routed experts. Routers are always float32.
 struct LayerForms {
-  weights::MatrixForm input;  // of the attention's matrices that multiply the layer's input
-  weights::MatrixForm q_b;    // of latent attention with a low rank; else unused
-  weights::MatrixForm output;
-  weights::MatrixForm mlp;  // of a dense layer or the shared expert; else unused
+  weights::MatrixForm input;   // attention matrices that multiply the layer's input
+  weights::MatrixForm q_b;     // latent attention with q_lora_rank; else unused
+  weights::MatrixForm output;  // of the attention
+  weights::MatrixForm mlp;     // of a dense layer or the shared expert; else unused
 };
 
 struct ModelForms {
@@ -28,23 +27,23 @@ struct ModelForms {
   weights::MatrixForm lm_head;
   std::vector<LayerForms> layers;
 
-  // The formats of attention, MLPs and experts: "int8", or "int8, nvfp4" of a mixed checkpoint.
+  // The formats of attention, MLPs and experts: "int8", or for a mixed checkpoint "int8, nvfp4".
   std::string format_names() const;
 };
 
 LayerForms layer_forms(const ModelConfig& config, int layer, const weights::WeightLoader& loader);
 
-// Looks at the tensors' names, dtypes and shapes only.
+// Uses only the names, dtypes and shapes of the tensors.
 ModelForms model_forms(const ModelConfig& config, const weights::WeightLoader& loader);
 
 // All matrices in one format.
 ModelForms uniform_forms(const ModelConfig& config, kernels::WeightFormat format);
 
-// "model.layers.<layer>.mlp.experts.<expert>", without a dot at the end.
+// "model.layers.<layer>.mlp.experts.<expert>", without a trailing dot.
 std::string expert_prefix(int layer, int expert);
 
-// The form of all routed experts: one, so that any slot can hold any of them.
-// num_slices: into which each of them is cut.
+// The shape of all routed experts: one for all, so that any slot can hold any expert.
+// num_slices: the number of slices of each expert.
 weights::ExpertShape experts_shape(const ModelConfig& config, const weights::WeightLoader& loader,
                                    int num_slices = 1);
 

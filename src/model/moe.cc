@@ -54,7 +54,7 @@ Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, con
   return {};
 }
 
-// With the first layer call, for only then it is known which kernels a row sum takes.
+// Called by the first forward(), because the row sum needs the kernels of `compute`.
 Status MoeRunner::open(const Compute& compute) {
   WIDEEP_TRY(ep::check_shapes_match(shape_, endpoint_));
   exchange_.set_row_sum(experts_.rows().row_sum(compute.kernels()));
@@ -63,8 +63,9 @@ Status MoeRunner::open(const Compute& compute) {
 
 // ---- chunks ----
 
-// While the rows of a chunk travel, the next chunk is sent, if that takes no waiting, and then the
-// shared expert is run, if there is time: as long as rows are missing.
+// While the rows of a chunk travel, this rank first sends the next chunk, if that needs no waiting,
+// and then runs the shared expert if rows are still missing. start_combine only starts: results of
+// a chunk are summed when its buffers are needed again, or at the end.
 Status MoeRunner::run_chunks(Progress& progress) {
   for (int chunk = 0; chunk < progress.num_chunks; ++chunk) {
     WIDEEP_TRY(send_chunk(progress, chunk, Wait::kYes));
@@ -78,8 +79,9 @@ Status MoeRunner::run_chunks(Progress& progress) {
   return {};
 }
 
-// Sends the chunk's rows, if that has not been done. Wait::kNo: goes as far as it can without
-// waiting. Buffers that a chunk still occupies are freed by reducing that chunk.
+// Sends the chunk's rows if they are not sent yet. Wait::kNo: does as much as it can without
+// waiting; a later call continues. If all buffers are in use, the oldest chunk is reduced first,
+// which frees its buffers.
 Status MoeRunner::send_chunk(Progress& progress, int chunk, Wait wait) {
   if (chunk == progress.num_chunks || chunk < progress.sent) return {};
   const bool by_counts = splits_by_counts(progress.call.layer);
@@ -89,7 +91,7 @@ Status MoeRunner::send_chunk(Progress& progress, int chunk, Wait wait) {
       WIDEEP_TRY(reduce_chunk(progress));
     }
     WIDEEP_TRY(begin_chunk(progress));
-    // Announced even if this rank will not wait now: the others may be waiting for its counts.
+    // Announced even if this rank does not wait now: other ranks may wait for its counts.
     if (by_counts) exchange_.announce_counts();
   }
   if (by_counts && wait == Wait::kNo && !exchange_.counts_arrived()) return {};
@@ -131,8 +133,8 @@ Status MoeRunner::receive(const Progress& progress) {
   return {};
 }
 
-// The next chunk whose results have not been added up. The shared expert is part of the sum, so it
-// has to be run by now.
+// Sums up the results of the oldest chunk that is not reduced. The shared expert's output is part
+// of the sum, so it must be computed first.
 Status MoeRunner::reduce_chunk(Progress& progress) {
   run_shared(progress);
   {
@@ -159,8 +161,8 @@ bool MoeRunner::splits_by_counts(int layer) const {
   return share_update_ == balance::ShareUpdate::kIteration && chooser_.has_replicas(layer);
 }
 
-// Slots are chosen, and counted, for all tokens of the chunk, for the split among replicas counts
-// them all; then those of the tokens that are sent are kept.
+// Chooses slots for all tokens of the chunk, because the split among replicas counts all of them.
+// Then only the slots of the wanted tokens are kept, which are the ones that are sent.
 Status MoeRunner::choose_slots(const Progress& progress, ep::TokenRange tokens) {
   const int layer = progress.call.layer;
   const TraceSpan span(Span::kChooseSlots, layer);
@@ -198,8 +200,8 @@ void MoeRunner::keep_wanted_slots(ep::TokenRange tokens) {
 
 // ---- experts ----
 
-// Measures the critical path: this thread's processor time and what the busiest other thread needed
-// beyond it.
+// Measures the critical path: this thread's processor time, plus what the busiest other thread
+// needed beyond it (ThreadPool::lag_cpu_ns).
 Status MoeRunner::run_experts(const Progress& progress) {
   const TraceSpan span(Span::kExperts, progress.call.layer);
   const base::ThreadPool& pool = progress.compute.pool();
@@ -209,7 +211,7 @@ Status MoeRunner::run_experts(const Progress& progress) {
   return {};
 }
 
-// The shared expert of all wanted tokens, once in a layer call.
+// The shared expert on all wanted tokens; at most once per layer call.
 void MoeRunner::run_shared(Progress& progress) {
   if (progress.shared_done) return;
   progress.shared_done = true;
@@ -222,7 +224,7 @@ void MoeRunner::run_shared(Progress& progress) {
   progress.shared = shared;
 }
 
-// ---- what observers see ----
+// ---- reports to the observer ----
 
 void MoeRunner::start_totals() {
   totals_.counts.assign(config_.routing.num_experts, 0);

@@ -2,19 +2,20 @@
 //
 // The expert half of a MoE layer over all ranks:
 //
-//   router → slot choice → dispatch → experts → combine, with the shared expert beside them
+//   router → slot choice → dispatch → experts → combine, and the shared expert in parallel
 //
-// MoeRouting chooses the experts, TokenRows brings rows into the form in which they travel and adds
-// up what comes back, RankExperts makes results of the rows that come here. MoeRunner has the order
-// of all this, the choice of slots, and the shared expert.
+// MoeRouting chooses the experts. TokenRows encodes the rows of this rank's tokens and sums up the
+// results that come back. RankExperts computes results for the rows that this rank receives.
+// MoeRunner orders these steps, chooses the slots, and runs the shared expert.
 //
-// All but the router and the shared expert runs chunk by chunk, where the layout bounds the tokens
-// of a dispatch (ep/chunks.h).
+// If the layout limits the tokens of a dispatch (ep/chunks.h), everything except the router and the
+// shared expert runs chunk by chunk.
 //
-// Work is done while rows travel. A rank whose rows have not all come runs the shared expert before
-// its experts; a rank whose rows have all come, because it was the last, runs it while it waits for
-// results. The rows of a chunk are sent before the experts of the chunk before are run, where the
-// layout has buffers for two calls; if these buffers are still in use then, after them.
+// The shared expert hides the travel of rows. A rank that still waits for rows runs it before its
+// experts. A rank that has received all rows (because it was the last) runs its experts at once,
+// and the shared expert while it waits for results. If the layout has buffers for two calls, the
+// rows of a chunk are sent before the experts of the previous chunk run, or after them if the
+// buffers are still in use.
 //
 // Collective: every rank of the group runs every MoE layer of every iteration, with or without
 // tokens.
@@ -39,52 +40,54 @@
 
 namespace wideep::model {
 
-// What the MoE layers of a rank share. One layer runs at a time.
+// Runs the MoE layers of a rank, one at a time.
 class MoeRunner {
  public:
-  // Results come back by the layout's Combine: by kReduced outside promise 1.
-  // REQUIRES: the layout's rows and results have room for [hidden] in the options' formats, which
-  // hidden fits (kernels::check_row_format); of ranks that share experts results are not coded.
-  // shards: the ranks that have slices of the same experts as this one, in the order of the slices,
-  // with buffers for RankExperts::between_rows.
-  // config, slots and endpoint outlive the runner.
+  // endpoint: connects the ranks that dispatch to each other. shards: the ranks that hold slices of
+  // the same experts as this one, in the order of the slices, with buffers for
+  // RankExperts::between_rows; by default experts are whole.
+  // With Combine::kReduced in the layout, bits depend on the placement.
+  // REQUIRES: the layout's rows and results have room for [hidden] in the options' formats, and
+  // hidden fits these formats (kernels::check_row_format); with shards the results' format is not a
+  // coded one. config, slots and endpoint outlive the runner.
   MoeRunner(const ModelConfig& config, const balance::ModelPlacement& placement,
             const ExpertSlots& slots, transport::Endpoint& endpoint, const ep::BufferLayout& layout,
             const MoeOptions& options, TensorGroup shards = {});
 
-  // Whom each layer is reported to; null: nobody.
+  // observer: called after each layer; null: none.
   void set_observer(MoeObserver* observer) { observer_ = observer; }
 
-  // Where the layer's experts are from the next forward() on: on every rank between the same two
-  // iterations. shares: [S], of its expert's tokens that each slot receives; empty: equal ones.
-  // REQUIRES: a MoE layer, as many slots as before, valid placement and shares.
+  // Sets the placement of a layer from the next forward() on. Every rank must call it between the
+  // same two iterations. shares: [S] the share of its expert's tokens that each slot receives;
+  // empty: equal shares. REQUIRES: a MoE layer; the number of slots is unchanged; placement and
+  // shares are valid.
   void set_placement(int layer, const balance::Placement& placement,
                      std::span<const double> shares) {
     chooser_.set_placement(layer, placement, shares);
   }
 
-  // Rows as the shared expert takes them, for callers who run it: see TokenRows.
+  // The input rows of the shared expert, for callers that run it themselves: see TokenRows.
   SourceRows shared_input(const Compute& compute, const float* h, std::span<const int32_t> tokens) {
     return token_rows_.shared_input(compute, h, tokens);
   }
 
-  // Null where all ranks share a node.
+  // Null if all ranks are on one node.
   const ep::NodeCrossing* crossing() const { return exchange_.crossing(); }
 
-  // Adds the layer's output to call.x.
+  // Adds the layer's output to call.x. Errors: a peer failed or did not answer in time.
   Status forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call);
 
  private:
-  // A layer call on its way.
+  // The state of the layer call that is running.
   struct Progress {
     const Compute& compute;
     const MoeWeights& weights;
     const MoeCall& call;
-    kernels::InputRows rows;  // of the wanted tokens, as they travel
+    kernels::InputRows rows;  // [wanted tokens] encoded for the dispatch
     int num_chunks;
-    int begun = 0, sent = 0, reduced = 0;  // chunks that have got so far
+    int begun = 0, sent = 0, reduced = 0;  // how many chunks have passed each step
     bool shared_done = false;
-    const float* shared = call.shared;  // [wanted tokens, hidden]; null: none, or not yet
+    const float* shared = call.shared;  // [wanted tokens, hidden]; null: none, or not computed yet
 
     ep::TokenRange tokens_of(int chunk) const {
       return ep::chunk_of(call.num_tokens, chunk, num_chunks);
@@ -95,9 +98,9 @@ class MoeRunner {
   struct Chunk {
     std::vector<int32_t> tokens_of_ranks;  // [ep_size]
     std::vector<int32_t> counts;           // [num_experts] of this rank's tokens
-    std::vector<int32_t> slots;            // [tokens that are sent, top_k]
+    std::vector<int32_t> slots;            // [wanted tokens of the chunk, top_k]
   };
-  // All chunks together, as in MoeLayerRecord.
+  // Sums over all chunks, as in MoeLayerRecord.
   struct Totals {
     std::vector<int32_t> counts, group_counts, sent_entries;
     int64_t experts_cpu_ns = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a MoE layer is given and what it reports: its weights, one call of it, and the record that
-// an observer gets.
+// The inputs and outputs of a MoE layer: its weights, the arguments of one call, and the record
+// that an observer gets.
 //
 // Thread safety: plain values; an observer is called on the thread of the rank.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace wideep::model {
 
-// The weights of a MoE layer that every rank has.
+// The weights of a MoE layer outside the routed experts; every rank has them.
 struct MoeWeights {
   weights::Matrix router;          // [num_experts, hidden], always float32
   std::vector<float> router_bias;  // [num_experts]; DeepSeek only
@@ -29,13 +29,13 @@ struct MoeCall {
   int layer = 0;
   int64_t iteration = 0;
   int num_tokens = 0;                        // of this rank
-  std::span<const int32_t> tokens_of_ranks;  // [ep_size]; empty: see Batch
-  const float* h = nullptr;                  // [num_tokens, hidden], the normalised input
-  float* x = nullptr;                        // [num_tokens, hidden], to which the output is added
-  // The tokens whose output is added, ascending; empty optional: all of them. The others are routed
-  // and reported as ever, but not sent. Ranks need not know which tokens the others want.
+  std::span<const int32_t> tokens_of_ranks;  // [ep_size]; may be empty: see Batch
+  const float* h = nullptr;                  // [num_tokens, hidden] the normalised input
+  float* x = nullptr;                        // [num_tokens, hidden] the output is added to it
+  // The tokens whose output is needed, ascending; nullopt: all. The others are routed and reported
+  // too, but not sent to experts. Ranks need not know the wanted tokens of other ranks.
   std::optional<std::span<const int32_t>> wanted;
-  // The shared expert's output for these tokens, [wanted tokens, hidden], where the caller has it.
+  // The shared expert's output, [wanted tokens, hidden], if the caller has computed it.
   const float* shared = nullptr;
 };
 
@@ -49,14 +49,15 @@ struct MoeLayerRecord {
   // [ep_size] (token, expert) pairs for each rank, of all tokens, wanted or not.
   std::span<const int32_t> sent_entries;
   int64_t experts_cpu_ns = 0;  // critical processor time of computing this rank's experts
-  // With MoeOptions::measure_noise: what coding this rank's rows, and its experts' results, cost.
+  // With MoeOptions::measure_noise: the coding noise of this rank's rows, and of its experts'
+  // results.
   RowNoise dispatched, returned;
 };
 
 class MoeObserver {
  public:
   virtual ~MoeObserver() = default;
-  // A MoE layer has run.
+  // Called after each MoE layer.
   virtual void on_layer(const MoeLayerRecord& record) = 0;
 };
 

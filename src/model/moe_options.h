@@ -13,11 +13,11 @@
 namespace wideep::model {
 
 struct MoeOptions {
-  Dtype row_dtype = Dtype::kBf16;  // that experts take and return: kBf16 or kF32
-  // In which form rows are dispatched and results returned; without a value: in row_dtype.
+  Dtype row_dtype = Dtype::kBf16;  // of the rows that experts take and return: kBf16 or kF32
+  // The formats in which rows are dispatched and results returned; nullopt: row_dtype.
   std::optional<kernels::RowFormat> dispatch, combine;
-  bool perfect_router = false;  // tokens go to experts evenly, whatever the router says
-  bool measure_noise = false;   // report it to observers; every row is decoded for it
+  bool perfect_router = false;  // replaces the router's choice by an even one (perfect_router.h)
+  bool measure_noise = false;   // report coding noise to the observer; decodes every row for it
 
   kernels::RowFormat dispatch_format() const {
     return dispatch.value_or(kernels::row_format(row_dtype));

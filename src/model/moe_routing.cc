@@ -9,8 +9,7 @@
 
 namespace wideep::model {
 
-// A perfect router spreads tokens over owners: ranks that have slices of the same experts count as
-// one.
+// For a perfect router, ranks that hold slices of the same experts count as one: num_owners().
 MoeRouting::MoeRouting(const ModelConfig& config, const ep::DispatchShape& shape, int rank,
                        bool perfect)
     : config_(config) {
@@ -32,14 +31,14 @@ void MoeRouting::route(const Compute& compute, const MoeWeights& weights, const 
 
 void MoeRouting::choose_experts(const Compute& compute, const MoeWeights& weights, int num_tokens,
                                 const float* logits) {
-  // Tokens of a task: choosing takes a few microseconds for one.
+  // One token takes a few microseconds.
   constexpr int64_t kTokensPerTask = 16;
   const RoutingConfig& routing = config_.routing;
   const auto count = static_cast<size_t>(num_tokens) * routing.top_k;
   experts_.resize(count);
   weights_.resize(count);
   const float* bias = weights.router_bias.empty() ? nullptr : weights.router_bias.data();
-  if (perfect_router_) {  // the router's own product is computed all the same: it costs its time
+  if (perfect_router_) {  // the real router was computed nevertheless, so that measured times hold
     logits = perfect_router_->logits(num_tokens);
     bias = perfect_router_->zero_bias();
   }
@@ -52,8 +51,8 @@ void MoeRouting::choose_experts(const Compute& compute, const MoeWeights& weight
   });
 }
 
-// Experts stay those of all tokens, for they are counted and reported. Weights are needed only of
-// the wanted tokens, one behind the other as these are sent.
+// experts_ keeps all tokens, which are counted and reported. weights_ keeps only the wanted tokens,
+// contiguous in the order in which they are sent.
 void MoeRouting::keep_wanted(const MoeCall& call) {
   if (!call.wanted) {
     wanted_.resize(static_cast<size_t>(call.num_tokens));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which experts the tokens of a MoE layer go to, with which weights, and which of the tokens are to
-// be computed (MoeCall::wanted).
+// The routing of the tokens of a MoE layer: their experts, the experts' weights, and which tokens
+// are computed at all (MoeCall::wanted).
 //
 // Thread safety: one thread.
 #pragma once
@@ -22,23 +22,24 @@ namespace wideep::model {
 
 class MoeRouting {
  public:
-  // perfect: experts are chosen by perfect_router.h, as rank `rank` of the shape.
+  // rank: this rank within the shape. perfect: the experts are chosen by perfect_router.h.
   // config outlives the routing.
   MoeRouting(const ModelConfig& config, const ep::DispatchShape& shape, int rank, bool perfect);
 
-  // Chooses the experts of all of the call's tokens, in float32 whatever the model's precision.
+  // Chooses the experts of all tokens of the call. The router always computes in float32.
   void route(const Compute& compute, const MoeWeights& weights, const MoeCall& call);
 
-  // Everything else is of the tokens that were routed last.
-  // The chosen experts: of all tokens, and of some of them, [tokens, top_k] in top-k order.
+  // The functions below return results of the last route().
+
+  // The chosen experts of all tokens, or of a range, [tokens, top_k] in top-k order.
   std::span<const int32_t> experts() const { return experts_; }
   std::span<const int32_t> experts_of(ep::TokenRange tokens) const;
 
   // The tokens to compute, ascending.
   std::span<const int32_t> wanted() const { return wanted_; }
-  // Which of wanted() are among these tokens; and the expert weights of some of wanted(), [size,
-  // top_k].
+  // The range of indices in wanted() whose tokens lie in `tokens`.
   ep::TokenRange wanted_of(ep::TokenRange tokens) const;
+  // The expert weights of a range of wanted(), [size, top_k].
   std::span<const float> weights_of(ep::TokenRange wanted) const;
 
  private:
@@ -50,7 +51,7 @@ class MoeRouting {
   std::optional<PerfectRouter> perfect_router_;
   std::vector<int32_t> experts_;  // [num_tokens, top_k]
   std::vector<int32_t> wanted_;
-  std::vector<float> weights_;  // [wanted tokens, top_k]; during route of all tokens
+  std::vector<float> weights_;  // [wanted tokens, top_k]; during route() of all tokens
   Scratch logits_, cast_;
 };
 

@@ -10,7 +10,8 @@ namespace {
 
 constexpr float kChosen = 10.0f;
 
-// The n-th of `count` things that stand in `blocks` blocks, taking a block after the other.
+// `count` things are divided into `blocks` equal blocks. Returns the n-th thing when the blocks
+// take turns: one of block 0, one of block 1, …
 int32_t across(int64_t n, int count, int blocks) {
   if (blocks > count || count % blocks != 0) blocks = 1;
   const int64_t i = n % count;
@@ -42,7 +43,7 @@ const float* PerfectRouter::logits(int num_tokens) {
   return logits_.data();
 }
 
-// The choices go to the token's groups in turn.
+// The top_k choices of a token go round-robin through its groups.
 void PerfectRouter::add_token() {
   const size_t first = logits_.size();
   logits_.resize(first + routing_.num_experts, -kChosen);
@@ -55,8 +56,8 @@ void PerfectRouter::add_token() {
   ++num_tokens_;
 }
 
-// Where a rank has several groups, neighbours in this order are of different ranks; where a group
-// has several ranks, neighbours in the order of its members are.
+// Successive choices lie on different ranks: if a rank has several groups, successive groups do; if
+// a group spans several ranks, successive members of a group do.
 int32_t PerfectRouter::next_group() { return across(groups_taken_++, num_groups_, ep_size_); }
 
 int32_t PerfectRouter::next_member(int32_t group) {

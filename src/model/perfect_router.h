@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Logits that send tokens to all ranks evenly, in place of the router's own: what a run would take
-// if experts were perfectly balanced. What the model then says means nothing.
+// Logits that send tokens to all ranks evenly, instead of the router's own: to measure how fast a
+// run would be with perfectly balanced experts. The generated texts are meaningless.
 //
-// As TensorRT-LLM's ENABLE_PERFECT_ROUTER: experts stand on ranks in order, E / ep_size on each;
-// the chosen have a logit of 10, the others of −10. The i-th choice of all tokens of rank r, i = 0,
-// 1, …, is expert (j mod R)·E/R + ⌊j / R⌋ mod E/R with j = i + r. With DeepSeek's groups, of which
-// a token may choose only some, the groups come in turn, and inside each its experts as above.
+// As TensorRT-LLM's ENABLE_PERFECT_ROUTER: rank r of R holds experts r·E/R to (r + 1)·E/R − 1.
+// Chosen experts have the logit 10, the others −10. Rank r numbers the choices of its tokens i = 0,
+// 1, …; choice i is expert (j mod R)·E/R + ⌊j / R⌋ mod E/R with j = i + r. With DeepSeek's groups,
+// of which a token may choose only some, the groups take turns, and within a group its experts as
+// above.
 //
 // Thread safety: one thread.
 #pragma once
@@ -21,14 +22,14 @@ namespace wideep::model {
 
 class PerfectRouter {
  public:
-  // Errors (invalid input): ranks cannot all have as many experts.
+  // Errors (invalid input): ep_size does not divide the number of experts.
   static Status check(const RoutingConfig& routing, int ep_size);
 
   // REQUIRES: check().
   PerfectRouter(const RoutingConfig& routing, int ep_size, int rank);
 
-  // [num_tokens, num_experts], until the next call. A token's depend on its index only, so that
-  // they are computed once. For DeepSeek's method the bias must be zero: zero_bias().
+  // [num_tokens, num_experts], valid until the next call. The logits of a token depend only on its
+  // index, so they are computed once. DeepSeek's method must use zero_bias() with them.
   const float* logits(int num_tokens);
   const float* zero_bias() const { return zero_bias_.data(); }
 
@@ -40,7 +41,7 @@ class PerfectRouter {
   RoutingConfig routing_;
   int num_groups_, groups_of_token_, group_size_;
   int ep_size_;
-  int64_t groups_taken_;                // as next_group() counts
+  int64_t groups_taken_;                // calls of next_group(), starting at the rank's offset
   std::vector<int64_t> members_taken_;  // [num_groups]
   int num_tokens_ = 0;                  // in logits_
   std::vector<float> logits_;

@@ -24,7 +24,8 @@ RankExperts::RankExperts(const ModelConfig& config, const ExpertSlots& slots,
 
 Status RankExperts::run(const Compute& compute, const ep::DispatchCombine& exchange,
                         const transport::Awaited& where) {
-  const kernels::PackedShape gate = slots_.expert(where.layer, 0).gate.shape;  // of all experts
+  // All experts have one shape, so that any slot can hold any of them.
+  const kernels::PackedShape gate = slots_.expert(where.layer, 0).gate.shape;
   rows_.place(compute, exchange, gate);
   list_work(exchange, where.layer, gate.format);
   WIDEEP_TRY(run_work(compute, where));
@@ -32,7 +33,7 @@ Status RankExperts::run(const Compute& compute, const ep::DispatchCombine& excha
   return {};
 }
 
-// The experts that have rows, and their rows.
+// Lists the experts that have rows.
 void RankExperts::list_work(const ep::DispatchCombine& exchange, int layer,
                             kernels::WeightFormat format) {
   work_.clear();
@@ -47,7 +48,7 @@ void RankExperts::list_work(const ep::DispatchCombine& exchange, int layer,
   }
 }
 
-// Ranks that share experts have the same rows for them, so they meet all together, or none does.
+// All shards receive the same rows, so either all of them have work and meet, or none.
 Status RankExperts::run_work(const Compute& compute, const transport::Awaited& where) {
   if (work_.empty()) return {};
   if (shards_.is_alone()) {
@@ -57,8 +58,9 @@ Status RankExperts::run_work(const Compute& compute, const transport::Awaited& w
   return runner_.run(compute, shards_, work_, shared_between(), where);
 }
 
-// A rank that is done with a call may write the next call's rows, whose inputs may already be here,
-// while others still read this call's. So calls that can be in flight together take turns.
+// A fast rank may begin the next call, and write its intermediate rows, while a slow rank still
+// reads those of this call. So calls that can be in flight together use different parts of the
+// buffer.
 std::byte* RankExperts::shared_between() {
   const size_t row_bytes =
       static_cast<size_t>(config_.moe_intermediate_size) * dtype_bytes(row_dtype_);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The experts in the slots of a rank, run on the rows that dispatch has brought there.
+// Runs the experts in the slots of a rank on the rows that dispatch has brought there.
 //
-// Ranks that share experts (moe_tp) each get the rows of all of them, compute their slice of what
-// is between the products, meet, and compute their slice of the results' columns from all of it.
-// Every element is one whole sum (docs/decisions/0015-sharded-experts.md): the same bits as of
-// whole experts.
+// With moe_tp > 1, several ranks hold slices of the same experts, and each gets the rows of all of
+// them. A rank computes its columns of the intermediate activations (between gate/up and down),
+// waits for the other slices (a barrier), and computes its columns of the results from all
+// intermediate columns. Every element is one whole sum, so the bits are those of whole experts
+// (docs/decisions/0015-sharded-experts.md).
 //
 // Thread safety: one thread per rank.
 #pragma once
@@ -24,16 +25,17 @@ namespace wideep::model {
 
 class RankExperts {
  public:
-  // shards: the ranks that have slices of the same experts as this one, in the order of the slices,
-  // with buffers for between_rows(shape). config and slots outlive the experts.
+  // shards: the ranks that hold slices of the same experts as this one, in the order of the slices,
+  // with buffers for between_rows(shape). config and slots outlive this.
   RankExperts(const ModelConfig& config, const ExpertSlots& slots, const ep::DispatchShape& shape,
               const MoeOptions& options, TensorGroup shards);
 
-  // Rows between the products: of all experts of a rank, in all calls that may be in flight.
+  // The largest number of intermediate rows of a rank, over all calls that may be in flight.
   static int64_t between_rows(const ep::DispatchShape& shape);
 
-  // Runs the experts of where.layer on what `exchange` has received, up to results in the form that
-  // it sends back. Collective among ranks that share experts. Errors: one of these does not come.
+  // Runs the experts of where.layer on the rows that `exchange` has received, and leaves the
+  // results where it sends them from. Collective over the shards. Errors: one of them failed or did
+  // not answer in time.
   Status run(const Compute& compute, const ep::DispatchCombine& exchange,
              const transport::Awaited& where);
 

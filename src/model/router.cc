@@ -11,7 +11,7 @@ namespace wideep::model {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-// Keeps the renormalisation defined when all scores underflow.
+// Avoids a division by zero in the renormalisation when all scores underflow.
 constexpr float kTiny = 1e-20f;
 
 // The `count` indices of the largest scores in descending order, ties to the lower index.

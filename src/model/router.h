@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which experts a token goes to, and with what weights, from the router's logits. Methods as in
-// TensorRT-LLM's fused_moe/routing.py; formulas in router.cc beside their code.
+// Chooses the experts of a token and their weights from the router's logits. Methods as in
+// TensorRT-LLM's fused_moe/routing.py; the formulas are in router.cc.
 //
-// Selected experts stand in descending order of the selection score; equal scores go to the lower
-// expert id. All arithmetic is float32 in ascending order of expert ids, one token at a time.
+// The selected experts are in descending order of the selection score; of equal scores the lower
+// expert id comes first. All sums are float32, in a fixed order, so that bits never depend on the
+// batch.
+//
+// Thread safety: pure function.
 #pragma once
 
 #include <cstdint>

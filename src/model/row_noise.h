@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What coding rows for their travel costs: signal and noise, summed over rows.
+// The noise that coding rows for the dispatch or combine adds: signal and noise power, summed over
+// rows.
 //
 // Thread safety: a plain value.
 #pragma once
@@ -12,16 +13,16 @@
 namespace wideep::model {
 
 struct RowNoise {
-  double signal = 0.0;  // Σ x² of the rows as they were
+  double signal = 0.0;  // Σ x² of the original rows
   double noise = 0.0;   // Σ (decoded − x)²
   int64_t rows = 0;
 
-  // Adds a row. x: [hidden] of `dtype`; noise is measured against it rounded to bf16. coded: the
-  // same row in `format`.
+  // Adds a row. x: [hidden] of `dtype`, rounded to bf16 for the comparison. coded: the same row in
+  // `format`.
   void add(const kernels::Kernels& kernels, Dtype dtype, const void* x, kernels::RowFormat format,
            const void* coded, int hidden);
   void add(const RowNoise& other);
-  // In dB. Infinite without noise.
+  // The signal-to-noise ratio in dB; infinite without noise.
   double snr() const;
 };
 

@@ -9,7 +9,7 @@
 namespace wideep::model {
 namespace {
 
-// Buffers begin at whole pages: no two share one.
+// Buffers begin at page boundaries, so that no two share a page.
 constexpr size_t kAlignment = 4096;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -103,6 +103,8 @@ Status TensorGroup::meet_after(int owner, std::span<const transport::Written> wr
                                const transport::Awaited& where) {
   if (is_alone()) return {};
   const base::TraceSpan span(base::Span::kMeet, where.layer);
+  // forward_to_all() before the flag: on other nodes the data must arrive before the flag that announces it.
+  // raise_all is a release, wait_all an acquire; together they order all writes of the group.
   endpoint_->forward_to_all(owner, wrote);
   const uint32_t value = endpoint_->raised(transport::Channel::kJoin) + 1;
   endpoint_->raise_all(transport::Channel::kJoin, value);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tensor parallelism: the ranks that compute one batch together. Each rank computes some columns of
-// every product, as whole sums, and all read the columns of all. So an element is one chain of
-// additions along all of k, as on one rank, and **its bits do not depend on the size of the
-// group**; if partial sums were added up, as an all-reduce does, they would. It does not move more
-// bytes: heads once and outputs once, where an all-reduce moves outputs twice.
+// every product, as whole sums over k, and every rank reads the columns of all ranks (an
+// all-gather). An element is the same chain of additions as on one rank, so **its bits do not
+// depend on the size of the group**. Adding up partial sums, as an all-reduce does, would change
+// them. It moves no more bytes than an all-reduce: heads once and outputs once, instead of outputs
+// twice.
 //
-//   what                          parted by      written to
+//   what                          divided by     written to
 //   residual stream, norms        tokens         kInput
 //   q, k, v; attention            heads          kHeads
 //   output projection, down       columns        kOutput
@@ -14,9 +15,9 @@
 //   experts                       tokens, which dispatch sends to the experts' ranks
 //   LM head                       columns        kLogits
 //
-// On one node these buffers are shared memory: a part is written once and read in place by all. If
-// ranks are on several nodes, each node has the buffers, and parts are sent to the other nodes when
-// ranks meet.
+// On one node these buffers are shared memory: each part is written once and read in place by all
+// ranks. With several nodes, each node has the buffers, and meet() sends the parts to the other
+// nodes.
 //
 // Thread safety: one thread per rank.
 #pragma once
@@ -33,19 +34,20 @@
 
 namespace wideep::model {
 
-// Buffers that all ranks of a group see.
+// The buffers of a group, which all its ranks read.
 enum class JointBuffer : int { kInput, kHeads, kOutput, kBetween, kLogits, kCount };
 
-// Where each buffer begins, in bytes.
+// The offsets of the buffers in bytes.
 struct JointLayout {
   JointLayout() = default;
-  // For batches of at most max_tokens tokens and max_logit_rows wanted logits.
+  // For ranks that compute batches together, of at most max_tokens tokens and max_logit_rows rows
+  // of logits.
   JointLayout(const ModelConfig& config, int64_t max_tokens, int64_t max_logit_rows);
-  // Of ranks that share experts (moe_tp): what gate and up of at most max_rows rows make, in
-  // kBetween.
+  // For ranks that hold slices of the same experts (moe_tp): only kBetween, the intermediate
+  // activations of at most max_rows rows.
   static JointLayout of_experts(const ModelConfig& config, Dtype row_dtype, int64_t max_rows);
 
-  // Of ranks that share sequences (context parallelism): the wanted logits.
+  // For ranks that share sequences (context parallelism): only kLogits.
   static JointLayout of_context(const ModelConfig& config, int64_t max_logit_rows);
 
   size_t bytes() const { return begin.back(); }
@@ -54,19 +56,19 @@ struct JointLayout {
   std::array<size_t, static_cast<size_t>(JointBuffer::kCount) + 1> begin = {};
 };
 
-// Heads that a rank computes, and the heads of the cache that these read: each head of the cache
-// serves count / num_kv heads, in order.
+// The query heads that a rank computes, and the key-value heads that these read. Each key-value
+// head serves count / num_kv consecutive query heads.
 struct HeadRange {
   int first = 0;
   int count = 0;
   int first_kv = 0;
   int num_kv = 0;
 };
-// Part `rank` of `size`. REQUIRES: size divides num_heads; of size and num_kv_heads one divides the
-// other (several ranks hold the same one where there are more ranks).
+// Part `rank` of `size` parts. REQUIRES: size divides num_heads; size divides num_kv_heads or the
+// reverse (then several ranks have the same key-value head).
 HeadRange part_of_heads(int rank, int size, int num_heads, int num_kv_heads);
 
-// Panels that hold columns [first, first + count).
+// The panels that contain columns [first, first + count).
 Panels panels_of_columns(int first, int count);
 
 // Columns [begin, begin + size).
@@ -77,8 +79,8 @@ struct ColumnRange {
 // The columns of a product of n columns that part `part` of `parts` computes: whole panels.
 ColumnRange columns_of_part(int n, int part, int parts);
 
-// What a rank has written into a buffer whose rows have so many elements: some rows; or of its
-// first num_rows rows the columns of some panels.
+// Describes what a rank has written into a buffer with `elements` elements per row: some whole rows
+// (written_rows), or in the first num_rows rows the columns of some panels (written_columns).
 template <typename T>
 transport::Written written_rows(const T* buffer, size_t elements, ep::TokenRange rows) {
   return {.first = buffer + static_cast<size_t>(rows.begin) * elements,
@@ -89,16 +91,16 @@ transport::Written written_columns(const void* buffer, int elements, size_t elem
 
 class TensorGroup {
  public:
-  // A rank on its own, with buffers in its own memory.
+  // A group of one rank, with buffers in its own memory.
   TensorGroup() = default;
-  // All ranks of the endpoint's group. The buffers lie `offset` bytes into the first rank's
-  // segment.
+  // All ranks of the endpoint's group. The buffers begin `offset` bytes into the first rank's
+  // segment. REQUIRES: they fit into it.
   TensorGroup(transport::Endpoint& endpoint, size_t offset, const JointLayout& layout);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   bool is_alone() const { return size_ == 1; }
-  // Whether its ranks are on several nodes.
+  // Whether the ranks are on several nodes.
   bool is_spread() const { return endpoint_ != nullptr && endpoint_->ranks_on_node() < size_; }
 
   ep::TokenRange tokens(int num_tokens) const { return ep::chunk_of(num_tokens, rank_, size_); }
@@ -107,17 +109,18 @@ class TensorGroup {
     return part_of_heads(rank_, size_, num_heads, num_kv_heads);
   }
 
-  // A buffer that all ranks of the group see. REQUIRES: count fits the layout (for a rank on its
-  // own any count).
+  // A shared buffer of the group. REQUIRES: count elements fit the layout; a group of one rank has
+  // no limit.
   template <typename T>
   T* joint(JointBuffer buffer, size_t count) {
     if (is_alone()) return own_[static_cast<size_t>(buffer)].get<T>(count);
     return reinterpret_cast<T*>(shared(buffer, count * sizeof(T)));
   }
 
-  // Returns when all ranks of the group have come here: what each wrote before, all see after it.
-  // wrote: what this rank has written since the last meeting, into a joint buffer or, with
-  // meet_with_own, into its own segment; left out: nothing.
+  // A barrier: returns when all ranks of the group have called it. Afterwards every rank sees what
+  // all ranks wrote before. wrote: what this rank has written since the last barrier into a joint
+  // buffer, or with meet_with_own into its own segment; only needed for other nodes. A group of one
+  // rank returns at once. Errors: a peer failed or did not answer in time.
   Status meet(const transport::Awaited& where) { return meet_after(0, {}, where); }
   Status meet(const transport::Written& wrote, const transport::Awaited& where) {
     return meet_after(0, std::span(&wrote, 1), where);

@@ -12,8 +12,9 @@
 namespace wideep::model {
 namespace {
 
-// The number behind the first `part` of a name, "….experts.12.…".
-std::optional<int> number_behind(std::string_view name, std::string_view part) {
+// The number after the first occurrence of `part` in a name: "….experts.12.…" has 12 after
+// ".experts.".
+std::optional<int> number_after(std::string_view name, std::string_view part) {
   const size_t at = name.find(part);
   if (at == std::string_view::npos) return {};
   const std::string_view digits = name.substr(at + part.size());
@@ -23,14 +24,14 @@ std::optional<int> number_behind(std::string_view name, std::string_view part) {
   return number;
 }
 
-// What the configuration says against the tensor; empty: nothing.
+// What the configuration has instead of the tensor; "": it allows the tensor.
 std::string objection(const ModelConfig& config, std::string_view name) {
-  const auto layer = number_behind(name, "model.layers.");
+  const auto layer = number_after(name, "model.layers.");
   if (!layer) return {};
   const int mtp_end = config.num_layers + config.num_mtp_layers;
   if (*layer >= config.num_layers && *layer < mtp_end) return {};
   if (*layer >= mtp_end) return fmt::format("{} layers", config.num_layers);
-  const auto expert = number_behind(name, ".mlp.experts.");
+  const auto expert = number_after(name, ".mlp.experts.");
   if (expert && *expert >= config.routing.num_experts) {
     return fmt::format("{} experts", config.routing.num_experts);
   }
@@ -45,12 +46,12 @@ std::string objection(const ModelConfig& config, std::string_view name) {
 Status check_tensor_names(const ModelConfig& config, std::span<const std::string> names,
                           const std::string& where) {
   for (const std::string& name : names) {
-    const std::string says = objection(config, name);
-    if (says.empty()) continue;
+    const std::string instead = objection(config, name);
+    if (instead.empty()) continue;
     return invalid_input(
         fmt::format("{}: {}: a tensor that config.json leaves out, which has {}; correct it, or "
                     "remove the tensor",
-                    where, base::printable(name), says));
+                    where, base::printable(name), instead));
   }
   return {};
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Does a checkpoint hold what its configuration leaves out? Tensors that nobody asks for would
-// otherwise be missing without a word: layers beyond num_hidden_layers, experts beyond
-// n_routed_experts, shared experts, biases.
+// Checks that a checkpoint contains no tensors that its configuration excludes: layers beyond
+// num_hidden_layers, experts beyond n_routed_experts, shared experts, biases. Loading would
+// otherwise ignore them silently and compute a different model.
+//
+// Thread safety: pure function.
 #pragma once
 
 #include <span>
@@ -12,9 +14,9 @@
 
 namespace wideep::model {
 
-// names: of all tensors; where: what messages begin with. Layers of multi-token prediction are
-// known, and so is all that is not of a layer.
-// Errors (invalid input): the first such tensor, what the configuration says, and what to do.
+// names: of all tensors. where: the begin of error messages. Layers of multi-token prediction, and
+// tensors outside layers, are accepted.
+// Errors (invalid input): the first such tensor, what the configuration has instead, what to do.
 Status check_tensor_names(const ModelConfig& config, std::span<const std::string> names,
                           const std::string& where);
 

@@ -6,7 +6,7 @@
 namespace wideep::model {
 namespace {
 
-// A task's worth: coding a row, or adding one token's results, takes about a microsecond.
+// Sizes of tasks: coding a row, or adding the results of a token, takes about a microsecond.
 constexpr int64_t kRowsPerTask = 8;
 constexpr int64_t kTokensPerTask = 4;
 
@@ -24,7 +24,7 @@ kernels::InputRows TokenRows::encode(const Compute& compute, const MoeCall& call
                                      std::span<const int32_t> wanted) {
   const kernels::RowFormat format = options_.dispatch_format();
   if (format == kernels::RowFormat::kF32 && !call.wanted) {
-    return float_rows(call.h, hidden_, call.num_tokens, hidden_).rows;  // as they are
+    return float_rows(call.h, hidden_, call.num_tokens, hidden_).rows;  // no copy
   }
   const SourceRows rows = rows_of(call.h, wanted);
   const kernels::InputRows encoded = encode(compute, rows);
@@ -89,7 +89,8 @@ void TokenRows::add_results(const Compute& compute, const ep::DispatchCombine& e
   });
 }
 
-// Each slice has returned its columns. args: weights, shared and x of the token.
+// Every slice of an expert has returned a row with its columns, so the sum is made per slice. args:
+// weights, shared and x of the token.
 void TokenRows::add_token(const Compute& compute, std::span<const std::byte* const> results,
                           kernels::ReduceArgs args) const {
   const float* shared = args.shared;

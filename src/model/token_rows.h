@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows of a rank's tokens in a MoE layer, on their way out and back: the form in which they are
-// dispatched, the form in which the shared expert takes them, and the sum of the results that come
-// back for them.
+// The rows of a rank's own tokens in a MoE layer: encodes them for the dispatch and for the shared
+// expert, and adds up the results that come back.
 //
-// Thread safety: one thread. Rows that are returned are valid until the next call.
+// Thread safety: one thread. Returned rows are valid until the next call.
 #pragma once
 
 #include <cstdint>
@@ -21,37 +20,39 @@ namespace wideep::model {
 
 class TokenRows {
  public:
-  // num_slices: of an expert (ep::DispatchShape); each returns its columns of a result.
+  // num_slices: the parts of an expert (ep::DispatchShape); each returns its columns of a result.
   TokenRows(const ModelConfig& config, int num_slices, const MoeOptions& options);
 
   // ---- out ----
 
-  // The rows of the call's wanted tokens as they travel, coded once, before it is known to whom
-  // they go. With MoeOptions::measure_noise also measures what that costs.
+  // Encodes the rows of the call's wanted tokens in the dispatch format: once, before their slots
+  // are chosen. With MoeOptions::measure_noise it also measures the noise.
   kernels::InputRows encode(const Compute& compute, const MoeCall& call,
                             std::span<const int32_t> wanted);
-  // Of the rows that were encoded last.
+  // The noise of the last encode().
   const RowNoise& noise() const { return noise_; }
 
-  // The rows of the same tokens as the shared expert takes them: `encoded` where rows travel in the
-  // experts' dtype. And these rows for a caller who runs the shared expert on its own: the same
-  // values, so that the bits do not depend on who runs it. h: [tokens of the rank, hidden] float32.
+  // The input rows of the shared expert for the same tokens: `encoded` if rows travel in the
+  // experts' dtype, else the float32 rows.
   SourceRows shared_input(const MoeCall& call, std::span<const int32_t> wanted,
                           const kernels::InputRows& encoded);
+  // The same for callers that run the shared expert themselves: equal values, so that the bits do
+  // not depend on who runs it. h: [tokens of the rank, hidden] float32.
   SourceRows shared_input(const Compute& compute, const float* h, std::span<const int32_t> tokens);
 
   // ---- back ----
 
-  // Tokens that were dispatched in one call and whose results have come.
+  // Tokens that were dispatched in one call and whose results have arrived.
   struct Returned {
-    std::span<const int32_t> tokens;  // of the rank, in the order in which they were dispatched
-    // [tokens, top_k] of their experts; empty where results have been weighted: Combine::kReduced.
+    std::span<const int32_t> tokens;  // tokens of this rank, in the order of their dispatch
+    // [tokens, top_k] expert weights; empty with Combine::kReduced, whose results are weighted.
     std::span<const float> weights;
-    const float* shared = nullptr;  // [tokens, hidden], the shared expert's output; null: none
+    const float* shared = nullptr;  // [tokens, hidden] the shared expert's output; null: none
     float* x = nullptr;             // [tokens of the rank, hidden]
   };
-  // x += shared + Σ_k weight_k · result_k, the sum in top-k order: the same order for every
-  // placement. Combine::kReduced: the sum of the rows that came back, in the order of the ranks.
+  // x += shared + Σ_k weight_k · result_k. The sum is in top-k order, which does not depend on the
+  // placement. With Combine::kReduced: the sum of the returned rows in the order of the ranks,
+  // which does.
   void add_results(const Compute& compute, const ep::DispatchCombine& exchange,
                    const Returned& returned);
 
@@ -70,7 +71,7 @@ class TokenRows {
   MoeOptions options_;
   std::vector<const void*> row_pointers_;
   Scratch encoded_;
-  std::vector<float> ones_;  // [top_k] the weights of results that have been weighted
+  std::vector<float> ones_;  // [top_k] weights for results that are weighted already
   RowNoise noise_;
 };
 

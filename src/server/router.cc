@@ -6,7 +6,7 @@
 //      ▲                                                                               │
 //      └─────────── failed, 503 or 429, no stream begun, another replica left ─────────┘
 //
-// libevent forbids to free a connection inside its own callbacks. So every step that frees one is
+// A libevent connection must not be freed inside its own callbacks. So every step that frees one is
 // posted, and a Forward lives until the posted step has run.
 #include "server/router.h"
 
