@@ -124,7 +124,7 @@ TEST(Pipeline, RowsAndTokensArriveWholeAndInOrder) {
   }
 }
 
-TEST(Pipeline, ASilentStageIsNamedByTheOthers) {
+TEST(Pipeline, ErrorsOfOtherStagesNameTheSilentOne) {
   const PipelineLayout layout = layout_of(3);
   const transport::Fault silent{
       .rank = 1, .kind = transport::Fault::Kind::kSilence, .after_raises = 4};

@@ -26,7 +26,7 @@ TEST(PromptGate, IsOpenWithoutBalance) {
   EXPECT_TRUE(gate.open(Ranks{kReady, kBusy}));
 }
 
-TEST(PromptGate, NobodyWaitsForARankThatHasNothingToDo) {
+TEST(PromptGate, IsOpenWhileARankHasNothingToGenerate) {
   PromptGate gate({.enabled = true});
   EXPECT_TRUE(gate.open(Ranks{kReady, {}}));
   EXPECT_TRUE(gate.open(Ranks{kReady, {.has_prompts = true}}));
@@ -43,7 +43,7 @@ TEST(PromptGate, WaitsForAllRanksThenForMorePromptsAndNeverTooLong) {
   EXPECT_TRUE(gate.open(Ranks{kReady, kFull}));
 }
 
-TEST(PromptGate, WaitsThatAreZeroAreNone) {
+TEST(PromptGate, WaitsOfZeroIterationsAreNone) {
   PromptGate now({.enabled = true, .timeout_iters = 0});
   EXPECT_TRUE(now.open(Ranks{kReady, kBusy}));
   PromptGate at_once({.enabled = true, .timeout_iters = 5, .batching_wait_iters = 0});

@@ -98,7 +98,7 @@ TEST_F(RequestFeedTest, WaitsEnd) {
 }
 
 // Ranks that a launcher has started: rank 0 has the pipe.
-TEST_F(RequestFeedTest, RankZeroPassesOnWhatItReads) {
+TEST_F(RequestFeedTest, RankZeroForwardsCommandsOverTheBridge) {
   send(submit(1, 6, {1, 2, 3}));
   send({.kind = Command::Kind::kStop, .request = {}});
   const auto statuses = transport::run_rank_threads(
@@ -159,7 +159,7 @@ TEST_F(RequestFeedTest, ARankThatSleptReceivesAWholeBurst) {
   EXPECT_TRUE(together);
 }
 
-TEST_F(RequestFeedTest, AWriterThatIsGoneIsAnError) {
+TEST_F(RequestFeedTest, AWriterThatHasEndedIsAnError) {
   close_writer();
   EXPECT_THAT(feed_.poll().message(), testing::HasSubstr("has ended"));
 }

@@ -120,7 +120,7 @@ TEST(Scheduler, ChunksOfOnePromptFollowEachOther) {
 }
 
 // Whoever is left out is not left out again before all under way have had their turn.
-TEST(Scheduler, NobodyIsLeftOutForLong) {
+TEST(Scheduler, NoRequestIsLeftOutForLong) {
   constexpr int kMicroBatches = 3;
   Scheduler scheduler(kKv, {.max_batch_size = 3,
                             .max_num_tokens = 200,
@@ -284,7 +284,7 @@ std::vector<int32_t> counted(int from, int count) {
   return tokens;
 }
 
-TEST(Scheduler, ComputesWhatOthersHaveComputedNotAgain) {
+TEST(Scheduler, SharesPagesThatOtherRequestsHaveComputed) {
   Scheduler scheduler(
       kKv, {.max_batch_size = 4, .max_num_tokens = 400, .max_pages = 20, .reuse_pages = true});
   ASSERT_TRUE(scheduler.submit(request_of(0, counted(0, 150), 2)).ok());
@@ -335,7 +335,7 @@ TEST(Scheduler, SharedPagesCountOnceWhenRequestsAreAdmitted) {
 }
 
 // Short prompts do not wait for a long one, which has half of every iteration at least.
-TEST(Scheduler, LongAndShortPromptsHoldEachOtherUpALittleOnly) {
+TEST(Scheduler, LongAndShortPromptsDelayEachOtherOnlyALittle) {
   Scheduler scheduler(kKv, {.max_batch_size = 64, .max_num_tokens = 100, .max_pages = 1000});
   ASSERT_TRUE(scheduler.submit(request(1000, 2000, 1)).ok());
   std::map<int, int> came, done;
@@ -434,7 +434,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Prompts that begin alike, chats that go on, requests that leave: pages always hold what their
 // sequences say, every request gets its tokens, and all pages come back.
-TEST_P(RandomWork, PagesHoldWhatTheirSequencesSay) {
+TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
   const Random& param = GetParam();
   std::mt19937 rng(7);
   int64_t reused = 0, evicted = 0, pauses = 0;

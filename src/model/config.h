@@ -2,9 +2,11 @@
 //
 // A model's shape, read from a Hugging Face config.json (DeepSeek-V3, Qwen3-MoE).
 //
-// Every field of config.json that changes the result is read; a value wideep does not compute
+// Every field of config.json that changes the result is read. A value that wideep does not support
 // (another activation, attention bias, a sliding window, an unknown quantisation, ...) is refused
 // by name.
+//
+// Thread safety: plain values; pure functions.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +30,8 @@ struct RopeConfig {
   // YaRN only (arXiv:2309.00071).
   double beta_fast = 32.0;
   double beta_slow = 1.0;
-  // Multiplies cos and sin. As transformers derives it: from mscale and mscale_all_dim where both
-  // are given, else 0.1·ln(factor) + 1; or the config's attention_factor.
+  // Multiplies cos and sin. As in transformers: the config's attention_factor; else from mscale and
+  // mscale_all_dim if both are given; else 0.1·ln(factor) + 1.
   double attention_factor = 1.0;
   // DeepSeek only: multiplies the softmax scale by mscale(factor, mscale_all_dim)².
   double softmax_scale_multiplier = 1.0;
@@ -68,7 +70,7 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   int bos_token_id = -1;           // −1: none
   std::vector<int> eos_token_ids;  // config.json's, or generation_config.json's when present
-  // Of most matrices, as quantization_config says; which are stored otherwise, the checkpoint says.
+  // Of most matrices, from quantization_config; the checkpoint shows which ones differ.
   kernels::WeightFormat stored_format = kernels::WeightFormat::kBf16;
   RopeConfig rope;
 
@@ -97,15 +99,15 @@ struct ModelConfig {
   }
 };
 
-// Reads `model_dir`/config.json (and generation_config.json for the end tokens, when there).
-// Errors (invalid input): missing file or key, a value out of range or contradictory, an
-// architecture or feature that wideep does not compute. The message is one line that names file and
-// key. Of an accepted config every size that the architecture has is positive; heads × head size
-// fits an int and the number of elements of all experts of a layer an int64; rotated head sizes are
-// even; is_moe_layer has num_layers entries.
+// Reads `model_dir`/config.json, and generation_config.json, if present, for the end tokens.
+// Errors (invalid input): a missing file or key, a value that is out of range or contradictory, an
+// architecture or feature that wideep does not support. The message is one line with file and key.
+// An accepted config has these properties: all sizes of its architecture are positive; heads × head
+// size fits an int; the number of elements of all experts of a layer fits an int64; rotated head
+// sizes are even; is_moe_layer has num_layers entries.
 Result<ModelConfig> read_model_config(const std::string& model_dir);
 
-// The same of config.json's text alone; `name` stands for the file in messages.
+// The same from the text of config.json alone. name: names the file in messages.
 Result<ModelConfig> parse_model_config(const std::string& json, const std::string& name);
 
 }  // namespace wideep::model

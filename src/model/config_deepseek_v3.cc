@@ -89,7 +89,7 @@ void check_deepseek_v3(const JsonObject& root, const ModelConfig& config) {
                               "found {}",
                               config.num_heads, config.num_kv_heads));
   }
-  // transformers writes the rotated size under this name too.
+  // transformers writes the rotary size also as head_dim.
   const int64_t head_dim = root.integer_or("head_dim", config.qk_rope_head_dim);
   if (head_dim != config.qk_rope_head_dim) {
     root.complain("head_dim", fmt::format("expected qk_rope_head_dim {}, found {}",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The parts of reading config.json: one function per group of keys. A reader fills its fields of
-// the config and leaves complaints with the document; a check compares fields that all were read
-// without complaint.
+// the config and records errors in the document. A check compares fields after all of them were
+// read without errors.
 #pragma once
 
 #include "formats/json.h"
@@ -26,25 +26,25 @@ inline int positive(const formats::JsonObject& object, std::string_view key, int
   return static_cast<int>(object.integer(key, {.min = 1, .max = max}));
 }
 
-// Keys of config.architecture, and what must hold between them.
+// The keys of each architecture, and the conditions between them.
 void read_deepseek_v3(const formats::JsonObject& root, ModelConfig* config);
 void check_deepseek_v3(const formats::JsonObject& root, const ModelConfig& config);
 void read_qwen3_moe(const formats::JsonObject& root, ModelConfig* config);
 void check_qwen3_moe(const formats::JsonObject& root, const ModelConfig& config);
 
-// The format that quantization_config says matrices are stored in; bf16 without one. Complains
-// about those that wideep does not read.
+// The storage format of matrices from quantization_config; bf16 without one. Records an error for
+// formats that wideep does not read.
 kernels::WeightFormat read_quantization(const formats::JsonObject& root);
 
 // rope_theta and rope_scaling, or rope_parameters, or both when they agree.
 // REQUIRES: config has its architecture and max_position_embeddings.
 RopeConfig read_rope(const formats::JsonObject& root, const ModelConfig& config);
 
-// Complain about any other value than `only`; an absent key is fine.
+// Record an error for any other value than `only`; an absent key is accepted.
 void require_word(const formats::JsonObject& root, std::string_view key, const std::string& only);
 void require_flag(const formats::JsonObject& root, std::string_view key, bool only);
 
-// Complains about a head size that cannot be split into pairs.
+// Records an error for an odd head size, which cannot be split into rotary pairs.
 void check_even(const formats::JsonObject& root, std::string_view key, int value);
 
 }  // namespace wideep::model

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quantization_config: what weights are stored in, as DeepSeek's, compressed-tensors' and
-// ModelOpt's files say it. Layouts: weights/stored_matrix.h.
+// Reads the storage format of weights from quantization_config, in the forms of DeepSeek,
+// compressed-tensors and ModelOpt. The layouts are in weights/stored_matrix.h.
 #include <fmt/format.h>
 
 #include "base/printable.h"
@@ -22,7 +22,7 @@ WeightFormat read_fp8(const JsonObject& config) {
   return WeightFormat::kFp8;
 }
 
-// The "weights" of every group must agree in what decides the layout.
+// All groups must have the same layout.
 WeightFormat read_packed_integers(const JsonObject& config) {
   const JsonObject groups = config.object("config_groups");
   int64_t bits = 4;

@@ -17,7 +17,7 @@ void read_attention(const JsonObject& root, ModelConfig* config) {
       static_cast<int>(root.integer_or("head_dim", by_default, {.min = 1, .max = kMaxHeadDim}));
 }
 
-// Published files say num_experts; transformers 5 writes num_local_experts.
+// Published files have num_experts; transformers 5 writes num_local_experts.
 int read_num_experts(const JsonObject& root) {
   if (!root.has("num_local_experts")) return positive(root, "num_experts", kMaxExperts);
   const int local = positive(root, "num_local_experts", kMaxExperts);
@@ -36,8 +36,8 @@ void read_routing(const JsonObject& root, RoutingConfig* routing) {
   routing->top_k = positive(root, "num_experts_per_tok", kMaxExperts);
 }
 
-// Layer i is a mixture when i + 1 is a multiple of decoder_sparse_step and mlp_only_layers does not
-// name it.
+// Layer i is a MoE layer if i + 1 is a multiple of decoder_sparse_step and mlp_only_layers does not
+// contain i.
 void read_layers(const JsonObject& root, ModelConfig* config) {
   const int64_t step = root.integer_or("decoder_sparse_step", 1, {.min = 1, .max = kMaxLayers});
   config->is_moe_layer.resize(config->num_layers);

@@ -70,7 +70,7 @@ void require_full_attention(const JsonObject& root) {
   if (!full) root.complain("layer_types", "expected only full_attention; wideep computes no other");
 }
 
-// What some config.json may ask for and wideep does not compute.
+// Features of other models that wideep does not support.
 void refuse_features(const JsonObject& root) {
   require_word(root, "hidden_act", "silu");
   for (const char* key : {"attention_bias", "qkv_bias", "mlp_bias", "use_sliding_window"}) {
@@ -140,8 +140,8 @@ Result<ModelConfig> read_document(const JsonDocument& document) {
   return config;
 }
 
-// The end tokens meant for generation, where they are said apart: a chat model may end a turn with
-// another token than a text.
+// generation_config.json overrides the end tokens: a chat model may end a turn with another token
+// than a text.
 Status read_generation_config(const std::string& path, ModelConfig* config) {
   std::error_code absent;
   if (!std::filesystem::exists(path, absent)) return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rotary parameters as transformers reads them: rope_theta and rope_scaling (published
-// checkpoints), or both in rope_parameters (transformers 5).
+// Reads the rotary parameters as transformers does: from rope_theta and rope_scaling (published
+// checkpoints), or from rope_parameters, which contains both (transformers 5).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,13 +18,13 @@ namespace {
 using formats::JsonObject;
 using Scaling = RopeConfig::Scaling;
 
-// theta > 1: YaRN divides by its logarithm.
+// theta must exceed 1: YaRN divides by its logarithm.
 constexpr formats::NumberRange kThetaRange = {.min = 2, .max = 1e12};
 constexpr formats::NumberRange kFactorRange = {.min = 1, .max = 1e6};
 constexpr formats::NumberRange kBetaRange = {.min = 1e-3, .max = 1e6};
 constexpr formats::NumberRange kScaleRange = {.min = 0, .max = 1e3};
 
-// Read with any kind of scaling, and with one only.
+// Keys that are read with any kind of scaling, and keys that need linear or yarn.
 const std::vector<std::string> kCommonKeys = {"rope_theta", "rope_type", "type",
                                               "partial_rotary_factor"};
 const std::vector<std::string> kScalingKeys = {
@@ -35,7 +35,7 @@ bool is_one_of(const std::vector<std::string>& keys, const std::string& key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-// Of scaling: those that have an effect.
+// Refuses unknown keys, and keys that have no effect with this scaling.
 void refuse_other_keys(const JsonObject& rope, Scaling scaling) {
   for (const std::string& key : rope.keys()) {
     if (is_one_of(kCommonKeys, key)) continue;
@@ -86,7 +86,7 @@ double yarn_attention_factor(const JsonObject& rope, double factor) {
   return yarn_mscale(factor, mscale) / yarn_mscale(factor, all_dim);
 }
 
-// A length given outside rope_scaling has priority; without any, the longest context is meant.
+// The key outside rope_scaling has priority. The default is max_position_embeddings.
 int64_t read_original_positions(const JsonObject& root, const JsonObject& rope, int64_t positions) {
   constexpr std::string_view kKey = "original_max_position_embeddings";
   const formats::IntegerRange range = {.min = 1, .max = kMaxPositions};
@@ -106,7 +106,7 @@ void read_yarn(const JsonObject& root, const JsonObject& rope, int64_t positions
   config->truncate = rope.boolean_or("truncate", true);
 }
 
-// One of the two spellings; theta is left to the caller.
+// Reads one of the two spellings, without theta.
 RopeConfig read_scaled(const JsonObject& root, const JsonObject& rope, const ModelConfig& model) {
   RopeConfig config;
   config.scaling = read_scaling(rope);
@@ -131,7 +131,7 @@ std::optional<RopeConfig> read_spelling(const JsonObject& root, std::string_view
   return read_scaled(root, root.object(key), model);
 }
 
-// Wherever theta is written, it is the same.
+// theta may be in several places, but must have the same value in all of them.
 double read_theta(const JsonObject& root) {
   std::optional<double> theta;
   const auto also = [&](const JsonObject& object) {

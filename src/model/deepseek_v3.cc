@@ -15,7 +15,8 @@ using weights::WeightLoader;
 
 namespace {
 
-// Rows of a task at most: their state stays near, and expanding a page is a small part of it.
+// Most rows of a task in the expanded form. Many rows per task spread the cost of expanding a page;
+// but the state of the rows should stay in the caches.
 constexpr int kMostExpandedRows = 1024;
 
 }  // namespace
@@ -82,7 +83,8 @@ Status LatentAttention::load_latent(const WeightLoader& loader, const LayerForms
   WIDEEP_TRY_ASSIGN(
       const std::vector<float> kv_b,
       loader.floats(prefix + "kv_b_proj.weight", {int64_t{config_.num_heads} * (nope + v), rank}));
-  // Small beside the rest, and used as two matrices that a quantised one would not be the parts of.
+  // Never quantised: kv_b is small compared to the rest, and the blocks of a quantised matrix would
+  // not match the parts into which it is split here.
   const kernels::WeightFormat format = loader.row_dtype() == Dtype::kF32
                                            ? kernels::WeightFormat::kF32
                                            : kernels::WeightFormat::kBf16;
@@ -123,6 +125,7 @@ void LatentAttention::prepare(const AttentionCall& call) const {
       step.add_tasks(call.compute, index, call.group.heads(config_.num_heads, 1));
       continue;
     }
+    // From the end, because later tokens attend to more positions: the longest tasks come first.
     for (int end = run.num_tokens; end > 0; end -= kMostExpandedRows) {
       const int first = std::max(0, end - kMostExpandedRows);
       for (int head = own.first; head < own.first + own.count; ++head) {
@@ -140,7 +143,8 @@ Result<const float*> LatentAttention::forward(const AttentionCall& call, const f
   const Compute& compute = call.compute;
   AttentionScratch& scratch = call.scratch;
   const int num_tokens = call.batch.num_tokens();
-  if (num_tokens == 0) {  // an idle rank: no rows, and scratch memory that may be null
+  // A rank without tokens only takes part in the barrier: its scratch memory may be null.
+  if (num_tokens == 0) {
     WIDEEP_TRY(meet_in_cache(call, absorbed_.layer));
     return h;
   }
@@ -175,7 +179,8 @@ Result<const float*> LatentAttention::forward(const AttentionCall& call, const f
   return project(call, o_.packed);
 }
 
-// Stretches of neighbouring tokens, of whatever sequences, that take the absorbed form.
+// Ranges of neighbouring tokens, of any sequences, that take the absorbed form. Joining them makes
+// the products in enter_latent and leave_latent larger.
 std::vector<TokenRun> LatentAttention::absorbed_ranges(const AttentionStep& step) const {
   std::vector<TokenRun> ranges;
   for (const TokenRun& run : step.runs) {
@@ -191,7 +196,7 @@ std::vector<TokenRun> LatentAttention::absorbed_ranges(const AttentionStep& step
   return ranges;
 }
 
-// [num_tokens, num_heads × (nope + rope)], before rotation.
+// The queries of this rank's heads before rotation, [num_tokens, num_heads × (nope + rope)].
 float* LatentAttention::queries(const AttentionCall& call, const Rows& h) const {
   const Compute& compute = call.compute;
   AttentionScratch& scratch = call.scratch;
@@ -216,8 +221,8 @@ float* LatentAttention::queries(const AttentionCall& call, const Rows& h) const 
   return q;
 }
 
-// The cached row of a position: its normalised latent, then its rotated key. Rotates the queries
-// too, for a token's angles are at hand.
+// Writes the cached row of each token: its normalised latent, then its rotated key. Also rotates
+// the queries, because the token's angles are in the caches.
 void LatentAttention::write_cache(const AttentionCall& call, const Rows& h, float* q) const {
   const Compute& compute = call.compute;
   const KvLayout& kv = call.kv;
@@ -243,8 +248,9 @@ void LatentAttention::write_cache(const AttentionCall& call, const Rows& h, floa
 
 // ---- the absorbed form ----
 
-// Each head's query carried into the latent space, beside its rotated part:
-// [num_tokens, num_heads × (kv_lora_rank + rope)].
+// latent_q: [num_tokens, num_heads × (kv_lora_rank + rope)], each head's query projected into the
+// latent space, followed by its rotary part. For a latent c, q · (W c) = (Wᵀ q) · c: the matrix W
+// that makes keys of latents is applied once to the query instead of to every latent.
 void LatentAttention::enter_latent(const AttentionCall& call, const TokenRun& tokens,
                                    const float* q, float* latent_q) const {
   const Compute& compute = call.compute;
@@ -268,7 +274,8 @@ void LatentAttention::enter_latent(const AttentionCall& call, const TokenRun& to
   });
 }
 
-// heads: [num_tokens, num_heads × v] from latent: [num_tokens, num_heads × kv_lora_rank].
+// Projects each head's output out of the latent space: heads, [num_tokens, num_heads × v], from
+// latent, [num_tokens, num_heads × kv_lora_rank].
 void LatentAttention::leave_latent(const AttentionCall& call, const TokenRun& tokens,
                                    const float* latent, float* heads) const {
   const Compute& compute = call.compute;
@@ -290,7 +297,7 @@ void LatentAttention::leave_latent(const AttentionCall& call, const TokenRun& to
 
 // ---- the expanded form ----
 
-// A page's latents as rows to be multiplied with the weights.
+// The latents of a page as operands of the weights to_keys_ and from_latent_.
 Rows LatentAttention::latents(const Compute& compute, const KvLayout& kv, const std::byte* page,
                               int count, ExpandedPage& expanded) const {
   const kernels::PackedShape& shape = to_keys_[0].packed.shape;
@@ -305,7 +312,8 @@ Rows LatentAttention::latents(const Compute& compute, const KvLayout& kv, const 
     source.rows = {wide, kv.row_stride * sizeof(Bf16), nullptr};
     source.dtype = Dtype::kBf16;
   }
-  if (wanted == Dtype::kF32 && source.dtype == Dtype::kBf16) {  // a cache narrower than the weights
+  // The cache may have a narrower dtype than the weights.
+  if (wanted == Dtype::kF32 && source.dtype == Dtype::kBf16) {
     float* floats = expanded.rows.get<float>(kernels::kPageTokens * kv.row_stride);
     const auto* halves = static_cast<const Bf16*>(source.rows.first);
     std::transform(halves, halves + count * kv.row_stride, floats,
@@ -315,7 +323,7 @@ Rows LatentAttention::latents(const Compute& compute, const KvLayout& kv, const 
   return cast_rows(compute.kernels(), shape, source, expanded.rows);
 }
 
-// One head's keys and values of a page, as panels.
+// Expands one head's keys and values of a page, as panels for the attention kernel.
 void LatentAttention::expand_page(const Compute& compute, const KvLayout& kv, const std::byte* page,
                                   int count, int head, ExpandedPage& expanded) const {
   const kernels::Kernels& kernels = compute.kernels();
@@ -340,13 +348,15 @@ void LatentAttention::expand_page(const Compute& compute, const KvLayout& kv, co
   kernels.pack_keys(expand(to_keys_[head]), keys);
   kernels.pack_values(expand(from_latent_[head]), values);
 
-  // The rotary part, the same for all heads, behind the expanded one.
+  // The rotary part of the key, equal for all heads, follows the expanded part.
   kernels::PageRows rotary{dtype, page, kv.row_stride, count, config_.qk_rope_head_dim};
   if (kv.dtype == Dtype::kF8E4M3) rotary.rows = expanded.wide.get<std::byte>(0);
   rotary.rows += config_.kv_lora_rank * element;
   kernels.pack_keys(rotary, keys + kernels::key_panel_bytes(dtype, nope));
 }
 
+// Runs the task page by page, because only one page is expanded at a time. The kernel keeps the
+// state of its online softmax in call.scratch from call.start to call.finish.
 void LatentAttention::attend_expanded(const Compute& compute, const KvLayout& kv,
                                       const TokenRun& run, const AttentionTask& task,
                                       const float* q, float* heads) const {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DeepSeek-V3's multi-head latent attention (arXiv:2412.19437, section 2.1.1). The cache holds per
-// position one latent vector and one rotary key for all heads. Of the two forms, generated tokens
-// take the absorbed one (each head's query is carried into the latent space, its output out of it)
-// and prompts the expanded one (each head's keys and values are expanded from the latents, page by
-// page): latent_form.h.
+// position one latent vector and one rotary key for all heads. There are two forms (latent_form.h):
+// generated tokens take the absorbed form (each head's query is projected into the latent space,
+// and its output out of it), prompts the expanded form (each head's keys and values are expanded
+// from the latents, page by page).
 #pragma once
 
 #include <memory>
@@ -18,11 +18,11 @@
 
 namespace wideep::model {
 
-// One head's keys and values of a page, and what they are made in.
+// One head's keys and values of a page, with scratch memory for their computation.
 struct ExpandedPage {
   Scratch keys, values;     // panels
-  Scratch wide, rows;       // latents widened from fp8; as operands of the weights
-  Scratch floats, rounded;  // products; the same in the cache's dtype
+  Scratch wide, rows;       // latents widened from fp8; latents as operands of the weights
+  Scratch floats, rounded;  // products in float32; products in the cache's dtype
 };
 
 class LatentAttention : public Attention {
@@ -42,7 +42,7 @@ class LatentAttention : public Attention {
 
   std::vector<TokenRun> absorbed_ranges(const AttentionStep& step) const;
   LatentForm form_of(const TokenRun& run) const;
-  // As the expanded form has them: every head with keys of its own.
+  // In the expanded form every head has keys of its own: num_kv_heads = num_heads.
   HeadRange heads_of(const TensorGroup& group) const {
     return group.heads(config_.num_heads, config_.num_heads);
   }
@@ -71,7 +71,7 @@ class LatentAttention : public Attention {
   // Key and value: latent and rotary key of a position.
   weights::Matrix kv_a_;          // [kv_lora_rank + rope, hidden]
   std::vector<float> kv_a_norm_;  // [kv_lora_rank]
-  // kv_b of the checkpoint, [num_heads × (nope + v), kv_lora_rank], taken apart per head.
+  // kv_b of the checkpoint, [num_heads × (nope + v), kv_lora_rank], split per head.
   std::vector<weights::Matrix> to_latent_;    // [num_heads] of [kv_lora_rank, nope]
   std::vector<weights::Matrix> from_latent_;  // [num_heads] of [v, kv_lora_rank]
   std::vector<weights::Matrix> to_keys_;      // [num_heads] of [nope, kv_lora_rank]

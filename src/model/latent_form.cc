@@ -4,7 +4,7 @@
 namespace wideep::model {
 namespace {
 
-// A page's worth of expanded keys and values must serve some queries to be worth its products.
+// The shortest prompt for the expanded form: fewer queries do not repay the expansion of a page.
 constexpr int kShortestExpanded = 32;
 
 }  // namespace
@@ -13,7 +13,7 @@ LatentForm choose_latent_form(const LatentProblem& problem) {
   const int rank = problem.kv_lora_rank, rope = problem.qk_rope_head_dim;
   const int expanded = problem.qk_nope_head_dim + rope + problem.v_head_dim;
   const bool prompt = problem.position < problem.prompt_length;
-  // bf16 products take two elements at once: the rotary part begins at an even one.
+  // bf16 products take elements in pairs, so the rotary part must begin at an even element.
   const bool even = problem.qk_nope_head_dim % 2 == 0;
   return prompt && even && problem.prompt_length >= kShortestExpanded && expanded < 2 * rank + rope
              ? LatentForm::kExpanded

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of its two forms multi-head latent attention takes for a token.
+// Chooses the form in which multi-head latent attention computes a token.
 //
-//   absorbed   the query is carried into the latent space: num_heads · (2 · rank + rope) products
-//              per position, none of them repeated: generated tokens
+//   absorbed   the query is projected into the latent space: (2 · rank + rope) products per
+//   position
+//              and head. For generated tokens.
 //   expanded   keys and values of a head are expanded from the latents: (nope + rope + v) products
-//              per position and head, and rank · (nope + v) per position and head and chunk:
-//              prompts
+//              per position and head, plus rank · (nope + v) per position, head and chunk for the
+//              expansion, which the queries of a chunk share. For prompts.
 //
-// The two differ in bits, so the choice rests on what a token's request says of it, never on the
-// batch or on how the prompt is cut into chunks (the promise of equal bits): on its role, and on
-// the whole prompt's length.
+// The two forms differ in bits. So the choice depends only on properties of the request (the
+// token's role and the length of the whole prompt), never on the batch or on the chunks of the
+// prompt: the promise of equal bits.
+//
+// Thread safety: pure functions.
 #pragma once
 
 #include <string_view>
@@ -32,8 +35,9 @@ struct LatentProblem {
 
 LatentForm choose_latent_form(const LatentProblem& problem);
 
-// Whether a token's keys and values may depend on its role: in layers after one whose attention
-// takes different forms for prompts and for generated tokens. Prompts of a page and more.
+// Whether the keys and values of a token may depend on its role. They do from the second layer on,
+// if attention takes different forms for prompts and for generated tokens. Only prompts that are
+// long enough for the expanded form matter, which includes all that fill a page.
 bool roles_differ(const ModelConfig& config);
 
 // "absorbed", "expanded".

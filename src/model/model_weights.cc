@@ -76,6 +76,7 @@ Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightL
   if (layers.first == 0) {
     model.embedding =
         base::AlignedBytes(static_cast<size_t>(vocab) * hidden * dtype_bytes(model.dtype));
+    // All ranks of the machine read the embedding, so it is not placed near one of them.
     base::spread_over_numa_nodes(model.embedding.data(), model.embedding.size());
     WIDEEP_TRY(loader.rows(embedding, vocab, hidden, model.dtype, model.embedding.data()));
   }

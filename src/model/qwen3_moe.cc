@@ -57,7 +57,8 @@ void GroupedQueryAttention::normalize_and_rotate(const Compute& compute, const f
   }
 }
 
-// Normalised and rotated queries and keys, and keys and values into the cache, token by token.
+// Normalises and rotates queries and keys in place, and writes keys and values into the cache,
+// token by token.
 void GroupedQueryAttention::write_cache(const AttentionCall& call, float* q, float* k,
                                         const float* v) const {
   const Compute& compute = call.compute;
@@ -96,6 +97,7 @@ Result<const float*> GroupedQueryAttention::forward(const AttentionCall& call,
   float* q = scratch.query.get<float>(num_tokens * q_width);
   float* k = scratch.key.get<float>(num_tokens * kv_width);
   float* v = scratch.value.get<float>(num_tokens * kv_width);
+  // Only this rank's heads are computed; in a group of one, all.
   const Panels queries = panels_of_columns(own.first * dim, own.count * dim);
   const Panels keys = panels_of_columns(own.first_kv * dim, own.num_kv * dim);
   const Product products[] = {{&q_.packed, q, q_width, queries},

@@ -8,14 +8,16 @@
 namespace wideep::model {
 namespace {
 
-// The (fractional) dimension pair whose wave turns `rotations` times within the original context.
+// The (fractional) dimension that rotates `rotations` times within the original context (YaRN,
+// section 3.2).
 double dimension_of_rotations(const RopeConfig& config, int dim, double rotations) {
   const double wave = static_cast<double>(config.original_max_position_embeddings) /
                       (rotations * 2.0 * std::numbers::pi);
   return dim * std::log(wave) / (2.0 * std::log(config.theta));
 }
 
-// How much of pair i is left unscaled: 1 for fast waves, 0 for slow ones, linear in between.
+// The weight of the unscaled frequency of pair i: 1 for high frequencies, 0 for low ones, linear in
+// between.
 double unscaled_share(const RopeConfig& config, int dim, int i) {
   double low = dimension_of_rotations(config, dim, config.beta_fast);
   double high = dimension_of_rotations(config, dim, config.beta_slow);

@@ -2,6 +2,8 @@
 //
 // Rotary position embedding (arXiv:2104.09864) with linear and YaRN (arXiv:2309.00071) scaling, as
 // transformers computes it: frequencies and angles in float32.
+//
+// Thread safety: constant after construction.
 #pragma once
 
 #include <vector>
@@ -18,10 +20,10 @@ class Rope {
 
   int dim() const { return 2 * static_cast<int>(inverse_frequencies_.size()); }
 
-  // cos_sin: [dim]: dim / 2 cosines, then dim / 2 sines of `position`, times the attention factor.
+  // cos_sin: [dim] dim / 2 cosines, then dim / 2 sines of `position`, times the attention factor.
   void angles(int position, float* cos_sin) const;
 
-  // Rotates one head's x: [dim], in place.
+  // Rotates one head in place. x: [dim].
   void rotate(const kernels::Kernels& kernels, const float* cos_sin, float* x) const {
     kernels.rotate(cos_sin, dim(), interleaved_, x);
   }

@@ -31,7 +31,7 @@ Result<OnlineParts> made_parts(const balance::ModelPlacement& model) {
   return make_online_parts(plan_online_stage(kExperts, model, 2, {}).value());
 }
 
-TEST(OnlineParts, WhatCouldNeverDoAnythingIsRefused) {
+TEST(OnlineParts, BalancingWithoutPossibleEffectIsRefused) {
   EXPECT_EQ(error_of(placement(3, 2, 3)), "");
   EXPECT_THAT(error_of(placement(3, 2, 4)), HasSubstr("at most the model's 3 MoE layers, found 4"));
   EXPECT_THAT(error_of(placement(3, 1, 1)), HasSubstr("nothing to balance"));

@@ -26,7 +26,7 @@ TEST(ThreadPlan, RanksThatFillTheMachineGetTheirOwnCores) {
   EXPECT_THAT(plan.of_rank(1).processors, ElementsAre(2, 3));
 }
 
-TEST(ThreadPlan, WithRoomLeftNobodyIsBound) {
+TEST(ThreadPlan, WithFreeCoresNoThreadIsBound) {
   const ThreadPlan plan = plan_threads(four_cores(), 1, 3);
   EXPECT_EQ(plan.threads_per_rank, 3);
   EXPECT_TRUE(plan.spin);

@@ -117,7 +117,7 @@ TEST(HttpServerTest, NothingIsReadWhileRepliesAreUnread) {
 }
 
 // By libevent, which never asks the handler.
-TEST(HttpServerTest, WhatNeverReachesTheHandlerIsRefusedInJson) {
+TEST(HttpServerTest, RequestsThatLibeventRefusesGetJson) {
   Running running([](auto exchange) { exchange->reply(200, "text/plain", "never"); },
                   {.most_body_bytes = 1000, .most_header_bytes = 2000});
   const auto heard = [&](const std::string& request) {
@@ -327,7 +327,7 @@ TEST(HttpServerTest, WaitingForAReplyIsNotIdle) {
 }
 
 // What is sent in one turn is one chunk, the end's too; nobody has chunks in HTTP/1.0.
-TEST(HttpServerTest, WhatIsSentTogetherLeavesTogether) {
+TEST(HttpServerTest, PartsOfOnePassLeaveInOneWrite) {
   std::vector<std::shared_ptr<Exchange>> streams;
   const auto server = HttpServer::listen({.port = 0}, [&](auto exchange) {
                         streams.push_back(exchange);

@@ -135,7 +135,7 @@ TEST(ReplicaAddress, IsReadOrRefused) {
   }
 }
 
-TEST_F(RouterTest, RequestsAreSharedOutAndRepliesComeAsTheyAre) {
+TEST_F(RouterTest, RequestsAreDistributedAndRepliesAreUnchanged) {
   Replica first([](const auto& exchange) { say(exchange, "first"); });
   Replica second([](const auto& exchange) {
     exchange->reply(400, "application/json", exchange->header("Authorization"));
@@ -237,7 +237,7 @@ TEST(Resolve, GivesNumbersOrAnErrorWithTheUnknownName) {
                         "address"));
 }
 
-TEST_F(RouterTest, WhatAllRefuseIsRefused) {
+TEST_F(RouterTest, ARequestThatAllReplicasRefuseIsRefused) {
   Replica full([](const auto& exchange) { exchange->reply(429, "text/plain", "full", "7"); });
   route_to({full.port(), full.port()});
   const Reply reply = post("x");
@@ -343,7 +343,7 @@ TEST_F(RouterTest, AStreamThatIsCutIsCutForTheClient) {
   EXPECT_EQ(all.find("\r\n0\r\n"), all.npos) << all;  // the end of a whole one
 }
 
-TEST_F(RouterTest, DrainingLetsWhatRunsEnd) {
+TEST_F(RouterTest, DrainingLetsRunningRequestsEnd) {
   std::shared_ptr<Exchange> kept;
   std::atomic<bool> keeps = false;
   Replica replica([&](const auto& exchange) {

@@ -387,7 +387,7 @@ TEST_F(ServiceTest, KeysAreAskedFor) {
   EXPECT_EQ(ask("GET", "/health").status, 200);
 }
 
-TEST_F(ServiceTest, WhatIsKnownAtOnce) {
+TEST_F(ServiceTest, RepliesWithoutTheEngine) {
   EXPECT_EQ(ask("GET", "/v1/models").body_json()["data"][0]["id"], "m");
   EXPECT_EQ(ask("GET", "/v1/models/").status, 200);
   EXPECT_EQ(ask("GET", "/v1/models/m").body_json()["id"], "m");
@@ -656,7 +656,7 @@ TEST_F(ServiceTest, ClientsThatLeaveEndTheirAnswers) {
 }
 
 // It never reads, and is cut off; others are served meanwhile.
-TEST_F(ServiceTest, SlowReadersHoldNobody) {
+TEST_F(ServiceTest, SlowReadersDelayNoOtherClient) {
   backend_.endless = true;
   finish();
   start({.model = "m", .max_sequence = 1 << 24});
@@ -681,7 +681,7 @@ TEST_F(ServiceTest, DrainingRefusesNewRequestsOnly) {
   EXPECT_EQ(ask("GET", "/v1/models").status, 200);
 }
 
-TEST(StopStringsTest, KeepBackWhatMayBecomeOne) {
+TEST(StopStringsTest, KeepBackTextThatMayBecomeAStopString) {
   StopStrings stop({"</s>", "<END>"});
   EXPECT_EQ(stop.push("a<"), "a");
   EXPECT_EQ(stop.push("/"), "");
