@@ -131,7 +131,7 @@ Status Engine::apply(Command command) {
     case Kind::kFinish:
       finishing_ = true;
       return {};
-    case Kind::kStop:
+    case Kind::kStop:  // only raises the flag: the ranks end together, by their next agreement
       parts_.stage.memory().control().stop_requested = 1;
       return {};
   }

@@ -136,7 +136,7 @@ TEST(PageCache, AgreesWithASlowModelUnderRandomWork) {
           SlowCache::Page& found = slow.pages[page];
           ASSERT_EQ(found.users, 0);
           ASSERT_EQ(found.known, evicts);
-          if (evicts) {  // nobody was released before it
+          if (evicts) {  // no kept page was released before it
             for (const auto& [id, each] : slow.pages) {
               if (each.rank != rank || each.users > 0 || !each.known) continue;
               ASSERT_GE(each.released, found.released);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rows and tokens between stages that are threads, without a model: what every rank sends follows
-// from the micro-batch's number, so that each can tell what it should have received.
+// from the micro-batch's number, so that each stage knows what it should have received.
 #include "engine/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ class Stage {
 
   Status run(int64_t num_micro_batches) {
     const int64_t first = begun_, end = first + num_micro_batches;
-    for (; begun_ <= end; ++begun_) {  // the last says that it is the last
+    for (; begun_ <= end; ++begun_) {  // the last one has the end flag
       if (begun_ - taken_in_ == pipeline_.micro_batches()) WIDEEP_TRY(take_in());
       WIDEEP_TRY(pass(begun_, begun_ == end));
     }

@@ -36,7 +36,7 @@ Command submit(int owner, int index, std::vector<int32_t> prompt) {
 
 class RequestFeedTest : public testing::Test {
  protected:
-  // The writer may have more to say than anybody has read.
+  // The writer may still have unread commands.
   void SetUp() override { ::signal(SIGPIPE, SIG_IGN); }
   void TearDown() override {
     ::close(pipe_.ends[0]);

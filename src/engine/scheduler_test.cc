@@ -57,7 +57,7 @@ TEST(Scheduler, CancelledRequestsGiveBackWhatTheyHave) {
   ASSERT_TRUE(scheduler.submit(request(2, 30, 10)).ok());
   ASSERT_TRUE(scheduler.submit(request(3, 5, 1)).ok());
   scheduler.cancel(2);  // waits
-  scheduler.cancel(7);  // nobody
+  scheduler.cancel(7);  // an unknown request
   Scheduler::Step& step = scheduler.schedule();
   ASSERT_EQ(step.sampled.size(), 1u);
   scheduler.cancel(1);  // its token is under way
@@ -119,7 +119,8 @@ TEST(Scheduler, ChunksOfOnePromptFollowEachOther) {
   EXPECT_EQ(drain_late(scheduler, 3), (std::vector<int>{4, 4, 4, 2, 0, 0, 1, 0, 0}));
 }
 
-// Whoever is left out is not left out again before all under way have had their turn.
+// A request that is left out is not left out again before all micro-batches in flight had their
+// turn.
 TEST(Scheduler, NoRequestIsLeftOutForLong) {
   constexpr int kMicroBatches = 3;
   Scheduler scheduler(kKv, {.max_batch_size = 3,
@@ -432,8 +433,8 @@ INSTANTIATE_TEST_SUITE_P(
                            .micro_batches = 3}),
     [](const auto& each) { return each.param.name; });
 
-// Prompts that begin alike, chats that go on, requests that leave: pages always hold what their
-// sequences say, every request gets its tokens, and all pages come back.
+// Prompts with the same prefix, chats that go on, cancelled requests: pages always hold the tokens
+// of their sequences, every request gets its tokens, and all pages are released.
 TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
   const Random& param = GetParam();
   std::mt19937 rng(7);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The forward pass against Hugging Face's: tests/golden/README.md says what the files hold.
+// The forward pass against Hugging Face's: tests/golden/README.md describes the files.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -281,7 +281,7 @@ size_t tokens_of_equal_experts(const std::vector<int32_t>& a, const std::vector<
 
 // A cached element is off by 2^-4 of itself at most, 4 % on average; the layers' shares of it add
 // up to no more than a tenth of the logits. From where a token chooses other experts on, these
-// random models say something else altogether.
+// random models generate entirely different texts.
 TEST_P(Golden, AnFp8CacheStaysNearUntilExpertsDiffer) {
   const std::string dir = kModels + "/" + GetParam().model;
   const auto golden = formats::SafetensorsFile::open(dir + "/golden.safetensors");

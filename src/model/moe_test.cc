@@ -330,7 +330,7 @@ TEST(MoeRunner, ReplicasShareTheTokensOfTheIteration) {
 }
 
 // Rounded once per rank instead of once per expert, and summed in another order: close; in float32
-// rows as close as float32 can tell.
+// rows as close as float32 can represent.
 TEST(MoeRunner, AReducedCombineIsClose) {
   for (const auto& [dtype, decibels] : {std::pair{Dtype::kBf16, 45.0}, {Dtype::kF32, 100.0}}) {
     const MoeOptions moe{.row_dtype = dtype};

@@ -63,7 +63,8 @@ void expect_parts_seen(int num_nodes) {
         TensorGroup group(endpoint, kOffset, layout);
         std::mt19937 rng(static_cast<uint32_t>(endpoint.rank()));
         for (int round = 0; round < kRounds; ++round) {
-          // Two buffers in turn: whoever writes the first again has passed the second's meeting.
+          // Two buffers in turn: a rank that writes the first one again has passed the barrier of
+          // the second, so all ranks have read the first.
           const auto buffer = round % 2 == 0 ? JointBuffer::kInput : JointBuffer::kOutput;
           float* rows = group.joint<float>(buffer, 7 * 24);
           const ep::TokenRange own = group.tokens(7);

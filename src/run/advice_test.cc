@@ -29,7 +29,7 @@ Machine machine_of(int cores, uint64_t bytes) {
   return machine;
 }
 
-auto says(const std::string& finding, const std::string& remedy) {
+auto is_advice(const std::string& finding, const std::string& remedy) {
   return AllOf(Field(&Advice::finding, HasSubstr(finding)),
                Field(&Advice::remedy, HasSubstr(remedy)));
 }
@@ -41,10 +41,11 @@ TEST(MachineAdvice, AGoodMachineNeedsNone) {
 }
 
 TEST(MachineAdvice, MoreRanksThanCores) {
-  EXPECT_THAT(machine_advice(machine_of(2, kGiB), 8, "avx2", "avx2"),
-              ElementsAre(says("8 ranks share 2 cores: they take turns", "--ranks 2 or fewer")));
+  EXPECT_THAT(
+      machine_advice(machine_of(2, kGiB), 8, "avx2", "avx2"),
+      ElementsAre(is_advice("8 ranks share 2 cores: they take turns", "--ranks 2 or fewer")));
   EXPECT_THAT(machine_advice(machine_of(1, kGiB), 2, "avx2", "avx2"),
-              ElementsAre(says("2 ranks share 1 core:", "--ranks 1 or fewer")));
+              ElementsAre(is_advice("2 ranks share 1 core:", "--ranks 1 or fewer")));
 }
 
 TEST(MachineAdvice, NumaAndReservedHugePages) {
@@ -52,16 +53,16 @@ TEST(MachineAdvice, NumaAndReservedHugePages) {
   machine.topology.numa_node_bytes = {kGiB, kGiB};
   machine.huge_pages.reserved = {{.page_bytes = 2 << 20, .num_pages = 512, .num_free = 512}};
   EXPECT_THAT(machine_advice(machine, 3, "avx2", "avx2"),
-              ElementsAre(says("2 parts (NUMA nodes)", "divides the cores"),
-                          says("1.0 GiB are reserved as huge pages", "nr_hugepages")));
+              ElementsAre(is_advice("2 parts (NUMA nodes)", "divides the cores"),
+                          is_advice("1.0 GiB are reserved as huge pages", "nr_hugepages")));
 }
 
 TEST(MachineAdvice, SlowKernels) {
   const Machine machine = machine_of(1, kGiB);
   EXPECT_THAT(machine_advice(machine, 1, "avx2", "avx512"),
-              ElementsAre(says("WIDEEP_ISA forces avx2", "unset WIDEEP_ISA")));
+              ElementsAre(is_advice("WIDEEP_ISA forces avx2", "unset WIDEEP_ISA")));
   EXPECT_THAT(machine_advice(machine, 1, "ref", "ref"),
-              ElementsAre(says("plain loops run", "AVX2 or AVX-512")));
+              ElementsAre(is_advice("plain loops run", "AVX2 or AVX-512")));
 }
 
 // ---- the model ----
@@ -120,18 +121,19 @@ TEST(ModelFit, ExactlyEnoughFitsAndOneByteLessDoesNot) {
   const ModelFit exact = run.fit_in(run.bytes_needed());
   EXPECT_TRUE(exact.fits());
   EXPECT_EQ(exact.kv_tokens, 2u * 64);
-  EXPECT_THAT(*exact.advice, says("fills 100 % of the memory: room for 128 cached tokens", ""));
+  EXPECT_THAT(*exact.advice,
+              is_advice("fills 100 % of the memory: room for 128 cached tokens", ""));
   EXPECT_FALSE(run.fit_in(run.bytes_needed() - 1).fits());
 }
 
 TEST(ModelFit, NamesTheMildestStepThatHelps) {
   Wanted run = golden_run();
   EXPECT_THAT(run.tight(),
-              says("the model does not fit: it needs", "it fits with --max-num-tokens 256"));
+              is_advice("the model does not fit: it needs", "it fits with --max-num-tokens 256"));
   run.options.parallel.max_num_tokens = 32;
-  EXPECT_THAT(run.tight(), says("", "it fits with --ranks 1"));
+  EXPECT_THAT(run.tight(), is_advice("", "it fits with --ranks 1"));
   run.options.parallel.kv_cache_config.max_tokens = 1000;
-  EXPECT_THAT(run.tight(), says("", "it fits with a smaller kv_cache_config.max_tokens"));
+  EXPECT_THAT(run.tight(), is_advice("", "it fits with a smaller kv_cache_config.max_tokens"));
 }
 
 TEST(ModelFit, RedundantSlotsAndPrecisionAreSteps) {
@@ -140,10 +142,10 @@ TEST(ModelFit, RedundantSlotsAndPrecisionAreSteps) {
   run.set_ranks(1);
   run.options.parallel.max_num_tokens = 32;
   run.set_slots(experts + 4);
-  EXPECT_THAT(run.tight(), says("", "it fits with num_slots: " + std::to_string(experts)));
+  EXPECT_THAT(run.tight(), is_advice("", "it fits with num_slots: " + std::to_string(experts)));
   run.set_slots(experts);
   run.set_format(kernels::WeightFormat::kF32);
-  EXPECT_THAT(run.tight(), says("", "it fits with --dtype bf16"));
+  EXPECT_THAT(run.tight(), is_advice("", "it fits with --dtype bf16"));
 }
 
 TEST(ModelFit, SeveralStepsTogether) {
@@ -154,21 +156,22 @@ TEST(ModelFit, SeveralStepsTogether) {
   small.set_ranks(1);
   small.options.parallel.max_num_tokens = 32;
   EXPECT_THAT(*run.fit_in(small.bytes_needed()).advice,
-              says("", "it fits with --max-num-tokens 32, --ranks 1, --dtype bf16"));
+              is_advice("", "it fits with --max-num-tokens 32, --ranks 1, --dtype bf16"));
 }
 
 // What every step together cannot mend needs another machine, or a higher limit.
 TEST(ModelFit, MoreMemory) {
   const Wanted run = golden_run();
-  EXPECT_THAT(*run.fit_in(1000).advice, says("1000 B can be used", "use a machine with more than"));
+  EXPECT_THAT(*run.fit_in(1000).advice,
+              is_advice("1000 B can be used", "use a machine with more than"));
 
   Machine busy = machine_of(2, kGiB);
   busy.free_memory_bytes = 1000;
-  EXPECT_THAT(*run.fit_in(busy).advice, says("", "1000 B of 1.0 GiB are free"));
+  EXPECT_THAT(*run.fit_in(busy).advice, is_advice("", "1000 B of 1.0 GiB are free"));
 
   Machine limited = machine_of(2, kGiB);
   limited.control_group.memory_free_bytes = 1000;
-  EXPECT_THAT(*run.fit_in(limited).advice, says("", "raise the control group's"));
+  EXPECT_THAT(*run.fit_in(limited).advice, is_advice("", "raise the control group's"));
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ TEST_P(GoldenPlan, SlotsAreWhatLoadingAllocates) {
   EXPECT_EQ(plan(2).slots_per_rank, slots->total_bytes());
 }
 
-// Bytes in use on the heap; 0 under sanitizers, whose allocator does not tell.
+// Bytes in use on the heap; 0 under sanitizers, whose allocator does not report them.
 uint64_t heap_bytes() {
   const struct mallinfo2 info = ::mallinfo2();
   return info.uordblks + info.hblkhd;
@@ -142,7 +142,7 @@ TEST_P(GoldenPlan, DenseWeightsAreWhatLoadingAllocates) {
               bookkeeping);
 }
 
-// A copy of a golden model in which every matrix has the format that `choose` says, if any.
+// A copy of a golden model in which every matrix has the format that `choose` returns, if any.
 using ChooseFormat = std::function<std::optional<WeightFormat>(const std::string& name)>;
 void write_mixed(const std::string& from, const std::string& to, const ChooseFormat& choose) {
   std::filesystem::copy(from + "/config.json", to + "/config.json");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Over real sockets, with handlers that say what the test wants.
+// The server over real sockets, with handlers that reply as the test wants.
 #include "server/http_server.h"
 
 #include <fmt/format.h>
@@ -97,13 +97,13 @@ TEST(HttpServerTest, NothingIsReadDuringAReply) {
     stream->send("second");
     std::exchange(stream, nullptr)->end();
   });
-  std::string heard;
-  while (heard.find("\r\n0\r\n") == heard.npos) {
+  std::string received;
+  while (received.find("\r\n0\r\n") == received.npos) {
     const std::string part = client.receive();
-    ASSERT_FALSE(part.empty()) << heard;
-    heard += part;
+    ASSERT_FALSE(part.empty()) << received;
+    received += part;
   }
-  EXPECT_THAT(heard, HasSubstr("second"));
+  EXPECT_THAT(received, HasSubstr("second"));
 }
 
 // Requests on end from one that reads no reply.
@@ -120,7 +120,7 @@ TEST(HttpServerTest, NothingIsReadWhileRepliesAreUnread) {
 TEST(HttpServerTest, RequestsThatLibeventRefusesGetJson) {
   Running running([](auto exchange) { exchange->reply(200, "text/plain", "never"); },
                   {.most_body_bytes = 1000, .most_header_bytes = 2000});
-  const auto heard = [&](const std::string& request) {
+  const auto received = [&](const std::string& request) {
     Socket client(running.port());
     client.send(request);
     return client.receive_all();
@@ -144,7 +144,7 @@ TEST(HttpServerTest, RequestsThatLibeventRefusesGetJson) {
       {post + "Content-Length: many\r\n\r\n", 400, "HTTP/1.1"},
       {post + "Content-Length: 5\r\nExpect: more\r\n\r\n", 417, "Expectation Failed"}};
   for (const Refused& refused : all) {
-    const std::string reply = heard(refused.request);
+    const std::string reply = received(refused.request);
     SCOPED_TRACE(refused.request.substr(0, 100) + reply);
     ASSERT_THAT(reply, StartsWith("HTTP/1."));
     EXPECT_EQ(reply.substr(9, 3), std::to_string(refused.status));
@@ -326,7 +326,8 @@ TEST(HttpServerTest, WaitingForAReplyIsNotIdle) {
   thread.join();
 }
 
-// What is sent in one turn is one chunk, the end's too; nobody has chunks in HTTP/1.0.
+// Parts sent in one pass of the event loop are one chunk, those before the end too; HTTP/1.0 has no
+// chunks.
 TEST(HttpServerTest, PartsOfOnePassLeaveInOneWrite) {
   std::vector<std::shared_ptr<Exchange>> streams;
   const auto server = HttpServer::listen({.port = 0}, [&](auto exchange) {

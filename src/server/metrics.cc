@@ -35,14 +35,14 @@ std::string queue_text(engine::QueueRecord all, bool idle) {
       all.max_pages > 0 ? static_cast<double>(all.cache_pages) / all.max_pages : 0.0;
   return gauge("wideep_num_requests_running", "Answers that have a place in the KV cache.",
                all.running) +
-         gauge("wideep_num_requests_waiting", "Answers that wait for one.", all.waiting) +
+         gauge("wideep_num_requests_waiting", "Answers that wait for a place.", all.waiting) +
          gauge("wideep_kv_cache_utilization", "Share of the KV caches' pages that are used.",
                used) +
          gauge("wideep_kv_pages", "Pages that the KV caches may have.", all.max_pages) +
          gauge("wideep_kv_pages_used", "Pages of running requests.", all.cache_pages) +
          gauge("wideep_kv_pages_kept", "Pages kept for requests with the same prefix.",
                all.kept_pages) +
-         counter("wideep_kv_evictions_total", "Kept pages that made room.", all.evicted_pages) +
+         counter("wideep_kv_evictions_total", "Kept pages that were evicted.", all.evicted_pages) +
          counter("wideep_pauses_total", "Requests paused for want of pages.", all.pauses);
 }
 
@@ -77,8 +77,8 @@ std::string Metrics::text() const {
   text += counter("wideep_prompt_tokens_total", "Tokens of prompts, for each answer to them.",
                   prompt_tokens);
   text += counter("wideep_cached_prompt_tokens_total",
-                  "Those of them that were not computed again.", cached_prompt_tokens);
-  text += counter("wideep_cached_prompts_total", "Answers whose prompt had such tokens.",
+                  "Prompt tokens that were found in the KV cache.", cached_prompt_tokens);
+  text += counter("wideep_cached_prompts_total", "Answers whose prompt had cached tokens.",
                   cached_prompts);
   text += counter("wideep_generated_tokens_total", "Tokens generated.", generated_tokens);
   const auto histogram = [&](std::string_view name, const Histogram& values, const char* help) {
@@ -93,7 +93,8 @@ std::string Metrics::text() const {
   text += queue_text(queue, running == 0);
   text += counter("wideep_rebalances_total", "Rebalances that have ended.", rebalances);
   text += counter("wideep_expert_moves_total", "Experts copied into slots.", expert_moves);
-  text += counter("wideep_expert_moved_bytes_total", "Bytes of these.", moved_bytes);
+  text += counter("wideep_expert_moved_bytes_total", "Bytes of experts copied into slots.",
+                  moved_bytes);
   return text;
 }
 

@@ -21,9 +21,9 @@ constexpr int kMostTokens = 1 << 24;
 constexpr int kMostTopLogprobs = 20;  // of a chat; a completion has at most kMostLogprobs
 constexpr int kMostLogprobs = 5;
 
-// An object's members are found one after the other, so that reading one costs the square of their
-// number: with 512 a body of 8 MiB takes a second at worst, where without a bound it takes many
-// minutes of the thread that serves everybody.
+// A look-up of a member scans the object, so reading all members costs the square of their number.
+// With 512 members a body of 8 MiB takes a second at worst. Without a limit it could block the
+// serving thread for many minutes.
 constexpr size_t kMostMembers = 512;
 
 // What is wrong with the shape of a text before it is parsed; "": nothing. Brackets and colons in

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Over real sockets, before replicas that say what the test wants.
+// The router over real sockets, with replicas that reply as the test wants.
 #include "server/router.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Serves on a thread of its own until it goes. What it says of its health is no request.
+// A replica with a thread of its own. Requests of /health are answered but not counted.
 class Replica {
  public:
   explicit Replica(HttpServer::Handler handler) {
@@ -46,7 +46,7 @@ class Replica {
   std::thread thread_;
 };
 
-// Connections to it come about as far as there is room for them, and nobody ever answers.
+// A listening port that never accepts or replies: `backlog` connections succeed, later ones hang.
 class SilentPort {
  public:
   explicit SilentPort(int backlog) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -69,7 +69,7 @@ class SilentPort {
   int port_ = 0;
 };
 
-void say(const std::shared_ptr<Exchange>& exchange, const std::string& text) {
+void reply_with(const std::shared_ptr<Exchange>& exchange, const std::string& text) {
   exchange->reply(200, "application/json", text + " " + exchange->body());
 }
 
@@ -95,7 +95,7 @@ class RouterTest : public testing::Test {
   Reply post(const std::string& body) const {
     return ask(router_->port(), "POST", "/v1/completions", body);
   }
-  // Of the router's metrics.
+  // A value of the router's metrics.
   std::string value(const std::string& name, int port) const {
     const std::string text = ask(router_->port(), "GET", "/metrics").body;
     const std::string line =
@@ -104,7 +104,7 @@ class RouterTest : public testing::Test {
     if (at == text.npos) return "none";
     return text.substr(at + line.size(), text.find('\n', at + 1) - at - line.size());
   }
-  // Where nobody listens.
+  // A port without a listener.
   static int closed_port() {
     const auto server = HttpServer::listen({.port = 0}, [](std::shared_ptr<Exchange>) {});
     return (*server)->port();
@@ -136,7 +136,7 @@ TEST(ReplicaAddress, IsReadOrRefused) {
 }
 
 TEST_F(RouterTest, RequestsAreDistributedAndRepliesAreUnchanged) {
-  Replica first([](const auto& exchange) { say(exchange, "first"); });
+  Replica first([](const auto& exchange) { reply_with(exchange, "first"); });
   Replica second([](const auto& exchange) {
     exchange->reply(400, "application/json", exchange->header("Authorization"));
   });
@@ -162,7 +162,7 @@ TEST_F(RouterTest, TheLeastBusyIsAsked) {
     kept = exchange;
     keeps = true;
   });
-  Replica idle([](const auto& exchange) { say(exchange, "idle"); });
+  Replica idle([](const auto& exchange) { reply_with(exchange, "idle"); });
   route_to({busy.port(), idle.port()});
   std::thread waits([&] { EXPECT_EQ(post("a").body, "late"); });
   ASSERT_TRUE(comes([&] { return keeps.load(); }));
@@ -174,7 +174,7 @@ TEST_F(RouterTest, TheLeastBusyIsAsked) {
 
 TEST_F(RouterTest, ReplicasThatDoNotAnswerArePassedOver) {
   Replica full([](const auto& exchange) { exchange->reply(429, "text/plain", "full", "7"); });
-  Replica good([](const auto& exchange) { say(exchange, "good"); });
+  Replica good([](const auto& exchange) { reply_with(exchange, "good"); });
   route_to({closed_port(), full.port(), good.port()});
   for (int i = 0; i < 6; ++i) EXPECT_EQ(post("x").body, "good x");
   EXPECT_GE(full.asked, 1);
@@ -185,8 +185,8 @@ TEST_F(RouterTest, ReplicasThatDoNotAnswerArePassedOver) {
 // others.
 TEST_F(RouterTest, UnhealthyReplicasAreTriedLast) {
   const SilentPort silent(16);
-  Replica stops([](const auto& exchange) { say(exchange, "stops"); });
-  Replica good([](const auto& exchange) { say(exchange, "good"); });
+  Replica stops([](const auto& exchange) { reply_with(exchange, "stops"); });
+  Replica good([](const auto& exchange) { reply_with(exchange, "good"); });
   stops.health = 503;
   route_to({silent.port(), stops.port(), good.port()});
   ASSERT_TRUE(comes([&] {
@@ -204,7 +204,7 @@ TEST_F(RouterTest, UnhealthyReplicasAreTriedLast) {
 TEST_F(RouterTest, UnreachableReplicasArePassedOverSoon) {
   const SilentPort full(0);
   const Socket fills(full.port());
-  Replica good([](const auto& exchange) { say(exchange, "good"); });
+  Replica good([](const auto& exchange) { reply_with(exchange, "good"); });
   route_to({full.port(), good.port()});
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(post("x").body, "good x");
@@ -216,7 +216,7 @@ TEST_F(RouterTest, UnreachableReplicasArePassedOverSoon) {
 }
 
 TEST_F(RouterTest, QueriesArePassedOnAndPathsAsTheyCame) {
-  Replica replica([](const auto& exchange) { say(exchange, exchange->target()); });
+  Replica replica([](const auto& exchange) { reply_with(exchange, exchange->target()); });
   route_to({replica.port()});
   EXPECT_EQ(ask(router_->port(), "GET", "/v1/models/a%20b?c=d%20e").body,
             "/v1/models/a%20b?c=d%20e ");
@@ -268,21 +268,21 @@ TEST_F(RouterTest, StreamsArePassedOnAsTheyCome) {
   route_to({replica.port()});
   Socket client(router_->port());
   client.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
-  std::string heard;
-  while (heard.find("\"n\": 1") == heard.npos) {
+  std::string received;
+  while (received.find("\"n\": 1") == received.npos) {
     const std::string part = client.receive();
-    ASSERT_FALSE(part.empty()) << heard;
-    heard += part;
+    ASSERT_FALSE(part.empty()) << received;
+    received += part;
   }
-  EXPECT_THAT(heard, HasSubstr("text/event-stream"));
+  EXPECT_THAT(received, HasSubstr("text/event-stream"));
   replica.server().post([&] {
     stream->send("data: [DONE]\n\n");
     std::exchange(stream, nullptr)->end();
   });
-  while (heard.find("[DONE]") == heard.npos) {
+  while (received.find("[DONE]") == received.npos) {
     const std::string part = client.receive();
-    ASSERT_FALSE(part.empty()) << heard;
-    heard += part;
+    ASSERT_FALSE(part.empty()) << received;
+    received += part;
   }
 }
 

@@ -35,7 +35,7 @@ class EchoBackend : public Backend {
     const int64_t id = next_id_++;
     last_request = request;
     running_[id] = {std::move(request), std::move(on_token), 0};
-    server_->post([this, id] { say(id); });
+    server_->post([this, id] { generate_next(id); });
     return id;
   }
   void cancel(int64_t id) override {
@@ -52,39 +52,41 @@ class EchoBackend : public Backend {
   struct Running {
     engine::Request request;
     OnToken on_token;
-    int said = 0;
+    int generated = 0;
   };
 
-  void say(int64_t id) {
+  void generate_next(int64_t id) {
     const auto found = running_.find(id);
     if (found == running_.end()) return;
     Running& each = found->second;
-    const int32_t token = tokens_[static_cast<size_t>(each.said++) % tokens_.size()];
-    const bool all_said = !endless && each.said == static_cast<int>(tokens_.size());
-    const auto reason = each.said == each.request.max_tokens ? engine::FinishReason::kLength
-                                                             : engine::FinishReason::kNotFinished;
+    const int32_t token = tokens_[static_cast<size_t>(each.generated++) % tokens_.size()];
+    const bool all_generated = !endless && each.generated == static_cast<int>(tokens_.size());
+    const auto reason = each.generated == each.request.max_tokens
+                            ? engine::FinishReason::kLength
+                            : engine::FinishReason::kNotFinished;
     const OnToken on_token = each.on_token;
     const engine::SamplingParams sampling = each.request.sampling;
     const bool ends = reason != engine::FinishReason::kNotFinished;
     if (ends) running_.erase(found);
-    run::Token said{.sampled = {token, -0.5f},
-                    .finish_reason = reason,
-                    .cached_tokens = cached_tokens,
-                    .digest = {},
-                    .likely = {}};
+    run::Token token_event{.sampled = {token, -0.5f},
+                           .finish_reason = reason,
+                           .cached_tokens = cached_tokens,
+                           .digest = {},
+                           .likely = {}};
     for (int i = 0; i < sampling.top_log_probabilities; ++i) {
-      said.likely.push_back({tokens_[static_cast<size_t>(i) % tokens_.size()], -0.25f * (i + 1)});
+      token_event.likely.push_back(
+          {tokens_[static_cast<size_t>(i) % tokens_.size()], -0.25f * (i + 1)});
     }
-    on_token(said);
+    on_token(token_event);
     if (ends || !running_.contains(id)) return;
-    if (all_said) {
+    if (all_generated) {
       running_.erase(id);
       return on_token({.sampled = {1, -0.25f},
                        .finish_reason = engine::FinishReason::kStop,
                        .digest = {},
                        .likely = {}});
     }
-    server_->post([this, id] { say(id); });
+    server_->post([this, id] { generate_next(id); });
   }
 
   std::vector<int32_t> tokens_;
@@ -213,7 +215,7 @@ TEST_F(ServiceTest, StopStringsEndAnswersWhereverTheyFall) {
   EXPECT_EQ(body["choices"][0]["text"], "One two thr");
   EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(backend_.cancelled, 1);
-  // What only began like one is said in the end.
+  // Text that only begins like a stop string is sent in the end.
   const json other =
       complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 40}, {"stop", "more.!"}})
           .body_json();
@@ -248,17 +250,17 @@ TEST_F(ServiceTest, LikelyTokensAreInTheReply) {
   EXPECT_EQ(body["top_logprobs"][2].size(), 3u);
   EXPECT_EQ(body["top_logprobs"][2][body["tokens"][2].get<std::string>()], -0.5);
   const json question = {{{"role", "user"}, {"content", "Hi"}}};
-  const json said = chat({{"model", "m"},
-                          {"messages", question},
-                          {"max_tokens", 2},
-                          {"logprobs", true},
-                          {"top_logprobs", 20}})
-                        .body_json()["choices"][0]["logprobs"]["content"];
-  ASSERT_EQ(said.size(), 2u);
-  ASSERT_EQ(said[0]["top_logprobs"].size(), 20u);
-  EXPECT_EQ(said[0]["top_logprobs"][0]["logprob"], -0.25);
-  EXPECT_EQ(said[0]["top_logprobs"][0]["token"], said[0]["token"]);
-  EXPECT_EQ(said[0]["top_logprobs"][0]["bytes"], said[0]["bytes"]);
+  const json logprobs = chat({{"model", "m"},
+                              {"messages", question},
+                              {"max_tokens", 2},
+                              {"logprobs", true},
+                              {"top_logprobs", 20}})
+                            .body_json()["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(logprobs.size(), 2u);
+  ASSERT_EQ(logprobs[0]["top_logprobs"].size(), 20u);
+  EXPECT_EQ(logprobs[0]["top_logprobs"][0]["logprob"], -0.25);
+  EXPECT_EQ(logprobs[0]["top_logprobs"][0]["token"], logprobs[0]["token"]);
+  EXPECT_EQ(logprobs[0]["top_logprobs"][0]["bytes"], logprobs[0]["bytes"]);
   EXPECT_EQ(chat({{"model", "m"}, {"messages", question}, {"top_logprobs", 2}}).status, 400);
   EXPECT_EQ(chat({{"model", "m"}, {"messages", question}, {"logprobs", true}, {"top_logprobs", 21}})
                 .status,
@@ -429,7 +431,7 @@ engine::IterationRecord record(int64_t iteration, std::vector<int32_t> sent,
   return each;
 }
 
-// As the process that hears from the ranks has it.
+// The summary of an iteration, as the serving process computes it.
 std::optional<run::IterationSummary> summary_of(const std::optional<run::Iteration>& iteration) {
   if (!iteration) return {};
   return run::summarize(*iteration, two_ranks());
@@ -466,7 +468,7 @@ TEST(RecentTimesTest, QuantilesOfWhatIsRecent) {
   EXPECT_EQ(times.since(0.0).count, RecentTimes::kMost);
 }
 
-// What the engine would tell.
+// The service with events that the ranks would send.
 class MonitoredServiceTest : public ServiceTest {
  protected:
   MonitoredServiceTest() {
@@ -479,7 +481,7 @@ class MonitoredServiceTest : public ServiceTest {
     service_->recorder().connect([this](bool records) { switched_.push_back(records); },
                                  [this](auto call) { server_->post(std::move(call)); });
   }
-  // A dump may be under way as the server ends.
+  // A dump may be in progress when the server ends.
   ~MonitoredServiceTest() override { service_->recorder().join(); }
 
   void add_iteration(int64_t iteration, std::vector<int32_t> counts = {}) {
@@ -491,7 +493,7 @@ class MonitoredServiceTest : public ServiceTest {
       return true;
     });
   }
-  // The reply to one that waits for the ranks.
+  // The reply to a request that waits until the ranks have switched.
   Reply ask_ranks(const std::string& path, bool records) {
     const size_t before = on_server([&] { return switched_.size(); });
     auto reply = std::async(std::launch::async, [&] { return ask("POST", path); });
@@ -541,8 +543,7 @@ TEST_F(MonitoredServiceTest, PerfMetricsReturnIterations) {
   EXPECT_EQ(perf_metrics("?since=1"),
             json({{"last", 1}, {"dropped", 0}, {"iterations", json::array()}}));
   EXPECT_EQ(ask("GET", "/perf_metrics?since=1x").status, 400);
-  // A reader that never comes costs no more than so much, one that comes late is told what it
-  // misses.
+  // Memory is bounded although nobody reads; a late reader gets the number of dropped iterations.
   for (size_t i = 0; i < Monitor::kMostIterations + 5; ++i)
     add_iteration(static_cast<int64_t>(2 + i));
   const json late = perf_metrics("?since=1");
@@ -568,7 +569,7 @@ TEST_F(MonitoredServiceTest, QueuesAndCachesAreMeasured) {
   EXPECT_THAT(busy, HasSubstr("\nwideep_kv_cache_utilization 0.25\n"));
   EXPECT_THAT(busy, HasSubstr("\nwideep_kv_pages 40\n"));
   EXPECT_THAT(busy, HasSubstr("\nwideep_kv_pages_used 10\n"));
-  // The last iteration tells of requests that have ended since.
+  // The last iteration still reported requests that have ended since.
   on_server([&] { return service_->metrics().running = 0; });
   const std::string idle = ask("GET", "/metrics").body;
   EXPECT_THAT(idle, HasSubstr("\nwideep_num_requests_running 0\n"));
@@ -629,7 +630,7 @@ TEST_F(ServiceTest, ClientsThatLeaveEndTheirAnswers) {
   start({.model = "m", .max_sequence = 1 << 24});
   const auto running = [&] { return on_server([&] { return service_->metrics().running; }); };
   json body = {{"model", "m"}, {"prompt", "x"}, {"max_tokens", 10'000'000}};
-  {  // that have heard nothing yet
+  {  // a client that has received nothing yet
     Socket socket(server_->port());
     socket.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " +
                 std::to_string(body.dump().size()) + "\r\n\r\n" + body.dump());
