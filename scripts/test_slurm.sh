@@ -136,5 +136,5 @@ grep -q '"completed": 8' "$work/served" || fail "a served job: $(cat "$work/serv
 scancel --signal=TERM "$(cat "$work/serve.job")"
 for _ in $(seq 100); do [[ -z $(squeue --noheader) ]] && break; sleep 0.2; done
 [[ -z $(squeue --noheader) ]] || fail "the served job goes on: $(squeue; cat "$work/serve.out")"
-grep -q "stopping: what runs may end" "$work/serve.out" || fail "$(cat "$work/serve.out")"
+grep -q "stopping: running requests have" "$work/serve.out" || fail "$(cat "$work/serve.out")"
 echo "sbatch cluster/slurm/serve.sbatch: 4 ranks, 8 answers, ended by scancel"

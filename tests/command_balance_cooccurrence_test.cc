@@ -90,7 +90,7 @@ TEST_F(CommandBalanceCooccurrence, RefusesWhatItCannotUse) {
     EXPECT_THAT(end.err, HasSubstr(part));
   };
   refuse(plan(csv(), 24, {"--planner", "cooccurrence"}),
-         "--planner cooccurrence: needs to know which experts tokens choose together");
+         "--planner cooccurrence: needs the pairs of experts that tokens choose together");
   refuse(plan(csv(), 24, {"--cooccurrence-tolerance", "0.1"}), "has no effect on planner wideep");
   refuse(plan(trace(), 24, traced({"--planner", "cooccurrence", "--cooccurrence-tolerance", "-1"})),
          "--cooccurrence-tolerance: expected an imbalance ratio of at least 0, found -1");

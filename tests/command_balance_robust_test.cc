@@ -66,7 +66,7 @@ TEST_F(CommandBalanceRobust, ByDefaultChoosesWhatIsBestOnLaterWindows) {
 TEST_F(CommandBalanceRobust, TableForPeople) {
   const CommandEnd end = balance(plan(taking_turns(12), 20, {"--holdout", "0.25"}));
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  for (const char* part : {"planned from windows of load: windows; imbalance on later windows by",
+  for (const char* part : {"planned from windows of load: windows; imbalance on later windows with",
                            "sum 0.", "std:1 0.", "in 9 windows planned on", "in 3 windows held out",
                            "now      0.", "planned  0.", "re-split 0.", "worst"}) {
     EXPECT_THAT(end.out, HasSubstr(part));

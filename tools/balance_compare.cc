@@ -24,8 +24,8 @@ namespace {
 
 using balance::Split;
 
-constexpr int kRepetitions = 5;  // of which the median time counts
-// What `balance plan` makes of several windows: planner wideep by the best way (robust.h).
+constexpr int kRepetitions = 5;  // plans per planner and split; the median time is reported
+// The row of what `balance plan` does by default with several windows (robust.h).
 constexpr const char* kRobust = "robust";
 constexpr std::array kSplits = {Split::kEqual, Split::kWeighted};
 
@@ -37,7 +37,8 @@ struct CompareOptions {
   bool json = false;
 };
 
-// What one move copies. Errors: the model, or a model that the statistics are not of.
+// Bytes that one move copies, in bf16. Errors: the model cannot be read, or its layers and experts
+// are not those of the statistics.
 Result<double> bytes_of_model(const std::string& model_dir, const balance::ModelLoad& load) {
   WIDEEP_TRY_ASSIGN(const model::ModelConfig config, model::read_model_config(model_dir));
   if (config.routing.num_experts != load.num_experts) {
@@ -62,8 +63,9 @@ Result<std::optional<double>> choose_bytes(const CompareOptions& options,
                                            const balance::ModelLoad& load) {
   const std::optional<double> given = options.bytes_per_expert;
   if (given && !(*given > 0.0 && *given < 1e15)) {
-    return invalid_input(
-        fmt::format("--model-bytes-per-expert: expected more than 0 bytes, found {}", *given));
+    return invalid_input(fmt::format(
+        "--model-bytes-per-expert: expected more than 0 bytes (and less than 10^15), found {}",
+        *given));
   }
   if (options.model_dir.empty()) return given;
   WIDEEP_TRY_ASSIGN(const double bytes, bytes_of_model(options.model_dir, load));
@@ -111,7 +113,8 @@ Result<ComparedPlan> compare_one(const std::string& planner, Split split,
   return result;
 }
 
-// A planner that cannot serve the shape is left out with its reason.
+// Plans with every planner and split. Returns the reasons of planners that cannot plan this shape;
+// they are left out.
 std::vector<std::string> compare_all(const CompareOptions& options, Comparison* comparison) {
   const PlanningInput& input = comparison->input;
   std::vector<std::string> names = balance::planner_names();
@@ -129,7 +132,7 @@ std::vector<std::string> compare_all(const CompareOptions& options, Comparison* 
           compare_one(name, split, options.planning.planner_options(), *comparison, &progress);
       if (plan.ok()) {
         comparison->plans.push_back(std::move(plan).value());
-      } else if (split == kSplits[0]) {
+      } else if (split == kSplits[0]) {  // the reason is the same for both splits
         refusals.push_back(fmt::format("planner {}: {}", name, plan.status().message()));
       }
     }
@@ -153,12 +156,12 @@ Status write_page(const std::string& path, const Comparison& comparison) {
   return {};
 }
 
-// Planners that need pairs take part where the statistics say them.
+// Planners that need pairs of experts are compared only if the statistics are a trace.
 Status count_pairs_of_trace(const CompareOptions& options, PlanningInput* input) {
   if (input->trace) return count_input_pairs(input);
   if (!options.planning.cooccurrence_tolerance) return {};
   return invalid_input(
-      "--cooccurrence-tolerance: has no effect without a per-token trace, leave it out");
+      "--cooccurrence-tolerance: has no effect without a per-token trace; leave it out");
 }
 
 Status run(const CompareOptions& options) {
@@ -187,16 +190,18 @@ Status run(const CompareOptions& options) {
 void add_balance_compare_command(command_line::Command balance, Status* status) {
   auto options = std::make_shared<CompareOptions>();
   const command_line::Command command = balance.add_command(
-      "compare", "All planners on the same statistics: balance, bound, moves and time");
+      "compare",
+      "Compare all planners on the same statistics: imbalance, lower bound, moves and time");
   add_planning_options(command, &options->planning);
   const command_line::Option bytes =
       command.add_option("--model-bytes-per-expert", options->bytes_per_expert,
-                         "Bytes of one expert's weights in one layer: what a move copies");
+                         "Bytes of one expert's weights in one layer, which one move copies");
   command
       .add_option("--model", options->model_dir,
-                  "A model directory, whose config.json says how large an expert is in bf16")
+                  "A model directory; its config.json gives the size of an expert in bf16")
       .excludes(bytes);
-  command.add_option("--html", options->html, "A page to write that draws the comparison");
+  command.add_option("--html", options->html,
+                     "HTML file to write, with pictures of the comparison");
   command.add_flag("--json", options->json, "Print JSON");
   command.on_run([options, status] { *status = run(*options); });
 }

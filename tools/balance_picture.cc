@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep balance picture: one or two routing logs in, one HTML page out.
+// wideep balance picture: draws one or two routing logs as an HTML page.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -67,7 +67,7 @@ void add_balance_picture_command(command_line::Command balance, Status* status) 
                      "A second log of the same model and ranks, drawn beside the first");
   command.add_option("--output,--output-path", options->output, "The HTML file to write")
       .required();
-  command.add_option("--title", options->title, "Headline (default: names the model)");
+  command.add_option("--title", options->title, "Title of the page (default: the model's name)");
   command.on_run([options, status] { *status = run(*options); });
 }
 

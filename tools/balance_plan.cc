@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep balance plan: recorded load in, moe_load_balancer.yaml and shares out.
+// wideep balance plan: plans a placement for recorded load, or repairs one, and writes it as
+// moe_load_balancer.yaml, with shares if asked.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -32,7 +33,7 @@ struct PlanOptions {
   std::optional<int> max_moves;
   std::string robust;  // off, auto or a method; empty: the default
   std::optional<RobustObjective> robust_objective;
-  std::optional<int> layer_updates_per_iter;  // else: of the file to repair, or 0
+  std::optional<int> layer_updates_per_iter;  // nothing: that of the file to repair, or 0
   std::string output;
   std::string shares;
   bool json = false;
@@ -40,7 +41,7 @@ struct PlanOptions {
 
 Status no_effect(const char* option, const std::string& planner) {
   return invalid_input(
-      fmt::format("{}: has no effect on planner {}, leave it out", option, planner));
+      fmt::format("{}: has no effect on planner {}; leave it out", option, planner));
 }
 
 Status check_effects(const PlanOptions& options) {
@@ -58,14 +59,14 @@ Status check_effects(const PlanOptions& options) {
     return no_effect("--robust", options.planner);
   }
   if (!options.from.empty() && !options.robust.empty()) {
-    return invalid_input("--robust: has no effect on a repair (--from), leave it out");
+    return invalid_input("--robust: has no effect on a repair (--from); leave it out");
   }
   if (options.robust_objective && options.robust != "auto") {
     return invalid_input(
-        "--robust-objective: has no effect without a choice, give --robust auto too");
+        "--robust-objective: has no effect without a choice of methods; give --robust auto too");
   }
   if (options.max_moves && options.from.empty()) {
-    return invalid_input("--max-moves: has no effect on a new plan, give --from too");
+    return invalid_input("--max-moves: has no effect on a new plan; give --from too");
   }
   return {};
 }
@@ -77,7 +78,8 @@ Status check_files(const PlanOptions& options) {
   return check_different_files(options.output, "--output", options.shares, "--shares");
 }
 
-// The placement that is there before: --from, whose slots a repair keeps, or experts in order.
+// The placement before: that of --from, whose number of slots a repair keeps, or experts in order.
+// Moves and imbalance are counted against it.
 Result<ModelPlacement> read_before(const PlanOptions& options, PlanningInput* input) {
   if (options.from.empty()) {
     WIDEEP_TRY(balance::check_plan_shape(input->shape));
@@ -99,7 +101,8 @@ Result<ModelPlacement> read_before(const PlanOptions& options, PlanningInput* in
 // How to plan from windows; nullopt: from their sum, without a choice.
 Result<std::optional<balance::RobustOptions>> choose_robust(const PlanOptions& options,
                                                             const PlanningInput& input) {
-  constexpr int kEnoughWindows = 4;
+  constexpr int kEnoughWindows =
+      4;  // with fewer, "later windows" are too few to compare methods on
   const bool can = options.planner == "wideep" && options.from.empty();
   const bool by_default =
       options.robust.empty() && can && input.windows.num_windows() >= kEnoughWindows;
@@ -110,10 +113,10 @@ Result<std::optional<balance::RobustOptions>> choose_robust(const PlanOptions& o
   robust.objective = options.robust_objective.value_or(RobustObjective::kMean);
   if (by_default || options.robust == "auto") {
     if (input.windows.num_windows() < 2) {
-      return invalid_input(fmt::format(
-          "--robust auto: expected at least 2 windows of load to choose by, found 1 ({}); give "
-          "statistics of more iterations or a shorter --window",
-          count_of(input.num_iterations, "iteration")));
+      return invalid_input(
+          fmt::format("--robust auto: expected at least 2 windows of load to compare methods on, "
+                      "found 1 ({}); give statistics of more iterations or a shorter --window",
+                      count_of(input.num_iterations, "iteration")));
     }
     return std::optional(robust);
   }
@@ -147,7 +150,7 @@ Result<TimedPlan> repair_plan(const PlanOptions& options, const PlanningInput& i
   return repair_layers(before, input.load, input.shape, repair_options, &progress);
 }
 
-// Without updates a file that says how to make them would be refused.
+// The reader of moe_load_balancer.yaml refuses settings of updates in a file without updates.
 void set_layer_updates(int count, ModelPlacement* placement) {
   placement->layer_updates_per_iter = count;
   if (count > 0) return;
@@ -166,9 +169,9 @@ Result<TimedPlan> plan_or_repair(const PlanOptions& options, const PlanningInput
   return plan;
 }
 
-// What the plan is worth, beside what is there before.
-balance::Assessment judge(const PlanningInput& input, const PlanOptions& options,
-                          const ModelPlacement& before, const TimedPlan& plan) {
+// The imbalance and moves of the plan, next to those of the placement before.
+balance::Assessment assess_plan(const PlanningInput& input, const PlanOptions& options,
+                                const ModelPlacement& before, const TimedPlan& plan) {
   const std::vector<double> bounds = balance::lower_bounds(
       input.load, balance::effective_shape(options.planner, input.shape), options.split);
   return balance::assess({.load = &input.load,
@@ -201,7 +204,7 @@ Status run(const PlanOptions& options) {
   WIDEEP_TRY_ASSIGN(input.shape.rank_slots, choose_rank_slots(options.planning.ranks, input.shape));
   std::optional<RobustChoice> choice;
   WIDEEP_TRY_ASSIGN(TimedPlan plan, plan_or_repair(options, input, before, &choice));
-  balance::Assessment assessment = judge(input, options, before, plan);
+  balance::Assessment assessment = assess_plan(input, options, before, plan);
   WIDEEP_TRY(add_input_spread(input, plan.model, &assessment));
   WIDEEP_TRY(write_files(options, plan));
   warn_of_doubles(options, plan);
@@ -222,40 +225,42 @@ Status run(const PlanOptions& options) {
 void add_options(command_line::Command command, PlanOptions* options) {
   add_planning_options(command, &options->planning);
   command
-      .add_option("--planner", options->planner,
-                  "wideep: nearest to the bound, never two replicas of an expert on one rank "
-                  "(default); trt: TensorRT-LLM's greedy; deepseek: DeepSeek's EPLB; cooccurrence: "
-                  "experts that tokens choose together live together (needs a trace)")
+      .add_option(
+          "--planner", options->planner,
+          "wideep (default): closest to the lower bound, never two replicas of an expert on one "
+          "rank; trt: TensorRT-LLM's greedy planner; deepseek: DeepSeek's EPLB; cooccurrence: puts "
+          "experts that tokens choose together on the same rank (needs a trace)")
       .one_of(balance::planner_names());
   command.add_choice<Split>(
       "--split", options->split,
       "How the engine divides an expert's tokens among its replicas: equal (default), or weighted "
       "by the shares of --shares",
       {{"equal", Split::kEqual}, {"weighted", Split::kWeighted}});
-  command.add_option(
-      "--robust", options->robust,
-      "How to plan from several windows of load: auto (default from 4 windows on) takes what was "
-      "best on later windows, sum, mean, std:Z (mean + Z deviations), recent or windows (balances "
-      "every window); off plans on the sum");
+  command.add_option("--robust", options->robust,
+                     "How to plan from several windows of load: auto (default with 4 or more "
+                     "windows) chooses the method that was best on later windows; or one method: "
+                     "sum, mean, std:Z (mean + Z standard deviations), recent, windows (balances "
+                     "every window). off: plan on the sum, as for one window");
   command.add_choice<RobustObjective>(
       "--robust-objective", options->robust_objective,
-      "Of --robust auto: imbalance on later windows, mean (default) or worst",
+      "For --robust auto: compare methods by the mean (default) or the worst imbalance on later "
+      "windows",
       {{"mean", RobustObjective::kMean}, {"worst", RobustObjective::kWorst}});
   command.add_option("--from", options->from,
                      "A moe_load_balancer.yaml to repair with few moves, instead of a new plan");
   command
       .add_option("--max-moves", options->max_moves,
-                  "Of a repair: the most experts to move in a layer (default: as many as it takes)")
+                  "For a repair: most experts to move per layer (default: as many as needed)")
       .not_negative();
   command
-      .add_option(
-          "--layer-updates-per-iter", options->layer_updates_per_iter,
-          "Written into the file; 0: the placement stays as planned (default: as in --from, "
-          "else 0)")
+      .add_option("--layer-updates-per-iter", options->layer_updates_per_iter,
+                  "Value to write into the file: layers that online balancing may update per "
+                  "iteration; 0: the placement never changes (default: as in --from, else 0)")
       .not_negative();
-  command.add_option("--output,--output-path", options->output, "The file to write").required();
+  command.add_option("--output,--output-path", options->output, "moe_load_balancer.yaml to write")
+      .required();
   command.add_option("--shares", options->shares,
-                     "A JSON file to write: {layer: [share of its expert's tokens per slot]}");
+                     "JSON file to write: {layer: [share of its expert's tokens per slot]}");
   command.add_flag("--json", options->json, "Print JSON");
 }
 

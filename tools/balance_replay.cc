@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep balance replay: the online balancer on recorded routing, without weights.
+// wideep balance replay: runs the online balancer on recorded routing, without weights.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -37,7 +37,7 @@ struct ReplayCommand {
   bool json = false;
 };
 
-// TensorRT-LLM's policy has no such choice.
+// TensorRT-LLM's policy has none of these settings: each would silently have no effect.
 Status check_policy_options(const ReplayCommand& command) {
   if (command.policy != "trt") return {};
   const std::pair<bool, const char*> given[] = {
@@ -49,7 +49,8 @@ Status check_policy_options(const ReplayCommand& command) {
   for (const auto& [is_given, name] : given) {
     if (!is_given) continue;
     return invalid_input(fmt::format(
-        "{}: has no effect with --policy trt, which plans anew on each turn; leave it out", name));
+        "{}: has no effect with --policy trt, which plans every update from scratch; leave it out",
+        name));
   }
   return {};
 }
@@ -78,7 +79,7 @@ Result<std::vector<int>> choose_domains(const ReplayCommand& command,
   for (const std::string& name : command.domains) {
     const auto found = std::find(trace.domains.begin(), trace.domains.end(), name);
     if (found == trace.domains.end()) {
-      return invalid_input(fmt::format("--domains: expected some of {}, found {}",
+      return invalid_input(fmt::format("--domains: expected domains of the trace ({}), found {}",
                                        fmt::join(trace.domains, ", "), name));
     }
     domains.push_back(static_cast<int>(found - trace.domains.begin()));
@@ -111,43 +112,49 @@ Status run(ReplayCommand command) {
 
 void add_trace_options(command_line::Command app, ReplayCommand* command) {
   app.add_option("--trace", command->trace,
-                 "A directory: trace_index.csv (token_offset, n_tokens, domain or dataset) and "
-                 "<domain>.ids.u8 or trace_ids.u8 (.u16)")
+                 "Directory with trace_index.csv (columns token_offset, n_tokens, domain or "
+                 "dataset) and <domain>.ids.u8 or trace_ids.u8 (or .u16)")
       .required();
-  app.add_option("--trace-layers", command->trace_shape.num_layers, "Its number of MoE layers")
+  app.add_option("--trace-layers", command->trace_shape.num_layers,
+                 "Number of MoE layers in the trace")
       .required();
   app.add_option("--trace-top-k", command->trace_shape.top_k, "Experts per token and layer")
       .required();
-  app.add_option("--num-experts", command->trace_shape.num_experts, "Experts of a layer")
+  app.add_option("--num-experts", command->trace_shape.num_experts, "Number of experts per layer")
       .required();
   app.add_option("--domains", command->domains,
-                 "Kinds of text, one after the other (default: all, as the index has them)")
+                 "Domains of text to replay, one after the other: A,B,C (default: all, in the "
+                 "order of the index)")
       .separate_values_by(',');
   online::StreamOptions& stream = command->replay.stream;
-  app.add_option("--cycles", stream.cycles, "Times to go through them (default: 1)");
-  app.add_option("--in-flight", stream.in_flight, "Requests at once (default: 64)");
+  app.add_option("--cycles", stream.cycles, "How often to go through the domains (default: 1)");
+  app.add_option("--in-flight", stream.in_flight,
+                 "Requests that run at the same time (default: 64)");
   app.add_option("--iteration-tokens", stream.iteration_tokens,
-                 "Tokens of an iteration (default: 2048)");
-  app.add_option("--seed", stream.seed,
-                 "Of the order of requests; 0: as the index has them, the first time (default)");
+                 "Tokens per iteration (default: 2048)");
+  app.add_option(
+      "--seed", stream.seed,
+      "Seed of the order of requests; 0 (default): the first cycle keeps the order of the index");
 }
 
 void add_policy_options(command_line::Command app, ReplayCommand* command) {
-  app.add_option("--policy", command->policy, "wideep (default) or trt, which plans from scratch");
+  app.add_option("--policy", command->policy,
+                 "wideep (default), or trt, which plans every update from scratch");
   app.add_option("--layer-updates-per-iter", command->layer_updates,
-                 "Layers that may be given a plan in one iteration (default: all)");
-  app.add_option(
-      "--share-update", command->share_update,
-      "Shares from each iteration's own counts (iteration, default) or from the window's "
-      "(window)");
+                 "Most layers that may get a new plan in one iteration (default: all)");
+  app.add_option("--share-update", command->share_update,
+                 "Compute the shares of replicas from each iteration's own counts (iteration, "
+                 "default) or from those of the load window (window)");
   app.add_option("--tolerance", command->tolerance,
-                 "Imbalance ratio that is left alone (default: 0.003)");
+                 "Imbalance ratio below which a layer is not updated (default: 0.003)");
   app.add_option("--rows-per-move", command->rows_per_move,
-                 "What copying an expert costs, in rows a rank could compute (default: 32)");
+                 "Cost of copying an expert, as the number of rows that a rank could compute "
+                 "instead (default: 32)");
   app.add_option("--horizon-tokens", command->horizon_tokens,
-                 "Tokens over which a move has to pay for itself (default: 16384)");
+                 "Tokens within which a move must save more than it costs (default: 16384)");
   app.add_option("--max-moves", command->max_moves,
-                 "Experts that one update of a layer may move (default: as many as pay)");
+                 "Most experts that one update of a layer may move (default: all moves that save "
+                 "more than they cost)");
 }
 
 }  // namespace
@@ -155,23 +162,25 @@ void add_policy_options(command_line::Command app, ReplayCommand* command) {
 void add_balance_replay_command(command_line::Command balance, Status* status) {
   auto command = std::make_shared<ReplayCommand>();
   const command_line::Command app = balance.add_command(
-      "replay", "The online balancer on a recorded trace: imbalance over time, and what it moves");
+      "replay", "Run the online balancer on a recorded trace: imbalance over time, and moves");
   add_trace_options(app, command.get());
   online::ReplayOptions& replay = command->replay;
   app.add_option("--ep-size", replay.shape.ep_size, "Number of ranks").required();
   app.add_option("--num-slots", command->num_slots,
-                 "Slots of all ranks (default: as many as experts)");
-  app.add_option("--planner", replay.planner,
-                 "Of the placement to start with, from the first window (default: wideep)");
+                 "Slots per layer over all ranks (default: one per expert)");
+  app.add_option(
+      "--planner", replay.planner,
+      "Planner of the first placement, which is planned on the first window (default: wideep)");
   add_policy_options(app, command.get());
   app.add_option("--window-tokens", replay.window_tokens,
-                 "Tokens of a line of the report (default: 16384)");
-  app.add_option("--copy-iterations", replay.copy_iterations,
-                 "Iterations from a plan to its service, in which experts are copied (default: 1)");
+                 "Tokens per line of the report (default: 16384)");
+  app.add_option(
+      "--copy-iterations", replay.copy_iterations,
+      "Iterations that copying experts takes, before a plan comes into use (default: 1)");
   app.add_flag("--start-in-order", replay.start_in_order,
                "Start with the experts in order instead of a plan");
   app.add_option("--model-bytes-per-expert", command->bytes_per_expert,
-                 "Bytes of one expert's weights in one layer: what a move copies");
+                 "Bytes of one expert's weights in one layer, which one move copies");
   app.add_flag("--json", command->json, "Print JSON");
   app.on_run([command, status] { *status = run(*command); });
 }

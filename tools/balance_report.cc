@@ -29,7 +29,7 @@ struct ReportOptions {
   bool json = false;
 };
 
-// Slots fall on no rank in particular when only they are asked for.
+// A report per slot needs no ranks, so --ep-size may be left out even if one rank recorded.
 Result<int> ranks_of_report(const ReportOptions& options, const ExpertStatistics& statistics) {
   const bool any_will_do = options.per_expert && !options.statistics.ep_size;
   return any_will_do ? Result<int>(1) : choose_ep_size(options.statistics, statistics);
@@ -86,13 +86,14 @@ Status run(const ReportOptions& options) {
 void add_balance_report_command(command_line::Command balance, Status* status) {
   auto options = std::make_shared<ReportOptions>();
   const command_line::Command command = balance.add_command(
-      "report", "Load of ranks: mean, standard deviation and imbalance ratio (max / mean - 1)");
+      "report",
+      "Report the load of ranks: mean, standard deviation and imbalance ratio (max / mean - 1)");
   add_statistics_options(command, &options->statistics);
   command.add_option("--project,--projection-eplb-config-path", options->project,
-                     "A moe_load_balancer.yaml: the load as its placement would have spread it "
+                     "A moe_load_balancer.yaml: report the load as its placement would spread it "
                      "(default: experts in order)");
   command.add_flag("--per-expert", options->per_expert,
-                   "By expert, or with --project by slot, instead of by rank");
+                   "Report per expert, or with --project per slot, instead of per rank");
   command.add_flag("--json", options->json, "Print JSON");
   command.on_run([options, status] { *status = run(*options); });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep balance resplit: the best shares for a placement that stays as it is.
+// wideep balance resplit: computes the best shares for a placement that does not change.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -100,7 +100,8 @@ std::string resplit_table(const ResplitOptions& options, const ModelLoad& load,
                             result.mean.weighted, options.shares);
 }
 
-// What the dead ranks held is done without.
+// Removes the replicas on dead ranks. An expert without a replica on a live rank is an error:
+// shares cannot help it, only new slots can.
 Status mask_dead_ranks(const std::vector<int>& dead_ranks, balance::ModelPlacement* model) {
   for (auto& [layer, placement] : model->layers) {
     Result<Placement> masked = balance::mask_ranks(placement, dead_ranks);
@@ -142,14 +143,15 @@ Status run(const ResplitOptions& options) {
 void add_balance_resplit_command(command_line::Command balance, Status* status) {
   auto options = std::make_shared<ResplitOptions>();
   const command_line::Command command = balance.add_command(
-      "resplit", "The shares that balance a placement best for new load; no weights move");
+      "resplit",
+      "Compute the shares that best balance an existing placement for new load; no weights move");
   add_statistics_options(command, &options->statistics);
   add_dead_ranks_option(command, &options->ranks);
-  command.add_option("--placement", options->placement, "The moe_load_balancer.yaml that stays")
+  command.add_option("--placement", options->placement, "The moe_load_balancer.yaml to keep")
       .required();
   command
       .add_option("--shares", options->shares,
-                  "The JSON file to write: {layer: [share of its expert's tokens per slot]}")
+                  "JSON file to write: {layer: [share of its expert's tokens per slot]}")
       .required();
   command.add_flag("--json", options->json, "Print JSON");
   command.on_run([options, status] { *status = run(*options); });

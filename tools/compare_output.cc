@@ -116,7 +116,8 @@ ordered_json comparison_json(const Comparison& comparison) {
   return root;
 }
 
-// Tokens of each rank as parts per thousand of the mean: enough for a picture, and short.
+// Tokens of each rank in thousandths of the mean: exact enough for a picture, and it keeps the page
+// small.
 std::vector<int64_t> permille(const balance::Placement& placement, const std::vector<double>& load,
                               const balance::Shares& shares) {
   const std::vector<double> ranks = balance::rank_loads(placement, load, shares);
@@ -163,14 +164,14 @@ double ComparedPlan::total_moves() const {
 }
 
 std::string compare_table(const Comparison& comparison) {
-  std::string text = facts_line(comparison) + ".\n" +
-                     "Imbalance ratio (max / mean - 1), mean over layers; 0 is perfect. now: " +
-                     fmt::format("experts in order on {} slots.\n", comparison.before.num_slots) +
-                     (comparison.input.trace
-                          ? "ranks: that a token is sent to, replicas by shares; cover: where it "
-                            "prefers ranks that it goes to anyway.\n"
-                          : "") +
-                     head_line(comparison);
+  std::string text =
+      facts_line(comparison) + ".\n" +
+      "Imbalance ratio (max / mean - 1), mean over layers; 0 is perfect. now: " +
+      fmt::format("experts in order on {} slots.\n", comparison.before.num_slots) +
+      (comparison.input.trace ? "ranks: per token, replicas chosen by shares; cover: the same, but "
+                                "replicas on ranks that the token goes to anyway are preferred.\n"
+                              : "") +
+      head_line(comparison);
   for (const ComparedPlan& plan : comparison.plans) text += line_of(comparison, plan);
   return text;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `wideep balance compare` says: one table, JSON, or a page that draws it.
+// The output of `wideep balance compare`: a table, JSON, or an HTML page.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ namespace wideep::tools {
 struct ComparedPlan {
   std::string planner;
   balance::Split split = balance::Split::kEqual;
-  TimedPlan plan;  // with the median of several times
+  TimedPlan plan;  // its time is the median of several runs
   balance::Assessment assessment;
 
   double total_moves() const;
@@ -32,7 +32,7 @@ struct Comparison {
 
 std::string compare_table(const Comparison& comparison);
 std::string compare_json(const Comparison& comparison);
-// The whole HTML page: everything it shows is in it.
+// The whole HTML page, self-contained: it loads nothing.
 std::string compare_html(const Comparison& comparison);
 
 }  // namespace wideep::tools

@@ -5,8 +5,8 @@
 
 namespace wideep::tools {
 
-// The page of `wideep balance compare --html`, made of compare_page/ by the build; compare_html
-// fills its marks.
+// The template of the page of `wideep balance compare --html`, which the build makes from
+// compare_page/; compare_html fills its placeholders.
 std::string_view compare_page();
 
 }  // namespace wideep::tools

@@ -23,7 +23,8 @@ struct Options {
   bool json = false;
 };
 
-// A model directory may be judged before its large files are there.
+// Sizes follow from config.json alone, so a model can be checked before its large files are
+// downloaded; missing files are only a warning.
 std::optional<run::Advice> missing_files(const std::string& model_dir) {
   std::vector<std::string> missing;
   if (!has_weights(model_dir)) missing.push_back("model.safetensors (or its index)");
@@ -63,15 +64,15 @@ Status run(const Options& options) {
   const std::string text =
       options.json ? formats::json_text(doctor_json(report), 2) + "\n" : doctor_text(report);
   std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);  // before the error that the outcome may be
+  std::fflush(stdout);  // so that the error of the outcome, on stderr, comes after it
   return report.outcome;
 }
 
 }  // namespace
 
 void add_doctor_command(command_line::Command app, Status* status) {
-  const command_line::Command command = app.add_command(
-      "doctor", "Check this machine, and with --model whether a model would run on it");
+  const command_line::Command command =
+      app.add_command("doctor", "Check this machine, and with --model whether it can run a model");
   auto options = std::make_shared<Options>();
   command.add_option("--model", options->model_dir, "Model directory; config.json is enough");
   add_parallel_options(command, &options->parallel);

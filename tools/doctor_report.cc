@@ -64,8 +64,8 @@ std::string memory_limit_text(const base::ControlGroup& group) {
                      byte_size(*group.memory_limit_bytes), byte_size(*group.memory_free_bytes));
 }
 
-// Weights and slots ask for transparent ones; the host pool of online balancing takes reserved ones
-// if there are enough.
+// Weights and slots use transparent huge pages (madvise); the host pool of online balancing uses
+// reserved ones if there are enough.
 std::string huge_pages_text(const base::HugePages& pages) {
   const std::string mode = pages.transparent.empty() ? "not in this kernel" : pages.transparent;
   const bool granted = pages.transparent == "always" || pages.transparent == "madvise";
@@ -87,8 +87,9 @@ std::string kernel_lines(const kernels::Kernels* chosen) {
 
 std::string profilers_text() {
   const std::string toolkit = base::cuda_toolkit_version();
-  if (toolkit.empty()) return "not told of anything: built without CUDA (cmake -DWIDEEP_CUDA=ON)";
-  return fmt::format("told of iterations by NVTX, of profiled ranges by CUDA {}", toolkit);
+  if (toolkit.empty()) return "not supported: built without CUDA (cmake -DWIDEEP_CUDA=ON)";
+  return fmt::format(
+      "NVTX marks iterations, CUDA {} starts and stops the profiler at profiled ranges", toolkit);
 }
 
 std::string machine_lines(const DoctorReport& report) {
@@ -130,8 +131,8 @@ std::string shape_text(const run::RunPlan& plan) {
 std::string slots_text(const run::ModelFacts& model) {
   const int num_slots = model.placement.num_slots;
   const int extra = num_slots - model.config.routing.num_experts;
-  const std::string all = fmt::format("{} places (slots) per layer", num_slots);
-  return extra == 0 ? all : fmt::format("{}, {} of them for copies", all, extra);
+  const std::string all = fmt::format("{} slots per layer", num_slots);
+  return extra == 0 ? all : fmt::format("{}, {} of them for replicas", all, extra);
 }
 
 std::string memory_lines(const run::ModelFit& fit) {
@@ -199,7 +200,7 @@ std::string advice_lines(const std::vector<run::Advice>& warnings) {
 }
 
 std::string verdict(const DoctorReport& report) {
-  if (!report.outcome.ok()) return "";  // the program ends with it
+  if (!report.outcome.ok()) return "";  // main() prints the error
   return report.warnings.empty() ? "all fine\n"
                                  : count(report.warnings.size(), "warning") + ", no error\n";
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `wideep doctor` has found, and how it shows it.
+// The findings of `wideep doctor`, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -27,7 +27,8 @@ struct DoctorReport {
   std::vector<run::Advice> warnings;
 };
 
-// Everything but the outcome, which the program ends with: about 30 lines of at most 100 columns.
+// All findings except `outcome`, which the caller returns as its error: about 30 lines of at most
+// 100 columns.
 std::string doctor_text(const DoctorReport& report);
 nlohmann::ordered_json doctor_json(const DoctorReport& report);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep generate: prompts in, continuations out, over ranks forked on this machine, or started by
-// mpirun or srun on several.
+// wideep generate: generates text for prompts. The ranks are forked on this machine, or mpirun or
+// srun has started them.
 #include "run/generate.h"
 
 #include <fmt/format.h>
@@ -40,7 +40,8 @@ struct Options {
   bool json = false;
 };
 
-// The options, or TRT's environment variables where an option is not given.
+// Options win over TensorRT-LLM's environment variables. A directory without iterations would
+// silently stay empty, so it is an error.
 Result<std::optional<run::StatisticsRequest>> statistics_request(const Options& options) {
   const auto or_environment = [](const std::string& option, const char* variable) {
     const char* value = std::getenv(variable);
@@ -89,30 +90,29 @@ Result<run::GenerateOptions> engine_options(const Options& options, const Starte
     result.prompts.insert(result.prompts.end(), more.begin(), more.end());
   }
   WIDEEP_TRY(check_sampling(result.sampling));
-  WIDEEP_TRY(apply_rank_run_options(options.ranks, started.speaks(), &result));
+  WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result));
   WIDEEP_TRY_ASSIGN(result.statistics, statistics_request(options));
   if (result.statistics && result.perfect_router) {
     return invalid_input(
-        "--perfect-router: expert statistics would say nothing of the model's own router; leave "
-        "out "
-        "one of the two");
+        "--perfect-router: expert statistics would not be those of the model's own router; leave "
+        "out one of the two");
   }
   result.routing_log = !options.routing_log.empty();
-  if (result.routing_log && started.speaks()) {  // before the run, not after it
+  if (result.routing_log && started.prints()) {  // fail before the run, not after it
     WIDEEP_TRY(check_output_file(options.routing_log, "--routing-log"));
     WIDEEP_TRY(formats::check_writable(options.routing_log));
   }
   return result;
 }
 
-// Fewer iterations than were asked for are no error, but neither are they silent.
+// A run may end before the last iteration to record: that is no error, but the user must know.
 void warn_of_missing_iterations(const run::StatisticsRequest& request, int64_t ran) {
   const auto& [first, last] = request.range;
   if (last <= ran) return;
   const std::string recorded =
       first < ran ? fmt::format("{}-{} are recorded", first, ran) : "none is recorded";
-  log::warn("expert statistics of iterations {}-{}: the run had {} iterations, {}", first, last,
-            ran, recorded);
+  log::warn("expert statistics of iterations {}-{}: the run had only {} iterations, {}", first,
+            last, ran, recorded);
 }
 
 void warn_of_missing_profile(const run::ProfileRequest& request, int64_t ran) {
@@ -125,13 +125,13 @@ void warn_of_missing_profile(const run::ProfileRequest& request, int64_t ran) {
 void warn_of_missing_ranks(const run::GenerateOptions& options, const run::GenerateReport& report) {
   if (report.ended.ok() || report.ended.code() == StatusCode::kInterrupted) return;
   log::warn(
-      "expert statistics in {}: a rank that died has written none; they can be read only if there "
-      "is "
-      "a file of each of the {} ranks",
+      "expert statistics in {}: a rank that died wrote no file; they can only be read if each of "
+      "the {} ranks wrote one",
       options.statistics->directory, options.parallel.mapping().world_size());
 }
 
-// Loads and runs; rank 0 of started ranks, or the parent of forked ones, shows what comes.
+// Loads the model and runs it. `shows`: whether this process prints progress and texts (rank 0 of
+// started ranks, or the parent of forked ones).
 Result<run::GenerateReport> generate(const run::GenerateOptions& options, bool shows,
                                      std::FILE* texts) {
   WIDEEP_TRY_ASSIGN(const auto generation, run::Generation::prepare(options));
@@ -160,10 +160,10 @@ Status run(const Options& options, const Started& started) {
   Result<run::GenerateOptions> read = engine_options(options, started);
   WIDEEP_TRY(started.agree_on(read.status()));
   const run::GenerateOptions& wanted = *read;
-  const bool shows_texts = started.speaks() && !options.json;
+  const bool shows_texts = started.prints() && !options.json;
   WIDEEP_TRY_ASSIGN(const run::GenerateReport report,
-                    generate(wanted, started.speaks(), shows_texts ? stdout : nullptr));
-  if (!started.speaks()) return report.ended;
+                    generate(wanted, started.prints(), shows_texts ? stdout : nullptr));
+  if (!started.prints()) return report.ended;
   if (options.json) {
     std::puts(formats::json_text(report_json(wanted, report), 2).c_str());
   } else {
@@ -182,7 +182,7 @@ Status run(const Options& options, const Started& started) {
   return report.ended;
 }
 
-// Without this check a negative number would wrap around.
+// The parser would turn a negative number into a large unsigned one.
 std::string no_sign(const std::string& text) {
   return text.starts_with('-') ? fmt::format("expected 0 or more, found {}", text) : "";
 }
@@ -190,22 +190,25 @@ std::string no_sign(const std::string& text) {
 void add_what_options(command_line::Command command, Options& options) {
   command.add_option("--model", options.engine.model_dir, "Model directory (Hugging Face layout)")
       .required();
-  command.add_option("--prompt", options.prompts, "A prompt; repeat for several")
-      .one_value_each();  // else "[a, b]" would be a list of prompts
+  command.add_option("--prompt", options.prompts, "A prompt; repeat the option for several prompts")
+      .one_value_each();  // else the prompt "[a, b]" would be read as a list of two
   command.add_option("--prompts", options.prompts_file,
-                     "Prompts, one JSON object a line: {\"prompt\": \"...\"}");
-  command.add_option("--max-tokens", options.engine.max_tokens, "Tokens to generate per prompt")
+                     "File of prompts, one JSON object per line: {\"prompt\": \"...\"}");
+  command
+      .add_option("--max-tokens", options.engine.max_tokens, "Most tokens to generate per prompt")
       .range(1, 1 << 24)
       .show_default();
-  command.add_option("--temperature", options.engine.sampling.temperature, "0: greedy")
+  command
+      .add_option("--temperature", options.engine.sampling.temperature,
+                  "Temperature of sampling; 0: greedy")
       .show_default();
   command
       .add_option("--top-k", options.engine.sampling.top_k,
-                  "Sample among the k most likely; 0: all")
+                  "Sample among the k most likely tokens; 0: all")
       .range(0, 1 << 24);
   command.add_option("--top-p", options.engine.sampling.top_p,
-                     "Sample among the most likely that together reach this probability");
-  command.add_option("--seed", options.engine.sampling.seed, "Of sampling").check(no_sign);
+                     "Sample among the most likely tokens whose probabilities sum to this");
+  command.add_option("--seed", options.engine.sampling.seed, "Seed of sampling").check(no_sign);
 }
 
 void add_how_options(command_line::Command command, Options& options) {
@@ -219,12 +222,14 @@ void add_how_options(command_line::Command command, Options& options) {
 void add_output_options(command_line::Command command, Options& options) {
   command.add_option("--expert-statistic-path", options.statistics_path,
                      "Directory for expert statistics (also EXPERT_STATISTIC_PATH)");
-  command.add_option("--expert-statistic-iter-range", options.statistics_range,
-                     "Iterations to record, A-B without B (also EXPERT_STATISTIC_ITER_RANGE)");
-  command.add_option("--routing-log", options.routing_log,
-                     "File for `wideep balance picture`: who sent what where");
+  command.add_option(
+      "--expert-statistic-iter-range", options.statistics_range,
+      "Iterations to record: A-B, where B is not included (also EXPERT_STATISTIC_ITER_RANGE)");
+  command.add_option(
+      "--routing-log", options.routing_log,
+      "File for `wideep balance picture`: how many tokens went from which rank to which");
   command.add_flag("--logits-digest", options.engine.logits_digest,
-                   "Print the SHA-256 of each prompt's logits: equal for every placement");
+                   "Print the SHA-256 of each prompt's logits, which is equal for every placement");
   command.add_flag("--json", options.json, "Only JSON on stdout");
 }
 
@@ -232,7 +237,7 @@ void add_output_options(command_line::Command command, Options& options) {
 
 void add_generate_command(command_line::Command app, const Started& started, Status* status) {
   const command_line::Command command =
-      app.add_command("generate", "Generate text with a MoE model over N ranks");
+      app.add_command("generate", "Generate text with a MoE model on N ranks");
   auto options = std::make_shared<Options>();
   add_what_options(command, *options);
   add_how_options(command, *options);

@@ -27,7 +27,8 @@ const char* finish_name(FinishReason reason) {
   return "not_finished";
 }
 
-// Per MoE layer the pairs each rank computed; more ranks than fit a line are summarised.
+// One line per MoE layer with the pairs of each rank; if the ranks do not fit on a line, their mean
+// and maximum.
 std::string load_table(const std::vector<LayerLoad>& layers) {
   constexpr size_t kMostColumns = 16;
   std::string text = "(token, expert) pairs computed by each rank:\n  layer";
@@ -144,7 +145,7 @@ void TextStream::end() {
 
 std::string online_text(const run::OnlineTotals& online) {
   const std::string cancelled =
-      online.cancelled == 0 ? "" : fmt::format(", {} given up", online.cancelled);
+      online.cancelled == 0 ? "" : fmt::format(", {} cancelled", online.cancelled);
   return fmt::format(
       "online balancing    {} experts moved ({:.1f} MiB, {:.2f} s of copying) in {} layer updates{}"
       "\n",
@@ -157,7 +158,7 @@ std::string stages_text(const std::vector<run::StageReport>& stages) {
   for (size_t i = 0; i < stages.size(); ++i) {
     const run::StageReport& stage = stages[i];
     text +=
-        fmt::format("stage {:<13} {:.3f}   share of the time that it waited for other stages\n",
+        fmt::format("stage {:<13} {:.3f}   share of its time spent waiting for other stages\n",
                     fmt::format("{} (layers {}-{})", i, stage.layers.first, stage.layers.last - 1),
                     stage.idle_share);
   }

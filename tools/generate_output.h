@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `wideep generate` shows: progress, texts as they come, the closing table, JSON.
+// The output of `wideep generate`: progress, texts as they are generated, the final table, JSON.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class LoadingLine {
   int last_percent_ = -1;
 };
 
-// A run on a terminal: what runs as it starts, the loading line, then one line for what happens.
+// The log of a run on stderr: the plan, the loading line, then one line per event.
 class RunLines : public run::RunView {
  public:
   void plan(const std::string& lines) override;
@@ -39,14 +39,15 @@ class RunLines : public run::RunView {
   LoadingLine loading_;
 };
 
-// Prints the continuations in the order of their prompts, each as it comes: the first that has not
-// ended goes out at once, the others wait for their turn.
+// Prints the generated texts in the order of their prompts. The text of the first unfinished prompt
+// is printed as it is generated; later texts are kept until their turn.
 class TextStream {
  public:
-  // out: null prints nothing. note: stands beside every prompt's number.
+  // out: null prints nothing. note: printed after every prompt's number.
   TextStream(const std::vector<std::string>& prompts, const std::string& note, std::FILE* out);
   void add(int prompt, const std::string& text, bool last);
-  // Prints what is still waiting, of runs that ended early, and marks what was cut short.
+  // Prints the texts that still wait because the run ended early, and marks those that are
+  // incomplete.
   void end();
 
  private:

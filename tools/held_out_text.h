@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `wideep quantize` judges models on when no text is given: a page of prose, a sum and code,
-// written for this purpose.
+// The text on which `wideep quantize` and `wideep bench rows` compare models by default: prose, a
+// sum and code, written for this purpose.
 #pragma once
 
 namespace wideep::tools {

@@ -13,7 +13,8 @@
 
 namespace {
 
-// In option names '-' and '_' are equal: everything is spelt with '-' before parsing.
+// Users may write '_' for '-' in option names, as TensorRT-LLM does; the parser only sees '-'. The
+// value after '=' must stay as it is.
 std::string normalize_option(std::string argument) {
   if (!argument.starts_with("--")) return argument;
   const size_t end = std::min(argument.find('='), argument.size());
@@ -21,7 +22,7 @@ std::string normalize_option(std::string argument) {
   return argument;
 }
 
-// Output that was lost (a full disk) is a failure, not an empty answer.
+// A full disk loses output without an exception: without this check the command would exit with 0.
 wideep::Status check_printed() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
@@ -40,6 +41,8 @@ int main(int argc, char** argv) {
 
   std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) arguments.push_back(normalize_option(argv[i]));
+  // Under mpirun or srun this connects the ranks; before it the process does not know whether it is
+  // the one that prints.
   tools::Started started = tools::Started::find(arguments);
   Status status = started.status();
   if (!status.ok()) started.end(status);
@@ -56,7 +59,7 @@ int main(int argc, char** argv) {
   tools::add_balance_picture_command(balance, &status);
   tools::add_balance_replay_command(balance, &status);
   const command_line::Command bench =
-      program.add_command("bench", "Measure speed beside this machine's limits");
+      program.add_command("bench", "Measure speed, next to this machine's limits");
   bench.require_command();
   tools::add_bench_compare_routing_command(bench, &status);
   tools::add_bench_dataset_command(bench, &status);
@@ -69,7 +72,7 @@ int main(int argc, char** argv) {
   tools::add_bench_serving_command(bench, &status);
   tools::add_bench_throughput_command(bench, &status);
   const command_line::Command parallel =
-      program.add_command("parallel", "How a model is spread over ranks");
+      program.add_command("parallel", "Show how a model is spread over ranks");
   parallel.require_command();
   tools::add_parallel_explain_command(parallel, &status);
   tools::add_doctor_command(program, &status);
@@ -80,7 +83,8 @@ int main(int argc, char** argv) {
     if (!parsed.ok()) status = parsed.status();
     if (parsed.ok() && !*parsed) return 0;
   } catch (const std::bad_alloc&) {
-    status = failed("out of memory; wideep doctor --model DIR --ranks N says what a run needs");
+    status = failed(
+        "out of memory; wideep doctor --model DIR --ranks N shows how much memory a run needs");
   } catch (const std::system_error& error) {  // no more threads
     status = failed(error.what());
   }

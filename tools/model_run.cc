@@ -21,7 +21,8 @@ bool has_weights(const std::string& model_dir) {
 
 namespace {
 
-// Of the matrices: as the command line says, as they are stored, or as config.json says.
+// The format of each matrix: from the command line, else from the checkpoint, else (no weights
+// downloaded yet) from config.json.
 Result<model::ModelForms> forms_of(const std::string& model_dir, const model::ModelConfig& config,
                                    std::optional<kernels::WeightFormat> format) {
   if (format) return model::uniform_forms(config, *format);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model directory and a configuration as a run to be planned, before anything is loaded.
+// From a model directory and a parallel configuration to the input of run::plan_run. Reads no
+// weights.
 #pragma once
 
 #include <optional>
@@ -15,9 +16,9 @@ namespace wideep::tools {
 bool has_file(const std::string& model_dir, const char* name);
 bool has_weights(const std::string& model_dir);
 
-// What a plan is made from; config.json is enough. format: of matrices, where the command line
-// says; else as they are stored. Errors (invalid input): as model::read_model_config and
-// parallel::initial_placement.
+// The input of run::plan_run; config.json is enough. format: of the matrices; nothing: as stored,
+// or as config.json gives it if there are no weights. Errors (invalid input): those of
+// model::read_model_config and parallel::initial_placement.
 struct ModelRun {
   run::ModelFacts model;
   run::RunOptions options;

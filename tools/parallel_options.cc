@@ -19,28 +19,30 @@ Result<parallel::ParallelConfig> read_config(const ParallelOptions& options) {
 
 void add_parallel_options(command_line::Command command, ParallelOptions* options) {
   command
-      .add_option("--ranks", options->ranks,
-                  "Rank processes on this machine (of mpirun or srun: as many as they start)")
+      .add_option(
+          "--ranks", options->ranks,
+          "Rank processes to start on this machine (under mpirun or srun: as many as it starts)")
       .range(1, 4096);
-  command.add_option("--config", options->config, "parallel_config.yaml, instead of --ranks");
-  command.add_option("--load-balancer", options->load_balancer, "moe_load_balancer.yaml");
+  command.add_option("--config", options->config, "A parallel_config.yaml; instead of --ranks");
+  command.add_option(
+      "--load-balancer", options->load_balancer,
+      "A moe_load_balancer.yaml: where the experts are placed, and how they are balanced online");
   command
-      .add_option("--max-num-tokens", options->max_num_tokens, "Tokens of a rank in one iteration")
+      .add_option("--max-num-tokens", options->max_num_tokens,
+                  "Most tokens that a rank computes in one iteration")
       .range(1, 1 << 20);
   add_precision_option(command, &options->precision);
   command
-      .add_option(
-          "--kv-cache-dtype", options->kv_cache_dtype,
-          "Precision of cached keys and values (kv_cache_config.dtype); auto: as dispatched "
-          "rows")
+      .add_option("--kv-cache-dtype", options->kv_cache_dtype,
+                  "Precision of cached keys and values (kv_cache_config.dtype); auto: that of "
+                  "dispatched rows")
       .one_of({"auto", "bf16", "fp8"});
 }
 
 Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options,
-                                                       bool tell_notes) {
+                                                       bool log_notes) {
   if (!options.config.empty() && options.ranks) {
-    return invalid_input(
-        "--ranks and --config both say how many ranks there are: give one of them");
+    return invalid_input("--ranks and --config both set the number of ranks: give one of them");
   }
   WIDEEP_TRY_ASSIGN(parallel::ParallelConfig config, read_config(options));
   if (!options.load_balancer.empty()) {
@@ -57,7 +59,7 @@ Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& op
   if (options.max_num_tokens) config.max_num_tokens = *options.max_num_tokens;
   WIDEEP_TRY(parallel::check_supported(config));
   for (const std::string& note : config.notes) {
-    if (tell_notes) log::info("{}", note);
+    if (log_notes) log::info("{}", note);
   }
   return config;
 }

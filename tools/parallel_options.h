@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options that say how a model is spread over ranks, shared by the commands that run or judge
-// one.
+// The options that set how a model is spread over ranks. All commands that run or check a model
+// share them.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace wideep::tools {
 struct ParallelOptions {
   std::optional<int> ranks;
   std::string config;
-  std::string text;  // of a configuration that other options stand for; instead of both
+  std::string text;  // a parallel_config.yaml made from other options (--tp, ...); instead of both
   std::string load_balancer;
   std::optional<int> max_num_tokens;
   PrecisionOption precision;
@@ -30,11 +30,11 @@ struct ParallelOptions {
 // `options` must outlive the parsing.
 void add_parallel_options(command_line::Command command, ParallelOptions* options);
 
-// The configuration file, or what --ranks means (default: 1), with the options that override single
-// keys. Tells of keys without effect (log::info), if asked to.
-// Errors (invalid input): as parallel::read_parallel_config and parallel::check_supported; two
-// options that say the same.
+// Reads --config, or makes the configuration of --ranks (default: 1), and applies the options that
+// override single keys. log_notes: logs a line (log::info) for each key that is accepted without
+// effect. Errors (invalid input): those of parallel::read_parallel_config and
+// parallel::check_supported; two options that set the same thing.
 Result<parallel::ParallelConfig> read_parallel_options(const ParallelOptions& options,
-                                                       bool tell_notes = true);
+                                                       bool log_notes = true);
 
 }  // namespace wideep::tools

@@ -52,12 +52,12 @@ std::string what_is_shown(const PlanningInput& input, const PlanResult& result) 
       split_name(result.split));
   if (input.trace) {
     text +=
-        "ranks:    that a token is sent to, replicas by shares\n"
-        "cover:    the same where a token prefers ranks that it goes to anyway\n";
+        "ranks:    per token, replicas chosen by shares\n"
+        "cover:    the same, but replicas on ranks that the token goes to anyway are preferred\n";
   }
   if (!input.held_out) return text;
   return text + fmt::format(
-                    "held-out: the plan on {} held out, mean of its windows\n"
+                    "held-out: the plan on the {} held out, mean of their windows\n"
                     "re-split: the same with shares computed from that load\n",
                     count_of(input.num_held_out_iterations, "iteration"));
 }
@@ -68,7 +68,7 @@ std::string summary_line(const PlanResult& result) {
   const auto layers = static_cast<double>(result.assessment.layers.size());
   const int lost = result.plan.forced_moves;
   const std::string forced =
-      lost == 0 ? "" : fmt::format(", {} of experts that lost their last replica", lost);
+      lost == 0 ? "" : fmt::format(", {} of them for experts without any replica", lost);
   return fmt::format(
       "planner {}: mean imbalance {:.6f}, lower bound {:.6f}, gap {:.6f}; {:.0f} moves{}; planned "
       "in "
@@ -94,10 +94,11 @@ std::string plan_table(const PlanningInput& input, const PlanResult& result) {
   }
   text += line_of("mean", result.assessment.mean, result.split) + summary_line(result);
   text += window_lines(result.windows, result.choice);
-  text += fmt::format("wrote {}{}\n", result.output,
-                      input.shape.all_slots_usable()
-                          ? ""
-                          : "; unused slots are -1, which TensorRT-LLM and wideep generate refuse");
+  text += fmt::format(
+      "wrote {}{}\n", result.output,
+      input.shape.all_slots_usable()
+          ? ""
+          : "; its unused slots are -1, which TensorRT-LLM and wideep generate do not accept");
   return result.shares.empty() ? text : text + fmt::format("wrote {}\n", result.shares);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `wideep balance plan` says of a plan.
+// The output of `wideep balance plan`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ struct PlanResult {
   std::string from;  // the placement file that was repaired; empty: a new plan
   int num_slots_before = 0;
   WindowReport windows;
-  std::optional<RobustChoice> choice;  // of the way to plan from windows
+  std::optional<RobustChoice> choice;  // the method that planned from windows
   TimedPlan plan;
   balance::Assessment assessment;
   std::string output;  // file

@@ -24,7 +24,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Calls plan_layer(index, &plan) for every layer and times nothing else.
+// Calls plan_layer(index, &plan) for every layer. TimedPlan::seconds covers these calls only, so
+// that planners are compared without the cost of maps and of the progress line.
 TimedPlan time_layers(const ModelLoad& load, int num_slots, base::Progress* progress,
                       const std::function<void(size_t, balance::LayerPlan*)>& plan_layer) {
   TimedPlan plan;
@@ -52,11 +53,11 @@ Status check_numbers(const PlanningOptions& options) {
                     *options.cooccurrence_tolerance));
   }
   if (options.groups && !options.nodes) {
-    return invalid_input("--groups: has no effect on one node, give --nodes too");
+    return invalid_input("--groups: has no effect on one node; give --nodes too");
   }
   if (options.nodes.value_or(1) > 1 && !options.groups) {
     return invalid_input(
-        "--nodes: has no effect without groups to keep on them, give --groups too");
+        "--nodes: has no effect without expert groups to keep on a node; give --groups too");
   }
   return {};
 }
@@ -73,14 +74,15 @@ Result<balance::WindowedLoad> read_windows(const recordings::ExpertStatistics& s
   return windows;
 }
 
-// Windows as long as those planned on, or all there is.
+// Windows of the same length as those planned on, so that their deviations compare; one window if
+// there are fewer iterations.
 Result<balance::WindowedLoad> held_out_windows(const recordings::ExpertStatistics& statistics,
                                                const balance::WindowedLoad& planned_on) {
   return recordings::windowed_load(
       statistics, std::min(planned_on.iterations_per_window, statistics.num_iterations()));
 }
 
-// How an engine balances is no part of a repair.
+// A repair only moves experts: the file's settings for online balancing must survive it.
 void keep_settings(const balance::ModelPlacement& from, balance::ModelPlacement* to) {
   to->layer_updates_per_iter = from.layer_updates_per_iter;
   to->share_update = from.share_update;
@@ -99,29 +101,30 @@ PlannerOptions PlanningOptions::planner_options() const {
 
 void add_planning_options(command_line::Command command, PlanningOptions* options) {
   add_statistics_options(command, &options->statistics);
-  command.add_option("--num-slots", options->num_slots,
-                     "Slots over all ranks, a multiple of --ep-size (default: one per expert)");
+  command.add_option(
+      "--num-slots", options->num_slots,
+      "Slots per layer over all ranks, a multiple of --ep-size (default: one per expert)");
   command.add_option("--nodes", options->nodes,
-                     "Nodes that the ranks are on, a divisor of --ep-size (default: 1)");
-  command.add_option("--groups", options->groups,
-                     "The router's expert groups: each stays on one node (default: 1)");
+                     "Number of nodes, a divisor of --ep-size (default: 1)");
+  command.add_option(
+      "--groups", options->groups,
+      "Number of the router's expert groups, each of which is kept on one node (default: 1)");
   add_dead_ranks_option(command, &options->ranks);
   add_rank_slots_option(command, &options->ranks);
   command.add_option(
       "--tolerance", options->tolerance,
-      fmt::format("Of planner wideep: the imbalance ratio at which its search stops (default: {})",
+      fmt::format("For planner wideep: the imbalance ratio at which its search stops (default: {})",
                   PlannerOptions().tolerance));
-  command.add_option(
-      "--cooccurrence-tolerance", options->cooccurrence_tolerance,
-      fmt::format("Of planner cooccurrence: the imbalance ratio that it may take for "
-                  "fewer ranks per token (default: {})",
-                  PlannerOptions().cooccurrence_tolerance));
+  command.add_option("--cooccurrence-tolerance", options->cooccurrence_tolerance,
+                     fmt::format("For planner cooccurrence: the imbalance ratio that it accepts in "
+                                 "exchange for fewer ranks per token (default: {})",
+                                 PlannerOptions().cooccurrence_tolerance));
   command.add_option("--holdout", options->holdout,
-                     "Judge plans on load that they were not made for: the last FRACTION of the "
-                     "iterations, or a second FILE of statistics");
+                     "Evaluate plans on load that they were not planned on: the last FRACTION of "
+                     "the iterations, or a second FILE of statistics");
   command.add_option("--window", options->window,
-                     fmt::format("Iterations that count as one window of load (default: 1, more "
-                                 "where that makes more than {} windows)",
+                     fmt::format("Iterations per window of load (default: 1, or more so that there "
+                                 "are at most {} windows)",
                                  recordings::kMostWindows));
 }
 
@@ -150,8 +153,8 @@ Result<PlanningInput> read_planning_input(const PlanningOptions& options) {
 Status count_input_pairs(PlanningInput* input) {
   if (!input->trace) {
     return invalid_input(
-        "--planner cooccurrence: needs to know which experts tokens choose together, which these "
-        "statistics do not say; give a per-token trace FILE.u8 or FILE.u16 as --stats");
+        "--planner cooccurrence: needs the pairs of experts that tokens choose together, which "
+        "these statistics do not contain; give a per-token trace FILE.u8 or FILE.u16 as --stats");
   }
   WIDEEP_TRY_ASSIGN(input->pairs, recordings::count_pairs(*input->trace));
   return {};
@@ -185,6 +188,8 @@ Result<TimedPlan> plan_layers(const std::string& planner_name, const PlanningInp
 Result<TimedPlan> plan_robust_layers(const PlanningInput& input, const PlannerOptions& options,
                                      balance::RobustOptions robust, base::Progress* progress,
                                      RobustChoice* choice) {
+  // Unlike time_layers, this includes the plans that are tried and not chosen: they are part of the
+  // method's cost.
   robust.layer_done = [progress] { progress->step(); };
   const Clock::time_point start = Clock::now();
   WIDEEP_TRY_ASSIGN(balance::RobustPlan plan,

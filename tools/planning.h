@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `wideep balance plan` and `wideep balance compare` share: options, their numbers checked,
-// and the planning itself, timed and with progress.
+// What `wideep balance plan` and `wideep balance compare` share: their options and checks, and
+// planning all layers, timed and with progress.
 #pragma once
 
 #include <optional>
@@ -32,7 +32,7 @@ struct PlanningOptions {
   std::string holdout;        // empty: nothing is held out
   std::optional<int> window;  // iterations
 
-  // Without the split, which each command chooses.
+  // The split is left at its default: each command sets its own.
   balance::PlannerOptions planner_options() const;
 };
 
@@ -48,21 +48,24 @@ struct PlanningInput {
   std::optional<balance::WindowedLoad> held_out;
   int num_held_out_iterations = 0;
   balance::PlanShape shape;
-  // Where the load was counted from, if that is a trace; and its pairs of experts, once counted.
+  // The trace that the load was counted from, if any; and its pairs of experts, after
+  // count_input_pairs.
   std::optional<recordings::TracePart> trace;
   std::optional<recordings::TracePart> held_out_trace;
   std::optional<recordings::PairCounts> pairs;
 };
 
-// The shape is as asked for, but for its rank_slots (choose_rank_slots): planners check it. Errors
-// (invalid input): of the statistics; a tolerance below 0; groups without nodes or nodes without
-// groups, which would have no effect.
+// The shape follows the options, except rank_slots, which choose_rank_slots sets; it is not checked
+// here, planners check it. Errors (invalid input): the statistics cannot be read; a tolerance below
+// 0; groups without nodes or nodes without groups, which would have no effect.
 Result<PlanningInput> read_planning_input(const PlanningOptions& options);
 
-// For planners that need pairs. Errors: the load is not of a trace; as recordings::count_pairs.
+// Counts the pairs of experts that tokens choose together, for planners that need them. Errors: the
+// load does not come from a trace; those of recordings::count_pairs.
 Status count_input_pairs(PlanningInput* input);
 
-// Adds the spread over tokens, where the input is a trace. Errors: as recordings::add_spread.
+// Adds to how many ranks tokens are sent, if the input is a trace. Errors: those of
+// recordings::add_spread.
 Status add_input_spread(const PlanningInput& input, const balance::PlannedModel& plan,
                         balance::Assessment* assessment);
 
@@ -75,13 +78,13 @@ struct TimedPlan {
   int num_doubled_layers() const;
 };
 
-// All layers by one planner. REQUIRES: pairs, where it needs them. Errors: as
-// balance::make_planner.
+// Plans all layers with one planner. REQUIRES: the pairs are counted if the planner needs them.
+// Errors: those of balance::make_planner.
 Result<TimedPlan> plan_layers(const std::string& planner, const PlanningInput& input,
                               const balance::PlannerOptions& options, base::Progress* progress);
 
-// All layers by planner wideep from windows of load (robust.h); says in *choice how.
-// Errors: as balance::plan_robust.
+// Plans all layers with planner wideep from windows of load (robust.h); writes the method it chose
+// to *choice. Errors: those of balance::plan_robust.
 struct RobustChoice {
   balance::RobustMethod method;
   std::vector<balance::MethodScore> scores;
@@ -91,8 +94,8 @@ Result<TimedPlan> plan_robust_layers(const PlanningInput& input,
                                      balance::RobustOptions robust, base::Progress* progress,
                                      RobustChoice* choice);
 
-// All layers by repair of `from`, which has them all; its settings stay. Errors: as
-// balance::make_repairer.
+// Repairs all layers of `from`, keeping its settings. REQUIRES: `from` has all layers of the load.
+// Errors: those of balance::make_repairer.
 Result<TimedPlan> repair_layers(const balance::ModelPlacement& from, const balance::ModelLoad& load,
                                 const balance::PlanShape& shape,
                                 const balance::RepairOptions& options, base::Progress* progress);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// --dtype: the one place that knows the names of precisions.
+// --dtype: the precision of the weights, by name.
 #pragma once
 
 #include <optional>

@@ -11,7 +11,7 @@
 namespace wideep::tools {
 namespace {
 
-// Options of a single prompt are not built yet: none may be given and ignored.
+// A key such as "max_tokens" has no effect here, so it is refused, not ignored.
 void refuse_other_keys(const formats::JsonObject& line) {
   for (const std::string& key : line.keys()) {
     if (key == "prompt" || key == "id" || key == "domain") continue;

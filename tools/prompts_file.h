@@ -8,9 +8,9 @@
 
 namespace wideep::tools {
 
-// Prompts of a JSONL file: one object a line with the string "prompt", and "id" or "domain" as
-// labels for the reader; other keys are refused, empty lines are skipped. Errors (invalid input)
-// name file and line.
+// Reads the prompts of a JSONL file. Each line is one object with the string "prompt"; the labels
+// "id" and "domain" are ignored, other keys are refused, empty lines are skipped. Errors (invalid
+// input) name file and line.
 Result<std::vector<std::string>> read_prompts(const std::string& path);
 
 }  // namespace wideep::tools

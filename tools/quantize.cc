@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// wideep quantize: a checkpoint in another precision, and what that costs.
+// wideep quantize: writes a checkpoint in another precision and measures how much quality it loses.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ void print_report(const Options& options, const weights::QuantizeReport& report,
   fmt::print("matrices    {} in {}, groups of {}", report.tensors.size(), options.format,
              report.group);
   if (!report.unfit.empty()) {
-    fmt::print("; {} whose columns fill no groups stay as they are", report.unfit.size());
+    fmt::print("; {} kept as stored (columns not a multiple of the group)", report.unfit.size());
   }
   fmt::print("\n");
   const auto tensors = by_loss(report);
@@ -89,7 +89,7 @@ void print_report(const Options& options, const weights::QuantizeReport& report,
   if (!quality) return;
   fmt::print("perplexity  {:.3f}, in bf16 {:.3f}, over {} tokens\n", quality->perplexity_after,
              quality->perplexity_before, quality->num_tokens);
-  fmt::print("top-1       {:.1f} % of the likeliest tokens are those of bf16\n",
+  fmt::print("top-1       {:.1f} % of the most likely tokens are the same as in bf16\n",
              100.0 * quality->top1_agreement);
 }
 
@@ -136,18 +136,22 @@ Status run(const Options& given) {
 }  // namespace
 
 void add_quantize_command(command_line::Command app, Status* status) {
-  const command_line::Command command =
-      app.add_command("quantize", "Write a checkpoint in another precision, and what it costs");
+  const command_line::Command command = app.add_command(
+      "quantize", "Write a checkpoint in another precision and measure the loss of quality");
   auto options = std::make_shared<Options>();
-  command.add_option("--model", options->quantize.model_dir, "Directory of a float checkpoint")
+  command
+      .add_option("--model", options->quantize.model_dir,
+                  "Directory of a checkpoint with float weights")
       .required();
   command.add_option("--to", options->format, "Precision of the matrices")
       .required()
       .one_of({"int8", "int4", "fp8", "mxfp4", "nvfp4"});
-  command.add_option("--output", options->quantize.output_dir, "New directory").required();
-  command.add_option("--text", options->text_file,
-                     "Text that both models are judged on (default: a built-in page)");
-  command.add_flag("--no-evaluation", options->no_evaluation, "Write the checkpoint only");
+  command.add_option("--output", options->quantize.output_dir, "Directory to create").required();
+  command.add_option(
+      "--text", options->text_file,
+      "File with the text that both models are compared on (default: a built-in page)");
+  command.add_flag("--no-evaluation", options->no_evaluation,
+                   "Write the checkpoint, but do not compare the models");
   command.add_flag("--json", options->json, "Print the report as JSON");
   command.on_run([options, status] { *status = run(*options); });
 }

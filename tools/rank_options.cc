@@ -25,7 +25,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
-// Digits only.
+// Accepts digits only: from_chars alone would also take a minus sign.
 std::optional<int> number_in(std::string_view text) {
   int number = 0;
   const char* end = text.data() + text.size();
@@ -81,13 +81,13 @@ Status take_list(const RankOptions& options, std::vector<int>* slots) {
 
 void add_dead_ranks_option(command_line::Command command, RankOptions* options) {
   command.add_option("--dead-ranks", options->dead_ranks,
-                     "Ranks that hold nothing, such as 3,7 (default: none)");
+                     "Ranks that are down and get no experts, such as 3,7 (default: none)");
 }
 
 void add_rank_slots_option(command_line::Command command, RankOptions* options) {
   command.add_option("--rank-slots", options->rank_slots,
-                     "Slots that each rank has memory for, such as 9,9,8,9, or rank:slots such as "
-                     "2:8 for some (default: all slots of all ranks)");
+                     "Slots that fit into the memory of each rank, such as 9,9,8,9, or rank:slots "
+                     "for some ranks, such as 2:8 (default: --num-slots / --ep-size for all)");
 }
 
 Result<std::vector<int>> choose_dead_ranks(const RankOptions& options, int ep_size) {
@@ -119,9 +119,9 @@ Result<std::vector<int>> choose_rank_slots(const RankOptions& options, const Pla
   for (int rank : dead) {
     int& usable = slots[static_cast<size_t>(rank)];
     if (usable != shape.slots_per_rank()) {
-      return invalid_input(
-          fmt::format("--dead-ranks: rank {} has {} slots by --rank-slots, leave one of them out",
-                      rank, usable));
+      return invalid_input(fmt::format(
+          "--dead-ranks: rank {} has {} slots in --rank-slots; leave it out of one of the two",
+          rank, usable));
     }
     usable = 0;
   }

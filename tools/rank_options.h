@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options by which `wideep balance ...` commands name dead ranks and memory per rank.
+// --dead-ranks and --rank-slots of the `wideep balance ...` commands: ranks that are down, and
+// ranks with less memory.
 #pragma once
 
 #include <string>
@@ -21,13 +22,13 @@ struct RankOptions {
 void add_dead_ranks_option(command_line::Command command, RankOptions* options);
 void add_rank_slots_option(command_line::Command command, RankOptions* options);
 
-// Of --dead-ranks. Errors (invalid input): no list of ranks; a rank outside 0 … ep_size − 1 or
-// twice.
+// The ranks of --dead-ranks. Errors (invalid input): not a list of ranks; a rank outside 0 …
+// ep_size − 1, or given twice.
 Result<std::vector<int>> choose_dead_ranks(const RankOptions& options, int ep_size);
 
-// PlanShape::rank_slots for both options together; empty where neither is given.
-// Errors (invalid input): as above; a list of another length; a rank with both. Whether the numbers
-// fit the shape is check_plan_shape's to say.
+// PlanShape::rank_slots from both options together; empty if neither is given.
+// Errors (invalid input): as above; a list of another length; a rank in both options. Does not
+// check the numbers of slots: check_plan_shape does.
 Result<std::vector<int>> choose_rank_slots(const RankOptions& options,
                                            const balance::PlanShape& shape);
 

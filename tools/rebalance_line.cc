@@ -9,7 +9,7 @@ namespace wideep::tools {
 
 void log_rebalance(const online::Rebalance& each) {
   const std::string cancelled =
-      each.cancelled == 0 ? "" : fmt::format(", {} given up", each.cancelled);
+      each.cancelled == 0 ? "" : fmt::format(", {} cancelled", each.cancelled);
   log::info(
       "rebalance before iteration {}: {} layer{}{}, {} expert{} moved ({:.1f} MiB), imbalance "
       "{:.3f} "

@@ -5,7 +5,7 @@
 
 namespace wideep::tools {
 
-// A line of the log for each time that experts have moved.
+// Logs one line for a rebalance: how many experts moved, and the imbalance before and after.
 void log_rebalance(const online::Rebalance& each);
 
 }  // namespace wideep::tools

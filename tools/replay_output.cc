@@ -24,7 +24,8 @@ bool splits_by_window(const Replayed& replayed) {
 bool is_trt(const Replayed& replayed) {
   return replayed.options->policy.policy == online::PolicyKind::kTrt;
 }
-// Where shares follow each iteration, what the past knows of them is beside the point.
+// The column "past" (an ideal plan of the window before, with its shares) is only of interest if
+// shares do not follow each iteration's own counts.
 bool shows_past(const Replayed& replayed) { return splits_by_window(replayed) || is_trt(replayed); }
 
 std::vector<std::string> names_of(const Replayed& replayed, const ReplayWindow& window) {
@@ -35,7 +36,7 @@ std::vector<std::string> names_of(const Replayed& replayed, const ReplayWindow& 
   return names;
 }
 
-// Kinds of text of a window, in few words.
+// The domains of a window; only the first if there are more than two, so that the line stays short.
 std::string domains_text(const Replayed& replayed, const ReplayWindow& window) {
   const std::vector<std::string> names = names_of(replayed, window);
   if (names.size() > 2) return fmt::format("{}, {} more", names[0], names.size() - 1);

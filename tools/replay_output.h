@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `wideep balance replay` says: a line for each window and a summary, or JSON.
+// The output of `wideep balance replay`: a line per window and a summary, or JSON.
 #pragma once
 
 #include <string>

@@ -5,8 +5,8 @@
 
 namespace wideep::tools {
 
-// The page of `wideep balance picture`, made of report_page/ by the build; recordings::fill_page
-// fills its marks.
+// The template of the page of `wideep balance picture`, which the build makes from report_page/;
+// recordings::fill_page fills its placeholders.
 std::string_view report_page();
 
 }  // namespace wideep::tools

@@ -27,8 +27,9 @@ struct Options {
   std::vector<std::string> replicas;
 };
 
-// The signals that end it, as wideep serve has them: what runs may end, and the second ends at
-// once.
+// SIGINT and SIGTERM, taken with sigtimedwait as in wideep serve: after the first, running requests
+// may finish; the second stops at once. Signals are blocked in this thread and in those it starts
+// later, so that none is delivered while nobody waits.
 class StopSignals {
  public:
   StopSignals() {
@@ -37,7 +38,7 @@ class StopSignals {
     ::sigaddset(&set_, SIGTERM);
     ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
   }
-  // 0: none within the time.
+  // Returns the signal, or 0 if none came in time.
   int wait(milliseconds at_most) const {
     const timespec time{at_most.count() / 1000, at_most.count() % 1000 * 1'000'000};
     const int signal = ::sigtimedwait(&set_, nullptr, &time);
@@ -55,7 +56,7 @@ Status run(const Options& options) {
     router_options.replicas.push_back(std::move(address));
   }
   server::allow_most_open_files();
-  const StopSignals signals;  // before there is a thread
+  const StopSignals signals;  // before a thread starts: threads inherit the blocked signals
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<server::Router> router,
                     server::Router::listen(router_options));
   log::info("routing to {} replicas on http://{}:{}/v1", router_options.replicas.size(),
@@ -68,7 +69,7 @@ Status run(const Options& options) {
   int signal = 0;
   while (signal == 0) signal = signals.wait(milliseconds(60'000));
   const milliseconds grace = server::grace_after(signal);
-  log::info("stopping: what runs may end within {} s", grace.count() / 1000);
+  log::info("stopping: running requests have {} s to finish", grace.count() / 1000);
   router->drain();
   const auto end = std::chrono::steady_clock::now() + grace;
   while (!over && std::chrono::steady_clock::now() < end) {
@@ -83,14 +84,14 @@ Status run(const Options& options) {
 
 void add_route_command(command_line::Command app, Status* status) {
   const command_line::Command command =
-      app.add_command("route", "One endpoint before several servers of the same model");
+      app.add_command("route", "Distribute requests over several servers of the same model");
   auto options = std::make_shared<Options>();
   command
       .add_option("--replica", options->replicas,
-                  "A server's address, http://host:port; several times")
+                  "Address of a server, http://host:port; repeat for each server")
       .required();
   command.add_option("--host", options->http.host, "Address to listen on").show_default();
-  command.add_option("--port", options->http.port, "Port; 0: any that is free")
+  command.add_option("--port", options->http.port, "Port to listen on; 0: any free port")
       .range(0, 65535)
       .show_default();
   command.on_run([options, status] { *status = run(*options); });

@@ -15,9 +15,9 @@
 namespace wideep::tools {
 namespace {
 
-constexpr uint64_t kRandomWeightsSeed = 1;  // as that of wideep bench model
+constexpr uint64_t kRandomWeightsSeed = 1;  // the default of wideep bench model --seed
 
-// A variable of TensorRT-LLM's that is 0 or 1.
+// Reads an environment variable of TensorRT-LLM that must be 0, 1 or unset.
 Result<bool> is_set(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0' || value == std::string_view("0")) return false;
@@ -25,7 +25,7 @@ Result<bool> is_set(const char* name) {
   return invalid_input(fmt::format("{}: expected 0 or 1, found {}", name, value));
 }
 
-// What the first of these variables says that is set, and its name.
+// The first of these variables that is set. Error messages need its name.
 struct FromEnvironment {
   std::string name, value;
 };
@@ -51,7 +51,8 @@ Result<run::Marks> marks_wanted() {
   return all_spans ? run::Marks::kAllSpans : run::Marks::kIterations;
 }
 
-// The options, or the variables where an option is not given.
+// Options win over environment variables, which serve scripts written for TensorRT-LLM. An output
+// file without iterations would silently stay empty, so it is an error.
 Result<std::optional<run::ProfileRequest>> profile_request(const RankRunOptions& options) {
   run::ProfileRequest request;
   WIDEEP_TRY_ASSIGN(request.marks, marks_wanted());
@@ -83,46 +84,49 @@ Result<std::optional<run::ProfileRequest>> profile_request(const RankRunOptions&
 
 void add_rank_run_options(command_line::Command command, RankRunOptions* options) {
   add_parallel_options(command, &options->parallel);
-  command.add_option("--threads-per-rank", options->threads_per_rank, "0: cores divided by ranks")
+  command
+      .add_option("--threads-per-rank", options->threads_per_rank,
+                  "Threads of each rank; 0: cores divided by ranks")
       .range(0, 1024);
   command
       .add_option("--max-batch-size", options->max_batch_size,
-                  "Requests of a rank in one iteration")
+                  "Most requests of a rank in one iteration")
       .range(1, 1 << 20);
   command
       .add_option("--scheduler-policy", options->scheduler_policy,
-                  "guaranteed_no_evict: a request waits until all it may need of the KV cache is "
-                  "free; max_utilization: until what there is of it fits, and may be paused")
+                  "When a request starts: guaranteed_no_evict, when the KV cache has room for its "
+                  "prompt and all tokens it may generate; max_utilization, when it has room for "
+                  "the tokens so far (a request may then be paused and computed again)")
       .one_of({"guaranteed_no_evict", "max_utilization"});
   command
       .add_option("--timeout", options->timeout_seconds,
-                  "Seconds that a rank waits for another before it gives up")
+                  "Seconds that a rank waits for another rank before the run fails")
       .range(0.01, 86400.0)
       .show_default();
-  command.add_flag(
-      "--perfect-router", options->perfect_router,
-      "Send tokens to all ranks evenly (also ENABLE_PERFECT_ROUTER=1): what balance is "
-      "worth at most; the texts mean nothing");
-  command.add_option("--profile-range", options->profile_range,
-                     "Iterations to profile, A-B without B, several with commas: what every rank "
-                     "did when (also WIDEEP_PROFILE_START_STOP, TLLM_PROFILE_START_STOP)");
+  command.add_flag("--perfect-router", options->perfect_router,
+                   "Route tokens evenly to all ranks, to measure the speed at perfect balance; the "
+                   "generated texts are meaningless (also ENABLE_PERFECT_ROUTER=1)");
+  command.add_option(
+      "--profile-range", options->profile_range,
+      "Iterations to profile on every rank: A-B, where B is not included; several ranges with "
+      "commas (also WIDEEP_PROFILE_START_STOP, TLLM_PROFILE_START_STOP)");
   command.add_option("--profile-output", options->profile_output,
-                     "File for that, a Chrome trace: opens in ui.perfetto.dev (default: "
+                     "File for the profile, a Chrome trace to open in ui.perfetto.dev (default: "
                      "profile.json; also TLLM_TORCH_PROFILE_TRACE)");
-  command.add_flag("--random-weights", options->random_weights,
-                   "Made-up weights, to measure speed: of the model only its config.json and "
-                   "tokenizer.json are read");
-  command.add_option("--iteration-log", options->iteration_log,
-                     "File for a line of JSON for each iteration: queue, tokens, cache, balance");
+  command.add_flag(
+      "--random-weights", options->random_weights,
+      "Random weights, to measure speed: only the model's config.json and tokenizer.json are read");
+  command.add_option(
+      "--iteration-log", options->iteration_log,
+      "File to which each iteration appends one line of JSON: queue, tokens, KV cache, balance");
 }
 
-Status apply_rank_run_options(const RankRunOptions& options, bool tell_notes,
-                              run::RunOptions* run) {
+Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run::RunOptions* run) {
   ParallelOptions parallel = options.parallel;
   if (run->started != nullptr && parallel.config.empty() && !parallel.ranks) {
     parallel.ranks = run->started->num_ranks();
   }
-  WIDEEP_TRY_ASSIGN(run->parallel, read_parallel_options(parallel, tell_notes));
+  WIDEEP_TRY_ASSIGN(run->parallel, read_parallel_options(parallel, log_notes));
   if (options.max_batch_size) run->parallel.max_batch_size = *options.max_batch_size;
   if (options.scheduler_policy) {
     run->parallel.scheduler_config.capacity_scheduler_policy =

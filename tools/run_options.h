@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options that say how ranks run a model, shared by the commands that run one: those of
-// parallel_options.h, threads, the size of batches, deadlines.
+// The options that set how ranks run a model: those of parallel_options.h, threads, batch sizes,
+// deadlines. All commands that run a model share them.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct RankRunOptions {
   ParallelOptions parallel;
   int threads_per_rank = 0;
   std::optional<int> max_batch_size;
-  std::optional<std::string> scheduler_policy;  // nothing: as the configuration says
+  std::optional<std::string> scheduler_policy;  // nothing: that of the configuration
   double timeout_seconds = 30.0;
   std::string profile_range;   // empty: nothing is profiled
   std::string profile_output;  // empty: profile.json
@@ -30,8 +30,10 @@ struct RankRunOptions {
 // `options` must outlive the parsing.
 void add_rank_run_options(command_line::Command command, RankRunOptions* options);
 
-// Fills in what they say; run.started may be set before, and then says how many ranks there are
-// where nothing else does. Errors (invalid input): as read_parallel_options.
-Status apply_rank_run_options(const RankRunOptions& options, bool tell_notes, run::RunOptions* run);
+// Writes the options into *run. If run->started is set (by mpirun or srun), it gives the number of
+// ranks unless --ranks or --config does. log_notes: as in read_parallel_options. Errors (invalid
+// input): those of read_parallel_options; an environment variable that is not 0 or 1, or has no
+// effect.
+Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run::RunOptions* run);
 
 }  // namespace wideep::tools

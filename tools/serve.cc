@@ -25,7 +25,7 @@ struct Options {
 Result<server::ServeOptions> serve_options(const Options& options, const Started& started) {
   server::ServeOptions result = options.serve;
   result.run.started = started.ranks();
-  WIDEEP_TRY(apply_rank_run_options(options.ranks, started.speaks(), &result.run));
+  WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result.run));
   if (const char* key = std::getenv("WIDEEP_API_KEY"); key != nullptr) {
     if (result.service.api_key.empty()) result.service.api_key = key;
   }
@@ -41,22 +41,22 @@ Status run(const Options& options, const Started& started) {
 
 void add_address_options(command_line::Command command, Options& options) {
   command.add_option("--host", options.serve.http.host, "Address to listen on").show_default();
-  command.add_option("--port", options.serve.http.port, "Port; 0: any that is free")
+  command.add_option("--port", options.serve.http.port, "Port to listen on; 0: any free port")
       .range(0, 65535)
       .show_default();
   command.add_option("--api-key", options.serve.service.api_key,
-                     "Key that clients must show (better: WIDEEP_API_KEY, which no list of "
-                     "processes shows); empty: none");
+                     "Key that clients must send; empty: none. Better set WIDEEP_API_KEY: process "
+                     "lists show options, not variables");
   command.add_option("--served-model-name", options.serve.service.model,
-                     "The model's name for clients; empty: the directory's");
+                     "Name of the model that clients use; empty: the name of its directory");
   command
       .add_option("--max-queue", options.serve.service.max_queue,
-                  "Answers running or waiting; more are refused (429)")
+                  "Most answers that run or wait; more requests are refused with 429")
       .range(1, 1 << 20)
       .show_default();
   command
       .add_option("--stream-interval", options.serve.service.stream_interval,
-                  "Tokens of a streamed chunk")
+                  "Tokens per streamed chunk")
       .range(1, 1 << 20)
       .show_default();
 }
@@ -64,11 +64,11 @@ void add_address_options(command_line::Command command, Options& options) {
 void add_record_options(command_line::Command command, Options& options) {
   server::RecorderOptions& recorder = options.serve.service.recorder;
   command.add_option("--expert-statistic-path", recorder.directory,
-                     "Directory for expert statistics that clients ask for "
-                     "(/start_expert_distribution_record); empty: refused");
+                     "Directory for expert statistics that clients start with "
+                     "/start_expert_distribution_record; empty: such requests are refused");
   command
       .add_option("--expert-statistic-iterations", recorder.most_iterations,
-                  "Iterations of a recording that are kept, the last ones")
+                  "Iterations that a recording keeps: the last ones")
       .range(1, 1 << 24)
       .show_default();
 }
@@ -84,7 +84,7 @@ void add_engine_options(command_line::Command command, Options& options) {
 
 void add_serve_command(command_line::Command app, const Started& started, Status* status) {
   const command_line::Command command =
-      app.add_command("serve", "Serve a model over HTTP, as OpenAI does");
+      app.add_command("serve", "Serve a model over HTTP, with OpenAI's endpoints");
   auto options = std::make_shared<Options>();
   add_engine_options(command, *options);
   add_address_options(command, *options);

@@ -15,12 +15,13 @@ Started Started::find(const std::vector<std::string>& command) {
   const bool runs_ranks =
       !command.empty() && (command.front() == "generate" || command.front() == "serve");
   if (!launch || !runs_ranks) return started;
-  started.speaks_ = launch->rank == 0;
+  // Set before the ranks are connected: if connecting fails, only one process must log the error.
+  started.prints_ = launch->rank == 0;
   Result<std::unique_ptr<transport::StartedRanks>> ranks = transport::start_mpi_ranks(*launch);
   started.status_ = ranks.status();
   if (ranks.ok()) {
     started.ranks_ = std::move(*ranks);
-    started.speaks_ = started.ranks_->rank() == 0;
+    started.prints_ = started.ranks_->rank() == 0;
   }
   return started;
 }
@@ -31,8 +32,8 @@ Status Started::agree_on(const Status& mine) const {
 }
 
 void Started::end(const Status& status) {
-  const bool last_of_node = ranks_ != nullptr && ranks_->is_broken() && ranks_->is_first_of_node();
-  if (!status.ok() && (speaks_ || last_of_node)) log::error("{}", status.message());
+  const bool logs_for_node = ranks_ != nullptr && ranks_->is_broken() && ranks_->is_first_of_node();
+  if (!status.ok() && (prints_ || logs_for_node)) log::error("{}", status.message());
   transport::end_mpi_ranks(std::move(ranks_), status.exit_code());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command as one of several processes that mpirun or srun has started.
+// The command as one of the processes that mpirun or srun has started.
 #pragma once
 
 #include <string>
@@ -13,24 +13,26 @@ namespace wideep::tools {
 
 class Started {
  public:
-  // Connects the ranks where `command`, the program's arguments, is one that runs on several.
-  // Errors as transport::start_mpi_ranks; only the first process says them.
+  // Connects the ranks if mpirun or srun started this process and `command` (the program's
+  // arguments) is generate or serve. An error of transport::start_mpi_ranks is kept in status().
   static Started find(const std::vector<std::string>& command);
 
   const Status& status() const { return status_; }
   transport::StartedRanks* ranks() const { return ranks_.get(); }
-  // Whether results and messages of this process are for people: rank 0's are.
-  bool speaks() const { return speaks_; }
-  // What the command has read of its options: ok where it is on all ranks.
+  // Whether this process prints results and messages: rank 0 does, and every process without MPI.
+  bool prints() const { return prints_; }
+  // Collective over the ranks: `mine` is this rank's result of reading its options. Returns ok if
+  // it is ok on all ranks, else an error. Without MPI returns `mine`.
   Status agree_on(const Status& mine) const;
-  // Says why the command has failed, where this process speaks (after a failure the first of each
-  // node does), and ends it: all ranks alike, if they can still be reached.
+  // Logs the error of `status`, if any, and ends this process with its exit code; with MPI ends all
+  // ranks that can still be reached. Rank 0 logs; if the ranks have lost each other, the first rank
+  // of each node logs too.
   [[noreturn]] void end(const Status& status);
 
  private:
   std::unique_ptr<transport::StartedRanks> ranks_;
   Status status_;
-  bool speaks_ = true;
+  bool prints_ = true;
 };
 
 }  // namespace wideep::tools

@@ -19,13 +19,14 @@ using recordings::ExpertStatistics;
 bool is_trace(const std::string& path) { return path.ends_with(".u8") || path.ends_with(".u16"); }
 
 void add_trace_options(command_line::Command command, TraceOptions* trace) {
-  command.add_option("--trace-layers", trace->layers, "Of a trace: its number of MoE layers");
-  command.add_option("--trace-top-k", trace->top_k, "Of a trace: experts per token and layer");
-  command.add_option("--num-experts", trace->num_experts, "Of a trace: experts of a layer");
+  command.add_option("--trace-layers", trace->layers, "For a trace: number of MoE layers");
+  command.add_option("--trace-top-k", trace->top_k, "For a trace: experts per token and layer");
+  command.add_option("--num-experts", trace->num_experts,
+                     "For a trace: number of experts per layer");
   command.add_option("--trace-first-layer", trace->first_layer,
-                     "Of a trace: the model's index of its first layer (default: 0)");
+                     "For a trace: index, in the model, of its first layer (default: 0)");
   command.add_option("--trace-window", trace->window,
-                     "Of a trace: tokens that count as one iteration (default: all)");
+                     "For a trace: tokens that count as one iteration (default: all)");
 }
 
 Status check_window(const std::string& path, std::optional<int> window) {
@@ -34,7 +35,7 @@ Status check_window(const std::string& path, std::optional<int> window) {
       fmt::format("{}: --trace-window: expected at least 1 token, found {}", path, *window));
 }
 
-// REQUIRES: the options say the shape.
+// REQUIRES: layers, top_k and num_experts are given.
 recordings::TraceShape shape_of(const TraceOptions& trace) {
   return {.num_layers = *trace.layers,
           .top_k = *trace.top_k,
@@ -56,16 +57,17 @@ std::optional<recordings::TracePart> trace_part(const std::string& path, const T
 
 Result<ExpertStatistics> read_trace(const std::string& path, const TraceOptions& trace) {
   if (!trace.layers || !trace.top_k || !trace.num_experts) {
-    return invalid_input(fmt::format(
-        "{}: a trace does not say its shape, give --trace-layers, --trace-top-k and --num-experts",
-        path));
+    return invalid_input(
+        fmt::format("{}: a trace does not contain its shape: give --trace-layers, --trace-top-k "
+                    "and --num-experts",
+                    path));
   }
   WIDEEP_TRY(check_window(path, trace.window));
   WIDEEP_TRY_ASSIGN(recordings::TraceStatistics read,
                     recordings::read_trace(path, shape_of(trace)));
   if (read.num_dropped_tokens > 0) {
-    log::warn("{}: the last {} of {} tokens are less than half a window and left out", path,
-              read.num_dropped_tokens, read.num_tokens);
+    log::warn("{}: the last {} of {} tokens are less than half a window, so they are left out",
+              path, read.num_dropped_tokens, read.num_tokens);
   }
   return std::move(read.statistics);
 }
@@ -74,7 +76,8 @@ Result<ExpertStatistics> read_file(const std::string& path, const TraceOptions& 
   return is_trace(path) ? read_trace(path, trace) : recordings::read_statistics(path);
 }
 
-// The shape of a trace has no effect on other files. --holdout may name the trace.
+// The shape options would have no effect on other files. Either --stats or --holdout may be the
+// trace.
 Status check_trace_options(const StatisticsOptions& options, const std::string& holdout) {
   if (!options.trace.any() || is_trace(options.path) || is_trace(holdout)) return {};
   return invalid_input(fmt::format(
@@ -160,8 +163,10 @@ Result<int> choose_ep_size(const StatisticsOptions& options, const ExpertStatist
   }
   if (options.ep_size) return *options.ep_size;
   if (statistics.ep_size > 1) return statistics.ep_size;
-  return invalid_input(fmt::format(
-      "{}: recorded by one rank, which says nothing about balance; give --ep-size", options.path));
+  return invalid_input(
+      fmt::format("{}: recorded by one rank, which cannot be imbalanced; give --ep-size, the "
+                  "number of ranks to balance for",
+                  options.path));
 }
 
 }  // namespace wideep::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options by which `wideep balance ...` commands name recorded statistics.
+// The options of the `wideep balance ...` commands that select recorded statistics.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace wideep::tools {
 
-// What a per-token trace does not say about itself.
+// The shape of a per-token trace, which its file does not contain.
 struct TraceOptions {
   std::optional<int> layers;
   std::optional<int> top_k;
@@ -32,17 +32,17 @@ struct StatisticsOptions {
   TraceOptions trace;
 };
 
-// Adds --stats, --iter-start, --iter-stop and --ep-size (and TRT's name of the first), and the
-// shape of a trace. `options` must outlive the parsing.
+// Adds --stats (also under TensorRT-LLM's name), --iter-start, --iter-stop, --ep-size and the shape
+// of a trace. `options` must outlive the parsing.
 void add_statistics_options(command_line::Command command, StatisticsOptions* options);
 
 Result<recordings::ExpertStatistics> read_statistics(const StatisticsOptions& options);
 
-// Statistics to plan on and, where they are asked for, later ones to judge the plan on.
+// Statistics to plan on and, with --holdout, later ones to evaluate the plan on.
 struct SplitStatistics {
   recordings::ExpertStatistics planned_on;
   std::optional<recordings::ExpertStatistics> held_out;
-  // Where they were counted from, if that is a trace.
+  // The traces that they were counted from, if any.
   std::optional<recordings::TracePart> planned_on_trace;
   std::optional<recordings::TracePart> held_out_trace;
 };

@@ -40,7 +40,7 @@ std::string choice_line(const RobustChoice& choice) {
   std::string text =
       fmt::format("planned from windows of load: {}", balance::name_of(choice.method));
   if (choice.scores.empty()) return text + "\n";
-  text += "; imbalance on later windows by each way:\n ";
+  text += "; imbalance on later windows with each method:\n ";
   for (const balance::MethodScore& score : choice.scores) {
     text += fmt::format(" {} {:.4f}", balance::name_of(score.method), score.later.mean);
   }

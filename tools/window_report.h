@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `wideep balance plan` says of a plan in windows of load, before and after, and of the choice
-// between ways to plan from windows.
+// The part of the output of `wideep balance plan` about windows of load: imbalance per window
+// before and after, and the choice of the method that plans from windows.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -27,7 +27,7 @@ struct WindowReport {
 WindowReport report_windows(const PlanningInput& input, const balance::ModelPlacement& before,
                             const balance::PlannedModel& plan);
 
-// Empty where there is a single window only and nothing was chosen.
+// Empty if there is only one window and no method was chosen.
 std::string window_lines(const WindowReport& report, const std::optional<RobustChoice>& choice);
 
 nlohmann::ordered_json window_json(const WindowReport& report);

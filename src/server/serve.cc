@@ -201,7 +201,8 @@ class EventPump {
       return parts_.group.end_within(kGraceBeforeReady);
     }
     const milliseconds grace = grace_after(stop.signal);
-    parts_.view.line(fmt::format("stopping: what runs may end within {} s", grace.count() / 1000));
+    parts_.view.line(
+        fmt::format("stopping: running requests have {} s to finish", grace.count() / 1000));
     parts_.front.drain();
     parts_.group.end_within(grace);
   }
