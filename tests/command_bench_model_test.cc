@@ -112,7 +112,7 @@ TEST(BenchModel, SaysWhichModel) {
   expect_refused(run_command(bench_model({"--config", config_path()})),
                  {config_path(), "has no weights: add --random-weights"});
   expect_refused(run_command(bench_model({"--config", config_path(), "--model", small_model()})),
-                 {"--model and --config both say which model"});
+                 {"--model and --config both name the model"});
 }
 
 TEST(BenchModel, RefusesBrokenInput) {

@@ -398,7 +398,7 @@ TEST_F(CommandServe, BenchServingSeesEveryToken) {
   EXPECT_GE(report["e2el_seconds"]["median"], report["ttft_seconds"]["median"]);
   const CommandEnd refused = bench({});
   EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(refused.err, HasSubstr("no request was served; the first: status 401"));
+  EXPECT_THAT(refused.err, HasSubstr("no request succeeded; the first failed with: status 401"));
 }
 
 TEST_F(CommandServe, AnAddressInUseIsFoundBeforeLoading) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// operator new as the standard library has it, but that what the forward thread obtains shows in
-// its trace where that is asked for. Otherwise it costs a look at a thread's own flag.
+// Replaces the global operator new so that allocations of the forward thread appear in its trace
+// (TLLM_PROFILE_RECORD_GC). When they are not recorded, the cost is one read of a thread-local
+// flag.
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -21,6 +22,7 @@ void* obtain(size_t size, size_t alignment) {
   const int64_t start_ns = wideep::base::allocation_start();
   void* found = allocate(size, alignment);
   while (found == nullptr) {
+    // The standard requires this loop: the handler may free memory, or throw, or not exist.
     const std::new_handler make_room = std::get_new_handler();
     if (make_room == nullptr) throw std::bad_alloc();
     make_room();
@@ -32,8 +34,8 @@ void* obtain(size_t size, size_t alignment) {
 
 }  // namespace
 
-// All other forms call these. Not inlined: gcc would compare the one that it inlines with the
-// other, which it does not.
+// All other forms of operator new call these. noinline: if gcc inlined only one of new and delete,
+// it would warn that malloc and operator delete (or new and free) do not match.
 [[gnu::noinline]] void* operator new(size_t size) {
   return obtain(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 }

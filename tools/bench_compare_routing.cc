@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep bench compare-routing: what a run would gain if all ranks had equal loads.
+// wideep bench compare-routing: measures how much faster a run would be if all ranks had equal
+// loads.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -31,14 +32,18 @@ Result<measure::ThroughputOptions> bench_options(const Options& options) {
   WIDEEP_TRY_ASSIGN(measure::ThroughputOptions result, read_load_options(options.load));
   if (result.run.perfect_router) {
     return invalid_input(
-        "--perfect-router (ENABLE_PERFECT_ROUTER): compare-routing runs both; leave it out");
+        "--perfect-router (ENABLE_PERFECT_ROUTER): compare-routing runs both routers; leave it "
+        "out");
   }
   if (result.run.parallel.sizes.moe_ep == 1) {
     return invalid_input(
-        "compare-routing: experts are on one rank, so none can be the hot one; give --ranks");
+        "compare-routing: all experts are on one rank, so there is no imbalance to measure; give "
+        "--ranks 2 or more");
   }
   if (!result.run.iteration_log.empty()) {
-    return invalid_input("--iteration-log: compare-routing has several runs; leave it out");
+    return invalid_input(
+        "--iteration-log: compare-routing runs several times, which would overwrite the log; leave "
+        "it out");
   }
   return result;
 }
@@ -49,7 +54,7 @@ Result<RoutingFigures> run_once(measure::ThroughputOptions options, bool perfect
   return measure::figures_of(run);
 }
 
-// One after the other in every repeat, so that what else the machine does meets both.
+// Both routers in every repeat, so that other load on the machine slows both down alike.
 Result<std::vector<measure::RoutingPair>> run_pairs(const measure::ThroughputOptions& options,
                                                     int repeats) {
   std::vector<measure::RoutingPair> pairs;
@@ -110,11 +115,15 @@ Status run(const Options& options) {
 }  // namespace
 
 void add_bench_compare_routing_command(command_line::Command bench, Status* status) {
-  const command_line::Command command = bench.add_command(
-      "compare-routing", "What perfect balance would gain: the model's router and a perfect one");
+  const command_line::Command command =
+      bench.add_command("compare-routing",
+                        "Measure what perfect balance would gain: the model's router against a "
+                        "perfectly balanced one");
   auto options = std::make_shared<Options>();
   add_load_options(command, &options->load);
-  command.add_option("--repeat", options->repeats, "Runs of each").range(1, 1000).show_default();
+  command.add_option("--repeat", options->repeats, "Runs with each router")
+      .range(1, 1000)
+      .show_default();
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });
 }

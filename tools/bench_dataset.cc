@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep bench prepare-dataset: requests to measure with, as trtllm-bench makes them.
+// wideep bench prepare-dataset: writes a dataset of requests, as trtllm-bench prepare-dataset does.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -29,7 +29,8 @@ struct Options {
 using Make = Result<std::vector<measure::DatasetRequest>> (*)(const Options&,
                                                               const tokenizer::Tokenizer&);
 
-// Random ids are those of tokens that are no special ones: from the first behind which none is.
+// The range of ids without special tokens at its ends: an end token in a prompt would not be a
+// normal input. Special tokens are at the start or the end of the vocabulary.
 measure::RandomDataset random_of(const Options& options, const tokenizer::Tokenizer& tokenizer) {
   measure::RandomDataset random{.count = options.num_requests, .seed = options.seed};
   int32_t limit = tokenizer.id_limit();
@@ -50,7 +51,7 @@ Result<std::vector<measure::DatasetRequest>> make_normal(const Options& options,
 Status check_order(const char* name, const measure::UniformLength& length) {
   if (length.least <= length.most) return {};
   return invalid_input(
-      fmt::format("--{0}-min {1} is above --{0}-max {2}", name, length.least, length.most));
+      fmt::format("--{0}-min {1} is larger than --{0}-max {2}", name, length.least, length.most));
 }
 
 Result<std::vector<measure::DatasetRequest>> make_uniform(const Options& options,
@@ -92,25 +93,28 @@ Status run(const Options& options, Make make) {
 command_line::Command add_kind(command_line::Command command, const char* name, const char* what,
                                const std::shared_ptr<Options>& options, Make make, Status* status) {
   const command_line::Command kind = command.add_command(name, what);
-  kind.add_option("--num-requests", options->num_requests, "How many").required().range(1, 1 << 24);
+  kind.add_option("--num-requests", options->num_requests, "Number of requests")
+      .required()
+      .range(1, 1 << 24);
   kind.on_run([options, make, status] { *status = run(*options, make); });
   return kind;
 }
 
 void add_normal(command_line::Command kind, const char* name, measure::NormalLength* length) {
-  kind.add_option(fmt::format("--{}-mean", name), length->mean, "Tokens, on average")
+  kind.add_option(fmt::format("--{}-mean", name), length->mean, "Mean number of tokens")
       .required()
       .range(1.0, 1e7);
-  kind.add_option(fmt::format("--{}-stdev", name), length->stdev, "Their standard deviation")
+  kind.add_option(fmt::format("--{}-stdev", name), length->stdev,
+                  "Standard deviation of the number of tokens")
       .required()
       .range(0.0, 1e7);
 }
 
 void add_uniform(command_line::Command kind, const char* name, measure::UniformLength* length) {
-  kind.add_option(fmt::format("--{}-min", name), length->least, "Tokens, at least")
+  kind.add_option(fmt::format("--{}-min", name), length->least, "Fewest tokens")
       .required()
       .range(1, 1 << 24);
-  kind.add_option(fmt::format("--{}-max", name), length->most, "Tokens, at most")
+  kind.add_option(fmt::format("--{}-max", name), length->most, "Most tokens")
       .required()
       .range(1, 1 << 24);
 }
@@ -118,30 +122,35 @@ void add_uniform(command_line::Command kind, const char* name, measure::UniformL
 }  // namespace
 
 void add_bench_dataset_command(command_line::Command bench, Status* status) {
-  const command_line::Command command =
-      bench.add_command("prepare-dataset", "Requests to measure with, as a file of JSON lines");
+  const command_line::Command command = bench.add_command(
+      "prepare-dataset", "Write a dataset of requests (JSON lines) for the other benchmarks");
   auto options = std::make_shared<Options>();
   command.require_command();
-  command.add_option("--output", options->output, "The file to write").required();
+  command.add_option("--output", options->output, "File to write").required();
   command.add_option("--tokenizer", options->tokenizer, "Model directory with tokenizer.json")
       .required();
-  command.add_option("--random-seed", options->seed, "Of everything random").show_default();
-  const command_line::Command normal = add_kind(
-      command, "token-norm-dist", "Random tokens, lengths normal", options, make_normal, status);
+  command.add_option("--random-seed", options->seed, "Seed of random tokens and lengths")
+      .show_default();
+  const command_line::Command normal =
+      add_kind(command, "token-norm-dist", "Random tokens, normally distributed lengths", options,
+               make_normal, status);
   add_normal(normal, "input", &options->normal_input);
   add_normal(normal, "output", &options->normal_output);
-  const command_line::Command uniform = add_kind(
-      command, "token-unif-dist", "Random tokens, lengths uniform", options, make_uniform, status);
+  const command_line::Command uniform =
+      add_kind(command, "token-unif-dist", "Random tokens, uniformly distributed lengths", options,
+               make_uniform, status);
   add_uniform(uniform, "input", &options->uniform_input);
   add_uniform(uniform, "output", &options->uniform_output);
   const command_line::Command real = add_kind(
-      command, "real-dataset", "Texts of a file of JSON lines", options, make_real, status);
-  real.add_option("--dataset", options->real.path, "The file").required();
-  real.add_option("--dataset-input-key", options->real.key, "The key of the text").show_default();
+      command, "real-dataset", "Texts from a file of JSON lines", options, make_real, status);
+  real.add_option("--dataset", options->real.path, "The file of JSON lines").required();
+  real.add_option("--dataset-input-key", options->real.key, "Key whose value is the text")
+      .show_default();
   real.add_option("--max-input-len", options->real.max_input,
-                  "Longer texts are left out; 0: none is")
+                  "Leave out texts with more tokens; 0: use all")
       .range(0, 1 << 24);
-  real.add_option("--output-len-dist", options->output_distribution, "mean,stdev of the answers")
+  real.add_option("--output-len-dist", options->output_distribution,
+                  "mean,stdev of the number of tokens of the answers")
       .show_default();
 }
 

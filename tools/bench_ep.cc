@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep bench ep: dispatch and combine beside plain copies, and beside MPI.
+// wideep bench ep: times dispatch and combine, next to plain copies and, if asked, MPI.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -52,12 +52,14 @@ Result<std::string> measure_sweep(const Options& options) {
 
 Status check_sweep(const Options& options) {
   if (!options.baseline.empty()) {
-    return invalid_input("--sweep-ranks and --baseline: a sweep has none: leave one of them out");
+    return invalid_input(
+        "--sweep-ranks and --baseline: a sweep is not compared with a baseline; leave one of them "
+        "out");
   }
-  const size_t tests = options.bench.tests().size() - 1;
+  const size_t tests = options.bench.tests().size() - 1;  // without the empty round
   if (tests == 1) return {};
   return invalid_input(
-      fmt::format("--sweep-ranks: expected one test, found {}: give --tokens, --combine and "
+      fmt::format("--sweep-ranks: expected one test, found {}; give --tokens, --combine and "
                   "--dtype one value each",
                   tests));
 }
@@ -68,7 +70,7 @@ Status read_forms(const Options& options, std::vector<measure::EpForm>* forms) {
   if (results.empty()) results.assign(options.dtypes.size(), "bf16");
   if (results.size() != options.dtypes.size()) {
     return invalid_input(
-        fmt::format("--combine-dtype: expected one for each of {} of --dtype, found {}",
+        fmt::format("--combine-dtype: expected as many values as --dtype has ({}), found {}",
                     options.dtypes.size(), results.size()));
   }
   forms->clear();
@@ -107,62 +109,63 @@ void add_what_options(command_line::Command command, Options& options) {
   command.add_option("--ranks", bench.group.num_ranks, "Rank processes on this machine")
       .range(1, 1024)
       .show_default();
-  command.add_option("--tokens", bench.tokens, "Tokens of each rank, a test for each: A,B,C")
+  command.add_option("--tokens", bench.tokens, "Tokens per rank; one test for each value: A,B,C")
       .separate_values_by(',')
       .range(1, 1 << 20)
       .show_default();
-  command.add_option("--hidden", bench.hidden, "Elements of a row")
+  command.add_option("--hidden", bench.hidden, "Elements of a row (hidden size)")
       .range(1, 1 << 20)
       .show_default();
-  command.add_option("--experts", bench.group.num_experts, "Experts of the layer")
+  command.add_option("--experts", bench.group.num_experts, "Number of experts of the layer")
       .range(1, 1 << 16)
       .show_default();
-  command.add_option("--top-k", bench.group.top_k, "Experts of a token")
+  command.add_option("--top-k", bench.group.top_k, "Experts per token")
       .range(1, 1024)
       .show_default();
   command
       .add_option("--combine", options.combines,
-                  "What comes back: exact, a row per expert; reduced, a row per rank: A,B")
+                  "What combine brings back per token: exact, one row per expert; reduced, one row "
+                  "per rank. One test for each value: A,B")
       .separate_values_by(',')
       .one_of({"exact", "reduced"})
       .show_default();
   command
       .add_option(
           "--strategy", options.strategy,
-          "dispatch: rows to the ranks of their slots; allgather: laid down for all to read; "
-          "auto: what moves fewer bytes")
+          "dispatch: each rank sends rows to the ranks of their slots; allgather: each rank "
+          "publishes its rows for all ranks to read; auto: the one that moves fewer bytes")
       .one_of({"auto", "dispatch", "allgather"})
       .show_default();
   command
       .add_option("--sum", options.sum,
-                  "What a round ends with: row, each token's sum as a bf16 row; residual, added "
-                  "onto a float32 row as in the engine")
+                  "How a round ends: row, each token's sum is written as a bf16 row; residual, it "
+                  "is added to a float32 row, as in the engine")
       .one_of({"row", "residual"})
       .show_default();
   command
       .add_option("--results", options.results,
-                  "ready: results are there before a round; made: each is written in the round, as "
-                  "experts do, and coded where it travels so")
+                  "ready: the experts' results are written before the rounds; made: every round "
+                  "writes them, as experts do, and converts them to --combine-dtype")
       .one_of({"ready", "made"})
       .show_default();
   const std::vector<std::string> formats = {"bf16", "fp8", "nvfp4"};
-  command.add_option("--dtype", options.dtypes, "Form in which rows are dispatched: A,B")
+  command
+      .add_option("--dtype", options.dtypes, "Row format of dispatch; one test for each value: A,B")
       .separate_values_by(',')
       .one_of(formats)
       .show_default();
   command
       .add_option("--combine-dtype", options.combine_dtypes,
-                  "Form in which results come back, one for each of --dtype (default: bf16)")
+                  "Row format of combine, one value for each of --dtype (default: bf16)")
       .separate_values_by(',')
       .one_of(formats);
   command
-      .add_option(
-          "--routing", options.routing,
-          "random; hot: all tokens to the same experts; spread: each token to as many ranks "
-          "as can be")
+      .add_option("--routing", options.routing,
+                  "random: experts chosen at random; hot: all tokens choose the same experts; "
+                  "spread: each token goes to as many ranks as possible")
       .one_of({"random", "hot", "spread"})
       .show_default();
-  command.add_option("--seed", bench.group.seed, "Of the routing")
+  command.add_option("--seed", bench.group.seed, "Seed of the routing")
       .range(uint64_t{0}, uint64_t{1} << 62)
       .show_default();
 }
@@ -170,19 +173,22 @@ void add_what_options(command_line::Command command, Options& options) {
 void add_how_options(command_line::Command command, Options& options) {
   command
       .add_option("--baseline", options.baseline,
-                  "Beside the same rows by another program: mpi (Open MPI's Alltoallv)")
+                  "Also measure the same exchange with another library: mpi (Open MPI's Alltoallv)")
       .one_of({"mpi"});
   command
       .add_option("--sweep-ranks", options.sweep,
-                  "Instead: processor time per rank in groups of A,B,C ranks, of --tokens N each")
+                  "Measure instead the processor time per rank in groups of A,B,C ranks, with "
+                  "--tokens N per rank")
       .separate_values_by(',')
       .range(1, 1024);
-  command.add_option("--repeat", options.bench.repeats, "Blocks of each kind, in turn")
+  command
+      .add_option("--repeat", options.bench.repeats,
+                  "Measured blocks of each kind (wideep, copies, MPI), which take turns")
       .range(1, 1000)
       .show_default();
   command
       .add_option("--block", options.block_ms,
-                  "How long a block of rounds is, in ms; 2048 rounds end it earlier")
+                  "Duration of a block of rounds in ms; a block has at most 2048 rounds")
       .range(1, 10'000)
       .show_default();
   command.add_flag("--json", options.json, "Only JSON on stdout");
@@ -192,7 +198,7 @@ void add_how_options(command_line::Command command, Options& options) {
 
 void add_bench_ep_command(command_line::Command bench, Status* status) {
   const command_line::Command command =
-      bench.add_command("ep", "Dispatch and combine, beside plain copies and beside MPI");
+      bench.add_command("ep", "Time dispatch and combine, next to plain copies and, if asked, MPI");
   auto options = std::make_shared<Options>();
   add_what_options(command, *options);
   add_how_options(command, *options);

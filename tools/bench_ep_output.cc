@@ -16,10 +16,11 @@ using measure::Figure;
 using measure::MpiRows;
 using nlohmann::ordered_json;
 
-// Half way between the longest way on one die and the shortest between two: measured, EPYC.
+// A flag's round trip above which the output calls two cores "far": half way between the slowest
+// pair on one die and the fastest pair on two dies, as measured on an EPYC.
 constexpr double kFarNs = 2 * 120.0;
 
-// Four digits that matter.
+// About three significant digits.
 std::string digits(double value) {
   if (value >= 100) return fmt::format("{:.0f}", value);
   return fmt::format("{:.{}f}", value, value < 10 ? 2 : 1);
@@ -33,7 +34,7 @@ std::string_view strategy_name(ep::Strategy strategy) {
   return strategy == ep::Strategy::kDispatch ? "dispatch" : "allgather";
 }
 
-// "bf16", "fp8 0.516": its bytes in those of bf16
+// "bf16", "fp8 0.516": the format and its bytes as a share of those of bf16.
 std::string form_of(kernels::RowFormat format, int hidden) {
   const std::string name(kernels::row_format_name(format));
   if (!kernels::is_coded(format)) return name;

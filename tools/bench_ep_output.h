@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `wideep bench ep` prints.
+// The output of `wideep bench ep`, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>

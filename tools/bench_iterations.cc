@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep bench iterations: logs of iterations side by side, one for each load.
+// wideep bench iterations: a summary of several iteration logs, one line per log.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -77,11 +77,11 @@ Status run(const Options& options) {
 
 void add_bench_iterations_command(command_line::Command bench, Status* status) {
   const command_line::Command command =
-      bench.add_command("iterations", "Logs of iterations side by side, one a line");
+      bench.add_command("iterations", "Summarise logs of --iteration-log, one line per log");
   auto options = std::make_shared<Options>();
   command
       .add_option("logs", options->logs,
-                  "Files of --iteration-log, one for each load that was measured")
+                  "Files written by --iteration-log, for example one for each load")
       .required();
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });

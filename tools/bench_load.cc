@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep bench load: how fast a model in the page cache is loaded, beside what cannot be avoided.
+// wideep bench load: times loading a model from the page cache, next to the least that it must
+// cost.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -72,13 +73,15 @@ Status run(const Options& given) {
 void add_bench_load_command(command_line::Command bench, Status* status) {
   auto options = std::make_shared<Options>();
   const command_line::Command command =
-      bench.add_command("load", "Loading a model from the page cache");
+      bench.add_command("load", "Time loading a model from the page cache, next to its limits");
   command.add_option("--model", options->bench.model_dir, "Model directory (Hugging Face layout)")
       .required();
-  command.add_option("--threads", options->bench.threads, "Threads that load; 0: one a core")
+  command.add_option("--threads", options->bench.threads, "Threads that load; 0: one per core")
       .range(0, 4096);
-  command.add_option("--repeat", options->bench.rounds, "Rounds").range(1, 1000).show_default();
-  command.add_flag("--json", options->json, "Print only JSON, with every round");
+  command.add_option("--repeat", options->bench.rounds, "Number of rounds")
+      .range(1, 1000)
+      .show_default();
+  command.add_flag("--json", options->json, "Only JSON on stdout, with every round");
   command.on_run([options, status] { *status = run(*options); });
 }
 

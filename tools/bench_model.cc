@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep bench model: prefill and decode speed beside the machine's limits.
+// wideep bench model: prefill and decode speed, next to the machine's limits.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -34,15 +34,15 @@ struct Options {
 
 Status check_source(const Options& options) {
   if (!options.model_dir.empty() && !options.config_file.empty()) {
-    return invalid_input("--model and --config both say which model: give one of them");
+    return invalid_input("--model and --config both name the model: give one of them");
   }
   if (options.model_dir.empty() && options.config_file.empty()) {
     return invalid_input("no model: give --model DIR, or --config config.json --random-weights");
   }
   if (!options.config_file.empty() && !options.random_weights) {
-    return invalid_input(
-        fmt::format("--config {}: has no weights: add --random-weights, or give --model DIR",
-                    options.config_file));
+    return invalid_input(fmt::format(
+        "--config {}: a config.json has no weights; add --random-weights, or give --model DIR",
+        options.config_file));
   }
   return {};
 }
@@ -63,7 +63,7 @@ Result<std::unique_ptr<weights::TensorSource>> open_tensors(const Options& optio
       std::make_unique<weights::Checkpoint>(std::move(checkpoint)));
 }
 
-// The line of each phase, where stderr is a terminal.
+// A progress line for each phase, if stderr is a terminal.
 class ProgressLines : public measure::ModelBenchView {
  public:
   void loading(uint64_t done, uint64_t all) override { loading_.show(done, all); }
@@ -88,7 +88,7 @@ Status run(const Options& given) {
     options.bench.precision.cache = options.kv_cache_dtype == "fp8" ? Dtype::kF8E4M3 : Dtype::kBf16;
   }
   const auto report = [&] {
-    ProgressLines lines;  // wiped before anything else is written
+    ProgressLines lines;  // its destructor clears the line before the report is printed
     return measure::run_model_bench(options.bench, std::move(tensors), lines);
   }();
   if (!report.ok()) return report.status();
@@ -107,50 +107,57 @@ Status run(const Options& given) {
 
 void add_what_options(command_line::Command command, Options& options) {
   command.add_option("--model", options.model_dir, "Model directory (Hugging Face layout)");
-  command.add_option("--config", options.config_file, "A config.json alone, with --random-weights");
+  command.add_option("--config", options.config_file,
+                     "A config.json without a model directory; needs --random-weights");
   command.add_flag("--random-weights", options.random_weights,
-                   "Made-up weights: only config.json is read");
+                   "Random weights: only config.json is read");
   add_precision_option(command, &options.precision);
   command
       .add_option("--kv-cache-dtype", options.kv_cache_dtype,
-                  "Precision of cached keys and values; auto: as dispatched rows")
+                  "Precision of cached keys and values; auto: that of dispatched rows")
       .one_of({"auto", "bf16", "fp8"})
       .show_default();
-  command.add_option("--seed", options.bench.bench.seed, "Of tokens and random weights")
+  command.add_option("--seed", options.bench.bench.seed, "Seed of tokens and of random weights")
       .range(uint64_t{0}, uint64_t{1} << 62);
 }
 
 void add_how_options(command_line::Command command, Options& options) {
-  command.add_option("--ranks", options.bench.num_ranks, "Rank processes on this machine")
+  command.add_option("--ranks", options.bench.num_ranks, "Rank processes to start on this machine")
       .range(1, 4096)
       .show_default();
   command
       .add_option("--threads", options.bench.threads_per_rank,
-                  "Threads of a rank; 0: cores divided by ranks")
+                  "Threads of each rank; 0: cores divided by ranks")
       .range(0, 1024)
       .show_default();
 }
 
 void add_test_options(command_line::Command command, measure::BenchOptions& bench) {
   command
-      .add_option("--prompt", bench.prompt,
-                  "Prefill test: tokens of the prompt, one for each rank; 0: none")
-      .range(0, 1 << 20)
-      .show_default();
-  command.add_option("--generate", bench.generate, "Decode tests: steps to measure; 0: none")
+      .add_option(
+          "--prompt", bench.prompt,
+          "Prefill test: tokens of each prompt, with one prompt per rank; 0: no prefill test")
       .range(0, 1 << 20)
       .show_default();
   command
-      .add_option("--batch", bench.batches,
-                  "Decode tests: sequences at once, over all ranks: A,B,C")
+      .add_option("--generate", bench.generate,
+                  "Decode tests: steps to measure; 0: no decode tests")
+      .range(0, 1 << 20)
+      .show_default();
+  command
+      .add_option(
+          "--batch", bench.batches,
+          "Decode tests: sequences in the batch, over all ranks; one test for each value: A,B,C")
       .separate_values_by(',')
       .range(1, 1 << 16)
       .show_default();
   command
-      .add_option("--depth", bench.depth, "Decode tests: tokens of each sequence before the first")
+      .add_option("--depth", bench.depth,
+                  "Decode tests: tokens of each sequence before the first measured step")
       .range(1, 1 << 20)
       .show_default();
-  command.add_option("--repeat", bench.repeats, "Runs of each test, after one to warm up")
+  command
+      .add_option("--repeat", bench.repeats, "Measured runs of each test, after one run to warm up")
       .range(1, 1000)
       .show_default();
 }
@@ -159,7 +166,7 @@ void add_test_options(command_line::Command command, measure::BenchOptions& benc
 
 void add_bench_model_command(command_line::Command bench, Status* status) {
   const command_line::Command command = bench.add_command(
-      "model", "Prefill and decode speed of a model, as shares of this machine's limits");
+      "model", "Measure prefill and decode speed of a model, as shares of this machine's limits");
   auto options = std::make_shared<Options>();
   add_what_options(command, *options);
   add_how_options(command, *options);

@@ -12,7 +12,8 @@ using measure::Figure;
 using measure::TestReport;
 using nlohmann::ordered_json;
 
-// Half way between the longest way on one die and the shortest between two: measured, EPYC.
+// A flag's one-way time above which the output calls two cores "far": half way between the slowest
+// pair on one die and the fastest pair on two dies, as measured on an EPYC.
 constexpr double kFarNs = 120.0;
 
 std::string_view cache_name(Dtype dtype) {
@@ -33,7 +34,7 @@ std::string flag_text(double ns) {
   return fmt::format("; flag one way {:.0f} ns (cores {})", ns, ns < kFarNs ? "near" : "far");
 }
 
-// Four digits that matter.
+// At least three significant digits.
 std::string speed(double value) {
   return value < 100 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
 }
@@ -57,7 +58,7 @@ std::string row(const TestReport& test, const measure::ModelBenchReport& report)
                      100 * test.share.median);
 }
 
-// What a share is a share of.
+// The work of each test, from which its limit follows.
 std::string work_lines(const measure::ModelBenchReport& report) {
   std::string lines;
   for (const TestReport& test : report.tests) {

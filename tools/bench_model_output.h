@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `wideep bench model` prints.
+// The output of `wideep bench model`, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@
 
 namespace wideep::tools {
 
-// What was measured, for people.
+// The model that was measured, as the output names it.
 struct BenchedModel {
   std::string name;
   bool random_weights = false;

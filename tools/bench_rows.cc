@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// wideep bench rows: what it costs a model that rows travel in low precision, and what it saves.
+// wideep bench rows: the accuracy that a model loses when rows are dispatched and combined in low
+// precision, and the bytes that this saves.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -45,8 +46,9 @@ void print_report(const Options& options, const measure::RowsComparison& found) 
                static_cast<double>(plain - coded) / static_cast<double>(plain),
                decibels(layer.dispatched.snr()), decibels(layer.returned.snr()));
   }
-  fmt::print("top-1       {:.1f} % of the likeliest tokens are those of plain rows, {} places\n",
-             100.0 * measure::top1_agreement(found.plain, found.coded), found.plain.best.size());
+  fmt::print(
+      "top-1       {:.1f} % of the most likely tokens are the same as with plain rows, {} places\n",
+      100.0 * measure::top1_agreement(found.plain, found.coded), found.plain.best.size());
   fmt::print("KL          {:.5f} nats per place from plain rows\n", found.mean_kl);
   fmt::print("perplexity  {:.3f}, with plain rows {:.3f}\n", found.coded.perplexity(),
              found.plain.perplexity());
@@ -98,15 +100,19 @@ Status run(const Options& given) {
 
 void add_bench_rows_command(command_line::Command bench, Status* status) {
   const command_line::Command command = bench.add_command(
-      "rows", "What a model loses, and which bytes it saves, when rows travel in low precision");
+      "rows",
+      "Measure the accuracy that low-precision dispatch and combine cost, and the bytes they save");
   auto options = std::make_shared<Options>();
   const std::vector<std::string> dtypes = {"bf16", "fp8", "nvfp4"};
   command.add_option("--model", options->rows.model_dir, "Model directory").required();
-  command.add_option("--prompts", options->prompts_file,
-                     "Texts to read: JSONL with \"prompt\" (default: a built-in page)");
-  command.add_option("--dispatch-dtype", options->dispatch, "Of dispatched rows (default: fp8)")
+  command.add_option(
+      "--prompts", options->prompts_file,
+      "File with the texts to compare on: JSON lines with \"prompt\" (default: a built-in page)");
+  command
+      .add_option("--dispatch-dtype", options->dispatch, "Format of dispatched rows (default: fp8)")
       .one_of(dtypes);
-  command.add_option("--combine-dtype", options->combine, "Of returned rows (default: nvfp4)")
+  command
+      .add_option("--combine-dtype", options->combine, "Format of returned rows (default: nvfp4)")
       .one_of(dtypes);
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep bench serving: what clients see of a server that speaks OpenAI's completions.
+// wideep bench serving: measures a server with OpenAI's completions endpoint, as its clients see
+// it.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -109,7 +110,8 @@ Status run(const Options& options) {
   };
   WIDEEP_TRY_ASSIGN(const measure::ServingReport report, serve());
   if (report.completed == 0) {
-    return failed(fmt::format("no request was served; the first: {}", report.failures.front()));
+    return failed(
+        fmt::format("no request succeeded; the first failed with: {}", report.failures.front()));
   }
   if (options.json) {
     std::puts(formats::json_text(json_of(report), 2).c_str());
@@ -117,34 +119,41 @@ Status run(const Options& options) {
     std::fputs(text_of(report).c_str(), stdout);
   }
   if (report.failures.empty()) return {};
-  return failed(fmt::format("{} requests failed; the first: {}", report.failures.size(),
+  return failed(fmt::format("{} requests failed; the first with: {}", report.failures.size(),
                             report.failures.front()));
 }
 
 void add_what_options(command_line::Command command, Options& options) {
-  command.add_option("--base-url", options.base_url, "The server, with or without /v1")
+  command.add_option("--base-url", options.base_url, "Address of the server, with or without /v1")
       .show_default();
-  command.add_option("--model", options.bench.model, "The model's name there").required();
-  command.add_option("--api-key", options.api_key, "Its key (also WIDEEP_API_KEY)");
-  const command_line::Option dataset = command.add_option(
-      "--dataset", options.dataset,
-      "JSON lines with \"prompt\" or \"input_ids\", and \"output_tokens\"; else random ids");
-  command.add_option("--num-prompts", options.num_prompts, "Requests; of a dataset at most so many")
+  command.add_option("--model", options.bench.model, "Name of the model on the server").required();
+  command.add_option("--api-key", options.api_key,
+                     "Key that the server expects (also WIDEEP_API_KEY)");
+  const command_line::Option dataset =
+      command.add_option("--dataset", options.dataset,
+                         "JSON lines with \"prompt\" or \"input_ids\", and \"output_tokens\" "
+                         "(default: random token ids)");
+  command
+      .add_option("--num-prompts", options.num_prompts,
+                  "Number of requests; with --dataset the most to use of it")
       .range(1, 1 << 24)
       .show_default();
   command.add_option("--random-input-len", options.input_tokens, "Tokens of a random prompt")
       .range(1, 1 << 24)
       .excludes(dataset)
       .show_default();
-  command.add_option("--random-output-len", options.output_tokens, "Tokens to generate for it")
+  command
+      .add_option("--random-output-len", options.output_tokens,
+                  "Tokens to generate for each random prompt")
       .range(1, 1 << 24)
       .excludes(dataset)
       .show_default();
-  command.add_option("--random-least-id", options.least_id, "The least id of random tokens")
+  command.add_option("--random-least-id", options.least_id, "Smallest id of random tokens")
       .range(0, 1 << 24)
       .excludes(dataset)
       .show_default();
-  command.add_option("--random-num-ids", options.num_ids, "How many different ids")
+  command
+      .add_option("--random-num-ids", options.num_ids, "Number of different ids of random tokens")
       .range(1, 1 << 24)
       .excludes(dataset)
       .show_default();
@@ -152,17 +161,20 @@ void add_what_options(command_line::Command command, Options& options) {
 
 void add_how_options(command_line::Command command, Options& options) {
   command
-      .add_option("--max-concurrency", options.bench.max_concurrency, "Requests at once, at most")
+      .add_option("--max-concurrency", options.bench.max_concurrency,
+                  "Most requests at the same time")
       .range(1, 4096)
       .show_default();
   command
       .add_option("--request-rate", options.bench.arrivals.request_rate,
-                  "Requests a second, as a Poisson process; inf: at once")
+                  "Requests per second, which arrive as a Poisson process; inf: all at once")
       .check(check_request_rate)
       .show_default();
-  command.add_option("--seed", options.bench.arrivals.seed, "Of arrivals and random prompts");
+  command.add_option("--seed", options.bench.arrivals.seed,
+                     "Seed of arrival times and of random prompts");
   command.add_flag("--stop-at-eos", options.stop_at_eos,
-                   "Let end tokens end answers, which other servers than ours may need");
+                   "Let answers end at the end token (default: ask the server to ignore it, which "
+                   "not every server supports)");
   command.add_flag("--json", options.json, "Only JSON on stdout");
 }
 
@@ -170,7 +182,7 @@ void add_how_options(command_line::Command command, Options& options) {
 
 void add_bench_serving_command(command_line::Command bench, Status* status) {
   const command_line::Command command =
-      bench.add_command("serving", "What clients see of a server");
+      bench.add_command("serving", "Measure a running server as its clients see it");
   auto options = std::make_shared<Options>();
   add_what_options(command, *options);
   add_how_options(command, *options);

@@ -24,7 +24,7 @@ struct Options {
   std::string report_json, request_json, output_json;
 };
 
-// Before the run, not after it.
+// Checked before the run, so that a bad path does not cost its results.
 Status check_outputs(const Options& options) {
   const std::pair<const char*, const std::string&> outputs[] = {
       {"--report-json", options.report_json},
@@ -69,10 +69,10 @@ Status run(const Options& options) {
 
 void add_output_options(command_line::Command command, Options& options) {
   command.add_flag("--streaming,!--no-streaming", options.streaming,
-                   "Also times of single tokens: TTFT, TPOT, ITL");
+                   "Also report per-token times: TTFT, TPOT, ITL");
   command.add_option("--report-json", options.report_json, "File for the report");
   command.add_option("--request-json", options.request_json, "File for the times of each request");
-  command.add_option("--output-json", options.output_json, "File for what came out of each");
+  command.add_option("--output-json", options.output_json, "File for the outputs of each request");
   command.add_flag("--json", options.json, "Only JSON on stdout");
 }
 
@@ -87,7 +87,7 @@ void add_command(command_line::Command bench, const char* name, const char* what
 }  // namespace
 
 void add_bench_throughput_command(command_line::Command bench, Status* status) {
-  add_command(bench, "throughput", "A dataset through the engine, as fast as it goes",
+  add_command(bench, "throughput", "Run a dataset through the engine and measure throughput",
               std::make_shared<Options>(), status);
 }
 
@@ -95,7 +95,7 @@ void add_bench_latency_command(command_line::Command bench, Status* status) {
   auto options = std::make_shared<Options>();
   options->load.concurrency = 1;
   options->streaming = true;
-  add_command(bench, "latency", "The same, one request after the other, with times of tokens",
+  add_command(bench, "latency", "As throughput, but one request at a time, with per-token times",
               options, status);
 }
 

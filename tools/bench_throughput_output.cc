@@ -116,7 +116,7 @@ std::string performance_block(const BenchedRun& benched, const ThroughputReport&
   return text + breakdown("Request Latency Breakdown (ms)", "Latency", report.latency_ms) + "\n";
 }
 
-// Lengths of requests, as the dataset and the run had them.
+// Tokens of the requests: inputs from the dataset, outputs as generated.
 struct Lengths {
   Percentiles input, output, sequence;
 };
@@ -154,7 +154,7 @@ std::string dataset_block(const BenchedRun& benched) {
   return text + kRule;
 }
 
-// What TensorRT-LLM's report has not.
+// A block that TensorRT-LLM's report does not have.
 std::string iterations_block(const measure::IterationTotals& totals) {
   return heading("ITERATIONS") +
          fmt::format(
@@ -269,7 +269,7 @@ ordered_json throughput_json(const BenchedRun& benched, const ThroughputReport& 
       {"avg_output_length", static_cast<double>(report.output_tokens) / report.num_requests}};
   json["performance"] = performance_json(benched, report);
   if (benched.streaming) json["streaming_metrics"] = streaming_json(report);
-  json["decoding_stats"] = nullptr;  // of speculation, which there is none of
+  json["decoding_stats"] = nullptr;  // trtllm-bench's figures of speculative decoding
   json["dataset"] = dataset_json(benched);
   json["iterations"] = iterations_json(benched.run.iterations);
   return json;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The report of `wideep bench throughput` and `latency`: the blocks that trtllm-bench prints, and
-// its JSON, with the same names; a rank stands where it has a GPU.
+// The report of `wideep bench throughput` and `latency`: the blocks and the JSON of trtllm-bench,
+// with the same names; a rank counts as a GPU.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@
 namespace wideep::tools {
 
 struct BenchedRun {
-  std::string model;    // as it was given
+  std::string model;    // --model as given
   std::string dataset;  // its path
   bool streaming = false;
   const measure::ThroughputOptions& options;
@@ -23,7 +23,8 @@ std::string throughput_text(const BenchedRun& benched, const measure::Throughput
 nlohmann::ordered_json throughput_json(const BenchedRun& benched,
                                        const measure::ThroughputReport& report);
 
-// A list with an object for each request: how long it took; what came out.
+// A list with one object per request: its times (requests_json), its tokens and text
+// (outputs_json).
 nlohmann::ordered_json requests_json(const BenchedRun& benched);
 nlohmann::ordered_json outputs_json(const BenchedRun& benched);
 

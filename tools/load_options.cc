@@ -17,7 +17,7 @@ namespace {
 Status check_foreign(const ForeignOptions& foreign) {
   if (!foreign.engine_dir.empty()) {
     return invalid_input(
-        "--engine-dir: wideep builds no engines; leave it out, --model DIR is run");
+        "--engine-dir: wideep builds no engines, it runs --model DIR; leave --engine-dir out");
   }
   if (!foreign.modality.empty()) {
     return invalid_input(
@@ -35,29 +35,32 @@ Status check_foreign(const ForeignOptions& foreign) {
   return {};
 }
 
-void tell_foreign(const ForeignOptions& foreign) {
-  const auto tell = [](bool given, const char* option, const char* why) {
+void log_foreign(const ForeignOptions& foreign) {
+  const auto note = [](bool given, const char* option, const char* why) {
     if (given) log::info("{}: accepted, no effect: {}", option, why);
   };
-  tell(!foreign.backend.empty(), "--backend", "there is one");
-  tell(foreign.max_input_len > 0, "--max-input-len", "lengths are the dataset's");
-  tell(foreign.target_input_len > 0, "--target-input-len", "nothing is tuned by it");
-  tell(foreign.target_output_len > 0, "--target-output-len", "nothing is tuned by it");
-  tell(foreign.chunked_context, "--enable-chunked-context", "prompts are always computed so");
+  note(!foreign.backend.empty(), "--backend", "wideep has only one");
+  note(foreign.max_input_len > 0, "--max-input-len", "lengths come from the dataset");
+  note(foreign.target_input_len > 0, "--target-input-len", "wideep tunes nothing by it");
+  note(foreign.target_output_len > 0, "--target-output-len", "wideep tunes nothing by it");
+  note(foreign.chunked_context, "--enable-chunked-context",
+       "prompts are always computed in chunks");
 }
 
 // --tp, --pp and --ep as the configuration that they stand for.
 Status add_sizes(const LoadOptions& options, ParallelOptions* parallel) {
   if (!options.extra_config.empty()) {
     if (!parallel->config.empty()) {
-      return invalid_input("--config and --extra-llm-api-options mean the same: give one of them");
+      return invalid_input(
+          "--config and --extra-llm-api-options name the same file: give one of them");
     }
     parallel->config = options.extra_config;
   }
   if (!options.tp && !options.pp && !options.ep) return {};
   if (parallel->ranks || !parallel->config.empty()) {
     return invalid_input(
-        "--tp, --pp and --ep say how ranks are used, as --ranks and --config do: give one of them");
+        "--tp, --pp and --ep set the parallel sizes, as --ranks and --config do: give only one of "
+        "the three");
   }
   const int tp = options.tp.value_or(1);
   parallel->text = fmt::format(
@@ -69,54 +72,61 @@ Status add_sizes(const LoadOptions& options, ParallelOptions* parallel) {
 
 void add_what_options(command_line::Command command, LoadOptions& options) {
   command
-      .add_option("--model,--model-path", options.bench.run.model_dir,
-                  "Model directory (Hugging Face layout); with --random-weights a config.json too")
+      .add_option(
+          "--model,--model-path", options.bench.run.model_dir,
+          "Model directory (Hugging Face layout); with --random-weights also just a config.json")
       .required();
   command
       .add_option("--dataset", options.dataset,
                   "JSON lines with \"prompt\" or \"input_ids\", and \"output_tokens\"")
       .required();
-  command.add_option("--num-requests", options.num_requests, "The first so many; 0: all")
+  command
+      .add_option("--num-requests", options.num_requests,
+                  "Use only this many requests, from the start of the dataset; 0: all")
       .range(0, 1 << 24);
   command
-      .add_option("--eos-id", options.eos_id,
-                  "A token that ends answers; -1: all have output_tokens tokens")
+      .add_option(
+          "--eos-id", options.eos_id,
+          "Id of the token that ends an answer; -1: every answer has its output_tokens tokens")
       .show_default();
 }
 
 void add_arrival_options(command_line::Command command, LoadOptions& options) {
   command
       .add_option("--concurrency", options.concurrency,
-                  "Requests at once, at most; -1: as many as there are")
+                  "Most requests in the engine at the same time; -1: no limit")
       .range(-1, 1 << 24)
       .show_default();
   command
       .add_option("--request-rate", options.bench.arrivals.request_rate,
-                  "Requests a second, as a Poisson process; inf: at once")
+                  "Requests per second, which arrive as a Poisson process; inf: all at once")
       .check(check_request_rate)
       .show_default();
-  command.add_option("--seed", options.bench.arrivals.seed, "Of the arrivals")
+  command.add_option("--seed", options.bench.arrivals.seed, "Seed of the arrival times")
       .range(uint64_t{0}, uint64_t{1} << 62);
-  command.add_option("--warmup", options.bench.warmup, "Requests before, which do not count")
+  command.add_option("--warmup", options.bench.warmup, "Requests that run before the measurement")
       .range(0, 1 << 20)
       .show_default();
 }
 
 void add_engine_options(command_line::Command command, LoadOptions& options) {
   add_rank_run_options(command, &options.ranks);
-  command.add_option("--extra-llm-api-options", options.extra_config, "As --config");
-  command.add_flag("--enable-block-reuse", options.block_reuse,
-                   "Requests that begin alike share pages of the cache, those of the warm-up too; "
-                   "without it none do, whatever the configuration says");
+  command.add_option("--extra-llm-api-options", options.extra_config, "The same as --config");
+  command.add_flag(
+      "--enable-block-reuse", options.block_reuse,
+      "Let requests with the same prefix share pages of the KV cache, including those of the "
+      "warm-up; without this option none do, even if the configuration enables it");
   for (const auto& [name, value] : {std::pair{"--tp", &options.tp}, std::pair{"--pp", &options.pp},
                                     std::pair{"--ep", &options.ep}}) {
     command
         .add_option(name, *value,
-                    "Tensor, pipeline, expert parallel size, without attention DP; instead of "
-                    "--ranks")
+                    "Tensor (--tp), pipeline (--pp) or expert (--ep) parallel size, without "
+                    "attention DP; instead of --ranks")
         .range(1, 4096);
   }
-  command.add_option("--max-seq-len", options.max_seq_len, "Tokens of a prompt and its answer")
+  command
+      .add_option("--max-seq-len", options.max_seq_len,
+                  "Most tokens of a prompt and its answer together")
       .range(1, 1 << 24);
   command
       .add_option("--kv-cache-free-gpu-mem-fraction", options.bench.run.cache_share,
@@ -146,7 +156,7 @@ std::string check_request_rate(const std::string& text) {
   char* end = nullptr;
   const double rate = std::strtod(text.c_str(), &end);
   if (*end == '\0' && rate > 0.0) return "";
-  return fmt::format("expected requests a second, more than 0, or inf, found {}", text);
+  return fmt::format("expected requests per second, more than 0, or inf, found {}", text);
 }
 
 void add_load_options(command_line::Command command, LoadOptions* options) {
@@ -159,7 +169,7 @@ void add_load_options(command_line::Command command, LoadOptions* options) {
 Result<measure::ThroughputOptions> read_load_options(const LoadOptions& options) {
   measure::ThroughputOptions result = options.bench;
   WIDEEP_TRY(check_foreign(options.foreign));
-  tell_foreign(options.foreign);
+  log_foreign(options.foreign);
   RankRunOptions ranks = options.ranks;
   WIDEEP_TRY(add_sizes(options, &ranks.parallel));
   WIDEEP_TRY(apply_rank_run_options(ranks, true, &result.run));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options by which `wideep bench throughput`, `latency` and `compare-routing` name a model, a
-// dataset and the load: trtllm-bench's, and those of every command that runs ranks.
+// The options of `wideep bench throughput`, `latency` and `compare-routing` that select the model,
+// the dataset and the load: those of trtllm-bench, and those of every command that runs ranks.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,8 @@
 
 namespace wideep::tools {
 
-// Options of trtllm-bench that say nothing here: accepted with a line, or refused by name.
+// Options of trtllm-bench that wideep does not have: accepted with a logged line if harmless, else
+// refused by name.
 struct ForeignOptions {
   std::string backend, engine_dir, modality;
   int beam_width = 1;
@@ -36,17 +37,19 @@ struct LoadOptions {
   bool block_reuse = false;
 };
 
-// A check of requests a second: more than 0; inf, too, which Option::positive() refuses.
+// Check of --request-rate, for Option::check(): "" if `text` is more than 0 or inf, else the
+// message. (Option::positive() would refuse inf.)
 std::string check_request_rate(const std::string& text);
 
 // `options` must outlive the parsing.
 void add_load_options(command_line::Command command, LoadOptions* options);
 
-// What they say, the dataset read. Errors (invalid input): options that contradict each other or
-// are refused; a configuration or a dataset that cannot be read.
+// From the options to the input of measure::run_throughput, with the dataset read. Errors (invalid
+// input): options that contradict each other or are refused; a configuration or a dataset that
+// cannot be read.
 Result<measure::ThroughputOptions> read_load_options(const LoadOptions& options);
 
-// With progress, on a terminal. Errors: as measure::run_throughput.
+// Runs with a progress line if stderr is a terminal. Errors: those of measure::run_throughput.
 Result<measure::ThroughputRun> run_with_progress(const measure::ThroughputOptions& options);
 
 }  // namespace wideep::tools

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep parallel explain: which rank does what, what it holds and what it sends.
+// wideep parallel explain: the part of every rank: coordinates, layers, heads and slots, the memory
+// it holds and the bytes it sends.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,21 +32,23 @@ struct Options {
   bool json = false;
 };
 
-// What online balancing adds.
+// The memory that online balancing adds.
 struct OnlineBytes {
-  uint64_t pool = 0;  // once per machine
+  uint64_t pool = 0;  // host pool, once per node
   uint64_t spares_per_rank = 0;
 };
 
-// Bytes that a rank writes for others, means per token of its own where slots are chosen evenly.
+// Bytes that a rank writes for other ranks, per token of its own: expected values if all slots are
+// chosen equally often.
 struct Sent {
-  double rows = 0.0;     // a MoE layer: to the ranks of its slots, or laid down once
-  double results = 0.0;  // a MoE layer: pulled by the ranks of other tokens
-  double heads = 0.0;    // a layer, of ranks that share batches: its heads
-  double outputs = 0.0;  // likewise: its columns of the output projection
-  double cache = 0.0;    // a layer, of ranks that share sequences: keys and values, read in place
-  double stage = 0.0;    // to the next stage of a pipeline: the residual stream
-  double between = 0.0;  // a MoE layer, of ranks that share experts: what gate and up make
+  double rows =
+      0.0;  // per MoE layer: sent to the ranks of its slots, or published once (all-gather)
+  double results = 0.0;  // per MoE layer: results that the tokens' ranks pull
+  double heads = 0.0;    // per layer, if ranks share batches (attention TP): output of its heads
+  double outputs = 0.0;  // per layer, if ranks share batches: its columns of the output projection
+  double cache = 0.0;    // per layer, if ranks share sequences (CP): keys and values, read in place
+  double stage = 0.0;    // to the next pipeline stage: the residual stream
+  double between = 0.0;  // per MoE layer, if ranks share experts (moe_tp): results of gate and up
 };
 
 struct Explained {
@@ -103,12 +106,14 @@ Result<Explained> explain(const Options& options, const parallel::ParallelConfig
   const int world = config.mapping().world_size();
   if (options.world && *options.world != world) {
     return invalid_input(fmt::format(
-        "--world: expected {} ranks (tensor_parallel_size {} × pipeline_parallel_size {} × "
+        "--world: expected {} ranks (tensor_parallel_size {} × "
+        "pipeline_parallel_size {} × "
         "context_parallel_size {} of {}), found {}",
         world, config.sizes.tp, config.sizes.pp, config.sizes.cp, config.name, *options.world));
   }
   WIDEEP_TRY_ASSIGN(ModelRun run, model_run(options.model_dir, options.parallel.format(), config));
-  run.options.cache_pages = 1;  // where the settings do not say; its size is not part of the answer
+  // A cache size is needed to make a plan, but is not part of the output.
+  run.options.cache_pages = 1;
   WIDEEP_TRY_ASSIGN(run::RunPlan plan, run::plan_run(run.model, run.options, base::read_machine()));
   const OnlineBytes online = online_bytes(plan);
   const Sent sent = sent_by_rank(plan);
@@ -290,12 +295,16 @@ Status run(const Options& options) {
 
 void add_parallel_explain_command(command_line::Command parallel, Status* status) {
   const command_line::Command command =
-      parallel.add_command("explain", "Which rank does what, what it holds and what it sends");
+      parallel.add_command("explain",
+                           "Show the part of every rank: its layers, heads and slots, the memory "
+                           "it holds, the bytes it sends");
   auto options = std::make_shared<Options>();
   command.add_option("--model", options->model_dir, "Model directory; config.json is enough")
       .required();
   add_parallel_options(command, &options->parallel);
-  command.add_option("--world", options->world, "Ranks that will be started, to be compared");
+  command.add_option(
+      "--world", options->world,
+      "Number of ranks that will be started: an error if the configuration needs another number");
   command.add_flag("--json", options->json, "Only JSON on stdout");
   command.on_run([options, status] { *status = run(*options); });
 }
