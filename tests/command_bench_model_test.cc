@@ -107,10 +107,10 @@ TEST(BenchModel, PrintsATable) {
             HasSubstr("\nprefill 24 "), HasSubstr("\ndecode x1 "), HasSubstr("\ndecode x5 ")));
 }
 
-TEST(BenchModel, SaysWhichModel) {
+TEST(BenchModel, RefusesNoModelOrTwo) {
   expect_refused(run_command(bench_model({})), {"no model: give --model DIR, or --config"});
   expect_refused(run_command(bench_model({"--config", config_path()})),
-                 {config_path(), "has no weights: add --random-weights"});
+                 {config_path(), "has no weights; add --random-weights"});
   expect_refused(run_command(bench_model({"--config", config_path(), "--model", small_model()})),
                  {"--model and --config both name the model"});
 }

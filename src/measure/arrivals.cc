@@ -7,7 +7,8 @@
 
 namespace wideep::measure {
 
-// By hand: the distributions of the standard library differ between its implementations.
+// Exponential gaps by inversion, -ln(1 - u) / rate. Not std::exponential_distribution: its results
+// differ between standard libraries, so a seed would not name one load.
 std::vector<double> arrival_times(const Arrivals& arrivals, int count) {
   std::vector<double> times(static_cast<size_t>(count), 0.0);
   if (std::isinf(arrivals.request_rate)) return times;

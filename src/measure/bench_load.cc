@@ -49,7 +49,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Cuts memory into pieces for threads.
+// Cuts memory into chunks, which the threads share out among them.
 template <typename Byte>
 void cut(std::span<Byte> bytes, std::vector<std::span<Byte>>* chunks) {
   for (size_t begin = 0; begin < bytes.size(); begin += kChunkBytes) {
@@ -57,7 +57,7 @@ void cut(std::span<Byte> bytes, std::vector<std::span<Byte>>* chunks) {
   }
 }
 
-// body(chunk) for each on all threads; returns the seconds.
+// Runs body(chunk) for each chunk on all threads; returns the seconds.
 template <typename Byte, typename Body>
 double time_chunks(base::ThreadPool& pool, const std::vector<std::span<Byte>>& chunks, Body body) {
   const auto start = Clock::now();
@@ -94,9 +94,10 @@ Result<double> measure_read(const LoadBenchOptions& options, base::ThreadPool& p
   for (const auto& file : files) {
     for (const auto& [name, entry] : file.tensors()) cut(entry.bytes, &chunks);
   }
+  // Tensors are listed by name; in the order of addresses, threads read each file front to back.
   std::sort(chunks.begin(), chunks.end(),
             [](const auto& a, const auto& b) { return a.data() < b.data(); });
-  std::atomic<uint64_t> sum{0};  // so that nothing of the reading is left out
+  std::atomic<uint64_t> sum{0};  // keeps the compiler from removing the reads
   return time_chunks(pool, chunks,
                      [&](std::span<const std::byte> chunk) { sum += sum_words(chunk); });
 }
@@ -123,7 +124,8 @@ Result<double> measure_load(const LoadBenchOptions& options, base::ThreadPool& p
 
 using Measure = Result<double> (*)(const LoadBenchOptions&, base::ThreadPool&);
 
-// What a measurement's process says: its seconds, or why there are none.
+// What a measuring process writes into the pipe: seconds, or an error. Plain bytes of fixed size,
+// at most PIPE_BUF, so that one read gets all of it.
 struct Answer {
   double seconds = 0.0;
   std::array<char, 500> error{};
@@ -138,6 +140,7 @@ Answer answer(Measure measure, const LoadBenchOptions& options) {
   return failure;
 }
 
+// The child exits with _exit: it must not flush the parent's buffers or run its destructors.
 Result<double> measure_in_child(Measure measure, const LoadBenchOptions& options) {
   int ends[2];
   if (::pipe(ends) != 0) return failed(fmt::format("pipe: {}", std::strerror(errno)));
@@ -152,7 +155,9 @@ Result<double> measure_in_child(Measure measure, const LoadBenchOptions& options
   const bool answered = ::read(ends[0], &result, sizeof(result)) == sizeof(result);
   ::close(ends[0]);
   ::waitpid(child, nullptr, 0);
-  if (!answered) return failed("a measuring process died; is there memory for the whole model?");
+  if (!answered)
+    return failed(
+        "a measuring process died; check that the memory is large enough for the whole model");
   if (result.error[0] != 0) return invalid_input(result.error.data());
   return result.seconds;
 }
@@ -206,7 +211,8 @@ Result<LoadBenchReport> run_load_bench(const LoadBenchOptions& given,
   LoadBenchReport report{.threads = options.threads, .packed_bytes = packed_bytes(options)};
   WIDEEP_TRY_ASSIGN(const auto checkpoint, weights::Checkpoint::open(options.model_dir));
   report.file_bytes = checkpoint.total_bytes();
-  WIDEEP_TRY(measure_in_child(measure_read, options).status());  // into the page cache
+  // Brings the checkpoint into the page cache; not a measurement.
+  WIDEEP_TRY(measure_in_child(measure_read, options).status());
   for (int i = 0; i < options.rounds; ++i) {
     WIDEEP_TRY_ASSIGN(const LoadRound round, run_round(options, i));
     report.rounds.push_back(round);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `wideep bench load` without its command line: how long it takes to load a model that is in the
-// page cache, beside the two things that cannot be avoided: reading the page cache and first
-// touching as much memory as the packed weights take.
+// `wideep bench load` without its command line: the time to load a model that is in the page cache,
+// next to two lower limits: reading the page cache, and touching for the first time as much memory
+// as the packed weights need.
 #pragma once
 
 #include <cstdint>
@@ -20,33 +20,33 @@ struct LoadBenchOptions {
   model::ModelConfig config;
   std::string model_dir;  // holds the weights
   kernels::WeightFormat format = kernels::WeightFormat::kBf16;
-  int threads = 0;  // 0: one a core
+  int threads = 0;  // 0: one per core
   int rounds = 7;
 };
 
 // Seconds of one round.
 struct LoadRound {
-  double read = 0.0;   // every byte of the checkpoint, mapped afresh
-  double touch = 0.0;  // a byte of every page of fresh memory, as much and in the same pages
-  double load = 0.0;   // opening, reading, packing: all experts and all else, as one rank
+  double read = 0.0;   // reads every byte of the checkpoint through a new mapping
+  double touch = 0.0;  // writes one byte per page of as much new memory as the packed weights need
+  double load = 0.0;   // opens, reads and packs all experts and all other weights, as one rank
 
-  double ratio() const;  // of load to the slower of the others
+  double ratio() const;  // load / max(read, touch)
 };
 
 struct LoadBenchReport {
   int threads = 1;
-  uint64_t file_bytes = 0;    // of the checkpoint's tensors
-  uint64_t packed_bytes = 0;  // of slots and other weights
+  uint64_t file_bytes = 0;    // bytes of the checkpoint's tensors
+  uint64_t packed_bytes = 0;  // packed weights: slots and all others
   std::vector<LoadRound> rounds;
 
-  LoadRound median() const;     // of each figure by itself
-  double median_ratio() const;  // of the rounds' ratios
+  LoadRound median() const;     // median of each figure on its own
+  double median_ratio() const;  // median of the rounds' ratios
 };
 
-// Every measurement is a process of its own, and each round takes them in another order: memory
-// that another process has just given back is quicker to get than fresh one.
-// REQUIRES: the caller has started no other thread.
-// Errors: the checkpoint cannot be read; a process died.
+// Every measurement runs in a process of its own, and each round changes their order: memory that
+// another process has just freed is faster to get than other memory. on_round is called after each
+// round. REQUIRES: the caller has started no other thread. Errors: the checkpoint cannot be read; a
+// process died.
 Result<LoadBenchReport> run_load_bench(const LoadBenchOptions& options,
                                        const std::function<void()>& on_round);
 

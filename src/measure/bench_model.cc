@@ -17,7 +17,8 @@ namespace {
 
 // ---- what runs ----
 
-// The settings that give every rank what the plan says.
+// Run settings that give every rank the limits of the plan, and nothing else: no shared prefix
+// pages, which would skip work that the test must measure.
 Result<run::RunOptions> run_options(const ModelBenchOptions& options, const BenchPlan& plan) {
   run::RunOptions run;
   run.threads_per_rank = options.threads_per_rank;
@@ -40,7 +41,7 @@ Result<run::RunInputs> run_inputs(const ModelBenchOptions& options,
   WIDEEP_TRY_ASSIGN(inputs.kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   run::ModelFacts& model = inputs.model;
   model.config = options.config;
-  model.config.eos_token_ids.clear();  // every sequence has as many tokens as the test says
+  model.config.eos_token_ids.clear();  // sequences must not end before the test's last step
   model.forms = model::uniform_forms(model.config, options.precision.weights);
   WIDEEP_TRY_ASSIGN(model.placement, parallel::initial_placement(
                                          run_options.parallel, {run::moe_layers(model.config),
@@ -55,7 +56,7 @@ Status check_memory(const run::ModelFacts& model, const run::RunOptions& options
   return failed(fit.advice->finding + "; " + fit.advice->remedy);
 }
 
-// Bytes that the tensors have in a checkpoint of bf16, biases and norms left out.
+// For the progress line: bytes of the tensors in a bf16 checkpoint, without biases and norms.
 uint64_t bytes_to_load(const ModelBenchReport& report) {
   return static_cast<uint64_t>(report.parameters.all) * dtype_bytes(Dtype::kBf16);
 }
@@ -72,8 +73,8 @@ ModelBenchReport begin_report(const run::Run& run) {
 
 // ---- measuring ----
 
-// The ranks sleep while this process measures the limits, with as many threads as they have
-// together.
+// Measures the machine's limits while the ranks sleep between two runs. It uses as many threads as
+// all ranks together, so that the limits are those that the ranks have.
 class LimitsProbe {
  public:
   LimitsProbe(const ModelBenchOptions& options, const run::RunPlan& plan)
@@ -101,7 +102,8 @@ class LimitsProbe {
   limits::Operation operation_ = limits::Operation::kF32;
 };
 
-// The first probe of all limits and the last.
+// Means of the probes before and after all runs. Flag latency varies most, so its median is over
+// all quick probes.
 limits::Limits mean_of(const limits::Limits& a, const limits::Limits& b,
                        const std::vector<QuickLimits>& quick) {
   std::vector<double> flags;
@@ -114,14 +116,16 @@ limits::Limits mean_of(const limits::Limits& a, const limits::Limits& b,
           .flag_one_way_ns = figure_of(std::move(flags)).median};
 }
 
-// Pulls the next event of the ranks; their end, where it comes too early, is an error.
+// Waits for the next event of the ranks. If the ranks end before the benchmark has asked them to,
+// that is an error.
 Result<run::Event> next_event(run::RankGroup& group) {
   if (auto event = group.next()) return std::move(*event);
   WIDEEP_TRY(group.result());
   return interrupted("interrupted");
 }
 
-// One run of a test: all requests at once, and their iterations.
+// One run of a test: submits all requests together and returns their iterations. The ranks send
+// their records only when idle, so that sending does not disturb the run.
 Result<std::vector<run::Iteration>> run_requests(run::RankGroup& group,
                                                  std::vector<engine::Request> requests) {
   group.requests().submit_together(std::move(requests), run::RequestWriter::Reports::kWhenIdle);

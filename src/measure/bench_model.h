@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `wideep bench model` without its command line: how fast a model runs on this machine, beside what
-// the machine could do.
+// `wideep bench model` without its command line: how fast a model runs on this machine, next to the
+// machine's limits.
 //
-// The engine is the one that serves: ranks forked on this machine, scheduler, paged KV cache,
-// sampling. End tokens are ignored.
+// It runs the same engine as `wideep serve`: ranks forked on this machine, scheduler, paged KV
+// cache, sampling. End tokens are ignored.
 #pragma once
 
 #include <chrono>
@@ -24,27 +24,27 @@ struct ModelBenchOptions {
   int num_ranks = 1;
   int threads_per_rank = 0;  // 0: cores / ranks, at least 1
   BenchOptions bench;
-  std::chrono::milliseconds timeout{120'000};  // of any wait of a rank for another
+  std::chrono::milliseconds timeout{120'000};  // for any wait of a rank for another rank
 };
 
 struct ModelBenchReport {
   std::string isa;
   int threads_per_rank = 1;
   ParameterCount parameters;
-  uint64_t weight_bytes = 0;  // packed, of all ranks
+  uint64_t weight_bytes = 0;  // packed weights of all ranks
   double load_seconds = 0.0;
-  limits::Limits limits;        // means of the first probe and the last; flag: median of all
-  limits::Operation operation;  // whose peak bounds this precision
+  limits::Limits limits;        // means of the first and the last probe; flag: median of all probes
+  limits::Operation operation;  // the operation whose peak limits this precision
   std::vector<TestReport> tests;
 };
 
-// What a person is shown while it goes on.
+// Progress of the benchmark, for a terminal.
 class ModelBenchView : public run::RunView {
  public:
   virtual void run_done(int /*done*/, int /*all*/) {}
 };
 
-// tensors: where the weights come from.
+// tensors: the source of the weights.
 // REQUIRES: the caller has started no other thread.
 // Errors: bad input (make_plan, the tensors); the model does not fit into memory; a rank failed;
 // interrupted.

@@ -23,8 +23,9 @@ int sequences_per_rank(const BenchPlan& plan, const BenchTest& test) {
   return divide_up(test.sequences, plan.num_ranks);
 }
 
-// A rank whose prompts do not fit into one iteration has its first sequences generate while the
-// last ones wait: that many tokens more than are measured.
+// If the prompts of a rank do not fit into one iteration, its first sequences generate while the
+// last prompts are still computed. Each sequence generates that many tokens more, so that all still
+// run in the last measured step.
 int tokens_to_generate(const BenchPlan& plan, const BenchTest& test, bool is_warm_up) {
   if (test.kind == Kind::kPrefill) return 1;
   const int sequences = sequences_per_rank(plan, test);
@@ -62,7 +63,8 @@ engine::SchedulerLimits make_limits(const BenchPlan& plan) {
   for (const BenchTest& test : plan.tests) {
     limits.max_batch_size = std::max(limits.max_batch_size, sequences_per_rank(plan, test));
   }
-  // Room for a token of every sequence that generates and as much again of prompts.
+  // Room for one token of every generating sequence and as many prompt tokens, so that prompts
+  // always advance.
   limits.max_num_tokens = std::max(limits.max_num_tokens, 2 * limits.max_batch_size);
   return limits;
 }

@@ -21,7 +21,8 @@ struct Iteration {
   int64_t end_ns = 0;  // on the last rank
 };
 
-// Distinct experts that any rank's tokens chose, summed over layers.
+// Distinct experts that tokens of any rank chose, summed over layers: each must be read from memory
+// once per step, however many tokens chose it.
 int64_t count_hit(const std::vector<engine::IterationRecord>& ranks) {
   int64_t hit = 0;
   for (size_t layer = 0; layer < ranks[0].layers.size(); ++layer) {
@@ -68,7 +69,9 @@ BenchSample prefill_sample(const model::ModelConfig& config, const Precision& pr
   return sample;
 }
 
-// The first `steps` iterations in which every sequence generates.
+// Measures the first `steps` iterations in which every sequence generates and no prompt is
+// computed. An iteration lasts from the end of the one before, so that scheduling between the two
+// is included.
 Result<BenchSample> decode_sample(const model::ModelConfig& config, const Precision& precision,
                                   const BenchTest& test, const std::vector<Iteration>& iterations) {
   BenchSample sample;
@@ -102,8 +105,8 @@ double mean(double a, double b) { return (a + b) / 2; }
 // One limit over the runs of a test.
 struct Against {
   std::vector<double> achieved;  // 10⁹ per second
-  std::vector<double> limits;    // likewise
-  double least_seconds = 0.0;    // that the limit allows all runs together
+  std::vector<double> limits;    // 10⁹ per second
+  double least_seconds = 0.0;    // the limit's least time for all runs together
 
   void add(double work, double seconds, double limit_before, double limit_after) {
     achieved.push_back(work * 1e-9 / seconds);
@@ -144,7 +147,7 @@ Result<BenchSample> sample_of(const model::ModelConfig& config, const Precision&
                               const std::vector<run::Iteration>& iterations) {
   if (iterations.empty()) return failed(test.name() + ": no iteration ran");
   const std::vector<Iteration> combined = combine(iterations);
-  int64_t start_ns = 0;  // of the last rank to begin
+  int64_t start_ns = 0;  // when the last rank began: waiting for requests is not prefill time
   for (const engine::IterationRecord& rank : iterations[0].ranks) {
     start_ns = std::max(start_ns, rank.begin_ns);
   }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the iterations of runs to figures: speeds, and which share of the machine's limits they are.
+// From the iterations of runs to the report: speeds, and the share of the machine's limits that
+// they reach.
 //
-// A test's least time follows from its work (model_work.h) and the limits measured right before and
-// right after the run, of which the mean is taken:
+// The least time of a test follows from its work (model_work.h) and from the limits, as the mean of
+// those measured right before and right after the run:
 //
 //   least seconds = max(operations / peak, bytes / read bandwidth)
 //   share         = least seconds / measured seconds
@@ -29,10 +30,10 @@ struct QuickLimits {
   limits::Operation operation = limits::Operation::kF32;
 };
 
-// What most products of these weights are made of, on a processor with these limits.
+// The operation that most matrix products with these weights use, on a processor with these limits.
 limits::Operation operation_of(kernels::WeightFormat format, const limits::Limits& limits);
 
-// Of the repeats.
+// Median, smallest and largest value over the repeats.
 struct Figure {
   double median = 0.0;
   double low = 0.0;
@@ -40,16 +41,16 @@ struct Figure {
 };
 Figure figure_of(std::vector<double> values);  // REQUIRES: not empty
 
-// One run: what was measured of it.
+// Measurements of one run.
 struct BenchSample {
-  int64_t tokens = 0;  // prefill: of the prompts; decode: generated in the measured steps
-  int64_t steps = 0;   // iterations measured
+  int64_t tokens = 0;  // prefill: prompt tokens; decode: tokens generated in the measured steps
+  int64_t steps = 0;   // measured iterations
   double seconds = 0.0;
-  int64_t experts_hit = 0;  // as StepShape's
+  int64_t experts_hit = 0;  // as in StepShape
   Work work;
 };
 
-// iterations: of the run, with counts of experts.
+// iterations: all iterations of the run, with the tokens per expert recorded.
 // Errors (failed): the run has fewer steps than the test measures.
 Result<BenchSample> sample_of(const model::ModelConfig& config, const Precision& precision,
                               const BenchTest& test, const std::vector<run::Iteration>& iterations);
@@ -59,14 +60,14 @@ enum class Bound { kCompute, kRead };
 struct TestReport {
   BenchTest test;
   Figure tokens_per_second;
-  Figure milliseconds;  // prefill: of the whole; decode: of a step
+  Figure milliseconds;  // prefill: of the whole run; decode: per step
   double operations_per_token = 0.0;
   double bytes_per_step = 0.0;
-  double experts_hit_per_layer = 0.0;  // mean over steps and MoE layers of distinct experts
-  Bound bound = Bound::kCompute;       // the limit that allows less
-  Figure achieved;                     // 10⁹ operations or bytes per second, by `bound`
-  Figure limit;                        // likewise
-  Figure share;                        // of 1
+  double experts_hit_per_layer = 0.0;  // distinct experts, mean over steps and MoE layers
+  Bound bound = Bound::kCompute;       // the limit that needs more time for this work
+  Figure achieved;                     // 10⁹ operations or bytes per second, depending on `bound`
+  Figure limit;                        // the limit, in the same unit
+  Figure share;                        // achieved / limit, a fraction
 };
 
 // limits[i] and limits[i + 1] were measured before and after the run of samples[i].

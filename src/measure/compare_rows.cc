@@ -11,7 +11,7 @@
 namespace wideep::measure {
 namespace {
 
-// ln Σ eˣ
+// ln Σ eˣ. The largest logit is subtracted first, so that exp does not overflow.
 double log_sum(std::span<const float> logits) {
   const double largest = *std::max_element(logits.begin(), logits.end());
   double sum = 0.0;
@@ -30,7 +30,8 @@ double divergence(std::span<const float> p, std::span<const float> q) {
   return sum;
 }
 
-// Both passes over a window of a text.
+// Runs both passes over a window of a text. The logits of token i predict token i + 1, so those of
+// the last token are not used.
 Status compare_window(std::span<const int32_t> ids, size_t vocab, ForwardPass& plain,
                       ForwardPass& coded, RowsComparison* result) {
   std::vector<float> p, q;
@@ -65,15 +66,15 @@ Result<RowsComparison> compare_rows(const RowsOptions& options,
   const int hidden = scored->config.hidden_size;
   WIDEEP_TRY(kernels::check_row_format(options.dispatch, hidden));
   WIDEEP_TRY(kernels::check_row_format(options.combine, hidden));
-  const model::MoeOptions as_they_are{.row_dtype = scored->row_dtype};
-  const model::MoeOptions travelling{.row_dtype = scored->row_dtype,
+  const model::MoeOptions plain_rows{.row_dtype = scored->row_dtype};
+  const model::MoeOptions coded_rows{.row_dtype = scored->row_dtype,
                                      .dispatch = options.dispatch,
                                      .combine = options.combine,
                                      .measure_noise = true};
   WIDEEP_TRY_ASSIGN(const auto plain,
-                    ForwardPass::create(*scored, as_they_are, options.window, pool));
+                    ForwardPass::create(*scored, plain_rows, options.window, pool));
   WIDEEP_TRY_ASSIGN(const auto coded,
-                    ForwardPass::create(*scored, travelling, options.window, pool));
+                    ForwardPass::create(*scored, coded_rows, options.window, pool));
   RowsComparison result{
       .plain_bytes = kernels::row_bytes(kernels::row_format(scored->row_dtype), hidden),
       .dispatch_bytes = kernels::row_bytes(options.dispatch, hidden),
@@ -88,7 +89,7 @@ Result<RowsComparison> compare_rows(const RowsOptions& options,
     }
   }
   if (result.plain.best.empty()) {
-    return invalid_input("prompts: expected one of 2 tokens or more, found none");
+    return invalid_input("prompts: expected at least one of 2 tokens or more, found none");
   }
   result.mean_kl /= static_cast<double>(result.plain.best.size());
   result.layers = coded->noise();

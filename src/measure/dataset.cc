@@ -33,7 +33,7 @@ int draw(const Length& length, Random& rng) {
   return static_cast<int>(std::clamp(std::ceil(value), 1.0, double{kMostTokens}));
 }
 
-// Calls take(line) for each that is not empty, until it says no more.
+// Calls take(line) for each line that is not empty, until it returns false or an error.
 Status for_each_line(const std::string& path,
                      const std::function<Result<bool>(const json&)>& take) {
   WIDEEP_TRY_ASSIGN(const std::string content, formats::read_file(path));

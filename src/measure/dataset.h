@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests to measure with: made, written and read as `trtllm-bench prepare-dataset` has them, one
-// JSON object a line:
+// Datasets of requests for benchmarks, made, written and read in the format of `trtllm-bench
+// prepare-dataset`, one JSON object per line:
 //
 //   {"task_id": 0, "input_ids": [5, 6, …], "output_tokens": 7}       or "prompt": "…"
 //
-// Thread safety: pure functions, but for files.
+// Thread safety: functions without state; they read and write files.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ Result<std::vector<DatasetRequest>> read_dataset(const std::string& path);
 // Errors (failed): the file cannot be written.
 Status write_dataset(const std::string& path, const std::vector<DatasetRequest>& requests);
 
-// A number of tokens: max(1, ceil(N(mean, stdev))), or uniform in [least, most].
+// Distribution of a number of tokens: max(1, ceil(N(mean, stdev))), or uniform in [least, most].
 struct NormalLength {
   double mean = 0.0;
   double stdev = 0.0;
@@ -50,8 +50,8 @@ struct RandomDataset {
 };
 std::vector<DatasetRequest> random_dataset(const RandomDataset& options);
 
-// Texts under a key of a file of JSON lines, tokenised, in order: at most `count`, of at most
-// max_input tokens each (longer ones are left out; 0: all).
+// Reads texts from the key `key` of a file of JSON lines and tokenises them, in order: at most
+// `count` texts. Texts with more than max_input tokens are left out; 0: none is.
 struct RealDataset {
   std::string path;
   std::string key = "prompt";
@@ -60,7 +60,7 @@ struct RealDataset {
   Length output;
   uint64_t seed = 420;
 };
-// Errors (invalid input): the file, a line without the key, no text that is left.
+// Errors (invalid input): the file cannot be read; a line without the key; no text is left.
 Result<std::vector<DatasetRequest>> real_dataset(const RealDataset& options,
                                                  const tokenizer::Tokenizer& tokenizer);
 

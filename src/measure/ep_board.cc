@@ -9,12 +9,12 @@
 namespace wideep::measure {
 namespace {
 
-constexpr size_t kLine = 128;  // processors fetch cache lines in pairs
+constexpr size_t kLine = 128;  // two cache lines: processors prefetch them in pairs
 constexpr size_t kHeaderBytes = 3 * kLine;
 
 double microseconds(int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
-// Median over rounds of the largest value of any rank.
+// Median over rounds of the largest value over ranks: a round is over when its slowest rank is.
 template <typename Get>
 double slowest(const EpBoard& board, int num_ranks, Get get) {
   std::vector<double> values(static_cast<size_t>(board.num_rounds()), 0.0);
@@ -43,8 +43,8 @@ Result<EpBoard> EpBoard::create(int num_ranks) {
 
 int& EpBoard::num_rounds() const { return *reinterpret_cast<int*>(bytes_.data()); }
 
-std::atomic<uint32_t>& EpBoard::ball(int side) const {
-  std::byte* line = bytes_.data() + kLine * static_cast<size_t>(1 + side);
+std::atomic<uint32_t>& EpBoard::ping_pong_flag(int rank) const {
+  std::byte* line = bytes_.data() + kLine * static_cast<size_t>(1 + rank);
   return *reinterpret_cast<std::atomic<uint32_t>*>(line);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks of `wideep bench ep` write for rank 0 to read, in memory that all of them see.
+// Shared memory in which the ranks of `wideep bench ep` publish their times, which rank 0 reads.
 //
-// Thread safety: a rank writes what is its own, rank 0 reads it after all have met.
+// Thread safety: each rank writes only its own block; rank 0 reads all blocks after a barrier.
 #pragma once
 
 #include <atomic>
@@ -15,41 +15,43 @@
 
 namespace wideep::measure {
 
-// One block of rounds of one rank: as many as fit its time, at most kMostRounds.
+// The times of one rank in one block of rounds. A block has as many rounds as fit into its
+// duration, at most kMostRounds.
 struct EpRankBlock {
   static constexpr int kMostRounds = 2048;
 
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   int64_t cpu_ns = 0;   // processor time of the rounds
-  int64_t wait_ns = 0;  // of it, in waits
-  int64_t bytes = 0;    // sent and pulled in a round
+  int64_t wait_ns = 0;  // the part of cpu_ns spent in waits
+  int64_t bytes = 0;    // sent and pulled in one round
   EpPhases rounds[kMostRounds];
 };
 
 class EpBoard {
  public:
-  // Made before the ranks are forked. Errors (failed): the kernel refuses the memory.
+  // Call before the ranks are forked. Errors (failed): the kernel refuses the memory.
   static Result<EpBoard> create(int num_ranks);
 
   EpRankBlock& block(int rank) const;
-  // How many rounds the next block has: rank 0 says so, and all meet.
+  // Number of rounds of the next block: rank 0 writes it, the others read it after a barrier.
   int& num_rounds() const;
-  // Two ranks throw it to and fro, each on a cache line of its own.
-  std::atomic<uint32_t>& ball(int side) const;
+  // The flags of the ping-pong between ranks 0 and 1, each on a cache line of its own. Rank `rank`
+  // writes its own.
+  std::atomic<uint32_t>& ping_pong_flag(int rank) const;
 
  private:
   base::SharedBytes bytes_;
 };
 
-// A block of the whole group, in microseconds. Where rounds are not timed each, `round` is the
-// mean, and there are no phases.
+// A block of the whole group, in microseconds. If rounds are not timed one by one, `round` is their
+// mean and the phases are 0.
 struct EpBlock {
   double round = 0.0;  // median over rounds of the slowest rank's time
-  double mean = 0.0;   // of the whole block
-  double prepare = 0.0, dispatch = 0.0, combine = 0.0;  // as `round`
+  double mean = 0.0;   // duration of the block / rounds
+  double prepare = 0.0, dispatch = 0.0, combine = 0.0;  // medians of the slowest rank, as `round`
   double cpu = 0.0;                                     // per rank and round, mean over ranks
-  double wait_cpu = 0.0;                                // of it, in waits
+  double wait_cpu = 0.0;                                // the part of cpu spent in waits
   double bytes = 0.0;                                   // of all ranks, per round
   int num_rounds = 0;
 };

@@ -6,7 +6,7 @@
 namespace wideep::measure {
 namespace {
 
-TEST(EpBoard, ARoundIsAsLongAsItsSlowestRank) {
+TEST(EpBoard, RoundTakesTheTimeOfItsSlowestRank) {
   const auto board = EpBoard::create(2);
   ASSERT_TRUE(board.ok()) << board.status().message();
   board->num_rounds() = 3;

@@ -12,12 +12,14 @@
 namespace wideep::measure {
 namespace {
 
-// Rows, messages and results of all ranks, as far as they are touched.
+// Checks the memory that rows, messages and results of all ranks need. Only touched pages count:
+// buffers are reserved for more tokens than a test has.
 Status check_memory(const EpBenchOptions& options, const base::Machine& machine) {
   const uint64_t tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
   const uint64_t row = static_cast<uint64_t>(options.hidden) * sizeof(Bf16);
-  // A row in, its sum (float32), top_k messages and results at most, and results before they are
-  // coded; MPI keeps as many again and copies of them.
+  // In units of bf16 rows per token: 1 row in, 2 for its float32 sum; at most top_k messages, top_k
+  // results, and top_k results before they are coded. MPI needs the same once more, and copies of
+  // it.
   const uint64_t per_entry = options.makes_results ? 3 : 2;
   const uint64_t rows = 3 + per_entry * static_cast<uint64_t>(options.group.top_k);
   const uint64_t needed = static_cast<uint64_t>(options.group.num_ranks) * tokens * row * rows *
@@ -25,8 +27,8 @@ Status check_memory(const EpBenchOptions& options, const base::Machine& machine)
   const uint64_t found = machine.usable_memory_bytes();
   if (needed <= found) return {};
   return invalid_input(fmt::format(
-      "--tokens: {} tokens on each of {} ranks need {}, expected at most {} of memory", tokens,
-      options.group.num_ranks, base::byte_size(needed), base::byte_size(found)));
+      "--tokens: {} tokens on each of {} ranks need {} of memory, expected at most {}; give fewer",
+      tokens, options.group.num_ranks, base::byte_size(needed), base::byte_size(found)));
 }
 
 Status check_forms(const EpBenchOptions& options) {
@@ -37,11 +39,11 @@ Status check_forms(const EpBenchOptions& options) {
     any_bf16 = any_bf16 || form.is_bf16();
   }
   if (any_bf16 || !options.with_mpi) return {};
-  return invalid_input(fmt::format(
-      "--baseline mpi: carries bf16 both ways, so expected --dtype and --combine-dtype bf16 among "
-      "others, found {} and {}",
-      kernels::row_format_name(options.forms[0].rows),
-      kernels::row_format_name(options.forms[0].results)));
+  return invalid_input(
+      fmt::format("--baseline mpi: MPI's rounds send bf16 rows only, so expected --dtype and "
+                  "--combine-dtype bf16 as one of the values, found {} and {}",
+                  kernels::row_format_name(options.forms[0].rows),
+                  kernels::row_format_name(options.forms[0].results)));
 }
 
 }  // namespace
@@ -59,10 +61,9 @@ std::vector<EpTest> EpBenchOptions::tests() const {
 Status check_options(const EpBenchOptions& options) {
   const EpGroup& group = options.group;
   if (group.num_experts % group.num_ranks != 0) {
-    return invalid_input(
-        fmt::format("--experts: expected a multiple of the {} ranks, found {}: every rank holds as "
-                    "many",
-                    group.num_ranks, group.num_experts));
+    return invalid_input(fmt::format(
+        "--experts: expected a multiple of the {} ranks, found {}: every rank holds equally many",
+        group.num_ranks, group.num_experts));
   }
   if (group.top_k > group.num_experts) {
     return invalid_input(fmt::format("--top-k: expected at most the {} experts, found {}",
@@ -70,7 +71,7 @@ Status check_options(const EpBenchOptions& options) {
   }
   if (options.with_mpi && options.makes_results) {
     return invalid_input(
-        "--results made and --baseline mpi: MPI's rounds make no results: leave one of them out");
+        "--results made and --baseline mpi: MPI's rounds write no results; leave one of them out");
   }
   WIDEEP_TRY(check_forms(options));
   return check_memory(options, base::read_machine());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `wideep bench ep` measures: the tests of a run and how rows travel in each.
+// The options of `wideep bench ep`: the tests of a run and the row formats of each.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace wideep::measure {
 
-// How rows travel.
+// Row formats of a test.
 struct EpForm {
   kernels::RowFormat rows = kernels::RowFormat::kBf16;     // dispatched
   kernels::RowFormat results = kernels::RowFormat::kBf16;  // combined
@@ -19,9 +19,9 @@ struct EpForm {
   bool is_bf16() const { return rows == kernels::RowFormat::kBf16 && results == rows; }
 };
 
-// What rounds of a block are.
+// The kind of rounds of a block.
 struct EpTest {
-  int tokens = 0;  // of each rank; 0: the empty round
+  int tokens = 0;  // per rank; 0: the empty round, which only exchanges counts
   ep::Combine combine = ep::Combine::kExact;
   EpForm form;
 };
@@ -29,13 +29,13 @@ struct EpTest {
 struct EpBenchOptions {
   EpGroup group;
   int hidden = 7168;  // elements of a row
-  // A test each, with each of the following; an empty round comes first.
+  // One test for every combination of these three; an empty round comes first.
   std::vector<int> tokens = {1, 16};
   std::vector<ep::Combine> combines = {ep::Combine::kExact};
   std::vector<EpForm> forms = {EpForm{}};
   EpSum sum = EpSum::kRow;
-  bool makes_results = false;            // EpRoundSetup's; not beside MPI, whose rounds make none
-  std::optional<ep::Strategy> strategy;  // none: the one that moves fewer bytes
+  bool makes_results = false;            // see EpRoundSetup; not with MPI, whose rounds do not
+  std::optional<ep::Strategy> strategy;  // nothing: the one that moves fewer bytes
   bool with_mpi = false;
   int repeats = 5;
   std::chrono::microseconds block{50'000};
@@ -43,7 +43,7 @@ struct EpBenchOptions {
 
   std::vector<EpTest> tests() const;
 };
-// Errors (invalid input): what cannot be measured, with the numbers.
+// Errors (invalid input): options that cannot be measured, with the numbers.
 Status check_options(const EpBenchOptions& options);
 
 }  // namespace wideep::measure

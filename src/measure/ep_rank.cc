@@ -16,9 +16,9 @@ namespace {
 
 constexpr transport::Awaited kBlock{.what = "a block of rounds"};
 constexpr int kWarmRounds = 3;
-constexpr int kBallRounds = 2000;
+constexpr int kPingPongRounds = 2000;
 
-void stay_on(int processor) {
+void pin_to(int processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<size_t>(processor), &set);
@@ -40,11 +40,11 @@ class EpRank {
   Status measure_rounds(int test, EpRounds& rounds);
   Status measure_copies(int test, EpRounds& rounds);
   Status measure_ping_pong();
-  void throw_ball() const;
+  void play_ping_pong() const;
   Status measure_mpi(int index, const EpTest& test);
   template <typename Round>
   Status time_block(Round round);
-  Status tell(const EpSample& sample) const { return pipe_.send(sample.bytes()); }
+  Status report(const EpSample& sample) const { return pipe_.send(sample.bytes()); }
 
   const EpRankSetup& setup_;
   transport::Endpoint& endpoint_;
@@ -53,7 +53,7 @@ class EpRank {
 };
 
 Status EpRank::run() {
-  stay_on(setup_.processors[static_cast<size_t>(endpoint_.rank())]);
+  pin_to(setup_.processors[static_cast<size_t>(endpoint_.rank())]);
   if (is_first() && !setup_.mpi_program.empty()) {
     WIDEEP_TRY(mpi_.start(setup_.mpi_program, {.group = setup_.options.group,
                                                .hidden = setup_.options.hidden,
@@ -83,6 +83,8 @@ Status EpRank::run_test(int index, const EpTest& test) {
   return setup_.mpi_program.empty() ? Status() : measure_mpi(index, test);
 }
 
+// All ranks must run the same number of rounds, or one would wait forever: rank 0 chooses it from
+// its own warm-up rounds, and the barrier publishes it.
 Status EpRank::choose_num_rounds(EpRounds& rounds) {
   EpPhases phases;
   const int64_t start = base::wall_ns();
@@ -96,7 +98,9 @@ Status EpRank::choose_num_rounds(EpRounds& rounds) {
   return endpoint_.barrier(kBlock);
 }
 
-// round(i) as often as has been agreed; the board then says how long this rank took.
+// Runs round(i) for every round of the block and writes this rank's times to the board. The barrier
+// before it lets all ranks begin together; the one after it makes the board complete before rank 0
+// reads it.
 template <typename Round>
 Status EpRank::time_block(Round round) {
   EpRankBlock& block = mine();
@@ -118,12 +122,13 @@ Status EpRank::measure_rounds(int test, EpRounds& rounds) {
     block.round = block.mean;
     block.prepare = block.dispatch = block.combine = 0.0;
   }
-  return tell({.test = test, .block = block});
+  return report({.test = test, .block = block});
 }
 
 Status EpRank::measure_copies(int test, EpRounds& rounds) {
   rounds.copy_round();
-  // Ranks that share a core take turns, as in rounds: each finds the caches full of the others'.
+  // Ranks that share a core take turns, as they do in rounds, so that here, too, each finds the
+  // caches filled by the others.
   const std::set<int> cores(setup_.processors.begin(), setup_.processors.end());
   const bool take_turns = cores.size() < setup_.processors.size();
   WIDEEP_TRY(time_block([&](int) -> Status {
@@ -132,9 +137,9 @@ Status EpRank::measure_copies(int test, EpRounds& rounds) {
     return {};
   }));
   if (!is_first()) return {};
-  return tell({.test = test,
-               .kind = EpSample::kCopy,
-               .block = block_of_group(setup_.board, endpoint_.num_ranks())});
+  return report({.test = test,
+                 .kind = EpSample::kCopy,
+                 .block = block_of_group(setup_.board, endpoint_.num_ranks())});
 }
 
 Status EpRank::measure_ping_pong() {
@@ -142,19 +147,22 @@ Status EpRank::measure_ping_pong() {
   if (!possible) return {};
   WIDEEP_TRY(endpoint_.barrier(kBlock));
   const int64_t start = base::wall_ns();
-  if (endpoint_.rank() < 2) throw_ball();
+  if (endpoint_.rank() < 2) play_ping_pong();
   const double nanoseconds = static_cast<double>(base::wall_ns() - start);
   WIDEEP_TRY(endpoint_.barrier(kBlock));
   if (!is_first()) return {};
-  return tell({.kind = EpSample::kPingPong, .block = {.mean = nanoseconds * 1e-3 / kBallRounds}});
+  return report(
+      {.kind = EpSample::kPingPong, .block = {.mean = nanoseconds * 1e-3 / kPingPongRounds}});
 }
 
-// Rank 0 stores a number, rank 1 answers with the same. Both are there: they have just met.
-void EpRank::throw_ball() const {
-  std::atomic<uint32_t>& ping = setup_.board.ball(0);
-  std::atomic<uint32_t>& pong = setup_.board.ball(1);
+// Rank 0 stores a number, rank 1 answers with the same number. Neither sleeps: both have just left
+// a barrier and are on different processors. Each store is a release that pairs with the other
+// rank's acquire load, as with the flags of dispatch.
+void EpRank::play_ping_pong() const {
+  std::atomic<uint32_t>& ping = setup_.board.ping_pong_flag(0);
+  std::atomic<uint32_t>& pong = setup_.board.ping_pong_flag(1);
   uint32_t value = (is_first() ? ping : pong).load();
-  for (int i = 0; i < kBallRounds; ++i) {
+  for (int i = 0; i < kPingPongRounds; ++i) {
     ++value;
     if (is_first()) ping.store(value, std::memory_order_release);
     while ((is_first() ? pong : ping).load(std::memory_order_acquire) != value) _mm_pause();
@@ -162,7 +170,7 @@ void EpRank::throw_ball() const {
   }
 }
 
-// What brings back as many rows.
+// The kinds of MPI rounds that bring back as many rows as the test does.
 std::span<const MpiRows> peers_of(const EpTest& test) {
   static constexpr MpiRows kExact[] = {MpiRows::kPerExpert, MpiRows::kOncePerRank};
   static constexpr MpiRows kReduced[] = {MpiRows::kPerRank};
@@ -175,10 +183,10 @@ Status EpRank::measure_mpi(int index, const EpTest& test) {
   for (const MpiRows rows : peers_of(test)) {
     if (!is_first()) break;
     WIDEEP_TRY_ASSIGN(const auto times, mpi_.measure(test.tokens, rows, setup_.options.block));
-    WIDEEP_TRY(
-        tell({.test = index,
-              .kind = EpSample::kMpi + static_cast<int>(rows),
-              .block = {.round = test.tokens > 0 ? times.round : times.mean, .mean = times.mean}}));
+    WIDEEP_TRY(report(
+        {.test = index,
+         .kind = EpSample::kMpi + static_cast<int>(rows),
+         .block = {.round = test.tokens > 0 ? times.round : times.mean, .mean = times.mean}}));
   }
   return endpoint_.barrier(kBlock);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank process of `wideep bench ep`: the blocks of all tests in turn. Rank 0 also decides how
-// many rounds a block has, asks MPI for its blocks meanwhile the others sleep, and tells the
-// parent.
+// One rank process of `wideep bench ep`: it runs the blocks of all tests in turn. Rank 0 also
+// chooses the number of rounds of a block, measures MPI's blocks while the other ranks sleep, and
+// reports to the parent.
 #pragma once
 
 #include <cstring>
@@ -15,13 +15,13 @@
 
 namespace wideep::measure {
 
-// What rank 0 tells after each block.
+// The message that rank 0 sends to the parent after each block, as plain bytes.
 struct EpSample {
   enum Kind : int { kRounds, kCopy, kPingPong, kMpi };  // kMpi + MpiRows
 
-  int test = 0;  // of EpBenchOptions::tests
+  int test = 0;  // index into EpBenchOptions::tests
   int kind = kRounds;
-  EpBlock block;  // kPingPong: `mean` alone, kMpi: `mean` and `round`, kCopy: those that say times
+  EpBlock block;  // kPingPong: only `mean`; kMpi: `mean` and `round`; kCopy: `mean` and `cpu`
 
   std::string_view bytes() const { return {reinterpret_cast<const char*>(this), sizeof(*this)}; }
   static EpSample of(std::string_view bytes) {
@@ -35,7 +35,7 @@ struct EpRankSetup {
   const EpBenchOptions& options;
   const EpBoard& board;
   const kernels::Kernels* kernels;
-  std::vector<int> processors;  // of each rank
+  std::vector<int> processors;  // the processor of each rank
   std::string mpi_program;      // empty: no MPI
 };
 

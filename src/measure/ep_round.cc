@@ -18,7 +18,8 @@ namespace {
 
 constexpr transport::Awaited kWhere{.layer = 0};
 
-// What every expert of a rank returns: exact in bf16.
+// The value of all elements that experts of a rank return: small integers, which bf16 holds
+// exactly, so that sums can be checked.
 float result_of(int rank) { return static_cast<float>(1 + rank % 64); }
 
 }  // namespace
@@ -56,7 +57,7 @@ Status EpRounds::start() {
   WIDEEP_TRY(ep::check_shapes_match(layout_.shape(), endpoint_));
   WIDEEP_TRY(exchange_.open());
   EpPhases phases;
-  WIDEEP_TRY(round(&phases));  // tells where this rank's results are
+  WIDEEP_TRY(round(&phases));  // after this round it is known where this rank's results lie
   if (!setup_.makes_results) fill_results();
   WIDEEP_TRY(endpoint_.barrier({.what = "results"}));
   sums_.clear();
@@ -65,7 +66,8 @@ Status EpRounds::start() {
   return check_sums();
 }
 
-// Hidden states are about normal: what codes do with ones would say little.
+// Hidden states are about normally distributed; the time of coding constant rows would not be
+// representative.
 void EpRounds::fill_rows() {
   if (setup_.num_tokens == 0) return;
   std::mt19937_64 random(setup_.group.seed);
@@ -106,7 +108,7 @@ std::vector<std::byte*> EpRounds::places_of_results() const {
 void EpRounds::make_results() {
   const size_t row_bytes = result_.size() * sizeof(Bf16);
   const bool coded = kernels::is_coded(setup_.results);
-  if (result_places_.empty()) {  // every round's are the same
+  if (result_places_.empty()) {  // the routing, and so the places, are the same in every round
     result_places_ = places_of_results();
     plain_results_ = base::AlignedBytes(coded ? result_places_.size() * row_bytes : 0);
   }
@@ -126,7 +128,7 @@ Status EpRounds::round(EpPhases* phases) {
   WIDEEP_TRY(exchange_.begin(counts_, tokens_of_ranks_));
   const int64_t begun = now();
   const std::span<const float> weights = reduced() ? weights_ : std::span<const float>();
-  WIDEEP_TRY(exchange_.dispatch(travelling_rows(), layout_.shape().row_bytes, setup_.num_tokens,
+  WIDEEP_TRY(exchange_.dispatch(rows_to_send(), layout_.shape().row_bytes, setup_.num_tokens,
                                 experts_, kWhere, weights));
   const int64_t dispatched = now();
   if (setup_.makes_results) make_results();
@@ -136,7 +138,7 @@ Status EpRounds::round(EpPhases* phases) {
   return {};
 }
 
-const std::byte* EpRounds::travelling_rows() {
+const std::byte* EpRounds::rows_to_send() {
   if (!kernels::is_coded(setup_.rows)) return rows_.data();
   const size_t row_bytes = layout_.shape().row_bytes, hidden = static_cast<size_t>(setup_.hidden);
   for (size_t token = 0; token < static_cast<size_t>(setup_.num_tokens); ++token) {
@@ -146,14 +148,14 @@ const std::byte* EpRounds::travelling_rows() {
   return coded_.data();
 }
 
-// Rows that are sums already carry their weights.
+// Reduced rows are already weighted sums, so their weights here are 1.
 void EpRounds::reduce() {
   const size_t top_k = static_cast<size_t>(setup_.group.top_k);
   for (int token = 0; token < setup_.num_tokens; ++token) {
     const float* weights =
         reduced() ? ones_.data() : weights_.data() + static_cast<size_t>(token) * top_k;
-    sums_.put(token, exchange_.results(token), weights, setup_.results,
-              exchange_.own_result(token));
+    sums_.add_up(token, exchange_.results(token), weights, setup_.results,
+                 exchange_.own_result(token));
   }
 }
 
@@ -174,19 +176,19 @@ float EpRounds::expected_sum(int token) const {
 Status EpRounds::check_sums() const {
   for (int token = 0; token < setup_.num_tokens; ++token) {
     const float expected = expected_sum(token);
-    if (sums_.are(token, expected)) continue;
+    if (sums_.matches(token, expected)) continue;
     return failed(fmt::format("rank {}, token {}: expected a sum of {}, found {}", endpoint_.rank(),
                               token, expected, sums_.first(token)));
   }
   return {};
 }
 
-// ---- the same bytes without a protocol ----
+// ---- the same bytes as plain copies ----
 
 void EpRounds::list_copies() {
   copies_.clear();
   const ep::DispatchShape& shape = layout_.shape();
-  const std::byte* all_rows = travelling_rows();
+  const std::byte* all_rows = rows_to_send();
   const int64_t area = int64_t{setup_.num_tokens} * endpoint_.rank();
   std::vector<int> sent(static_cast<size_t>(shape.ep_size), 0);
   std::vector<int> last_token(static_cast<size_t>(shape.ep_size), -1);
@@ -200,7 +202,7 @@ void EpRounds::list_copies() {
     for (int k = 0; k < shape.top_k; ++k) {
       const auto to = static_cast<size_t>(setup_.group.rank_of(experts_[token * shape.top_k + k]));
       if (std::exchange(last_token[to], token) == token) continue;
-      if (static_cast<int>(to) == endpoint_.rank()) continue;  // those stay where they are
+      if (static_cast<int>(to) == endpoint_.rank()) continue;  // a rank sends nothing to itself
       std::byte* segment = endpoint_.segment(static_cast<int>(to));
       copies_.push_back({row, layout_.row(segment, area, sent[to]++), shape.row_bytes});
     }

@@ -13,7 +13,8 @@ namespace {
 
 constexpr EpRouting kRoutings[] = {EpRouting::kRandom, EpRouting::kHot, EpRouting::kSpread};
 
-// splitmix64: equal on every machine and standard library, unlike the distributions of <random>.
+// splitmix64 (Steele, Lea, Flood 2014): the same on every machine and standard library, unlike the
+// distributions of <random>.
 class Random {
  public:
   Random(const EpGroup& group, int rank, uint64_t stream)
@@ -30,13 +31,14 @@ class Random {
   uint64_t state_;
 };
 
-// Moves top_k random ones of `experts` to its front.
+// Moves top_k random experts to the front: the first top_k steps of a Fisher-Yates shuffle.
 void shuffle_front(std::vector<int32_t>& experts, int top_k, Random& random) {
   const int size = static_cast<int>(experts.size());
   for (int k = 0; k < top_k; ++k) std::swap(experts[k], experts[k + random.below(size - k)]);
 }
 
-// On ranks that lie top_k-ths of the group apart, counted from a random one.
+// The k-th expert of a spread token: its ranks start at a random one and are num_ranks / top_k
+// apart. If there are fewer ranks than top_k, the ranks repeat with the next slot.
 int32_t spread_expert(const EpGroup& group, int first, int k) {
   const int apart = std::max(1, group.num_ranks / group.top_k);
   const int rank = (first + k * apart) % group.num_ranks;

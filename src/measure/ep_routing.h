@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which experts made-up tokens go to: the same for whoever asks with the same seed, so that two
+// The experts of synthetic tokens. The same seed gives the same routing everywhere, so that two
 // implementations of the all-to-all carry the same rows.
 //
-// Expert e sits in slot e, and every rank has as many slots as every other.
+// Expert e is in slot e, and every rank has equally many slots.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -19,8 +19,8 @@ namespace wideep::measure {
 
 enum class EpRouting {
   kRandom,  // each token: top_k different experts, all equally likely
-  kHot,     // all tokens: experts 0 … top_k − 1, on as few ranks as can be
-  kSpread,  // each token: on as many ranks as can be, so that rows per token depend on top_k alone
+  kHot,     // all tokens: experts 0 … top_k − 1, on as few ranks as possible
+  kSpread,  // each token: on as many ranks as possible; rows per token then depend on top_k alone
 };
 std::string_view routing_name(EpRouting routing);
 // Errors (invalid input): another name.
@@ -37,11 +37,11 @@ struct EpGroup {
   int rank_of(int32_t expert) const { return expert / slots_per_rank(); }
 };
 
-// Of one rank's tokens: [num_tokens, top_k], the experts of a token distinct.
+// Experts of one rank's tokens: [num_tokens, top_k], those of a token distinct.
 // REQUIRES: 1 <= top_k <= num_experts, num_experts a multiple of num_ranks.
 std::vector<int32_t> route_tokens(const EpGroup& group, int rank, int num_tokens);
 
-// The router's weights of as many tokens, each token's summing to 1: [num_tokens, top_k].
+// The router's weights of one rank's tokens: [num_tokens, top_k]; those of a token sum to 1.
 std::vector<float> weigh_tokens(const EpGroup& group, int rank, int num_tokens);
 
 }  // namespace wideep::measure

@@ -11,7 +11,7 @@ namespace {
 
 constexpr EpRouting kAll[] = {EpRouting::kRandom, EpRouting::kHot, EpRouting::kSpread};
 
-TEST(EpRouting, ExpertsOfATokenDifferWhateverTheGroup) {
+TEST(EpRouting, ExpertsOfATokenAreDistinct) {
   for (const EpRouting routing : kAll) {
     for (const int num_ranks : {1, 2, 8, 32}) {
       const EpGroup group{
@@ -29,7 +29,7 @@ TEST(EpRouting, ExpertsOfATokenDifferWhateverTheGroup) {
   }
 }
 
-TEST(EpRouting, SpreadTokensReachAsManyRanksAsCanBe) {
+TEST(EpRouting, SpreadTokensReachAsManyRanksAsPossible) {
   for (const int num_ranks : {2, 4, 8, 32}) {
     const EpGroup group{.num_ranks = num_ranks, .num_experts = 64, .routing = EpRouting::kSpread};
     const std::vector<int32_t> experts = route_tokens(group, 0, 1);
@@ -39,7 +39,7 @@ TEST(EpRouting, SpreadTokensReachAsManyRanksAsCanBe) {
   }
 }
 
-TEST(EpRouting, DependsOnSeedAndRankAndNothingElse) {
+TEST(EpRouting, DependsOnlyOnSeedAndRank) {
   const EpGroup group{.seed = 3}, other{.seed = 4};
   EXPECT_EQ(route_tokens(group, 0, 9), route_tokens(group, 0, 9));
   EXPECT_NE(route_tokens(group, 0, 9), route_tokens(group, 1, 9));

@@ -24,14 +24,14 @@ double median(const Blocks& blocks, double EpBlock::* member) {
   return figure_of(values(blocks, member)).median;
 }
 
-// Turn by turn.
+// Quotients turn by turn, because only measurements of the same turn had the same machine.
 Figure quotient(const Blocks& a, const Blocks& b, double EpBlock::* member) {
   std::vector<double> quotients;
   for (size_t i = 0; i < a.size(); ++i) quotients.push_back(a[i].*member / b[i].*member);
   return figure_of(quotients);
 }
 
-// What rank 0 has told, test by test and kind by kind.
+// The samples that rank 0 has reported, by test and kind.
 class Samples {
  public:
   explicit Samples(std::vector<EpTest> tests) : tests_(std::move(tests)), blocks_(tests_.size()) {}
@@ -53,7 +53,8 @@ class Samples {
   size_t turns_ = 0;
 };
 
-// The same tokens and combine come first with the first form.
+// The test with the same tokens and combine in the first form: EpBenchOptions::tests() lists it
+// first.
 size_t Samples::in_first_form(size_t test) const {
   for (size_t i = 0; i < test; ++i) {
     const bool same =
@@ -84,11 +85,11 @@ EpTestReport Samples::report(size_t test) const {
   report.of_first_form =
       quotient(rounds, blocks_[in_first_form(test)][EpSample::kRounds], &EpBlock::mean);
   for (size_t rows = 0; rows < report.mpi.size(); ++rows) {
-    const Blocks& theirs = blocks_[test][EpSample::kMpi + rows];
-    if (theirs.empty()) continue;
-    report.mpi[rows] = {figure_of(values(theirs, &EpBlock::round)),
-                        quotient(theirs, rounds, &EpBlock::round),
-                        quotient(theirs, rounds, &EpBlock::mean)};
+    const Blocks& mpi_rounds = blocks_[test][EpSample::kMpi + rows];
+    if (mpi_rounds.empty()) continue;
+    report.mpi[rows] = {figure_of(values(mpi_rounds, &EpBlock::round)),
+                        quotient(mpi_rounds, rounds, &EpBlock::round),
+                        quotient(mpi_rounds, rounds, &EpBlock::mean)};
   }
   return report;
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `wideep bench ep`: dispatch and combine between rank processes, beside what limits them and,
-// where asked, beside MPI.
+// `wideep bench ep`: times dispatch and combine between rank processes, next to their limits and,
+// if asked, next to MPI.
 //
-// A virtual machine changes from second to second, so whatever is compared is measured in turn in
-// one run: of each test a block of wideep's rounds, one of plain copies of as many bytes, one of
-// each kind of MPI's that brings back as many rows, and all tests again. Ratios and shares are
-// medians over those turns. Ranks stay on a processor each, MPI's on the same ones.
+// The speed of a virtual machine changes from second to second, so whatever is compared is measured
+// in turn in one run. A turn has, for each test, a block of wideep's rounds, a block of plain
+// copies of as many bytes, and a block of each kind of MPI rounds that bring back as many rows.
+// Ratios and shares are medians over the turns. Each rank is pinned to a processor, MPI's ranks to
+// the same ones.
 //
-// Thread safety: one thread; it forks the ranks, so the caller has started no other.
+// Thread safety: one thread. REQUIRES: the caller has started no other thread, because ranks are
+// forked.
 #pragma once
 
 #include <array>
@@ -23,39 +25,39 @@
 
 namespace wideep::measure {
 
-// Microseconds where nothing else is said.
+// Times are in microseconds.
 struct EpTestReport {
   EpTest test;
   ep::Strategy strategy = ep::Strategy::kDispatch;
   int num_rounds = 0;  // of the last block
   Figure round;        // median over rounds of the slowest rank's time
-  Figure mean;         // a block's time per round
+  Figure mean;         // duration of a block / its rounds
   double prepare = 0.0, dispatch = 0.0, combine = 0.0;
   double cpu = 0.0;       // processor time per rank and round
-  double wait_cpu = 0.0;  // of it, in waits
-  double bytes = 0.0;     // of all ranks, sent and pulled in a round
-  Figure copy;            // as many bytes without a protocol; 0 in an empty round
-  double copy_cpu = 0.0;  // of it, processor time per rank
-  Figure share;           // copy / round
-  Figure of_first_form;   // round / that of the same test in the first form
+  double wait_cpu = 0.0;  // the part of cpu spent in waits
+  double bytes = 0.0;     // sent and pulled in a round by all ranks
+  Figure copy;            // plain copies of as many bytes; 0 in an empty round
+  double copy_cpu = 0.0;  // processor time per rank of these copies
+  Figure share;           // copy / mean
+  Figure of_first_form;   // mean / that of the same test with the first form
   // With MPI, by MpiRows.
   struct Peer {
     Figure round;
-    Figure ratio;       // its time / wideep's
-    Figure mean_ratio;  // the same, of blocks' times per round
+    Figure ratio;       // MPI's round / wideep's
+    Figure mean_ratio;  // MPI's mean / wideep's
   };
   std::array<std::optional<Peer>, std::size(kMpiRows)> mpi;
 };
 
 struct EpBenchReport {
   std::string isa;
-  std::vector<int> processors;         // of each rank
-  std::optional<Figure> ping_pong_ns;  // there and back; none where ranks 0 and 1 share a processor
-  std::vector<EpTestReport> tests;     // as options.tests()
+  std::vector<int> processors;         // the processor of each rank
+  std::optional<Figure> ping_pong_ns;  // round trip; nothing if ranks 0 and 1 share a processor
+  std::vector<EpTestReport> tests;     // in the order of options.tests()
 };
 
 // on_turn is called after each of options.repeats turns of all tests.
-// Errors: those of check_options; failed: a rank fails; mpirun does.
+// Errors: those of check_options; failed: a rank or mpirun fails.
 Result<EpBenchReport> run_ep_bench(const EpBenchOptions& options,
                                    const std::function<void()>& on_turn);
 

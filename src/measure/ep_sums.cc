@@ -11,7 +11,7 @@ namespace {
 
 size_t value_bytes(EpSum sum) { return sum == EpSum::kRow ? sizeof(Bf16) : sizeof(float); }
 
-// Of a sum in float32, and rounded to bf16's 8 bits.
+// Relative: a bf16 row has 8 significant bits; float32 sums of decoded rows are more exact.
 float tolerance(EpSum sum) { return sum == EpSum::kRow ? 0x1p-8f : 1e-3f; }
 
 }  // namespace
@@ -34,8 +34,8 @@ EpSums::EpSums(EpSum sum, int num_tokens, int hidden, const kernels::Kernels& ke
   clear();
 }
 
-void EpSums::put(int token, std::span<const std::byte* const> rows, const float* weights,
-                 kernels::RowFormat format, std::byte* over) {
+void EpSums::add_up(int token, std::span<const std::byte* const> rows, const float* weights,
+                    kernels::RowFormat format, std::byte* over) {
   const bool fits = sum_ == EpSum::kRow && format == kernels::RowFormat::kBf16;
   std::byte* place = bytes_.data() + static_cast<size_t>(token) * hidden_ * value_bytes(sum_);
   if (fits && over != nullptr) place = over;
@@ -55,7 +55,7 @@ void EpSums::put(int token, std::span<const std::byte* const> rows, const float*
 
 void EpSums::clear() { std::fill_n(bytes_.data(), bytes_.size(), std::byte{0}); }
 
-bool EpSums::are(int token, float expected) const {
+bool EpSums::matches(int token, float expected) const {
   const auto near = [&](float found) {
     return std::abs(found - expected) <= tolerance(sum_) * expected;
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a round of dispatch and combine ends with: the sum of each token's results.
+// The end of a round of dispatch and combine: the weighted sum of each token's results.
 //
 // Thread safety: one thread.
 #pragma once
@@ -17,11 +17,11 @@
 namespace wideep::measure {
 
 enum class EpSum {
-  // Written as a bf16 row, what libraries of this kind return: over one of the token's bf16 rows
-  // where a rank has it to itself, as experts that write their own tokens' results into its output
-  // would; else to a row of its own.
+  // Written as a bf16 row, as libraries of this kind return it. If one of the token's bf16 result
+  // rows is private to its rank (`over`), the sum replaces it, as if an expert had written into the
+  // output; otherwise it goes to a row of its own.
   kRow,
-  kResidual,  // added onto a float32 row, which is read and written: what wideep's engine does
+  kResidual,  // added to a float32 row, which is read and written, as in wideep's engine
 };
 std::string_view sum_name(EpSum sum);
 // Errors (invalid input): another name.
@@ -31,17 +31,18 @@ class EpSums {
  public:
   EpSums(EpSum sum, int num_tokens, int hidden, const kernels::Kernels& kernels);
 
-  // rows: coded in `format`; weights: one for each. over: one of them, or null.
-  void put(int token, std::span<const std::byte* const> rows, const float* weights,
-           kernels::RowFormat format, std::byte* over);
+  // Sums a token's results. rows: in `format`; weights: one for each row. over: the row that the
+  // sum may replace, or null.
+  void add_up(int token, std::span<const std::byte* const> rows, const float* weights,
+              kernels::RowFormat format, std::byte* over);
   void clear();
 
-  // Whether the first and the last element of a token are `expected`: all results' elements are
-  // equal, so a bench that measured a wrong exchange would see it here.
-  bool are(int token, float expected) const;
+  // Whether the first and the last element of a token's sum are `expected`, within rounding. All
+  // elements of a result are equal, so this finds a wrong exchange.
+  bool matches(int token, float expected) const;
   float first(int token) const { return at(token, 0); }
 
-  // Where the token's sum was put last, of at least hidden · 2 bytes.
+  // The row of the token's last sum, at least hidden · 2 bytes.
   std::byte* row(int token) const { return places_[static_cast<size_t>(token)]; }
 
  private:

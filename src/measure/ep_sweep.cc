@@ -12,7 +12,7 @@ EpBenchOptions group_options(const EpBenchOptions& options, int num_ranks) {
   EpBenchOptions group = options;
   group.group.num_ranks = num_ranks;
   group.with_mpi = false;
-  group.repeats = 1;  // all groups in turn make a repeat
+  group.repeats = 1;  // a repeat is one turn over all groups, so that all see the same machine
   return group;
 }
 
@@ -30,6 +30,8 @@ EpSweepRow row_of(int num_ranks, const std::vector<EpTestReport>& repeats) {
           .bytes_per_rank = repeats[0].bytes / num_ranks};
 }
 
+// Below top_k ranks the number of rows per token grows with the group; only above it is the cost
+// comparable.
 void relate(int top_k, std::vector<EpSweepRow>* rows) {
   const auto wide = [=](const EpSweepRow& row) { return row.num_ranks >= top_k; };
   const auto first = std::find_if(rows->begin(), rows->end(), wide);

@@ -25,9 +25,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Connection = std::unique_ptr<evhttp_connection, decltype(&::evhttp_connection_free)>;
 
-constexpr size_t kMostOfRefusal = 300;  // bytes of its body that a message repeats
+constexpr size_t kMostOfRefusal = 300;  // bytes of a refusal's body to repeat in the message
 
-// Without the flag, timers may be late by several milliseconds, and with them arrivals.
+// Without EVENT_BASE_FLAG_PRECISE_TIMER timers may be late by several milliseconds, and requests
+// would be sent as late.
 event_base* new_loop() {
   event_config* config = event_config_new();
   event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER);
@@ -57,7 +58,7 @@ Result<HttpAddress> parse_address(const std::string& url) {
   return address;
 }
 
-// A request and its reply. libevent speaks HTTP for it.
+// A request and its reply. libevent does the HTTP.
 class EventStreams::Stream {
  public:
   Stream(EventStreams& all, std::string target, std::string body, OnEvent on_event, OnEnd on_end)
@@ -67,8 +68,8 @@ class EventStreams::Stream {
         on_event_(std::move(on_event)),
         on_end_(std::move(on_end)) {}
 
-  // Connects to that address of the host, and sends the request once it is connected.
-  void ask(size_t host);
+  // Connects to address number `host` of the host, and sends the request once connected.
+  void send_to(size_t host);
   void report_end(const Status& status) const { on_end_(status); }
 
  private:
@@ -83,28 +84,30 @@ class EventStreams::Stream {
   std::string target_, body_;
   OnEvent on_event_;
   OnEnd on_end_;
-  std::string text_;  // of the reply, that is no whole event yet
+  std::string text_;  // received text that is not a complete event yet
   size_t host_ = 0;
-  Clock::time_point asked_;
+  Clock::time_point sent_at_;
   bool was_connected_ = false;
   std::optional<evhttp_request_error> error_;
   int system_error_ = 0;                 // errno at the time of error_
-  std::vector<Connection> connections_;  // one for each address that has been tried
+  std::vector<Connection> connections_;  // one for each address tried so far
 };
 
-void EventStreams::Stream::ask(size_t host) {
+void EventStreams::Stream::send_to(size_t host) {
   host_ = host;
-  asked_ = Clock::now();
+  sent_at_ = Clock::now();
   error_.reset();
   evhttp_connection* connection = new_connection();
   evhttp_make_request(connection, new_request(), EVHTTP_REQ_POST, target_.c_str());
-  // The end of a long request does not wait until its beginning is acknowledged.
+  // Nagle's algorithm would hold back the end of a long request until its beginning is
+  // acknowledged.
   const int at_once = 1;
   ::setsockopt(bufferevent_getfd(evhttp_connection_get_bufferevent(connection)), IPPROTO_TCP,
                TCP_NODELAY, &at_once, sizeof(at_once));
 }
 
-// The close callback is called only where the connection has once been there.
+// libevent calls the close callback only if the connection was established: that tells a server
+// that is not there from one that closes early.
 evhttp_connection* EventStreams::Stream::new_connection() {
   evhttp_connection* connection = evhttp_connection_base_bufferevent_new(
       all_.loop_.get(), nullptr, nullptr, all_.hosts_[host_].c_str(), all_.port_);
@@ -117,8 +120,9 @@ evhttp_connection* EventStreams::Stream::new_connection() {
   return connection;
 }
 
-// The first callback is called at the end in any case: with a null reply, or one without a status,
-// where there is none. Most errors are reported to the error callback before.
+// libevent always calls the first callback at the end; without a reply it passes null, or a reply
+// without a status. It reports most errors to the error callback before that. errno must be read
+// there: later calls overwrite it.
 evhttp_request* EventStreams::Stream::new_request() {
   evhttp_request* request = evhttp_request_new(
       [](evhttp_request* reply, void* self) {
@@ -159,14 +163,15 @@ void EventStreams::Stream::take(evhttp_request* reply) {
 
 void EventStreams::Stream::finish(int http_status) {
   const bool is_unreachable = !was_connected_ && !is_out_of_patience();
-  if (is_unreachable && host_ + 1 < all_.hosts_.size()) return ask(host_ + 1);
+  if (is_unreachable && host_ + 1 < all_.hosts_.size()) return send_to(host_ + 1);
   all_.end(*this, status_of(http_status));
 }
 
-// A connection that does not come about in time is the only failure by time without an error.
+// libevent reports every timeout as an error, except that of connecting: that one is found by the
+// time that has passed.
 bool EventStreams::Stream::is_out_of_patience() const {
   if (error_) return error_ == EVREQ_HTTP_TIMEOUT;
-  return !was_connected_ && Clock::now() - asked_ >= all_.patience_;
+  return !was_connected_ && Clock::now() - sent_at_ >= all_.patience_;
 }
 
 Status EventStreams::Stream::status_of(int http_status) const {
@@ -175,15 +180,15 @@ Status EventStreams::Stream::status_of(int http_status) const {
     return failed(fmt::format("status {}: {}", http_status, text_.substr(0, kMostOfRefusal)));
   }
   if (is_out_of_patience()) {
-    return failed(fmt::format("nothing has come for {} s", all_.patience_.count()));
+    return failed(fmt::format("the server sent nothing for {} s", all_.patience_.count()));
   }
   if (!was_connected_) {
-    // libevent reports no error where a connection is refused.
+    // libevent reports no error if the connection is refused.
     return failed(fmt::format("{}:{}: {}", all_.address_.host, all_.address_.port,
                               std::strerror(error_ ? system_error_ : ECONNREFUSED)));
   }
   if (error_ == EVREQ_HTTP_INVALID_HEADER) return failed("the reply is not HTTP/1");
-  // The system has no error to tell of where the server closes the connection in order.
+  // If the server closes the connection in an orderly way, there is no system error to report.
   const char* why = system_error_ == ECONNRESET ? ": Connection reset by peer" : "";
   return failed(fmt::format("the reply breaks off{}", why));
 }
@@ -223,14 +228,14 @@ void EventStreams::post(const std::string& path, std::string body, OnEvent on_ev
                                         std::move(on_event), std::move(on_end));
   Stream& stream = *owned;
   streams_[&stream] = std::move(owned);
-  stream.ask(0);
+  stream.send_to(0);
 }
 
 void EventStreams::wait(std::chrono::milliseconds at_most) {
   const int64_t ms = std::max<int64_t>(at_most.count(), 0);
   const timeval timeout{ms / 1000, ms % 1000 * 1000};
   event_add(timer_.get(), &timeout);
-  errno = 0;  // what the error callback finds in it is of this call
+  errno = 0;  // so that the error callback reads an errno of this call, not an older one
   event_base_loop(loop_.get(), EVLOOP_ONCE);
   ended_.clear();
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A client for streamed replies (server-sent events), on libevent: it posts requests to an HTTP
-// server and reports every event as soon as it arrives. Programs that measure servers use it. One
-// thread waits for all connections at once, so that hundreds of them take little of the processors
-// that the server may share.
+// server and reports every event as soon as it arrives, for benchmarks of servers. One thread
+// serves all connections, so that hundreds of them take little processor time from a server on the
+// same machine.
 //
 // Thread safety: one thread; while an EventStreams lives, SIGPIPE is blocked there.
 #pragma once
@@ -28,32 +28,34 @@ namespace wideep::measure {
 struct HttpAddress {
   std::string host;
   std::string port = "80";
-  std::string path;  // before that of an endpoint; "" or "/…" without a slash at the end
+  std::string path;  // prefix of every endpoint's path; "" or "/…" without a slash at the end
   std::string api_key;
 };
-// "http://host[:port][/path]". Errors (invalid input): anything else; https, which is not built.
+// Parses "http://host[:port][/path]". Errors (invalid input): anything else; https, which is not
+// built.
 Result<HttpAddress> parse_address(const std::string& url);
 
-// Replies under way, each on a connection of its own.
+// The replies that are under way, each on a connection of its own.
 class EventStreams {
  public:
   using OnEvent = std::function<void(std::string_view data)>;
   using OnEnd = std::function<void(const Status&)>;
 
-  // patience: how long the server may be silent. Errors (failed): the host is unknown.
+  // patience: the longest time that the server may send nothing. Errors (failed): the host is
+  // unknown.
   static Result<std::unique_ptr<EventStreams>> open(const HttpAddress& address,
                                                     std::chrono::seconds patience);
   EventStreams(const EventStreams&) = delete;
   EventStreams& operator=(const EventStreams&) = delete;
   ~EventStreams();
 
-  // Posts a JSON body. on_event is called with the data of each event ("[DONE]" too). on_end is
-  // called once: with ok; or (failed) where no connection comes about, the status is not 200 (the
-  // message has the beginning of the body), the reply breaks off, or nothing comes for `patience`.
-  // Both are called within wait(); on_end perhaps already in here, where there is no connection.
+  // Posts a JSON body. on_event is called with the data of each event (also "[DONE]"). on_end is
+  // called once: with ok, or (failed) if it cannot connect, if the status is not 200 (the message
+  // has the beginning of the body), if the reply breaks off, or if nothing arrives for `patience`.
+  // Both are called from wait(); on_end may also be called from post() if it cannot connect.
   void post(const std::string& path, std::string body, OnEvent on_event, OnEnd on_end);
   size_t under_way() const { return streams_.size(); }
-  // Waits until something comes, at most so long, and calls on_event and on_end for it.
+  // Waits until something arrives, for at most `at_most`, and calls on_event and on_end for it.
   void wait(std::chrono::milliseconds at_most);
 
  private:
@@ -64,14 +66,16 @@ class EventStreams {
   void end(Stream& stream, const Status& status);
 
   HttpAddress address_;
-  std::vector<std::string> hosts_;  // its addresses in numbers, in the order of trying
+  std::vector<std::string>
+      hosts_;  // the host's numeric addresses, in the order in which to try them
   uint16_t port_ = 0;
   std::chrono::seconds patience_;
   base::NoPipeSignals no_pipe_signals_;
   std::unique_ptr<event_base, void (*)(event_base*)> loop_;
   std::unique_ptr<event, void (*)(event*)> timer_;  // ends wait()
   std::unordered_map<Stream*, std::unique_ptr<Stream>> streams_;
-  // Until wait() returns: libevent's connections must not be freed inside their own callbacks.
+  // Ended streams, kept until wait() returns: libevent must not free a connection inside its
+  // callback.
   std::vector<std::unique_ptr<Stream>> ended_;
 };
 

@@ -40,10 +40,11 @@ Result<double> seconds_of(const json& line) {
     time.tm_mon -= 1;
     return static_cast<double>(::timegm(&time)) + seconds;
   }
-  return invalid_input("timestamp: expected a time as 2026-01-31T12:00:00.000000Z");
+  return invalid_input("timestamp: expected a time such as 2026-01-31T12:00:00.000000Z");
 }
 
-// Adds the lines of a log up.
+// Sums up the lines of a log. The start of the first iteration is its end minus its latency: lines
+// only have end times.
 class Summarizer {
  public:
   Status add(const json& line) {
@@ -57,7 +58,7 @@ class Summarizer {
   }
 
   Result<IterationLogSummary> take() {
-    if (latencies_.empty()) return invalid_input("no iterations in it");
+    if (latencies_.empty()) return invalid_input("the log has no iterations");
     const auto count = static_cast<double>(latencies_.size());
     sums_.iterations = static_cast<int64_t>(latencies_.size());
     sums_.seconds = end_ - start_;

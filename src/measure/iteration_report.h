@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What logs of iterations (`--iteration-log`, engine/iteration_log.h) say of a server at one load:
-// how fast, how steady, how even over ranks, and what moved.
+// Summary of an iteration log (`--iteration-log`, run/iteration_log.h): speed, latency of
+// iterations, balance over ranks, and moved experts.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -15,13 +15,13 @@
 namespace wideep::measure {
 
 struct IterationLogSummary {
-  std::string name;  // of the file, without directory and extension
+  std::string name;  // file name without directory and extension
   int64_t iterations = 0;
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
-  double seconds = 0.0;          // from the first iteration's begin to the last one's end
+  double seconds = 0.0;          // from the start of the first iteration to the end of the last
   double active_requests = 0.0;  // mean over iterations
-  Percentiles latency_ms;        // of an iteration
+  Percentiles latency_ms;        // of iterations
   double longest_ms = 0.0;
   double imbalance_ratio = 0.0;   // mean over the iterations with tokens
   double critical_path_ms = 0.0;  // mean over iterations
@@ -33,8 +33,8 @@ struct IterationLogSummary {
   }
 };
 
-// Errors (invalid input) name file and line: cannot be read, no JSON, a key that is missing or of
-// another type; a log without iterations.
+// Errors (invalid input) name file and line: the file cannot be read, a line is not JSON, a key is
+// missing or has another type; the log has no iterations.
 Result<IterationLogSummary> summarize_iterations(const std::string& path);
 
 }  // namespace wideep::measure

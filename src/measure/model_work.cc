@@ -13,7 +13,7 @@ int64_t expert_elements(const ModelConfig& config) {
   return int64_t{3} * config.hidden_size * config.moe_intermediate_size;
 }
 
-// Projections of one layer's attention.
+// Weights of one layer's attention projections: q, k, v and output; for MLA the low-rank pairs.
 int64_t attention_elements(const ModelConfig& config) {
   const int64_t hidden = config.hidden_size, heads = config.num_heads;
   if (!config.is_mla()) {
@@ -28,7 +28,8 @@ int64_t attention_elements(const ModelConfig& config) {
   return q + kv_a + kv_b + heads * config.v_head_dim * hidden;
 }
 
-// Multiply-adds of one layer's scores and values for one attended position.
+// Multiply-adds of one layer for one attended position: a score is a product of head_dim elements,
+// its value a sum of value_dim.
 int64_t attended_elements(const ModelConfig& config) {
   const int64_t value_dim = config.is_mla() ? config.v_head_dim : config.head_dim;
   return config.num_heads * (config.head_dim + value_dim);
@@ -46,7 +47,7 @@ int64_t router_elements(const ModelConfig& config) {
   return int64_t{config.hidden_size} * config.routing.num_experts;
 }
 
-// What one token is multiplied with in the feed-forward part of a layer.
+// Weights that one token is multiplied with in the feed-forward part of a layer.
 int64_t feed_forward_elements(const ModelConfig& config, int layer) {
   if (!config.is_moe_layer[layer]) return dense_elements(config);
   return router_elements(config) + shared_elements(config) +
@@ -97,7 +98,8 @@ StepShape decode_step(int64_t count, int64_t cached, int64_t experts_hit) {
 Work work_of(const ModelConfig& config, const Precision& precision, const StepShape& shape,
              int64_t num_steps) {
   const kernels::WeightFormat format = precision.weights;
-  // The plan of one rank with one slot: its slots are one expert of every MoE layer.
+  // Bytes in packed form come from the engine's own memory plan. With one rank and one slot per
+  // layer, its slots hold exactly one expert of every MoE layer.
   const run::MemoryPlan plan = run::plan_memory(
       config, run::dispatch_shape(config, 1, 1, 1, format), format, precision.cache);
   const double row =
@@ -116,8 +118,9 @@ Work work_of(const ModelConfig& config, const Precision& precision, const StepSh
 
 ParameterCount count_parameters(const ModelConfig& config) {
   const int64_t embedding = int64_t{config.vocab_size} * config.hidden_size;
-  ParameterCount count{.all = config.tie_word_embeddings ? embedding : 2 * embedding,
-                       .active = embedding};  // the LM head; one row of the embedding is nothing
+  ParameterCount count{
+      .all = config.tie_word_embeddings ? embedding : 2 * embedding,
+      .active = embedding};  // the LM head; the one row of the embedding is negligible
   for (int layer = 0; layer < config.num_layers; ++layer) {
     const int64_t used = attention_elements(config) + feed_forward_elements(config, layer);
     const int64_t idle_experts =

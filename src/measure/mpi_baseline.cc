@@ -22,7 +22,8 @@ namespace wideep::measure {
 namespace {
 
 constexpr const char* kProgram = "wideep_mpi_baseline";
-constexpr std::string_view kAnswer = "microseconds ";  // begins the lines that are for us
+// Answers start with this; mpirun may print other lines on the same stream.
+constexpr std::string_view kAnswer = "microseconds ";
 
 bool is_in_path(const char* program) {
   const char* path = std::getenv("PATH");
@@ -36,8 +37,9 @@ bool is_in_path(const char* program) {
   return false;
 }
 
-// Open MPI's best settings for ranks that share memory: its default for large messages reads the
-// peer's memory by a system call, which is slower, and idle ranks would keep the others' cores.
+// The settings with which Open MPI is fastest for ranks that share memory, so that the comparison
+// is fair. By default large messages are read from the peer's memory with a system call, which is
+// slower; without yield_when_idle, waiting ranks would keep the cores that others need.
 std::vector<std::string> command_line(const std::string& program,
                                       const MpiBaselineOptions& options) {
   const EpGroup& group = options.group;
@@ -59,7 +61,7 @@ std::vector<std::string> command_line(const std::string& program,
   return line;
 }
 
-// After fork: becomes mpirun, which ends when we do.
+// In the child after fork: becomes mpirun. PR_SET_PDEATHSIG ends mpirun if this process dies.
 [[noreturn]] void become(char* const* line, int input, int output) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) ::signal(signal, SIG_DFL);
@@ -82,12 +84,12 @@ Result<std::string> find_mpi_baseline() {
   const std::string program = (self.parent_path() / kProgram).string();
   if (error || ::access(program.c_str(), X_OK) != 0) {
     return invalid_input(
-        fmt::format("--baseline mpi: expected the program {}, which a build with MPI makes: "
-                    "install libopenmpi-dev and openmpi-bin and build again",
+        fmt::format("--baseline mpi: program {} not found; install libopenmpi-dev and openmpi-bin, "
+                    "and build wideep again",
                     program));
   }
   if (!is_in_path("mpirun")) {
-    return invalid_input("--baseline mpi: expected mpirun in PATH: install openmpi-bin");
+    return invalid_input("--baseline mpi: mpirun not found in PATH; install openmpi-bin");
   }
   return program;
 }
@@ -99,7 +101,7 @@ Status MpiBaseline::start(const std::string& program, const MpiBaselineOptions& 
   words.push_back(nullptr);
   std::array<int, 2> in{}, out{};
   if (::pipe2(in.data(), O_CLOEXEC) != 0 || ::pipe2(out.data(), O_CLOEXEC) != 0) {
-    return failed(fmt::format("--baseline mpi: no pipe: {}", std::strerror(errno)));
+    return failed(fmt::format("--baseline mpi: cannot create a pipe: {}", std::strerror(errno)));
   }
   pid_ = ::fork();
   if (pid_ == 0) become(words.data(), in[0], out[1]);
@@ -130,11 +132,11 @@ Result<std::string> MpiBaseline::read_answer() {
     const std::string_view text = line.data();
     if (text.starts_with(kAnswer)) return std::string(text.substr(kAnswer.size()));
   }
-  return failed("--baseline mpi: mpirun ended, see its messages above");
+  return failed("--baseline mpi: mpirun ended; see its messages above");
 }
 
 MpiBaseline::~MpiBaseline() {
-  if (to_ != nullptr) std::fclose(to_);  // the end of its input ends it
+  if (to_ != nullptr) std::fclose(to_);  // at the end of its input the program ends
   if (from_ != nullptr) std::fclose(from_);
   if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same rounds by MPI, to compare with: a program of its own (bench/mpi_all_to_all.cc), which
-// this starts with mpirun, and which sleeps except when it is asked to measure.
+// The same rounds with MPI, to compare with. This class starts a separate program
+// (programs/mpi_all_to_all.cc) with mpirun; between measurements its ranks sleep.
 //
 // Thread safety: one thread.
 #pragma once
@@ -20,11 +20,11 @@
 
 namespace wideep::measure {
 
-// What travels.
+// Which rows MPI sends.
 enum class MpiRows {
-  kPerExpert,    // a row for each (token, expert), there and back
-  kOncePerRank,  // there one for each (token, rank), back one for each (token, expert)
-  kPerRank,      // one for each (token, rank), there and back
+  kPerExpert,    // one row per (token, expert) in dispatch and in combine
+  kOncePerRank,  // one per (token, rank) in dispatch, one per (token, expert) in combine
+  kPerRank,      // one row per (token, rank) in dispatch and in combine
 };
 inline constexpr MpiRows kMpiRows[] = {MpiRows::kPerExpert, MpiRows::kOncePerRank,
                                        MpiRows::kPerRank};
@@ -37,8 +37,8 @@ struct MpiBaselineOptions {
   std::vector<int> processors;  // of each rank
 };
 
-// The program beside wideep's own. Errors (invalid input): this build has none, or there is no
-// mpirun.
+// Path of the program, which lies next to wideep's own. Errors (invalid input): this build has
+// none, or there is no mpirun.
 Result<std::string> find_mpi_baseline();
 
 class MpiBaseline {
@@ -46,16 +46,16 @@ class MpiBaseline {
   MpiBaseline() = default;
   MpiBaseline(const MpiBaseline&) = delete;
   MpiBaseline& operator=(const MpiBaseline&) = delete;
-  ~MpiBaseline();  // ends it
+  ~MpiBaseline();  // ends the program
 
-  // Errors (failed): mpirun cannot be started, or ends.
+  // Errors (failed): mpirun cannot be started.
   Status start(const std::string& program, const MpiBaselineOptions& options);
 
   struct Times {         // microseconds
     double round = 0.0;  // median over rounds of the slowest rank's time
-    double mean = 0.0;   // of all rounds
+    double mean = 0.0;   // per round, over all rounds
   };
-  // Rounds for about `duration`. Errors (failed): the program has ended.
+  // Measures rounds for about `duration`. Errors (failed): the program has ended.
   Result<Times> measure(int num_tokens, MpiRows rows, std::chrono::microseconds duration);
 
  private:

@@ -5,7 +5,8 @@
 
 namespace wideep::measure {
 
-// In the unit of the values; percentiles between the two nearest ranks, as numpy has them.
+// In the unit of the values. Percentiles are interpolated linearly between the two nearest values,
+// as in numpy.
 struct Percentiles {
   double mean = 0.0;
   double median = 0.0;
@@ -16,7 +17,7 @@ struct Percentiles {
   double maximum = 0.0;
 };
 
-// All zero where there are no values.
+// All zero if there are no values.
 Percentiles percentiles_of(std::vector<double> values);
 
 }  // namespace wideep::measure

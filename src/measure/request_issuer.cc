@@ -35,20 +35,20 @@ void RequestIssuer::end() {
 void RequestIssuer::run(run::RequestWriter& writer) {
   begun_ns_ = base::wall_ns();
   for (engine::Request& request : plan_.warmup) {
-    if (!give(writer, std::move(request), 0.0)) return;
+    if (!submit(writer, std::move(request), 0.0)) return;
   }
   if (!wait_for_all()) return;
   begun_ns_ = base::wall_ns();
   for (size_t i = 0; i < plan_.measured.size(); ++i) {
-    if (!give(writer, std::move(plan_.measured[i]), plan_.arrivals[i])) return;
+    if (!submit(writer, std::move(plan_.measured[i]), plan_.arrivals[i])) return;
   }
   if (wait_for_all()) writer.finish();
 }
 
-// False: the end has come before. Waits end with the requests that run, and these with the ranks,
-// whose waits have deadlines.
-bool RequestIssuer::give(run::RequestWriter& writer, engine::Request request,
-                         double arrival_seconds) {
+// Returns false if end() was called first. The waits need no deadline of their own: they end when a
+// running request does, and the ranks' own waits have deadlines.
+bool RequestIssuer::submit(run::RequestWriter& writer, engine::Request request,
+                           double arrival_seconds) {
   std::unique_lock lock(mutex_);
   const auto early = std::chrono::nanoseconds(
       begun_ns_ + static_cast<int64_t>(arrival_seconds * 1e9) - base::wall_ns());
@@ -56,7 +56,7 @@ bool RequestIssuer::give(run::RequestWriter& writer, engine::Request request,
   changed_.wait(lock, [&] { return ending_ || running_ < plan_.concurrency; });
   if (ending_) return false;
   ++running_;
-  lock.unlock();
+  lock.unlock();  // finished() must not have to wait for the submission
   const size_t first = plan_.warmup.size();
   const auto index = static_cast<size_t>(request.index);
   if (index >= first) start_ns_[index - first] = base::wall_ns();

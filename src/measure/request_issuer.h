@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gives requests to a running engine: first those that warm up, then, when these have ended, the
-// measured ones, each at its time of arrival and when fewer than so many run; then tells the ranks
-// that no more come.
+// Submits requests to a running engine: first those of the warm-up; when all of these have
+// finished, the measured ones, each at its arrival time, and not before fewer than `concurrency`
+// requests run. At the end it closes the stream of requests (RequestWriter::finish).
 //
-// Thread safety: start(), finished() and end() on the thread that serves; the issuer has one thread
-// of its own between start() and end().
+// Thread safety: start(), finished() and end() on the thread that handles the engine's events; the
+// issuer has one thread of its own between start() and end().
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,7 @@ class RequestIssuer {
   struct Plan {
     std::vector<engine::Request> warmup;
     std::vector<engine::Request> measured;
-    std::vector<double> arrivals;  // of the measured, in seconds from the first
+    std::vector<double> arrivals;  // of the measured requests, in seconds from the first
     int concurrency = 1;
   };
   explicit RequestIssuer(Plan plan);
@@ -31,19 +31,19 @@ class RequestIssuer {
   RequestIssuer& operator=(const RequestIssuer&) = delete;
   ~RequestIssuer();
 
-  // The writer stays until end().
+  // REQUIRES: `writer` outlives end().
   void start(run::RequestWriter& writer);
-  // A request has had its last token.
+  // Call when a request has received its last token.
   void finished();
-  // Gives no more, and joins. May be called again.
+  // Submits no more requests and joins the thread. May be called again.
   void end();
 
-  // When each measured request was given; 0: never. After end().
+  // Submission time of each measured request; 0: never submitted. Call after end().
   const std::vector<int64_t>& start_ns() const { return start_ns_; }
 
  private:
   void run(run::RequestWriter& writer);
-  bool give(run::RequestWriter& writer, engine::Request request, double arrival_seconds);
+  bool submit(run::RequestWriter& writer, engine::Request request, double arrival_seconds);
   bool wait_for_all();
 
   Plan plan_;
@@ -52,7 +52,7 @@ class RequestIssuer {
   std::condition_variable changed_;
   int running_ = 0;       // guarded by mutex_
   bool ending_ = false;   // guarded by mutex_
-  int64_t begun_ns_ = 0;  // of the phase
+  int64_t begun_ns_ = 0;  // start of the warm-up or of the measured phase
   std::thread thread_;
 };
 

@@ -60,7 +60,7 @@ std::string RoutingVerdict::text() const {
            ": over 10 %, so imbalance matters; balance experts (wideep balance plan, or "
            "layer_updates_per_iter)";
   }
-  return measured + ": not over 10 %, so imbalance is not what to work on";
+  return measured + ": not over 10 %, so balancing would gain little";
 }
 
 }  // namespace wideep::measure

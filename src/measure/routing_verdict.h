@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether imbalance between ranks is worth working on: the same requests with the model's router
-// and with one that sends tokens to all ranks evenly, in turn.
+// Decides whether imbalance between ranks matters, from runs of the same requests with the model's
+// router and with one that routes tokens evenly to all ranks, in turn.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -13,11 +13,11 @@
 
 namespace wideep::measure {
 
-// Of a run, or medians over runs.
+// Figures of one run, or medians over runs.
 struct RoutingFigures {
   double critical_path_ms = 0.0;
   double critical_path_experts_ms = 0.0;
-  double tokens_per_second = 0.0;  // generated, by the wall clock
+  double tokens_per_second = 0.0;  // generated tokens, wall time
   double imbalance_ratio = 0.0;
 };
 RoutingFigures figures_of(const ThroughputRun& run);
@@ -32,11 +32,11 @@ struct RoutingVerdict {
   double gain = 0.0;  // median over pairs of learned ÷ perfect critical path, minus 1
   double low = 0.0;
   double high = 0.0;
-  bool imbalance_matters = false;  // the gain is over kGainThatMatters
+  bool imbalance_matters = false;  // gain > kGainThatMatters
 
-  std::string text() const;  // a line for people
+  std::string text() const;  // one line
 };
-// As TensorRT-LLM's guide to wide expert parallelism has it.
+// The threshold of TensorRT-LLM's guide to wide expert parallelism.
 inline constexpr double kGainThatMatters = 0.10;
 
 // REQUIRES: at least one pair; critical paths above 0.

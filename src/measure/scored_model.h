@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model on one rank in the calling process, and passes over it that give the logits of every
-// token: what score.h and compare_rows.h judge.
+// A model on one rank in the calling process, and forward passes that return the logits of every
+// token, for score.h and compare_rows.h.
 //
 // Thread safety: as model::Model; one pass at a time.
 #pragma once
@@ -21,9 +21,9 @@
 
 namespace wideep::measure {
 
-// What passes share.
+// The loaded model, which several passes can share.
 struct ScoredModel {
-  // format: nothing, as stored. Errors (invalid input): as reading a model.
+  // format: of the matrices; nothing: as stored. Errors (invalid input): the model cannot be read.
   static Result<std::unique_ptr<ScoredModel>> load(const std::string& model_dir,
                                                    std::optional<kernels::WeightFormat> format,
                                                    base::ThreadPool& pool);
@@ -36,22 +36,24 @@ struct ScoredModel {
   Dtype row_dtype = Dtype::kBf16;
 };
 
-// Of one MoE layer, all passes together.
+// Signal and noise of the rows of one MoE layer, summed over all passes.
 struct LayerNoise {
   model::RowNoise dispatched, returned;
 };
 
 class ForwardPass : private model::MoeObserver {
  public:
-  // scored and pool outlive the pass. options.row_dtype is the model's.
+  // REQUIRES: scored and pool outlive the pass; options.row_dtype is the model's. max_tokens: of
+  // one forward().
   static Result<std::unique_ptr<ForwardPass>> create(const ScoredModel& scored,
                                                      const model::MoeOptions& options,
                                                      int max_tokens, base::ThreadPool& pool);
 
-  // logits: [ids.size(), vocab], each given the ids before it. REQUIRES: at most max_tokens ids.
+  // logits: [ids.size(), vocab], each row after the ids up to its own. REQUIRES: at most max_tokens
+  // ids.
   Status forward(std::span<const int32_t> ids, std::vector<float>* logits);
 
-  // By layer, where options.measure_noise.
+  // By layer; empty unless options.measure_noise.
   const std::map<int, LayerNoise>& noise() const { return noise_; }
 
  private:

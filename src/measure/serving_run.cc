@@ -20,7 +20,7 @@ double seconds_between(int64_t from_ns, int64_t to_ns) {
   return static_cast<double>(to_ns - from_ns) * 1e-9;
 }
 
-// One request, as its client saw it.
+// One request as its client sees it.
 struct Seen {
   int64_t start_ns = 0;
   std::vector<int64_t> text_ns;  // of events with text
@@ -40,8 +40,9 @@ std::string body_of(const ServingOptions& options, const DatasetRequest& request
   return formats::json_text(body);
 }
 
-// What counts of an event, found while it is read: a tree of it would cost more than all else that
-// a client does for a token, and clients may have to share their processors with the server.
+// Finds in an event the few values that matter, while parsing it. Building a JSON tree would cost
+// more than all else that the client does for a token, and the client may share its processors with
+// the server.
 class EventReader : public nlohmann::json_sax<json> {
  public:
   bool has_text() const { return has_text_; }
@@ -100,7 +101,7 @@ class EventReader : public nlohmann::json_sax<json> {
     return true;
   }
 
-  Part part_ = Part::kOther;  // of the event, below its outermost object
+  Part part_ = Part::kOther;  // the top-level key of the event that is being parsed
   int depth_ = 0;
   std::string key_;
   bool has_text_ = false, has_usage_ = false;
@@ -118,11 +119,11 @@ void take_event(std::string_view data, Seen& seen) {
   seen.output_tokens = event.completion_tokens();
 }
 
-// What is known when it has ended.
+// Completes the figures of a request at its end.
 void take_end(const Status& status, Seen& seen) {
   seen.status = status;
-  if (status.ok() && seen.text_ns.empty()) seen.status = failed("a reply without any text");
-  // A server that does not count sends a token an event.
+  if (status.ok() && seen.text_ns.empty()) seen.status = failed("the reply has no text");
+  // Without counts of usage from the server, every event is taken to be one token.
   if (seen.output_tokens == 0) seen.output_tokens = static_cast<int64_t>(seen.text_ns.size());
 }
 
@@ -162,7 +163,7 @@ Result<ServingReport> run_serving_bench(const ServingOptions& options,
       arrival_times(options.arrivals, static_cast<int>(options.requests.size()));
   std::vector<Seen> seen(options.requests.size());
   const int64_t start_ns = base::wall_ns();
-  const auto ask = [&](size_t i) {
+  const auto send = [&](size_t i) {
     std::string body = body_of(options, options.requests[i]);
     seen[i].start_ns = base::wall_ns();
     streams->post(
@@ -175,11 +176,12 @@ Result<ServingReport> run_serving_bench(const ServingOptions& options,
   };
   const auto most = static_cast<size_t>(options.max_concurrency);
   for (size_t next = 0; next < seen.size() || streams->under_way() > 0;) {
+    // Waits for events, but not longer than until the next request is due.
     std::chrono::milliseconds patience = std::chrono::seconds(1);
     if (next < seen.size() && streams->under_way() < most) {
       const double early = times[next] - seconds_between(start_ns, base::wall_ns());
       if (early <= 0) {
-        ask(next++);
+        send(next++);
         continue;
       }
       patience = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(early));

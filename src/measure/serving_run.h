@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What clients see of a server that speaks OpenAI's completions: ours or another.
+// Measures a server with OpenAI's completions endpoint as its clients see it: wideep's or another.
 //
-// Requests are sent at their times of arrival, or as soon as no more wait than may at once, each
-// over a connection of its own. Times are those of events: a token that a server keeps back, or
-// sends with others, is late.
+// Each request is sent at its arrival time, but not before fewer than max_concurrency requests are
+// under way, over a connection of its own. Token times are the arrival times of events: a token
+// that the server holds back, or sends together with others, counts as late.
 //
 // Thread safety: pure functions of their arguments.
 #pragma once
@@ -28,8 +28,8 @@ struct ServingOptions {
   std::vector<DatasetRequest> requests;
   int max_concurrency = 32;
   Arrivals arrivals;
-  bool ignore_eos = true;              // asks for output_tokens whatever comes
-  std::chrono::seconds patience{600};  // with a server that says nothing
+  bool ignore_eos = true;              // asks for output_tokens tokens even after an end token
+  std::chrono::seconds patience{600};  // the longest time that the server may send nothing
 };
 
 // Times in seconds.
@@ -38,10 +38,10 @@ struct ServingReport {
   int completed = 0;
   int64_t input_tokens = 0;
   int64_t output_tokens = 0;
-  Percentiles ttft;                   // to the first token, from the request's sending
-  Percentiles tpot;                   // per token after the first, one value a request
+  Percentiles ttft;                   // from sending the request to the first token
+  Percentiles tpot;                   // per token after the first, one value per request
   Percentiles itl;                    // between two events with text
-  Percentiles e2el;                   // to the last token
+  Percentiles e2el;                   // from sending the request to the last token
   std::vector<std::string> failures;  // one for each request that failed
 
   double requests_per_second() const { return seconds > 0 ? completed / seconds : 0.0; }
@@ -53,7 +53,8 @@ struct ServingReport {
   }
 };
 
-// on_done: after each request. Errors: as EventStreams::open.
+// on_done is called after each request. Errors: those of EventStreams::open; a request that fails
+// is counted in the report.
 Result<ServingReport> run_serving_bench(const ServingOptions& options,
                                         const std::function<void()>& on_done);
 

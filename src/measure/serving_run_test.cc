@@ -111,7 +111,8 @@ std::string chunk(const std::string& text) {
   return fmt::format("{:x}\r\n{}\r\n", text.size(), text);
 }
 
-// Only texts that say something count, and the counts of the usage; whatever pieces it comes in.
+// Only events with non-empty text count as tokens; the numbers come from "usage". The reply may
+// arrive in pieces of any size.
 TEST(Serving, EventsAreTakenApart) {
   const std::string events =
       R"(data: {"text": "no", "choices": [{"index": 0, "text": "one", "logprobs": {"text": "no"}}]})"
@@ -160,7 +161,7 @@ TEST(Serving, PatienceEnds) {
   Status end;
   (*streams)->post("/", "{}", nullptr, [&](const Status& status) { end = status; });
   while ((*streams)->under_way() > 0) (*streams)->wait(std::chrono::seconds(10));
-  EXPECT_EQ(end.message(), "nothing has come for 1 s");
+  EXPECT_EQ(end.message(), "the server sent nothing for 1 s");
 }
 
 }  // namespace

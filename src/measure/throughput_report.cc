@@ -10,7 +10,7 @@ double ms_between(int64_t from_ns, int64_t to_ns) {
   return static_cast<double>(to_ns - from_ns) * 1e-6;
 }
 
-// The values that become percentiles.
+// Values over requests or tokens, from which the percentiles are computed.
 struct Values {
   std::vector<double> latency, ttft, tpot, itl, user_speed;
 
@@ -22,7 +22,7 @@ struct Values {
       itl.push_back(ms_between(tokens[i - 1], tokens[i]));
     }
     const double rest_ms = ms_between(tokens.front(), tokens.back());
-    if (rest_ms <= 0.0) return;
+    if (rest_ms <= 0.0) return;  // one token: no time per token after the first
     const auto rest = static_cast<double>(tokens.size() - 1);
     tpot.push_back(rest_ms / rest);
     user_speed.push_back(rest / rest_ms * 1e3);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Figures of a throughput run, by the definitions of trtllm-bench: its report has them under these
-// names.
+// Figures of a throughput run, as trtllm-bench defines and names them.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -20,20 +19,20 @@ struct ThroughputReport {
   int64_t output_tokens = 0;
   double total_ms = 0.0;  // from the first request's start to the last token
   double avg_concurrent_requests = 0.0;
-  std::optional<double> issue_rate_req_s;  // starts a second; nothing: all at one moment
+  std::optional<double> issue_rate_req_s;  // requests started per second; nothing: all at once
 
-  Percentiles latency_ms;  // of requests: from their start to their last token
-  Percentiles ttft_ms;     // to their first token
-  Percentiles tpot_ms;     // per token after the first; of requests with more than one
-  Percentiles itl_ms;      // between two tokens of a request, over all
-  Percentiles user_speed;  // tokens a second of a request after its first
+  Percentiles latency_ms;  // per request: from its start to its last token
+  Percentiles ttft_ms;     // per request: from its start to its first token
+  Percentiles tpot_ms;     // per request with more than one token: time per token after the first
+  Percentiles itl_ms;      // between two tokens of a request, over all requests
+  Percentiles user_speed;  // per request: tokens per second after its first token
 
-  double output_per_user = 0.0;  // mean over requests of their tokens ÷ their latency, per second
+  double output_per_user = 0.0;  // mean over requests of tokens / latency, per second
 
   double per_second(double count) const { return total_ms > 0 ? count / total_ms * 1e3 : 0.0; }
 };
 
-// REQUIRES: every request has a token.
+// REQUIRES: every request has at least one token.
 ThroughputReport report_of(const std::vector<RequestTimes>& requests);
 
 }  // namespace wideep::measure

@@ -69,7 +69,7 @@ Result<RequestIssuer::Plan> plan_of(const ThroughputOptions& options, const run:
   return plan;
 }
 
-// What the ranks tell, taken down. All on the thread that serves.
+// Collects the tokens and iterations that the ranks report. Used by one thread, that of EventPump.
 class Records {
  public:
   explicit Records(const RequestIssuer::Plan& plan)
@@ -80,7 +80,7 @@ class Records {
     }
   }
 
-  // Whether it was a measured request's last.
+  // Returns whether it was the last token of a measured request.
   bool token(const run::Token& message) {
     const int64_t now = base::wall_ns();
     const auto index = static_cast<size_t>(message.request_index);
@@ -97,7 +97,9 @@ class Records {
     return last;
   }
 
-  // Iterations are told of after their tokens.
+  // An iteration belongs to the warm-up while requests of the warm-up run. Its event comes after
+  // those of its tokens, so the last iterations of the warm-up are recognised by their tokens: all
+  // iterations so far account for fewer than the warm-up has received.
   void iteration(const run::IterationSummary& summary) {
     const bool warms_up = num_warm_ < warmup_ || tokens_of_iterations_ < warmup_tokens_;
     tokens_of_iterations_ += summary.generated_tokens;
@@ -125,8 +127,8 @@ class Records {
  private:
   size_t warmup_;
   std::vector<RequestTimes> requests_;
-  size_t num_warm_ = 0;  // requests of the warm-up that have ended
-  size_t num_done_ = 0;  // measured ones
+  size_t num_warm_ = 0;  // finished requests of the warm-up
+  size_t num_done_ = 0;  // finished measured requests
   int64_t warmup_tokens_ = 0;
   int64_t tokens_of_iterations_ = 0;
   IterationTotals totals_;
@@ -146,10 +148,9 @@ Status check_eos(const ThroughputOptions& options, const model::ModelConfig& con
   const auto& ends = config.eos_token_ids;
   if (!options.eos_token) return {};
   if (std::find(ends.begin(), ends.end(), *options.eos_token) != ends.end()) return {};
-  return invalid_input(
-      fmt::format("--eos-id: expected -1 (none ends an answer) or an end token of the model, found "
-                  "{}",
-                  *options.eos_token));
+  return invalid_input(fmt::format(
+      "--eos-id: expected -1 (no token ends an answer) or an end token of the model, found {}",
+      *options.eos_token));
 }
 
 void add_texts(const run::Run& run, ThroughputRun* result) {
@@ -165,7 +166,7 @@ bool needs_tokenizer(const ThroughputOptions& options) {
   });
 }
 
-// Pulls the ranks' events until they have ended.
+// Receives the ranks' events until the ranks have ended.
 class EventPump {
  public:
   struct Parts {

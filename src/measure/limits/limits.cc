@@ -41,7 +41,8 @@ const Loops::Arithmetic& arithmetic(const Loops& loops, Operation operation) {
   return loops.f32;
 }
 
-// A processor that is not ours (any more) leaves the thread where the kernel puts it.
+// An error is ignored: if the processor is not allowed (any more), the thread runs where the kernel
+// puts it.
 void pin_to(int processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -49,7 +50,7 @@ void pin_to(int processor) {
   ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
 }
 
-// values: not empty. quantile: 0 the least, 1 the largest.
+// values: not empty. quantile: 0 is the smallest value, 1 the largest.
 double quantile_of(std::vector<double> values, double quantile) {
   const auto last = static_cast<double>(values.size() - 1);
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(quantile * last);
@@ -57,11 +58,12 @@ double quantile_of(std::vector<double> values, double quantile) {
   return *at;
 }
 
-// Lets threads begin at the same moment. Yields, for there may be fewer processors than threads.
+// A barrier that lets threads begin at the same moment. Waiting threads yield, because there may be
+// fewer processors than threads.
 class StartLine {
  public:
   explicit StartLine(int num_threads) : missing_(num_threads) {}
-  // False: not all came.
+  // Returns false if a thread could not be started.
   bool wait() {
     missing_.fetch_sub(1);
     while (missing_.load(std::memory_order_acquire) > 0) {
@@ -77,8 +79,8 @@ class StartLine {
   std::atomic<bool> given_up_{false};
 };
 
-// body(thread) on a pinned thread each; returns when all have. Throws std::system_error where the
-// system gives no more threads.
+// Runs body(thread) on one pinned thread per processor; returns when all have ended. Throws
+// std::system_error if the system cannot start a thread; the others are ended first.
 void on_threads(const std::vector<int>& processors, const std::function<void(int)>& body) {
   StartLine start(static_cast<int>(processors.size()));
   std::vector<std::thread> threads;
@@ -100,8 +102,9 @@ void on_threads(const std::vector<int>& processors, const std::function<void(int
   join();
 }
 
-// What all threads together do per nanosecond while none of them is disturbed. piece(thread) does a
-// short piece of work and returns how much that was.
+// Work that all threads together do per nanosecond while none of them is disturbed. piece(thread)
+// does a short piece of work and returns its amount. Windows are counted by the clock, not by
+// pieces, so that a thread that loses its processor lowers the sum of that window only.
 double rate(const std::vector<int>& processors, std::chrono::nanoseconds duration,
             const std::function<double(int)>& piece) {
   const int64_t window_ns = std::max<int64_t>(1, duration.count() / Probe::kWindows);
@@ -109,7 +112,8 @@ double rate(const std::vector<int>& processors, std::chrono::nanoseconds duratio
   std::atomic<int64_t> start{0};
   on_threads(processors, [&](int thread) {
     int64_t none = 0;
-    start.compare_exchange_strong(none, base::wall_ns());  // the first thread's, for all
+    start.compare_exchange_strong(none,
+                                  base::wall_ns());  // the first thread sets the start for all
     for (;;) {
       const double done = piece(thread);
       const int64_t window = (base::wall_ns() - start.load()) / window_ns;
@@ -124,10 +128,10 @@ double rate(const std::vector<int>& processors, std::chrono::nanoseconds duratio
   return quantile_of(std::move(sums), Probe::kQuantile) / static_cast<double>(window_ns);
 }
 
-// What compilers must not leave out.
+// Results go here, so that the compiler cannot remove the loops that compute them.
 std::atomic<uint64_t> g_sink{0};
 
-// Last-level cache of all cores together.
+// Bytes of all last-level caches of the machine.
 uint64_t last_level_bytes(const base::Topology& topology) {
   if (topology.caches.empty()) return 0;
   const auto& cache = topology.caches.back();
@@ -142,25 +146,26 @@ constexpr size_t kHugePage = size_t{2} << 20;
 std::byte* map_touched(size_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   WIDEEP_CHECK(data != MAP_FAILED);
-  ::madvise(data, bytes, MADV_HUGEPAGE);  // a kernel without them gives small pages
+  ::madvise(data, bytes, MADV_HUGEPAGE);  // fails harmlessly on a kernel without huge pages
   std::memset(data, 1, bytes);
   return static_cast<std::byte*>(data);
 }
 
-// A flag and its answer, each on lines of its own: processors fetch lines in pairs.
+// A flag and its answer, 128 bytes apart: processors prefetch cache lines in pairs.
 struct Flags {
-  alignas(128) std::atomic<int> ball{0};
+  alignas(128) std::atomic<int> ping{0};
   alignas(128) std::atomic<int> answer{0};
 };
 
-// A thread that has lost its processor must not hold up the other for the rest of its slice.
+// After many looks it yields: if the other thread has lost its processor to this one, it must not
+// wait for the rest of the time slice. Pairs with the release store of the flag.
 void await(const std::atomic<int>& flag, int value) {
   for (int looks = 0; flag.load(std::memory_order_acquire) < value; ++looks) {
     if (looks > 10'000) std::this_thread::yield();
   }
 }
 
-// Both ways, once, in nanoseconds: the median over batches of exchanges.
+// Time of one round trip in nanoseconds: the median over batches of exchanges.
 double round_trip_ns(const std::vector<int>& processors) {
   constexpr int kBatches = 15, kExchanges = 100;
   Flags flags;
@@ -172,10 +177,10 @@ double round_trip_ns(const std::vector<int>& processors) {
       for (int i = 0; i < kExchanges; ++i) {
         ++next;
         if (thread == 0) {
-          flags.ball.store(next, std::memory_order_release);
+          flags.ping.store(next, std::memory_order_release);
           await(flags.answer, next);
         } else {
-          await(flags.ball, next);
+          await(flags.ping, next);
           flags.answer.store(next, std::memory_order_release);
         }
       }
@@ -238,7 +243,8 @@ Probe::Probe(std::vector<int> processors, uint64_t bytes)
   WIDEEP_CHECK_GE(processors_.size(), 1u);
   if (bytes == 0) {
     const base::Machine machine = base::read_machine();
-    // Caches of processors that are not ours count too, but a small share of the memory must do.
+    // Buffers must be much larger than the caches. All last-level caches of the machine are
+    // counted, also those of other guests' processors, but at most an eighth of the memory is used.
     const uint64_t most = machine.usable_memory_bytes() / 8;
     bytes = std::max(kSmallestBytes, std::min(most, 4 * last_level_bytes(machine.topology)));
   }

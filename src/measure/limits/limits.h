@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this machine can do at best, measured in the process that also measures something else, so
-// that a speed can be given as a share of the limit it ran against.
+// The limits of this machine (memory bandwidth, peak of multiply-adds, flag latency), measured in
+// the process that also measures something else, so that a speed can be given as a share of its
+// limit.
 //
-// A virtual machine's cores move, and neighbours come and go: a limit is worth something only
-// beside what ran next to it. A probe is therefore short (some 50 ms for one limit), and meant to
-// be repeated between measurements.
+// The limits of a virtual machine change as its cores move and other guests come and go, so a limit
+// only holds for the moments around its measurement. A probe is therefore short (about 50 ms per
+// limit), to be repeated between measurements.
 //
-// Every limit is the sum over threads, each pinned to a processor of its own, in the same window of
-// time: some 45 ms are cut into kWindows windows. A window in which a neighbour took one of the
-// processors says nothing of the machine, so the figure is not the median over windows but
-// kQuantile; undisturbed, the two differ by less than the figure itself from probe to probe.
+// Every limit is a sum over threads, each pinned to its own processor, in the same window of time:
+// about 45 ms are cut into kWindows windows. In some windows another guest takes one of the
+// processors, which does not show the machine's limit. So the figure is not the median over windows
+// but the quantile kQuantile; without disturbance the two differ by less than two probes do.
 //
 //   limits::Probe probe(limits::choose_processors(base::read_machine(), 2));
 //   const double before = probe.read_gbps();
-//   ... what is to be judged ...
+//   ... what is to be measured ...
 //   const double after = probe.read_gbps();
 //
 // Thread safety: one thread at a time.
@@ -31,7 +32,7 @@ namespace wideep::measure::limits {
 
 struct Loops;  // loops.h
 
-// The multiply-add that a product of matrices is made of.
+// The multiply-add instructions of matrix products.
 enum class Operation {
   kF32,   // fused multiply-add of float32
   kBf16,  // pairs of bf16 into float32 (vdpbf16ps)
@@ -40,14 +41,13 @@ enum class Operation {
 inline constexpr Operation kOperations[] = {Operation::kF32, Operation::kBf16, Operation::kInt8};
 std::string_view operation_name(Operation operation);  // "f32", "bf16", "int8"
 
-// The processors of `count` threads: one of each core first, the cores' other ones after them, and
-// from the start again where there are more threads than processors.
-// REQUIRES: count >= 1.
+// The processors for `count` threads: first one hardware thread of each core, then the other ones;
+// from the start again if there are more threads than processors. REQUIRES: count >= 1.
 std::vector<int> choose_processors(const base::Machine& machine, int count);
 
 struct Limits {
-  double read_gbps = 0.0;  // of memory, 10⁹ bytes per second
-  double copy_gbps = 0.0;  // of memory to memory, bytes read plus bytes written
+  double read_gbps = 0.0;  // reading memory, 10⁹ bytes per second
+  double copy_gbps = 0.0;  // copying memory, bytes read plus bytes written
   // 10⁹ operations per second, a multiply-add counted as two; 0: no such instruction
   double f32_gops = 0.0;
   double bf16_gops = 0.0;
@@ -65,7 +65,7 @@ class Probe {
   // One thread per entry, pinned to that processor. Allocates and touches a buffer per thread, in
   // huge pages where the kernel makes them: together four times the last-level caches, at most an
   // eighth of the usable memory, at least kSmallestBytes; this takes up to a second. bytes: that
-  // total, where the caller knows better.
+  // total; 0: as described.
   explicit Probe(std::vector<int> processors, uint64_t bytes = 0);
   ~Probe();
   Probe(const Probe&) = delete;
@@ -75,15 +75,15 @@ class Probe {
 
   int num_threads() const { return static_cast<int>(processors_.size()); }
   uint64_t bytes() const;  // of all buffers
-  // How long the measuring of one limit lasts.
+                           // Duration of the measurement of one limit.
   void set_duration(std::chrono::nanoseconds duration) { duration_ = duration; }
 
   double read_gbps();
-  double copy_gbps();  // the first half of each buffer to the second
-  // Of registers alone. 0 where this processor has no such instruction.
+  double copy_gbps();  // copies the first half of each buffer to the second
+  // Works in registers alone. 0 if this processor has no such instruction.
   double gops(Operation operation);
-  // From one core's write to another core's sight of it: the first two processors; 0 with one
-  // thread. Two cores on one die take some 20 to 60 ns, on two dies over 200.
+  // Time from a store on one core until another core sees it, between the first two processors; 0
+  // with one thread. Two cores on one die take about 20 to 60 ns, on two dies over 200.
   double flag_one_way_ns();
 
   Limits measure();

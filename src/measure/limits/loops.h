@@ -9,9 +9,9 @@
 namespace wideep::measure::limits {
 
 struct Loops {
-  bool (*supported)();  // by the processor we run on
+  bool (*supported)();  // by the processor that this runs on
 
-  // Loads every byte. The result only keeps the compiler from leaving the loads out.
+  // Loads every byte. The result only keeps the compiler from removing the loads.
   // REQUIRES: data is 64-byte aligned, bytes a multiple of 1024.
   uint64_t (*read)(const std::byte* data, size_t bytes);
   // REQUIRES: as above, no overlap.

@@ -26,7 +26,7 @@ Window read_window(const std::filesystem::path& file) {
   return window;
 }
 
-// Tokens of experts whose logarithms are normally distributed.
+// Tokens of experts with normally distributed logarithms.
 Load lognormal_load(int num_experts, double sigma, unsigned seed) {
   std::mt19937 random(seed);
   std::lognormal_distribution<double> tokens(8.0, sigma);
@@ -35,7 +35,7 @@ Load lognormal_load(int num_experts, double sigma, unsigned seed) {
   return load;
 }
 
-// The same load with each expert's tokens times a lognormal factor.
+// The same load with each expert's tokens multiplied by a lognormal factor.
 Load drifted(const Load& load, double sigma, unsigned seed) {
   std::mt19937 random(seed);
   std::lognormal_distribution<double> factor(0.0, sigma);
@@ -65,7 +65,7 @@ std::vector<Window> lognormal_windows() {
   for (unsigned layer = 0; layer < kLayers; ++layer) {
     const Load load = lognormal_load(kExperts, 0.7, layer);
     windows[0].layers.push_back(load);
-    // Total variation is about 0.4 of the factors' deviation.
+    // Total variation is about 0.4 times the factors' standard deviation.
     windows[1].layers.push_back(drifted(load, 0.15, 1000 + layer));
     windows[2].layers.push_back(drifted(load, 0.43, 2000 + layer));
     windows[3].layers.push_back(lognormal_load(kExperts, 0.7, 3000 + layer));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loads to measure the balancer on: DeepSeek-V3's recorded ones where WIDEEP_DATA_DIR has them, and
-// made-up ones.
+// Loads to measure the balancer on: recorded ones of DeepSeek-V3 if WIDEEP_DATA_DIR has them, and
+// synthetic ones.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -18,16 +18,19 @@ struct Window {
   std::vector<Load> layers;
 };
 
-// Eight recordings of 58 layers × 256 experts, by name; none where WIDEEP_DATA_DIR lacks them.
+// Eight recordings of 58 layers × 256 experts, by name; empty if WIDEEP_DATA_DIR does not have
+// them.
 std::vector<Window> deepseek_windows();
 
-// Made up, in the place of the recordings: 58 × 256, which drift by 6 and 17 % from one another.
+// Synthetic windows to use instead of the recordings: 58 × 256, which differ by 6 and 17 %
+// (total_variation).
 std::vector<Window> lognormal_windows();
 
-// What a planner may meet at worst: one hot expert, ties, no load, Zipf, huge counts, ...
+// The hardest inputs of a planner: one hot expert, ties, no load, Zipf, huge counts, ...
 std::vector<Load> extreme_loads(int num_experts);
 
-// Half the sum of differences of the experts' parts of all tokens, in per cent, mean of layers.
+// Total variation distance in per cent, mean over layers: half the sum over experts of the absolute
+// difference of their shares of the tokens.
 double total_variation(const Window& a, const Window& b);
 
 // A load that has changed: planned for `from`, served with `to`.
@@ -36,11 +39,11 @@ struct Drift {
   Window to;
 };
 
-// All ordered pairs of windows whose total variation is low … high per cent.
+// All ordered pairs of windows with a total variation between low and high per cent.
 std::vector<Drift> drifts_between(const std::vector<Window>& windows, double low, double high);
 
-// Half of the way: `to` becomes the mean of both windows, each with the same number of tokens, so
-// that the total variation halves.
+// Half the drift: `to` becomes the mean of both windows, scaled to the same number of tokens, so
+// that the total variation is halved.
 Drift halfway(const Drift& drift);
 
 }  // namespace wideep::measure

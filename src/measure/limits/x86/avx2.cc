@@ -42,7 +42,7 @@ void copy_avx2(const std::byte* from, std::byte* to, size_t bytes) {
 
 uint64_t f32_avx2(int64_t rounds) {
   __m256 a = _mm256_set1_ps(0.5f), b = _mm256_set1_ps(1.5f);
-  asm volatile("" : "+v"(a), "+v"(b));  // unknown to the compiler, which could else fold the loop
+  asm volatile("" : "+v"(a), "+v"(b));  // unknown to the compiler, or it could fold the loop
   __m256 sums[kChains] = {};
   for (int64_t round = 0; round < rounds; ++round) {
     for (__m256& sum : sums) sum = _mm256_fmadd_ps(a, b, sum);

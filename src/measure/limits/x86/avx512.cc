@@ -29,7 +29,8 @@ uint64_t read_avx512(const std::byte* data, size_t bytes) {
       _mm512_xor_si512(_mm512_xor_si512(sums[0], sums[1]), _mm512_xor_si512(sums[2], sums[3]))));
 }
 
-// Stores that go around the caches: nothing is read that will be overwritten.
+// Non-temporal stores bypass the caches: normal stores would first read the lines that they
+// overwrite.
 void copy_avx512(const std::byte* from, std::byte* to, size_t bytes) {
   for (size_t at = 0; at < bytes; at += 256) {
     for (int i = 0; i < 4; ++i) {
@@ -43,7 +44,8 @@ void copy_avx512(const std::byte* from, std::byte* to, size_t bytes) {
 // Chains in flight: two per cycle with a latency of at most 5 cycles need 10.
 constexpr int kChains = 12;
 
-// Keeps `values` from being known to the compiler, which could else leave the loop out.
+// Makes `values` unknown to the compiler, which could otherwise compute the loop at compile time or
+// remove it.
 template <typename Vector>
 inline void forget(Vector& values) {
   asm volatile("" : "+v"(values));
