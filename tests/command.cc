@@ -55,7 +55,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Pointers to the strings and a null, as exec wants them.
+// Pointers to the strings and a final null, as exec needs them.
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> result;
   for (std::string& string : strings) result.push_back(string.data());
@@ -79,7 +79,7 @@ bool is_number(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), ::isdigit);
 }
 
-// The group of a process that lives and is no zombie; −1 of one that does not.
+// The process group of a process; −1 if it has ended or is a zombie.
 pid_t group_of(const std::string& pid) {
   const std::string stat = read_all("/proc/" + pid + "/stat");
   const size_t name_end = stat.rfind(')');
@@ -141,7 +141,7 @@ void Command::start(const CommandOptions& options) {
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
-  sigset_t signals;  // as at a terminal, whatever ignores them here
+  sigset_t signals;  // reset to their defaults, even if this process ignores them
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&signals, signal);
   posix_spawnattr_setsigdefault(&attributes, &signals);

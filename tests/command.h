@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests: the built `wideep` program as a user runs it, in its own process group, so that what
-// it leaves behind can be seen.
+// For tests: runs the built `wideep` program as a user does, in its own process group, so that
+// processes that it leaves behind can be found.
 //
-// The program's path is the environment variable WIDEEP_BINARY, or the build's own program.
+// The program's path is the environment variable WIDEEP_BINARY, or by default the program of this
+// build.
 #pragma once
 
 #include <sys/types.h>
@@ -20,14 +21,14 @@ namespace wideep::tests {
 
 struct CommandOptions {
   std::vector<std::string> arguments;
-  // Besides this process's own, without the variables that wideep reads.
+  // Added to this process's environment, from which the variables that wideep reads are removed.
   std::vector<std::pair<std::string, std::string>> environment;
   std::string input;   // on stdin
   std::string output;  // file for stdout; empty: kept for out()
 };
 
 struct CommandEnd {
-  int exit_code = -1;  // 128 + signal, as shells say it, where a signal ended it
+  int exit_code = -1;  // 128 + signal, as in shells, if a signal ended it
   std::string out;
   std::string err;
 
@@ -37,20 +38,20 @@ struct CommandEnd {
 // One run. Not thread safe.
 class Command {
  public:
-  // Starts it.
+  // Starts the program.
   explicit Command(const CommandOptions& options);
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
-  ~Command();  // kills what is left of its group
+  ~Command();  // kills all processes left in its group
 
   pid_t pid() const { return pid_; }
-  // The living processes of its group besides itself, in the order they were forked.
+  // The living processes of its group except the program itself, in the order they were forked.
   std::vector<pid_t> ranks() const;
   std::string out() const;  // so far
   std::string err() const;
   void send(int signal) const;
 
-  // Waits for the end; a run that lasts longer is killed and is a failure of the test.
+  // Waits for the end. A run that lasts longer than `limit` is killed, and the test fails.
   CommandEnd wait(std::chrono::seconds limit = std::chrono::seconds(60));
 
  private:
@@ -61,25 +62,26 @@ class Command {
   bool ended_ = false;
 };
 
-// Starts, waits, and expects that no process of the group and no shared memory is left.
+// Runs the command to its end, and expects that no process of the group and no shared memory is
+// left.
 CommandEnd run_command(const CommandOptions& options);
 
-// Looks until `condition` holds; false when it does not within `limit`.
+// Polls until `condition` is true; returns false if it is not within `limit`.
 bool wait_until(const std::function<bool()>& condition, std::chrono::milliseconds limit);
 
-// Sanitizers slow wideep down: limits of time count this many times.
+// Time limits are multiplied by this, because sanitizers slow wideep down.
 extern const int kSlowdown;
 
 // Named shared memory that appeared after `before` was listed and that no process holds.
 std::vector<std::string> list_shared_memory();
 std::vector<std::string> abandoned_shared_memory(const std::vector<std::string>& before);
 
-// Expects bad input, found before any rank was forked: exit code 2, one line on stderr, which
-// begins with "error: " and has all the parts, nothing on stdout.
+// Expects an error for bad input before any rank is forked: exit code 2, nothing on stdout, and one
+// line on stderr that begins with "error: " and contains all the parts.
 void expect_refused(const CommandEnd& end, const std::vector<std::string>& parts);
 
-// The same after wideep has said what it is about to run, or has begun to: other lines may precede
-// the one error.
+// Expects an error after the plan was printed or the run began: the same, but other lines may
+// precede the one error.
 void expect_error(const CommandEnd& end, int exit_code, const std::vector<std::string>& parts);
 
 }  // namespace wideep::tests

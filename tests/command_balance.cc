@@ -22,7 +22,7 @@ std::string CommandBalance::read(const std::string& name) const {
   return content.ok() ? *content : "";
 }
 
-// Falling with the expert, shuffled by the layer, and drifting slowly.
+// Tokens fall with the expert's index, shuffled differently per layer, and drift slowly.
 std::vector<int64_t> CommandBalance::load(int layer, int iteration) {
   std::vector<int64_t> tokens;
   for (int expert = 0; expert < kExperts; ++expert) {

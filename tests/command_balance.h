@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests of `wideep balance ...`: made-up statistics in every form it reads, and the command run
-// on them.
+// For tests of `wideep balance ...`: synthetic statistics in every format that it reads, and
+// helpers that run the command on them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,13 +16,13 @@
 
 namespace wideep::tests {
 
-// 16 experts, MoE layers 1 and 2, skewed as routers skew.
+// Statistics of 16 experts in MoE layers 1 and 2, skewed as those of real routers.
 class CommandBalance : public ::testing::Test {
  protected:
   static constexpr int kExperts = 16;
 
   std::string file(const std::string& name) const { return directory_.file(name); }
-  std::string write(const std::string& name, const std::string& content) const;  // → its path
+  std::string write(const std::string& name, const std::string& content) const;  // returns the path
   std::string read(const std::string& name) const;
 
   // Tokens of each expert in a layer and iteration.
@@ -37,7 +37,7 @@ class CommandBalance : public ::testing::Test {
 
   // Runs wideep balance `arguments`.
   static CommandEnd balance(const std::vector<std::string>& arguments);
-  // ... which must succeed without a word on stderr, and print JSON.
+  // The same; the command must succeed, write nothing to stderr, and print JSON.
   static nlohmann::json balance_json(std::vector<std::string> arguments);
 
   // wideep balance plan on 4 ranks with `slots` slots, writing plan.yaml.

@@ -58,7 +58,7 @@ TEST_F(CommandBalanceCompare, EveryPlannerWithBothSplits) {
                                           "robust equal", "robust weighted"}));
 }
 
-TEST_F(CommandBalanceCompare, TableForPeople) {
+TEST_F(CommandBalanceCompare, PrintsATable) {
   const CommandEnd end = balance(compare(csv()));
   EXPECT_EQ(end.exit_code, 0) << end.err;
   for (const char* part :
@@ -106,7 +106,7 @@ TEST_F(CommandBalanceCompare, WrongModel) {
                  {"--model"});
 }
 
-TEST_F(CommandBalanceCompare, PageHoldsAllItNeeds) {
+TEST_F(CommandBalanceCompare, PageLoadsNothing) {
   const CommandEnd end =
       balance(compare(csv(), {"--holdout", "0.25", "--html", file("page.html")}));
   EXPECT_EQ(end.exit_code, 0) << end.err;
@@ -133,7 +133,8 @@ TEST_F(CommandBalanceCompare, PageHoldsAllItNeeds) {
   }
 }
 
-// Rather than a picture: the script runs to its end and has drawn what it promises.
+// Pictures are not compared: the test checks that the script runs to its end and has drawn its
+// parts.
 TEST_F(CommandBalanceCompare, PageDrawsItself) {
   if (std::system("command -v chromium >/dev/null 2>&1") != 0) {
     GTEST_SKIP() << "chromium is not installed: the page's script is not run";
@@ -153,8 +154,8 @@ TEST_F(CommandBalanceCompare, PageDrawsItself) {
   EXPECT_THAT(drawn, Not(HasSubstr("NaN")));
 }
 
-TEST_F(CommandBalanceCompare, PlannersThatCannotServeTheShapeAreNamed) {
-  // 80 slots for 16 experts on 4 ranks: wideep would have to double experts on a rank.
+TEST_F(CommandBalanceCompare, NamesPlannersThatCannotPlanTheShape) {
+  // 80 slots for 16 experts on 4 ranks: planner wideep would have to put an expert twice on a rank.
   const CommandEnd end =
       balance({"compare", "--stats", csv(), "--ep-size", "4", "--num-slots", "80", "--json"});
   EXPECT_EQ(end.exit_code, 0) << end.err;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks per token and planner cooccurrence, of traces.
+// wideep balance on traces: ranks per token, and planner cooccurrence.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,17 +31,19 @@ class CommandBalanceCooccurrence : public CommandBalance {
 };
 
 TEST_F(CommandBalanceCooccurrence, PlansFewerRanksPerTokenThanWideep) {
-  const json ours = balance_json(
+  const json cooccurrence = balance_json(
       plan(trace(), 24,
            traced({"--planner", "cooccurrence", "--cooccurrence-tolerance", "0.1"})))["mean"];
   const json wideep = balance_json(plan(trace(), 24, trace_shape()))["mean"];
-  EXPECT_LT(ours["ranks_per_token"].get<double>(), wideep["ranks_per_token"].get<double>());
-  EXPECT_GT(ours["within_rank_ratio"].get<double>(), wideep["within_rank_ratio"].get<double>());
-  EXPECT_LE(ours["imbalance_equal"].get<double>(), 0.1 + 1e-9);
-  // Of top-2 choices: a token goes to two ranks, or to one where its pair meets.
-  EXPECT_NEAR(ours["ranks_per_token"].get<double>(), 2 - ours["within_rank_ratio"].get<double>(),
-              1e-9);
-  EXPECT_LE(ours["ranks_per_token_cover"].get<double>(), ours["ranks_per_token"].get<double>());
+  EXPECT_LT(cooccurrence["ranks_per_token"].get<double>(), wideep["ranks_per_token"].get<double>());
+  EXPECT_GT(cooccurrence["within_rank_ratio"].get<double>(),
+            wideep["within_rank_ratio"].get<double>());
+  EXPECT_LE(cooccurrence["imbalance_equal"].get<double>(), 0.1 + 1e-9);
+  // With top-2 routing a token goes to two ranks, or to one if both its experts are there.
+  EXPECT_NEAR(cooccurrence["ranks_per_token"].get<double>(),
+              2 - cooccurrence["within_rank_ratio"].get<double>(), 1e-9);
+  EXPECT_LE(cooccurrence["ranks_per_token_cover"].get<double>(),
+            cooccurrence["ranks_per_token"].get<double>());
 }
 
 TEST_F(CommandBalanceCooccurrence, HeldOutTokensAreAnotherPartOfTheTrace) {
@@ -56,15 +58,15 @@ TEST_F(CommandBalanceCooccurrence, HeldOutTokensAreAnotherPartOfTheTrace) {
               0.1);
 }
 
-TEST_F(CommandBalanceCooccurrence, CompareShowsRanksWhereThereIsATrace) {
+TEST_F(CommandBalanceCooccurrence, CompareShowsRanksForATrace) {
   const json plans = json::parse(balance(compare({"--json"})).out)["plans"];
   EXPECT_EQ(plans.size(), 8u);
   const auto planner_is = [](const std::string& name) {
     return [name](const json& each) { return each["planner"] == name; };
   };
-  const json ours = *std::ranges::find_if(plans, planner_is("cooccurrence"));
+  const json cooccurrence = *std::ranges::find_if(plans, planner_is("cooccurrence"));
   const json trt = *std::ranges::find_if(plans, planner_is("trt"));
-  EXPECT_LT(ours["mean"]["ranks_per_token"].get<double>(),
+  EXPECT_LT(cooccurrence["mean"]["ranks_per_token"].get<double>(),
             trt["mean"]["ranks_per_token"].get<double>());
   const std::string table =
       balance(compare({"--trace-window", "1000", "--holdout", "0.5", "--html", file("p.html")}))
@@ -83,7 +85,7 @@ TEST_F(CommandBalanceCooccurrence, TheTableShowsRanks) {
   EXPECT_THAT(balance(plan(csv(), 24)).out, Not(HasSubstr("cover")));
 }
 
-TEST_F(CommandBalanceCooccurrence, RefusesWhatItCannotUse) {
+TEST_F(CommandBalanceCooccurrence, RefusesWrongInput) {
   const auto refuse = [&](std::vector<std::string> arguments, const char* part) {
     const CommandEnd end = balance(arguments);
     EXPECT_EQ(end.exit_code, 2);

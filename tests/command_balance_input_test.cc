@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics and numbers that wideep balance cannot work with: one line each, exit code 2.
+// wideep balance with statistics and numbers that it must refuse: one line each, exit code 2.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -124,7 +124,7 @@ TEST_F(CommandBalanceInput, Traces) {
   expect_all_refuse(csv(), {"stats.csv", "describe a trace"}, {"--num-experts", "16"});
 }
 
-TEST_F(CommandBalanceInput, ShapesThatCannotBe) {
+TEST_F(CommandBalanceInput, ImpossibleShapes) {
   const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> cases = {
       {{"--ep-size", "4", "--num-slots", "12"}, {"num_slots", "16 experts", "found 12"}},
       {{"--ep-size", "4", "--num-slots", "18"}, {"num_slots", "multiple of the 4", "found 18"}},
@@ -151,7 +151,7 @@ TEST_F(CommandBalanceInput, ShapesThatCannotBe) {
   EXPECT_FALSE(fs::exists(file("plan.yaml")));
 }
 
-TEST_F(CommandBalanceInput, PlannersAndWhatTheyCannotDo) {
+TEST_F(CommandBalanceInput, OptionsThatAPlannerDoesNotSupport) {
   expect_refused(balance(plan(csv(), 20, {"--planner", "best"})), {"--planner", "best"});
   expect_refused(balance(plan(csv(), 20, {"--split", "half"})), {"--split", "half"});
   expect_refused(balance(plan(csv(), 80)), {"80 slots", "expected at most 64"});

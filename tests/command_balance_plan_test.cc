@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep balance plan: every option, and what is written.
+// wideep balance plan: every option, and the files that it writes.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using ::testing::Not;
 
 class CommandBalancePlan : public CommandBalance {
  protected:
-  // The written placement file, held against the model of the statistics.
+  // The written placement file, read and checked against the model of the statistics.
   balance::ModelPlacement written(int ranks = 4) const {
     const auto placement = recordings::read_balancer_yaml(
         file("plan.yaml"), {.moe_layers = {1, 2}, .num_experts = kExperts, .ep_size = ranks});
@@ -36,7 +36,7 @@ void expect_valid_ratios(const json& figures, const std::string& split) {
             figures["imbalance_equal"].get<double>() + 1e-12);
 }
 
-TEST_F(CommandBalancePlan, JsonSaysWhatThePlanIsWorth) {
+TEST_F(CommandBalancePlan, JsonHasTheFiguresOfThePlan) {
   const json plan_json = balance_json(plan(logical_count(), 24));
   EXPECT_EQ(plan_json["planner"], "wideep");
   EXPECT_EQ(plan_json["split"], "equal");
@@ -55,7 +55,7 @@ TEST_F(CommandBalancePlan, JsonSaysWhatThePlanIsWorth) {
   expect_valid_ratios(plan_json["mean"], "equal");
 }
 
-TEST_F(CommandBalancePlan, TheWrittenFileHasTheSaidImbalance) {
+TEST_F(CommandBalancePlan, WrittenPlacementHasTheReportedImbalance) {
   const json plan_json = balance_json(plan(logical_count(), 24));
   const balance::ModelPlacement placement = written();
   EXPECT_EQ(placement.num_slots, 24);
@@ -68,7 +68,7 @@ TEST_F(CommandBalancePlan, TheWrittenFileHasTheSaidImbalance) {
   }
 }
 
-TEST_F(CommandBalancePlan, TableForPeople) {
+TEST_F(CommandBalancePlan, PrintsATable) {
   const CommandEnd end = balance(plan(logical_count(), 24));
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_EQ(end.err, "");
@@ -99,7 +99,7 @@ TEST_F(CommandBalancePlan, EveryKindOfStatistics) {
   EXPECT_EQ(from_directory["ep_size"], 2);  // as many as recorded
 }
 
-TEST_F(CommandBalancePlan, SlotsAreOnePerExpertUnlessAskedFor) {
+TEST_F(CommandBalancePlan, DefaultIsOneSlotPerExpert) {
   const json plan_json =
       balance_json({"plan", "--stats", csv(), "--ep-size", "4", "--output", file("plan.yaml")});
   EXPECT_EQ(plan_json["num_slots"], 16);
@@ -136,8 +136,9 @@ TEST_F(CommandBalancePlan, SharesOfAnEqualSplitAreEqual) {
   EXPECT_EQ(shares["2"].get<balance::Shares>(), balance::equal_shares(written().layers.at(2)));
 }
 
-TEST_F(CommandBalancePlan, OtherPlannersAndTheirDoubles) {
-  // 4 ranks of 6 slots and one expert with most of the load: the greedy doubles it on a rank.
+TEST_F(CommandBalancePlan, OtherPlannersWarnOfTwoReplicasOnARank) {
+  // 4 ranks of 6 slots, and one expert with most of the load: the greedy planner puts it twice on a
+  // rank.
   const std::string stats = write(
       "hot.json", R"({"logical_count": [[1000000, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]})");
   for (const char* planner : {"trt", "deepseek"}) {
@@ -203,14 +204,14 @@ TEST_F(CommandBalancePlan, HeldOutFile) {
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.out, HasSubstr("1 iteration held out"));
   EXPECT_THAT(end.out, HasSubstr("held-out"));
-  // A plan judged on its own load is as good there.
+  // Evaluated on the load that it was planned on, a plan has the planned imbalance.
   const json same = balance_json(plan(logical_count(), 24, {"--holdout", logical_count()}));
   EXPECT_EQ(same["mean"]["imbalance_held_out"], same["mean"]["imbalance_equal"]);
 }
 
 TEST_F(CommandBalancePlan, ProgressIsForTerminals) { EXPECT_EQ(balance(plan(csv(), 24)).err, ""); }
 
-TEST_F(CommandBalancePlan, AShapeIsCheckedBeforeAnyPlacementIsMade) {
+TEST_F(CommandBalancePlan, ChecksTheShapeBeforePlanning) {
   expect_refused(balance({"plan", "--stats", logical_count(), "--ep-size", "2147483647", "--output",
                           file("plan.yaml")}),
                  {"num_slots", "2147483647"});

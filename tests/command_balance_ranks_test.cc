@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep balance with dead ranks and memory per rank.
+// wideep balance with dead ranks, and with ranks that have less memory.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST_F(CommandBalanceRanks, RecoversFromALostRankAndBack) {
   EXPECT_EQ(placements("after.yaml").layers.at(1).num_ranks_in_use(), 3);
   auto back = repair;
   back.back() = "--from=" + file("after.yaml");
-  // The rank that is back counts, though it is idle yet.
+  // The rank that is back counts as live, although it holds no experts yet.
   auto idle = back;
   idle.insert(idle.end(), {"--max-moves", "0"});
   const json unmoved = balance_json(idle);
@@ -89,14 +89,14 @@ TEST_F(CommandBalanceRanks, RecoversFromALostRankAndBack) {
   EXPECT_EQ(placements("after.yaml").layers.at(1).num_ranks_in_use(), 4);
 }
 
-TEST_F(CommandBalanceRanks, ReportsOnTheRanksLeft) {
+TEST_F(CommandBalanceRanks, ReportsOnLiveRanks) {
   balance_json(plan(logical_count(), 24, {"--dead-ranks", "2"}));
   const json report = balance_json(
       {"report", "--stats", logical_count(), "--ep-size", "4", "--project", file("plan.yaml")});
   EXPECT_LT(report["average"]["imbalance_ratio"].get<double>(), 0.2);  // 1/3 if rank 2 counted
 }
 
-TEST_F(CommandBalanceRanks, ResplitsAmongTheRanksLeft) {
+TEST_F(CommandBalanceRanks, ResplitsAmongLiveRanks) {
   // Every expert twice.
   write("twice.yaml",
         "num_slots: 32\ninitial_global_assignments:\n"
@@ -114,7 +114,7 @@ TEST_F(CommandBalanceRanks, ResplitsAmongTheRanksLeft) {
                  "without the dead ranks: expert 8 has no slot");
 }
 
-TEST_F(CommandBalanceRanks, ComparesPlannersThatCanServeIt) {
+TEST_F(CommandBalanceRanks, ComparesPlannersThatSupportIt) {
   const CommandEnd dead = balance(
       {"compare", "--stats", csv(), "--ep-size", "4", "--num-slots", "24", "--dead-ranks", "0"});
   EXPECT_THAT(dead.out, AllOf(HasSubstr("24 slots (18 usable) on 3 live ranks of 4"),
@@ -125,7 +125,7 @@ TEST_F(CommandBalanceRanks, ComparesPlannersThatCanServeIt) {
   EXPECT_THAT(uneven.err, HasSubstr("left out: planner trt: the live ranks: rank_slots"));
 }
 
-TEST_F(CommandBalanceRanks, SaysWhatIsWrong) {
+TEST_F(CommandBalanceRanks, ErrorsNameTheOption) {
   const auto with = [&](const char* option, const char* value) {
     return plan(logical_count(), 24, {option, value});
   };
@@ -142,7 +142,7 @@ TEST_F(CommandBalanceRanks, SaysWhatIsWrong) {
   expect_refusal(with("--rank-slots", "1:4,1:5"), "--rank-slots: rank 1 is given twice");
   expect_refusal(with("--rank-slots", "9:4"), "--rank-slots: expected ranks from 0 to 3, found 9");
   expect_refusal(plan(logical_count(), 24, {"--rank-slots", "1:4", "--dead-ranks", "1"}),
-                 "--dead-ranks: rank 1 has 4 slots by --rank-slots");
+                 "--dead-ranks: rank 1 has 4 slots in --rank-slots");
   expect_refusal(plan(logical_count(), 24, {"--rank-slots", "1:4", "--planner", "trt"}),
                  "found 4 to 6; use planner wideep");
   EXPECT_THAT(balance(plan(logical_count(), 24, {"--dead-ranks", "0"})).err, "");

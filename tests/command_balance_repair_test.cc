@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep balance plan --from, and wideep balance resplit: a placement that is there already.
+// wideep balance plan --from, and wideep balance resplit: commands that start from a placement.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ class CommandBalanceRepair : public CommandBalance {
     return file("from.yaml");
   }
 
-  // Statistics whose first layer has another hot expert than any iteration of load().
+  // Statistics whose first layer has a hot expert that is not hot in any iteration of load().
   std::string drifted() const {
     std::vector<int64_t> one = load(1, 0);
     one[1] += 1500;
@@ -63,7 +63,7 @@ TEST_F(CommandBalanceRepair, MovesFewExperts) {
   EXPECT_LT(repaired["layers"][0]["imbalance_equal"], repaired["layers"][0]["imbalance_now"]);
 }
 
-TEST_F(CommandBalanceRepair, KeepsToTheBudget) {
+TEST_F(CommandBalanceRepair, RespectsMaxMoves) {
   for (const int budget : {0, 1, 3}) {
     const json repaired = balance_json(repair({"--max-moves", fmt::format("{}", budget)}));
     for (const json& layer : repaired["layers"]) {
@@ -76,7 +76,7 @@ TEST_F(CommandBalanceRepair, KeepsToTheBudget) {
   EXPECT_EQ(read("plan.yaml"), read("from.yaml"));
 }
 
-// How the engine balances is the file's, unless the command says otherwise.
+// A repair keeps the file's settings of online balancing, except those given as options.
 TEST_F(CommandBalanceRepair, SettingsOfTheFileStay) {
   const std::string from = old_placement(0);
   std::string text = read("from.yaml");
@@ -137,7 +137,7 @@ TEST_F(CommandBalanceRepair, PlacementOfAnotherModel) {
                                   "  7: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]\n");
   expect_refused(balance(resplit(csv(), layer)), {"layer.yaml", "layer 1 is missing"});
   expect_refused(balance(resplit(csv(), file("absent.yaml"))), {"absent.yaml"});
-  // 20 slots do not fall on 3 ranks.
+  // 20 slots cannot be divided among 3 ranks.
   expect_refused(balance({"resplit", "--stats", csv(), "--ep-size", "3", "--placement",
                           old_placement(0), "--shares", file("s.json")}),
                  {"from.yaml", "3 ranks", "found 20"});

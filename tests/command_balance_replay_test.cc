@@ -15,8 +15,8 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using Arguments = std::vector<std::string>;
 
-// 2 layers of 16 experts, top 2; 20 requests of 100 tokens for each of two kinds of text, in which
-// other experts are hot.
+// A trace of 2 layers of 16 experts, top 2; 20 requests of 100 tokens for each of two kinds of text
+// with different hot experts.
 class CommandBalanceReplay : public CommandBalance {
  protected:
   CommandBalanceReplay() {

@@ -43,7 +43,7 @@ class CommandBalanceRobust : public CommandBalance {
   }
 };
 
-TEST_F(CommandBalanceRobust, ByDefaultChoosesWhatIsBestOnLaterWindows) {
+TEST_F(CommandBalanceRobust, DefaultIsTheBestMethodOnLaterWindows) {
   const json chosen = balance_json(plan(taking_turns(12), 20, {"--holdout", "0.25"}));
   const json sum =
       balance_json(plan(taking_turns(12), 20, {"--holdout", "0.25", "--robust", "off"}));
@@ -63,7 +63,7 @@ TEST_F(CommandBalanceRobust, ByDefaultChoosesWhatIsBestOnLaterWindows) {
               sum["mean"]["imbalance_held_out"].get<double>(), 1e-12);
 }
 
-TEST_F(CommandBalanceRobust, TableForPeople) {
+TEST_F(CommandBalanceRobust, PrintsATable) {
   const CommandEnd end = balance(plan(taking_turns(12), 20, {"--holdout", "0.25"}));
   EXPECT_EQ(end.exit_code, 0) << end.err;
   for (const char* part : {"planned from windows of load: windows; imbalance on later windows with",
@@ -73,7 +73,7 @@ TEST_F(CommandBalanceRobust, TableForPeople) {
   }
 }
 
-TEST_F(CommandBalanceRobust, AWayByName) {
+TEST_F(CommandBalanceRobust, MethodByName) {
   for (const char* way : {"sum", "mean", "std:0.5", "recent", "windows"}) {
     const json result = balance_json(plan(taking_turns(4), 20, {"--robust", way}));
     EXPECT_EQ(result["robust"]["method"], way);
@@ -91,7 +91,7 @@ TEST_F(CommandBalanceRobust, WindowsOfSeveralIterations) {
   EXPECT_EQ(result["windows"]["held_out"]["num_windows"], 2);
 }
 
-TEST_F(CommandBalanceRobust, AFewWindowsArePlannedAsTheirSum) {
+TEST_F(CommandBalanceRobust, FewWindowsArePlannedOnTheirSum) {
   EXPECT_FALSE(balance_json(plan(taking_turns(3), 20)).contains("robust"));
   EXPECT_THAT(balance(plan(logical_count(), 20)).out, Not(HasSubstr("window")));
 }

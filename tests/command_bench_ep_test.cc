@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep bench ep as a whole: what it prints, and how it ends.
+// wideep bench ep as a user runs it: output and errors.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// Small enough to be over at once.
+// Small enough to take no time.
 CommandOptions bench_ep(const std::vector<std::string>& more) {
   CommandOptions options{
       .arguments = {"bench", "ep", "--experts", "16", "--repeat", "2", "--block", "1"}};
@@ -34,7 +34,7 @@ CommandOptions bench_ep(const std::vector<std::string>& more) {
   return options;
 }
 
-TEST(CommandBenchEp, MeasuresEveryTestBesideCopies) {
+TEST(CommandBenchEp, MeasuresEveryTestAndItsCopies) {
   const CommandEnd end = run_command(bench_ep({"--ranks", "4", "--tokens", "1,5", "--strategy",
                                                "allgather", "--routing", "spread", "--json"}));
   ASSERT_EQ(end.exit_code, 0) << end.err;
@@ -49,7 +49,7 @@ TEST(CommandBenchEp, MeasuresEveryTestBesideCopies) {
   const json& five = report["tests"][2];
   EXPECT_GT(five["copy_us"]["median"], 0.0);
   EXPECT_EQ(five["strategy"], "allgather");
-  // A row laid down, 4 results of which one is where the sum goes.
+  // All-gather: one published row, and 4 results, of which one is already in the place of the sum.
   EXPECT_EQ(five["bytes"], 4 * 5 * (1 + 3) * 512);
 }
 
@@ -65,8 +65,9 @@ TEST(CommandBenchEp, EveryFormWithEveryCombine) {
   }
 }
 
-TEST(CommandBenchEp, ResultsAreMadeInEachRoundWhereAskedTo) {
-  // Nobody else makes them then, and sums are looked at before rounds are measured.
+TEST(CommandBenchEp, WritesResultsInEachRound) {
+  // Only the rounds write results here, and the sums are checked before the measurement: a wrong
+  // result would fail the command.
   const CommandEnd made =
       run_command(bench_ep({"--tokens", "3", "--dtype", "bf16,bf16", "--combine-dtype",
                             "bf16,nvfp4", "--combine", "exact,reduced", "--results", "made"}));
@@ -83,17 +84,17 @@ TEST(CommandBenchEp, SweepsGroups) {
   ASSERT_EQ(end.exit_code, 0) << end.err;
   const json report = json::parse(end.out);
   ASSERT_EQ(report["groups"].size(), 3u);
-  EXPECT_FALSE(report["groups"][0].contains("relative"));  // fewer ranks than experts of a token
+  EXPECT_FALSE(report["groups"][0].contains("relative"));  // fewer ranks than experts per token
   EXPECT_EQ(report["groups"][1]["relative"], 1.0);
   EXPECT_GT(report["groups"][2]["cpu_us"]["median"], 0.0);
-  // Each token's experts are on 4 ranks: 4 rows of 512 bytes there and back, but for its own
-  // rank's.
+  // Each token's experts are on 4 ranks: 4 rows of 512 bytes in dispatch and in combine, except to
+  // its own rank.
   EXPECT_EQ(report["groups"][1]["bytes_per_rank"], 2 * 6 * 512);
   EXPECT_GE(report["groups"][2]["bytes_per_rank"], 2 * 6 * 512);
   EXPECT_LE(report["groups"][2]["bytes_per_rank"], 2 * 8 * 512);
 }
 
-TEST(CommandBenchEp, BesideMpi) {
+TEST(CommandBenchEp, ComparesWithMpi) {
   const char* named = std::getenv("WIDEEP_BINARY");
   const std::filesystem::path binary = named == nullptr ? WIDEEP_BINARY : named;
   const auto program = binary.parent_path() / "wideep_mpi_baseline";
@@ -113,7 +114,7 @@ TEST(CommandBenchEp, BesideMpi) {
   }
 }
 
-TEST(CommandBenchEp, RefusesWhatItCannotMeasure) {
+TEST(CommandBenchEp, RefusesImpossibleOptions) {
   expect_refused(run_command(bench_ep({"--ranks", "3"})), {"--experts", "3 ranks", "found 16"});
   expect_refused(run_command(bench_ep({"--top-k", "17"})), {"--top-k", "16 experts", "found 17"});
   expect_refused(run_command(bench_ep({"--dtype", "fp8", "--hidden", "100"})),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep bench model as a whole: what it prints, and how it ends.
+// wideep bench model as a user runs it: output and errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ CommandOptions bench_model(const std::vector<std::string>& more) {
 
 std::string config_path() { return small_model() + "/config.json"; }
 
-// Small enough to be over at once.
+// Small enough to take no time.
 std::vector<std::string> quick(std::vector<std::string> source) {
   for (const char* option :
        {"--prompt", "24", "--generate", "3", "--batch", "1,5", "--repeat", "2", "--depth", "4"}) {
@@ -71,7 +71,7 @@ TEST(BenchModel, RandomWeightsNeedTheConfigOnly) {
   EXPECT_EQ(tests[1].at("name"), "decode x1");
   EXPECT_EQ(tests[2].at("name"), "decode x5");
   for (const json& test : tests) expect_sound(test);
-  // One token chooses 4 experts a layer; five that are not alike choose more, of 16.
+  // One token chooses 4 experts per layer; five different tokens choose more, out of 16.
   EXPECT_EQ(tests[1].at("experts_hit_per_layer"), 4.0);
   EXPECT_GT(tests[2].at("experts_hit_per_layer"), 5.0);
   EXPECT_LE(tests[2].at("experts_hit_per_layer"), 16.0);

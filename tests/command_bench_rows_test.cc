@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep bench rows: what it tells of a small random model.
+// wideep bench rows on a small random model.
 #include <gtest/gtest.h>
 
 #include "command.h"
@@ -23,7 +23,7 @@ CommandEnd bench_rows(const std::string& dispatch, const std::string& combine) {
                      "--dispatch-dtype", dispatch, "--combine-dtype", combine, "--json"}});
 }
 
-TEST(CommandBenchRows, TellsWhatIsSavedAndWhatIsLost) {
+TEST(CommandBenchRows, ReportsSavedBytesAndLostAccuracy) {
   const CommandEnd end = bench_rows("nvfp4", "nvfp4");
   ASSERT_EQ(end.exit_code, 0) << end.err;
   const json report = json::parse(end.out, nullptr, false);

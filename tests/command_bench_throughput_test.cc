@@ -28,7 +28,7 @@ std::set<std::string> keys_of(const json& object) {
 
 class CommandBenchThroughput : public ::testing::Test {
  protected:
-  // Request i has 10 + i token ids, or the same as text, and wants 4 + i tokens.
+  // Request i has 10 + i token ids, or the same as text, and asks for 4 + i tokens.
   CommandBenchThroughput() {
     std::string lines;
     for (int i = 0; i < kRequests; ++i) {
@@ -54,7 +54,7 @@ class CommandBenchThroughput : public ::testing::Test {
   const std::string dataset_ = directory_.file("data.jsonl");
 };
 
-TEST_F(CommandBenchThroughput, CountsEveryTokenAndReportsUnderTrtsNames) {
+TEST_F(CommandBenchThroughput, CountsEveryTokenAndUsesTensorRtLlmsNames) {
   const CommandEnd end =
       run_command(bench("throughput", {"--ranks", "4", "--streaming", "--concurrency", "3",
                                        "--json", "--report_json", directory_.file("report.json"),
@@ -78,7 +78,7 @@ TEST_F(CommandBenchThroughput, CountsEveryTokenAndReportsUnderTrtsNames) {
   const json& performance = report["performance"];
   const double seconds = performance["total_latency_ms"].get<double>() / 1e3;
   EXPECT_GT(seconds, 0.0);
-  EXPECT_LT(seconds, 5.0 * kSlowdown);  // no rank sleeps over a request that others have seen
+  EXPECT_LT(seconds, 5.0 * kSlowdown);  // no rank sleeps while others have a request
   EXPECT_NEAR(performance["system_output_throughput_tok_s"].get<double>() * seconds, 39.0, 1e-6);
   EXPECT_NEAR(performance["system_total_throughput_tok_s"].get<double>() * seconds, 114.0, 1e-6);
   EXPECT_NEAR(performance["output_throughput_per_gpu_tok_s"].get<double>() * 4,
@@ -98,7 +98,7 @@ TEST_F(CommandBenchThroughput, CountsEveryTokenAndReportsUnderTrtsNames) {
   }
 }
 
-// The same requests, alone and together, with and without the batch of others.
+// The same requests, one at a time and together in a batch.
 TEST_F(CommandBenchThroughput, OutputsDoNotDependOnTheLoad) {
   const auto outputs = [&](const std::string& kind, const std::vector<std::string>& more) {
     std::vector<std::string> all = {"--output-json", directory_.file("outputs.json")};
@@ -112,7 +112,7 @@ TEST_F(CommandBenchThroughput, OutputsDoNotDependOnTheLoad) {
   EXPECT_EQ(alone, outputs("throughput", {"--tp", "2", "--ep", "2", "--request-rate", "500"}));
 }
 
-TEST_F(CommandBenchThroughput, PrintsTrtsBlocks) {
+TEST_F(CommandBenchThroughput, PrintsTensorRtLlmsBlocks) {
   const CommandEnd end =
       run_command(bench("latency", {"--num-requests", "2", "--request-rate", "inf"}));
   ASSERT_EQ(end.exit_code, 0) << end.err;
@@ -128,7 +128,7 @@ TEST_F(CommandBenchThroughput, PrintsTrtsBlocks) {
 }
 
 // File names are bytes, and JSON is UTF-8.
-TEST_F(CommandBenchThroughput, NamesThatAreNoUtf8) {
+TEST_F(CommandBenchThroughput, FileNamesThatAreNotUtf8) {
   const std::string path = directory_.file("\xff.jsonl");
   ASSERT_TRUE(formats::write_file(path, "{\"input_ids\": [1, 2], \"output_tokens\": 3}\n").ok());
   const std::string log = directory_.file("\xfe.jsonl");
@@ -142,7 +142,7 @@ TEST_F(CommandBenchThroughput, NamesThatAreNoUtf8) {
   EXPECT_TRUE(json::accept(table.out));
 }
 
-TEST_F(CommandBenchThroughput, LengthsOfADatasetAreTwoNumbers) {
+TEST_F(CommandBenchThroughput, LengthDistributionIsTwoNumbers) {
   for (const std::string lengths : {"128,0junk", "128", "128;0", "128,-1"}) {
     expect_refused(
         run_command(
@@ -153,7 +153,7 @@ TEST_F(CommandBenchThroughput, LengthsOfADatasetAreTwoNumbers) {
   }
 }
 
-TEST_F(CommandBenchThroughput, MadeUpWeightsNeedNoCheckpoint) {
+TEST_F(CommandBenchThroughput, RandomWeightsNeedNoCheckpoint) {
   ModelCopy model;
   model.remove("model.safetensors");
   CommandOptions options = bench("throughput", {"--random-weights", "--ranks", "2", "--json"});
@@ -170,7 +170,7 @@ TEST_F(CommandBenchThroughput, MadeUpWeightsNeedNoCheckpoint) {
   EXPECT_EQ(run_command(options).exit_code, 0);
 }
 
-TEST_F(CommandBenchThroughput, WhatDoesNotFitIsRefusedBeforeTheRun) {
+TEST_F(CommandBenchThroughput, RefusesWrongOptionsBeforeTheRun) {
   const auto refused = [&](const std::vector<std::string>& more,
                            const std::vector<std::string>& parts) {
     expect_refused(run_command(bench("throughput", more)), parts);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep doctor as a whole: what it prints, and how it ends.
+// wideep doctor as a user runs it: output and errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ json doctor_json(std::vector<std::string> more, int exit_code = 0) {
   return json::parse(end.out, nullptr, false);
 }
 
-// The machine is told of all the same; the one error comes last.
+// The machine is described all the same; the one error comes last.
 void expect_verdict(const CommandEnd& end, int exit_code, const std::string& error) {
   EXPECT_EQ(end.exit_code, exit_code);
   ASSERT_EQ(end.error_lines().size(), 1u) << end.err;
@@ -41,7 +41,7 @@ void expect_verdict(const CommandEnd& end, int exit_code, const std::string& err
   EXPECT_THAT(end.out, AllOf(StartsWith("Machine\n"), Not(HasSubstr("all fine"))));
 }
 
-TEST(Doctor, TellsOfTheMachine) {
+TEST(Doctor, DescribesTheMachine) {
   const CommandEnd end = doctor({});
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.err, IsEmpty());
@@ -58,14 +58,14 @@ TEST(Doctor, FitsOnAScreen) {
   std::istringstream lines(end.out);
   int num_lines = 0;
   for (std::string line; std::getline(lines, line); ++num_lines) {
-    if (line.starts_with("Model ")) continue;  // as long as the path
+    if (line.starts_with("Model ")) continue;  // its length depends on the path
     EXPECT_LE(line.size(), 100u) << line;
     EXPECT_FALSE(line.ends_with(' ')) << line;
   }
   EXPECT_LE(num_lines, 36);
 }
 
-TEST(Doctor, MoreRanksThanAnyMachineHasCoresIsAWarning) {
+TEST(Doctor, MoreRanksThanCoresIsAWarning) {
   const json report = doctor_json({"--ranks", "4096"});
   EXPECT_EQ(report["ranks"], 4096);
   EXPECT_EQ(report["error"], nullptr);
@@ -82,7 +82,7 @@ TEST(Doctor, AModelThatFits) {
   EXPECT_GT(wider["model"]["bytes_needed"], report["model"]["bytes_needed"]);
 }
 
-// Its experts alone take tens of terabytes.
+// The model's experts alone need tens of terabytes.
 TEST(Doctor, AModelThatDoesNotFitEndsWithCode1) {
   const ModelCopy copy;
   copy.edit_config([](json& config) {

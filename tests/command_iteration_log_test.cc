@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --iteration-log: a line for each iteration, that add up to what the run says of itself.
+// --iteration-log: the sums of its lines, one per iteration, are those of the run's report.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ TEST(CommandIterationLog, LinesAddUpToTheReport) {
   EXPECT_NEAR(imbalance / iteration, expected, 1e-3);
 }
 
-TEST(CommandIterationLog, AFileThatCannotBeWrittenIsFoundBeforeTheRun) {
+TEST(CommandIterationLog, RefusesAFileThatCannotBeWritten) {
   const CommandOptions options =
       generate(small_model(), {"--ranks", "2", "--iteration-log", "/nowhere/log.jsonl"});
   expect_refused(run_command(options), {"--iteration-log /nowhere/log.jsonl", "No such file"});

@@ -14,11 +14,11 @@
 
 namespace wideep::tests {
 
-// Read-only, made once per program: 3 layers, 1 and 2 of them MoE with 16 experts, top 4, a token
-// for each byte, no end token.
+// A small model, made once per program; do not change it. 3 layers, of which 1 and 2 are MoE with
+// 16 experts, top 4; a token for each byte, no end token.
 const std::string& small_model();
 
-// A copy of small_model() of one's own.
+// A private copy of small_model(), for tests that change it.
 class ModelCopy {
  public:
   ModelCopy();
@@ -29,7 +29,7 @@ class ModelCopy {
   void remove(const std::string& name) const;
   std::string read(const std::string& name) const;
   void edit_config(const std::function<void(nlohmann::json&)>& edit) const;
-  // The tensors in the order of their names; what `edit` leaves is written back.
+  // Passes the tensors, ordered by name, to `edit` and writes the result back.
   void edit_tensors(const std::function<void(std::vector<formats::TensorToWrite>&)>& edit) const;
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep generate on model directories that are broken: one line that says where, nothing left.
+// wideep generate on broken model directories: one line that names the file, and nothing is left
+// behind.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ std::string safetensors(const std::string& header, const std::string& data) {
   return bytes + header + data;
 }
 
-// The command on the model, with 4 ranks.
+// Runs the command on the model with 4 ranks.
 CommandEnd run_on(const ModelCopy& model) {
   return run_command(generate(model.path(), {"--ranks", "4"}));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep parallel explain: ranks, what they hold and send; configurations that do not fit.
+// wideep parallel explain: the parts of the ranks, memory and bytes sent; wrong configurations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ TEST_F(CommandParallel, RanksThatShareExpertsHaveTheSameSlots) {
   EXPECT_GT(sharded.at("bytes_sent_per_token").at("between_per_moe_layer"), 0.0);
 }
 
-TEST_F(CommandParallel, RanksThatShareSequencesHoldAnNthOfThem) {
+TEST_F(CommandParallel, RanksThatShareSequencesDivideTheCache) {
   const auto bytes = [&](int ranks) {
     const json all = explain_json(
         fmt::format("max_num_tokens: 2048\ntensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n"
@@ -133,7 +133,7 @@ TEST_F(CommandParallel, StagesOfAPipelineShareLayers) {
   EXPECT_THAT(many.err, HasSubstr("pipeline_parallel_size: expected at most the model's 3 layers"));
 }
 
-TEST_F(CommandParallel, ATableForPeople) {
+TEST_F(CommandParallel, PrintsATable) {
   const CommandEnd end = explain(kShared, {"--world", "4"});
   EXPECT_EQ(end.exit_code, 0) << end.err;
   for (const char* part : {"4 ranks = tp 4", "query heads", "holds", "sends", "12-15"}) {
@@ -141,7 +141,7 @@ TEST_F(CommandParallel, ATableForPeople) {
   }
 }
 
-TEST_F(CommandParallel, WhatDoesNotFitIsRefused) {
+TEST_F(CommandParallel, RefusesWrongConfigurations) {
   const CommandEnd world = explain(kShared, {"--world", "8"});
   EXPECT_EQ(world.exit_code, 2);
   EXPECT_THAT(world.err, HasSubstr("--world: expected 4 ranks"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep generate --perfect-router: even loads, and texts that nobody takes for the model's.
+// wideep generate --perfect-router: even loads, and outputs marked as meaningless.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,8 +21,9 @@ CommandOptions perfect(std::vector<std::string> more) {
   return generate(small_model(), more);
 }
 
-// A token may choose among half of the ranks only (its groups), those of four ranks among all.
-TEST(CommandPerfectRouter, LoadsAreEvenAndTheJsonSaysSo) {
+// With expert groups a token can only reach half of the ranks; the tokens of four ranks together
+// reach all.
+TEST(CommandPerfectRouter, LoadsAreEvenInTheJson) {
   const CommandEnd end = run_command(
       perfect({"--json", "--prompt", "A dog", "--prompt", "A cow", "--prompt", "A hen", "--prompt",
                "A fox", "--prompt", "The hen", "--prompt", "The dog", "--prompt", "The fox"}));
@@ -45,7 +46,7 @@ TEST(CommandPerfectRouter, EveryTextIsMarked) {
   EXPECT_THAT(end.err, HasSubstr("router  perfect"));
 }
 
-TEST(CommandPerfectRouter, AServerAnswersUnderANameThatSaysSo) {
+TEST(CommandPerfectRouter, AServerMarksTheModelsName) {
   Command server({.arguments = {"serve", "--model", small_model(), "--port", "0", "--ranks", "4",
                                 "--served-model-name", "m", "--perfect-router"}});
   EXPECT_TRUE(wait_until(
@@ -58,7 +59,7 @@ TEST(CommandPerfectRouter, AServerAnswersUnderANameThatSaysSo) {
   EXPECT_EQ(server.wait().exit_code, 0);
 }
 
-TEST(CommandPerfectRouter, TheVariableOfTensorRtLlmIsUnderstood) {
+TEST(CommandPerfectRouter, ReadsTensorRtLlmsVariable) {
   CommandOptions options = generate(small_model(), {"--ranks", "4", "--json"});
   options.environment.emplace_back("ENABLE_PERFECT_ROUTER", "1");
   const CommandEnd on = run_command(options);
@@ -71,7 +72,7 @@ TEST(CommandPerfectRouter, TheVariableOfTensorRtLlmIsUnderstood) {
   expect_refused(run_command(options), {"ENABLE_PERFECT_ROUTER", "expected 0 or 1, found yes"});
 }
 
-TEST(CommandPerfectRouter, StatisticsOfItAreRefused) {
+TEST(CommandPerfectRouter, RefusesExpertStatistics) {
   expect_refused(run_command(perfect({"--expert-statistic-iter-range", "0-2"})),
                  {"--perfect-router", "leave out one of the two"});
 }

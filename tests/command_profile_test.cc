@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep generate --profile-range: what every rank did when, as a Chrome trace.
+// wideep generate --profile-range: a Chrome trace of every rank's steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ class CommandProfile : public testing::Test {
 // Times are written to thousandths of a microsecond.
 constexpr double kRounding = 0.002;
 
-// Beside or inside each other.
+// Expects that any two events of a thread are disjoint or one lies inside the other.
 void expect_nested(const std::vector<Event>& events) {
   std::map<std::pair<int, int>, std::vector<Event>> lanes;
   for (const Event& event : events) lanes[{event.rank, event.lane}].push_back(event);
@@ -83,7 +83,7 @@ void expect_nested(const std::vector<Event>& events) {
     std::sort(all.begin(), all.end(), [](const Event& a, const Event& b) {
       return std::pair(a.start, -a.end) < std::pair(b.start, -b.end);
     });
-    std::vector<Event> around;  // those that have not ended, outermost first
+    std::vector<Event> around;  // events that have not ended yet, outermost first
     for (const Event& event : all) {
       while (!around.empty() && around.back().end <= event.start + kRounding) around.pop_back();
       if (!around.empty()) {
@@ -95,7 +95,7 @@ void expect_nested(const std::vector<Event>& events) {
   }
 }
 
-TEST_F(CommandProfile, ShowsTheSharedExpertWhileRowsTravel) {
+TEST_F(CommandProfile, ShowsTheSharedExpertDuringDispatch) {
   const CommandEnd end = profile({"--profile-range", "1-2,3-4", "--max-tokens", "5"});
   ASSERT_EQ(end.exit_code, 0) << end.err;
   const json trace = json::parse(formats::read_file(path_).value());
@@ -124,8 +124,8 @@ TEST_F(CommandProfile, ShowsTheSharedExpertWhileRowsTravel) {
   expect_nested(events);
 }
 
-// Policy trt moves experts whenever it may. On a busy machine its threads may get no turn at all.
-TEST_F(CommandProfile, ShowsTheBalancerBesideTheForwardPath) {
+// Policy trt moves experts whenever it can, but on a busy machine its threads may not run at all.
+TEST_F(CommandProfile, ShowsTheBalancersThreads) {
   const std::string balancer = directory_.file("balancer.yaml");
   std::ofstream(balancer) << "num_slots: 24\nlayer_updates_per_iter: 1\nupdate_policy: trt\n";
   std::vector<Event> events;
@@ -146,8 +146,9 @@ TEST_F(CommandProfile, ShowsTheBalancerBesideTheForwardPath) {
     const auto ended = [&](const Event& event) {
       return event.layer == each.layer && event.end <= each.start;
     };
-    // A thread that has told others, of a plan or that its copies are there, may be kept from its
-    // processor until long after they have acted. Copies have ended before that is told.
+    // A thread that publishes a plan, or that its copies are complete, may lose its processor
+    // before its span ends, while others already act on it. Only copies end before they are
+    // published.
     const auto had_begun = [&](const Event& event) {
       return event.layer == each.layer && event.start <= each.start;
     };
@@ -170,7 +171,7 @@ TEST_F(CommandProfile, ShowsTheBalancerBesideTheForwardPath) {
   expect_nested(events);
 }
 
-TEST_F(CommandProfile, VariablesOfTensorRtLlmAreUnderstood) {
+TEST_F(CommandProfile, ReadsTensorRtLlmsVariables) {
   CommandOptions options = generate(small_model(), {"--ranks", "2"});
   options.environment = {{"TLLM_PROFILE_START_STOP", "1-3"}, {"TLLM_TORCH_PROFILE_TRACE", path_}};
   const auto iterations = [&] {
@@ -182,7 +183,7 @@ TEST_F(CommandProfile, VariablesOfTensorRtLlmAreUnderstood) {
     return found;
   };
   EXPECT_EQ(iterations(), (std::set<int>{1, 2}));
-  options.environment.emplace_back("WIDEEP_PROFILE_START_STOP", "0-1");  // ours wins
+  options.environment.emplace_back("WIDEEP_PROFILE_START_STOP", "0-1");  // wins over TLLM_...
   EXPECT_EQ(iterations(), (std::set<int>{0}));
   for (const char* name : {"TLLM_TORCH_PROFILE_TRACE", "TLLM_PROFILE_RECORD_GC"}) {
     options.environment = {{name, name == std::string("TLLM_PROFILE_RECORD_GC") ? "1" : path_}};
@@ -195,7 +196,7 @@ TEST_F(CommandProfile, VariablesOfTensorRtLlmAreUnderstood) {
   }
 }
 
-TEST_F(CommandProfile, ShowsAllocationsWhereAskedTo) {
+TEST_F(CommandProfile, ShowsAllocations) {
   if (base::kSanitized) GTEST_SKIP() << "sanitizers have an operator new of their own";
   CommandOptions options = generate(
       small_model(), {"--ranks", "2", "--profile-range", "1-3", "--profile-output", path_});
@@ -211,7 +212,7 @@ TEST_F(CommandProfile, ShowsAllocationsWhereAskedTo) {
     EXPECT_THAT(event.iteration, AnyOf(1, 2));
     EXPECT_GE(event.detail, 0);
   }
-  // What an iteration tells of itself is put together in memory of its own.
+  // Every iteration allocates memory for its own record.
   for (const Event& iteration : named(events, "iteration")) {
     EXPECT_TRUE(any_of(named(events, "allocation"), [&](const Event& event) {
       return event.rank == iteration.rank && event.lane != iteration.lane &&
@@ -227,10 +228,10 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// What a profiler is told (nvtx_log/nvtx_log.cc): lines of each thread that told anything.
+// The calls that a profiler receives through NVTX (nvtx_log/nvtx_log.cc): the lines of each thread.
 class CommandNvtx : public CommandProfile {
  protected:
-  std::vector<std::vector<std::string>> told(const std::string& variable) {
+  std::vector<std::vector<std::string>> nvtx_lines(const std::string& variable) {
     CommandOptions options = generate(small_model(), {"--ranks", "2", "--max-tokens", "3"});
     options.environment = {{variable, "1"},
                            {"NVTX_INJECTION64_PATH", WIDEEP_NVTX_LOG},
@@ -254,11 +255,11 @@ TEST_F(CommandNvtx, IterationsAreRanges) {
   const std::vector<std::string> iterations = {
       "domain wideep", "push iteration 0", "pop", "push iteration 1",
       "pop",           "push iteration 2", "pop"};
-  EXPECT_THAT(told("TLLM_LLMAPI_ENABLE_NVTX"), ElementsAre(iterations, iterations));
+  EXPECT_THAT(nvtx_lines("TLLM_LLMAPI_ENABLE_NVTX"), ElementsAre(iterations, iterations));
 }
 
 TEST_F(CommandNvtx, AtDebugLevelAllSpansAre) {
-  const auto threads = told("TLLM_NVTX_DEBUG");
+  const auto threads = nvtx_lines("TLLM_NVTX_DEBUG");
   EXPECT_EQ(threads.size(), 2u);
   for (const std::vector<std::string>& lines : threads) {
     EXPECT_THAT(lines, IsSupersetOf({"push iteration 2", "push attention, layer 0",
@@ -281,8 +282,8 @@ TEST_F(CommandNvtx, AtDebugLevelAllSpansAre) {
   }
 }
 
-// Where there is no driver, as on most machines that test this.
-TEST_F(CommandNvtx, AProfilerThatCannotBeToldIsOneWarning) {
+// The usual case in tests: a machine without a driver.
+TEST_F(CommandNvtx, WarnsOnceIfTheProfilerCannotBeReached) {
   const CommandEnd end = profile({"--profile-range", "0-1,2-3"});
   EXPECT_EQ(end.exit_code, 0) << end.err;
   if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "this machine has a driver";
@@ -293,7 +294,7 @@ TEST_F(CommandNvtx, AProfilerThatCannotBeToldIsOneWarning) {
 
 #else
 
-TEST_F(CommandProfile, NvtxWantsABuildWithCuda) {
+TEST_F(CommandProfile, NvtxNeedsABuildWithCuda) {
   CommandOptions options = generate(small_model());
   for (const char* name : {"TLLM_NVTX_DEBUG", "TLLM_LLMAPI_ENABLE_NVTX"}) {
     options.environment = {{name, "1"}};
@@ -303,7 +304,7 @@ TEST_F(CommandProfile, NvtxWantsABuildWithCuda) {
 
 #endif
 
-TEST_F(CommandProfile, AFileThatCannotBeWrittenIsFoundBeforeTheRun) {
+TEST_F(CommandProfile, RefusesAFileThatCannotBeWritten) {
   const CommandEnd end = run_command(generate(
       small_model(), {"--profile-range", "0-1", "--profile-output", "/nowhere/profile.json"}));
   EXPECT_EQ(end.exit_code, 1);
@@ -313,7 +314,7 @@ TEST_F(CommandProfile, AFileThatCannotBeWrittenIsFoundBeforeTheRun) {
   EXPECT_THAT(end.err, testing::Not(HasSubstr("model  ")));  // nothing has been loaded
 }
 
-TEST_F(CommandProfile, WhatCannotBeProfiledIsSaid) {
+TEST_F(CommandProfile, ReportsRangesThatCannotBeProfiled) {
   const CommandEnd short_run = profile({"--profile-range", "3-400", "--max-tokens", "5"});
   EXPECT_EQ(short_run.exit_code, 0);
   EXPECT_THAT(short_run.err, HasSubstr("profile of iterations 3-400: the run had 5 iterations"));

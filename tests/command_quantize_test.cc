@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep quantize: what it writes is read again, whole or matrix by matrix, and is still the model.
+// wideep quantize: the written checkpoint is read again, whole or matrix by matrix, and predicts as
+// the original does.
 #include <gtest/gtest.h>
 
 #include "command.h"
@@ -55,12 +56,12 @@ TEST_P(CommandQuantize, WritesAModelThatRuns) {
   EXPECT_EQ(one.at("results"), two.at("results"));
 }
 
-// The tensors that stand for a matrix: its weight, or codes and scales.
+// The tensors that store a matrix: its weight, or codes and scales.
 bool belongs_to(const std::string& tensor, const std::string& part) {
   return tensor.find(part) != std::string::npos;
 }
 
-// The small model with the matrices of `part` as the file of another model has them.
+// The small model, with the matrices of `part` taken from another model's file.
 void replace(std::vector<TensorToWrite>& tensors, const formats::SafetensorsFile& file,
              const std::string& part) {
   std::erase_if(tensors, [&](const TensorToWrite& t) { return belongs_to(t.name, part); });
@@ -69,7 +70,7 @@ void replace(std::vector<TensorToWrite>& tensors, const formats::SafetensorsFile
   }
 }
 
-TEST(CommandQuantizeMixed, EachMatrixIsTakenAsItIsStored) {
+TEST(CommandQuantizeMixed, EachMatrixIsReadInItsOwnFormat) {
   const base::ScratchDirectory scratch;
   const std::string nvfp4 = scratch.file("nvfp4"), int8 = scratch.file("int8");
   ASSERT_EQ(quantize(small_model(), "nvfp4", nvfp4, {"--no-evaluation"}).exit_code, 0);
@@ -92,7 +93,7 @@ TEST(CommandQuantizeMixed, EachMatrixIsTakenAsItIsStored) {
             generated(mixed.path(), {"--ranks", "2"}).at("results"));
 }
 
-TEST(CommandQuantizeErrors, AreOneLineBeforeAnythingIsWritten) {
+TEST(CommandQuantizeErrors, OneLineAndNothingIsWritten) {
   const base::ScratchDirectory scratch;
   expect_refused(quantize("/nonexistent/model", "int8", scratch.file("out")),
                  {"/nonexistent/model"});

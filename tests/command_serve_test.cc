@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep serve as a user runs it: the same answers as wideep generate, whoever else is served, and
-// an end that is told of.
+// wideep serve as a user runs it: the same answers as wideep generate, whatever other clients do,
+// and clean ends with a message.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ class Server {
 
 class CommandServe : public ::testing::Test {
  protected:
-  // What one rank generates, by prompt.
+  // The texts that `wideep generate` produces on one rank, by prompt.
   static const std::map<std::string, std::string>& expected() {
     static const std::map<std::string, std::string> texts = [] {
       std::vector<std::string> arguments = {"generate", "--model",      small_model(),
@@ -97,7 +97,7 @@ class CommandServe : public ::testing::Test {
     return texts;
   }
 
-  // Many at once, streamed and whole.
+  // Many requests at the same time, some streamed, some not.
   static void expect_equal_answers(const Server& server, int clients) {
     std::vector<std::thread> threads;
     std::atomic<int> equal{0};
@@ -125,7 +125,8 @@ class CommandServe : public ::testing::Test {
     EXPECT_EQ(server.metric("wideep_answers_running"), 0);
   }
 
-  // Its first bytes have come. The model must have room for it.
+  // Starts a long streamed request and waits for its first bytes. The model's context must be long
+  // enough.
   static void start_long_answer(Socket& socket) {
     const std::string body =
         json({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 1'000'000}, {"stream", true}}).dump();
@@ -146,7 +147,7 @@ class CommandServe : public ::testing::Test {
   base::ScratchDirectory directory_;
 };
 
-TEST_F(CommandServe, AnswersAreThoseOfGenerateWhoeverElseIsServed) {
+TEST_F(CommandServe, AnswersAreThoseOfGenerateUnderLoad) {
   Server server(small_model(), {"--ranks", "4"});
   ASSERT_GT(server.port(), 0);
   expect_served(server, base::kSanitized ? 48 : 256);
@@ -157,7 +158,7 @@ TEST_F(CommandServe, AnswersAreThoseOfGenerateWhoeverElseIsServed) {
   EXPECT_THAT(end.err, HasSubstr("stopping"));
 }
 
-TEST_F(CommandServe, WhatAPromptHasInCommonIsComputedOnce) {
+TEST_F(CommandServe, SharedPrefixesAreComputedOnce) {
   Server server(small_model(), {"--scheduler-policy", "max_utilization"});
   ASSERT_GT(server.port(), 0);
   const std::string alike(150, 'a');
@@ -191,7 +192,7 @@ TEST_F(CommandServe, RanksThatShareBatchesSequencesAndLayers) {
   }
 }
 
-TEST_F(CommandServe, SeedsDrawTheSameAgainAndOthersForEachAnswer) {
+TEST_F(CommandServe, SeedsAreReproducibleAndDifferPerAnswer) {
   Server server(small_model(), {"--ranks", "2"});
   ASSERT_GT(server.port(), 0);
   const json request = {{"prompt", "x"}, {"temperature", 1.0}, {"seed", 7}, {"n", 2}};
@@ -204,7 +205,7 @@ TEST_F(CommandServe, SeedsDrawTheSameAgainAndOthersForEachAnswer) {
             server.complete(free).body_json()["choices"]);
 }
 
-TEST_F(CommandServe, ALeavingClientFreesItsPlace) {
+TEST_F(CommandServe, DisconnectCancelsTheRequest) {
   ModelCopy model;
   model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
   Server server(model.path(), {"--ranks", "2"});
@@ -215,7 +216,7 @@ TEST_F(CommandServe, ALeavingClientFreesItsPlace) {
   }
   EXPECT_TRUE(wait_until([&] { return server.metric("wideep_answers_cancelled_total") == 1; },
                          10s * kSlowdown));
-  // The engine has stopped working for it.
+  // The engine has stopped working on that request.
   const auto iterations = [&] { return server.metric("wideep_iterations_total"); };
   EXPECT_TRUE(wait_until(
       [&] {
@@ -226,7 +227,7 @@ TEST_F(CommandServe, ALeavingClientFreesItsPlace) {
       10s * kSlowdown));
 }
 
-TEST_F(CommandServe, WhatRunsMayEndAfterSigterm) {
+TEST_F(CommandServe, RunningRequestsFinishAfterSigterm) {
   Server server(small_model(), {"--ranks", "2"});
   ASSERT_GT(server.port(), 0);
   const std::string body = json({{"model", "m"},
@@ -248,8 +249,8 @@ TEST_F(CommandServe, WhatRunsMayEndAfterSigterm) {
   EXPECT_EQ(server.command().wait().exit_code, 0);
 }
 
-// Whoever asks while it stops, a load balancer for one, is told so and not left to wait.
-TEST_F(CommandServe, AServerThatStopsSaysSo) {
+// A request during the shutdown, for example of a load balancer, gets an error at once.
+TEST_F(CommandServe, RefusesRequestsWhileItStops) {
   ModelCopy model;
   model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
   Server server(model.path(), {"--ranks", "2"});
@@ -267,7 +268,7 @@ TEST_F(CommandServe, AServerThatStopsSaysSo) {
   EXPECT_EQ(server.command().wait().exit_code, 130);
 }
 
-// Somebody is being served, and is cut off.
+// A client's reply is cut off when a rank dies.
 TEST_F(CommandServe, ADeadRankEndsTheServerWithItsName) {
   ModelCopy model;
   model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
@@ -282,8 +283,8 @@ TEST_F(CommandServe, ADeadRankEndsTheServerWithItsName) {
   EXPECT_THAT(end.err, HasSubstr("rank 1 (process"));
 }
 
-// The end of the ranks and that of the connections meet at any time.
-// Whole replicas: two engines behind one endpoint, one of which dies.
+// The ranks and the connections may end in any order.
+// Two whole servers behind one `wideep route`; one of them dies.
 TEST_F(CommandServe, ReplicasAnswerBehindOneEndpoint) {
   std::optional<Server> first(std::in_place, small_model(), std::vector<std::string>{});
   Server second(small_model(), {"--ranks", "2"});
@@ -313,7 +314,7 @@ TEST_F(CommandServe, EveryEndIsClean) {
   }
 }
 
-// Of all iterations, by layer.
+// Sums over all iterations, by layer.
 std::map<int, std::vector<int64_t>> expert_tokens(const std::string& directory) {
   const auto read = recordings::read_statistics(directory);
   EXPECT_TRUE(read.ok()) << read.status().message();
@@ -324,7 +325,8 @@ std::map<int, std::vector<int64_t>> expert_tokens(const std::string& directory) 
   return all;
 }
 
-// Of the same prompts those of generate; what was answered before and after is not among it.
+// Statistics of a recording are those of `wideep generate` with the same prompts; requests before
+// and after the recording do not count.
 TEST_F(CommandServe, ExpertRecordsAreThoseOfGenerate) {
   const std::string recorded = directory_.file("served"), generated = directory_.file("generated");
   for (const std::string& sizes : std::vector<std::string>{
@@ -369,7 +371,7 @@ TEST_F(CommandServe, ExpertRecordsAreThoseOfGenerate) {
   }
 }
 
-// bench serving counts what the server has done, and names what fails.
+// wideep bench serving counts the server's tokens, and reports the first failure.
 TEST_F(CommandServe, BenchServingSeesEveryToken) {
   Server server(small_model(), {"--ranks", "2", "--api-key", "k"});
   ASSERT_GT(server.port(), 0);
@@ -401,7 +403,7 @@ TEST_F(CommandServe, BenchServingSeesEveryToken) {
   EXPECT_THAT(refused.err, HasSubstr("no request succeeded; the first failed with: status 401"));
 }
 
-TEST_F(CommandServe, AnAddressInUseIsFoundBeforeLoading) {
+TEST_F(CommandServe, RefusesAnAddressInUseBeforeLoading) {
   Server server(small_model(), {});
   const CommandEnd end = run_command(
       {.arguments = {"serve", "--model", small_model(), "--port", std::to_string(server.port())}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep generate with options, placements and parallel configurations that cannot work.
+// wideep generate with wrong options, placements and parallel configurations.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class CommandSettings : public ::testing::Test {
     return run_command(generate(small_model(), more));
   }
 
-  // With the text in a file that `option` names.
+  // Runs the command with `text` in a file that `option` names.
   CommandEnd run_with_file(const std::string& option, const std::string& text,
                            const std::vector<std::string>& more = {}) {
     EXPECT_TRUE(formats::write_file(path_, text).ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep generate when it, or one of its ranks, is told to end or killed: it ends soon, says why,
-// and leaves nothing.
+// wideep generate when it or one of its ranks gets a signal or is killed: it ends soon, reports the
+// reason, and leaves nothing behind.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,8 @@ class CommandSignals : public ::testing::Test {
     return generate(model_.path(), arguments);
   }
 
-  // False when its first tokens do not come. (--json prints nothing before the end.)
+  // Waits until the run generates; false if its first tokens do not appear. (--json prints nothing
+  // before the end.)
   static bool begins_to_print(const Command& command) {
     return wait_until([&] { return command.out().size() > 40; }, 10s * kSlowdown) &&
            command.ranks().size() == kRanks;
@@ -85,7 +86,7 @@ TEST_F(CommandSignals, InterruptEndsTheRunWithItsTexts) {
   EXPECT_THAT(end.out, HasSubstr("imbalance ratio"));
 }
 
-// As a terminal does it: the signal reaches every process of the group.
+// As at a terminal, where the signal reaches every process of the group.
 TEST_F(CommandSignals, InterruptOfTheWholeGroup) {
   Command command(long_run());
   ASSERT_TRUE(begins_to_print(command)) << command.err();
@@ -117,7 +118,7 @@ TEST_F(CommandSignals, TerminateEndsTheRun) {
   EXPECT_THAT(end.out, HasSubstr("[ended early]"));
 }
 
-// As `timeout` and service managers do it.
+// As `timeout` and service managers do.
 TEST_F(CommandSignals, TerminateOfTheWholeGroup) {
   Command command(long_run());
   ASSERT_TRUE(begins_to_print(command)) << command.err();
@@ -128,7 +129,7 @@ TEST_F(CommandSignals, TerminateOfTheWholeGroup) {
   EXPECT_THAT(end.out, HasSubstr("[ended early]"));
 }
 
-// A rank that does not answer any more, as under a debugger: the interrupt still ends the run.
+// A rank hangs, as under a debugger: the interrupt still ends the run.
 TEST_F(CommandSignals, InterruptWhileARankHangs) {
   Command command(long_run());
   ASSERT_TRUE(begins_to_print(command)) << command.err();
@@ -167,7 +168,7 @@ TEST_F(CommandSignals, KilledRankIsNamed) {
   }
 }
 
-// Of either stage of a pipeline: those of the other stage learn of it as soon.
+// A rank of either pipeline stage is killed: the ranks of the other stage end as soon as its own.
 TEST_F(CommandSignals, KilledRankOfAPipelineStage) {
   const std::string config = model_.path() + "/stages.yaml";
   std::ofstream(config) << "tensor_parallel_size: 2\nmoe_expert_parallel_size: 2\n"
@@ -221,7 +222,7 @@ TEST_F(CommandSignals, KilledParentTakesItsRanksAlong) {
   EXPECT_THAT(abandoned_shared_memory(shared_memory_before_), IsEmpty());
 }
 
-// Before the ranks can compute: they may not even exist yet.
+// Killed before the ranks compute, even before they exist.
 TEST_F(CommandSignals, KilledParentAtAnyMoment) {
   for (const auto delay : {1ms, 5ms, 10ms, 15ms, 20ms, 30ms, 45ms}) {
     Command command(long_run());

@@ -45,7 +45,7 @@ class CommandStatistics : public ::testing::Test {
     return generate(small_model(), arguments);
   }
 
-  // What `wideep balance report` says of the recorded files.
+  // The output of `wideep balance report` for the recorded files.
   json report() {
     const CommandEnd end =
         run_command({.arguments = {"balance", "report", "--stats", path_, "--json"}});
@@ -53,7 +53,7 @@ class CommandStatistics : public ::testing::Test {
     return json::parse(end.out, nullptr, false);
   }
 
-  // The sum over experts of what a rank counted in an iteration and layer; −1: not recorded.
+  // The sum over experts of a rank's counts in an iteration and layer; −1: not recorded.
   int64_t recorded(int rank, int iteration, int layer) {
     const auto file =
         formats::SafetensorsFile::open(fmt::format("{}/rank{}.safetensors", path_, rank));
@@ -74,7 +74,8 @@ class CommandStatistics : public ::testing::Test {
     if (mounted_) ::umount(path_.c_str());
   }
 
-  // Recording ends with exit code 1 and one line that names a file in the directory, and `why`.
+  // Expects that recording fails with exit code 1 and one line that names a file in the directory
+  // and contains `why`.
   void expect_write_error(const std::string& why) {
     const CommandEnd end = run_command(recording("0-100", {"--max-tokens", "100"}));
     EXPECT_EQ(end.exit_code, 1) << end.err;
@@ -116,7 +117,7 @@ TEST_F(CommandStatistics, IdleRanksWriteZeros) {
   }
 }
 
-TEST_F(CommandStatistics, EnvironmentVariablesServeAsWell) {
+TEST_F(CommandStatistics, ReadsEnvironmentVariables) {
   CommandOptions options = generate(small_model(), {"--ranks", "2"});
   options.environment = {{"EXPERT_STATISTIC_PATH", path_}, {"EXPERT_STATISTIC_ITER_RANGE", "0-2"}};
   EXPECT_EQ(run_command(options).exit_code, 0);
@@ -132,7 +133,7 @@ TEST_F(CommandStatistics, RangeBeyondTheRunRecordsWhatRan) {
   EXPECT_EQ(read["iter_stop"], 4);
 }
 
-TEST_F(CommandStatistics, RangeThatTheRunNeverReachesIsSaid) {
+TEST_F(CommandStatistics, WarnsOfARangeThatTheRunNeverReaches) {
   const CommandEnd end = run_command(recording("500-1000"));
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.err, HasSubstr("500-1000"));
@@ -183,7 +184,7 @@ TEST_F(CommandStatistics, FullDisk) {
   EXPECT_TRUE(std::filesystem::is_empty(path_));
 }
 
-// Far from its end, and inside the range "3-1000000".
+// The signal comes long before the end of the run, inside the range "3-1000000".
 std::unique_ptr<Command> CommandStatistics::start_long_run(const ModelCopy& model) {
   model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
   CommandOptions options = recording("3-1000000", {"--max-tokens", "100000"});
@@ -210,8 +211,9 @@ void CommandStatistics::expect_written_after(int signal) {
 TEST_F(CommandStatistics, AreWrittenWhenInterrupted) { expect_written_after(SIGINT); }
 TEST_F(CommandStatistics, AreWrittenWhenTerminated) { expect_written_after(SIGTERM); }
 
-// The others' files look like those of a run with fewer ranks.
-TEST_F(CommandStatistics, ARankThatDiedIsSaid) {
+// Without the warning, the files of the other ranks would look like those of a run with fewer
+// ranks.
+TEST_F(CommandStatistics, WarnsOfARankThatDied) {
   const ModelCopy model;
   const auto command = start_long_run(model);
   ASSERT_THAT(command->ranks(), SizeIs(4));

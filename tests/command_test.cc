@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wideep generate as a whole: what it prints, and the same answer however it is spread.
+// wideep generate as a user runs it: output, and the same answer for every number of ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ TEST(Command, HelpAndVersion) {
   EXPECT_TRUE(std::regex_match(version.out, std::regex("\\d+\\.\\d+\\.\\d+\n"))) << version.out;
 }
 
-TEST(Command, DigestsAreTheSameHoweverTheExpertsAreSpread) {
+TEST(Command, DigestsAreTheSameForEveryNumberOfRanks) {
   const base::ScratchDirectory directory;
   const std::string placement = directory.file("placement.yaml");
   ASSERT_TRUE(formats::write_file(placement, kPlacement).ok());
@@ -108,7 +108,7 @@ TEST(Command, DigestsAreTheSameHoweverTheExpertsAreSpread) {
             alone);
 }
 
-TEST(Command, JsonIsAllThatIsOnStdout) {
+TEST(Command, OnlyJsonOnStdout) {
   const json report = run_json({"--ranks", "4", "--logits-digest"});
   ASSERT_TRUE(report.is_object());
   EXPECT_EQ(report["model"], small_model());
@@ -147,7 +147,7 @@ TEST(Command, LoadCountsEveryPairOnce) {
   }
 }
 
-// Bytes that are no text come back as something that is.
+// Bytes that are not UTF-8 are replaced, so that the JSON is valid.
 TEST(Command, JsonOfAPromptThatIsNotUtf8) {
   const CommandEnd end =
       run_command(generate(small_model(), {"--prompt", "caf\xe9 \xff", "--json"}));
@@ -183,7 +183,7 @@ TEST(Command, PromptsFromAFileFollowThoseFromOptions) {
   EXPECT_THAT(prompts, ElementsAre("The cat", "line one", "Ü\n"));
 }
 
-TEST(Command, APromptIsNeverTakenForAnOptionOrAList) {
+TEST(Command, APromptIsNeverReadAsAnOptionOrAList) {
   for (const char* prompt : {"[1, 2, 3]", "--ranks", "a,b", "{}"}) {
     CommandOptions options = generate(small_model(), {"--json", "--prompt", prompt});
     const CommandEnd end = run_command(options);
@@ -230,7 +230,7 @@ TEST(Command, InstructionSetCanBeForced) {
   EXPECT_EQ(json::parse(end.out, nullptr, false)["isa"], "ref");
 }
 
-// What cannot be printed is not lost in silence.
+// Output that cannot be written is an error.
 TEST(Command, OutputThatCannotBeWritten) {
   for (const char* form : {"--json", "--logits-digest"}) {
     CommandOptions options = three_prompts({"--ranks", "2", form});
@@ -246,7 +246,7 @@ TEST(Command, RoutingLogIsWritten) {
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_GT(formats::read_file(log)->size(), 100u);
 
-  // Before the run, not after it.
+  // The error comes before the run.
   const std::string absent = directory.file("absent/log");
   const CommandEnd lost = run_command(three_prompts({"--routing-log", absent}));
   EXPECT_EQ(lost.exit_code, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests: what run::generate makes of options that are right.
+// For tests: run::generate with options that must be valid.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ inline run::GenerateReport run(const run::GenerateOptions& options) {
   return std::move(*report);
 }
 
-// Of the logits of every prompt's answer. REQUIRES: GenerateOptions::logits_digest.
+// The SHA-256 of the logits of every prompt's answer. REQUIRES: GenerateOptions::logits_digest.
 inline std::vector<std::string> digests(const run::GenerateReport& report) {
   std::vector<std::string> all;
   for (const auto& result : report.results) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Online balancing in whole runs: experts move between the slots of rank processes while they
-// generate, and no answer changes by a bit. Every test counts the moves: one in which nothing moved
-// has shown nothing.
+// generate, and no bit of any answer changes. Every test counts the moves: without moves it would
+// prove nothing.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using run::GenerateReport;
 
 constexpr int kExperts = 16;
 constexpr int kSlots = 24;
-constexpr int kMostRuns = 40;  // until something has moved: on a busy machine threads get no turn
+constexpr int kMostRuns = 40;  // until experts have moved: on a busy machine threads may not run
 
 struct Model {
   const char* name;
@@ -40,7 +40,7 @@ GenerateOptions options_for(const std::string& directory, int ranks, int max_tok
   options.max_tokens = max_tokens;
   options.logits_digest = true;
   options.parallel = parallel::parallel_config_for_ranks(ranks).value();
-  options.parallel.max_batch_size = 1;  // one prompt of a rank after the other: many iterations
+  options.parallel.max_batch_size = 1;  // one prompt at a time per rank, for many iterations
   for (int i = 0; i < 10; ++i) {
     options.prompts.push_back(fmt::format("{} prompt of its own kind {}", i, i * i));
   }
@@ -67,11 +67,11 @@ struct Moved {
   int64_t moves = 0;
   int64_t updates = 0;
   int64_t cancelled = 0;
-  size_t told = 0;  // rebalances in reports
+  size_t rebalances = 0;  // in the reports of all runs
 };
 
-// How much moves in a run depends on how busy the machine is: runs again until `moves` are reached,
-// and holds every answer of every run against the expected ones.
+// The number of moves in a run depends on how busy the machine is, so this runs again until `moves`
+// are reached, and compares every answer of every run with the expected one.
 Moved run_until_moved(const GenerateOptions& options, int64_t moves,
                       const std::vector<std::string>& expected) {
   Moved moved;
@@ -85,10 +85,10 @@ Moved run_until_moved(const GenerateOptions& options, int64_t moves,
     moved.iterations += report.load.num_iterations;
     moved.moves += report.online->moves;
     moved.updates += report.online->published;
-    moved.told += report.rebalances.size();
+    moved.rebalances += report.rebalances.size();
   }
   EXPECT_GE(moved.moves, moves);
-  EXPECT_GT(moved.told, 0u);
+  EXPECT_GT(moved.rebalances, 0u);
   return moved;
 }
 
@@ -100,7 +100,7 @@ class Online : public testing::TestWithParam<Model> {
   const base::ScratchDirectory directory_;
 };
 
-// 10 prompts one after the other on 2 ranks: up to 5 × 500 iterations, less where a text ends.
+// 10 prompts one after the other on 2 ranks: up to 5 × 500 iterations, fewer if a text ends early.
 TEST_P(Online, AnswersAreTheSameBitsWhileExpertsMove) {
   const Model& model = GetParam();
   GenerateOptions options = options_for(directory_.path(), 2, 500);
@@ -118,7 +118,7 @@ TEST_P(Online, AnswersAreTheSameBitsWhileExpertsMove) {
   }
 }
 
-// Every rank has a part of each batch, of its heads and of its columns.
+// Ranks share each batch: every rank computes a part of its heads and columns.
 TEST_P(Online, RanksShareBatches) {
   const Model& model = GetParam();
   GenerateOptions options = options_for(directory_.path(), 2, 60);
@@ -157,8 +157,8 @@ TEST_P(Online, ManyRanksAndOneSpareRecordEach) {
   run_until_moved(options, 20, expected);
 }
 
-// What the parent sees of a run in the middle of which all threads of the balancer stop for a
-// while.
+// The events that the parent receives from a run in which all threads of the balancer are stopped
+// for a while.
 class SuspendedBalancer {
  public:
   SuspendedBalancer(int64_t first, int64_t last) : first_(first), last_(last) {}
@@ -190,8 +190,8 @@ class SuspendedBalancer {
   int64_t moves_at_stop_ = 0, moves_at_end_ = 0;
 };
 
-// The threads stop in the middle of whatever they do, a copy or a plan, and nobody wakes them up
-// for a thousand iterations.
+// The threads are stopped in the middle of a copy or a plan and do not run for a thousand
+// iterations: the forward path must not wait for them.
 TEST_P(Online, IterationsGoOnWhileTheBalancersThreadsAreStopped) {
   const Model& model = GetParam();
   GenerateOptions options = options_for(directory_.path(), 2, 500);
@@ -222,8 +222,7 @@ TEST_P(Online, IterationsGoOnWhileTheBalancersThreadsAreStopped) {
   EXPECT_GT(moves, 0);
 }
 
-// With every format of weights that is a record of its own kind, and an iteration's tokens
-// dispatched a few at a time.
+// With every format of weights that has its own kind of record, and with dispatch in small chunks.
 TEST_P(Online, CodedWeightsAndChunkedDispatch) {
   const Model& model = GetParam();
   for (const auto format : {kernels::WeightFormat::kFp8, kernels::WeightFormat::kNvfp4}) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every parallelism with every other: the sizes of tensor, pipeline, context and expert
-// parallelism, whole and sharded experts, batches shared or of each rank its own, without a
-// balancer, with replicas, and while experts move. Whatever the combination, the logits of every
-// generated step are the same bits as on one rank.
+// parallelism; whole and sharded experts; shared batches, or a batch per rank; without a balancer,
+// with replicas, and while experts move. In every combination the logits of every generated step
+// have the same bits as on one rank.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ struct Combination {
   }
 };
 
-// The random models have 4 heads of queries: 8 ranks cannot share a batch.
+// The random models have 4 query heads, so 8 ranks cannot share a batch.
 constexpr Combination kCombinations[] = {
     {.tp = 2},
     {.tp = 2, .attention_dp = true},
@@ -95,7 +95,7 @@ void spread(const Combination& c, GenerateOptions& options) {
   if (c.cp == 4) options.parallel.cp_config.emplace().tokens_per_block = 128;
 }
 
-// Online: anything moves anywhere, all the time.
+// Online: experts move at random in every iteration (RestlessPolicy).
 void balance(Balancer balancer, const Model& model, GenerateOptions& options) {
   if (balancer == Balancer::kOff) return;
   const bool online = balancer == Balancer::kOnline;
@@ -128,7 +128,8 @@ TEST_P(ParallelMatrix, SameBitsAsOnOneRank) {
   size_t number = 0;
   for (const Combination& combination : kCombinations) {
     for (const Balancer balancer : kBalancers) {
-      // One expert rank has nothing to balance; a sanitizer sees every line in a third of them.
+      // One expert rank has nothing to balance. Sanitizers run a third of the combinations, which
+      // still covers every line.
       const bool one_owner = combination.tp == combination.moe_tp;
       if (balancer == Balancer::kOnline && one_owner) continue;
       if (base::kSanitized && ++number % 3 != 0) continue;
@@ -167,7 +168,8 @@ TEST_P(ParallelMatrix, ShardedExpertsInEveryPrecision) {
   }
 }
 
-// Dispatched in chunks of which two are under way: rows between the products have two places.
+// Dispatch in chunks, of which two are under way at a time: the rows between the two products need
+// two buffers.
 TEST_P(ParallelMatrix, ShardedExpertsInChunks) {
   const auto expected = digests(run(options_for(directory_.path())));
   for (const bool attention_dp : {false, true}) {
@@ -180,7 +182,7 @@ TEST_P(ParallelMatrix, ShardedExpertsInChunks) {
   }
 }
 
-// Sums of an owner's experts do not depend on into how many slices these are cut.
+// The sums of a rank's experts do not depend on the number of slices that the experts are cut into.
 TEST_P(ParallelMatrix, ReducedCombineOfShardedExperts) {
   GenerateOptions options = options_for(directory_.path());
   options.parallel.moe_config.combine = "REDUCED";

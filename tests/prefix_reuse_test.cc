@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pages that others have computed, and requests that pause, change no answer: prompts that begin
-// alike, in every parallelism, without a balancer, with replicas, and while experts move, with
-// ranks that wait for each other's prompts, in a cache so small that pages are evicted. The logits
-// of every generated step are the same bits as of a run that shares nothing and has all the room
-// there is.
+// Shared prefix pages and paused requests change no answer: prompts with common prefixes, in every
+// parallelism, without a balancer, with replicas, and while experts move, with ranks that wait for
+// each other's prompts, in a cache so small that pages are evicted. The logits of every generated
+// step have the same bits as in a run that shares no pages and has a large cache.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +35,7 @@ struct Case {
   std::string cache_dtype = "AUTO";
   int max_num_tokens = 512;
   int prefill_chunk = 0;
-  int cache_pages = 7;  // of a rank; the longest request needs 7
+  int cache_pages = 7;  // per rank; the longest request needs 7
 };
 
 parallel::ParallelSizes sizes_of(int tp, int pp, int cp) {
@@ -100,8 +99,8 @@ class PrefixReuse : public testing::TestWithParam<model::Architecture> {
  protected:
   void SetUp() override { write_random_model(directory_.path(), {.architecture = GetParam()}); }
 
-  // Prompts that are all of some shared beginnings, and end differently; twice, so that the later
-  // find what is left of the earlier ones.
+  // Prompts that start with one of a few shared prefixes and end differently. Each comes twice, so
+  // that the later ones find pages of the earlier ones.
   static std::vector<std::string> prompts() {
     std::mt19937 rng(11);
     std::vector<std::string> texts = {std::string(140, 'a'), std::string(70, 'a') + "bcd"};
@@ -158,7 +157,7 @@ class PrefixReuse : public testing::TestWithParam<model::Architecture> {
     return options;
   }
 
-  // Of all prompts; and what the ranks' caches came to.
+  // Digests of all prompts, and the statistics of the ranks' caches.
   struct Answers {
     std::vector<std::string> digests;
     engine::QueueRecord queue;  // sums over ranks

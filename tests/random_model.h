@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small models with random weights, written as Hugging Face directories, for tests that need no
-// meaning: with a tokenizer whose tokens are the 256 bytes.
+// For tests: writes small models with random weights as Hugging Face directories. The tokenizer's
+// tokens are the 256 bytes.
 #pragma once
 
 #include <string>

@@ -10,7 +10,8 @@
 
 namespace wideep::tests {
 
-// Moves anything anywhere, all the time.
+// For tests: shuffles the slots of every layer that is not busy, in every iteration, so that as
+// many experts move as possible.
 class RestlessPolicy : public online::UpdatePolicy {
  public:
   RestlessPolicy(int num_layers, int num_experts, int layers_at_once, int64_t seed = 11)

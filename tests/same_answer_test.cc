@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Promise 1: the logits of a request are the same bits for every number of ranks, each with batches
-// of its own or all sharing one (tensor parallelism), number of pipeline stages, placement,
-// replication, batch and chunking of the prefill. Each run compares the SHA-256 of every generated
-// step's logits with the run on one rank, one prompt at a time, without load balancer.
+// The promise of equal bits: the logits of a request are bit-identical for every number of ranks
+// (each with its own batches, or all sharing one: tensor parallelism), number of pipeline stages,
+// placement, replication, batch, and chunking of the prefill. Each run compares the SHA-256 of
+// every generated step's logits with those of a run on one rank, one prompt at a time, without load
+// balancer.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -42,8 +43,8 @@ struct ModelFacts {
   int num_heads = 0;
 };
 
-// Every expert once, then `redundant` more slots for the experts that `next` names; then shuffled
-// by `order`, so that anything can stand anywhere.
+// Every expert once, then `redundant` more slots for the experts that `next` returns; then shuffled
+// by `order`, so that any expert can be in any slot.
 template <typename Next, typename Order>
 BalancerSettings settings(const ModelFacts& model, int redundant, Next next, Order order) {
   BalancerSettings result;
@@ -94,7 +95,7 @@ struct Variant {
   int max_num_tokens;
   int max_batch_size;
   int prefill_chunk;
-  int64_t dispatch_tokens;  // of all ranks in one dispatch, at least one of each; 0: no bound
+  int64_t dispatch_tokens;  // of all ranks in one dispatch, at least one per rank; 0: no limit
 };
 
 constexpr Variant kVariants[] = {
@@ -142,26 +143,27 @@ GenerateOptions with_variant(GenerateOptions options, const Variant& variant) {
   return options;
 }
 
-// How much of the matrix is run.
+// The part of the matrix to run.
 struct Extent {
   std::vector<int> ranks = {1, 2, 4, 8};
   size_t placements = SIZE_MAX;  // the first of them
 };
 
-// A sanitizer sees every line of code in a third of the matrix: each combination of placement and
-// number of ranks meets one of the variants.
+// Sanitizers run a third of the matrix, which covers every line of code: each combination of
+// placement and number of ranks runs with one of the variants.
 bool is_left_out(size_t combination, size_t variant) {
   return base::kSanitized && combination % std::size(kVariants) != variant;
 }
 
-// Whether ranks can share a batch, and do so in this combination: a third of them under sanitizers.
+// Whether the ranks of this combination share a batch: if they can, in all combinations, under
+// sanitizers in a third of them.
 bool shares_batches(const ModelFacts& model, int ranks, size_t combination) {
   if (ranks == 1 || model.num_heads % ranks != 0) return false;
   return !base::kSanitized || combination % 3 == 0;
 }
 
-// Whether the layers are split over a pipeline too: of these ranks in all, in a third of the
-// combinations. 2 and 3 stages in turn, of ranks with batches of their own or of all.
+// The number of pipeline stages: in a third of the combinations the layers are split over a
+// pipeline of 2 or 3 stages in turn, whether ranks share batches or not.
 int stages_of(const ModelFacts& model, int ranks, size_t combination) {
   const int layers = model.moe_layers.back() + 1;
   const int stages = combination % 2 == 0 ? 2 : std::min(3, layers);
@@ -246,7 +248,7 @@ TEST(SameAnswer, DeepseekV3Float32) {
                       kernels::WeightFormat::kF32);
 }
 
-// Of codes the products are the same functions of rows: a corner of the matrix shows it.
+// Quantised products depend on single rows in the same way, so a part of the matrix is enough.
 TEST(SameAnswer, QuantisedWeights) {
   const base::ScratchDirectory directory;
   const ModelFacts model = random_model(directory, model::Architecture::kDeepseekV3);
@@ -256,7 +258,7 @@ TEST(SameAnswer, QuantisedWeights) {
   }
 }
 
-// Scales are of rows, never of batches.
+// Scales belong to rows, never to batches.
 TEST(SameAnswer, RowsInLowPrecision) {
   const base::ScratchDirectory directory;
   const ModelFacts model = random_model(directory, model::Architecture::kDeepseekV3);
@@ -280,7 +282,7 @@ TEST_F(SameAnswerOfReferenceModel, Bf16) {
   expect_same_answers(model_, kernels::WeightFormat::kBf16, base::kSanitized ? few : Extent());
 }
 
-// Its rows are whole blocks of 128.
+// The model's rows are multiples of the block of 128.
 TEST_F(SameAnswerOfReferenceModel, RowsInFp8) {
   expect_same_answers(model_, kernels::WeightFormat::kBf16, {.ranks = {4}, .placements = 2}, "FP8");
 }

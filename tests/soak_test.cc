@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random traffic for as long as WIDEEP_SOAK_SECONDS says (a few seconds where it says nothing), on
-// rank processes, while experts move without rest and now and then a copy arrives spoilt or late:
-// answers stay the same bits, memory stays flat, every spoilt copy is noticed.
+// Random traffic on rank processes for WIDEEP_SOAK_SECONDS (by default a few seconds), while
+// experts move all the time and some copies are corrupted or delayed: the bits of the answers stay
+// the same, memory does not grow, and every corrupted copy is detected.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -28,10 +28,10 @@ double soak_seconds() {
   return value == nullptr ? 4.0 : std::atof(value);
 }
 
-// Of the sanitizers' own heap, where there is one: it keeps what is freed for a while.
+// Bytes in the sanitizer's heap, if there is one: it keeps freed memory for a while.
 extern "C" size_t __sanitizer_get_current_allocated_bytes() __attribute__((weak));
 
-// Memory that this process uses: everything a run leaves behind in the parent.
+// Memory that this process uses. It grows if a run leaves anything behind in the parent.
 int64_t used_bytes() {
   if (__sanitizer_get_current_allocated_bytes != nullptr) {
     return static_cast<int64_t>(__sanitizer_get_current_allocated_bytes());
@@ -42,7 +42,7 @@ int64_t used_bytes() {
   return resident * 4096;
 }
 
-// Prompts of one kind each time, with the answers they had the first time.
+// Generates prompts of one kind per run, and remembers the answer that each got the first time.
 class Traffic {
  public:
   explicit Traffic(std::string model_dir) : model_dir_(std::move(model_dir)) {}
@@ -63,7 +63,7 @@ class Traffic {
     return options;
   }
 
-  // The first run in which a prompt appears says what its answer is.
+  // The first run with a prompt defines its expected answer.
   void check(const run::GenerateOptions& options, const run::GenerateReport& report) {
     for (size_t i = 0; i < options.prompts.size(); ++i) {
       const auto [answer, first] = answers_.emplace(options.prompts[i], report.results[i].digest);
@@ -82,7 +82,7 @@ class Traffic {
   int64_t compared_ = 0;
 };
 
-// Of every 50 copies one is spoilt and one is slow.
+// Of every 50 copies one is corrupted and one is slow.
 online::CopyHook troublesome_copies() {
   return [copies = 0](int, int, std::byte* record) mutable {
     ++copies;

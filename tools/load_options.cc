@@ -59,8 +59,7 @@ Status add_sizes(const LoadOptions& options, ParallelOptions* parallel) {
   if (!options.tp && !options.pp && !options.ep) return {};
   if (parallel->ranks || !parallel->config.empty()) {
     return invalid_input(
-        "--tp, --pp and --ep set the parallel sizes, as --ranks and --config do: give only one of "
-        "the three");
+        "--tp, --pp and --ep set the parallel sizes, as --ranks and --config do: give one of them");
   }
   const int tp = options.tp.value_or(1);
   parallel->text = fmt::format(

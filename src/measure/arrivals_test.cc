@@ -8,7 +8,7 @@
 namespace wideep::measure {
 namespace {
 
-TEST(Arrivals, AreAPoissonProcessThatItsSeedRepeats) {
+TEST(Arrivals, PoissonProcessIsTheSameForTheSameSeed) {
   const std::vector<double> times = arrival_times({.request_rate = 50.0, .seed = 3}, 20'000);
   EXPECT_EQ(times, arrival_times({.request_rate = 50.0, .seed = 3}, 20'000));
   EXPECT_NE(times, arrival_times({.request_rate = 50.0, .seed = 4}, 20'000));
@@ -29,7 +29,7 @@ TEST(Arrivals, AreAPoissonProcessThatItsSeedRepeats) {
   EXPECT_NEAR(longer / gaps, std::exp(-1.0), 0.01);
 }
 
-TEST(Arrivals, WithoutARateAllComeAtOnce) {
+TEST(Arrivals, InfiniteRateMeansAllAtOnce) {
   EXPECT_EQ(arrival_times({}, 3), (std::vector<double>{0.0, 0.0, 0.0}));
 }
 

@@ -36,7 +36,7 @@ TEST(MakePlan, EveryTestInTurn) {
   EXPECT_EQ(plan->limits.max_pages, 3);
 }
 
-TEST(MakePlan, RefusesWhatCannotRun) {
+TEST(MakePlan, RefusesImpossibleOptions) {
   const auto nothing = make_plan({.prompt = 0, .generate = 0}, config_with(256), 1);
   ASSERT_FALSE(nothing.ok());
   EXPECT_THAT(nothing.status().message(), HasSubstr("nothing to measure"));

@@ -33,13 +33,13 @@ engine::IterationRecord iteration(int64_t end_ms, int64_t prompt, int64_t genera
   return result;
 }
 
-// A run as one rank saw it.
+// The iterations of a run, as one rank recorded them.
 struct RankRun {
   int64_t start_ns = 0;
   std::vector<engine::IterationRecord> iterations;
 };
 
-// As all did.
+// The same, as several ranks recorded them.
 std::vector<run::Iteration> run_of(const std::vector<RankRun>& ranks) {
   std::vector<run::Iteration> run(ranks[0].iterations.size());
   for (size_t i = 0; i < run.size(); ++i) {
@@ -74,7 +74,7 @@ TEST(SampleOf, PrefillIsTheWholeRun) {
   EXPECT_EQ(sample->experts_hit, 3);         // 1 and 3, then 2: not once per rank
 }
 
-TEST(SampleOf, DecodeCountsStepsOfAllSequencesOnly) {
+TEST(SampleOf, DecodeCountsOnlyStepsOfAllSequences) {
   const BenchTest test{Kind::kDecode, 4, 10, 2};
   const RankRun a{.start_ns = 0,
                   .iterations = {iteration(50, 20, 2, {9}), iteration(60, 0, 2, {9}),
@@ -101,7 +101,7 @@ TEST(SampleOf, DecodeCountsStepsOfAllSequencesOnly) {
   EXPECT_DOUBLE_EQ(sample->work.operations, expected.operations);
 }
 
-TEST(SampleOf, ARunThatIsTooShortFails) {
+TEST(SampleOf, FailsIfTheRunIsTooShort) {
   const BenchTest test{Kind::kDecode, 1, 10, 2};
   const RankRun run{.start_ns = 0, .iterations = {iteration(1, 10, 1, {}), iteration(2, 0, 1, {})}};
   const auto sample = sample_of(small_config(), WeightFormat::kBf16, test, run_of({run}));

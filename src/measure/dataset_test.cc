@@ -24,7 +24,7 @@ class Dataset : public testing::Test {
   base::ScratchDirectory directory_;
 };
 
-TEST_F(Dataset, LinesOfTrtAreRead) {
+TEST_F(Dataset, ReadsTensorRtLlmsLines) {
   const auto requests = read(
       "{\"task_id\": 0, \"input_ids\": [5, 6], \"output_tokens\": 7}\n\n"
       "{\"task_id\": 1, \"prompt\": \"Hi\", \"output_tokens\": 2}\n");
@@ -35,7 +35,7 @@ TEST_F(Dataset, LinesOfTrtAreRead) {
   EXPECT_EQ(std::get<std::string>((*requests)[1].prompt), "Hi");
 }
 
-TEST_F(Dataset, MistakesNameTheLine) {
+TEST_F(Dataset, ErrorsNameTheLine) {
   EXPECT_THAT(read("{\"output_tokens\": 1}").status().message(),
               HasSubstr(":1: expected \"prompt\""));
   EXPECT_THAT(read("{\"prompt\": \"a\"}").status().message(), HasSubstr("output_tokens: expected"));
@@ -50,7 +50,7 @@ TEST_F(Dataset, MistakesNameTheLine) {
   EXPECT_THAT(read("").status().message(), HasSubstr("has no request"));
 }
 
-TEST_F(Dataset, WhatIsWrittenIsRead) {
+TEST_F(Dataset, WrittenDatasetsAreReadBack) {
   const std::vector<DatasetRequest> written = {{std::vector<int32_t>{1, 2}, 3}, {"text \"x\"", 4}};
   const std::string path = directory_.file("written.jsonl");
   ASSERT_TRUE(write_dataset(path, written).ok());

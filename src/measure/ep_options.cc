@@ -12,8 +12,7 @@
 namespace wideep::measure {
 namespace {
 
-// Checks the memory that rows, messages and results of all ranks need. Only touched pages count:
-// buffers are reserved for more tokens than a test has.
+// Checks the memory that rows, messages and results of all ranks need; only touched pages count.
 Status check_memory(const EpBenchOptions& options, const base::Machine& machine) {
   const uint64_t tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
   const uint64_t row = static_cast<uint64_t>(options.hidden) * sizeof(Bf16);

@@ -21,7 +21,7 @@ struct EpForm {
 
 // The kind of rounds of a block.
 struct EpTest {
-  int tokens = 0;  // per rank; 0: the empty round, which only exchanges counts
+  int tokens = 0;  // per rank; 0: the empty round, without rows
   ep::Combine combine = ep::Combine::kExact;
   EpForm form;
 };

@@ -48,13 +48,13 @@ TEST_F(IterationReportTest, LinesAddUp) {
   EXPECT_NEAR(found->active_requests, 8.0 / 3, 1e-9);
   EXPECT_DOUBLE_EQ(found->latency_ms.median, 300.0);
   EXPECT_DOUBLE_EQ(found->longest_ms, 500.0);
-  EXPECT_DOUBLE_EQ(found->imbalance_ratio, 0.375);  // nobody computed in the last
+  EXPECT_DOUBLE_EQ(found->imbalance_ratio, 0.375);  // the last iteration has no tokens
   EXPECT_DOUBLE_EQ(found->critical_path_ms, 150.0);
   EXPECT_EQ(found->expert_moves, 5);
   EXPECT_EQ(found->moved_bytes, 50);
 }
 
-TEST_F(IterationReportTest, WhatIsWrongIsNamedWithItsLine) {
+TEST_F(IterationReportTest, ErrorsNameTheLine) {
   const std::string good = line_of("2026-01-31T23:59:59.500000Z", 500.0, 10, 4, 0.5, 0);
   const auto refuses = [&](const std::string& text, const char* what) {
     const auto found = summarize(text);

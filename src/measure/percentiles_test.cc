@@ -6,7 +6,7 @@
 namespace wideep::measure {
 namespace {
 
-TEST(Percentiles, LieBetweenTheNearestRanks) {
+TEST(Percentiles, AreInterpolated) {
   std::vector<double> values;
   for (int i = 100; i >= 0; --i) values.push_back(i);
   const Percentiles all = percentiles_of(values);

@@ -26,7 +26,7 @@ TEST(RoutingVerdict, OverTenPercentMatters) {
   EXPECT_THAT(verdict.text(), HasSubstr("imbalance matters"));
 }
 
-TEST(RoutingVerdict, TenPercentAndLessDoNot) {
+TEST(RoutingVerdict, TenPercentOrLessDoesNotMatter) {
   EXPECT_FALSE(judge_routing({pair(109.9, 100)}).imbalance_matters);
   const RoutingVerdict slower = judge_routing({pair(90, 100)});
   EXPECT_FALSE(slower.imbalance_matters);

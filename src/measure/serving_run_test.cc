@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Address, IsTakenApart) {
+TEST(Address, IsParsed) {
   const auto whole = parse_address("http://host:81/base/");
   ASSERT_TRUE(whole.ok());
   EXPECT_EQ(whole->host, "host");
@@ -44,7 +44,7 @@ ServingReport ask_once(const std::string& port) {
       .value();
 }
 
-TEST(Address, NobodyThereIsAnError) {
+TEST(Address, RefusedConnectionIsAnError) {
   EXPECT_THAT(ask_once("1").failures,
               testing::ElementsAre(HasSubstr("127.0.0.1:1: Connection refused")));
   EXPECT_THAT(EventStreams::open({.host = "127.0.0.1", .port = "no port"}, std::chrono::seconds(1))
@@ -76,7 +76,7 @@ class Listener {
   int port_ = 0;
 };
 
-// Answers one request with bytes that are given, so many at a time.
+// Answers one request with the given bytes, a fixed number of bytes at a time.
 class OneReply {
  public:
   OneReply(std::string reply, size_t step) {
@@ -113,7 +113,7 @@ std::string chunk(const std::string& text) {
 
 // Only events with non-empty text count as tokens; the numbers come from "usage". The reply may
 // arrive in pieces of any size.
-TEST(Serving, EventsAreTakenApart) {
+TEST(Serving, EventsAreParsed) {
   const std::string events =
       R"(data: {"text": "no", "choices": [{"index": 0, "text": "one", "logprobs": {"text": "no"}}]})"
       "\n\n: a comment\n\n"
@@ -143,7 +143,7 @@ TEST(Serving, EventsAreTakenApart) {
   EXPECT_THAT(cut.failures, testing::ElementsAre(HasSubstr("breaks off")));
 }
 
-TEST(Serving, RepliesThatAreNoStreamAreErrors) {
+TEST(Serving, RepliesWithoutEventStreamAreErrors) {
   const auto failure = [](const std::string& reply) {
     return ask_once(reply, reply.size()).failures.at(0);
   };
@@ -153,8 +153,8 @@ TEST(Serving, RepliesThatAreNoStreamAreErrors) {
             "the reply breaks off");
 }
 
-// A listener that never accepts: the system connects, and then nothing comes.
-TEST(Serving, PatienceEnds) {
+// A listener that never accepts: the kernel completes the connection, and then nothing arrives.
+TEST(Serving, SilentServerIsAnErrorAfterPatience) {
   const Listener silent;
   const auto streams =
       EventStreams::open({.host = "127.0.0.1", .port = silent.port()}, std::chrono::seconds(1));

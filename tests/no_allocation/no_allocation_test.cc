@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an engine calls in every iteration allocates nothing after its first call: counted by a
-// replaced operator new.
+// Functions of the balancer that an engine calls in every iteration allocate nothing after their
+// first call: a replaced operator new counts allocations.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ void* allocate(size_t size, size_t alignment) {
 
 }  // namespace
 
-// Not inlined: gcc would compare the one that it inlines with the other, which it does not.
+// noinline: if gcc inlined only one of new and delete, it would warn that they do not match.
 [[gnu::noinline]] void* operator new(size_t size) {
   return allocate(size, alignof(std::max_align_t));
 }

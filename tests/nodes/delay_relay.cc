@@ -2,9 +2,9 @@
 //
 //   delay_relay <interface> <interface> <microseconds>
 //
-// A slow cable for scripts/test_nodes.sh: every frame that comes in at one interface goes out at
-// the other that much later, in order, whatever stands in between. For kernels without netem. Ends
-// by a signal; needs the right to open packet sockets.
+// A network delay for scripts/test_nodes.sh, for kernels without netem: every frame that arrives at
+// one interface leaves through the other that many microseconds later, in order. Runs until a
+// signal ends it; needs the right to open packet sockets.
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -26,10 +26,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Frames come as the sender's kernel has them: up to 64 KiB to be segmented later, checksums not
-// yet computed. The header that says so travels with them.
+// Frames arrive as the sender's kernel holds them: up to 64 KiB, to be segmented later, with
+// checksums not yet computed. The virtio header that describes this is read and written with each
+// frame.
 constexpr size_t kLargestFrame = 10 + 64 * 1024 + 256;
-// What a cable holds at most: later frames are lost, as in a switch.
+// The most frames that are kept; more are dropped, as in a switch.
 constexpr size_t kMostFrames = 4096;
 
 [[noreturn]] void fail(const char* what, const char* interface) {
@@ -64,7 +65,7 @@ struct Frame {
   std::vector<char> bytes;
 };
 
-// From one interface to the other.
+// Relays frames from one interface to the other.
 struct Direction {
   int from = -1;
   int to = -1;
@@ -84,7 +85,7 @@ void take_in(Direction& direction, Clock::duration delay) {
 void send_due(Direction& direction) {
   while (!direction.under_way.empty() && direction.under_way.front().due <= Clock::now()) {
     const Frame& frame = direction.under_way.front();
-    // What an interface does not take is lost: those above send it again.
+    // A frame that the interface does not accept is lost; TCP sends it again.
     (void)send(direction.to, frame.bytes.data(), frame.bytes.size(), 0);
     direction.under_way.pop_front();
   }

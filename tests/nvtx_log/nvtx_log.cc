@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests: what NVTX hands to a profiler, one line each, in a file for each thread of each
-// process: "<process>.<thread>" in the folder NVTX_LOG_DIRECTORY. NVTX loads this library where
-// NVTX_INJECTION64_PATH names it, as it loads a profiler.
+// For tests: a profiler that logs the calls of NVTX, one line each, into one file per thread:
+// "<process>.<thread>" in the folder NVTX_LOG_DIRECTORY. NVTX loads this library if
+// NVTX_INJECTION64_PATH names it, in the same way as a real profiler.
 //
 //   domain <name>
 //   push <name>
@@ -16,7 +16,7 @@
 
 namespace {
 
-// Written at once: ranks end without a word to libraries.
+// Flushed after every line: ranks end with _exit, which runs no destructors of libraries.
 void log_line(const std::string& line) {
   static thread_local const int file = [] {
     const std::string path = std::string(std::getenv("NVTX_LOG_DIRECTORY")) + "/" +
@@ -53,7 +53,7 @@ void take_over(NvtxFunctionTable table, unsigned int size, unsigned int which, F
 
 }  // namespace
 
-// NOLINTNEXTLINE(readability-identifier-naming): NVTX asks for this name.
+// NOLINTNEXTLINE(readability-identifier-naming): NVTX looks up this name.
 extern "C" int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t export_table) {
   const auto* callbacks =
       static_cast<const NvtxExportTableCallbacks*>(export_table(NVTX_ETID_CALLBACKS));

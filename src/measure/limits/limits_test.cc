@@ -57,7 +57,7 @@ TEST(Loops, CopyEveryByte) {
   }
 }
 
-// A load left out would leave the result as it is.
+// Setting one word of any line changes the result, unless the loop skips that line.
 TEST(Loops, ReadEveryLine) {
   for (const Loops* loops : runnable_loops()) {
     const auto read = [&](const Block& block) {
@@ -77,7 +77,7 @@ TEST(Probe, MeasuresEveryLimit) {
   Probe probe(choose_processors(base::read_machine(), 2), 16 << 20);
   probe.set_duration(std::chrono::milliseconds(20));
   const Limits limits = probe.measure();
-  // Bounds that only a broken clock or a wrong count would cross, on any machine of these years.
+  // Wide bounds: only a broken clock or a wrong count exceeds them on today's machines.
   EXPECT_GT(limits.read_gbps, 0.05);
   EXPECT_LT(limits.read_gbps, 5'000.0);
   EXPECT_GT(limits.copy_gbps, 0.05);
@@ -87,7 +87,7 @@ TEST(Probe, MeasuresEveryLimit) {
   EXPECT_GE(limits.flag_one_way_ns, 0.0);
 }
 
-TEST(Probe, OneThreadHasNobodyToSignal) {
+TEST(Probe, OneThreadHasNoFlagLatency) {
   Probe probe({0}, 4 << 20);
   EXPECT_EQ(probe.num_threads(), 1);
   EXPECT_EQ(probe.flag_one_way_ns(), 0.0);

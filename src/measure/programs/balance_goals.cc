@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What wideep's balancer is to reach, and what it reaches: one table, one run, one thread.
+// The goals of wideep's balancer and what it reaches, in one table. One thread.
 //
 //   balance_goals [--rounds N]
 //
-// Times are medians of processor time over rounds in which everything is run in turn, beside the
-// time of a straightforward heap implementation of TensorRT-LLM's planner (placement_trt.h) in the
-// same rounds: "yes, by ratio" met a goal of time on a machine slower than the one it was set on.
+// Times are medians of processor time over rounds in which everything runs in turn. The yardstick
+// in the same rounds is a simple heap implementation of TensorRT-LLM's planner (placement_trt.h):
+// "yes, by ratio" means that this machine is slower than the one on which the time goal was set,
+// but that the time, divided by the yardstick's, meets the goal.
+//
 // Imbalance is max / mean - 1 of the rank loads in per cent, mean over all layers. Loads are
-// DeepSeek-V3's recorded ones (58 layers × 256 experts, 8 recordings) where WIDEEP_DATA_DIR has
-// them; else made-up ones, for which the goals of imbalance and moves were not set.
+// recorded ones of DeepSeek-V3 (58 layers × 256 experts, 8 recordings) if WIDEEP_DATA_DIR has them;
+// otherwise synthetic ones, for which there are no goals of imbalance and moves.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -107,7 +109,7 @@ class Planning {
   LayerPlan plan_;
 };
 
-// Layers that were planned for one load and have another now.
+// Layers that are planned for one load and then get another load.
 class Drifted {
  public:
   Drifted(const std::vector<Drift>& drifts, Split split) {
@@ -401,7 +403,7 @@ class Table {
 int run(int rounds) {
   std::vector<Window> windows = deepseek_windows();
   if (windows.empty()) {
-    std::puts("WIDEEP_DATA_DIR has no expert_load_deepseek_v3: made-up loads");
+    std::puts("WIDEEP_DATA_DIR has no expert_load_deepseek_v3: using synthetic loads");
     windows = lognormal_windows();
   }
   Table table(std::move(windows));
@@ -414,9 +416,10 @@ int run(int rounds) {
 }  // namespace wideep::measure
 
 int main(int argc, char** argv) {
-  wideep::command_line::Program program("What wideep's balancer is to reach, and what it reaches");
+  wideep::command_line::Program program("Measures wideep's balancer against its goals");
   int rounds = 9;
-  program.add_option("--rounds", rounds, "Times are medians of so many rounds").positive();
+  program.add_option("--rounds", rounds, "Number of rounds; times are medians over them")
+      .positive();
   if (const auto code = program.parse_main(argc, argv)) return *code;
   return wideep::measure::run(rounds);
 }

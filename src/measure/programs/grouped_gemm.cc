@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Experts' products as a decode step has them: gate and up of a layer's experts, then down, a few
-// rows each, all weights from memory, by the code that the engine runs. Beside the limits measured
-// before and after every turn: none is faster than reading the weights takes at the memory's
-// bandwidth, nor than the multiply-adds take at the processor's peak; the share is the larger of
-// the two ÷ time.
+// Times the experts' matrix products of a decode step with the engine's code: gate and up of a
+// layer's experts, then down, a few rows each, all weights read from memory. The limits are
+// measured before and after every turn. The least time is the larger of two: reading the weights at
+// the memory's bandwidth, and the multiply-adds at the processor's peak. The share is least time /
+// time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,8 +51,8 @@ std::vector<float> random_floats(size_t count, float deviation) {
   return values;
 }
 
-// Layers of experts, so many that each comes from memory: at least `bytes`. All have the same
-// weights, at addresses of their own.
+// Layers of experts, at least `bytes` together, so that no layer is still in a cache when its turn
+// comes. All have the same weights, each at addresses of its own.
 class Layers {
  public:
   Layers(const Options& options, WeightFormat format, uint64_t bytes, base::ThreadPool& pool)
@@ -146,7 +146,7 @@ class Runner {
   model::MlpRunner runner_;
 };
 
-// All layers once, and the limits beside it.
+// One run of all layers, and the limits measured around it.
 struct Turn {
   double seconds = 0.0;
   double read_gbps = 0.0;
@@ -235,23 +235,26 @@ Status measure_all(const Options& options) {
 int main(int argc, char** argv) {
   wideep::Options options;
   wideep::command_line::Program program(
-      "Experts' products of few rows from memory, as shares of the lower of two limits");
-  program.add_option("--dtype", options.dtypes, "Of the weights, several names")
+      "Times experts' matrix products of few rows, as shares of the limits of memory and "
+      "processor");
+  program.add_option("--dtype", options.dtypes, "Formats of the weights")
       .separate_values_by(',')
       .show_default();
-  program.add_option("--rows", options.rows, "Of each expert, several numbers")
+  program.add_option("--rows", options.rows, "Rows per expert, one or more numbers")
       .separate_values_by(',')
       .range(1, 512)
       .show_default();
-  program.add_option("--hidden", options.hidden, "Of a row").positive().show_default();
-  program.add_option("--intermediate", options.intermediate, "Of an expert")
+  program.add_option("--hidden", options.hidden, "Elements of a row").positive().show_default();
+  program.add_option("--intermediate", options.intermediate, "Intermediate size of an expert")
       .positive()
       .show_default();
-  program.add_option("--experts", options.experts, "Of a layer").range(1, 4096).show_default();
-  program.add_option("--threads", options.threads, "Each on a processor of its own")
+  program.add_option("--experts", options.experts, "Experts per layer")
+      .range(1, 4096)
+      .show_default();
+  program.add_option("--threads", options.threads, "Threads, each pinned to its own processor")
       .range(1, 1024)
       .show_default();
-  program.add_option("--repeat", options.repeat, "Turns").positive().show_default();
+  program.add_option("--repeat", options.repeat, "Number of turns").positive().show_default();
   if (const auto code = program.parse_main(argc, argv)) return *code;
   const wideep::Status status = wideep::measure_all(options);
   if (!status.ok()) fmt::print(stderr, "error: {}\n", status.message());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dispatch and combine as one writes them with MPI: counts by Alltoall, packed rows by Alltoallv,
-// results back by Alltoallv, and the same weighted sum as wideep's. `wideep bench ep --baseline
-// mpi` starts it and asks on its standard input, one line for each block of rounds:
+// Dispatch and combine as usually written with MPI: counts by Alltoall, packed rows by Alltoallv,
+// results back by Alltoallv, and the same weighted sum as in wideep. `wideep bench ep --baseline
+// mpi` starts this program and writes one line to its standard input for each block of rounds:
 //
-//   <tokens> <what travels: measure::MpiRows> <microseconds>
+//   <tokens> <rows to send: measure::MpiRows> <microseconds>
 //
-// Between blocks its ranks sleep, so that they do not disturb who is measured then.
+// Between blocks its ranks sleep, so that they do not disturb what is measured then.
 #include <fmt/format.h>
 #include <mpi.h>
 #include <sched.h>
@@ -50,7 +50,7 @@ int number_of(std::string_view text) {
   return number;
 }
 
-// Rows to or from every rank, one rank's behind the other's.
+// Number of rows to or from every rank, and where each rank's rows start in the buffer.
 struct Shares {
   explicit Shares(int num_ranks) : counts(num_ranks), starts(num_ranks) {}
   std::vector<int> counts, starts;
@@ -60,7 +60,7 @@ struct Shares {
   }
 };
 
-// One rank, for one number of tokens and one way to send them.
+// The rounds of one rank, for one number of tokens and one kind of rows.
 class Rounds {
  public:
   Rounds(const measure::EpGroup& group, int rank, int hidden, int num_tokens, MpiRows rows,
@@ -134,7 +134,7 @@ void Rounds::fill(int rank) {
   std::fill_n(input_.as<Bf16>(), tokens * hidden, Bf16(1.0f));
   send_ = base::AlignedBytes(sent * message_bytes_);
   returned_ = base::AlignedBytes(sent * row_bytes_);
-  // How much this rank receives, and how many results it returns.
+  // Exchanged once here, only to size the buffers; every round exchanges its counts again.
   count_rows();
   MPI_Alltoall(to_.counts.data(), 1, MPI_INT, from_.counts.data(), 1, MPI_INT, MPI_COMM_WORLD);
   receive_ = base::AlignedBytes(static_cast<size_t>(from_.sum_up()) * message_bytes_);
@@ -147,7 +147,8 @@ void Rounds::fill(int rank) {
   std::fill_n(results_.as<Bf16>(), results * hidden, Bf16(result_of(rank)));
 }
 
-// visit(token, k, destination, whether a row for the destination begins here)
+// Calls visit(token, k, destination, begins) for every expert of every token. begins: a new row for
+// the destination starts here; false if the token's row for this rank is already sent.
 template <typename Visit>
 void Rounds::for_each_row(Visit visit) {
   std::fill(last_token_.begin(), last_token_.end(), -1);
@@ -188,7 +189,8 @@ void Rounds::pack() {
   });
 }
 
-// How many results go back to each rank: what came with its rows says so.
+// Counts the results that go back to each rank: one per received row, or (kOncePerRank) one per
+// expert id that came with the rows.
 void Rounds::count_results() {
   if (rows_ != MpiRows::kOncePerRank) {
     results_to_.counts = from_.counts;
@@ -220,7 +222,7 @@ void Rounds::round() {
   reduce();
 }
 
-// Rows that are sums already (one per rank) carry their weights.
+// Rows that are already sums (one per rank) are weighted, so their weights here are 1.
 void Rounds::reduce() {
   pulled_.clear();
   first_pulled_.assign(1, 0);
@@ -237,9 +239,9 @@ void Rounds::reduce() {
     const bool summed = rows_ == MpiRows::kPerRank;
     const auto first = static_cast<size_t>(first_pulled_[token]);
     const auto end = static_cast<size_t>(first_pulled_[token + 1]);
-    sums_.put(token, std::span(pulled_).subspan(first, end - first),
-              summed ? ones_.data() : weights_.data() + size_t(token) * group_.top_k,
-              kernels::RowFormat::kBf16, returned_.data() + (pulled_[first] - returned_.data()));
+    sums_.add_up(token, std::span(pulled_).subspan(first, end - first),
+                 summed ? ones_.data() : weights_.data() + size_t(token) * group_.top_k,
+                 kernels::RowFormat::kBf16, returned_.data() + (pulled_[first] - returned_.data()));
   }
 }
 
@@ -269,7 +271,8 @@ int choose_count(Rounds& rounds, int64_t nanoseconds) {
   return count;
 }
 
-// Of rank 0's answer.
+// Measures a block of rounds. The result is complete on rank 0 only: as for wideep, the median over
+// rounds of the slowest rank, and the duration of the block per round.
 measure::MpiBaseline::Times time_rounds(Rounds& rounds, int64_t nanoseconds) {
   rounds.check();
   const int count = choose_count(rounds, nanoseconds);
@@ -291,7 +294,9 @@ measure::MpiBaseline::Times time_rounds(Rounds& rounds, int64_t nanoseconds) {
   return {static_cast<double>(*middle) * 1e-3, static_cast<double>(last - first) / count * 1e-3};
 }
 
-// tokens, rows, microseconds; tokens −1: the end. Ranks but the first sleep until it is there.
+// tokens, rows, microseconds; tokens −1: the end. Rank 0 reads the line, the others poll the
+// broadcast and sleep in between: a blocking MPI_Bcast would spin and take their cores from the
+// ranks that are measured.
 using Order = std::array<int, 3>;
 Order next_order(int rank) {
   Order order{-1, 0, 0};
@@ -310,7 +315,7 @@ Order next_order(int rank) {
 }
 
 // processors: "0,1,0,1", one for each rank.
-void stay_on_processor(std::string_view processors, int rank) {
+void pin_to_processor(std::string_view processors, int rank) {
   for (int i = 0; i < rank; ++i) processors.remove_prefix(processors.find(',') + 1);
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -322,7 +327,7 @@ void stay_on_processor(std::string_view processors, int rank) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  if (argc != 8) give_up("is started by wideep bench ep --baseline mpi");
+  if (argc != 8) give_up("this program is started by wideep bench ep --baseline mpi, not by hand");
   int rank = 0;
   measure::EpGroup group;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -338,7 +343,7 @@ int main(int argc, char** argv) {
   }
   group.routing = *routing;
   group.seed = std::strtoull(argv[5], nullptr, 10);
-  stay_on_processor(argv[7], rank);
+  pin_to_processor(argv[7], rank);
   for (Order order = next_order(rank); order[0] >= 0; order = next_order(rank)) {
     Rounds rounds(group, rank, hidden, order[0], static_cast<MpiRows>(order[1]), *sum, **kernels);
     const auto times = time_rounds(rounds, int64_t{order[2]} * 1000);

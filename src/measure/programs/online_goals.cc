@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What online balancing costs the forward path: iteration times of the reference model with it and
-// without it, in runs that take turns, beside the spread of runs that are equal. And what it is
-// good for: the critical path of the experts beside that of a perfect router.
+// The cost of online balancing for the forward path: iteration times of the reference model with
+// and without it, in runs that take turns, next to the spread of equal runs. And its gain: the
+// critical path of the experts, next to that of a perfect router.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Options {
   int skewed_ranks = 4;
 };
 
-// Of one run, per iteration.
+// Figures of one run, per iteration.
 struct Times {
   double median_us = 0.0;
   double p99_us = 0.0;
@@ -39,7 +39,7 @@ struct Times {
   int64_t moves = 0;
 };
 
-// Several kinds of text, one after the other: what they ask of the experts differs.
+// Several kinds of text, one after the other, which make different experts hot.
 const std::vector<std::string> kPrompts = {
     "In the beginning the house stood alone upon the hill, and the old man who lived there",
     "def read_lines(path):\n    with open(path) as file:\n        return [",
@@ -47,7 +47,7 @@ const std::vector<std::string> kPrompts = {
     "Question: Anna has 12 apples and gives 5 of them to Ben. How many apples does she have",
 };
 
-// The last one is a second run of the first kind: what its ratios show is noise.
+// The last one is a second run of the first kind, so its ratios show only noise.
 enum class Kind { kStatic, kOnline, kOnlineTrt, kStaticAgain };
 constexpr std::pair<Kind, const char*> kKinds[] = {{Kind::kStatic, "static"},
                                                    {Kind::kOnline, "online"},
@@ -71,7 +71,7 @@ run::GenerateOptions run_options(const Options& options, Kind kind, int iteratio
   }
   constexpr int kMaxTokens = 250;
   run.max_tokens = kMaxTokens;
-  // Four requests of a rank at once, each of kMaxTokens iterations.
+  // Four requests per rank at the same time, each with kMaxTokens iterations.
   const int rounds = (iterations + kMaxTokens - 1) / kMaxTokens;
   for (int round = 0; round < rounds; ++round) {
     for (int i = 0; i < 4 * options.ranks; ++i) {
@@ -119,7 +119,7 @@ void print_goal(const char* what, double found, double goal, bool at_most) {
              met ? "met" : "missed");
 }
 
-// The median of what pairs of runs show, how far half of them lie apart, and what equal runs show.
+// The median over pairs of runs, the range of their middle half, and the same for equal runs.
 void print_ratio(const char* what, const std::vector<double>& found,
                  const std::vector<double>& equal, double goal, bool at_most) {
   const double median = median_of(found);
@@ -130,7 +130,7 @@ void print_ratio(const char* what, const std::vector<double>& found,
   fmt::print("   goal {} {:.2f}  {}\n", at_most ? "<=" : ">=", goal, met ? "met" : "missed");
 }
 
-// How runs of one kind compare with the static ones beside them.
+// Runs of one kind, compared with the static runs next to them.
 struct Ratios {
   std::vector<double> median, p99, speed;
 
@@ -147,7 +147,7 @@ struct Ratios {
   }
 };
 
-// Iteration times before, while and after all threads of the balancer are stopped.
+// Iteration times before, during and after a stop of all threads of the balancer.
 class Stall {
  public:
   explicit Stall(double seconds) : stall_ns_(static_cast<int64_t>(seconds * 1e9)) {}
@@ -188,7 +188,7 @@ class Stall {
   std::vector<double> times_[3];
 };
 
-// With policy trt, so that threads are stopped in the middle of something.
+// Policy trt always moves experts, so the threads are stopped in the middle of a copy or a plan.
 Status run_stall(const Options& options) {
   constexpr int kIterationsPerSecond = 1500;  // about as many as the reference model makes
   const auto iterations = static_cast<int>((options.stall_seconds + 6) * kIterationsPerSecond);
@@ -203,9 +203,10 @@ Status run_stall(const Options& options) {
   return report->ended;
 }
 
-// ---- what it is good for ----
+// ---- gain ----
 
-// Prompts of one kind only, much prefill: tokens, not experts' weights, decide how long ranks take.
+// Prompts of one kind only, mostly prefill: then tokens, not reading the experts' weights,
+// determine the time of the ranks.
 run::GenerateOptions skewed_options(const Options& options) {
   run::GenerateOptions run;
   run.model_dir = options.model;
@@ -237,7 +238,7 @@ Status measure_critical(const run::GenerateOptions& run, Critical* critical) {
   return {};
 }
 
-// Processor time on the critical path of the experts: the slowest rank of each layer, summed up.
+// Processor time on the critical path of the experts: the sum over layers of the slowest rank's.
 Status run_skewed(const Options& options) {
   const run::GenerateOptions off = skewed_options(options);
   run::GenerateOptions online = off, perfect = off;
@@ -276,7 +277,8 @@ Status measure_all(const Options& options) {
   std::mt19937 random(1);
   for (int pair = 0; pair < options.pairs; ++pair) {
     Times times[std::size(kKinds)];
-    // What a run leaves of the machine, another finds: none always comes after the same.
+    // A run leaves caches and memory in a state that affects the next run, so no kind of run always
+    // follows the same other kind.
     std::shuffle(order.begin(), order.end(), random);
     for (const auto& [kind, name] : order) {
       auto measured = measure(options, kind);
@@ -301,13 +303,20 @@ int main(int argc, char** argv) {
   wideep::command_line::Program program("Iteration times with and without online balancing");
   program.add_option("--model", options.model, "Model directory").show_default();
   program.add_option("--ranks", options.ranks, "Rank processes").show_default();
-  program.add_option("--num-slots", options.slots, "Of all ranks").show_default();
-  program.add_option("--layer-updates-per-iter", options.layer_updates, "k").show_default();
-  program.add_option("--pairs", options.pairs, "Runs of each kind").show_default();
-  program.add_option("--iterations", options.iterations, "Of each run").show_default();
-  program.add_option("--stall-seconds", options.stall_seconds, "The balancer's threads stop; 0: no")
+  program.add_option("--num-slots", options.slots, "Slots per layer over all ranks").show_default();
+  program
+      .add_option("--layer-updates-per-iter", options.layer_updates,
+                  "Layers that may be updated per iteration")
       .show_default();
-  program.add_option("--skewed-ranks", options.skewed_ranks, "Of the skewed runs; 0: no such")
+  program.add_option("--pairs", options.pairs, "Runs of each kind").show_default();
+  program.add_option("--iterations", options.iterations, "Iterations of each run").show_default();
+  program
+      .add_option("--stall-seconds", options.stall_seconds,
+                  "Seconds for which the balancer's threads are stopped; 0: not at all")
+      .show_default();
+  program
+      .add_option("--skewed-ranks", options.skewed_ranks,
+                  "Ranks of the runs with skewed load; 0: no such runs")
       .show_default();
   if (const auto code = program.parse_main(argc, argv)) return *code;
   wideep::Status status = wideep::measure_all(options);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the online balancer reaches on recorded traces whose text changes: imbalance and moves by
-// policy and by how shares follow the load, beside what it is to reach.
+// The quality of the online balancer on recorded traces whose text changes: imbalance and moves for
+// each policy and share update, next to the goals.
 //
 //   online_quality
 //
-// Traces are those of WIDEEP_DATA_DIR, replayed as `wideep balance replay` does: iterations of
-// 2,048 tokens, a plan in service two iterations after the counts it was made from, all layers in
-// turn (policy trt: as many an iteration as make one round of a window of 16,384 tokens). "tuned
-// on" is the order of requests that the defaults of PolicyOptions were chosen on; "held out" are
-// orders and sequences of domains that they were not.
+// Traces of WIDEEP_DATA_DIR are replayed as in `wideep balance replay`: iterations of 2,048 tokens;
+// a plan is in use two iterations after the counts that it was made from; all layers in turn
+// (policy trt: so many per iteration that a window of 16,384 tokens covers all layers once). "tuned
+// on": the order of requests on which the defaults of PolicyOptions were chosen; "held out": other
+// orders and sequences of domains.
 #include <fmt/format.h>
 
 #include <cstdio>

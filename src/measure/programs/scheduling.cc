@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What scheduling costs and what it saves, each beside its limit:
+// The cost and the gain of scheduling, each next to its limit:
 //
-//   - the time to decide what an iteration computes and to take in its tokens, as a share of the
-//     iteration, while so many requests run: at most 1 %
-//   - the time to the first token of a prompt that begins as another did, with and without the
-//     pages that the other has computed
-//   - requests in a small cache: admitted for all they may generate, or for what there is of them
+//   - the time to decide what an iteration computes and to process its tokens, as a share of the
+//     iteration, for several numbers of running requests: at most 1 %
+//   - the time to the first token of a prompt that has a prefix in common with another, with and
+//     without the pages that the other has computed
+//   - requests in a small cache with each admission policy: guaranteed_no_evict, max_utilization
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -90,7 +90,7 @@ Status measure_cost(const Options& options) {
   return {};
 }
 
-// Of the second of two prompts, computed one after the other.
+// Time to the first token of the second of two prompts, computed one after the other.
 Result<double> second_first_token_ms(const Options& options, int num_lines, bool reuse,
                                      int* prompt_tokens) {
   GenerateOptions run = options_for(options);
@@ -169,11 +169,15 @@ Status measure(const Options& options) {
 int main(int argc, char** argv) {
   wideep::Options options;
   wideep::command_line::Program program(
-      "What scheduling costs, and what shared pages and pauses save");
+      "Measures the cost of scheduling, and the gain of shared pages and of pausing requests");
   program.add_option("--model", options.model, "Model directory").show_default();
-  program.add_option("--requests", options.requests, "That run at once").show_default();
-  program.add_option("--max-tokens", options.max_tokens, "Of each").show_default();
-  program.add_option("--prompt-lines", options.prompt_lines, "That two prompts have in common")
+  program
+      .add_option("--requests", options.requests, "Numbers of requests that run at the same time")
+      .show_default();
+  program.add_option("--max-tokens", options.max_tokens, "Tokens to generate per request")
+      .show_default();
+  program
+      .add_option("--prompt-lines", options.prompt_lines, "Lines that two prompts have in common")
       .separate_values_by(',')
       .show_default();
   if (const auto code = program.parse_main(argc, argv)) return *code;
