@@ -17,8 +17,8 @@
 namespace wideep::engine {
 namespace {
 
-// The words that a rank publishes for the others before each iteration. OnlineLayers fills the words
-// from kFirstDoneWord on.
+// The words that a rank publishes for the others before each iteration. OnlineLayers fills the
+// words from kFirstDoneWord on.
 constexpr int kFlagsWord = 0;
 constexpr int kTokensWord = 1;  // tokens of the rank's batch
 static_assert(kTokensWord < online::kFirstDoneWord);

@@ -238,7 +238,7 @@ Status DispatchCombine::finish_dispatch(const Awaited& where) {
   WIDEEP_TRY(std::move(taken));
   receiver_.finish();
   base::record_since(call.sent_ns, base::Span::kRowsTravel, where.layer,
-                    lane_of(call.number, base::Lane::kRowsEven));
+                     lane_of(call.number, base::Lane::kRowsEven));
   return {};
 }
 
@@ -312,7 +312,7 @@ Status DispatchCombine::finish_combine(const Awaited& where) {
   WIDEEP_TRY(endpoint_.wait_all(Channel::kCombine, done_.finished + 1, awaited));
   const DispatchCall& call = call_of(++done_.finished);
   base::record_since(call.returned_ns, base::Span::kResultsTravel, where.layer,
-                    lane_of(call.number, base::Lane::kResultsEven));
+                     lane_of(call.number, base::Lane::kResultsEven));
   return {};
 }
 

@@ -103,8 +103,9 @@ Status TensorGroup::meet_after(int owner, std::span<const transport::Written> wr
                                const transport::Awaited& where) {
   if (is_alone()) return {};
   const base::TraceSpan span(base::Span::kMeet, where.layer);
-  // forward_to_all() before the flag: on other nodes the data must arrive before the flag that announces it.
-  // raise_all is a release, wait_all an acquire; together they order all writes of the group.
+  // forward_to_all() before the flag: on other nodes the data must arrive before the flag that
+  // announces it. raise_all is a release, wait_all an acquire; together they order all writes of
+  // the group.
   endpoint_->forward_to_all(owner, wrote);
   const uint32_t value = endpoint_->raised(transport::Channel::kJoin) + 1;
   endpoint_->raise_all(transport::Channel::kJoin, value);
