@@ -28,7 +28,7 @@ import venv
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "wideep-bench"
 PACKAGES = ["llama-cpp-python==0.3.36", "gguf", "numpy"]
-# What llama.cpp calls a format, and wideep's of as many bits.
+# llama.cpp's name of a format, and wideep's format with as many bits.
 FORMATS = {"bf16": "bf16", "q8_0": "int8", "q4_0": "int4"}
 
 
@@ -213,7 +213,7 @@ def prepare_venv(directory):
     if python.exists() and subprocess.run([python, "-c", "import llama_cpp, gguf"],
                                           capture_output=True).returncode == 0:
         return python
-    print(f"building llama.cpp in {directory}: minutes, once", file=sys.stderr)
+    print(f"building llama.cpp in {directory} (takes minutes, only once)", file=sys.stderr)
     venv.create(directory, with_pip=True)
     environment = dict(os.environ, CMAKE_ARGS="-DGGML_NATIVE=ON")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-binary", "llama-cpp-python",
@@ -239,7 +239,7 @@ def test_arguments(options):
 
 
 def run_wideep(options, dtype, seed):
-    """The report's JSON; None where this wideep does not know the format."""
+    """The report's JSON; None if this wideep does not support the format."""
     result = subprocess.run([options.wideep, "bench", "model", "--random-weights", "--dtype", dtype,
                              "--repeat", "1", "--seed", str(seed), "--json", *test_arguments(options)],
                             capture_output=True, text=True)
@@ -283,7 +283,7 @@ def print_rounds(rounds, quantization, dtype):
     for name in rounds[0][1]:
         llama = statistics.median(speeds[name] for _, speeds in rounds)
         if rounds[0][0] is None:
-            print(f"{name:<14}{'-':>10}{llama:>11.1f}  wideep does not know {dtype} yet")
+            print(f"{name:<14}{'-':>10}{llama:>11.1f}  this wideep does not support {dtype}")
             continue
         pairs = [(find_test(wideep, name), speeds[name]) for wideep, speeds in rounds]
         own = statistics.median(test["tokens_per_second"]["median"] for test, _ in pairs)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`wideep serve` beside another engine that loads the same model: transformers' own server.
+"""Compares `wideep serve` with another server of the same model: that of transformers.
 
     bench/compare_serving.py --wideep build/wideep
 
@@ -28,7 +28,7 @@ PORT = 8913
 
 
 def write_dataset(path, args):
-    """Texts out of the guides, for transformers' server takes no token ids."""
+    """Texts from the guides, because transformers' server does not accept token ids."""
     words = " ".join(page.read_text() for page in sorted(ROOT.glob("docs/*.md"))).split()
     with path.open("w") as file:
         for i in range(args.requests):
@@ -63,7 +63,7 @@ def measure(name, command, model, args, dataset, log):
             if answers(f"http://127.0.0.1:{PORT}/health"):
                 break
             if server.poll() is not None:
-                sys.exit(f"{name} does not begin:\n{log.read_text()}")
+                sys.exit(f"{name} does not start:\n{log.read_text()}")
             time.sleep(0.1)
         clients = [args.wideep, "bench", "serving", "--base-url", f"http://127.0.0.1:{PORT}", "--model", model,
                    "--dataset", str(dataset), "--max-concurrency", str(args.concurrency), "--stop-at-eos",

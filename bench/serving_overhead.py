@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What serving over HTTP costs: output tokens per second of `wideep bench serving` against
+"""Measures the cost of serving over HTTP: output tokens per second of `wideep bench serving` against
 `wideep serve`, streamed token by token, beside `wideep bench throughput` in process, on the same
 dataset at the same concurrency, in turn. Medians over rounds.
 
@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def shape_directory(config, directory):
-    """config.json, and a tokenizer that has a text for each of the shape's tokens."""
+    """Writes config.json and a tokenizer with a text for each of the shape's tokens."""
     shape = json.loads(pathlib.Path(config).read_text())
     tokenizer = json.loads((ROOT / "models/reference/tokenizer.json").read_text())
     vocabulary = tokenizer["model"]["vocab"]
@@ -56,7 +56,7 @@ class Server:
             if self.process.poll() is not None:
                 break
             time.sleep(0.1)
-        raise SystemExit(f"the server does not begin:\n{self.log.read_text()}")
+        raise SystemExit(f"the server does not start:\n{self.log.read_text()}")
 
     def stop(self):
         self.process.terminate()
@@ -99,7 +99,7 @@ def measure(args, work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wideep", default=str(ROOT / "build/wideep"))
-    parser.add_argument("--config", help="a shape, with made-up weights; else models/reference")
+    parser.add_argument("--config", help="a config.json, with random weights; default: models/reference")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--concurrency", type=int, default=32)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The main job of wideep in one minute: serve a MoE model over 8 ranks, see how unevenly its experts are
-# used, plan a placement, serve again, and look at the difference. Everything lands in demo/out, the
-# picture in demo/report.html.
+# The main use of wideep in one minute: serves a MoE model on 8 ranks, measures how unevenly its
+# experts are used, plans a placement, serves again, and draws the difference. Files are written to
+# demo/out, the picture to demo/report.html.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,7 +14,7 @@ ranks=8
 slots=40  # 25 % more than the model's 32 experts
 
 if [[ ! -f $model/model.safetensors ]]; then
-  echo "error: $model/model.safetensors: not there; train the model first: models/recipe/README.md" >&2
+  echo "error: $model/model.safetensors: not found; train the model first (models/recipe/README.md)" >&2
   exit 2
 fi
 

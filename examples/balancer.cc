@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plans where the experts of one layer go, then follows the load: with new shares alone, and when
-// those are not enough with a few moves. In CMake: target_link_libraries(... wideep::balancer).
+// Plans the placement of one layer's experts, then adapts it to new load: with new shares, and if
+// these are not enough, with a few moves. In CMake: target_link_libraries(... wideep::balancer).
 #include <wideep/balancer.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans where the experts of two layers go, then follows the load: with new shares alone, and when
+"""Plans the placement of two layers' experts, then adapts it to new load: with new shares, and when
 those are not enough with a few moves.
 
     pip install . && python examples/balancer.py
@@ -25,7 +25,7 @@ repair = wideep.repair(plan.placement, load, RANKS, shares, split="weighted")
 print("moves:      ", repair.moves, "from", repair.imbalance_resplit.round(4))
 print("repaired:   ", repair.imbalance_after.round(4))
 
-# In the place of DeepSeek's EPLB.
+# A drop-in replacement for DeepSeek's EPLB.
 physical_to_logical, logical_to_physical, count = wideep.rebalance_experts(
     load, num_replicas=SLOTS, num_groups=4, num_nodes=2, num_gpus=RANKS
 )

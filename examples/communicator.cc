@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two processes, each with an expert and three tokens: every token goes to both experts and comes
-// back as the sum of what they make of it. In CMake: target_link_libraries(...
-// wideep::communicator).
+// Two processes, each with one expert and three tokens: every token is sent to both experts, and
+// its result is the sum of theirs. In CMake: target_link_libraries(... wideep::communicator).
 #include <sys/wait.h>
 #include <unistd.h>
 #include <wideep/communicator.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs every microbenchmark of the release build, each line for MIN_TIME seconds (default 0.1), then
-# experts' products beside their limits and the tables of the balancer's goals. Arguments go to the
+# the experts' matrix products next to their limits, and the tables of the balancer's goals. Arguments go to the
 # microbenchmarks alone:
 # scripts/bench.sh --benchmark_filter=MatMul
 set -euo pipefail

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# has_tests <build directory>: ON or OFF as it is configured, nothing where it is not.
+# has_tests <build directory>: prints ON or OFF as the directory is configured, nothing if it is not.
 has_tests() { sed -n 's/^WIDEEP_TESTS:BOOL=//p' "$1/CMakeCache.txt" 2>/dev/null || true; }
 
 preset=$1
@@ -15,7 +15,7 @@ shift
 if [[ $preset == command ]]; then
   scripts/install_packages.sh
   preset=release
-  tests=$(has_tests build)  # where tests have been built, they stay
+  tests=$(has_tests build)  # a build directory with tests keeps them
   tests=${tests:-OFF}
   set -- wideep
 else
@@ -25,7 +25,7 @@ fi
 directory=build-$preset
 [[ $preset == release ]] && directory=build
 
-# What ninja does by itself where a CMakeLists.txt has changed.
+# Ninja configures again by itself if a CMakeLists.txt changes, but not for these two.
 if [[ $(has_tests "$directory") != "$tests" || CMakePresets.json -nt $directory/build.ninja ]]; then
   cmake --preset "$preset" -DWIDEEP_TESTS="$tests" >/dev/null
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Says where the time of a build and of its tests went.
+"""Prints which parts of a build and of its tests took how much time.
 
 Reads what ninja writes of each command (.ninja_log: when it began and ended) and what GoogleTest and
 ctest write of each test (test_results.*, of scripts/test.sh). Seconds of building are of a command's

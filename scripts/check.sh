@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a reader would object to before reading: format, the order of the folders, Markdown. Seconds.
+# Quick checks of the sources, in seconds: format, order of the folders, Markdown.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,4 +8,4 @@ scripts/install_packages.sh packages.txt development_packages.txt
 git ls-files '*.h' '*.cc' | xargs clang-format-19 --dry-run -Werror
 python3 scripts/check_folder_order.py
 python3 scripts/check_markdown.py
-echo "No complaint."
+echo "No problems found."

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks who includes whom, and what the README says of the folders.
+"""Checks the order of includes between folders, and the README's description of the folders.
 
 Order: the folders of src/ are listed top to bottom in src/CMakeLists.txt. A file in src/<folder> may
 include files of its own folder and of folders above it, and the public headers ("wideep/..."). Public
@@ -8,7 +8,7 @@ headers include only each other. tools/, tests/ and bench/ may include everythin
 
 Circles: no file includes itself by way of others. foo.h and foo.cc count as one file.
 
-Descriptions: the comment above each wideep_folder(...) of src/CMakeLists.txt says what lives in the
+Descriptions: the comment above each wideep_folder(...) of src/CMakeLists.txt describes the
 folder, and the code map of README.md has the same words in the row `src/<folder>/`, in the same order.
 
 Prints "file:line: what" for each violation and exits with 1 if there was one.
@@ -150,7 +150,7 @@ def circle_problems(root, order):
 def description_problems(root, descriptions):
     for name, text in descriptions.items():
         if not text:
-            yield f"src/CMakeLists.txt:1: no comment above wideep_folder({name}) says what lives there"
+            yield f"src/CMakeLists.txt:1: expected a comment above wideep_folder({name}) that describes the folder"
     rows = {}
     for number, line in enumerate((root / "README.md").read_text().splitlines(), start=1):
         match = MAP_ROW.match(line)

@@ -27,7 +27,7 @@ ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|#)", re.IGNORECASE)
 
 
 def markdown_files(root):
-    """Those that git knows or would add."""
+    """The Markdown files that git tracks or would add."""
     listed = subprocess.run(
         ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"],
         check=True, capture_output=True, text=True).stdout

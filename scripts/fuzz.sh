@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Lets every fuzz target search for FUZZ_SECONDS (default 60) for an input that breaks it, from its
-# seeds in tests/fuzz/ and from what earlier runs found in build-asan/fuzz/.
+# Runs every fuzz target for FUZZ_SECONDS (default 60), starting from its seeds in tests/fuzz/ and
+# from the inputs that earlier runs kept in build-asan/fuzz/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

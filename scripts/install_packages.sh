@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages of lists that are missing; says nothing when none is.
+# Installs the missing Debian packages of the given lists; prints nothing if none is missing.
 #
 #   scripts/install_packages.sh [list...]     default: packages.txt
 set -euo pipefail
@@ -11,7 +11,7 @@ lists=("${@:-packages.txt}")
 names() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "${lists[@]}" | awk '{print $1}' | sort -u; }
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-  echo "$0: not a Debian system: install the counterparts of these yourself: $(names | xargs)" >&2
+  echo "$0: not a Debian system; install packages that correspond to these: $(names | xargs)" >&2
   exit 0
 fi
 
@@ -25,13 +25,13 @@ mapfile -t missing < <(comm -23 <(names) <(installed | sort -u))
 as_root=()
 if [[ $EUID -ne 0 ]]; then
   if ! command -v sudo >/dev/null; then
-    echo "$0: neither root nor sudo here: install as root: ${missing[*]}" >&2
+    echo "$0: not root, and there is no sudo; install these as root: ${missing[*]}" >&2
     exit 1
   fi
   as_root=(sudo)
 fi
 
-echo "Installing ${#missing[@]} Debian packages (minutes): ${missing[*]}"
+echo "Installing ${#missing[@]} Debian packages (takes minutes): ${missing[*]}"
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
   apt-get install -qq --yes --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Random traffic while experts move without rest, copies arrive spoilt and late: half an hour of it, or
-# WIDEEP_SOAK_SECONDS, under the address sanitizer.
+# Random traffic while experts move all the time and some copies are corrupted or late, under the
+# address sanitizer, for half an hour or WIDEEP_SOAK_SECONDS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -5,13 +5,13 @@
 #   release   every unit test and every whole-system test
 #   asan      the same under the address and undefined-behaviour sanitizers
 #   fuzz      each fuzz target for a few seconds, under these sanitizers
-#   tsan      what runs in threads, under the thread sanitizer
-#   gcc       what computes, travels and runs at once, by another compiler
-#   <room>    of the release build the tests of one folder of src/, or of tests/ ("whole");
-#             FILTER='Placement*:Shares*' chooses among them
+#   tsan      tests whose ranks are threads, under the thread sanitizer
+#   gcc       tests of kernels, communication and threads, built with gcc
+#   <folder>  the tests of one folder of src/, or of tests/ ("whole"), in the release build;
+#             FILTER='Placement*:Shares*' selects some of them
 #
-# <build directory>/test_results.<what> keeps what GoogleTest and ctest say of the last run
-# (scripts/build_times.py lists the slowest).
+# <build directory>/test_results.<what> has the results of the last run, as GoogleTest and ctest
+# write them (scripts/build_times.py lists the slowest tests).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,7 +29,7 @@ run() {
   local what=$1 title=$2 directory=$3 pattern=$4 start=$SECONDS status=0
   shift 4
   rm -rf "$directory/test_results" "$directory/test_results.$what"
-  # Only what did not pass is worth a line.
+  # Prints only the tests that did not pass.
   ctest --test-dir "$directory" --tests-regex "$pattern" --parallel "$(nproc)" "$@" \
     --no-tests=error --output-on-failure --output-junit ctest.xml |
     { grep --invert-match --extended-regexp '^ *Start +[0-9]+:|  Passed +[0-9.]+ sec$|^$' ||
@@ -50,7 +50,7 @@ run_release() {
 
 run_asan() {
   build "Address and undefined-behaviour sanitizers" asan
-  # Random traffic with rebalancing runs longest where most is noticed.
+  # Random traffic with rebalancing runs longer here, because the sanitizers find more errors.
   WIDEEP_SOAK_SECONDS=40 run asan "Address and undefined-behaviour sanitizers" build-asan . \
     --exclude-regex '^fuzz\.'
 }
@@ -60,7 +60,7 @@ run_fuzz() {
   run fuzz "Fuzz targets" build-asan '^fuzz\.'
 }
 
-# It sees no race between processes: only tests whose ranks are threads.
+# The thread sanitizer cannot see races between processes, so only tests with ranks as threads run.
 run_tsan() {
   build "Thread sanitizer" tsan {base,transport,ep,model,online}_test
   GTEST_FILTER='ThreadPool*:*threads*:*Threads*:*Golden*' \

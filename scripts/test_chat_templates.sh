@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The published chat templates of the families that wideep runs, beside Python's jinja2. They are
-# not ours to keep: llama-cpp-python's source on PyPI has them. Exits with 77, after a line that
-# says why, where they cannot be had.
+# Compares the published chat templates of the model families that wideep runs with Python's jinja2.
+# This repository does not contain them; they come from llama-cpp-python's source on PyPI. Exits
+# with 77 and a line with the reason if they cannot be downloaded.
 #
 #   scripts/test_chat_templates.sh <path of chat_test> <work directory>
 set -euo pipefail
@@ -27,4 +27,4 @@ done
 WIDEEP_CHAT_GOLDEN=$work/golden.json "$chat_test" --gtest_filter='*RealTemplates*' |
   tee "$work/chat_test.log"
 if grep --quiet "refused by name" "$work/chat_test.log"; then exit 1; fi
-echo "$(find "$work/templates" -type f | wc -l) published templates are as jinja2 has them."
+echo "$(find "$work/templates" -type f | wc -l) published templates give the same output as with jinja2."

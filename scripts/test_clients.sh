@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# `wideep serve` before clients that nobody here wrote: the openai package, curl, and a parser of
-# Prometheus' format. Exits with 77, after a line that says why, where they cannot be had.
+# Tests `wideep serve` with independent clients: the openai package, curl, and a parser of
+# Prometheus' format. Exits with 77 and a line with the reason if they cannot be installed.
 #
 #   scripts/test_clients.sh <path of wideep> <work directory>
 set -euo pipefail
@@ -24,4 +24,4 @@ if command -v curl >/dev/null; then
 fi
 
 stop_server
-echo "openai, curl and a Prometheus parser are content."
+echo "openai, curl and a Prometheus parser work with the server."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The dashboard in headless Chromium while `wideep serve` serves: the numbers on the page are those
-# of the server. Exits with 77, after a line that says why, where there is no Chromium.
+# of the server. Exits with 77 and a line with the reason if there is no Chromium.
 #
 #   scripts/test_dashboard.sh <path of wideep> <work directory> [picture.png]
 #

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that mpirun has started on this machine, as two or four nodes by WIDEEP_NODE: equal texts,
-# also while experts move; settings or programs that differ, a rank that dies, Ctrl-C.
+# Tests ranks that mpirun starts on this machine, as two or four nodes with WIDEEP_NODE: the same
+# texts as on one rank, also while experts move; different settings or programs; a rank that dies;
+# Ctrl-C.
 #
 #   scripts/test_mpirun.sh [path of wideep]
 #
-# Exits with 77, after a line that says why, where MPI is missing.
+# Exits with 77 and a line with the reason if MPI is missing.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 wideep=$(realpath "${1:-$root/build/wideep}")
@@ -46,7 +47,7 @@ for config in "" "--config=$work/stages.yaml"; do
 done
 echo "2 nodes, 4 ranks, also as 2 stages: the texts and digests of one rank"
 
-# The policy that moves most; the stage that has its balancer on another node than rank 0 counts too.
+# Policy trt moves most. The moves of a stage whose balancer is not on rank 0's node count, too.
 printf 'num_slots: 40\nlayer_updates_per_iter: 2\nupdate_policy: trt\n' >"$work/online.yaml"
 printf 'moe_config:\n  load_balancer: %s\n' "$work/online.yaml" | cat "$work/stages.yaml" - >"$work/both.yaml"
 "$wideep" "${arguments[@]}" --max-tokens 48 --logits-digest --json >"$work/one" 2>/dev/null
@@ -89,7 +90,7 @@ moe_config:
 YAML
 on_nodes 'exec "$0" "$@"' "${arguments[@]}" --json --config="$work/reduced.yaml" \
   >"$work/four" 2>"$work/four.err" || fail "$(cat "$work/four.err")"
-# rows that had to cross, and to come back: one for each (token, node) either way
+# rows between nodes: one per (token, node) in dispatch, and as many in combine
 mapfile -t rows < <(sed -n '/"nodes"/,/other_bytes/s/.*"rows": \([0-9]*\),/\1/p' "$work/four")
 [[ ${#rows[@]} -eq 2 && ${rows[0]} -gt 0 && ${rows[0]} -eq ${rows[1]} ]] ||
   fail "reduced combine: rows between nodes: ${rows[*]}"
@@ -157,7 +158,7 @@ for rest in (0, 2):
         found = list(pool.map(ask, range(len(wanted))))
     assert found == wanted, (found, wanted)
 PYTHON
-# term_rank <rank>: rank 0 decides when all stop; the others leave it to that one
+# term_rank <rank>: only rank 0 acts on SIGTERM and stops all ranks; the others ignore it
 term_rank() {
   local process
   for process in $(pgrep -f "^$wideep serve"); do
@@ -175,7 +176,7 @@ wait $pid || status=$?
 [[ $status -eq 0 ]] || fail "a server over nodes: exit code $status: $(cat "$work/err")"
 echo "a server over nodes: the texts of one rank, ended by SIGTERM"
 
-# Ctrl-C reaches mpirun, which tells its processes.
+# Ctrl-C reaches mpirun, which sends a signal to its processes.
 mpirun --oversubscribe --bind-to none -np 4 sh -c \
   'export WIDEEP_NODE=$((OMPI_COMM_WORLD_RANK / 2)); exec "$0" "$@"' "$wideep" \
   "${arguments[@]}" --max-tokens 4000 >"$work/out" 2>"$work/err" &
@@ -186,7 +187,7 @@ start=$SECONDS status=0
 wait $pid || status=$?
 [[ $((SECONDS - start)) -le 10 ]] || fail "Ctrl-C: ended after $((SECONDS - start)) s only"
 [[ $status -ne 0 ]] || fail "Ctrl-C: exit code 0"  # which other is mpirun's own choice
-grep -q "error: interrupted" "$work/err" || fail "Ctrl-C: not told: $(cat "$work/err")"
+grep -q "error: interrupted" "$work/err" || fail "Ctrl-C: no error line: $(cat "$work/err")"
 sleep 0.5
 [[ -z $(pgrep -f "$wideep generate" || true) ]] || fail "Ctrl-C: a rank is left"
 echo "Ctrl-C: all ranks end within $((SECONDS - start)) s"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Two and three nodes on one machine: network namespaces with Open MPI over TCP between them.
+# Tests two and three nodes on one machine: network namespaces with Open MPI over TCP between them.
 #
 #   scripts/test_nodes.sh [path of wideep] [path of delay_relay]
 #
-# Each namespace is on a bridge by a cable that is slow to arrive (tests/nodes/delay_relay.cc: 1 ms
-# from node to node) and limited in rate (tc tbf); in the end one falls silent (an nft rule drops
-# what it sends and receives). Needs root; exits with 77, after a line that says why, where namespaces, tools or MPI
-# are missing.
+# Each namespace is connected to a bridge with a delay (tests/nodes/delay_relay.cc: 1 ms from node
+# to node) and a limited rate (tc tbf). At the end one node falls silent: an nft rule drops all that
+# it sends and receives. Needs root; exits with 77 and a line with the reason if namespaces, tools
+# or MPI are missing.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 wideep=$(realpath "${1:-$root/build/wideep}")
@@ -64,7 +64,7 @@ for node in 0 1 2; do
   grep -qx ready "$work/relay$node" || skip "no packet sockets: $(cat "$work/relay$node")"
 done
 
-# A port nobody listens on answers as soon as the network lets it: there and back over two cables.
+# A closed port refuses a connection after one round trip, so this measures the delay of the network.
 round_trip=$(ip netns exec "$name-0" bash -c '
   (: </dev/tcp/10.217.0.2/9) 2>/dev/null  # asks for the address first
   start=$EPOCHREALTIME
@@ -85,7 +85,7 @@ chmod +x "$work/agent"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 prompts=(--prompt "Once upon a time" --prompt "The sea" --prompt "A short one" --prompt "Four")
-# A rank that hangs would be told of in 8 s; whatever lasts longer is a launcher that hangs.
+# A hanging rank is reported after 8 s, so a longer hang is one of mpirun.
 arguments=(generate --model "$model" "${prompts[@]}" --max-tokens 16 --logits-digest --json
   --timeout 8)
 
@@ -123,7 +123,7 @@ for case in "2 4" "3 6"; do
   done
   [[ $status -eq 0 ]] || fail "$nodes nodes: exit code $status: $(cat "$work/several.err")"
   grep -q "^nodes  *$nodes" "$work/several.err" ||
-    fail "the plan does not say that there are $nodes nodes: $(cat "$work/several.err")"
+    fail "the printed plan does not have $nodes nodes: $(cat "$work/several.err")"
   cmp -s <(texts "$work/one") <(texts "$work/several") || fail "$nodes nodes: other texts"
   echo "$nodes nodes, $ranks ranks: the texts and digests of one rank ($((SECONDS - start)) s)"
 done
@@ -141,7 +141,7 @@ table inet silence {
 }
 RULES
 start=$SECONDS
-# Processes of ours: what mpirun and its daemons do without each other is theirs.
+# Only wideep's processes: mpirun and its daemons may take longer to end.
 ranks_left() {
   local node process
   for node in 0 1; do
@@ -163,7 +163,7 @@ echo "a silent node: named, all ranks ended after $took s: $(grep -m1 "error: " 
 
 sleep 1
 if left=$(ip netns pids "$name-1") && [[ -n $left ]]; then
-  # The daemon of the silent node cannot be told; its ranks end by their own deadline.
+  # mpirun cannot reach the daemon of the silent node; its ranks end by their own deadline.
   sleep 5
   for process in $(ip netns pids "$name-1"); do
     grep -q wideep "/proc/$process/comm" 2>/dev/null && fail "a rank is left on the silent node"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Python package as a user would, into an environment of its own, and runs its tests
-# and its example. Exits with 77 (skipped) where Python or the packages that build it are missing.
+# and its example. Exits with 77 (skipped) if Python or the packages that build it are missing.
 #
 #   scripts/test_python.sh <work directory>
 set -euo pipefail

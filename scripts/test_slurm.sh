@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A real Slurm on this machine: its daemons are started, jobs run with srun and sbatch, and the
-# daemons are ended again.
+# Tests wideep under a real Slurm on this machine: starts Slurm's daemons, runs jobs with srun and
+# sbatch, and ends the daemons.
 #
 #   scripts/test_slurm.sh [path of wideep]
 #
-# One node; WIDEEP_NODE makes its ranks count as two. Needs root; exits with 77, after a line that
-# says why, where Slurm or MPI is missing or may not run.
+# One node; with WIDEEP_NODE its ranks count as two nodes. Needs root; exits with 77 and a line with
+# the reason if Slurm or MPI is missing or may not run.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 wideep=$(realpath "${1:-$root/build/wideep}")
@@ -29,9 +29,9 @@ for tool in munged slurmctld slurmd srun sbatch; do
   command -v "$tool" >/dev/null || skip "no $tool"
 done
 [[ $(ldd "$wideep") == *libmpi* ]] || skip "this wideep is built without MPI"
-[[ -e $(echo /usr/lib/*/slurm*/mpi_pmix.so) ]] || skip "this Slurm knows no PMIx"
+[[ -e $(echo /usr/lib/*/slurm*/mpi_pmix.so) ]] || skip "this Slurm has no PMIx"
 
-# Everything of it lies in one directory, and on ports of its own.
+# All its files are in one directory, and it uses ports of its own.
 chmod 755 "$work"
 mkdir -m 700 "$work/munge" && mkdir "$work/state" "$work/spool"
 dd if=/dev/urandom of="$work/munge/key" bs=128 count=1 status=none && chmod 400 "$work/munge/key"
@@ -76,7 +76,7 @@ for _ in $(seq 100); do
   sleep 0.2
 done
 [[ $(sinfo -h -t idle -o %D 2>/dev/null) == 1 ]] ||
-  { tail -n 3 "$work"/*.log; skip "Slurm's daemons do not come up here"; }
+  { tail -n 3 "$work"/*.log; skip "Slurm's daemons do not start here"; }
 
 arguments=(generate --model "$model" --prompt "Once upon a time" --prompt "The sea"
   --max-tokens 16 --logits-digest --json)
@@ -85,7 +85,7 @@ texts() { grep -E '"(text|logits_digest)"' "$1"; }
 
 on_slurm=(timeout --kill-after=5 60 srun --ntasks=4 --overcommit)
 as_node=(sh -c 'WIDEEP_NODE=$((SLURM_PROCID / 2)) exec "$@"' node)
-# Ranks of both are on one machine, and find each other over TCP.
+# The ranks of both nodes are on one machine and connect over TCP.
 export OMPI_MCA_btl=tcp,self OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=lo
 "${on_slurm[@]}" "${as_node[@]}" "$wideep" "${arguments[@]}" >"$work/four" 2>"$work/four.err" ||
   fail "srun: $(cat "$work/four.err")"
@@ -109,7 +109,7 @@ if [[ -f $root/cluster/slurm/generate.sbatch ]]; then
   echo "sbatch cluster/slurm/generate.sbatch: the same"
 fi
 
-# A server in the job, two numbers of requests at once, and the table of its logs of iterations.
+# A server in the job, measured at two concurrencies, and the table of its iteration logs.
 CONCURRENCY="1 2" REQUESTS=2 INPUT=16 OUTPUT=8 PORT=$((port + 2)) WIDEEP=$wideep timeout 60 \
   sbatch --wait --ntasks=2 --overcommit --output="$work/sweep.out" \
   "$root/cluster/slurm/serving_sweep.sbatch" "$model" "$work/sweep" >/dev/null ||
@@ -123,7 +123,7 @@ for concurrency in 1 2; do
 done
 echo "sbatch cluster/slurm/serving_sweep.sbatch: a server, 2 points, the table of its iterations"
 
-# A server as a job of its own: it answers, and scancel lets what runs end.
+# A server as a job of its own: it answers, and running requests finish after scancel.
 WIDEEP=$wideep sbatch --parsable --ntasks=4 --overcommit --output="$work/serve.out" \
   "$root/cluster/slurm/serve.sbatch" "$model" --port 0 >"$work/serve.job"
 for _ in $(seq 200); do grep -q "serving reference on" "$work/serve.out" 2>/dev/null && break; sleep 0.1; done

@@ -5,13 +5,13 @@
 skip() { echo "skipped: $*"; exit 77; }
 fail() { echo "failed: $*"; [[ -f $work/serve.log ]] && tail -n 20 "$work/serve.log"; exit 1; }
 
-# make_environment: of Python, in $work/venv; pip <argument...> works in it, and complains to
-# $work/pip.log.
+# make_environment: makes a Python environment in $work/venv; pip <argument...> then uses it and
+# writes its errors to $work/pip.log.
 make_environment() {
   command -v python3 >/dev/null || skip "no python3"
   mkdir -p "$work"
   [[ -x $work/venv/bin/pip ]] || python3 -m venv "$work/venv" >/dev/null ||
-    skip "python3 makes no virtual environments (python3-venv)"
+    skip "python3 cannot make virtual environments (install python3-venv)"
 }
 pip() { "$work/venv/bin/pip" --quiet --disable-pip-version-check "$@" 2>"$work/pip.log"; }
 
@@ -27,7 +27,7 @@ start_server() {
     kill -0 $server 2>/dev/null || fail "the server has ended"
     sleep 0.1
   done
-  fail "the server does not begin"
+  fail "the server does not start"
 }
 
 stop_server() {

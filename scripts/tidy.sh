@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# clang-tidy (.clang-tidy) over all sources, which takes an hour on two cores, or over these:
+# Runs clang-tidy (.clang-tidy) over all sources, which takes an hour on two cores, or over some:
 #
 #   scripts/tidy.sh [file...]       scripts/tidy.sh src/base/log.cc
 set -euo pipefail
@@ -16,4 +16,4 @@ printf '%s\n' "${files[@]}" |
   xargs --max-procs="$(nproc)" --max-args=1 clang-tidy-19 -p build --quiet 2>&1 |
   { grep --invert-match --extended-regexp \
     '^\[[0-9]+/[0-9]+\] Processing|^[0-9]+ warnings? generated\.$' || true; }
-echo "No complaint."
+echo "No problems found."

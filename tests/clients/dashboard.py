@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Chromium has made of the dashboard: before the key, with it, and with a wrong one.
+"""Checks the dashboard in Chromium: without the key, with it, and with a wrong one.
 
     dashboard.py <directory of locked.html, page.html and wrong.html>
 """
@@ -34,7 +34,7 @@ def number(page, identifier):
 locked, page, wrong = read("locked.html"), read("page.html"), read("wrong.html")
 check("without the key the page asks for it", 'id="key-form" class="notice">' in locked)
 check("and shows nothing", 'id="board" hidden' in locked and text(locked, "facts") == "")
-check("a wrong key is told of", "That is not the key" in text(wrong, "key-error"))
+check("a wrong key is an error", "That is not the key" in text(wrong, "key-error"))
 
 check("the model is named", text(page, "facts").startswith("reference on 8 ranks"))
 check("the page is live", text(page, "state-text").startswith("live"))
@@ -52,4 +52,4 @@ check("the heat map is drawn", page.count('<path class="d') > 2)
 check("nothing is loaded from elsewhere", not re.search(r'(?:src|href)="(?!data:)', page))
 shown = re.sub(r'<script>.*?</script>|href="data:[^"]*"', "", page, flags=re.S)
 check("no number is missing", "NaN" not in shown and "undefined" not in shown)
-print("the dashboard shows what the server does.")
+print("the dashboard shows the server's numbers.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users of the openai package do, against `wideep serve` of the reference model.
+"""Uses `wideep serve` of the reference model through the openai package, as its users do.
 
     openai_client.py <base URL> <API key>
 """
@@ -36,7 +36,7 @@ def chats():
                                                 stream_options={"include_usage": True}):
         text += "".join(each.delta.content or "" for each in chunk.choices)
         usage = chunk.usage or usage
-    check("a stream says the same", text == choice.message.content)
+    check("a stream has the same text", text == choice.message.content)
     check("and counts the same", usage.completion_tokens == whole.usage.completion_tokens)
 
 
@@ -55,15 +55,15 @@ def likely_tokens():
     for token in chat.choices[0].logprobs.content:
         values = [each.logprob for each in token.top_logprobs]
         check("20 likely tokens, in order", len(values) == 20 and values == sorted(values)[::-1])
-        check("the likeliest is the chosen one", token.top_logprobs[0].bytes == token.bytes
+        check("the most likely token is the chosen one", token.top_logprobs[0].bytes == token.bytes
               and values[0] == token.logprob)
     plain = client.completions.create(model=MODEL, prompt="Once", max_tokens=8, seed=5)
-    told = client.completions.create(model=MODEL, prompt="Once", max_tokens=8, seed=5, logprobs=3)
-    check("asking changes nothing", plain.choices[0].text == told.choices[0].text)
-    logprobs = told.choices[0].logprobs
+    with_logprobs = client.completions.create(model=MODEL, prompt="Once", max_tokens=8, seed=5, logprobs=3)
+    check("asking changes nothing", plain.choices[0].text == with_logprobs.choices[0].text)
+    logprobs = with_logprobs.choices[0].logprobs
     for token, logprob, top in zip(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs):
         check("3 likely tokens and the chosen one", token in top and 1 <= len(top) <= 4)
-        check("none is likelier than the likeliest", logprob <= max(top.values()))
+        check("no token is more likely than the most likely one", logprob <= max(top.values()))
 
 
 def refusals():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams completions of a file's prompts, many at once, for some seconds.
+"""Streams completions of a file's prompts, many at the same time, for some seconds.
 
     traffic.py <base URL> <API key> <prompts.jsonl> <seconds>
 
@@ -42,7 +42,7 @@ def client(number):
         first = int(passed / SECONDS * (len(prompts) - CLIENTS))
         try:
             ask(prompts[first + asked % CLIENTS])
-        except Exception as error:  # told, whatever it is
+        except Exception as error:  # reported, whatever it is
             failures.append(repr(error))
             return
         asked += 5
