@@ -30,6 +30,8 @@ PageCache::Content PageCache::content_of(Prefix before, std::span<const int32_t>
   return content;
 }
 
+// In order of preference: a free page, new memory, the least recently used kept page. So known
+// contents stay as long as possible.
 PageCache::PageId PageCache::take(int rank) {
   WIDEEP_CHECK_GT(available(rank), 0);
   PageId page = 0;
@@ -67,6 +69,7 @@ void PageCache::forget(PageId id) {
 
 void PageCache::share(PageId id) {
   Page& page = pages_[id];
+  // A kept page gets its first user again and leaves the list of kept pages.
   if (page.users++ > 0) return;
   kept_[page.rank].erase(page.kept);
   ++used_[page.rank];

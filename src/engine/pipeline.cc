@@ -106,6 +106,7 @@ void Pipeline::send_tokens(std::span<const Sampled> sampled) {
   if (!ranks_) return;
   WIDEEP_CHECK_LE(sampled.size(), static_cast<size_t>(layout_.max_sampled));
   const auto count = static_cast<int64_t>(sampled.size());
+  // All earlier stages need the tokens, to schedule the same requests.
   for (int stage = 0; stage < ranks_->rank(); ++stage) {
     std::byte* room = tokens(stage, tokens_sent_);
     std::memcpy(room, &count, sizeof(count));

@@ -14,6 +14,7 @@ bool are_ready(std::span<const RankReadiness> ranks) {
 }  // namespace
 
 bool PromptGate::decide(std::span<const RankReadiness> ranks) const {
+  // A rank that does not generate would idle until its next prompt may begin.
   if (!std::ranges::all_of(ranks, &RankReadiness::generates)) return true;
   if (held_ >= balance_.timeout_iters) return true;
   return are_ready(ranks) && all_ready_ >= balance_.batching_wait_iters;

@@ -72,6 +72,7 @@ RequestFeed::RequestFeed(int fd, std::optional<int> owner, transport::Bridge* br
 Status RequestFeed::poll() {
   if (fd_ >= 0) WIDEEP_TRY(read_pipe());
   if (bridge_ == nullptr) return {};
+  // The bridge has no thread of its own: this rank must drive it while it waits.
   while (bridge_->progress()) {
   }
   while (const auto message = bridge_->next_command()) {

@@ -36,10 +36,12 @@ int SequencePages::role(const Sequence& sequence, int page) const {
 
 std::optional<int> SequencePages::first_rank(const Sequence& sequence,
                                              const std::list<Sequence>& others) const {
+  // A first page is shared only if it is full and not the page of the last token.
   if (!reuse_ || num_ranks_ == 1 || sequence.tokens.size() <= kPageTokens) return std::nullopt;
   const std::span<const int32_t> first = tokens_of_page(sequence, 0);
   const auto page = cache_.find(PageCache::kRoot, first, role(sequence, 0));
   if (page) return cache_.rank(*page);
+  // A running sequence may compute the same page soon.
   for (const Sequence& other : others) {
     if (other.tokens.size() <= kPageTokens) continue;
     if (std::ranges::equal(first, tokens_of_page(other, 0))) return other.first_rank;

@@ -115,6 +115,7 @@ Result<const float*> Attention::project(const AttentionCall& call, const kernels
       call.group.joint<float>(JointBuffer::kHeads, static_cast<size_t>(num_tokens) * o.k());
   float* out =
       call.group.joint<float>(JointBuffer::kOutput, static_cast<size_t>(num_tokens) * o.n());
+  // This rank has written the columns of its own heads, which are contiguous.
   const size_t own = static_cast<size_t>(o.k() / call.group.size());
   WIDEEP_TRY(call.group.meet({.first = heads + own * static_cast<size_t>(call.group.rank()),
                               .width = own * sizeof(float),

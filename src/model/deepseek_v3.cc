@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+//   c, k_rope = kv_a(h)                        cached: rms_norm(c), rotated k_rope; once for all
+//   heads q         = q_b(rms_norm(q_a(h)))          per head: q_nope, q_rope absorbed  score =
+//   (to_latent q_nope) · c + q_rope · k_rope,  out = from_latent (Σ p · c) expanded  score = q_nope
+//   · (to_keys c) + q_rope · k_rope,    out = Σ p · (from_latent c) result    = o(out of all heads)
+//
+// Both forms compute the same function. latent_form.h says when each is cheaper.
 #include "model/deepseek_v3.h"
 
 #include <fmt/format.h>
@@ -26,6 +33,7 @@ LatentAttention::LatentAttention(const ModelConfig& config, int layer)
   const double query_dim = config.qk_nope_head_dim + config.qk_rope_head_dim;
   const auto scale =
       static_cast<float>(config.rope.softmax_scale_multiplier / std::sqrt(query_dim));
+  // In the absorbed form all heads attend to the same cached rows, as with one key-value head.
   absorbed_ = {.layer = layer,
                .num_heads = config.num_heads,
                .num_kv_heads = 1,

@@ -42,6 +42,7 @@ ExpertSlots::ExpertSlots(const weights::ExpertShape& shape,
     num_slots += layer_placement.experts_of_rank(owner.ep_rank).size();
   }
   records_ = base::AlignedBytes(num_slots * shape.record_bytes());
+  // NUMA: only this rank reads the slots.
   base::keep_near_this_thread(records_.data(), records_.size());
   for (size_t slot = 0; slot < num_slots; ++slot) {
     slots_.push_back(records_.data() + slot * shape.record_bytes());
@@ -81,6 +82,7 @@ Result<ExpertSlots> ExpertSlots::copy(const weights::HostPool& pool,
     for (int64_t i = begin; i < end; ++i) {
       const uint64_t hash = base::copy_and_hash(pool.record(sources[i]), slots.slots_[i],
                                                 pool.shape().record_bytes(), [] { return true; });
+      // The copy is hashed on the way, which finds faulty memory or a faulty disk.
       if (hash != pool.content_hash(sources[i])) wrong = i;
     }
   });

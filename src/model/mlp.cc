@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Every variant of run() has the same three steps over a list of (expert, rows):
+//
+//   gate_and_up    between = silu(x · gateᵀ) ∘ (x · upᵀ), one kernel for both products
+//   cast_between   the intermediate rows as operands of down
+//   down           y = between · downᵀ
+//
+// A dense MLP is a list of one expert. In a group, each rank computes its panels (columns) of the
+// first step for all rows, meets the others, and then computes its panels of the last step.
 #include "model/mlp.h"
 
 #include <algorithm>
@@ -76,6 +85,7 @@ transport::Written MlpRunner::written_between(const std::byte* between,
                          static_cast<int64_t>(first_row_.back()), group.panels(mlp.gate.shape));
 }
 
+// The intermediate rows of all experts lie one after the other in one buffer.
 void MlpRunner::place(std::span<const ExpertWork> work) {
   first_row_.assign(1, 0);
   inputs_.clear();

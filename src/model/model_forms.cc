@@ -56,7 +56,7 @@ LayerForms layer_forms(const ModelConfig& config, int layer, const WeightLoader&
                   ? forms.input
                   : loader.form(attention + "q_b_proj.weight", config.q_lora_rank);
   forms.output = loader.form(attention + "o_proj.weight", config.num_heads * value_dim);
-  forms.mlp = forms.input;
+  forms.mlp = forms.input;  // unused by a MoE layer without shared expert
   if (!config.is_moe_layer[layer]) {
     forms.mlp =
         mlp_form(loader, prefix + "mlp", config.hidden_size, config.dense_intermediate_size);

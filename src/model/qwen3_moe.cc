@@ -103,6 +103,8 @@ Result<const float*> GroupedQueryAttention::forward(const AttentionCall& call,
   const Product products[] = {{&q_.packed, q, q_width, queries},
                               {&k_.packed, k, kv_width, keys},
                               {&v_.packed, v, kv_width, keys}};
+  // The cache is written before anything attends to it: a token attends to itself and to earlier
+  // tokens of the same batch.
   compute.matmul(rows, products);
   write_cache(call, q, k, v);
   WIDEEP_TRY(meet_in_cache(call, core_.layer));

@@ -40,6 +40,7 @@ Rope::Rope(const RopeConfig& config, int rope_dim)
     const double base = 1.0 / std::pow(config.theta, 2.0 * i / rope_dim);
     double frequency = base;
     if (config.scaling == RopeConfig::Scaling::kLinear) frequency = base / config.factor;
+    // YaRN, "NTK by parts": high frequencies stay, low ones are divided by the factor.
     if (config.scaling == RopeConfig::Scaling::kYarn) {
       const double share = unscaled_share(config, rope_dim, i);
       frequency = base * share + base / config.factor * (1.0 - share);

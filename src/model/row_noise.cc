@@ -13,6 +13,7 @@ void RowNoise::add(const kernels::Kernels& kernels, Dtype dtype, const void* x,
   std::vector<float> decoded(size);
   kernels.decode_row(format, static_cast<const std::byte*>(coded), hidden, Dtype::kF32,
                      decoded.data());
+  // The reference is the row in bf16, the format in which it would travel without coding.
   std::vector<Bf16> rounded(size);
   kernels.decode_row(kernels::row_format(dtype), static_cast<const std::byte*>(x), hidden,
                      Dtype::kBf16, rounded.data());

@@ -16,6 +16,8 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 }  // namespace
 
+// Buffers are dimensioned for the larger of their uses: kInput also holds the rows of the LM head,
+// kBetween the intermediate activations of dense layers and of the shared expert.
 JointLayout::JointLayout(const ModelConfig& config, int64_t tokens, int64_t max_logit_rows)
     : max_tokens(tokens) {
   const int value_dim = config.is_mla() ? config.v_head_dim : config.head_dim;
@@ -37,6 +39,7 @@ JointLayout JointLayout::of_experts(const ModelConfig& config, Dtype row_dtype, 
   layout.max_tokens = max_rows;
   const size_t row = static_cast<size_t>(config.moe_intermediate_size) * dtype_bytes(row_dtype);
   const auto between = static_cast<size_t>(JointBuffer::kBetween);
+  // All other buffers are empty: those before kBetween begin and end at 0, those after at its end.
   std::fill(layout.begin.begin() + between + 1, layout.begin.end(),
             aligned(static_cast<size_t>(max_rows) * row));
   return layout;
@@ -44,6 +47,7 @@ JointLayout JointLayout::of_experts(const ModelConfig& config, Dtype row_dtype, 
 
 JointLayout JointLayout::of_context(const ModelConfig& config, int64_t max_logit_rows) {
   JointLayout layout;
+  // kLogits is the last buffer; all before it are empty.
   layout.begin.back() =
       aligned(static_cast<size_t>(max_logit_rows) * config.vocab_size * sizeof(float));
   return layout;
@@ -52,6 +56,7 @@ JointLayout JointLayout::of_context(const ModelConfig& config, int64_t max_logit
 HeadRange part_of_heads(int rank, int size, int num_heads, int num_kv_heads) {
   const int count = num_heads / size, group = num_heads / num_kv_heads;
   const int first = rank * count;
+  // With more ranks than key-value heads a rank has a part of one head's group: num_kv is 1.
   return {.first = first,
           .count = count,
           .first_kv = first / group,

@@ -68,6 +68,8 @@ SourceRows TokenRows::shared_input(const MoeCall& call, std::span<const int32_t>
 SourceRows TokenRows::shared_input(const Compute& compute, const float* h,
                                    std::span<const int32_t> tokens) {
   const SourceRows rows = rows_of(h, tokens);
+  // The MoeRunner's variant takes rows that were rounded for the dispatch. To get the same bits,
+  // these rows must be rounded too.
   if (!travel_plain() || options_.row_dtype == Dtype::kF32) return rows;
   return {encode(compute, rows), rows.num_rows, rows.width, options_.row_dtype};
 }

@@ -183,6 +183,7 @@ Status Generation::start(const std::function<void(uint64_t)>& on_bytes) {
 std::optional<Event> Generation::next() {
   std::optional<Event> event = group_->next();
   if (!event) return std::nullopt;
+  // Events without a take() are only passed on.
   std::visit(
       [this](const auto& each) {
         if constexpr (requires { take(each); }) take(each);

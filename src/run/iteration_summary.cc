@@ -88,6 +88,7 @@ double mean(const std::vector<double>& values) {
 }  // namespace
 
 std::optional<Iteration> IterationAssembler::add(int rank, IterationRecord record) {
+  // Ranks may be several iterations apart (pipeline stages, buffered messages): several are open.
   const int64_t number = record.iteration;
   Open& open = open_[number];
   open.ranks.resize(static_cast<size_t>(num_ranks_));

@@ -48,6 +48,7 @@ Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelC
   const int tp = settings.sizes.tp, heads = config.num_heads, kv_heads = config.num_kv_heads;
   if (tp == 1 || settings.enable_attention_dp) return std::optional<model::JointLayout>();
   if (heads % tp != 0) {
+    // Each rank computes whole heads, equally many.
     return invalid_input(
         fmt::format("{}: tensor_parallel_size: expected a divisor of the model's {} attention "
                     "heads, found {}; set enable_attention_dp: true where none fits",
@@ -74,6 +75,8 @@ Status check_slices(const parallel::ParallelConfig& settings, const ModelConfig&
                     const model::MoeOptions& moe) {
   const int slices = settings.sizes.moe_tp;
   if (slices == 1) return {};
+  // Slices are cut between panels, in both products: gate and up have moe_intermediate_size
+  // columns, down has hidden_size.
   const int width = std::min(config.moe_intermediate_size, config.hidden_size);
   const int most = PackedShape{.n = width}.num_panels();
   if (slices > most) {
@@ -82,6 +85,7 @@ Status check_slices(const parallel::ParallelConfig& settings, const ModelConfig&
         "an expert's products, found {}",
         settings.name, most, kernels::kPanelWidth, width, slices));
   }
+  // FP8 and NVFP4 rows have scales over whole rows, but each slice returns only some columns.
   if (!kernels::is_coded(moe.combine_format())) return {};
   return invalid_input(fmt::format(
       "{}: moe_config.combine_dtype: expected AUTO or BF16 beside moe_tensor_parallel_size {}, "
@@ -100,6 +104,7 @@ int context_turn(const parallel::ParallelConfig& settings, int max_num_tokens) {
   if (settings.cp_config && settings.cp_config->tokens_per_block) {
     return static_cast<int>(*settings.cp_config->tokens_per_block);
   }
+  // A chunk of max_num_tokens then has at least about one turn for every rank.
   const int ranks = settings.sizes.cp, share = (max_num_tokens + ranks - 1) / ranks;
   return std::min((share + kPage - 1) / kPage * kPage, kLongest);
 }
@@ -113,6 +118,7 @@ int tokens_of_rank(const parallel::ParallelConfig& settings, int max_num_tokens)
 }
 
 int dispatched_tokens(const parallel::ParallelConfig& settings, int max_num_tokens) {
+  // Ranks that compute batches together each dispatch their part of the tokens.
   const int sharers = settings.shares_batches() ? settings.sizes.tp : 1;
   return (tokens_of_rank(settings, max_num_tokens) + sharers - 1) / sharers;
 }

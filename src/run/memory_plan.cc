@@ -100,9 +100,12 @@ uint64_t dense_weights(const ModelConfig& config, const ModelForms& forms, Layer
   return bytes;
 }
 
-// ---- intermediate results, per token: one layer's at a time ----
+// ---- intermediate results in bytes per token; layers run one at a time ----
+//
+// These sums follow the scratch buffers of model/ (AttentionScratch, MlpRunner, TokenRows,
+// ExpertRows) and must change with them; a test compares them with what a forward pass allocates.
 
-// A copy of a row as an operand of the matrix, where that is not the row itself.
+// The copy of a row as an operand of the matrix; 0 for float32, which needs no copy.
 uint64_t cast_row(const MatrixForm& form, uint64_t width) {
   if (form.format == WeightFormat::kF32) return 0;
   return model::operand_bytes(form.shape(1, static_cast<int>(width)));
@@ -185,7 +188,7 @@ uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
     }
   }
   const uint64_t streams = floats(2 * hidden) + cast_row(forms.lm_head, hidden);
-  // Rows received for this rank's experts are as many as it sends, when ranks are balanced.
+  // Assumes balanced ranks, which receive as many rows as they send: top_k per token.
   const uint64_t experts =
       config.routing.top_k * between_row(forms.experts, config.moe_intermediate_size);
   const uint64_t moe = floats(uint64_t(config.routing.num_experts)) +

@@ -39,6 +39,7 @@ Status check_useful(const balance::ModelPlacement& placement) {
   return {};
 }
 
+// CLOCK_MONOTONIC is the same for all processes of a machine, so ranks' times can be compared.
 double seconds_since(int64_t then_ns) {
   return static_cast<double>(base::wall_ns() - then_ns) * 1e-9;
 }

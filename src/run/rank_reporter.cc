@@ -31,6 +31,7 @@ void RankReporter::chosen(const engine::ChosenExperts& layer) {
   if (plan.balances_online() && rank_ % plan.experts.stage_size == 0) {
     note_initial_imbalance(layer);
   }
+  // chosen() cannot return an error; end_iteration() returns recording_.
   if (recorder_ && recording_.ok()) {
     recording_ = recorder_->add(layer.iteration, layer.layer, layer.counts);
   }
@@ -68,6 +69,7 @@ Status RankReporter::token(const engine::SampledToken& token) {
               .digest = {},
               .likely = {token.likely.begin(), token.likely.end()}};
   if (run_.options().logits_digest) {
+    // One digest over the logits of all steps of the request, complete with its last token.
     base::Sha256& sha = digests_[token.request_index];
     sha.update(token.logits.data(), token.logits.size_bytes());
     if (token.finish_reason != engine::FinishReason::kNotFinished) event.digest = sha.hex();

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// plan_run() computes the plan part by part, each from the parts before it: threads, limits, cache
+// → row formats → shared buffers, dispatch → segment → memory of each stage → online balancing.
+// Nothing is allocated. The functions before it compute one part each.
 #include "run/run_plan.h"
 
 #include <fmt/format.h>
@@ -20,7 +24,8 @@ namespace {
 using engine::SchedulerLimits;
 using parallel::ParallelConfig;
 
-constexpr int64_t kForever = std::numeric_limits<int>::max();  // iterations
+// The largest number of iterations: the configuration has 64-bit numbers, PromptBalance has int.
+constexpr int64_t kForever = std::numeric_limits<int>::max();
 
 // Every request of a batch needs room for at least its next token.
 Status check_batch_size(const ParallelConfig& config) {
@@ -113,7 +118,7 @@ ep::DispatchShape plan_dispatch(const RunPlan& plan, const RunOptions& options) 
       dispatched_tokens(parallel, plan.limits.max_num_tokens), plan.moe,
       parallel.moe_config.max_num_tokens, combine_of(parallel), parallel.sizes.moe_tp);
   shape.num_nodes = nodes_of_stage(options);
-  // Only ranks of one node can read rows in place.
+  // Other strategies read rows in place, which needs shared memory and so a single node.
   if (stages_cross_nodes(options)) shape.strategy = ep::Strategy::kDispatch;
   return shape;
 }
@@ -125,7 +130,7 @@ SegmentPlan plan_segment(const RunPlan& plan) {
       .shards = plan.shards ? plan.shards->bytes() : 0,
       .pipeline = whole_memory_pages(plan.pipeline.bytes())};
   if (!plan.context) return segment;
-  // The first stage has the most layers.
+  // Segments of all ranks are equally large, and the first stage has the most layers.
   const model::KvLayout kv(plan.model.config, plan.cache, plan.layers_of(0),
                            plan.joint ? plan.mapping.sizes().tp : 1);
   segment.logits = plan.context->bytes();
@@ -155,7 +160,7 @@ ExpertRanks plan_experts(const RunPlan& plan) {
                                  .top_k = routing.top_k,
                                  .ep_size = mapping.stage_size(),
                                  .num_stages = 0}};
-  // Only stages with MoE layers have files, numbered one behind the other.
+  // Only stages with MoE layers have statistics files; these are numbered consecutively.
   for (int stage = 0; stage < mapping.sizes().pp; ++stage) {
     const parallel::LayerRange layers = mapping.pp_layers(stage, plan.model.config.num_layers);
     std::vector<int> own;
@@ -218,7 +223,8 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   WIDEEP_TRY(check_batch_size(parallel));
   RunPlan plan{.model = model, .mapping = parallel.mapping()};
   plan.ranks_of_nodes = ranks_of_nodes(options);
-  // All ranks have as many threads as those of the fullest node.
+  // Plans must be equal on all ranks, so the node with the most ranks determines the threads of
+  // all.
   plan.threads =
       plan_threads(machine, std::ranges::max(plan.ranks_of_nodes), options.threads_per_rank);
   WIDEEP_TRY_ASSIGN(plan.max_sequence, max_sequence(options, config));

@@ -38,6 +38,7 @@ Status StatisticsRecorder::add(int64_t iteration, int layer, std::span<const int
   if (iteration != pending_iteration_) {
     commit();  // ranks agree on every iteration, so all of them have finished the previous one
     pending_iteration_ = iteration;
+    // Written as soon as the range is complete, so that a later failure of the run cannot lose it.
     if (iteration >= range_.last) return write();
   }
   if (iteration >= range_.first)

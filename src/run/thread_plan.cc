@@ -30,6 +30,7 @@ ThreadPlan plan_threads(const base::Machine& machine, int num_ranks, int threads
   plan.threads_per_rank = threads_per_rank > 0 ? threads_per_rank : std::max(1, cores / num_ranks);
   const int threads = num_ranks * plan.threads_per_rank;
   plan.spin = threads <= cores;
+  // Threads are bound only if they use exactly all cores (see ThreadPlan::processors).
   const std::vector<int> processors = one_processor_per_core(machine);
   if (threads != cores || processors.size() != static_cast<size_t>(cores)) return plan;
   for (auto at = processors.begin(); at != processors.end(); at += plan.threads_per_rank) {

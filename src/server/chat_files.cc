@@ -19,7 +19,7 @@ Status unexpected(const std::string& where, std::string_view expected, const jso
       fmt::format("{}: expected {}, found {}", where, expected, formats::describe(found)));
 }
 
-// Null where it is absent.
+// The member, or null if it is absent.
 const json& member(const json& object, const char* name) {
   static const json kAbsent;
   const auto found = object.find(name);

@@ -89,6 +89,7 @@ void ExpertRecorder::dump(Done done) {
   if (!directory.ok()) return refuse(directory.status());
   join();  // the previous writer has finished, but its thread object must be joined
   writing_ = true;
+  // The thread reads only these iterations and ranks_, which is constant; it calls back by post_.
   const auto iterations = std::make_shared<std::deque<Iteration>>(std::exchange(iterations_, {}));
   writer_ = std::thread([this, done = std::move(done), iterations, directory = *directory] {
     const Outcome outcome{write(ranks_, directory, *iterations), directory, iterations->size()};

@@ -48,7 +48,7 @@ struct Metrics {
   RecentTimes recent_first, recent_between;
   Histogram end_to_end{{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}};
 
-  // Of the engine, from the ranks' events.
+  // The engine's numbers, from the ranks' events.
   uint64_t iterations = 0;
   double iteration_seconds = 0.0;
   engine::QueueRecord queue;  // of the last iteration, over all ranks

@@ -71,7 +71,8 @@ class BodyReader {
     if (error_) body_ = ordered_json::object();
   }
 
-  // Null where it is absent.
+  // The value of a field, or null if it is absent. Fields that are never taken are refused as
+  // unknown.
   const ordered_json& take(const char* name) {
     static const ordered_json kAbsent;
     taken_.push_back(name);
