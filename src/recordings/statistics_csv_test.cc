@@ -123,7 +123,7 @@ TEST(StatisticsCsv, RefusesInvalidCounts) {
                           "9007199254740993e1", "--1", "1,000", "\"1,000\"", "+"}) {
     EXPECT_THAT(with(bad), HasSubstr("line 3: ")) << bad;
   }
-  EXPECT_THAT(with("0.0873"), HasSubstr("multiply frequencies by the tokens"));
+  EXPECT_THAT(with("0.0873"), HasSubstr("multiply frequencies by their number of tokens"));
 }
 
 TEST(StatisticsCsv, RefusesRaggedLines) {

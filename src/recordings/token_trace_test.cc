@@ -118,7 +118,7 @@ TEST_F(TokenTrace, RefusesIdsOutOfRange) {
   ids[10] = 4;
   EXPECT_THAT(complaint(write("a.u8", ids), kShape),
               AllOf(HasSubstr("a.u8: token 2, layer 4: expected an expert id from 0 to 3, found 4"),
-                    HasSubstr("2 layers, top-2 and 4 experts")));
+                    HasSubstr("2 layers, top-2, 4 experts")));
   ids[10] = 2;  // chosen beside it too
   EXPECT_THAT(complaint(write("a.u8", ids), kShape),
               HasSubstr("token 2, layer 4: expected 2 different experts, found 2 twice"));
