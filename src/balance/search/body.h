@@ -53,12 +53,6 @@ WIDEEP_INLINE uint32_t smallest_lane(Keys v) {
   return smaller(v, partner<1>(v))[0];
 }
 
-WIDEEP_INLINE float sum_of_lanes(Floats v) {
-  float sum = 0.0f;
-  for (int i = 0; i < kLanes; ++i) sum += v[i];
-  return sum;
-}
-
 // --- Sorting: Batcher's bitonic network on whole vectors --------------------------------------
 
 // Compares lanes `Distance` apart; lanes set in `descending` sort the other way round.
