@@ -121,7 +121,7 @@ bool use_all_spares(online::UpdateBoard& board, online::WeightUpdater& updater,
   transport::AgreedWords words = {};
   for (int i = 0; i < 5000 && words == transport::AgreedWords{}; ++i) {
     ::usleep(1000);
-    updater.tell(words);
+    updater.write_states(words);
   }
   return online::has(online::decide(std::span(&words, 1)).publish, 0);
 }
