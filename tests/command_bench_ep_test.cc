@@ -125,7 +125,7 @@ TEST(CommandBenchEp, RefusesImpossibleOptions) {
                  {"--results made", "--baseline mpi"});
   expect_refused(run_command(bench_ep({"--sweep-ranks", "2,4"})), {"--sweep-ranks", "found 4"});
   expect_refused(run_command(bench_ep({"--dtype", "bf16,fp8", "--combine-dtype", "bf16"})),
-                 {"--combine-dtype", "each of 2", "found 1"});
+                 {"--combine-dtype", "expected as many values as --dtype has (2)", "found 1"});
   expect_refused(
       run_command(bench_ep({"--ranks", "16", "--hidden", "1048576", "--tokens", "1000000"})),
       {"--tokens", "1000000", "16 ranks"});

@@ -63,7 +63,7 @@ TEST_F(CommandSettings, PlacementFiles) {
        {"initial_global_assignments", "layer 2 is missing"}},
       {fmt::format("num_slots: 16\ninitial_global_assignments: {{0: {0}, 1: {0}, 2: {0}}}\n",
                    whole),
-       {"initial_global_assignments.0", "no MoE layer"}},
+       {"initial_global_assignments.0", "not a MoE layer"}},
       {"num_slots: 20\nnum_slot: 20\n", {"num_slot", "num_slots"}},
       {"num_slots: 18\n", {"num_slots", "multiple of the 4 ranks", "found 18", "20"}},
       {"num_slots: 12\n", {"num_slots", "16 experts", "found 12"}},

@@ -220,7 +220,7 @@ TEST_F(CommandStatistics, WarnsOfARankThatDied) {
   ::kill(command->ranks()[3], SIGKILL);
   const CommandEnd end = command->wait();
   EXPECT_EQ(end.exit_code, 1);
-  EXPECT_THAT(end.err, HasSubstr("a file of each of the 4 ranks"));
+  EXPECT_THAT(end.err, HasSubstr("if each of the 4 ranks wrote one"));
   EXPECT_TRUE(std::filesystem::exists(path_ + "/rank0.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(path_ + "/rank3.safetensors"));
 }

@@ -88,8 +88,8 @@ std::string kernel_lines(const kernels::Kernels* chosen) {
 std::string profilers_text() {
   const std::string toolkit = base::cuda_toolkit_version();
   if (toolkit.empty()) return "not supported: built without CUDA (cmake -DWIDEEP_CUDA=ON)";
-  return fmt::format(
-      "NVTX marks iterations, CUDA {} starts and stops the profiler at profiled ranges", toolkit);
+  return fmt::format("NVTX marks iterations, CUDA {} starts and stops the profiler at ranges",
+                     toolkit);
 }
 
 std::string machine_lines(const DoctorReport& report) {
