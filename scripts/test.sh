@@ -78,7 +78,10 @@ run_room() {
   local program=build/src/${1}_test
   [[ $1 == whole ]] && program=build/tests/whole_test
   scripts/build.sh release "${1}_test"
-  "$program" --gtest_brief=1 --gtest_filter="${FILTER:-*}"
+  # A part of the tests on each core.
+  seq 0 $(($(nproc) - 1)) |
+    GTEST_TOTAL_SHARDS=$(nproc) xargs --max-procs=0 --replace=@ \
+      env GTEST_SHARD_INDEX=@ "$program" --gtest_brief=1 --gtest_filter="${FILTER:-*}"
 }
 
 results=()

@@ -36,7 +36,7 @@ timed "make demo, again" make demo
 rm -rf build
 timed "make test, from nothing" make test
 timed "make test, nothing changed" make test
-for file in balance/placement ep/dispatch_sender engine/scheduler server/openai_request; do
+for file in balance/placement ep/dispatch_sender engine/scheduler model/model server/openai_request; do
   edit "src/$file.cc"
   timed "make test-${file%%/*}, src/$file.cc changed" make "test-${file%%/*}"
 done
