@@ -331,7 +331,7 @@ TEST_F(ServiceTest, ObjectsOfManyMembersAreRefused) {
     EXPECT_EQ(reply.status, 400);
     EXPECT_THAT(reply.body, HasSubstr("an object of more than 512 members"));
   }
-  EXPECT_LT(base::wall_ns() - before, int64_t{10'000'000'000});
+  EXPECT_LT(base::wall_ns() - before, int64_t{30'000'000'000});  // minutes, if each were compared
   // Lists may be long, of objects too.
   json many = body_with(1);
   for (int i = 0; i < 2000; ++i) many["metadata"]["list"].push_back({{"a", 1}});
