@@ -3,10 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <sstream>
+#include <utility>
 
 #include "base/try.h"
 #include "formats/json.h"
+#include "formats/lines.h"
 
 namespace wideep::tools {
 namespace {
@@ -22,15 +23,13 @@ void refuse_other_keys(const formats::JsonObject& line) {
 }  // namespace
 
 Result<std::vector<std::string>> read_prompts(const std::string& path) {
-  WIDEEP_TRY_ASSIGN(const std::string content, formats::read_file(path));
+  WIDEEP_TRY_ASSIGN(std::string content, formats::read_file(path));
   std::vector<std::string> prompts;
-  std::istringstream lines(content);
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    WIDEEP_TRY_ASSIGN(const formats::JsonDocument document,
-                      formats::JsonDocument::parse(line, fmt::format("{} line {}", path, number)));
+  formats::NonBlankLines lines(std::move(content));
+  while (const auto line = lines.next()) {
+    WIDEEP_TRY_ASSIGN(
+        const formats::JsonDocument document,
+        formats::JsonDocument::parse(line->text, fmt::format("{} line {}", path, line->number)));
     prompts.push_back(document.root().string("prompt"));
     refuse_other_keys(document.root());
     WIDEEP_TRY(document.status());

@@ -9,12 +9,12 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
 
 #include "base/try.h"
 #include "formats/files.h"
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
+#include "formats/lines.h"
 
 namespace wideep::measure {
 namespace {
@@ -36,14 +36,11 @@ int draw(const Length& length, Random& rng) {
 // Calls take(line) for each line that is not empty, until it returns false or an error.
 Status for_each_line(const std::string& path,
                      const std::function<Result<bool>(const json&)>& take) {
-  WIDEEP_TRY_ASSIGN(const std::string content, formats::read_file(path));
-  std::istringstream lines(content);
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    const std::string where = fmt::format("{}:{}", path, number);
-    WIDEEP_TRY_ASSIGN(const json parsed, formats::parse_json(line, where));
+  WIDEEP_TRY_ASSIGN(std::string content, formats::read_file(path));
+  formats::NonBlankLines lines(std::move(content));
+  while (const auto line = lines.next()) {
+    const std::string where = fmt::format("{}:{}", path, line->number);
+    WIDEEP_TRY_ASSIGN(const json parsed, formats::parse_json(line->text, where));
     if (!parsed.is_object()) return invalid_input(where + ": expected an object");
     const Result<bool> more = take(parsed);
     if (!more.ok()) return more.status().at(where);

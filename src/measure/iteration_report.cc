@@ -8,12 +8,12 @@
 #include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <vector>
 
 #include "base/try.h"
 #include "formats/files.h"
 #include "formats/json_parse.h"
+#include "formats/lines.h"
 
 namespace wideep::measure {
 namespace {
@@ -110,15 +110,12 @@ class Summarizer {
 }  // namespace
 
 Result<IterationLogSummary> summarize_iterations(const std::string& path) {
-  WIDEEP_TRY_ASSIGN(const std::string content, formats::read_file(path));
+  WIDEEP_TRY_ASSIGN(std::string content, formats::read_file(path));
   Summarizer summarizer;
-  std::istringstream lines(content);
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    const std::string where = fmt::format("{}:{}", path, number);
-    WIDEEP_TRY_ASSIGN(const json parsed, formats::parse_json(line, where));
+  formats::NonBlankLines lines(std::move(content));
+  while (const auto line = lines.next()) {
+    const std::string where = fmt::format("{}:{}", path, line->number);
+    WIDEEP_TRY_ASSIGN(const json parsed, formats::parse_json(line->text, where));
     if (!parsed.is_object()) return invalid_input(where + ": expected an object");
     if (const Status added = summarizer.add(parsed); !added.ok()) return added.at(where);
   }
