@@ -47,6 +47,9 @@ void add_address_options(command_line::Command command, Options& options) {
   command.add_option("--api-key", options.serve.service.api_key,
                      "Key that clients must send; empty: none. Better set WIDEEP_API_KEY: process "
                      "lists show options, not variables");
+  command.add_option("--cors-origin", options.serve.http.cors_origins,
+                     "Origin whose web pages may use the server from a browser, as "
+                     "https://example.org, or * for all; repeat it for more. Without it, none may");
   command.add_option("--served-model-name", options.serve.service.model,
                      "Name of the model that clients use; empty: the name of its directory");
   command

@@ -116,8 +116,8 @@ TEST(HttpServerTest, NothingIsReadWhileRepliesAreUnread) {
   EXPECT_LT(flood(client, requests, kFlood).taken, kFlood);
 }
 
-// By libevent, which never asks the handler.
-TEST(HttpServerTest, RequestsThatLibeventRefusesGetJson) {
+// Before the handler is asked.
+TEST(HttpServerTest, RequestsThatAreNoHttpGetJson) {
   Running running([](auto exchange) { exchange->reply(200, "text/plain", "never"); },
                   {.most_body_bytes = 1000, .most_header_bytes = 2000});
   const auto received = [&](const std::string& request) {
@@ -138,10 +138,10 @@ TEST(HttpServerTest, RequestsThatLibeventRefusesGetJson) {
       {post + "Content-Length: 1001\r\nExpect: 100-continue\r\n\r\n", 413, body},
       {post + "Transfer-Encoding: chunked\r\n\r\n3e9\r\n", 413, body},
       {"POST / HTTP/1.0\r\nContent-Length: 1001\r\n\r\n", 413, body},
-      {post + "X: " + many + "\r\n\r\n", 400, headers},
-      {"GET /" + many + " HTTP/1.1\r\nHost: h\r\n\r\n", 400, headers},
+      {post + "X: " + many + "\r\n\r\n", 431, headers},
+      {"GET /" + many + " HTTP/1.1\r\nHost: h\r\n\r\n", 414, "at most 2000 bytes"},
       {"no HTTP\r\n\r\n", 400, "HTTP/1.1"},
-      {post + "Content-Length: many\r\n\r\n", 400, "HTTP/1.1"},
+      {post + "Content-Length: many\r\n\r\n", 400, "found 'many'"},
       {post + "Content-Length: 5\r\nExpect: more\r\n\r\n", 417, "Expectation Failed"}};
   for (const Refused& refused : all) {
     const std::string reply = received(refused.request);
@@ -153,6 +153,109 @@ TEST(HttpServerTest, RequestsThatLibeventRefusesGetJson) {
     ASSERT_TRUE(error.is_object());
     EXPECT_EQ(error["error"]["type"], "invalid_request_error");
     EXPECT_THAT(error["error"]["message"].get<std::string>(), HasSubstr(refused.message));
+  }
+}
+
+// A second request in the body of one whose length is in doubt is never answered.
+TEST(HttpServerTest, NoRequestIsSmuggled) {
+  std::atomic<int> asked = 0;
+  Running running([&](auto exchange) {
+    ++asked;
+    exchange->reply(200, "text/plain", "never");
+  });
+  const std::string post = "POST / HTTP/1.1\r\nHost: h\r\n";
+  const std::string second = "GET /second HTTP/1.1\r\nHost: h\r\n\r\n";
+  const std::string chunks = "0\r\n\r\n" + second;
+  for (const std::string& request :
+       {post + "Content-Length: 0\r\nContent-Length: 39\r\n\r\n" + second,
+        post + "Content-Length: 39\r\nContent-Length: 0\r\n\r\n" + second,
+        post + "Content-Length: 44\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+        post + "Content-Length: 44\r\nTransfer-Encoding : chunked\r\n\r\n" + chunks,
+        post + "Content-Length: 44\r\nTransfer-Encoding:\x0b" + "chunked\r\n\r\n" + chunks,
+        post + "Content-Length: 44\r\nX: y\nTransfer-Encoding: chunked\r\n\r\n" + chunks}) {
+    Socket client(running.port());
+    client.send(request);
+    const std::string all = client.receive_all();
+    SCOPED_TRACE(request + all);
+    EXPECT_THAT(all, StartsWith("HTTP/1.1 400 "));
+    EXPECT_EQ(all.find("HTTP/1.1", 1), all.npos);  // one reply
+    EXPECT_THAT(all, HasSubstr("\r\nConnection: close\r\n"));
+  }
+  EXPECT_EQ(asked, 0);
+}
+
+// Also when the body turns out wrong after it.
+TEST(HttpServerTest, ContinueIsSentOnlyWhereTheBodyIsAwaited) {
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", exchange->body()); });
+  const std::string post =
+      "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nExpect: 100-continue\r\n";
+  Socket waits(running.port());
+  waits.send(post + "Content-Length: 3\r\n\r\n");
+  EXPECT_EQ(waits.receive(), "HTTP/1.1 100 Continue\r\n\r\n");
+  waits.send("abc");
+  EXPECT_THAT(waits.receive_all(), StartsWith("HTTP/1.1 200 OK\r\n"));
+  Socket has_sent(running.port());
+  has_sent.send(post + "Content-Length: 3\r\n\r\nabc");
+  EXPECT_THAT(has_sent.receive_all(), StartsWith("HTTP/1.1 200 OK\r\n"));
+  Socket wrong(running.port());
+  wrong.send(post + "Transfer-Encoding: chunked\r\n\r\n");
+  EXPECT_EQ(wrong.receive(), "HTTP/1.1 100 Continue\r\n\r\n");
+  wrong.send("no size\r\n");
+  const std::string all = wrong.receive_all();
+  EXPECT_THAT(all, StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  EXPECT_THAT(all, HasSubstr("\r\nContent-Type: application/json\r\n"));
+}
+
+// One that sends a byte now and then, in the head or the body, is cut in time; one that is slow but
+// goes on is served.
+TEST(HttpServerTest, SlowSendersAreCut) {
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", "served"); },
+                  {.idle_seconds = 30, .head_seconds = 1, .body_seconds = 1});
+  const std::string post = "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+  struct Slow {
+    std::string at_once, piece;
+    int pieces;
+    const char* reply;
+  };
+  const Slow all[] = {
+      {post, "x", 100, "HTTP/1.1 408 "},
+      {"\r\n", "\r\n", 100, "HTTP/1.1 408 "},
+      {post + "Content-Length: 100\r\n\r\n", "x", 100, "HTTP/1.1 408 "},
+      {post + "Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", 100, "HTTP/1.1 408 "},
+      {post + "Content-Length: 320000\r\n\r\n", std::string(20'000, 'x'), 16, "HTTP/1.1 200 "},
+  };
+  std::vector<std::thread> clients;
+  for (const Slow& slow : all) {
+    clients.emplace_back([&] {
+      Socket client(running.port());
+      client.send(slow.at_once);
+      int sent = 0;
+      for (; sent < slow.pieces; ++sent) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        if (::send(client.fd(), slow.piece.data(), slow.piece.size(), MSG_NOSIGNAL) < 0) break;
+      }
+      EXPECT_THAT(client.receive_all(), StartsWith(slow.reply)) << slow.at_once + slow.piece;
+      EXPECT_EQ(sent == slow.pieces, slow.pieces < 100);
+    });
+  }
+  for (std::thread& each : clients) each.join();
+}
+
+TEST(HttpServerTest, RepliesHaveADate) {
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", "x"); });
+  EXPECT_THAT(ask(running.port(), "GET", "/").head,
+              testing::ContainsRegex("\r\nDate: [A-Z][a-z]+, [0-9]+ [A-Z][a-z]+ 20[0-9]+ "
+                                     "[0-9]+:[0-9]+:[0-9]+ GMT\r\n"));
+}
+
+// The client sees the reply although it has sent more than was read.
+TEST(HttpServerTest, RepliesArriveWhatEverFollowsTheRequest) {
+  Running running([](auto exchange) { exchange->reply(200, "text/plain", "whole"); });
+  for (int i = 0; i < 20; ++i) {
+    Socket client(running.port());
+    client.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n" +
+                std::string(100'000, 'x'));
+    EXPECT_THAT(client.receive_all(), testing::EndsWith("whole"));
   }
 }
 
@@ -433,7 +536,20 @@ TEST(HttpServerTest, AddressesInUseAreNamed) {
   ASSERT_TRUE(first.ok());
   const auto second = HttpServer::listen({.port = (*first)->port()}, [](auto) {});
   ASSERT_FALSE(second.ok());
-  EXPECT_THAT(second.status().message(), HasSubstr("choose another --port"));
+  EXPECT_THAT(second.status().message(),
+              HasSubstr("Address already in use; choose another --port"));
+}
+
+// A message names what is wrong with the host, whichever call it is that fails.
+TEST(HttpServerTest, HostsThatCannotBeUsedAreNamed) {
+  for (const char* host : {"no such host", "1.2.3.4.5", "192.0.2.1", "::g", "https://h"}) {
+    const auto server = HttpServer::listen({.host = host, .port = 0}, [](auto) {});
+    ASSERT_FALSE(server.ok()) << host;
+    const std::string message = server.status().message();
+    EXPECT_THAT(message, HasSubstr(std::string("cannot listen on ") + host));
+    EXPECT_THAT(message, HasSubstr("choose a --host"));
+    EXPECT_EQ(message.find("Success"), message.npos) << message;
+  }
 }
 
 }  // namespace

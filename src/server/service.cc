@@ -86,14 +86,12 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer,
       started_(std::time(nullptr)) {}
 
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
+  if (exchange->method() == "OPTIONS") return answer_options(exchange);
   const std::string_view path = path_of(*exchange);
-  const char* other_method = nullptr;
+  std::string_view method = exchange->method();
+  if (method == "HEAD") method = "GET";
   for (const Endpoint& endpoint : kEndpoints) {
-    if (!is_at(path, endpoint.path)) continue;
-    if (exchange->method() != endpoint.method) {
-      other_method = endpoint.method;
-      continue;
-    }
+    if (!is_at(path, endpoint.path) || method != endpoint.method) continue;
     if (!endpoint.is_public && !may_pass(*exchange)) {
       return refuse(exchange, {.status = 401,
                                .message = "expected the server's API key as \"Authorization: "
@@ -102,12 +100,43 @@ void Service::handle(const std::shared_ptr<Exchange>& exchange) {
     }
     return (this->*endpoint.handler)(exchange);
   }
-  if (other_method != nullptr) {
-    return refuse(exchange, {.status = 405,
-                             .message = fmt::format("{} {}: expected {}", exchange->method(), path,
-                                                    other_method)});
+  const std::string allowed = allowed_methods(path);
+  if (allowed.empty()) {
+    return refuse(exchange, {.status = 404, .message = fmt::format("no endpoint {}", path)});
   }
-  refuse(exchange, {.status = 404, .message = fmt::format("no endpoint {}", path)});
+  exchange->add_header("Allow", allowed);
+  refuse(exchange,
+         {.status = 405,
+          .message = fmt::format("{} {}: expected {}", exchange->method(), path, allowed)});
+}
+
+// The methods of a path, as the header Allow has them; "": there is no such endpoint.
+std::string Service::allowed_methods(std::string_view path) {
+  std::string methods;
+  for (const Endpoint& endpoint : kEndpoints) {
+    if (!is_at(path, endpoint.path)) continue;
+    methods += std::string_view(endpoint.method) == "GET" ? "GET, HEAD, " : "POST, ";
+  }
+  return methods.empty() ? "" : methods + "OPTIONS";
+}
+
+// Also what a browser asks before it lets a page of another origin send a request (CORS). Such a
+// question has no key.
+void Service::answer_options(const std::shared_ptr<Exchange>& exchange) {
+  const std::string_view path = path_of(*exchange);
+  const std::string allowed = path == "*" ? "GET, HEAD, POST, OPTIONS" : allowed_methods(path);
+  if (allowed.empty()) {
+    return refuse(exchange, {.status = 404, .message = fmt::format("no endpoint {}", path)});
+  }
+  exchange->add_header("Allow", allowed);
+  if (exchange->allows_origin() && !exchange->header("Access-Control-Request-Method").empty()) {
+    exchange->add_header("Access-Control-Allow-Methods", allowed);
+    const std::string headers = exchange->header("Access-Control-Request-Headers");
+    if (!headers.empty()) exchange->add_header("Access-Control-Allow-Headers", headers);
+    exchange->add_header("Access-Control-Max-Age", "86400");
+  }
+  count_reply(*exchange, 204);
+  exchange->reply(204, "", "");
 }
 
 bool Service::may_pass(const Exchange& exchange) const {

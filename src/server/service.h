@@ -6,6 +6,8 @@
 //   GET  /metrics, /perf_metrics, /dashboard        (server/metrics.h, server/monitor.h)
 //   POST /start_, /stop_, /dump_expert_distribution_record            (server/expert_recorder.h)
 //
+// HEAD is answered wherever GET is, OPTIONS everywhere.
+//
 // Thread safety: the serving thread.
 #pragma once
 
@@ -76,6 +78,8 @@ class Service {
   ExpertRecorder::Done reply_with_outcome(const std::shared_ptr<Exchange>& exchange,
                                           const char* what);
 
+  static std::string allowed_methods(std::string_view path);
+  void answer_options(const std::shared_ptr<Exchange>& exchange);
   bool may_pass(const Exchange& exchange) const;
   nlohmann::ordered_json model_json() const;
   void count_reply(const Exchange& exchange, int status);

@@ -105,16 +105,18 @@ class ServiceTest : public testing::Test {
   }
   ~ServiceTest() override { finish(); }
 
-  void start(const ServiceOptions& options, size_t most_body_bytes = 4096) {
+  void start(const ServiceOptions& options, size_t most_body_bytes = 4096,
+             std::vector<std::string> cors_origins = {}) {
     const auto chat = chat::ChatTemplate::parse(
         "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
         "{% if messages[0].role == 'odd' %}{{ raise_exception('odd role') }}{% endif %}",
         "chat");
     service_.emplace(options, tokenizer_, chat.value(), backend_);
-    server_ =
-        HttpServer::listen({.port = 0, .most_body_bytes = most_body_bytes}, [this](auto exchange) {
-          service_->handle(exchange);
-        }).value();
+    server_ = HttpServer::listen({.port = 0,
+                                  .most_body_bytes = most_body_bytes,
+                                  .cors_origins = std::move(cors_origins)},
+                                 [this](auto exchange) { service_->handle(exchange); })
+                  .value();
     backend_.serve_on(server_.get());
     thread_ = std::thread([this] { server_->run(); });
   }
@@ -398,7 +400,7 @@ TEST_F(ServiceTest, RepliesWithoutTheEngine) {
   EXPECT_EQ(ask("GET", "/v1/models/other").status, 404);
   const Reply put = ask("PUT", "/v1/models");
   EXPECT_EQ(put.status, 405);
-  EXPECT_EQ(put.body_json()["error"]["message"], "PUT /v1/models: expected GET");
+  EXPECT_EQ(put.body_json()["error"]["message"], "PUT /v1/models: expected GET, HEAD, OPTIONS");
   EXPECT_EQ(ask("GET", "/health").body_json()["status"], "ok");
   EXPECT_FALSE(ask("GET", "/version").body_json()["version"].get<std::string>().empty());
   complete({{"model", "m"}, {"prompt", "x"}, {"max_tokens", 2}});
@@ -695,6 +697,73 @@ TEST(StopStringsTest, KeepBackTextThatMayBecomeAStopString) {
   StopStrings other({"xyz"});
   EXPECT_EQ(other.push("axy"), "a");
   EXPECT_EQ(other.flush(), "xy");
+}
+
+// HEAD is as GET without the body; every 405 names the methods.
+TEST_F(ServiceTest, MethodsOfEveryEndpoint) {
+  for (const char* path : {"/health", "/v1/models", "/v1/models/m", "/metrics", "/dashboard",
+                           "/dashboard/data", "/perf_metrics", "/version"}) {
+    SCOPED_TRACE(path);
+    const Reply head = ask("HEAD", path);
+    EXPECT_EQ(head.status, 200);
+    EXPECT_EQ(head.body, "");
+    EXPECT_EQ(head.head.find("Content-Length: 0"), head.head.npos);
+    EXPECT_THAT(head.head, HasSubstr("\r\nContent-Length: "));
+    for (const char* method : {"POST", "PUT", "DELETE", "PATCH", "TRACE", "BREW"}) {
+      const Reply other = ask(method, path);
+      EXPECT_EQ(other.status, 405) << method;
+      EXPECT_THAT(other.head, HasSubstr("\r\nAllow: GET, HEAD, OPTIONS\r\n"));
+    }
+  }
+  for (const char* method : {"GET", "HEAD", "PUT"}) {
+    const Reply other = ask(method, "/v1/completions");
+    EXPECT_EQ(other.status, 405);
+    EXPECT_THAT(other.head, HasSubstr("\r\nAllow: POST, OPTIONS\r\n"));
+    EXPECT_EQ(other.body.empty(), std::string_view(method) == "HEAD");
+  }
+  EXPECT_EQ(ask("HEAD", "/nowhere").status, 404);
+}
+
+TEST_F(ServiceTest, OptionsNameTheMethods) {
+  const Reply of_one = ask("OPTIONS", "/v1/chat/completions");
+  EXPECT_EQ(of_one.status, 204);
+  EXPECT_EQ(of_one.body, "");
+  EXPECT_EQ(of_one.head.find("Content-Length"), of_one.head.npos);
+  EXPECT_THAT(of_one.head, HasSubstr("\r\nAllow: POST, OPTIONS"));
+  EXPECT_EQ(ask("OPTIONS", "*").status, 204);
+  EXPECT_EQ(ask("OPTIONS", "/nowhere").status, 404);
+}
+
+// Without --cors-origin no reply lets a page of another origin read it.
+TEST_F(ServiceTest, OriginsAreAllowedOnlyWhenTheyAreSet) {
+  const std::string origin = "Origin: https://a.example\r\n";
+  const std::string asks = origin +
+                           "Access-Control-Request-Method: POST\r\n"
+                           "Access-Control-Request-Headers: authorization, x-a\r\n";
+  EXPECT_EQ(ask("GET", "/health", "", origin).head.find("Access-Control"), std::string::npos);
+  EXPECT_EQ(ask("OPTIONS", "/health", "", asks).head.find("Access-Control"), std::string::npos);
+  finish();
+  start({.model = "m", .api_key = "key", .max_sequence = 64}, 4096,
+        {"https://a.example", "http://localhost:3000"});
+  const std::string allowed = "\r\nAccess-Control-Allow-Origin: https://a.example\r\n";
+  for (const char* path : {"/health", "/v1/models", "/nowhere"}) {  // 200, 401, 404
+    EXPECT_THAT(ask("GET", path, "", origin).head, HasSubstr(allowed));
+  }
+  const Reply question = ask("OPTIONS", "/v1/completions", "", asks);
+  EXPECT_EQ(question.status, 204);  // a browser's question has no key
+  EXPECT_THAT(question.head, HasSubstr(allowed));
+  EXPECT_THAT(question.head, HasSubstr("\r\nAccess-Control-Allow-Methods: POST, OPTIONS\r\n"));
+  EXPECT_THAT(question.head, HasSubstr("\r\nAccess-Control-Allow-Headers: authorization, x-a\r\n"));
+  for (const char* other : {"Origin: https://b.example\r\n", "Origin: null\r\n", ""}) {
+    const Reply reply = ask("GET", "/health", "", other);
+    EXPECT_EQ(reply.status, 200);
+    EXPECT_EQ(reply.head.find("Access-Control"), std::string::npos) << reply.head;
+    EXPECT_THAT(reply.head, HasSubstr("\r\nVary: Origin"));
+  }
+  finish();
+  start({.model = "m", .max_sequence = 64}, 4096, {"*"});
+  EXPECT_THAT(ask("GET", "/health", "", origin).head,
+              HasSubstr("\r\nAccess-Control-Allow-Origin: *\r\n"));
 }
 
 }  // namespace

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One request and its reply: either reply(), or start_stream(), send() …, end(). Held by whoever
+// answers. After the client has left, these calls do nothing.
+//
+// Thread safety: the serving thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/http_request_reader.h"
+
+namespace wideep::server {
+
+class Exchange;
+
+// The first two lines of a reply: status and date.
+std::string status_and_date(int status);
+
+// Where a reply goes: the connection of its client.
+class ReplyWire {
+ public:
+  virtual ~ReplyWire() = default;
+  virtual void write(std::string_view bytes) = 0;          // into the queue
+  virtual void write_at_once(std::string_view bytes) = 0;  // to the socket, as far as it takes them
+  // Calls flush() at the end of this pass of the event loop.
+  virtual void flush_later(std::shared_ptr<Exchange> exchange) = 0;
+  virtual void end_reply(bool keeps_alive) = 0;
+  virtual void disconnect() = 0;
+};
+
+class Exchange : public std::enable_shared_from_this<Exchange> {
+ public:
+  Exchange(ReplyWire& wire, RequestHead head, std::string body);
+  ~Exchange();  // without a reply: replies with status 500; a stream without end() is cut
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  const std::string& method() const { return head_.method; }  // "GET"
+  const std::string& path() const { return path_; }           // decoded, without the query
+  const std::string& target() const { return head_.target; }  // path and query, not decoded
+  const std::string& body() const { return body_; }
+  // For work on another thread, which must not touch the exchange. body() is empty afterwards.
+  std::string take_body() { return std::move(body_); }
+  std::string header(std::string_view name) const;  // any case; "" if absent
+  std::string query(std::string_view name) const;   // value of "?name=value"; "" if absent
+
+  // The page that sent the request may read the reply (HttpOptions::cors_origins). `origin`: as the
+  // reply says it.
+  bool allows_origin() const { return allows_origin_; }
+  void allow_origin(std::string_view origin);
+
+  // Adds a header to the reply. REQUIRES: before reply() or start_stream().
+  void add_header(std::string_view name, std::string_view value);
+  // The reply to HEAD has the length of the body, but not the body.
+  void reply(int status, std::string_view content_type, std::string_view body,
+             std::string_view retry_after = {});
+  void start_stream(std::string_view content_type);
+  void send(std::string_view bytes);
+  void end();
+
+  bool gone() const { return wire_ == nullptr; }
+  // Sets a function that is called once if the client leaves (or closes its side), or is
+  // disconnected, before the reply has ended.
+  void on_gone(std::function<void()> callback) { on_gone_ = std::move(callback); }
+
+  // For the connection: the client has left; sends what send() has collected.
+  void detach();
+  void flush();
+
+ private:
+  std::string start_of_reply(int status, std::string_view content_type);
+  std::string_view frame_unsent();
+
+  ReplyWire* wire_;  // null: the client has left, or the reply has ended
+  RequestHead head_;
+  std::string path_, body_;
+  std::string headers_;  // of the reply, added by add_header()
+  bool allows_origin_ = false;
+  bool streams_ = false;
+  bool in_chunks_ = false;  // chunked transfer encoding
+  std::string unsent_;  // kChunkHead bytes for a chunk's head, then the bytes since the last flush
+  std::function<void()> on_gone_;
+};
+
+}  // namespace wideep::server

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A client's connection: reads requests one after the other, and writes their replies.
+//
+//   reading ── request complete ──→ waiting for the reply ── reply complete ──→ writing ── written
+//   ──┐
+//      ▲ │ │ │ └─ refused, or too slow: the error is written ──→ lingering ──→ closed │
+//      └──────────────────────────────────────────────── or lingering, without keep-alive
+//      ──────────┘
+//
+// Deadlines: idle_seconds between requests; head_seconds from the first byte to the end of the
+// head; body_seconds for the body, plus a second for each kSlowestBytesPerSecond received. A client
+// that misses one of the latter two gets status 408.
+//
+// Lingering (RFC 9112 9.6): the connection is closed for writing, and what still comes is dropped
+// for a moment. Closing at once would let the system reset the connection, and the client lose the
+// reply.
+//
+// Thread safety: the serving thread.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string_view>
+
+#include "server/exchange.h"
+#include "server/http_options.h"
+#include "server/http_request_reader.h"
+
+struct bufferevent;
+struct event;
+struct event_base;
+
+namespace wideep::server {
+
+class HttpConnection;
+
+// Who has the connections.
+class ConnectionOwner {
+ public:
+  virtual ~ConnectionOwner() = default;
+  // A request has come; the reply may be given now or later.
+  virtual void handle(const std::shared_ptr<Exchange>& exchange) = 0;
+  virtual void flush_later(std::shared_ptr<Exchange> exchange) = 0;
+  // The connection is closed.
+  virtual void forget(HttpConnection* connection) = 0;
+};
+
+struct ConnectionSetup {
+  event_base* base;
+  int left_fd;  // an epoll for clients that leave, with HttpConnection* as data
+  const HttpOptions& options;
+  ConnectionOwner& owner;
+};
+
+class HttpConnection : public ReplyWire, public std::enable_shared_from_this<HttpConnection> {
+ public:
+  HttpConnection(const ConnectionSetup& setup, int socket);
+  ~HttpConnection() override;
+  HttpConnection(const HttpConnection&) = delete;
+  HttpConnection& operator=(const HttpConnection&) = delete;
+
+  // Begins to read. Called once, when a shared_ptr holds the connection.
+  void start();
+  // Closes at once; a request in progress is told (Exchange::on_gone).
+  void disconnect() override;
+
+  void write(std::string_view bytes) override;
+  void write_at_once(std::string_view bytes) override;
+  void flush_later(std::shared_ptr<Exchange> exchange) override;
+  void end_reply(bool keeps_alive) override;
+
+ private:
+  enum State { kReading, kWaiting, kWriting, kLingering, kClosed };
+  using Clock = std::chrono::steady_clock;
+
+  static void readable(bufferevent*, void* self);
+  static void written(bufferevent*, void* self);
+  static void failed(bufferevent*, short what, void* self);
+  static void late(int, short, void* self);
+  void read();
+  void read_request();
+  void drop_input();
+  void serve();
+  void refuse(const ApiError& error);
+  void continue_if_expected();
+  void all_written();
+  void linger();
+  void set_deadline(std::chrono::milliseconds from_now);
+  void note_progress();
+  void miss_deadline();
+  void watch();
+  void unwatch();
+
+  const ConnectionSetup setup_;
+  bufferevent* stream_;
+  event* deadline_;
+  State state_ = kReading;
+  RequestReader reader_;
+  RequestReader::Progress noted_ = RequestReader::kNothing;  // that the deadline is for
+  Clock::time_point body_start_;
+  bool keeps_alive_ = true;
+  Exchange* exchange_ = nullptr;  // in progress; null in all states but kWaiting
+  bool watched_ = false;          // registered with left_fd
+  size_t dropped_bytes_ = 0;      // while lingering
+};
+
+}  // namespace wideep::server

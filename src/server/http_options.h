@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where an HTTP server listens, and its limits.
+//
+// Thread safety: a plain value.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "server/http_request_reader.h"
+
+namespace wideep::server {
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";
+  int port = 8000;  // 0: any that is free
+  size_t most_body_bytes = size_t{8} << 20;
+  size_t most_header_bytes = 16 << 10;
+  // A connection without a request for this time is closed; so is a client that reads nothing of
+  // its reply for this time.
+  int idle_seconds = 50;
+  // For a request's head, and for its body beside the time that a slow line needs
+  // (http_connection.h).
+  int head_seconds = 20;
+  int body_seconds = 30;
+  // A client with more unread bytes of a stream is disconnected.
+  size_t most_unread_bytes = size_t{4} << 20;
+  // Web pages of these origins ("https://example.org"; "*": all) may use the server from a browser
+  // (CORS); pages of others may not read its replies.
+  std::vector<std::string> cors_origins;
+
+  RequestLimits limits() const {
+    return {.most_body_bytes = most_body_bytes, .most_header_bytes = most_header_bytes};
+  }
+};
+
+}  // namespace wideep::server
