@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -56,10 +57,12 @@ std::string reason_of(std::string_view text) {
 
 // Builds the value from the parser's events. Unlike nlohmann's own builder it refuses duplicate
 // keys, and it bounds the depth, because recursive code walks the value. Implements
-// nlohmann::json_sax.
+// nlohmann::json_sax of Json, which is json or ordered_json.
+template <typename Json>
 class Builder {
  public:
-  json& root() { return root_; }
+  explicit Builder(size_t most_members) : most_members_(most_members) {}
+  Json& root() { return root_; }
   const std::string& error() const { return error_; }
 
   bool null() { return add(nullptr); }
@@ -68,14 +71,18 @@ class Builder {
   bool number_unsigned(uint64_t value) { return add(value); }
   bool number_float(double value, const std::string&) { return add(value); }
   bool string(std::string& value) { return add(std::move(value)); }
-  bool binary(json::binary_t& value) { return add(std::move(value)); }
-  bool start_object(size_t) { return open(json::object()); }
+  bool binary(typename Json::binary_t& value) { return add(std::move(value)); }
+  bool start_object(size_t) { return open(Json::object()); }
   bool end_object() { return close(); }
-  bool start_array(size_t) { return open(json::array()); }
+  bool start_array(size_t) { return open(Json::array()); }
   bool end_array() { return close(); }
 
   bool key(std::string& name) {
-    auto [position, inserted] = open_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
+    auto& members = open_.back()->template get_ref<typename Json::object_t&>();
+    if (members.size() == most_members_) {
+      return refuse(fmt::format("an object of more than {} members", most_members_));
+    }
+    auto [position, inserted] = members.emplace(name, nullptr);
     if (!inserted) return refuse(fmt::format("key '{}' appears twice", base::printable(name)));
     member_ = &position->second;
     return true;
@@ -86,15 +93,15 @@ class Builder {
   }
 
  private:
-  bool add(json value) {
+  bool add(Json value) {
     place(std::move(value));
     return true;
   }
 
-  json* place(json value) {
-    json* target = &root_;
+  Json* place(Json value) {
+    Json* target = &root_;
     if (!open_.empty() && open_.back()->is_array()) {
-      target = &open_.back()->get_ref<json::array_t&>().emplace_back();
+      target = &open_.back()->template get_ref<typename Json::array_t&>().emplace_back();
     } else if (!open_.empty()) {
       target = member_;
     }
@@ -102,7 +109,7 @@ class Builder {
     return target;
   }
 
-  bool open(json empty) {
+  bool open(Json empty) {
     if (open_.size() == kMaxJsonDepth) {
       return refuse(fmt::format("nested deeper than {} levels", kMaxJsonDepth));
     }
@@ -121,9 +128,10 @@ class Builder {
     return false;
   }
 
-  json root_;
-  std::vector<json*> open_;  // from the root to the innermost object or array being read
-  json* member_ = nullptr;   // the place for the value of the last key
+  size_t most_members_;
+  Json root_;
+  std::vector<Json*> open_;  // from the root to the innermost object or array being read
+  Json* member_ = nullptr;   // the place for the value of the last key
   std::string error_;
 };
 
@@ -136,20 +144,30 @@ Status error_at(std::string_view text, size_t end, const std::string& name, std:
       fmt::format("{}:{}:{}: {}", name, line, before.size() - line_start + 1, what));
 }
 
-}  // namespace
-
-Result<json> parse_json(std::string_view text, const std::string& name) {
+template <typename Json>
+Result<Json> parse(std::string_view text, const std::string& name, size_t most_members) {
   // nlohmann's lexer takes a zero byte for the end of the text and would ignore the rest.
   if (const size_t zero = text.find('\0'); zero != text.npos) {
     return error_at(text, zero + 1, name, "not valid JSON: a zero byte");
   }
   const char* cursor = text.data();
-  Builder builder;
-  const bool ok = json::sax_parse(CountingIterator(text.data(), &cursor),
+  Builder<Json> builder(most_members);
+  const bool ok = Json::sax_parse(CountingIterator(text.data(), &cursor),
                                   CountingIterator(text.data() + text.size(), &cursor), &builder);
   if (ok) return std::move(builder.root());
   return error_at(text, static_cast<size_t>(cursor - text.data()), name,
                   "not valid JSON: " + builder.error());
+}
+
+}  // namespace
+
+Result<json> parse_json(std::string_view text, const std::string& name) {
+  return parse<json>(text, name, SIZE_MAX);
+}
+
+Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, const std::string& name,
+                                                  size_t most_members) {
+  return parse<nlohmann::ordered_json>(text, name, most_members);
 }
 
 std::string describe(const json& value) {

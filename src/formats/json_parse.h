@@ -20,6 +20,12 @@ inline constexpr size_t kMaxJsonDepth = 128;
 // in bytes. An integer that fits neither int64 nor uint64 becomes a double, as in nlohmann::json.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& name);
 
+// The same with the members of objects in the order of the text. Errors: also an object of more
+// than most_members; a look-up of a member scans the object, so that reading all costs the square
+// of their number.
+Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, const std::string& name,
+                                                  size_t most_members);
+
 // Describes a value for a message: "null", "true", "3.5", "'text'", "a list of 3", "an object".
 std::string describe(const nlohmann::json& value);
 

@@ -2,13 +2,14 @@
 //
 // The way of a token, from the client's request to the engine and back:
 //
-//   Service (service.cc)         parses the request, makes token ids of the prompt
+//   Service (service.cc)         takes the request; a long one goes to the work thread
+//   Preparation (preparation.cc) parses it, makes token ids of the prompt
 //   Generation::submit           one engine request per answer
 //   EngineBackend (serve.cc) → RequestWriter → pipe → RequestFeed → Engine (engine/engine.cc)
 //   RankReporter → RankGroup::next → Front::take (serve.cc)
 //   Generation::token            decodes, looks for stop strings, streams or collects
 //
-// Everything here runs on the serving thread, so that no state needs a lock.
+// Everything in this file runs on the serving thread, so that no state needs a lock.
 #include "server/generation.h"
 
 #include <algorithm>

@@ -2,10 +2,12 @@
 #include "server/openai_request.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 
 #include "formats/json_parse.h"
 #include "formats/json_text.h"
@@ -16,60 +18,36 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kMostAnswers = 128;  // n, and prompts of one request
-constexpr int kMostStops = 16;
+constexpr size_t kMostStops = 16;
 constexpr int kMostTokens = 1 << 24;
 constexpr int kMostTopLogprobs = 20;  // of a chat; a completion has at most kMostLogprobs
 constexpr int kMostLogprobs = 5;
 
-// A look-up of a member scans the object, so reading all members costs the square of their number.
-// With 512 members a body of 8 MiB takes a second at worst. Without a limit it could block the
-// serving thread for many minutes.
+constexpr size_t kMostStopBytes = 1024;  // of each
+
+// With 512 members a body of 8 MiB takes a second at worst (formats/json_parse.h).
 constexpr size_t kMostMembers = 512;
 
-// What is wrong with the shape of a text before it is parsed; "": nothing. Brackets and colons in
-// strings do not count.
-std::string shape_complaint(std::string_view text) {
-  std::vector<size_t> members;  // of what is open, from the outside in; lists have none
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      members.push_back(0);
-      if (members.size() > formats::kMaxJsonDepth) {
-        return fmt::format("the body nests deeper than {} brackets", formats::kMaxJsonDepth);
-      }
-    } else if (members.empty()) {
-      continue;
-    } else if (c == ']' || c == '}') {
-      members.pop_back();
-    } else if (c == ':' && ++members.back() > kMostMembers) {
-      return fmt::format("the body has an object of more than {} members", kMostMembers);
-    }
-  }
-  return "";
-}
+// Fields of OpenAI's reference that would change the answer and are not supported. Null is "not
+// given", as for every field.
+constexpr const char* kUnsupported[] = {"audio",      "function_call",     "functions",
+                                        "prediction", "reasoning_effort",  "verbosity",
+                                        "moderation", "web_search_options"};
+// Accepted and ignored: they identify the client or the record, and change no answer.
+constexpr const char* kWithoutEffect[] = {"user",
+                                          "metadata",
+                                          "store",
+                                          "service_tier",
+                                          "safety_identifier",
+                                          "prompt_cache_key",
+                                          "prompt_cache_retention"};
+
+constexpr const char* kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
 // The fields of a body, each taken once: what is left over is unknown. The first complaint stays.
 class BodyReader {
  public:
-  explicit BodyReader(std::string_view body) {
-    if (const std::string complaint = shape_complaint(body); !complaint.empty()) {
-      complain("", complaint);
-      return;
-    }
-    body_ = ordered_json::parse(body, nullptr, false);
-    if (body_.is_discarded()) {
-      complain("", "the body is not JSON");
-    } else if (!body_.is_object()) {
-      complain("", "the body is no JSON object");
-    }
-    if (error_) body_ = ordered_json::object();
-  }
+  explicit BodyReader(std::string_view text) { read(text); }
 
   // The value of a field, or null if it is absent. Fields that are never taken are refused as
   // unknown.
@@ -125,6 +103,13 @@ class BodyReader {
                                formats::json_text(harmless), shown(value)));
   }
 
+  // Where no value but null is supported.
+  void refuse(const char* name) {
+    const ordered_json& value = take(name);
+    if (value.is_null()) return;
+    complain(name, fmt::format("is not supported: expected nothing, found {}", shown(value)));
+  }
+
   void complain(const std::string& param, const std::string& what) {
     if (error_) return;
     error_ = ApiError{.status = 400,
@@ -153,6 +138,15 @@ class BodyReader {
   }
 
  private:
+  void read(std::string_view text) {
+    constexpr std::string_view kGzip = "\x1f\x8b";
+    if (text.starts_with(kGzip)) return complain("", "the body is compressed: expected plain JSON");
+    auto parsed = formats::parse_ordered_json(text, "body", kMostMembers);
+    if (!parsed.ok()) return complain("", parsed.status().message());
+    if (!parsed->is_object()) return complain("", "the body is no JSON object");
+    body_ = std::move(*parsed);
+  }
+
   ordered_json body_ = ordered_json::object();
   std::vector<std::string> taken_;
   std::optional<ApiError> error_;
@@ -162,17 +156,24 @@ std::vector<std::string> read_stop(BodyReader& body) {
   const ordered_json& value = body.take("stop");
   std::vector<std::string> stops;
   if (value.is_null()) return stops;
-  const ordered_json list = value.is_array() ? value : ordered_json::array({value});
-  for (const ordered_json& each : list) {
+  const auto add = [&](const ordered_json& each) {
     if (!each.is_string() || each.get_ref<const std::string&>().empty()) {
-      body.complain("stop", "expected a string or a list of strings, none of them empty");
-      return {};
+      return body.complain("stop", "expected a string or a list of strings, none of them empty");
     }
-    stops.push_back(each.get<std::string>());
-  }
-  if (static_cast<int>(stops.size()) > kMostStops) {
+    const auto& text = each.get_ref<const std::string&>();
+    if (text.size() > kMostStopBytes) {
+      return body.complain("stop", fmt::format("expected strings of at most {} bytes, found {}",
+                                               kMostStopBytes, text.size()));
+    }
+    stops.push_back(text);
+  };
+  if (!value.is_array()) {
+    add(value);
+  } else if (value.size() > kMostStops) {
     body.complain("stop",
-                  fmt::format("expected at most {} strings, found {}", kMostStops, stops.size()));
+                  fmt::format("expected at most {} strings, found {}", kMostStops, value.size()));
+  } else {
+    for (const ordered_json& each : value) add(each);
   }
   return stops;
 }
@@ -198,11 +199,12 @@ bool read_include_usage(BodyReader& body, bool stream) {
     body.complain("stream_options", "expected an object, and only with stream: true");
     return false;
   }
+  // include_obfuscation: padding against guesses from the size of events. There is none here.
   for (const auto& [name, each] : value.items()) {
-    if (name != "include_usage") {
+    if (name != "include_usage" && name != "include_obfuscation") {
       body.complain("stream_options." + name, "this field is not known");
     } else if (!each.is_boolean() && !each.is_null()) {
-      body.complain("stream_options.include_usage", "expected true or false");
+      body.complain("stream_options." + name, "expected true or false");
     }
   }
   return value.value("include_usage", ordered_json(false)) == true;
@@ -224,11 +226,8 @@ GenerationOptions read_options(BodyReader& body) {
     body.only(name, 0, "a penalty");
   }
   body.only("logit_bias", ordered_json::object(), "a bias");
-  // Accepted and ignored: they identify the client or the record, and change no answer.
-  for (const char* name :
-       {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}) {
-    body.take(name);
-  }
+  for (const char* name : kUnsupported) body.refuse(name);
+  for (const char* name : kWithoutEffect) body.take(name);
   return options;
 }
 
@@ -286,23 +285,42 @@ void join_text_parts(BodyReader& body, ordered_json& message) {
   *content = text;
 }
 
+// Only an assistant's message may lack its content: it may have called tools instead.
+void read_message(BodyReader& body, size_t index, ordered_json& message) {
+  const std::string where = fmt::format("messages[{}]", index);
+  const auto complain = [&](const std::string& what) {
+    body.complain("messages", fmt::format("{}: {}", where, what));
+  };
+  if (!message.is_object() || !message.value("role", ordered_json()).is_string()) {
+    return complain("expected an object with a role");
+  }
+  const std::string role = message["role"];
+  if (std::find(std::begin(kRoles), std::end(kRoles), role) == std::end(kRoles)) {
+    return complain(fmt::format("role: expected {}, found {}", fmt::join(kRoles, ", "),
+                                BodyReader::shown(message["role"])));
+  }
+  const ordered_json content = message.value("content", ordered_json());
+  if (content.is_null() && role != "assistant") {
+    return complain(fmt::format("a message of role {} needs content", role));
+  }
+  if (!content.is_string() && !content.is_null() && !content.is_array()) {
+    return complain("content: expected a string, or a list of parts");
+  }
+  join_text_parts(body, message);
+  // Null is "not given". Templates may look for a null content, though.
+  for (auto member = message.begin(); member != message.end();) {
+    const bool absent = member->is_null() && member.key() != "content";
+    member = absent ? message.erase(member) : std::next(member);
+  }
+}
+
 ordered_json read_messages(BodyReader& body) {
   ordered_json messages = body.take("messages");
   if (!messages.is_array() || messages.empty()) {
     body.complain("messages", "expected a list of messages that is not empty");
     return ordered_json::array();
   }
-  for (ordered_json& message : messages) {
-    if (!message.is_object() || !message.value("role", ordered_json()).is_string()) {
-      body.complain("messages", "expected objects, each with a role");
-      return ordered_json::array();
-    }
-    const ordered_json content = message.value("content", ordered_json());
-    if (!content.is_string() && !content.is_null() && !content.is_array()) {
-      body.complain("messages", "content: expected a string, or a list of parts");
-    }
-    join_text_parts(body, message);
-  }
+  for (size_t i = 0; i < messages.size(); ++i) read_message(body, i, messages[i]);
   return messages;
 }
 

@@ -86,9 +86,10 @@ class Front {
   void start(run::RankGroup& group) {
     group_ = &group;
     backend_.start(&group.requests());
+    const auto post = [this](std::function<void()> call) { http_->post(std::move(call)); };
+    service_.connect(post);
     service_.recorder().connect(
-        [&group](bool records) { group.requests().record_experts(records); },
-        [this](std::function<void()> call) { http_->post(std::move(call)); });
+        [&group](bool records) { group.requests().record_experts(records); }, post);
     thread_ = std::thread([this] { http_->run(); });
   }
 
@@ -98,7 +99,7 @@ class Front {
     if (!has_started()) return;
     http_->stop();
     thread_.join();
-    service_.recorder().join();  // it posts to http_
+    service_.join();  // it posts to http_
     http_.reset();
   }
 

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <random>
 
+#include "base/printable.h"
 #include "server/dashboard_page.h"
 
 namespace wideep::server {
@@ -16,7 +17,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kDefaultCompletionTokens = 16;  // OpenAI's
+// Bodies up to this size are prepared on the serving thread, in less than a millisecond.
+constexpr size_t kMostBytesAtOnce = 4 << 10;
 constexpr const char* kJson = "application/json";
 
 // Takes the same time for every wrong key of the right length, so that timing does not reveal how
@@ -78,8 +80,11 @@ const Service::Endpoint Service::kEndpoints[] = {
 Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer,
                  std::optional<chat::ChatTemplate> chat, Backend& backend)
     : options_(std::move(options)),
-      tokenizer_(tokenizer),
-      chat_(std::move(chat)),
+      preparation_({.model = options_.model,
+                    .max_sequence = options_.max_sequence,
+                    .bos_token = options_.bos_token,
+                    .eos_token = options_.eos_token},
+                   tokenizer, std::move(chat)),
       monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.balances_online, metrics_),
       recorder_(options_.recorder, options_.ranks),
       generation_{tokenizer, backend, metrics_, options_.stream_interval},
@@ -148,71 +153,62 @@ bool Service::may_pass(const Exchange& exchange) const {
 // ---- generation ----
 
 void Service::completions(const std::shared_ptr<Exchange>& exchange) {
-  auto parsed = parse_completion_request(exchange->body());
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, *error);
-  CompletionRequest& request = std::get<CompletionRequest>(parsed);
-  if (!request.options.max_tokens) request.options.max_tokens = kDefaultCompletionTokens;
-  std::vector<std::vector<int32_t>> prompts;
-  for (const Prompt& prompt : request.prompts) {
-    auto tokens = tokens_of(prompt);
-    if (const auto* error = std::get_if<ApiError>(&tokens)) return refuse(exchange, *error);
-    prompts.push_back(std::get<std::vector<int32_t>>(std::move(tokens)));
-  }
-  generate(exchange, Api::kCompletion, std::move(request.options), prompts);
+  answer(exchange, Api::kCompletion);
 }
 
 void Service::chat_completions(const std::shared_ptr<Exchange>& exchange) {
-  auto parsed = parse_chat_request(exchange->body());
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, *error);
-  ChatRequest& request = std::get<ChatRequest>(parsed);
-  if (!chat_) {
-    return refuse(exchange, {.message = "this model has no chat template; use /v1/completions",
-                             .param = "messages"});
-  }
-  const Result<std::string> text = chat_->render({.messages = std::move(request.messages),
-                                                  .tools = std::move(request.tools),
-                                                  .variables = std::move(request.variables),
-                                                  .bos_token = options_.bos_token,
-                                                  .eos_token = options_.eos_token});
-  if (!text.ok()) {
-    return refuse(exchange, {.message = text.status().message(), .param = "messages"});
-  }
-  // false: no special tokens are added; the template has written them already.
-  generate(exchange, Api::kChat, std::move(request.options), {tokenizer_.encode(*text, false)});
+  answer(exchange, Api::kChat);
 }
 
-Parsed<std::vector<int32_t>> Service::tokens_of(const Prompt& prompt) const {
-  if (const auto* text = std::get_if<std::string>(&prompt)) return tokenizer_.encode(*text);
-  const auto& ids = std::get<std::vector<int32_t>>(prompt);
-  const auto unknown = std::find_if(ids.begin(), ids.end(),
-                                    [&](int32_t id) { return tokenizer_.id_to_token(id).empty(); });
-  if (unknown == ids.end()) return ids;
-  return ApiError{.message = fmt::format("prompt: the model has no token {}", *unknown),
-                  .param = "prompt"};
+// A short body is prepared at once, in less than a millisecond; a long one on the work thread,
+// while this thread goes on with the streams. An exchange stays on this thread, where its client
+// may leave.
+void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
+  const std::string encoding = exchange->header("Content-Encoding");
+  if (!encoding.empty() && encoding != "identity") {
+    return refuse(exchange,
+                  {.message = fmt::format("Content-Encoding: expected none, found '{}'; send the "
+                                          "body as it is",
+                                          base::printable(encoding, 40))});
+  }
+  if (post_ == nullptr || exchange->body().size() <= kMostBytesAtOnce) {
+    return generate(exchange, api, preparation_.prepare(api, exchange->body()));
+  }
+  if (in_preparation_.size() >= static_cast<size_t>(options_.max_queue)) {
+    return refuse(exchange, queue_full());
+  }
+  const uint64_t id = next_preparation_++;
+  in_preparation_[id] = exchange;
+  work_.add([this, id, api, body = std::make_shared<std::string>(exchange->take_body())] {
+    auto prepared = std::make_shared<Parsed<Prepared>>(preparation_.prepare(api, *body));
+    post_([this, id, api, prepared] {
+      const auto waiting = in_preparation_.extract(id);
+      if (!waiting.mapped()->gone()) generate(waiting.mapped(), api, std::move(*prepared));
+    });
+  });
+}
+
+void Service::connect(std::function<void(std::function<void()>)> post) { post_ = std::move(post); }
+
+void Service::join() {
+  work_.join();
+  recorder_.join();
 }
 
 void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api,
-                       GenerationOptions options,
-                       const std::vector<std::vector<int32_t>>& prompts) {
-  const size_t num_answers = prompts.size() * static_cast<size_t>(options.n);
+                       Parsed<Prepared> parsed) {
+  if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, *error);
+  Prepared& prepared = std::get<Prepared>(parsed);
+  GenerationOptions& options = prepared.options;
+  const size_t num_answers = prepared.prompts.size() * static_cast<size_t>(options.n);
   if (const auto error = check(options, num_answers)) return refuse(exchange, *error);
-  for (const auto& prompt : prompts) {
-    if (const auto error = fit(prompt, options)) return refuse(exchange, *error);
-  }
   if (!options.has_seed) options.sampling.seed = fresh_seed();
-  Generation::start(generation_, exchange, head_for(api), std::move(options), prompts);
+  Generation::start(generation_, exchange, head_for(api), std::move(options), prepared.prompts);
 }
 
 std::optional<ApiError> Service::check(const GenerationOptions& options, size_t num_answers) const {
   if (draining_) {
     return ApiError{.status = 503, .message = "the server is shutting down", .code = "draining"};
-  }
-  if (options.model != options_.model) {
-    return ApiError{
-        .status = 404,
-        .message = fmt::format("model: expected '{}', found '{}'", options_.model, options.model),
-        .param = "model",
-        .code = "model_not_found"};
   }
   if (num_answers > static_cast<size_t>(options_.max_queue)) {
     return ApiError{.message = fmt::format("{} answers are asked for at once, and at most {} may "
@@ -221,30 +217,17 @@ std::optional<ApiError> Service::check(const GenerationOptions& options, size_t 
                     .param = options.n > 1 ? "n" : "prompt"};
   }
   if (metrics_.running + static_cast<int64_t>(num_answers) > options_.max_queue) {
-    return ApiError{
-        .status = 429,
-        .message = fmt::format("{} answers run or wait, at most {} may; try again later",
-                               metrics_.running, options_.max_queue),
-        .code = "queue_full"};
+    return queue_full();
   }
   return {};
 }
 
-// Checks that prompt and answer fit into the context. Without max_tokens a chat may go on to the
-// end of the context.
-std::optional<ApiError> Service::fit(const std::vector<int32_t>& prompt,
-                                     GenerationOptions& options) const {
-  const int length = static_cast<int>(prompt.size());
-  if (length == 0) return ApiError{.message = "prompt: has no tokens", .param = "prompt"};
-  const int room = options_.max_sequence - length;
-  if (!options.max_tokens && room > 0) options.max_tokens = room;
-  if (room > 0 && *options.max_tokens <= room) return {};
-  return ApiError{
-      .message = fmt::format("{} tokens of the prompt and {} to generate exceed the context of {} "
-                             "tokens; shorten the prompt or lower max_tokens",
-                             length, options.max_tokens.value_or(1), options_.max_sequence),
-      .param = "max_tokens",
-      .code = "context_length_exceeded"};
+ApiError Service::queue_full() const {
+  return {.status = 429,
+          .message = fmt::format("{} answers run or wait, at most {} may; try again later",
+                                 metrics_.running + static_cast<int64_t>(in_preparation_.size()),
+                                 options_.max_queue),
+          .code = "queue_full"};
 }
 
 ReplyHead Service::head_for(Api api) {

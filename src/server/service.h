@@ -11,6 +11,10 @@
 // Thread safety: the serving thread.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +23,8 @@
 #include "server/expert_recorder.h"
 #include "server/generation.h"
 #include "server/monitor.h"
+#include "server/preparation.h"
+#include "server/work_thread.h"
 
 namespace wideep::server {
 
@@ -41,11 +47,18 @@ class Service {
   Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer,
           std::optional<chat::ChatTemplate> chat, Backend& backend);
 
+  // Lets long requests be prepared on a thread of their own. post: runs a function on the serving
+  // thread; callable from any thread. Without it they are prepared on the serving thread.
+  void connect(std::function<void(std::function<void()>)> post);
+  // Waits for what other threads do for the service, and drops what waits for them. Called when the
+  // serving thread has ended, while `post` still works.
+  void join();
+
   void handle(const std::shared_ptr<Exchange>& exchange);
 
   // From now on new requests for text are refused with 503; running ones go on.
   void drain() { draining_ = true; }
-  bool idle() const { return metrics_.running == 0; }
+  bool idle() const { return metrics_.running == 0 && in_preparation_.empty(); }
   Metrics& metrics() { return metrics_; }
   Monitor& monitor() { return monitor_; }
   ExpertRecorder& recorder() { return recorder_; }
@@ -84,18 +97,16 @@ class Service {
   nlohmann::ordered_json model_json() const;
   void count_reply(const Exchange& exchange, int status);
   std::optional<ApiError> check(const GenerationOptions& options, size_t num_answers) const;
-  std::optional<ApiError> fit(const std::vector<int32_t>& prompt, GenerationOptions& options) const;
-  Parsed<std::vector<int32_t>> tokens_of(const Prompt& prompt) const;
+  ApiError queue_full() const;
   ReplyHead head_for(Api api);
-  void generate(const std::shared_ptr<Exchange>& exchange, Api api, GenerationOptions options,
-                const std::vector<std::vector<int32_t>>& prompts);
+  void answer(const std::shared_ptr<Exchange>& exchange, Api api);
+  void generate(const std::shared_ptr<Exchange>& exchange, Api api, Parsed<Prepared> parsed);
   void refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error);
   void reply(const std::shared_ptr<Exchange>& exchange, std::string_view type,
              std::string_view body);
 
   ServiceOptions options_;
-  const tokenizer::Tokenizer& tokenizer_;
-  std::optional<chat::ChatTemplate> chat_;
+  const Preparation preparation_;
   Metrics metrics_;
   Monitor monitor_;
   ExpertRecorder recorder_;
@@ -103,6 +114,10 @@ class Service {
   int64_t started_;  // seconds since 1970
   uint64_t replies_begun_ = 0;
   bool draining_ = false;
+  std::function<void(std::function<void()>)> post_;
+  std::map<uint64_t, std::shared_ptr<Exchange>> in_preparation_;
+  uint64_t next_preparation_ = 0;
+  WorkThread work_;  // last: it uses the members above
 };
 
 }  // namespace wideep::server

@@ -109,7 +109,7 @@ class ServiceTest : public testing::Test {
              std::vector<std::string> cors_origins = {}) {
     const auto chat = chat::ChatTemplate::parse(
         "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
-        "{% if messages[0].role == 'odd' %}{{ raise_exception('odd role') }}{% endif %}",
+        "{% if messages[0].content == 'odd' %}{{ raise_exception('odd text') }}{% endif %}",
         "chat");
     service_.emplace(options, tokenizer_, chat.value(), backend_);
     server_ = HttpServer::listen({.port = 0,
@@ -118,11 +118,13 @@ class ServiceTest : public testing::Test {
                                  [this](auto exchange) { service_->handle(exchange); })
                   .value();
     backend_.serve_on(server_.get());
+    service_->connect([this](std::function<void()> call) { server_->post(std::move(call)); });
     thread_ = std::thread([this] { server_->run(); });
   }
   void finish() {
     server_->stop();
     thread_.join();
+    service_->join();
     server_.reset();
   }
 
@@ -205,9 +207,9 @@ TEST_F(ServiceTest, ChatsPassThroughTheTemplate) {
   EXPECT_EQ(reply.body_json()["choices"][0]["message"]["content"], kText);
   EXPECT_EQ(reply.body_json()["choices"][0]["message"]["role"], "assistant");
   EXPECT_EQ(backend_.last_request.prompt, tokenizer_.encode("<s>[system] S[user] U", false));
-  const Reply odd = chat({{"model", "m"}, {"messages", {{{"role", "odd"}, {"content", "x"}}}}});
+  const Reply odd = chat({{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "odd"}}}}});
   EXPECT_EQ(odd.status, 400);
-  EXPECT_THAT(odd.body, HasSubstr("odd role"));
+  EXPECT_THAT(odd.body, HasSubstr("odd text"));
 }
 
 TEST_F(ServiceTest, StopStringsEndAnswersWhereverTheyFall) {
@@ -298,10 +300,11 @@ TEST_F(ServiceTest, MistakesAreNamed) {
   EXPECT_THAT(complaint(with("sead", 3)), HasSubstr("sead: this field is not known"));
   EXPECT_THAT(complaint(with("max_tokens", 64)), HasSubstr("exceed the context of 64 tokens"));
   EXPECT_THAT(complaint({{"model", "m"}}), HasSubstr("prompt: expected"));
-  EXPECT_THAT(ask("POST", "/v1/completions", "{\"model\": ").body, HasSubstr("not JSON"));
+  EXPECT_THAT(ask("POST", "/v1/completions", "{\"model\": ").body,
+              HasSubstr("body:1:10: not valid JSON"));
   EXPECT_THAT(ask("POST", "/v1/completions", "[]").body, HasSubstr("no JSON object"));
   EXPECT_THAT(ask("POST", "/v1/completions", std::string(2000, '[')).body,
-              HasSubstr("nests deeper"));
+              HasSubstr("nested deeper"));
   json options = with("stream", true);
   options["stream_options"] = {{"include_usage", "yes"}};
   EXPECT_THAT(complaint(options), HasSubstr("stream_options.include_usage: expected true or"));
@@ -764,6 +767,209 @@ TEST_F(ServiceTest, OriginsAreAllowedOnlyWhenTheyAreSet) {
   start({.model = "m", .max_sequence = 64}, 4096, {"*"});
   EXPECT_THAT(ask("GET", "/health", "", origin).head,
               HasSubstr("\r\nAccess-Control-Allow-Origin: *\r\n"));
+}
+
+// Where and why.
+TEST_F(ServiceTest, BodiesThatAreNoJsonAreExplained) {
+  const std::string start = "{\"model\":\"m\",\"prompt\":";
+  const struct {
+    std::string body;
+    const char* message;
+  } all[] = {
+      {start + "\"a\\ud83d b\"}",
+       "body:1:31: not valid JSON: syntax error while parsing value - invalid string: surrogate"},
+      {start + "\"a\\udc00\"}",
+       "body:1:30: not valid JSON: syntax error while parsing value - invalid string: surrogate"},
+      {start + "\"a\xff\"}",
+       "body:1:25: not valid JSON: syntax error while parsing value - invalid string: ill-formed"},
+      {start + "\"a\xed\xa0\x80\"}",
+       "body:1:26: not valid JSON: syntax error while parsing value - invalid string: ill-formed"},
+      {start + "\"a\nb\"}",
+       "body:1:25: not valid JSON: syntax error while parsing value - invalid string: control"},
+      {start + "NaN}",
+       "body:1:23: not valid JSON: syntax error while parsing value - invalid literal"},
+      {start + "\n Infinity}",
+       "body:2:2: not valid JSON: syntax error while parsing value - invalid literal"},
+      {start + "1,}", "not valid JSON"},
+      {start + "'a'}", "parsing value - invalid literal"},
+      {start + "1e999}", "number overflow"},
+      {start + "\"x\"} {}",
+       "body:1:28: not valid JSON: syntax error while parsing value - unexpected '{'"},
+      {start + std::string("\"x\0\"}", 5), "not valid JSON: a zero byte"},
+      {start + "\"x\",\"prompt\":\"y\"}", "key 'prompt' appears twice"},
+      {start + "\"x\",\"metadata\":[{\"a\":1,\"a\":1}]}", "key 'a' appears twice"},
+      {"\x1f\x8b\x08", "the body is compressed: expected plain JSON"},
+      {"", "not valid JSON"},
+  };
+  for (const auto& each : all) {
+    const Reply reply = ask("POST", "/v1/completions", each.body);
+    EXPECT_EQ(reply.status, 400) << each.body;
+    EXPECT_THAT(reply.body_json()["error"]["message"].get<std::string>(), HasSubstr(each.message));
+  }
+  const Reply compressed =
+      ask("POST", "/v1/completions", start + "\"x\"}", "Content-Encoding: gzip\r\n");
+  EXPECT_EQ(compressed.status, 400);
+  EXPECT_THAT(compressed.body, HasSubstr("Content-Encoding: expected none, found 'gzip'"));
+}
+
+TEST_F(ServiceTest, NullIsNotGiven) {
+  json body = {{"model", "m"}, {"max_tokens", 2}};
+  for (const char* name : {"audio",
+                           "frequency_penalty",
+                           "function_call",
+                           "functions",
+                           "logit_bias",
+                           "logprobs",
+                           "max_completion_tokens",
+                           "metadata",
+                           "modalities",
+                           "n",
+                           "parallel_tool_calls",
+                           "prediction",
+                           "presence_penalty",
+                           "prompt_cache_key",
+                           "prompt_cache_retention",
+                           "reasoning_effort",
+                           "response_format",
+                           "safety_identifier",
+                           "seed",
+                           "service_tier",
+                           "stop",
+                           "store",
+                           "stream",
+                           "stream_options",
+                           "temperature",
+                           "tool_choice",
+                           "tools",
+                           "top_logprobs",
+                           "top_p",
+                           "user",
+                           "verbosity",
+                           "web_search_options"}) {
+    body[name] = nullptr;
+  }
+  body["messages"] = {{{"role", "user"}, {"content", "a"}, {"name", nullptr}},
+                      {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", nullptr}},
+                      {{"role", "user"}, {"content", "b"}}};
+  const Reply reply = chat(body);
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  json completion = {{"model", "m"}, {"prompt", "x"}};
+  for (const char* name : {"best_of", "echo", "frequency_penalty", "logit_bias", "logprobs",
+                           "max_tokens", "n", "presence_penalty", "seed", "stop", "stream",
+                           "stream_options", "suffix", "temperature", "top_p", "user"}) {
+    completion[name] = nullptr;
+  }
+  EXPECT_EQ(complete(completion).status, 200);
+  body["reasoning_effort"] = "high";
+  EXPECT_THAT(chat(body).body, HasSubstr("reasoning_effort: is not supported"));
+}
+
+TEST_F(ServiceTest, ObfuscationHasNoEffect) {
+  for (const json& value : {json(true), json(false), json()}) {
+    const Reply reply =
+        complete({{"model", "m"},
+                  {"prompt", "x"},
+                  {"stream", true},
+                  {"stream_options", {{"include_usage", true}, {"include_obfuscation", value}}}});
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    EXPECT_FALSE(reply.events().back()["usage"].is_null());
+  }
+}
+
+TEST_F(ServiceTest, MessagesThatSayNothingAreRefused) {
+  const auto complaint = [&](const json& message) {
+    const Reply reply =
+        chat({{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "x"}}, message}}});
+    EXPECT_EQ(reply.status, 400);
+    return reply.body_json()["error"]["message"].get<std::string>();
+  };
+  EXPECT_EQ(complaint({{"role", "alien"}, {"content", "x"}}),
+            "messages: messages[1]: role: expected system, developer, user, assistant, tool, "
+            "function, found \"alien\"");
+  for (const char* role : {"user", "system", "developer", "tool"}) {
+    const std::string expected =
+        std::string("messages: messages[1]: a message of role ") + role + " needs content";
+    EXPECT_EQ(complaint({{"role", role}}), expected);
+    EXPECT_EQ(complaint({{"role", role}, {"content", nullptr}}), expected);
+  }
+  EXPECT_THAT(complaint({{"role", "user"}, {"content", 5}}), HasSubstr("content: expected"));
+  EXPECT_THAT(complaint("x"), HasSubstr("messages[1]: expected an object with a role"));
+}
+
+TEST_F(ServiceTest, StopStringsAreBounded) {
+  finish();
+  start({.model = "m", .max_sequence = 64}, size_t{8} << 20);
+  const auto with = [&](const json& stop) {
+    return complete({{"model", "m"}, {"prompt", "x"}, {"stop", stop}});
+  };
+  EXPECT_EQ(with(std::string(1024, 's')).status, 200);
+  EXPECT_THAT(with(std::string(1025, 's')).body, HasSubstr("stop: expected strings of at most"));
+  EXPECT_THAT(with(json::array({"a", std::string(500'000, 's')})).body, HasSubstr("found 500000"));
+  EXPECT_THAT(with(json(std::vector<std::string>(17, "s"))).body, HasSubstr("at most 16 strings"));
+}
+
+// While a long request is prepared, the serving thread goes on: its passes stay short.
+TEST_F(ServiceTest, LongRequestsDelayNobody) {
+  finish();
+  start({.model = "m", .max_sequence = 1 << 20, .max_queue = 8}, size_t{8} << 20);
+  std::atomic<int64_t> longest_ns = 0, passes = 0;
+  int64_t last_ns = 0;
+  on_server([&] {
+    server_->call_every(1, [&] {
+      const int64_t now = base::wall_ns();
+      if (last_ns != 0) longest_ns = std::max<int64_t>(longest_ns, now - last_ns);
+      last_ns = now;
+      ++passes;
+    });
+    return true;
+  });
+  std::string text;
+  while (text.size() < (size_t{4} << 20)) text += "Some words, and then 12 more of them. ";
+  const int64_t start_ns = base::wall_ns();
+  const Reply reply = complete({{"model", "m"}, {"prompt", text}, {"max_tokens", 2}});
+  const int64_t took_ns = base::wall_ns() - start_ns;
+  EXPECT_THAT(reply.body, HasSubstr("exceed the context"));
+  const json messages = {{{"role", "user"}, {"content", text.substr(0, 100'000)}}};
+  EXPECT_EQ(chat({{"model", "m"}, {"messages", messages}, {"max_tokens", 2}}).status, 200);
+  EXPECT_GT(passes, 5);
+  // Of a tenth of a second and more that the request takes.
+  EXPECT_LT(longest_ns.load(), took_ns / 2);
+}
+
+// A drain waits for what is being prepared; who has left is not answered.
+TEST_F(ServiceTest, RequestsInPreparationCountAsRunning) {
+  finish();
+  start({.model = "m", .max_sequence = 1 << 20, .max_queue = 8}, size_t{8} << 20);
+  const std::string text(200'000, 'x');
+  const std::string body = json({{"model", "m"}, {"prompt", text}, {"max_tokens", 2}}).dump();
+  const std::string request =
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(body.size()) +
+      "\r\n\r\n" + body;
+  {
+    Socket leaves(server_->port());
+    leaves.send(request);
+  }
+  Socket stays(server_->port());
+  stays.send(request);
+  EXPECT_THAT(stays.receive(), StartsWith("HTTP/1.1 200 "));
+  EXPECT_TRUE(on_server([&] { return service_->idle(); }));
+}
+
+// Certainly too long: refused before it is tokenised. White space may be swallowed, so it may not.
+TEST_F(ServiceTest, TextsThatCannotFitAreRefusedByTheirLength) {
+  finish();
+  start({.model = "m", .max_sequence = 64}, size_t{8} << 20);
+  const auto complaint = [&](const std::string& text) {
+    return complete({{"model", "m"}, {"prompt", text}}).body;
+  };
+  EXPECT_THAT(complaint(std::string(1 << 20, 'x')),
+              HasSubstr("prompt: 1048576 bytes of text exceed the context of 64 tokens"));
+  EXPECT_THAT(complaint(std::string(1 << 18, ' ')), HasSubstr("tokens of the prompt"));
+  EXPECT_THAT(complaint(std::string(100, 'x')), testing::Not(HasSubstr("bytes of text")));
+  EXPECT_THAT(chat({{"model", "m"},
+                    {"messages", {{{"role", "user"}, {"content", std::string(1 << 20, 'x')}}}}})
+                  .body,
+              HasSubstr("messages: 1048"));
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the body of a request to what the engine needs: parses it, fills the chat template, and
+// makes token ids of the text. Takes about a second for the largest bodies; what can be refused
+// without tokens (another model, a text that is too long for the context) is refused before.
+//
+// Thread safety: immutable; prepare() may run on any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chat/chat_template.h"
+#include "server/openai_reply.h"
+#include "server/openai_request.h"
+#include "tokenizer/tokenizer.h"
+
+namespace wideep::server {
+
+struct PreparationOptions {
+  std::string model;      // the name that clients use
+  int max_sequence = 0;   // tokens of a prompt and its answer together
+  std::string bos_token;  // of the chat template
+  std::string eos_token;
+};
+
+// max_tokens of the options is set.
+struct Prepared {
+  GenerationOptions options;
+  std::vector<std::vector<int32_t>> prompts;
+};
+
+class Preparation {
+ public:
+  // chat: nullopt: the model has no chat template.
+  Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer,
+              std::optional<chat::ChatTemplate> chat);
+
+  Parsed<Prepared> prepare(Api api, std::string_view body) const;
+
+ private:
+  Parsed<Prepared> prepare_completion(std::string_view body) const;
+  Parsed<Prepared> prepare_chat(std::string_view body) const;
+  Parsed<Prepared> with_room(Prepared prepared) const;
+  std::optional<ApiError> check(const GenerationOptions& options) const;
+  std::optional<ApiError> check_length(std::string_view text, const char* param) const;
+  std::optional<ApiError> fit(const std::vector<int32_t>& prompt, GenerationOptions& options) const;
+  Parsed<std::vector<int32_t>> tokens_of(const Prompt& prompt) const;
+
+  PreparationOptions options_;
+  const tokenizer::Tokenizer& tokenizer_;
+  std::optional<chat::ChatTemplate> chat_;
+  size_t most_text_bytes_;  // a longer text has more tokens than max_sequence
+};
+
+}  // namespace wideep::server
