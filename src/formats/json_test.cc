@@ -13,6 +13,7 @@
 
 #include "base/scratch_directory.h"
 #include "formats/json_parse.h"
+#include "formats/json_text.h"
 
 namespace wideep::formats {
 namespace {
@@ -254,6 +255,18 @@ TEST(JsonFile, ReadsPublishedConfigs) {
     ASSERT_TRUE(document.ok()) << document.status().message();
     EXPECT_TRUE(document->root().has("model_type")) << entry.path();
   }
+}
+
+TEST(JsonTest, MembersKeepTheirOrder) {
+  const auto value = parse_ordered_json(R"({"b":1,"a":{"d":[{"z":1,"y":2}],"c":3}})", "t", 2);
+  ASSERT_TRUE(value.ok());
+  EXPECT_EQ(json_text(*value), R"({"b":1,"a":{"d":[{"z":1,"y":2}],"c":3}})");
+  const auto message = [](const char* text) {
+    return parse_ordered_json(text, "t", 2).status().message();
+  };
+  EXPECT_EQ(message(R"({"a":1,"b":2,"c":3})"),
+            "t:1:16: not valid JSON: an object of more than 2 members");
+  EXPECT_EQ(message(R"({"a":1,"a":2})"), "t:1:10: not valid JSON: key 'a' appears twice");
 }
 
 }  // namespace

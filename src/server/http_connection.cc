@@ -165,14 +165,18 @@ void HttpConnection::serve() {
   if (state_ == kWaiting) watch();
 }
 
+// A page may read why, too.
 void HttpConnection::refuse(const ApiError& error) {
   const std::string body = error.json();
+  const std::string origin = allowed_origin(setup_.options, reader_.head().field("origin"));
   event_del(deadline_);
   bufferevent_disable(stream_, EV_READ);
   write(
-      fmt::format("{}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: "
+      fmt::format("{}{}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: "
                   "close\r\n\r\n{}",
-                  status_and_date(error.status), body.size(), body));
+                  status_and_date(error.status),
+                  origin.empty() ? "" : fmt::format("Access-Control-Allow-Origin: {}\r\n", origin),
+                  body.size(), body));
   end_reply(false);
 }
 

@@ -53,7 +53,7 @@ class RequestReader {
 
   // kNothing: no byte of a request has come yet; kHead, kBody: it is incomplete.
   Progress progress() const;
-  // REQUIRES: kBody or kDone.
+  // Complete if kBody or kDone; else what has been read of it.
   const RequestHead& head() const { return head_; }
   size_t body_bytes() const { return body_.size(); }
   // REQUIRES: kDone.

@@ -760,6 +760,9 @@ TEST_F(ServiceTest, OriginsAreAllowedOnlyWhenTheyAreSet) {
   for (const char* path : {"/health", "/v1/models", "/nowhere"}) {  // 200, 401, 404
     EXPECT_THAT(ask("GET", path, "", origin).head, HasSubstr(allowed));
   }
+  const Reply too_large = ask("POST", "/v1/completions", std::string(5000, 'x'), origin);
+  EXPECT_EQ(too_large.status, 413);
+  EXPECT_THAT(too_large.head, HasSubstr(allowed));
   const Reply question = ask("OPTIONS", "/v1/completions", "", asks);
   EXPECT_EQ(question.status, 204);  // a browser's question has no key
   EXPECT_THAT(question.head, HasSubstr(allowed));
