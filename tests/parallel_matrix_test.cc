@@ -182,6 +182,24 @@ TEST_P(ParallelMatrix, ShardedExpertsInChunks) {
   }
 }
 
+// Whichever way rows travel, the bits are the same; also where the other way moves fewer bytes.
+TEST_P(ParallelMatrix, BothStrategiesOfDispatch) {
+  const auto expected = digests(run(options_for(directory_.path())));
+  for (const char* strategy : {"PUSH", "ALL_GATHER"}) {
+    for (const Combination& combination :
+         {Combination{}, Combination{.tp = 2}, Combination{.tp = 4, .attention_dp = true},
+          Combination{.tp = 4, .moe_tp = 2, .attention_dp = true},
+          Combination{.tp = 2, .pp = 2, .attention_dp = true}}) {
+      GenerateOptions options = options_for(directory_.path());
+      spread(combination, options);
+      options.parallel.moe_config.dispatch_strategy = strategy;
+      options.parallel.moe_config.max_num_tokens = 20;
+      options.parallel.max_num_tokens = 64;
+      EXPECT_EQ(digests(run(options)), expected) << strategy << ", " << combination.name();
+    }
+  }
+}
+
 // The sums of a rank's experts do not depend on the number of slices that the experts are cut into.
 TEST_P(ParallelMatrix, ReducedCombineOfShardedExperts) {
   GenerateOptions options = options_for(directory_.path());

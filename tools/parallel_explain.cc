@@ -73,14 +73,10 @@ OnlineBytes online_bytes(const run::RunPlan& plan) {
 Sent sent_by_rank(const run::RunPlan& plan) {
   const ep::DispatchShape& shape = plan.dispatch;
   const model::ModelConfig& config = plan.model.config;
-  const ep::StrategyChoice choice = ep::choose_strategy(shape);
   const double elsewhere = 1.0 - 1.0 / shape.ep_size;
   const bool reduced = shape.combine == ep::Combine::kReduced;
   Sent sent;
-  if (shape.ep_size > 1) {
-    sent.rows =
-        choice.strategy == ep::Strategy::kAllGather ? choice.gather_bytes : choice.dispatch_bytes;
-  }
+  if (shape.ep_size > 1) sent.rows = ep::strategy_of(shape).bytes();
   sent.results = static_cast<double>(shape.result_bytes) *
                  (reduced ? ep::expected_peers(shape) : shape.top_k * shape.num_slices * elsewhere);
   if (shape.num_slices > 1) {

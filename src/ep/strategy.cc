@@ -25,14 +25,20 @@ double expected_peers(const DispatchShape& shape) {
   return (shape.ep_size - 1) * (1.0 - probability_of_no_slot(shape));
 }
 
-StrategyChoice choose_strategy(const DispatchShape& shape) {
+StrategyChoice strategy_of(const DispatchShape& shape) {
   const double row = static_cast<double>(shape.row_bytes);
   const double lists = shape.top_k * (shape.combine == Combine::kReduced ? 8.0 : 4.0);
   const double peers = shape.ep_size - 1;
-  StrategyChoice choice;
+  StrategyChoice choice{.strategy = shape.strategy};
   choice.dispatch_bytes = expected_peers(shape) * (row + lists);
   choice.gather_bytes = (shape.num_nodes > 1 ? peers : 1.0) * row + peers * lists;
-  if (choice.gather_bytes < choice.dispatch_bytes) choice.strategy = Strategy::kAllGather;
+  return choice;
+}
+
+StrategyChoice choose_strategy(const DispatchShape& shape) {
+  StrategyChoice choice = strategy_of(shape);
+  choice.strategy =
+      choice.gather_bytes < choice.dispatch_bytes ? Strategy::kAllGather : Strategy::kDispatch;
   return choice;
 }
 

@@ -31,13 +31,17 @@ struct StrategyChoice {
   double dispatch_bytes = 0.0;  // per token
   double gather_bytes = 0.0;    // per token
 
-  // The choice and its reason, in one line for the log.
+  // The strategy and what both cost, in one line for the log.
   std::string reason() const;
+  // Bytes per token with `strategy`.
+  double bytes() const { return strategy == Strategy::kAllGather ? gather_bytes : dispatch_bytes; }
 };
 
 // The expected number of ranks, other than the source, that have a slot of a token.
 double expected_peers(const DispatchShape& shape);
 
+// shape.strategy, with what both would cost.
+StrategyChoice strategy_of(const DispatchShape& shape);
 // The cheaper strategy for the shape; ignores shape.strategy.
 StrategyChoice choose_strategy(const DispatchShape& shape);
 

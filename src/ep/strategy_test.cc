@@ -66,6 +66,19 @@ TEST(Strategy, ChoosesTheOneWithFewerBytes) {
   EXPECT_EQ(choose_strategy(small_rows).strategy, Strategy::kDispatch);  // lists dominate
 }
 
+TEST(Strategy, AGivenOneIsKeptAndBothAreCounted) {
+  for (const Strategy strategy : {Strategy::kDispatch, Strategy::kAllGather}) {
+    DispatchShape shape = shape_of(8, 8);
+    shape.strategy = strategy;
+    const StrategyChoice given = strategy_of(shape);
+    EXPECT_EQ(given.strategy, strategy);
+    EXPECT_EQ(given.bytes(), strategy == Strategy::kAllGather
+                                 ? choose_strategy(shape).gather_bytes
+                                 : choose_strategy(shape).dispatch_bytes);
+    EXPECT_EQ(choose_strategy(shape).strategy, Strategy::kAllGather);
+  }
+}
+
 TEST(Strategy, ReasonHasTheBytes) {
   EXPECT_THAT(choose_strategy(shape_of(8, 8)).reason(), testing::HasSubstr("all-gather: 14560"));
   EXPECT_THAT(choose_strategy(shape_of(2, 8)).reason(), testing::HasSubstr("dispatch: 14"));

@@ -29,6 +29,7 @@ constexpr std::array kCacheDtypes = {"AUTO", "BF16", "FP8"};
 constexpr std::array kCapacityPolicies = {"GUARANTEED_NO_EVICT", "MAX_UTILIZATION"};
 constexpr std::array kRowDtypes = {"AUTO", "BF16", "FP8", "NVFP4"};
 constexpr std::array kCombines = {"EXACT", "REDUCED"};
+constexpr std::array kDispatchStrategies = {"AUTO", "PUSH", "ALL_GATHER"};
 constexpr std::array kMoeBackends = {"AUTO",   "CUTLASS",          "CUTEDSL", "WIDEEP",
                                      "TRTLLM", "DEEPGEMM",         "VANILLA", "DENSEGEMM",
                                      "TRITON", "MEGAMOE_DEEPGEMM", "MARLIN"};
@@ -157,6 +158,7 @@ MoeConfig take_moe(YamlMap map, std::vector<std::string>* notes) {
   config.backend = take_word(map, "backend", kMoeBackends);
   config.max_num_tokens = take_integer(map, "max_num_tokens", kAtLeastOne);
   take_row_formats(map, &config);
+  config.dispatch_strategy = take_word(map, "dispatch_strategy", kDispatchStrategies);
   if (map.has("disable_finalize_fusion")) {
     notes->push_back(
         "moe_config.disable_finalize_fusion has no effect: there is no fused finalize");

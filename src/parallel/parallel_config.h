@@ -58,6 +58,10 @@ struct MoeConfig {
   // EXACT: combine returns a row for each expert. REDUCED: one row for each rank, the sum of its
   // experts.
   std::string combine = "EXACT";
+  // How rows reach the ranks of their slots; wideep's own. AUTO: the one of the other two that
+  // moves fewer bytes. PUSH: the source writes them to each of these ranks. ALL_GATHER: it
+  // publishes them once, and all ranks read them in place.
+  std::string dispatch_strategy = "AUTO";
   bool disable_finalize_fusion = false;
   // At most one of the two: the path as written (relative to the working directory, as in TRT), or
   // the inline form.

@@ -48,6 +48,7 @@ TEST(ParallelConfig, ReadsEveryKey) {
           "  dispatch_dtype: fp8\n"
           "  combine_dtype: nvfp4\n"
           "  combine: reduced\n"
+          "  dispatch_strategy: all_gather\n"
           "  disable_finalize_fusion: true\n"
           "  load_balancer: ./moe_load_balancer.yaml\n"
           "max_batch_size: 16\n"
@@ -75,6 +76,7 @@ TEST(ParallelConfig, ReadsEveryKey) {
   EXPECT_EQ(config->moe_config.dispatch_dtype, "FP8");
   EXPECT_EQ(config->moe_config.combine_dtype, "NVFP4");
   EXPECT_EQ(config->moe_config.combine, "REDUCED");
+  EXPECT_EQ(config->moe_config.dispatch_strategy, "ALL_GATHER");
   EXPECT_TRUE(config->moe_config.disable_finalize_fusion);
   EXPECT_EQ(config->moe_config.load_balancer_path, "./moe_load_balancer.yaml");
   EXPECT_FALSE(config->moe_config.load_balancer.has_value());

@@ -127,6 +127,20 @@ ep::Combine combine_of(const parallel::ParallelConfig& settings) {
   return settings.moe_config.combine == "REDUCED" ? ep::Combine::kReduced : ep::Combine::kExact;
 }
 
+Result<ep::Strategy> dispatch_strategy(const parallel::ParallelConfig& settings,
+                                       ep::Strategy cheaper, bool crosses_nodes) {
+  const std::string& setting = settings.moe_config.dispatch_strategy;
+  if (setting == "ALL_GATHER" && crosses_nodes) {
+    return invalid_input(
+        fmt::format("{}: moe_config.dispatch_strategy: expected auto or push where ranks that "
+                    "share experts are "
+                    "on several nodes, found all_gather, for which rows are read in shared memory",
+                    settings.name));
+  }
+  if (setting == "ALL_GATHER") return ep::Strategy::kAllGather;
+  return setting == "PUSH" || crosses_nodes ? ep::Strategy::kDispatch : cheaper;
+}
+
 ep::DispatchShape dispatch_shape(const ModelConfig& config, int num_ranks, int num_slots,
                                  int max_num_tokens, WeightFormat format,
                                  std::optional<int64_t> moe_max_num_tokens) {

@@ -56,6 +56,12 @@ Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
 // moe_config.combine as a value.
 ep::Combine combine_of(const parallel::ParallelConfig& settings);
 
+// moe_config.dispatch_strategy as a value. cheaper: the one that moves fewer bytes on one node.
+// crosses_nodes: ranks that share experts are on several nodes, between which rows are pushed.
+// Errors (invalid input): ALL_GATHER, and crosses_nodes.
+Result<ep::Strategy> dispatch_strategy(const parallel::ParallelConfig& settings,
+                                       ep::Strategy cheaper, bool crosses_nodes);
+
 // num_slots: over all ranks, a multiple of num_ranks / num_slices. num_slices: the number of parts
 // of each expert (moe_tensor_parallel_size). moe_max_num_tokens: most tokens of all ranks in one
 // dispatch; nullopt: unbounded. Of the strategies of dispatch it takes the one that moves fewer

@@ -119,7 +119,7 @@ std::string plan_text(const Run& run) {
              "{}\n"
              "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
              "{}\n"
-             "experts {}",
+             "experts {}{}",
              std::filesystem::path(run.options().model_dir).lexically_normal().string(),
              config.num_layers, config.num_moe_layers(), config.routing.num_experts,
              config.routing.top_k, run.inputs().checkpoint == nullptr ? "made-up " : "",
@@ -127,7 +127,10 @@ std::string plan_text(const Run& run) {
              plan.threads.threads_per_rank, plan.threads.threads_per_rank == 1 ? "" : "s",
              plan.dispatch.slots_per_rank, plan.model.placement.num_slots,
              plan.model.placement.num_slots - config.routing.num_experts, stages_text(plan),
-             ep::choose_strategy(plan.dispatch).reason()) +
+             ep::strategy_of(plan.dispatch).reason(),
+             run.options().parallel.moe_config.dispatch_strategy == "AUTO"
+                 ? ""
+                 : " (set by moe_config.dispatch_strategy)") +
          (slices == 1
               ? ""
               : fmt::format("\nslices  each expert on {} ranks, by columns: the same bits as "

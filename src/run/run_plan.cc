@@ -111,15 +111,15 @@ Result<int> cache_pages(const RunPlan& plan, const RunOptions& options,
   return pages_that_fit(plan, options, machine);
 }
 
-ep::DispatchShape plan_dispatch(const RunPlan& plan, const RunOptions& options) {
+Result<ep::DispatchShape> plan_dispatch(const RunPlan& plan, const RunOptions& options) {
   const ParallelConfig& parallel = options.parallel;
   ep::DispatchShape shape = dispatch_shape(
       plan.model.config, parallel.sizes.tp, plan.model.placement.num_slots,
       dispatched_tokens(parallel, plan.limits.max_num_tokens), plan.moe,
       parallel.moe_config.max_num_tokens, combine_of(parallel), parallel.sizes.moe_tp);
   shape.num_nodes = nodes_of_stage(options);
-  // Other strategies read rows in place, which needs shared memory and so a single node.
-  if (stages_cross_nodes(options)) shape.strategy = ep::Strategy::kDispatch;
+  WIDEEP_TRY_ASSIGN(shape.strategy,
+                    dispatch_strategy(parallel, shape.strategy, stages_cross_nodes(options)));
   return shape;
 }
 
@@ -239,7 +239,7 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   const int tokens = plan.limits.max_num_tokens, batch = plan.limits.max_batch_size;
   WIDEEP_TRY_ASSIGN(plan.joint, joint_layout(parallel, config, tokens, batch));
   WIDEEP_TRY_ASSIGN(plan.pipeline, pipeline_layout(parallel, config, tokens, batch));
-  plan.dispatch = plan_dispatch(plan, options);
+  WIDEEP_TRY_ASSIGN(plan.dispatch, plan_dispatch(plan, options));
   plan.shards = shard_layout(config, plan.dispatch, plan.moe.row_dtype);
   if (parallel.sizes.cp > 1) plan.context = model::JointLayout::of_context(config, batch);
   plan.segment = plan_segment(plan);

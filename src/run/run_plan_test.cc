@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ep/strategy.h"
 #include "model/config_testing.h"
 
 namespace wideep::run {
@@ -68,6 +69,28 @@ TEST(RunPlan, ADifferentSettingIsNamedWithBothRanksAndValues) {
   Wanted coded;
   coded.options.parallel.moe_config.dispatch_dtype = "NVFP4";
   EXPECT_THAT(difference(Wanted(), coded), HasSubstr("moe_config.dispatch_dtype: bf16 and nvfp4"));
+}
+
+TEST(RunPlan, TheStrategyOfDispatchIsTheOneSetOrTheCheaper) {
+  Wanted wanted;
+  const ep::DispatchShape cheaper = wanted.plan()->dispatch;
+  EXPECT_EQ(cheaper.strategy, ep::choose_strategy(cheaper).strategy);
+  wanted.options.parallel.moe_config.dispatch_strategy = "PUSH";
+  EXPECT_EQ(wanted.plan()->dispatch.strategy, ep::Strategy::kDispatch);
+  wanted.options.parallel.moe_config.dispatch_strategy = "ALL_GATHER";
+  EXPECT_EQ(wanted.plan()->dispatch.strategy, ep::Strategy::kAllGather);
+  const RunPlan all_gather = wanted.plan().value();
+  EXPECT_GE(all_gather.segment.dispatch, ep::BufferLayout(all_gather.dispatch).segment_bytes());
+  const auto refused = dispatch_strategy(wanted.options.parallel, cheaper.strategy, true);
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidInput);
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("parallel.yaml: moe_config.dispatch_strategy: expected auto or push where "
+                        "ranks that share experts are on several nodes, found all_gather"));
+  for (const char* setting : {"AUTO", "PUSH"}) {
+    wanted.options.parallel.moe_config.dispatch_strategy = setting;
+    EXPECT_EQ(*dispatch_strategy(wanted.options.parallel, ep::Strategy::kAllGather, true),
+              ep::Strategy::kDispatch);
+  }
 }
 
 TEST(RunPlan, PartsOfTheSegmentLieBehindEachOther) {
