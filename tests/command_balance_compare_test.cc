@@ -76,6 +76,7 @@ TEST_F(CommandBalanceCompare, HeldOutLoad) {
   EXPECT_EQ(result["num_held_out_iterations"], 2);
   for (const json& each : result["plans"]) {
     EXPECT_TRUE(each["mean"].contains("imbalance_held_out"));
+    EXPECT_GT(each["mean"]["imbalance_now_held_out"], 0.0);
     EXPECT_TRUE(each["mean"].contains("imbalance_held_out_resplit"));
   }
   EXPECT_THAT(balance(compare(csv(), {"--holdout", "0.25"})).out, HasSubstr("2 iterations held"));

@@ -58,6 +58,41 @@ TEST(CommandIterationLog, LinesAddUpToTheReport) {
   EXPECT_NEAR(imbalance / iteration, expected, 1e-3);
 }
 
+TEST(CommandIterationLog, TheBoundIsForALog) {
+  expect_refused(run_command(generate(small_model(), {"--iteration-log-max-size", "5"})),
+                 {"--iteration-log-max-size: has no effect without --iteration-log FILE"});
+  const base::ScratchDirectory directory;
+  const std::string path = directory.file("log.jsonl");
+  const CommandEnd end =
+      run_command(generate(small_model(), {"--iteration-log", path, "--iteration-log-max-size", "1",
+                                           "--max-tokens", "4"}));
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_EQ(lines_of(path).size(), 4u);
+}
+
+// All outputs are checked before anything is loaded, with one exit code.
+TEST(CommandIterationLog, OutputsThatCannotBeWrittenAreRefusedAtTheStart) {
+  const std::string file = small_model() + "/config.json/below";  // below a file: for root too
+  const std::vector<std::vector<std::string>> outputs = {
+      {"--iteration-log", file},
+      {"--routing-log", file},
+      {"--profile-range", "0-1", "--profile-output", file},
+      {"--expert-statistic-iter-range", "0-2", "--expert-statistic-path", file}};
+  for (const std::vector<std::string>& each : outputs) {
+    SCOPED_TRACE(each[0]);
+    expect_refused(run_command(generate(small_model(), each)), {file, "Not a directory"});
+  }
+  const CommandEnd server = run_command({.arguments = {"serve", "--model", small_model(), "--port",
+                                                       "0", "--expert-statistic-path", file}});
+  expect_refused(server, {"--expert-statistic-path: " + file, "Not a directory"});
+  const base::ScratchDirectory directory;
+  const std::string csv = directory.file("load.csv");
+  ASSERT_TRUE(formats::write_file(csv, "layer,e0,e1\n1,5,3\n").ok());
+  expect_refused(run_command({.arguments = {"balance", "plan", "--stats", csv, "--ep-size", "2",
+                                            "--output", file}}),
+                 {"--output: " + file, "Not a directory"});
+}
+
 TEST(CommandIterationLog, RefusesAFileThatCannotBeWritten) {
   const CommandOptions options =
       generate(small_model(), {"--ranks", "2", "--iteration-log", "/nowhere/log.jsonl"});

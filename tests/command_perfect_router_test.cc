@@ -38,6 +38,19 @@ TEST(CommandPerfectRouter, LoadsAreEvenInTheJson) {
   }
 }
 
+// One sequence: its 4 choices per token and layer cannot reach 8 ranks.
+TEST(CommandPerfectRouter, SaysEvenlyOnlyWhereItIsSo) {
+  const CommandEnd uneven = run_command(
+      generate(small_model(), {"--ranks", "8", "--perfect-router", "--prompt", "A dog"}));
+  ASSERT_EQ(uneven.exit_code, 0) << uneven.err;
+  EXPECT_EQ(uneven.out.find("evenly"), uneven.out.npos) << uneven.out;
+  EXPECT_THAT(uneven.out, HasSubstr("iterations with too few of them for all ranks are not even"));
+  EXPECT_EQ(uneven.err.find("evenly"), uneven.err.npos) << uneven.err;
+  const CommandEnd even = run_command(
+      generate(small_model(), {"--ranks", "1", "--perfect-router", "--prompt", "A dog"}));
+  EXPECT_THAT(even.out, HasSubstr("tokens went to all ranks evenly"));
+}
+
 TEST(CommandPerfectRouter, EveryTextIsMarked) {
   const CommandEnd end = run_command(perfect({}));
   ASSERT_EQ(end.exit_code, 0) << end.err;

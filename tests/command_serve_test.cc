@@ -372,6 +372,34 @@ TEST_F(CommandServe, ExpertRecordsAreThoseOfGenerate) {
 }
 
 // wideep bench serving counts the server's tokens, and reports the first failure.
+TEST_F(CommandServe, ALogThatCannotBeWrittenIsSaidAtOnce) {
+  Server server(small_model(), {"--iteration-log", "/dev/full"});
+  ASSERT_GT(server.port(), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(server.complete({{"prompt", "x"}}).status, 200);
+  const std::string line =
+      "--iteration-log /dev/full: cannot be written: No space left on device; "
+      "no more lines are written, serving goes on";
+  EXPECT_TRUE(wait_until([&] { return server.command().err().find(line) != std::string::npos; },
+                         10s * kSlowdown))
+      << server.command().err();
+  server.command().send(SIGTERM);
+  const CommandEnd end = server.command().wait();
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_EQ(end.err.find(line), end.err.rfind(line)) << end.err;  // once
+}
+
+TEST_F(CommandServe, ARecordingThatIsLostIsSaid) {
+  Server server(small_model(), {"--expert-statistic-path", directory_.file("records")});
+  ASSERT_GT(server.port(), 0);
+  ASSERT_EQ(ask(server.port(), "POST", "/start_expert_distribution_record").status, 200);
+  EXPECT_EQ(server.complete({{"prompt", "x"}}).status, 200);
+  server.command().send(SIGTERM);
+  const CommandEnd end = server.command().wait();
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("were recorded but not dumped: they are lost"));
+  EXPECT_FALSE(std::filesystem::exists(directory_.file("records")));
+}
+
 TEST_F(CommandServe, BenchServingSeesEveryToken) {
   Server server(small_model(), {"--ranks", "2", "--api-key", "k"});
   ASSERT_GT(server.port(), 0);

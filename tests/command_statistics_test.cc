@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -137,7 +138,26 @@ TEST_F(CommandStatistics, WarnsOfARangeThatTheRunNeverReaches) {
   const CommandEnd end = run_command(recording("500-1000"));
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.err, HasSubstr("500-1000"));
-  EXPECT_FALSE(std::filesystem::exists(path_ + "/rank0.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+// A limit of file sizes does not end the ranks by a signal.
+TEST_F(CommandStatistics, FilesLargerThanTheLimit) {
+  const rlimit limit{.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
+  CommandOptions options = recording("0-10000", {"--max-tokens", "6000"});
+  const ModelCopy model;
+  model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
+  options.arguments[2] = model.path();
+  options.arguments.insert(options.arguments.end(), {"--max-batch-size", "1"});
+  Command command(options);
+  ASSERT_TRUE(wait_until([&] { return command.ranks().size() == 4; }, 10s * kSlowdown));
+  for (const pid_t rank : command.ranks()) {
+    ASSERT_EQ(::prlimit(rank, RLIMIT_FSIZE, &limit, nullptr), 0);
+  }
+  const CommandEnd end = command.wait();
+  EXPECT_EQ(end.exit_code, 1) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("File too large; raise the limit of file sizes (ulimit -f)"));
+  EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
 TEST_F(CommandStatistics, MalformedRange) {
@@ -164,16 +184,16 @@ TEST_F(CommandStatistics, EarlierStatisticsAreKept) {
 
 TEST_F(CommandStatistics, DirectoryThatCannotBeMade) {
   path_ = small_model() + "/config.json/statistics";
-  expect_error(run_command(recording("0-2")), 1, {path_, "Not a directory"});
+  expect_refused(run_command(recording("0-2")), {path_, "Not a directory"});
 }
 
 TEST_F(CommandStatistics, DirectoryThatIsNotWritable) {
   if (::geteuid() != 0) {
     std::filesystem::create_directory(path_);
     ::chmod(path_.c_str(), 0500);
-    expect_write_error("");
+    expect_refused(run_command(recording("0-2")), {path_, "Permission denied"});
   } else if (mount_small_disk(MS_RDONLY)) {  // root may write everywhere else
-    expect_write_error("Read-only file system");
+    expect_refused(run_command(recording("0-2")), {path_, "Read-only file system"});
   }
 }
 
@@ -206,6 +226,8 @@ void CommandStatistics::expect_written_after(int signal) {
   EXPECT_EQ(read["iter_start"], 3);
   EXPECT_GT(read["iter_stop"], 10);
   EXPECT_LT(read["iter_stop"], 100'000);
+  EXPECT_THAT(end.err, HasSubstr(fmt::format("3-{} are recorded in {}",
+                                             read["iter_stop"].get<int>(), path_)));
 }
 
 TEST_F(CommandStatistics, AreWrittenWhenInterrupted) { expect_written_after(SIGINT); }

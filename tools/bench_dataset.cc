@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "commands.h"
 #include "measure/dataset.h"
+#include "output_file.h"
 
 namespace wideep::tools {
 namespace {
@@ -82,6 +83,7 @@ Result<std::vector<measure::DatasetRequest>> make_real(const Options& options,
 }
 
 Status run(const Options& options, Make make) {
+  WIDEEP_TRY(check_output_file(options.output));
   WIDEEP_TRY_ASSIGN(const tokenizer::Tokenizer tokenizer,
                     tokenizer::Tokenizer::read(options.tokenizer));
   WIDEEP_TRY_ASSIGN(const std::vector<measure::DatasetRequest> requests, make(options, tokenizer));

@@ -37,7 +37,6 @@ Status check_outputs(const Options& options) {
       if (!other.empty()) WIDEEP_TRY(check_different_files(other, before, path, option));
     }
     WIDEEP_TRY(check_output_file(path, option));
-    WIDEEP_TRY(formats::check_writable(path));
   }
   return {};
 }

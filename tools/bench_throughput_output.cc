@@ -15,7 +15,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kRule = "===========================================================\n";
 constexpr const char* kMeaningless =
-    "perfect router: tokens went to all ranks evenly; outputs mean nothing";
+    "perfect router: choices of experts went to all ranks in turn; outputs mean nothing";
 
 const std::string& policy_of(const BenchedRun& benched) {
   return benched.options.run.parallel.scheduler_config.capacity_scheduler_policy;

@@ -44,11 +44,13 @@ std::string head_line(const Comparison& comparison) {
   std::string spread;
   if (comparison.input.trace) spread += fmt::format("{:>8}{:>8}", "ranks", "cover");
   if (comparison.input.held_out_trace) spread += fmt::format("{:>12}", "ranks-held");
-  return fmt::format(
-      "{:<{}}{:<10}{:>10}{:>10}{}{:>10}{}{:>9}{}{:>12}\n", "planner", name_width(comparison),
-      "split", "now", "planned",
-      comparison.input.held_out ? fmt::format("{:>10}{:>10}", "held-out", "re-split") : "", "bound",
-      spread, "moves", comparison.bytes_per_expert ? fmt::format("{:>12}", "bytes") : "", "time");
+  return fmt::format("{:<{}}{:<10}{:>10}{:>10}{}{:>10}{}{:>9}{}{:>12}\n", "planner",
+                     name_width(comparison), "split", "now", "planned",
+                     comparison.input.held_out
+                         ? fmt::format("{:>10}{:>10}{:>10}", "now-held", "held-out", "re-split")
+                         : "",
+                     "bound", spread, "moves",
+                     comparison.bytes_per_expert ? fmt::format("{:>12}", "bytes") : "", "time");
 }
 
 std::string spread_columns(const Figures& mean) {
@@ -69,8 +71,8 @@ std::string line_of(const Comparison& comparison, const ComparedPlan& plan) {
       fmt::format("{:<{}}{:<10}{:>10.6f}{:>10.6f}", plan.planner, name_width(comparison),
                   split_name(plan.split), mean.imbalance_now, mean.imbalance(plan.split));
   if (mean.imbalance_held_out) {
-    line += fmt::format("{:>10.6f}{:>10.6f}", *mean.imbalance_held_out,
-                        *mean.imbalance_held_out_resplit);
+    line += fmt::format("{:>10.6f}{:>10.6f}{:>10.6f}", *mean.imbalance_now_held_out,
+                        *mean.imbalance_held_out, *mean.imbalance_held_out_resplit);
   }
   line += fmt::format("{:>10.6f}{}{:>9.0f}", mean.lower_bound, spread_columns(mean),
                       plan.total_moves());

@@ -100,19 +100,23 @@ Result<run::GenerateOptions> engine_options(const Options& options, const Starte
   result.routing_log = !options.routing_log.empty();
   if (result.routing_log && started.prints()) {  // fail before the run, not after it
     WIDEEP_TRY(check_output_file(options.routing_log, "--routing-log"));
-    WIDEEP_TRY(formats::check_writable(options.routing_log));
   }
   return result;
 }
 
-// A run may end before the last iteration to record: that is no error, but the user must know.
-void warn_of_missing_iterations(const run::StatisticsRequest& request, int64_t ran) {
+// A run may end before the last iteration to record, by itself or by a signal. The user must know
+// which iterations the files have.
+void warn_of_missing_iterations(const run::StatisticsRequest& request,
+                                const run::GenerateReport& report) {
   const auto& [first, last] = request.range;
-  if (last <= ran) return;
-  const std::string recorded =
-      first < ran ? fmt::format("{}-{} are recorded", first, ran) : "none is recorded";
-  log::warn("expert statistics of iterations {}-{}: the run had only {} iterations, {}", first,
-            last, ran, recorded);
+  const int64_t recorded = report.recorded_iterations.value_or(0);
+  if (recorded >= last - first) return;
+  const std::string what = recorded > 0 ? fmt::format("{}-{} are recorded in {}", first,
+                                                      first + recorded, request.directory)
+                                        : "none is recorded";
+  const std::string why = report.ended.ok() ? "the run had only" : "the run was interrupted after";
+  log::warn("expert statistics of iterations {}-{}: {} {} iterations, {}", first, last, why,
+            report.load.num_iterations, what);
 }
 
 void warn_of_missing_profile(const run::ProfileRequest& request, int64_t ran) {
@@ -169,8 +173,9 @@ Status run(const Options& options, const Started& started) {
   } else {
     std::fputs(report_text(wanted, report).c_str(), stdout);
   }
-  if (wanted.statistics && report.ended.ok()) {
-    warn_of_missing_iterations(*wanted.statistics, report.load.num_iterations);
+  const bool ended_early = report.ended.code() == StatusCode::kInterrupted;
+  if (wanted.statistics && (report.ended.ok() || ended_early)) {
+    warn_of_missing_iterations(*wanted.statistics, report);
   }
   if (wanted.profile && report.ended.ok()) {
     warn_of_missing_profile(*wanted.profile, report.load.num_iterations);

@@ -65,6 +65,17 @@ ordered_json result_json(const GenerateReport& report, size_t index,
   return json;
 }
 
+// Choices are dealt in turn, but an iteration with fewer of them than ranks, or with a remainder,
+// cannot reach all ranks evenly.
+std::string perfect_router_text(double imbalance_ratio) {
+  if (imbalance_ratio == 0.0) {
+    return "perfect router      tokens went to all ranks evenly; the texts mean nothing\n";
+  }
+  return "perfect router      tokens went to the ranks in turn, but iterations with too few of "
+         "them "
+         "for all ranks are not even; the texts mean nothing\n";
+}
+
 }  // namespace
 
 // ---- while it runs ----
@@ -251,7 +262,7 @@ std::string report_text(const run::GenerateOptions& options, const GenerateRepor
   if (report.nodes) text += nodes_text(*report.nodes);
   if (report.online) text += online_text(*report.online);
   if (options.perfect_router) {
-    text += "perfect router      tokens went to all ranks evenly; the texts mean nothing\n";
+    text += perfect_router_text(load.imbalance_ratio());
   }
   return text;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -34,6 +35,9 @@ wideep::Status check_printed() {
 
 int main(int argc, char** argv) {
   using namespace wideep;
+  // A write beyond the limit of file sizes (ulimit -f) is then an error of that write, which names
+  // its file, and not the end of the process. Ranks inherit this.
+  std::signal(SIGXFSZ, SIG_IGN);
   command_line::Program program(
       "Serves Mixture-of-Experts language models with wide expert parallelism", "wideep");
   program.require_command();

@@ -5,13 +5,17 @@
 
 #include <filesystem>
 
+#include "formats/files.h"
+
 namespace wideep::tools {
 
 Status check_output_file(const std::string& path, std::string_view option) {
   std::error_code error;
   const auto kind = std::filesystem::status(path, error).type();
   using std::filesystem::file_type;
-  if (kind == file_type::regular || kind == file_type::not_found) return {};
+  if (kind == file_type::regular || kind == file_type::not_found) {
+    return formats::check_writable(path).at(std::string(option));
+  }
   return invalid_input(
       fmt::format("{}: {}: expected a new or regular file, found another kind", option, path));
 }

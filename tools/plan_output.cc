@@ -107,6 +107,7 @@ ordered_json to_json(const Figures& figures) {
                        {"imbalance_equal", figures.imbalance_equal},
                        {"imbalance_weighted", figures.imbalance_weighted}};
   if (figures.imbalance_held_out) {
+    json["imbalance_now_held_out"] = *figures.imbalance_now_held_out;
     json["imbalance_held_out"] = *figures.imbalance_held_out;
     json["imbalance_held_out_resplit"] = *figures.imbalance_held_out_resplit;
   }

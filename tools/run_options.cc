@@ -10,7 +10,7 @@
 
 #include "base/nvidia_profiler.h"
 #include "base/try.h"
-#include "formats/files.h"
+#include "output_file.h"
 
 namespace wideep::tools {
 namespace {
@@ -76,8 +76,19 @@ Result<std::optional<run::ProfileRequest>> profile_request(const RankRunOptions&
   }
   WIDEEP_TRY_ASSIGN(request.ranges, run::parse_ranges(range.value, range.name));
   request.path = output.value.empty() ? "profile.json" : output.value;
-  WIDEEP_TRY(formats::check_writable(request.path));
+  WIDEEP_TRY(check_output_file(request.path, "--profile-output"));
   return std::optional(std::move(request));
+}
+
+Status apply_iteration_log(const RankRunOptions& options, run::RunOptions* run) {
+  constexpr int64_t kDefaultMaxMib = 1024;  // about two million iterations
+  if (options.iteration_log.empty() && options.iteration_log_max_mib) {
+    return invalid_input("--iteration-log-max-size: has no effect without --iteration-log FILE");
+  }
+  run->iteration_log = options.iteration_log;
+  run->iteration_log_max_bytes =
+      static_cast<uint64_t>(options.iteration_log_max_mib.value_or(kDefaultMaxMib)) << 20;
+  return {};
 }
 
 }  // namespace
@@ -103,9 +114,10 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
                   "Seconds that a rank waits for another rank before the run fails")
       .range(0.01, 86400.0)
       .show_default();
-  command.add_flag("--perfect-router", options->perfect_router,
-                   "Route tokens evenly to all ranks, to measure the speed at perfect balance; the "
-                   "generated texts are meaningless (also ENABLE_PERFECT_ROUTER=1)");
+  command.add_flag(
+      "--perfect-router", options->perfect_router,
+      "Deal the choices of experts to all ranks in turn, to measure the speed at perfect "
+      "balance; the generated texts are meaningless (also ENABLE_PERFECT_ROUTER=1)");
   command.add_option(
       "--profile-range", options->profile_range,
       "Iterations to profile on every rank: A-B, where B is not included; several ranges with "
@@ -119,6 +131,12 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
   command.add_option(
       "--iteration-log", options->iteration_log,
       "File to which each iteration appends one line of JSON: queue, tokens, KV cache, balance");
+  command
+      .add_option(
+          "--iteration-log-max-size", options->iteration_log_max_mib,
+          "MiB after which the iteration log becomes FILE.1, in place of the one before, and "
+          "a new FILE begins; 0: never (default: 1024)")
+      .range(0, 1 << 30);
 }
 
 Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run::RunOptions* run) {
@@ -137,7 +155,7 @@ Status apply_rank_run_options(const RankRunOptions& options, bool log_notes, run
   WIDEEP_TRY_ASSIGN(const bool perfect_router, is_set("ENABLE_PERFECT_ROUTER"));
   run->perfect_router = options.perfect_router || perfect_router;
   if (options.random_weights) run->random_weights = kRandomWeightsSeed;
-  run->iteration_log = options.iteration_log;
+  WIDEEP_TRY(apply_iteration_log(options, run));
   run->format = options.parallel.format();
   run->timeout = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_seconds * 1e3));
   return {};

@@ -25,6 +25,7 @@ struct RankRunOptions {
   bool perfect_router = false;
   bool random_weights = false;
   std::string iteration_log;  // empty: none
+  std::optional<int64_t> iteration_log_max_mib;
 };
 
 // `options` must outlive the parsing.

@@ -83,8 +83,12 @@ struct RoutingTable {
   bool operator==(const RoutingTable&) const = default;
 };
 
+// The most slots of a layer. Far more than any model needs; it bounds memory and files.
+inline constexpr int kMaxSlots = 1 << 20;
+
 // Checks that num_slots slots on ep_size ranks can hold num_experts experts: all positive, S ≥ E, R
-// ≤ S and S % R == 0. Errors (invalid input) name the number to change and a valid value.
+// ≤ S, S % R == 0 and S ≤ kMaxSlots. Errors (invalid input) name the number to change and a valid
+// value.
 Status check_slot_counts(int num_experts, int ep_size, int num_slots);
 
 // Checks the slot counts, that every id is in [0, E) or kUnusedSlot, and that every expert has a

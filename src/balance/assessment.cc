@@ -10,15 +10,18 @@
 namespace wideep::balance {
 namespace {
 
-// `own` uses the plan's shares, which are as old as the plan; `best` computes new shares in each
-// window, which needs no moves.
-void judge_held_out(const Placement& placement, const Shares& shares, const Windows& windows,
-                    int num_live_ranks, Figures* figures) {
-  double own = 0.0, best = 0.0;
+// Means over the windows. `now` is the placement before; `own` uses the plan's shares, which are as
+// old as the plan; `best` computes new shares in each window, which needs no moves.
+void judge_held_out(const Placement& before, const Placement& placement, const Shares& shares,
+                    const Windows& windows, int num_live_ranks, Figures* figures) {
+  const Shares equal = equal_shares(before);
+  double now = 0.0, own = 0.0, best = 0.0;
   for (const std::vector<double>& load : windows) {
+    now += imbalance_ratio(before, load, equal, num_live_ranks);
     own += imbalance_ratio(placement, load, shares, num_live_ranks);
     best += imbalance_ratio(placement, load, resplit(placement, load), num_live_ranks);
   }
+  figures->imbalance_now_held_out = now / static_cast<double>(windows.size());
   figures->imbalance_held_out = own / static_cast<double>(windows.size());
   figures->imbalance_held_out_resplit = best / static_cast<double>(windows.size());
 }
@@ -39,7 +42,7 @@ Figures judge_layer(const Measure& measure, size_t idx, const PlannedModel& plan
   figures.lower_bound = measure.bounds[idx];
   figures.moves = count_new_pairs(before, placement);
   if (measure.held_out != nullptr) {
-    judge_held_out(placement, plan.shares.at(layer), measure.held_out->load[idx],
+    judge_held_out(before, placement, plan.shares.at(layer), measure.held_out->load[idx],
                    measure.num_live_ranks, &figures);
   }
   return figures;
@@ -57,6 +60,7 @@ Figures mean_of(std::span<const Figures> layers) {
     mean.imbalance_weighted += weight * layer.imbalance_weighted;
     mean.lower_bound += weight * layer.lower_bound;
     mean.moves += weight * layer.moves;
+    add(&mean.imbalance_now_held_out, layer.imbalance_now_held_out);
     add(&mean.imbalance_held_out, layer.imbalance_held_out);
     add(&mean.imbalance_held_out_resplit, layer.imbalance_held_out_resplit);
   }

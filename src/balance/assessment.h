@@ -62,6 +62,7 @@ struct Figures {
   // On held-out load, if there is any, the mean of its windows: with the plan's own shares, and
   // with shares computed from each window itself, as by an engine that counts tokens before
   // dispatch.
+  std::optional<double> imbalance_now_held_out;  // of the placement before, equal split
   std::optional<double> imbalance_held_out;
   std::optional<double> imbalance_held_out_resplit;
   // If a trace shows which experts tokens choose together.

@@ -50,6 +50,7 @@ TEST(Assess, ComputesEveryFigure) {
     EXPECT_NEAR(figures.imbalance_weighted, 0.0, 1e-9);
     EXPECT_NEAR(figures.imbalance(Split::kEqual), 1.0 / 6, 1e-12);
     EXPECT_EQ(figures.moves, 1);
+    EXPECT_NEAR(*figures.imbalance_now_held_out, 0.5, 1e-12);  // 50 of 30, and 80 of 60
     EXPECT_NEAR(*figures.imbalance_held_out, 1.0 / 6, 1e-12);  // 20 + 20 of 30, and none
     EXPECT_NEAR(*figures.imbalance_held_out_resplit, 0.0, 1e-9);
   }
@@ -62,6 +63,7 @@ TEST(Assess, HeldOutFiguresOnlyWhereThereIsHeldOutLoad) {
   const std::vector<double> bounds = {0.0};
   const Assessment result = assess({.load = &load, .before = &before, .bounds = bounds}, plan);
   EXPECT_FALSE(result.layers[0].imbalance_held_out);
+  EXPECT_FALSE(result.mean.imbalance_now_held_out);
   EXPECT_FALSE(result.mean.imbalance_held_out_resplit);
 }
 
@@ -77,9 +79,9 @@ TEST(Assess, AnIdleLiveRankCounts) {
   EXPECT_NEAR(assess(measure, plan).mean.imbalance_now, 0.0, 1e-12);
   measure.num_live_ranks = 3;
   const Figures figures = assess(measure, plan).mean;
-  for (const double found :
-       {figures.imbalance_now, figures.imbalance_equal, figures.imbalance_weighted,
-        *figures.imbalance_held_out, *figures.imbalance_held_out_resplit}) {
+  for (const double found : {figures.imbalance_now, figures.imbalance_equal,
+                             figures.imbalance_weighted, *figures.imbalance_now_held_out,
+                             *figures.imbalance_held_out, *figures.imbalance_held_out_resplit}) {
     EXPECT_NEAR(found, 0.5, 1e-12);
   }
 }

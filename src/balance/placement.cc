@@ -79,6 +79,10 @@ Status check_slot_counts(int num_experts, int ep_size, int num_slots) {
                     "a multiple of {} or use fewer ranks",
                     ep_size, num_slots, ep_size));
   }
+  if (num_slots > kMaxSlots) {
+    return invalid_input(
+        fmt::format("num_slots: expected at most {}, found {}", kMaxSlots, num_slots));
+  }
   if (num_slots % ep_size != 0) {
     return invalid_input(
         fmt::format("num_slots: expected a multiple of the {} ranks, found {}; set num_slots to {}",

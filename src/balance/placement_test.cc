@@ -80,6 +80,9 @@ TEST(CheckSlotCounts, NamesTheNumberToChange) {
   EXPECT_THAT(check_slot_counts(256, 36, 0).message(), HasSubstr("set num_slots to 288"));
   EXPECT_THAT(check_slot_counts(4, 16, 8).message(), HasSubstr("16 ranks cannot share 8 slots"));
   EXPECT_FALSE(check_slot_counts(0, 1, 1).ok());
+  EXPECT_TRUE(check_slot_counts(256, 32, kMaxSlots).ok());
+  EXPECT_THAT(check_slot_counts(256, 32, 1'000'000'000).message(),
+              HasSubstr("num_slots: expected at most 1048576, found 1000000000"));
   EXPECT_FALSE(check_slot_counts(4, 0, 4).ok());
 }
 

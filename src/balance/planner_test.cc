@@ -103,6 +103,14 @@ TEST(Planner, RefusesInvalidOptionsAndShapes) {
   bad.num_groups = 3;
   EXPECT_THAT(message("deepseek", bad), HasSubstr("divisor of the 8 experts, found 3"));
   bad = shape;
+  bad.num_slots = 36;
+  EXPECT_THAT(message("wideep", bad), HasSubstr("gains nothing; expected at most 32"));
+  PlanShape huge = shape;
+  huge.num_slots = 1'000'000'000;
+  for (const char* name : {"wideep", "trt", "deepseek"}) {
+    EXPECT_THAT(message(name, huge), HasSubstr("expected at most 1048576, found 1000000000"));
+  }
+  bad = shape;
   bad.num_nodes = 4;
   bad.num_groups = 2;
   EXPECT_THAT(message("wideep", bad), HasSubstr("multiple of the 4 nodes, found 2"));

@@ -153,11 +153,12 @@ Result<std::unique_ptr<LayerPlanner>> make_hierarchical_planner(const PlanShape&
 Result<std::unique_ptr<LayerPlanner>> make_wideep_planner(const PlanShape& shape,
                                                           const PlannerOptions& options) {
   WIDEEP_TRY(check_plan_shape(shape));
-  if (shape.num_slots > shape.num_experts * shape.ep_size) {
+  const int64_t most = int64_t{shape.num_experts} * shape.ep_size;
+  if (shape.num_slots > most) {
     return invalid_input(fmt::format(
         "num_slots: {} slots for {} experts on {} ranks would put two replicas of an expert on one "
         "rank, which gains nothing; expected at most {}",
-        shape.num_slots, shape.num_experts, shape.ep_size, shape.num_experts * shape.ep_size));
+        shape.num_slots, shape.num_experts, shape.ep_size, most));
   }
   const bool hierarchical = shape.num_nodes > 1 && shape.num_groups > 1;
   if (hierarchical) return make_hierarchical_planner(shape, options);

@@ -30,8 +30,9 @@ Status unreadable(const std::string& path, int error) {
 }
 
 Status unwritable(const std::string& path, int error) {
-  const char* advice =
-      error == ENOSPC || error == EDQUOT ? "; free some space or choose another place" : "";
+  const char* advice = "";
+  if (error == ENOSPC || error == EDQUOT) advice = "; free some space or choose another place";
+  if (error == EFBIG) advice = "; raise the limit of file sizes (ulimit -f)";
   return failed(fmt::format("{}: cannot be written: {}{}", path, reason(error), advice));
 }
 
@@ -151,6 +152,9 @@ Status AtomicFile::commit() {
   return {};
 }
 
-Status check_writable(const std::string& path) { return AtomicFile::create(path).status(); }
+Status check_writable(const std::string& path) {
+  const Result<AtomicFile> file = AtomicFile::create(path);
+  return file.ok() ? Status() : invalid_input(file.status().message());
+}
 
 }  // namespace wideep::formats

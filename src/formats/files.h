@@ -47,7 +47,7 @@ class AtomicFile {
 };
 
 // Checks that AtomicFile could write this file now, without leaving anything behind: to report a
-// wrong path before a long run. Errors: as AtomicFile::create.
+// wrong path before a long run. Errors (invalid input): those of AtomicFile::create.
 Status check_writable(const std::string& path);
 
 }  // namespace wideep::formats

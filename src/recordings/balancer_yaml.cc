@@ -24,7 +24,6 @@ constexpr const char* kAssignments = "initial_global_assignments";
 constexpr const char* kShareUpdate = "share_update";
 constexpr const char* kUpdatePolicy = "update_policy";
 constexpr const char* kSpareSlots = "spare_slots";
-constexpr int64_t kMaxSlots = 1 << 20;
 constexpr int64_t kMaxLayerUpdates = 1 << 20;
 
 // from_chars accepts no blanks or '+', and the whole key must be digits: "3x" is not layer 3.
@@ -169,7 +168,7 @@ constexpr const char* kUnusedComment =
 BalancerSettings take_balancer_settings(formats::YamlMap& map) {
   BalancerSettings settings;
   if (map.has("num_slots")) {
-    settings.num_slots = map.integer("num_slots", {.min = 1, .max = kMaxSlots});
+    settings.num_slots = map.integer("num_slots", {.min = 1, .max = balance::kMaxSlots});
   }
   if (map.has(kAssignments)) {
     settings.initial_global_assignments = take_assignments(map.map(kAssignments));
@@ -181,7 +180,7 @@ BalancerSettings take_balancer_settings(formats::YamlMap& map) {
   settings.update_policy = take_choice<UpdatePolicyKind>(
       map, kUpdatePolicy, {"wideep", UpdatePolicyKind::kWideep}, {"trt", UpdatePolicyKind::kTrt});
   if (map.has(kSpareSlots)) {
-    settings.spare_slots = map.integer(kSpareSlots, {.min = 1, .max = kMaxSlots});
+    settings.spare_slots = map.integer(kSpareSlots, {.min = 1, .max = balance::kMaxSlots});
   }
   map.refuse_unknown_keys();
   return settings;

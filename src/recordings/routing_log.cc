@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/try.h"
+#include "wideep/placement.h"
 
 namespace wideep::recordings {
 namespace {
@@ -16,7 +17,6 @@ namespace {
 // wrong file must not choose them freely.
 constexpr int kMaxRanks = 1 << 12;
 constexpr int kMaxExperts = 1 << 16;
-constexpr int kMaxSlots = 1 << 20;
 constexpr int kMaxTopK = 1 << 10;
 constexpr int kMaxLayer = 1 << 16;
 constexpr int64_t kMaxTokens = int64_t{1} << 53;  // JSON numbers are doubles, exact up to here
@@ -43,7 +43,7 @@ Status check_time(const std::string& where, double value) {
 Status check_shape(const RoutingLog& log) {
   WIDEEP_TRY(check_range("ep_size", log.ep_size, 1, kMaxRanks));
   WIDEEP_TRY(check_range("num_experts", log.num_experts, 1, kMaxExperts));
-  WIDEEP_TRY(check_range("num_slots", log.num_slots, log.num_experts, kMaxSlots));
+  WIDEEP_TRY(check_range("num_slots", log.num_slots, log.num_experts, balance::kMaxSlots));
   WIDEEP_TRY(check_range("top_k", log.top_k, 1, std::min(kMaxTopK, log.num_experts)));
   if (log.num_slots % log.ep_size == 0) return {};
   return wrong("num_slots", fmt::format("a multiple of ep_size {}", log.ep_size), log.num_slots);

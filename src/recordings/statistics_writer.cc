@@ -22,10 +22,9 @@ bool is_statistics_file(const std::string& name) {
 
 }  // namespace
 
-Status prepare_statistics_directory(const std::string& directory) {
+Result<formats::NewDirectories> prepare_statistics_directory(const std::string& directory) {
+  WIDEEP_TRY_ASSIGN(formats::NewDirectories made, formats::NewDirectories::create(directory));
   std::error_code error;
-  fs::create_directories(directory, error);
-  if (error) return failed(fmt::format("{}: cannot create: {}", directory, error.message()));
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     if (is_statistics_file(name)) {
@@ -35,8 +34,8 @@ Status prepare_statistics_directory(const std::string& directory) {
           directory, name));
     }
   }
-  if (error) return failed(fmt::format("{}: cannot read: {}", directory, error.message()));
-  return {};
+  if (error) return invalid_input(fmt::format("{}: cannot read: {}", directory, error.message()));
+  return made;
 }
 
 StatisticsWriter::StatisticsWriter(std::string directory, int rank, StatisticsShape shape)
@@ -56,6 +55,10 @@ Status StatisticsWriter::write() const {
                     "reaches",
                     directory_));
   }
+  // Another rank may have removed the directory, which was empty when its own part ended.
+  std::error_code error;
+  fs::create_directories(directory_, error);
+  if (error) return failed(fmt::format("{}: cannot create: {}", directory_, error.message()));
   WIDEEP_TRY(write_counts());
   return write_meta_info();
 }

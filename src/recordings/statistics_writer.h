@@ -22,14 +22,15 @@
 #include <utility>
 #include <vector>
 
+#include "formats/new_directories.h"
 #include "wideep/status.h"
 
 namespace wideep::recordings {
 
 // Creates the directory (and its parents) and checks that it holds no statistics: a reader would
-// also count files of an earlier run with more ranks. Errors: it holds statistics (invalid input),
-// or cannot be created (failed).
-Status prepare_statistics_directory(const std::string& directory);
+// also count files of an earlier run with more ranks. What stays empty is removed with the result.
+// Errors (invalid input): it holds statistics, or cannot be created or written.
+Result<formats::NewDirectories> prepare_statistics_directory(const std::string& directory);
 
 struct StatisticsShape {
   int num_experts = 0;  // E
@@ -47,7 +48,8 @@ class StatisticsWriter {
   // Adds this rank's tokens per expert, [E]. Several calls for one iteration and layer are summed.
   void add(int iteration, int layer, std::span<const int64_t> tokens_per_expert);
 
-  // Writes the files of this rank, each completely or not at all. Errors (failed): disk full or not
+  // Writes the files of this rank, each completely or not at all, and the directory if it is not
+  // there. Errors (failed): disk full or not
   // writable; (invalid input): nothing was added.
   Status write() const;
 

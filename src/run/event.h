@@ -73,6 +73,7 @@ struct RankEnded {
   int rank = 0;
   engine::RunTimes times;
   NodeTraffic traffic;
+  int64_t recorded_iterations = 0;  // in its file of expert statistics
 };
 // With GroupOptions::reports_stop_signals: SIGINT or SIGTERM has arrived. The receiver of this
 // event must stop the ranks (RankGroup::stop, end_within). A second signal ends the ranks at once.

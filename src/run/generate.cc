@@ -236,6 +236,11 @@ void Generation::take(const RequestCounts& counts) {
 // The idle share of a stage is the mean over its ranks.
 void Generation::take(const RankEnded& rank) {
   const parallel::Mapping& mapping = run_->plan().mapping;
+  // Ranks without MoE layers write no file.
+  if (!run_->plan().experts.ranks[static_cast<size_t>(rank.rank)].moe_layers.empty()) {
+    report_.recorded_iterations = std::min(
+        report_.recorded_iterations.value_or(rank.recorded_iterations), rank.recorded_iterations);
+  }
   if (report_.nodes) report_.nodes->traffic.add(rank.traffic);
   if (report_.stages.empty() || rank.times.wall_ns == 0) return;
   StageReport& stage = report_.stages[static_cast<size_t>(mapping.coordinates(rank.rank).pp_rank)];

@@ -83,6 +83,8 @@ struct GenerateReport {
   std::optional<OnlineTotals> online;  // with online balancing
   std::vector<Rebalance> rebalances;   // in the order in which they ended
   std::optional<recordings::RoutingLog> routing_log;
+  // Iterations, from the first of the range, in the expert statistics of every rank that ended.
+  std::optional<int64_t> recorded_iterations;
   Status ended;  // ok, interrupted, or why the ranks failed after they had begun
 
   double tokens_per_second() const {

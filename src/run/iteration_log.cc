@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/iteration_log.h"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/try.h"
+#include "formats/files.h"
 #include "formats/json_text.h"
 #include "kernels/kv_page.h"
 
@@ -46,13 +50,50 @@ nlohmann::ordered_json batch_json(const IterationSummary& summary) {
 
 }  // namespace
 
-Result<IterationLog> IterationLog::create(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "we");
-  if (file == nullptr) {
+namespace {
+
+// The kinds of the two files. A pipe or a device has no bound, since it cannot be renamed.
+Status check_rotation(const std::string& path, uint64_t* max_bytes) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) *max_bytes = 0;
+  if (*max_bytes == 0) return {};
+  return formats::check_writable(path + ".1").at("--iteration-log");
+}
+
+}  // namespace
+
+Result<IterationLog> IterationLog::create(const std::string& path, uint64_t max_bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) {
     return invalid_input(
         fmt::format("--iteration-log {}: cannot be written: {}", path, std::strerror(errno)));
   }
-  return IterationLog(path, file);
+  IterationLog log(path, fd, max_bytes);
+  WIDEEP_TRY(check_rotation(path, &log.max_bytes_));
+  return log;
+}
+
+IterationLog::IterationLog(std::string path, int fd, uint64_t max_bytes)
+    : path_(std::move(path)), fd_(fd), max_bytes_(max_bytes) {}
+
+IterationLog::IterationLog(IterationLog&& other) noexcept : IterationLog({}, -1, 0) {
+  *this = std::move(other);
+}
+
+IterationLog& IterationLog::operator=(IterationLog&& other) noexcept {
+  path_ = std::move(other.path_);
+  std::swap(fd_, other.fd_);  // the other closes what this one had open
+  max_bytes_ = other.max_bytes_;
+  bytes_ = other.bytes_;
+  moves_ = other.moves_;
+  moved_bytes_ = other.moved_bytes_;
+  status_ = std::move(other.status_);
+  return *this;
+}
+
+IterationLog::~IterationLog() {
+  if (fd_ >= 0) ::close(fd_);
 }
 
 void IterationLog::add(const online::Rebalance& rebalance) {
@@ -75,18 +116,46 @@ void IterationLog::add(const IterationSummary& summary) {
                                        {"expertMoves", std::exchange(moves_, 0)},
                                        {"movedBytes", std::exchange(moved_bytes_, 0)}};
   if (!status_.ok()) return;
-  const std::string text = formats::json_text(line) + "\n";
-  if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() ||
-      std::fflush(file_.get()) != 0) {
-    status_ = failed(
-        fmt::format("--iteration-log {}: cannot be written: {}", path_, std::strerror(errno)));
+  status_ = append(formats::json_text(line) + "\n");
+}
+
+Status IterationLog::append(std::string_view line) {
+  if (max_bytes_ > 0 && bytes_ > 0 && bytes_ + line.size() > max_bytes_) WIDEEP_TRY(rotate());
+  for (std::string_view rest = line; !rest.empty();) {
+    const ssize_t written = ::write(fd_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const int error = errno;
+      // A part of a line would not be JSON. Pipes and devices cannot be cut.
+      [[maybe_unused]] const int cut = ::ftruncate(fd_, static_cast<off_t>(bytes_));
+      return unwritable(error);
+    }
+    rest.remove_prefix(static_cast<size_t>(written));
   }
+  bytes_ += line.size();
+  return {};
+}
+
+// The full file is renamed first: if the new one cannot be created, no line is lost.
+Status IterationLog::rotate() {
+  if (::rename(path_.c_str(), (path_ + ".1").c_str()) != 0) return unwritable(errno);
+  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return unwritable(errno);
+  ::close(std::exchange(fd_, fd));
+  bytes_ = 0;
+  return {};
+}
+
+Status IterationLog::unwritable(int error) const {
+  return failed(
+      fmt::format("--iteration-log {}: cannot be written: {}", path_, std::strerror(error)));
 }
 
 Result<std::optional<IterationLog>> create_iteration_log(const RunOptions& options) {
   if (options.iteration_log.empty() || !receives_events(options))
     return std::optional<IterationLog>();
-  WIDEEP_TRY_ASSIGN(IterationLog log, IterationLog::create(options.iteration_log));
+  WIDEEP_TRY_ASSIGN(IterationLog log,
+                    IterationLog::create(options.iteration_log, options.iteration_log_max_bytes));
   return std::optional<IterationLog>(std::move(log));
 }
 

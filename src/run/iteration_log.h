@@ -4,13 +4,17 @@
 // cache, balance, expert moves. Keys are those of TensorRT-LLM's iteration statistics where it has
 // them; docs/bench.md lists all.
 //
+// The file has a bound: where the next line would exceed it, the file becomes PATH.1, in place of
+// the one before, and a new file begins. Only regular files are bounded.
+//
 // Not thread safe.
 #pragma once
 
-#include <cstdio>
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "online/online_balancer.h"
 #include "run/iteration_summary.h"
@@ -21,26 +25,34 @@ namespace wideep::run {
 
 class IterationLog {
  public:
-  // Errors (invalid input): the file cannot be written.
-  static Result<IterationLog> create(const std::string& path);
+  // max_bytes: the bound of the file; 0: none. Errors (invalid input): the file, or PATH.1, cannot
+  // be written.
+  static Result<IterationLog> create(const std::string& path, uint64_t max_bytes = 0);
+
+  IterationLog(IterationLog&& other) noexcept;
+  IterationLog& operator=(IterationLog&& other) noexcept;
+  ~IterationLog();
 
   // Adds these moves to the next line.
   void add(const online::Rebalance& rebalance);
-  // Writes a line and flushes it. After an error nothing more is written.
+  // Writes a line. After an error nothing more is written, and the file ends with its last whole
+  // line.
   void add(const IterationSummary& summary);
 
   // Errors (failed): a line could not be written.
   const Status& status() const { return status_; }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  IterationLog(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
+  IterationLog(std::string path, int fd, uint64_t max_bytes);
+  Status append(std::string_view line);
+  Status rotate();
+  Status unwritable(int error) const;
 
   std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
-  int64_t moves_ = 0;  // since the last line
+  int fd_;
+  uint64_t max_bytes_;  // 0: no bound
+  uint64_t bytes_ = 0;  // of whole lines in the file
+  int64_t moves_ = 0;   // since the last line
   int64_t moved_bytes_ = 0;
   Status status_;
 };

@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -65,6 +68,71 @@ TEST(IterationLog, HasALineForEachIterationAsItEnds) {
   EXPECT_EQ(line["expertMoves"], 3);
   EXPECT_EQ(line["movedBytes"], 300);
   EXPECT_EQ(lines[1]["expertMoves"], 0);
+}
+
+// Nothing is lost between the two files, and each has whole lines.
+TEST(IterationLog, ARotatedLogHasTheLastLinesInTwoFiles) {
+  const base::ScratchDirectory directory;
+  const std::string path = directory.file("log.jsonl");
+  constexpr uint64_t kMaxBytes = 2000;  // a few lines
+  auto log = IterationLog::create(path, kMaxBytes);
+  ASSERT_TRUE(log.ok()) << log.status().message();
+  for (int i = 0; i < 40; ++i) {
+    log->add(IterationSummary{.iteration = i, .queue = {}, .imbalance_ratios = {}});
+  }
+  ASSERT_TRUE(log->status().ok()) << log->status().message();
+  std::vector<json> lines = lines_of(path + ".1");
+  EXPECT_GT(lines.size(), 1u);
+  for (const json& line : lines_of(path)) lines.push_back(line);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i]["iter"], 40 - static_cast<int>(lines.size()) + static_cast<int>(i));
+  }
+  EXPECT_LE(formats::read_file(path)->size(), kMaxBytes);
+  EXPECT_LE(formats::read_file(path + ".1")->size(), kMaxBytes);
+}
+
+TEST(IterationLog, ALineLongerThanTheBoundIsWritten) {
+  const base::ScratchDirectory directory;
+  const std::string path = directory.file("log.jsonl");
+  auto log = IterationLog::create(path, 1);
+  ASSERT_TRUE(log.ok());
+  for (int i = 0; i < 3; ++i) {
+    log->add(IterationSummary{.iteration = i, .queue = {}, .imbalance_ratios = {}});
+  }
+  EXPECT_EQ(lines_of(path).at(0)["iter"], 2);
+  EXPECT_EQ(lines_of(path + ".1").at(0)["iter"], 1);
+}
+
+TEST(IterationLog, WhereItCannotRotateIsAnEarlyError) {
+  const base::ScratchDirectory directory;
+  std::filesystem::create_directory(directory.file("log.1"));
+  EXPECT_THAT(IterationLog::create(directory.file("log"), 100).status().message(),
+              HasSubstr("log.1: cannot be written: expected a regular file or a new name, found a "
+                        "directory"));
+  EXPECT_TRUE(IterationLog::create(directory.file("log")).ok());
+  EXPECT_TRUE(IterationLog::create("/dev/null", 100).ok());
+}
+
+// The limit of file sizes cuts the third line in its middle, as a full disk does.
+TEST(IterationLog, AFullDiskLeavesWholeLines) {
+  const base::ScratchDirectory directory;
+  const std::string path = directory.file("log.jsonl");
+  auto log = IterationLog::create(path);
+  ASSERT_TRUE(log.ok());
+  const IterationSummary summary{.queue = {}, .imbalance_ratios = {}};
+  log->add(summary);
+  const size_t line = formats::read_file(path)->size();
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit unlimited;
+  ::getrlimit(RLIMIT_FSIZE, &unlimited);
+  const rlimit limit{.rlim_cur = 2 * line + line / 2, .rlim_max = unlimited.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  log->add(summary);
+  log->add(summary);
+  ::setrlimit(RLIMIT_FSIZE, &unlimited);
+  std::signal(SIGXFSZ, before);
+  EXPECT_THAT(log->status().message(), HasSubstr("log.jsonl: cannot be written: File too large"));
+  EXPECT_EQ(lines_of(path).size(), 2u);
 }
 
 TEST(IterationLog, ErrorsNameTheFile) {

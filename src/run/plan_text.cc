@@ -144,9 +144,10 @@ std::string plan_text(const Run& run) {
                             plan.limits.turn_pages * kernels::kPageTokens)) +
          cache_text(run) + scheduler_text(plan) + rows_text(plan) + nodes_text(run) +
          online_text(run) +
-         (plan.moe.perfect_router
-              ? "\nrouter  perfect: tokens go to all ranks evenly; the texts mean nothing"
-              : "");
+         (plan.moe.perfect_router ? "\nrouter  perfect: each rank deals its choices of experts to "
+                                    "all ranks in turn; the "
+                                    "texts mean nothing"
+                                  : "");
 }
 
 }  // namespace wideep::run

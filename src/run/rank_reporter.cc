@@ -120,7 +120,7 @@ Status RankReporter::finish(const Status& run, const engine::RunTimes& times,
   for (const auto& [index, counts] : request_counts_) {
     WIDEEP_TRY(send_with_next(RequestCounts{index, counts}));
   }
-  WIDEEP_TRY(send(RankEnded{rank_, times, traffic}));
+  WIDEEP_TRY(send(RankEnded{rank_, times, traffic, recorder_ ? recorder_->num_recorded() : 0}));
   return run;
 }
 

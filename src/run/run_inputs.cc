@@ -99,7 +99,8 @@ Result<RunInputs> read_run_inputs(const RunOptions& options) {
   inputs.model.forms = model::model_forms(inputs.model.config,
                                           weights::WeightLoader(*inputs.tensors, options.format));
   if (options.statistics) {
-    WIDEEP_TRY(recordings::prepare_statistics_directory(options.statistics->directory));
+    WIDEEP_TRY_ASSIGN(inputs.statistics_directory,
+                      recordings::prepare_statistics_directory(options.statistics->directory));
   }
   return inputs;
 }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "formats/new_directories.h"
 #include "kernels/kernels.h"
 #include "model/model_forms.h"
 #include "run/run_options.h"
@@ -32,6 +33,8 @@ struct RunInputs {
   std::optional<tokenizer::Tokenizer> tokenizer;  // nullopt: the model has none and needs none
   std::unique_ptr<weights::TensorSource> tensors;
   const weights::Checkpoint* checkpoint = nullptr;  // `tensors`; null: weights are random
+  // Of the expert statistics; removed after the run if nothing was recorded.
+  std::optional<formats::NewDirectories> statistics_directory;
 };
 
 // Errors (invalid input): files that are missing or wrong, and settings that do not fit them.

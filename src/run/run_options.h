@@ -47,7 +47,8 @@ struct RunOptions {
   bool routing_log = false;
   std::optional<StatisticsRequest> statistics;
   std::optional<ProfileRequest> profile;
-  std::string iteration_log;  // file (run/iteration_log.h); empty: none
+  std::string iteration_log;             // file (run/iteration_log.h); empty: none
+  uint64_t iteration_log_max_bytes = 0;  // 0: no bound
 
   // For tests: called for each pipeline stage that balances, before the ranks start.
   std::function<void(OnlineParts&)> adjust_online;

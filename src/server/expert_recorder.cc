@@ -32,6 +32,9 @@ Status ExpertRecorder::check(State expected, const char* instead) const {
 void ExpertRecorder::start(Done done) {
   Status refused = check(State::kOff, "expert statistics are being recorded already");
   if (!refused.ok()) return done({.status = std::move(refused), .directory = {}});
+  // A dump that fails gives its iterations back.
+  if (writing_) refused = invalid_input("a dump is being written");
+  if (!refused.ok()) return done({.status = std::move(refused), .directory = {}});
   iterations_.clear();
   state_ = State::kStarting;
   waiting_ = std::move(done);
@@ -69,13 +72,12 @@ void ExpertRecorder::add(const run::Iteration& iteration) {
 }
 
 // The first "dump-<n>" that does not exist: dumps of earlier servers are kept.
-Result<std::string> ExpertRecorder::next_directory() {
+std::string ExpertRecorder::next_directory() {
   std::error_code ignored;
   std::string directory;
   do {
     directory = fmt::format("{}/dump-{}", options_.directory, ++num_dumps_);
   } while (std::filesystem::exists(directory, ignored));
-  WIDEEP_TRY(recordings::prepare_statistics_directory(directory));
   return directory;
 }
 
@@ -85,19 +87,33 @@ void ExpertRecorder::dump(Done done) {
   if (!refused.ok()) return refuse(refused);
   if (writing_) return refuse(invalid_input("a dump is being written"));
   if (iterations_.empty()) return refuse(invalid_input("no iteration has been recorded"));
-  Result<std::string> directory = next_directory();
-  if (!directory.ok()) return refuse(directory.status());
   join();  // the previous writer has finished, but its thread object must be joined
   writing_ = true;
   // The thread reads only these iterations and ranks_, which is constant; it calls back by post_.
   const auto iterations = std::make_shared<std::deque<Iteration>>(std::exchange(iterations_, {}));
-  writer_ = std::thread([this, done = std::move(done), iterations, directory = *directory] {
-    const Outcome outcome{write(ranks_, directory, *iterations), directory, iterations->size()};
-    post_([this, done, outcome] {
+  writer_ = std::thread([this, done = std::move(done), iterations, directory = next_directory()] {
+    const Outcome outcome{write_or_remove(ranks_, directory, *iterations), directory,
+                          iterations->size()};
+    post_([this, done, outcome, iterations] {
       writing_ = false;
+      if (!outcome.status.ok()) {
+        iterations_ = std::move(*iterations);
+        --num_dumps_;
+      }
       done(outcome);
     });
   });
+}
+
+// The directory is new, so that after an error all of it can be removed.
+Status ExpertRecorder::write_or_remove(const run::ExpertRanks& ranks, const std::string& directory,
+                                       const std::deque<Iteration>& iterations) {
+  const auto made = recordings::prepare_statistics_directory(directory);
+  const Status written = made.ok() ? write(ranks, directory, iterations) : made.status();
+  if (written.ok()) return {};
+  std::error_code ignored;
+  if (made.ok()) std::filesystem::remove_all(directory, ignored);
+  return failed(written.message() + "; the recording is kept, dump it again");
 }
 
 Status ExpertRecorder::write(const run::ExpertRanks& ranks, const std::string& directory,
@@ -115,6 +131,13 @@ Status ExpertRecorder::write(const run::ExpertRanks& ranks, const std::string& d
     WIDEEP_TRY(writer.write());
   }
   return {};
+}
+
+std::string ExpertRecorder::undumped() const {
+  if (iterations_.empty()) return {};
+  return fmt::format(
+      "expert statistics of {} iterations ({}-{}) were recorded but not dumped: they are lost",
+      iterations_.size(), iterations_.front().number, iterations_.back().number + 1);
 }
 
 void ExpertRecorder::join() {

@@ -49,7 +49,8 @@ class ExpertRecorder {
                std::function<void(std::function<void()>)> post);
 
   // Each calls `done` once: at once if refused (invalid input: not in the right state), else when
-  // it is complete. start() discards iterations that were not dumped.
+  // it is complete. start() discards iterations that were not dumped. A dump that fails (failed)
+  // leaves no files, and keeps the iterations for another one.
   void start(Done done);
   void stop(Done done);
   void dump(Done done);
@@ -60,6 +61,8 @@ class ExpertRecorder {
 
   // Waits for a dump that is being written.
   void join();
+  // What would be lost if the server ended now, in one line; "": nothing.
+  std::string undumped() const;
 
  private:
   enum class State { kOff, kStarting, kRecording, kStopping };
@@ -68,7 +71,9 @@ class ExpertRecorder {
     std::vector<std::vector<std::vector<int32_t>>> counts;  // [rank][its MoE layer][num_experts]
   };
   Status check(State expected, const char* instead) const;
-  Result<std::string> next_directory();
+  std::string next_directory();
+  static Status write_or_remove(const run::ExpertRanks& ranks, const std::string& directory,
+                                const std::deque<Iteration>& iterations);
   static Status write(const run::ExpertRanks& ranks, const std::string& directory,
                       const std::deque<Iteration>& iterations);
 
@@ -77,8 +82,8 @@ class ExpertRecorder {
   std::function<void(bool)> switch_ranks_;
   std::function<void(std::function<void()>)> post_;
   State state_ = State::kOff;
-  Done waiting_;  // to be called when the ranks have switched
-  std::deque<Iteration> iterations_;
+  Done waiting_;                      // to be called when the ranks have switched
+  std::deque<Iteration> iterations_;  // empty while a dump is written
   int num_dumps_ = 0;
   bool writing_ = false;
   std::thread writer_;

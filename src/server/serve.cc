@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "formats/new_directories.h"
 #include "run/iteration_log.h"
 #include "run/plan_text.h"
 #include "run/rank_group.h"
@@ -103,6 +104,9 @@ class Front {
     http_.reset();
   }
 
+  // After end(): a line about a recording that was not dumped; "": there is none.
+  std::string undumped() const { return service_.recorder().undumped(); }
+
   // The tokens of an iteration arrive before the iteration. Both are posted together, so that the
   // serving thread wakes up once per iteration.
   void take(run::Token token) { tokens_.push_back(std::move(token)); }
@@ -185,7 +189,7 @@ class EventPump {
   }
   void take(run::Token token) { parts_.front.take(std::move(token)); }
   void take(run::Iteration iteration) {
-    if (parts_.log) parts_.log->add(run::summarize(iteration, parts_.experts));
+    if (parts_.log) log(run::summarize(iteration, parts_.experts));
     parts_.front.take(std::move(iteration));
   }
   void take(const run::ExpertRecording& recording) { parts_.front.take(recording); }
@@ -207,6 +211,15 @@ class EventPump {
     parts_.front.drain();
     parts_.group.end_within(grace);
   }
+  // Serving goes on without the log, so whoever reads it must be told now.
+  void log(const run::IterationSummary& summary) {
+    const bool wrote = parts_.log->status().ok();
+    parts_.log->add(summary);
+    if (!wrote || parts_.log->status().ok()) return;
+    parts_.view.line(fmt::format("{}; no more lines are written, serving goes on",
+                                 parts_.log->status().message()));
+  }
+
   // Not used by the server.
   void take(const run::RanksIdle&) {}
   void take(const run::RequestCounts&) {}
@@ -251,10 +264,18 @@ struct Opened {
   ChatFiles chat;
   std::optional<run::IterationLog> log;
 };
+
+// Whether dumps of expert statistics can be written, before the server starts. Leaves nothing.
+Status check_dumps(const std::string& directory) {
+  if (directory.empty()) return {};
+  return formats::NewDirectories::create(directory).status().at("--expert-statistic-path");
+}
+
 Result<Opened> open_files_of(const ServeOptions& options) {
   Opened opened;
   WIDEEP_TRY_ASSIGN(opened.chat, read_chat_files(options.run.model_dir));
   WIDEEP_TRY_ASSIGN(opened.log, run::create_iteration_log(options.run));
+  WIDEEP_TRY(check_dumps(options.service.recorder.directory));
   return opened;
 }
 
@@ -290,6 +311,7 @@ Status serve(const ServeOptions& options, run::RunView& view) {
                               chats ? "" : "; no chat template: completions only")});
   pump.run();
   front.end();
+  if (const std::string lost = front.undumped(); !lost.empty()) view.line(lost);
   const Status written = run->write_trace();
   WIDEEP_TRY(group->result());
   WIDEEP_TRY(written);

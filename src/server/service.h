@@ -62,6 +62,7 @@ class Service {
   Metrics& metrics() { return metrics_; }
   Monitor& monitor() { return monitor_; }
   ExpertRecorder& recorder() { return recorder_; }
+  const ExpertRecorder& recorder() const { return recorder_; }
 
  private:
   using Handler = void (Service::*)(const std::shared_ptr<Exchange>&);

@@ -5,8 +5,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <csignal>
+#include <filesystem>
 #include <future>
 #include <map>
 #include <thread>
@@ -14,6 +17,7 @@
 
 #include "base/cpu_time.h"
 #include "base/scratch_directory.h"
+#include "formats/files.h"
 #include "recordings/statistics_reader.h"
 #include "server/http_client_testing.h"
 
@@ -629,6 +633,45 @@ TEST_F(MonitoredServiceTest, RecordsOfExperts) {
   add_iteration(9, {1, 1, 1});
   ask_ranks(stop, false);
   EXPECT_NE(ask("POST", dump).body_json()["directory"], dumped["directory"]);
+}
+
+// A file where the directory belongs stands for a full disk.
+TEST_F(MonitoredServiceTest, AFailedDumpKeepsTheRecordingAndLeavesNothing) {
+  const std::string dump = "/dump_expert_distribution_record";
+  const std::string place = directory_.file("records");
+  EXPECT_EQ(on_server([&] { return service_->recorder().undumped(); }), "");
+  ask_ranks("/start_expert_distribution_record", true);
+  add_iteration(4, {1, 1, 1});
+  add_iteration(5, {1, 1, 1});
+  ask_ranks("/stop_expert_distribution_record", false);
+  EXPECT_EQ(on_server([&] { return service_->recorder().undumped(); }),
+            "expert statistics of 2 iterations (4-6) were recorded but not dumped: they are lost");
+  ASSERT_TRUE(formats::write_file(place, "in the way").ok());
+  for (int i = 0; i < 2; ++i) {
+    const Reply failed = ask("POST", dump);
+    EXPECT_EQ(failed.status, 500);
+    EXPECT_THAT(failed.body, AllOf(HasSubstr(place), HasSubstr("Not a directory"),
+                                   HasSubstr("the recording is kept, dump it again")));
+  }
+  std::filesystem::remove(place);
+  // Its second file cannot be written: the directory with the first one goes, too.
+  rlimit unlimited;
+  ::getrlimit(RLIMIT_FSIZE, &unlimited);
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{.rlim_cur = 100, .rlim_max = unlimited.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  const Reply too_large = ask("POST", dump);
+  ::setrlimit(RLIMIT_FSIZE, &unlimited);
+  std::signal(SIGXFSZ, before);
+  EXPECT_EQ(too_large.status, 500);
+  EXPECT_THAT(too_large.body, HasSubstr("File too large; raise the limit of file sizes"));
+  EXPECT_FALSE(std::filesystem::exists(place));
+
+  const json dumped = ask("POST", dump).body_json();
+  EXPECT_EQ(dumped["iterations"], 2);
+  EXPECT_EQ(dumped["directory"], place + "/dump-1");
+  EXPECT_TRUE(recordings::read_statistics(place + "/dump-1").ok());
+  EXPECT_EQ(on_server([&] { return service_->recorder().undumped(); }), "");
 }
 
 TEST_F(ServiceTest, RecordsNeedAPlace) {

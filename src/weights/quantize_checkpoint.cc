@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "formats/files.h"
 #include "formats/json_text.h"
+#include "formats/new_directories.h"
 #include "kernels/coded_matrix.h"
 #include "weights/checkpoint.h"
 #include "weights/quantized_tensors.h"
@@ -28,11 +29,11 @@ namespace fs = std::filesystem;
 
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind(".weight")); }
 
-Status check_output(const std::string& dir) {
+// Creates the output directory; without files it is removed with the result.
+Result<formats::NewDirectories> make_output(const std::string& dir) {
+  WIDEEP_TRY_ASSIGN(formats::NewDirectories made, formats::NewDirectories::create(dir));
   std::error_code error;
-  fs::create_directories(dir, error);
-  if (error) return failed(fmt::format("{}: cannot be created: {}", dir, error.message()));
-  if (fs::is_directory(dir, error) && fs::is_empty(dir, error)) return {};
+  if (fs::is_empty(dir, error)) return made;
   return invalid_input(fmt::format("{}: expected an empty directory or none", dir));
 }
 
@@ -276,7 +277,7 @@ Result<QuantizeReport> quantize_checkpoint(
   WIDEEP_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model_dir));
   WIDEEP_TRY(check_floats(checkpoint));
   WIDEEP_TRY_ASSIGN(Json config, read_config(options.model_dir));
-  WIDEEP_TRY(check_output(options.output_dir));
+  WIDEEP_TRY_ASSIGN(const auto made, make_output(options.output_dir));
   QuantizeReport report;
   report.bytes_before = checkpoint.total_bytes();
   report.group = choose_group(options.format, checkpoint);

@@ -19,16 +19,25 @@ function chartSeries(data, split, load) {
   const plans = data.plans.filter((plan) => plan.split === split);
   const valueOf = (figures) => load === "planned" ? plannedImbalance(figures, split) : figures[load];
   const series = plans.map((plan) => ({name: plan.planner, values: plan.layers.map(valueOf)}));
-  if (load !== "planned") return {series, bound: []};
-  const now = {name: "now", values: plans[0].layers.map((figures) => figures.imbalance_now)};
-  return {series: [now, ...series], bound: plans[0].layers.map((figures) => figures.lower_bound)};
+  const nowOf = (figures) => load === "planned" ? figures.imbalance_now : figures.imbalance_now_held_out;
+  const now = {name: "now", values: plans[0].layers.map(nowOf)};
+  return {
+    series: [now, ...series],
+    bound: load === "planned" ? plans[0].layers.map((figures) => figures.lower_bound) : [],
+  };
+}
+
+// The same on the held-out load, with which the held-out columns compare.
+function heldOutNow(data) {
+  const value = data.plans[0].mean.imbalance_now_held_out;
+  return value === undefined ? "" : `, held out <b>${formatImbalance(value)}</b>`;
 }
 
 function addTable(data) {
   addSection({
     title: "All planners",
     hint: `Imbalance ratios are max ÷ mean − 1 of the tokens that ranks receive, mean over layers; <b>0 is perfect</b>. ` +
-        `Now, with experts in order, it is <b>${formatImbalance(data.plans[0].mean.imbalance_now)}</b>. No plan that keeps the replicas of an expert on different ranks can be below the bound. ` +
+        `Now, with experts in order, it is <b>${formatImbalance(data.plans[0].mean.imbalance_now)}</b>${heldOutNow(data)}. No plan that keeps the replicas of an expert on different ranks can be below the bound. ` +
         `Moves are experts that a rank does not hold now; time is for all layers.`,
     controls: [],
     draw: (_, parts) => {
@@ -46,11 +55,9 @@ function addLines(data) {
                {key: "load", label: "Load", options: loadOptions(data), value: "planned"}],
     draw: ({split, load}, parts) => {
       const {series, bound} = chartSeries(data, split, load);
-      const shift = load === "planned" ? 0 : 1;  // a planner keeps its colour
-      const padded = shift ? [{name: "", values: []}, ...series] : series;
       const width = layOutPanels(parts.panels, 1, kLeastChartWidth);
-      parts.panels.innerHTML = layerChartSvg(data.layers, padded, bound, width);
-      parts.legend.innerHTML = series.map((each, i) => keyHtml(i + shift, each.name)).join("") +
+      parts.panels.innerHTML = layerChartSvg(data.layers, series, bound, width);
+      parts.legend.innerHTML = series.map((each, i) => keyHtml(i, each.name)).join("") +
           (bound.length ? keyHtml(null, "lower bound") : "");
       linkLayerChart(parts.panels.querySelector("svg"), data.layers, series, bound, width);
     },
