@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <optional>
 #include <thread>
@@ -268,7 +269,8 @@ TEST_F(CommandServe, RefusesRequestsWhileItStops) {
   EXPECT_EQ(server.command().wait().exit_code, 130);
 }
 
-// A client's reply is cut off when a rank dies.
+// A stream gets an error event and [DONE], a whole request a 503 object, before their connections
+// close.
 TEST_F(CommandServe, ADeadRankEndsTheServerWithItsName) {
   ModelCopy model;
   model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
@@ -277,10 +279,51 @@ TEST_F(CommandServe, ADeadRankEndsTheServerWithItsName) {
   ASSERT_EQ(server.complete({{"prompt", "x"}}).status, 200);
   Socket socket(server.port());
   start_long_answer(socket);
+  auto whole = std::async(std::launch::async, [&] {
+    return server.complete({{"prompt", "x"}, {"max_tokens", 1'000'000}});
+  });
+  ASSERT_TRUE(
+      wait_until([&] { return server.metric("wideep_answers_running") == 2; }, 10s * kSlowdown));
   ::kill(server.command().ranks()[1], SIGKILL);
+  const std::string stream = socket.receive_all();
+  EXPECT_THAT(stream,
+              HasSubstr("data: {\"error\":{\"message\":\"the server has failed: rank 1 (process"));
+  EXPECT_THAT(stream, HasSubstr("\"code\":\"ranks_ended\"}}\n\ndata: [DONE]\n\n"));
+  const Reply refused = whole.get();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.body_json()["error"]["code"], "ranks_ended");
+  EXPECT_EQ(refused.body_json()["error"]["type"], "server_error");
   const CommandEnd end = server.command().wait();
   EXPECT_EQ(end.exit_code, 1) << end.err;
   EXPECT_THAT(end.err, HasSubstr("rank 1 (process"));
+}
+
+// A rank hangs: /health says so long before the run fails, and clients get the reason when it does.
+TEST_F(CommandServe, AHungRankIsSeenInHealthAndEndsAnswersWithAnError) {
+  ModelCopy model;
+  model.edit_config([](json& config) { config["max_position_embeddings"] = 1 << 20; });
+  const double timeout = 6.0 * kSlowdown;
+  Server server(model.path(), {"--ranks", "4", "--timeout", fmt::format("{}", timeout)});
+  ASSERT_GT(server.port(), 0);
+  ASSERT_EQ(server.complete({{"prompt", "x"}}).status, 200);
+  EXPECT_EQ(ask(server.port(), "GET", "/health").status, 200);
+  Socket socket(server.port());
+  start_long_answer(socket);
+  const auto start = std::chrono::steady_clock::now();
+  ::kill(server.command().ranks()[2], SIGSTOP);
+  Reply health;
+  EXPECT_TRUE(wait_until(
+      [&] {
+        health = ask(server.port(), "GET", "/health");
+        return health.status == 503;
+      },
+      10s * kSlowdown));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::duration<double>(0.8 * timeout));
+  EXPECT_EQ(health.body_json()["error"]["code"], "iteration_overdue");
+  EXPECT_THAT(socket.receive_all(), HasSubstr("\"code\":\"ranks_ended\"}}\n\ndata: [DONE]\n\n"));
+  const CommandEnd end = server.command().wait();
+  EXPECT_EQ(end.exit_code, 1) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("rank 2"));
 }
 
 // The ranks and the connections may end in any order.

@@ -31,8 +31,8 @@ double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 }  // namespace
 
-void Generation::start(const GenerationSetup& setup, std::shared_ptr<Exchange> exchange,
-                       ReplyHead head, GenerationOptions options,
+void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
+                       GenerationOptions options,
                        const std::vector<std::vector<int32_t>>& prompts) {
   const std::shared_ptr<Generation> self(
       new Generation(setup, std::move(exchange), std::move(head), std::move(options)));
@@ -41,14 +41,16 @@ void Generation::start(const GenerationSetup& setup, std::shared_ptr<Exchange> e
   self->submit(prompts);
 }
 
-Generation::Generation(const GenerationSetup& setup, std::shared_ptr<Exchange> exchange,
-                       ReplyHead head, GenerationOptions options)
+Generation::Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
+                       GenerationOptions options)
     : setup_(setup),
       exchange_(std::move(exchange)),
       head_(std::move(head)),
       options_(std::move(options)),
       events_(head_, options_.include_usage),
-      start_ns_(base::wall_ns()) {}
+      start_ns_(base::wall_ns()) {
+  setup_.running.insert(this);
+}
 
 void Generation::submit(const std::vector<std::vector<int32_t>>& prompts) {
   const size_t n = static_cast<size_t>(options_.n);
@@ -169,10 +171,27 @@ void Generation::send_event() {
   event_.clear();
 }
 
+void Generation::count_reply(int status) {
+  ++setup_.metrics
+        .replies[{head_.api == Api::kChat ? "/v1/chat/completions" : "/v1/completions", status}];
+}
+
+void Generation::fail(const ApiError& error) {
+  const std::shared_ptr<Generation> kept = shared_from_this();  // the callbacks may be the last
+  count_reply(error.status);
+  exchange_->on_gone(nullptr);
+  cancel_all();
+  if (!options_.stream) return exchange_->reply(error.status, "application/json", error.json());
+  EventWriter::add_error(error, &event_);
+  EventWriter::add_last(&event_);
+  send_event();
+  exchange_->end();
+}
+
 // All answers have ended. Removing the callback also drops its reference to this object.
 void Generation::end() {
-  ++setup_.metrics
-        .replies[{head_.api == Api::kChat ? "/v1/chat/completions" : "/v1/completions", 200}];
+  setup_.running.erase(this);
+  count_reply(200);
   exchange_->on_gone(nullptr);
   if (options_.stream) {
     if (options_.include_usage) events_.add_usage(usage_, &event_);
@@ -191,8 +210,9 @@ void Generation::end() {
   exchange_->reply(200, "application/json", json_text(whole_reply(head_, parts, usage_)));
 }
 
-// The client has left. Tokens that arrive later find their answers ended.
+// The client has left, or the ranks have failed. Tokens that arrive later find their answers ended.
 void Generation::cancel_all() {
+  setup_.running.erase(this);
   for (Answer& answer : answers_) {
     if (answer.finish_reason != FinishReason::kNotFinished) continue;
     answer.finish_reason = FinishReason::kStop;

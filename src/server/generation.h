@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,15 @@
 
 namespace wideep::server {
 
+class Generation;
+
 // What all requests share; outlives them.
 struct GenerationSetup {
   const tokenizer::Tokenizer& tokenizer;
   Backend& backend;
   Metrics& metrics;
-  int stream_interval = 1;  // tokens per chunk of a stream
+  int stream_interval = 1;             // tokens per chunk of a stream
+  std::set<Generation*> running = {};  // those that have not ended
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
@@ -34,9 +38,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Submits options.n engine requests for each prompt (token ids), and replies when they end.
   // Cancels them if the client leaves. The Generation keeps itself alive until then. REQUIRES:
   // options.max_tokens is set.
-  static void start(const GenerationSetup& setup, std::shared_ptr<Exchange> exchange,
-                    ReplyHead head, GenerationOptions options,
-                    const std::vector<std::vector<int32_t>>& prompts);
+  static void start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
+                    GenerationOptions options, const std::vector<std::vector<int32_t>>& prompts);
+
+  // Ends it with this error instead of its further tokens: an event before [DONE] in a stream, else
+  // the reply.
+  void fail(const ApiError& error);
 
  private:
   struct Answer {
@@ -55,7 +62,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
   };
 
-  Generation(const GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
+  Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
              GenerationOptions options);
   void submit(const std::vector<std::vector<int32_t>>& prompts);
   void token(size_t index, const run::Token& token);
@@ -67,10 +74,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void send_part(size_t index);
   void send_event();
   void end();
+  void count_reply(int status);
   void cancel_all();
   bool finished() const { return running_ == 0; }
 
-  const GenerationSetup& setup_;
+  GenerationSetup& setup_;
   std::shared_ptr<Exchange> exchange_;
   ReplyHead head_;
   GenerationOptions options_;

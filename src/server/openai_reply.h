@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "server/api_error.h"
 
 namespace wideep::server {
 
@@ -62,6 +63,10 @@ class EventWriter {
   // Each adds an event to `events`. part.text: UTF-8.
   void add_chunk(const ReplyPart& part, std::string* events) const;
   void add_usage(const Usage& usage, std::string* events) const;
+  // As OpenAI's clients expect it: they raise it as an error of the API.
+  static void add_error(const ApiError& error, std::string* events) {
+    *events += "data: " + error.json() + "\n";
+  }
   static void add_last(std::string* events) { *events += "data: [DONE]\n\n"; }
 
  private:

@@ -22,6 +22,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "base/try.h"
@@ -45,8 +47,45 @@ constexpr int kKeepAliveSeconds = 10, kKeepAliveProbes = 3, kKeepAliveInterval =
 // queue.
 constexpr int kReplySeconds = 600;
 
-// Headers of the request that are forwarded.
-constexpr const char* kForwardedHeaders[] = {"Content-Type", "Authorization", "Accept"};
+// The timeout for a reply without computation: models, metrics.
+constexpr std::chrono::seconds kShortReply{5};
+// So many health checks in a row without an answer, each of kProbeSeconds: the replica hangs, and
+// requests do not wait for it any longer. A replica that is only busy answers between two checks.
+constexpr int kMostSilentProbes = 3;
+
+// Headers that are forwarded: of the request, and of the reply beside its type.
+constexpr const char* kForwardedHeaders[] = {"Content-Type",
+                                             "Content-Encoding",
+                                             "Authorization",
+                                             "Accept",
+                                             "Origin",
+                                             "Access-Control-Request-Method",
+                                             "Access-Control-Request-Headers"};
+constexpr const char* kReturnedHeaders[] = {"Allow",
+                                            "WWW-Authenticate",
+                                            "Vary",
+                                            "Access-Control-Allow-Origin",
+                                            "Access-Control-Allow-Methods",
+                                            "Access-Control-Allow-Headers",
+                                            "Access-Control-Max-Age"};
+
+// The methods that are forwarded. HEAD is asked as GET: the server that replies leaves out the
+// body, but tells its length.
+std::optional<evhttp_cmd_type> method_of(std::string_view name) {
+  constexpr std::pair<std::string_view, evhttp_cmd_type> kMethods[] = {
+      {"GET", EVHTTP_REQ_GET},         {"HEAD", EVHTTP_REQ_GET}, {"POST", EVHTTP_REQ_POST},
+      {"OPTIONS", EVHTTP_REQ_OPTIONS}, {"PUT", EVHTTP_REQ_PUT},  {"DELETE", EVHTTP_REQ_DELETE},
+      {"PATCH", EVHTTP_REQ_PATCH},
+  };
+  for (const auto& [method, type] : kMethods) {
+    if (method == name) return type;
+  }
+  return std::nullopt;
+}
+
+void refuse(Exchange& exchange, const ApiError& error) {
+  exchange.reply(error.status, "application/json", error.json());
+}
 
 std::string text_of(evbuffer* buffer) {
   std::string text(evbuffer_get_length(buffer), '\0');
@@ -65,6 +104,8 @@ bool is_of_one_replica(std::string_view path) {
   return path == "/dashboard" || path == "/dashboard/data" || path == "/perf_metrics" ||
          path.ends_with("_expert_distribution_record");
 }
+
+bool is_health(std::string_view path) { return path == "/health" || path == "/health/"; }
 
 bool is_connected(int socket) {
   sockaddr_storage peer = {};
@@ -152,6 +193,8 @@ class Router::Probe {
  private:
   static void done(evhttp_request* reply, void* self) {
     const int status = reply == nullptr ? 0 : evhttp_request_get_response_code(reply);
+    Replica& replica = static_cast<Probe*>(self)->replica_;
+    replica.silent_probes = status == 0 ? replica.silent_probes + 1 : 0;
     static_cast<Probe*>(self)->end(status == 200);
   }
 
@@ -175,17 +218,21 @@ class Router::Probe {
 // A request in progress, and its client (see the top of this file).
 class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
  public:
-  Forward(Router& router, std::shared_ptr<Exchange> exchange)
-      : router_(router), exchange_(std::move(exchange)) {}
+  Forward(Router& router, std::shared_ptr<Exchange> exchange, evhttp_cmd_type method)
+      : router_(router), exchange_(std::move(exchange)), method_(method) {}
   void start() {
     exchange_->on_gone([this] { end(); });
     try_next();
   }
 
-  // Gives up the attempt if the replica has not been reached in time. libevent has one timeout for
-  // connecting and for the reply, which must be long; so connecting is checked here.
+  // Gives up the attempt if the replica has not been reached in time, or hangs. libevent has one
+  // timeout for connecting and for the reply, which must be long; so these are checked here.
   void check_connection(Clock::time_point now) {
-    if (connection_ == nullptr || connected_ || attempt_ended_ || ended_) return;
+    if (connection_ == nullptr || attempt_ended_ || ended_) return;
+    if (connected_) {
+      if (replica_->hangs() || now >= reply_by_) finish_attempt(false);
+      return;
+    }
     const int socket = bufferevent_getfd(evhttp_connection_get_bufferevent(connection_));
     connected_ = is_connected(socket);
     if (connected_) {
@@ -212,6 +259,8 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     ++replica_->requests;
     connected_ = attempt_ended_ = false;
     connect_by_ = Clock::now() + kConnectTimeout;
+    const bool computes = exchange_->method() == "POST";
+    reply_by_ = computes ? Clock::time_point::max() : Clock::now() + kShortReply;
     connection_ = evhttp_connection_base_bufferevent_new(
         router_.http_->loop(), nullptr, nullptr, replica_->numbers.c_str(),
         static_cast<ev_uint16_t>(replica_->address.port));
@@ -228,10 +277,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     }
     evbuffer_add(evhttp_request_get_output_buffer(request), exchange_->body().data(),
                  exchange_->body().size());
-    const evhttp_cmd_type method = exchange_->method() == "POST"   ? EVHTTP_REQ_POST
-                                   : exchange_->method() == "HEAD" ? EVHTTP_REQ_HEAD
-                                                                   : EVHTTP_REQ_GET;
-    if (evhttp_make_request(connection_, request, method, exchange_->target().c_str()) != 0) {
+    if (evhttp_make_request(connection_, request, method_, exchange_->target().c_str()) != 0) {
       finish_attempt_later(false);
     }
   }
@@ -241,8 +287,13 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     forward->status_ = evhttp_request_get_response_code(reply);
     forward->type_ = header_of(reply, "Content-Type");
     forward->retry_after_ = header_of(reply, "Retry-After");
+    forward->returned_.clear();
+    for (const char* name : kReturnedHeaders) {
+      if (auto value = header_of(reply, name); !value.empty()) forward->returned_[name] = value;
+    }
     if (forward->type_.starts_with("text/event-stream")) {
       forward->streams_ = true;
+      forward->return_headers();
       forward->exchange_->start_stream(forward->type_);
     }
     return 0;
@@ -288,20 +339,36 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
       return try_next();
     }
     if (!whole && !streams_) return give_up();
-    // A stream that the replica did not end is not ended for the client either: end() cuts it.
-    if (whole && streams_) exchange_->end();
-    if (whole && !streams_) exchange_->reply(status_, type_, body_, retry_after_);
+    if (!whole) exchange_->send(lost_in_stream());
+    if (streams_) {
+      exchange_->end();
+    } else {
+      return_headers();
+      exchange_->reply(status_, type_, body_, retry_after_);
+    }
     end();
+  }
+
+  // What follows the part of a stream that has come: OpenAI's clients raise it as an error. It
+  // begins with the end of an event that may have been cut.
+  std::string lost_in_stream() const {
+    const ApiError error{.status = 503,
+                         .message = fmt::format("the replica {} was lost before the answer was "
+                                                "complete",
+                                                replica_->address.url()),
+                         .code = "replica_lost"};
+    return "\n\ndata: " + error.json() + "\ndata: [DONE]\n\n";
+  }
+
+  void return_headers() {
+    for (const auto& [name, value] : returned_) exchange_->add_header(name, value);
   }
 
   bool has_other() const { return tried_.size() < router_.replicas_.size(); }
 
   void give_up() {
-    std::string urls;
-    for (const Replica& each : router_.replicas_) {
-      urls += (urls.empty() ? "" : ", ") + each.address.url();
-    }
-    const ApiError error{.status = 503, .message = "none of the replicas answers: " + urls};
+    const ApiError error{.status = 503,
+                         .message = "none of the replicas answers: " + router_.urls()};
     exchange_->reply(error.status, "application/json", error.json(), "1");
     end();
   }
@@ -323,14 +390,16 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
 
   Router& router_;
   std::shared_ptr<Exchange> exchange_;
+  evhttp_cmd_type method_;
   std::set<const Replica*> tried_;
   Replica* replica_ = nullptr;
   evhttp_connection* connection_ = nullptr;
   bool connected_ = false;
   bool attempt_ended_ = false;  // the replica has replied or failed; finish_attempt is posted
-  Clock::time_point connect_by_;
+  Clock::time_point connect_by_, reply_by_;
   int status_ = 0;
   std::string type_, retry_after_, body_;
+  std::map<std::string, std::string> returned_;  // headers of the reply, from kReturnedHeaders
   bool streams_ = false;
   bool ended_ = false;
 };
@@ -391,21 +460,53 @@ void Router::handle(const std::shared_ptr<Exchange>& exchange) {
   if (exchange->path() == "/metrics") {
     return exchange->reply(200, "text/plain; version=0.0.4", metrics());
   }
+  const auto method = method_of(exchange->method());
+  if (!method) {
+    exchange->add_header("Allow", "GET, HEAD, POST, OPTIONS");
+    return refuse(*exchange, {.status = 405,
+                              .message = fmt::format("{} {}: expected GET, HEAD, POST or OPTIONS",
+                                                     exchange->method(), exchange->path())});
+  }
+  if (is_health(exchange->path()) && *method == EVHTTP_REQ_GET) return reply_health(exchange);
   if (drains_) {
-    const ApiError error{
-        .status = 503, .message = "the router is shutting down", .code = "draining"};
-    return exchange->reply(error.status, "application/json", error.json());
+    return refuse(*exchange,
+                  {.status = 503, .message = "the router is shutting down", .code = "draining"});
   }
   if (is_of_one_replica(exchange->path())) {
-    const ApiError error{
-        .status = 404,
-        .message = fmt::format("{} describes a single replica: request it there, for example at {}",
-                               exchange->path(), replicas_.front().address.url())};
-    return exchange->reply(error.status, "application/json", error.json());
+    return refuse(*exchange,
+                  {.status = 404,
+                   .message = fmt::format(
+                       "{} describes a single replica: request it there, for example at {}",
+                       exchange->path(), replicas_.front().address.url())});
   }
-  const auto forward = std::make_shared<Forward>(*this, exchange);
+  const auto forward = std::make_shared<Forward>(*this, exchange, *method);
   in_progress_.insert(forward);
   forward->start();
+}
+
+bool Router::Replica::hangs() const { return silent_probes >= kMostSilentProbes; }
+
+std::string Router::urls() const {
+  std::string urls;
+  for (const Replica& each : replicas_) {
+    urls += (urls.empty() ? "" : ", ") + each.address.url();
+  }
+  return urls;
+}
+
+// The router's own health, from the last health checks of the replicas: no replica can delay it.
+void Router::reply_health(const std::shared_ptr<Exchange>& exchange) const {
+  const auto up = std::ranges::count_if(replicas_, [](const Replica& each) { return each.up; });
+  if (drains_) {
+    return refuse(*exchange, {.status = 503, .message = "the router is shutting down"});
+  }
+  if (up == 0) {
+    return refuse(*exchange,
+                  {.status = 503, .message = "none of the replicas is healthy: " + urls()});
+  }
+  exchange->reply(
+      200, "application/json",
+      fmt::format("{{\"status\":\"ok\",\"replicas\":{},\"healthy\":{}}}\n", replicas_.size(), up));
 }
 
 // Healthy replicas first, then those with the fewest requests in progress; equal ones in turn.

@@ -68,11 +68,15 @@ class Router {
     int running = 0;      // requests in progress
     uint64_t requests = 0;
     uint64_t failures = 0;
-    bool up = true;  // the result of the last health check or request
+    bool up = true;         // the result of the last health check or request
+    int silent_probes = 0;  // health checks without any answer since the last with one
+    bool hangs() const;     // it does not answer, though its machine may take connections
   };
 
   explicit Router(const RouterOptions& options);
   void handle(const std::shared_ptr<Exchange>& exchange);
+  void reply_health(const std::shared_ptr<Exchange>& exchange) const;
+  std::string urls() const;
   std::string metrics() const;
   // The best replica that is not in `tried`; null: none is left.
   Replica* choose(const std::set<const Replica*>& tried);

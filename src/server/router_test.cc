@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <optional>
 #include <thread>
 
@@ -326,7 +327,17 @@ TEST_F(RouterTest, TheReplicaNoticesThatAStreamingClientLeaves) {
   EXPECT_EQ(ask(router_->port(), "GET", "/metrics").status, 200);
 }
 
-TEST_F(RouterTest, AStreamThatIsCutIsCutForTheClient) {
+// What follows the events that came before: an error, and [DONE] as OpenAI's clients expect it.
+void expect_lost(const std::string& received, int port) {
+  EXPECT_THAT(received, HasSubstr("data: 1\n\n"));
+  EXPECT_THAT(received,
+              HasSubstr("\n\ndata: {\"error\":{\"message\":\"the replica http://127.0.0.1:" +
+                        std::to_string(port) + " was lost before the answer was complete\""));
+  EXPECT_THAT(received, HasSubstr("\"code\":\"replica_lost\"}}\n\ndata: [DONE]\n\n"));
+  EXPECT_THAT(received, HasSubstr("\r\n0\r\n"));  // the end of a whole reply
+}
+
+TEST_F(RouterTest, AStreamThatIsCutEndsWithAnError) {
   std::shared_ptr<Exchange> stream;
   Replica replica([&](const auto& exchange) {
     stream = exchange;
@@ -335,12 +346,95 @@ TEST_F(RouterTest, AStreamThatIsCutIsCutForTheClient) {
   });
   route_to({replica.port()});
   Socket client(router_->port());
-  client.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n");
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
   const std::string first = client.receive();
   EXPECT_THAT(first, HasSubstr("200 OK"));
   replica.server().post([&] { stream.reset(); });
-  const std::string all = first + client.receive_all();
-  EXPECT_EQ(all.find("\r\n0\r\n"), all.npos) << all;  // the end of a whole one
+  expect_lost(first + client.receive_all(), replica.port());
+}
+
+// Its thread is stuck in the middle of a stream, while a whole request waits for it too.
+TEST_F(RouterTest, AHungReplicaIsGivenUp) {
+  std::atomic<bool> hangs = true;
+  std::shared_ptr<Exchange> stream, waiting;
+  Replica hung([&](const auto& exchange) {
+    if (exchange->body() != "stream") {
+      waiting = exchange;
+      return;
+    }
+    stream = exchange;
+    exchange->start_stream("text/event-stream");
+    exchange->send("data: 1\n\n");
+  });
+  route_to({hung.port()});
+  Socket client(router_->port());
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 6\r\n\r\n"
+      "stream");
+  const std::string first = client.receive();
+  EXPECT_THAT(first, HasSubstr("200 OK"));
+  auto whole = std::async(std::launch::async, [&] { return post("whole"); });
+  ASSERT_TRUE(comes([&] { return hung.asked == 2; }));
+  hung.server().post([&] {
+    while (hangs) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  });
+  const auto start = std::chrono::steady_clock::now();
+  expect_lost(first + client.receive_all(), hung.port());
+  const Reply refused = whole.get();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.body, HasSubstr("none of the replicas answers"));
+  // Meanwhile the router itself answers at once, and short requests soon.
+  const auto asked = std::chrono::steady_clock::now();
+  EXPECT_LT(asked - start, std::chrono::seconds(18));
+  EXPECT_EQ(ask(router_->port(), "GET", "/health").status, 503);
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(1));
+  EXPECT_EQ(ask(router_->port(), "GET", "/v1/models").status, 503);
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(8));
+  hangs = false;
+  EXPECT_TRUE(comes([&] { return ask(router_->port(), "GET", "/health").status == 200; }));
+  hung.server().post([&] { stream.reset(), waiting.reset(); });
+}
+
+// It accepts connections and never replies; health checks have not noticed it yet.
+TEST_F(RouterTest, ShortRequestsDoNotWaitForAHungReplica) {
+  const SilentPort silent(16);
+  Replica good([](const auto& exchange) { reply_with(exchange, "good"); });
+  route_to({silent.port(), good.port()});
+  for (int i = 0; i < 2; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(ask(router_->port(), "GET", "/v1/models").body, "good ");
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
+  }
+  EXPECT_EQ(ask(router_->port(), "GET", "/health").body_json()["healthy"], 1);
+  EXPECT_EQ(ask(router_->port(), "GET", "/health/").status, 200);
+}
+
+// Methods reach the replica as they came, and its Allow comes back.
+TEST_F(RouterTest, MethodsArePassedOnOrRefused) {
+  Replica replica([](const auto& exchange) {
+    if (exchange->method() == "GET" || exchange->method() == "POST") {
+      return reply_with(exchange, exchange->method());
+    }
+    exchange->add_header("Allow", "GET, HEAD");
+    exchange->reply(405, "application/json", exchange->method());
+  });
+  route_to({replica.port()});
+  for (const char* method : {"DELETE", "PUT", "PATCH", "OPTIONS"}) {
+    const Reply reply = ask(router_->port(), method, "/v1/models/reference");
+    EXPECT_EQ(reply.status, 405) << method;
+    EXPECT_EQ(reply.body, method);
+    EXPECT_THAT(reply.head, HasSubstr("Allow: GET, HEAD"));
+  }
+  const Reply head = ask(router_->port(), "HEAD", "/v1/models/reference");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.body, "");
+  EXPECT_THAT(head.head, HasSubstr("Content-Length: 4"));  // of what GET answers
+  EXPECT_EQ(ask(router_->port(), "HEAD", "/health").status, 200);
+  const Reply unknown = ask(router_->port(), "BREW", "/v1/models/reference");
+  EXPECT_EQ(unknown.status, 405);
+  EXPECT_THAT(unknown.head, HasSubstr("Allow: GET, HEAD, POST, OPTIONS"));
+  EXPECT_EQ(replica.asked, 5);
 }
 
 TEST_F(RouterTest, DrainingLetsRunningRequestsEnd) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <future>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -94,10 +95,11 @@ class Front {
     thread_ = std::thread([this] { http_->run(); });
   }
 
-  // Stops serving. Replies in progress are cut, which cancels their requests; so the group passed
-  // to start() must still exist.
-  void end() {
+  // Stops serving, when the ranks have ended. Requests in progress get the reason as an error. The
+  // group passed to start() must still exist.
+  void end(const Status& why) {
     if (!has_started()) return;
+    if (!why.ok()) fail_requests(why);
     http_->stop();
     thread_.join();
     service_.join();  // it posts to http_
@@ -140,12 +142,24 @@ class Front {
   }
 
  private:
+  // Returns when the errors have had time to leave.
+  void fail_requests(const Status& why) {
+    constexpr milliseconds kLastWords{500};
+    const std::string text = why.code() == StatusCode::kInterrupted
+                                 ? "the server has stopped before the answer was complete"
+                                 : "the server has failed: " + why.message();
+    std::promise<bool> failed;
+    http_->post([&] { failed.set_value(service_.fail(text)); });
+    if (failed.get_future().get()) std::this_thread::sleep_for(kLastWords);
+  }
+
   // On the serving thread.
   void add(const run::Iteration& iteration) {
     const run::IterationSummary summary = run::summarize(iteration, experts_);
     ++service_.metrics().iterations;
     service_.metrics().iteration_seconds += summary.wall_ms * 1e-3;
     service_.metrics().queue = summary.queue;
+    service_.iteration_ended(summary.wall_ms * 1e-3);
     service_.monitor().add(summary, unix_seconds());
     service_.recorder().add(iteration);
   }
@@ -256,6 +270,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run,
   service.eos_token = chat.eos_token;
   service.ranks = run.plan().experts;
   service.balances_online = run.plan().balances_online();
+  service.timeout_seconds = std::chrono::duration<double>(options.run.timeout).count();
   return service;
 }
 
@@ -310,10 +325,11 @@ Status serve(const ServeOptions& options, run::RunView& view) {
                               options.http.host, front.port(), service.max_sequence,
                               chats ? "" : "; no chat template: completions only")});
   pump.run();
-  front.end();
+  const Status ended = group->result();
+  front.end(ended);
   if (const std::string lost = front.undumped(); !lost.empty()) view.line(lost);
   const Status written = run->write_trace();
-  WIDEEP_TRY(group->result());
+  WIDEEP_TRY(ended);
   WIDEEP_TRY(written);
   return pump.log_status();
 }

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <random>
 
+#include "base/cpu_time.h"
 #include "base/printable.h"
 #include "server/dashboard_page.h"
 
@@ -54,6 +55,8 @@ bool is_at(std::string_view path, std::string_view endpoint) {
                                  : path == endpoint;
 }
 
+double now_seconds() { return static_cast<double>(base::wall_ns()) * 1e-9; }
+
 uint64_t fresh_seed() {
   static std::random_device device;
   return uint64_t{device()} << 32 | device();
@@ -88,7 +91,8 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer,
       monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.balances_online, metrics_),
       recorder_(options_.recorder, options_.ranks),
       generation_{tokenizer, backend, metrics_, options_.stream_interval},
-      started_(std::time(nullptr)) {}
+      started_(std::time(nullptr)),
+      watch_(options_.timeout_seconds) {}
 
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
   if (exchange->method() == "OPTIONS") return answer_options(exchange);
@@ -143,6 +147,15 @@ void Service::answer_options(const std::shared_ptr<Exchange>& exchange) {
   count_reply(*exchange, 204);
   exchange->reply(204, "", "");
 }
+
+bool Service::fail(const std::string& why) {
+  failure_ = ApiError{.status = 503, .message = why, .code = "ranks_ended"};
+  const std::vector<Generation*> running(generation_.running.begin(), generation_.running.end());
+  for (Generation* each : running) each->fail(*failure_);
+  return !running.empty();
+}
+
+void Service::iteration_ended(double seconds) { watch_.ended(now_seconds(), seconds); }
 
 bool Service::may_pass(const Exchange& exchange) const {
   if (options_.api_key.empty()) return true;
@@ -203,10 +216,12 @@ void Service::generate(const std::shared_ptr<Exchange>& exchange, Api api,
   const size_t num_answers = prepared.prompts.size() * static_cast<size_t>(options.n);
   if (const auto error = check(options, num_answers)) return refuse(exchange, *error);
   if (!options.has_seed) options.sampling.seed = fresh_seed();
+  if (metrics_.running == 0) watch_.began(now_seconds());
   Generation::start(generation_, exchange, head_for(api), std::move(options), prepared.prompts);
 }
 
 std::optional<ApiError> Service::check(const GenerationOptions& options, size_t num_answers) const {
+  if (failure_) return failure_;
   if (draining_) {
     return ApiError{.status = 503, .message = "the server is shutting down", .code = "draining"};
   }
@@ -263,8 +278,17 @@ void Service::model(const std::shared_ptr<Exchange>& exchange) {
 }
 
 void Service::health(const std::shared_ptr<Exchange>& exchange) {
+  if (failure_) return refuse(exchange, *failure_);
   if (draining_) {
     return refuse(exchange, {.status = 503, .message = "the server is shutting down"});
+  }
+  const auto overdue = idle() ? std::nullopt : watch_.overdue(now_seconds());
+  if (overdue) {
+    return refuse(exchange, {.status = 503,
+                             .message = fmt::format("no iteration has ended for {:.1f} s while "
+                                                    "requests run: a rank hangs or is very slow",
+                                                    *overdue),
+                             .code = "iteration_overdue"});
   }
   reply(exchange, kJson, json_text({{"status", "ok"}}));
 }

@@ -22,6 +22,7 @@
 #include "chat/chat_template.h"
 #include "server/expert_recorder.h"
 #include "server/generation.h"
+#include "server/iteration_watch.h"
 #include "server/monitor.h"
 #include "server/preparation.h"
 #include "server/work_thread.h"
@@ -38,6 +39,7 @@ struct ServiceOptions {
   std::string eos_token;
   run::ExpertRanks ranks;
   bool balances_online = false;
+  double timeout_seconds = 30;  // of a rank that waits for another one
   RecorderOptions recorder;
 };
 
@@ -58,6 +60,11 @@ class Service {
 
   // From now on new requests for text are refused with 503; running ones go on.
   void drain() { draining_ = true; }
+  // The ranks have ended: running requests end with an error, and further ones get it too. Returns
+  // whether any ran.
+  bool fail(const std::string& why);
+  // To be called with every iteration.
+  void iteration_ended(double seconds);
   bool idle() const { return metrics_.running == 0 && in_preparation_.empty(); }
   Metrics& metrics() { return metrics_; }
   Monitor& monitor() { return monitor_; }
@@ -115,6 +122,8 @@ class Service {
   int64_t started_;  // seconds since 1970
   uint64_t replies_begun_ = 0;
   bool draining_ = false;
+  std::optional<ApiError> failure_;  // why the ranks have ended
+  IterationWatch watch_;
   std::function<void(std::function<void()>)> post_;
   std::map<uint64_t, std::shared_ptr<Exchange>> in_preparation_;
   uint64_t next_preparation_ = 0;
