@@ -75,4 +75,4 @@ fi
 echo "answers:            $(grep -c ^digest "$out/online.txt") of $(wc -l <demo/changing_prompts.jsonl) prompts have bit-identical logits with and without"
 
 "$wideep" balance picture --before "$out/static.json" --after "$out/online.json" \
-  --output demo/online.html --title "wideep demo: the texts change at iterations 150 and 300; without and with online balancing"
+  --names static,online --output demo/online.html --title "wideep demo: the texts change at iterations 150 and 300; without and with online balancing"

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/printable.h"
 #include "base/try.h"
 #include "commands.h"
 #include "formats/files.h"
@@ -26,10 +27,29 @@ struct PictureOptions {
   std::string after;  // empty: only one run is drawn
   std::string output;
   std::string title;
+  std::string names = "before,after";
 };
 
-Result<PictureRun> read_run(const std::string& path) {
+// The names of the two runs: "static,online".
+Result<std::pair<std::string, std::string>> split_names(const std::string& names) {
+  constexpr size_t kMost = 12;  // columns of the summary
+  const size_t comma = names.find(',');
+  if (comma != names.npos) {
+    std::pair<std::string, std::string> both(names.substr(0, comma), names.substr(comma + 1));
+    const auto fits = [](const std::string& name) {
+      return !name.empty() && name.size() <= kMost && name.find(',') == name.npos;
+    };
+    if (fits(both.first) && fits(both.second) && both.first != both.second) return both;
+  }
+  return invalid_input(fmt::format(
+      "--names: expected two different names of at most {} characters with a comma between, as "
+      "static,online, found {}",
+      kMost, base::printable(names, 80)));
+}
+
+Result<PictureRun> read_run(const std::string& path, const std::string& name) {
   PictureRun run;
+  run.name = name;
   run.file = std::filesystem::path(path).filename().string();
   WIDEEP_TRY_ASSIGN(run.log, recordings::read_routing_log(path));
   return run;
@@ -38,9 +58,10 @@ Result<PictureRun> read_run(const std::string& path) {
 Result<Picture> read_picture(const PictureOptions& options) {
   Picture picture;
   picture.title = options.title;
-  WIDEEP_TRY_ASSIGN(picture.before, read_run(options.before));
+  WIDEEP_TRY_ASSIGN(const auto names, split_names(options.names));
+  WIDEEP_TRY_ASSIGN(picture.before, read_run(options.before, names.first));
   if (options.after.empty()) return picture;
-  WIDEEP_TRY_ASSIGN(picture.after, read_run(options.after));
+  WIDEEP_TRY_ASSIGN(picture.after, read_run(options.after, names.second));
   WIDEEP_TRY(recordings::check_comparable(picture.before, *picture.after));
   return picture;
 }
@@ -67,6 +88,10 @@ void add_balance_picture_command(command_line::Command balance, Status* status) 
                      "A second log of the same model and ranks, drawn beside the first");
   command.add_option("--output,--output-path", options->output, "The HTML file to write")
       .required();
+  command
+      .add_option("--names", options->names,
+                  "Names of the two runs on the page, for example static,online")
+      .show_default();
   command.add_option("--title", options->title, "Title of the page (default: the model's name)");
   command.on_run([options, status] { *status = run(*options); });
 }

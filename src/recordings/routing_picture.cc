@@ -128,6 +128,7 @@ ordered_json summary_json(const RoutingLog& log) {
 ordered_json run_json(const PictureRun& run, int64_t window) {
   const RoutingLog& log = run.log;
   return {{"file", run.file},
+          {"name", run.name},
           {"model", log.model},
           {"ep_size", log.ep_size},
           {"num_experts", log.num_experts},
@@ -178,8 +179,9 @@ Status check_comparable(const PictureRun& before, const PictureRun& after) {
 }
 
 std::string picture_summary(const Picture& picture) {
-  std::string text = fmt::format("{:<34}{:>14}{}\n", "", picture.after ? "before" : "run",
-                                 picture.after ? fmt::format("{:>14}", "after") : "");
+  std::string text =
+      fmt::format("{:<34}{:>14}{}\n", "", picture.after ? picture.before.name : "run",
+                  picture.after ? fmt::format("{:>14}", picture.after->name) : "");
   const auto add = [&](const char* what, auto value_of) {
     text += summary_line(what, picture, value_of);
   };

@@ -23,6 +23,7 @@ inline constexpr int kMaxPictureWindows = 32;
 
 struct PictureRun {
   std::string file;  // shown on the page
+  std::string name;  // of the run beside another one: "before", "static"
   RoutingLog log;
 };
 

@@ -89,6 +89,18 @@ TEST(RoutingPicture, FillsMarksOfThePageOnlyAndEscapes) {
   EXPECT_THAT(page, HasSubstr("imbalance ratio, mean                      1.000\n"));
 }
 
+TEST(RoutingPicture, TwoRunsHaveTheirNames) {
+  Picture picture = picture_of(small_run());
+  picture.before.name = "static";
+  EXPECT_THAT(picture_summary(picture), HasSubstr("           run\n"));
+  picture.after = small_run();
+  picture.after->name = "online";
+  EXPECT_THAT(picture_summary(picture), HasSubstr("        static        online\n"));
+  const json root = json::parse(picture_data(picture));
+  EXPECT_EQ(root["runs"][0]["name"], "static");
+  EXPECT_EQ(root["runs"][1]["name"], "online");
+}
+
 TEST(RoutingPicture, ComparesOnlyWhatSharesItsAxes) {
   const PictureRun before = small_run();
   PictureRun after = small_run();

@@ -83,8 +83,8 @@ function addRankLoads(data) {
       const chosen = data.plans[Number(plan)];
       const stat = (value) => `imbalance ratio ${formatImbalance(value)}`;
       drawHeatMaps(parts, {
-        shown: [{name: "Before", className: "before", stat: stat(chosen.mean.imbalance_now), map: rankMap(data, data.rank_loads_now)},
-                {name: "After", className: "after", stat: stat(plannedImbalance(chosen.mean, chosen.split)), map: rankMap(data, chosen.rank_loads)}],
+        shown: [{name: "Now, experts in order", className: "before", stat: stat(chosen.mean.imbalance_now), map: rankMap(data, data.rank_loads_now)},
+                {name: `Planned by ${planName(chosen)}`, className: "after", stat: stat(plannedImbalance(chosen.mean, chosen.split)), map: rankMap(data, chosen.rank_loads)}],
         unit: "× mean of the layer",
         where: (row, col) => `layer ${data.layers[row]}, rank ${col}`,
         exact: (value) => `${value.toFixed(3)} × mean`,

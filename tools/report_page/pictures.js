@@ -268,7 +268,7 @@ function sameInBoth(one, other) {
 // Two runs that count the same share one wide panel: placements move experts, not the choice of them.
 function runsToShow(runs, part) {
   const indices = runs.length === 2 && sameInBoth(part(runs[0]), part(runs[1])) ? [0] : runs.map((_, i) => i);
-  const name = (i) => (indices.length < runs.length ? "Before and after: equal, as they must be" : runName(runs, i));
+  const name = (i) => (indices.length < runs.length ? `${runName(runs, 0)} and ${runs[1].name}: equal, as they must be` : runName(runs, i));
   return indices.map((i) => ({run: runs[i], name: name(i), className: indices.length === 2 ? runClass(i) : ""}));
 }
 

@@ -1,7 +1,8 @@
 // The headline numbers: tiles and a table; how runs are named and marked.
 
 function runName(runs, index) {
-  return runs.length === 1 ? "Run" : index === 0 ? "Before" : "After";
+  const {name} = runs[index];
+  return runs.length === 1 ? "Run" : name[0].toUpperCase() + name.slice(1);
 }
 
 function runClass(index) {

@@ -28,16 +28,14 @@ function addSection({title, hint, controls, draw}) {
   redraw();
 }
 
-// The widths that drawings have, which the browser scales to those of the panels.
-const kFullWidth = 1150;
-const kHalfWidth = 560;
-
-// Gives the panels so many columns, where there is room, and returns the width to draw one with. On
-// a narrow screen that is the screen's, so that texts stay as large as they are, but not below `least`.
+// Gives the panels so many columns, where there is room, and returns the width to draw one with: its
+// own, so that texts keep their size on every screen. A panel narrower than `least` scrolls.
 function layOutPanels(panels, columns, least) {
   panels.className = columns === 1 ? "panels single" : "panels";
-  if (panels.clientWidth < kHalfWidth) return Math.max(least, panels.clientWidth);
-  return columns === 1 ? kFullWidth : kHalfWidth;
+  const width = Math.floor(parseFloat(getComputedStyle(panels).gridTemplateColumns));
+  panels.classList.toggle("scroll", width < least);
+  panels.style.setProperty("--least", `${least}px`);
+  return Math.max(least, width);
 }
 
 function addControl(bar, {label, options, value, steps}, redraw) {

@@ -71,14 +71,14 @@ function drawCharts(state) {
   drawRankLoads(document.getElementById("heat-map"), {...common, numRanks: data.num_ranks});
   drawLines(document.getElementById("imbalance-chart"), {
     ...common, label: "Imbalance ratio of ranks", format: formatRatio, least: 0.2, most: 3, gaps: true,
-    series: [{name: "with moves", class: "after", of: (each) => each.iterations > 0 ? each.imbalance : null},
+    series: [{name: data.balances_online ? "with moves" : "imbalance ratio", class: "after", of: (each) => each.iterations > 0 ? each.imbalance : null},
              ...(data.balances_online
                      ? [{name: "without moves", class: "before", of: (each) => each.initial_imbalance}]
                      : [])],
   });
   drawBars(document.getElementById("moves-chart"), {
     ...common, label: "Experts moved per second", format: formatCount, of: (each) => each.moves,
-    empty: data.balances_online ? "" : "no online balancing: start with layer_updates_per_iter above 0",
+    empty: data.balances_online ? "" : "off: start with layer_updates_per_iter above 0",
     tell: (each) => each.moves > 0 ? [`<b>${each.moves}</b> experts moved, ${formatBytes(each.moved_bytes)}`] : [],
   });
 }
@@ -94,7 +94,7 @@ function drawBoard(state) {
   const {data} = state;
   setText("facts", `${data.model} on ${formatMany(data.num_ranks, "rank")} · up ${formatDuration(data.now - data.started)} · version ${data.version}`);
   document.title = `${data.model} · wideep`;
-  document.getElementById("initial-key").hidden = !data.balances_online;
+  document.getElementById("moves-keys").hidden = !data.balances_online;
   setText("moves-total", data.rebalances > 0 ? `${formatCount(data.expert_moves)} in ${formatCount(data.rebalances)} rebalances, ` +
                                                    formatBytes(data.moved_bytes) : "");
   drawTiles(state);

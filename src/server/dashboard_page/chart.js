@@ -67,15 +67,16 @@ function runSvg(points, frame, {class: className, filled}) {
 function drawBars(holder, {label, seconds, end, of, format, tell, empty}) {
   const frame = timeFrame(holder, end);
   const bars = [...seconds.values()].filter((each) => each.time >= end - span && each.time < end && of(each) > 0);
+  if (bars.length === 0 && empty) {  // no axis: its lines would cross the text
+    const text = `<text class="empty" x="${frame.width / 2}" y="${(frame.top + frame.bottom) / 2 + 4}" text-anchor="middle">${empty}</text>`;
+    return show(holder, frame, label, text, () => []);
+  }
   const axis = linearAxis(frame, niceTicks(Math.max(4, ...bars.map(of)), 3), format);
   const width = Math.max(1.5, (frame.right - frame.left) / span - 0.5).toFixed(1);
   let svg = axis.svg + timesSvg(frame);
   for (const each of bars) {
     const y = axis.y(of(each));
     svg += `<rect class="bar after" x="${frame.x(each.time).toFixed(1)}" y="${y.toFixed(1)}" width="${width}" height="${(frame.bottom - y).toFixed(1)}" rx="0.5"/>`;
-  }
-  if (bars.length === 0 && empty) {
-    svg += `<text class="empty" x="${(frame.left + frame.right) / 2}" y="${(frame.top + frame.bottom) / 2 + 4}" text-anchor="middle">${empty}</text>`;
   }
   show(holder, frame, label, svg, (time) => seconds.has(time) ? tell(seconds.get(time)) : []);
 }
