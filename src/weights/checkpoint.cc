@@ -145,6 +145,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
     const SafetensorsFile& file = checkpoint.shards_[shard];
     checkpoint.states_.push_back(state_of(file.path()));
     for (const auto& [name, entry] : file.tensors()) {
+      if (entry.bytes.empty()) continue;  // says nothing, as in a model without shared experts
       const auto [found, inserted] = checkpoint.tensors_.emplace(name, Location{shard, &entry});
       if (inserted) continue;
       return invalid_input(fmt::format("{}: tensor '{}': expected it once, found it in {} as well",

@@ -164,6 +164,20 @@ TEST(CheckpointTensor, MissingNameSuggestsTheClosest) {
   EXPECT_THAT(checkpoint->tensor("x", {2, 3}).status().message(), Not(HasSubstr("did you mean")));
 }
 
+// transformers writes such tensors for a model without shared experts.
+TEST(CheckpointTensor, WithoutElementsIsNoTensor) {
+  const ScratchDirectory scratch;
+  const std::vector<float> floats = {1, 2};
+  ASSERT_TRUE(formats::write_safetensors(scratch.file("model.safetensors"),
+                                         {{"empty", Dtype::kF32, {0, 4}, {}},
+                                          {"f", Dtype::kF32, {2, 1}, bytes_of(floats)}})
+                  .ok());
+  const auto checkpoint = Checkpoint::open(scratch.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  EXPECT_THAT(checkpoint->names(), testing::ElementsAre("f"));
+  EXPECT_FALSE(checkpoint->has("empty"));
+}
+
 TEST(CheckpointTensor, ShapeAndDtypeMustMatch) {
   const ScratchDirectory scratch;
   const std::vector<int64_t> integers = {1, 2};

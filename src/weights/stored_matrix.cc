@@ -14,6 +14,7 @@
 #include "kernels/interleave.h"
 #include "kernels/pack_matrix.h"
 #include "weights/checkpoint.h"
+#include "weights/finite.h"
 
 namespace wideep::weights {
 namespace {
@@ -162,6 +163,7 @@ Status StoredMatrix::open_fp8(const TensorSource& tensors, const std::string& mo
         tensors.where(module + ".weight")));
   }
   set_codes(WeightFormat::kFp8, 128, *codes);
+  codes_ = codes;
   WIDEEP_TRY_ASSIGN(coded_->scales, read_scales(tensors, module + ".weight_scale_inv",
                                                 {divided_up(n_, 128), divided_up(k_, 128)}));
   coded_->scale_rows = 128;
@@ -305,9 +307,7 @@ Status StoredMatrix::to_finite(int begin, int end, float* out) const {
   if (all_finite) return {};
   const int64_t at =
       std::find_if_not(out, out + count, [](float x) { return std::isfinite(x); }) - out;
-  return invalid_input(
-      fmt::format("{}: expected finite weights to quantise, found {} in row {}, column {}", where_,
-                  out[at], begin + at / k_, at % k_));
+  return not_finite(where_, out[at], int64_t{begin} * k_ + at, k_);
 }
 
 int StoredMatrix::panels_together(const PackedShape& shape) const {
@@ -322,20 +322,15 @@ Status StoredMatrix::pack(const PackedShape& shape, float scale, int first, int 
   const int begin = first * kernels::kPanelWidth;
   PackedShape part = shape;
   part.n = std::min(n_, last * kernels::kPanelWidth) - begin;
-  // From the cheapest way to the most expensive: copy codes, interleave floats of the wanted dtype,
-  // or convert to float32 and quantise.
   if (is_stored_in(shape)) {
+    if (codes_ != nullptr) {
+      WIDEEP_TRY(check_finite(*codes_, int64_t{begin} * k_, int64_t{part.n} * k_, where_));
+    }
     kernels::begin_pack(part, 0, part.num_panels(), panels);
     kernels::pack_codes(part, coded_->slice(begin, begin + part.n), 0, panels);
     return {};
   }
-  if (plain_ != nullptr && is_stored_as(*plain_, shape.format)) {
-    const size_t row_bytes = static_cast<size_t>(k_) * dtype_bytes(plain_->dtype);
-    kernels::interleave(part, plain_->bytes.data() + static_cast<size_t>(begin) * row_bytes,
-                        panels);
-    return {};
-  }
-  // A few panels at a time, so that the float32 rows stay in the cache.
+  // A few panels at a time, so that the rows stay in the cache.
   const int step = panels_together(shape) * kernels::kPanelWidth;
   for (int row = 0; row < part.n; row += step) {
     PackedShape piece = part;
@@ -346,15 +341,22 @@ Status StoredMatrix::pack(const PackedShape& shape, float scale, int first, int 
   return {};
 }
 
+// From the cheaper way to the more expensive: interleaves floats of the wanted dtype, or converts
+// to float32 and quantises.
 Status StoredMatrix::pack_floats(const PackedShape& part, float scale, int begin,
                                  std::byte* out) const {
+  if (plain_ != nullptr && is_stored_as(*plain_, part.format)) {
+    WIDEEP_TRY(check_finite(*plain_, int64_t{begin} * k_, int64_t{part.n} * k_, where_));
+    const size_t row_bytes = static_cast<size_t>(k_) * dtype_bytes(plain_->dtype);
+    kernels::interleave(part, plain_->bytes.data() + static_cast<size_t>(begin) * row_bytes, out);
+    return {};
+  }
   std::vector<float> rows(static_cast<size_t>(part.n) * static_cast<size_t>(k_));
+  WIDEEP_TRY(to_finite(begin, begin + part.n, rows.data()));
   if (!kernels::is_coded(part.format)) {
-    to_float32(begin, begin + part.n, rows.data());
     kernels::pack_matrix(part, rows.data(), out);
     return {};
   }
-  WIDEEP_TRY(to_finite(begin, begin + part.n, rows.data()));
   const auto quantized =
       kernels::quantize_matrix(part.format, part.group, rows.data(), part.n, k_, scale);
   kernels::begin_pack(part, 0, part.num_panels(), out);

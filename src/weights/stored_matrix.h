@@ -86,8 +86,7 @@ class StoredMatrix {
 
   // Rows [begin, end) as float32.
   void to_float32(int begin, int end, float* out) const;
-  // The same, for quantisation. Errors (invalid input): a value that is not finite, which most
-  // coded formats cannot represent.
+  // The same. Errors (invalid input): a value that is not finite.
   Status to_finite(int begin, int end, float* out) const;
 
   // Packs panels [first, last) to `panels`: copies codes if the stored form is that of `shape`,
@@ -109,7 +108,7 @@ class StoredMatrix {
   Status open_packed_mxfp4(const TensorSource& tensors, const std::string& module);
   Result<const float*> read_scales(const TensorSource& tensors, const std::string& name,
                                    const std::vector<int64_t>& shape);
-  // Packs the part.n rows from `begin` on, converting them to float32 first.
+  // Packs the part.n rows from `begin` on, which are not stored in the codes of part.format.
   Status pack_floats(const kernels::PackedShape& part, float scale, int begin,
                      std::byte* out) const;
   bool is_stored_in(const kernels::PackedShape& shape) const;
@@ -119,6 +118,7 @@ class StoredMatrix {
   std::string where_;  // file and tensor
   std::vector<std::span<const std::byte>> sources_;
   const formats::TensorEntry* plain_ = nullptr;
+  const formats::TensorEntry* codes_ = nullptr;  // of fp8, the only codes that may be NaN
   std::optional<kernels::CodedMatrix> coded_;
   // Memory that coded_ points to if it cannot point into the file.
   std::shared_ptr<std::vector<float>> scales_;

@@ -201,7 +201,9 @@ TEST(StoredMatrix, ErrorsNameTheBrokenTensor) {
   EXPECT_THAT(error_of(WeightFormat::kNvfp4, [](auto& t) { t.pop_back(); }),
               HasSubstr("'m.weight_scale_2' is not among"));
   EXPECT_THAT(error_of(WeightFormat::kInt4,
-                       [](auto& t) { t.push_back({"m.weight_zero_point", Dtype::kI8, {0}, {}}); }),
+                       [](auto& t) {
+                         t.push_back({"m.weight_zero_point", Dtype::kI8, {1}, {std::byte{0}}});
+                       }),
               HasSubstr("expected symmetric quantisation with groups"));
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/pack_matrix.h"
 #include "weights/checkpoint.h"
 #include "weights/copy_rows.h"
+#include "weights/finite.h"
 
 namespace wideep::weights {
 
@@ -84,11 +85,12 @@ Result<std::vector<float>> WeightLoader::floats(const std::string& name,
     const auto n = static_cast<int>(shape[0]), k = static_cast<int>(shape[1]);
     WIDEEP_TRY_ASSIGN(const StoredMatrix matrix, StoredMatrix::open(tensors_, name, n, k));
     std::vector<float> values(static_cast<size_t>(n) * static_cast<size_t>(k));
-    matrix.to_float32(0, n, values.data());
+    WIDEEP_TRY(matrix.to_finite(0, n, values.data()));
     for (const auto& source : matrix.sources()) progress_(source.size());
     return values;
   }
   WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors_.tensor(name, shape));
+  WIDEEP_TRY(check_finite(*entry, tensors_.where(name)));
   std::vector<float> values(entry->num_elements());
   to_float32(*entry, values.data());
   progress_(entry->bytes.size());
@@ -98,13 +100,15 @@ Result<std::vector<float>> WeightLoader::floats(const std::string& name,
 Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
                           std::byte* out) const {
   WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors_.tensor(name, {n, k}));
-  queue_->add({.sources = {entry->bytes},
-               .num_units = n,
-               .load = [entry, k, dtype, out](int64_t begin, int64_t end) {
-                 const size_t row_bytes = static_cast<size_t>(k) * dtype_bytes(dtype);
-                 copy_rows(*entry, begin, end, dtype, out + static_cast<size_t>(begin) * row_bytes);
-                 return Status();
-               }});
+  queue_->add(
+      {.sources = {entry->bytes},
+       .num_units = n,
+       .load = [entry, k, dtype, out, where = tensors_.where(name)](int64_t begin, int64_t end) {
+         WIDEEP_TRY(check_finite(*entry, begin * k, (end - begin) * k, where));
+         const size_t row_bytes = static_cast<size_t>(k) * dtype_bytes(dtype);
+         copy_rows(*entry, begin, end, dtype, out + static_cast<size_t>(begin) * row_bytes);
+         return Status();
+       }});
   return {};
 }
 
