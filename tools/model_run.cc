@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/try.h"
+#include "model/match_tensors.h"
 #include "parallel/initial_placement.h"
 #include "weights/checkpoint.h"
 
@@ -23,12 +24,16 @@ namespace {
 
 // The format of each matrix: from the command line, else from the checkpoint, else (no weights
 // downloaded yet) from config.json.
-Result<model::ModelForms> forms_of(const std::string& model_dir, const model::ModelConfig& config,
-                                   std::optional<kernels::WeightFormat> format) {
-  if (format) return model::uniform_forms(config, *format);
-  if (!has_weights(model_dir)) return model::uniform_forms(config, config.stored_format);
+Result<model::ModelForms> forms_of(const std::string& model_dir,
+                                   std::optional<kernels::WeightFormat> format,
+                                   model::ModelConfig* config) {
+  if (!has_weights(model_dir)) {
+    return model::uniform_forms(*config, format.value_or(config->stored_format));
+  }
   WIDEEP_TRY_ASSIGN(const weights::Checkpoint checkpoint, weights::Checkpoint::open(model_dir));
-  return model::model_forms(config, weights::WeightLoader(checkpoint, {}));
+  WIDEEP_TRY(model::match_tensors(checkpoint, checkpoint.names(), model_dir, config));
+  if (format) return model::uniform_forms(*config, *format);
+  return model::model_forms(*config, weights::WeightLoader(checkpoint, {}));
 }
 
 }  // namespace
@@ -44,7 +49,7 @@ Result<ModelRun> model_run(const std::string& model_dir,
   WIDEEP_TRY_ASSIGN(run.model.placement,
                     parallel::initial_placement(parallel, {run::moe_layers(run.model.config),
                                                            run.model.config.routing.num_experts}));
-  WIDEEP_TRY_ASSIGN(run.model.forms, forms_of(model_dir, run.model.config, format));
+  WIDEEP_TRY_ASSIGN(run.model.forms, forms_of(model_dir, format, &run.model.config));
   return run;
 }
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "base/try.h"
-#include "model/tensor_names.h"
+#include "model/match_tensors.h"
 #include "run/layouts.h"
 #include "transport/shared_memory.h"
 #include "weights/checkpoint.h"
@@ -31,7 +31,7 @@ Result<std::unique_ptr<ScoredModel>> ScoredModel::load(const std::string& model_
   WIDEEP_TRY_ASSIGN(scored->kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   WIDEEP_TRY_ASSIGN(scored->config, model::read_model_config(model_dir));
   WIDEEP_TRY_ASSIGN(const weights::Checkpoint checkpoint, weights::Checkpoint::open(model_dir));
-  WIDEEP_TRY(model::check_tensor_names(scored->config, checkpoint.names(), model_dir));
+  WIDEEP_TRY(model::match_tensors(checkpoint, checkpoint.names(), model_dir, &scored->config));
   const weights::WeightLoader loader(checkpoint, format, [](uint64_t) {}, &pool);
   WIDEEP_TRY_ASSIGN(scored->weights, model::ModelWeights::load(scored->config, loader));
   scored->placement = one_rank(scored->config);

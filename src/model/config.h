@@ -66,8 +66,9 @@ struct ModelConfig {
   int num_layers = 0;
   int max_position_embeddings = 0;
   float rms_norm_eps = 1e-6f;
-  float latent_norm_eps = 1e-6f;  // DeepSeek: q_a_layernorm and kv_a_layernorm; no key sets it
-  bool tie_word_embeddings = false;
+  float latent_norm_eps = 1e-6f;     // DeepSeek: q_a_layernorm and kv_a_layernorm; no key sets it
+  bool tie_word_embeddings = false;  // the LM head is the embedding
+  std::string embedding_tensor = "model.embed_tokens.weight";
   int bos_token_id = -1;           // −1: none
   std::vector<int> eos_token_ids;  // config.json's, or generation_config.json's when present
   // Of most matrices, from quantization_config; the checkpoint shows which ones differ.
@@ -93,6 +94,12 @@ struct ModelConfig {
   std::vector<bool> is_moe_layer;  // [num_layers]
   int num_mtp_layers = 0;          // num_nextn_predict_layers: present in the file, not run here
 
+  // One line each: what the files say and the run does not use, or decides for itself.
+  std::vector<std::string> notes;
+
+  std::string head_tensor() const {
+    return tie_word_embeddings ? embedding_tensor : "lm_head.weight";
+  }
   bool is_mla() const { return architecture == Architecture::kDeepseekV3; }
   int num_moe_layers() const {
     return static_cast<int>(std::count(is_moe_layer.begin(), is_moe_layer.end(), true));

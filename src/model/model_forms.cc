@@ -71,9 +71,7 @@ ModelForms model_forms(const ModelConfig& config, const WeightLoader& loader) {
   const weights::ExpertShape experts = experts_shape(config, loader);
   ModelForms forms{.row_dtype = loader.row_dtype(),
                    .experts = {experts.format, experts.group},
-                   .lm_head = loader.form(
-                       config.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight",
-                       config.hidden_size),
+                   .lm_head = loader.form(config.head_tensor(), config.hidden_size),
                    .layers = {}};
   for (int layer = 0; layer < config.num_layers; ++layer) {
     forms.layers.push_back(layer_forms(config, layer, loader));

@@ -72,13 +72,13 @@ Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightL
   ModelWeights model;
   model.dtype = loader.row_dtype();
   const int vocab = config.vocab_size, hidden = config.hidden_size;
-  const std::string embedding = "model.embed_tokens.weight";
   if (layers.first == 0) {
     model.embedding =
         base::AlignedBytes(static_cast<size_t>(vocab) * hidden * dtype_bytes(model.dtype));
     // All ranks of the machine read the embedding, so it is not placed near one of them.
     base::spread_over_numa_nodes(model.embedding.data(), model.embedding.size());
-    WIDEEP_TRY(loader.rows(embedding, vocab, hidden, model.dtype, model.embedding.data()));
+    WIDEEP_TRY(
+        loader.rows(config.embedding_tensor, vocab, hidden, model.dtype, model.embedding.data()));
   }
   model.layers.resize(static_cast<size_t>(config.num_layers));
   for (int layer = layers.first; layer < layers.last; ++layer) {
@@ -86,9 +86,7 @@ Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightL
   }
   if (layers.last == config.num_layers) {
     WIDEEP_TRY_ASSIGN(model.final_norm, loader.floats("model.norm.weight", {hidden}));
-    WIDEEP_TRY_ASSIGN(
-        model.lm_head,
-        loader.matrix(config.tie_word_embeddings ? embedding : "lm_head.weight", vocab, hidden));
+    WIDEEP_TRY_ASSIGN(model.lm_head, loader.matrix(config.head_tensor(), vocab, hidden));
   }
   WIDEEP_TRY(loader.run());
   return model;

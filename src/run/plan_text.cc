@@ -108,13 +108,21 @@ std::string nodes_text(const Run& run) {
       num_nodes == 1 ? "" : "a token row crosses to a node at most once per layer; ");
 }
 
+// What the model's files say and the run does not use.
+std::string notes_text(const Run& run) {
+  std::string text;
+  for (const std::string& note : run.inputs().notes()) text += "note    " + note + "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string plan_text(const Run& run) {
   const RunPlan& plan = run.plan();
   const model::ModelConfig& config = plan.model.config;
   const int slices = plan.dispatch.num_slices;
-  return fmt::format(
+  return notes_text(run) +
+         fmt::format(
              "model   {}: {} layers, {} of them MoE with {} experts, top {}; {}{} weights, kernels "
              "{}\n"
              "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"

@@ -11,8 +11,8 @@
 #include "base/content_hash.h"
 #include "base/try.h"
 #include "formats/files.h"
+#include "model/match_tensors.h"
 #include "model/perfect_router.h"
-#include "model/tensor_names.h"
 #include "parallel/initial_placement.h"
 #include "run/layouts.h"
 #include "weights/random_tensors.h"
@@ -64,8 +64,8 @@ Status open_tensors(const RunOptions& options, RunInputs* inputs) {
     return {};
   }
   WIDEEP_TRY_ASSIGN(weights::Checkpoint checkpoint, weights::Checkpoint::open(options.model_dir));
-  WIDEEP_TRY(
-      model::check_tensor_names(inputs->model.config, checkpoint.names(), options.model_dir));
+  WIDEEP_TRY(model::match_tensors(checkpoint, checkpoint.names(), options.model_dir,
+                                  &inputs->model.config));
   auto kept = std::make_unique<weights::Checkpoint>(std::move(checkpoint));
   inputs->checkpoint = kept.get();
   inputs->tensors = std::move(kept);

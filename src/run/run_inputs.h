@@ -35,6 +35,9 @@ struct RunInputs {
   const weights::Checkpoint* checkpoint = nullptr;  // `tensors`; null: weights are random
   // Of the expert statistics; removed after the run if nothing was recorded.
   std::optional<formats::NewDirectories> statistics_directory;
+
+  // Lines for the user about the model's files: of the configuration and of the tokenizer.
+  std::vector<std::string> notes() const { return model.config.notes; }
 };
 
 // Errors (invalid input): files that are missing or wrong, and settings that do not fit them.

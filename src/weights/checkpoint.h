@@ -2,8 +2,8 @@
 //
 // The tensors of a Hugging Face model directory: model.safetensors, or the shards that
 // model.safetensors.index.json names. If both exist, the single file is used. Files are mapped, not
-// read: opening is fast, and pages are read when tensors are used. Tensors without elements are left
-// out.
+// read: opening is fast, and pages are read when tensors are used. Tensors without elements are
+// left out.
 //
 // Thread safety: immutable after open.
 #pragma once

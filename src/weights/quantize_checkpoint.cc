@@ -27,8 +27,6 @@ using kernels::WeightFormat;
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-std::string module_of(const std::string& name) { return name.substr(0, name.rfind(".weight")); }
-
 // Creates the output directory; without files it is removed with the result.
 Result<formats::NewDirectories> make_output(const std::string& dir) {
   WIDEEP_TRY_ASSIGN(formats::NewDirectories made, formats::NewDirectories::create(dir));

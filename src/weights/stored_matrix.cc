@@ -105,8 +105,26 @@ MatrixForm packed_integers_form(const TensorEntry& codes, const TensorEntry* sca
 
 }  // namespace
 
+std::string module_of(const std::string& name) { return name.substr(0, name.rfind(".weight")); }
+
+std::vector<std::string> stored_names(const TensorSource& tensors, const std::string& name) {
+  const std::string module = module_of(name);
+  std::vector<std::string> names = {name};
+  if (tensors.has(module + ".weight_packed")) {
+    names = {module + ".weight_packed", module + ".weight_scale", module + ".weight_shape"};
+  } else if (const TensorEntry* weight = tensors.find(name); weight == nullptr) {
+    return {};
+  } else if (weight->dtype == Dtype::kF8E4M3) {
+    names.push_back(module + ".weight_scale_inv");
+  } else if (weight->dtype == Dtype::kU8) {
+    names.insert(names.end(), {module + ".weight_scale", module + ".weight_scale_2"});
+  }
+  std::erase_if(names, [&](const std::string& each) { return !tensors.has(each); });
+  return names;
+}
+
 MatrixForm stored_form(const TensorSource& tensors, const std::string& name, int k) {
-  const std::string module = name.substr(0, name.rfind(".weight"));
+  const std::string module = module_of(name);
   if (const TensorEntry* codes = tensors.find(module + ".weight_packed")) {
     if (codes->dtype == Dtype::kU8) return default_form(WeightFormat::kMxfp4);
     return packed_integers_form(*codes, tensors.find(module + ".weight_scale"), k);
@@ -119,7 +137,7 @@ MatrixForm stored_form(const TensorSource& tensors, const std::string& name, int
 
 Result<StoredMatrix> StoredMatrix::open(const TensorSource& tensors, const std::string& name, int n,
                                         int k) {
-  const std::string module = name.substr(0, name.rfind(".weight"));
+  const std::string module = module_of(name);
   StoredMatrix matrix(n, k);
   const TensorEntry* weight = tensors.find(name);
   if (tensors.has(module + ".weight_packed")) {

@@ -51,6 +51,13 @@ inline MatrixForm default_form(kernels::WeightFormat format) {
 // names, dtypes and shapes only; StoredMatrix::open() reports errors.
 MatrixForm stored_form(const TensorSource& tensors, const std::string& name, int k);
 
+// "<module>.weight" → "<module>".
+std::string module_of(const std::string& name);
+
+// The tensors that StoredMatrix::open() reads for this matrix, as far as the source has them; none:
+// the matrix is missing. Uses names and dtypes only.
+std::vector<std::string> stored_names(const TensorSource& tensors, const std::string& name);
+
 class StoredMatrix {
  public:
   // name: "<module>.weight"; n rows and k columns. `tensors` must outlive the result.
