@@ -22,12 +22,18 @@ void read_attention(const JsonObject& root, ModelConfig* config) {
   config->head_dim = config->qk_nope_head_dim + config->qk_rope_head_dim;
 }
 
+int positive_or_null(const JsonObject& root, const char* key) {
+  const auto found = root.raw().find(key);
+  return found != root.raw().end() && found->is_null() ? 1 : positive(root, key, kMaxExperts);
+}
+
 void read_routing(const JsonObject& root, RoutingConfig* routing) {
   routing->method = RoutingMethod::kDeepseekV3;
   routing->num_experts = positive(root, "n_routed_experts", kMaxExperts);
   routing->top_k = positive(root, "num_experts_per_tok", kMaxExperts);
-  routing->num_groups = positive(root, "n_group", kMaxExperts);
-  routing->top_k_groups = positive(root, "topk_group", kMaxExperts);
+  // A null means one group, a choice among all experts.
+  routing->num_groups = positive_or_null(root, "n_group");
+  routing->top_k_groups = positive_or_null(root, "topk_group");
   routing->normalize = root.boolean("norm_topk_prob");
   routing->scaling_factor =
       static_cast<float>(root.number("routed_scaling_factor", {.min = 1e-6, .max = 1e6}));
@@ -60,15 +66,31 @@ void check_routing(const JsonObject& root, const RoutingConfig& routing) {
 }
 
 void read_layers(const JsonObject& root, ModelConfig* config) {
-  const int64_t num_dense =
-      root.integer("first_k_dense_replace", {.min = 0, .max = config->num_layers});
+  const int64_t num_dense = std::min<int64_t>(
+      root.integer("first_k_dense_replace", {.min = 0, .max = kMaxLayers}), config->num_layers);
   root.integer_or("moe_layer_freq", 1, {.min = 1, .max = 1});
   config->is_moe_layer.assign(config->num_layers, true);
   std::fill_n(config->is_moe_layer.begin(), num_dense, false);
   config->num_shared_experts = static_cast<int>(
       root.integer_or("n_shared_experts", 0, {.min = 0, .max = kMaxSharedExperts}));
-  config->num_mtp_layers = static_cast<int>(
-      root.integer_or("num_nextn_predict_layers", 0, {.min = 0, .max = kMaxLayers}));
+  const formats::IntegerRange layers = {.min = 0, .max = kMaxLayers};
+  const int64_t mtp = root.integer_or("num_mtp_layers", 0, layers);  // transformers' own name
+  config->num_mtp_layers =
+      static_cast<int>(root.integer_or("num_nextn_predict_layers", mtp, layers));
+}
+
+// Keys that repeat others: transformers writes some, and computes with the others.
+void check_derived(const JsonObject& root, const ModelConfig& config) {
+  const auto expect = [&](const char* key, const std::string& source, int64_t expected) {
+    const int64_t found = root.integer_or(key, expected);
+    if (found == expected) return;
+    root.complain(key, fmt::format("expected {} {}, found {}", source, expected, found));
+  };
+  expect("head_dim", "qk_rope_head_dim", config.qk_rope_head_dim);
+  expect("qk_head_dim", "qk_nope_head_dim + qk_rope_head_dim", config.head_dim);
+  for (const char* key : {"num_local_experts", "num_experts"}) {
+    expect(key, "n_routed_experts", config.routing.num_experts);
+  }
 }
 
 }  // namespace
@@ -89,12 +111,7 @@ void check_deepseek_v3(const JsonObject& root, const ModelConfig& config) {
                               "found {}",
                               config.num_heads, config.num_kv_heads));
   }
-  // transformers writes the rotary size also as head_dim.
-  const int64_t head_dim = root.integer_or("head_dim", config.qk_rope_head_dim);
-  if (head_dim != config.qk_rope_head_dim) {
-    root.complain("head_dim", fmt::format("expected qk_rope_head_dim {}, found {}",
-                                          config.qk_rope_head_dim, head_dim));
-  }
+  check_derived(root, config);
   check_routing(root, config.routing);
 }
 

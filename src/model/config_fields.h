@@ -5,6 +5,10 @@
 // read without errors.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "formats/json.h"
 #include "model/config.h"
 
@@ -39,6 +43,16 @@ kernels::WeightFormat read_quantization(const formats::JsonObject& root);
 // rope_theta and rope_scaling, or rope_parameters, or both when they agree.
 // REQUIRES: config has its architecture and max_position_embeddings.
 RopeConfig read_rope(const formats::JsonObject& root, const ModelConfig& config);
+
+// The words of a list with one for each layer, without those beyond the last layer; empty if the
+// key is absent. Records an error for anything but a list of strings.
+std::vector<std::string> read_layer_words(const formats::JsonObject& root, std::string_view key,
+                                          int num_layers);
+
+// Adds a line to config->notes that names the keys of config.json that nothing reads and that are
+// not known to be without effect on the result. file: for the line.
+void note_unknown_keys(const formats::JsonObject& root, const std::string& file,
+                       ModelConfig* config);
 
 // Record an error for any other value than `only`; an absent key is accepted.
 void require_word(const formats::JsonObject& root, std::string_view key, const std::string& only);

@@ -34,6 +34,7 @@ class PublishedConfig : public testing::Test {
 TEST_F(PublishedConfig, DeepseekV3) {
   const Result<ModelConfig> parsed = parse(published("deepseek-ai--DeepSeek-V3"));
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_THAT(parsed->notes, testing::IsEmpty());
   EXPECT_EQ(parsed->stored_format, kernels::WeightFormat::kFp8);
   EXPECT_EQ(parsed->hidden_size, 7168);
   EXPECT_EQ(parsed->num_layers, 61);
@@ -51,6 +52,7 @@ TEST_F(PublishedConfig, DeepseekV3) {
 TEST_F(PublishedConfig, Qwen3) {
   const Result<ModelConfig> small = parse(published("Qwen--Qwen3-30B-A3B"));
   ASSERT_TRUE(small.ok()) << small.status().message();
+  EXPECT_THAT(small->notes, testing::IsEmpty());
   EXPECT_EQ(small->num_moe_layers(), 48);
   EXPECT_EQ(small->num_kv_heads, 4);
   EXPECT_EQ(small->head_dim, 128);

@@ -17,11 +17,13 @@ void read_attention(const JsonObject& root, ModelConfig* config) {
       static_cast<int>(root.integer_or("head_dim", by_default, {.min = 1, .max = kMaxHeadDim}));
 }
 
+constexpr formats::IntegerRange kExperts = {.min = 0, .max = kMaxExperts};
+
 // Published files have num_experts; transformers 5 writes num_local_experts.
-int read_num_experts(const JsonObject& root) {
-  if (!root.has("num_local_experts")) return positive(root, "num_experts", kMaxExperts);
-  const int local = positive(root, "num_local_experts", kMaxExperts);
-  const int64_t experts = root.integer_or("num_experts", local, {.min = 1, .max = kMaxExperts});
+int64_t read_num_experts(const JsonObject& root) {
+  if (!root.has("num_local_experts")) return root.integer("num_experts", kExperts);
+  const int64_t local = root.integer("num_local_experts", kExperts);
+  const int64_t experts = root.integer_or("num_experts", local, kExperts);
   if (experts != local) {
     root.complain("num_experts",
                   fmt::format("expected num_local_experts {}, found {}", local, experts));
@@ -32,22 +34,24 @@ int read_num_experts(const JsonObject& root) {
 void read_routing(const JsonObject& root, RoutingConfig* routing) {
   routing->normalize = root.boolean("norm_topk_prob");
   routing->method = routing->normalize ? RoutingMethod::kRenormalize : RoutingMethod::kDefault;
-  routing->num_experts = read_num_experts(root);
+  routing->num_experts = static_cast<int>(read_num_experts(root));
   routing->top_k = positive(root, "num_experts_per_tok", kMaxExperts);
 }
 
-// Layer i is a MoE layer if i + 1 is a multiple of decoder_sparse_step and mlp_only_layers does not
-// contain i.
+// Layer i is a MoE layer if there are experts, i + 1 is a multiple of decoder_sparse_step and
+// mlp_only_layers does not contain i. Entries beyond the last layer have no effect.
 void read_layers(const JsonObject& root, ModelConfig* config) {
   const int64_t step = root.integer_or("decoder_sparse_step", 1, {.min = 1, .max = kMaxLayers});
+  RoutingConfig& routing = config->routing;
   config->is_moe_layer.resize(config->num_layers);
   for (int layer = 0; layer < config->num_layers; ++layer) {
-    config->is_moe_layer[layer] = (layer + 1) % step == 0;
+    config->is_moe_layer[layer] = routing.num_experts > 0 && (layer + 1) % step == 0;
   }
-  const formats::IntegerRange layers = {.min = 0, .max = config->num_layers - 1};
-  for (int64_t layer : root.integers_or("mlp_only_layers", {}, layers)) {
-    config->is_moe_layer[layer] = false;
+  for (const int64_t layer : root.integers_or("mlp_only_layers", {})) {
+    if (layer >= 0 && layer < config->num_layers) config->is_moe_layer[layer] = false;
   }
+  // A model of dense layers only: one expert that no layer has keeps all sizes positive.
+  if (routing.num_experts == 0) routing.num_experts = routing.top_k = 1;
 }
 
 }  // namespace

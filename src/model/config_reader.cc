@@ -61,53 +61,95 @@ Architecture read_architecture(const JsonObject& root) {
   return Architecture::kDeepseekV3;
 }
 
-void require_full_attention(const JsonObject& root) {
-  if (!root.has("layer_types")) return;
-  const nlohmann::json& types = root.raw().at("layer_types");
-  const bool full = types.is_array() && std::all_of(types.begin(), types.end(), [](const auto& t) {
-                      return t == "full_attention";
-                    });
-  if (!full) root.complain("layer_types", "expected only full_attention; wideep computes no other");
+// Entries beyond the last layer belong to a longer model and have no effect.
+void require_full_attention(const JsonObject& root, int num_layers) {
+  for (const std::string& type : read_layer_words(root, "layer_types", num_layers)) {
+    if (type == "full_attention" || type == "attention") continue;
+    root.complain("layer_types", fmt::format("expected only full_attention, found {}; wideep "
+                                             "computes no other",
+                                             base::printable(type)));
+  }
+}
+
+// A window whose size is null is none. (Without the key, transformers takes a default size.)
+void refuse_sliding_window(const JsonObject& root) {
+  const auto size = root.raw().find("sliding_window");
+  if (size != root.raw().end() && size->is_null()) {
+    root.boolean_or("use_sliding_window", false);
+  } else {
+    require_flag(root, "use_sliding_window", false);
+  }
+}
+
+void require_silu(const JsonObject& root) {
+  if (root.string_or("hidden_act", "silu") != "swish") require_word(root, "hidden_act", "silu");
 }
 
 // Features of other models that wideep does not support.
 void refuse_features(const JsonObject& root) {
-  require_word(root, "hidden_act", "silu");
-  for (const char* key : {"attention_bias", "qkv_bias", "mlp_bias", "use_sliding_window"}) {
-    require_flag(root, key, false);
-  }
-  require_full_attention(root);
+  require_silu(root);
+  for (const char* key : {"attention_bias", "qkv_bias", "mlp_bias"}) require_flag(root, key, false);
+  refuse_sliding_window(root);
 }
 
+// The dtype is a hint for transformers: wideep reads each tensor as it is stored. All names of
+// PyTorch for floats are accepted, so that a misspelt or unsupported dtype is still found.
 void check_dtype(const JsonObject& root, std::string_view key) {
-  const std::string dtype = root.string_or(key, "bfloat16");
-  for (const char* known : {"bfloat16", "float32", "float16"}) {
+  constexpr std::string_view kTorch = "torch.";
+  const std::string found = root.string_or(key, "bfloat16");
+  const std::string dtype = found.starts_with(kTorch) ? found.substr(kTorch.size()) : found;
+  for (const char* known :
+       {"bfloat16", "float32", "float16", "float64", "auto", "float", "half", "double"}) {
     if (dtype == known) return;
   }
   root.complain(
-      key, fmt::format("expected bfloat16, float32 or float16, found {}", base::printable(dtype)));
+      key, fmt::format("expected bfloat16, float32 or float16, found {}", base::printable(found)));
 }
 
-// eos_token_id: one id, a list of them, or absent.
-std::vector<int> read_end_tokens(const JsonObject& root, int vocab_size) {
+bool is_token(int64_t id, int vocab_size) { return id >= 0 && id < vocab_size; }
+
+std::string no_such_token(const std::string& file, std::string_view key, int64_t id,
+                          int vocab_size) {
+  return fmt::format("{}: {}: {} is not a token of the model (0 to {}), so it has no effect", file,
+                     key, id, vocab_size - 1);
+}
+
+// eos_token_id: one id, a list of them, or absent. An id that the model cannot produce never ends a
+// text; -1 is a usual way to write "none".
+std::vector<int> read_end_tokens(const JsonObject& root, const std::string& file,
+                                 ModelConfig* config) {
   constexpr std::string_view kKey = "eos_token_id";
-  const formats::IntegerRange range = {.min = 0, .max = vocab_size - 1};
   if (!root.has(kKey)) return {};
-  if (!root.raw().at(kKey).is_array()) return {static_cast<int>(root.integer(kKey, range))};
-  const std::vector<int64_t> ids = root.integers(kKey, range);
-  return {ids.begin(), ids.end()};
+  const bool is_list = root.raw().at(kKey).is_array();
+  std::vector<int> ends;
+  for (const int64_t id : is_list ? root.integers(kKey) : std::vector{root.integer(kKey)}) {
+    if (is_token(id, config->vocab_size)) {
+      ends.push_back(static_cast<int>(id));
+    } else {
+      config->notes.push_back(no_such_token(file, kKey, id, config->vocab_size));
+    }
+  }
+  return ends;
 }
 
-void read_tokens(const JsonObject& root, ModelConfig* config) {
+int read_begin_token(const JsonObject& root, const std::string& file, ModelConfig* config) {
+  constexpr std::string_view kKey = "bos_token_id";
+  if (!root.has(kKey)) return -1;
+  const int64_t id = root.integer(kKey);
+  if (is_token(id, config->vocab_size)) return static_cast<int>(id);
+  config->notes.push_back(no_such_token(file, kKey, id, config->vocab_size));
+  return -1;
+}
+
+void read_tokens(const JsonObject& root, const std::string& file, ModelConfig* config) {
   config->vocab_size = positive(root, "vocab_size", kMaxVocab);
-  config->bos_token_id = static_cast<int>(
-      root.integer_or("bos_token_id", -1, {.min = 0, .max = config->vocab_size - 1}));
-  config->eos_token_ids = read_end_tokens(root, config->vocab_size);
+  config->bos_token_id = read_begin_token(root, file, config);
+  config->eos_token_ids = read_end_tokens(root, file, config);
   config->tie_word_embeddings = root.boolean_or("tie_word_embeddings", false);
 }
 
-void read_common(const JsonObject& root, ModelConfig* config) {
-  read_tokens(root, config);
+void read_common(const JsonObject& root, const std::string& file, ModelConfig* config) {
+  read_tokens(root, file, config);
   config->hidden_size = positive(root, "hidden_size", kMaxHidden);
   config->num_layers = positive(root, "num_hidden_layers", kMaxLayers);
   config->num_heads = positive(root, "num_attention_heads", kMaxHeads);
@@ -118,15 +160,29 @@ void read_common(const JsonObject& root, ModelConfig* config) {
   config->moe_intermediate_size = positive(root, "moe_intermediate_size", kMaxIntermediate);
   check_dtype(root, "dtype");
   check_dtype(root, "torch_dtype");
+  require_full_attention(root, config->num_layers);
 }
 
-Result<ModelConfig> read_document(const JsonDocument& document) {
+// mlp_layer_types repeats, as words, what other keys say.
+void check_layer_types(const JsonObject& root, const ModelConfig& config) {
+  const std::vector<std::string> types =
+      read_layer_words(root, "mlp_layer_types", config.num_layers);
+  for (size_t layer = 0; layer < types.size(); ++layer) {
+    const char* expected = config.is_moe_layer[layer] ? "sparse" : "dense";
+    if (types[layer] == expected) continue;
+    root.complain(fmt::format("mlp_layer_types[{}]", layer),
+                  fmt::format("expected {}, as the other keys say, found {}", expected,
+                              base::printable(types[layer])));
+  }
+}
+
+Result<ModelConfig> read_document(const JsonDocument& document, const std::string& file) {
   const JsonObject root = document.root();
   ModelConfig config;
   config.architecture = read_architecture(root);
   WIDEEP_TRY(document.status());
   refuse_features(root);
-  read_common(root, &config);
+  read_common(root, file, &config);
   config.stored_format = read_quantization(root);
   WIDEEP_TRY(document.status());
 
@@ -136,7 +192,9 @@ Result<ModelConfig> read_document(const JsonDocument& document) {
   WIDEEP_TRY(document.status());
 
   deepseek ? check_deepseek_v3(root, config) : check_qwen3_moe(root, config);
+  check_layer_types(root, config);
   WIDEEP_TRY(document.status());
+  note_unknown_keys(root, file, &config);
   return config;
 }
 
@@ -147,8 +205,9 @@ Status read_generation_config(const std::string& path, ModelConfig* config) {
   if (!std::filesystem::exists(path, absent)) return {};
   WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::read(path));
   const JsonObject root = document.root();
-  if (!root.has("eos_token_id")) return {};
-  config->eos_token_ids = read_end_tokens(root, config->vocab_size);
+  read_begin_token(root, path, config);  // only reported: prompts begin as the tokenizer says
+  if (!root.has("eos_token_id")) return document.status();
+  config->eos_token_ids = read_end_tokens(root, path, config);
   return document.status();
 }
 
@@ -156,15 +215,31 @@ Status read_generation_config(const std::string& path, ModelConfig* config) {
 
 Result<ModelConfig> parse_model_config(const std::string& json, const std::string& name) {
   WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::parse(json, name));
-  return read_document(document);
+  return read_document(document, name);
 }
 
 Result<ModelConfig> read_model_config(const std::string& model_dir) {
   const std::filesystem::path dir = model_dir;
-  WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::read(dir / "config.json"));
-  WIDEEP_TRY_ASSIGN(ModelConfig config, read_document(document));
+  const std::string file = dir / "config.json";
+  WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::read(file));
+  WIDEEP_TRY_ASSIGN(ModelConfig config, read_document(document, file));
   WIDEEP_TRY(read_generation_config(dir / "generation_config.json", &config));
   return config;
+}
+
+std::vector<std::string> read_layer_words(const JsonObject& root, std::string_view key,
+                                          int num_layers) {
+  if (!root.has(key)) return {};
+  const nlohmann::json& list = root.raw().at(std::string(key));
+  std::vector<std::string> words;
+  for (const nlohmann::json& word : list.is_array() ? list : nlohmann::json::array({nullptr})) {
+    if (!word.is_string()) {
+      root.complain(key, "expected a list of a word for each layer");
+      return {};
+    }
+    if (static_cast<int>(words.size()) < num_layers) words.push_back(word.get<std::string>());
+  }
+  return words;
 }
 
 void require_word(const JsonObject& root, std::string_view key, const std::string& only) {

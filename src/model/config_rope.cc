@@ -25,8 +25,9 @@ constexpr formats::NumberRange kBetaRange = {.min = 1e-3, .max = 1e6};
 constexpr formats::NumberRange kScaleRange = {.min = 0, .max = 1e3};
 
 // Keys that are read with any kind of scaling, and keys that need linear or yarn.
+// "finetuned" of some YaRN models says how they were trained.
 const std::vector<std::string> kCommonKeys = {"rope_theta", "rope_type", "type",
-                                              "partial_rotary_factor"};
+                                              "partial_rotary_factor", "finetuned"};
 const std::vector<std::string> kScalingKeys = {
     "attention_factor", "beta_fast",      "beta_slow", "factor",
     "mscale",           "mscale_all_dim", "truncate",  "original_max_position_embeddings"};
@@ -38,7 +39,7 @@ bool is_one_of(const std::vector<std::string>& keys, const std::string& key) {
 // Refuses unknown keys, and keys that have no effect with this scaling.
 void refuse_other_keys(const JsonObject& rope, Scaling scaling) {
   for (const std::string& key : rope.keys()) {
-    if (is_one_of(kCommonKeys, key)) continue;
+    if (is_one_of(kCommonKeys, key) || !rope.has(key)) continue;
     if (!is_one_of(kScalingKeys, key)) {
       std::vector<std::string> known = kCommonKeys;
       known.insert(known.end(), kScalingKeys.begin(), kScalingKeys.end());
@@ -93,12 +94,33 @@ int64_t read_original_positions(const JsonObject& root, const JsonObject& rope, 
   return root.integer_or(kKey, rope.integer_or(kKey, positions, range), range);
 }
 
+// A null factor is the ratio of the contexts.
+double read_yarn_factor(const JsonObject& rope, const RopeConfig& config, int64_t positions) {
+  const auto found = rope.raw().find("factor");
+  if (found == rope.raw().end() || !found->is_null()) return rope.number("factor", kFactorRange);
+  const double factor =
+      static_cast<double>(positions) / static_cast<double>(config.original_max_position_embeddings);
+  if (factor >= kFactorRange.min) return factor;
+  rope.complain("factor", fmt::format("null means max_position_embeddings / "
+                                      "original_max_position_embeddings, which is {}; expected at "
+                                      "least 1",
+                                      factor));
+  return 1.0;
+}
+
+// A null or 0 means the default, as in transformers.
+double nonzero_or(const JsonObject& rope, std::string_view key, double by_default) {
+  if (rope.number_or(key, 0, {.min = 0, .max = kBetaRange.max}) == 0) return by_default;
+  return rope.number(key, kBetaRange);
+}
+
 void read_yarn(const JsonObject& root, const JsonObject& rope, int64_t positions,
                RopeConfig* config) {
   config->original_max_position_embeddings = read_original_positions(root, rope, positions);
+  config->factor = read_yarn_factor(rope, *config, positions);
   config->attention_factor = yarn_attention_factor(rope, config->factor);
-  config->beta_fast = rope.number_or("beta_fast", config->beta_fast, kBetaRange);
-  config->beta_slow = rope.number_or("beta_slow", config->beta_slow, kBetaRange);
+  config->beta_fast = nonzero_or(rope, "beta_fast", config->beta_fast);
+  config->beta_slow = nonzero_or(rope, "beta_slow", config->beta_slow);
   if (config->beta_fast < config->beta_slow) {
     rope.complain("beta_fast", fmt::format("expected at least beta_slow {}, found {}",
                                            config->beta_slow, config->beta_fast));
@@ -113,8 +135,9 @@ RopeConfig read_scaled(const JsonObject& root, const JsonObject& rope, const Mod
   refuse_other_keys(rope, config.scaling);
   rope.number_or("partial_rotary_factor", 1, {.min = 1, .max = 1});
   if (config.scaling == Scaling::kNone) return config;
-  config.factor = rope.number("factor", kFactorRange);
-  if (config.scaling == Scaling::kYarn) {
+  if (config.scaling == Scaling::kLinear) {
+    config.factor = rope.number("factor", kFactorRange);
+  } else {
     read_yarn(root, rope, model.max_position_embeddings, &config);
   }
   if (model.is_mla()) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <map>
 
 #include "base/scratch_directory.h"
 #include "model/config_testing.h"
@@ -134,12 +135,26 @@ TEST(ModelConfig, EndTokens) {
   config["eos_token_id"] = {5, 7};
   ASSERT_TRUE(parse(config).ok());
   EXPECT_THAT(parse(config)->eos_token_ids, ElementsAre(5, 7));
+}
+
+// Which the model cannot produce: "none", or of a larger vocabulary.
+TEST(ModelConfig, TokensOutsideTheVocabularyAreNamed) {
+  json config = golden_json("qwen3_gqa");
   config["eos_token_id"] = {5, 96};
-  EXPECT_EQ(complaint(config),
-            "config.json: eos_token_id[1]: expected an integer from 0 to 95, found 96");
-  config["eos_token_id"] = -1;
-  EXPECT_EQ(complaint(config),
-            "config.json: eos_token_id: expected an integer from 0 to 95, found -1");
+  config["bos_token_id"] = -1;
+  const auto parsed = parse(config);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_THAT(parsed->eos_token_ids, ElementsAre(5));
+  EXPECT_EQ(parsed->bos_token_id, -1);
+  EXPECT_THAT(parsed->notes,
+              ElementsAre("config.json: bos_token_id: -1 is not a token of the model (0 to 95), so "
+                          "it has no effect",
+                          "config.json: eos_token_id: 96 is not a token of the model (0 to 95), so "
+                          "it has no effect"));
+  config["eos_token_id"] = 5.5;
+  EXPECT_THAT(complaint(config), HasSubstr("eos_token_id: expected an integer"));
+  config["eos_token_id"] = {1, "x"};
+  EXPECT_THAT(complaint(config), HasSubstr("eos_token_id[1]: expected an integer"));
 }
 
 class ModelDirectory : public testing::Test {
@@ -168,12 +183,22 @@ TEST_F(ModelDirectory, GenerationConfigWithoutEndTokensChangesNothing) {
   EXPECT_THAT(config->eos_token_ids, ElementsAre(1));
 }
 
+TEST_F(ModelDirectory, TokensOutsideTheVocabularyInGenerationConfig) {
+  write("generation_config.json", R"({"eos_token_id": [3, 1000], "bos_token_id": -1})");
+  const Result<ModelConfig> config = read_model_config(dir_);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(3));
+  EXPECT_THAT(config->notes,
+              ElementsAre(HasSubstr("generation_config.json: bos_token_id: -1 is not a token"),
+                          HasSubstr("generation_config.json: eos_token_id: 1000 is not a token")));
+  write("generation_config.json", R"({"eos_token_id": -1})");
+  EXPECT_TRUE(read_model_config(dir_)->eos_token_ids.empty());
+}
+
 TEST_F(ModelDirectory, ComplaintsNameTheFile) {
-  write("generation_config.json", R"({"eos_token_id": 1000})");
+  write("generation_config.json", R"({"eos_token_id": "end"})");
   EXPECT_EQ(read_model_config(dir_).status().message(),
-            dir_ +
-                "/generation_config.json: eos_token_id: expected an integer from 0 to 95, found "
-                "1000");
+            dir_ + "/generation_config.json: eos_token_id: expected an integer, found 'end'");
   write("generation_config.json", "{");
   EXPECT_THAT(read_model_config(dir_).status().message(), HasSubstr("generation_config.json"));
   std::filesystem::remove(dir_ + "/config.json");
@@ -197,15 +222,13 @@ const std::vector<Refusal>& refusals() {
       // Features.
       {"qwen3_gqa", "hidden_act", "gelu", "expected silu, found gelu; wideep computes no other"},
       {"qwen3_gqa", "attention_bias", true, "expected false, found true; wideep computes no other"},
-      {"qwen3_gqa", "use_sliding_window", true,
-       "expected false, found true; wideep computes no other"},
       {"qwen3_gqa", "use_qk_norm", false, "expected true, found false; wideep computes no other"},
       {"qwen3_gqa", "shared_expert_intermediate_size", 64,
        "expected an integer from 0 to 0, found 64"},
       {"qwen3_gqa",
        "layer_types",
        {"full_attention", "sliding_attention", "full_attention"},
-       "expected only full_attention; wideep computes no other"},
+       "expected only full_attention, found sliding_attention; wideep computes no other"},
       {"deepseek_groups",
        "quantization_config",
        {{"quant_method", "gptq"}},
@@ -234,10 +257,10 @@ const std::vector<Refusal>& refusals() {
        "expected an integer from 1 to 16777216, found 33554432"},
       {"qwen3_gqa", "max_position_embeddings", 1ll << 31,
        "expected an integer from 1 to 2147483647, found 2147483648"},
-      {"qwen3_gqa", "num_experts", 5000, "expected an integer from 1 to 4096, found 5000"},
+      {"qwen3_gqa", "num_experts", 5000, "expected an integer from 0 to 4096, found 5000"},
       {"qwen3_gqa", "rms_norm_eps", 0.0, "expected a number from 1e-12 to 0.1, found 0.0"},
       {"qwen3_gqa", "norm_topk_prob", kAbsent, "missing; expected true or false"},
-      {"qwen3_gqa", "bos_token_id", 96, "expected an integer from 0 to 95, found 96"},
+      {"qwen3_gqa", "layer_types", "full_attention", "expected a list of a word for each layer"},
       // Fields that contradict each other.
       {"qwen3_gqa", "num_key_value_heads", 3,
        "expected a divisor of num_attention_heads 4, found 3"},
@@ -255,7 +278,10 @@ const std::vector<Refusal>& refusals() {
       {"deepseek_groups", "head_dim", 16, "expected qk_rope_head_dim 8, found 16"},
       {"deepseek_groups", "num_key_value_heads", 2,
        "expected num_attention_heads 4 (latent attention shares no heads), found 2"},
-      {"deepseek_groups", "first_k_dense_replace", 4, "expected an integer from 0 to 3, found 4"},
+      {"deepseek_groups", "qk_head_dim", 99,
+       "expected qk_nope_head_dim + qk_rope_head_dim 24, found 99"},
+      {"deepseek_groups", "num_local_experts", 8, "expected n_routed_experts 16, found 8"},
+      {"deepseek_groups", "n_group", kAbsent, "missing; expected an integer from 1 to 4096"},
       {"deepseek_groups", "routed_scaling_factor", -1.0,
        "expected a number from 1e-06 to 1000000, found -1.0"},
   };
@@ -274,11 +300,85 @@ TEST(ModelConfig, RefusesByName) {
   }
 }
 
-TEST(ModelConfig, ListedDenseLayersExist) {
-  json config = golden_json("qwen3_gqa");
-  config["mlp_only_layers"] = {0, 3};
+TEST(ModelConfig, LayerTypesAgreeWithTheOtherKeys) {
+  json config = golden_json("deepseek_groups");  // layers: dense, MoE, MoE
+  config["mlp_layer_types"] = {"dense", "sparse", "sparse", "dense"};
+  EXPECT_EQ(complaint(config), "");
+  config["mlp_layer_types"] = {"dense", "dense", "sparse"};
   EXPECT_EQ(complaint(config),
-            "config.json: mlp_only_layers[1]: expected an integer from 0 to 2, found 3");
+            "config.json: mlp_layer_types[1]: expected sparse, as the other keys say, found dense");
+}
+
+// ---- what transformers runs, and what it means ----
+
+ModelConfig accepted(json config, const std::map<std::string, json>& changes) {
+  for (const auto& [key, value] : changes) config[key] = value;
+  const Result<ModelConfig> parsed = parse(config);
+  EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+  return parsed.ok() ? *parsed : ModelConfig{};
+}
+
+TEST(ModelConfig, LayersBeyondTheLastHaveNoEffect) {
+  const json qwen3 = golden_json("qwen3_gqa");  // three layers
+  EXPECT_THAT(accepted(qwen3, {{"mlp_only_layers", {0, 3, 99, -1}}}).is_moe_layer,
+              ElementsAre(false, true, true));
+  const std::vector<std::string> longer = {"full_attention", "full_attention", "full_attention",
+                                           "sliding_attention"};
+  EXPECT_EQ(accepted(qwen3, {{"layer_types", longer}}).num_moe_layers(), 3);
+  EXPECT_EQ(
+      accepted(golden_json("deepseek_groups"), {{"first_k_dense_replace", 61}}).num_moe_layers(),
+      0);
+}
+
+TEST(ModelConfig, NoExpertsMeansDenseLayers) {
+  json config = golden_json("qwen3_gqa");
+  config.erase("num_local_experts");
+  const ModelConfig dense = accepted(config, {{"num_experts", 0}});
+  EXPECT_EQ(dense.num_moe_layers(), 0);
+  EXPECT_GT(dense.routing.num_experts, 0);
+}
+
+TEST(ModelConfig, SlidingWindowsAreRefused) {
+  json config = golden_json("qwen3_gqa");
+  config["use_sliding_window"] = true;
+  for (const json& size : {json(4096), kAbsent}) {
+    config.erase("sliding_window");
+    if (!size.is_discarded()) config["sliding_window"] = size;
+    EXPECT_EQ(complaint(config),
+              "config.json: use_sliding_window: expected false, found true; wideep computes no "
+              "other");
+  }
+}
+
+TEST(ModelConfig, OtherSpellings) {
+  const json qwen3 = golden_json("qwen3_gqa");
+  accepted(qwen3, {{"hidden_act", "swish"}});
+  accepted(qwen3, {{"use_sliding_window", true}, {"sliding_window", nullptr}});
+  for (const char* dtype :
+       {"auto", "torch.float32", "torch.bfloat16", "float64", "half", "double"}) {
+    accepted(qwen3, {{"dtype", dtype}});
+    accepted(qwen3, {{"torch_dtype", dtype}});
+  }
+  const json deepseek = golden_json("deepseek_groups");
+  const RoutingConfig one =
+      accepted(deepseek, {{"n_group", nullptr}, {"topk_group", nullptr}}).routing;
+  EXPECT_EQ(one.num_groups, 1);
+  EXPECT_EQ(one.top_k_groups, 1);
+}
+
+TEST(ModelConfig, UnknownKeysAreNamedInOneLine) {
+  const json qwen3 = golden_json("qwen3_gqa");
+  EXPECT_TRUE(accepted(qwen3, {{"router_aux_loss_coef", 0.1}, {"pad_token_id", 3}}).notes.empty());
+  EXPECT_THAT(accepted(qwen3, {{"kv_lora_rank", 3}, {"swiglu_limit", 7}, {"zzz", nullptr}}).notes,
+              ElementsAre("config.json: unknown keys without effect: kv_lora_rank, swiglu_limit"));
+}
+
+// Files of transformers and of this repository have no unknown keys.
+TEST(ModelConfig, NothingIsUnknownInTheGoldenModels) {
+  for (const char* model : {"deepseek_plain", "deepseek_groups", "deepseek_odd", "deepseek_yarn",
+                            "qwen3_gqa", "qwen3_mqa", "qwen3_yarn"}) {
+    EXPECT_THAT(read_golden(model).notes, testing::IsEmpty()) << model;
+  }
 }
 
 // Whatever the type of a value, the answer is a config or one line.
