@@ -95,6 +95,17 @@ void flush_directory_of(const std::string& path) {
 
 }  // namespace
 
+bool is_lfs_pointer(std::string_view content) {
+  return content.starts_with("version https://git-lfs.github.com/spec/");
+}
+
+Status lfs_pointer(const std::string& path) {
+  return invalid_input(fmt::format(
+      "{}: expected the file, found a Git LFS pointer to it; get it with 'git lfs pull', or "
+      "download it again",
+      path));
+}
+
 Result<std::string> read_file(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return unreadable(path, errno);
@@ -102,6 +113,7 @@ Result<std::string> read_file(const std::string& path) {
   const Status status = read_to_end(fd, path, content);
   ::close(fd);
   WIDEEP_TRY(status);
+  if (is_lfs_pointer(content)) return lfs_pointer(path);
   return content;
 }
 

@@ -12,8 +12,14 @@
 
 namespace wideep::formats {
 
+// Whether this is no file of its own but a pointer that Git LFS left in its place.
+bool is_lfs_pointer(std::string_view content);
+// The error for such a file: how to get its content.
+Status lfs_pointer(const std::string& path);
+
 // The content of a file; a pipe is read to its end.
-// Errors (invalid input) name the path and the reason: missing, not readable, larger than 256 MiB.
+// Errors (invalid input) name the path and the reason: missing, not readable, larger than 256 MiB,
+// a pointer of Git LFS.
 Result<std::string> read_file(const std::string& path);
 
 // Writes the whole file or nothing: writes a temporary file in the same directory, flushes it and

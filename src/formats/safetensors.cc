@@ -18,6 +18,7 @@
 
 #include "base/printable.h"
 #include "base/try.h"
+#include "formats/files.h"
 #include "formats/json_parse.h"
 #include "formats/shape.h"
 
@@ -45,6 +46,8 @@ Result<std::string_view> header_text(std::span<const std::byte> bytes, const std
     return broken(path,
                   fmt::format("expected at least {} bytes, found {}", kLengthBytes, bytes.size()));
   }
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (is_lfs_pointer(all)) return lfs_pointer(path);
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   const uint64_t available = std::min<uint64_t>(bytes.size() - kLengthBytes, kMaxHeaderBytes);

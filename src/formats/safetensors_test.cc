@@ -330,5 +330,22 @@ TEST(SafetensorsWrite, WritesTheBytesOfHuggingFacesLibrary) {
   }
 }
 
+// As a clone without Git LFS leaves them.
+TEST(Safetensors, GitLfsPointerIsNamedAsSuch) {
+  const base::ScratchDirectory scratch;
+  const std::string path = scratch.file("model.safetensors");
+  ASSERT_TRUE(
+      write_file(path,
+                 "version https://git-lfs.github.com/spec/v1\n"
+                 "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
+                 "size 12345\n")
+          .ok());
+  const std::string expected = path +
+                               ": expected the file, found a Git LFS pointer to it; get it with "
+                               "'git lfs pull', or download it again";
+  EXPECT_EQ(SafetensorsFile::open(path).status().message(), expected);
+  EXPECT_EQ(read_file(path).status().message(), expected);
+}
+
 }  // namespace
 }  // namespace wideep::formats

@@ -137,6 +137,17 @@ TEST_F(StatisticsDirectory, RefusesBadMetaInfo) {
   }
 }
 
+// [steps][layers][experts], as SGLang's recorder dumps them.
+TEST(LogicalCount, StepsAreAddedUp) {
+  const Result<ExpertStatistics> statistics = parse_logical_count(
+      R"({"logical_count": [[[0, 0], [1, 2], [0, 3]], [[0, 0], [10, 20], [5, 30]]]})", "load.json");
+  ASSERT_TRUE(statistics.ok()) << statistics.status().message();
+  EXPECT_EQ(statistics->num_iterations(), 2);
+  EXPECT_EQ(statistics->num_experts, 2);
+  EXPECT_THAT(statistics->layers, ElementsAre(1, 2));
+  EXPECT_THAT(statistics->counts, ElementsAre(11, 22, 5, 33));
+}
+
 TEST(LogicalCount, ReadsAndLeavesOutDenseLayers) {
   const Result<ExpertStatistics> statistics = parse_logical_count(
       R"({"logical_count": [[0, 0.0], [1, 2.0], [0, 3e2]], "comment": 1})", "load.json");
@@ -163,7 +174,12 @@ TEST(LogicalCount, RefusesInvalidCounts) {
               HasSubstr("load.json: logical_count: the counts exceed 2^53"));
   EXPECT_EQ(complaint("[[9007199254740991, 0], [0, 1]]"), "accepted");
   EXPECT_THAT(complaint("[[1, 2], [3]]"), HasSubstr("logical_count[1]: expected 2 experts"));
-  EXPECT_THAT(complaint("[[[1, 2]]]"), HasSubstr("logical_count[0][0]"));
+  EXPECT_THAT(complaint("[[[1, 2]], [[1]]]"),
+              HasSubstr("logical_count[1]: expected 1 layers of 2 experts as in step 0, found 1 of "
+                        "1"));
+  EXPECT_THAT(complaint("[[[1, 2]], 3]"), HasSubstr("logical_count[1]: expected a list of layers"));
+  EXPECT_THAT(complaint("[[[1, [2]]]]"), HasSubstr("logical_count[0][0][1]: expected a count"));
+  EXPECT_THAT(complaint("[[[9007199254740992]], [[1]]]"), HasSubstr("exceed 2^53"));
   EXPECT_THAT(complaint("[1]"), HasSubstr("expected the list of one layer's counts"));
   EXPECT_THAT(complaint("[[]]"), HasSubstr("logical_count[0]"));
   EXPECT_THAT(complaint("[[0, 0]]"), HasSubstr("every count is 0"));

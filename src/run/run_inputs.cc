@@ -81,6 +81,12 @@ std::string hash_of_file(const std::string& path) {
 
 }  // namespace
 
+std::vector<std::string> RunInputs::notes() const {
+  std::vector<std::string> notes = model.config.notes;
+  if (tokenizer) notes.insert(notes.end(), tokenizer->notes().begin(), tokenizer->notes().end());
+  return notes;
+}
+
 Result<RunInputs> read_run_inputs(const RunOptions& options) {
   WIDEEP_TRY(check_started(options));
   RunInputs inputs;

@@ -37,7 +37,7 @@ struct RunInputs {
   std::optional<formats::NewDirectories> statistics_directory;
 
   // Lines for the user about the model's files: of the configuration and of the tokenizer.
-  std::vector<std::string> notes() const { return model.config.notes; }
+  std::vector<std::string> notes() const;
 };
 
 // Errors (invalid input): files that are missing or wrong, and settings that do not fit them.

@@ -113,10 +113,13 @@ Parsed<std::vector<int32_t>> Preparation::tokens_of(const Prompt& prompt) const 
     return tokenizer_.encode(*text);
   }
   const auto& ids = std::get<std::vector<int32_t>>(prompt);
-  const auto unknown = std::find_if(ids.begin(), ids.end(),
-                                    [&](int32_t id) { return tokenizer_.id_to_token(id).empty(); });
+  // Ids above the tokenizer's are rows of the embedding too, and read as no text.
+  const int limit = std::max(options_.vocab_size, tokenizer_.id_limit());
+  const auto unknown =
+      std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id >= limit; });
   if (unknown == ids.end()) return ids;
-  return ApiError{.message = fmt::format("prompt: the model has no token {}", *unknown),
+  return ApiError{.message = fmt::format("prompt: the model has no token {}; expected 0 to {}",
+                                         *unknown, limit - 1),
                   .param = "prompt"};
 }
 

@@ -24,6 +24,7 @@ namespace wideep::server {
 struct PreparationOptions {
   std::string model;      // the name that clients use
   int max_sequence = 0;   // tokens of a prompt and its answer together
+  int vocab_size = 0;     // of the model, which may have more tokens than the tokenizer
   std::string bos_token;  // of the chat template
   std::string eos_token;
 };

@@ -265,6 +265,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run,
   if (service.model.empty()) service.model = name_of(options.run.model_dir);
   // The name is part of every answer, so that nobody takes the texts for the model's own.
   if (options.run.perfect_router) service.model += " (perfect router: means nothing)";
+  service.vocab_size = run.plan().model.config.vocab_size;
   service.max_sequence = run.plan().longest_sequence();
   service.bos_token = chat.bos_token;
   service.eos_token = chat.eos_token;

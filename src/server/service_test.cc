@@ -333,6 +333,20 @@ TEST_F(ServiceTest, MistakesAreNamed) {
 }
 
 // Members are found one after the other: many of them would take the thread for minutes.
+// A model's embedding often has more rows than its tokenizer has tokens.
+TEST_F(ServiceTest, PromptIdsBetweenTokenizerAndVocabularyAreAccepted) {
+  finish();
+  start({.model = "m", .vocab_size = 100000, .max_sequence = 64, .max_queue = 8});
+  const auto status_of = [&](int id) {
+    const json body = {{"model", "m"}, {"prompt", {1, id}}, {"max_tokens", 1}};
+    return ask("POST", "/v1/completions", body.dump());
+  };
+  EXPECT_EQ(status_of(99999).status, 200);
+  EXPECT_EQ(status_of(100000).status, 400);
+  EXPECT_THAT(status_of(100000).body,
+              HasSubstr("the model has no token 100000; expected 0 to 99999"));
+}
+
 TEST_F(ServiceTest, ObjectsOfManyMembersAreRefused) {
   finish();
   start({.model = "m", .max_sequence = 64}, size_t{8} << 20);

@@ -23,7 +23,9 @@ bool is_off(const Component& model, std::string_view key, const json& off) {
 }
 
 void check_options(const Component& model) {
-  model.expect(model.type() == "BPE", "type", "'BPE'");
+  // Files of old libraries have no type; "merges" is what only BPE has.
+  const bool untyped_bpe = !model.has("type") && model.has("merges");
+  model.expect(untyped_bpe || model.type() == "BPE", "type", "'BPE' (byte-level)");
   model.allow_keys({"type", "dropout", "unk_token", "continuing_subword_prefix",
                     "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges", "vocab",
                     "merges"});
@@ -59,6 +61,13 @@ std::array<int32_t, 256> read_byte_ids(const Component& model, const Vocabulary&
   for (size_t byte = 0; byte < ids.size(); ++byte) {
     const std::string_view token = byte_level_char(static_cast<uint8_t>(byte));
     const std::optional<int32_t> id = vocabulary.find(token);
+    if (!id && vocabulary.find("\u2581")) {
+      model.complain_at(
+          "vocab",
+          "SentencePiece's kind of BPE ('\u2581' for spaces, tokens such as '<0x0A>' for "
+          "bytes) is not supported; expected a byte-level vocabulary");
+      return ids;
+    }
     if (!id) {
       model.complain_at(
           "vocab", fmt::format("no token for the byte 0x{:02X} ('{}'); a byte-level vocabulary "

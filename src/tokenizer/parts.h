@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/post_processor.h"
@@ -20,6 +23,7 @@ struct TokenizerParts {
   Bpe bpe;
   PostProcessor post_processor;
   Vocabulary vocabulary;  // tokens of the model, and added tokens
+  std::vector<std::string> notes;
 };
 
 }  // namespace wideep::tokenizer

@@ -53,14 +53,15 @@ MatchScratch::MatchScratch() : data_(pcre2_match_data_create(1, nullptr)) {
 
 Result<Pattern> Pattern::from_regex(std::string_view regex) {
   WIDEEP_TRY_ASSIGN(const std::string translated, to_pcre2_syntax(regex));
-  return compile(translated, PCRE2_UTF | PCRE2_UCP);
+  return compile(translated, regex, PCRE2_UTF | PCRE2_UCP);
 }
 
 Result<Pattern> Pattern::from_literal(std::string_view literal) {
-  return compile(literal, PCRE2_UTF | PCRE2_LITERAL);
+  return compile(literal, literal, PCRE2_UTF | PCRE2_LITERAL);
 }
 
-Result<Pattern> Pattern::compile(std::string_view pattern, uint32_t options) {
+Result<Pattern> Pattern::compile(std::string_view pattern, std::string_view in_file,
+                                 uint32_t options) {
   const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(
       pcre2_compile_context_create(nullptr));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);  // as in Oniguruma, '.' matches all but LF
@@ -69,14 +70,14 @@ Result<Pattern> Pattern::compile(std::string_view pattern, uint32_t options) {
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options,
                           &error, &offset, context.get()));
   if (code == nullptr) {
-    return invalid_input(fmt::format("the pattern '{}' is invalid near byte {}: {}",
-                                     base::printable(pattern, 200), offset, pcre2_message(error)));
+    return invalid_input(fmt::format("the pattern '{}' is invalid: {}",
+                                     base::printable(in_file, 200), pcre2_message(error)));
   }
   uint32_t matches_empty = 0;
   pcre2_pattern_info(code.get(), PCRE2_INFO_MATCHEMPTY, &matches_empty);
   if (matches_empty != 0 || pattern.empty()) {
     return invalid_input(
-        fmt::format("the pattern '{}' matches the empty text", base::printable(pattern, 200)));
+        fmt::format("the pattern '{}' matches the empty text", base::printable(in_file, 200)));
   }
   // Without JIT support the interpreter finds the same matches, more slowly.
   const bool has_jit = pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE) == 0;

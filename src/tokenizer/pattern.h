@@ -56,7 +56,9 @@ class Pattern {
   using MatchFunction = decltype(&pcre2_match);
 
   Pattern(Code code, MatchFunction match) : code_(std::move(code)), match_(match) {}
-  static Result<Pattern> compile(std::string_view pattern, uint32_t options);
+  // in_file: the pattern as the tokenizer's file has it, for messages.
+  static Result<Pattern> compile(std::string_view pattern, std::string_view in_file,
+                                 uint32_t options);
   bool find(std::string_view text, size_t start, pcre2_match_data* data) const;
 
   Code code_;

@@ -157,8 +157,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{"(?i:\u00E4)", "beyond ASCII in (?i:..)"},
                     Refusal{"(?i:\\p{Lu})", "a property in (?i:..)"},
                     Refusal{"(?i:[^s])", "a negated class in (?i:..)"},
-                    Refusal{"a{3,1}", "is invalid near byte"}, Refusal{"a*", "the empty text"},
-                    Refusal{"", "the empty text"}, Refusal{"a|", "the empty text"}));
+                    Refusal{"a{3,1}", "the pattern 'a{3,1}' is invalid"},
+                    Refusal{"\\p{L}*|\\s", "the pattern '\\p{L}*|\\s' matches the empty text"},
+                    Refusal{"a*", "the empty text"}, Refusal{"", "the empty text"},
+                    Refusal{"a|", "the empty text"}));
 
 TEST(PatternTest, RefusesAnEmptyLiteral) {
   const Result<Pattern> pattern = Pattern::from_literal("");

@@ -122,8 +122,8 @@ class TemplateReader {
 bool read_normalizer(const Component& root) {
   bool nfc = false;
   for (const Component& step : steps_at(root, "normalizer", "normalizers")) {
-    step.allow_keys({"type"});
     step.expect(step.type() == "NFC", "type", "'NFC' or a 'Sequence' of it");
+    step.allow_keys({"type"});
     nfc = true;
   }
   // ICU's data is checked while reading, so that encode() cannot fail for lack of it.
@@ -173,10 +173,14 @@ void check_decoder(const Component& root) {
   const std::vector<Component> steps = steps_at(root, "decoder", "decoders");
   root.expect(root.has("decoder"), "decoder", "'ByteLevel'");
   if (!root.ok()) return;
-  if (steps.size() != 1) root.complain_at("decoder", "expected one 'ByteLevel'");
+  if (steps.size() != 1) {
+    root.complain_at("decoder", fmt::format("a 'Sequence' of {} is not supported; expected one "
+                                            "'ByteLevel'",
+                                            steps.size()));
+  }
   for (const Component& step : steps) {
     step.expect(step.type() == "ByteLevel", "type", "'ByteLevel'");
-    check_byte_level(step);
+    if (step.ok()) check_byte_level(step);
   }
 }
 

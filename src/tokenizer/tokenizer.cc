@@ -118,6 +118,8 @@ std::string_view Tokenizer::id_to_token(int32_t id) const { return parts_->vocab
 
 bool Tokenizer::is_special(int32_t id) const { return parts_->vocabulary.is_special(id); }
 
+const std::vector<std::string>& Tokenizer::notes() const { return parts_->notes; }
+
 size_t Tokenizer::vocab_size() const { return parts_->vocabulary.size(); }
 
 int32_t Tokenizer::id_limit() const { return parts_->vocabulary.id_limit(); }

@@ -61,6 +61,9 @@ class Tokenizer {
   std::string_view id_to_token(int32_t id) const;                    // "" if there is none
   bool is_special(int32_t id) const;
 
+  // One line each: what the files say and encoding does not use.
+  const std::vector<std::string>& notes() const;
+
   // The number of tokens, including added ones; and the greatest id + 1, which is the number of
   // rows that a model's embedding needs. The second may be larger, because ids may have holes.
   size_t vocab_size() const;

@@ -107,8 +107,15 @@ void check_root(const Component& root) {
   root.allow_keys({"version", "truncation", "padding", "added_tokens", "normalizer",
                    "pre_tokenizer", "post_processor", "decoder", "model"});
   root.expect(root.object().string_or("version", "1.0") == "1.0", "version", "'1.0'");
-  root.expect(!root.has("truncation"), "truncation", "null");
-  root.expect(!root.has("padding"), "padding", "null");
+}
+
+// Both concern batches of texts of equal length, which are not made here.
+std::vector<std::string> notes_of(const Component& root, const std::string& name) {
+  std::vector<std::string> notes;
+  for (const char* key : {"padding", "truncation"}) {
+    if (root.has(key)) notes.push_back(fmt::format("{}: {}: no effect on prompts", name, key));
+  }
+  return notes;
 }
 
 // Special tokens come first, as in the library: of tokens with the same text the first is used.
@@ -153,7 +160,8 @@ Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
                      .ignore_merges = model.ignore_merges,
                      .bpe = std::move(model.bpe),
                      .post_processor = std::move(post_processor),
-                     .vocabulary = std::move(model.vocabulary)});
+                     .vocabulary = std::move(model.vocabulary),
+                     .notes = notes_of(root, name)});
 }
 
 }  // namespace wideep::tokenizer
