@@ -43,7 +43,8 @@ Result<std::optional<tokenizer::Tokenizer>> read_tokenizer(const RunOptions& opt
   if (!options.needs_tokenizer && !std::filesystem::exists(directory + "/tokenizer.json")) {
     return std::optional<tokenizer::Tokenizer>();
   }
-  WIDEEP_TRY_ASSIGN(tokenizer::Tokenizer tokenizer, tokenizer::Tokenizer::read(directory));
+  WIDEEP_TRY_ASSIGN(tokenizer::Tokenizer tokenizer,
+                    tokenizer::Tokenizer::read(directory, config.vocab_size));
   if (tokenizer.id_limit() <= config.vocab_size) return std::optional(std::move(tokenizer));
   return invalid_input(
       fmt::format("{}/tokenizer.json: has token ids up to {}, but config.json: vocab_size is {}",

@@ -108,7 +108,9 @@ void AddedTokenFinder::split(std::string_view text, std::vector<Segment>* segmen
     if (token->single_word && !stands_alone(before, after)) continue;
     if (token->lstrip) start -= spaces_before(before);
     if (token->rstrip) stop += spaces_after(after);
-    // White space between two tokens may already belong to the first one (rstrip).
+    // White space between two tokens may already belong to the first one (rstrip). A token that is
+    // itself such white space has nothing left and is none, as in the library.
+    if (token->lstrip && stop <= done) continue;
     if (start > done) segments->push_back({Segment::kText, text.substr(done, start - done)});
     segments->push_back({token->id, {}});
     done = stop;

@@ -71,16 +71,21 @@ class Encoder {
 
 }  // namespace
 
-Result<Tokenizer> Tokenizer::read(const std::string& path) {
+Result<Tokenizer> Tokenizer::read(const std::string& path, int32_t id_limit) {
   std::error_code error;
   const bool is_directory = std::filesystem::is_directory(path, error);
   const std::string file = is_directory ? path + "/tokenizer.json" : path;
   WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(file));
-  return parse(text, file);
+  std::vector<MoreToken> more;
+  if (is_directory) {
+    WIDEEP_TRY_ASSIGN(more, read_more_tokens(path));
+  }
+  WIDEEP_TRY_ASSIGN(auto parts, read_parts(text, file, more, id_limit));
+  return Tokenizer(std::move(parts));
 }
 
 Result<Tokenizer> Tokenizer::parse(std::string_view text, const std::string& name) {
-  WIDEEP_TRY_ASSIGN(auto parts, read_parts(text, name));
+  WIDEEP_TRY_ASSIGN(auto parts, read_parts(text, name, {}, std::numeric_limits<int32_t>::max()));
   return Tokenizer(std::move(parts));
 }
 

@@ -9,7 +9,8 @@
 // Supports byte-level BPE with the steps of Qwen3's, DeepSeek-V3's and similar files (listed in
 // model_reader.h, pipeline_reader.h and pattern_syntax.h). Ids and texts are equal to those of the
 // `tokenizers` library. A file with any other step or option is refused when read, with an error
-// that names the key. tokenizer_config.json (add_bos_token and others) is not read.
+// that names the key. Of tokenizer_config.json only the tokens are read, not add_bos_token and
+// others.
 //
 // Bytes that are not UTF-8 become U+FFFD, both in texts to encode and in decoded text, as with
 // Python's bytes.decode(errors="replace").
@@ -19,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,9 +36,13 @@ struct TokenizerParts;
 
 class Tokenizer {
  public:
-  // Reads "<path>/tokenizer.json", or `path` itself where it is no directory.
-  // Errors: see parse; a missing or unreadable file is invalid input as well.
-  static Result<Tokenizer> read(const std::string& path);
+  // Reads "<path>/tokenizer.json" and, as transformers does, the tokens of other files beside it
+  // (more_tokens.h); or `path` alone where it is no directory. id_limit: the model's tokens;
+  // special tokens that other files name without an id are left out where they would be beyond it.
+  // Errors: see parse; a missing or unreadable file is invalid input as well; a token of another
+  // file with an id that does not follow from tokenizer.json.
+  static Result<Tokenizer> read(const std::string& path,
+                                int32_t id_limit = std::numeric_limits<int32_t>::max());
 
   // Reads the text of a tokenizer.json; `name` stands for the file in messages.
   // Errors (invalid input), one line naming the key: not JSON, an unknown or unsupported setting,

@@ -31,15 +31,72 @@ class AddedTokenReader {
         vocabulary_(vocabulary),
         num_model_tokens_(static_cast<int64_t>(vocabulary->size())) {}
 
-  std::vector<AddedToken> read() {
-    if (!root_.has("added_tokens")) return {};
+  void read() {
+    if (!root_.has("added_tokens")) return;
     for (const Component& entry : root_.children("added_tokens")) {
       if (root_.ok()) read_token(entry);
     }
-    return std::move(tokens_);
   }
 
+  // Adds tokens of other files, or changes the flags of those that are there. Tokens without an id
+  // that would be beyond `limit` are left out, and a note says so.
+  Status add_more(const std::vector<MoreToken>& more, int32_t limit,
+                  std::vector<std::string>* notes) {
+    for (const MoreToken& each : more) {
+      if (each.named && find(each.token.content) != nullptr) continue;
+      AddedToken token = each.token;
+      const std::optional<int32_t> known = vocabulary_->find(token.content);
+      token.id = static_cast<int32_t>(known ? *known : next_id());
+      if (each.id && *each.id != token.id) return other_id(each, token.id);
+      if (!each.id && token.id >= limit) {
+        notes->push_back(
+            fmt::format("{}: '{}' would be token {}, which the model does not have, so "
+                        "it is text",
+                        each.file, base::printable(token.content, 60), token.id));
+        continue;
+      }
+      if (!known) {
+        const Status status = vocabulary_->add(token.content, token.id, Origin::kAdded);
+        if (!status.ok()) return status.at(each.file);
+      }
+      greatest_id_ = std::max<int64_t>(greatest_id_, token.id);
+      if (token.special) vocabulary_->mark_special(token.id);
+      add_or_change(token);
+    }
+    return {};
+  }
+
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
+
  private:
+  AddedToken* find(const std::string& content) {
+    const auto found = std::find_if(tokens_.begin(), tokens_.end(), [&](const AddedToken& token) {
+      return token.content == content;
+    });
+    return found == tokens_.end() ? nullptr : &*found;
+  }
+
+  // As the library: new flags count wherever the token is searched; a token that was not special
+  // is searched as the new `normalized` says too, and a special one as before only.
+  void add_or_change(const AddedToken& token) {
+    AddedToken* known = find(token.content);
+    const bool again = known != nullptr && !known->special && known->normalized != token.normalized;
+    for (AddedToken& each : tokens_) {
+      if (each.content != token.content) continue;
+      each.single_word = token.single_word;
+      each.lstrip = token.lstrip;
+      each.rstrip = token.rstrip;
+      if (!again) each.special |= token.special;
+    }
+    if (known == nullptr || again) tokens_.push_back(token);
+  }
+
+  static Status other_id(const MoreToken& token, int32_t expected) {
+    return invalid_input(fmt::format(
+        "{}: token '{}' has id {}, expected {}, as in tokenizer.json or after its tokens",
+        token.file, base::printable(token.token.content, 60), *token.id, expected));
+  }
+
   void read_token(const Component& entry) {
     const formats::JsonObject& object = entry.object();
     entry.allow_keys({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
@@ -132,7 +189,9 @@ AddedTokenFinder finder_of(const std::vector<AddedToken>& tokens, bool normalize
 }  // namespace
 
 Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
-                                                         const std::string& name) {
+                                                         const std::string& name,
+                                                         const std::vector<MoreToken>& more,
+                                                         int32_t id_limit) {
   WIDEEP_TRY_ASSIGN(const nlohmann::json json, formats::parse_json(text, name));
   if (!json.is_object()) {
     return invalid_input(
@@ -146,8 +205,12 @@ Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
   WIDEEP_TRY_ASSIGN(BpeModel model, read_model(root.child("model")));
   const bool nfc = read_normalizer(root);
   WIDEEP_TRY(root.status());
-  const std::vector<AddedToken> added = AddedTokenReader(root, nfc, &model.vocabulary).read();
+  AddedTokenReader reader(root, nfc, &model.vocabulary);
+  reader.read();
   WIDEEP_TRY(root.status());
+  std::vector<std::string> notes = notes_of(root, name);
+  WIDEEP_TRY(reader.add_more(more, id_limit, &notes));
+  const std::vector<AddedToken>& added = reader.tokens();
   PreTokenizer pre_tokenizer = read_pre_tokenizer(root);
   PostProcessor post_processor = read_post_processor(root, model.vocabulary);
   check_decoder(root);
@@ -161,7 +224,7 @@ Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
                      .bpe = std::move(model.bpe),
                      .post_processor = std::move(post_processor),
                      .vocabulary = std::move(model.vocabulary),
-                     .notes = notes_of(root, name)});
+                     .notes = std::move(notes)});
 }
 
 }  // namespace wideep::tokenizer

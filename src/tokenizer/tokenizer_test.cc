@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "base/scratch_directory.h"
 #include "formats/files.h"
 #include "tokenizer/small_tokenizer.h"
 #include "tokenizer/stream_decoder.h"
@@ -110,6 +111,78 @@ TEST(TokenizerReadTest, ReadsADirectoryOrAFile) {
   ASSERT_TRUE(formats::write_file(folder + "/tokenizer.json", small_tokenizer_json().dump()).ok());
   EXPECT_TRUE(Tokenizer::read(folder).ok());
   EXPECT_TRUE(Tokenizer::read(folder + "/tokenizer.json").ok());
+}
+
+// ---- tokens of other files; the ids are those of transformers 5.24 with the same files ----
+
+class TokensOfOtherFiles : public testing::Test {
+ protected:
+  TokensOfOtherFiles() { write("tokenizer.json", small_tokenizer_json()); }
+
+  void write(const std::string& name, const json& content) {
+    ASSERT_TRUE(formats::write_file(scratch_.file(name), content.dump()).ok());
+  }
+  Tokenizer read(int32_t limit = 1000) {
+    Result<Tokenizer> tokenizer = Tokenizer::read(scratch_.path(), limit);
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    return *tokenizer;
+  }
+  static json flags(const char* content, bool lstrip, bool special) {
+    return {{"content", content},  {"lstrip", lstrip},     {"rstrip", false},
+            {"normalized", false}, {"single_word", false}, {"special", special}};
+  }
+
+  base::ScratchDirectory scratch_;
+};
+
+TEST_F(TokensOfOtherFiles, AddedTokensDecoderAddsAndChanges) {
+  write("tokenizer_config.json",
+        {{"added_tokens_decoder",
+          {{"266", flags("<|new|>", false, true)}, {"265", flags("<think>", true, false)}}}});
+  const Tokenizer tokenizer = read();
+  EXPECT_THAT(tokenizer.encode("<|new|>the"), testing::ElementsAre(266, 257));
+  EXPECT_TRUE(tokenizer.is_special(266));
+  EXPECT_THAT(tokenizer.encode("the <think>"), testing::ElementsAre(257, 265));  // lstrip
+}
+
+TEST_F(TokensOfOtherFiles, AddedTokensJsonAndNamedTokens) {
+  write("added_tokens.json", {{"<a>", 266}, {"<b>", 267}});
+  write("special_tokens_map.json", {{"eos_token", "<b>"}, {"pad_token", {{"content", "<pad>"}}}});
+  const Tokenizer tokenizer = read();
+  EXPECT_THAT(tokenizer.encode("<a><b><pad>"), testing::ElementsAre(266, 267, 268));
+  EXPECT_FALSE(tokenizer.is_special(266));
+  EXPECT_TRUE(tokenizer.is_special(267));
+  EXPECT_TRUE(tokenizer.is_special(268));
+  // Where the model has no such token, it stays text, and a line says so.
+  const Tokenizer limited = read(268);
+  EXPECT_EQ(limited.id_limit(), 268);
+  EXPECT_THAT(limited.notes(), testing::ElementsAre(HasSubstr("'<pad>' would be token 268")));
+}
+
+// White space that is an added token, after a token that takes white space: what the tokenizers
+// library gives (it fails where a second white space follows).
+TEST_F(TokensOfOtherFiles, WhiteSpaceThatBelongsToTheTokenBefore) {
+  json space = flags(" ", true, false), taking = flags("<r>", false, false),
+       tab = flags("\t", true, false);
+  taking["rstrip"] = tab["rstrip"] = true;
+  write("tokenizer_config.json",
+        {{"added_tokens_decoder", {{"266", taking}, {"267", space}, {"268", tab}}}});
+  const Tokenizer tokenizer = read();
+  const auto x = tokenizer.encode("x");
+  EXPECT_THAT(tokenizer.encode("<r> x"), testing::ElementsAre(266, x[0]));
+  EXPECT_THAT(tokenizer.encode("<r>\tx"), testing::ElementsAre(266, x[0]));
+  EXPECT_THAT(tokenizer.encode("<r> <r>x"), testing::ElementsAre(266, 266, x[0]));
+  EXPECT_THAT(tokenizer.encode("x <r> x"), testing::ElementsAre(x[0], 267, 266, x[0]));
+}
+
+TEST_F(TokensOfOtherFiles, WrongIdsAreRefused) {
+  write("tokenizer_config.json",
+        {{"added_tokens_decoder", {{"300", flags("<|new|>", false, true)}}}});
+  EXPECT_THAT(Tokenizer::read(scratch_.path()).status().message(),
+              HasSubstr("tokenizer_config.json: token '<|new|>' has id 300, expected 266"));
+  write("tokenizer_config.json", {{"eos_token", 3}});
+  EXPECT_THAT(Tokenizer::read(scratch_.path()).status().message(),
+              HasSubstr("tokenizer_config.json: eos_token: expected a token"));
 }
 
 TEST(TokenizerReadTest, ErrorNamesTheMissingFile) {

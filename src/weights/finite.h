@@ -3,8 +3,7 @@
 // Checks that weights are finite numbers. A single NaN or infinity in a matrix would reach every
 // logit, and the text would be noise without an error.
 //
-// The check reads each tensor once more while it is in the cache: about 1 % of the time of loading
-// from memory, and nothing beside a disk.
+// The check reads each piece of a tensor once more, just before it is packed.
 //
 // Thread safety: pure functions.
 #pragma once
