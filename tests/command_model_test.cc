@@ -2,6 +2,7 @@
 // wideep generate on broken model directories: one line that names the file, and nothing is left
 // behind.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -179,10 +180,10 @@ TEST(CommandModel, ImpossibleConfig) {
       {"n_group", 3, {"expected a divisor of n_routed_experts 16", "found 3"}},
       {"topk_group", 5, {"expected at most n_group 4", "found 5"}},
       {"qk_rope_head_dim", 7, {"expected an even size", "found 7"}},
-      {"first_k_dense_replace", 4, {"found 4"}},
+      {"first_k_dense_replace", -1, {"found -1"}},
+      {"qk_head_dim", 99, {"expected qk_nope_head_dim + qk_rope_head_dim", "found 99"}},
       {"rms_norm_eps", 0, {"found 0"}},
       {"vocab_size", nullptr, {}},
-      {"eos_token_id", 264, {"found 264"}},
       {"hidden_act", "gelu", {"expected silu", "found gelu"}},
   };
   for (const Case& c : cases) {
@@ -191,6 +192,17 @@ TEST(CommandModel, ImpossibleConfig) {
     parts.insert(parts.end(), {"config.json", c.key});
     expect_refused(run_with_config([&](json& config) { config[c.key] = c.value; }), parts);
   }
+}
+
+// What the files say and the run does not use is named, and the run goes on.
+TEST(CommandModel, UnusedSettingsAreNamed) {
+  const auto end = run_with_config([](json& config) {
+    config["eos_token_id"] = 264;
+    config["swiglu_limit"] = 7;
+  });
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, testing::HasSubstr("config.json: eos_token_id: 264 is not a token"));
+  EXPECT_THAT(end.err, testing::HasSubstr("config.json: unknown key without effect: swiglu_limit"));
 }
 
 TEST(CommandModel, UnsupportedArchitecture) {
