@@ -5,7 +5,6 @@
 
 #include "base/try.h"
 #include "chat/arguments.h"
-#include "chat/template_renderer.h"
 
 namespace wideep::chat {
 namespace {
@@ -23,6 +22,27 @@ Function strftime_now(std::time_t now) {
   };
 }
 
+Status add_members(const nlohmann::ordered_json& object, Names& names) {
+  if (!object.is_object()) return {};
+  for (const auto& [key, value] : object.items()) {
+    WIDEEP_TRY_ASSIGN(names[key], Value::from_json(value));
+  }
+  return {};
+}
+
+// All variables but the messages.
+Result<Names> names_of(const ChatInput& input) {
+  Names names;
+  WIDEEP_TRY(add_members(input.variables, names));
+  // After input.variables, so that a request cannot replace these.
+  WIDEEP_TRY(add_members(input.special_tokens, names));
+  WIDEEP_TRY_ASSIGN(names["tools"], Value::from_json(input.tools));
+  names["documents"] = Value();
+  names["add_generation_prompt"] = input.add_generation_prompt;
+  names["strftime_now"] = strftime_now(input.now);
+  return names;
+}
+
 }  // namespace
 
 Result<ChatTemplate> ChatTemplate::parse(std::string_view text, std::string name) {
@@ -32,23 +52,20 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view text, std::string name
 }
 
 Result<std::string> ChatTemplate::render(const ChatInput& input) const {
-  Names names;
-  if (input.variables.is_object()) {
-    for (const auto& [key, value] : input.variables.items()) {
-      WIDEEP_TRY_ASSIGN(names[key], Value::from_json(value));
-    }
+  WIDEEP_TRY_ASSIGN(Names names, names_of(input));
+  Result<std::string> text = render_with(input, CallArguments::kObjects, names);
+  if (!text.ok() && has_text_arguments(input.messages)) {
+    const Result<std::string> as_sent = render_with(input, CallArguments::kAsSent, names);
+    if (as_sent.ok()) return as_sent;
   }
-  WIDEEP_TRY_ASSIGN(names["messages"], Value::from_json(input.messages));
-  WIDEEP_TRY_ASSIGN(names["tools"], Value::from_json(input.tools));
-  // After input.variables, so that a request cannot replace these.
-  names["documents"] = Value();
-  names["add_generation_prompt"] = input.add_generation_prompt;
-  names["bos_token"] = input.bos_token;
-  names["eos_token"] = input.eos_token;
-  names["strftime_now"] = strftime_now(input.now);
-  const Result<std::string> text = render_template(*block_, std::move(names));
   if (!text.ok()) return text.status().at(name_);
   return text;
+}
+
+Result<std::string> ChatTemplate::render_with(const ChatInput& input, CallArguments arguments,
+                                              Names names) const {
+  WIDEEP_TRY_ASSIGN(names["messages"], messages_value(input.messages, arguments));
+  return render_template(*block_, std::move(names));
 }
 
 }  // namespace wideep::chat

@@ -19,18 +19,20 @@
 #include <string>
 #include <string_view>
 
+#include "chat/messages.h"
+#include "chat/template_renderer.h"
 #include "chat/template_syntax.h"
 #include "wideep/status.h"
 
 namespace wideep::chat {
 
 struct ChatInput {
-  nlohmann::ordered_json messages;    // [{"role": …, "content": …}, …]
+  nlohmann::ordered_json messages;    // [{"role": …, "content": …}, …], as on the wire
   nlohmann::ordered_json tools;       // null: none
   nlohmann::ordered_json variables;   // further variables (chat_template_kwargs), or null
   bool add_generation_prompt = true;  // end the prompt with the start of the assistant's answer
-  std::string bos_token;
-  std::string eos_token;
+  // The model's special tokens, each a variable: {"bos_token": "<s>", …}; null: none.
+  nlohmann::ordered_json special_tokens;
   std::time_t now = std::time(nullptr);  // time for strftime_now(), which prints it as local time
 };
 
@@ -39,11 +41,16 @@ class ChatTemplate {
   // name: the first part of error messages. Errors (invalid input): "<name>: line N: …".
   static Result<ChatTemplate> parse(std::string_view text, std::string name);
 
+  // Arguments of tool calls that are JSON text are objects for the template. Where that fails, it
+  // is rendered again with the text, for templates that put the text into theirs.
   // Errors (invalid input): the template calls raise_exception(), for example for an unexpected
   // order of roles, or an operation fails for these messages.
   Result<std::string> render(const ChatInput& input) const;
 
  private:
+  Result<std::string> render_with(const ChatInput& input, CallArguments arguments,
+                                  Names names) const;
+
   ChatTemplate(std::string name, Block block)
       : name_(std::move(name)), block_(std::make_shared<const Block>(std::move(block))) {}
 

@@ -12,8 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!parsed.ok()) return 0;
   const auto rendered = parsed->render({.messages = {{{"role", "user"}, {"content", "Hi"}},
                                                      {{"role", "assistant"}, {"content", "Yes"}}},
-                                        .bos_token = "<s>",
-                                        .eos_token = "</s>",
+                                        .special_tokens = {{"bos_token", "<s>"}},
                                         .now = 0});
   return rendered.ok() || !rendered.status().message().empty() ? 0 : 1;
 }

@@ -29,8 +29,6 @@ Result<std::string> render(const std::string& text, const ordered_json& names, s
                          .tools = names.value("tools", ordered_json()),
                          .variables = names,
                          .add_generation_prompt = names.value("add_generation_prompt", false),
-                         .bos_token = names.value("bos_token", ""),
-                         .eos_token = names.value("eos_token", ""),
                          .now = now});
 }
 
@@ -106,9 +104,48 @@ TEST(ChatTemplate, EveryTemplateEnds) {
   EXPECT_THAT(error_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + "}}"),
               HasSubstr("nested deeper than 100"));
   EXPECT_THAT(error_of("{{ " + std::string(5000, '-') + "1 }}"), HasSubstr("nested deeper"));
-  EXPECT_THAT(error_of("{{ 9223372036854775807 + 1 }}"), HasSubstr("too large"));
+  EXPECT_THAT(error_of("{{ 10 ** 1000000000 }}"), HasSubstr("too large"));
+  EXPECT_THAT(error_of("{{ 10 ** 5000 }}"), HasSubstr("an integer of more than 4300 digits"));
+  EXPECT_THAT(error_of("{% set n = 10 ** 4000 + 1 %}{% for i in range(1000000) %}"
+                       "{{ n // 7 }}{% endfor %}"),
+              HasSubstr("too much"));
   EXPECT_EQ(error_of("{{ range(9223372036854775800, 9223372036854775807, 5) | length }}"),
             "rendered: 2");
+}
+
+// What a template is given for the call of a function, as a text on the wire.
+std::string prompt_of(const std::string& text, const std::string& arguments) {
+  const ordered_json messages = {
+      {{"role", "assistant"},
+       {"content", nullptr},
+       {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", arguments}}}}}},
+       {"function_call", {{"name", "g"}, {"arguments", arguments}}}}};
+  const Result<std::string> found = render(text, {{"messages", messages}}, 0);
+  return found.ok() ? *found : found.status().message();
+}
+
+// On the wire the arguments of a call are text. A template gets the object, or, where that fails,
+// the text.
+TEST(ChatTemplate, ArgumentsOfCallsAreObjectsOrTheirText) {
+  const std::string each =
+      "{% for k, v in messages[0].tool_calls[0].function.arguments | items %}{{ k }}={{ v }};"
+      "{% endfor %}{{ messages[0].content }}";
+  const std::string joined = "{{ '<' + messages[0].tool_calls[0].function.arguments + '>' }}";
+  EXPECT_EQ(prompt_of(each, R"({"a": 3, "b": [1]})"), "a=3;b=[1];");
+  EXPECT_EQ(prompt_of(joined, R"({"a": 3, "b": [1]})"), R"(<{"a": 3, "b": [1]}>)");
+  EXPECT_EQ(prompt_of("{{ messages[0].function_call.arguments.a }}", R"({"a": 3})"), "3");
+  EXPECT_EQ(prompt_of(each, R"({"a": 123456789012345678901234567890})"),
+            "a=123456789012345678901234567890;");
+  EXPECT_EQ(prompt_of(each, " "), "");
+  EXPECT_EQ(prompt_of(joined, " "), "< >");
+  // Not an object: only the text is left.
+  for (const std::string text : {"{\"a\": ", "[1]", "null", "3"}) {
+    EXPECT_EQ(prompt_of(joined, text), "<" + text + ">");
+    EXPECT_EQ(prompt_of(each, text), "t: line 1: items: Can only get item pairs from a mapping.");
+  }
+  // Content that is null is none, and prints as nothing.
+  EXPECT_EQ(prompt_of("[{{ messages[0].content }}]{{ messages[0].content is none }}", "{}"),
+            "[]True");
 }
 
 std::string repeated(const std::string& text, size_t times) {

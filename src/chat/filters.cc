@@ -11,13 +11,20 @@
 
 #include "base/try.h"
 #include "chat/arguments.h"
+#include "chat/arithmetic.h"
 #include "chat/builtins.h"
+#include "chat/python_numbers.h"
 #include "chat/python_text.h"
 
 namespace wideep::chat {
 namespace {
 
 using FilterFunction = ValueResult (*)(const Value& input, ArgumentReader& arguments);
+
+Status unfit(std::string_view argument, std::string_view expected, const Value& found) {
+  return invalid_input(
+      fmt::format("{}: expected {}, found {}", argument, expected, found.type_name()));
+}
 
 // ---- strings ----
 
@@ -57,7 +64,8 @@ ValueResult title_filter(const Value& input, ArgumentReader& arguments) {
 ValueResult trim_filter(const Value& input, ArgumentReader& arguments) {
   const Value removed = arguments.value_or("chars", Value());
   const std::string text = arguments.text(input);
-  if (!removed.is_string()) return kept_safe(input, std::string(strip(text, Ends::kBoth)));
+  if (removed.is_none()) return kept_safe(input, std::string(strip(text, Ends::kBoth)));
+  if (!removed.is_string()) return unfit("chars", "a string", removed);
   return kept_safe(input, std::string(strip(text, Ends::kBoth, removed.string())));
 }
 
@@ -79,7 +87,7 @@ ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
   const Value width = arguments.value_or("width", int64_t{4});
   const bool first = arguments.truth_or("first", false), blank = arguments.truth_or("blank", false);
   WIDEEP_TRY(refuse_safe(input));
-  if (!width.is_string() && !width.is_integer()) return invalid_input("width: expected an integer");
+  if (!width.is_string() && !width.is_whole()) return unfit("width", "an integer", width);
   constexpr int64_t kMaxWidth = 1000;  // a larger width is reduced to this
   const std::string margin =
       width.is_string()
@@ -100,20 +108,31 @@ ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
   return out;
 }
 
+// Python's rule: a text indents with itself, a number with as many spaces; none: one line.
+Result<std::optional<std::string>> json_indent(const Value& indent) {
+  if (indent.is_none()) return std::optional<std::string>();
+  if (indent.is_string()) return std::optional(indent.string());
+  if (!indent.is_whole()) return unfit("indent", "an integer, a text or none", indent);
+  constexpr int64_t kMostSpaces = 10'000;
+  if (indent.integer() > kMostSpaces) return invalid_input("indent: too large");
+  return std::optional(
+      std::string(static_cast<size_t>(std::max<int64_t>(indent.integer(), 0)), ' '));
+}
+
 ValueResult to_json_filter(const Value& input, ArgumentReader& arguments) {
   JsonStyle style;
-  const bool ascii = arguments.truth_or("ensure_ascii", false);
-  const Value indent = arguments.value_or("indent", Value());
+  style.ascii = arguments.truth_or("ensure_ascii", false);
+  WIDEEP_TRY_ASSIGN(style.indent, json_indent(arguments.value_or("indent", Value())));
   const Value separators = arguments.value_or("separators", Value());
   style.sort_keys = arguments.truth_or("sort_keys", false);
-  if (ascii) return invalid_input("ensure_ascii=True is not supported");
-  if (indent.is_integer())
-    style.indent = static_cast<int>(std::clamp<int64_t>(indent.integer(), 0, 100));
-  if (separators.is_list() && separators.list().size() == 2) {
-    style.item_separator = arguments.text(separators.list()[0]);
-    style.key_separator = arguments.text(separators.list()[1]);
-  } else if (!separators.is_none()) {
-    return invalid_input("separators: expected two strings");
+  if (style.indent) style.item_separator = ",";
+  if (!separators.is_none()) {
+    WIDEEP_TRY_ASSIGN(const List two, elements_of(separators, arguments.budget()));
+    if (two.size() != 2 || !two[0].is_string() || !two[1].is_string()) {
+      return unfit("separators", "two strings", separators);
+    }
+    style.item_separator = two[0].string();
+    style.key_separator = two[1].string();
   }
   WIDEEP_TRY_ASSIGN(std::string text, to_json(input, style, arguments.budget()));
   return text;
@@ -121,68 +140,94 @@ ValueResult to_json_filter(const Value& input, ArgumentReader& arguments) {
 
 // ---- numbers ----
 
+Status not_finite() { return invalid_input("infinity and nan are no integers"); }
+
 ValueResult int_filter(const Value& input, ArgumentReader& arguments) {
-  const int64_t fallback = arguments.integer_or("default", 0);
+  const Value fallback = arguments.value_or("default", int64_t{0});
+  const int64_t base = arguments.integer_or("base", 10);
+  if (input.is_undefined()) return invalid_input(input.undefined().what);
+  if (input.is_large()) return input;
   if (input.is_integer() || input.is_bool()) return input.integer();
-  if (input.is_float() && std::abs(input.number()) < 9e18)
-    return static_cast<int64_t>(input.number());
+  if (input.is_float()) {
+    const auto whole = integer_of(input.number());
+    return whole ? ValueResult(*whole) : not_finite();
+  }
   if (!input.is_string()) return fallback;
-  const std::string text(strip(input.string(), Ends::kBoth));
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(std::abs(number) < 9e18)) return fallback;
-  // Integers are parsed as such, because a double would lose digits above 2^53.
-  const long long whole = std::strtoll(text.c_str(), &end, 10);
-  return *end == '\0' ? int64_t{whole} : static_cast<int64_t>(number);
+  const bool has_base = base >= 2 && base <= 36;
+  if (const auto whole = integer_in(input.string(), has_base ? base : 10); whole && has_base) {
+    return *whole;
+  }
+  const auto number = float_in(input.string());
+  const auto whole = number ? integer_of(*number) : std::nullopt;
+  return whole ? *whole : fallback;
 }
 
 ValueResult float_filter(const Value& input, ArgumentReader& arguments) {
   const Value fallback = arguments.value_or("default", 0.0);
+  if (input.is_undefined()) return invalid_input(input.undefined().what);
+  if (input.is_large() && !std::isfinite(input.number())) return invalid_input("too large");
   if (input.is_number()) return input.number();
-  if (!input.is_string()) return fallback;
-  const std::string text(strip(input.string(), Ends::kBoth));
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  return text.empty() || *end != '\0' ? fallback : Value(number);
+  const auto number = input.is_string() ? float_in(input.string()) : std::nullopt;
+  return number ? Value(*number) : fallback;
 }
 
-ValueResult abs_filter(const Value& input, ArgumentReader&) {
+ValueResult abs_filter(const Value& input, ArgumentReader& arguments) {
   if (input.is_float()) return std::abs(input.number());
-  if (!input.is_number() || input.integer() == INT64_MIN) return invalid_input("expected a number");
-  return std::abs(input.integer());
+  if (!input.is_whole()) return invalid_input("expected a number");
+  const Value zero(int64_t{0});
+  return arithmetic(input.integer() < 0 ? "-" : "+", zero, input, arguments.budget());
 }
 
 // Rounds an integer to a power of ten, halves to even, as Python's round().
-ValueResult rounded(int64_t number, int64_t precision) {
-  if (precision >= 0) return number;
-  int64_t unit = 1;
-  for (int64_t i = precision; i < 0; ++i) unit *= 10;
-  const int64_t rest = number % unit;  // has the sign of number
-  const int64_t below = number - rest;
-  const int64_t twice = 2 * std::abs(rest);
-  const bool away = twice > unit || (twice == unit && below / unit % 2 != 0);
-  if (!away) return below;
-  int64_t result = 0;
-  if (__builtin_add_overflow(below, number < 0 ? -unit : unit, &result)) {
-    return invalid_input("the result is too large");
+ValueResult rounded_whole(const Value& number, int64_t precision, Budget& budget) {
+  if (precision >= 0) return arithmetic("+", int64_t{0}, number, budget);
+  if (precision < -static_cast<int64_t>(Value::kMaxDigits)) return int64_t{0};
+  WIDEEP_TRY_ASSIGN(const Value unit, arithmetic("**", int64_t{10}, -precision, budget));
+  WIDEEP_TRY_ASSIGN(const Value rest, arithmetic("%", number, unit, budget));
+  WIDEEP_TRY_ASSIGN(const Value below, arithmetic("-", number, rest, budget));
+  WIDEEP_TRY_ASSIGN(const Value twice, arithmetic("*", rest, int64_t{2}, budget));
+  WIDEEP_TRY_ASSIGN(const Value units, arithmetic("//", below, unit, budget));
+  WIDEEP_TRY_ASSIGN(const Value odd, arithmetic("%", units, int64_t{2}, budget));
+  WIDEEP_TRY_ASSIGN(const int order, compare(twice, unit, budget));
+  return order > 0 || (order == 0 && odd.truth()) ? arithmetic("+", below, unit, budget)
+                                                  : ValueResult(below);
+}
+
+// Rounds the decimal value, as Python does; a multiplication by a power of ten would round twice.
+double rounded_float(double number, int64_t precision) {
+  constexpr int64_t kAllDigits = 330;
+  if (!std::isfinite(number) || precision > kAllDigits) return number;
+  if (precision >= 0)
+    return std::strtod(fmt::format("{:.{}f}", number, precision).c_str(), nullptr);
+  const double unit = std::pow(10.0, static_cast<double>(-precision));
+  return std::isfinite(unit) ? std::nearbyint(number / unit) * unit : 0.0;
+}
+
+ValueResult common_rounded(const Value& input, const Value& precision, Budget& budget) {
+  if (!precision.is_none() && !precision.is_whole()) {
+    return unfit("precision", "an integer or none", precision);
   }
-  return result;
+  if (input.is_whole())
+    return rounded_whole(input, precision.is_none() ? 0 : precision.integer(), budget);
+  if (!precision.is_none()) return rounded_float(input.number(), precision.integer());
+  const auto whole = integer_of(std::nearbyint(input.number()));
+  return whole ? ValueResult(*whole) : not_finite();
 }
 
 ValueResult round_filter(const Value& input, ArgumentReader& arguments) {
-  const int64_t precision = arguments.integer_or("precision", 0);
-  const std::string method = arguments.text(arguments.value_or("method", "common"));
-  if (!input.is_number() || precision < -15 || precision > 15) {
-    return invalid_input("expected a number");
+  const Value precision = arguments.value_or("precision", int64_t{0});
+  const Value method = arguments.value_or("method", "common");
+  const std::string name = method.is_string() ? method.string() : "";
+  if (name != "common" && name != "ceil" && name != "floor") {
+    return invalid_input("method: expected common, ceil or floor");
   }
-  const double unit = std::pow(10.0, static_cast<double>(precision));
-  if (method == "ceil") return std::ceil(input.number() * unit) / unit;
-  if (method == "floor") return std::floor(input.number() * unit) / unit;
-  if (method != "common") return invalid_input("method: expected common, ceil or floor");
-  if (!input.is_float()) return rounded(input.integer(), precision);
-  if (precision < 0) return std::nearbyint(input.number() * unit) / unit;
-  // Rounds the decimal value, as Python does; a multiplication by a power of ten would round twice.
-  return std::strtod(fmt::format("{:.{}f}", input.number(), precision).c_str(), nullptr);
+  if (!input.is_number()) return unfit("input", "a number", input);
+  if (name == "common") return common_rounded(input, precision, arguments.budget());
+  WIDEEP_TRY_ASSIGN(const Value unit, arithmetic("**", int64_t{10}, precision, arguments.budget()));
+  WIDEEP_TRY_ASSIGN(const Value scaled, arithmetic("*", input, unit, arguments.budget()));
+  if (!scaled.is_float()) return arithmetic("/", scaled, unit, arguments.budget());
+  const double whole = name == "ceil" ? std::ceil(scaled.number()) : std::floor(scaled.number());
+  return std::isfinite(whole) ? arithmetic("/", whole, unit, arguments.budget()) : not_finite();
 }
 
 // ---- lists ----
@@ -336,20 +381,16 @@ ValueResult extreme_filter(const Value& input, ArgumentReader& arguments) {
 
 ValueResult sum_filter(const Value& input, ArgumentReader& arguments) {
   const Value path = arguments.value_or("attribute", Value());
-  const Value start = arguments.value_or("start", int64_t{0});
+  Value sum = arguments.value_or("start", int64_t{0});
+  if (sum.is_string()) return invalid_input("texts cannot be summed: use join");
   WIDEEP_TRY_ASSIGN(const List all, elements_of(input, arguments.budget()));
-  // A sum of integers in double is exact up to 2^53; a larger one is returned as a float.
-  double sum = start.is_number() ? start.number() : 0.0;
-  bool whole = !start.is_float();
   for (Value each : all) {
     if (!path.is_none()) {
       WIDEEP_TRY_ASSIGN(each, follow(each, path, arguments.budget()));
     }
-    if (!each.is_number()) return invalid_input("expected numbers");
-    sum += each.number();
-    whole = whole && !each.is_float();
+    WIDEEP_TRY_ASSIGN(sum, arithmetic("+", sum, each, arguments.budget()));
   }
-  return whole && std::abs(sum) < 9e15 ? Value(static_cast<int64_t>(sum)) : Value(sum);
+  return sum;
 }
 
 // For map and select, every false value has no elements, even a number.
@@ -408,7 +449,7 @@ ValueResult items_filter(const Value& input, ArgumentReader& arguments) {
   List pairs;
   for (const auto& [key, value] : input.dict().entries()) {
     if (!arguments.budget().spend(1)) break;
-    pairs.emplace_back(List{key, value});
+    pairs.emplace_back(List{key, value}, ListKind::kTuple);
   }
   return pairs;
 }
@@ -423,7 +464,8 @@ ValueResult sorted_items_filter(const Value& input, ArgumentReader& arguments) {
   for (const auto& [key, value] : input.dict().entries()) {
     if (!arguments.budget().spend(1)) break;
     const Value judged = by == "key" ? Value(key) : value;
-    all.push_back({sort_key(judged, case_sensitive, arguments.budget()), List{key, value}});
+    all.push_back({sort_key(judged, case_sensitive, arguments.budget()),
+                   Value(List{key, value}, ListKind::kTuple)});
   }
   WIDEEP_TRY(sort_by_key(all, reverse, arguments.budget()));
   return values_of(all);

@@ -43,16 +43,19 @@ ValueResult split_method(const Value& self, const Arguments& arguments) {
   return list_of(split(self.string(), separator.string(), limit, arguments.budget));
 }
 
-// The argument is a string, or a list of strings of which one must match.
+// The argument is a string, or a tuple of strings of which one must match.
 template <bool at_end>
 ValueResult starts_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader(at_end ? "endswith" : "startswith", arguments);
   const Value wanted = reader.value("prefix");
   WIDEEP_TRY(reader.status());
-  const List all = wanted.is_list() ? wanted.list() : List{wanted};
+  const List all = wanted.is_tuple() ? wanted.list() : List{wanted};
   for (const Value& each : all) {
     if (!arguments.budget.spend(1)) return arguments.budget.status();
-    if (!each.is_string()) return invalid_input("startswith: expected strings");
+    if (!each.is_string()) {
+      return invalid_input(fmt::format("{}: expected a string or a tuple of strings, found {}",
+                                       at_end ? "endswith" : "startswith", each.type_name()));
+    }
     const std::string_view text = self.string();
     if (at_end ? text.ends_with(each.string()) : text.starts_with(each.string())) return true;
   }
@@ -134,21 +137,19 @@ const Methods& string_methods() {
 
 // ---- dicts ----
 
-enum class Part { kKeys, kValues, kItems };
-
-// Python returns views. A list is equivalent here, because dicts never change.
-template <Part part>
+// A view of a dict holds its elements, because dicts never change.
+template <ListKind kind>
 ValueResult parts_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader("items", arguments);
   WIDEEP_TRY(reader.status());
   List all;
   for (const auto& [key, value] : self.dict().entries()) {
     if (!arguments.budget.spend(1)) return arguments.budget.status();
-    if (part == Part::kKeys) all.emplace_back(key);
-    if (part == Part::kValues) all.push_back(value);
-    if (part == Part::kItems) all.emplace_back(List{key, value});
+    if (kind == ListKind::kKeys) all.emplace_back(key);
+    if (kind == ListKind::kValues) all.push_back(value);
+    if (kind == ListKind::kItems) all.emplace_back(List{key, value}, ListKind::kTuple);
   }
-  return all;
+  return Value(std::move(all), kind);
 }
 
 ValueResult get_method(const Value& self, const Arguments& arguments) {
@@ -162,9 +163,9 @@ ValueResult get_method(const Value& self, const Arguments& arguments) {
 }
 
 const Methods& dict_methods() {
-  static const Methods methods = {{"keys", parts_method<Part::kKeys>},
-                                  {"values", parts_method<Part::kValues>},
-                                  {"items", parts_method<Part::kItems>},
+  static const Methods methods = {{"keys", parts_method<ListKind::kKeys>},
+                                  {"values", parts_method<ListKind::kValues>},
+                                  {"items", parts_method<ListKind::kItems>},
                                   {"get", get_method}};
   return methods;
 }
@@ -197,7 +198,7 @@ const Methods& list_methods() {
 const Methods* methods_of(const Value& value) {
   if (value.is_string()) return &string_methods();
   if (value.is_dict()) return &dict_methods();
-  return value.is_list() ? &list_methods() : nullptr;
+  return value.is_list() && !value.is_view() ? &list_methods() : nullptr;
 }
 
 // The longest name that an error message contains: names come from the template's data.
@@ -264,7 +265,7 @@ ValueResult item_of(const Value& value, const Value& index, Budget& budget) {
     return entry != nullptr ? *entry : method_of(value, index.string());
   }
   const bool is_index = index.is_integer() || index.is_bool();
-  if (value.is_list() && is_index) {
+  if (value.is_list() && !value.is_view() && is_index) {
     const auto at = element_index(index.integer(), value.list().size());
     if (at) return value.list()[*at];
   }

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 #include "base/try.h"
@@ -207,13 +206,12 @@ class Parser {
 
   // ---- expressions ----
 
-  // One expression, or several with commas between them, which make a list: Python's tuples are
-  // lists here.
+  // One expression, or several with commas between them, which make a tuple.
   Result<Expression> parse_tuple() {
     const int line = peek().line;
     WIDEEP_TRY_ASSIGN(Expression first, parse_expression());
     if (!is_operator(",")) return first;
-    ListLiteral list;
+    ListLiteral list{{}, ListKind::kTuple};
     list.items.push_back(std::move(first));
     while (take_operator(",") && !ends_tuple()) {
       WIDEEP_TRY_ASSIGN(Expression item, parse_expression());
@@ -357,16 +355,13 @@ class Parser {
   }
 
   static Result<Expression> integer(const Token& token) {
-    int64_t value = 0;
-    const char* end = token.text.data() + token.text.size();
-    const auto [stopped, error] = std::from_chars(token.text.data(), end, value);
-    if (error == std::errc() && stopped == end) return Expression{token.line, Literal{value}};
-    return invalid_input(
-        fmt::format("line {}: the number {} is too large", token.line, token.text));
+    const Result<Value> value = Value::whole(token.text);
+    if (value.ok()) return Expression{token.line, Literal{*value}};
+    return value.status().at(fmt::format("line {}", token.line));
   }
 
   Result<Expression> parse_parentheses(int line) {
-    if (take_operator(")")) return Expression{line, ListLiteral{}};
+    if (take_operator(")")) return Expression{line, ListLiteral{{}, ListKind::kTuple}};
     WIDEEP_TRY_ASSIGN(Expression value, parse_tuple());
     WIDEEP_TRY(expect(TokenKind::kOperator, ")"));
     return value;

@@ -16,6 +16,7 @@
 
 #include "base/try.h"
 #include "chat/arguments.h"
+#include "chat/arithmetic.h"
 #include "chat/builtins.h"
 #include "chat/python_text.h"
 
@@ -24,7 +25,7 @@ namespace {
 
 constexpr int64_t kMaxSteps = 3'000'000;
 constexpr size_t kMaxBytes = size_t{64} << 20;
-constexpr int64_t kMaxElements = 1'000'000;  // of range(), and of a repeated string or list
+constexpr int64_t kMaxElements = kMaxRepeated;  // of range()
 constexpr int kMaxCalls = 100;
 // The number of nested expressions, through all macro calls. A block of statements takes as much
 // stack as kBlockDepth expressions. Threads have a stack of 8 MiB; this takes half of it under
@@ -99,154 +100,6 @@ Result<Dict> dict_of(const Arguments& arguments) {
   return dict;
 }
 
-// ---- arithmetic ----
-
-bool is_whole(const Value& value) { return value.is_integer() || value.is_bool(); }
-
-Status unsupported(std::string_view operation, const Value& a, const Value& b) {
-  for (const Value* value : {&a, &b}) {
-    if (value->is_undefined()) return invalid_input(value->undefined().what);
-  }
-  return invalid_input(
-      fmt::format("{}: not supported for {} and {}", operation, a.type_name(), b.type_name()));
-}
-
-// Python's integers have no limit. Here they have 64 bits, and an overflow is an error.
-Status too_large(std::string_view operation) {
-  return invalid_input(fmt::format("{}: the result is too large", operation));
-}
-
-ValueResult whole_power(int64_t base, int64_t exponent) {
-  if (exponent < 0) return std::pow(static_cast<double>(base), static_cast<double>(exponent));
-  // Ends after at most 63 steps, because 0, 1 and −1 are handled apart and others overflow.
-  int64_t result = 1;
-  for (int64_t i = 0; i < exponent && result != 0 && (base != 1); ++i) {
-    if (base == -1) return int64_t{exponent % 2 == 0 ? 1 : -1};
-    if (__builtin_mul_overflow(result, base, &result)) return too_large("**");
-  }
-  return result;
-}
-
-// Integer division rounds towards −∞, and a remainder has the sign of the divisor, as in Python.
-ValueResult whole_arithmetic(std::string_view operation, int64_t a, int64_t b) {
-  int64_t result = 0;
-  bool overflow = false;
-  if (operation == "+") {
-    overflow = __builtin_add_overflow(a, b, &result);
-  } else if (operation == "-") {
-    overflow = __builtin_sub_overflow(a, b, &result);
-  } else if (operation == "*") {
-    overflow = __builtin_mul_overflow(a, b, &result);
-  } else if (operation == "**") {
-    return whole_power(a, b);
-  } else if (b == 0) {
-    return invalid_input(fmt::format("{}: division by zero", operation));
-  } else if (operation == "/") {
-    return static_cast<double>(a) / static_cast<double>(b);
-  } else if (b == -1) {
-    // INT64_MIN / −1 overflows, which traps on x86.
-    overflow = operation == "//" && __builtin_sub_overflow(int64_t{0}, a, &result);
-  } else {
-    const int64_t quotient = a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
-    result = operation == "//" ? quotient : a - quotient * b;
-  }
-  if (overflow) return too_large(operation);
-  return result;
-}
-
-// "//" and "%" round towards −∞, as for integers.
-ValueResult float_arithmetic(std::string_view operation, double a, double b) {
-  if (operation == "+") return a + b;
-  if (operation == "-") return a - b;
-  if (operation == "*") return a * b;
-  if (operation == "**") return std::pow(a, b);
-  if (b == 0) return invalid_input(fmt::format("{}: division by zero", operation));
-  if (operation == "/") return a / b;
-  const double quotient = std::floor(a / b);
-  return operation == "//" ? quotient : a - quotient * b;
-}
-
-ValueResult repeated(const Value& value, int64_t times, Budget& budget) {
-  const int64_t size =
-      static_cast<int64_t>(value.is_string() ? value.string().size() : value.list().size());
-  // An empty value may be repeated any number of times. The division avoids an overflow of the
-  // product.
-  if (size == 0 || times <= 0) times = 0;
-  if (size > 0 && times > kMaxElements / size) return too_large("*");
-  const size_t made = static_cast<size_t>(size * times);
-  if (!(value.is_string() ? budget.spend_bytes(made) : budget.spend(made))) {
-    return budget.status();
-  }
-  std::string text;
-  List list;
-  for (int64_t i = 0; i < times; ++i) {
-    if (value.is_string()) {
-      text += value.string();
-    } else {
-      list.insert(list.end(), value.list().begin(), value.list().end());
-    }
-  }
-  return value.is_string() ? value.with_text(std::move(text)) : Value(std::move(list));
-}
-
-// HTML escapes, as Python's markupsafe writes them. Safe text is not escaped.
-std::string escaped(const Value& text) {
-  if (text.is_safe()) return text.string();
-  std::string out;
-  for (const char c : text.string()) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
-ValueResult joined(const Value& a, const Value& b, Budget& budget) {
-  constexpr size_t kMaxEscaped = 5;  // bytes of the longest escape
-  // Charged for the longest possible result, before it is made.
-  const size_t bytes = a.string().size() + b.string().size();
-  if (!budget.spend_bytes(a.is_safe() || b.is_safe() ? kMaxEscaped * bytes : bytes)) {
-    return budget.status();
-  }
-  if (!a.is_safe() && !b.is_safe()) return a.string() + b.string();
-  return Value::safe(escaped(a) + escaped(b));
-}
-
-ValueResult arithmetic(const std::string& operation, const Value& a, const Value& b,
-                       Budget& budget) {
-  if (operation == "~") return to_text(a, budget) + to_text(b, budget);
-  if (is_whole(a) && is_whole(b)) return whole_arithmetic(operation, a.integer(), b.integer());
-  if (a.is_number() && b.is_number()) return float_arithmetic(operation, a.number(), b.number());
-  if (operation == "+" && a.is_string() && b.is_string()) return joined(a, b, budget);
-  if (operation == "+" && a.is_list() && b.is_list()) {
-    if (!budget.spend(a.list().size() + b.list().size())) return budget.status();
-    List both = a.list();
-    both.insert(both.end(), b.list().begin(), b.list().end());
-    return both;
-  }
-  if (operation == "*") {
-    if ((a.is_string() || a.is_list()) && is_whole(b)) return repeated(a, b.integer(), budget);
-    if ((b.is_string() || b.is_list()) && is_whole(a)) return repeated(b, a.integer(), budget);
-  }
-  return unsupported(operation, a, b);
-}
-
 Result<bool> compares(const std::string& operation, const Value& a, const Value& b,
                       Budget& budget) {
   if (operation == "==") return equal(a, b, budget);
@@ -279,8 +132,10 @@ Bounds slice_bounds(const Value& start, const Value& stop, int64_t step, int64_t
   return {bound(start, step > 0 ? lowest : highest), bound(stop, step > 0 ? highest : lowest)};
 }
 
-ValueResult slice_of_list(const List& all, const Value& start, const Value& stop, int64_t by,
+ValueResult slice_of_list(const Value& value, const Value& start, const Value& stop, int64_t by,
                           Budget& budget) {
+  const List& all = value.list();
+  const ListKind kind = value.list_kind();
   const int64_t size = static_cast<int64_t>(all.size());
   List kept;
   const auto [first, last] = slice_bounds(start, stop, by, size);
@@ -289,7 +144,7 @@ ValueResult slice_of_list(const List& all, const Value& start, const Value& stop
     kept.push_back(all[static_cast<size_t>(i)]);
     if (by < -size || by > size) break;  // the next index would be outside, or overflow
   }
-  return kept;
+  return Value(std::move(kept), kind);
 }
 
 ValueResult slice_of_text(const Value& value, const Value& start, const Value& stop, int64_t by,
@@ -320,16 +175,16 @@ ValueResult slice_of_text(const Value& value, const Value& start, const Value& s
 ValueResult slice_of(const Value& value, const Value& start, const Value& stop, const Value& step,
                      Budget& budget) {
   for (const Value* bound : {&start, &stop, &step}) {
-    if (!bound->is_none() && !is_whole(*bound)) return invalid_input("slice: expected integers");
+    if (!bound->is_none() && !bound->is_whole()) return invalid_input("slice: expected integers");
   }
   const int64_t by = step.is_none() ? 1 : step.integer();
   if (by == 0) return invalid_input("slice: the step must not be 0");
   if (value.is_undefined()) return invalid_input(value.undefined().what);
-  if (!value.is_string() && !value.is_list()) {
+  if (!value.is_string() && (!value.is_list() || value.is_view())) {
     return invalid_input(fmt::format("a value of type {} cannot be sliced", value.type_name()));
   }
   return value.is_string() ? slice_of_text(value, start, stop, by, budget)
-                           : slice_of_list(value.list(), start, stop, by, budget);
+                           : slice_of_list(value, start, stop, by, budget);
 }
 
 class Renderer {
@@ -657,7 +512,7 @@ class Renderer {
       WIDEEP_TRY_ASSIGN(Value value, evaluate(each));
       list.push_back(std::move(value));
     }
-    return list;
+    return Value(std::move(list), node.kind);
   }
 
   ValueResult value_of(const DictLiteral& node, int line) {
@@ -715,6 +570,7 @@ class Renderer {
   ValueResult value_of(const Unary& node, int line) {
     WIDEEP_TRY_ASSIGN(const Value operand, evaluate(node.operand));
     if (node.operation == "not") return !operand.truth();
+    if (operand.is_float()) return node.operation == "-" ? -operand.number() : operand.number();
     return at_line(line, arithmetic(node.operation, int64_t{0}, operand, budget_));
   }
 

@@ -33,6 +33,7 @@ struct Variable {
 };
 struct ListLiteral {
   std::vector<Expression> items;
+  ListKind kind = ListKind::kList;  // or a tuple
 };
 struct DictLiteral {
   std::vector<std::pair<ExpressionPtr, ExpressionPtr>> items;

@@ -2,11 +2,14 @@
 #include "chat/value.h"
 
 #include <fmt/format.h>
+#include <unicode/uchar.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/try.h"
+#include "formats/json_parse.h"
 #include "tokenizer/utf8.h"
 
 namespace wideep::chat {
@@ -36,25 +39,41 @@ std::string float_text(double number) {
   return text.find_first_of(".e") == text.npos ? text + ".0" : text;
 }
 
+// As str.isprintable(): no control or format character, no unassigned one, and no white space but
+// the space.
+bool is_printable(char32_t c) {
+  if (c == ' ') return true;
+  constexpr uint32_t kUnprintable =
+      U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CS_MASK | U_GC_CO_MASK | U_GC_CN_MASK | U_GC_Z_MASK;
+  return (U_MASK(u_charType(static_cast<UChar32>(c))) & kUnprintable) == 0;
+}
+
+std::string escape_of(char32_t c) {
+  switch (c) {
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+  }
+  const auto code = static_cast<uint32_t>(c);
+  if (code < 0x100) return fmt::format("\\x{:02x}", code);
+  return code < 0x10000 ? fmt::format("\\u{:04x}", code) : fmt::format("\\U{:08x}", code);
+}
+
 // Python's repr(str): single quotes, or double ones if the text contains only single ones.
 std::string quoted_text(std::string_view text) {
   const bool doubled = text.find('\'') != text.npos && text.find('"') == text.npos;
   const char quote = doubled ? '"' : '\'';
   std::string out(1, quote);
-  for (const char c : text) {
-    if (c == quote || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\r') {
-      out += "\\r";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  for (const std::string_view each : Characters(text)) {
+    const char32_t c = tokenizer::first_code_point(each);
+    if (each[0] == quote || each[0] == '\\') out += '\\';
+    if (is_printable(c)) {
+      out += each;
     } else {
-      out += c;
+      out += escape_of(c);
     }
   }
   return out + quote;
@@ -67,7 +86,7 @@ class ReprWriter {
 
   void write(const Value& value) {
     if (!budget_.spend(1)) return;
-    if (value.is_list()) return write_inside(&value.list(), "[", value.list(), "]");
+    if (value.is_list()) return write_list(value);
     if (value.is_dict()) return write_inside(&value.dict(), "{", value.dict().entries(), "}");
     if (value.is_object()) return write_object(value.object());
     if (value.is_string() && !budget_.spend_bytes(value.string().size())) return;
@@ -81,10 +100,22 @@ class ReprWriter {
     if (value.is_none()) return "None";
     if (value.is_bool()) return value.boolean() ? "True" : "False";
     if (value.is_integer()) return fmt::format("{}", value.integer());
+    if (value.is_large()) return value.digits();
     if (value.is_float()) return float_text(value.number());
     if (value.is_safe()) return "Markup(" + quoted_text(value.string()) + ")";
     if (value.is_string()) return quoted_text(value.string());
     return value.is_undefined() ? "Undefined" : "<function>";
+  }
+
+  void write_list(const Value& value) {
+    constexpr std::pair<const char*, const char*> kBrackets[] = {{"[", "]"},
+                                                                 {"(", ")"},
+                                                                 {"dict_keys([", "])"},
+                                                                 {"dict_values([", "])"},
+                                                                 {"dict_items([", "])"}};
+    const auto& [begin, end] = kBrackets[static_cast<size_t>(value.list_kind())];
+    const bool lone = value.is_tuple() && value.list().size() == 1;
+    write_inside(&value.list(), begin, value.list(), lone ? ",)" : end);
   }
 
   void write_object(const Object& object) {
@@ -142,8 +173,25 @@ bool equal_dicts(const Dict& a, const Dict& b, Budget& budget) {
          });
 }
 
-// Escapes only what JSON requires, as json.dumps() does with ensure_ascii=False.
-std::string json_string(const std::string& text) {
+// The text with \uNNNN for every UTF-16 unit of a character that is not ASCII.
+std::string with_ascii_escapes(const std::string& text) {
+  std::string out;
+  for (const std::string_view each : Characters(text)) {
+    const auto c = static_cast<uint32_t>(tokenizer::first_code_point(each));
+    if (c < 0x7f) {
+      out += each;
+    } else if (c < 0x10000) {
+      out += fmt::format("\\u{:04x}", c);
+    } else {
+      const uint32_t rest = c - 0x10000;
+      out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (rest >> 10), 0xdc00 + (rest & 0x3ff));
+    }
+  }
+  return out;
+}
+
+// Escapes only what JSON requires, as json.dumps() does; ascii: see with_ascii_escapes().
+std::string json_string(const std::string& text, bool ascii) {
   std::string out = "\"";
   for (const char c : text) {
     switch (c) {
@@ -176,7 +224,8 @@ std::string json_string(const std::string& text) {
         }
     }
   }
-  return out + '"';
+  out += '"';
+  return ascii ? with_ascii_escapes(out) : out;
 }
 
 class JsonWriter {
@@ -185,15 +234,18 @@ class JsonWriter {
 
   Status write(const Value& value, int depth) {
     if (!budget_.spend(1)) return budget_.status();
-    if (value.is_list()) return write_list(value.list(), depth);
+    if (value.is_list() && !value.is_view()) return write_list(value.list(), depth);
     if (value.is_dict()) return write_dict(value.dict(), depth);
     if (value.is_string()) {
       if (!budget_.spend_bytes(value.string().size())) return budget_.status();
-      out_ += json_string(value.string());
+      out_ += json_string(value.string(), style_.ascii);
     } else if (value.is_none()) {
       out_ += "null";
     } else if (value.is_bool()) {
       out_ += value.boolean() ? "true" : "false";
+    } else if (value.is_float() && !std::isfinite(value.number())) {
+      const double number = value.number();
+      out_ += std::isnan(number) ? "NaN" : number > 0 ? "Infinity" : "-Infinity";
     } else if (value.is_number()) {
       out_ += to_repr(value, budget_);
     } else {
@@ -207,18 +259,18 @@ class JsonWriter {
 
  private:
   void start_line(int depth) {
-    if (style_.indent < 0) return;
-    const size_t margin = size_t(style_.indent) * size_t(depth);
-    if (budget_.spend_bytes(margin)) out_ += '\n' + std::string(margin, ' ');
+    if (!style_.indent) return;
+    const size_t bytes = style_.indent->size() * static_cast<size_t>(depth);
+    if (!budget_.spend_bytes(bytes)) return;
+    out_ += '\n';
+    for (int level = 0; level < depth; ++level) out_ += *style_.indent;
   }
   void separate() {
-    if (!budget_.spend_bytes(style_.item_separator.size())) return;
-    // With an indent each item has its own line, and Python drops the space at the end of a line.
-    out_ += style_.indent >= 0 && style_.item_separator == ", " ? "," : style_.item_separator;
+    if (budget_.spend_bytes(style_.item_separator.size())) out_ += style_.item_separator;
   }
   void write_key(const std::string& key) {
     if (!budget_.spend_bytes(key.size() + style_.key_separator.size())) return;
-    out_ += json_string(key) + style_.key_separator;
+    out_ += json_string(key, style_.ascii) + style_.key_separator;
   }
 
   Status write_list(const List& list, int depth) {
@@ -262,6 +314,19 @@ int sign_of(const T& a, const T& b) {
   return a < b ? -1 : (b < a ? 1 : 0);
 }
 
+// A large integer lies beyond every other of its sign.
+int compare_whole(const Value& a, const Value& b) {
+  if (!a.is_large() || !b.is_large() || a.integer() != b.integer()) {
+    if (a.integer() != b.integer()) return sign_of(a.integer(), b.integer());
+    const int beyond = a.integer() > 0 ? 1 : -1;
+    return a.is_large() == b.is_large() ? 0 : a.is_large() ? beyond : -beyond;
+  }
+  const std::string &left = a.digits(), &right = b.digits();
+  const int size = sign_of(left.size(), right.size());
+  const int order = size != 0 ? size : sign_of(left, right);
+  return left.starts_with('-') ? -order : order;
+}
+
 // The depth of one item of a list or dict, and of the list or dict that holds the items.
 int depth_of(const Value& value) { return value.depth(); }
 int depth_of(const Dict::Entry& entry) { return entry.second.depth(); }
@@ -274,9 +339,10 @@ int depth_of_holder(const Items& items) {
 
 Result<Value> value_of(const nlohmann::ordered_json& json, int depth) {
   if (json.is_boolean()) return Value(json.get<bool>());
-  // Integers beyond int64 become floats; Python would keep them.
-  if (json.is_number_float() || (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX)) {
-    return Value(json.get<double>());
+  if (json.is_number_float()) return Value(json.get<double>());
+  if (json.is_number_unsigned()) return Value::whole(fmt::format("{}", json.get<uint64_t>()));
+  if (const auto* digits = formats::large_integer(json)) {
+    return Value::whole(std::string(digits->begin(), digits->end()));
   }
   if (json.is_number()) return Value(json.get<int64_t>());
   if (json.is_string()) return Value(json.get<std::string>());
@@ -339,7 +405,7 @@ Value& Value::operator=(Value&& other) noexcept = default;
 Value::~Value() = default;
 
 // The depth is computed once, which is possible because lists and dicts never change.
-Value::Value(List list) : depth_(depth_of_holder(list)) {
+Value::Value(List list, ListKind kind) : depth_(depth_of_holder(list)), list_kind_(kind) {
   data_ = std::make_shared<const List>(std::move(list));
 }
 
@@ -349,9 +415,31 @@ Value::Value(Dict dict) : depth_(depth_of_holder(dict.entries())) {
 
 Result<Value> Value::from_json(const nlohmann::ordered_json& json) { return value_of(json, 0); }
 
-int64_t Value::integer() const { return is_bool() ? boolean() : std::get<int64_t>(data_); }
+bool Value::prints() const { return !is_none() || std::get<None>(data_).prints; }
+
+Result<Value> Value::whole(std::string_view digits) {
+  const bool negative = digits.starts_with('-');
+  digits.remove_prefix(std::min(digits.find_first_not_of("-0"), digits.size() - 1));
+  if (digits.size() > kMaxDigits) {
+    return invalid_input(fmt::format("an integer of more than {} digits", kMaxDigits));
+  }
+  const std::string text = (negative ? "-" : "") + std::string(digits);
+  int64_t number = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc()) {
+    return Value(number);
+  }
+  Value value;
+  value.data_ = std::make_shared<const LargeInteger>(LargeInteger{text});
+  return value;
+}
+
+int64_t Value::integer() const {
+  if (is_large()) return digits().starts_with('-') ? INT64_MIN : INT64_MAX;
+  return is_bool() ? boolean() : std::get<int64_t>(data_);
+}
 
 double Value::number() const {
+  if (is_large()) return std::strtod(digits().c_str(), nullptr);
   return is_float() ? std::get<double>(data_) : static_cast<double>(integer());
 }
 
@@ -361,11 +449,14 @@ bool Value::truth() const {
   if (is_string()) return !string().empty();
   if (is_list()) return !list().empty();
   if (is_dict()) return !dict().entries().empty();
-  return is_function() || is_object();
+  return is_function() || is_object() || is_large();
 }
 
 const char* Value::type_name() const {
   if (is_object()) return object().kind == Object::Kind::kLoop ? "LoopContext" : "Namespace";
+  constexpr const char* kListNames[] = {"list", "tuple", "dict_keys", "dict_values", "dict_items"};
+  if (is_list()) return kListNames[static_cast<size_t>(list_kind_)];
+  if (is_large()) return "int";
   constexpr const char* kNames[] = {"undefined", "NoneType", "bool", "int",     "float",
                                     "str",       "list",     "dict", "function"};
   return kNames[data_.index()];
@@ -389,7 +480,7 @@ bool Value::same_object(const Value& other, Budget& budget) const {
 }
 
 std::string to_text(const Value& value, Budget& budget) {
-  if (value.is_undefined()) return "";
+  if (value.is_undefined() || !value.prints()) return "";
   if (!value.is_string()) return to_repr(value, budget);
   return budget.spend_bytes(value.string().size()) ? value.string() : "";
 }
@@ -406,12 +497,14 @@ std::string to_repr(const Value& value, Budget& budget) {
 bool equal(const Value& a, const Value& b, Budget& budget) {
   if (!budget.spend(1)) return false;
   if (a.is_number() && b.is_number()) {
-    return a.is_float() || b.is_float() ? a.number() == b.number() : a.integer() == b.integer();
+    if (a.is_float() || b.is_float()) return a.number() == b.number();
+    return compare_whole(a, b) == 0;
   }
   if (a.is_string() && b.is_string()) {
     return a.string().size() == b.string().size() && budget.spend_bytes(a.string().size()) &&
            a.string() == b.string();
   }
+  if (a.is_list() && b.is_list() && a.list_kind() != b.list_kind()) return false;
   if (a.is_list() && b.is_list()) return equal_lists(a.list(), b.list(), budget);
   if (a.is_dict() && b.is_dict()) return equal_dicts(a.dict(), b.dict(), budget);
   if (a.is_function() && b.is_function()) return &a.function() == &b.function();
@@ -423,14 +516,14 @@ Result<int> compare(const Value& a, const Value& b, Budget& budget) {
   if (!budget.spend(1)) return budget.status();
   if (a.is_number() && b.is_number()) {
     if (a.is_float() || b.is_float()) return sign_of(a.number(), b.number());
-    return sign_of(a.integer(), b.integer());
+    return compare_whole(a, b);
   }
   if (a.is_string() && b.is_string()) {
     const std::string &left = a.string(), &right = b.string();
     if (!budget.spend_bytes(std::min(left.size(), right.size()))) return budget.status();
     return sign_of(left, right);  // UTF-8 has the order of code points
   }
-  if (a.is_list() && b.is_list()) {
+  if (a.is_list() && b.is_list() && a.list_kind() == b.list_kind() && !a.is_view()) {
     const List &left = a.list(), &right = b.list();
     for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
       if (!equal(left[i], right[i], budget)) return compare(left[i], right[i], budget);

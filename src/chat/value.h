@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -34,6 +35,10 @@ inline constexpr int kMaxValueDepth = 200;
 
 class Value;
 using List = std::vector<Value>;
+
+// Python's types whose elements are a List here. They print differently, and only values of the
+// same type are equal or can be added; the views of a dict have no indices.
+enum class ListKind { kList, kTuple, kKeys, kValues, kItems };
 
 // A dict in the order of insertion.
 class Dict {
@@ -64,18 +69,21 @@ using Function = std::function<ValueResult(const Arguments&)>;
 struct Undefined {
   std::string what;  // "'tools' is undefined"
 };
-struct None {};
+struct None {
+  bool prints = true;  // false: as "", not as "None"
+};
 
 class Value {
  public:
   Value() : data_(None{}) {}
   Value(Undefined undefined) : data_(std::make_shared<const Undefined>(std::move(undefined))) {}
+  Value(None none) : data_(none) {}
   Value(bool truth) : data_(truth) {}
   Value(int64_t number) : data_(number) {}
   Value(double number) : data_(number) {}
   Value(std::string text) : data_(std::make_shared<const std::string>(std::move(text))) {}
   Value(const char* text) : Value(std::string(text)) {}
-  Value(List list);
+  Value(List list, ListKind kind = ListKind::kList);
   Value(Dict dict);
   // depth: the nesting of the values that the object or function refers to; 0 for a namespace,
   // which is emptied before it is destroyed.
@@ -88,20 +96,31 @@ class Value {
   Value& operator=(Value&& other) noexcept;
   ~Value();
 
-  // Errors (invalid input): nested deeper than kMaxValueDepth.
+  // Errors (invalid input): nested deeper than kMaxValueDepth. Integers that parse_exact_json() has
+  // read keep their digits.
   static Result<Value> from_json(const nlohmann::ordered_json& json);
+  // The integer with these decimal digits, of any size. Python's limit: kMaxDigits.
+  static constexpr size_t kMaxDigits = 4300;
+  // REQUIRES: "-" or nothing, then at least one digit.
+  static Result<Value> whole(std::string_view digits);
   // Text marked by the filter "safe" (Python's Markup): "+" with it escapes the other operand.
   static Value safe(std::string text);
 
   bool is_undefined() const { return holds<std::shared_ptr<const Undefined>>(); }
   bool is_none() const { return holds<None>(); }
+  bool prints() const;  // false: a None that prints as ""
   bool is_bool() const { return holds<bool>(); }
   bool is_integer() const { return holds<int64_t>(); }
+  bool is_large() const { return holds<Large>(); }  // an integer that int64 does not hold
+  // As in Python, a bool is an integer, too.
+  bool is_whole() const { return is_bool() || is_integer() || is_large(); }
   bool is_float() const { return holds<double>(); }
-  bool is_number() const { return is_bool() || is_integer() || is_float(); }  // as in Python
+  bool is_number() const { return is_whole() || is_float(); }
   bool is_string() const { return holds<std::shared_ptr<const std::string>>(); }
   bool is_safe() const { return is_safe_; }
   bool is_list() const { return holds<std::shared_ptr<const List>>(); }
+  bool is_tuple() const { return is_list() && list_kind_ == ListKind::kTuple; }
+  bool is_view() const { return is_list() && list_kind_ > ListKind::kTuple; }
   bool is_dict() const { return holds<std::shared_ptr<const Dict>>(); }
   bool is_object() const { return holds<std::shared_ptr<Object>>(); }
   bool is_function() const { return holds<std::shared_ptr<const Function>>(); }
@@ -112,10 +131,13 @@ class Value {
   const std::string& string() const { return *std::get<std::shared_ptr<const std::string>>(data_); }
   const List& list() const { return *std::get<std::shared_ptr<const List>>(data_); }
   const Dict& dict() const { return *std::get<std::shared_ptr<const Dict>>(data_); }
+  ListKind list_kind() const { return list_kind_; }
+  // The decimal digits of an integer that is_large().
+  const std::string& digits() const { return std::get<Large>(data_)->digits; }
   Object& object() const { return *std::get<std::shared_ptr<Object>>(data_); }
   const Function& function() const { return *std::get<std::shared_ptr<const Function>>(data_); }
   const Undefined& undefined() const { return *std::get<std::shared_ptr<const Undefined>>(data_); }
-  int64_t integer() const;  // also for booleans
+  int64_t integer() const;  // also for booleans; a large one is the nearest that int64 holds
   double number() const;    // for any number
 
   // The nesting of lists and dicts; 0 for a value that contains no others.
@@ -130,6 +152,11 @@ class Value {
   bool same_object(const Value& other, Budget& budget) const;
 
  private:
+  struct LargeInteger {
+    std::string digits;
+  };
+  using Large = std::shared_ptr<const LargeInteger>;
+
   template <typename T>
   bool holds() const {
     return std::holds_alternative<T>(data_);
@@ -138,9 +165,10 @@ class Value {
   std::variant<std::shared_ptr<const Undefined>, None, bool, int64_t, double,
                std::shared_ptr<const std::string>, std::shared_ptr<const List>,
                std::shared_ptr<const Dict>, std::shared_ptr<const Function>,
-               std::shared_ptr<Object>>
+               std::shared_ptr<Object>, Large>
       data_;
   int depth_ = 0;
+  ListKind list_kind_ = ListKind::kList;
   bool is_safe_ = false;
 };
 
@@ -179,10 +207,11 @@ Result<int> compare(const Value& a, const Value& b, Budget& budget);
 
 // The options of json.dumps(value, ensure_ascii=False), with Python's defaults.
 struct JsonStyle {
-  int indent = -1;  // −1: one line
-  std::string item_separator = ", ";
+  std::optional<std::string> indent;  // a level's; nothing: one line
+  std::string item_separator = ", ";  // Python's default with an indent: ","
   std::string key_separator = ": ";
   bool sort_keys = false;
+  bool ascii = false;  // ensure_ascii: other characters as \\u escapes
 };
 // Errors: a type that JSON does not have.
 Result<std::string> to_json(const Value& value, const JsonStyle& style, Budget& budget);

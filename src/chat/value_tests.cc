@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "chat/arguments.h"
+#include "chat/arithmetic.h"
 #include "chat/builtins.h"
 #include "chat/python_text.h"
 
@@ -27,8 +28,12 @@ ValueResult is_true(const Value& input, ArgumentReader&) {
 ValueResult is_false(const Value& input, ArgumentReader&) {
   return input.is_bool() && !input.boolean();
 }
+// Whether it has a length and items: the views of a dict have none.
 ValueResult is_sequence(const Value& input, ArgumentReader&) {
-  return input.is_iterable();  // every iterable value has a length and items
+  return input.is_iterable() && !input.is_view();
+}
+ValueResult is_integer(const Value& input, ArgumentReader&) {
+  return input.is_whole() && !input.is_bool();
 }
 
 template <bool (*fits)(int sign)>
@@ -55,25 +60,24 @@ ValueResult is_within(const Value& input, ArgumentReader& arguments) {
   return within;
 }
 
-Result<int64_t> remainder(const Value& input, int64_t divisor) {
-  if (!input.is_integer() && !input.is_bool()) {
-    return invalid_input(fmt::format("expected an integer, found {}", input.type_name()));
+// input % divisor
+ValueResult remainder(const Value& input, const Value& divisor, ArgumentReader& arguments) {
+  if (!input.is_number()) {
+    return invalid_input(fmt::format("expected a number, found {}", input.type_name()));
   }
-  if (divisor == 0) return invalid_input("division by zero");
-  // INT64_MIN % −1 traps on x86.
-  return divisor == -1 ? 0 : input.integer() % divisor;
+  return arithmetic("%", input, divisor, arguments.budget());
 }
-ValueResult is_odd(const Value& input, ArgumentReader&) {
-  WIDEEP_TRY_ASSIGN(const int64_t rest, remainder(input, 2));
-  return rest != 0;
+ValueResult is_odd(const Value& input, ArgumentReader& arguments) {
+  WIDEEP_TRY_ASSIGN(const Value rest, remainder(input, int64_t{2}, arguments));
+  return equal(rest, int64_t{1}, arguments.budget());
 }
-ValueResult is_even(const Value& input, ArgumentReader&) {
-  WIDEEP_TRY_ASSIGN(const int64_t rest, remainder(input, 2));
-  return rest == 0;
+ValueResult is_even(const Value& input, ArgumentReader& arguments) {
+  WIDEEP_TRY_ASSIGN(const Value rest, remainder(input, int64_t{2}, arguments));
+  return !rest.truth();
 }
 ValueResult is_divisible(const Value& input, ArgumentReader& arguments) {
-  WIDEEP_TRY_ASSIGN(const int64_t rest, remainder(input, arguments.integer_or("num", 0)));
-  return rest == 0;
+  WIDEEP_TRY_ASSIGN(const Value rest, remainder(input, arguments.value("num"), arguments));
+  return !rest.truth();
 }
 
 // As in Python, text without letters is neither upper nor lower case.
@@ -91,7 +95,7 @@ const std::map<std::string_view, TestFunction>& all_tests() {
       {"boolean", is_type<&Value::is_bool>},
       {"true", is_true},
       {"false", is_false},
-      {"integer", is_type<&Value::is_integer>},
+      {"integer", is_integer},
       {"float", is_type<&Value::is_float>},
       {"number", is_type<&Value::is_number>},
       {"string", is_type<&Value::is_string>},

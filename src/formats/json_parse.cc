@@ -57,8 +57,9 @@ std::string reason_of(std::string_view text) {
 
 // Builds the value from the parser's events. Unlike nlohmann's own builder it refuses duplicate
 // keys, and it bounds the depth, because recursive code walks the value. Implements
-// nlohmann::json_sax of Json, which is json or ordered_json.
-template <typename Json>
+// nlohmann::json_sax of Json, which is json or ordered_json. exact: integers of any size keep their
+// digits.
+template <typename Json, bool exact>
 class Builder {
  public:
   explicit Builder(size_t most_members) : most_members_(most_members) {}
@@ -69,7 +70,12 @@ class Builder {
   bool boolean(bool value) { return add(value); }
   bool number_integer(int64_t value) { return add(value); }
   bool number_unsigned(uint64_t value) { return add(value); }
-  bool number_float(double value, const std::string&) { return add(value); }
+  bool number_float(double value, const std::string& digits) {
+    if (exact && digits.find_first_of(".eE") == digits.npos) {
+      return add(Json::binary({digits.begin(), digits.end()}));
+    }
+    return add(value);
+  }
   bool string(std::string& value) { return add(std::move(value)); }
   bool binary(typename Json::binary_t& value) { return add(std::move(value)); }
   bool start_object(size_t) { return open(Json::object()); }
@@ -88,7 +94,7 @@ class Builder {
     return true;
   }
 
-  bool parse_error(size_t, const std::string&, const json::exception& error) {
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) {
     return refuse(reason_of(error.what()));
   }
 
@@ -144,14 +150,14 @@ Status error_at(std::string_view text, size_t end, const std::string& name, std:
       fmt::format("{}:{}:{}: {}", name, line, before.size() - line_start + 1, what));
 }
 
-template <typename Json>
+template <typename Json, bool exact>
 Result<Json> parse(std::string_view text, const std::string& name, size_t most_members) {
   // nlohmann's lexer takes a zero byte for the end of the text and would ignore the rest.
   if (const size_t zero = text.find('\0'); zero != text.npos) {
     return error_at(text, zero + 1, name, "not valid JSON: a zero byte");
   }
   const char* cursor = text.data();
-  Builder<Json> builder(most_members);
+  Builder<Json, exact> builder(most_members);
   const bool ok = Json::sax_parse(CountingIterator(text.data(), &cursor),
                                   CountingIterator(text.data() + text.size(), &cursor), &builder);
   if (ok) return std::move(builder.root());
@@ -162,12 +168,16 @@ Result<Json> parse(std::string_view text, const std::string& name, size_t most_m
 }  // namespace
 
 Result<json> parse_json(std::string_view text, const std::string& name) {
-  return parse<json>(text, name, SIZE_MAX);
+  return parse<json, false>(text, name, SIZE_MAX);
 }
 
-Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, const std::string& name,
-                                                  size_t most_members) {
-  return parse<nlohmann::ordered_json>(text, name, most_members);
+Result<nlohmann::ordered_json> parse_exact_json(std::string_view text, const std::string& name,
+                                                size_t most_members) {
+  return parse<nlohmann::ordered_json, true>(text, name, most_members);
+}
+
+const std::vector<uint8_t>* large_integer(const nlohmann::ordered_json& value) {
+  return value.is_binary() ? &value.get_binary() : nullptr;
 }
 
 std::string describe(const json& value) {

@@ -258,11 +258,11 @@ TEST(JsonFile, ReadsPublishedConfigs) {
 }
 
 TEST(JsonTest, MembersKeepTheirOrder) {
-  const auto value = parse_ordered_json(R"({"b":1,"a":{"d":[{"z":1,"y":2}],"c":3}})", "t", 2);
+  const auto value = parse_exact_json(R"({"b":1,"a":{"d":[{"z":1,"y":2}],"c":3}})", "t", 2);
   ASSERT_TRUE(value.ok());
   EXPECT_EQ(json_text(*value), R"({"b":1,"a":{"d":[{"z":1,"y":2}],"c":3}})");
   const auto message = [](const char* text) {
-    return parse_ordered_json(text, "t", 2).status().message();
+    return parse_exact_json(text, "t", 2).status().message();
   };
   EXPECT_EQ(message(R"({"a":1,"b":2,"c":3})"),
             "t:1:16: not valid JSON: an object of more than 2 members");

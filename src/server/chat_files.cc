@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <vector>
 
 #include "base/try.h"
 #include "formats/files.h"
@@ -26,26 +28,51 @@ const json& member(const json& object, const char* name) {
   return found == object.end() ? kAbsent : *found;
 }
 
-// A text, or an object with "content".
-Result<std::string> token_text(const json& config, const char* name, const std::string& path) {
-  const json& token = member(config, name);
+// A text, or an object with "content"; null: none.
+Result<std::string> token_text(const json& token, const std::string& where) {
   if (token.is_null()) return std::string();
   const json& content = token.is_object() ? member(token, "content") : token;
   if (content.is_string()) return content.get<std::string>();
-  return unexpected(fmt::format("{}: {}{}", path, name, token.is_object() ? ".content" : ""),
-                    "a text", content);
+  return unexpected(where + (token.is_object() ? ".content" : ""), "a text", content);
+}
+
+Result<std::vector<std::string>> token_texts(const json& tokens, const std::string& where) {
+  if (!tokens.is_array()) return unexpected(where, "a list of texts", tokens);
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    WIDEEP_TRY_ASSIGN(std::string text, token_text(tokens[i], fmt::format("{}[{}]", where, i)));
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+// Takes the tokens of one file; a later file replaces those of an earlier one.
+Status read_special_tokens(const json& object, const std::string& path,
+                           nlohmann::ordered_json& tokens) {
+  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+                           "cls_token", "mask_token"}) {
+    const auto found = object.find(name);
+    if (found == object.end()) continue;
+    WIDEEP_TRY_ASSIGN(const std::string text, token_text(*found, path + ": " + name));
+    tokens.erase(name);
+    if (!found->is_null()) tokens[name] = text;
+  }
+  constexpr const char* kMore = "additional_special_tokens";
+  if (const json& more = member(object, kMore); !more.is_null()) {
+    WIDEEP_TRY_ASSIGN(tokens[kMore], token_texts(more, path + ": " + kMore));
+  }
+  return {};
 }
 
 // A text, or a list of {"name", "template"}.
-Result<std::string> template_text(const json& config, const std::string& path) {
+Status add_templates(const json& config, const std::string& path, ChatTemplates& templates) {
   const json& found = member(config, "chat_template");
   const std::string where = path + ": chat_template";
-  if (found.is_null()) return std::string();
-  if (found.is_string()) return found.get<std::string>();
+  if (found.is_null()) return {};
+  if (found.is_string()) return templates.add("default", found.get<std::string>(), where);
   if (!found.is_array()) {
     return unexpected(where, R"(a text or a list of {"name", "template"})", found);
   }
-  std::string text;
   for (size_t i = 0; i < found.size(); ++i) {
     const std::string entry = fmt::format("{}[{}]", where, i);
     if (!found[i].is_object()) return unexpected(entry, R"({"name", "template"})", found[i]);
@@ -53,34 +80,85 @@ Result<std::string> template_text(const json& config, const std::string& path) {
       const json& value = member(found[i], key);
       if (!value.is_string()) return unexpected(entry + "." + key, "a text", value);
     }
-    if (found[i]["name"] == "default") text = found[i]["template"].get<std::string>();
+    WIDEEP_TRY(templates.add(found[i]["name"].get<std::string>(),
+                             found[i]["template"].get<std::string>(), entry));
   }
-  return text;
+  return {};
+}
+
+bool exists(const std::string& path) {
+  std::error_code absent;
+  return std::filesystem::exists(path, absent);
+}
+
+// The object in a file; empty if there is no such file.
+Result<json> read_object(const std::string& path) {
+  if (!exists(path)) return json::object();
+  WIDEEP_TRY_ASSIGN(const std::string content, formats::read_file(path));
+  WIDEEP_TRY_ASSIGN(json object, formats::parse_json(content, path));
+  if (!object.is_object()) return unexpected(path, "an object", object);
+  return object;
+}
+
+Status add_template_files(const std::string& model_dir, ChatTemplates& templates) {
+  std::vector<std::pair<std::string, std::string>> files;  // name, path
+  const std::string main_path = model_dir + "/chat_template.jinja";
+  if (exists(main_path)) files.emplace_back("default", main_path);
+  std::error_code absent;
+  for (const auto& file :
+       std::filesystem::directory_iterator(model_dir + "/additional_chat_templates", absent)) {
+    if (file.path().extension() != ".jinja") continue;
+    files.emplace_back(file.path().stem().string(), file.path().string());
+  }
+  for (const auto& [name, path] : files) {
+    WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(path));
+    WIDEEP_TRY(templates.add(name, text, path));
+  }
+  return {};
 }
 
 }  // namespace
 
+Status ChatTemplates::add(const std::string& name, const std::string& text,
+                          const std::string& source) {
+  if (text.empty()) return {};  // as if there were none
+  Result<chat::ChatTemplate> parsed = chat::ChatTemplate::parse(text, source);
+  const bool used_unasked = name == "default" || name == "tool_use";
+  if (used_unasked && !parsed.ok()) return parsed.status();
+  by_name_.insert_or_assign(name, std::move(parsed));
+  return {};
+}
+
+std::string ChatTemplates::names() const {
+  std::string all;
+  for (const auto& [name, parsed] : by_name_) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+Result<chat::ChatTemplate> ChatTemplates::choose(const std::string& name, bool has_tools) const {
+  if (empty()) return invalid_input("this model has no chat template; use /v1/completions");
+  const bool for_tools = name.empty() && has_tools && by_name_.contains("tool_use");
+  const auto found = by_name_.find(!name.empty() ? name : for_tools ? "tool_use" : "default");
+  if (found != by_name_.end()) return found->second;
+  return invalid_input(
+      name.empty() ? fmt::format("this model has no chat template named 'default'; name one with "
+                                 "\"chat_template\": {}",
+                                 names())
+                   : fmt::format("this model has no chat template '{}', only: {}", name, names()));
+}
+
 Result<ChatFiles> read_chat_files(const std::string& model_dir) {
   ChatFiles files;
   const std::string config_path = model_dir + "/tokenizer_config.json";
-  const std::string template_path = model_dir + "/chat_template.jinja";
-  std::string text, source = template_path;
-  std::error_code absent;
-  if (std::filesystem::exists(config_path, absent)) {
-    WIDEEP_TRY_ASSIGN(const std::string content, formats::read_file(config_path));
-    WIDEEP_TRY_ASSIGN(const json config, formats::parse_json(content, config_path));
-    if (!config.is_object()) return unexpected(config_path, "an object", config);
-    WIDEEP_TRY_ASSIGN(files.bos_token, token_text(config, "bos_token", config_path));
-    WIDEEP_TRY_ASSIGN(files.eos_token, token_text(config, "eos_token", config_path));
-    WIDEEP_TRY_ASSIGN(text, template_text(config, config_path));
-    if (!text.empty()) source = config_path + ": chat_template";
+  WIDEEP_TRY_ASSIGN(const json config, read_object(config_path));
+  WIDEEP_TRY(read_special_tokens(config, config_path, files.special_tokens));
+  if (!config.contains("added_tokens_decoder")) {
+    const std::string map_path = model_dir + "/special_tokens_map.json";
+    WIDEEP_TRY_ASSIGN(const json map, read_object(map_path));
+    WIDEEP_TRY(read_special_tokens(map, map_path, files.special_tokens));
   }
-  if (std::filesystem::exists(template_path, absent)) {
-    WIDEEP_TRY_ASSIGN(text, formats::read_file(template_path));
-    source = template_path;
-  }
-  if (text.empty()) return files;
-  WIDEEP_TRY_ASSIGN(files.chat, chat::ChatTemplate::parse(text, source));
+  WIDEEP_TRY(add_template_files(model_dir, files.templates));
+  if (files.templates.empty()) WIDEEP_TRY(add_templates(config, config_path, files.templates));
   return files;
 }
 

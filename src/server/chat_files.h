@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The chat settings of a model's directory: chat_template.jinja, or "chat_template" in
-// tokenizer_config.json (of several the one named "default"), and the special tokens it uses.
+// The chat settings of a model's directory, as transformers reads them: its chat templates and the
+// special tokens that they use.
 //
-// Thread safety: pure functions.
+// Templates: chat_template.jinja ("default") and additional_chat_templates/NAME.jinja; without
+// these files "chat_template" of tokenizer_config.json, a text or a list of named ones. Special
+// tokens: tokenizer_config.json and, for models without "added_tokens_decoder",
+// special_tokens_map.json.
+//
+// Thread safety: pure functions; a ChatTemplates is immutable once it is filled.
 #pragma once
 
-#include <optional>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "chat/chat_template.h"
@@ -14,13 +20,33 @@
 
 namespace wideep::server {
 
-struct ChatFiles {
-  std::optional<chat::ChatTemplate> chat;  // nullopt: the model has none
-  std::string bos_token;
-  std::string eos_token;
+// A model's chat templates by name.
+class ChatTemplates {
+ public:
+  // Errors (invalid input): "default" or "tool_use", which requests use unasked, cannot be parsed.
+  // Another such template is an error of the requests that name it.
+  Status add(const std::string& name, const std::string& text, const std::string& source);
+
+  bool empty() const { return by_name_.empty(); }
+  bool has_default() const { return by_name_.contains("default"); }
+  // "default, tool_use"
+  std::string names() const;
+
+  // name: what the request asks for; "": "tool_use", if there are tools and such a template, else
+  // "default". Errors (invalid input): there is none; the message names those that there are.
+  Result<chat::ChatTemplate> choose(const std::string& name, bool has_tools) const;
+
+ private:
+  std::map<std::string, Result<chat::ChatTemplate>> by_name_;
 };
 
-// Errors (invalid input): a file with wrong contents; a template that uses unsupported features.
+struct ChatFiles {
+  ChatTemplates templates;  // empty: the model has none
+  // {"bos_token": "<s>", …}: those that the model has.
+  nlohmann::ordered_json special_tokens = nlohmann::ordered_json::object();
+};
+
+// Errors (invalid input): a file with wrong contents; ChatTemplates::add().
 Result<ChatFiles> read_chat_files(const std::string& model_dir);
 
 }  // namespace wideep::server

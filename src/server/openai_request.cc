@@ -118,6 +118,7 @@ class BodyReader {
   }
 
   static std::string shown(const ordered_json& value) {
+    if (const auto* digits = formats::large_integer(value)) return {digits->begin(), digits->end()};
     std::string text = formats::json_text(value);
     constexpr size_t kMostShown = 60;
     if (text.size() > kMostShown) {
@@ -141,7 +142,8 @@ class BodyReader {
   void read(std::string_view text) {
     constexpr std::string_view kGzip = "\x1f\x8b";
     if (text.starts_with(kGzip)) return complain("", "the body is compressed: expected plain JSON");
-    auto parsed = formats::parse_ordered_json(text, "body", kMostMembers);
+    // Exact: tools and arguments may have integers of any size, which the model should see.
+    auto parsed = formats::parse_exact_json(text, "body", kMostMembers);
     if (!parsed.ok()) return complain("", parsed.status().message());
     if (!parsed->is_object()) return complain("", "the body is no JSON object");
     body_ = std::move(*parsed);
@@ -380,6 +382,7 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   ChatRequest request{.options = read_options(body), .messages = read_messages(body)};
   request.tools = read_tools(body);
   request.variables = read_variables(body);
+  request.chat_template = body.string("chat_template");
   if (const auto most = body.integer("max_completion_tokens", 1, kMostTokens)) {
     request.options.max_tokens = static_cast<int>(*most);
   }

@@ -4,7 +4,8 @@
 //
 // A field of OpenAI's reference that wideep does not support is refused by name if it would change
 // the answer; unknown fields are refused too. Additional fields, as other servers have them: top_k,
-// ignore_eos (generate max_tokens even after an end token) and chat_template_kwargs.
+// ignore_eos (generate max_tokens even after an end token), chat_template_kwargs and chat_template
+// (the name of one of the model's templates).
 //
 // Thread safety: pure functions.
 #pragma once
@@ -48,6 +49,7 @@ struct ChatRequest {
   nlohmann::ordered_json messages;   // an array of objects with a role
   nlohmann::ordered_json tools;      // null: none
   nlohmann::ordered_json variables;  // chat_template_kwargs, or null
+  std::string chat_template;         // the name of one of the model's; "": the usual one
 };
 
 // The request, or why it is refused: status 400.

@@ -33,7 +33,7 @@ size_t longest_token(const tokenizer::Tokenizer& tokenizer) {
 }  // namespace
 
 Preparation::Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer,
-                         std::optional<chat::ChatTemplate> chat)
+                         ChatFiles chat)
     : options_(std::move(options)),
       tokenizer_(tokenizer),
       chat_(std::move(chat)),
@@ -64,21 +64,35 @@ Parsed<Prepared> Preparation::prepare_chat(std::string_view body) const {
   if (const auto* error = std::get_if<ApiError>(&parsed)) return *error;
   ChatRequest& request = std::get<ChatRequest>(parsed);
   if (const auto error = check(request.options)) return *error;
-  if (!chat_) {
-    return ApiError{.message = "this model has no chat template; use /v1/completions",
-                    .param = "messages"};
-  }
-  const Result<std::string> text = chat_->render({.messages = std::move(request.messages),
-                                                  .tools = std::move(request.tools),
-                                                  .variables = std::move(request.variables),
-                                                  .bos_token = options_.bos_token,
-                                                  .eos_token = options_.eos_token});
-  if (!text.ok()) return ApiError{.message = text.status().message(), .param = "messages"};
-  if (const auto error = check_length(*text, "messages")) return *error;
   Prepared prepared{.options = std::move(request.options), .prompts = {}};
+  const auto prompt = chat_prompt(std::move(request));
+  if (const auto* error = std::get_if<ApiError>(&prompt)) return *error;
+  const std::string& text = std::get<std::string>(prompt);
+  if (const auto error = check_length(text, "messages")) return *error;
   // false: no special tokens are added; the template has written them already.
-  prepared.prompts.push_back(tokenizer_.encode(*text, false));
+  prepared.prompts.push_back(tokenizer_.encode(text, false));
   return with_room(std::move(prepared));
+}
+
+// What the model's chat template makes of the messages.
+Parsed<std::string> Preparation::chat_prompt(ChatRequest request) const {
+  const bool has_tools = !request.tools.is_null();
+  const auto chosen = chat_.templates.choose(request.chat_template, has_tools);
+  if (!chosen.ok()) {
+    return ApiError{.message = chosen.status().message(),
+                    .param = request.chat_template.empty() ? "messages" : "chat_template"};
+  }
+  for (const auto& [name, token] : chat_.special_tokens.items()) {
+    if (!request.variables.contains(name)) continue;
+    const std::string param = "chat_template_kwargs." + name;
+    return ApiError{.message = param + ": is the server's to set; leave it out", .param = param};
+  }
+  const Result<std::string> text = chosen->render({.messages = std::move(request.messages),
+                                                   .tools = std::move(request.tools),
+                                                   .variables = std::move(request.variables),
+                                                   .special_tokens = chat_.special_tokens});
+  if (text.ok()) return *text;
+  return ApiError{.message = text.status().message(), .param = "messages"};
 }
 
 Parsed<Prepared> Preparation::with_room(Prepared prepared) const {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "chat/chat_template.h"
+#include "server/chat_files.h"
 #include "server/openai_reply.h"
 #include "server/openai_request.h"
 #include "tokenizer/tokenizer.h"
@@ -22,11 +22,9 @@
 namespace wideep::server {
 
 struct PreparationOptions {
-  std::string model;      // the name that clients use
-  int max_sequence = 0;   // tokens of a prompt and its answer together
-  int vocab_size = 0;     // of the model, which may have more tokens than the tokenizer
-  std::string bos_token;  // of the chat template
-  std::string eos_token;
+  std::string model;     // the name that clients use
+  int max_sequence = 0;  // tokens of a prompt and its answer together
+  int vocab_size = 0;    // of the model, which may have more tokens than the tokenizer
 };
 
 // max_tokens of the options is set.
@@ -37,15 +35,14 @@ struct Prepared {
 
 class Preparation {
  public:
-  // chat: nullopt: the model has no chat template.
-  Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer,
-              std::optional<chat::ChatTemplate> chat);
+  Preparation(PreparationOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat);
 
   Parsed<Prepared> prepare(Api api, std::string_view body) const;
 
  private:
   Parsed<Prepared> prepare_completion(std::string_view body) const;
   Parsed<Prepared> prepare_chat(std::string_view body) const;
+  Parsed<std::string> chat_prompt(ChatRequest request) const;
   Parsed<Prepared> with_room(Prepared prepared) const;
   std::optional<ApiError> check(const GenerationOptions& options) const;
   std::optional<ApiError> check_length(std::string_view text, const char* param) const;
@@ -54,7 +51,7 @@ class Preparation {
 
   PreparationOptions options_;
   const tokenizer::Tokenizer& tokenizer_;
-  std::optional<chat::ChatTemplate> chat_;
+  ChatFiles chat_;
   size_t most_text_bytes_;  // a longer text has more tokens than max_sequence
 };
 

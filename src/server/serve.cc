@@ -72,8 +72,7 @@ class EngineBackend : public Backend {
 // each of them, which posts it to the serving thread.
 class Front {
  public:
-  Front(const ServiceOptions& options, const tokenizer::Tokenizer& tokenizer,
-        std::optional<chat::ChatTemplate> chat)
+  Front(const ServiceOptions& options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat)
       : experts_(options.ranks), service_(options, tokenizer, std::move(chat), backend_) {}
 
   Status listen(const HttpOptions& options) {
@@ -259,20 +258,25 @@ Status serve_silently(const ServeOptions& options) {
 }
 
 // The service's options, completed by what follows from the run.
-ServiceOptions service_options(const ServeOptions& options, const run::Run& run,
-                               const ChatFiles& chat) {
+ServiceOptions service_options(const ServeOptions& options, const run::Run& run) {
   ServiceOptions service = options.service;
   if (service.model.empty()) service.model = name_of(options.run.model_dir);
   // The name is part of every answer, so that nobody takes the texts for the model's own.
   if (options.run.perfect_router) service.model += " (perfect router: means nothing)";
   service.vocab_size = run.plan().model.config.vocab_size;
   service.max_sequence = run.plan().longest_sequence();
-  service.bos_token = chat.bos_token;
-  service.eos_token = chat.eos_token;
   service.ranks = run.plan().experts;
   service.balances_online = run.plan().balances_online();
   service.timeout_seconds = std::chrono::duration<double>(options.run.timeout).count();
   return service;
+}
+
+// What chats will miss, for the line that tells the address; "": nothing.
+std::string note_on(const ChatTemplates& templates) {
+  if (templates.empty()) return "; no chat template: completions only";
+  if (templates.has_default()) return "";
+  return fmt::format("; no chat template named 'default': requests have to name one, of {}",
+                     templates.names());
 }
 
 // Files that only the serving process opens.
@@ -303,12 +307,12 @@ Status serve(const ServeOptions& options, run::RunView& view) {
   Result<Opened> opened = open_files_of(options);
   WIDEEP_TRY(run::agree_on(options.run, opened.status()));
   ChatFiles chat = std::move(opened->chat);
-  const ServiceOptions service = service_options(options, *run, chat);
-  const bool chats = chat.chat.has_value();
+  const ServiceOptions service = service_options(options, *run);
+  const std::string chat_note = note_on(chat.templates);
   allow_most_open_files();
   // Listens before anything is loaded, so that an address in use is an early error. Requests that
   // arrive during loading wait in the listen queue.
-  Front front(service, run->tokenizer(), std::move(chat.chat));
+  Front front(service, run->tokenizer(), std::move(chat));
   WIDEEP_TRY(run::agree_on(options.run, front.listen(options.http)));
 
   view.plan(run::plan_text(*run));
@@ -323,8 +327,7 @@ Status serve(const ServeOptions& options, run::RunView& view) {
        .loading = loading,
        .experts = run->plan().experts,
        .serving = fmt::format("serving {} on http://{}:{}/v1 (context {} tokens{})", service.model,
-                              options.http.host, front.port(), service.max_sequence,
-                              chats ? "" : "; no chat template: completions only")});
+                              options.http.host, front.port(), service.max_sequence, chat_note)});
   pump.run();
   const Status ended = group->result();
   front.end(ended);

@@ -80,14 +80,12 @@ const Service::Endpoint Service::kEndpoints[] = {
     {"POST", "/dump_expert_distribution_record", false, &Service::dump_record},
 };
 
-Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer,
-                 std::optional<chat::ChatTemplate> chat, Backend& backend)
+Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat,
+                 Backend& backend)
     : options_(std::move(options)),
       preparation_({.model = options_.model,
                     .max_sequence = options_.max_sequence,
-                    .vocab_size = options_.vocab_size,
-                    .bos_token = options_.bos_token,
-                    .eos_token = options_.eos_token},
+                    .vocab_size = options_.vocab_size},
                    tokenizer, std::move(chat)),
       monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.balances_online, metrics_),
       recorder_(options_.recorder, options_.ranks),

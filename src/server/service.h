@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-#include "chat/chat_template.h"
+#include "server/chat_files.h"
 #include "server/expert_recorder.h"
 #include "server/generation.h"
 #include "server/iteration_watch.h"
@@ -36,8 +36,6 @@ struct ServiceOptions {
   int max_sequence = 0;     // tokens of a prompt and its answer together
   int max_queue = 1024;     // answers running and waiting; more are refused with 429
   int stream_interval = 1;  // tokens per chunk of a stream
-  std::string bos_token;    // of the chat template
-  std::string eos_token;
   run::ExpertRanks ranks;
   bool balances_online = false;
   double timeout_seconds = 30;  // of a rank that waits for another one
@@ -46,9 +44,8 @@ struct ServiceOptions {
 
 class Service {
  public:
-  // chat: nullopt: the model has no chat template.
-  Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer,
-          std::optional<chat::ChatTemplate> chat, Backend& backend);
+  Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, ChatFiles chat,
+          Backend& backend);
 
   // Lets long requests be prepared on a thread of their own. post: runs a function on the serving
   // thread; callable from any thread. Without it they are prepared on the serving thread.

@@ -112,18 +112,28 @@ class ServiceTest : public testing::Test {
   static constexpr const char* kText = "One two three, and more.";
 
   ServiceTest() {
-    ServiceOptions options{.model = "m", .max_sequence = 64, .max_queue = 8, .bos_token = "<s>"};
+    ServiceOptions options{.model = "m", .max_sequence = 64, .max_queue = 8};
     start(options);
   }
   ~ServiceTest() override { finish(); }
 
   void start(const ServiceOptions& options, size_t most_body_bytes = 4096,
              std::vector<std::string> cors_origins = {}) {
-    const auto chat = chat::ChatTemplate::parse(
-        "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
-        "{% if messages[0].content == 'odd' %}{{ raise_exception('odd text') }}{% endif %}",
-        "chat");
-    service_.emplace(options, tokenizer_, chat.value(), backend_);
+    ChatFiles chat{.templates = {}, .special_tokens = {{"bos_token", "<s>"}, {"pad_token", "<p>"}}};
+    const std::pair<const char*, const char*> templates[] = {
+        {"default",
+         "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
+         "{% if messages[0].content == 'odd' %}{{ raise_exception('odd text') }}{% endif %}"},
+        {"tool_use", "{{ tools | tojson }}{{ pad_token }}"},
+        {"calls",
+         "{%- for m in messages -%}{%- for c in m.tool_calls or [] -%}<{{ c.function.name }}>"
+         "{%- for k, v in c.function.arguments | items -%}<{{ k }}>{{ v }}</{{ k }}>{%- endfor -%}"
+         "{%- endfor -%}{{ m.content }}{%- endfor -%}"},
+        {"broken", "{{ nothing"},
+    };
+    for (const auto& [name, text] : templates)
+      EXPECT_TRUE(chat.templates.add(name, text, name).ok());
+    service_.emplace(options, tokenizer_, std::move(chat), backend_);
     server_ = HttpServer::listen({.port = 0,
                                   .most_body_bytes = most_body_bytes,
                                   .cors_origins = std::move(cors_origins)},
@@ -222,6 +232,37 @@ TEST_F(ServiceTest, ChatsPassThroughTheTemplate) {
   const Reply odd = chat({{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "odd"}}}}});
   EXPECT_EQ(odd.status, 400);
   EXPECT_THAT(odd.body, HasSubstr("odd text"));
+}
+
+TEST_F(ServiceTest, CallsComeAsTextAndTemplatesGoThroughThem) {
+  const Reply reply = ask("POST", "/v1/chat/completions", R"({"model": "m", "max_tokens": 1,
+      "chat_template": "calls", "messages": [{"role": "user", "content": "args"},
+      {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function",
+        "function": {"name": "f", "arguments": "{\"a\": 3}"}}]},
+      {"role": "tool", "tool_call_id": "1", "content": "5"}]})");
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(backend_.last_request.prompt, tokenizer_.encode("args<f><a>3</a>5", false));
+}
+
+TEST_F(ServiceTest, ToolsHaveTheirOwnTemplateAndKeepAllDigits) {
+  const auto with = [&](const std::string& fields) {
+    return ask("POST", "/v1/chat/completions",
+               R"({"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}])" +
+                   fields + "}");
+  };
+  const std::string tools = R"(, "tools": [{"most": 18446744073709551615, )"
+                            R"("least": -9223372036854775809}])";
+  EXPECT_EQ(with(tools).status, 200);
+  EXPECT_EQ(backend_.last_request.prompt,
+            tokenizer_.encode(
+                R"([{"most": 18446744073709551615, "least": -9223372036854775809}]<p>)", false));
+  EXPECT_EQ(with(tools + R"(, "chat_template": "default")").status, 200);
+  EXPECT_EQ(backend_.last_request.prompt, tokenizer_.encode("<s>[user] x", false));
+  EXPECT_EQ(with("").status, 200);
+  EXPECT_EQ(backend_.last_request.prompt, tokenizer_.encode("<s>[user] x", false));
+  EXPECT_THAT(with(R"(, "chat_template": "rag")").body,
+              HasSubstr("no chat template 'rag', only: broken, calls, default, tool_use"));
+  EXPECT_THAT(with(R"(, "chat_template": "broken")").body, HasSubstr("the tag has no end"));
 }
 
 TEST_F(ServiceTest, StopStringsEndAnswersWhereverTheyFall) {
@@ -394,6 +435,7 @@ TEST_F(ServiceTest, WhatTheServerSetsIsNoVariableOfATemplate) {
   EXPECT_EQ(refused.status, 400);
   EXPECT_THAT(refused.body, HasSubstr("chat_template_kwargs.add_generation_prompt"));
   EXPECT_EQ(with("bos_token", "x").status, 400);
+  EXPECT_THAT(with("pad_token", "x").body, HasSubstr("chat_template_kwargs.pad_token"));
 }
 
 // Of as many tokens as the prompt counts with, for each answer.
