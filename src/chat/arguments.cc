@@ -9,6 +9,10 @@ namespace wideep::chat {
 
 const Value* ArgumentReader::take(std::string_view name) {
   if (position_ < arguments_.positional.size()) return &arguments_.positional[position_++];
+  return take_named(name);
+}
+
+const Value* ArgumentReader::take_named(std::string_view name) {
   const auto found = std::find_if(arguments_.named.begin(), arguments_.named.end(),
                                   [&](const auto& each) { return each.first == name; });
   if (found == arguments_.named.end()) return nullptr;
@@ -41,8 +45,15 @@ std::string ArgumentReader::string(std::string_view name) {
 
 int64_t ArgumentReader::integer_or(std::string_view name, int64_t fallback) {
   const Value found = value_or(name, fallback);
-  if (found.is_integer() || found.is_bool()) return found.integer();
   if (found.is_none()) return fallback;
+  if (found.is_whole()) return found.integer();
+  complain(fmt::format("'{}': expected an integer, found {}", name, found.type_name()));
+  return fallback;
+}
+
+int64_t ArgumentReader::strict_integer_or(std::string_view name, int64_t fallback) {
+  const Value found = value_or(name, fallback);
+  if (found.is_whole() && !found.is_large()) return found.integer();
   complain(fmt::format("'{}': expected an integer, found {}", name, found.type_name()));
   return fallback;
 }

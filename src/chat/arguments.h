@@ -21,14 +21,20 @@ class ArgumentReader {
       : callee_(callee), arguments_(arguments) {}
 
   const Value* take(std::string_view name);  // null: absent
-  Value value(std::string_view name);        // absent: an error
+  const Value* take_named(std::string_view name);
+  Value value(std::string_view name);  // absent: an error
   Value value_or(std::string_view name, Value fallback);
   std::string string(std::string_view name);
-  int64_t integer_or(std::string_view name, int64_t fallback);
+  int64_t integer_or(std::string_view name, int64_t fallback);  // none: the fallback
+  int64_t strict_integer_or(std::string_view name, int64_t fallback);
   bool truth_or(std::string_view name, bool fallback);
   // str(value), charged to the budget.
   std::string text(const Value& value) { return to_text(value, budget()); }
   Budget& budget() { return arguments_.budget; }
+  bool has_more() const {
+    return position_ < arguments_.positional.size() ||
+           named_taken_.size() < arguments_.named.size();
+  }
   // Takes all remaining arguments, to pass them to another callee.
   Arguments rest();
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/try.h"
+#include "chat/python_format.h"
 #include "chat/whole_number.h"
 
 namespace wideep::chat {
@@ -172,6 +173,7 @@ ValueResult arithmetic(std::string_view operation, const Value& a, const Value& 
   if (a.is_whole() && b.is_whole()) return whole_arithmetic(operation, a, b, budget);
   if (a.is_number() && b.is_number()) return float_arithmetic(operation, a.number(), b.number());
   if (operation == "+" && a.is_string() && b.is_string()) return joined(a, b, budget);
+  if (operation == "%" && a.is_string()) return percent_format(a.string(), b, budget);
   const bool lists = is_sequence(a) && is_sequence(b) && a.list_kind() == b.list_kind();
   if (operation == "+" && lists) {
     if (!budget.spend(a.list().size() + b.list().size())) return budget.status();

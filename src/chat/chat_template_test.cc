@@ -8,7 +8,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <set>
+
+#include "formats/json_parse.h"
 
 namespace wideep::chat {
 namespace {
@@ -18,7 +21,8 @@ using testing::HasSubstr;
 
 ordered_json read_json(const std::string& path) {
   std::ifstream file(path);
-  return ordered_json::parse(file);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return formats::parse_exact_json(text, path).value();
 }
 
 // Renders like make_golden.py: every name is a variable of the template.
@@ -62,7 +66,7 @@ TEST(ChatTemplate, RealTemplatesRenderLikeJinja) {
       refused.insert(one["name"].get<std::string>() + ": " + parsed.status().message());
       continue;
     }
-    SCOPED_TRACE(one["name"].get<std::string>() + "\n" + one["names"].dump());
+    SCOPED_TRACE(one["name"].get<std::string>());
     expect_like_jinja(one, one["names"], 1735689600);
   }
   for (const std::string& each : refused) std::cout << "refused by name: " << each << "\n";

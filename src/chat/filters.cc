@@ -8,13 +8,16 @@
 #include <cstdlib>
 #include <list>
 #include <map>
+#include <utility>
 
 #include "base/try.h"
 #include "chat/arguments.h"
 #include "chat/arithmetic.h"
 #include "chat/builtins.h"
+#include "chat/python_format.h"
 #include "chat/python_numbers.h"
 #include "chat/python_text.h"
+#include "tokenizer/utf8.h"
 
 namespace wideep::chat {
 namespace {
@@ -136,6 +139,42 @@ ValueResult to_json_filter(const Value& input, ArgumentReader& arguments) {
   }
   WIDEEP_TRY_ASSIGN(std::string text, to_json(input, style, arguments.budget()));
   return text;
+}
+
+// "format" | format(values): as the operator "%".
+ValueResult format_filter(const Value& input, ArgumentReader& arguments) {
+  const Arguments given = arguments.rest();
+  if (given.named.empty()) {
+    const Value values(given.positional, ListKind::kTuple);
+    return percent_format(arguments.text(input), values, arguments.budget());
+  }
+  if (!given.positional.empty()) {
+    return invalid_input("positional and named arguments at the same time");
+  }
+  Dict values;
+  for (const auto& [name, value] : given.named) values.set(name, value);
+  return percent_format(arguments.text(input), Value(std::move(values)), arguments.budget());
+}
+
+ValueResult center_filter(const Value& input, ArgumentReader& arguments) {
+  const Value width = arguments.value_or("width", int64_t{80});
+  if (!width.is_whole()) return unfit("width", "an integer", width);
+  return kept_safe(
+      input, padded(arguments.text(input), width.integer(), " ", Side::kBoth, arguments.budget()));
+}
+
+// Runs of letters, digits and "_".
+ValueResult word_count_filter(const Value& input, ArgumentReader& arguments) {
+  int64_t words = 0;
+  bool in_word = false;
+  const std::string text = arguments.text(input);
+  for (const std::string_view each : Characters(text)) {
+    const char32_t c = tokenizer::first_code_point(each);
+    const bool is_part = c == '_' || is_alphanumeric(c);
+    if (is_part && !in_word) ++words;
+    in_word = is_part;
+  }
+  return words;
 }
 
 // ---- numbers ----
@@ -351,6 +390,32 @@ ValueResult sort_filter(const Value& input, ArgumentReader& arguments) {
   return values_of(all);
 }
 
+// A list of tuples (key, elements), in the order of the keys.
+ValueResult group_filter(const Value& input, ArgumentReader& arguments) {
+  const Value path = arguments.value("attribute");
+  const Value fallback = arguments.value_or("default", Value());
+  const bool case_sensitive = arguments.truth_or("case_sensitive", false);
+  WIDEEP_TRY(arguments.status());
+  Budget& budget = arguments.budget();
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input, budget));
+  std::vector<Keyed> keyed;  // the value: (key as it is, element)
+  for (const Value& each : all) {
+    WIDEEP_TRY_ASSIGN(Value key, follow(each, path, budget));
+    if (key.is_undefined() && !fallback.is_none()) key = fallback;
+    keyed.push_back({sort_key(key, case_sensitive, budget), List{key, each}});
+  }
+  WIDEEP_TRY(sort_by_key(keyed, false, budget));
+  List groups, members;
+  for (size_t i = 0; i < keyed.size(); ++i) {
+    members.push_back(keyed[i].value.list()[1]);
+    const bool ends = i + 1 == keyed.size() || !equal(keyed[i].key, keyed[i + 1].key, budget);
+    if (!ends) continue;
+    const Value& key = keyed[i + 1 - members.size()].value.list()[0];
+    groups.emplace_back(List{key, std::exchange(members, {})}, ListKind::kTuple);
+  }
+  return groups;
+}
+
 ValueResult unique_filter(const Value& input, ArgumentReader& arguments) {
   const bool case_sensitive = arguments.truth_or("case_sensitive", false);
   const Value path = arguments.value_or("attribute", Value());
@@ -481,12 +546,15 @@ const std::map<std::string_view, FilterFunction>& all_filters() {
   static const std::map<std::string_view, FilterFunction> filters = {
       {"abs", abs_filter},
       {"capitalize", case_filter<capitalize>},
+      {"center", center_filter},
       {"count", length_filter},
       {"d", default_filter},
       {"default", default_filter},
       {"dictsort", sorted_items_filter},
       {"first", end_filter<true>},
       {"float", float_filter},
+      {"format", format_filter},
+      {"groupby", group_filter},
       {"indent", indent_filter},
       {"int", int_filter},
       {"items", items_filter},
@@ -514,6 +582,7 @@ const std::map<std::string_view, FilterFunction>& all_filters() {
       {"trim", trim_filter},
       {"unique", unique_filter},
       {"upper", case_filter<upper>},
+      {"wordcount", word_count_filter},
   };
   return filters;
 }

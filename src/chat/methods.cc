@@ -10,130 +10,10 @@
 #include "chat/arguments.h"
 #include "chat/builtins.h"
 #include "chat/python_text.h"
+#include "chat/string_methods.h"
 
 namespace wideep::chat {
 namespace {
-
-using Method = ValueResult (*)(const Value& self, const Arguments& arguments);
-using Methods = std::map<std::string_view, Method>;
-
-List list_of(const std::vector<std::string>& texts) { return List(texts.begin(), texts.end()); }
-
-// ---- strings ----
-
-template <Ends ends>
-ValueResult strip_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("strip", arguments);
-  const Value characters = reader.value_or("chars", Value());
-  WIDEEP_TRY(reader.status());
-  if (characters.is_none()) return std::string(strip(self.string(), ends));
-  if (!characters.is_string()) return invalid_input("strip: expected a string of characters");
-  return std::string(strip(self.string(), ends, characters.string()));
-}
-
-ValueResult split_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("split", arguments);
-  const Value separator = reader.value_or("sep", Value());
-  const int64_t limit = reader.integer_or("maxsplit", -1);
-  WIDEEP_TRY(reader.status());
-  if (separator.is_none()) return list_of(split(self.string(), {}, limit, arguments.budget));
-  if (!separator.is_string() || separator.string().empty()) {
-    return invalid_input("split: expected a separator that is a string and not empty");
-  }
-  return list_of(split(self.string(), separator.string(), limit, arguments.budget));
-}
-
-// The argument is a string, or a tuple of strings of which one must match.
-template <bool at_end>
-ValueResult starts_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader(at_end ? "endswith" : "startswith", arguments);
-  const Value wanted = reader.value("prefix");
-  WIDEEP_TRY(reader.status());
-  const List all = wanted.is_tuple() ? wanted.list() : List{wanted};
-  for (const Value& each : all) {
-    if (!arguments.budget.spend(1)) return arguments.budget.status();
-    if (!each.is_string()) {
-      return invalid_input(fmt::format("{}: expected a string or a tuple of strings, found {}",
-                                       at_end ? "endswith" : "startswith", each.type_name()));
-    }
-    const std::string_view text = self.string();
-    if (at_end ? text.ends_with(each.string()) : text.starts_with(each.string())) return true;
-  }
-  return false;
-}
-
-template <std::string (*change)(std::string_view)>
-ValueResult case_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("case", arguments);
-  WIDEEP_TRY(reader.status());
-  return change(self.string());
-}
-
-template <int64_t (*number)(std::string_view, std::string_view)>
-ValueResult search_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("find", arguments);
-  const std::string what = reader.string("sub");
-  WIDEEP_TRY(reader.status());
-  return number(self.string(), what);
-}
-
-ValueResult replace_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("replace", arguments);
-  const std::string from = reader.string("old"), to = reader.string("new");
-  const int64_t limit = reader.integer_or("count", -1);
-  WIDEEP_TRY(reader.status());
-  return replace(self.string(), from, to, limit, arguments.budget);
-}
-
-ValueResult split_lines_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("splitlines", arguments);
-  WIDEEP_TRY(reader.status());
-  return list_of(split_lines(self.string(), arguments.budget));
-}
-
-ValueResult join_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("join", arguments);
-  const Value items = reader.value("iterable");
-  WIDEEP_TRY(reader.status());
-  WIDEEP_TRY_ASSIGN(const List all, elements_of(items, arguments.budget));
-  std::string text;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!all[i].is_string()) return invalid_input("join: expected strings");
-    const size_t bytes = self.string().size() + all[i].string().size();
-    if (!arguments.budget.spend_bytes(bytes)) return arguments.budget.status();
-    text += (i > 0 ? self.string() : "") + all[i].string();
-  }
-  return text;
-}
-
-ValueResult is_digit_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("isdigit", arguments);
-  WIDEEP_TRY(reader.status());
-  return !self.string().empty() &&
-         self.string().find_first_not_of("0123456789") == std::string::npos;
-}
-
-const Methods& string_methods() {
-  static const Methods methods = {
-      {"strip", strip_method<Ends::kBoth>},
-      {"lstrip", strip_method<Ends::kLeft>},
-      {"rstrip", strip_method<Ends::kRight>},
-      {"split", split_method},
-      {"splitlines", split_lines_method},
-      {"startswith", starts_method<false>},
-      {"endswith", starts_method<true>},
-      {"upper", case_method<upper>},
-      {"lower", case_method<lower>},
-      {"title", case_method<title>},
-      {"capitalize", case_method<capitalize>},
-      {"find", search_method<find>},
-      {"count", search_method<count>},
-      {"replace", replace_method},
-      {"join", join_method},
-      {"isdigit", is_digit_method},
-  };
-  return methods;
-}
 
 // ---- dicts ----
 
@@ -190,14 +70,28 @@ ValueResult index_method(const Value& self, const Arguments& arguments) {
   return invalid_input("index: the value is not in the list");
 }
 
-const Methods& list_methods() {
+// A copy: values never change.
+ValueResult copy_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("copy", arguments);
+  WIDEEP_TRY(reader.status());
+  return self;
+}
+
+const Methods& tuple_methods() {
   static const Methods methods = {{"count", count_method}, {"index", index_method}};
+  return methods;
+}
+
+const Methods& list_methods() {
+  static const Methods methods = {
+      {"count", count_method}, {"index", index_method}, {"copy", copy_method}};
   return methods;
 }
 
 const Methods* methods_of(const Value& value) {
   if (value.is_string()) return &string_methods();
   if (value.is_dict()) return &dict_methods();
+  if (value.is_tuple()) return &tuple_methods();
   return value.is_list() && !value.is_view() ? &list_methods() : nullptr;
 }
 

@@ -72,6 +72,8 @@ class Parser {
     if (word.text == "for") return parse_for(word.line);
     if (word.text == "set") return parse_set(word.line);
     if (word.text == "macro") return parse_macro(word.line);
+    if (word.text == "with") return parse_with(word.line);
+    if (word.text == "call") return parse_call_block(word.line);
     if (word.text == "filter") return parse_filter_block(word.line);
     if (word.text == "generation") return parse_generation(word.line);
     if (word.text == "break" || word.text == "continue") {
@@ -106,7 +108,7 @@ class Parser {
 
   Result<Statement> parse_for(int line) {
     For loop;
-    WIDEEP_TRY_ASSIGN(loop.targets, parse_targets());
+    WIDEEP_TRY_ASSIGN(loop.target, parse_target());
     WIDEEP_TRY(expect_name("in"));
     // Not parse_expression(), which would take the "if" of the loop's condition for "x if c".
     WIDEEP_TRY_ASSIGN(loop.iterable, parse_or());
@@ -130,40 +132,79 @@ class Parser {
   }
 
   Result<Statement> parse_set(int line) {
-    WIDEEP_TRY_ASSIGN(std::vector<std::string> targets, parse_targets());
+    WIDEEP_TRY_ASSIGN(Target target, parse_target());
     std::string attribute;
     if (take_operator(".")) {
-      if (targets.size() > 1) return complain("'set' with an attribute takes a single target");
+      if (target.name.empty()) return complain("'set' with an attribute takes a single target");
       WIDEEP_TRY_ASSIGN(attribute, name());
     }
     if (take_operator("=")) {
       WIDEEP_TRY_ASSIGN(Expression value, parse_tuple());
       WIDEEP_TRY(end_tag());
-      return Statement{line, Set{std::move(targets), std::move(attribute), std::move(value)}};
+      return Statement{line, Set{std::move(target), std::move(attribute), std::move(value)}};
     }
-    if (targets.size() > 1 || !attribute.empty()) return unexpected(peek(), "'='");
+    if (target.name.empty() || !attribute.empty()) return unexpected(peek(), "'='");
+    WIDEEP_TRY_ASSIGN(Expression value, parse_filters(Expression{line, Variable{kBodyText}}));
     WIDEEP_TRY_ASSIGN(Block body, parse_body("endset"));
-    return Statement{line, SetBlock{std::move(targets[0]), std::move(body)}};
+    return Statement{line, SetBlock{std::move(target.name), std::move(value), std::move(body)}};
+  }
+
+  Result<Statement> parse_with(int line) {
+    With with;
+    while (peek().kind != TokenKind::kBlockEnd) {
+      if (!with.values.empty()) WIDEEP_TRY(expect(TokenKind::kOperator, ","));
+      // Not parse_target(), which would take the next name after a comma, too.
+      WIDEEP_TRY_ASSIGN(Target target, parse_target_part());
+      WIDEEP_TRY(expect(TokenKind::kOperator, "="));
+      WIDEEP_TRY_ASSIGN(Expression value, parse_expression());
+      with.values.emplace_back(std::move(target), std::move(value));
+    }
+    WIDEEP_TRY_ASSIGN(with.body, parse_body("endwith"));
+    return Statement{line, std::move(with)};
+  }
+
+  // Parses parameters after "(", up to and including ")".
+  Result<std::vector<Parameter>> parse_parameters() {
+    std::vector<Parameter> parameters;
+    while (!take_operator(")")) {
+      if (!parameters.empty()) WIDEEP_TRY(expect(TokenKind::kOperator, ","));
+      Parameter parameter;
+      WIDEEP_TRY_ASSIGN(parameter.name, name());
+      if (take_operator("=")) {
+        WIDEEP_TRY_ASSIGN(parameter.fallback, parse_expression());
+      }
+      parameters.push_back(std::move(parameter));
+    }
+    return parameters;
+  }
+
+  // A 'break' in the body of a macro cannot end a loop around its definition.
+  Result<Block> parse_macro_body(std::string_view end) {
+    const int loops = std::exchange(loops_, 0);
+    WIDEEP_TRY_ASSIGN(Block body, parse_body(end));
+    loops_ = loops;
+    return body;
   }
 
   Result<Statement> parse_macro(int line) {
     Macro macro;
     WIDEEP_TRY_ASSIGN(macro.name, name());
     WIDEEP_TRY(expect(TokenKind::kOperator, "("));
-    while (!take_operator(")")) {
-      if (!macro.parameters.empty()) WIDEEP_TRY(expect(TokenKind::kOperator, ","));
-      Parameter parameter;
-      WIDEEP_TRY_ASSIGN(parameter.name, name());
-      if (take_operator("=")) {
-        WIDEEP_TRY_ASSIGN(parameter.fallback, parse_expression());
-      }
-      macro.parameters.push_back(std::move(parameter));
-    }
-    // A 'break' in the macro cannot end a loop around its definition.
-    const int loops = std::exchange(loops_, 0);
-    WIDEEP_TRY_ASSIGN(macro.body, parse_body("endmacro"));
-    loops_ = loops;
+    WIDEEP_TRY_ASSIGN(macro.parameters, parse_parameters());
+    WIDEEP_TRY_ASSIGN(macro.body, parse_macro_body("endmacro"));
     return Statement{line, std::move(macro)};
+  }
+
+  Result<Statement> parse_call_block(int line) {
+    CallBlock block;
+    block.caller.name = "caller";
+    if (take_operator("(")) {
+      WIDEEP_TRY_ASSIGN(block.caller.parameters, parse_parameters());
+    }
+    WIDEEP_TRY_ASSIGN(block.call, parse_expression());
+    if (!std::holds_alternative<Call>(block.call.node)) return complain("expected a call");
+    WIDEEP_TRY_ASSIGN(block.caller.body, parse_macro_body("endcall"));
+    return Statement{line, std::move(block)};
   }
 
   Result<Statement> parse_filter_block(int line) {
@@ -193,15 +234,31 @@ class Parser {
     return body;
   }
 
-  Result<std::vector<std::string>> parse_targets() {
-    const bool in_parentheses = take_operator("(");
-    std::vector<std::string> targets;
-    do {
+  // name, or "a, b", or "a, (b, c)".
+  Result<Target> parse_target() {
+    WIDEEP_TRY_ASSIGN(Target first, parse_target_part());
+    if (!is_operator(",")) return first;
+    Target all;
+    all.parts.push_back(std::move(first));
+    // A comma may end the list.
+    while (take_operator(",") &&
+           ((peek().kind == TokenKind::kName && !is_name("in")) || is_operator("("))) {
+      WIDEEP_TRY_ASSIGN(Target part, parse_target_part());
+      all.parts.push_back(std::move(part));
+    }
+    return all;
+  }
+
+  Result<Target> parse_target_part() {
+    if (!take_operator("(")) {
       WIDEEP_TRY_ASSIGN(std::string target, name());
-      targets.push_back(std::move(target));
-    } while (take_operator(",") && peek().kind == TokenKind::kName);  // a comma may end the list
-    if (in_parentheses) WIDEEP_TRY(expect(TokenKind::kOperator, ")"));
-    return targets;
+      return Target{std::move(target), {}};
+    }
+    const DepthGuard guard(this);
+    WIDEEP_TRY(guard.status());
+    WIDEEP_TRY_ASSIGN(Target target, parse_target());
+    WIDEEP_TRY(expect(TokenKind::kOperator, ")"));
+    return target;
   }
 
   // ---- expressions ----

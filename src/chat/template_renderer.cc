@@ -316,7 +316,7 @@ class Renderer {
       // `loop` refers to two elements (previtem, nextitem), so it is nested as deeply as the
       // iterable.
       scope_->names.insert_or_assign("loop", Value(state, iterable.depth()));
-      WIDEEP_TRY(assign(node.targets, all[i], line));
+      WIDEEP_TRY(assign(node.target, all[i], line));
       WIDEEP_TRY_ASSIGN(const Flow flow, execute(node.body));
       if (flow == Flow::kBreak) break;
     }
@@ -328,7 +328,7 @@ class Renderer {
     for (const Value& each : all) {
       WIDEEP_TRY(count_step(line));
       ScopeGuard guard(this);
-      WIDEEP_TRY(assign(node.targets, each, line));
+      WIDEEP_TRY(assign(node.target, each, line));
       WIDEEP_TRY_ASSIGN(const Value fits, evaluate(*node.condition));
       if (fits.truth()) kept.push_back(each);
     }
@@ -359,12 +359,13 @@ class Renderer {
   Result<Flow> run_statement(const Set& node, int line) {
     WIDEEP_TRY_ASSIGN(Value value, evaluate(node.value));
     if (node.attribute.empty()) {
-      WIDEEP_TRY(assign(node.targets, value, line));
+      WIDEEP_TRY(assign(node.target, value, line));
       return Flow::kNext;
     }
-    const Value object = look_up(node.targets[0]);
+    const std::string& name = node.target.name;
+    const Value object = look_up(name);
     if (!object.is_object() || object.object().kind != Object::Kind::kNamespace) {
-      return at(line, fmt::format("'{}' is not a namespace()", node.targets[0]));
+      return at(line, fmt::format("'{}' is not a namespace()", name));
     }
     object.object().attributes.set(node.attribute, std::move(value));
     return Flow::kNext;
@@ -373,7 +374,40 @@ class Renderer {
   Result<Flow> run_statement(const SetBlock& node, int) {
     WIDEEP_TRY_ASSIGN(Captured body, capture(node.body));
     if (body.flow != Flow::kNext) return body.flow;
-    scope_->names.insert_or_assign(node.target, std::move(body.text));
+    WIDEEP_TRY_ASSIGN(Value value, with_body_text(std::move(body.text), node.value));
+    scope_->names.insert_or_assign(node.target, std::move(value));
+    return Flow::kNext;
+  }
+
+  ValueResult with_body_text(std::string text, const Expression& expression) {
+    ScopeGuard guard(this);
+    scope_->names.insert_or_assign(kBodyText, std::move(text));
+    return evaluate(expression);
+  }
+
+  // As in Jinja, the values do not see each other.
+  Result<Flow> run_statement(const With& node, int line) {
+    List values;
+    for (const auto& [target, expression] : node.values) {
+      WIDEEP_TRY_ASSIGN(Value value, evaluate(expression));
+      values.push_back(std::move(value));
+    }
+    ScopeGuard guard(this);
+    for (size_t i = 0; i < values.size(); ++i) {
+      WIDEEP_TRY(assign(node.values[i].first, values[i], line));
+    }
+    return execute(node.body);
+  }
+
+  // The callee sees its caller as the named argument "caller".
+  Result<Flow> run_statement(const CallBlock& node, int line) {
+    const Call& call = std::get<Call>(node.call.node);
+    WIDEEP_TRY_ASSIGN(const Value callee, evaluate(call.callee));
+    WIDEEP_TRY_ASSIGN(Arguments arguments, evaluate(call.arguments));
+    ScopeGuard guard(this);
+    arguments.named.emplace_back("caller", macro_value(node.caller, line));
+    WIDEEP_TRY_ASSIGN(const Value value, called(callee, arguments, line));
+    print(to_text(value, budget_));
     return Flow::kNext;
   }
 
@@ -388,13 +422,16 @@ class Renderer {
   }
 
   Result<Flow> run_statement(const Macro& node, int line) {
-    // A weak pointer, because the scope holds the macro: a shared one would be a cycle.
-    scope_->names.insert_or_assign(
-        node.name, Function([this, &node, line, defined_in = std::weak_ptr<Scope>(scope_)](
-                                const Arguments& arguments) -> ValueResult {
-          return call_macro(node, defined_in.lock(), arguments, line);
-        }));
+    scope_->names.insert_or_assign(node.name, macro_value(node, line));
     return Flow::kNext;
+  }
+
+  // A weak pointer, because the scope holds the macro: a shared one would be a cycle.
+  Value macro_value(const Macro& node, int line) {
+    return Function([this, &node, line, defined_in = std::weak_ptr<Scope>(scope_)](
+                        const Arguments& arguments) -> ValueResult {
+      return call_macro(node, defined_in.lock(), arguments, line);
+    });
   }
 
   // A macro sees its parameters and the variables at its definition, not those of its caller.
@@ -437,6 +474,10 @@ class Renderer {
       }
       scope_->names.insert_or_assign(parameter.name, std::move(value));
     }
+    // Of a {% call %} block.
+    if (const Value* caller = reader.take_named("caller")) {
+      scope_->names.insert_or_assign("caller", *caller);
+    }
     const Status status = reader.status();
     return status.ok() ? status : at(line, status.message());
   }
@@ -455,16 +496,16 @@ class Renderer {
     return Captured{*flow, std::move(text)};
   }
 
-  Status assign(const std::vector<std::string>& targets, const Value& value, int line) {
-    if (targets.size() == 1) {
-      scope_->names.insert_or_assign(targets[0], value);
+  Status assign(const Target& target, const Value& value, int line) {
+    if (!target.name.empty()) {
+      scope_->names.insert_or_assign(target.name, value);
       return {};
     }
     WIDEEP_TRY_ASSIGN(const List all, at_line(line, elements_of(value, budget_)));
-    if (all.size() != targets.size()) {
-      return at(line, fmt::format("expected {} values, found {}", targets.size(), all.size()));
+    if (all.size() != target.parts.size()) {
+      return at(line, fmt::format("expected {} values, found {}", target.parts.size(), all.size()));
     }
-    for (size_t i = 0; i < all.size(); ++i) scope_->names.insert_or_assign(targets[i], all[i]);
+    for (size_t i = 0; i < all.size(); ++i) WIDEEP_TRY(assign(target.parts[i], all[i], line));
     return {};
   }
 
@@ -548,6 +589,10 @@ class Renderer {
   ValueResult value_of(const Call& node, int line) {
     WIDEEP_TRY_ASSIGN(const Value callee, evaluate(node.callee));
     WIDEEP_TRY_ASSIGN(const Arguments arguments, evaluate(node.arguments));
+    return called(callee, arguments, line);
+  }
+
+  ValueResult called(const Value& callee, const Arguments& arguments, int line) {
     if (callee.is_function()) return at_line(line, callee.function()(arguments));
     return at(line, callee.is_undefined()
                         ? callee.undefined().what

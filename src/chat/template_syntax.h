@@ -103,6 +103,9 @@ struct Expression {
 
 // ---- statements ----
 
+// The name of the variable that holds the text of a {% set %} block; no template can write it.
+inline constexpr const char* kBodyText = "{body}";
+
 struct Statement;
 using Block = std::vector<Statement>;
 
@@ -116,20 +119,31 @@ struct If {
   std::vector<std::pair<Expression, Block>> branches;
   Block otherwise;
 };
+// What is assigned to: a name, or several targets, to which the elements of the value go.
+struct Target {
+  std::string name;           // empty: `parts` are the targets
+  std::vector<Target> parts;  // may hold several themselves: for a, (b, c) in …
+};
+
 struct For {
-  std::vector<std::string> targets;
+  Target target;
   Expression iterable;
   std::optional<Expression> condition;  // for x in … if …
   Block body;
   Block otherwise;  // executed if there are no elements
 };
-struct Set {  // targets = value, or object.attribute = value
-  std::vector<std::string> targets;
-  std::string attribute;  // attribute of targets[0] that is set; empty: none
+struct Set {  // target = value, or name.attribute = value
+  Target target;
+  std::string attribute;  // of the target that is set; empty: none
   Expression value;
 };
-struct SetBlock {  // {% set name %}…{% endset %}
+struct SetBlock {  // {% set name | filters %}…{% endset %}
   std::string target;
+  Expression value;  // of the variable kBodyText, which holds the body's text
+  Block body;
+};
+struct With {  // {% with a = …, b = … %}…{% endwith %}
+  std::vector<std::pair<Target, Expression>> values;
   Block body;
 };
 struct FilterBlock {  // {% filter name(…) %}…{% endfilter %}
@@ -146,6 +160,10 @@ struct Macro {
   std::vector<Parameter> parameters;
   Block body;
 };
+struct CallBlock {  // {% call(parameters) callee(arguments) %}…{% endcall %}
+  Expression call;
+  Macro caller;  // the body, which the callee prints with caller(arguments)
+};
 struct Break {};
 struct Continue {};
 struct Group {  // {% generation %}: marks the assistant's text for training; prints its body
@@ -154,7 +172,8 @@ struct Group {  // {% generation %}: marks the assistant's text for training; pr
 
 struct Statement {
   int line = 0;
-  std::variant<Text, Print, If, For, Set, SetBlock, FilterBlock, Macro, Break, Continue, Group>
+  std::variant<Text, Print, If, For, Set, SetBlock, With, FilterBlock, Macro, CallBlock, Break,
+               Continue, Group>
       node;
 };
 

@@ -80,11 +80,15 @@ ValueResult is_divisible(const Value& input, ArgumentReader& arguments) {
   return !rest.truth();
 }
 
+template <bool (*is_known)(std::string_view)>
+ValueResult is_known_name(const Value& input, ArgumentReader&) {
+  return input.is_string() && is_known(input.string());
+}
+
 // As in Python, text without letters is neither upper nor lower case.
-template <std::string (*change)(std::string_view)>
+template <bool (*holds)(std::string_view)>
 ValueResult is_case(const Value& input, ArgumentReader& arguments) {
-  const std::string text = arguments.text(input);
-  return change(text) == text && upper(text) != lower(text);
+  return holds(arguments.text(input));
 }
 
 const std::map<std::string_view, TestFunction>& all_tests() {
@@ -108,8 +112,10 @@ const std::map<std::string_view, TestFunction>& all_tests() {
       {"odd", is_odd},
       {"even", is_even},
       {"divisibleby", is_divisible},
-      {"upper", is_case<upper>},
-      {"lower", is_case<lower>},
+      {"filter", is_known_name<is_filter>},
+      {"test", is_known_name<is_test>},
+      {"upper", is_case<is_upper>},
+      {"lower", is_case<is_lower>},
       {"eq", is_equal},
       {"equalto", is_equal},
       {"ne", is_unequal},

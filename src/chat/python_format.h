@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Python's two ways to put values into a text: "%s of %d" % values, and "{} of {n}".format(…).
+//
+// Thread safety: pure functions; values and budget belong to one rendering.
+#pragma once
+
+#include <string_view>
+
+#include "chat/value.h"
+#include "wideep/status.h"
+
+namespace wideep::chat {
+
+// values: a tuple, a dict for "%(name)s", or a single value. Errors (invalid input): too few or too
+// many values; a value of another type than its conversion takes.
+ValueResult percent_format(std::string_view text, const Value& values, Budget& budget);
+
+// Errors (invalid input): as above; "[", "." and nested fields inside braces are not supported.
+ValueResult brace_format(std::string_view text, const Arguments& arguments);
+
+}  // namespace wideep::chat
