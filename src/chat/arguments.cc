@@ -46,7 +46,7 @@ std::string ArgumentReader::string(std::string_view name) {
 int64_t ArgumentReader::integer_or(std::string_view name, int64_t fallback) {
   const Value found = value_or(name, fallback);
   if (found.is_none()) return fallback;
-  if (found.is_whole()) return found.integer();
+  if (found.is_whole() && !found.is_large()) return found.integer();
   complain(fmt::format("'{}': expected an integer, found {}", name, found.type_name()));
   return fallback;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 
 #include "base/try.h"
@@ -72,7 +73,12 @@ ValueResult whole_arithmetic(std::string_view operation, const Value& a, const V
   const bool divides = operation == "/" || operation == "//" || operation == "%";
   if (divides && !b.truth()) return invalid_input(fmt::format("{}: division by zero", operation));
   if (operation == "/") {
-    const double quotient = a.number() / b.number();
+    // A double has too few digits for some integers; the quotient is rounded once more only rarely.
+    const auto precise = [](const Value& value) {
+      return value.is_large() ? std::strtold(value.digits().c_str(), nullptr)
+                              : static_cast<long double>(value.integer());
+    };
+    const auto quotient = static_cast<double>(precise(a) / precise(b));
     return std::isfinite(quotient) ? ValueResult(quotient) : too_large("/");
   }
   if (!a.is_large() && !b.is_large()) {
@@ -89,8 +95,10 @@ ValueResult float_arithmetic(std::string_view operation, double a, double b) {
   if (operation == "**") return std::pow(a, b);
   if (b == 0) return invalid_input(fmt::format("{}: division by zero", operation));
   if (operation == "/") return a / b;
-  const double quotient = std::floor(a / b);
-  return operation == "//" ? quotient : a - quotient * b;
+  double rest = std::fmod(a, b);
+  if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
+  if (operation == "%") return rest == 0 ? std::copysign(0.0, b) : rest;
+  return std::round((a - rest) / b);
 }
 
 ValueResult repeated(const Value& value, int64_t times, Budget& budget) {
@@ -182,6 +190,7 @@ ValueResult arithmetic(std::string_view operation, const Value& a, const Value& 
     return Value(std::move(both), a.list_kind());
   }
   if (operation == "*") {
+    if ((a.is_large() || b.is_large()) && !(a.is_number() && b.is_number())) return too_large("*");
     if ((a.is_string() || is_sequence(a)) && b.is_whole()) return repeated(a, b.integer(), budget);
     if ((b.is_string() || is_sequence(b)) && a.is_whole()) return repeated(b, a.integer(), budget);
   }

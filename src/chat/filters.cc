@@ -50,12 +50,25 @@ ValueResult case_filter(const Value& input, ArgumentReader& arguments) {
 // Jinja's rule, which differs from Python's str.title(): words begin after white space, hyphens and
 // opening brackets.
 std::string title_words(std::string_view text) {
-  std::string out;
-  bool starts_word = true;
+  std::string out, word;
+  const auto end_word = [&] {
+    const Characters all(word);
+    const size_t first = word.empty() ? 0 : (*all.begin()).size();
+    out += upper(std::string_view(word).substr(0, first)) +
+           lower(std::string_view(word).substr(first));
+    word.clear();
+  };
   for (const std::string_view c : Characters(text)) {
-    out += starts_word ? upper(c) : lower(c);
-    starts_word = std::string_view("- \t\n\r\f\v({[<").find(c) != std::string_view::npos;
+    const bool separates =
+        is_space(tokenizer::first_code_point(c)) || std::string_view("-({[<").find(c[0]) < 5;
+    if (!separates) {
+      word += c;
+      continue;
+    }
+    end_word();
+    out += c;
   }
+  end_word();
   return out;
 }
 
@@ -73,7 +86,8 @@ ValueResult trim_filter(const Value& input, ArgumentReader& arguments) {
 }
 
 ValueResult replace_filter(const Value& input, ArgumentReader& arguments) {
-  const std::string from = arguments.string("old"), to = arguments.string("new");
+  const std::string from = arguments.text(arguments.value("old"));
+  const std::string to = arguments.text(arguments.value("new"));
   const int64_t limit = arguments.integer_or("count", -1);
   return replace(arguments.text(input), from, to, limit, arguments.budget());
 }
@@ -90,7 +104,10 @@ ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
   const Value width = arguments.value_or("width", int64_t{4});
   const bool first = arguments.truth_or("first", false), blank = arguments.truth_or("blank", false);
   WIDEEP_TRY(refuse_safe(input));
-  if (!width.is_string() && !width.is_whole()) return unfit("width", "an integer", width);
+  if (!width.is_string() && (!width.is_whole() || width.is_large())) {
+    return unfit("width", "an integer", width);
+  }
+  if (!input.is_string()) return unfit("input", "a string", input);
   constexpr int64_t kMaxWidth = 1000;  // a larger width is reduced to this
   const std::string margin =
       width.is_string()
@@ -117,28 +134,35 @@ Result<std::optional<std::string>> json_indent(const Value& indent) {
   if (indent.is_string()) return std::optional(indent.string());
   if (!indent.is_whole()) return unfit("indent", "an integer, a text or none", indent);
   constexpr int64_t kMostSpaces = 10'000;
-  if (indent.integer() > kMostSpaces) return invalid_input("indent: too large");
+  if (indent.is_large() || indent.integer() > kMostSpaces)
+    return invalid_input("indent: too large");
   return std::optional(
       std::string(static_cast<size_t>(std::max<int64_t>(indent.integer(), 0)), ' '));
+}
+
+ValueResult json_value(Result<std::string> text) {
+  if (!text.ok()) return text.status();
+  return Value(std::move(text).value());
 }
 
 ValueResult to_json_filter(const Value& input, ArgumentReader& arguments) {
   JsonStyle style;
   style.ascii = arguments.truth_or("ensure_ascii", false);
-  WIDEEP_TRY_ASSIGN(style.indent, json_indent(arguments.value_or("indent", Value())));
+  const Value indent = arguments.value_or("indent", Value());
   const Value separators = arguments.value_or("separators", Value());
   style.sort_keys = arguments.truth_or("sort_keys", false);
-  if (style.indent) style.item_separator = ",";
+  List two = {style.item_separator, style.key_separator};
   if (!separators.is_none()) {
-    WIDEEP_TRY_ASSIGN(const List two, elements_of(separators, arguments.budget()));
-    if (two.size() != 2 || !two[0].is_string() || !two[1].is_string()) {
-      return unfit("separators", "two strings", separators);
-    }
-    style.item_separator = two[0].string();
-    style.key_separator = two[1].string();
+    WIDEEP_TRY_ASSIGN(two, elements_of(separators, arguments.budget()));
+    if (two.size() != 2) return unfit("separators", "two strings", separators);
   }
-  WIDEEP_TRY_ASSIGN(std::string text, to_json(input, style, arguments.budget()));
-  return text;
+  // As in Python, a text alone does not look at the rest.
+  if (input.is_string()) return json_value(to_json(input, style, arguments.budget()));
+  WIDEEP_TRY_ASSIGN(style.indent, json_indent(indent));
+  if (!two[0].is_string() || !two[1].is_string()) return unfit("separators", "strings", separators);
+  style.item_separator = style.indent && separators.is_none() ? "," : two[0].string();
+  style.key_separator = two[1].string();
+  return json_value(to_json(input, style, arguments.budget()));
 }
 
 // "format" | format(values): as the operator "%".
@@ -183,7 +207,7 @@ Status not_finite() { return invalid_input("infinity and nan are no integers"); 
 
 ValueResult int_filter(const Value& input, ArgumentReader& arguments) {
   const Value fallback = arguments.value_or("default", int64_t{0});
-  const int64_t base = arguments.integer_or("base", 10);
+  const Value base = arguments.value_or("base", int64_t{10});
   if (input.is_undefined()) return invalid_input(input.undefined().what);
   if (input.is_large()) return input;
   if (input.is_integer() || input.is_bool()) return input.integer();
@@ -192,9 +216,9 @@ ValueResult int_filter(const Value& input, ArgumentReader& arguments) {
     return whole ? ValueResult(*whole) : not_finite();
   }
   if (!input.is_string()) return fallback;
-  const bool has_base = base >= 2 && base <= 36;
-  if (const auto whole = integer_in(input.string(), has_base ? base : 10); whole && has_base) {
-    return *whole;
+  // As in Jinja, a base that is none, like 1 or a text, leaves the other way: by float.
+  if (base.is_whole() && base.integer() >= 2 && base.integer() <= 36) {
+    if (const auto whole = integer_in(input.string(), base.integer())) return *whole;
   }
   const auto number = float_in(input.string());
   const auto whole = number ? integer_of(*number) : std::nullopt;
@@ -307,13 +331,21 @@ ValueResult reverse_filter(const Value& input, ArgumentReader& arguments) {
   return text;
 }
 
-// The value at the end of a path such as "a.b.0".
-ValueResult follow(Value value, const Value& path, Budget& budget) {
-  if (path.is_integer()) return item_of(value, path, budget);
-  for (const std::string& name : split(to_text(path, budget), ".", -1, budget)) {
-    const bool index = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
-    const Value key = index ? Value(int64_t{std::atoll(name.c_str())}) : Value(name);
-    WIDEEP_TRY_ASSIGN(value, item_of(value, key, budget));
+// The value at the end of a path such as "a.b.0"; fallback, unless none: for every part that is
+// undefined.
+ValueResult follow(Value value, const Value& path, Budget& budget, const Value& fallback = {}) {
+  if (path.is_none()) return value;
+  List parts = {path};
+  if (path.is_string()) {
+    const std::vector<std::string> names = split(path.string(), ".", -1, budget);
+    parts.assign(names.begin(), names.end());
+  }
+  for (Value& part : parts) {
+    const bool index = part.is_string() && !part.string().empty() && part.string().size() < 19 &&
+                       part.string().find_first_not_of("0123456789") == std::string::npos;
+    if (index) part = Value(int64_t{std::atoll(part.string().c_str())});
+    WIDEEP_TRY_ASSIGN(value, item_of(value, part, budget));
+    if (value.is_undefined() && !fallback.is_none()) value = fallback;
   }
   return value;
 }
@@ -380,12 +412,30 @@ List values_of(const std::vector<Keyed>& keyed) {
   return all;
 }
 
+// The list of what sort compares: path may name several attributes, "a,b.c".
+ValueResult sort_keys(const Value& value, const Value& path, bool case_sensitive, Budget& budget) {
+  List paths = {path};
+  if (path.is_string()) {
+    const std::vector<std::string> names = split(path.string(), ",", -1, budget);
+    paths.assign(names.begin(), names.end());
+  }
+  for (Value& key : paths) {
+    WIDEEP_TRY_ASSIGN(key, follow(value, key, budget));
+    key = sort_key(key, case_sensitive, budget);
+  }
+  return paths;
+}
+
 ValueResult sort_filter(const Value& input, ArgumentReader& arguments) {
-  const bool reverse = arguments.truth_or("reverse", false);
+  const bool reverse = arguments.strict_integer_or("reverse", 0) != 0;
   const bool case_sensitive = arguments.truth_or("case_sensitive", false);
   const Value path = arguments.value_or("attribute", Value());
-  WIDEEP_TRY_ASSIGN(std::vector<Keyed> all,
-                    with_keys(input, path, case_sensitive, arguments.budget()));
+  WIDEEP_TRY_ASSIGN(const List elements, elements_of(input, arguments.budget()));
+  std::vector<Keyed> all;
+  for (const Value& each : elements) {
+    WIDEEP_TRY_ASSIGN(Value key, sort_keys(each, path, case_sensitive, arguments.budget()));
+    all.push_back({std::move(key), each});
+  }
   WIDEEP_TRY(sort_by_key(all, reverse, arguments.budget()));
   return values_of(all);
 }
@@ -400,8 +450,7 @@ ValueResult group_filter(const Value& input, ArgumentReader& arguments) {
   WIDEEP_TRY_ASSIGN(const List all, elements_of(input, budget));
   std::vector<Keyed> keyed;  // the value: (key as it is, element)
   for (const Value& each : all) {
-    WIDEEP_TRY_ASSIGN(Value key, follow(each, path, budget));
-    if (key.is_undefined() && !fallback.is_none()) key = fallback;
+    WIDEEP_TRY_ASSIGN(Value key, follow(each, path, budget, fallback));
     keyed.push_back({sort_key(key, case_sensitive, budget), List{key, each}});
   }
   WIDEEP_TRY(sort_by_key(keyed, false, budget));
@@ -423,6 +472,7 @@ ValueResult unique_filter(const Value& input, ArgumentReader& arguments) {
                     with_keys(input, path, case_sensitive, arguments.budget()));
   std::vector<Keyed> kept;
   for (const Keyed& each : all) {
+    if (!each.key.is_hashable()) return unfit("input", "values with a hash", each.key);
     // Quadratic, because keys need not be hashable or ordered; equal() charges each comparison.
     const bool seen = std::any_of(kept.begin(), kept.end(), [&](const Keyed& other) {
       return equal(other.key, each.key, arguments.budget());
@@ -458,27 +508,23 @@ ValueResult sum_filter(const Value& input, ArgumentReader& arguments) {
   return sum;
 }
 
-// For map and select, every false value has no elements, even a number.
-Result<List> elements_if_any(const Value& value, Budget& budget) {
-  return value.truth() ? elements_of(value, budget) : Result<List>(List());
-}
-
 ValueResult map_filter(const Value& input, ArgumentReader& arguments) {
-  const Value name = arguments.value_or("filter", Value());
-  WIDEEP_TRY_ASSIGN(List all, elements_if_any(input, arguments.budget()));
-  if (!name.is_none()) {
+  // As in Jinja, every false value has no elements, and nothing looks at the arguments then.
+  if (!input.truth()) return arguments.rest(), List();
+  const Value* name = arguments.take("filter");
+  WIDEEP_TRY_ASSIGN(List all, elements_of(input, arguments.budget()));
+  if (name != nullptr) {
     const Arguments of_filter = arguments.rest();
-    const std::string filter = arguments.text(name);
+    const std::string filter = arguments.text(*name);
     for (Value& each : all) {
       WIDEEP_TRY_ASSIGN(each, apply_filter(filter, each, of_filter));
     }
     return all;
   }
   const Value path = arguments.value("attribute");
-  const Value fallback = arguments.value_or("default", Undefined{"no default"});
+  const Value fallback = arguments.value_or("default", Value());
   for (Value& each : all) {
-    WIDEEP_TRY_ASSIGN(each, follow(each, path, arguments.budget()));
-    if (each.is_undefined() && !fallback.is_undefined()) each = fallback;
+    WIDEEP_TRY_ASSIGN(each, follow(each, path, arguments.budget(), fallback));
   }
   return all;
 }
@@ -487,18 +533,19 @@ ValueResult map_filter(const Value& input, ArgumentReader& arguments) {
 // (by default truth); the arguments of the test.
 template <bool by_attribute, bool keep>
 ValueResult select_filter(const Value& input, ArgumentReader& arguments) {
+  if (!input.truth()) return arguments.rest(), List();  // see map_filter()
   const Value path = by_attribute ? arguments.value("attribute") : Value();
-  const Value test = arguments.value_or("test", Value());
+  const Value* test = arguments.take("test");
   const Arguments of_test = arguments.rest();
-  const std::string test_name = arguments.text(test);
-  WIDEEP_TRY_ASSIGN(const List all, elements_if_any(input, arguments.budget()));
+  const std::string test_name = test != nullptr ? arguments.text(*test) : "";
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(input, arguments.budget()));
   List kept;
   for (const Value& each : all) {
     Value judged = each;
     if (by_attribute) {
       WIDEEP_TRY_ASSIGN(judged, follow(judged, path, arguments.budget()));
     }
-    if (!test.is_none()) {
+    if (test != nullptr) {
       WIDEEP_TRY_ASSIGN(judged, apply_test(test_name, judged, of_test));
     }
     if (judged.truth() == keep) kept.push_back(each);
@@ -522,7 +569,7 @@ ValueResult items_filter(const Value& input, ArgumentReader& arguments) {
 ValueResult sorted_items_filter(const Value& input, ArgumentReader& arguments) {
   const bool case_sensitive = arguments.truth_or("case_sensitive", false);
   const std::string by = arguments.text(arguments.value_or("by", "key"));
-  const bool reverse = arguments.truth_or("reverse", false);
+  const bool reverse = arguments.strict_integer_or("reverse", 0) != 0;
   if (!input.is_dict()) return invalid_input("expected a dict");
   if (by != "key" && by != "value") return invalid_input("by: expected key or value");
   std::vector<Keyed> all;

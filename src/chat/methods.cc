@@ -32,21 +32,35 @@ ValueResult parts_method(const Value& self, const Arguments& arguments) {
   return Value(std::move(all), kind);
 }
 
+Status no_key(const Value& value) {
+  return invalid_input(
+      fmt::format("a value of type {} cannot be the key of a dict", value.type_name()));
+}
+
 ValueResult get_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader("get", arguments);
   const Value key = reader.value("key");
   Value fallback = reader.value_or("default", Value());
   WIDEEP_TRY(reader.status());
+  if (!key.is_hashable()) return no_key(key);
   // Keys are always strings here: any other key is absent.
   const Value* found = key.is_string() ? self.dict().find(key.string()) : nullptr;
   return found != nullptr ? *found : std::move(fallback);
+}
+
+// A copy: values never change.
+ValueResult copy_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("copy", arguments);
+  WIDEEP_TRY(reader.status());
+  return self;
 }
 
 const Methods& dict_methods() {
   static const Methods methods = {{"keys", parts_method<ListKind::kKeys>},
                                   {"values", parts_method<ListKind::kValues>},
                                   {"items", parts_method<ListKind::kItems>},
-                                  {"get", get_method}};
+                                  {"get", get_method},
+                                  {"copy", copy_method}};
   return methods;
 }
 
@@ -68,13 +82,6 @@ ValueResult index_method(const Value& self, const Arguments& arguments) {
     if (equal(self.list()[i], wanted, arguments.budget)) return static_cast<int64_t>(i);
   }
   return invalid_input("index: the value is not in the list");
-}
-
-// A copy: values never change.
-ValueResult copy_method(const Value& self, const Arguments& arguments) {
-  ArgumentReader reader("copy", arguments);
-  WIDEEP_TRY(reader.status());
-  return self;
 }
 
 const Methods& tuple_methods() {
@@ -208,6 +215,7 @@ Result<bool> is_in(const Value& item, const Value& container, Budget& budget) {
     return position_in(container.string(), item.string()) != std::string::npos;
   }
   if (container.is_dict()) {
+    if (!item.is_hashable()) return no_key(item);
     return item.is_string() && container.dict().find(item.string()) != nullptr;
   }
   if (container.is_undefined()) return false;

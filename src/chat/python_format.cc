@@ -12,7 +12,6 @@
 #include <string>
 
 #include "base/try.h"
-#include "chat/arithmetic.h"
 #include "chat/python_numbers.h"
 #include "chat/python_text.h"
 #include "chat/whole_number.h"
@@ -205,7 +204,8 @@ class PercentValues {
   }
   Status status() const {
     const size_t given = values_.is_tuple() ? values_.list().size() : 1;
-    const bool may_be_left = by_name_ || values_.is_dict() || values_.is_list();
+    const bool may_be_left =
+        by_name_ || values_.is_dict() || (values_.is_list() && !values_.is_view());
     if (at_ >= given || (may_be_left && !values_.is_tuple())) return {};
     return invalid_input("not all arguments are used by the format");
   }
@@ -305,10 +305,21 @@ ValueResult brace_value(const Value& value, std::string_view format, Budget& bud
       fmt::format("the format '{}' does not take a value of type {}", format, value.type_name()));
 }
 
-Result<Value> brace_argument(std::string_view name, size_t& automatic, const Arguments& arguments) {
+// How the fields of a text name their values: "{}" in order, or "{0}".
+struct Numbering {
+  size_t next = 0;
+  bool manual = false;
+};
+
+Result<Value> brace_argument(std::string_view name, Numbering& numbering,
+                             const Arguments& arguments) {
   const bool is_index = name.find_first_not_of("0123456789") == name.npos && name.size() < 9;
   if (is_index) {
-    const size_t at = name.empty() ? automatic++ : std::stoul(std::string(name));
+    const size_t at = name.empty() ? numbering.next++ : std::stoul(std::string(name));
+    numbering.manual = numbering.manual || !name.empty();
+    if (numbering.manual && numbering.next > 0) {
+      return invalid_input("format: fields with and without a number");
+    }
     if (at < arguments.positional.size()) return arguments.positional[at];
     return invalid_input(fmt::format("format: there is no argument {}", at));
   }
@@ -318,12 +329,12 @@ Result<Value> brace_argument(std::string_view name, size_t& automatic, const Arg
   return invalid_input(fmt::format("format: there is no argument '{}'", name));
 }
 
-ValueResult brace_field(std::string_view field, size_t& automatic, const Arguments& arguments) {
+ValueResult brace_field(std::string_view field, Numbering& numbering, const Arguments& arguments) {
   if (field.find('{') != field.npos)
     return invalid_input("format: nested fields are not supported");
   Reader reader(field);
   const std::string_view name = reader.take_until(field.find_first_of("!:"));
-  WIDEEP_TRY_ASSIGN(Value value, brace_argument(name, automatic, arguments));
+  WIDEEP_TRY_ASSIGN(Value value, brace_argument(name, numbering, arguments));
   if (reader.take('!')) {
     const char conversion = reader.next();
     if (conversion == 'r') value = to_repr(value, arguments.budget);
@@ -368,7 +379,7 @@ ValueResult percent_format(std::string_view text, const Value& values, Budget& b
 ValueResult brace_format(std::string_view text, const Arguments& arguments) {
   Reader reader(text);
   std::string out;
-  size_t automatic = 0;
+  Numbering numbering;
   while (!reader.at_end() && !arguments.budget.spent()) {
     out += reader.take_until(reader.rest().find_first_of("{}"));
     if (reader.at_end()) break;
@@ -382,7 +393,7 @@ ValueResult brace_format(std::string_view text, const Arguments& arguments) {
       return invalid_input(fmt::format("format: a single '{}' in the text", brace));
     }
     if (!arguments.budget.spend_bytes(64 + kMaxWidth / 16)) break;
-    WIDEEP_TRY_ASSIGN(const Value part, brace_field(reader.take_until(end), automatic, arguments));
+    WIDEEP_TRY_ASSIGN(const Value part, brace_field(reader.take_until(end), numbering, arguments));
     reader.take('}');
     out += part.string();
   }

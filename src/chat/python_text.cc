@@ -99,7 +99,9 @@ std::string title_case(std::string_view character) {
 std::string capitalize(std::string_view text) {
   if (text.empty()) return "";
   const size_t first = tokenizer::first_unit(text).bytes;
-  return title_case(text.substr(0, first)) + lower(text.substr(first));
+  // Lowered as a whole: the form of a sigma depends on what is before it.
+  return title_case(text.substr(0, first)) +
+         lower(text).substr(lower(text.substr(0, first)).size());
 }
 
 bool is_cased(std::string_view character) {
@@ -111,10 +113,17 @@ bool is_cased(std::string_view character) {
 // "It'S".
 std::string title(std::string_view text) {
   std::string out;
-  bool in_word = false;
-  for (const std::string_view c : Characters(text)) {
-    out += in_word ? lower(c) : title_case(c);
-    in_word = is_cased(c);
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t first = tokenizer::first_unit(text.substr(at)).bytes;
+    size_t end = at + first;
+    // A word is lowered as a whole: the form of a sigma depends on what follows it.
+    while (is_cased(text.substr(at)) && end < text.size() && is_cased(text.substr(end))) {
+      end += tokenizer::first_unit(text.substr(end)).bytes;
+    }
+    out += title_case(text.substr(at, first)) +
+           lower(text.substr(at, end - at)).substr(lower(text.substr(at, first)).size());
+    at = end;
   }
   return out;
 }

@@ -134,7 +134,7 @@ ValueResult replace_method(const Value& self, const Arguments& arguments) {
 
 ValueResult split_lines_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader("splitlines", arguments);
-  const bool keeps_ends = reader.truth_or("keepends", false);
+  const bool keeps_ends = reader.strict_integer_or("keepends", 0) != 0;
   WIDEEP_TRY(reader.status());
   return list_of(split_lines(self.string(), arguments.budget, keeps_ends));
 }

@@ -191,7 +191,10 @@ class Parser {
     WIDEEP_TRY_ASSIGN(macro.name, name());
     WIDEEP_TRY(expect(TokenKind::kOperator, "("));
     WIDEEP_TRY_ASSIGN(macro.parameters, parse_parameters());
+    const bool seen_outside = std::exchange(sees_caller_, false);
     WIDEEP_TRY_ASSIGN(macro.body, parse_macro_body("endmacro"));
+    macro.uses_caller = sees_caller_;
+    sees_caller_ = sees_caller_ || seen_outside;
     return Statement{line, std::move(macro)};
   }
 
@@ -404,7 +407,8 @@ class Parser {
     }
   }
 
-  static Expression::Node name_or_constant(const std::string& name) {
+  Expression::Node name_or_constant(const std::string& name) {
+    sees_caller_ = sees_caller_ || name == "caller";
     if (name == "true" || name == "True") return Literal{true};
     if (name == "false" || name == "False") return Literal{false};
     if (name == "none" || name == "None") return Literal{};
@@ -662,7 +666,8 @@ class Parser {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int depth_ = 0;
-  int loops_ = 0;  // number of loops around the current statement
+  int loops_ = 0;             // number of loops around the current statement
+  bool sees_caller_ = false;  // the current macro uses the variable "caller"
 };
 
 }  // namespace

@@ -174,15 +174,16 @@ ValueResult slice_of_text(const Value& value, const Value& start, const Value& s
 
 ValueResult slice_of(const Value& value, const Value& start, const Value& stop, const Value& step,
                      Budget& budget) {
-  for (const Value* bound : {&start, &stop, &step}) {
-    if (!bound->is_none() && !bound->is_whole()) return invalid_input("slice: expected integers");
-  }
-  const int64_t by = step.is_none() ? 1 : step.integer();
-  if (by == 0) return invalid_input("slice: the step must not be 0");
   if (value.is_undefined()) return invalid_input(value.undefined().what);
   if (!value.is_string() && (!value.is_list() || value.is_view())) {
     return invalid_input(fmt::format("a value of type {} cannot be sliced", value.type_name()));
   }
+  for (const Value* bound : {&start, &stop, &step}) {
+    if (bound->is_none() || bound->is_whole()) continue;
+    return invalid_input(fmt::format("slice: expected integers, found {}", bound->type_name()));
+  }
+  const int64_t by = step.is_none() ? 1 : step.integer();
+  if (by == 0) return invalid_input("slice: the step must not be 0");
   return value.is_string() ? slice_of_text(value, start, stop, by, budget)
                            : slice_of_list(value, start, stop, by, budget);
 }
@@ -475,8 +476,10 @@ class Renderer {
       scope_->names.insert_or_assign(parameter.name, std::move(value));
     }
     // Of a {% call %} block.
-    if (const Value* caller = reader.take_named("caller")) {
-      scope_->names.insert_or_assign("caller", *caller);
+    if (macro.uses_caller) {
+      const Value* caller = reader.take_named("caller");
+      scope_->names.insert_or_assign("caller",
+                                     caller != nullptr ? *caller : Value(Undefined{"no caller"}));
     }
     const Status status = reader.status();
     return status.ok() ? status : at(line, status.message());

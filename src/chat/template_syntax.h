@@ -159,6 +159,7 @@ struct Macro {
   std::string name;
   std::vector<Parameter> parameters;
   Block body;
+  bool uses_caller = false;  // only such a macro can be the callee of a {% call %} block
 };
 struct CallBlock {  // {% call(parameters) callee(arguments) %}…{% endcall %}
   Expression call;

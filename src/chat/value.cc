@@ -452,6 +452,14 @@ bool Value::truth() const {
   return is_function() || is_object() || is_large();
 }
 
+bool Value::is_hashable() const {
+  if (is_tuple()) {
+    return std::all_of(list().begin(), list().end(),
+                       [](const Value& each) { return each.is_hashable(); });
+  }
+  return !is_dict() && (!is_list() || list_kind_ == ListKind::kValues);
+}
+
 const char* Value::type_name() const {
   if (is_object()) return object().kind == Object::Kind::kLoop ? "LoopContext" : "Namespace";
   constexpr const char* kListNames[] = {"list", "tuple", "dict_keys", "dict_values", "dict_items"};

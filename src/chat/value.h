@@ -144,6 +144,8 @@ class Value {
   int depth() const { return depth_; }
 
   bool truth() const;
+  // Whether Python can put it into a set: lists, dicts and most of their views it cannot.
+  bool is_hashable() const;
   // Python's name of the type: "str", "int", "list", …
   const char* type_name() const;
   // A string with this text, marked as safe if this one is. REQUIRES: this is a string.

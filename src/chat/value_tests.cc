@@ -32,6 +32,10 @@ ValueResult is_false(const Value& input, ArgumentReader&) {
 ValueResult is_sequence(const Value& input, ArgumentReader&) {
   return input.is_iterable() && !input.is_view();
 }
+// As in Jinja, undefined can be called, too, if only to fail.
+ValueResult is_callable(const Value& input, ArgumentReader&) {
+  return input.is_function() || input.is_undefined();
+}
 ValueResult is_integer(const Value& input, ArgumentReader&) {
   return input.is_whole() && !input.is_bool();
 }
@@ -62,9 +66,6 @@ ValueResult is_within(const Value& input, ArgumentReader& arguments) {
 
 // input % divisor
 ValueResult remainder(const Value& input, const Value& divisor, ArgumentReader& arguments) {
-  if (!input.is_number()) {
-    return invalid_input(fmt::format("expected a number, found {}", input.type_name()));
-  }
   return arithmetic("%", input, divisor, arguments.budget());
 }
 ValueResult is_odd(const Value& input, ArgumentReader& arguments) {
@@ -73,15 +74,18 @@ ValueResult is_odd(const Value& input, ArgumentReader& arguments) {
 }
 ValueResult is_even(const Value& input, ArgumentReader& arguments) {
   WIDEEP_TRY_ASSIGN(const Value rest, remainder(input, int64_t{2}, arguments));
-  return !rest.truth();
+  return equal(rest, int64_t{0}, arguments.budget());
 }
 ValueResult is_divisible(const Value& input, ArgumentReader& arguments) {
   WIDEEP_TRY_ASSIGN(const Value rest, remainder(input, arguments.value("num"), arguments));
-  return !rest.truth();
+  return equal(rest, int64_t{0}, arguments.budget());
 }
 
 template <bool (*is_known)(std::string_view)>
 ValueResult is_known_name(const Value& input, ArgumentReader&) {
+  if (!input.is_hashable()) {
+    return invalid_input(fmt::format("expected a name, found {}", input.type_name()));
+  }
   return input.is_string() && is_known(input.string());
 }
 
@@ -106,7 +110,7 @@ const std::map<std::string_view, TestFunction>& all_tests() {
       {"mapping", is_type<&Value::is_dict>},
       {"sequence", is_sequence},
       {"iterable", is_type<&Value::is_iterable>},
-      {"callable", is_type<&Value::is_function>},
+      {"callable", is_callable},
       {"sameas", is_same},
       {"in", is_within},
       {"odd", is_odd},
