@@ -202,7 +202,7 @@ TEST_F(CommandBalanceInput, OutputsThatCannotBeWritten) {
                  {"--html", "folder"});
   expect_error(balance({"plan", "--stats", csv(), "--ep-size", "4", "--output",
                         file("absent") + "/plan.yaml"}),
-               1, {"absent/plan.yaml"});
+               2, {"absent/plan.yaml"});
 }
 
 }  // namespace

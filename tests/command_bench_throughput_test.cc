@@ -196,7 +196,7 @@ TEST_F(CommandBenchThroughput, RefusesWrongOptionsBeforeTheRun) {
   CommandOptions options = bench("throughput", {});
   options.arguments[5] = wrong;
   expect_refused(run_command(options), {"request 0", "token ids from 0 to", "found 999"});
-  expect_error(run_command(bench("throughput", {"--report-json", "/nowhere/report.json"})), 1,
+  expect_error(run_command(bench("throughput", {"--report-json", "/nowhere/report.json"})), 2,
                {"/nowhere/report.json"});
 }
 

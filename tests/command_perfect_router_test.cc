@@ -40,8 +40,8 @@ TEST(CommandPerfectRouter, LoadsAreEvenInTheJson) {
 
 // One sequence: its 4 choices per token and layer cannot reach 8 ranks.
 TEST(CommandPerfectRouter, SaysEvenlyOnlyWhereItIsSo) {
-  const CommandEnd uneven = run_command(
-      generate(small_model(), {"--ranks", "8", "--perfect-router", "--prompt", "A dog"}));
+  const CommandEnd uneven =
+      run_command(generate(small_model(), {"--ranks", "8", "--perfect-router"}));
   ASSERT_EQ(uneven.exit_code, 0) << uneven.err;
   EXPECT_EQ(uneven.out.find("evenly"), uneven.out.npos) << uneven.out;
   EXPECT_THAT(uneven.out, HasSubstr("iterations with too few of them for all ranks are not even"));
