@@ -46,10 +46,23 @@ ValueResult large_arithmetic(std::string_view operation, const WholeNumber& a, c
   return Value::whole((operation == "//" ? division.quotient : division.remainder).digits());
 }
 
+// A result that is too large, or no real number, is an error, as in Python (which has complex
+// ones).
+ValueResult float_power(double base, double exponent) {
+  if (base == 0 && exponent < 0) return invalid_input("**: division by zero");
+  const double power = std::pow(base, exponent);
+  const bool from_numbers = std::isfinite(base) && std::isfinite(exponent);
+  if (from_numbers && std::isinf(power)) return too_large("**");
+  if (from_numbers && std::isnan(power)) {
+    return invalid_input("**: a negative number to a power that is not whole is not supported");
+  }
+  return power;
+}
+
 ValueResult whole_power(const Value& base, const Value& exponent, Budget& budget) {
   if (exponent.integer() < 0) {
-    if (!base.truth()) return invalid_input("**: division by zero");
-    return std::pow(base.number(), exponent.number());
+    const bool fit = std::isfinite(base.number()) && std::isfinite(exponent.number());
+    return fit ? float_power(base.number(), exponent.number()) : too_large("**");
   }
   const int64_t size = base.is_large() ? 2 : std::abs(base.integer());
   if (size <= 1) {  // of any exponent
@@ -92,7 +105,7 @@ ValueResult float_arithmetic(std::string_view operation, double a, double b) {
   if (operation == "+") return a + b;
   if (operation == "-") return a - b;
   if (operation == "*") return a * b;
-  if (operation == "**") return std::pow(a, b);
+  if (operation == "**") return float_power(a, b);
   if (b == 0) return invalid_input(fmt::format("{}: division by zero", operation));
   if (operation == "/") return a / b;
   double rest = std::fmod(a, b);

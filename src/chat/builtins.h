@@ -19,6 +19,8 @@ ValueResult apply_test(std::string_view name, const Value& input, const Argument
 
 // Whether the name is known: the parser checks it, so that a template is refused before it is used.
 bool is_filter(std::string_view name);
+// Whether Jinja has it, supported here or not.
+bool is_jinja_filter(std::string_view name);
 bool is_test(std::string_view name);
 
 // value.name as a bound method: a function, or undefined if value's type has no such method.

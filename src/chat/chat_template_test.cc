@@ -110,6 +110,9 @@ TEST(ChatTemplate, EveryTemplateEnds) {
   EXPECT_THAT(error_of("{{ " + std::string(5000, '-') + "1 }}"), HasSubstr("nested deeper"));
   EXPECT_THAT(error_of("{{ 10 ** 1000000000 }}"), HasSubstr("too large"));
   EXPECT_THAT(error_of("{{ 10 ** 5000 }}"), HasSubstr("an integer of more than 4300 digits"));
+  EXPECT_THAT(error_of("{{ 2.5 ** 100000 }}"), HasSubstr("too large"));
+  EXPECT_THAT(error_of("{{ 0.0 ** -1 }}"), HasSubstr("division by zero"));
+  EXPECT_THAT(error_of("{{ (-8) ** 0.5 }}"), HasSubstr("**: a negative number"));
   EXPECT_THAT(error_of("{% set n = 10 ** 4000 + 1 %}{% for i in range(1000000) %}"
                        "{{ n // 7 }}{% endfor %}"),
               HasSubstr("too much"));

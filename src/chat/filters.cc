@@ -638,6 +638,14 @@ const std::map<std::string_view, FilterFunction>& all_filters() {
 
 bool is_filter(std::string_view name) { return all_filters().contains(name); }
 
+bool is_jinja_filter(std::string_view name) {
+  constexpr std::string_view kOthers[] = {"attr",           "batch",       "e",         "escape",
+                                          "filesizeformat", "forceescape", "pprint",    "random",
+                                          "safe",           "slice",       "striptags", "truncate",
+                                          "urlencode",      "urlize",      "wordwrap",  "xmlattr"};
+  return is_filter(name) || std::ranges::find(kOthers, name) != std::end(kOthers);
+}
+
 ValueResult apply_filter(std::string_view name, const Value& input, const Arguments& arguments) {
   const auto found = all_filters().find(name);
   if (found == all_filters().end()) {

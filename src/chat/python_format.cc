@@ -204,8 +204,9 @@ class PercentValues {
   }
   Status status() const {
     const size_t given = values_.is_tuple() ? values_.list().size() : 1;
-    const bool may_be_left =
-        by_name_ || values_.is_dict() || (values_.is_list() && !values_.is_view());
+    // Python takes what has items for a dict, also Jinja's undefined value.
+    const bool may_be_left = by_name_ || values_.is_dict() || values_.is_undefined() ||
+                             (values_.is_list() && !values_.is_view());
     if (at_ >= given || (may_be_left && !values_.is_tuple())) return {};
     return invalid_input("not all arguments are used by the format");
   }

@@ -116,7 +116,7 @@ const std::map<std::string_view, TestFunction>& all_tests() {
       {"odd", is_odd},
       {"even", is_even},
       {"divisibleby", is_divisible},
-      {"filter", is_known_name<is_filter>},
+      {"filter", is_known_name<is_jinja_filter>},
       {"test", is_known_name<is_test>},
       {"upper", is_case<is_upper>},
       {"lower", is_case<is_lower>},

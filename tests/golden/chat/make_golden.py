@@ -173,6 +173,8 @@ CONSTRUCTS = [
     # Formats
     "{{ '%s of %d, %5.2f|%-4s|%04d|%x|%%' % ('a', 7, 1.5, 'b', 42, 255) }} {{ '%(k)s' % items }} {{ '%s' | format(n) }} {{ '%(a)s' | format(a=1) }} {{ '%r' % 'q' }}",
     "{{ '{} {1} {a!r:>5}'.format(1, a='x') }}", "{{ '{} {} {a!r:>5} {0}'.format(1, 2, a='x') }}", "{{ '{:>4}|{:<4}|{:^5}|{:05d}|{:,}|{:.2f}|{:x}|{{}}'.format('a', 'b', 'c', 42, 1234567, 2.5, 255) }}",
+    "{{ 'name' | reject('filter') | list }} {{ ('0x1f' % missing) | length }} {{ 2 ** -3 }}",
+    "{{ 2.5 ** 100000 }}", "{{ 0.0 ** -1 }}",
     "{{ '%d' % 'a' }}", "{{ '%s %s' % 'a' }}", "{{ '%s' % ('a', 'b') }}", "{{ '{}'.format() }}",
     "{{ 'prefix-x'.removeprefix('prefix-') }}{{ 'x.py'.removesuffix('.py') }}{{ 'aé'.isalpha() }}{{ 'a1'.isalnum() }}{{ '²'.isdigit() }}{{ ' '.isspace() }}{{ 'Ab Cd'.istitle() }}",
     "{{ 'a.b.c'.rsplit('.', 1) }}{{ 'a=b'.partition('=') }}{{ 'a=b'.rpartition('=') }}{{ 'abcb'.rfind('b') }}{{ 'abc'.find('c', 1) }}{{ 'abc'.startswith('b', 1) }}{{ 'a'.center(4) }}{{ 'a'.rjust(3, '-') }}",
