@@ -52,6 +52,13 @@ TEST(Doctor, DescribesTheMachine) {
                                                    : "CUDA " + toolkit.get<std::string>()));
 }
 
+// The reference model has a layer for speculation, which a run does not use.
+TEST(Doctor, NamesWhatARunDoesNotUse) {
+  const CommandEnd end = doctor({"--model", WIDEEP_SOURCE_DIR "/models/reference"});
+  EXPECT_THAT(end.out, HasSubstr("  note              "));
+  EXPECT_THAT(end.out, HasSubstr("tensors of 1 layer that predict further tokens are not run"));
+}
+
 TEST(Doctor, FitsOnAScreen) {
   const CommandEnd end = doctor({"--model", small_model(), "--ranks", "8"});
   EXPECT_EQ(end.exit_code, 0) << end.err;

@@ -162,13 +162,21 @@ std::string cache_text(const run::ModelFit& fit) {
   return fit.fits() ? fmt::format("{}; room for {} tokens", text, fit.kv_tokens) : text;
 }
 
+// What the files say and a run does not use.
+std::string note_lines(const model::ModelConfig& config) {
+  std::string lines;
+  for (const std::string& note : config.notes) lines += line("note", note);
+  return lines;
+}
+
 std::string model_lines(const DoctorReport& report) {
   const std::string ranks =
       report.num_ranks == 1 ? "in all" : fmt::format("all {}", report.num_ranks);
   return fmt::format("\nModel {}\n", report.model_dir) +
          line("shape", shape_text(report.fit->plan)) +
          fmt::format("  {:<17} {:>12} {:>12}\n", "memory", "each rank", ranks) +
-         memory_lines(*report.fit) + line("KV cache", cache_text(*report.fit));
+         memory_lines(*report.fit) + line("KV cache", cache_text(*report.fit)) +
+         note_lines(report.fit->plan.model.config);
 }
 
 // ---- all ------------------------------------------------------------------------------------
@@ -267,7 +275,8 @@ ordered_json model_json(const DoctorReport& report) {
           {"symmetric_memory_bytes_per_rank", fit.memory.symmetric_memory_per_rank},
           {"working_memory_bytes_per_rank", fit.memory.working_memory_per_rank},
           {"kv_cache_bytes_per_1024_tokens", fit.memory.kv_bytes(kCacheExampleTokens)},
-          {"kv_cache_tokens", fit.kv_tokens}};
+          {"kv_cache_tokens", fit.kv_tokens},
+          {"notes", fit.plan.model.config.notes}};
 }
 
 ordered_json advice_json(const run::Advice& advice) {
