@@ -207,7 +207,9 @@ TEST(MatchTensors, TiedHeadIsChosenAsTransformersDoes) {
     EXPECT_EQ(config.embedding_tensor, tied.embedding_tensor);
     EXPECT_EQ(config.head_tensor(), tied.head_tensor);
     ASSERT_EQ(config.notes.size(), tied.note == nullptr ? 0u : 1u);
-    if (tied.note != nullptr) EXPECT_THAT(config.notes[0], testing::EndsWith(tied.note));
+    if (tied.note != nullptr) {
+      EXPECT_THAT(config.notes[0], testing::EndsWith(tied.note));
+    }
   }
 }
 
