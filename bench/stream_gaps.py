@@ -9,11 +9,13 @@ of request: median and longest gap in milliseconds, and how many times the media
 
 The machine's own delays are measured beside: "client" is the longest time that a thread of the streams'
 process, which only sleeps a millisecond at a time, was late. Large requests come from a process of raised
-niceness, so that what the sender itself computes does not count.
+niceness, so that what the sender itself computes does not count. Each kind is also sent to a process that
+only reads bodies and answers 400 ("sink"): what its row shows is the machine's, not the server's.
 """
 
 import argparse
 import http.client
+import http.server
 import json
 import multiprocessing
 import os
@@ -66,6 +68,25 @@ def post(url, body):
     return reply.status
 
 
+class Sink(http.server.BaseHTTPRequestHandler):
+    """Reads bodies and refuses them."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(400)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def start_sink():
+    server = http.server.HTTPServer(("127.0.0.1", 0), Sink)
+    multiprocessing.Process(target=server.serve_forever, daemon=True).start()
+    return urllib.parse.urlparse(f"http://127.0.0.1:{server.server_port}")
+
+
 class Stream(threading.Thread):
     """Notes when each event of an endless stream arrives."""
 
@@ -107,29 +128,32 @@ def report(name, streams, sleeper, start, status):
     gaps.sort()
     median, longest = statistics.median(gaps), gaps[-1]
     high = gaps[int(len(gaps) * 0.999)]
-    print(f"{name:40} {status:>6} {median:8.2f} {high:8.2f} {longest:8.2f} {longest / median:8.2f} "
+    print(f"{name:52} {status:>6} {median:8.2f} {high:8.2f} {longest:8.2f} {longest / median:8.2f} "
           f"{1e3 * sleeper.late:8.2f}", flush=True)
     sleeper.late = 0.0
 
 
 def measure(args, url, model):
+    sink = start_sink()
     streams = [Stream(url, model) for _ in range(args.streams)]
     for stream in streams:
         stream.start()
     sleeper = Sleeper()
     sleeper.start()
     time.sleep(2)
-    print(f"{'':40} {'status':>6} {'median':>8} {'p99.9':>8} {'longest':>8} {'times':>8} {'client':>8}")
+    print(f"{'':52} {'status':>6} {'median':>8} {'p99.9':>8} {'longest':>8} {'times':>8} {'client':>8}")
     start = time.monotonic()
     time.sleep(args.seconds)
     report("streams alone", streams, sleeper, start, "")
     for name, body in large_requests(model).items():
-        start = time.monotonic()
-        status = multiprocessing.Value("i", 0)
-        sender = multiprocessing.Process(target=send_again_and_again, args=(url, body, args.seconds, status))
-        sender.start()
-        sender.join()
-        report(name, streams, sleeper, start, status.value)
+        for to, target in (("sink", sink), ("server", url)):
+            start = time.monotonic()
+            status = multiprocessing.Value("i", 0)
+            sender = multiprocessing.Process(target=send_again_and_again,
+                                             args=(target, body, args.seconds, status))
+            sender.start()
+            sender.join()
+            report(f"{name}, to the {to}", streams, sleeper, start, status.value)
     for stream in streams:
         stream.ends = True
 
