@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/monitor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "formats/json_text.h"
 
 namespace wideep::server {
 namespace {
@@ -35,7 +39,8 @@ Monitor::Second& Monitor::second_of(double time) {
 }
 
 void Monitor::add(const run::IterationSummary& iteration, double now) {
-  iterations_.push_back({iteration, now, std::exchange(moves_, 0), std::exchange(moved_bytes_, 0)});
+  iterations_.push_back({iteration.iteration, formats::json_text(json_of(iteration, now))});
+  moves_ = moved_bytes_ = 0;
   if (iterations_.size() > kMostIterations) iterations_.pop_front();
   Second& second = second_of(now);
   ++second.iterations;
@@ -75,23 +80,29 @@ void Monitor::add(const online::Rebalance& each, double now) {
 }
 
 // Iterations are numbered without gaps, so the number of dropped ones follows from the first kept.
-ordered_json Monitor::iterations(int64_t since) const {
-  ordered_json all = ordered_json::array();
-  for (const Iteration& each : iterations_) {
-    if (each.summary.iteration > since) all.push_back(json_of(each));
-  }
+std::string Monitor::iterations(int64_t since) const {
   int64_t last = -1, dropped = 0;
   if (!iterations_.empty()) {
-    last = iterations_.back().summary.iteration;
-    dropped = std::max<int64_t>(iterations_.front().summary.iteration - 1 - since, 0);
+    last = iterations_.back().number;
+    dropped = std::max<int64_t>(iterations_.front().number - 1 - since, 0);
   }
-  return {{"last", last}, {"dropped", dropped}, {"iterations", std::move(all)}};
+  size_t bytes = 0;
+  for (const Iteration& each : iterations_) bytes += each.json.size() + 1;
+  std::string text;
+  text.reserve(bytes + 100);
+  text += fmt::format("{{\"last\":{},\"dropped\":{},\"iterations\":[", last, dropped);
+  const char* separator = "";
+  for (const Iteration& each : iterations_) {
+    if (each.number <= since) continue;
+    text += std::exchange(separator, ",");
+    text += each.json;
+  }
+  return text + "]}\n";
 }
 
-ordered_json Monitor::json_of(const Iteration& iteration) {
-  const run::IterationSummary& summary = iteration.summary;
+ordered_json Monitor::json_of(const run::IterationSummary& summary, double time) const {
   return {{"iteration", summary.iteration},
-          {"timestamp", iteration.time},
+          {"timestamp", time},
           {"iteration_seconds", summary.wall_ms * 1e-3},
           {"num_running_requests", summary.queue.running},
           {"num_waiting_requests", summary.queue.waiting},
@@ -102,8 +113,8 @@ ordered_json Monitor::json_of(const Iteration& iteration) {
           {"rank_load", summary.rank_load},
           {"imbalance_ratio", summary.imbalance_ratio()},
           {"initial_imbalance_ratio", optional_json(summary.initial_imbalance)},
-          {"expert_moves", iteration.moves},
-          {"expert_moved_bytes", iteration.moved_bytes}};
+          {"expert_moves", moves_},
+          {"expert_moved_bytes", moved_bytes_}};
 }
 
 ordered_json Monitor::json_of(const Second& second) {

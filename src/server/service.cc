@@ -320,7 +320,7 @@ void Service::perf_metrics(const std::shared_ptr<Exchange>& exchange) {
   constexpr int64_t kBeforeTheFirst = -1;
   const auto since = read_since(exchange, "the number of an iteration", kBeforeTheFirst);
   if (!since) return;
-  reply(exchange, kJson, json_text(monitor_.iterations(std::max(*since, kBeforeTheFirst))));
+  reply(exchange, kJson, monitor_.iterations(std::max(*since, kBeforeTheFirst)));
 }
 
 // The page itself contains no data and needs no key. Its script asks the user for the key, if one

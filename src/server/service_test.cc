@@ -629,6 +629,24 @@ TEST_F(MonitoredServiceTest, PerfMetricsReturnIterations) {
   EXPECT_EQ(perf_metrics("?since=7")["iterations"].size(), Monitor::kMostIterations - 1);
 }
 
+// The lines of all iterations are written when these end, not for each reader.
+TEST(MonitorTest, ReadingAllIterationsTakesLittle) {
+  const Metrics metrics;
+  Monitor monitor(8, false, metrics);
+  run::IterationSummary summary;
+  summary.rank_load.assign(8, 12'345);
+  const int64_t start = base::thread_cpu_ns();
+  for (size_t i = 0; i < Monitor::kMostIterations; ++i) {
+    summary.iteration = static_cast<int64_t>(i);
+    monitor.add(summary, 0.5);
+  }
+  const int64_t added = base::thread_cpu_ns();
+  const std::string all = monitor.iterations(-1);
+  const int64_t read = base::thread_cpu_ns();
+  EXPECT_LT((read - added) * 4, added - start);
+  EXPECT_EQ(json::parse(all)["iterations"].size(), Monitor::kMostIterations);
+}
+
 TEST_F(MonitoredServiceTest, QueuesAndCachesAreMeasured) {
   engine::QueueRecord queue{.running = 3, .waiting = 2, .cache_pages = 10, .max_pages = 40};
   on_server([&] {
