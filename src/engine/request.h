@@ -3,12 +3,30 @@
 // A request to the engine, and its state inside the engine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "model/kv_layout.h"
 
 namespace wideep::engine {
+
+// Token ids that all copies share: a prompt may have many answers.
+class SharedTokens {
+ public:
+  SharedTokens() : SharedTokens(std::vector<int32_t>()) {}
+  SharedTokens(std::vector<int32_t> tokens)
+      : tokens_(std::make_shared<const std::vector<int32_t>>(std::move(tokens))) {}
+
+  const std::vector<int32_t>& ids() const { return *tokens_; }
+  size_t size() const { return tokens_->size(); }
+  bool is_copy_of(const SharedTokens& other) const { return tokens_ == other.tokens_; }
+
+ private:
+  std::shared_ptr<const std::vector<int32_t>> tokens_;  // never null
+};
 
 struct SamplingParams {
   float temperature = 0.0f;       // 0: greedy
@@ -19,9 +37,9 @@ struct SamplingParams {
 };
 
 struct Request {
-  int index = 0;                // chosen by the caller, unique in a run
-  std::vector<int32_t> prompt;  // not empty
-  int max_tokens = 0;           // to generate, at least 1
+  int index = 0;        // chosen by the caller, unique in a run
+  SharedTokens prompt;  // not empty
+  int max_tokens = 0;   // to generate, at least 1
   SamplingParams sampling;
   int draw = 0;             // distinguishes the random numbers of requests with the same seed
   bool ignore_eos = false;  // generate max_tokens even after an end token

@@ -29,14 +29,16 @@ constexpr milliseconds kBridgeInterval{2};
 constexpr std::chrono::microseconds kBurstGap{300};
 constexpr milliseconds kMostBurst{3};
 
-Command decode(std::string_view message) {
+// last_prompt: of the submit before, for those that repeat it.
+Command decode(std::string_view message, SharedTokens* last_prompt) {
   WireReader reader(message);
   Command command;
   command.kind = reader.get<Command::Kind>();
   command.owner = reader.get<int>();
   Request& request = command.request;
   request.index = reader.get<int>();
-  request.prompt = reader.get_all<int32_t>();
+  if (!reader.get<bool>()) *last_prompt = reader.get_all<int32_t>();
+  request.prompt = *last_prompt;
   request.max_tokens = reader.get<int>();
   request.sampling = reader.get<SamplingParams>();
   request.draw = reader.get<int>();
@@ -51,12 +53,16 @@ bool must_end(const transport::Endpoint& endpoint) {
 
 }  // namespace
 
-std::string encode(const Command& command) {
+std::string CommandEncoder::encode(const Command& command) {
+  const SharedTokens& prompt = command.request.prompt;
+  const bool repeats = command.kind != Command::Kind::kSubmit || prompt.is_copy_of(last_prompt_);
+  if (!repeats) last_prompt_ = prompt;
   WireWriter writer;
   writer.put(command.kind);
   writer.put(command.owner);
   writer.put(command.request.index);
-  writer.put_all(command.request.prompt);
+  writer.put(repeats);
+  if (!repeats) writer.put_all(prompt.ids());
   writer.put(command.request.max_tokens);
   writer.put(command.request.sampling);
   writer.put(command.request.draw);
@@ -76,8 +82,7 @@ Status RequestFeed::poll() {
   while (bridge_->progress()) {
   }
   while (const auto message = bridge_->next_command()) {
-    commands_.push_back(decode(*message));
-    ++seen_;
+    add(*message);
   }
   return {};
 }
@@ -103,11 +108,15 @@ void RequestFeed::parse_inbox() {
     std::memcpy(&length, inbox_.data() + at, sizeof(length));
     if (inbox_.size() - at - sizeof(length) < length) break;
     const std::string_view message = std::string_view(inbox_).substr(at + sizeof(length), length);
-    commands_.push_back(decode(message));
-    ++seen_;
+    add(message);
     if (bridge_ != nullptr) bridge_->command(message);
   }
   inbox_.erase(0, at);
+}
+
+void RequestFeed::add(std::string_view message) {
+  commands_.push_back(decode(message, &last_prompt_));
+  ++seen_;
 }
 
 // Sleeps until the pipe is readable, `end`, or the next check is due.

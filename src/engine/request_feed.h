@@ -42,8 +42,15 @@ struct Command {
   Request request;  // kSubmit; kCancel: only request.index
 };
 
-// The bytes of a MessagePipe message.
-std::string encode(const Command& command);
+// Makes the bytes of MessagePipe messages: all of one log, in order. A prompt that is a copy of
+// that of the submit before is not sent again.
+class CommandEncoder {
+ public:
+  std::string encode(const Command& command);
+
+ private:
+  SharedTokens last_prompt_;
+};
 
 class RequestFeed {
  public:
@@ -79,6 +86,7 @@ class RequestFeed {
   using Clock = std::chrono::steady_clock;
   Status read_pipe();
   void parse_inbox();
+  void add(std::string_view message);
   Status receive_burst();
   void sleep_until(Clock::time_point end) const;
 
@@ -87,6 +95,7 @@ class RequestFeed {
   transport::Bridge* bridge_;
   std::string inbox_;
   std::deque<Command> commands_;
+  SharedTokens last_prompt_;  // of the last submit in the log
   uint64_t seen_ = 0;
 };
 

@@ -43,10 +43,10 @@ class RequestFeedTest : public testing::Test {
     writer_.reset();
     if (open_) ::close(pipe_.ends[1]);
   }
-  void send(const Command& command) { ASSERT_TRUE(writer_->send(encode(command)).ok()); }
+  void send(const Command& command) { ASSERT_TRUE(writer_->send(encoder_.encode(command)).ok()); }
   // At once, not by the writer's thread.
-  void write(const Command& command) const {
-    const std::string message = encode(command);
+  void write(const Command& command) {
+    const std::string message = encoder_.encode(command);
     const auto length = static_cast<uint32_t>(message.size());
     std::string bytes(reinterpret_cast<const char*>(&length), sizeof(length));
     bytes += message;
@@ -59,6 +59,7 @@ class RequestFeedTest : public testing::Test {
     open_ = false;
   }
 
+  CommandEncoder encoder_;
   Pipe pipe_;
   bool open_ = true;
   std::shared_ptr<transport::SharedMemory> memory_ =
@@ -77,7 +78,7 @@ TEST_F(RequestFeedTest, CommandsComeWholeAndInOrder) {
   const Command first = feed_.take(), second = feed_.take(), third = feed_.take();
   EXPECT_FALSE(feed_.is_mine(first));
   EXPECT_TRUE(feed_.is_mine(second));
-  EXPECT_EQ(second.request.prompt, std::vector<int32_t>(100'000, 3));
+  EXPECT_EQ(second.request.prompt.ids(), std::vector<int32_t>(100'000, 3));
   EXPECT_EQ(second.request.index, 6);
   EXPECT_EQ(second.request.max_tokens, 7);
   EXPECT_EQ(second.request.sampling.seed, 11u);
@@ -85,6 +86,29 @@ TEST_F(RequestFeedTest, CommandsComeWholeAndInOrder) {
   EXPECT_TRUE(second.request.ignore_eos);
   EXPECT_EQ(third.kind, Command::Kind::kCancel);
   EXPECT_EQ(third.request.index, 5);
+}
+
+// Many answers to one prompt.
+TEST_F(RequestFeedTest, ARepeatedPromptIsSentOnce) {
+  const Command first = submit(0, 1, std::vector<int32_t>(1000, 3));
+  Command second = first;
+  second.owner = 1;
+  second.request.index = 2;
+  second.request.draw = 3;
+  const Command cancel{.kind = Command::Kind::kCancel, .request = {.index = 1}};
+  const Command equal = submit(1, 4, std::vector<int32_t>(1000, 3));  // not a copy
+  CommandEncoder encoder;
+  EXPECT_GT(encoder.encode(first).size(), 4000u);
+  EXPECT_LT(encoder.encode(second).size(), 100u);
+  for (const Command& each : {first, second, cancel, second, equal, second}) send(each);
+  ASSERT_TRUE(feed_.wait_for(6, endpoint_).ok());
+  for (const int index : {1, 2, 1, 2, 4, 2}) {
+    const Command each = feed_.take();
+    EXPECT_EQ(each.request.index, index);
+    if (each.kind == Command::Kind::kCancel) continue;
+    EXPECT_EQ(each.request.prompt.ids(), std::vector<int32_t>(1000, 3));
+    EXPECT_EQ(each.request.draw, index == 2 ? 3 : 2);
+  }
 }
 
 TEST_F(RequestFeedTest, WaitsEnd) {
@@ -110,7 +134,7 @@ TEST_F(RequestFeedTest, RankZeroForwardsCommandsOverTheBridge) {
         WIDEEP_TRY(feed.wait_for(2, endpoint));
         const Command first = feed.take();
         EXPECT_EQ(first.kind, Command::Kind::kSubmit);
-        EXPECT_EQ(first.request.prompt, (std::vector<int32_t>{1, 2, 3}));
+        EXPECT_EQ(first.request.prompt.ids(), (std::vector<int32_t>{1, 2, 3}));
         EXPECT_EQ(feed.is_mine(first), rank == 1);
         EXPECT_EQ(feed.take().kind, Command::Kind::kStop);
         return endpoint.barrier({.what = "the end"});

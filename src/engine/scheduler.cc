@@ -82,7 +82,7 @@ void Scheduler::add_claims(const Sequence& sequence, std::vector<int>& claimed) 
 // rest; if not, it gives the shared pages back. `claimed`: pages per rank that running requests
 // will still take.
 bool Scheduler::begin(Sequence& sequence, std::vector<int>& claimed) {
-  if (sequence.tokens.empty()) sequence.tokens = sequence.request.prompt;
+  if (sequence.tokens.empty()) sequence.tokens = sequence.request.prompt.ids();
   const std::optional<int> first_rank = pages_.first_rank(sequence, running_);
   sequence.first_rank = first_rank.value_or(next_first_rank_);
   const int reused = pages_.reuse(sequence);

@@ -114,10 +114,11 @@ std::vector<engine::Request> make_requests(const BenchPlan& plan, const model::M
     engine::Request& request = requests[index];
     request.index = index;
     request.max_tokens = tokens_to_generate(plan, test, plan.runs[run].is_warm_up);
-    request.prompt.resize(test.prompt);
-    for (int32_t& token : request.prompt) {
+    std::vector<int32_t> prompt(test.prompt);
+    for (int32_t& token : prompt) {
       token = static_cast<int32_t>(rng() % static_cast<uint32_t>(config.vocab_size));
     }
+    request.prompt = std::move(prompt);
   }
   return requests;
 }

@@ -58,14 +58,15 @@ TEST(MakeRequests, EverySequenceAndRunHasItsOwnTokens) {
   for (size_t run = 0; run < plan.runs.size(); ++run) {
     for (const engine::Request& request : make_requests(plan, config, run)) {
       EXPECT_EQ(request.prompt.size(), 16u);
-      EXPECT_LT(*std::max_element(request.prompt.begin(), request.prompt.end()), 1000);
+      EXPECT_LT(*std::max_element(request.prompt.ids().begin(), request.prompt.ids().end()), 1000);
       // One with the prompt's last token, then the steps that are measured.
       EXPECT_EQ(request.max_tokens, plan.runs[run].is_warm_up ? 3 : 9);
-      prompts.insert(request.prompt);
+      prompts.insert(request.prompt.ids());
     }
   }
   EXPECT_EQ(prompts.size(), 9u);
-  EXPECT_EQ(make_requests(plan, config, 1)[2].prompt, make_requests(plan, config, 1)[2].prompt);
+  EXPECT_EQ(make_requests(plan, config, 1)[2].prompt.ids(),
+            make_requests(plan, config, 1)[2].prompt.ids());
 }
 
 // 8 prompts of 100 tokens take two iterations of at most 512 tokens: the first sequences are ahead.

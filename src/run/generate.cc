@@ -107,7 +107,7 @@ transport::Settings settings_of(const GenerateOptions& options,
   std::string prompts;
   for (const Request& request : requests) {
     prompts += fmt::format("{}:{}:", request.index, request.prompt.size());
-    prompts.append(reinterpret_cast<const char*>(request.prompt.data()),
+    prompts.append(reinterpret_cast<const char*>(request.prompt.ids().data()),
                    request.prompt.size() * sizeof(int32_t));
   }
   const engine::SamplingParams& sampling = options.sampling;

@@ -66,7 +66,7 @@ void RequestWriter::finished(int index) {
 
 // Errors are ignored: they mean that a rank has ended, which RankGroup::result() reports.
 void RequestWriter::write(const Command& command) {
-  const std::string message = encode(command);
+  const std::string message = encoder_.encode(command);
   for (const auto& pipe : pipes_) {
     [[maybe_unused]] const Status sent = pipe->send(message);
   }

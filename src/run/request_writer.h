@@ -60,6 +60,7 @@ class RequestWriter {
 
   std::mutex mutex_;  // guards the members below; all ranks must get the commands in one order
   std::vector<std::unique_ptr<transport::MessagePipe>> pipes_;
+  engine::CommandEncoder encoder_;
   std::vector<int64_t> tokens_of_owner_;
   std::unordered_map<int, Load> running_;  // by request index
 };

@@ -33,7 +33,7 @@ double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 void Generation::start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
                        GenerationOptions options,
-                       const std::vector<std::vector<int32_t>>& prompts) {
+                       const std::vector<engine::SharedTokens>& prompts) {
   const std::shared_ptr<Generation> self(
       new Generation(setup, std::move(exchange), std::move(head), std::move(options)));
   self->exchange_->on_gone([self] { self->cancel_all(); });
@@ -52,13 +52,14 @@ Generation::Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchang
   setup_.running.insert(this);
 }
 
-void Generation::submit(const std::vector<std::vector<int32_t>>& prompts) {
+void Generation::submit(const std::vector<engine::SharedTokens>& prompts) {
   const size_t n = static_cast<size_t>(options_.n);
   for (const auto& prompt : prompts) usage_.prompt_tokens += static_cast<int64_t>(prompt.size());
   setup_.metrics.prompt_tokens += static_cast<uint64_t>(usage_.prompt_tokens) * n;
   running_ = prompts.size() * n;
   setup_.metrics.running += static_cast<int64_t>(running_);
-  for (size_t i = 0; i < running_; ++i) answers_.emplace_back(setup_.tokenizer, options_.stop);
+  const StopStrings stops(std::move(options_.stop));
+  for (size_t i = 0; i < running_; ++i) answers_.emplace_back(setup_.tokenizer, stops);
   for (size_t i = 0; i < answers_.size(); ++i) {
     engine::Request request{.prompt = prompts[i / n],
                             .max_tokens = *options_.max_tokens,

@@ -39,7 +39,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Cancels them if the client leaves. The Generation keeps itself alive until then. REQUIRES:
   // options.max_tokens is set.
   static void start(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
-                    GenerationOptions options, const std::vector<std::vector<int32_t>>& prompts);
+                    GenerationOptions options, const std::vector<engine::SharedTokens>& prompts);
 
   // Ends it with this error instead of its further tokens: an event before [DONE] in a stream, else
   // the reply.
@@ -47,7 +47,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
  private:
   struct Answer {
-    Answer(const tokenizer::Tokenizer& tokenizer, std::vector<std::string> stops)
+    Answer(const tokenizer::Tokenizer& tokenizer, StopStrings stops)
         : decoder(tokenizer), stop(std::move(stops)) {}
 
     int64_t id = 0;  // Backend::submit
@@ -64,7 +64,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   Generation(GenerationSetup& setup, std::shared_ptr<Exchange> exchange, ReplyHead head,
              GenerationOptions options);
-  void submit(const std::vector<std::vector<int32_t>>& prompts);
+  void submit(const std::vector<engine::SharedTokens>& prompts);
   void token(size_t index, const run::Token& token);
   void note_cached(size_t index, int tokens);
   void take_text(Answer& answer, const run::Token& token);

@@ -139,7 +139,7 @@ Parsed<std::vector<int32_t>> Preparation::tokens_of(const Prompt& prompt) const 
 
 // Checks that prompt and answer fit into the context. Without max_tokens a chat may go on to the
 // end of the context.
-std::optional<ApiError> Preparation::fit(const std::vector<int32_t>& prompt,
+std::optional<ApiError> Preparation::fit(const engine::SharedTokens& prompt,
                                          GenerationOptions& options) const {
   const int length = static_cast<int>(prompt.size());
   if (length == 0) return ApiError{.message = "prompt: has no tokens", .param = "prompt"};

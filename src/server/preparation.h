@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/request.h"
 #include "server/chat_files.h"
 #include "server/openai_reply.h"
 #include "server/openai_request.h"
@@ -30,7 +31,7 @@ struct PreparationOptions {
 // max_tokens of the options is set.
 struct Prepared {
   GenerationOptions options;
-  std::vector<std::vector<int32_t>> prompts;
+  std::vector<engine::SharedTokens> prompts;
 };
 
 class Preparation {
@@ -46,7 +47,7 @@ class Preparation {
   Parsed<Prepared> with_room(Prepared prepared) const;
   std::optional<ApiError> check(const GenerationOptions& options) const;
   std::optional<ApiError> check_length(std::string_view text, const char* param) const;
-  std::optional<ApiError> fit(const std::vector<int32_t>& prompt, GenerationOptions& options) const;
+  std::optional<ApiError> fit(const engine::SharedTokens& prompt, GenerationOptions& options) const;
   Parsed<std::vector<int32_t>> tokens_of(const Prompt& prompt) const;
 
   PreparationOptions options_;

@@ -39,6 +39,7 @@ class EchoBackend : public Backend {
   int64_t submit(engine::Request request, OnToken on_token) override {
     const int64_t id = next_id_++;
     last_request = request;
+    prompts.push_back(request.prompt);
     running_[id] = {std::move(request), std::move(on_token), 0};
     server_->post([this, id] { generate_next(id); });
     return id;
@@ -52,6 +53,7 @@ class EchoBackend : public Backend {
   std::atomic<bool> endless{false};
   std::atomic<int> cached_tokens{0};
   engine::Request last_request;
+  std::vector<engine::SharedTokens> prompts;  // of all requests
 
  private:
   struct Running {
@@ -187,7 +189,7 @@ TEST_F(ServiceTest, CompletionsAreAsOpenAiHasThem) {
   const auto tokens = static_cast<int>(tokenizer_.encode(kText, false).size());
   EXPECT_EQ(body["usage"]["completion_tokens"], tokens + 1);  // the end token too
   EXPECT_EQ(body["usage"]["prompt_tokens"], tokenizer_.encode("Count.").size());
-  EXPECT_EQ(backend_.last_request.prompt, tokenizer_.encode("Count."));
+  EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("Count."));
 }
 
 TEST_F(ServiceTest, LengthEndsAnAnswer) {
@@ -228,7 +230,7 @@ TEST_F(ServiceTest, ChatsPassThroughTheTemplate) {
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(reply.body_json()["choices"][0]["message"]["content"], kText);
   EXPECT_EQ(reply.body_json()["choices"][0]["message"]["role"], "assistant");
-  EXPECT_EQ(backend_.last_request.prompt, tokenizer_.encode("<s>[system] S[user] U", false));
+  EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("<s>[system] S[user] U", false));
   const Reply odd = chat({{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "odd"}}}}});
   EXPECT_EQ(odd.status, 400);
   EXPECT_THAT(odd.body, HasSubstr("odd text"));
@@ -241,7 +243,7 @@ TEST_F(ServiceTest, CallsComeAsTextAndTemplatesGoThroughThem) {
         "function": {"name": "f", "arguments": "{\"a\": 3}"}}]},
       {"role": "tool", "tool_call_id": "1", "content": "5"}]})");
   ASSERT_EQ(reply.status, 200) << reply.body;
-  EXPECT_EQ(backend_.last_request.prompt, tokenizer_.encode("args<f><a>3</a>5", false));
+  EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("args<f><a>3</a>5", false));
 }
 
 TEST_F(ServiceTest, ToolsHaveTheirOwnTemplateAndKeepAllDigits) {
@@ -253,13 +255,13 @@ TEST_F(ServiceTest, ToolsHaveTheirOwnTemplateAndKeepAllDigits) {
   const std::string tools = R"(, "tools": [{"most": 18446744073709551615, )"
                             R"("least": -9223372036854775809}])";
   EXPECT_EQ(with(tools).status, 200);
-  EXPECT_EQ(backend_.last_request.prompt,
+  EXPECT_EQ(backend_.last_request.prompt.ids(),
             tokenizer_.encode(
                 R"([{"most": 18446744073709551615, "least": -9223372036854775809}]<p>)", false));
   EXPECT_EQ(with(tools + R"(, "chat_template": "default")").status, 200);
-  EXPECT_EQ(backend_.last_request.prompt, tokenizer_.encode("<s>[user] x", false));
+  EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("<s>[user] x", false));
   EXPECT_EQ(with("").status, 200);
-  EXPECT_EQ(backend_.last_request.prompt, tokenizer_.encode("<s>[user] x", false));
+  EXPECT_EQ(backend_.last_request.prompt.ids(), tokenizer_.encode("<s>[user] x", false));
   EXPECT_THAT(with(R"(, "chat_template": "rag")").body,
               HasSubstr("no chat template 'rag', only: broken, calls, default, tool_use"));
   EXPECT_THAT(with(R"(, "chat_template": "broken")").body, HasSubstr("the tag has no end"));
@@ -296,7 +298,7 @@ TEST_F(ServiceTest, SeveralPromptsAndAnswers) {
   }
   EXPECT_EQ(body["usage"]["completion_tokens"], 12);
   EXPECT_EQ(complete({{"model", "m"}, {"prompt", {5, 6, 7}}}).status, 200);
-  EXPECT_EQ(backend_.last_request.prompt, (std::vector<int32_t>{5, 6, 7}));
+  EXPECT_EQ(backend_.last_request.prompt.ids(), (std::vector<int32_t>{5, 6, 7}));
 }
 
 TEST_F(ServiceTest, LikelyTokensAreInTheReply) {
@@ -1067,6 +1069,17 @@ TEST_F(ServiceTest, LongRequestsDelayNobody) {
     const int64_t all_ns = process_cpu_ns() - before;
     EXPECT_LT(longest_ns->load() * 4, all_ns);
   }
+}
+
+// 128 copies of a long prompt would take the serving thread tens of milliseconds.
+TEST_F(ServiceTest, TheAnswersToAPromptShareItsTokens) {
+  complete({{"model", "m"}, {"prompt", {"One.", "Two."}}, {"n", 3}, {"max_tokens", 1}});
+  ASSERT_EQ(backend_.prompts.size(), 6u);
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(backend_.prompts[i].ids(), tokenizer_.encode(i < 3 ? "One." : "Two."));
+    EXPECT_EQ(backend_.prompts[i].is_copy_of(backend_.prompts[0]), i < 3);
+  }
+  EXPECT_TRUE(backend_.prompts[5].is_copy_of(backend_.prompts[3]));
 }
 
 // A drain waits for what is being prepared; who has left is not answered.

@@ -7,10 +7,10 @@ namespace wideep::server {
 
 std::string StopStrings::push(std::string_view text) {
   if (found_) return "";
-  if (stops_.empty()) return std::string(text);
+  if (stops_->empty()) return std::string(text);
   kept_ += text;
   size_t first = kept_.npos;
-  for (const std::string& stop : stops_) first = std::min(first, kept_.find(stop));
+  for (const std::string& stop : *stops_) first = std::min(first, kept_.find(stop));
   found_ = first != kept_.npos;
   const size_t certain = found_ ? first : kept_.size() - longest_prefix_at_end();
   std::string out = kept_.substr(0, certain);
@@ -27,7 +27,7 @@ std::string StopStrings::flush() {
 // The length of the longest end of kept_ that is a proper prefix of a stop string.
 size_t StopStrings::longest_prefix_at_end() const {
   size_t longest = 0;
-  for (const std::string& stop : stops_) {
+  for (const std::string& stop : *stops_) {
     for (size_t n = std::min(stop.size() - 1, kept_.size()); n > longest; --n) {
       if (kept_.ends_with(std::string_view(stop).substr(0, n))) longest = n;
     }

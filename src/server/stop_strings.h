@@ -3,18 +3,21 @@
 // Ends a reply's text before the first stop string. A stop string may arrive in pieces, so text
 // that may be the beginning of one is kept back until this is decided.
 //
-// Not thread safe.
+// Not thread safe. Copies share the strings.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace wideep::server {
 
 class StopStrings {
  public:
-  explicit StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+  explicit StopStrings(std::vector<std::string> stops)
+      : stops_(std::make_shared<const std::vector<std::string>>(std::move(stops))) {}
 
   // Adds text. Returns the text that is now certain not to belong to a stop string.
   std::string push(std::string_view text);
@@ -25,7 +28,7 @@ class StopStrings {
  private:
   size_t longest_prefix_at_end() const;
 
-  std::vector<std::string> stops_;
+  std::shared_ptr<const std::vector<std::string>> stops_;
   std::string kept_;
   bool found_ = false;
 };
