@@ -135,7 +135,8 @@ void add_rank_run_options(command_line::Command command, RankRunOptions* options
       .add_option(
           "--iteration-log-max-size", options->iteration_log_max_mib,
           "MiB after which the iteration log becomes FILE.1, in place of the one before, and "
-          "a new FILE begins; 0: never (default: 1024)")
+          "a new FILE begins; an earlier run's FILE.1 is removed at the start; 0: never "
+          "(default: 1024)")
       .range(0, 1 << 30);
 }
 

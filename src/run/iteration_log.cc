@@ -52,13 +52,18 @@ nlohmann::ordered_json batch_json(const IterationSummary& summary) {
 
 namespace {
 
-// The kinds of the two files. A pipe or a device has no bound, since it cannot be renamed.
-Status check_rotation(const std::string& path, uint64_t* max_bytes) {
+// The kinds of the two files. A pipe or a device has no bound, since it cannot be renamed. Removes
+// the second file of an earlier run, as that run's first one has been overwritten.
+Status prepare_rotation(const std::string& path, uint64_t* max_bytes) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::is_regular_file(path, error)) *max_bytes = 0;
   if (*max_bytes == 0) return {};
-  return formats::check_writable(path + ".1").at("--iteration-log");
+  WIDEEP_TRY(formats::check_writable(path + ".1").at("--iteration-log"));
+  fs::remove(path + ".1", error);
+  if (!error) return {};
+  return invalid_input(fmt::format("--iteration-log {}.1: an earlier run's cannot be removed: {}",
+                                   path, error.message()));
 }
 
 }  // namespace
@@ -70,7 +75,7 @@ Result<IterationLog> IterationLog::create(const std::string& path, uint64_t max_
         fmt::format("--iteration-log {}: cannot be written: {}", path, std::strerror(errno)));
   }
   IterationLog log(path, fd, max_bytes);
-  WIDEEP_TRY(check_rotation(path, &log.max_bytes_));
+  WIDEEP_TRY(prepare_rotation(path, &log.max_bytes_));
   return log;
 }
 

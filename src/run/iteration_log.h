@@ -25,7 +25,8 @@ namespace wideep::run {
 
 class IterationLog {
  public:
-  // max_bytes: the bound of the file; 0: none. Errors (invalid input): the file, or PATH.1, cannot
+  // max_bytes: the bound of the file; 0: none. With a bound an old PATH.1 is removed, so that both
+  // files are of this run. Errors (invalid input): the file, or PATH.1, cannot
   // be written.
   static Result<IterationLog> create(const std::string& path, uint64_t max_bytes = 0);
 

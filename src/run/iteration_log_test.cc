@@ -91,6 +91,20 @@ TEST(IterationLog, ARotatedLogHasTheLastLinesInTwoFiles) {
   EXPECT_LE(formats::read_file(path + ".1")->size(), kMaxBytes);
 }
 
+// Its lines would look like those before the first of this run.
+TEST(IterationLog, AnEarlierRunsSecondFileIsRemoved) {
+  const base::ScratchDirectory directory;
+  const std::string path = directory.file("log.jsonl");
+  for (const std::string& each : {path, path + ".1"}) {
+    ASSERT_TRUE(formats::write_file(each, "{\"iter\": 5}\n").ok());
+  }
+  ASSERT_TRUE(IterationLog::create(path).ok());  // without a bound there is no second file
+  EXPECT_TRUE(std::filesystem::exists(path + ".1"));
+  ASSERT_TRUE(IterationLog::create(path, 100).ok());
+  EXPECT_FALSE(std::filesystem::exists(path + ".1"));
+  EXPECT_EQ(formats::read_file(path).value(), "");
+}
+
 TEST(IterationLog, ALineLongerThanTheBoundIsWritten) {
   const base::ScratchDirectory directory;
   const std::string path = directory.file("log.jsonl");
