@@ -256,26 +256,9 @@ Status write_config(const QuantizeOptions& options, Json config, int group,
   return write_modelopt_config(options.output_dir, group, ignored);
 }
 
-}  // namespace
-
-bool is_quantizable(const std::string& name) {
-  constexpr std::array<std::string_view, 11> kModules = {
-      "q_proj",    "k_proj",   "v_proj",    "o_proj",
-      "q_a_proj",  "q_b_proj", "kv_b_proj", "kv_a_proj_with_mqa",
-      "gate_proj", "up_proj",  "down_proj"};
-  if (!name.ends_with(".weight")) return false;
-  const std::string module = module_of(name);
-  const std::string last = module.substr(module.rfind('.') + 1);
-  return std::find(kModules.begin(), kModules.end(), last) != kModules.end();
-}
-
-Result<QuantizeReport> quantize_checkpoint(
-    const QuantizeOptions& options, base::ThreadPool& pool,
-    const std::function<void(int64_t done, int64_t all)>& progress) {
-  WIDEEP_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model_dir));
-  WIDEEP_TRY(check_floats(checkpoint));
-  WIDEEP_TRY_ASSIGN(Json config, read_config(options.model_dir));
-  WIDEEP_TRY_ASSIGN(const auto made, make_output(options.output_dir));
+Result<QuantizeReport> write_checkpoint(
+    const QuantizeOptions& options, const Checkpoint& checkpoint, Json config,
+    base::ThreadPool& pool, const std::function<void(int64_t done, int64_t all)>& progress) {
   QuantizeReport report;
   report.bytes_before = checkpoint.total_bytes();
   report.group = choose_group(options.format, checkpoint);
@@ -310,6 +293,44 @@ Result<QuantizeReport> quantize_checkpoint(
   report.bytes_after = writer.total_bytes();
   WIDEEP_TRY(write_config(options, std::move(config), report.group, ignored));
   WIDEEP_TRY(copy_files(options.model_dir, options.output_dir));
+  return report;
+}
+
+// What a failed run has written is no model, but may fill the disk. The directory was empty.
+Status without_files(const Status& why, const std::string& dir) {
+  std::error_code error;
+  for (fs::directory_iterator each(dir, error); !error && each != fs::directory_iterator();) {
+    const fs::path path = each->path();
+    each.increment(error);
+    if (!error) fs::remove(path, error);
+  }
+  const std::string outcome = error ? "what was written cannot be removed: " + error.message()
+                                    : "what was written is removed";
+  return {why.code(), why.message() + "; " + outcome};
+}
+
+}  // namespace
+
+bool is_quantizable(const std::string& name) {
+  constexpr std::array<std::string_view, 11> kModules = {
+      "q_proj",    "k_proj",   "v_proj",    "o_proj",
+      "q_a_proj",  "q_b_proj", "kv_b_proj", "kv_a_proj_with_mqa",
+      "gate_proj", "up_proj",  "down_proj"};
+  if (!name.ends_with(".weight")) return false;
+  const std::string module = module_of(name);
+  const std::string last = module.substr(module.rfind('.') + 1);
+  return std::find(kModules.begin(), kModules.end(), last) != kModules.end();
+}
+
+Result<QuantizeReport> quantize_checkpoint(
+    const QuantizeOptions& options, base::ThreadPool& pool,
+    const std::function<void(int64_t done, int64_t all)>& progress) {
+  WIDEEP_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model_dir));
+  WIDEEP_TRY(check_floats(checkpoint));
+  WIDEEP_TRY_ASSIGN(Json config, read_config(options.model_dir));
+  WIDEEP_TRY_ASSIGN(const auto made, make_output(options.output_dir));
+  auto report = write_checkpoint(options, checkpoint, std::move(config), pool, progress);
+  if (!report.ok()) return without_files(report.status(), options.output_dir);
   return report;
 }
 

@@ -49,7 +49,8 @@ bool is_quantizable(const std::string& name);
 
 // progress: called after each tensor with the number of tensors done.
 // Errors (invalid input): not a checkpoint of floats, an output directory that is not empty,
-// weights that are not finite. Errors (failed): the output cannot be written.
+// weights that are not finite. Errors (failed): the output cannot be written. Files that were
+// written before an error are removed.
 Result<QuantizeReport> quantize_checkpoint(
     const QuantizeOptions& options, base::ThreadPool& pool,
     const std::function<void(int64_t done, int64_t all)>& progress);

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -160,6 +162,36 @@ TEST(QuantizeCheckpoint, WritesLargeModelsAsShardsWithAnIndex) {
   const auto checkpoint = Checkpoint::open(dir);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   EXPECT_EQ(checkpoint->total_bytes(), report->bytes_after);
+}
+
+// The limit of file sizes stops the last shard, as a full disk does.
+TEST(QuantizeCheckpoint, AFullDiskLeavesNothing) {
+  const ScratchDirectory model, scratch;
+  write_model(model);
+  const std::string output = scratch.file("out");
+  base::ThreadPool pool(2);
+  int64_t tensors = 0;
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit unlimited;
+  ::getrlimit(RLIMIT_FSIZE, &unlimited);
+  const rlimit limit{.rlim_cur = 16'000, .rlim_max = unlimited.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  const auto written = quantize_checkpoint({.model_dir = model.path(),
+                                            .output_dir = output,
+                                            .format = WeightFormat::kInt8,
+                                            .shard_bytes = 8000},
+                                           pool, [&](int64_t done, int64_t) {
+                                             tensors = done;
+                                             EXPECT_TRUE(std::filesystem::exists(output));
+                                           });
+  ::setrlimit(RLIMIT_FSIZE, &unlimited);
+  std::signal(SIGXFSZ, before);
+  EXPECT_EQ(tensors, 4);  // the earlier shards were whole
+  EXPECT_EQ(written.status().code(), StatusCode::kFailed);
+  EXPECT_THAT(
+      written.status().message(),
+      testing::ContainsRegex("safetensors: .*File too large.*; what was written is removed"));
+  EXPECT_FALSE(std::filesystem::exists(output));
 }
 
 TEST(QuantizeCheckpoint, RefusesCodedInputAndNonEmptyOutput) {
