@@ -80,6 +80,16 @@ std::string hash_of_file(const std::string& path) {
   return content.ok() ? base::content_hash_hex(*content) : "unreadable";
 }
 
+// Of the files that token ids follow from.
+std::string hash_of_tokenizer(const std::string& model_dir) {
+  std::string hashes;
+  for (const char* file : {"tokenizer.json", "tokenizer_config.json", "added_tokens.json",
+                           "special_tokens_map.json"}) {
+    hashes += hash_of_file(model_dir + "/" + file) + " ";
+  }
+  return base::content_hash_hex(hashes);
+}
+
 }  // namespace
 
 std::vector<std::string> RunInputs::notes() const {
@@ -117,7 +127,9 @@ transport::Settings fingerprints(const RunOptions& options, const RunInputs& inp
           {"the program (its content)", hash_of_file("/proc/self/exe")},
           {"the kernels (WIDEEP_ISA)", std::string(inputs.kernels->isa)},
           {"the model (config.json)", hash_of_file(options.model_dir + "/config.json")},
-          {"the tokenizer (tokenizer.json)", hash_of_file(options.model_dir + "/tokenizer.json")},
+          {"the tokenizer (tokenizer.json, tokenizer_config.json, added_tokens.json, "
+           "special_tokens_map.json)",
+           hash_of_tokenizer(options.model_dir)},
           {"--random-weights", options.random_weights ? "true" : "false"},
           {"--logits-digest", options.logits_digest ? "true" : "false"},
           {"--routing-log", options.routing_log ? "true" : "false"},

@@ -71,6 +71,11 @@ class NamedTokens {
     for (const char* name : kLists) read_list(root, name, file);
   }
 
+  std::string content(const char* name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? "" : found->second.token.content;
+  }
+
   bool contains(const std::string& content) const {
     const std::vector<MoreToken> tokens = all();
     return std::any_of(tokens.begin(), tokens.end(),
@@ -130,9 +135,43 @@ std::vector<MoreToken> legacy_tokens(const JsonObject& root, const std::string& 
   return tokens;
 }
 
+// The classes of transformers 4.57 that replace the post-processor.
+struct ReplacingClass {
+  const char* name;  // "Fast" may follow
+  bool adds_bos;     // without add_bos_token
+  const char* bos;   // without bos_token
+};
+constexpr ReplacingClass kReplacingClasses[] = {{"LlamaTokenizer", true, "<s>"},
+                                                {"CodeLlamaTokenizer", true, "<s>"},
+                                                {"GemmaTokenizer", true, "<bos>"},
+                                                {"CohereTokenizer", true, "<BOS_TOKEN>"},
+                                                {"GPTNeoXTokenizer", false, "<|endoftext|>"}};
+
+std::optional<bool> flag_of(const JsonObject& root, const char* key) {
+  if (!root.has(key)) return {};
+  return root.boolean_or(key, false);
+}
+
+TextEnds read_ends(const JsonObject& root, const std::string& file, const NamedTokens& named) {
+  TextEnds ends{.file = file, .tokenizer_class = root.string_or("tokenizer_class", "")};
+  ends.before.asks = flag_of(root, "add_bos_token");
+  ends.after.asks = flag_of(root, "add_eos_token");
+  ends.before.content = named.content("bos_token");
+  ends.after.content = named.content("eos_token");
+  std::string_view name = ends.tokenizer_class;
+  if (name.ends_with("Fast")) name.remove_suffix(4);
+  for (const ReplacingClass& each : kReplacingClasses) {
+    if (name != each.name) continue;
+    ends.replaces = true;
+    ends.before.by_default = each.adds_bos;
+    if (ends.before.content.empty()) ends.before.content = each.bos;
+  }
+  return ends;
+}
+
 }  // namespace
 
-Result<std::vector<MoreToken>> read_more_tokens(const std::string& model_dir) {
+Result<OtherFiles> read_other_files(const std::string& model_dir) {
   const std::string config_file = model_dir + "/tokenizer_config.json";
   WIDEEP_TRY_ASSIGN(const auto config, read_if_there(config_file));
   NamedTokens named;
@@ -156,10 +195,12 @@ Result<std::vector<MoreToken>> read_more_tokens(const std::string& model_dir) {
       WIDEEP_TRY(legacy->status());
     }
   }
+  TextEnds ends;
+  if (config) ends = read_ends(config->root(), config_file, named);
   if (config) WIDEEP_TRY(config->status());
   for (MoreToken& token : tokens) token.token.special |= named.contains(token.token.content);
   for (MoreToken& token : named.all()) tokens.push_back(std::move(token));
-  return tokens;
+  return OtherFiles{std::move(tokens), std::move(ends)};
 }
 
 }  // namespace wideep::tokenizer

@@ -76,9 +76,9 @@ Result<Tokenizer> Tokenizer::read(const std::string& path, int32_t id_limit) {
   const bool is_directory = std::filesystem::is_directory(path, error);
   const std::string file = is_directory ? path + "/tokenizer.json" : path;
   WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(file));
-  std::vector<MoreToken> more;
+  OtherFiles more;
   if (is_directory) {
-    WIDEEP_TRY_ASSIGN(more, read_more_tokens(path));
+    WIDEEP_TRY_ASSIGN(more, read_other_files(path));
   }
   WIDEEP_TRY_ASSIGN(auto parts, read_parts(text, file, more, id_limit));
   return Tokenizer(std::move(parts));

@@ -9,8 +9,8 @@
 // Supports byte-level BPE with the steps of Qwen3's, DeepSeek-V3's and similar files (listed in
 // model_reader.h, pipeline_reader.h and pattern_syntax.h). Ids and texts are equal to those of the
 // `tokenizers` library. A file with any other step or option is refused when read, with an error
-// that names the key. Of tokenizer_config.json only the tokens are read, not add_bos_token and
-// others.
+// that names the key. Of tokenizer_config.json the tokens are read, and add_bos_token and
+// add_eos_token where its class uses them (more_tokens.h).
 //
 // Bytes that are not UTF-8 become U+FFFD, both in texts to encode and in decoded text, as with
 // Python's bytes.decode(errors="replace").

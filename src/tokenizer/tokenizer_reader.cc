@@ -175,6 +175,41 @@ std::vector<std::string> notes_of(const Component& root, const std::string& name
   return notes;
 }
 
+// The token that the class of tokenizer_config.json adds on one side; none, or one.
+Result<std::vector<int32_t>> ids_of(const TextEnds& ends, const EndToken& end,
+                                    const Vocabulary& vocabulary) {
+  if (!end.asks.value_or(end.by_default)) return std::vector<int32_t>();
+  const std::optional<int32_t> id = vocabulary.find(end.content);
+  if (id) return std::vector<int32_t>{*id};
+  return invalid_input(
+      fmt::format("{}: {} adds '{}' to every text ({}), and there is no such token", ends.file,
+                  ends.tokenizer_class, base::printable(end.content, 60), end.key));
+}
+
+// A note where the file asks for something else than tokenizer.json does.
+void note_unused(const TextEnds& ends, const EndToken& end, const std::vector<int32_t>& ids,
+                 const Vocabulary& vocabulary, std::vector<std::string>* notes) {
+  if (!end.asks) return;
+  const std::optional<int32_t> id = vocabulary.find(end.content);
+  const bool adds = id ? std::find(ids.begin(), ids.end(), *id) != ids.end() : !ids.empty();
+  if (adds == *end.asks) return;
+  notes->push_back(fmt::format(
+      "{}: {}: {} is not used: {} adds what tokenizer.json says", ends.file, end.key, *end.asks,
+      ends.tokenizer_class.empty() ? "a tokenizer without a class" : ends.tokenizer_class));
+}
+
+Status apply_ends(const TextEnds& ends, const Vocabulary& vocabulary, PostProcessor* processor,
+                  std::vector<std::string>* notes) {
+  if (ends.replaces) {
+    WIDEEP_TRY_ASSIGN(processor->before, ids_of(ends, ends.before, vocabulary));
+    WIDEEP_TRY_ASSIGN(processor->after, ids_of(ends, ends.after, vocabulary));
+    return {};
+  }
+  note_unused(ends, ends.before, processor->before, vocabulary, notes);
+  note_unused(ends, ends.after, processor->after, vocabulary, notes);
+  return {};
+}
+
 // Special tokens come first, as in the library: of tokens with the same text the first is used.
 AddedTokenFinder finder_of(const std::vector<AddedToken>& tokens, bool normalized) {
   std::vector<AddedToken> selected;
@@ -190,8 +225,7 @@ AddedTokenFinder finder_of(const std::vector<AddedToken>& tokens, bool normalize
 
 Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
                                                          const std::string& name,
-                                                         const std::vector<MoreToken>& more,
-                                                         int32_t id_limit) {
+                                                         const OtherFiles& more, int32_t id_limit) {
   WIDEEP_TRY_ASSIGN(const nlohmann::json json, formats::parse_json(text, name));
   if (!json.is_object()) {
     return invalid_input(
@@ -209,12 +243,13 @@ Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
   reader.read();
   WIDEEP_TRY(root.status());
   std::vector<std::string> notes = notes_of(root, name);
-  WIDEEP_TRY(reader.add_more(more, id_limit, &notes));
+  WIDEEP_TRY(reader.add_more(more.tokens, id_limit, &notes));
   const std::vector<AddedToken>& added = reader.tokens();
   PreTokenizer pre_tokenizer = read_pre_tokenizer(root);
   PostProcessor post_processor = read_post_processor(root, model.vocabulary);
   check_decoder(root);
   WIDEEP_TRY(root.status());
+  WIDEEP_TRY(apply_ends(more.ends, model.vocabulary, &post_processor, &notes));
   return std::make_shared<const TokenizerParts>(
       TokenizerParts{.added_as_written = finder_of(added, false),
                      .nfc = nfc,

@@ -12,12 +12,12 @@
 
 namespace wideep::tokenizer {
 
-// Parses the text of a tokenizer.json; messages name `name` as the file. more: tokens of other
-// files (more_tokens.h), added after those of tokenizer.json. Errors (invalid input): see
-// Tokenizer::parse; a token of `more` with another id than the tokenizers library gives it.
+// Parses the text of a tokenizer.json; messages name `name` as the file. more: what other
+// files say (more_tokens.h); tokens are added after those of tokenizer.json. Errors (invalid
+// input): see Tokenizer::parse; a token of `more` with another id than the tokenizers library gives
+// it.
 Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
                                                          const std::string& name,
-                                                         const std::vector<MoreToken>& more,
-                                                         int32_t id_limit);
+                                                         const OtherFiles& more, int32_t id_limit);
 
 }  // namespace wideep::tokenizer

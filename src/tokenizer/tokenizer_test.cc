@@ -175,6 +175,60 @@ TEST_F(TokensOfOtherFiles, WhiteSpaceThatBelongsToTheTokenBefore) {
   EXPECT_THAT(tokenizer.encode("x <r> x"), testing::ElementsAre(x[0], 267, 266, x[0]));
 }
 
+// The ids are those of transformers 4.57 with the same files.
+TEST_F(TokensOfOtherFiles, LlamasClassesAddTheirEndsInsteadOfTheFiles) {
+  const auto with = [&](const char* name, std::optional<bool> bos, std::optional<bool> eos) {
+    json config = {{"bos_token", "<think>"}, {"eos_token", "<eos>"}};
+    if (name != nullptr) config["tokenizer_class"] = name;
+    if (bos) config["add_bos_token"] = *bos;
+    if (eos) config["add_eos_token"] = *eos;
+    write("tokenizer_config.json", config);
+    return read();
+  };
+  using Ids = std::vector<int32_t>;
+  json templated = small_tokenizer_json();
+  templated["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single",
+       {{{"SpecialToken", {{"id", "<think>"}, {"type_id", 0}}}},
+        {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+      {"pair", json::array()},
+      {"special_tokens",
+       {{"<think>", {{"id", "<think>"}, {"ids", {265}}, {"tokens", {"<think>"}}}}}}};
+  for (const json& file : {small_tokenizer_json(), templated}) {
+    write("tokenizer.json", file);
+    const bool is_templated = file == templated;
+    for (const char* name : {"LlamaTokenizerFast", "LlamaTokenizer", "CohereTokenizerFast"}) {
+      EXPECT_EQ(with(name, {}, {}).encode("the"), (Ids{265, 257})) << name;
+      EXPECT_EQ(with(name, true, false).encode("the"), (Ids{265, 257}));
+      EXPECT_EQ(with(name, false, {}).encode("the"), (Ids{257}));
+      EXPECT_EQ(with(name, {}, true).encode("the"), (Ids{265, 257, 264}));
+      EXPECT_EQ(with(name, false, true).encode("the"), (Ids{257, 264}));
+      EXPECT_EQ(with(name, true, true).encode("the", false), (Ids{257}));
+      EXPECT_THAT(with(name, true, true).notes(), testing::IsEmpty());
+    }
+    EXPECT_EQ(with("GPTNeoXTokenizerFast", {}, {}).encode("the"), (Ids{257}));
+    // Others add what tokenizer.json says; a line names a key that asks for something else.
+    const Ids own = is_templated ? Ids{265, 257} : Ids{257};
+    for (const char* name : {"PreTrainedTokenizerFast", "Qwen2Tokenizer", (const char*)nullptr}) {
+      EXPECT_EQ(with(name, {}, {}).encode("the"), own);
+      EXPECT_EQ(with(name, true, true).encode("the"), own);
+      EXPECT_EQ(with(name, false, false).encode("the"), own);
+      EXPECT_THAT(with(name, is_templated, false).notes(), testing::IsEmpty());
+      EXPECT_THAT(
+          with(name, !is_templated, {}).notes(),
+          testing::ElementsAre(HasSubstr(is_templated ? "add_bos_token: false is not used"
+                                                      : "add_bos_token: true is not used")));
+      EXPECT_THAT(with(name, {}, true).notes(),
+                  testing::ElementsAre(HasSubstr("add_eos_token: true is not used")));
+    }
+  }
+  write("tokenizer_config.json", {{"tokenizer_class", "LlamaTokenizer"}});
+  EXPECT_THAT(
+      Tokenizer::read(scratch_.path()).status().message(),
+      HasSubstr("LlamaTokenizer adds '<s>' to every text (add_bos_token), and there is no"));
+}
+
 TEST_F(TokensOfOtherFiles, WrongIdsAreRefused) {
   write("tokenizer_config.json",
         {{"added_tokens_decoder", {{"300", flags("<|new|>", false, true)}}}});
