@@ -23,7 +23,7 @@ namespace {
 using std::chrono::milliseconds;
 
 struct Options {
-  server::HttpOptions http;
+  server::RouterOptions router;
   std::vector<std::string> replicas;
 };
 
@@ -50,7 +50,7 @@ class StopSignals {
 };
 
 Status run(const Options& options) {
-  server::RouterOptions router_options{.http = options.http, .replicas = {}};
+  server::RouterOptions router_options = options.router;
   for (const std::string& url : options.replicas) {
     WIDEEP_TRY_ASSIGN(server::ReplicaAddress address, server::parse_replica(url));
     router_options.replicas.push_back(std::move(address));
@@ -60,7 +60,7 @@ Status run(const Options& options) {
   WIDEEP_TRY_ASSIGN(const std::unique_ptr<server::Router> router,
                     server::Router::listen(router_options));
   log::info("routing to {} replicas on http://{}:{}/v1", router_options.replicas.size(),
-            options.http.host, router->port());
+            options.router.http.host, router->port());
   std::atomic<bool> over = false;
   std::thread thread([&] {
     router->run();
@@ -90,9 +90,19 @@ void add_route_command(command_line::Command app, Status* status) {
       .add_option("--replica", options->replicas,
                   "Address of a server, http://host:port; repeat for each server")
       .required();
-  command.add_option("--host", options->http.host, "Address to listen on").show_default();
-  command.add_option("--port", options->http.port, "Port to listen on; 0: any free port")
+  command.add_option("--host", options->router.http.host, "Address to listen on").show_default();
+  command.add_option("--port", options->router.http.port, "Port to listen on; 0: any free port")
       .range(0, 65535)
+      .show_default();
+  command.add_option("--cors-origin", options->router.http.cors_origins,
+                     "Origin whose web pages may use the servers from a browser, as "
+                     "https://example.org, or * for all; repeat it for more. Without it, the "
+                     "servers decide");
+  command
+      .add_option("--give-up-after", options->router.give_up_seconds,
+                  "Seconds without an answer to a health check after which no request waits for a "
+                  "server any longer")
+      .range(1, 3600)
       .show_default();
   command.on_run([options, status] { *status = run(*options); });
 }

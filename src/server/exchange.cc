@@ -124,6 +124,14 @@ void Exchange::detach() {
   if (const auto callback = std::exchange(on_gone_, nullptr)) callback();
 }
 
+void Exchange::allow_methods(std::string_view methods) {
+  if (!allows_origin_ || header("Access-Control-Request-Method").empty()) return;
+  add_header("Access-Control-Allow-Methods", methods);
+  const std::string headers = header("Access-Control-Request-Headers");
+  if (!headers.empty()) add_header("Access-Control-Allow-Headers", headers);
+  add_header("Access-Control-Max-Age", "86400");
+}
+
 void Exchange::allow_origin(std::string_view origin) {
   allows_origin_ = true;
   add_header("Access-Control-Allow-Origin", origin);

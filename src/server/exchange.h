@@ -52,6 +52,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // reply says it.
   bool allows_origin() const { return allows_origin_; }
   void allow_origin(std::string_view origin);
+  // Adds what a browser asks with OPTIONS before it lets such a page send a request, if it asks and
+  // the origin is allowed. methods: as in Allow.
+  void allow_methods(std::string_view methods);
 
   // Adds a header to the reply. REQUIRES: before reply() or start_stream().
   void add_header(std::string_view name, std::string_view value);

@@ -49,25 +49,16 @@ constexpr int kReplySeconds = 600;
 
 // The timeout for a reply without computation: models, metrics.
 constexpr std::chrono::seconds kShortReply{5};
-// So many health checks in a row without an answer, each of kProbeSeconds: the replica hangs, and
-// requests do not wait for it any longer. A replica that is only busy answers between two checks.
-constexpr int kMostSilentProbes = 3;
-
-// Headers that are forwarded: of the request, and of the reply beside its type.
-constexpr const char* kForwardedHeaders[] = {"Content-Type",
-                                             "Content-Encoding",
-                                             "Authorization",
-                                             "Accept",
-                                             "Origin",
-                                             "Access-Control-Request-Method",
-                                             "Access-Control-Request-Headers"};
-constexpr const char* kReturnedHeaders[] = {"Allow",
-                                            "WWW-Authenticate",
-                                            "Vary",
-                                            "Access-Control-Allow-Origin",
-                                            "Access-Control-Allow-Methods",
-                                            "Access-Control-Allow-Headers",
-                                            "Access-Control-Max-Age"};
+// Headers that are forwarded: of the request, and of the reply beside its type. Those of origins
+// are not where the router decides about them itself.
+constexpr const char* kForwardedHeaders[] = {"Content-Type", "Content-Encoding", "Authorization",
+                                             "Accept"};
+constexpr const char* kReturnedHeaders[] = {"Allow", "WWW-Authenticate"};
+constexpr const char* kForwardedOfOrigins[] = {"Origin", "Access-Control-Request-Method",
+                                               "Access-Control-Request-Headers"};
+constexpr const char* kReturnedOfOrigins[] = {
+    "Vary", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods",
+    "Access-Control-Allow-Headers", "Access-Control-Max-Age"};
 
 // The methods that are forwarded. HEAD is asked as GET: the server that replies leaves out the
 // body, but tells its length.
@@ -178,6 +169,7 @@ class Router::Probe {
 
   void start() {
     if (connection_ != nullptr) return;  // the previous request has not ended
+    began_ = Clock::now();
     connection_ = evhttp_connection_base_bufferevent_new(
         router_.http_->loop(), nullptr, nullptr, replica_.numbers.c_str(),
         static_cast<ev_uint16_t>(replica_.address.port));
@@ -193,9 +185,14 @@ class Router::Probe {
  private:
   static void done(evhttp_request* reply, void* self) {
     const int status = reply == nullptr ? 0 : evhttp_request_get_response_code(reply);
-    Replica& replica = static_cast<Probe*>(self)->replica_;
-    replica.silent_probes = status == 0 ? replica.silent_probes + 1 : 0;
-    static_cast<Probe*>(self)->end(status == 200);
+    auto* probe = static_cast<Probe*>(self);
+    auto& silent_since = probe->replica_.silent_since;
+    if (status != 0) {
+      silent_since.reset();
+    } else if (!silent_since) {
+      silent_since = probe->began_;
+    }
+    probe->end(status == 200);
   }
 
   // Posted, because the connection may be freed only when its callback has returned.
@@ -212,6 +209,7 @@ class Router::Probe {
   Router& router_;
   Replica& replica_;
   evhttp_connection* connection_ = nullptr;
+  Clock::time_point began_;
   bool waiting_ = false;  // for the reply
 };
 
@@ -230,7 +228,9 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
   void check_connection(Clock::time_point now) {
     if (connection_ == nullptr || attempt_ended_ || ended_) return;
     if (connected_) {
-      if (replica_->hangs() || now >= reply_by_) finish_attempt(false);
+      // A short reply comes from another one as soon as this one misses a health check.
+      const bool other = !computes() && !replica_->up && has_other();
+      if (other || router_.hangs(*replica_, now) || now >= reply_by_) finish_attempt(false);
       return;
     }
     const int socket = bufferevent_getfd(evhttp_connection_get_bufferevent(connection_));
@@ -259,8 +259,7 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     ++replica_->requests;
     connected_ = attempt_ended_ = false;
     connect_by_ = Clock::now() + kConnectTimeout;
-    const bool computes = exchange_->method() == "POST";
-    reply_by_ = computes ? Clock::time_point::max() : Clock::now() + kShortReply;
+    reply_by_ = computes() ? Clock::time_point::max() : Clock::now() + kShortReply;
     connection_ = evhttp_connection_base_bufferevent_new(
         router_.http_->loop(), nullptr, nullptr, replica_->numbers.c_str(),
         static_cast<ev_uint16_t>(replica_->address.port));
@@ -271,9 +270,9 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     evkeyvalq* sent = evhttp_request_get_output_headers(request);
     evhttp_add_header(sent, "Host", replica_->address.host.c_str());
     evhttp_add_header(sent, "Connection", "close");
-    for (const char* name : kForwardedHeaders) {
-      const std::string value = exchange_->header(name);
-      if (!value.empty()) evhttp_add_header(sent, name, value.c_str());
+    for (const char* name : kForwardedHeaders) forward_header(sent, name);
+    if (!router_.decides_origins_) {
+      for (const char* name : kForwardedOfOrigins) forward_header(sent, name);
     }
     evbuffer_add(evhttp_request_get_output_buffer(request), exchange_->body().data(),
                  exchange_->body().size());
@@ -282,14 +281,25 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
     }
   }
 
+  bool computes() const { return exchange_->method() == "POST"; }
+
+  void forward_header(evkeyvalq* sent, const char* name) const {
+    const std::string value = exchange_->header(name);
+    if (!value.empty()) evhttp_add_header(sent, name, value.c_str());
+  }
+  void keep_header(evhttp_request* reply, const char* name) {
+    if (auto value = header_of(reply, name); !value.empty()) returned_[name] = value;
+  }
+
   static int headers(evhttp_request* reply, void* self) {
     auto* forward = static_cast<Forward*>(self);
     forward->status_ = evhttp_request_get_response_code(reply);
     forward->type_ = header_of(reply, "Content-Type");
     forward->retry_after_ = header_of(reply, "Retry-After");
     forward->returned_.clear();
-    for (const char* name : kReturnedHeaders) {
-      if (auto value = header_of(reply, name); !value.empty()) forward->returned_[name] = value;
+    for (const char* name : kReturnedHeaders) forward->keep_header(reply, name);
+    if (!forward->router_.decides_origins_) {
+      for (const char* name : kReturnedOfOrigins) forward->keep_header(reply, name);
     }
     if (forward->type_.starts_with("text/event-stream")) {
       forward->streams_ = true;
@@ -362,6 +372,11 @@ class Router::Forward : public std::enable_shared_from_this<Router::Forward> {
 
   void return_headers() {
     for (const auto& [name, value] : returned_) exchange_->add_header(name, value);
+    // A browser's question before a request.
+    const auto allow = returned_.find("Allow");
+    if (method_ == EVHTTP_REQ_OPTIONS && router_.decides_origins_ && allow != returned_.end()) {
+      exchange_->allow_methods(allow->second);
+    }
   }
 
   bool has_other() const { return tried_.size() < router_.replicas_.size(); }
@@ -422,7 +437,8 @@ Result<std::unique_ptr<Router>> Router::listen(const RouterOptions& options) {
   return router;
 }
 
-Router::Router(const RouterOptions& options) {
+Router::Router(const RouterOptions& options)
+    : give_up_(options.give_up_seconds), decides_origins_(!options.http.cors_origins.empty()) {
   for (const ReplicaAddress& address : options.replicas) replicas_.push_back({.address = address});
 }
 
@@ -457,7 +473,7 @@ void Router::drain() {
 void Router::stop() { http_->stop(); }
 
 void Router::handle(const std::shared_ptr<Exchange>& exchange) {
-  if (exchange->path() == "/metrics") {
+  if (exchange->path() == "/metrics" && exchange->method() != "OPTIONS") {
     return exchange->reply(200, "text/plain; version=0.0.4", metrics());
   }
   const auto method = method_of(exchange->method());
@@ -484,7 +500,9 @@ void Router::handle(const std::shared_ptr<Exchange>& exchange) {
   forward->start();
 }
 
-bool Router::Replica::hangs() const { return silent_probes >= kMostSilentProbes; }
+bool Router::hangs(const Replica& replica, Clock::time_point now) const {
+  return replica.silent_since && now - *replica.silent_since >= give_up_;
+}
 
 std::string Router::urls() const {
   std::string urls;

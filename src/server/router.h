@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -40,8 +41,11 @@ Result<std::string> resolve(const ReplicaAddress& address);
 Result<ReplicaAddress> parse_replica(std::string_view text);
 
 struct RouterOptions {
+  // With cors_origins the router says which pages may read replies; without, the replicas do.
   HttpOptions http;
   std::vector<ReplicaAddress> replicas;  // at least one; names are resolved once, at the start
+  // A replica that answers no health check for this time hangs: requests do not wait for it.
+  int give_up_seconds = 8;
 };
 
 class Router {
@@ -68,9 +72,9 @@ class Router {
     int running = 0;      // requests in progress
     uint64_t requests = 0;
     uint64_t failures = 0;
-    bool up = true;         // the result of the last health check or request
-    int silent_probes = 0;  // health checks without any answer since the last with one
-    bool hangs() const;     // it does not answer, though its machine may take connections
+    bool up = true;  // the result of the last health check or request
+    // When the first of the health checks began that have got no answer; nullopt: the last got one.
+    std::optional<std::chrono::steady_clock::time_point> silent_since;
   };
 
   explicit Router(const RouterOptions& options);
@@ -81,10 +85,14 @@ class Router {
   // The best replica that is not in `tried`; null: none is left.
   Replica* choose(const std::set<const Replica*>& tried);
   void finished(Forward* forward);
+  // It answers no health check, though its machine may take connections.
+  bool hangs(const Replica& replica, std::chrono::steady_clock::time_point now) const;
   void probe();
   void check_connections();
 
   std::vector<Replica> replicas_;
+  std::chrono::seconds give_up_;
+  bool decides_origins_;
   size_t next_ = 0;  // where choose() begins: equally busy replicas take turns
   bool drains_ = false;
   std::unique_ptr<HttpServer> http_;

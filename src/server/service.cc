@@ -137,12 +137,7 @@ void Service::answer_options(const std::shared_ptr<Exchange>& exchange) {
     return refuse(exchange, {.status = 404, .message = fmt::format("no endpoint {}", path)});
   }
   exchange->add_header("Allow", allowed);
-  if (exchange->allows_origin() && !exchange->header("Access-Control-Request-Method").empty()) {
-    exchange->add_header("Access-Control-Allow-Methods", allowed);
-    const std::string headers = exchange->header("Access-Control-Request-Headers");
-    if (!headers.empty()) exchange->add_header("Access-Control-Allow-Headers", headers);
-    exchange->add_header("Access-Control-Max-Age", "86400");
-  }
+  exchange->allow_methods(allowed);
   count_reply(*exchange, 204);
   exchange->reply(204, "", "");
 }
