@@ -27,7 +27,7 @@ function imbalanceRows(runs, kind) {
 }
 
 // Columns of numbers at the right of the dots, titled, in titled groups.
-function imbalanceColumns(runs) {
+function imbalanceColumns(runs, isNarrow) {
   if (runs.length === 1) {
     return [{title: "imbalance", group: "", text: (row) => formatRatio(row.values[0])},
             {title: "critical path", group: "", text: (row) => formatTime(row.times[0])}];
@@ -36,19 +36,33 @@ function imbalanceColumns(runs) {
     title: runName(runs, i).toLowerCase(), group, text: (row) => text(row, i),
   }));
   return [...columns("imbalance ratio", (row, i) => formatRatio(row.values[i])),
-          ...columns("critical path of the experts", (row, i) => formatTime(row.times[i]))];
+          ...columns(isNarrow ? "critical path" : "critical path of the experts", (row, i) => formatTime(row.times[i]))];
 }
 
-const kLeastImbalanceWidth = 660;
+// Where there is room, columns are wide, and the title of the axis is below its middle.
+const kWideImbalance = 660;
+
+function imbalanceColumnWidth(runs, isNarrow) {
+  const longest = maxOf(runs.map((run, i) => runName(runs, i).length));
+  return isNarrow ? Math.max(58, longest * 8 + 6, runs.length === 1 ? 90 : 0) : 92;
+}
+
+function leastImbalanceWidth(runs) {
+  const columns = imbalanceColumns(runs, true).length;
+  return Math.min(kWideImbalance, 60 + 110 + 20 + columns * imbalanceColumnWidth(runs, true));
+}
 
 function imbalanceChartSvg(runs, kind, width) {
   const rows = imbalanceRows(runs, kind);
-  const columns = imbalanceColumns(runs);
+  const isNarrow = width < kWideImbalance;
+  const columns = imbalanceColumns(runs, isNarrow);
+  const columnWidth = imbalanceColumnWidth(runs, isNarrow);
+  const left = isNarrow ? 60 : 76;
   const step = rows.length > 26 ? 19 : 27;
   const ticks = niceTicks(maxOf(rows.flatMap((row) => row.values)), Math.max(4, Math.round(width / 140)));
   const layout = {
-    left: 76, top: 44, step, columnWidth: 92, ticks, width,
-    plotWidth: width - 76 - 20 - columns.length * 92, plotHeight: rows.length * step + 8,
+    left, top: 44, step, columnWidth, ticks, width, isNarrow,
+    plotWidth: width - left - 20 - columns.length * columnWidth, plotHeight: rows.length * step + 8,
   };
   layout.x = (value) => layout.left + value / ticks[ticks.length - 1] * layout.plotWidth;
   const height = layout.top + layout.plotHeight + 44;
@@ -57,11 +71,12 @@ function imbalanceChartSvg(runs, kind, width) {
       rows.map((row, i) => imbalanceRowSvg(row, i, rows.length, columns, layout)).join("") + "</svg>";
 }
 
-function imbalanceAxisSvg({left, top, plotWidth, plotHeight, ticks, x}) {
+function imbalanceAxisSvg({left, top, plotWidth, plotHeight, ticks, x, isNarrow}) {
   const bottom = top + plotHeight;
   const lines = ticks.map((tick) => `<path class="grid" d="M${x(tick).toFixed(1)} ${top}V${bottom}"/>` +
       `<text x="${x(tick).toFixed(1)}" y="${bottom + 17}" text-anchor="middle">${trimZeros(tick.toFixed(3))}</text>`);
-  return lines.join("") + `<text class="axis" x="${left + plotWidth / 2}" y="${bottom + 38}" text-anchor="middle">` +
+  const [titleX, anchor] = isNarrow ? [0, "start"] : [left + plotWidth / 2, "middle"];
+  return lines.join("") + `<text class="axis" x="${titleX}" y="${bottom + 38}" text-anchor="${anchor}">` +
       `imbalance ratio (max ÷ mean − 1 over ranks; 0 is even)</text>`;
 }
 

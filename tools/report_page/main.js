@@ -12,7 +12,7 @@ function addImbalance(runs) {
     hint: "Each line is a layer. <b>The nearer its mark is to 0, the more evenly the ranks share its work;</b> the critical path beside it is what the slowest rank of each iteration took, added up.",
     controls: [{key: "kind", label: "Ratio", options: imbalanceKinds(runs), value: "average"}],
     draw: ({kind}, parts) => {
-      const width = layOutPanels(parts.panels, 1, kLeastImbalanceWidth);
+      const width = layOutPanels(parts.panels, 1, leastImbalanceWidth(runs));
       parts.panels.innerHTML = imbalanceChartSvg(runs, kind, width);
       parts.legend.innerHTML = runs.length < 2 ? "" : runs.map((_, i) =>
           `<span class="name">${dotHtml(i)}${runName(runs, i)}</span>`).join("&emsp;");

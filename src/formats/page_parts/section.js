@@ -63,7 +63,7 @@ function addStep(box, select, text, by, what, redraw) {
     select.selectedIndex = next;
     redraw();
   });
-  box.append(" ", button);
+  box.append(button);
 }
 
 const kLeastMapWidth = 300;
