@@ -59,12 +59,12 @@ function drawCharts(state) {
              {name: "prompt", class: "other", of: (each) => each.context_tokens}],
   });
   drawLines(document.getElementById("queue-chart"), {
-    ...common, label: "Requests running and waiting", format: formatNumber, least: 4,
+    ...common, label: "Requests running and waiting", format: formatNumber, least: 4, lasts: true,
     series: [{name: "running", class: "after", filled: true, of: (each) => each.running},
              {name: "waiting", class: "before", of: (each) => each.waiting}],
   });
   drawLines(document.getElementById("cache-chart"), {
-    ...common, label: "KV cache in use", format: (value) => `${formatNumber(value)} %`, least: 4,
+    ...common, label: "KV cache in use", format: (value) => `${formatNumber(value)} %`, least: 4, lasts: true,
     series: [{name: "in use", class: "after", filled: true,
               of: (each) => each.max_pages ? 100 * each.used_pages / each.max_pages : 0}],
   });

@@ -30,11 +30,21 @@ function timesSvg(frame) {
   return columnTicksSvg(frame, ticks);
 }
 
-// series: [{name, class, of(second) → number or null, filled}], the first on top.
-function drawLines(holder, {label, seconds, end, series, format, least, most, gaps}) {
+// The second that ends the iteration which was under way at `time`, if that one ended none itself.
+function endOfIterationAt(time, seconds, end) {
+  for (let later = time + 1; later < end; ++later) {
+    if (seconds.has(later)) return seconds.get(later).busy_seconds > later - time ? seconds.get(later) : undefined;
+  }
+  return undefined;
+}
+
+// series: [{name, class, of(second) → number or null, filled}], the first on top. lasts: a value of
+// an iteration is that of all seconds that it takes. gaps: a second without a value has none, not 0.
+function drawLines(holder, {label, seconds, end, series, format, least, most, gaps, lasts}) {
   const frame = timeFrame(holder, end);
   const times = Array.from({length: span}, (_, i) => end - span + i);
-  const valueOf = (each, time) => seconds.has(time) ? each.of(seconds.get(time)) : gaps ? null : 0;
+  const secondAt = (time) => seconds.get(time) ?? (lasts ? endOfIterationAt(time, seconds, end) : undefined);
+  const valueOf = (each, time) => secondAt(time) ? each.of(secondAt(time)) : gaps ? null : 0;
   const values = series.flatMap((each) => times.map((time) => valueOf(each, time) ?? 0));
   const axis = linearAxis(frame, niceTicks(Math.max(least, ...values), most ?? 4), format);
   const lines = [...series].reverse().flatMap((each) =>
