@@ -17,6 +17,7 @@
 #include "base/sanitized.h"
 #include "command.h"
 #include "command_model.h"
+#include "command_server.h"
 #include "recordings/statistics_reader.h"
 #include "server/http_client_testing.h"
 
@@ -34,50 +35,7 @@ using ::testing::StartsWith;
 const std::vector<std::string> kPrompts = {"The cat", "A second prompt, somewhat longer",
                                            "x",       "Once upon a time",
                                            "12345",   "The quick brown fox jumps over"};
-constexpr int kMaxTokens = 24;
-
-// A server on a port of its own.
-class Server {
- public:
-  explicit Server(const std::string& model, const std::vector<std::string>& more)
-      : Server(with({"serve", "--model", model, "--port", "0", "--served-model-name", "m"}, more)) {
-  }
-  explicit Server(const std::vector<std::string>& arguments) {
-    CommandOptions options;
-    options.arguments = arguments;
-    command_.emplace(options);
-    constexpr std::string_view kBefore = "http://127.0.0.1:";
-    const bool serves = wait_until(
-        [&] { return command_->err().find(kBefore) != std::string::npos; }, 30s * kSlowdown);
-    EXPECT_TRUE(serves) << command_->err();
-    if (serves)
-      port_ = std::stoi(command_->err().substr(command_->err().find(kBefore) + kBefore.size()));
-  }
-
-  int port() const { return port_; }
-  Command& command() { return *command_; }
-
-  Reply complete(const json& more) const {
-    json body = {{"model", "m"}, {"max_tokens", kMaxTokens}, {"temperature", 0}};
-    body.update(more);
-    return ask(port_, "POST", "/v1/completions", body.dump());
-  }
-  double metric(const std::string& name) const {
-    const std::string text = ask(port_, "GET", "/metrics").body;
-    const size_t at = text.find("\n" + name + " ");
-    return at == text.npos ? -1.0 : std::stod(text.substr(at + name.size() + 2));
-  }
-
- private:
-  static std::vector<std::string> with(std::vector<std::string> arguments,
-                                       const std::vector<std::string>& more) {
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-
-  std::optional<Command> command_;
-  int port_ = 0;
-};
+constexpr int kMaxTokens = Server::kMaxTokens;
 
 class CommandServe : public ::testing::Test {
  protected:
@@ -326,7 +284,6 @@ TEST_F(CommandServe, AHungRankIsSeenInHealthAndEndsAnswersWithAnError) {
   EXPECT_THAT(end.err, HasSubstr("rank 2"));
 }
 
-// The ranks and the connections may end in any order.
 // Two whole servers behind one `wideep route`; one of them dies.
 TEST_F(CommandServe, ReplicasAnswerBehindOneEndpoint) {
   std::optional<Server> first(std::in_place, small_model(), std::vector<std::string>{});
@@ -346,6 +303,7 @@ TEST_F(CommandServe, ReplicasAnswerBehindOneEndpoint) {
   EXPECT_EQ(router.command().wait().exit_code, 0);
 }
 
+// The ranks and the connections may end in any order.
 TEST_F(CommandServe, EveryEndIsClean) {
   for (int i = 0; i < (base::kSanitized ? 4 : 12); ++i) {
     Server server(small_model(), {"--ranks", "2"});
@@ -414,7 +372,6 @@ TEST_F(CommandServe, ExpertRecordsAreThoseOfGenerate) {
   }
 }
 
-// wideep bench serving counts the server's tokens, and reports the first failure.
 TEST_F(CommandServe, ALogThatCannotBeWrittenIsSaidAtOnce) {
   Server server(small_model(), {"--iteration-log", "/dev/full"});
   ASSERT_GT(server.port(), 0);
@@ -443,6 +400,7 @@ TEST_F(CommandServe, ARecordingThatIsLostIsSaid) {
   EXPECT_FALSE(std::filesystem::exists(directory_.file("records")));
 }
 
+// wideep bench serving counts the server's tokens, and reports the first failure.
 TEST_F(CommandServe, BenchServingSeesEveryToken) {
   Server server(small_model(), {"--ranks", "2", "--api-key", "k"});
   ASSERT_GT(server.port(), 0);

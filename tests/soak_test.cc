@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <random>
@@ -17,16 +16,12 @@
 #include "random_model.h"
 #include "restless_policy.h"
 #include "run/generate.h"
+#include "soak.h"
 
 namespace wideep::tests {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double soak_seconds() {
-  const char* value = std::getenv("WIDEEP_SOAK_SECONDS");
-  return value == nullptr ? 4.0 : std::atof(value);
-}
 
 // Bytes in the sanitizer's heap, if there is one: it keeps freed memory for a while.
 extern "C" size_t __sanitizer_get_current_allocated_bytes() __attribute__((weak));

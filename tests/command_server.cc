@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_server.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string_view>
+
+namespace wideep::tests {
+namespace {
+
+using namespace std::chrono_literals;
+
+CommandOptions serve(const std::string& model, const std::vector<std::string>& more) {
+  CommandOptions options{
+      .arguments = {"serve", "--model", model, "--port", "0", "--served-model-name", "m"}};
+  options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+  return options;
+}
+
+}  // namespace
+
+Server::Server(const std::string& model, const std::vector<std::string>& more)
+    : Server(serve(model, more)) {}
+
+Server::Server(const CommandOptions& options) : command_(options) {
+  constexpr std::string_view kBefore = "http://127.0.0.1:";
+  const bool serves = wait_until([&] { return command_.err().find(kBefore) != std::string::npos; },
+                                 30s * kSlowdown);
+  EXPECT_TRUE(serves) << command_.err();
+  if (!serves) return;
+  port_ = std::stoi(command_.err().substr(command_.err().find(kBefore) + kBefore.size()));
+}
+
+server::Reply Server::complete(const nlohmann::json& more) const {
+  nlohmann::json body = {{"model", "m"}, {"max_tokens", kMaxTokens}, {"temperature", 0}};
+  body.update(more);
+  return server::ask(port_, "POST", "/v1/completions", body.dump());
+}
+
+double Server::metric(const std::string& name) const {
+  const std::string text = server::ask(port_, "GET", "/metrics").body;
+  const size_t at = text.find("\n" + name + " ");
+  return at == text.npos ? -1.0 : std::stod(text.substr(at + name.size() + 2));
+}
+
+}  // namespace wideep::tests

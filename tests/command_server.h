@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests: `wideep serve` or `wideep route` on a port of its own.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command.h"
+#include "server/http_client_testing.h"
+
+namespace wideep::tests {
+
+class Server {
+ public:
+  // Starts the command and waits until it serves. The model's name for clients is "m".
+  Server(const std::string& model, const std::vector<std::string>& more);
+  // With all arguments, of which one is "--port 0".
+  explicit Server(const CommandOptions& options);
+  explicit Server(const std::vector<std::string>& arguments)
+      : Server(CommandOptions{.arguments = arguments}) {}
+
+  int port() const { return port_; }  // 0: it does not serve
+  Command& command() { return command_; }
+
+  // Of at most kMaxTokens tokens, at temperature 0, unless `more` says otherwise.
+  server::Reply complete(const nlohmann::json& more) const;
+  double metric(const std::string& name) const;  // −1: there is none
+
+  static constexpr int kMaxTokens = 24;
+
+ private:
+  Command command_;
+  int port_ = 0;
+};
+
+}  // namespace wideep::tests
