@@ -182,7 +182,7 @@ void Service::answer(const std::shared_ptr<Exchange>& exchange, Api api) {
     return generate(exchange, api, preparation_.prepare(api, exchange->body()));
   }
   if (in_preparation_.size() >= static_cast<size_t>(options_.max_queue)) {
-    return refuse(exchange, queue_full());
+    return refuse(exchange, queue_full(1));
   }
   const uint64_t id = next_preparation_++;
   in_preparation_[id] = exchange;
@@ -226,17 +226,19 @@ std::optional<ApiError> Service::check(const GenerationOptions& options, size_t 
                     .param = options.n > 1 ? "n" : "prompt"};
   }
   if (metrics_.running + static_cast<int64_t>(num_answers) > options_.max_queue) {
-    return queue_full();
+    return queue_full(num_answers);
   }
   return {};
 }
 
-ApiError Service::queue_full() const {
-  return {.status = 429,
-          .message = fmt::format("{} answers run or wait, at most {} may; try again later",
-                                 metrics_.running + static_cast<int64_t>(in_preparation_.size()),
-                                 options_.max_queue),
-          .code = "queue_full"};
+ApiError Service::queue_full(size_t num_answers) const {
+  return {
+      .status = 429,
+      .message = fmt::format("{} answers run or wait and {} more are asked for, at most {} may; "
+                             "try again later",
+                             metrics_.running + static_cast<int64_t>(in_preparation_.size()),
+                             num_answers, options_.max_queue),
+      .code = "queue_full"};
 }
 
 ReplyHead Service::head_for(Api api) {

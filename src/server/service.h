@@ -103,7 +103,7 @@ class Service {
   nlohmann::ordered_json model_json() const;
   void count_reply(const Exchange& exchange, int status);
   std::optional<ApiError> check(const GenerationOptions& options, size_t num_answers) const;
-  ApiError queue_full() const;
+  ApiError queue_full(size_t num_answers) const;
   ReplyHead head_for(Api api);
   void answer(const std::shared_ptr<Exchange>& exchange, Api api);
   void generate(const std::shared_ptr<Exchange>& exchange, Api api, Parsed<Prepared> parsed);

@@ -422,6 +422,7 @@ TEST_F(ServiceTest, FullQueuesRefuse) {
   const Reply reply = complete({{"model", "m"}, {"prompt", "x"}, {"n", 8}});
   EXPECT_EQ(reply.status, 429);
   EXPECT_THAT(reply.head, HasSubstr("Retry-After: 1"));
+  EXPECT_THAT(reply.body, HasSubstr("1 answers run or wait and 8 more are asked for, at most 8"));
   on_server([&] { return service_->metrics().running = 0; });
 }
 
