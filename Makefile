@@ -27,7 +27,7 @@ test-%: ## the tests of one folder of src/, as test-ep; FILTER='Placement*' choo
 times: ## where the time of the last build and of its tests went
 	@scripts/build_times.py
 
-soak: ## half an hour of random traffic with rebalancing on
+soak: ## half an hour of random traffic and hostile clients with rebalancing on
 	@scripts/soak.sh
 
 fuzz: ## look for inputs that break a reader (FUZZ_SECONDS=60 for each)

@@ -15,6 +15,7 @@ using nlohmann::json;
 using server::Reply;
 using server::RequestCase;
 
+constexpr const char* kQueueFull = "HTTP/1.1 429 ";
 constexpr int kLongAnswer = 1000;  // tokens
 
 std::string shortened(const std::string& text) {
@@ -83,6 +84,7 @@ void SoakClient::run_until(std::chrono::steady_clock::time_point end) {
   };
   static constexpr Doing kAll[] = {
       {&SoakClient::ask_one, 24},          {&SoakClient::ask_several, 6},
+      {&SoakClient::ask_by_http_1_0, 4},   {&SoakClient::ask_and_read_slowly, 2},
       {&SoakClient::ask_pipelined, 6},     {&SoakClient::ask_with_expect, 3},
       {&SoakClient::ask_plain, 24},        {&SoakClient::send_refused, 40},
       {&SoakClient::send_any_http, 40},    {&SoakClient::send_huge, 1},
@@ -141,6 +143,8 @@ SoakClient::Question SoakClient::choose_question() {
 void SoakClient::check_answer(const Question& question, const Reply& reply,
                               const SoakConnection& connection) {
   record_.count(question.request.kind + (question.stream ? ", streamed" : ""));
+  // One server has a short queue; the router then asks the other.
+  if (reply.status == 429 && !by_router_) return record_.count("429, the queue is full");
   expect_status(reply, 200, connection, question.text());
   if (reply.status != 200) return;
   const std::vector<json> parts =
@@ -159,6 +163,26 @@ void SoakClient::ask_one() {
                                               static_cast<size_t>(1 + below(200)))
                             : http_request("POST", question.request.path, question.text()));
   check_answer(question, connection.receive_reply("POST"), connection);
+}
+
+void SoakClient::ask_by_http_1_0() {
+  const Question question = choose_question();
+  const std::string body = question.text();
+  SoakConnection connection(port_);
+  connection.send(fmt::format("POST {} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}",
+                              question.request.path, body.size(), body));
+  check_answer(question, connection.receive_reply("POST"), connection);
+  expect_end(connection, body);
+  record_.count("HTTP/1.0");
+}
+
+void SoakClient::ask_and_read_slowly() {
+  const Question question = choose_question();
+  SoakConnection connection(port_);
+  connection.receive_slowly();
+  connection.send(http_request("POST", question.request.path, question.text()));
+  check_answer(question, connection.receive_reply("POST"), connection);
+  record_.count("slow readers");
 }
 
 void SoakClient::ask_several() {
@@ -316,7 +340,9 @@ void SoakClient::leave_early() {
           json({{"model", "m"}, {"prompt", "x"}, {"max_tokens", kLongAnswer}, {"stream", true}})
               .dump()));
       for (int left = 1 + below(5); left > 0; --left) {
-        if (connection.receive().empty()) record_.fault("a stream ended early");
+        const std::string part = connection.receive();
+        if (part.empty()) record_.fault("a stream ended early");
+        if (part.empty() || part.starts_with(kQueueFull)) return;
       }
   }
 }
@@ -331,7 +357,7 @@ void SoakClient::close_one_half() {
   connection.send_no_more();
   const std::string all = connection.receive_rest();
   if (connection.timed_out()) record_.fault("a half-closed connection stays open");
-  if (all.empty() || all.starts_with("HTTP/1.1 200 ")) return;
+  if (all.empty() || all.starts_with("HTTP/1.1 200 ") || all.starts_with(kQueueFull)) return;
   record_.fault("to a client that has closed one half: " + shortened(all));
 }
 

@@ -53,6 +53,8 @@ class SoakClient {
  private:
   // Well-behaved clients.
   void ask_one();          // a connection of its own
+  void ask_by_http_1_0();  // the end of the connection ends the reply
+  void ask_and_read_slowly();
   void ask_several();      // one after the other on a connection
   void ask_pipelined();    // all at once, perhaps with one at the end that is no HTTP
   void ask_with_expect();  // waits for "100 Continue"

@@ -52,7 +52,9 @@ void SoakConnection::reset_on_close() {
 
 bool SoakConnection::fill() {
   char bytes[16384];
-  const ssize_t count = ::recv(socket_.fd(), bytes, sizeof(bytes), 0);
+  const size_t at_most = slowly_ ? 200 : sizeof(bytes);
+  if (slowly_) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const ssize_t count = ::recv(socket_.fd(), bytes, at_most, 0);
   if (count < 0 && errno == EAGAIN) timed_out_ = true;
   if (count <= 0) return false;
   received_.append(bytes, static_cast<size_t>(count));
@@ -99,7 +101,7 @@ std::optional<std::string> SoakConnection::take_chunks() {
 
 Reply SoakConnection::receive_reply(std::string_view method) {
   Reply reply;
-  size_t length = 0;
+  std::optional<size_t> length;
   bool chunked = false;
   for (auto line = take_line(); true; line = take_line()) {
     if (!line) return {};
@@ -113,7 +115,11 @@ Reply SoakConnection::receive_reply(std::string_view method) {
   reply.status = std::stoi(reply.head.substr(9, 3));
   if (reply.status == 100) return receive_reply(method);
   if (method == "HEAD" || reply.status == 204) return reply;
-  auto body = chunked ? take_chunks() : take(length);
+  if (!chunked && !length) {
+    reply.body = receive_rest();
+    return timed_out_ ? Reply() : reply;
+  }
+  auto body = chunked ? take_chunks() : take(*length);
   if (!body) return {};
   reply.body = std::move(*body);
   return reply;

@@ -26,6 +26,7 @@ class SoakConnection {
   bool send_slowly(std::string_view text, size_t step, std::chrono::microseconds pause);
   void send_no_more();  // the other direction stays open
   void reset_on_close();
+  void receive_slowly() { slowly_ = true; }
 
   // The next reply to a request of `method`. Status 0: the connection ended before it was complete.
   server::Reply receive_reply(std::string_view method);
@@ -46,6 +47,7 @@ class SoakConnection {
   server::Socket socket_;
   std::string received_;  // and not taken
   bool timed_out_ = false;
+  bool slowly_ = false;
 };
 
 // A whole request. headers: lines that end with CR LF.

@@ -21,6 +21,11 @@ constexpr int kVocabulary = 264;
 
 // ---- requests that are answered ----
 
+std::string nested(int depth) {
+  const auto times = static_cast<size_t>(depth);
+  return std::string(times, '[') + std::string(times, ']');
+}
+
 class Maker {
  public:
   explicit Maker(int index) : rng_(static_cast<uint32_t>(index)) {}
@@ -93,10 +98,16 @@ class Maker {
   // Arguments as OpenAI's clients send them, a text of JSON, or as an object.
   void add_tools(json& body) {
     kind_ = "tools";
-    const json arguments = {{"city", text()}, {"days", below(9)}, {"deep", {{"list", {1, 2.5}}}}};
+    json arguments = {{"city", text()}, {"days", below(9)}, {"deep", {{"list", {1, 2.5}}}}};
+    if (one_in(4)) arguments["nested"] = json::parse(nested(20));
+    if (one_in(4)) arguments.update({{"", nullptr}, {"__class__", true}, {"items", {"values"}}});
+    // Of digits that fit into no number of the processor.
+    const std::string large = R"({"n": 123456789012345678901234567890, "x": -1e5})";
     const json call = {
         {"name", "weather"},
-        {"arguments", one_in(2) ? json(arguments.dump()) : arguments},
+        {"arguments", one_in(4)   ? json(large)
+                      : one_in(2) ? json(arguments.dump())
+                                  : arguments},
     };
     const json calls = json::array({json({{"id", "1"}, {"type", "function"}, {"function", call}})});
     json& messages = body["messages"];
@@ -152,11 +163,6 @@ std::string text_of(const json& choice) {
 }
 
 // ---- requests that are refused ----
-
-std::string nested(int depth) {
-  const auto times = static_cast<size_t>(depth);
-  return std::string(times, '[') + std::string(times, ']');
-}
 
 std::string many_members(int count) {
   json members = json::object();
@@ -296,6 +302,12 @@ std::vector<json> messages_that_are_wrong() {
            json({{"role", "user"}}), json({{"role", "user"}, {"content", 5}}),
            json({{"role", "user"}, {"content", image}}), json({{"role", 1}, {"content", "x"}}),
            json({{"role", "user"}, {"content", "odd"}})}) {
+    all.push_back(json::array({message}));
+  }
+  for (const json& arguments : std::vector<json>{"no JSON", "[1]", "{\"a\":1,\"a\":2}", 1, list}) {
+    const json call = {{"function", {{"name", "f"}, {"arguments", arguments}}}};
+    json message = {{"role", "assistant"}, {"content", nullptr}};
+    message["tool_calls"] = json::array({call});
     all.push_back(json::array({message}));
   }
   return all;
