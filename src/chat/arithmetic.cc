@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/try.h"
+#include "chat/escape.h"
 #include "chat/python_format.h"
 #include "chat/whole_number.h"
 
@@ -138,46 +139,13 @@ ValueResult repeated(const Value& value, int64_t times, Budget& budget) {
                            : Value(std::move(list), value.list_kind());
 }
 
-// HTML escapes, as Python's markupsafe writes them. Safe text is not escaped.
-std::string escaped(const Value& text) {
-  if (text.is_safe()) return text.string();
-  std::string out;
-  for (const char c : text.string()) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 ValueResult joined(const Value& a, const Value& b, Budget& budget) {
-  constexpr size_t kMaxEscaped = 5;  // bytes of the longest escape
-  // Charged for the longest possible result, before it is made.
-  const size_t bytes = a.string().size() + b.string().size();
-  if (!budget.spend_bytes(a.is_safe() || b.is_safe() ? kMaxEscaped * bytes : bytes)) {
-    return budget.status();
+  if (a.is_safe() || b.is_safe()) {
+    return Value::safe(escaped_value(a, budget) + escaped_value(b, budget));
   }
-  if (!a.is_safe() && !b.is_safe()) return a.string() + b.string();
-  return Value::safe(escaped(a) + escaped(b));
+  if (!budget.spend_bytes(a.string().size() + b.string().size())) return budget.status();
+  return a.string() + b.string();
 }
-
-bool is_sequence(const Value& value) { return value.is_list() && !value.is_view(); }
 
 }  // namespace
 
@@ -194,8 +162,8 @@ ValueResult arithmetic(std::string_view operation, const Value& a, const Value& 
   if (a.is_whole() && b.is_whole()) return whole_arithmetic(operation, a, b, budget);
   if (a.is_number() && b.is_number()) return float_arithmetic(operation, a.number(), b.number());
   if (operation == "+" && a.is_string() && b.is_string()) return joined(a, b, budget);
-  if (operation == "%" && a.is_string()) return percent_format(a.string(), b, budget);
-  const bool lists = is_sequence(a) && is_sequence(b) && a.list_kind() == b.list_kind();
+  if (operation == "%" && a.is_string()) return percent_format(a, b, budget);
+  const bool lists = a.is_list_or_tuple() && b.is_list_or_tuple() && a.list_kind() == b.list_kind();
   if (operation == "+" && lists) {
     if (!budget.spend(a.list().size() + b.list().size())) return budget.status();
     List both = a.list();
@@ -204,8 +172,10 @@ ValueResult arithmetic(std::string_view operation, const Value& a, const Value& 
   }
   if (operation == "*") {
     if ((a.is_large() || b.is_large()) && !(a.is_number() && b.is_number())) return too_large("*");
-    if ((a.is_string() || is_sequence(a)) && b.is_whole()) return repeated(a, b.integer(), budget);
-    if ((b.is_string() || is_sequence(b)) && a.is_whole()) return repeated(b, a.integer(), budget);
+    if ((a.is_string() || a.is_list_or_tuple()) && b.is_whole())
+      return repeated(a, b.integer(), budget);
+    if ((b.is_string() || b.is_list_or_tuple()) && a.is_whole())
+      return repeated(b, a.integer(), budget);
   }
   return unsupported(operation, a, b);
 }

@@ -26,6 +26,9 @@ bool is_test(std::string_view name);
 // value.name as a bound method: a function, or undefined if value's type has no such method.
 Value method_of(const Value& value, std::string_view name);
 
+// The hash text of a dict's key. Errors: Python has no hash for it.
+Result<std::string> key_text(const Value& key, Budget& budget);
+
 // The elements of a value, as a loop iterates over them: costs a step for each. Errors: a value
 // that is not iterable.
 Result<List> elements_of(const Value& value, Budget& budget);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <list>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/try.h"
@@ -34,12 +35,6 @@ Status unfit(std::string_view argument, std::string_view expected, const Value& 
 // The result of a method of Python's str: marked as safe if the input is.
 Value kept_safe(const Value& input, std::string text) {
   return input.is_string() ? input.with_text(std::move(text)) : Value(std::move(text));
-}
-
-// Refuses text marked as safe for filters that treat it differently in Jinja.
-Status refuse_safe(const Value& input) {
-  if (!input.is_safe()) return {};
-  return invalid_input("not supported for text marked as safe");
 }
 
 template <std::string (*change)(std::string_view)>
@@ -73,7 +68,6 @@ std::string title_words(std::string_view text) {
 }
 
 ValueResult title_filter(const Value& input, ArgumentReader& arguments) {
-  WIDEEP_TRY(refuse_safe(input));
   return Value(title_words(arguments.text(input)));
 }
 
@@ -103,7 +97,6 @@ ValueResult safe_filter(const Value& input, ArgumentReader& arguments) {
 ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
   const Value width = arguments.value_or("width", int64_t{4});
   const bool first = arguments.truth_or("first", false), blank = arguments.truth_or("blank", false);
-  WIDEEP_TRY(refuse_safe(input));
   if (!width.is_string() && (!width.is_whole() || width.is_large())) {
     return unfit("width", "an integer", width);
   }
@@ -125,7 +118,7 @@ ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
     is_first = false;
     out += line;
   }
-  return out;
+  return input.with_text(std::move(out));
 }
 
 // Python's rule: a text indents with itself, a number with as many spaces; none: one line.
@@ -170,14 +163,15 @@ ValueResult format_filter(const Value& input, ArgumentReader& arguments) {
   const Arguments given = arguments.rest();
   if (given.named.empty()) {
     const Value values(given.positional, ListKind::kTuple);
-    return percent_format(arguments.text(input), values, arguments.budget());
+    return percent_format(kept_safe(input, arguments.text(input)), values, arguments.budget());
   }
   if (!given.positional.empty()) {
     return invalid_input("positional and named arguments at the same time");
   }
   Dict values;
   for (const auto& [name, value] : given.named) values.set(name, value);
-  return percent_format(arguments.text(input), Value(std::move(values)), arguments.budget());
+  return percent_format(kept_safe(input, arguments.text(input)), Value(std::move(values)),
+                        arguments.budget());
 }
 
 ValueResult center_filter(const Value& input, ArgumentReader& arguments) {
@@ -322,13 +316,12 @@ ValueResult list_filter(const Value& input, ArgumentReader& arguments) {
 }
 
 ValueResult reverse_filter(const Value& input, ArgumentReader& arguments) {
-  WIDEEP_TRY(refuse_safe(input));
   WIDEEP_TRY_ASSIGN(List all, elements_of(input, arguments.budget()));
   std::reverse(all.begin(), all.end());
   if (!input.is_string()) return all;
   std::string text;
   for (const Value& each : all) text += each.string();
-  return text;
+  return input.with_text(std::move(text));
 }
 
 // The value at the end of a path such as "a.b.0"; fallback, unless none: for every part that is
@@ -470,14 +463,11 @@ ValueResult unique_filter(const Value& input, ArgumentReader& arguments) {
   const Value path = arguments.value_or("attribute", Value());
   WIDEEP_TRY_ASSIGN(const std::vector<Keyed> all,
                     with_keys(input, path, case_sensitive, arguments.budget()));
+  std::set<std::string> seen;
   std::vector<Keyed> kept;
   for (const Keyed& each : all) {
-    if (!each.key.is_hashable()) return unfit("input", "values with a hash", each.key);
-    // Quadratic, because keys need not be hashable or ordered; equal() charges each comparison.
-    const bool seen = std::any_of(kept.begin(), kept.end(), [&](const Keyed& other) {
-      return equal(other.key, each.key, arguments.budget());
-    });
-    if (!seen) kept.push_back(each);
+    WIDEEP_TRY_ASSIGN(std::string key, key_text(each.key, arguments.budget()));
+    if (seen.insert(std::move(key)).second) kept.push_back(each);
   }
   return values_of(kept);
 }
@@ -575,7 +565,7 @@ ValueResult sorted_items_filter(const Value& input, ArgumentReader& arguments) {
   std::vector<Keyed> all;
   for (const auto& [key, value] : input.dict().entries()) {
     if (!arguments.budget().spend(1)) break;
-    const Value judged = by == "key" ? Value(key) : value;
+    const Value& judged = by == "key" ? key : value;
     all.push_back({sort_key(judged, case_sensitive, arguments.budget()),
                    Value(List{key, value}, ListKind::kTuple)});
   }

@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "chat/arguments.h"
 #include "chat/builtins.h"
+#include "chat/escape.h"
 #include "chat/python_text.h"
 #include "chat/string_methods.h"
 
@@ -25,16 +26,18 @@ ValueResult parts_method(const Value& self, const Arguments& arguments) {
   List all;
   for (const auto& [key, value] : self.dict().entries()) {
     if (!arguments.budget.spend(1)) return arguments.budget.status();
-    if (kind == ListKind::kKeys) all.emplace_back(key);
+    if (kind == ListKind::kKeys) all.push_back(key);
     if (kind == ListKind::kValues) all.push_back(value);
     if (kind == ListKind::kItems) all.emplace_back(List{key, value}, ListKind::kTuple);
   }
   return Value(std::move(all), kind);
 }
 
-Status no_key(const Value& value) {
-  return invalid_input(
-      fmt::format("a value of type {} cannot be the key of a dict", value.type_name()));
+// The entry of a dict, or null. Errors: the key has no hash.
+Result<const Value*> entry_of(const Dict& dict, const Value& key, Budget& budget) {
+  if (key.is_string()) return dict.find(key.string());
+  WIDEEP_TRY_ASSIGN(const std::string text, key_text(key, budget));
+  return dict.find(text);
 }
 
 ValueResult get_method(const Value& self, const Arguments& arguments) {
@@ -42,9 +45,7 @@ ValueResult get_method(const Value& self, const Arguments& arguments) {
   const Value key = reader.value("key");
   Value fallback = reader.value_or("default", Value());
   WIDEEP_TRY(reader.status());
-  if (!key.is_hashable()) return no_key(key);
-  // Keys are always strings here: any other key is absent.
-  const Value* found = key.is_string() ? self.dict().find(key.string()) : nullptr;
+  WIDEEP_TRY_ASSIGN(const Value* found, entry_of(self.dict(), key, arguments.budget));
   return found != nullptr ? *found : std::move(fallback);
 }
 
@@ -55,10 +56,25 @@ ValueResult copy_method(const Value& self, const Arguments& arguments) {
   return self;
 }
 
+// A dict of the keys, each with the same value.
+ValueResult from_keys_method(const Value&, const Arguments& arguments) {
+  ArgumentReader reader("fromkeys", arguments);
+  const Value keys = reader.value("iterable"), value = reader.value_or("value", Value());
+  WIDEEP_TRY(reader.status());
+  WIDEEP_TRY_ASSIGN(const List all, elements_of(keys, arguments.budget));
+  Dict dict;
+  for (const Value& key : all) {
+    WIDEEP_TRY_ASSIGN(const std::string text, key_text(key, arguments.budget));
+    dict.set(key, text, value);
+  }
+  return dict;
+}
+
 const Methods& dict_methods() {
   static const Methods methods = {{"keys", parts_method<ListKind::kKeys>},
                                   {"values", parts_method<ListKind::kValues>},
                                   {"items", parts_method<ListKind::kItems>},
+                                  {"fromkeys", from_keys_method},
                                   {"get", get_method},
                                   {"copy", copy_method}};
   return methods;
@@ -99,7 +115,53 @@ const Methods* methods_of(const Value& value) {
   if (value.is_string()) return &string_methods();
   if (value.is_dict()) return &dict_methods();
   if (value.is_tuple()) return &tuple_methods();
+  if (value.is_range()) return &tuple_methods();
   return value.is_list() && !value.is_view() ? &list_methods() : nullptr;
+}
+
+// The methods that change a list or dict: Jinja's ImmutableSandboxedEnvironment makes them
+// undefined, with a text that says why.
+bool is_forbidden(const Value& value, std::string_view name) {
+  constexpr std::string_view kOfLists[] = {"append", "clear",  "extend",  "insert",
+                                           "pop",    "remove", "reverse", "sort"};
+  constexpr std::string_view kOfDicts[] = {"clear", "pop", "popitem", "setdefault", "update"};
+  if (value.is_dict()) return std::ranges::find(kOfDicts, name) != std::end(kOfDicts);
+  return value.is_list() && value.list_kind() == ListKind::kList &&
+         std::ranges::find(kOfLists, name) != std::end(kOfLists);
+}
+
+// ---- text marked as safe ----
+
+Value marked_safe(const Value& value) {
+  if (value.is_string()) return Value::safe(value.string());
+  if (!value.is_list()) return value;
+  List marked;
+  for (const Value& each : value.list()) marked.push_back(marked_safe(each));
+  return Value(std::move(marked), value.list_kind());
+}
+
+ValueResult escaped_items(const Value& items, Budget& budget) {
+  WIDEEP_TRY_ASSIGN(List all, elements_of(items, budget));
+  for (Value& each : all) each = escaped_value(each, budget);
+  return all;
+}
+
+// As Python's Markup: what a method puts into the text is escaped, and every text that it returns
+// is safe again.
+ValueResult call_of_safe(Method method, const Value& self, const Arguments& arguments) {
+  const Methods& all = string_methods();
+  const auto is = [&](std::string_view name) { return method == all.at(name); };
+  Arguments escaping(arguments.budget);
+  escaping.positional = arguments.positional;
+  escaping.named = arguments.named;
+  List& given = escaping.positional;
+  const bool puts_second = is("replace") || is("ljust") || is("rjust") || is("center");
+  if (puts_second && given.size() > 1) given[1] = escaped_value(given[1], arguments.budget);
+  if (is("join") && given.size() == 1) {
+    WIDEEP_TRY_ASSIGN(given[0], escaped_items(given[0], arguments.budget));
+  }
+  WIDEEP_TRY_ASSIGN(const Value result, method(self, escaping));
+  return marked_safe(result);
 }
 
 // The longest name that an error message contains: names come from the template's data.
@@ -128,7 +190,26 @@ std::optional<size_t> element_index(int64_t index, size_t size) {
 
 }  // namespace
 
+Result<std::string> key_text(const Value& key, Budget& budget) {
+  std::optional<std::string> text = key.hash_text(budget);
+  if (budget.spent()) return budget.status();
+  if (text) return *std::move(text);
+  return invalid_input(
+      fmt::format("a value of type {} cannot be the key of a dict", key.type_name()));
+}
+
 Value method_of(const Value& value, std::string_view name) {
+  if (is_forbidden(value, name)) {
+    return Undefined{
+        fmt::format("'{}' of a {} would change it: the sandbox of templates forbids it", name,
+                    value.type_name())};
+  }
+  if (value.is_range()) {
+    const RangeBounds bounds = value.range();
+    if (name == "start") return bounds.start;
+    if (name == "stop") return bounds.stop;
+    if (name == "step") return bounds.step;
+  }
   const Methods* methods = methods_of(value);
   const auto found = methods == nullptr ? Methods::const_iterator() : methods->find(name);
   if (methods == nullptr || found == methods->end()) return no_attribute(value, name);
@@ -137,23 +218,20 @@ Value method_of(const Value& value, std::string_view name) {
         // Charged in advance: every method of a string may read all of it.
         const size_t bytes = self.is_string() ? self.string().size() : 0;
         if (!arguments.budget.spend_bytes(bytes)) return arguments.budget.status();
-        return method(self, arguments);
+        return self.is_safe() ? call_of_safe(method, self, arguments) : method(self, arguments);
       }),
       value.depth() + 1);
 }
 
 ValueResult attribute_of(const Value& value, std::string_view name) {
   if (value.is_undefined()) return invalid_input(value.undefined().what);
-  if (value.is_safe()) {
-    return invalid_input(fmt::format("'{}' of text marked as safe is not supported", name));
-  }
   if (value.is_object()) {
     const Value* attribute = value.object().attributes.find(name);
     return attribute != nullptr ? *attribute : no_attribute(value, name);
   }
   // As in Jinja, a method comes before an entry with the same key.
   Value method = method_of(value, name);
-  if (!method.is_undefined() || !value.is_dict()) return method;
+  if (!method.is_undefined() || !value.is_dict() || is_forbidden(value, name)) return method;
   const Value* entry = value.dict().find(name);
   return entry != nullptr ? *entry : method;
 }
@@ -161,9 +239,13 @@ ValueResult attribute_of(const Value& value, std::string_view name) {
 ValueResult item_of(const Value& value, const Value& index, Budget& budget) {
   if (value.is_undefined()) return invalid_input(value.undefined().what);
   if (value.is_object() && index.is_string()) return attribute_of(value, index.string());
-  if (value.is_dict() && index.is_string()) {
-    const Value* entry = value.dict().find(index.string());
-    return entry != nullptr ? *entry : method_of(value, index.string());
+  if (value.is_dict()) {
+    // As in Jinja, an index without a hash is one that is not there.
+    const std::optional<std::string> key = index.hash_text(budget);
+    const Value* entry = key ? value.dict().find(*key) : nullptr;
+    if (entry != nullptr) return *entry;
+    return index.is_string() ? method_of(value, index.string())
+                             : no_attribute(value, index_text(index));
   }
   const bool is_index = index.is_integer() || index.is_bool();
   if (value.is_list() && !value.is_view() && is_index) {
@@ -198,7 +280,7 @@ Result<List> elements_of(const Value& value, Budget& budget) {
   if (value.is_dict()) {
     for (const auto& [key, item] : value.dict().entries()) {
       if (!budget.spend(1)) return budget.status();
-      all.emplace_back(key);
+      all.push_back(key);
     }
     return all;
   }
@@ -215,12 +297,15 @@ Result<bool> is_in(const Value& item, const Value& container, Budget& budget) {
     return position_in(container.string(), item.string()) != std::string::npos;
   }
   if (container.is_dict()) {
-    if (!item.is_hashable()) return no_key(item);
-    return item.is_string() && container.dict().find(item.string()) != nullptr;
+    WIDEEP_TRY_ASSIGN(const Value* entry, entry_of(container.dict(), item, budget));
+    return entry != nullptr;
   }
   if (container.is_undefined()) return false;
   if (!container.is_list()) {
     return invalid_input(fmt::format("a value of type {} is not iterable", container.type_name()));
+  }
+  if (container.list_kind() == ListKind::kKeys) {
+    WIDEEP_TRY_ASSIGN([[maybe_unused]] const std::string key, key_text(item, budget));
   }
   return std::any_of(container.list().begin(), container.list().end(),
                      [&](const Value& each) { return equal(each, item, budget); });

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/try.h"
+#include "chat/escape.h"
 #include "chat/python_numbers.h"
 #include "chat/python_text.h"
 #include "chat/whole_number.h"
@@ -247,6 +248,22 @@ Result<Spec> percent_spec(Reader& reader, PercentValues& values) {
   return spec;
 }
 
+// What a safe text's "%" makes of a value before it converts it, as markupsafe does: texts are
+// escaped, and numbers are int(value) or float(value), which take texts, too.
+ValueResult safe_value(const Value& value, char type, Budget& budget) {
+  if (type == 's' && value.is_safe()) return value;
+  if (type == 's') return Value(escaped(to_text(value, budget), budget));
+  if (type == 'r') return Value(escaped(to_repr(value, budget), budget));
+  if (!value.is_string()) return value;
+  if (is_one_of(type, "diu")) {
+    if (const auto whole = integer_in(value.string(), 10)) return *whole;
+  }
+  if (is_one_of(type, "eEfFgG")) {
+    if (const auto number = float_in(value.string())) return *number;
+  }
+  return value;
+}
+
 ValueResult percent_value(const Value& value, Spec spec, Budget& budget) {
   if (spec.type == 's' || spec.type == 'r') {
     if (spec.align == '\0') spec.align = '>';
@@ -310,11 +327,15 @@ ValueResult brace_value(const Value& value, std::string_view format, Budget& bud
 struct Numbering {
   size_t next = 0;
   bool manual = false;
+  bool only_names = false;
 };
 
 Result<Value> brace_argument(std::string_view name, Numbering& numbering,
                              const Arguments& arguments) {
   const bool is_index = name.find_first_not_of("0123456789") == name.npos && name.size() < 9;
+  if (is_index && numbering.only_names) {
+    return invalid_input("format_map: a field without a name");
+  }
   if (is_index) {
     const size_t at = name.empty() ? numbering.next++ : std::stoul(std::string(name));
     numbering.manual = numbering.manual || !name.empty();
@@ -330,7 +351,18 @@ Result<Value> brace_argument(std::string_view name, Numbering& numbering,
   return invalid_input(fmt::format("format: there is no argument '{}'", name));
 }
 
-ValueResult brace_field(std::string_view field, Numbering& numbering, const Arguments& arguments) {
+// Where the text is safe, fields are escaped, and safe values take no format.
+ValueResult field_text(const Value& value, std::string_view format, bool is_safe, Budget& budget) {
+  if (is_safe && value.is_safe()) {
+    if (format.empty()) return value;
+    return invalid_input("format: text marked as safe takes no format");
+  }
+  WIDEEP_TRY_ASSIGN(Value text, brace_value(value, format, budget));
+  return is_safe ? Value(escaped(text.string(), budget)) : text;
+}
+
+ValueResult brace_field(std::string_view field, Numbering& numbering, const Arguments& arguments,
+                        bool is_safe) {
   if (field.find('{') != field.npos)
     return invalid_input("format: nested fields are not supported");
   Reader reader(field);
@@ -343,14 +375,14 @@ ValueResult brace_field(std::string_view field, Numbering& numbering, const Argu
     if (conversion != 'r' && conversion != 's') return invalid_input("format: expected !r or !s");
   }
   if (!reader.at_end() && !reader.take(':')) return invalid_input("format: expected ':'");
-  return brace_value(value, reader.rest(), arguments.budget);
+  return field_text(value, reader.rest(), is_safe, arguments.budget);
 }
 
 }  // namespace
 
-ValueResult percent_format(std::string_view text, const Value& values, Budget& budget) {
+ValueResult percent_format(const Value& text, const Value& values, Budget& budget) {
   PercentValues given(values);
-  Reader reader(text);
+  Reader reader(text.string());
   std::string out;
   while (!reader.at_end() && !budget.spent()) {
     out += reader.take_until(reader.rest().find('%'));
@@ -365,22 +397,27 @@ ValueResult percent_format(std::string_view text, const Value& values, Budget& b
       WIDEEP_TRY_ASSIGN(value, given.named(reader.take_until(reader.rest().find(')'))));
       reader.take(')');
     }
-    WIDEEP_TRY_ASSIGN(const Spec spec, percent_spec(reader, given));
+    WIDEEP_TRY_ASSIGN(Spec spec, percent_spec(reader, given));
     if (!value) {
       WIDEEP_TRY_ASSIGN(value, given.next());
     }
     if (!budget.spend_bytes(64 + static_cast<size_t>(spec.width))) break;
+    if (text.is_safe()) {
+      if (is_one_of(spec.type, "xXoc")) return invalid_input("no integer for safe text");
+      WIDEEP_TRY_ASSIGN(value, safe_value(*value, spec.type, budget));
+      if (spec.type == 'r') spec.type = 's';
+    }
     WIDEEP_TRY_ASSIGN(const Value part, percent_value(*value, spec, budget));
     out += part.string();
   }
   WIDEEP_TRY(given.status());
-  return out;
+  return text.with_text(std::move(out));
 }
 
-ValueResult brace_format(std::string_view text, const Arguments& arguments) {
-  Reader reader(text);
+ValueResult brace_format(const Value& text, const Arguments& arguments, FieldNames names) {
+  Reader reader(text.string());
   std::string out;
-  Numbering numbering;
+  Numbering numbering{.only_names = names == FieldNames::kOnlyNames};
   while (!reader.at_end() && !arguments.budget.spent()) {
     out += reader.take_until(reader.rest().find_first_of("{}"));
     if (reader.at_end()) break;
@@ -394,11 +431,12 @@ ValueResult brace_format(std::string_view text, const Arguments& arguments) {
       return invalid_input(fmt::format("format: a single '{}' in the text", brace));
     }
     if (!arguments.budget.spend_bytes(64 + kMaxWidth / 16)) break;
-    WIDEEP_TRY_ASSIGN(const Value part, brace_field(reader.take_until(end), numbering, arguments));
+    WIDEEP_TRY_ASSIGN(const Value part,
+                      brace_field(reader.take_until(end), numbering, arguments, text.is_safe()));
     reader.take('}');
     out += part.string();
   }
-  return out;
+  return text.with_text(std::move(out));
 }
 
 }  // namespace wideep::chat

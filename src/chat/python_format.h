@@ -14,9 +14,16 @@ namespace wideep::chat {
 
 // values: a tuple, a dict for "%(name)s", or a single value. Errors (invalid input): too few or too
 // many values; a value of another type than its conversion takes.
-ValueResult percent_format(std::string_view text, const Value& values, Budget& budget);
+// Where the text is marked as safe, the values are escaped and the result is marked, too.
+// REQUIRES: text is a string.
+ValueResult percent_format(const Value& text, const Value& values, Budget& budget);
 
-// Errors (invalid input): as above; "[", "." and nested fields inside braces are not supported.
-ValueResult brace_format(std::string_view text, const Arguments& arguments);
+// format_map() has no values by position: "{}" and "{0}" are errors.
+enum class FieldNames { kAll, kOnlyNames };
+
+// REQUIRES: text is a string. Errors (invalid input): as above; "[", "." and nested fields inside
+// braces are not supported.
+ValueResult brace_format(const Value& text, const Arguments& arguments,
+                         FieldNames names = FieldNames::kAll);
 
 }  // namespace wideep::chat

@@ -160,6 +160,14 @@ bool is_space(char32_t c) {
          c == 0x205f || c == 0x3000;
 }
 
+// No control or format character, no unassigned one, and no white space but the space.
+bool is_printable(char32_t c) {
+  if (c == ' ') return true;
+  constexpr uint32_t kUnprintable =
+      U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CS_MASK | U_GC_CO_MASK | U_GC_CN_MASK | U_GC_Z_MASK;
+  return (U_MASK(u_charType(static_cast<UChar32>(c))) & kUnprintable) == 0;
+}
+
 bool all_characters(std::string_view text, bool (*has)(char32_t)) {
   const Characters all(text);
   return !text.empty() && std::all_of(all.begin(), all.end(), [&](std::string_view c) {
@@ -205,6 +213,43 @@ bool is_title(std::string_view text) {
     any = any || in_word;
   }
   return any;
+}
+
+bool is_identifier(std::string_view text) {
+  bool first = true;
+  for (const std::string_view each : Characters(text)) {
+    const auto c = static_cast<UChar32>(tokenizer::first_code_point(each));
+    const bool fits = u_hasBinaryProperty(c, first ? UCHAR_XID_START : UCHAR_XID_CONTINUE);
+    if (!fits && c != '_') return false;
+    first = false;
+  }
+  return !first;
+}
+
+std::string expand_tabs(std::string_view text, int64_t tab_size, Budget& budget) {
+  std::string out;
+  int64_t column = 0;
+  for (const std::string_view c : Characters(text)) {
+    if (c != "\t") {
+      out += c;
+      column = c == "\n" || c == "\r" ? 0 : column + 1;
+      continue;
+    }
+    if (tab_size <= 0) continue;
+    const int64_t missing = tab_size - column % tab_size;
+    if (!budget.spend_bytes(64 + static_cast<size_t>(missing))) break;
+    out.append(static_cast<size_t>(missing), ' ');
+    column += missing;
+  }
+  return out;
+}
+
+std::string zero_filled(std::string_view text, int64_t width, Budget& budget) {
+  const bool has_sign = text.starts_with('+') || text.starts_with('-');
+  const std::string sign(text.substr(0, has_sign ? 1 : 0));
+  text.remove_prefix(sign.size());
+  const int64_t rest = width - static_cast<int64_t>(sign.size());
+  return sign + padded(text, rest, "0", Side::kLeft, budget);
 }
 
 std::string_view strip(std::string_view text, Ends ends, std::optional<std::string_view> removed) {

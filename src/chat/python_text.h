@@ -31,6 +31,7 @@ bool is_digit(char32_t c);
 bool is_numeric(char32_t c);
 bool is_alphanumeric(char32_t c);
 bool is_space(char32_t c);
+bool is_printable(char32_t c);
 // Whether all characters have a property, and there is one.
 bool all_characters(std::string_view text, bool (*has)(char32_t));
 // Of whole texts; cased characters decide.
@@ -38,6 +39,12 @@ bool is_ascii(std::string_view text);
 bool is_lower(std::string_view text);
 bool is_upper(std::string_view text);
 bool is_title(std::string_view text);
+// str.isidentifier(): a name of Python's, also of letters that are not ASCII.
+bool is_identifier(std::string_view text);
+// str.expandtabs()
+std::string expand_tabs(std::string_view text, int64_t tab_size, Budget& budget);
+// str.zfill(): zeros between a sign and the rest.
+std::string zero_filled(std::string_view text, int64_t width, Budget& budget);
 
 // The ends of a text from which strip() removes characters.
 enum class Ends { kBoth, kLeft, kRight };

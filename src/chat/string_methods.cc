@@ -210,7 +210,7 @@ ValueResult split_from_end_method(const Value& self, const Arguments& arguments)
 }
 
 ValueResult format_method(const Value& self, const Arguments& arguments) {
-  return brace_format(self.string(), arguments);
+  return brace_format(self, arguments);
 }
 
 template <Side side>
@@ -223,6 +223,50 @@ ValueResult pad_method(const Value& self, const Arguments& arguments) {
     return invalid_input("expected an integer and a single character");
   }
   return padded(self.string(), width.integer(), fill, side, arguments.budget);
+}
+
+ValueResult expand_tabs_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("expandtabs", arguments);
+  const int64_t size = reader.strict_integer_or("tabsize", 8);
+  WIDEEP_TRY(reader.status());
+  if (size > INT32_MAX) return invalid_input("expandtabs: the size is too large");
+  return expand_tabs(self.string(), size, arguments.budget);
+}
+
+ValueResult zero_fill_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("zfill", arguments);
+  const Value width = reader.value("width");
+  WIDEEP_TRY(reader.status());
+  if (!width.is_whole()) return invalid_input("zfill: expected an integer");
+  return zero_filled(self.string(), width.integer(), arguments.budget);
+}
+
+// As in Python, an empty text is printable.
+ValueResult printable_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("isprintable", arguments);
+  WIDEEP_TRY(reader.status());
+  return self.string().empty() || all_characters(self.string(), is_printable);
+}
+
+// format() whose values are those of one dict.
+ValueResult format_map_method(const Value& self, const Arguments& arguments) {
+  ArgumentReader reader("format_map", arguments);
+  const Value mapping = reader.value("mapping");
+  WIDEEP_TRY(reader.status());
+  Arguments values(arguments.budget);
+  // As in Jinja, what is no dict fails only where a field needs it.
+  if (!mapping.is_dict()) return brace_format(self, values, FieldNames::kOnlyNames);
+  for (const auto& [key, value] : mapping.dict().entries()) {
+    if (!arguments.budget.spend(1)) return arguments.budget.status();
+    if (key.is_string()) values.named.emplace_back(key.string(), value);
+  }
+  return brace_format(self, values, FieldNames::kOnlyNames);
+}
+
+constexpr char kEncode[] = "encode", kMakeTable[] = "maketrans", kTranslate[] = "translate";
+template <const char* name>
+ValueResult refused_method(const Value&, const Arguments&) {
+  return invalid_input(fmt::format("the method '{}' of a text is not supported", name));
 }
 
 }  // namespace
@@ -248,6 +292,14 @@ const Methods& string_methods() {
       {"replace", replace_method},
       {"join", join_method},
       {"format", format_method},
+      {"format_map", format_map_method},
+      {"expandtabs", expand_tabs_method},
+      {"zfill", zero_fill_method},
+      {"isprintable", printable_method},
+      {"isidentifier", property_method<is_identifier>},
+      {"encode", refused_method<kEncode>},
+      {"maketrans", refused_method<kMakeTable>},
+      {"translate", refused_method<kTranslate>},
       {"removeprefix", remove_method<false>},
       {"removesuffix", remove_method<true>},
       {"partition", partition_method<false>},

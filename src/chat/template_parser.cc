@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "base/try.h"
 #include "chat/builtins.h"
@@ -75,6 +76,7 @@ class Parser {
     if (word.text == "with") return parse_with(word.line);
     if (word.text == "call") return parse_call_block(word.line);
     if (word.text == "filter") return parse_filter_block(word.line);
+    if (word.text == "block") return parse_named_block(word.line);
     if (word.text == "generation") return parse_generation(word.line);
     if (word.text == "break" || word.text == "continue") {
       if (loops_ == 0) return complain(fmt::format("'{}' outside of a loop", word.text));
@@ -82,8 +84,11 @@ class Parser {
       if (word.text == "break") return Statement{word.line, Break{}};
       return Statement{word.line, Continue{}};
     }
-    return invalid_input(
-        fmt::format("line {}: the statement '{}' is not supported", word.line, word.text));
+    // Jinja's error: no loader for this environment specified.
+    constexpr std::string_view kLoads[] = {"include", "import", "from", "extends"};
+    const bool loads = std::ranges::find(kLoads, word.text) != std::end(kLoads);
+    return invalid_input(fmt::format("line {}: the statement '{}'{} is not supported", word.line,
+                                     word.text, loads ? ", which loads another template," : ""));
   }
 
   Result<Statement> parse_if(int line) {
@@ -115,7 +120,7 @@ class Parser {
     if (take_name("if")) {
       WIDEEP_TRY_ASSIGN(loop.condition, parse_expression());
     }
-    if (peek().text == "recursive") return complain("recursive loops are not supported");
+    loop.recursive = take_name("recursive");
     WIDEEP_TRY(end_tag());
     ++loops_;
     WIDEEP_TRY_ASSIGN(loop.body, parse_block({"else", "endfor"}));
@@ -223,6 +228,27 @@ class Parser {
   Result<Statement> parse_generation(int line) {
     WIDEEP_TRY_ASSIGN(Block body, parse_body("endgeneration"));
     return Statement{line, Group{std::move(body)}};
+  }
+
+  Result<Statement> parse_named_block(int line) {
+    NamedBlock block;
+    WIDEEP_TRY_ASSIGN(std::string block_name, name());
+    if (!blocks_.insert(block_name).second) {
+      return complain(fmt::format("the block '{}' is defined twice", block_name));
+    }
+    block.scoped = take_name("scoped");
+    if (is_name("required")) {
+      return complain("a block that another template must replace is not supported");
+    }
+    WIDEEP_TRY(end_tag());
+    const int loops = std::exchange(loops_, 0);  // as for a macro
+    WIDEEP_TRY_ASSIGN(block.body, parse_block({"endblock"}));
+    loops_ = loops;
+    next();
+    next();
+    take_name(block_name);  // "{% endblock name %}" is allowed
+    WIDEEP_TRY(end_tag());
+    return Statement{line, std::move(block)};
   }
 
   // Parses the end of the tag, the body, and the tag that ends the body.
@@ -643,7 +669,10 @@ class Parser {
   // Unknown names are refused here, before anything is rendered.
   Result<std::string> filter_name() {
     WIDEEP_TRY_ASSIGN(std::string found, name());
-    if (!is_filter(found)) return complain(fmt::format("the filter '{}' is not supported", found));
+    if (!is_filter(found)) {
+      const std::string why = found == "random" ? ", whose results are chance," : "";
+      return complain(fmt::format("the filter '{}'{} is not supported", found, why));
+    }
     return found;
   }
   Result<std::string> test_name() {
@@ -666,8 +695,9 @@ class Parser {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int depth_ = 0;
-  int loops_ = 0;             // number of loops around the current statement
-  bool sees_caller_ = false;  // the current macro uses the variable "caller"
+  int loops_ = 0;                 // number of loops around the current statement
+  std::set<std::string> blocks_;  // their names
+  bool sees_caller_ = false;      // the current macro uses the variable "caller"
 };
 
 }  // namespace

@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,14 +20,14 @@
 #include "chat/arguments.h"
 #include "chat/arithmetic.h"
 #include "chat/builtins.h"
-#include "chat/python_text.h"
+#include "chat/slices.h"
+#include "chat/template_globals.h"
 
 namespace wideep::chat {
 namespace {
 
 constexpr int64_t kMaxSteps = 3'000'000;
 constexpr size_t kMaxBytes = size_t{64} << 20;
-constexpr int64_t kMaxElements = kMaxRepeated;  // of range()
 constexpr int kMaxCalls = 100;
 // The number of nested expressions, through all macro calls. A block of statements takes as much
 // stack as kBlockDepth expressions. Threads have a stack of 8 MiB; this takes half of it under
@@ -52,54 +54,6 @@ Status raise(const Arguments& arguments) {
   return invalid_input(fmt::format("the template raised: {}", text));
 }
 
-ValueResult range(const Arguments& arguments) {
-  ArgumentReader reader("range", arguments);
-  int64_t start = reader.integer_or("start", 0), stop = start;
-  if (arguments.positional.size() > 1) {
-    stop = reader.integer_or("stop", 0);
-  } else {
-    start = 0;
-  }
-  const int64_t step = reader.integer_or("step", 1);
-  WIDEEP_TRY(reader.status());
-  if (step == 0) return invalid_input("range: the step must not be 0");
-  List all;
-  for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step) {
-    if (static_cast<int64_t>(all.size()) == kMaxElements) {
-      return invalid_input(fmt::format("range: more than {} elements", kMaxElements));
-    }
-    if (!arguments.budget.spend(1)) return arguments.budget.status();
-    all.emplace_back(i);
-    // The next i would overflow.
-    if (step > 0 ? i > INT64_MAX - step : i < INT64_MIN - step) break;
-  }
-  return all;
-}
-
-// The dict that Python's dict() makes of a dict or a list of pairs, and of named arguments.
-Result<Dict> dict_of(const Arguments& arguments) {
-  const List& given = arguments.positional;
-  if (given.size() > 1) {
-    return invalid_input(fmt::format("dict: expected at most 1 argument, found {}", given.size()));
-  }
-  const Value items = given.empty() ? Value(List()) : given[0];
-  Dict dict;
-  if (items.is_dict()) {
-    if (!arguments.budget.spend(items.dict().entries().size())) return arguments.budget.status();
-    dict = items.dict();
-  } else {
-    WIDEEP_TRY_ASSIGN(const List pairs, elements_of(items, arguments.budget));
-    for (const Value& pair : pairs) {
-      if (!pair.is_list() || pair.list().size() != 2 || !pair.list()[0].is_string()) {
-        return invalid_input("dict: expected pairs of a string and a value");
-      }
-      dict.set(pair.list()[0].string(), pair.list()[1]);
-    }
-  }
-  for (const auto& [name, value] : arguments.named) dict.set(name, value);
-  return dict;
-}
-
 Result<bool> compares(const std::string& operation, const Value& a, const Value& b,
                       Budget& budget) {
   if (operation == "==") return equal(a, b, budget);
@@ -116,88 +70,25 @@ Result<bool> compares(const std::string& operation, const Value& a, const Value&
   return operation == ">" ? sign > 0 : sign >= 0;
 }
 
-// The bounds of a slice by Python's rules: negative ones count from the end, and all are clamped.
-struct Bounds {
-  int64_t start;
-  int64_t stop;
-};
-Bounds slice_bounds(const Value& start, const Value& stop, int64_t step, int64_t size) {
-  // `stop` is exclusive: a slice down to the first element stops at −1.
-  const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
-  const auto bound = [&](const Value& value, int64_t fallback) {
-    if (value.is_none()) return fallback;
-    const int64_t at = value.integer() < 0 ? value.integer() + size : value.integer();
-    return std::clamp(at, lowest, std::max(lowest, highest));
-  };
-  return {bound(start, step > 0 ? lowest : highest), bound(stop, step > 0 ? highest : lowest)};
-}
-
-ValueResult slice_of_list(const Value& value, const Value& start, const Value& stop, int64_t by,
-                          Budget& budget) {
-  const List& all = value.list();
-  const ListKind kind = value.list_kind();
-  const int64_t size = static_cast<int64_t>(all.size());
-  List kept;
-  const auto [first, last] = slice_bounds(start, stop, by, size);
-  for (int64_t i = first; by > 0 ? i < last : i > last; i += by) {
-    if (!budget.spend(1)) return budget.status();
-    kept.push_back(all[static_cast<size_t>(i)]);
-    if (by < -size || by > size) break;  // the next index would be outside, or overflow
-  }
-  return Value(std::move(kept), kind);
-}
-
-ValueResult slice_of_text(const Value& value, const Value& start, const Value& stop, int64_t by,
-                          Budget& budget) {
-  const std::string& text = value.string();
-  if (!budget.spend_bytes(text.size())) return budget.status();
-  const Characters all(text);
-  const int64_t size = all.count();
-  const auto [first, last] = slice_bounds(start, stop, by, size);
-  std::string kept;
-  // Code points have different sizes, so the text is walked from the front. Only a backward slice
-  // needs an index of all code points, which is charged per element.
-  if (by > 0) {
-    auto at = all.begin();
-    for (int64_t i = 0; i < last; ++i, ++at) {
-      if (i >= first && (i - first) % by == 0) kept += *at;
-    }
-  } else {
-    if (!budget.spend(static_cast<size_t>(size))) return budget.status();
-    const std::vector<std::string_view> each(all.begin(), all.end());
-    // The clamped step ends the loop like a smaller one would, and cannot overflow.
-    for (int64_t i = first; i > last; i += std::max(by, -size))
-      kept += each[static_cast<size_t>(i)];
-  }
-  return value.with_text(std::move(kept));
-}
-
-ValueResult slice_of(const Value& value, const Value& start, const Value& stop, const Value& step,
-                     Budget& budget) {
-  if (value.is_undefined()) return invalid_input(value.undefined().what);
-  if (!value.is_string() && (!value.is_list() || value.is_view())) {
-    return invalid_input(fmt::format("a value of type {} cannot be sliced", value.type_name()));
-  }
-  for (const Value* bound : {&start, &stop, &step}) {
-    if (bound->is_none() || bound->is_whole()) continue;
-    return invalid_input(fmt::format("slice: expected integers, found {}", bound->type_name()));
-  }
-  const int64_t by = step.is_none() ? 1 : step.integer();
-  if (by == 0) return invalid_input("slice: the step must not be 0");
-  return value.is_string() ? slice_of_text(value, start, stop, by, budget)
-                           : slice_of_list(value, start, stop, by, budget);
-}
-
 class Renderer {
  public:
   explicit Renderer(Names names) : scope_(std::make_shared<Scope>()) {
-    names.emplace("range", Function(range));
+    names.emplace("range", Function(range_of));
     names.emplace("dict", Function([](const Arguments& arguments) -> ValueResult {
                     WIDEEP_TRY_ASSIGN(Dict dict, dict_of(arguments));
                     return Value(std::move(dict));
                   }));
     names.emplace("namespace", Function([this](const Arguments& arguments) {
                     return new_namespace(arguments);
+                  }));
+    names.emplace("cycler", Function([this](const Arguments& arguments) {
+                    return kept(cycler_of(arguments));
+                  }));
+    names.emplace("joiner", Function([this](const Arguments& arguments) {
+                    return kept(joiner_of(arguments));
+                  }));
+    names.emplace("lipsum", Function([](const Arguments&) -> ValueResult {
+                    return invalid_input("'lipsum', whose text is chance, is not supported");
                   }));
     names.emplace("raise_exception", Function([](const Arguments& arguments) -> ValueResult {
                     return raise(arguments);
@@ -207,7 +98,11 @@ class Renderer {
   // Namespaces may refer to each other in cycles, which shared_ptr would never free, or in long
   // chains, whose recursive destruction would overflow the stack. So all are emptied first.
   ~Renderer() {
-    for (const auto& each : namespaces_) each->attributes = Dict();
+    for (const auto& each : namespaces_) {
+      each->attributes = Dict();
+      each->call = {};
+    }
+    for (const auto& each : remembered_) each->reset();
   }
   Renderer(const Renderer&) = delete;
   Renderer& operator=(const Renderer&) = delete;
@@ -236,6 +131,17 @@ class Renderer {
     namespaces_.push_back(
         std::make_shared<Object>(Object{Object::Kind::kNamespace, std::move(attributes)}));
     return Value(namespaces_.back(), 0);
+  }
+
+  // Values in it may refer to it.
+  ValueResult kept(Result<std::shared_ptr<Object>> object) {
+    if (!object.ok()) return object.status();
+    namespaces_.push_back(*object);
+    int depth = 0;
+    for (const auto& [name, value] : (*object)->attributes.entries()) {
+      depth = std::max(depth, value.depth());
+    }
+    return Value(*object, depth + 1);
   }
 
   // ---- statements ----
@@ -293,8 +199,26 @@ class Renderer {
     return execute(node.body);
   }
 
+  Result<Flow> run_statement(const NamedBlock& node, int) {
+    const std::shared_ptr<Scope> around = scope_;
+    if (!node.scoped) {
+      while (scope_->outer != nullptr) scope_ = std::shared_ptr<Scope>(scope_->outer);
+    }
+    const Result<Flow> flow = [&] {
+      ScopeGuard guard(this);
+      return execute(node.body);
+    }();
+    scope_ = around;
+    return flow;
+  }
+
   Result<Flow> run_statement(const For& node, int line) {
     WIDEEP_TRY_ASSIGN(const Value iterable, evaluate(node.iterable));
+    return run_loop(node, iterable, 0, line);
+  }
+
+  // depth: the number of calls of a recursive loop around this one.
+  Result<Flow> run_loop(const For& node, const Value& iterable, int64_t depth, int line) {
     // A list without a condition is iterated in place: a copy would charge a step for each element,
     // which makes nested loops over a long chat too expensive.
     const bool unchanged = iterable.is_list() && !node.condition;
@@ -310,6 +234,10 @@ class Renderer {
     // One object for all iterations, whose attributes change: a template may keep a reference to
     // `loop`.
     const auto state = std::make_shared<Object>(Object{Object::Kind::kLoop, {}});
+    state->attributes.set("depth", depth + 1);
+    state->attributes.set("depth0", depth);
+    state->attributes.set("changed", Function(change_detector()));
+    state->call = recursion(node, depth + 1, line);
     for (size_t i = 0; i < all.size(); ++i) {
       WIDEEP_TRY(count_step(line));
       ScopeGuard guard(this);
@@ -322,6 +250,55 @@ class Renderer {
       if (flow == Flow::kBreak) break;
     }
     return Flow::kNext;
+  }
+
+  // loop.changed(values): whether they differ from those of the last call.
+  Function change_detector() {
+    const auto last = std::make_shared<std::optional<Value>>();
+    return [this, last](const Arguments& arguments) -> ValueResult {
+      const Value values(arguments.positional, ListKind::kTuple);
+      if (values.depth() > kMaxValueDepth) return invalid_input("changed: nested too deep");
+      const bool same = *last && equal(**last, values, arguments.budget);
+      if (!*last) remembered_.push_back(last);
+      *last = values;
+      return !same;
+    };
+  }
+
+  // loop(elements): the output of the loop over them. A weak pointer, as for macros.
+  Function recursion(const For& node, int64_t depth, int line) {
+    return [this, &node, depth, line,
+            outer = std::weak_ptr<Scope>(scope_)](const Arguments& arguments) -> ValueResult {
+      if (!node.recursive) {
+        return invalid_input("The loop must have the 'recursive' marker to be called recursively.");
+      }
+      ArgumentReader reader("loop", arguments);
+      const Value iterable = reader.value("iterable");
+      WIDEEP_TRY(reader.status());
+      return captured_in(outer.lock(), "loop()", line,
+                         [&] { return run_loop(node, iterable, depth, line); });
+    };
+  }
+
+  // The output of what a macro or a recursive loop does in the scope of its definition.
+  ValueResult captured_in(std::shared_ptr<Scope> scope, const std::string& what, int line,
+                          const std::function<Result<Flow>()>& run) {
+    if (calls_ >= kMaxCalls) {
+      return at(line, fmt::format("loop and macro calls are nested deeper than {}", calls_));
+    }
+    if (scope == nullptr) {
+      return at(line, fmt::format("{} is called after the loop or macro that defines it has ended",
+                                  what));
+    }
+    const std::shared_ptr<Scope> caller = std::exchange(scope_, std::move(scope));
+    std::string outer = std::exchange(out_, "");
+    ++calls_;
+    const Result<Flow> flow = run();
+    --calls_;
+    scope_ = caller;
+    std::string text = std::exchange(out_, std::move(outer));
+    if (!flow.ok()) return flow.status();
+    return text;
   }
 
   Result<List> filtered_elements(const For& node, const List& all, int line) {
@@ -345,8 +322,6 @@ class Renderer {
     loop.set("first", at == 0);
     loop.set("last", at + 1 == size);
     loop.set("length", size);
-    loop.set("depth", int64_t{1});  // recursive loops, which have more, are refused
-    loop.set("depth0", int64_t{0});
     loop.set("previtem", i > 0 ? all[i - 1] : Value(Undefined{"there is no previous item"}));
     loop.set("nextitem",
              i + 1 < all.size() ? all[i + 1] : Value(Undefined{"there is no next item"}));
@@ -431,34 +406,18 @@ class Renderer {
   Value macro_value(const Macro& node, int line) {
     return Function([this, &node, line, defined_in = std::weak_ptr<Scope>(scope_)](
                         const Arguments& arguments) -> ValueResult {
-      return call_macro(node, defined_in.lock(), arguments, line);
+      return call_macro(node, defined_in, arguments, line);
     });
   }
 
   // A macro sees its parameters and the variables at its definition, not those of its caller.
-  ValueResult call_macro(const Macro& macro, std::shared_ptr<Scope> defined_in,
+  ValueResult call_macro(const Macro& macro, const std::weak_ptr<Scope>& defined_in,
                          const Arguments& arguments, int line) {
-    if (calls_ >= kMaxCalls)
-      return at(line, fmt::format("macro calls are nested deeper than {}", calls_));
-    if (defined_in == nullptr) {
-      return at(
-          line,
-          fmt::format("the macro '{}' is called after the loop or macro that defines it has ended",
-                      macro.name));
-    }
-    const std::shared_ptr<Scope> caller = std::exchange(scope_, std::move(defined_in));
-    ++calls_;
-    // A lambda, so that the scope is restored after every return, also after an error.
-    Result<std::string> text = [&]() -> Result<std::string> {
+    return captured_in(defined_in.lock(), fmt::format("the macro '{}'", macro.name), line, [&] {
       ScopeGuard guard(this);
-      WIDEEP_TRY(bind(macro, arguments, line));
-      WIDEEP_TRY_ASSIGN(Captured body, capture(macro.body));
-      return std::move(body.text);
-    }();
-    --calls_;
-    scope_ = caller;
-    if (!text.ok()) return text.status();
-    return std::move(text).value();
+      const Status bound = bind(macro, arguments, line);
+      return bound.ok() ? execute(macro.body) : Result<Flow>(bound);
+    });
   }
 
   Status bind(const Macro& macro, const Arguments& arguments, int line) {
@@ -563,9 +522,9 @@ class Renderer {
     Dict dict;
     for (const auto& [key_of, each] : node.items) {
       WIDEEP_TRY_ASSIGN(const Value key, evaluate(key_of));
-      if (!key.is_string()) return at(line, "expected a string as the key of a dict");
       WIDEEP_TRY_ASSIGN(Value value, evaluate(each));
-      dict.set(key.string(), std::move(value));
+      WIDEEP_TRY_ASSIGN(const std::string text, at_line(line, key_text(key, budget_)));
+      dict.set(key, text, std::move(value));
     }
     return dict;
   }
@@ -597,6 +556,11 @@ class Renderer {
 
   ValueResult called(const Value& callee, const Arguments& arguments, int line) {
     if (callee.is_function()) return at_line(line, callee.function()(arguments));
+    if (callee.is_object() && callee.object().call != nullptr) {
+      // A copy: the call may change the object, or end its life.
+      const Function call = callee.object().call;
+      return at_line(line, call(arguments));
+    }
     return at(line, callee.is_undefined()
                         ? callee.undefined().what
                         : fmt::format("a value of type {} is not a function", callee.type_name()));
@@ -689,6 +653,8 @@ class Renderer {
 
   Budget budget_{kMaxSteps};
   std::vector<std::shared_ptr<Object>> namespaces_;  // all that the template has made
+  // What the functions loop.changed have seen, which may refer to the loop.
+  std::vector<std::shared_ptr<std::optional<Value>>> remembered_;
   std::shared_ptr<Scope> scope_;
   std::string out_;
   int calls_ = 0;

@@ -130,7 +130,8 @@ struct For {
   Expression iterable;
   std::optional<Expression> condition;  // for x in … if …
   Block body;
-  Block otherwise;  // executed if there are no elements
+  Block otherwise;         // executed if there are no elements
+  bool recursive = false;  // the body may call loop(elements)
 };
 struct Set {  // target = value, or name.attribute = value
   Target target;
@@ -171,16 +172,22 @@ struct Group {  // {% generation %}: marks the assistant's text for training; pr
   Block body;
 };
 
+// {% block name %}…{% endblock %}: prints its body, which sees the variables of the whole template,
+// and only if it is scoped those of the loops and macros around it.
+struct NamedBlock {
+  Block body;
+  bool scoped = false;
+};
+
 struct Statement {
   int line = 0;
   std::variant<Text, Print, If, For, Set, SetBlock, With, FilterBlock, Macro, CallBlock, Break,
-               Continue, Group>
+               Continue, Group, NamedBlock>
       node;
 };
 
 // Parses a template. Errors (invalid input): "line N: …", also for statements of Jinja that chat
-// templates do not use (include, import, extends, block, call, with, autoescape), by name. Thread
-// safe.
+// templates do not use (include, import, extends, autoescape), by name. Thread safe.
 Result<Block> parse_template(std::string_view source);
 
 }  // namespace wideep::chat

@@ -38,26 +38,37 @@ using List = std::vector<Value>;
 
 // Python's types whose elements are a List here. They print differently, and only values of the
 // same type are equal or can be added; the views of a dict have no indices.
-enum class ListKind { kList, kTuple, kKeys, kValues, kItems };
+enum class ListKind { kList, kTuple, kKeys, kValues, kItems, kRange };
 
-// A dict in the order of insertion.
+// range(start, stop, step)
+struct RangeBounds {
+  int64_t start;
+  int64_t stop;
+  int64_t step;
+};
+struct Range;
+
+// A dict in the order of insertion. Its keys are found by their hash_text().
 class Dict {
  public:
-  using Entry = std::pair<std::string, Value>;
+  using Entry = std::pair<Value, Value>;
 
-  const Value* find(std::string_view key) const;
-  void set(std::string_view key, Value value);
+  const Value* find(std::string_view hash_text) const;
+  void set(std::string_view key, Value value);  // the key is a text
+  // As in Python, the first of two equal keys stays: {1: 'a', true: 'b'} is {1: 'b'}.
+  void set(const Value& key, std::string_view hash_text, Value value);
   const std::vector<Entry>& entries() const { return entries_; }
 
  private:
-  size_t index_of(std::string_view key) const;  // absent: the number of entries
+  size_t index_of(std::string_view hash_text) const;  // absent: the number of entries
 
   std::vector<Entry> entries_;
-  std::map<std::string, size_t, std::less<>>
-      indices_;  // key → index in entries_; only used for many entries
+  // hash text → index in entries_: of all keys if they are many, else only of those that are not
+  // texts.
+  std::map<std::string, size_t, std::less<>> indices_;
 };
 
-// A namespace() or the variable `loop`: it has attributes but no elements.
+// A namespace(), a cycler(), a joiner() or the variable `loop`: it has attributes but no elements.
 struct Object;
 
 struct Arguments;
@@ -83,8 +94,10 @@ class Value {
   Value(double number) : data_(number) {}
   Value(std::string text) : data_(std::make_shared<const std::string>(std::move(text))) {}
   Value(const char* text) : Value(std::string(text)) {}
-  Value(List list, ListKind kind = ListKind::kList);
+  Value(List list, ListKind kind = ListKind::kList);  // REQUIRES: not a range
   Value(Dict dict);
+  // REQUIRES: these are the range's elements.
+  Value(RangeBounds bounds, List elements);
   // depth: the nesting of the values that the object or function refers to; 0 for a namespace,
   // which is emptied before it is destroyed.
   Value(std::shared_ptr<Object> object, int depth) : data_(std::move(object)), depth_(depth) {}
@@ -118,9 +131,12 @@ class Value {
   bool is_number() const { return is_whole() || is_float(); }
   bool is_string() const { return holds<std::shared_ptr<const std::string>>(); }
   bool is_safe() const { return is_safe_; }
-  bool is_list() const { return holds<std::shared_ptr<const List>>(); }
+  bool is_list() const { return holds<std::shared_ptr<const List>>() || is_range(); }
   bool is_tuple() const { return is_list() && list_kind_ == ListKind::kTuple; }
-  bool is_view() const { return is_list() && list_kind_ > ListKind::kTuple; }
+  bool is_range() const { return holds<std::shared_ptr<const Range>>(); }
+  bool is_view() const { return is_list() && !is_range() && list_kind_ > ListKind::kTuple; }
+  // A list or a tuple: it has an order, can be added and repeated.
+  bool is_list_or_tuple() const { return is_list() && list_kind_ <= ListKind::kTuple; }
   bool is_dict() const { return holds<std::shared_ptr<const Dict>>(); }
   bool is_object() const { return holds<std::shared_ptr<Object>>(); }
   bool is_function() const { return holds<std::shared_ptr<const Function>>(); }
@@ -129,7 +145,10 @@ class Value {
   // REQUIRES: the value has this type.
   bool boolean() const { return std::get<bool>(data_); }
   const std::string& string() const { return *std::get<std::shared_ptr<const std::string>>(data_); }
-  const List& list() const { return *std::get<std::shared_ptr<const List>>(data_); }
+  const List& list() const {
+    return is_range() ? range_elements() : *std::get<std::shared_ptr<const List>>(data_);
+  }
+  RangeBounds range() const;
   const Dict& dict() const { return *std::get<std::shared_ptr<const Dict>>(data_); }
   ListKind list_kind() const { return list_kind_; }
   // The decimal digits of an integer that is_large().
@@ -144,8 +163,9 @@ class Value {
   int depth() const { return depth_; }
 
   bool truth() const;
-  // Whether Python can put it into a set: lists, dicts and most of their views it cannot.
-  bool is_hashable() const;
+  // What dicts find their entries by: the same text for values that are equal, and a string's own
+  // text. Nothing: Python has no hash for it, as for lists, dicts and most of their views.
+  std::optional<std::string> hash_text(Budget& budget) const;
   // Python's name of the type: "str", "int", "list", …
   const char* type_name() const;
   // A string with this text, marked as safe if this one is. REQUIRES: this is a string.
@@ -164,10 +184,12 @@ class Value {
     return std::holds_alternative<T>(data_);
   }
 
+  const List& range_elements() const;
+
   std::variant<std::shared_ptr<const Undefined>, None, bool, int64_t, double,
                std::shared_ptr<const std::string>, std::shared_ptr<const List>,
                std::shared_ptr<const Dict>, std::shared_ptr<const Function>,
-               std::shared_ptr<Object>, Large>
+               std::shared_ptr<Object>, Large, std::shared_ptr<const Range>>
       data_;
   int depth_ = 0;
   ListKind list_kind_ = ListKind::kList;
@@ -183,10 +205,11 @@ struct Arguments {
 };
 
 struct Object {
-  enum class Kind { kNamespace, kLoop };
+  enum class Kind { kNamespace, kLoop, kCycler, kJoiner };
 
   Kind kind;
   Dict attributes;
+  Function call = {};  // what a call of it does; empty: it is not callable
 };
 
 // Result<Value> that is also constructible from everything a Value is constructible from.

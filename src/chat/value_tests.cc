@@ -34,7 +34,8 @@ ValueResult is_sequence(const Value& input, ArgumentReader&) {
 }
 // As in Jinja, undefined can be called, too, if only to fail.
 ValueResult is_callable(const Value& input, ArgumentReader&) {
-  return input.is_function() || input.is_undefined();
+  return input.is_function() || input.is_undefined() ||
+         (input.is_object() && input.object().call != nullptr);
 }
 ValueResult is_integer(const Value& input, ArgumentReader&) {
   return input.is_whole() && !input.is_bool();
@@ -82,8 +83,8 @@ ValueResult is_divisible(const Value& input, ArgumentReader& arguments) {
 }
 
 template <bool (*is_known)(std::string_view)>
-ValueResult is_known_name(const Value& input, ArgumentReader&) {
-  if (!input.is_hashable()) {
+ValueResult is_known_name(const Value& input, ArgumentReader& arguments) {
+  if (!input.hash_text(arguments.budget())) {
     return invalid_input(fmt::format("expected a name, found {}", input.type_name()));
   }
   return input.is_string() && is_known(input.string());
@@ -118,6 +119,7 @@ const std::map<std::string_view, TestFunction>& all_tests() {
       {"divisibleby", is_divisible},
       {"filter", is_known_name<is_jinja_filter>},
       {"test", is_known_name<is_test>},
+      {"escaped", is_type<&Value::is_safe>},
       {"upper", is_case<is_upper>},
       {"lower", is_case<is_lower>},
       {"eq", is_equal},

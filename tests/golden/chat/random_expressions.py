@@ -22,7 +22,7 @@ NAMES = {
     "text": "Hello, <b>wide</b>  World!", "word": "straße", "blank": " \t\n", "empty": "",
     "lines": "one\n two\r\n\nthree\x0bfour\x1cfive\x85six\u2028seven\r", "digits": "42",
     "odd": "a\u00ad\u200b\ue000\x07é😀'q\"\\\x7f\u3000\U000e0001", "greek": "ΑΣ ΟΔΟΣ ǆabc ﬁn İx",
-    "real": " -2.50e1 ", "format": "%s and %d", "n": 7, "minus": -3, "zero": 0, "x": 2.5,
+    "tabs": "a\tbc\n\td\r\t\té", "name_1": "_é1", "real": " -2.50e1 ", "format": "%s and %d", "n": 7, "minus": -3, "zero": 0, "x": 2.5,
     "half": -0.5, "big": 1e20, "tiny": 1.5e-7, "huge": 18446744073709551615,
     "deep": -123456789012345678901234567890, "yes": True, "no": False, "none": None,
     "list": [3, 1, 2], "mixed": [1, "a", None, [2, 3], {"k": 1}], "names": ["b", "A", "c", "a", "B"],
@@ -36,6 +36,8 @@ VALUES = list(NAMES) + [
     "missing", "('b', 1)", "('a',)", "()", "'a'", "'ab'", "', '", "'\\n'", "'%'", "1", "-1", "0", "2",
     "3", "1.5", "'3'", "'0x1f'", "'1_000'", "[1, 2]", "['x', 'y']", "{'k': 'v'}", "(range(4) | list)",
     "dict.items()", "dict.keys()", "dict.values()", "people[0]", "dict(a=1)", "2 ** 70",
+    "range(3)", "range(5, 0, -2)", "{1: 'a', none: [2], true: 3}", "{2.5: 1, (1, 'a'): 2, 'k': {0: 1}}",
+    "(text | safe)", "('%s&%d' | safe)", "('{}<i>{k}' | safe)", "[text | safe, '<']", "tabs",
     "'name'", "'age'", "'of.town'", "'0'", "'upper'", "'odd'", "'key'", "'value'", "'ceil'", "16",
 ]
 
@@ -45,8 +47,7 @@ SLICED = [name for name in NAMES if name != "none"]  # Jinja slices constants by
 # "filesizeformat" and the others are for people who read a page.
 REFUSED_FILTERS = {
     "escape", "e", "forceescape", "filesizeformat", "pprint", "random", "slice", "attr", "striptags",
-    "truncate", "urlencode", "urlize", "wordwrap", "xmlattr", "batch", "safe"}
-REFUSED_TESTS = {"escaped"}
+    "truncate", "urlencode", "urlize", "wordwrap", "xmlattr", "batch"}
 
 # These give generators, whose printed form is an address.
 LAZY = {"items", "map", "reject", "rejectattr", "select", "selectattr", "unique", "reverse"}
@@ -67,7 +68,8 @@ METHODS = [
     "istitle", "isupper", "join", "ljust", "lower", "lstrip", "partition", "removeprefix",
     "removesuffix", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split",
     "splitlines", "startswith", "strip", "swapcase", "title", "upper", "get", "items",
-    "keys", "values", "copy", "nosuch"]
+    "keys", "values", "copy", "nosuch", "zfill", "expandtabs", "isidentifier", "isprintable",
+    "format_map", "fromkeys", "append", "pop", "update", "clear", "sort", "reverse", "start", "step"]
 
 OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "in",
              "not in", "and", "or"]
@@ -87,7 +89,7 @@ class Maker:
         self.random = random.Random(seed)
         environment = make_environment()
         self.filters = sorted(set(environment.filters) - REFUSED_FILTERS)
-        self.tests = sorted(name for name in set(environment.tests) - REFUSED_TESTS if name.isidentifier())
+        self.tests = sorted(name for name in set(environment.tests) if name.isidentifier())
 
     def value(self):
         return self.random.choice(VALUES)
