@@ -8,6 +8,7 @@
 
 #include "chat/budget.h"
 #include "chat/value.h"
+#include "wideep/status.h"
 
 namespace wideep::chat {
 
@@ -15,5 +16,8 @@ namespace wideep::chat {
 std::string escaped(std::string_view text, Budget& budget);
 // str(value), escaped unless it is text marked as safe.
 std::string escaped_value(const Value& value, Budget& budget);
+// The text with the characters that references such as &amp; and &#8217; stand for, as Python's
+// html.unescape(). Errors (invalid input): a name of a character that is not in a short list.
+Result<std::string> unescaped(std::string_view text);
 
 }  // namespace wideep::chat

@@ -130,11 +130,36 @@ std::string title(std::string_view text) {
 
 std::string casefold(std::string_view text) { return narrow(wide(text).foldCase()); }
 
+namespace {
+
+// Whether the next character with a case, or without a part in the word's case, has one.
+bool continues_word(std::string_view text) {
+  for (const std::string_view each : Characters(text)) {
+    const auto c = static_cast<UChar32>(tokenizer::first_code_point(each));
+    if (!u_hasBinaryProperty(c, UCHAR_CASE_IGNORABLE)) return u_hasBinaryProperty(c, UCHAR_CASED);
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string swapcase(std::string_view text) {
+  constexpr UChar32 kCapitalSigma = 0x3a3;
   std::string out;
+  bool in_word = false;
+  size_t end = 0;
   for (const std::string_view c : Characters(text)) {
     const auto code = static_cast<UChar32>(tokenizer::first_code_point(c));
-    out += u_isUUppercase(code) ? lower(c) : u_isULowercase(code) ? upper(c) : std::string(c);
+    end += c.size();
+    // At the end of a word, sigma has another small letter.
+    if (code == kCapitalSigma && in_word && !continues_word(text.substr(end))) {
+      out += "ς";
+    } else {
+      out += u_isUUppercase(code) ? lower(c) : u_isULowercase(code) ? upper(c) : std::string(c);
+    }
+    if (!u_hasBinaryProperty(code, UCHAR_CASE_IGNORABLE)) {
+      in_word = u_hasBinaryProperty(code, UCHAR_CASED) != 0;
+    }
   }
   return out;
 }

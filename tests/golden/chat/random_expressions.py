@@ -22,6 +22,8 @@ NAMES = {
     "text": "Hello, <b>wide</b>  World!", "word": "straße", "blank": " \t\n", "empty": "",
     "lines": "one\n two\r\n\nthree\x0bfour\x1cfive\x85six\u2028seven\r", "digits": "42",
     "odd": "a\u00ad\u200b\ue000\x07é😀'q\"\\\x7f\u3000\U000e0001", "greek": "ΑΣ ΟΔΟΣ ǆabc ﬁn İx",
+    "prose": "Look, goof-ball -- use the -b option! re-a e-mail-a-b a--b 1-2-3 --x-- http://a.b/c-d?e=f&g=<h> x_y-z",
+    "html": "<p>a &amp; <!-- no > -->b</p>  &#65;&#x20ac;&lt; <i c &#128; d",
     "tabs": "a\tbc\n\td\r\t\té", "name_1": "_é1", "real": " -2.50e1 ", "format": "%s and %d", "n": 7, "minus": -3, "zero": 0, "x": 2.5,
     "half": -0.5, "big": 1e20, "tiny": 1.5e-7, "huge": 18446744073709551615,
     "deep": -123456789012345678901234567890, "yes": True, "no": False, "none": None,
@@ -38,19 +40,16 @@ VALUES = list(NAMES) + [
     "dict.items()", "dict.keys()", "dict.values()", "people[0]", "dict(a=1)", "2 ** 70",
     "range(3)", "range(5, 0, -2)", "{1: 'a', none: [2], true: 3}", "{2.5: 1, (1, 'a'): 2, 'k': {0: 1}}",
     "(text | safe)", "('%s&%d' | safe)", "('{}<i>{k}' | safe)", "[text | safe, '<']", "tabs",
-    "'name'", "'age'", "'of.town'", "'0'", "'upper'", "'odd'", "'key'", "'value'", "'ceil'", "16",
+    "'name'", "'age'", "'of.town'", "'0'", "'upper'", "'odd'", "5", "10", "999999", "1e12", "'key'", "'value'", "'ceil'", "16",
 ]
 
 SLICED = [name for name in NAMES if name != "none"]  # Jinja slices constants by other rules
 
-# Jinja's filters that make HTML or pages: refused by name. "random" has no fixed result; "pprint",
-# "filesizeformat" and the others are for people who read a page.
-REFUSED_FILTERS = {
-    "escape", "e", "forceescape", "filesizeformat", "pprint", "random", "slice", "attr", "striptags",
-    "truncate", "urlencode", "urlize", "wordwrap", "xmlattr", "batch"}
+# Refused by name: "random" has no fixed result; "pprint" and "urlize" are for people who read a page.
+REFUSED_FILTERS = {"pprint", "random", "urlize"}
 
 # These give generators, whose printed form is an address.
-LAZY = {"items", "map", "reject", "rejectattr", "select", "selectattr", "unique", "reverse"}
+LAZY = {"batch", "items", "map", "reject", "rejectattr", "select", "selectattr", "slice", "unique", "reverse"}
 
 NAMED = {
     "replace": ["old", "new", "count"], "tojson": ["indent", "ensure_ascii", "separators", "sort_keys"],
@@ -59,6 +58,9 @@ NAMED = {
     "dictsort": ["case_sensitive", "by", "reverse"], "join": ["d", "attribute"], "trim": ["chars"],
     "default": ["default_value", "boolean"], "map": ["attribute", "default"], "max": ["attribute"],
     "sum": ["attribute", "start"], "unique": ["case_sensitive", "attribute"], "center": ["width"],
+    "truncate": ["length", "killwords", "end", "leeway"], "batch": ["linecount", "fill_with"],
+    "wordwrap": ["width", "break_long_words", "wrapstring", "break_on_hyphens"],
+    "slice": ["slices", "fill_with"], "filesizeformat": ["binary"], "xmlattr": ["autospace"],
     "groupby": ["attribute", "default", "case_sensitive"],
 }
 
@@ -77,6 +79,8 @@ OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">
 SLOW = re.compile(r"\*\* (huge|deep|2 \*\* 70)|2 \*\* 70 \*\* ")  # cannot be interrupted
 # The operators of sets, which views of a dict have in Python.
 VIEWS = re.compile(r"[-<>]=? dict\.(keys|items)\(|dict\.(keys|items)\(\) [-<>]")
+# Whether two methods are equal depends on whether Python keeps one object for a text.
+EQUAL_METHODS = re.compile(r"(unique|groupby)\(.*'upper'")
 UNCOMPARED = re.compile(
     r"generator object|<function|<built-in|<bound|object at 0x|<class|<method"  # addresses
 )
@@ -165,7 +169,7 @@ def main():
     cases = []
     while len(cases) < count:
         template = maker.template()
-        if SLOW.search(template) or VIEWS.search(template):
+        if SLOW.search(template) or VIEWS.search(template) or EQUAL_METHODS.search(template):
             continue
         compared, text = expected(environment, template)
         if compared:
