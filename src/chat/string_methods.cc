@@ -219,7 +219,7 @@ ValueResult pad_method(const Value& self, const Arguments& arguments) {
   const Value width = reader.value("width");
   const std::string fill = reader.has_more() ? reader.string("fillchar") : " ";
   WIDEEP_TRY(reader.status());
-  if (!width.is_whole() || Characters(fill).count() != 1) {
+  if (!width.is_whole() || width.is_large() || Characters(fill).count() != 1) {
     return invalid_input("expected an integer and a single character");
   }
   return padded(self.string(), width.integer(), fill, side, arguments.budget);
@@ -237,7 +237,7 @@ ValueResult zero_fill_method(const Value& self, const Arguments& arguments) {
   ArgumentReader reader("zfill", arguments);
   const Value width = reader.value("width");
   WIDEEP_TRY(reader.status());
-  if (!width.is_whole()) return invalid_input("zfill: expected an integer");
+  if (!width.is_whole() || width.is_large()) return invalid_input("zfill: expected an integer");
   return zero_filled(self.string(), width.integer(), arguments.budget);
 }
 

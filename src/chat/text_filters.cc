@@ -103,15 +103,14 @@ ValueResult indent_filter(const Value& input, ArgumentReader& arguments) {
 }
 
 // Python's rule: a text indents with itself, a number with as many spaces; none: one line.
-Result<std::optional<std::string>> json_indent(const Value& indent) {
+Result<std::optional<std::string>> json_indent(const Value& indent, Budget& budget) {
   if (indent.is_none()) return std::optional<std::string>();
   if (indent.is_string()) return std::optional(indent.string());
   if (!indent.is_whole()) return unfit("indent", "an integer, a text or none", indent);
-  constexpr int64_t kMostSpaces = 10'000;
-  if (indent.is_large() || indent.integer() > kMostSpaces)
-    return invalid_input("indent: too large");
-  return std::optional(
-      std::string(static_cast<size_t>(std::max<int64_t>(indent.integer(), 0)), ' '));
+  if (indent.is_large()) return invalid_input("indent: too large");
+  const auto spaces = static_cast<size_t>(std::max<int64_t>(indent.integer(), 0));
+  if (!budget.spend_bytes(spaces)) return budget.status();
+  return std::optional(std::string(spaces, ' '));
 }
 
 ValueResult json_value(Result<std::string> text) {
@@ -132,7 +131,7 @@ ValueResult to_json_filter(const Value& input, ArgumentReader& arguments) {
   }
   // As in Python, a text alone does not look at the rest.
   if (input.is_string()) return json_value(to_json(input, style, arguments.budget()));
-  WIDEEP_TRY_ASSIGN(style.indent, json_indent(indent));
+  WIDEEP_TRY_ASSIGN(style.indent, json_indent(indent, arguments.budget()));
   if (!two[0].is_string() || !two[1].is_string()) return unfit("separators", "strings", separators);
   style.item_separator = style.indent && separators.is_none() ? "," : two[0].string();
   style.key_separator = two[1].string();
@@ -157,7 +156,7 @@ ValueResult format_filter(const Value& input, ArgumentReader& arguments) {
 
 ValueResult center_filter(const Value& input, ArgumentReader& arguments) {
   const Value width = arguments.value_or("width", int64_t{80});
-  if (!width.is_whole()) return unfit("width", "an integer", width);
+  if (!width.is_whole() || width.is_large()) return unfit("width", "an index", width);
   return kept_safe(
       input, padded(arguments.text(input), width.integer(), " ", Side::kBoth, arguments.budget()));
 }

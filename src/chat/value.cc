@@ -116,6 +116,12 @@ const Value* Dict::find(std::string_view hash_text) const {
 }
 
 void Dict::set(std::string_view key, Value value) {
+  const size_t index = index_of(key);
+  if (index < entries_.size()) {
+    entries_[index].second =
+        std::move(value);  // without a new key: loops set their variables often
+    return;
+  }
   set(Value(std::string(key)), key, std::move(value));
 }
 
