@@ -204,6 +204,22 @@ TEST(ChatTemplate, ChainsAndNestingAreLimited) {
               HasSubstr("nested deeper than 200"));
 }
 
+TEST(ChatTemplate, FunctionsMayHoldWhatHoldsThem) {
+  EXPECT_EQ(error_of("{% set ns = namespace() %}{% set ns.c = cycler(ns, 1) %}{{ ns.c.pos }}"),
+            "rendered: 0");
+  EXPECT_EQ(error_of("{% set ns = namespace() %}{% set ns.j = joiner(ns) %}{{ ns.j() }}"),
+            "rendered: ");
+  EXPECT_EQ(error_of("{% for i in range(3) %}{{ loop.changed(loop) }}{% endfor %}"),
+            "rendered: TrueFalseFalse");
+  EXPECT_THAT(error_of("{% set ns = namespace() %}{% for i in range(100000) %}"
+                       "{% for x in [1] %}{% if ns.f is defined and loop.changed(ns.f) %}"
+                       "{% endif %}{% set ns.f = loop.changed %}{% endfor %}{% endfor %}"),
+              HasSubstr("rendered: "));
+  EXPECT_EQ(error_of("{% set ns = namespace() %}{% for i in [1] %}{% for j in [1] recursive %}"
+                     "{% set ns.l = loop %}{% endfor %}{% endfor %}{{ ns.l([1]) }}"),
+            "t: line 1: loop() is called after the loop or macro that defines it has ended");
+}
+
 TEST(ChatTemplate, ValuesMayContainThemselves) {
   const std::string self = "{% set ns = namespace() %}{% set ns.me = [ns, 1] %}";
   EXPECT_EQ(error_of(self + "{{ ns.me == ns.me }}{{ ns == ns }}"), "rendered: TrueTrue");
@@ -224,6 +240,9 @@ TEST(ChatTemplate, WorkAndMemoryAreLimited) {
   const std::string doubled =
       "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(60) %}"
       "{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}{% endfor %}";
+  const std::string tuples =
+      "{% set ns = namespace(a=(1,)) %}{% for i in range(60) %}{% set ns.a = (ns.a, ns.a) %}"
+      "{% endfor %}";
   for (const std::string& text : {
            million + "{{ [a] * 1000000 }}",
            million + "{{ ([a] * 1000000) | join }}",
@@ -252,6 +271,16 @@ TEST(ChatTemplate, WorkAndMemoryAreLimited) {
            doubled + "{{ ns.a | tojson }}",
            doubled + "{{ [[ns.a], [ns.b]] | sort }}",
            doubled + "{{ raise_exception(ns.a) }}",
+           tuples + "{{ {ns.a: 1} }}",
+           tuples + "{{ {}.get(ns.a) }}",
+           tuples + "{{ [ns.a] | unique | list }}",
+           million + "{% for i in range(100000) %}{% set b = a | e %}{% endfor %}",
+           million + "{% for i in range(100000) %}{% set b = a | wordwrap(3) %}{% endfor %}",
+           million + "{% for i in range(100000) %}{% set b = a | urlencode %}{% endfor %}",
+           million + "{{ ('&' | safe).join([a] * 1000000) }}",
+           million + "{{ ('\t' * 1000000).expandtabs(1000000) }}",
+           std::string("{{ 'a'.zfill(1000000000000) }}"),
+           std::string("{{ [1] | batch(1000000, 1) | list | length }}{{ [1] | slice(10000000) }}"),
        }) {
     EXPECT_THAT(error_of(text), HasSubstr("too much")) << text;
   }

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "base/try.h"
-#include "chat/python_numbers.h"
 #include "formats/json_parse.h"
 #include "tokenizer/utf8.h"
 
@@ -96,11 +95,8 @@ Result<Value> value_of(const nlohmann::ordered_json& json, int depth) {
 // chat.
 constexpr size_t kFewEntries = 16;
 
-// Begins the hash texts of all that is no string: no UTF-8 text has this byte.
-constexpr char kNoString = '\xff';
-
 size_t Dict::index_of(std::string_view hash_text) const {
-  if (entries_.size() > kFewEntries || hash_text.starts_with(kNoString)) {
+  if (entries_.size() > kFewEntries || hash_text.starts_with(kNoText)) {
     const auto found = indices_.find(hash_text);
     return found == indices_.end() ? entries_.size() : found->second;
   }
@@ -207,37 +203,6 @@ bool Value::truth() const {
   if (is_list()) return !list().empty();
   if (is_dict()) return !dict().entries().empty();
   return is_function() || is_object() || is_large();
-}
-
-// The text of a number that other numbers may equal: 1, 1.0 and true.
-std::string number_hash_text(const Value& value, Budget& budget) {
-  if (!value.is_float())
-    return value.is_bool() ? fmt::format("{}", value.integer()) : to_repr(value, budget);
-  const auto whole = integer_of(value.number());
-  const bool is_whole = whole && whole->number() == value.number();
-  return to_repr(is_whole ? *whole : value, budget);
-}
-
-std::optional<std::string> Value::hash_text(Budget& budget) const {
-  if (!budget.spend(1)) return {};
-  if (is_string()) return budget.spend_bytes(string().size()) ? string() : "";
-  const char kind = static_cast<char>('A' + static_cast<char>(data_.index()));
-  const std::string head{kNoString, kind};
-  if (is_number()) return std::string{kNoString} + number_hash_text(*this, budget);
-  if (is_undefined() || is_none()) return head;
-  if (is_object()) return head + fmt::format("{}", static_cast<const void*>(&object()));
-  if (is_function()) return head + fmt::format("{}", static_cast<const void*>(&function()));
-  if (is_list() && list_kind_ == ListKind::kValues) {
-    return head + fmt::format("{}", static_cast<const void*>(&list()));
-  }
-  if (!is_tuple() && !is_range()) return {};
-  std::string text = head + fmt::format("({}", list().size());
-  for (const Value& each : list()) {
-    const std::optional<std::string> part = each.hash_text(budget);
-    if (!part || !budget.spend_bytes(part->size())) return {};
-    text += fmt::format(",{}:", part->size()) + *part;
-  }
-  return text;
 }
 
 const char* Value::type_name() const {

@@ -48,6 +48,9 @@ struct RangeBounds {
 };
 struct Range;
 
+// Begins the hash texts of all values but strings: no UTF-8 text has this byte.
+inline constexpr char kNoText = '\xff';
+
 // A dict in the order of insertion. Its keys are found by their hash_text().
 class Dict {
  public:
