@@ -182,7 +182,7 @@ class Wrapper {
 
 Result<std::vector<std::string>> wrapped(std::string_view text, const WrapStyle& style,
                                          Budget& budget) {
-  if (!budget.spend(1 + text.size() / 8)) return budget.status();
+  if (!budget.spend(1 + text.size())) return budget.status();
   return Wrapper(text, style).run(budget);
 }
 

@@ -76,13 +76,16 @@ METHODS = [
 OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "in",
              "not in", "and", "or"]
 
-SLOW = re.compile(r"\*\* (huge|deep|2 \*\* 70)|2 \*\* 70 \*\* ")  # cannot be interrupted
+# Cannot be interrupted, or make more elements than a template may here.
+SLOW = re.compile(r"\*\* (huge|deep|2 \*\* 70)|2 \*\* 70 \*\* |\* 999999|999999 \*")
 # The operators of sets, which views of a dict have in Python.
-VIEWS = re.compile(r"[-<>]=? dict\.(keys|items)\(|dict\.(keys|items)\(\) [-<>]")
+VIEWS = re.compile(r"[-<>]=? dict\.(keys|items)\(|dict\.(keys|items)\(\) [-<>]"
+                   r"|(groupby|sort|min|max)\(.*dict\.(keys|items)")
 # Whether two methods are equal depends on whether Python keeps one object for a text.
 EQUAL_METHODS = re.compile(r"(unique|groupby)\(.*'upper'")
 UNCOMPARED = re.compile(
     r"generator object|<function|<built-in|<bound|object at 0x|<class|<method"  # addresses
+    r"|[0-9]j\)"  # complex numbers, which are refused
 )
 
 
