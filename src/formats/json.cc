@@ -46,6 +46,7 @@ std::optional<double> as_number(const json& value, const NumberRange& range) {
 }  // namespace
 
 const json* JsonObject::find(std::string_view key) const {
+  if (asked_ != nullptr) asked_->insert(path_of(key));
   const auto& members = value_->get_ref<const json::object_t&>();
   const auto found = members.find(key);
   return found == members.end() || found->second.is_null() ? nullptr : &found->second;
@@ -61,6 +62,15 @@ std::vector<std::string> JsonObject::keys() const {
   std::vector<std::string> keys;
   for (const auto& [key, value] : value_->get_ref<const json::object_t&>()) keys.push_back(key);
   return keys;
+}
+
+std::vector<std::string> JsonObject::unasked_keys() const {
+  std::vector<std::string> unasked;
+  for (const auto& [key, value] : value_->get_ref<const json::object_t&>()) {
+    if (value.is_null() || (asked_ != nullptr && asked_->contains(path_of(key)))) continue;
+    unasked.push_back(key);
+  }
+  return unasked;
 }
 
 void JsonObject::complain(std::string_view key, std::string_view what) const {
@@ -159,7 +169,7 @@ JsonObject JsonObject::object(std::string_view key) const {
     value = nullptr;
   }
   // After an error the view is empty but has its path, so that callers can go on without a check.
-  return {value == nullptr ? &empty_object() : value, path_of(key), complaint_};
+  return {value == nullptr ? &empty_object() : value, path_of(key), complaint_, asked_};
 }
 
 Result<JsonDocument> JsonDocument::read(const std::string& path) {

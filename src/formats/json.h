@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,11 +33,18 @@ namespace wideep::formats {
 // error reports it to the Complaint and returns 0, false, "" or the fallback.
 class JsonObject {
  public:
-  JsonObject(const nlohmann::json* value, std::string path, Complaint* complaint)
-      : value_(value), path_(std::move(path)), complaint_(complaint) {}
+  // Paths of the keys that were asked for, whether the file has them or not.
+  using Asked = std::set<std::string, std::less<>>;
+
+  // asked: null: not recorded.
+  JsonObject(const nlohmann::json* value, std::string path, Complaint* complaint,
+             Asked* asked = nullptr)
+      : value_(value), path_(std::move(path)), complaint_(complaint), asked_(asked) {}
 
   bool has(std::string_view key) const;  // present and not null
   std::vector<std::string> keys() const;
+  // The keys that no accessor has been asked for yet. (A null counts as absent.)
+  std::vector<std::string> unasked_keys() const;
 
   int64_t integer(std::string_view key, IntegerRange range = {}) const;
   int64_t integer_or(std::string_view key, int64_t fallback, IntegerRange range = {}) const;
@@ -54,6 +62,8 @@ class JsonObject {
   // Reports an error of the caller's about a key of this object. Only the first report of a
   // document has an effect.
   void complain(std::string_view key, std::string_view what) const;
+  // Whether no access to the document has found an error yet.
+  bool is_valid() const { return complaint_->status().ok(); }
   const nlohmann::json& raw() const { return *value_; }
 
  private:
@@ -64,6 +74,7 @@ class JsonObject {
   const nlohmann::json* value_;
   std::string path_;
   Complaint* complaint_;
+  Asked* asked_;
 };
 
 class JsonDocument {
@@ -74,12 +85,13 @@ class JsonDocument {
   // The same for text in memory; messages name `name` instead of the file.
   static Result<JsonDocument> parse(std::string_view text, const std::string& name);
 
-  JsonObject root() const { return {value_.get(), "", complaint_.get()}; }
+  JsonObject root() const { return {value_.get(), "", complaint_.get(), asked_.get()}; }
   const Status& status() const { return complaint_->status(); }
 
  private:
   std::unique_ptr<nlohmann::json> value_;
   std::unique_ptr<Complaint> complaint_;
+  std::unique_ptr<JsonObject::Asked> asked_ = std::make_unique<JsonObject::Asked>();
 };
 
 }  // namespace wideep::formats
