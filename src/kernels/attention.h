@@ -4,7 +4,9 @@
 // tokens of one sequence × query heads that share one key/value head.
 //
 //   out[t, h] = Σ_p exp(s_p − m) · value[p] / (exp(sinks[h] − m) + Σ_p exp(s_p − m))
-//   s_p       = scale · q[t, h] · key[p]       for p in (position(t) − window, position(t)]
+//   s_p       = scale · q[t, h] · key[p]       for the positions p that token t attends to:
+//               those from first_visible(window, chunk, position(t)) to position(t), or the ones
+//               that are listed for it (sparse attention)
 //
 // Grouped-query attention: one call per key/value head. Multi-head latent attention has two forms
 // (docs/decisions/0007-attention.md):
@@ -26,10 +28,17 @@
 // pages. REQUIRES: cached elements are finite in every position up to the block's last, and in that
 // position's pair (p ^ 1): storing an even position clears the odd one of its pair.
 //
+// Sparse attention (`selected`): each token's rows of the cache are gathered in ascending order,
+// and every kPageTokens of them are computed like a page. So the cost is that of the selected
+// positions, and a row's bits depend on its query and the selected rows only. They differ from
+// those of dense attention, even if all positions are selected.
+//
 // Thread safety: pure functions; args.scratch and args.out are used by one call at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "kernels/kv_page.h"
@@ -44,6 +53,16 @@ struct KvPage {
   const std::byte* values = nullptr;
 };
 
+// The first position that a token at `position` attends to. window: the last `window` positions,
+// its own included (0: no window). chunk: the positions with the same quotient p / chunk (0: no
+// chunks). Grows with the position, so pages that end before it are not needed by later tokens
+// either.
+constexpr int first_visible(int window, int chunk, int position) {
+  const int of_window = window > 0 ? std::max(0, position + 1 - window) : 0;
+  const int of_chunk = chunk > 0 ? position / chunk * chunk : 0;
+  return std::max(of_window, of_chunk);
+}
+
 struct AttentionArgs {
   int num_tokens = 0;      // at least 1
   int num_heads = 0;       // query heads of this key/value head
@@ -51,7 +70,8 @@ struct AttentionArgs {
   int key_dim = 0;
   int value_dim = 0;
   float scale = 1.0f;
-  int window = 0;  // 0: none; else attends to the last `window` positions, its own included
+  int window = 0;  // see first_visible
+  int chunk = 0;
   const float* sinks = nullptr;  // [num_heads] logits added to the denominator, or null
   // Query of token t, head h: key_dim elements at q + t · q_token_stride + h · q_head_stride.
   const float* q = nullptr;
@@ -64,9 +84,15 @@ struct AttentionArgs {
   Dtype cache_dtype = Dtype::kF32;  // kF32, kBf16 or kF8E4M3
   CacheForm form = CacheForm::kPanels;
   size_t row_stride = 0;  // kRows: elements from position to position, a multiple of 16
+  // Sparse attention: token t attends to the num_selected[t] ≥ 1 positions selected[t], ascending
+  // and none after its own; window and chunk are not used. Null: dense attention. REQUIRES: kRows,
+  // and all pages with selected positions in one call.
+  const int32_t* const* selected = nullptr;  // [num_tokens]
+  const int32_t* num_selected = nullptr;     // [num_tokens]
   // pages[i] has the positions from 64 · (first_page + i) on. A block may be split into several
   // calls with consecutive pages: only the first has `start`, only the last has `finish`. All calls
-  // together have all pages that the tokens attend to.
+  // together have all pages that the tokens attend to: the first is first_visible(window, chunk,
+  // first_position) / kPageTokens, and pages before it are skipped.
   const KvPage* pages = nullptr;
   int first_page = 0;
   int num_pages = 0;

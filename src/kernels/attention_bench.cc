@@ -3,8 +3,8 @@
 // Attention on each instruction set beside the limits of this core, measured in turn with it: the
 // multiply-add rate of a loop over registers, and the rate of reading memory that no cache holds.
 //
-//   of_peak   (products with keys and values, the causal half only) / register loop
-//   of_read   (bytes of the pages) / reading loop
+//   of_peak   (products with keys and values, visible positions only) / register loop
+//   of_read   (bytes of the pages with visible positions) / reading loop
 #include "kernels/attention.h"
 
 #include <benchmark/benchmark.h>
@@ -94,10 +94,14 @@ double read_rate(const base::AlignedBytes& bytes, size_t begin, size_t count) {
   return static_cast<double>(count) / seconds;
 }
 
-// Query, key pairs of the causal half.
+// Query, key pairs: of the visible positions only.
 double num_pairs(const AttentionArgs& args) {
-  const double t = args.num_tokens;
-  return args.num_heads * (t * args.first_position + t * (t + 1) / 2);
+  double pairs = 0.0;
+  for (int t = 0; t < args.num_tokens; ++t) {
+    const int position = args.first_position + t;
+    pairs += position + 1 - first_visible(args.window, args.chunk, position);
+  }
+  return args.num_heads * pairs;
 }
 
 void report(benchmark::State& state, const AttentionArgs& args, const std::vector<double>& seconds,
@@ -136,18 +140,17 @@ void bench_prefill(benchmark::State& state, const Kernels& kernels, AttentionSha
   report(state, whole, seconds, of_peak, "of_peak", 0.0);
 }
 
-// Another sequence with the same rows in memory of its own.
+// Another sequence with the same rows from page `first` on, in memory of its own.
 struct Copy {
   std::vector<base::AlignedBytes> memory;
   std::vector<KvPage> pages;
 
-  explicit Copy(const AttentionCase& source) {
-    for (size_t i = 0; i < source.memory.size(); ++i) {
+  Copy(const AttentionCase& source, size_t first) : pages(first) {
+    for (size_t i = first; i < source.memory.size(); ++i) {
       const std::byte* from = source.memory[i].data();
-      memory.emplace_back(source.page_bytes());
-      std::memcpy(memory[i].data(), from, source.page_bytes());
-      pages.push_back({memory[i].data() + (source.pages[i].keys - from),
-                       memory[i].data() + (source.pages[i].values - from)});
+      std::byte* to = memory.emplace_back(source.page_bytes()).data();
+      std::memcpy(to, from, source.page_bytes());
+      pages.push_back({to + (source.pages[i].keys - from), to + (source.pages[i].values - from)});
     }
   }
 };
@@ -155,10 +158,12 @@ struct Copy {
 // One token of each of many sequences, together larger than any cache.
 void bench_decode(benchmark::State& state, const Kernels& kernels, AttentionShape shape) {
   AttentionCase one(kernels, shape, 1);
-  const size_t sequence_bytes = one.page_bytes() * one.pages.size();
+  const auto first = static_cast<size_t>(
+      first_visible(shape.window, shape.chunk, shape.first_position) / kPageTokens);
+  const size_t sequence_bytes = one.page_bytes() * (one.pages.size() - first);
   std::vector<Copy> sequences;
   for (size_t bytes = 0; bytes < size_t{96} << 20; bytes += sequence_bytes) {
-    sequences.emplace_back(one);
+    sequences.emplace_back(one, first);
   }
   const size_t flat_bytes = size_t{96} << 20, probe = size_t{4} << 20;
   base::AlignedBytes flat(flat_bytes);
@@ -200,6 +205,11 @@ void add_all(const Kernels& kernels) {
   // DeepSeek-V3's expanded head.
   add("prefill_512_expanded_192_128", kernels,
       {.num_tokens = 512, .key_dim = 192, .value_dim = 128});
+  // GPT-OSS's sliding layers: a long context must cost no more than the window.
+  for (const int position : {127, 32767}) {
+    add(fmt::format("decode_{}_window128_group8_dim64", position + 1), kernels,
+        {.num_heads = 8, .first_position = position, .window = 128, .sinks = true});
+  }
   for (const Dtype dtype : {Dtype::kBf16, Dtype::kF8E4M3}) {
     const std::string name(dtype_name(dtype));
     add("prefill_512_group4_dim64_" + name, kernels,

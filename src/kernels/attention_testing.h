@@ -21,6 +21,7 @@ struct AttentionShape {
   int key_dim = 64;
   int value_dim = 64;  // kRows: at most key_dim
   int window = 0;
+  int chunk = 0;
   bool sinks = false;
 };
 
@@ -36,6 +37,7 @@ class AttentionCase {
             .value_dim = shape.value_dim,
             .scale = 1.0f / std::sqrt(static_cast<float>(shape.key_dim)),
             .window = shape.window,
+            .chunk = shape.chunk,
             .q_token_stride = static_cast<size_t>(shape.num_heads * shape.key_dim),
             .q_head_stride = static_cast<size_t>(shape.key_dim),
             .out_token_stride = static_cast<size_t>(shape.num_heads * shape.value_dim),

@@ -9,14 +9,17 @@ namespace wideep::kernels {
 
 namespace {
 
-#define WIDEEP_KERNELS_OF(isa)                                                                 \
-  .matmul = isa::matmul, .gated_matmul = isa::gated_matmul, .quantize_row = isa::quantize_row, \
-  .attention = isa::attention, .store_key = isa::store_key, .store_value = isa::store_value,   \
-  .store_row = isa::store_row, .pack_keys = isa::pack_keys, .pack_values = isa::pack_values,   \
-  .widen_fp8 = isa::widen_fp8, .rms_norm = isa::rms_norm, .rotate = isa::rotate,               \
-  .encode_row = isa::encode_row, .decode_row = isa::decode_row,                                \
-  .reduce_experts = isa::reduce_experts, .add_scaled = isa::add_scaled, .argmax = isa::argmax, \
-  .sum_of_exp = isa::sum_of_exp, .int4_error = isa::int4_error, .to_bf16 = isa::to_bf16,       \
+#define WIDEEP_KERNELS_OF(isa)                                                                   \
+  .matmul = isa::matmul, .gated_matmul = isa::gated_matmul, .quantize_row = isa::quantize_row,   \
+  .attention = isa::attention, .store_key = isa::store_key, .store_value = isa::store_value,     \
+  .store_row = isa::store_row, .pack_keys = isa::pack_keys, .pack_values = isa::pack_values,     \
+  .widen_fp8 = isa::widen_fp8, .index_scores = isa::index_scores, .delta_rule = isa::delta_rule, \
+  .convolve = isa::convolve, .rms_norm = isa::rms_norm, .l2_normalize = isa::l2_normalize,       \
+  .silu = isa::silu, .silu_multiply = isa::silu_multiply,                                        \
+  .sigmoid_multiply = isa::sigmoid_multiply, .scale_row = isa::scale_row, .rotate = isa::rotate, \
+  .encode_row = isa::encode_row, .decode_row = isa::decode_row,                                  \
+  .reduce_experts = isa::reduce_experts, .add_scaled = isa::add_scaled, .argmax = isa::argmax,   \
+  .sum_of_exp = isa::sum_of_exp, .int4_error = isa::int4_error, .to_bf16 = isa::to_bf16,         \
   .interleave_rows = isa::interleave_rows
 
 constexpr Kernels kRef = {.isa = "ref",

@@ -17,6 +17,9 @@
 
 #include "base/dtype.h"
 #include "kernels/attention.h"
+#include "kernels/convolution.h"
+#include "kernels/delta_rule.h"
+#include "kernels/indexer.h"
 #include "kernels/matmul.h"
 #include "kernels/quantized_rows.h"
 #include "kernels/reduce.h"
@@ -52,16 +55,30 @@ struct Kernels {
   // fp8 e4m3 to bf16, exactly.
   void (*widen_fp8)(const std::byte* fp8, size_t count, Bf16* out);
 
-  // y[i] = x[i] / sqrt(mean(x²) + eps) · weight[i], i < n. y may be x.
+  // See indexer.h, delta_rule.h and convolution.h.
+  void (*index_scores)(const IndexArgs& args);
+  void (*delta_rule)(const DeltaRuleArgs& args);
+  void (*convolve)(const ConvolutionArgs& args);
+
+  // y[i] = x[i] / sqrt(mean(x²) + eps) · weight[i], i < n; without the factor if weight is null. y
+  // may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* y);
+  // y[i] = x[i] / sqrt(Σx² + eps), i < n. y may be x.
+  void (*l2_normalize)(const float* x, float eps, int n, float* y);
+
+  // With σ(x) = 1 / (1 + e^−x) and silu(x) = x · σ(x), i < n; y may be any of the inputs:
+  // y[i] = silu(x[i]);  y[i] = silu(gate[i]) · x[i];  y[i] = σ(gate[i]) · x[i];  x[i] *= scale.
+  void (*silu)(const float* x, int n, float* y);
+  void (*silu_multiply)(const float* gate, const float* x, int n, float* y);
+  void (*sigmoid_multiply)(const float* gate, const float* x, int n, float* y);
+  void (*scale_row)(float scale, int n, float* x);
 
   // Rotary embedding: rotates pairs of x [dim] in place. cos_sin: [dim], the cosines of the angles,
   // then the sines. Pairs are (0, 1), (2, 3) ... if interleaved, else (i, i + dim / 2).
   void (*rotate)(const float* cos_sin, int dim, bool interleaved, float* x);
 
   // Encode and decode rows for dispatch and combine (row_format.h). x and y: [hidden] float or
-  // Bf16; row: row_bytes(format, hidden) bytes, 4-byte aligned. REQUIRES: hidden is a multiple of
-  // row_group(format).
+  // Bf16; row: row_bytes(format, hidden) bytes, 4-byte aligned.
   void (*encode_row)(Dtype x_dtype, const void* x, RowFormat format, int hidden, std::byte* row);
   void (*decode_row)(RowFormat format, const std::byte* row, int hidden, Dtype y_dtype, void* y);
 

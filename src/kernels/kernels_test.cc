@@ -48,6 +48,31 @@ TEST_P(EveryIsa, RowOperationsAgreeWithRef) {
     ref().rms_norm(x.data(), other.data(), 1e-6f, n, expected.data());
     for (int i = 0; i < n; ++i) ASSERT_NEAR(y[i], expected[i], 1e-5 * std::abs(expected[i]) + 1e-7);
 
+    const auto near = [&](const char* name) {
+      for (int i = 0; i < n; ++i) {
+        ASSERT_NEAR(y[i], expected[i], 1e-5 * std::abs(expected[i]) + 1e-7) << name << " " << i;
+      }
+    };
+    kernels().rms_norm(x.data(), nullptr, 1e-6f, n, y.data());
+    ref().rms_norm(x.data(), nullptr, 1e-6f, n, expected.data());
+    near("rms_norm without weight");
+    kernels().l2_normalize(x.data(), 1e-6f, n, y.data());
+    ref().l2_normalize(x.data(), 1e-6f, n, expected.data());
+    near("l2_normalize");
+    kernels().silu(x.data(), n, y.data());
+    ref().silu(x.data(), n, expected.data());
+    near("silu");
+    kernels().silu_multiply(x.data(), other.data(), n, y.data());
+    ref().silu_multiply(x.data(), other.data(), n, expected.data());
+    near("silu_multiply");
+    kernels().sigmoid_multiply(x.data(), other.data(), n, y.data());
+    ref().sigmoid_multiply(x.data(), other.data(), n, expected.data());
+    near("sigmoid_multiply");
+    y = expected = x;
+    kernels().scale_row(0.7f, n, y.data());
+    ref().scale_row(0.7f, n, expected.data());
+    EXPECT_EQ(y, expected);
+
     for (Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
       const auto halves = rounded(x);
       const void* source =
@@ -58,6 +83,37 @@ TEST_P(EveryIsa, RowOperationsAgreeWithRef) {
       EXPECT_EQ(y, expected);
     }
   }
+}
+
+// By formulas written out here, of which ref and the vectors could both be wrong; in place.
+TEST_P(EveryIsa, RowOperationsAreTheirFormulas) {
+  std::mt19937 rng(7);
+  const int n = 37;
+  const auto x = random_floats(n, rng, 3.0f), gate = random_floats(n, rng, 3.0f);
+  double squares = 0.0;
+  for (const float value : x) squares += double{value} * value;
+  const auto expect = [&](const std::vector<float>& y, auto formula, const char* name) {
+    for (int i = 0; i < n; ++i) {
+      const double expected = formula(i);
+      EXPECT_NEAR(y[i], expected, 1e-5 * std::abs(expected) + 1e-7) << name << " " << i;
+    }
+  };
+  const auto sigma = [](double value) { return 1.0 / (1.0 + std::exp(-value)); };
+  auto y = x;
+  kernels().rms_norm(y.data(), nullptr, 0.5f, n, y.data());
+  expect(y, [&](int i) { return x[i] / std::sqrt(squares / n + 0.5); }, "rms_norm");
+  y = x;
+  kernels().l2_normalize(y.data(), 0.5f, n, y.data());
+  expect(y, [&](int i) { return x[i] / std::sqrt(squares + 0.5); }, "l2_normalize");
+  y = x;
+  kernels().silu(y.data(), n, y.data());
+  expect(y, [&](int i) { return x[i] * sigma(x[i]); }, "silu");
+  y = x;
+  kernels().silu_multiply(gate.data(), y.data(), n, y.data());
+  expect(y, [&](int i) { return x[i] * gate[i] * sigma(gate[i]); }, "silu_multiply");
+  y = gate;
+  kernels().sigmoid_multiply(y.data(), x.data(), n, y.data());
+  expect(y, [&](int i) { return x[i] * sigma(gate[i]); }, "sigmoid_multiply");
 }
 
 TEST_P(EveryIsa, ArgmaxFindsTheLargestAtEveryIndex) {
@@ -144,6 +200,40 @@ TEST_P(EveryIsa, ReductionIsEqualBitForBitToRef) {
             << "over one of " << top_k << " rows of " << n;
       }
     }
+  }
+}
+
+TEST_P(EveryIsa, AScaledReductionIsOneFusedStepMore) {
+  std::mt19937 rng(14);
+  for (const RowFormat format : {RowFormat::kF32, RowFormat::kBf16, RowFormat::kFp8}) {
+    const int n = format == RowFormat::kFp8 ? 256 : 333, top_k = 3;
+    std::vector<base::AlignedBytes> rows;
+    std::vector<const std::byte*> pointers;
+    for (int k = 0; k < top_k; ++k) {
+      rows.emplace_back(row_bytes(format, n));
+      ref().encode_row(Dtype::kF32, random_floats(n, rng).data(), format, n, rows.back().data());
+      pointers.push_back(rows.back().data());
+    }
+    const auto weights = random_floats(top_k, rng), shared = random_floats(n, rng);
+    const auto before = random_floats(n, rng);
+    ReduceArgs args{.n = n,
+                    .top_k = top_k,
+                    .format = format,
+                    .rows = pointers.data(),
+                    .weights = weights.data(),
+                    .shared = shared.data()};
+    std::vector<float> sums(n, 0.0f), x = before;
+    args.x = sums.data();
+    kernels().reduce_experts(args);  // 0 + the sum is the sum
+    args.x = x.data();
+    args.scale = 0.22f;
+    kernels().reduce_experts(args);
+    for (int i = 0; i < n; ++i) ASSERT_EQ(x[i], std::fma(0.22f, sums[i], before[i])) << i;
+    std::vector<Bf16> rounded_sum(n);
+    args.x = nullptr;
+    args.sum = rounded_sum.data();
+    kernels().reduce_experts(args);
+    for (int i = 0; i < n; ++i) ASSERT_EQ(rounded_sum[i].bits, Bf16(sums[i]).bits) << i;
   }
 }
 

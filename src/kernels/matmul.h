@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products with a packed weight matrix: y[i, n] = w.scale · Σ_k x[i, k] · w[n, k]. And a
-// gated MLP's two products at once: h[i, j] = silu(x[i] · gate[j]) · (x[i] · up[j]).
+// Matrix products with a packed weight matrix: y[i, n] = w.scale · Σ_k x[i, k] · w[n, k] + bias[n].
+// And a gated MLP's two products at once: h[i, j] = f(x[i] · gate[j] + gate_bias[j],
+// x[i] · up[j] + up_bias[j]) with one of the functions of Activation. The scaled sum is rounded
+// before the bias is added; a bias that is null costs nothing.
 //
 // Row invariance: every element of y is one chain of additions along k, in ascending order. It
 // depends only on its row of x and its row of w: not on m, on other rows, on tiles, or on how the
@@ -58,6 +60,17 @@ enum class Tuning { kZen4, kZen5 };
 // kZen5 on AMD processors from family 26 on, else kZen4. AVX2 kernels always use kZen4.
 Tuning best_tuning();
 
+// The function of a gated MLP, from the products `gate` and `up`.
+struct Activation {
+  enum class Kind {
+    kSilu,           // silu(gate) · up
+    kClampedSwiglu,  // (u + 1) · g · σ(alpha · g), g = min(gate, limit), u = up within ±limit
+  };
+  Kind kind = Kind::kSilu;
+  float alpha = 1.702f;  // kClampedSwiglu only; the defaults are GPT-OSS's
+  float limit = 7.0f;
+};
+
 struct MatmulArgs {
   int m = 0;
   InputRows x;
@@ -70,6 +83,7 @@ struct MatmulArgs {
   // Panels, of w's format and k, that the thread will read after these; they are prefetched. Null:
   // w's panels from last_panel on.
   const std::byte* next = nullptr;
+  const float* bias = nullptr;  // [w.n()], or null: none
 };
 
 struct GatedMatmulArgs {
@@ -83,6 +97,9 @@ struct GatedMatmulArgs {
   Tuning tuning = best_tuning();
   const std::byte* next_gate = nullptr;  // see MatmulArgs::next
   const std::byte* next_up = nullptr;
+  const float* gate_bias = nullptr;  // [gate.n()], or null: none
+  const float* up_bias = nullptr;
+  Activation activation;
 };
 
 // Products with more rows than this are computed in several runs of rows.

@@ -2,11 +2,12 @@
 //
 // The weighted sum of a token's expert results, with shared expert and residual, in one pass:
 //
-//   x[i] += (Σ_k weights[k] · rows[k][i]) + shared[i]          or, if x is null,
-//   sum[i] = (Σ_k weights[k] · rows[k][i]) + shared[i]         rounded once
+//   x[i] += scale · ((Σ_k weights[k] · rows[k][i]) + shared[i])   or, if x is null,
+//   sum[i] = (Σ_k weights[k] · rows[k][i]) + shared[i]            rounded once
 //
 // The sum starts at zero and adds rows in ascending k, one fused multiply-add each, then the shared
-// expert, then x: the same order for every placement. For coded rows (row_format.h: code · scale)
+// expert, then x: the same order for every placement. A scale other than 1 is multiplied in by the
+// addition to x, one fused multiply-add. For coded rows (row_format.h: code · scale)
 // the weight is multiplied into the scale, round(weights[k] · scale) · code: one product for all
 // values that share a scale.
 //
@@ -28,6 +29,7 @@ struct ReduceArgs {
   const float* weights = nullptr;          // [top_k]
   const float* shared = nullptr;           // [n], or null: none
   float* x = nullptr;                      // [n], or null: the result goes to sum
+  float scale = 1.0f;                      // of what is added to x; sum is not scaled
   Bf16* sum = nullptr;                     // [n]; may be one of the rows if they are bf16
 };
 

@@ -5,14 +5,15 @@
 //   format  value                                              row of `hidden` values
 //   f32     a float32                                          [hidden] float32
 //   bf16    a bfloat16                                         [hidden] bf16
-//   fp8     e4m3 · float32 scale of 128 values                 [hidden] e4m3
-//                                                              [hidden / 128] float32
-//   nvfp4   e2m1 · (e4m3 scale of 16 values · float32 scale    [hidden / 2] e2m1, low nibble first
-//           of the row)                                        [hidden / 16] e4m3
+//   fp8     e4m3 · float32 scale of 128 values                 [width] e4m3
+//                                                              [width / 128] float32
+//   nvfp4   e2m1 · (e4m3 scale of 16 values · float32 scale    [width / 2] e2m1, low nibble first
+//           of the row)                                        [width / 16] e4m3
 //                                                              [1] float32
 //
-// Coded rows are padded with zero bytes to a multiple of 16. The bytes of a row depend on that row
-// only, and are the same on every instruction set.
+// Coded rows have a width of whole groups (128 or 16 values that share a scale): `hidden` values,
+// then zeros. They are padded with zero bytes to a multiple of 16. The bytes of a row depend on
+// that row only, and are the same on every instruction set.
 //
 // Scales: fp8, of 128 values: max / 448, whose inverse is rounded to bf16 (row_scales.h explains
 // why). nvfp4: of the row, max / (6 · 448); of 16 values, max / 6 in units of the row's scale,
@@ -52,21 +53,29 @@ constexpr RowFormat row_format(Dtype dtype) {
 }
 constexpr bool is_coded(RowFormat format) { return format >= RowFormat::kFp8; }
 
-// Number of values that share a scale; 1 if there are no scales. Divides `hidden`.
+// Number of values that share a scale; 1 if there are no scales.
 constexpr int row_group(RowFormat format) {
   if (format == RowFormat::kFp8) return kFp8RowGroup;
   return format == RowFormat::kNvfp4 ? kNvfp4RowGroup : 1;
 }
 
+// Number of groups, of which the last may be short; and the number of values in whole groups.
+constexpr int row_groups(RowFormat format, int hidden) {
+  return (hidden + row_group(format) - 1) / row_group(format);
+}
+constexpr int row_width(RowFormat format, int hidden) {
+  return row_groups(format, hidden) * row_group(format);
+}
+
 // Offsets in a row, in bytes: of its scales, and of the end of the scales.
 constexpr size_t row_scales_offset(RowFormat format, int hidden) {
-  const auto values = static_cast<size_t>(hidden);
+  const auto values = static_cast<size_t>(row_width(format, hidden));
   if (format == RowFormat::kFp8) return values;
   if (format == RowFormat::kNvfp4) return values / 2;
   return values * (format == RowFormat::kF32 ? 4 : 2);
 }
 constexpr size_t row_scales_end(RowFormat format, int hidden) {
-  const auto groups = static_cast<size_t>(hidden / row_group(format));
+  const auto groups = static_cast<size_t>(row_groups(format, hidden));
   const size_t offset = row_scales_offset(format, hidden);
   if (format == RowFormat::kFp8) return offset + groups * sizeof(float);
   return format == RowFormat::kNvfp4 ? offset + groups : offset;
@@ -79,7 +88,7 @@ constexpr size_t row_bytes(RowFormat format, int hidden) {
   return (used + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
 }
 
-// Errors (invalid input): hidden below 1, or not a multiple of the group.
+// Errors (invalid input): hidden below 1.
 Status check_row_format(RowFormat format, int hidden);
 
 }  // namespace wideep::kernels

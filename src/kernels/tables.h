@@ -6,6 +6,9 @@
 
 #include "base/dtype.h"
 #include "kernels/attention.h"
+#include "kernels/convolution.h"
+#include "kernels/delta_rule.h"
+#include "kernels/indexer.h"
 #include "kernels/matmul.h"
 #include "kernels/quantized_rows.h"
 #include "kernels/reduce.h"
@@ -24,7 +27,15 @@
   void pack_keys(const PageRows& page, std::byte* panel);                                          \
   void pack_values(const PageRows& page, std::byte* panel);                                        \
   void widen_fp8(const std::byte* fp8, size_t count, Bf16* out);                                   \
+  void index_scores(const IndexArgs& args);                                                        \
+  void delta_rule(const DeltaRuleArgs& args);                                                      \
+  void convolve(const ConvolutionArgs& args);                                                      \
   void rms_norm(const float* x, const float* weight, float eps, int n, float* y);                  \
+  void l2_normalize(const float* x, float eps, int n, float* y);                                   \
+  void silu(const float* x, int n, float* y);                                                      \
+  void silu_multiply(const float* gate, const float* x, int n, float* y);                          \
+  void sigmoid_multiply(const float* gate, const float* x, int n, float* y);                       \
+  void scale_row(float scale, int n, float* x);                                                    \
   void rotate(const float* cos_sin, int dim, bool interleaved, float* x);                          \
   void encode_row(Dtype x_dtype, const void* x, RowFormat format, int hidden, std::byte* row);      \
   void decode_row(RowFormat format, const std::byte* row, int hidden, Dtype y_dtype, void* y);      \

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reference of attention.h and kv_page.h: double precision, one element at a time.
+// Reference of attention.h, indexer.h and kv_page.h: double precision, one element at a time.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "kernels/tables.h"
 
@@ -74,14 +76,15 @@ double score(const AttentionArgs& args, const float* q, const KvPage& page, int 
   return sum * args.scale;
 }
 
-// Folds positions [begin, end) of a page into the row.
-void add_page(const AttentionArgs& args, int row, const KvPage& page, int begin, int end) {
+// Folds positions of a page into the row.
+void add_page(const AttentionArgs& args, int row, const KvPage& page,
+              std::span<const int> positions) {
   const float* q = args.q + row / args.num_heads * args.q_token_stride +
                    row % args.num_heads * args.q_head_stride;
   double* state = row_state(args, row);
   double scores[kPageTokens];
   double largest = state[0];
-  for (int p = begin; p < end; ++p) {
+  for (const int p : positions) {
     scores[p] = score(args, q, page, p);
     largest = std::max(largest, scores[p]);
   }
@@ -89,7 +92,7 @@ void add_page(const AttentionArgs& args, int row, const KvPage& page, int begin,
   const double correction = std::exp(state[0] - largest);
   state[0] = largest;
   for (int i = 1; i < args.value_dim + 2; ++i) state[i] *= correction;
-  for (int p = begin; p < end; ++p) {
+  for (const int p : positions) {
     const double weight = std::exp(scores[p] - largest);
     const double rounded = args.cache_dtype == Dtype::kF32
                                ? weight
@@ -101,19 +104,34 @@ void add_page(const AttentionArgs& args, int row, const KvPage& page, int begin,
   }
 }
 
+// The positions of a page, relative to its first one, that the token attends to.
+std::vector<int> attended(const AttentionArgs& args, int token, int base) {
+  std::vector<int> positions;
+  if (args.selected != nullptr) {
+    for (int i = 0; i < args.num_selected[token]; ++i) {
+      const int p = args.selected[token][i] - base;
+      if (p >= 0 && p < kPageTokens) positions.push_back(p);
+    }
+    return positions;
+  }
+  const int last = args.first_position + token;
+  const int first = first_visible(args.window, args.chunk, last);
+  for (int p = std::max(first - base, 0); p < std::min(last + 1 - base, kPageTokens); ++p) {
+    positions.push_back(p);
+  }
+  return positions;
+}
+
 }  // namespace
 
 void attention(const AttentionArgs& args) {
   for (int row = 0; row < args.num_rows(); ++row) {
     const int token = row / args.num_heads, head = row % args.num_heads;
     if (args.start) start_row(args, row);
-    const int last = args.first_position + token;
-    const int first = args.window > 0 ? std::max(0, last + 1 - args.window) : 0;
     for (int i = 0; i < args.num_pages; ++i) {
       const int base = (args.first_page + i) * kPageTokens;
-      const int begin = std::max(first - base, 0);
-      const int end = std::min(last + 1 - base, kPageTokens);
-      if (begin < end) add_page(args, row, args.pages[i], begin, end);
+      const std::vector<int> positions = attended(args, token, base);
+      if (!positions.empty()) add_page(args, row, args.pages[i], positions);
     }
     if (!args.finish) continue;
     const double* state = row_state(args, row);
@@ -157,6 +175,30 @@ void pack_values(const PageRows& page, std::byte* panel) {
     for (int d = 0; d < page.dim; ++d) {
       const float x = p < page.count ? load(page.dtype, page.rows, p * page.stride + d) : 0.0f;
       store(page.dtype, x, panel, value_index(page.dtype, padded, d, p));
+    }
+  }
+}
+
+void index_scores(const IndexArgs& args) {
+  for (int t = 0; t < args.num_tokens; ++t) {
+    for (int i = 0; i < args.num_pages; ++i) {
+      const int base = (args.first_page + i) * kPageTokens;
+      const int end = std::min(args.first_position + t + 1 - base, kPageTokens);
+      for (int p = 0; p < end; ++p) {
+        double sum = 0.0;
+        for (int h = 0; h < args.num_heads; ++h) {
+          const float* q = args.q + t * args.q_token_stride + h * args.q_head_stride;
+          double product = 0.0;
+          for (int d = 0; d < args.dim; ++d) {
+            const float query =
+                args.cache_dtype == Dtype::kF32 ? q[d] : static_cast<float>(Bf16(q[d]));
+            product += static_cast<double>(query) *
+                       load(args.cache_dtype, args.pages[i].keys, p * args.row_stride + d);
+          }
+          sum += args.weights[t * args.weights_stride + h] * std::max(product, 0.0);
+        }
+        args.scores[t * args.scores_stride + base + p] = static_cast<float>(sum);
+      }
     }
   }
 }

@@ -137,6 +137,21 @@ float dot(const void* x, const PackedMatrix& w, int column) {
   return w.scale * chain_dot(x, w, column, 0, w.k());
 }
 
+float dot(const void* x, const PackedMatrix& w, int column, const float* bias) {
+  const float scaled = dot(x, w, column);
+  return bias == nullptr ? scaled : scaled + bias[column];
+}
+
+float activate(const Activation& activation, float gate, float up) {
+  if (activation.kind == Activation::Kind::kSilu) return gate / (1.0f + std::exp(-gate)) * up;
+  // Comparisons that keep NaN.
+  const float limit = activation.limit;
+  if (gate > limit) gate = limit;
+  if (up > limit) up = limit;
+  if (up < -limit) up = -limit;
+  return (up + 1.0f) * (gate / (1.0f + std::exp(-activation.alpha * gate)));
+}
+
 void write(const OutputRows& y, int row, int column, float value) {
   if (y.dtype == Dtype::kF32) {
     static_cast<float*>(y[row])[column] = value;
@@ -151,7 +166,7 @@ void matmul(const MatmulArgs& args) {
   const int last = std::min(args.last_panel * kPanelWidth, args.w.n());
   for (int row = 0; row < args.m; ++row) {
     for (int column = args.first_panel * kPanelWidth; column < last; ++column) {
-      write(args.y, row, column, dot(args.x[row], args.w, column));
+      write(args.y, row, column, dot(args.x[row], args.w, column, args.bias));
     }
   }
 }
@@ -160,9 +175,9 @@ void gated_matmul(const GatedMatmulArgs& args) {
   const int last = std::min(args.last_panel * kPanelWidth, args.gate.n());
   for (int row = 0; row < args.m; ++row) {
     for (int column = args.first_panel * kPanelWidth; column < last; ++column) {
-      const float gate = dot(args.x[row], args.gate, column);
-      const float up = dot(args.x[row], args.up, column);
-      write(args.h, row, column, gate / (1.0f + std::exp(-gate)) * up);
+      const float gate = dot(args.x[row], args.gate, column, args.gate_bias);
+      const float up = dot(args.x[row], args.up, column, args.up_bias);
+      write(args.h, row, column, activate(args.activation, gate, up));
     }
   }
 }
@@ -191,7 +206,32 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   double squares = 0.0;
   for (int i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
   const double scale = 1.0 / std::sqrt(squares / n + eps);
-  for (int i = 0; i < n; ++i) y[i] = static_cast<float>(x[i] * scale * weight[i]);
+  for (int i = 0; i < n; ++i) {
+    y[i] = static_cast<float>(x[i] * scale * (weight == nullptr ? 1.0f : weight[i]));
+  }
+}
+
+void l2_normalize(const float* x, float eps, int n, float* y) {
+  double squares = 0.0;
+  for (int i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * x[i];
+  const double scale = 1.0 / std::sqrt(squares + eps);
+  for (int i = 0; i < n; ++i) y[i] = static_cast<float>(x[i] * scale);
+}
+
+void silu(const float* x, int n, float* y) {
+  for (int i = 0; i < n; ++i) y[i] = x[i] / (1.0f + std::exp(-x[i]));
+}
+
+void silu_multiply(const float* gate, const float* x, int n, float* y) {
+  for (int i = 0; i < n; ++i) y[i] = gate[i] / (1.0f + std::exp(-gate[i])) * x[i];
+}
+
+void sigmoid_multiply(const float* gate, const float* x, int n, float* y) {
+  for (int i = 0; i < n; ++i) y[i] = 1.0f / (1.0f + std::exp(-gate[i])) * x[i];
+}
+
+void scale_row(float scale, int n, float* x) {
+  for (int i = 0; i < n; ++i) x[i] *= scale;
 }
 
 // Without fused multiply-add (the build forbids contraction), so that all tables have the same

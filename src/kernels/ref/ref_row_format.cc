@@ -41,10 +41,11 @@ float get_e4m3(const std::byte* from) {
 void encode_fp8(Dtype dtype, const void* x, int hidden, std::byte* row) {
   std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
   for (int begin = 0; begin < hidden; begin += kFp8RowGroup, scales += sizeof(float)) {
-    const RowScale scale = fp8_scale(largest_bits(dtype, x, begin, begin + kFp8RowGroup));
+    const int end = std::min(begin + kFp8RowGroup, hidden);
+    const RowScale scale = fp8_scale(largest_bits(dtype, x, begin, end));
     put_float(scales, scale.scale);
     if (scale.to_code == 0.0f) continue;
-    for (int i = begin; i < begin + kFp8RowGroup; ++i) {
+    for (int i = begin; i < end; ++i) {
       row[i] = std::byte{F8E4M3(value_at(dtype, x, i) * scale.to_code).bits};
     }
   }
@@ -56,12 +57,13 @@ void encode_nvfp4(Dtype dtype, const void* x, int hidden, std::byte* row) {
   put_float(row + row_scales_end(RowFormat::kNvfp4, hidden), of_row.scale);
   if (of_row.to_code == 0.0f) return;
   for (int begin = 0; begin < hidden; begin += kNvfp4RowGroup) {
-    const uint32_t largest = largest_bits(dtype, x, begin, begin + kNvfp4RowGroup);
+    const int end = std::min(begin + kNvfp4RowGroup, hidden);
+    const uint32_t largest = largest_bits(dtype, x, begin, end);
     const F8E4M3 code(std::bit_cast<float>(largest) * of_row.to_code);
     scales[begin / kNvfp4RowGroup] = std::byte{code.bits};
     const float to_steps =
         code.bits == 0 ? 0.0f : kE2m1Steps / (static_cast<float>(code) * of_row.scale);
-    for (int i = begin; i < begin + kNvfp4RowGroup; ++i) {
+    for (int i = begin; i < end; ++i) {
       const auto steps = static_cast<int>(std::nearbyint(value_at(dtype, x, i) * to_steps));
       const unsigned element = e2m1_of_steps(std::abs(steps)) | (steps < 0 ? 8u : 0u);
       row[i / 2] |= static_cast<std::byte>(element << (i % 2 * 4));
@@ -133,7 +135,8 @@ void reduce_experts(const ReduceArgs& args) {
     }
     if (args.shared != nullptr) sum += args.shared[i];
     if (args.x != nullptr) {
-      args.x[i] += sum;
+      // A scale of 1 makes this a plain addition.
+      args.x[i] = std::fma(args.scale, sum, args.x[i]);
     } else {
       args.sum[i] = Bf16(sum);
     }

@@ -187,17 +187,16 @@ inline PagePanels<T> panels_of(const AttentionArgs& args, const RowState<T>& sta
   return {keys, values, value_stride};
 }
 
+// A bit mask of the positions before `end` in a page.
+inline uint64_t positions_below(int end) {
+  return end >= kPageTokens ? ~uint64_t{0} : end <= 0 ? 0 : (uint64_t{1} << end) - 1;
+}
+
 // A bit mask of the positions of a page that the token attends to. base: the page's first position.
 inline uint64_t attended(const AttentionArgs& args, int token, int base) {
-  const int end = args.first_position + token + 1 - base;
-  const int begin = args.window > 0 ? end - args.window : 0;
-  const uint64_t below_end = end >= kPageTokens ? ~uint64_t{0}
-                             : end <= 0         ? 0
-                                                : (uint64_t{1} << end) - 1;
-  const uint64_t below_begin = begin >= kPageTokens ? ~uint64_t{0}
-                               : begin <= 0         ? 0
-                                                    : (uint64_t{1} << begin) - 1;
-  return below_end & ~below_begin;
+  const int position = args.first_position + token;
+  const int first = first_visible(args.window, args.chunk, position);
+  return positions_below(position + 1 - base) & ~positions_below(first - base);
 }
 
 // Converts the scores of a strip over the first Width panels of a page to softmax weights.
@@ -284,7 +283,8 @@ inline void add_values(const RowState<T>& state, int row, const Panels<T>& value
 // The page that all strips of a block work on.
 template <typename T>
 struct PageView {
-  int base;  // its first position
+  int base;          // its first position
+  int num_gathered;  // or, if not 0: it has this many rows that were selected for the only token
   Panels<T> keys;
   Panels<T> values;  // steps: set per strip
 };
@@ -295,7 +295,8 @@ inline void strip(const AttentionArgs& args, const RowState<T>& state, const Pag
   uint64_t masks[Rows];
   uint64_t all = ~uint64_t{0}, any = 0;
   for (int r = 0; r < Rows; ++r) {
-    masks[r] = attended(args, (row + r) / args.num_heads, page.base);
+    masks[r] = page.num_gathered != 0 ? positions_below(page.num_gathered)
+                                      : attended(args, (row + r) / args.num_heads, page.base);
     all &= masks[r];
     any |= masks[r];
   }
@@ -332,10 +333,10 @@ inline int next_strip(const AttentionArgs& args, const RowState<T>& state, PageV
   return row + Rows;
 }
 
+// Computes the rows from `row` to `num_rows` on a page.
 template <typename T>
-inline void strips(const AttentionArgs& args, const RowState<T>& state, PageView<T> page) {
-  const int num_rows = args.num_rows();
-  int row = 0;
+inline void strips(const AttentionArgs& args, const RowState<T>& state, PageView<T> page, int row,
+                   int num_rows) {
   // 8 rows left are two strips of 4, not of 6 and 2.
   while (num_rows - row >= kStripRows && num_rows - row != 8) {
     row = next_strip<kStripRows>(args, state, &page, row);
@@ -345,28 +346,35 @@ inline void strips(const AttentionArgs& args, const RowState<T>& state, PageView
   while (row < num_rows) row = next_strip<1>(args, state, &page, row);
 }
 
+// A view of a page of which nothing else is prefetched.
 template <typename T>
-inline void attend(const AttentionArgs& args) {
-  const RowState<T> state = row_state<T>(args);
-  if (args.start) start_rows(args, state);
+inline PageView<T> view_of(const AttentionArgs& args, const PagePanels<T>& panels) {
+  return {.base = 0,
+          .num_gathered = 0,
+          .keys = {.data = panels.keys,
+                   .stride = kPageTokens * kStep<T>,
+                   .steps = (args.key_dim + kStep<T> - 1) / kStep<T>,
+                   .next = nullptr,
+                   .next_lines = 0},
+          .values = {.data = panels.values,
+                     .stride = panels.value_stride,
+                     .steps = 0,
+                     .next = nullptr,
+                     .next_lines = 0}};
+}
+
+// Dense attention over the given pages.
+template <typename T>
+inline void attend_to_pages(const AttentionArgs& args, const RowState<T>& state) {
   const int last = args.first_position + args.num_tokens - 1;
-  for (int i = 0; i < args.num_pages; ++i) {
+  const int first = first_visible(args.window, args.chunk, args.first_position);
+  for (int i = std::max(0, first / kPageTokens - args.first_page); i < args.num_pages; ++i) {
     const int base = (args.first_page + i) * kPageTokens;
     if (base > last) break;
-    if (args.window > 0 && base + kPageTokens <= args.first_position + 1 - args.window) continue;
     const int count = std::min(kPageTokens, last + 1 - base);
     const PagePanels<T> panels = panels_of(args, state, args.pages[i], count);
-    PageView<T> page{.base = base,
-                     .keys = {.data = panels.keys,
-                              .stride = kPageTokens * kStep<T>,
-                              .steps = (args.key_dim + kStep<T> - 1) / kStep<T>,
-                              .next = nullptr,
-                              .next_lines = 0},
-                     .values = {.data = panels.values,
-                                .stride = panels.value_stride,
-                                .steps = 0,
-                                .next = nullptr,
-                                .next_lines = 0}};
+    PageView<T> page = view_of(args, panels);
+    page.base = base;
     // The next page, fetched line by line while this one is multiplied.
     if (i + 1 < args.num_pages) {
       const size_t step_bytes = kStep<T> * dtype_bytes(args.cache_dtype);
@@ -382,7 +390,53 @@ inline void attend(const AttentionArgs& args) {
         page.values.next_lines = static_cast<int>(state.out_stride * step_bytes / 64);
       }
     }
-    strips(args, state, page);
+    strips(args, state, page, 0, args.num_rows());
+  }
+}
+
+// Copies selected rows of the cache, widened from fp8, to consecutive rows of state.wide.
+template <typename T>
+inline void gather_rows(const AttentionArgs& args, const RowState<T>& state,
+                        const int32_t* selected, int count) {
+  const size_t row_bytes = args.row_stride * dtype_bytes(args.cache_dtype);
+  std::byte* to = state.wide;
+  for (int i = 0; i < count; ++i, to += args.row_stride * sizeof(T)) {
+    const int page = selected[i] / kPageTokens - args.first_page;
+    const int slot = selected[i] % kPageTokens;
+    const std::byte* row = args.pages[page].keys + static_cast<size_t>(slot) * row_bytes;
+    if (args.cache_dtype == Dtype::kF8E4M3) {
+      widen_fp8(row, args.row_stride, reinterpret_cast<Bf16*>(to));
+    } else {
+      std::memcpy(to, row, row_bytes);
+    }
+  }
+}
+
+// Sparse attention: each token's own rows, gathered into pages that all its heads share.
+template <typename T>
+inline void attend_to_selected(const AttentionArgs& args, const RowState<T>& state) {
+  AttentionArgs gathered = args;
+  gathered.cache_dtype = product_dtype(args.cache_dtype);
+  for (int token = 0; token < args.num_tokens; ++token) {
+    for (int i = 0; i < args.num_selected[token]; i += kPageTokens) {
+      const int count = std::min(kPageTokens, args.num_selected[token] - i);
+      gather_rows(args, state, args.selected[token] + i, count);
+      const KvPage rows{.keys = state.wide, .values = nullptr};
+      PageView<T> page = view_of(args, panels_of(gathered, state, rows, count));
+      page.num_gathered = count;
+      strips(args, state, page, token * args.num_heads, (token + 1) * args.num_heads);
+    }
+  }
+}
+
+template <typename T>
+inline void attend(const AttentionArgs& args) {
+  const RowState<T> state = row_state<T>(args);
+  if (args.start) start_rows(args, state);
+  if (args.selected != nullptr) {
+    attend_to_selected(args, state);
+  } else {
+    attend_to_pages(args, state);
   }
   if (args.finish) finish_rows(args, state);
 }

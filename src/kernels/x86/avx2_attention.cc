@@ -8,5 +8,7 @@
 //
 #include "kernels/x86/attention_body.h"
 //
+#include "kernels/x86/indexer_body.h"
+//
 #include "kernels/x86/avx2_end.h"
 #endif

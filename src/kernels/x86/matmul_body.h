@@ -287,7 +287,21 @@ inline void store_columns(void* row, Dtype dtype, int column, int n, F32x16 v) {
   }
 }
 
-inline F32x16 silu(F32x16 x) { return div(x, add(set1(1.0f), exp(sub(zero(), x)))); }
+// A scaled sum plus the bias of up to 16 columns of n, if there is one.
+inline F32x16 with_bias(F32x16 scaled, const float* bias, int column, int n) {
+  if (bias == nullptr) return scaled;
+  return add(scaled, load_n(bias + column, std::min(kPanelWidth, n - column)));
+}
+
+inline F32x16 activate(const Activation& activation, F32x16 gate, F32x16 up) {
+  if (activation.kind == Activation::Kind::kSilu) return mul(silu(gate), up);
+  // min and max return their second operand if one is NaN.
+  const F32x16 limit = set1(activation.limit), one = set1(1.0f);
+  gate = min(limit, gate);
+  up = max(set1(-activation.limit), min(limit, up));
+  const F32x16 e = exp(mul(set1(-activation.alpha), gate));
+  return mul(add(up, one), div(gate, add(one, e)));
+}
 
 // ---- products ----
 
@@ -308,9 +322,11 @@ struct PlainProduct {
   void put(int row, int panel, const float (*sums)[kPanelWidth]) const {
     void* const y = args.y[row];
     const F32x16 scale = set1(args.w.scale);
+    const int n = args.w.n();
     for (int p = 0; p < kPanels; ++p) {
-      store_columns(y, args.y.dtype, (panel + p) * kPanelWidth, args.w.n(),
-                    mul(scale, load(sums[p])));
+      const int column = (panel + p) * kPanelWidth;
+      store_columns(y, args.y.dtype, column, n,
+                    with_bias(mul(scale, load(sums[p])), args.bias, column, n));
     }
   }
 };
@@ -336,10 +352,12 @@ struct GatedProduct {
     constexpr int kHalf = kPanels / 2;
     void* const h = args.h[row];
     const F32x16 gate_scale = set1(args.gate.scale), up_scale = set1(args.up.scale);
+    const int n = args.gate.n();
     for (int p = 0; p < kHalf; ++p) {
-      const F32x16 gate = mul(gate_scale, load(sums[p]));
-      const F32x16 up = mul(up_scale, load(sums[p + kHalf]));
-      store_columns(h, args.h.dtype, (panel + p) * kPanelWidth, args.gate.n(), mul(silu(gate), up));
+      const int column = (panel + p) * kPanelWidth;
+      const F32x16 gate = with_bias(mul(gate_scale, load(sums[p])), args.gate_bias, column, n);
+      const F32x16 up = with_bias(mul(up_scale, load(sums[p + kHalf])), args.up_bias, column, n);
+      store_columns(h, args.h.dtype, column, n, activate(args.activation, gate, up));
     }
   }
 };

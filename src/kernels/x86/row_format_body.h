@@ -98,10 +98,20 @@ inline void encode_e4m3(const T* x, float to_code, std::byte* out) {
   }
 }
 
+// The last, short group of a row with zeros behind it.
+template <int kGroup, typename T>
+struct LastGroup {
+  alignas(64) T values[kGroup] = {};
+
+  LastGroup(const T* x, int hidden) {
+    const int count = hidden % kGroup;
+    std::memcpy(values, x + hidden - count, static_cast<size_t>(count) * sizeof(T));
+  }
+};
+
+// Encodes whole groups of an fp8 row.
 template <typename T>
-inline void encode_fp8(const T* x, int hidden, std::byte* row) {
-  std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
-  const int num_groups = hidden / kFp8RowGroup;
+inline void encode_fp8_groups(const T* x, int num_groups, std::byte* row, std::byte* scales) {
   // First all scales of a block of groups, then its values: a scale is a long chain of dependent
   // instructions, which would otherwise delay each group.
   constexpr int kBlock = 128;
@@ -121,6 +131,17 @@ inline void encode_fp8(const T* x, int hidden, std::byte* row) {
       encode_e4m3(x + k, to_code[group], row + k);
     }
   }
+}
+
+template <typename T>
+inline void encode_fp8(const T* x, int hidden, std::byte* row) {
+  std::byte* scales = row + row_scales_offset(RowFormat::kFp8, hidden);
+  const int whole = hidden / kFp8RowGroup;
+  encode_fp8_groups(x, whole, row, scales);
+  if (whole * kFp8RowGroup == hidden) return;
+  const LastGroup<kFp8RowGroup, T> last(x, hidden);
+  encode_fp8_groups(last.values, 1, row + whole * kFp8RowGroup,
+                    scales + static_cast<size_t>(whole) * sizeof(float));
 }
 
 // Writes the largest magnitude of each group of an nvfp4 row to of_groups. Returns that of the row,
@@ -180,11 +201,16 @@ inline void encode_nvfp4(const T* x, int hidden, std::byte* row) {
   // The maxima are stored in the second half of the codes' place, so that no memory is allocated.
   // No maximum is overwritten before it is used: codes of the groups before g end at byte 8g, and
   // the maximum of g is at byte 4 · (num_groups + g).
-  float* const largest = reinterpret_cast<float*>(row + hidden / 4);
-  const RowScale of_row = nvfp4_scale(find_largest(x, hidden / kNvfp4RowGroup, largest));
+  const int num_groups = row_groups(RowFormat::kNvfp4, hidden), whole = hidden / kNvfp4RowGroup;
+  float* const largest = reinterpret_cast<float*>(row) + num_groups;
+  const LastGroup<kNvfp4RowGroup, T> last(x, hidden);
+  uint32_t largest_of_row = find_largest(x, whole, largest);
+  if (whole < num_groups) {
+    largest_of_row = std::max(largest_of_row, find_largest(last.values, 1, largest + whole));
+  }
+  const RowScale of_row = nvfp4_scale(largest_of_row);
   std::byte* scales = row + row_scales_offset(RowFormat::kNvfp4, hidden);
   put_float(row + row_scales_end(RowFormat::kNvfp4, hidden), of_row.scale);
-  const int num_groups = hidden / kNvfp4RowGroup;
   if (of_row.to_code == 0.0f) {
     std::memset(row, 0, row_scales_end(RowFormat::kNvfp4, hidden));
     return;
@@ -194,12 +220,15 @@ inline void encode_nvfp4(const T* x, int hidden, std::byte* row) {
   alignas(64) float to_steps[kBlock];
   for (int block = 0; block < num_groups; block += kBlock) {
     const int count = std::min(kBlock, num_groups - block);
-    const T* values = x + block * kNvfp4RowGroup;
+    const int in_x = std::min(count, whole - block);
     for (int first = 0; first < count; first += kPanelWidth) {
       nvfp4_scales(largest + block + first, std::min(kPanelWidth, count - first), of_row,
                    scales + block + first, to_steps + first);
     }
-    encode_e2m1(values, count, to_steps, row + block * kNvfp4RowGroup / 2);
+    std::byte* codes = row + block * kNvfp4RowGroup / 2;
+    encode_e2m1(x + block * kNvfp4RowGroup, in_x, to_steps, codes);
+    if (in_x == count) continue;
+    encode_e2m1(last.values, 1, to_steps + in_x, codes + in_x * kNvfp4RowGroup / 2);
   }
 }
 
@@ -273,7 +302,7 @@ struct Nvfp4Rows {
   }
   template <typename Visit>
   static void visit(const std::byte* row, int hidden, int k, Visit visit) {
-    const int count = std::min(kPanelWidth, (hidden - k) / kNvfp4RowGroup);
+    const int count = std::min(kPanelWidth, row_groups(RowFormat::kNvfp4, hidden - k));
     alignas(64) float of_groups[kPanelWidth];
     store(of_groups, scales(row, hidden, k, count));
     for (int group = 0; group < count; ++group) {
@@ -286,7 +315,12 @@ struct Nvfp4Rows {
 template <typename Rows, typename T>
 inline void decode_coded(const std::byte* row, int hidden, T* y) {
   for (int k = 0; k < hidden; k += Rows::kStep) {
-    Rows::visit(row, hidden, k, [&](int i, F32x16 values) { store_exact(y + i, values); });
+    Rows::visit(row, hidden, k, [&](int i, F32x16 values) {
+      if (i + kPanelWidth <= hidden) return store_exact(y + i, values);
+      T last[kPanelWidth];
+      store_exact(last, values);
+      std::memcpy(y + i, last, static_cast<size_t>(std::max(hidden - i, 0)) * sizeof(T));
+    });
   }
 }
 

@@ -19,8 +19,10 @@ struct Finish {
       second = add(second, load(args.shared + next));
     }
     if (kAddsToX) {
-      store(args.x + i, add(first, load(args.x + i)));
-      store(args.x + next, add(second, load(args.x + next)));
+      // A scale of 1 makes these plain additions, at the same cost.
+      const F32x16 scale = set1(args.scale);
+      store(args.x + i, fma(scale, first, load(args.x + i)));
+      store(args.x + next, fma(scale, second, load(args.x + next)));
     } else {
       store_exact(args.sum + i, first, second);
     }
@@ -46,7 +48,7 @@ struct Finish {
   static void part(const ReduceArgs& args, int i, int count, F32x16 sum) {
     if (kHasShared) sum = add(sum, load_n(args.shared + i, count));
     if (kAddsToX) {
-      store_n(args.x + i, add(sum, load_n(args.x + i, count)), count);
+      store_n(args.x + i, fma(set1(args.scale), sum, load_n(args.x + i, count)), count);
     } else {
       Bf16 rounded[kPanelWidth];
       store_exact(rounded, sum);
@@ -77,8 +79,7 @@ inline void fetch(const std::byte* line) {
 //   add_step      sums += weight · row[k … k + kStep), in an order that suits the format;
 //                 prefetches the line `ahead` bytes further on
 //   put_in_order  puts sums into the order of the row (kInPairs: except within pairs)
-//   add_part      as add_step for up to 16 values, for the rest of a row; absent if rows are whole
-//                 steps
+//   add_part      as add_step for up to 16 values, for the rest of a row
 //
 // A format whose scales take a long chain of instructions splits add_step, so that the first half
 // can run earlier, for up to kRowsAtOnce rows:
@@ -149,6 +150,10 @@ struct SumOfFp8 {
     }
   }
   static void put_in_order(F32x16*) {}
+  static F32x16 add_part(const std::byte* row, int hidden, int k, int, F32x16 weight, F32x16 sum) {
+    const F32x16 of_group = mul(weight, set1(Fp8Rows::scale(row, hidden, k)));
+    return fma(of_group, mul(load_256ths_of_e4m3(row + k), set1(256.0f)), sum);
+  }
 };
 
 // Lines: E2m1Lines of the instruction set.
@@ -258,16 +263,14 @@ inline void reduce_rows(const ReduceArgs& args) {
     if (weighs_ahead) reduce_weighed_steps<Rows, Finish>(args, whole);
   }
   if (!weighs_ahead) reduce_steps<Rows, Finish>(args, whole);
-  if constexpr (requires { &Rows::add_part; }) {
-    for_each_vector(args.n - whole, [&](int at, int count) {
-      const int i = whole + at;
-      F32x16 sum = zero();
-      for (int k = 0; k < args.top_k; ++k) {
-        sum = Rows::add_part(args.rows[k], args.n, i, count, set1(args.weights[k]), sum);
-      }
-      Finish::part(args, i, count, sum);
-    });
-  }
+  for_each_vector(args.n - whole, [&](int at, int count) {
+    const int i = whole + at;
+    F32x16 sum = zero();
+    for (int k = 0; k < args.top_k; ++k) {
+      sum = Rows::add_part(args.rows[k], args.n, i, count, set1(args.weights[k]), sum);
+    }
+    Finish::part(args, i, count, sum);
+  });
 }
 
 template <typename Rows>

@@ -3,10 +3,39 @@
 // The row operations of kernels.h in F32x16, for every instruction set. Included inside a region.
 #pragma once
 
+// y[i] = scale · x[i]. y may be x.
+inline void scaled_copy(const float* x, float scale, int n, float* y) {
+  for_each_vector(
+      n, [&](int i, int count) { store_n(y + i, mul(load_n(x + i, count), set1(scale)), count); });
+}
+
+void scale_row(float scale, int n, float* x) { scaled_copy(x, scale, n, x); }
+
 void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   const float scale = 1.0f / std::sqrt(dot(x, x, n) / static_cast<float>(n) + eps);
+  if (weight == nullptr) return scaled_copy(x, scale, n, y);
   for_each_vector(n, [&](int i, int count) {
     store_n(y + i, mul(mul(load_n(x + i, count), set1(scale)), load_n(weight + i, count)), count);
+  });
+}
+
+void l2_normalize(const float* x, float eps, int n, float* y) {
+  scaled_copy(x, 1.0f / std::sqrt(dot(x, x, n) + eps), n, y);
+}
+
+void silu(const float* x, int n, float* y) {
+  for_each_vector(n, [&](int i, int count) { store_n(y + i, silu(load_n(x + i, count)), count); });
+}
+
+void silu_multiply(const float* gate, const float* x, int n, float* y) {
+  for_each_vector(n, [&](int i, int count) {
+    store_n(y + i, mul(silu(load_n(gate + i, count)), load_n(x + i, count)), count);
+  });
+}
+
+void sigmoid_multiply(const float* gate, const float* x, int n, float* y) {
+  for_each_vector(n, [&](int i, int count) {
+    store_n(y + i, mul(sigmoid(load_n(gate + i, count)), load_n(x + i, count)), count);
   });
 }
 

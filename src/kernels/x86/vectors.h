@@ -22,6 +22,9 @@ inline F32x16 exp(F32x16 x) {
   return scale_by_power_of_two(p, n);
 }
 
+inline F32x16 sigmoid(F32x16 x) { return div(set1(1.0f), add(set1(1.0f), exp(sub(zero(), x)))); }
+inline F32x16 silu(F32x16 x) { return div(x, add(set1(1.0f), exp(sub(zero(), x)))); }
+
 template <typename T>
 inline F32x16 load_first(const T* p, int n) {
   T buffer[kPanelWidth] = {};
