@@ -7,11 +7,12 @@
 namespace wideep {
 namespace {
 
-constexpr std::array<std::pair<Dtype, std::string_view>, 11> kNames = {{
+constexpr std::array<std::pair<Dtype, std::string_view>, 12> kNames = {{
     {Dtype::kF32, "F32"},
     {Dtype::kBf16, "BF16"},
     {Dtype::kF16, "F16"},
     {Dtype::kF8E4M3, "F8_E4M3"},
+    {Dtype::kF8E8M0, "F8_E8M0"},
     {Dtype::kI64, "I64"},
     {Dtype::kI32, "I32"},
     {Dtype::kI16, "I16"},

@@ -13,7 +13,20 @@
 
 namespace wideep {
 
-enum class Dtype : uint8_t { kF32, kBf16, kF16, kF8E4M3, kI64, kI32, kI16, kI8, kU8, kBool, kF64 };
+enum class Dtype : uint8_t {
+  kF32,
+  kBf16,
+  kF16,
+  kF8E4M3,
+  kF8E8M0,  // a power of two: float_from_e8m0 (microscaling.h)
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU8,
+  kBool,
+  kF64
+};
 
 constexpr size_t dtype_bytes(Dtype dtype) {
   switch (dtype) {
@@ -28,6 +41,7 @@ constexpr size_t dtype_bytes(Dtype dtype) {
     case Dtype::kI16:
       return 2;
     case Dtype::kF8E4M3:
+    case Dtype::kF8E8M0:
     case Dtype::kI8:
     case Dtype::kU8:
     case Dtype::kBool:

@@ -29,8 +29,8 @@ TEST(Bf16, EveryValueSurvivesTheRoundTrip) {
 
 TEST(Dtype, NamesRoundTrip) {
   for (Dtype dtype :
-       {Dtype::kF32, Dtype::kBf16, Dtype::kF16, Dtype::kF8E4M3, Dtype::kI64, Dtype::kI32,
-        Dtype::kI16, Dtype::kI8, Dtype::kU8, Dtype::kBool, Dtype::kF64}) {
+       {Dtype::kF32, Dtype::kBf16, Dtype::kF16, Dtype::kF8E4M3, Dtype::kF8E8M0, Dtype::kI64,
+        Dtype::kI32, Dtype::kI16, Dtype::kI8, Dtype::kU8, Dtype::kBool, Dtype::kF64}) {
     EXPECT_EQ(dtype_from_name(dtype_name(dtype)), dtype);
   }
   EXPECT_FALSE(dtype_from_name("F33").has_value());

@@ -3,27 +3,84 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
+#include "base/try.h"
 #include "weights/checkpoint.h"
+#include "weights/finite.h"
 
 namespace wideep::weights {
 
 using formats::TensorEntry;
 
-void copy_rows(const TensorEntry& entry, int64_t begin, int64_t end, Dtype dtype, std::byte* out) {
-  const int64_t k = entry.shape[1];
-  if (entry.dtype == dtype) {
-    const size_t row_bytes = static_cast<size_t>(k) * dtype_bytes(dtype);
-    const auto rows = entry.bytes.subspan(static_cast<size_t>(begin) * row_bytes,
-                                          static_cast<size_t>(end - begin) * row_bytes);
-    if (!rows.empty()) std::memcpy(out, rows.data(), rows.size());
+namespace {
+
+// The elements of plain rows as a tensor of shape [rows, columns].
+TensorEntry entry_of(const PlainRows& rows, const TensorSlice& slice, int64_t count) {
+  const size_t bytes = static_cast<size_t>(count * slice.columns) * dtype_bytes(slice.entry->dtype);
+  return {slice.entry->dtype, {count, slice.columns}, {rows.data, bytes}};
+}
+
+}  // namespace
+
+std::span<const std::byte> source_bytes(const TensorSlice& slice) {
+  const size_t size = dtype_bytes(slice.entry->dtype);
+  const size_t bytes = static_cast<size_t>(slice.num_elements()) * size;
+  const size_t first = static_cast<size_t>(slice.first) * size;
+  return slice.entry->bytes.subspan(std::min(first, slice.entry->bytes.size() - bytes), bytes);
+}
+
+PlainRows plain_rows(const TensorSlice& slice, int64_t begin, int64_t end) {
+  const auto size = static_cast<int64_t>(dtype_bytes(slice.entry->dtype));
+  const std::byte* from =
+      slice.entry->bytes.data() + (slice.first + begin * slice.row_stride) * size;
+  PlainRows rows;
+  rows.data = from;
+  if (slice.is_contiguous() || begin == end) return rows;
+  const auto width = static_cast<size_t>(slice.columns * size);
+  rows.gathered.resize(static_cast<size_t>(end - begin) * width);
+  rows.data = rows.gathered.data();
+  const auto to = [&](int64_t row) {
+    return rows.gathered.data() + static_cast<size_t>(row) * width;
+  };
+  if (slice.column_stride == 1) {
+    for (int64_t row = 0; row < end - begin; ++row) {
+      std::memcpy(to(row), from + row * slice.row_stride * size, width);
+    }
+    return rows;
+  }
+  // Transposed: rows inside, so that the file is read forward.
+  for (int64_t column = 0; column < slice.columns; ++column) {
+    const std::byte* element = from + column * slice.column_stride * size;
+    for (int64_t row = 0; row < end - begin; ++row) {
+      std::memcpy(to(row) + column * size, element + row * slice.row_stride * size,
+                  static_cast<size_t>(size));
+    }
+  }
+  return rows;
+}
+
+Result<PlainRows> finite_rows(const TensorSlice& slice, int64_t begin, int64_t end,
+                              const std::string& where) {
+  PlainRows rows = plain_rows(slice, begin, end);
+  const int64_t count = (end - begin) * slice.columns;
+  WIDEEP_TRY(
+      check_finite(entry_of(rows, slice, end - begin), 0, count, where, begin * slice.columns));
+  return rows;
+}
+
+void copy_rows(const TensorSlice& slice, int64_t begin, int64_t end, Dtype dtype, std::byte* out) {
+  // One row at a time: a row of float32 values is all the working memory that it takes.
+  std::vector<float> row(static_cast<size_t>(slice.columns));
+  const auto width = static_cast<size_t>(slice.columns);
+  if (slice.entry->dtype == dtype) {
+    const PlainRows rows = plain_rows(slice, begin, end);
+    const size_t bytes = static_cast<size_t>(end - begin) * width * dtype_bytes(dtype);
+    if (bytes > 0) std::memcpy(out, rows.data, bytes);
     return;
   }
-  // One row at a time: a row of float32 values is all the working memory that it takes.
-  std::vector<float> row(static_cast<size_t>(k));
   for (int64_t i = begin; i < end; ++i) {
-    to_float32(entry, i * k, k, row.data());
+    const PlainRows one = plain_rows(slice, i, i + 1);
+    to_float32(entry_of(one, slice, 1), row.data());
     if (dtype == Dtype::kF32) {
       out = std::copy_n(reinterpret_cast<const std::byte*>(row.data()), row.size() * sizeof(float),
                         out);

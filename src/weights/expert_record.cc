@@ -15,8 +15,16 @@ GatedMlp view_expert(const ExpertShape& shape, const std::byte* record, int slic
   GatedMlp mlp{{gate, record, 1.0f, columns},
                {gate, record + shape.up_offset(), 1.0f, columns},
                {down, record + shape.down_offset(), 1.0f, rows}};
-  // Only formats with a scale per matrix have this part of the record.
-  if (shape.record_bytes() > shape.scales_offset()) {
+  mlp.activation = shape.activation;
+  if (shape.biased) {
+    const auto bias = [record](size_t offset) {
+      return reinterpret_cast<const float*>(record + offset);
+    };
+    mlp.gate_bias = bias(shape.gate_bias_offset());
+    mlp.up_bias = bias(shape.up_bias_offset());
+    mlp.down_bias = bias(shape.down_bias_offset());
+  }
+  if (shape.has_scales()) {
     float scales[3];
     std::memcpy(scales, record + shape.scales_offset(), sizeof(scales));
     mlp.gate.scale = scales[0];
@@ -36,9 +44,16 @@ Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const s
   WIDEEP_TRY_ASSIGN(scales[0], pack(".gate_proj.weight", shape.gate(), 0));
   WIDEEP_TRY_ASSIGN(scales[1], pack(".up_proj.weight", shape.gate(), shape.up_offset()));
   WIDEEP_TRY_ASSIGN(scales[2], pack(".down_proj.weight", shape.down(), shape.down_offset()));
-  if (shape.record_bytes() > shape.scales_offset()) {
-    std::memcpy(record + shape.scales_offset(), scales, sizeof(scales));
-  }
+  if (shape.has_scales()) std::memcpy(record + shape.scales_offset(), scales, sizeof(scales));
+  if (!shape.biased) return {};
+  const auto load_bias = [&](const char* name, int size, size_t offset) -> Status {
+    WIDEEP_TRY_ASSIGN(const std::vector<float> bias, loader.floats(prefix + name, {size}));
+    std::memcpy(record + offset, bias.data(), bias.size() * sizeof(float));
+    return {};
+  };
+  WIDEEP_TRY(load_bias(".gate_proj.bias", shape.intermediate, shape.gate_bias_offset()));
+  WIDEEP_TRY(load_bias(".up_proj.bias", shape.intermediate, shape.up_bias_offset()));
+  WIDEEP_TRY(load_bias(".down_proj.bias", shape.hidden, shape.down_bias_offset()));
   return {};
 }
 
@@ -51,7 +66,8 @@ ExpertShape expert_shape(const WeightLoader& loader, const std::vector<std::stri
     matrices.push_back({prefix + ".down_proj.weight", intermediate});
   }
   const MatrixForm form = loader.common_form(matrices);
-  return {form.format, hidden, intermediate, form.group};
+  return {
+      .format = form.format, .hidden = hidden, .intermediate = intermediate, .group = form.group};
 }
 
 Result<MlpRecord> load_mlp(const WeightLoader& loader, const std::string& prefix, int hidden,

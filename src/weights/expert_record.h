@@ -8,6 +8,8 @@
 //   down     packed [hidden, intermediate]
 //   scales   only for formats with a scale per matrix (nvfp4): the scales of gate, up and down,
 //            float32, padded to 64 bytes
+//   biases   only if the experts have them: of gate, up and down, float32, each padded to 64 bytes;
+//            of the whole expert in every slice
 //
 // An expert that is sharded over several ranks consists of as many slices, each a record with some
 // panels (groups of rows) of gate, up and down, and all of k. All records have the length of
@@ -20,6 +22,7 @@
 #include <string>
 
 #include "base/aligned_bytes.h"
+#include "kernels/matmul.h"
 #include "kernels/packed_matrix.h"
 #include "weights/weight_loader.h"
 #include "wideep/status.h"
@@ -32,17 +35,26 @@ struct ExpertShape {
   int intermediate = 0;
   int group = kernels::default_group(format);  // columns that share a scale
   int num_slices = 1;
+  bool biased = false;
+  kernels::Activation activation = {};
 
   kernels::PackedShape gate() const { return {format, intermediate, hidden, group}; }  // also of up
   kernels::PackedShape down() const { return {format, hidden, intermediate, group}; }
   size_t up_offset() const { return slice_bytes(gate()); }
   size_t down_offset() const { return 2 * slice_bytes(gate()); }
   size_t scales_offset() const { return down_offset() + slice_bytes(down()); }
+  bool has_scales() const { return format == kernels::WeightFormat::kNvfp4; }
+  size_t gate_bias_offset() const { return scales_offset() + (has_scales() ? 64 : 0); }
+  size_t up_bias_offset() const { return gate_bias_offset() + bias_bytes(intermediate); }
+  size_t down_bias_offset() const { return up_bias_offset() + bias_bytes(intermediate); }
   size_t record_bytes() const {
-    return scales_offset() + (format == kernels::WeightFormat::kNvfp4 ? 64 : 0);
+    return biased ? down_bias_offset() + bias_bytes(hidden) : gate_bias_offset();
   }
 
  private:
+  static size_t bias_bytes(int size) {
+    return (static_cast<size_t>(size) * sizeof(float) + 63) / 64 * 64;
+  }
   // Bytes of a matrix in the longest slice.
   size_t slice_bytes(const kernels::PackedShape& whole) const {
     const int panels = (whole.num_panels() + num_slices - 1) / num_slices;
@@ -56,6 +68,11 @@ struct GatedMlp {
   kernels::PackedMatrix gate;
   kernels::PackedMatrix up;
   kernels::PackedMatrix down;
+  // [intermediate], [intermediate] and [hidden]; null: none.
+  const float* gate_bias = nullptr;
+  const float* up_bias = nullptr;
+  const float* down_bias = nullptr;
+  kernels::Activation activation = {};
 
   int hidden() const { return down.n(); }
   int intermediate() const { return down.k(); }
@@ -64,9 +81,9 @@ struct GatedMlp {
 // REQUIRES: record is 64-byte aligned and shape.record_bytes() long.
 GatedMlp view_expert(const ExpertShape& shape, const std::byte* record, int slice = 0);
 
-// Checks "<prefix>.{gate,up,down}_proj.weight" and packs the slice into `record` when the loader
-// runs. Errors: as WeightLoader::pack. REQUIRES: as view_expert; `record` stays valid until the
-// loader ran.
+// Checks "<prefix>.{gate,up,down}_proj.weight", and ".bias" if the shape is biased, and packs the
+// slice into `record` when the loader runs. Errors: as WeightLoader::pack. REQUIRES: as
+// view_expert; `record` stays valid until the loader ran.
 Status load_expert(const WeightLoader& loader, const ExpertShape& shape, const std::string& prefix,
                    std::byte* record, int slice = 0);
 

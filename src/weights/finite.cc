@@ -62,7 +62,7 @@ Status not_finite(const std::string& where, float value, int64_t index, int64_t 
 }
 
 Status check_finite(const TensorEntry& entry, int64_t first, int64_t count,
-                    const std::string& where) {
+                    const std::string& where, int64_t before) {
   const size_t element_bytes = dtype_bytes(entry.dtype);
   const auto bytes_at = [&](int64_t index) {
     return entry.bytes.data() + static_cast<size_t>(index) * element_bytes;
@@ -73,7 +73,7 @@ Status check_finite(const TensorEntry& entry, int64_t first, int64_t count,
     if (!any_not_finite(entry.dtype, bytes_at(at), block)) continue;
     int64_t bad = at;
     while (!any_not_finite(entry.dtype, bytes_at(bad), 1)) ++bad;
-    return not_finite(where, value_at(entry, bad), bad,
+    return not_finite(where, value_at(entry, bad), before + bad,
                       entry.shape.empty() ? 1 : entry.shape.back());
   }
   return {};

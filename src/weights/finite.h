@@ -18,10 +18,11 @@ namespace wideep::weights {
 
 // Checks elements [first, first + count) of a tensor of floats or F8_E4M3; other dtypes have no
 // such values. where: the begin of the error message, file and tensor.
-// Errors (invalid input): the first value that is not finite, with its row and column.
+// Errors (invalid input): the first value that is not finite, with its row and column. They count
+// from `before` elements before the tensor, for a tensor that is a part of a matrix.
 // REQUIRES: the elements exist.
 Status check_finite(const formats::TensorEntry& entry, int64_t first, int64_t count,
-                    const std::string& where);
+                    const std::string& where, int64_t before = 0);
 // Checks all elements.
 inline Status check_finite(const formats::TensorEntry& entry, const std::string& where) {
   return check_finite(entry, 0, entry.num_elements(), where);

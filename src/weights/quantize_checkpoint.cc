@@ -7,7 +7,9 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/try.h"
 #include "formats/files.h"
@@ -15,6 +17,7 @@
 #include "formats/new_directories.h"
 #include "kernels/coded_matrix.h"
 #include "weights/checkpoint.h"
+#include "weights/named_tensors.h"
 #include "weights/quantized_tensors.h"
 #include "weights/stored_matrix.h"
 
@@ -35,9 +38,11 @@ Result<formats::NewDirectories> make_output(const std::string& dir) {
   return invalid_input(fmt::format("{}: expected an empty directory or none", dir));
 }
 
-Status check_floats(const Checkpoint& checkpoint) {
+// Other parts of a larger model are copied, whatever they hold.
+Status check_floats(const Checkpoint& checkpoint, const NamedTensors& tensors) {
   for (const std::string& name : checkpoint.names()) {
     const Dtype dtype = checkpoint.find(name)->dtype;
+    if (!tensors.has_prefix(name)) continue;
     if (dtype == Dtype::kF32 || dtype == Dtype::kBf16 || dtype == Dtype::kF16) continue;
     return invalid_input(
         fmt::format("{}: expected dtype F32, BF16 or F16, found {}; quantise the "
@@ -47,21 +52,69 @@ Status check_floats(const Checkpoint& checkpoint) {
   return {};
 }
 
-bool is_quantizable_matrix(const Checkpoint& checkpoint, const std::string& name) {
-  const std::vector<int64_t>& shape = checkpoint.find(name)->shape;
-  return is_quantizable(name) && shape.size() == 2 && shape[0] > 0 && shape[1] > 0;
-}
+// A matrix to quantise.
+struct Matrix {
+  const TensorSource* source = nullptr;
+  std::string asked;  // its name in the source
+  std::string own;    // "<module>.weight" in the output
+  int n = 0, k = 0;
+};
+
+// What becomes of the tensors of the files.
+struct Plan {
+  std::map<std::string, Matrix> matrices;  // by their own names
+  std::set<std::string> left_out;          // tensors that they stand for
+  std::vector<std::string> unfit;          // sorted
+  int group = 0;
+};
 
 // The largest group, from the format's default down to 32, whose multiples are the columns of all
 // matrices: a config.json can state only one group for all.
-int choose_group(WeightFormat format, const Checkpoint& checkpoint) {
+int choose_group(WeightFormat format, const std::map<std::string, Matrix>& matrices) {
   int group = kernels::default_group(format);
   if (format != WeightFormat::kInt8 && format != WeightFormat::kInt4) return group;
-  for (const std::string& name : checkpoint.names()) {
-    if (!is_quantizable_matrix(checkpoint, name)) continue;
-    while (group > 32 && checkpoint.find(name)->shape.back() % group != 0) group /= 2;
+  for (const auto& [own, matrix] : matrices) {
+    while (group > 32 && matrix.k % group != 0) group /= 2;
   }
   return group;
+}
+
+Result<std::map<std::string, Matrix>> find_matrices(const QuantizeOptions& options,
+                                                    const Checkpoint& checkpoint,
+                                                    const NamedTensors& tensors) {
+  std::map<std::string, Matrix> matrices;
+  for (const ListedMatrix& listed : options.matrices) {
+    // Errors come before any work.
+    WIDEEP_TRY(StoredMatrix::open(tensors, listed.name, listed.n, listed.k).status());
+    const std::string own = tensors.own_name(listed.name);
+    matrices[own] = {&tensors, listed.name, own, listed.n, listed.k};
+  }
+  for (const std::string& name : checkpoint.names()) {
+    const std::vector<int64_t>& shape = checkpoint.find(name)->shape;
+    const bool is_matrix = shape.size() == 2 && shape[0] > 0 && shape[1] > 0;
+    if (!is_matrix || !is_quantizable(name) || !tensors.has_prefix(name)) continue;
+    matrices.try_emplace(name, Matrix{&checkpoint, name, name, static_cast<int>(shape[0]),
+                                      static_cast<int>(shape[1])});
+  }
+  return matrices;
+}
+
+Result<Plan> make_plan(const QuantizeOptions& options, const Checkpoint& checkpoint,
+                       const NamedTensors& tensors) {
+  Plan plan;
+  WIDEEP_TRY_ASSIGN(plan.matrices, find_matrices(options, checkpoint, tensors));
+  plan.group = choose_group(options.format, plan.matrices);
+  std::set<std::string> unfit;
+  std::erase_if(plan.matrices, [&](const auto& item) {
+    const Matrix& matrix = item.second;
+    const bool fits = fits_layout(options.format, plan.group, matrix.k);
+    for (std::string& stored : stored_names(*matrix.source, matrix.asked)) {
+      (fits ? plan.left_out : unfit).insert(std::move(stored));
+    }
+    return !fits;
+  });
+  plan.unfit.assign(unfit.begin(), unfit.end());
+  return plan;
 }
 
 // Sums of squares over rows of a matrix.
@@ -256,45 +309,71 @@ Status write_config(const QuantizeOptions& options, Json config, int group,
   return write_modelopt_config(options.output_dir, group, ignored);
 }
 
-Result<QuantizeReport> write_checkpoint(
-    const QuantizeOptions& options, const Checkpoint& checkpoint, Json config,
-    base::ThreadPool& pool, const std::function<void(int64_t done, int64_t all)>& progress) {
-  QuantizeReport report;
-  report.bytes_before = checkpoint.total_bytes();
-  report.group = choose_group(options.format, checkpoint);
-  std::vector<std::string> ignored;
-  ShardWriter writer(options.output_dir, options.shard_bytes);
-  const std::vector<std::string> names = checkpoint.names();
-  for (size_t i = 0; i < names.size(); ++i) {
-    const TensorEntry& entry = *checkpoint.find(names[i]);
-    const bool wanted = is_quantizable_matrix(checkpoint, names[i]);
-    const bool fits =
-        wanted && fits_layout(options.format, report.group, static_cast<int>(entry.shape[1]));
-    if (fits) {
-      WIDEEP_TRY_ASSIGN(const StoredMatrix stored,
-                        StoredMatrix::open(checkpoint, names[i], static_cast<int>(entry.shape[0]),
-                                           static_cast<int>(entry.shape[1])));
-      WIDEEP_TRY_ASSIGN(const Quantized quantized,
-                        MatrixQuantizer(stored, options.format, report.group).run(pool));
-      report.tensors.push_back({names[i], quantized.signal_to_noise_db});
-      for (NamedTensor& tensor : quantized_tensors(module_of(names[i]), quantized.matrix)) {
-        WIDEEP_TRY(writer.add(std::move(tensor)));
-      }
-    } else {
-      if (wanted) report.unfit.push_back(names[i]);
-      if (entry.shape.size() == 2) ignored.push_back(module_of(names[i]));
-      WIDEEP_TRY(writer.add(copy_of(names[i], entry)));
-    }
-    progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(names.size()));
+// Writes the tensors in the order of their names.
+class CheckpointWriter {
+ public:
+  CheckpointWriter(const QuantizeOptions& options, const Checkpoint& checkpoint, const Plan& plan,
+                   base::ThreadPool& pool)
+      : options_(options),
+        checkpoint_(checkpoint),
+        plan_(plan),
+        pool_(pool),
+        writer_(options.output_dir, options.shard_bytes) {
+    report_.bytes_before = checkpoint.total_bytes();
+    report_.group = plan.group;
+    report_.unfit = plan.unfit;
   }
-  // config.json comes after the weights: without it a directory of an interrupted run is no model.
-  WIDEEP_TRY(checkpoint.check_unchanged());
-  WIDEEP_TRY(writer.finish());
-  report.bytes_after = writer.total_bytes();
-  WIDEEP_TRY(write_config(options, std::move(config), report.group, ignored));
-  WIDEEP_TRY(copy_files(options.model_dir, options.output_dir));
-  return report;
-}
+
+  Result<QuantizeReport> write(Json config,
+                               const std::function<void(int64_t done, int64_t all)>& progress) {
+    std::set<std::string> names;
+    for (const std::string& name : checkpoint_.names()) {
+      if (!plan_.left_out.contains(name)) names.insert(name);
+    }
+    for (const auto& [own, matrix] : plan_.matrices) names.insert(own);
+    int64_t done = 0;
+    for (const std::string& name : names) {
+      const auto matrix = plan_.matrices.find(name);
+      WIDEEP_TRY(matrix == plan_.matrices.end() ? copy(name) : quantize(matrix->second));
+      progress(++done, static_cast<int64_t>(names.size()));
+    }
+    // config.json comes after the weights: without it a directory of an interrupted run is no
+    // model.
+    WIDEEP_TRY(checkpoint_.check_unchanged());
+    WIDEEP_TRY(writer_.finish());
+    report_.bytes_after = writer_.total_bytes();
+    WIDEEP_TRY(write_config(options_, std::move(config), plan_.group, ignored_));
+    WIDEEP_TRY(copy_files(options_.model_dir, options_.output_dir));
+    return std::move(report_);
+  }
+
+ private:
+  Status copy(const std::string& name) {
+    const TensorEntry& entry = *checkpoint_.find(name);
+    if (entry.shape.size() == 2) ignored_.push_back(module_of(name));
+    return writer_.add(copy_of(name, entry));
+  }
+
+  Status quantize(const Matrix& matrix) {
+    WIDEEP_TRY_ASSIGN(const StoredMatrix stored,
+                      StoredMatrix::open(*matrix.source, matrix.asked, matrix.n, matrix.k));
+    WIDEEP_TRY_ASSIGN(const Quantized quantized,
+                      MatrixQuantizer(stored, options_.format, plan_.group).run(pool_));
+    report_.tensors.push_back({matrix.own, quantized.signal_to_noise_db});
+    for (NamedTensor& tensor : quantized_tensors(module_of(matrix.own), quantized.matrix)) {
+      WIDEEP_TRY(writer_.add(std::move(tensor)));
+    }
+    return {};
+  }
+
+  const QuantizeOptions& options_;
+  const Checkpoint& checkpoint_;
+  const Plan& plan_;
+  base::ThreadPool& pool_;
+  ShardWriter writer_;
+  QuantizeReport report_;
+  std::vector<std::string> ignored_;  // modules that are not quantised
+};
 
 // What a failed run has written is no model, but may fill the disk. The directory was empty.
 Status without_files(const Status& why, const std::string& dir) {
@@ -326,10 +405,13 @@ Result<QuantizeReport> quantize_checkpoint(
     const QuantizeOptions& options, base::ThreadPool& pool,
     const std::function<void(int64_t done, int64_t all)>& progress) {
   WIDEEP_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(options.model_dir));
-  WIDEEP_TRY(check_floats(checkpoint));
+  const NamedTensors tensors(checkpoint, checkpoint.names(), options.names, options.num_experts);
+  WIDEEP_TRY(check_floats(checkpoint, tensors));
   WIDEEP_TRY_ASSIGN(Json config, read_config(options.model_dir));
+  WIDEEP_TRY_ASSIGN(const Plan plan, make_plan(options, checkpoint, tensors));
   WIDEEP_TRY_ASSIGN(const auto made, make_output(options.output_dir));
-  auto report = write_checkpoint(options, checkpoint, std::move(config), pool, progress);
+  auto report =
+      CheckpointWriter(options, checkpoint, plan, pool).write(std::move(config), progress);
   if (!report.ok()) return without_files(report.status(), options.output_dir);
   return report;
 }

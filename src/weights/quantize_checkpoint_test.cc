@@ -15,6 +15,7 @@
 #include "base/scratch_directory.h"
 #include "formats/files.h"
 #include "weights/checkpoint.h"
+#include "weights/named_tensors.h"
 #include "weights/quantized_tensors.h"
 #include "weights/stored_matrix.h"
 
@@ -125,6 +126,142 @@ TEST(QuantizeCheckpoint, CopiesTensorsThatAreNoMatrices) {
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_TRUE(report->tensors.empty());
   EXPECT_EQ(report->group, 128);
+}
+
+// A family whose files hold the text model beside another, with other names and fused experts.
+class FusedModel {
+ public:
+  static constexpr int kExperts = 2;
+
+  FusedModel() {
+    const NamedTensor tensors[] = {
+        random_tensor("text.model.embed_tokens.weight", {40, 128}),
+        random_tensor("text.model.layers.0.attention.wq.weight", {128, 128}),
+        random_tensor("text.model.layers.0.moe.experts.gate_up_proj", {kExperts, 128, 2 * 64}),
+        random_tensor("text.model.layers.0.moe.experts.down_proj", {kExperts, 64, 128}),
+        random_tensor("text.model.layers.0.moe.experts.down_proj_bias", {kExperts, 128}),
+        random_tensor("text.model.layers.1.self_attn.o_proj.weight", {128, 128}),
+        random_tensor("vision.layers.0.self_attn.q_proj.weight", {128, 128})};
+    std::vector<formats::TensorToWrite> list;
+    for (const NamedTensor& tensor : tensors) list.push_back(tensor.to_write());
+    const std::vector<int64_t> positions = {0, 1};
+    list.push_back({"vision.position_ids",
+                    Dtype::kI64,
+                    {2},
+                    std::as_bytes(std::span<const int64_t>(positions))});
+    EXPECT_TRUE(formats::write_safetensors(scratch_.file("model.safetensors"), list).ok());
+    EXPECT_TRUE(formats::write_file(scratch_.file("config.json"), "{}").ok());
+  }
+
+  static TensorNames names() {
+    TensorNames names;
+    names.prefix("", "text.")
+        .rename("self_attn.q_proj", "attention.wq")
+        .fuse_experts("moe.experts.gate_up_proj", "moe.experts.down_proj", GateUp::kAlternating,
+                      true)
+        .rename("mlp", "moe");
+    return names;
+  }
+
+  QuantizeOptions options(const std::string& output, WeightFormat format) const {
+    QuantizeOptions options{.model_dir = scratch_.path(), .output_dir = output, .format = format};
+    options.names = names();
+    options.num_experts = kExperts;
+    options.matrices = {{"model.layers.0.self_attn.q_proj.weight", 128, 128}};
+    for (int expert = 0; expert < kExperts; ++expert) {
+      const std::string prefix = fmt::format("model.layers.0.mlp.experts.{}.", expert);
+      options.matrices.push_back({prefix + "gate_proj.weight", 64, 128});
+      options.matrices.push_back({prefix + "up_proj.weight", 64, 128});
+      options.matrices.push_back({prefix + "down_proj.weight", 128, 64});
+    }
+    return options;
+  }
+  const std::string& path() const { return scratch_.path(); }
+
+ private:
+  ScratchDirectory scratch_;
+};
+
+std::vector<float> read(const Checkpoint& files, const ListedMatrix& matrix) {
+  const NamedTensors tensors(files, files.names(), FusedModel::names(), FusedModel::kExperts);
+  const auto stored = StoredMatrix::open(tensors, matrix.name, matrix.n, matrix.k);
+  EXPECT_TRUE(stored.ok()) << stored.status().message();
+  std::vector<float> values(static_cast<size_t>(matrix.n) * static_cast<size_t>(matrix.k));
+  if (stored.ok()) stored->to_float32(0, matrix.n, values.data());
+  return values;
+}
+
+TEST(QuantizeCheckpoint, WritesPartsOfTensorsOnTheirOwn) {
+  const FusedModel model;
+  const ScratchDirectory out;
+  base::ThreadPool pool(2);
+  const QuantizeOptions options = model.options(out.file("out"), WeightFormat::kInt8);
+  const auto report = quantize_checkpoint(options, pool, [](int64_t, int64_t) {});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  const auto before = Checkpoint::open(model.path()), after = Checkpoint::open(options.output_dir);
+  ASSERT_TRUE(before.ok() && after.ok());
+  std::vector<std::string> quantized;
+  for (const QuantizedTensor& tensor : report->tensors) quantized.push_back(tensor.name);
+  // Layer 1 is not listed.
+  EXPECT_THAT(quantized, ElementsAre("text.model.layers.0.attention.wq.weight",
+                                     "text.model.layers.0.moe.experts.0.down_proj.weight",
+                                     "text.model.layers.0.moe.experts.0.gate_proj.weight",
+                                     "text.model.layers.0.moe.experts.0.up_proj.weight",
+                                     "text.model.layers.0.moe.experts.1.down_proj.weight",
+                                     "text.model.layers.0.moe.experts.1.gate_proj.weight",
+                                     "text.model.layers.0.moe.experts.1.up_proj.weight",
+                                     "text.model.layers.1.self_attn.o_proj.weight"));
+  EXPECT_FALSE(after->has("text.model.layers.0.moe.experts.gate_up_proj"));
+  for (const char* copied :
+       {"text.model.embed_tokens.weight", "text.model.layers.0.moe.experts.down_proj_bias",
+        "vision.layers.0.self_attn.q_proj.weight", "vision.position_ids"}) {
+    EXPECT_TRUE(after->has(copied)) << copied;
+  }
+  // The same options read the output: half a step of the largest element of a group is the error.
+  for (const ListedMatrix& matrix : options.matrices) {
+    const std::vector<float> wanted = read(*before, matrix), got = read(*after, matrix);
+    for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 0.03) << matrix.name;
+  }
+}
+
+TEST(QuantizeCheckpoint, UnfitPartsStayTogether) {
+  const FusedModel model;
+  const ScratchDirectory out;
+  base::ThreadPool pool(1);
+  QuantizeOptions options = model.options(out.file("out"), WeightFormat::kInt8);
+  // No group fills 40 columns.
+  const NamedTensor odd = random_tensor("text.model.layers.0.moe.experts.gate_up_proj",
+                                        {FusedModel::kExperts, 40, 128});
+  const NamedTensor down =
+      random_tensor("text.model.layers.0.moe.experts.down_proj", {FusedModel::kExperts, 64, 40});
+  const std::vector<formats::TensorToWrite> list = {odd.to_write(), down.to_write()};
+  ASSERT_TRUE(formats::write_safetensors(model.path() + "/model.safetensors", list).ok());
+  options.matrices.clear();
+  for (const char* expert : {"0", "1"}) {
+    const std::string prefix = std::string("model.layers.0.mlp.experts.") + expert;
+    options.matrices.push_back({prefix + ".gate_proj.weight", 64, 40});
+    options.matrices.push_back({prefix + ".up_proj.weight", 64, 40});
+    options.matrices.push_back({prefix + ".down_proj.weight", 40, 64});
+  }
+  const auto report = quantize_checkpoint(options, pool, [](int64_t, int64_t) {});
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_THAT(report->unfit, ElementsAre("text.model.layers.0.moe.experts.gate_up_proj"));
+  EXPECT_EQ(report->tensors.size(), 2u);
+  const auto after = Checkpoint::open(options.output_dir);
+  ASSERT_TRUE(after.ok());
+  EXPECT_TRUE(after->has("text.model.layers.0.moe.experts.gate_up_proj"));
+  EXPECT_TRUE(after->has("text.model.layers.0.moe.experts.1.down_proj.weight_packed"));
+}
+
+TEST(QuantizeCheckpoint, RefusesListedMatricesThatAreMissing) {
+  const FusedModel model;
+  const ScratchDirectory out;
+  base::ThreadPool pool(1);
+  QuantizeOptions options = model.options(out.file("out"), WeightFormat::kInt8);
+  options.matrices.push_back({"model.layers.9.self_attn.q_proj.weight", 128, 128});
+  const auto report = quantize_checkpoint(options, pool, [](int64_t, int64_t) {});
+  EXPECT_THAT(report.status().message(), HasSubstr("text.model.layers.9.attention.wq.weight"));
+  EXPECT_FALSE(std::filesystem::exists(options.output_dir));
 }
 
 // The error comes before any work is done.

@@ -1,62 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A matrix as a checkpoint stores it: floats, or codes in one of the usual layouts. The names and
-// dtypes of the module's tensors determine the layout.
+// A matrix as a checkpoint stores it: floats, or codes in one of the usual layouts. The names,
+// dtypes and shapes of the module's tensors determine the layout, for each module on its own.
 //
-//   layout               tensors of "<module>."                          format
-//   plain                weight F32, BF16 or F16 [n, k]                   f32, bf16
-//   DeepSeek fp8         weight F8_E4M3 [n, k],
-//                        weight_scale_inv [⌈n / 128⌉, ⌈k / 128⌉]           fp8
-//   compressed-tensors   weight_packed I32 [n, k · bits / 32], codes with
-//   pack-quantized       an offset and the lowest bits first,
-//                        weight_scale [n, groups], weight_shape            int8, int4
+//   layout               tensors of "<module>."                           packed as
+//   floats               weight F32, BF16 or F16 [n, k]                    f32, bf16
+//   fp8                  weight F8_E4M3 [n, k], weight_scale_inv,
+//                        weight_scale or scale: one number, one for each
+//                        row ([n], [n, 1]), or for blocks of a × b
+//                        ([⌈n / a⌉, ⌈k / b⌉] or [⌈n / a⌉, 1, ⌈k / b⌉, 1],
+//                        a and b powers of two)                            fp8 (b ≥ 128), bf16
+//   compressed-tensors   weight_packed I32 [n, k · bits / 32] of 4 or 8
+//   pack-quantized       bits, codes with an offset and the lowest bits
+//                        first; weight_scale [n, groups]; weight_shape;
+//                        weight_zero_point I32 [n · bits / 32, groups]     int8, int4
+//   compressed-tensors   weight I8 [n, k], weight_scale: one number,
+//   int-quantized        [n, 1] or [n, groups]                             int8
+//   GPTQ                 qweight I32 [k · bits / 32, n] of 4 or 8 bits,
+//                        scales [groups, n], qzeros I32
+//                        [groups, n · bits / 32] with zero points minus 1,
+//                        g_idx I32 [k] with groups of consecutive columns  int8, int4
+//   AWQ                  qweight I32 [k, n / 8] and qzeros [groups, n / 8]
+//                        of 4 bits, a word's nibbles being rows 0, 2, 4,
+//                        6, 1, 3, 5, 7; scales [groups, n]                 int8, int4
 //   ModelOpt NVFP4       weight U8 [n, k / 2], weight_scale F8_E4M3
 //                        [n, k / 16], weight_scale_2                       nvfp4
+//   compressed-tensors   weight_packed U8 [n, k / 2], weight_scale
+//   nvfp4-pack-quantized F8_E4M3 [n, k / 16], weight_global_scale, the
+//                        inverse of the matrix's scale                     nvfp4
 //   compressed-tensors   weight_packed U8 [n, k / 2], weight_scale U8
 //   mxfp4-pack-quantized [n, k / 32]                                       mxfp4
-//   GPT-OSS experts      <name>_blocks U8 [experts, n, k / 32, 16],
-//                        <name>_scales U8 [experts, n, k / 32]             mxfp4
+//   DeepSeek fp4         weight I8 or U8 [n, k / 2], scale F8_E8M0
+//                        [n, k / 32]                                       mxfp4
+//   GPT-OSS              <module>_blocks U8 [n, k / 32, 16],
+//                        <module>_scales U8 [n, k / 32]                    mxfp4
 //
-// Scales without a dtype are F32, BF16 or F16. Four-bit codes lie low nibble first.
+// Scales without a dtype are F32, BF16 or F16, those of fp8 also F8_E8M0 or U8 (powers of two).
+// Four-bit codes lie low nibble first. Tensors of several experts have one more dimension in front
+// (StoredModule). Scales of activations (input_scale) are not read: activations are never quantised
+// as the file says.
+//
+// "packed as" is the format with equal values. Where there is none, values are rounded to bf16:
+// fp8 with blocks narrower than 128 columns, and 8 bits with zero points. 4 bits with zero points
+// other than 8 are packed as int8, whose codes hold the differences exactly.
 //
 // Thread safety: immutable after open.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "kernels/coded_matrix.h"
+#include "weights/coded_source.h"
+#include "weights/stored_layout.h"
 #include "weights/tensor_source.h"
 #include "wideep/status.h"
 
 namespace wideep::weights {
 
-// The form in which a matrix is packed: format and group together determine the bits of its
-// products.
-struct MatrixForm {
-  kernels::WeightFormat format = kernels::WeightFormat::kBf16;
-  int group = 0;  // as in PackedShape
-
-  kernels::PackedShape shape(int n, int k) const { return {format, n, k, group}; }
-  bool operator==(const MatrixForm&) const = default;
-};
-inline MatrixForm default_form(kernels::WeightFormat format) {
-  return {format, kernels::default_group(format)};
-}
-
 // The form of "<module>.weight" with k columns if it is packed as stored; bf16 for floats. Uses
-// names, dtypes and shapes only; StoredMatrix::open() reports errors.
+// names, dtypes, shapes and zero points only; StoredMatrix::open() reports errors.
 MatrixForm stored_form(const TensorSource& tensors, const std::string& name, int k);
 
 // "<module>.weight" → "<module>".
 std::string module_of(const std::string& name);
 
-// The tensors that StoredMatrix::open() reads for this matrix, as far as the source has them; none:
-// the matrix is missing. Uses names and dtypes only.
+// The stored tensors that StoredMatrix::open() reads for this matrix, as far as the source has
+// them; none: the matrix is missing. Uses names and dtypes only.
 std::vector<std::string> stored_names(const TensorSource& tensors, const std::string& name);
+
+// Whether the source has a weight, or codes, of a module of this stored name.
+bool has_module(const TensorSource& source, const std::string& module);
 
 class StoredMatrix {
  public:
@@ -66,25 +81,12 @@ class StoredMatrix {
   static Result<StoredMatrix> open(const TensorSource& tensors, const std::string& name, int n,
                                    int k);
 
-  // n rows of one expert of GPT-OSS's "<name>_blocks" and "<name>_scales": first_row,
-  // first_row + row_step, … GPT-OSS stores rows_each rows per expert; in gate_up_proj, rows of gate
-  // and up alternate.
-  struct ExpertRows {
-    int num_experts = 0;
-    int expert = 0;
-    int rows_each = 0;
-    int first_row = 0;
-    int row_step = 1;
-  };
-  // REQUIRES: k is a multiple of 32; the rows exist.
-  static Result<StoredMatrix> open_blocks(const TensorSource& tensors, const std::string& name,
-                                          const ExpertRows& rows, int n, int k);
-
   int n() const { return n_; }
   int k() const { return k_; }
   bool is_coded() const { return coded_.has_value(); }
-  const kernels::CodedMatrix& coded() const { return *coded_; }  // REQUIRES: is_coded()
-  // The bytes of all its tensors.
+  const CodedSource& coded() const { return *coded_; }  // REQUIRES: is_coded()
+  // The bytes of its tensors, in the order of its rows. Of tensors that hold several matrices, a
+  // part of the right size.
   const std::vector<std::span<const std::byte>>& sources() const { return sources_; }
 
   // The scale of the whole matrix when it is packed in this shape: 1 except for nvfp4. Reads the
@@ -108,28 +110,19 @@ class StoredMatrix {
  private:
   StoredMatrix(int n, int k) : n_(n), k_(k) {}
 
-  Status open_fp8(const TensorSource& tensors, const std::string& module);
-  Status open_nvfp4(const TensorSource& tensors, const std::string& module);
-  Status open_packed(const TensorSource& tensors, const std::string& module);
-  Status open_packed_integers(const TensorSource& tensors, const std::string& module, int bits);
-  Status open_packed_mxfp4(const TensorSource& tensors, const std::string& module);
-  Result<const float*> read_scales(const TensorSource& tensors, const std::string& name,
-                                   const std::vector<int64_t>& shape);
   // Packs the part.n rows from `begin` on, which are not stored in the codes of part.format.
   Status pack_floats(const kernels::PackedShape& part, float scale, int begin,
                      std::byte* out) const;
   bool is_stored_in(const kernels::PackedShape& shape) const;
-  void set_codes(kernels::WeightFormat format, int group, const formats::TensorEntry& codes);
+  // fp8 only: the other codes have no NaN.
+  Status check_codes(const CodedSource::Rows& rows, int begin) const;
 
   int n_, k_;
   std::string where_;  // file and tensor
   std::vector<std::span<const std::byte>> sources_;
-  const formats::TensorEntry* plain_ = nullptr;
-  const formats::TensorEntry* codes_ = nullptr;  // of fp8, the only codes that may be NaN
-  std::optional<kernels::CodedMatrix> coded_;
-  // Memory that coded_ points to if it cannot point into the file.
-  std::shared_ptr<std::vector<float>> scales_;
-  std::shared_ptr<std::vector<std::byte>> gathered_;
+  // One of them.
+  std::optional<TensorSlice> plain_;
+  std::optional<CodedSource> coded_;
 };
 
 }  // namespace wideep::weights

@@ -7,10 +7,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <random>
+#include <span>
 
 #include "base/aligned_bytes.h"
 #include "base/scratch_directory.h"
@@ -132,25 +136,395 @@ TEST(StoredMatrix, ReadsFilesOfOtherLibraries) {
   EXPECT_EQ(modules, 6);
 }
 
-TEST(StoredMatrix, GathersTheRowsOfGptOssExperts) {
-  const int experts = 2, rows_each = 6, k = 64;
-  const std::vector<float> rows = random_floats(experts * rows_each * k);
-  const QuantizedMatrix coded =
-      kernels::quantize_matrix(WeightFormat::kMxfp4, 32, rows.data(), experts * rows_each, k);
+// golden/make_layouts.py lets the packages that write quantised checkpoints store one matrix, and
+// adds what they read back as "<module>.expected" and the format that keeps those values.
+TEST(StoredMatrix, ReadsWhatPackagesWrite) {
+  constexpr std::array kForms = {WeightFormat::kBf16, WeightFormat::kFp8,   WeightFormat::kInt8,
+                                 WeightFormat::kInt4, WeightFormat::kMxfp4, WeightFormat::kNvfp4};
   const ScratchDirectory scratch;
-  write(scratch, {{"gate_up_proj_blocks", Dtype::kU8, {experts, rows_each, 2, 16}, coded.codes},
-                  {"gate_up_proj_scales", Dtype::kU8, {experts, rows_each, 2}, coded.scales}});
+  std::filesystem::copy(
+      std::string(WIDEEP_SOURCE_DIR) + "/src/weights/golden/published.safetensors",
+      scratch.file("model.safetensors"));
   const auto checkpoint = Checkpoint::open(scratch.path());
-  const auto up = StoredMatrix::open_blocks(
-      *checkpoint, "gate_up_proj",
-      {.num_experts = 2, .expert = 1, .rows_each = rows_each, .first_row = 1, .row_step = 2}, 3, k);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  int modules = 0;
+  for (const std::string& name : checkpoint->names()) {
+    if (!name.ends_with(".expected")) continue;
+    const std::string module = name.substr(0, name.size() - std::strlen(".expected"));
+    const formats::TensorEntry& expected = *checkpoint->find(name);
+    const auto n = static_cast<int>(expected.shape[0]), k = static_cast<int>(expected.shape[1]);
+    const auto matrix = StoredMatrix::open(*checkpoint, module + ".weight", n, k);
+    ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+    std::vector<float> values(static_cast<size_t>(n) * k), wanted(values.size());
+    ASSERT_TRUE(matrix->to_finite(0, n, values.data()).ok());
+    to_float32(expected, wanted.data());
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_FLOAT_EQ(values[i], wanted[i]) << module << " element " << i;
+    }
+    const auto form = static_cast<size_t>(checkpoint->find(module + ".form")->bytes[0]);
+    const WeightFormat format = stored_form(*checkpoint, module + ".weight", k).format;
+    EXPECT_EQ(format, kForms[form]) << module;
+    // Rows in the middle are the same, and every tensor of the module was read.
+    std::vector<float> middle(static_cast<size_t>(5) * k);
+    matrix->to_float32(9, 14, middle.data());
+    EXPECT_TRUE(std::equal(middle.begin(), middle.end(), values.begin() + 9 * k)) << module;
+    for (const std::string& each : checkpoint->names()) {
+      const bool is_part = each.starts_with(module + ".") && !each.ends_with(".expected") &&
+                           !each.ends_with(".form");
+      const auto names = stored_names(*checkpoint, module + ".weight");
+      EXPECT_EQ(std::find(names.begin(), names.end(), each) != names.end(), is_part) << each;
+    }
+    ++modules;
+  }
+  EXPECT_EQ(modules, 24);
+}
+
+// A checkpoint whose only module is a part of a fused one.
+class OnePart : public TensorSource {
+ public:
+  OnePart(const Checkpoint& checkpoint, const StoredModule& module)
+      : checkpoint_(checkpoint), module_(module) {
+    module_.source = &checkpoint_;
+  }
+  Result<const formats::TensorEntry*> tensor(const std::string& name,
+                                             const std::vector<int64_t>& shape) const override {
+    return checkpoint_.tensor(name, shape);
+  }
+  StoredModule module(const std::string&) const override { return module_; }
+
+ private:
+  const Checkpoint& checkpoint_;
+  StoredModule module_;
+};
+
+kernels::CodedMatrix row_of(const kernels::CodedMatrix& matrix, int row) {
+  kernels::CodedMatrix part = matrix;
+  part.n = 1;
+  part.codes += static_cast<size_t>(row) * matrix.row_bytes();
+  const size_t scale_bytes = kernels::has_byte_scales(matrix.format) ? 1 : sizeof(float);
+  part.scales =
+      static_cast<const std::byte*>(matrix.scales) + matrix.scale_index(row, 0) * scale_bytes;
+  return part;
+}
+
+// Experts in one tensor, whose rows are gate and up: halves, or alternating as in GPT-OSS.
+TEST(StoredMatrix, ReadsPartsOfFusedExperts) {
+  const int experts = 3, n = 128, k = 128;
+  const std::vector<float> rows = random_floats(experts * 2 * n * k);
+  for (const WeightFormat format : kCoded) {
+    const QuantizedMatrix coded = kernels::quantize_matrix(format, kernels::default_group(format),
+                                                           rows.data(), experts * 2 * n, k);
+    std::vector<float> all(rows.size());
+    kernels::dequantize_rows(coded.view, 0, experts * 2 * n, all.data());
+    std::vector<NamedTensor> tensors = quantized_tensors("experts.gate_up_proj", coded);
+    for (NamedTensor& tensor : tensors) {
+      if (tensor.shape.size() != 2) continue;
+      tensor.shape.insert(tensor.shape.begin(), experts);
+      tensor.shape[1] /= experts;
+    }
+    const ScratchDirectory scratch;
+    write(scratch, tensors);
+    const auto checkpoint = Checkpoint::open(scratch.path());
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    for (const bool alternating : {false, true}) {
+      StoredModule module;
+      module.name = "experts.gate_up_proj";
+      module.num_experts = experts;
+      module.expert = 1;
+      module.parts = 2;
+      module.part = 1;
+      module.alternating = alternating;
+      const OnePart source(*checkpoint, module);
+      EXPECT_EQ(stored_form(source, "up.weight", k), default_form(format));
+      const auto up = StoredMatrix::open(source, "up.weight", n, k);
+      ASSERT_TRUE(up.ok()) << up.status().message();
+      std::vector<float> values(static_cast<size_t>(n) * k), expected;
+      up->to_float32(0, n, values.data());
+      const PackedShape shape = kernels::packed_shape(format, n, k);
+      base::AlignedBytes bytes(shape.bytes());
+      kernels::begin_pack(shape, 0, shape.num_panels(), bytes.data());
+      for (int row = 0; row < n; ++row) {
+        const int from = 2 * n + (alternating ? 1 + 2 * row : n + row);
+        expected.insert(expected.end(), all.begin() + from * k, all.begin() + (from + 1) * k);
+        kernels::pack_codes(shape, row_of(coded.view, from), row, bytes.data());
+      }
+      EXPECT_EQ(values, expected) << kernels::weight_format_name(format);
+      EXPECT_EQ(packed(*up, format), std::vector(bytes.data(), bytes.data() + bytes.size()))
+          << kernels::weight_format_name(format);
+    }
+  }
+}
+
+TEST(StoredMatrix, ReadsBlocksOfGptOss) {
+  const int experts = 2, n = 3, k = 96;
+  const std::vector<float> rows = random_floats(experts * 2 * n * k);
+  const QuantizedMatrix coded =
+      kernels::quantize_matrix(WeightFormat::kMxfp4, 32, rows.data(), experts * 2 * n, k);
+  const ScratchDirectory scratch;
+  write(scratch, {{"gate_up_proj_blocks", Dtype::kU8, {experts, 2 * n, 3, 16}, coded.codes},
+                  {"gate_up_proj_scales", Dtype::kU8, {experts, 2 * n, 3}, coded.scales}});
+  const auto checkpoint = Checkpoint::open(scratch.path());
+  StoredModule module;
+  module.name = "gate_up_proj";
+  module.num_experts = experts;
+  module.expert = 1;
+  module.parts = 2;
+  module.part = 1;
+  module.alternating = true;
+  const OnePart source(*checkpoint, module);
+  const auto up = StoredMatrix::open(source, "up.weight", n, k);
   ASSERT_TRUE(up.ok()) << up.status().message();
-  std::vector<float> values(3 * k), all(rows.size());
-  up->to_float32(0, 3, values.data());
-  kernels::dequantize_rows(coded.view, 0, experts * rows_each, all.data());
-  for (int row = 0; row < 3; ++row) {
-    const auto* expected = all.data() + (rows_each + 1 + 2 * row) * k;
+  std::vector<float> values(n * k), all(rows.size());
+  up->to_float32(0, n, values.data());
+  kernels::dequantize_rows(coded.view, 0, experts * 2 * n, all.data());
+  for (int row = 0; row < n; ++row) {
+    const auto* expected = all.data() + (2 * n + 1 + 2 * row) * k;
     EXPECT_TRUE(std::equal(expected, expected + k, values.data() + row * k)) << "row " << row;
+  }
+  size_t bytes = 0;
+  for (const auto& each : up->sources()) bytes += each.size();
+  EXPECT_EQ(bytes, (coded.codes.size() + coded.scales.size()) / 4);  // experts × parts
+}
+
+template <typename T>
+NamedTensor tensor_of(const std::string& name, Dtype dtype, const std::vector<int64_t>& shape,
+                      const std::vector<T>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {name, dtype, shape, {bytes.begin(), bytes.end()}};
+}
+
+// fp8 with one scale for blocks of rows × columns, which may be one row, all rows or all columns.
+TEST(StoredMatrix, Fp8ScalesOfAnyBlocks) {
+  std::mt19937 rng(11);
+  const auto pick = [&](std::initializer_list<int> of) { return of.begin()[rng() % of.size()]; };
+  for (int round = 0; round < 60; ++round) {
+    const int n = 1 + static_cast<int>(rng() % 300), k = 1 + static_cast<int>(rng() % 400);
+    const int rows = pick({1, 16, 64, 128, n}), columns = pick({32, 128, 256, k});
+    const int lines = (n + rows - 1) / rows, groups = (k + columns - 1) / columns;
+    std::vector<uint8_t> codes(static_cast<size_t>(n) * k);
+    for (uint8_t& code : codes) code = static_cast<uint8_t>(rng() % 0x7f | (rng() % 2) << 7);
+    const bool powers = rng() % 2 == 0;
+    std::vector<float> scales(static_cast<size_t>(lines) * groups);
+    std::vector<uint8_t> exponents;
+    for (float& scale : scales) {
+      exponents.push_back(static_cast<uint8_t>(100 + rng() % 20));
+      scale = powers ? std::ldexp(1.0f, exponents.back() - 127)
+                     : 0.001f * static_cast<float>(1 + rng() % 1000);
+    }
+    std::vector<int64_t> shape = {lines, groups};
+    if (groups == 1 && rng() % 2 == 0) shape = {lines};
+    if (rng() % 4 == 0) shape = {lines, 1, groups, 1};  // ModelOpt
+    if (lines * groups == 1 && rng() % 2 == 0) shape = {};
+    const ScratchDirectory scratch;
+    const std::string name = rng() % 2 == 0 ? "m.weight_scale" : "m.weight_scale_inv";
+    write(scratch, {tensor_of("m.weight", Dtype::kF8E4M3, {n, k}, codes),
+                    powers ? tensor_of(name, Dtype::kF8E8M0, shape, exponents)
+                           : tensor_of(name, Dtype::kF32, shape, scales)});
+    const auto checkpoint = Checkpoint::open(scratch.path());
+    const auto matrix = StoredMatrix::open(*checkpoint, "m.weight", n, k);
+    ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+    std::vector<float> values(codes.size()), expected(codes.size());
+    matrix->to_float32(0, n, values.data());
+    for (int row = 0; row < n; ++row) {
+      for (int i = 0; i < k; ++i) {
+        F8E4M3 element;
+        element.bits = codes[static_cast<size_t>(row) * k + i];
+        expected[static_cast<size_t>(row) * k + i] =
+            scales[static_cast<size_t>(row / rows) * groups + i / columns] *
+            static_cast<float>(element);
+      }
+    }
+    ASSERT_EQ(values, expected) << n << " × " << k << " in " << rows << " × " << columns;
+    const bool keeps_codes = columns % 128 == 0 || groups == 1;
+    EXPECT_EQ(stored_form(*checkpoint, "m.weight", k),
+              default_form(keeps_codes ? WeightFormat::kFp8 : WeightFormat::kBf16));
+    EXPECT_EQ(packed(*matrix, WeightFormat::kBf16), packed(WeightFormat::kBf16, expected, n, k));
+    if (!keeps_codes) continue;
+    // The packed codes with the scale of each row.
+    std::vector<float> of_rows;
+    for (int row = 0; row < n; ++row) {
+      const float* line = scales.data() + static_cast<size_t>(row / rows) * groups;
+      of_rows.insert(of_rows.end(), line, line + groups);
+    }
+    const kernels::CodedMatrix coded = {.format = WeightFormat::kFp8,
+                                        .n = n,
+                                        .k = k,
+                                        .group = groups == 1 ? k : columns,
+                                        .codes = reinterpret_cast<const std::byte*>(codes.data()),
+                                        .scales = of_rows.data()};
+    const PackedShape form = kernels::packed_shape(WeightFormat::kFp8, n, k);
+    base::AlignedBytes bytes(form.bytes());
+    kernels::begin_pack(form, 0, form.num_panels(), bytes.data());
+    kernels::pack_codes(form, coded, 0, bytes.data());
+    EXPECT_EQ(packed(*matrix, WeightFormat::kFp8),
+              std::vector(bytes.data(), bytes.data() + bytes.size()));
+  }
+}
+
+// Codes, zero points and scales of random integers in every layout that has zero points.
+TEST(StoredMatrix, ZeroPointsOfAnyShape) {
+  std::mt19937 rng(12);
+  for (int round = 0; round < 60; ++round) {
+    const int layout = round % 3;  // compressed-tensors, GPTQ, AWQ
+    const int bits = layout < 2 && rng() % 2 == 0 ? 8 : 4, per_word = 32 / bits;
+    const int group = 32 << rng() % 3, groups = 2 + static_cast<int>(rng() % 3);
+    const int n = 8 * (1 + static_cast<int>(rng() % 12)), k = group * groups;
+    const auto code = [&] { return static_cast<uint32_t>(rng() % (1u << bits)); };
+    std::vector<uint32_t> q(static_cast<size_t>(n) * k), z(static_cast<size_t>(n) * groups);
+    std::vector<float> scales(z.size()), expected(q.size());
+    for (uint32_t& each : q) each = code();
+    for (uint32_t& each : z) each = code();
+    for (float& each : scales) each = 0.01f * static_cast<float>(1 + rng() % 100);
+    for (int row = 0; row < n; ++row) {
+      for (int i = 0; i < k; ++i) {
+        const size_t at = static_cast<size_t>(row) * k + i;
+        const size_t of_group = static_cast<size_t>(row) * groups + i / group;
+        expected[at] = scales[of_group] *
+                       static_cast<float>(static_cast<int>(q[at]) - static_cast<int>(z[of_group]));
+      }
+    }
+    // word(line, column, value of (row, k)): packs along the first or second index.
+    const auto pack = [&](int lines, int columns, bool down, auto value) {
+      std::vector<uint32_t> words(static_cast<size_t>(lines) * columns / per_word);
+      for (int i = 0; i < lines; ++i) {
+        for (int j = 0; j < columns; ++j) {
+          const int from = down ? i : j;
+          int at = from % per_word;
+          if (layout == 2) at = std::array{0, 4, 1, 5, 2, 6, 3, 7}[static_cast<size_t>(at)];
+          const size_t word = down ? static_cast<size_t>(i / per_word) * columns + j
+                                   : static_cast<size_t>(i) * (columns / per_word) + j / per_word;
+          words[word] |= value(i, j) << (at * bits);
+        }
+      }
+      return words;
+    };
+    const auto q_at = [&](int row, int i) { return q[static_cast<size_t>(row) * k + i]; };
+    const auto z_at = [&](int row, int i) { return z[static_cast<size_t>(row) * groups + i]; };
+    std::vector<float> by_group;
+    for (int i = 0; i < groups; ++i) {
+      for (int row = 0; row < n; ++row) {
+        by_group.push_back(scales[static_cast<size_t>(row) * groups + i]);
+      }
+    }
+    std::vector<NamedTensor> tensors;
+    if (layout == 0) {
+      tensors = {
+          tensor_of("m.weight_packed", Dtype::kI32, {n, k / per_word}, pack(n, k, false, q_at)),
+          tensor_of("m.weight_zero_point", Dtype::kI32, {n / per_word, groups},
+                    pack(n, groups, true, z_at)),
+          tensor_of("m.weight_scale", Dtype::kF32, {n, groups}, scales)};
+    } else {
+      const auto turned_q = [&](int i, int row) { return q_at(row, i); };
+      const uint32_t less = layout == 1 ? 1 : 0, mask = (1u << bits) - 1;
+      const auto turned_z = [&](int i, int row) { return (z_at(row, i) - less) & mask; };
+      const std::vector<int64_t> shape =
+          layout == 1 ? std::vector<int64_t>{k / per_word, n} : std::vector<int64_t>{k, n / 8};
+      tensors = {tensor_of("m.qweight", Dtype::kI32, shape, pack(k, n, layout == 1, turned_q)),
+                 tensor_of("m.qzeros", Dtype::kI32, {groups, n / per_word},
+                           pack(groups, n, false, turned_z)),
+                 tensor_of("m.scales", Dtype::kF32, {groups, n}, by_group)};
+    }
+    const ScratchDirectory scratch;
+    write(scratch, tensors);
+    const auto checkpoint = Checkpoint::open(scratch.path());
+    const auto matrix = StoredMatrix::open(*checkpoint, "m.weight", n, k);
+    ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+    std::vector<float> values(q.size());
+    matrix->to_float32(0, n, values.data());
+    ASSERT_EQ(values, expected) << "layout " << layout << " bits " << bits;
+    const MatrixForm form = stored_form(*checkpoint, "m.weight", k);
+    EXPECT_EQ(form.format, bits == 4 ? WeightFormat::kInt8 : WeightFormat::kBf16);
+    EXPECT_EQ(packed(*matrix, WeightFormat::kBf16), packed(WeightFormat::kBf16, expected, n, k));
+  }
+}
+
+TEST(StoredMatrix, ColumnsInAnotherOrderAreRefused) {
+  const int n = 8, k = 64;
+  const std::vector<uint32_t> codes(static_cast<size_t>(k / 8 * n)), zeros(2, 0x77777777);
+  std::vector<int32_t> groups(k);
+  for (int i = 0; i < k; ++i) groups[static_cast<size_t>(i)] = i / 32;
+  for (const bool ordered : {true, false}) {
+    if (!ordered) std::swap(groups[3], groups[40]);
+    const ScratchDirectory scratch;
+    write(scratch, {tensor_of("m.qweight", Dtype::kI32, {k / 8, n}, codes),
+                    tensor_of("m.qzeros", Dtype::kI32, {2, 1}, zeros),
+                    tensor_of("m.scales", Dtype::kF32, {2, n}, std::vector<float>(2 * n, 1.0f)),
+                    tensor_of("m.g_idx", Dtype::kI32, {k}, groups)});
+    const auto checkpoint = Checkpoint::open(scratch.path());
+    const auto matrix = StoredMatrix::open(*checkpoint, "m.weight", n, k);
+    EXPECT_EQ(matrix.ok(), ordered);
+    EXPECT_EQ(stored_form(*checkpoint, "m.weight", k), (MatrixForm{WeightFormat::kInt4, 32}));
+    if (!ordered) {
+      EXPECT_THAT(matrix.status().message(),
+                  HasSubstr("'m.g_idx': expected columns in order, found column 3 in group 1"));
+    }
+  }
+}
+
+// The codes of DeepSeek-V4's experts: two in an I8, with F8_E8M0 scales.
+TEST(StoredMatrix, ReadsFourBitsOfDeepseek) {
+  const int n = 20, k = 96;
+  const std::vector<float> rows = random_floats(n * k);
+  const QuantizedMatrix coded =
+      kernels::quantize_matrix(WeightFormat::kMxfp4, 32, rows.data(), n, k);
+  const ScratchDirectory scratch;
+  write(scratch, {{"w1.weight", Dtype::kI8, {n, k / 2}, coded.codes},
+                  {"w1.scale", Dtype::kF8E8M0, {n, k / 32}, coded.scales}});
+  const auto checkpoint = Checkpoint::open(scratch.path());
+  const auto matrix = StoredMatrix::open(*checkpoint, "w1.weight", n, k);
+  ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+  EXPECT_EQ(packed(*matrix, WeightFormat::kMxfp4), packed(WeightFormat::kMxfp4, rows, n, k));
+}
+
+// Slices of floats: halves, alternating rows and transposed matrices of fused experts.
+TEST(StoredMatrix, ReadsFloatsThroughSlices) {
+  class OneSlice : public TensorSource {
+   public:
+    explicit OneSlice(const TensorSlice& slice) : slice_(slice) {}
+    Result<const formats::TensorEntry*> tensor(const std::string&,
+                                               const std::vector<int64_t>&) const override {
+      return slice_.entry;
+    }
+    Result<TensorSlice> slice(const std::string&, const std::vector<int64_t>&) const override {
+      return slice_;
+    }
+
+   private:
+    TensorSlice slice_;
+  };
+  const int n = 40, k = 24;
+  const std::vector<float> stored = random_floats(3 * n * k);
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kBf16}) {
+    std::vector<Bf16> rounded;
+    for (const float value : stored) rounded.emplace_back(value);
+    const bool wide = dtype == Dtype::kF32;
+    const formats::TensorEntry entry = {
+        dtype,
+        {3 * n, k},
+        wide ? std::as_bytes(std::span(stored)) : std::as_bytes(std::span(rounded))};
+    const TensorSlice slices[] = {{&entry, n * k, n, k, k, 1},
+                                  {&entry, n * k + k, n, k, 2 * k, 1},
+                                  {&entry, n * k, n, k, 1, n},
+                                  TensorSlice::whole(entry)};
+    for (const TensorSlice& slice : slices) {
+      const auto rows = static_cast<int>(slice.rows);
+      const OneSlice source(slice);
+      const auto matrix = StoredMatrix::open(source, "w.weight", rows, k);
+      ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+      std::vector<float> expected, values(static_cast<size_t>(rows) * k);
+      for (int row = 0; row < rows; ++row) {
+        for (int i = 0; i < k; ++i) {
+          const auto at =
+              static_cast<size_t>(slice.first + row * slice.row_stride + i * slice.column_stride);
+          expected.push_back(wide ? stored[at] : static_cast<float>(rounded[at]));
+        }
+      }
+      matrix->to_float32(0, rows, values.data());
+      EXPECT_EQ(values, expected);
+      for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16}) {
+        EXPECT_EQ(packed(*matrix, format), packed(format, expected, rows, k));
+      }
+    }
   }
 }
 
@@ -189,7 +563,7 @@ std::string error_of(WeightFormat format,
 
 TEST(StoredMatrix, ErrorsNameTheBrokenTensor) {
   EXPECT_THAT(error_of(WeightFormat::kFp8, [](auto& t) { t.pop_back(); }),
-              HasSubstr("expected weight_scale_inv beside F8_E4M3"));
+              HasSubstr("expected weight_scale_inv or weight_scale beside F8_E4M3"));
   EXPECT_THAT(error_of(WeightFormat::kInt4, [](auto& t) { t[1].name = "m.other"; }),
               HasSubstr("'m.weight_scale' is not among"));
   EXPECT_THAT(error_of(WeightFormat::kInt8, [](auto& t) { t[2].bytes[0] = std::byte{5}; }),
@@ -204,7 +578,7 @@ TEST(StoredMatrix, ErrorsNameTheBrokenTensor) {
                        [](auto& t) {
                          t.push_back({"m.weight_zero_point", Dtype::kI8, {1}, {std::byte{0}}});
                        }),
-              HasSubstr("expected symmetric quantisation with groups"));
+              HasSubstr("'m.weight_zero_point': expected shape [1, 2], found [1]"));
 }
 
 }  // namespace

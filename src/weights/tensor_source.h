@@ -2,6 +2,15 @@
 //
 // The source of a model's tensors: a checkpoint on disk, or random tensors.
 //
+// The model asks for names and shapes of its own. A source may store what is asked for under other
+// names, or as a part of a larger tensor (one expert of all, the first half of the rows, every
+// second row, a transposed matrix). It answers in two ways:
+//
+//   slice()    floats: where the elements lie in a stored tensor
+//   module()   matrices in any layout: which stored module holds the matrix, and which of its rows.
+//              StoredMatrix finds that module's codes, scales and zero points in
+//              StoredModule::source by their stored names, so that a source need not know layouts.
+//
 // Thread safety: all calls.
 #pragma once
 
@@ -15,6 +24,53 @@
 
 namespace wideep::weights {
 
+class TensorSource;
+
+// A matrix of floats that is a part of a stored tensor. Element (i, j) is element
+// first + i · row_stride + j · column_stride of the tensor. A vector is one row.
+struct TensorSlice {
+  const formats::TensorEntry* entry = nullptr;
+  int64_t first = 0;
+  int64_t rows = 1;
+  int64_t columns = 1;
+  int64_t row_stride = 1;
+  int64_t column_stride = 1;
+
+  // All elements of a tensor. Shape [n, …] has n rows; [n] and [] are one row.
+  static TensorSlice whole(const formats::TensorEntry& entry) {
+    const int64_t rows = entry.shape.size() < 2 ? 1 : entry.shape.front();
+    const int64_t columns = entry.num_elements() / (rows > 0 ? rows : 1);
+    return {&entry, 0, rows, columns, columns, 1};
+  }
+  int64_t num_elements() const { return rows * columns; }
+  // Whether the elements of rows [0, rows) lie one behind the other.
+  bool is_contiguous() const { return column_stride == 1 && (row_stride == columns || rows == 1); }
+};
+
+// The module that stores a matrix [n, k], in any layout (stored_matrix.h). Its tensors are called
+// "<name>.weight", "<name>.weight_scale", "<name>_blocks" and so on in `source`; the weight may be
+// called "<name>" alone.
+//
+// With experts, every stored tensor has a first dimension for the expert; scales of whole matrices
+// have one number per expert or one for all. The stored matrix has parts · n rows. The asked matrix
+// is one part of them: rows [part · n, (part + 1) · n), or rows part, part + parts, … if parts
+// alternate.
+struct StoredModule {
+  const TensorSource* source = nullptr;
+  std::string name;
+  int num_experts = 0;  // 0: the tensors have no dimension for experts
+  int expert = 0;
+  int part = 0;
+  int parts = 1;
+  bool alternating = false;
+  bool transposed = false;  // the weight is stored as [k, rows]
+
+  // Row i of the asked matrix with n rows is row first_row(n) + i · row_step() of all_rows(n).
+  int64_t all_rows(int64_t n) const { return parts * n; }
+  int64_t first_row(int64_t n) const { return alternating ? part : part * n; }
+  int64_t row_step() const { return alternating ? parts : 1; }
+};
+
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
@@ -25,9 +81,27 @@ class TensorSource {
   virtual Result<const formats::TensorEntry*> tensor(const std::string& name,
                                                      const std::vector<int64_t>& shape) const = 0;
 
+  // The elements of the tensor of this name and shape (F32, BF16 or F16), which may be a part of a
+  // stored tensor. Errors: as tensor(). The default is the whole tensor.
+  virtual Result<TensorSlice> slice(const std::string& name,
+                                    const std::vector<int64_t>& shape) const {
+    const auto entry = tensor(name, shape);
+    if (!entry.ok()) return entry.status();
+    return TensorSlice::whole(**entry);
+  }
+
+  // The stored module of the matrix "<module>.weight". Says nothing about whether it exists. The
+  // default is the module itself.
+  virtual StoredModule module(const std::string& module) const {
+    StoredModule stored;
+    stored.source = this;
+    stored.name = module;
+    return stored;
+  }
+
   // ---- overridden by sources that contain codes and scales; the defaults are for floats only ----
 
-  // As above, but with one of the given dtypes.
+  // As tensor(), but with one of the given dtypes.
   virtual Result<const formats::TensorEntry*> tensor(const std::string& name,
                                                      const std::vector<int64_t>& shape,
                                                      std::span<const Dtype>) const {

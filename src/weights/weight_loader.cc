@@ -7,13 +7,10 @@
 #include "base/numa.h"
 #include "base/try.h"
 #include "kernels/pack_matrix.h"
-#include "weights/checkpoint.h"
 #include "weights/copy_rows.h"
-#include "weights/finite.h"
 
 namespace wideep::weights {
 
-using formats::TensorEntry;
 using kernels::PackedShape;
 using kernels::PanelRange;
 using kernels::WeightFormat;
@@ -89,24 +86,24 @@ Result<std::vector<float>> WeightLoader::floats(const std::string& name,
     for (const auto& source : matrix.sources()) progress_(source.size());
     return values;
   }
-  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors_.tensor(name, shape));
-  WIDEEP_TRY(check_finite(*entry, tensors_.where(name)));
-  std::vector<float> values(entry->num_elements());
-  to_float32(*entry, values.data());
-  progress_(entry->bytes.size());
+  WIDEEP_TRY_ASSIGN(const TensorSlice slice, tensors_.slice(name, shape));
+  WIDEEP_TRY(finite_rows(slice, 0, slice.rows, tensors_.where(name)).status());
+  std::vector<float> values(static_cast<size_t>(slice.num_elements()));
+  copy_rows(slice, 0, slice.rows, Dtype::kF32, reinterpret_cast<std::byte*>(values.data()));
+  progress_(source_bytes(slice).size());
   return values;
 }
 
 Status WeightLoader::rows(const std::string& name, int n, int k, Dtype dtype,
                           std::byte* out) const {
-  WIDEEP_TRY_ASSIGN(const TensorEntry* entry, tensors_.tensor(name, {n, k}));
+  WIDEEP_TRY_ASSIGN(const TensorSlice slice, tensors_.slice(name, {n, k}));
   queue_->add(
-      {.sources = {entry->bytes},
+      {.sources = {source_bytes(slice)},
        .num_units = n,
-       .load = [entry, k, dtype, out, where = tensors_.where(name)](int64_t begin, int64_t end) {
-         WIDEEP_TRY(check_finite(*entry, begin * k, (end - begin) * k, where));
+       .load = [slice, k, dtype, out, where = tensors_.where(name)](int64_t begin, int64_t end) {
+         WIDEEP_TRY(finite_rows(slice, begin, end, where).status());
          const size_t row_bytes = static_cast<size_t>(k) * dtype_bytes(dtype);
-         copy_rows(*entry, begin, end, dtype, out + static_cast<size_t>(begin) * row_bytes);
+         copy_rows(slice, begin, end, dtype, out + static_cast<size_t>(begin) * row_bytes);
          return Status();
        }});
   return {};
