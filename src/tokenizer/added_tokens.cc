@@ -1,34 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/added_tokens.h"
 
-#include <unicode/uchar.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "tokenizer/char_kinds.h"
 #include "tokenizer/utf8.h"
 
 namespace wideep::tokenizer {
 namespace {
-
-bool is_space(char32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)) != 0; }
-
-// \w as in Unicode Technical Standard 18, annex C (letters, marks, digits, connectors, joiners):
-// the tokenizers library tests single_word with a regular expression that has this \w.
-bool is_word(char32_t code_point) {
-  const auto c = static_cast<UChar32>(code_point);
-  const uint32_t category = U_MASK(u_charType(c));
-  return u_hasBinaryProperty(c, UCHAR_ALPHABETIC) != 0 ||
-         (category & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0 ||
-         u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL) != 0;
-}
 
 size_t spaces_before(std::string_view text) {
   size_t bytes = 0;
   while (bytes < text.size()) {
     const std::string_view left = text.substr(0, text.size() - bytes);
     const char32_t last = last_code_point(left);
-    if (!is_space(last)) break;
+    if (!is_white_space(last)) break;
     bytes += last < 0x80 ? 1 : last < 0x800 ? 2 : 3;  // all white space is below U+10000
   }
   return bytes;
@@ -36,15 +23,15 @@ size_t spaces_before(std::string_view text) {
 
 size_t spaces_after(std::string_view text) {
   size_t bytes = 0;
-  while (bytes < text.size() && is_space(first_code_point(text.substr(bytes)))) {
+  while (bytes < text.size() && is_white_space(first_code_point(text.substr(bytes)))) {
     bytes += first_unit(text.substr(bytes)).bytes;
   }
   return bytes;
 }
 
 bool stands_alone(std::string_view before, std::string_view after) {
-  return (before.empty() || !is_word(last_code_point(before))) &&
-         (after.empty() || !is_word(first_code_point(after)));
+  return (before.empty() || !is_word_character(last_code_point(before))) &&
+         (after.empty() || !is_word_character(first_code_point(after)));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Symbols are a linked list over the byte positions of the word; a merge extends the left symbol
-// and removes the right one. Possible merges wait in a heap. A merge changes the pairs on both
-// sides; their old candidates stay in the heap and are skipped when they come out, because removing
-// them from the middle of a heap would be slow. Each merge pushes at most two candidates, so that
-// the heap never holds more than three times the number of bytes.
+// Symbols are a linked list over the positions of the first symbols of the word; a merge extends
+// the left symbol and removes the right one. Possible merges wait in a heap. A merge changes the
+// pairs on both sides; their old candidates stay in the heap and are skipped when they come out,
+// because removing them from the middle of a heap would be slow. Each merge pushes at most two
+// candidates, so that the heap never holds more than three times the number of symbols.
 #include "tokenizer/bpe.h"
 
 #include <algorithm>
@@ -13,6 +13,17 @@ namespace wideep::tokenizer {
 namespace {
 
 constexpr int32_t kRemoved = -1;  // the id of a symbol that was merged into its left neighbour
+
+// Makes a list of `size` symbols, of which the i-th is id_of(i).
+template <typename IdOf, typename Symbol>
+void link(size_t size, IdOf id_of, std::vector<Symbol>* symbols) {
+  const auto count = static_cast<int32_t>(size);
+  symbols->resize(size);
+  for (int32_t i = 0; i < count; ++i) {
+    const auto at = static_cast<size_t>(i);
+    (*symbols)[at] = {id_of(at), i - 1, i + 1 < count ? i + 1 : -1};
+  }
+}
 
 size_t position_of(uint64_t order) { return static_cast<size_t>(order & 0xFFFFFFFFu); }
 
@@ -30,13 +41,16 @@ void Bpe::push_candidate(BpeScratch* scratch, int32_t left) const {
 }
 
 void Bpe::fill(std::string_view word, BpeScratch* scratch) const {
-  const auto size = static_cast<int32_t>(word.size());
-  scratch->symbols_.resize(word.size());
   scratch->heap_.clear();
-  for (int32_t i = 0; i < size; ++i) {
-    const auto byte = static_cast<uint8_t>(word[static_cast<size_t>(i)]);
-    scratch->symbols_[static_cast<size_t>(i)] = {byte_ids_[byte], i - 1, i + 1 < size ? i + 1 : -1};
+  if (symbols_.by_character()) {
+    auto& first = scratch->first_;
+    first.clear();
+    symbols_.append(word, &first);
+    link(first.size(), [&](size_t i) { return first[i]; }, &scratch->symbols_);
+  } else {
+    link(word.size(), [&](size_t i) { return symbols_.of_byte(word[i]); }, &scratch->symbols_);
   }
+  const auto size = static_cast<int32_t>(scratch->symbols_.size());
   for (int32_t i = 0; i + 1 < size; ++i) push_candidate(scratch, i);
   std::make_heap(scratch->heap_.begin(), scratch->heap_.end());
 }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Byte-pair encoding: starts with one token per byte of a word and repeatedly merges the pair of
-// neighbours whose merge has the lowest rank, the leftmost of equals, until no pair can be merged.
+// Byte-pair encoding: starts with one token per byte or character of a word (symbols.h) and
+// repeatedly merges the pair of neighbours whose merge has the lowest rank, the leftmost of equals,
+// until no pair can be merged.
 // Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units".
 //
 // Thread safety: a Bpe is immutable and may be shared; a BpeScratch belongs to one thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "tokenizer/merge_table.h"
+#include "tokenizer/symbols.h"
 
 namespace wideep::tokenizer {
 
@@ -20,7 +21,8 @@ namespace wideep::tokenizer {
 class BpeScratch {
   friend class Bpe;
 
-  // The tokens of the word so far: a doubly linked list over the word's byte positions.
+  // The tokens of the word so far: a doubly linked list over the positions of its first
+  // symbols.
   struct Symbol {
     int32_t id;
     int32_t previous;  // -1: the first
@@ -34,17 +36,20 @@ class BpeScratch {
     bool operator<(const Candidate& other) const { return order > other.order; }  // a min-heap
   };
 
+  std::vector<int32_t> first_;  // characters before any merge
   std::vector<Symbol> symbols_;
   std::vector<Candidate> heap_;
 };
 
 class Bpe {
  public:
-  // byte_ids: the token of each single byte.
-  Bpe(const std::array<int32_t, 256>& byte_ids, MergeTable merges)
-      : byte_ids_(byte_ids), merges_(std::move(merges)) {}
+  Bpe(Symbols symbols, MergeTable merges)
+      : symbols_(std::move(symbols)), merges_(std::move(merges)) {}
 
-  // Appends the word's ids. O(n log n) in its bytes. REQUIRES: below 2^31 bytes.
+  const Symbols& symbols() const { return symbols_; }
+
+  // Appends the word's ids. O(n log n) in its bytes. REQUIRES: below 2^31 bytes, and
+  // valid UTF-8 where symbols are characters.
   void encode(std::string_view word, BpeScratch* scratch, std::vector<int32_t>* ids) const;
 
  private:
@@ -53,7 +58,7 @@ class Bpe {
   void merge_all(BpeScratch* scratch) const;
   bool is_current(const BpeScratch& scratch, const BpeScratch::Candidate& candidate) const;
 
-  std::array<int32_t, 256> byte_ids_;
+  Symbols symbols_;
   MergeTable merges_;
 };
 

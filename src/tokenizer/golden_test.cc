@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "base/sha256.h"
-#include "formats/files.h"
-#include "formats/json_parse.h"
+#include "tokenizer/golden_texts.h"
 #include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/utf8.h"
@@ -21,39 +20,9 @@ namespace {
 
 using nlohmann::json;
 
-const std::string kGolden = WIDEEP_SOURCE_DIR "/tests/golden/tokenizers/";
-
 const json& golden_cases() {
-  static const json cases = [] {
-    const Result<std::string> text = formats::read_file(kGolden + "cases.json");
-    Result<json> value = text.ok() ? formats::parse_json(*text, "cases.json") : text.status();
-    return value.ok() ? *value : json::object();
-  }();
+  static const json cases = read_golden("cases.json");
   return cases;
-}
-
-std::string from_base64(const std::string& text) {
-  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  uint32_t bits = 0;
-  int num_bits = 0;
-  for (const char c : text) {
-    if (c == '=') break;
-    bits = bits << 6 | static_cast<uint32_t>(digits.find(c));
-    num_bits += 6;
-    if (num_bits < 8) continue;
-    num_bits -= 8;
-    out.push_back(static_cast<char>(bits >> num_bits));
-  }
-  return out;
-}
-
-std::string text_of(const json& row) {
-  if (row.contains("text")) return row.at("text").get<std::string>();
-  if (row.contains("base64")) return from_base64(row.at("base64").get<std::string>());
-  std::string text;
-  for (int i = 0; i < row.at("times").get<int>(); ++i) text += row.at("unit").get<std::string>();
-  return text;
 }
 
 std::string sha256_of(const void* data, size_t num_bytes) {
@@ -97,7 +66,7 @@ std::string stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, 
 class GoldenTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    Result<Tokenizer> tokenizer = Tokenizer::read(kGolden + GetParam());
+    Result<Tokenizer> tokenizer = Tokenizer::read(golden_path(GetParam()));
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
     tokenizer_ = std::move(*tokenizer);
   }

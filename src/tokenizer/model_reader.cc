@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "base/try.h"
 #include "formats/json_parse.h"
 #include "tokenizer/byte_level.h"
+#include "tokenizer/utf8.h"
 
 namespace wideep::tokenizer {
 namespace {
@@ -25,15 +27,15 @@ bool is_off(const Component& model, std::string_view key, const json& off) {
 void check_options(const Component& model) {
   // Files of old libraries have no type; "merges" is what only BPE has.
   const bool untyped_bpe = !model.has("type") && model.has("merges");
-  model.expect(untyped_bpe || model.type() == "BPE", "type", "'BPE' (byte-level)");
+  model.expect(untyped_bpe || model.type() == "BPE", "type", "'BPE'");
   model.allow_keys({"type", "dropout", "unk_token", "continuing_subword_prefix",
                     "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges", "vocab",
                     "merges"});
   model.expect(is_off(model, "dropout", 0), "dropout", "null");
   model.expect(is_off(model, "continuing_subword_prefix", ""), "continuing_subword_prefix", "null");
   model.expect(is_off(model, "end_of_word_suffix", ""), "end_of_word_suffix", "null");
-  // These three affect only bytes without a token. read_byte_ids() makes sure that there are none,
-  // so only the types are checked.
+  // These three affect only characters without a token, of which a byte-level vocabulary has none:
+  // only the types are checked here.
   model.object().string_or("unk_token", "");
   model.object().boolean_or("fuse_unk", false);
   model.object().boolean_or("byte_fallback", false);
@@ -61,13 +63,6 @@ std::array<int32_t, 256> read_byte_ids(const Component& model, const Vocabulary&
   for (size_t byte = 0; byte < ids.size(); ++byte) {
     const std::string_view token = byte_level_char(static_cast<uint8_t>(byte));
     const std::optional<int32_t> id = vocabulary.find(token);
-    if (!id && vocabulary.find("\u2581")) {
-      model.complain_at(
-          "vocab",
-          "SentencePiece's kind of BPE ('\u2581' for spaces, tokens such as '<0x0A>' for "
-          "bytes) is not supported; expected a byte-level vocabulary");
-      return ids;
-    }
     if (!id) {
       model.complain_at(
           "vocab", fmt::format("no token for the byte 0x{:02X} ('{}'); a byte-level vocabulary "
@@ -78,6 +73,50 @@ std::array<int32_t, 256> read_byte_ids(const Component& model, const Vocabulary&
     ids[byte] = *id;
   }
   return ids;
+}
+
+// The tokens of bytes, "<0x00>" to "<0xFF>".
+Symbols::ByteIds read_fallback(const Vocabulary& vocabulary) {
+  Symbols::ByteIds ids;
+  for (size_t byte = 0; byte < ids.size(); ++byte) {
+    ids[byte] = vocabulary.find(fmt::format("<0x{:02X}>", byte)).value_or(Symbols::kNone);
+  }
+  return ids;
+}
+
+// A character of several code points cannot be one: tokens of one code point are characters.
+Symbols read_characters(const Component& model, const Vocabulary& vocabulary) {
+  Symbols::Characters characters{.near = std::vector<int32_t>(0x10000, Symbols::kNone)};
+  characters.fuses_unknown = model.object().boolean_or("fuse_unk", false);
+  characters.fallback.fill(Symbols::kNone);
+  if (model.object().boolean_or("byte_fallback", false)) {
+    characters.fallback = read_fallback(vocabulary);
+  }
+  for (int32_t id = 0; id < vocabulary.id_limit(); ++id) {
+    const std::string_view token = vocabulary.token(id);
+    if (token.empty() || first_unit(token).bytes != token.size()) continue;
+    const char32_t character = first_code_point(token);
+    if (character < characters.near.size()) {
+      characters.near[character] = id;
+    } else {
+      characters.far[character] = id;
+    }
+  }
+  const std::string unknown = model.object().string_or("unk_token", "");
+  const std::optional<int32_t> id = vocabulary.find(unknown);
+  if (id) characters.unknown = *id;
+  if (!unknown.empty() && !id) {
+    model.complain_at(
+        "unk_token", fmt::format("token '{}' is not in model.vocab", base::printable(unknown, 60)));
+  }
+  const auto& fallback = characters.fallback;
+  if (!id && std::find(fallback.begin(), fallback.end(), Symbols::kNone) != fallback.end()) {
+    model.complain_at("unk_token",
+                      "missing: characters without a token would be left out; expected an unknown "
+                      "token, byte_fallback with tokens '<0x00>' to '<0xFF>', or a pre_tokenizer "
+                      "that ends with 'ByteLevel'");
+  }
+  return Symbols(std::move(characters));
 }
 
 struct TokenPair {
@@ -154,16 +193,17 @@ class MergeReader {
 
 }  // namespace
 
-Result<BpeModel> read_model(const Component& model) {
+Result<BpeModel> read_model(const Component& model, bool byte_level) {
   check_options(model);
   Vocabulary vocabulary;
   if (model.ok()) read_vocabulary(model, &vocabulary);
-  std::array<int32_t, 256> byte_ids{};
-  if (model.ok()) byte_ids = read_byte_ids(model, vocabulary);
+  WIDEEP_TRY(model.status());
+  Symbols symbols =
+      byte_level ? Symbols(read_byte_ids(model, vocabulary)) : read_characters(model, vocabulary);
   MergeTable merges = MergeReader(model, vocabulary).read();
   const bool ignore_merges = model.object().boolean_or("ignore_merges", false);
   WIDEEP_TRY(model.status());
-  return BpeModel{std::move(vocabulary), Bpe(byte_ids, std::move(merges)), ignore_merges};
+  return BpeModel{std::move(vocabulary), Bpe(std::move(symbols), std::move(merges)), ignore_merges};
 }
 
 }  // namespace wideep::tokenizer

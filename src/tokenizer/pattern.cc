@@ -98,10 +98,22 @@ bool Pattern::find(std::string_view text, size_t start, pcre2_match_data* data) 
   return found > 0;
 }
 
+void Pattern::find_all(std::string_view text, bool invert, MatchScratch* scratch,
+                       std::vector<Stretch>* stretches) const {
+  size_t done = 0;
+  // Matches are not empty (see compile()), so that each step makes progress.
+  while (done < text.size() && find(text, done, scratch->get())) {
+    const size_t* bounds = pcre2_get_ovector_pointer(scratch->get());
+    if (bounds[0] > done) stretches->push_back({text.substr(done, bounds[0] - done), invert});
+    stretches->push_back({text.substr(bounds[0], bounds[1] - bounds[0]), !invert});
+    done = bounds[1];
+  }
+  if (done < text.size()) stretches->push_back({text.substr(done), invert});
+}
+
 void Pattern::split(std::string_view text, MatchScratch* scratch,
                     std::vector<std::string_view>* pieces) const {
   size_t done = 0;
-  // Matches are not empty (see compile()), so that each step makes progress.
   while (done < text.size() && find(text, done, scratch->get())) {
     const size_t* bounds = pcre2_get_ovector_pointer(scratch->get());
     if (bounds[0] > done) pieces->push_back(text.substr(done, bounds[0] - done));
@@ -109,6 +121,16 @@ void Pattern::split(std::string_view text, MatchScratch* scratch,
     done = bounds[1];
   }
   if (done < text.size()) pieces->push_back(text.substr(done));
+}
+
+std::string Pattern::replace_all(std::string_view text, std::string_view content,
+                                 MatchScratch* scratch) const {
+  std::vector<Stretch> stretches;
+  find_all(text, false, scratch, &stretches);
+  std::string out;
+  out.reserve(text.size());
+  for (const Stretch& stretch : stretches) out += stretch.matches ? content : stretch.text;
+  return out;
 }
 
 }  // namespace wideep::tokenizer

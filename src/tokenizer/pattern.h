@@ -13,9 +13,11 @@
 #include <pcre2.h>
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/split_behavior.h"
 #include "wideep/status.h"
 
 namespace wideep::tokenizer {
@@ -47,6 +49,15 @@ class Pattern {
   // concatenation is `text`. REQUIRES: `text` is valid UTF-8.
   void split(std::string_view text, MatchScratch* scratch,
              std::vector<std::string_view>* pieces) const;
+
+  // Appends the matches and the text between them. invert: what is between counts as the match.
+  // REQUIRES: `text` is valid UTF-8.
+  void find_all(std::string_view text, bool invert, MatchScratch* scratch,
+                std::vector<Stretch>* stretches) const;
+
+  // Replaces each match by `content`. REQUIRES: `text` is valid UTF-8.
+  std::string replace_all(std::string_view text, std::string_view content,
+                          MatchScratch* scratch) const;
 
  private:
   struct Free {

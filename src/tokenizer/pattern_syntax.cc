@@ -14,15 +14,11 @@
 
 #include "base/printable.h"
 #include "base/try.h"
+#include "tokenizer/character_set.h"
 #include "tokenizer/unicode_newer.h"
 
 namespace wideep::tokenizer {
 namespace {
-
-// The general categories on which Oniguruma's and PCRE2's tables agree (see newer_categories()).
-constexpr std::array<std::string_view, 28> kCategories = {
-    "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd",
-    "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp"};
 
 // Pairs of letters that Oniguruma also matches with one character when it ignores case: 'ss' with
 // U+00DF, 'fi' with U+FB01, 'st' with U+FB06, ... (CaseFolding.txt, status F, ASCII only).
@@ -35,12 +31,20 @@ bool is_ascii_punctuation(char c) {
   return c > ' ' && c < 0x7F && !is_ascii_letter(c) && !is_digit(c);
 }
 
-// The newer code points of a category as items of a class, "\x{A7CB}-\x{A7CD}...", with adjacent
-// ranges joined.
+// White space at the end of a piece or before a newline. A backtracking engine would need a time of
+// n² for a run of n spaces: where one start fails, the others of the run do too, and are skipped.
+constexpr std::string_view kSpaceAtEnd = "\\s+$";
+constexpr std::string_view kSpaceAtEndTranslated =
+    "\\p{White_Space}++\\z|\\p{White_Space}+(?=\\n)|\\p{White_Space}++(*SKIP)(*FAIL)";
+
+// The newer code points of a category or of the script Han as items of a class,
+// "\x{A7CB}-\x{A7CD}...", with adjacent ranges joined.
 std::string newer_ranges(std::string_view category) {
   std::vector<CategoryRange> ranges;
   for (const CategoryRange& range : newer_categories()) {
-    if (!range.category.starts_with(category)) continue;
+    const bool is_member = category == "Han" ? range.category == "Lo" && range.first >= 0x20000
+                                             : range.category.starts_with(category);
+    if (!is_member) continue;
     if (!ranges.empty() && ranges.back().last + 1 == range.first) {
       ranges.back().last = range.last;
     } else {
@@ -156,6 +160,10 @@ class Translator {
   Result<Escape> read_escape() {
     if (take("\\s")) return Escape{.text = "\\p{White_Space}", .is_class = true};
     if (take("\\S")) return Escape{.text = "\\P{White_Space}", .is_class = true};
+    if (take("\\d")) {
+      if (ignores_case_) return refuse("a property in (?i:..)");
+      return Escape{.text = "\\p{Nd}", .newer = newer_ranges("Nd"), .is_class = true};
+    }
     if (next_is("\\p{") || next_is("\\P{")) return read_property();
     const char c = rest().size() > 1 ? regex_[at_ + 1] : '\0';
     if (!is_ascii_punctuation(c) && std::string_view("rntf").find(c) == std::string_view::npos) {
@@ -169,11 +177,13 @@ class Translator {
   Result<Escape> read_property() {
     const size_t close = rest().find('}');
     const std::string_view name = rest().substr(3, close == std::string_view::npos ? 0 : close - 3);
-    if (std::find(kCategories.begin(), kCategories.end(), name) == kCategories.end()) {
+    if (!is_known_property(name)) {
       return refuse(fmt::format("the property '{}'", base::printable(rest().substr(0, close + 1))));
     }
     if (ignores_case_) return refuse("a property in (?i:..)");
-    Escape escape{.text = fmt::format("\\p{{{}}}", name),
+    // "\p{Han}" would also be characters that other scripts share with it, as in Perl.
+    const std::string_view script = name == "Han" ? "sc:" : "";
+    Escape escape{.text = fmt::format("\\p{{{}{}}}", script, name),
                   .newer = newer_ranges(name),
                   .negated = regex_[at_ + 1] == 'P',
                   .is_class = true};
@@ -182,7 +192,34 @@ class Translator {
     return escape;
   }
 
+  // Whether the class at at_ needs class_as_ranges().
+  bool is_nested_class() const {
+    bool first = true;
+    for (size_t i = at_ + 1; i < regex_.size() && regex_[i] != ']'; ++i) {
+      if (regex_[i] == '\\') {
+        ++i;
+        if (i < regex_.size() && regex_[i] == 'P') return true;
+      } else if (regex_[i] == '[' || (!first && regex_.substr(i).starts_with("&&"))) {
+        return true;
+      }
+      first = false;
+    }
+    return false;
+  }
+
+  Status nested_class() {
+    if (ignores_case_) return refuse("a nested class in (?i:..)");
+    size_t bytes = 0;
+    const Result<std::string> ranges = class_as_ranges(rest(), &bytes);
+    if (!ranges.ok()) return refuse(ranges.status().message());
+    out_ += *ranges;
+    at_ += bytes;
+    last_ = Last::kCharacter;
+    return {};
+  }
+
   Status character_class() {
+    if (is_nested_class()) return nested_class();
     ++at_;
     out_ += '[';
     if (take("^")) {
@@ -204,14 +241,11 @@ class Translator {
   }
 
   Status class_item(bool* after_class) {
-    if (next_is("[")) return refuse("a nested class or unescaped '['");
-    if (next_is("&&")) return refuse("the class operation '&&'");
+    if (next_is("&&")) return refuse("the class operation '&&' without a class before it");
     if (next_is("-")) return class_hyphen(*after_class);
     *after_class = false;
     if (!next_is("\\")) return class_literal();
     WIDEEP_TRY_ASSIGN(const Escape escape, read_escape());
-    // The complement would need the newer code points removed, which a class cannot express.
-    if (escape.negated) return refuse("\\P{..} inside a class");
     out_ += escape.text + escape.newer;
     *after_class = escape.is_class;
     return {};
@@ -229,7 +263,7 @@ class Translator {
     const bool first = out_.ends_with("[") || out_.ends_with("[^");
     const bool last = rest().size() > 1 && regex_[at_ + 1] == ']';
     const bool before_class = next_is("-\\s") || next_is("-\\S") || next_is("-\\p") ||
-                              next_is("-\\P") || next_is("-[") || next_is("--");
+                              next_is("-\\P") || next_is("-\\d") || next_is("-[") || next_is("--");
     if (!first && !last && (after_class || before_class)) {
       return refuse("a '-' that makes no range of characters");
     }
@@ -323,6 +357,9 @@ class Translator {
 
 }  // namespace
 
-Result<std::string> to_pcre2_syntax(std::string_view regex) { return Translator(regex).run(); }
+Result<std::string> to_pcre2_syntax(std::string_view regex) {
+  if (regex == kSpaceAtEnd) return std::string(kSpaceAtEndTranslated);
+  return Translator(regex).run();
+}
 
 }  // namespace wideep::tokenizer

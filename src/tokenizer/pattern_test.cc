@@ -114,6 +114,24 @@ TEST(PatternTest, NegatedCategoryIsTheComplement) {
   EXPECT_THAT(split("[^\\p{L}]+", "1\U00016D40."), ElementsAre("1", "\U00016D40", "."));
 }
 
+TEST(PatternTest, ClassesMayBeNestedAndIntersected) {
+  EXPECT_THAT(split("[a-f&&[^c]]+", "abcdefg"), ElementsAre("ab", "c", "def", "g"));
+  EXPECT_THAT(split("[^a-f&&[^c]]+", "abcxyz"), ElementsAre("ab", "cxyz"));
+  EXPECT_THAT(split("[\\p{L}&&[^\\p{Han}]]+", "ab\u4E2D\u6587cd"),
+              ElementsAre("ab", "\u4E2D\u6587", "cd"));
+  EXPECT_THAT(split("[x[0-3]\\-]+", "x-14"), ElementsAre("x-1", "4"));
+  EXPECT_THAT(split("[\\P{L}a]+", "1ab"), ElementsAre("1a", "b"));
+  EXPECT_THAT(split("\\d", "a1\u0663"), ElementsAre("a", "1", "\u0663"));
+}
+
+TEST(PatternTest, WhiteSpaceAtTheEndOfALine) {
+  EXPECT_THAT(split("\\s+$", "a  b  "), ElementsAre("a  b", "  "));
+  EXPECT_THAT(split("\\s+$", "a  \n  b"), ElementsAre("a", "  ", "\n  b"));
+  EXPECT_THAT(split("\\s+$", "a \n \n b\n"), ElementsAre("a", " \n ", "\n b", "\n"));
+  // A search that tries each length from each start would take an hour.
+  EXPECT_EQ(split("\\s+$", std::string(1'000'000, ' ') + "x").size(), 1u);
+}
+
 TEST(PatternTest, VeryLongRunsMatchWhole) {
   const std::string spaces(3'000'000, ' ');
   EXPECT_EQ(split("\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", spaces + "x").size(), 3u);
@@ -138,13 +156,18 @@ TEST_P(RefusedPatternTest, ErrorNamesTheElement) {
 INSTANTIATE_TEST_SUITE_P(
     Patterns, RefusedPatternTest,
     testing::Values(Refusal{"^a", "the anchor '^' at byte 0"}, Refusal{"a$", "the anchor '$'"},
-                    Refusal{"\\w+", "the escape '\\w'"}, Refusal{"\\d", "the escape '\\d'"},
-                    Refusal{"\\h", "the escape '\\h'"}, Refusal{"\\", "the escape '\\'"},
-                    Refusal{"(a)\\1", "the escape '\\1'"}, Refusal{"\\p{Han}", "'\\p{Han}'"},
-                    Refusal{"\\p{Mn}", "'\\p{Mn}'"}, Refusal{"\\p{^L}", "'\\p{^L}'"},
-                    Refusal{"\\p{L", "the property"}, Refusal{"[a&&b]", "'&&'"},
-                    Refusal{"[[:alpha:]]", "nested class"}, Refusal{"[]a]", "an empty class"},
-                    Refusal{"[a", "a class without ']'"}, Refusal{"[\\P{L}a]", "inside a class"},
+                    Refusal{"\\s+$|a", "the anchor '$'"}, Refusal{"\\w+", "the escape '\\w'"},
+                    Refusal{"[\\w&&a]", "the escape '\\w'"}, Refusal{"\\h", "the escape '\\h'"},
+                    Refusal{"\\", "the escape '\\'"}, Refusal{"(a)\\1", "the escape '\\1'"},
+                    Refusal{"\\p{Greek}", "'\\p{Greek}'"}, Refusal{"\\p{Mn}", "'\\p{Mn}'"},
+                    Refusal{"\\p{^L}", "'\\p{^L}'"}, Refusal{"\\p{L", "the property"},
+                    Refusal{"[a&&b]", "a class of no or of all"},
+                    Refusal{"[[:alpha:]]", "a POSIX class"}, Refusal{"[]a]", "an empty class"},
+                    Refusal{"[a", "a class without ']'"}, Refusal{"[[a]", "a class without ']'"},
+                    Refusal{"[a&&\\p{Mn}]", "the property '\\p{Mn}'"},
+                    Refusal{"[b-a&&c]", "a range that ends before its start"},
+                    Refusal{"[[[[[[[[[a]]]]]]]]]", "nested more than eight times"},
+                    Refusal{"(?i:[a&&a])", "a nested class in (?i:..)"},
                     Refusal{"[\\p{L}-a]", "no range"}, Refusal{"[a-\\s]", "no range"},
                     Refusal{"(a", "a group without ')'"}, Refusal{"a)", "an unescaped ')'"},
                     Refusal{"(?<=a)b", "the group '(?<='"}, Refusal{"(?>a)", "the group '(?>a'"},
@@ -232,6 +255,19 @@ TEST(NormalizerTest, UnsortedMarksTakeLinearTime) {
   const std::string found = to_nfc("a" + above + below);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
   EXPECT_EQ(found, "\u00E1" + below + above.substr(2));
+}
+
+TEST(NormalizerTest, UnsortedCompatibleMarksTakeLinearTime) {
+  std::string text = "a", above, below;
+  for (int i = 0; i < 200'000; ++i) {
+    text += "\uFF9E\u0345\u0334";
+    above += "\u3099";
+    below += "\u0334";
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const std::string found = to_form(UnicodeForm::kNfkd, UnicodeTables::kUnicode9, text);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_TRUE(found.starts_with("a" + below + above + "\u0345"));
 }
 
 }  // namespace

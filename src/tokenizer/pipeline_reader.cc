@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "base/printable.h"
-#include "tokenizer/normalizer.h"
+#include "tokenizer/char_kinds.h"
+#include "tokenizer/utf8.h"
 
 namespace wideep::tokenizer {
 namespace {
@@ -23,19 +23,6 @@ std::vector<Component> flatten(const Component& component, std::string_view list
   return flat;
 }
 
-std::vector<Component> steps_at(const Component& root, std::string_view key,
-                                std::string_view list_key) {
-  if (!root.has(key)) return {};
-  return flatten(root.child(key), list_key);
-}
-
-void check_byte_level(const Component& step) {
-  step.allow_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-  step.object().boolean("add_prefix_space");
-  step.object().boolean("trim_offsets");  // affects offsets only
-  step.object().boolean_or("use_regex", true);
-}
-
 void add_pattern(const Component& step, std::string_view key, Result<Pattern> pattern,
                  PreTokenizer* pre_tokenizer) {
   if (pattern.ok()) {
@@ -45,29 +32,107 @@ void add_pattern(const Component& step, std::string_view key, Result<Pattern> pa
   }
 }
 
+void add_form(UnicodeForm form, const Component& step, Normalizer* normalizer) {
+  // ICU's data is checked while reading, so that encode() cannot fail for lack of it.
+  const Status available = check_form_available(form);
+  if (!available.ok()) step.complain(available.message());
+  step.allow_keys({"type"});
+  normalizer->add(FormStep{.form = form});
+}
+
+void read_normalizer_step(const Component& step, Normalizer* normalizer) {
+  const std::string type = step.type();
+  if (type == "NFC") return add_form(UnicodeForm::kNfc, step, normalizer);
+  if (type == "NFD") return add_form(UnicodeForm::kNfd, step, normalizer);
+  if (type == "NFKC") return add_form(UnicodeForm::kNfkc, step, normalizer);
+  if (type == "NFKD") return add_form(UnicodeForm::kNfkd, step, normalizer);
+  if (type == "Lowercase") {
+    step.allow_keys({"type"});
+    normalizer->add(LowercaseStep{});
+  } else if (type == "StripAccents") {
+    step.allow_keys({"type"});
+    normalizer->add(StripAccentsStep{});
+  } else if (type == "Strip") {
+    step.allow_keys({"type", "strip_left", "strip_right"});
+    normalizer->add(StripStep{.left = step.object().boolean("strip_left"),
+                              .right = step.object().boolean("strip_right")});
+  } else if (type == "Prepend") {
+    step.allow_keys({"type", "prepend"});
+    normalizer->add(PrependStep{.content = step.object().string("prepend")});
+  } else if (type == "Replace") {
+    step.allow_keys({"type", "pattern", "content"});
+    std::string content = step.object().string("content");
+    std::optional<Pattern> pattern = read_pattern(step);
+    if (pattern) normalizer->add(ReplaceStep{std::move(*pattern), std::move(content)});
+  } else {
+    step.expect(false, "type",
+                "'NFC', 'NFD', 'NFKC', 'NFKD', 'Lowercase', 'Prepend', 'Replace', 'Strip', "
+                "'StripAccents' or a 'Sequence' of these");
+  }
+}
+
+SplitBehavior read_behavior(const Component& step, const std::string& name) {
+  constexpr std::pair<const char*, SplitBehavior> kBehaviors[] = {
+      {"Removed", SplitBehavior::kRemoved},
+      {"Isolated", SplitBehavior::kIsolated},
+      {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
+      {"MergedWithNext", SplitBehavior::kMergedWithNext},
+      {"Contiguous", SplitBehavior::kContiguous}};
+  for (const auto& [known, behavior] : kBehaviors) {
+    if (name == known) return behavior;
+  }
+  step.expect(false, "behavior",
+              "'Removed', 'Isolated', 'MergedWithPrevious', 'MergedWithNext' or 'Contiguous'");
+  return SplitBehavior::kIsolated;
+}
+
 void read_split(const Component& step, PreTokenizer* pre_tokenizer) {
   step.allow_keys({"type", "pattern", "behavior", "invert"});
-  step.expect(step.object().string("behavior") == "Isolated", "behavior", "'Isolated'");
-  step.expect(!step.object().boolean("invert"), "invert", "false");
-  const Component pattern = step.child("pattern");
-  pattern.allow_keys({"Regex", "String"});
-  if (!step.ok()) return;
-  if (pattern.raw().size() != 1) {
-    pattern.complain("expected one of the keys 'Regex' and 'String'");
-  } else if (pattern.has("String")) {
-    add_pattern(pattern, "String", Pattern::from_literal(pattern.object().string("String")),
-                pre_tokenizer);
-  } else {
-    add_pattern(pattern, "Regex", Pattern::from_regex(pattern.object().string("Regex")),
-                pre_tokenizer);
-  }
+  const SplitBehavior behavior = read_behavior(step, step.object().string("behavior"));
+  const bool invert = step.object().boolean("invert");
+  std::optional<Pattern> pattern = read_pattern(step);
+  if (pattern) pre_tokenizer->add(SplitStep{std::move(*pattern), behavior, invert});
+}
+
+void read_metaspace(const Component& step, PreTokenizer* pre_tokenizer) {
+  const MetaspaceKeys keys = read_metaspace_keys(step);
+  pre_tokenizer->add(MetaspaceStep{keys.replacement, keys.prepend, keys.split});
 }
 
 void read_byte_level(const Component& step, PreTokenizer* pre_tokenizer) {
   check_byte_level(step);
-  if (step.object().boolean("add_prefix_space")) pre_tokenizer->add_prefix_space();
+  if (step.object().boolean("add_prefix_space")) pre_tokenizer->add(PrefixSpaceStep{});
   if (step.object().boolean_or("use_regex", true)) {
     add_pattern(step, "use_regex", PreTokenizer::gpt2_pattern(), pre_tokenizer);
+  }
+}
+
+void read_pre_tokenizer_step(const Component& step, bool last, PreTokenizer* pre_tokenizer) {
+  const std::string type = step.type();
+  if (type == "Split") {
+    read_split(step, pre_tokenizer);
+  } else if (type == "Metaspace") {
+    read_metaspace(step, pre_tokenizer);
+  } else if (type == "Digits") {
+    step.allow_keys({"type", "individual_digits"});
+    const bool individual = step.object().boolean("individual_digits");
+    pre_tokenizer->add(CharacterSplitStep{
+        is_numeric, individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous});
+  } else if (type == "Punctuation") {
+    step.allow_keys({"type", "behavior"});
+    pre_tokenizer->add(CharacterSplitStep{
+        is_punctuation, read_behavior(step, step.object().string_or("behavior", "Isolated"))});
+  } else if (type == "Whitespace") {
+    step.allow_keys({"type"});
+    pre_tokenizer->add(WordsStep{});
+  } else if (type == "WhitespaceSplit") {
+    step.allow_keys({"type"});
+    pre_tokenizer->add(CharacterSplitStep{is_white_space, SplitBehavior::kRemoved});
+  } else {
+    step.expect(last && type == "ByteLevel", "type",
+                "'Split', 'Metaspace', 'Digits', 'Punctuation', 'Whitespace', 'WhitespaceSplit', a "
+                "'Sequence' of these, and 'ByteLevel' at the end");
+    if (step.ok()) read_byte_level(step, pre_tokenizer);
   }
 }
 
@@ -119,36 +184,87 @@ class TemplateReader {
 
 }  // namespace
 
-bool read_normalizer(const Component& root) {
-  bool nfc = false;
-  for (const Component& step : steps_at(root, "normalizer", "normalizers")) {
-    step.expect(step.type() == "NFC", "type", "'NFC' or a 'Sequence' of it");
-    step.allow_keys({"type"});
-    nfc = true;
+void check_byte_level(const Component& step) {
+  step.allow_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  step.object().boolean("add_prefix_space");
+  step.object().boolean("trim_offsets");  // affects offsets only
+  step.object().boolean_or("use_regex", true);
+}
+
+std::vector<Component> steps_at(const Component& root, std::string_view key,
+                                std::string_view list_key) {
+  if (!root.has(key)) return {};
+  return flatten(root.child(key), list_key);
+}
+
+std::optional<Pattern> read_pattern(const Component& step) {
+  const Component pattern = step.child("pattern");
+  pattern.allow_keys({"Regex", "String"});
+  if (!step.ok()) return std::nullopt;
+  if (pattern.raw().size() != 1) {
+    pattern.complain("expected one of the keys 'Regex' and 'String'");
+    return std::nullopt;
   }
-  // ICU's data is checked while reading, so that encode() cannot fail for lack of it.
-  if (!nfc) return false;
-  const Status available = check_nfc_available();
-  if (!available.ok()) root.complain_at("normalizer", available.message());
-  return true;
+  const char* key = pattern.has("String") ? "String" : "Regex";
+  const std::string text = pattern.object().string(key);
+  Result<Pattern> result =
+      pattern.has("String") ? Pattern::from_literal(text) : Pattern::from_regex(text);
+  if (result.ok()) return std::move(*result);
+  pattern.complain_at(key, result.status().message());
+  return std::nullopt;
+}
+
+MetaspaceKeys read_metaspace_keys(const Component& step) {
+  step.allow_keys(
+      {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
+  MetaspaceKeys keys{.replacement = step.object().string("replacement"),
+                     .split = step.object().boolean_or("split", true)};
+  const std::string scheme = step.object().string_or("prepend_scheme", "always");
+  step.expect(scheme == "always" || scheme == "first" || scheme == "never", "prepend_scheme",
+              "'always', 'first' or 'never'");
+  keys.prepend = scheme == "never"   ? PrependScheme::kNever
+                 : scheme == "first" ? PrependScheme::kFirst
+                                     : PrependScheme::kAlways;
+  // An older name, which says nothing where it is true.
+  const bool adds = step.object().boolean_or("add_prefix_space", true);
+  step.expect(adds || scheme == "never", "add_prefix_space", "true, or prepend_scheme 'never'");
+  const bool is_character =
+      !keys.replacement.empty() && first_unit(keys.replacement).bytes == keys.replacement.size();
+  step.expect(is_character, "replacement", "one character");
+  return keys;
+}
+
+bool ends_with_byte_level(const Component& root) {
+  const nlohmann::json* step = &root.raw();
+  const auto descend = [&](const char* key) {
+    const auto found = step->find(key);
+    step = found == step->end() ? nullptr : &*found;
+  };
+  descend("pre_tokenizer");
+  while (step != nullptr && step->is_object() &&
+         step->value("type", nlohmann::json()) == "Sequence") {
+    descend("pretokenizers");
+    if (step == nullptr || !step->is_array() || step->empty()) return false;
+    step = &step->back();
+  }
+  return step != nullptr && step->is_object() &&
+         step->value("type", nlohmann::json()) == "ByteLevel";
+}
+
+Normalizer read_normalizer(const Component& root) {
+  Normalizer normalizer;
+  for (const Component& step : steps_at(root, "normalizer", "normalizers")) {
+    if (root.ok()) read_normalizer_step(step, &normalizer);
+  }
+  return normalizer;
 }
 
 PreTokenizer read_pre_tokenizer(const Component& root) {
   PreTokenizer pre_tokenizer;
   const std::vector<Component> steps = steps_at(root, "pre_tokenizer", "pretokenizers");
   for (size_t i = 0; i < steps.size() && root.ok(); ++i) {
-    const Component& step = steps[i];
-    const bool last = i + 1 == steps.size();
-    if (last || step.type() == "ByteLevel") {
-      step.expect(last && step.type() == "ByteLevel", "type",
-                  "'Split' steps and one 'ByteLevel' at the end");
-      if (step.ok()) read_byte_level(step, &pre_tokenizer);
-    } else {
-      step.expect(step.type() == "Split", "type", "'Split', 'ByteLevel' or a 'Sequence' of these");
-      if (step.ok()) read_split(step, &pre_tokenizer);
-    }
+    read_pre_tokenizer_step(steps[i], i + 1 == steps.size(), &pre_tokenizer);
   }
-  if (steps.empty()) root.expect(false, "pre_tokenizer", "one that ends with 'ByteLevel'");
   return pre_tokenizer;
 }
 
@@ -167,21 +283,6 @@ PostProcessor read_post_processor(const Component& root, const Vocabulary& vocab
     has_template = true;
   }
   return post_processor;
-}
-
-void check_decoder(const Component& root) {
-  const std::vector<Component> steps = steps_at(root, "decoder", "decoders");
-  root.expect(root.has("decoder"), "decoder", "'ByteLevel'");
-  if (!root.ok()) return;
-  if (steps.size() != 1) {
-    root.complain_at("decoder", fmt::format("a 'Sequence' of {} is not supported; expected one "
-                                            "'ByteLevel'",
-                                            steps.size()));
-  }
-  for (const Component& step : steps) {
-    step.expect(step.type() == "ByteLevel", "type", "'ByteLevel'");
-    if (step.ok()) check_byte_level(step);
-  }
 }
 
 }  // namespace wideep::tokenizer

@@ -5,19 +5,51 @@
 // callers must check the component's status.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "tokenizer/component.h"
+#include "tokenizer/decoder.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/pattern.h"
 #include "tokenizer/post_processor.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
 namespace wideep::tokenizer {
 
-// Whether the root's "normalizer" contains NFC. Supported: null (or absent), NFC, a Sequence of
-// these.
-bool read_normalizer(const Component& root);
+// The steps of a component: the component itself, or the elements of a Sequence, which may contain
+// Sequences. None where the root has no such key. list_key: the key of a Sequence's elements.
+std::vector<Component> steps_at(const Component& root, std::string_view key,
+                                std::string_view list_key);
 
-// The root's "pre_tokenizer". Supported: ByteLevel, or a Sequence of Split (behavior Isolated, not
-// inverted) that ends with ByteLevel.
+// The pattern of a Split or Replace step: its key "pattern" with "Regex" or "String". nullopt: an
+// error was reported.
+std::optional<Pattern> read_pattern(const Component& step);
+
+// What a Metaspace pre-tokenizer or decoder says.
+struct MetaspaceKeys {
+  std::string replacement;
+  PrependScheme prepend = PrependScheme::kAlways;
+  bool split = true;
+};
+MetaspaceKeys read_metaspace_keys(const Component& step);
+
+// Checks the keys of a ByteLevel step, of any kind.
+void check_byte_level(const Component& step);
+
+// Whether the root's "pre_tokenizer" ends with ByteLevel, so that the model works on bytes. Reports
+// no error.
+bool ends_with_byte_level(const Component& root);
+
+// The root's "normalizer". Supported: null (or absent), NFC, NFD, NFKC, NFKD, Prepend, Replace,
+// Lowercase, Strip, StripAccents, a Sequence of these.
+Normalizer read_normalizer(const Component& root);
+
+// The root's "pre_tokenizer". Supported: null (or absent), Split, Metaspace, Digits, Punctuation,
+// Whitespace, WhitespaceSplit, a Sequence of these, and ByteLevel at the end.
 PreTokenizer read_pre_tokenizer(const Component& root);
 
 // The root's "post_processor". Supported: null (or absent), ByteLevel (which changes only offsets,
@@ -25,7 +57,8 @@ PreTokenizer read_pre_tokenizer(const Component& root);
 // the template "single" is used, not the one for pairs of texts.
 PostProcessor read_post_processor(const Component& root, const Vocabulary& vocabulary);
 
-// Checks the root's "decoder". Supported: ByteLevel, or a Sequence with one ByteLevel.
-void check_decoder(const Component& root);
+// The root's "decoder". Supported: ByteLevel alone; Replace, ByteFallback, Fuse, Strip, Metaspace,
+// a Sequence of these. After a Fuse no step may need whole tokens.
+Decoder read_decoder(const Component& root);
 
 }  // namespace wideep::tokenizer

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <deque>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "tokenizer/pattern.h"
+#include "tokenizer/split_behavior.h"
 #include "wideep/status.h"
 
 namespace wideep::tokenizer {
@@ -19,30 +20,52 @@ class PreTokenizerScratch {
   MatchScratch match_;
   std::vector<std::string_view> pieces_;
   std::vector<std::string_view> next_;
-  std::deque<std::string>
-      prefixed_;  // pieces with an added space; a deque never moves its elements
+  std::vector<Stretch> stretches_;
+  std::deque<std::string> changed_;  // texts of pieces; a deque never moves its elements
 };
 
-// Cuts a text into the words for byte-pair encoding. Patterns are applied one after the other, each
-// to every piece of the one before; a look-ahead does not see beyond the end of its piece. Thread
+// The steps of a pre-tokenizer.
+struct SplitStep {
+  Pattern pattern;
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+  bool invert = false;  // what is between matches counts as the match
+};
+struct CharacterSplitStep {  // each character of a kind is a match
+  bool (*is_match)(char32_t);
+  SplitBehavior behavior;
+};
+struct WordsStep {};        // runs of word characters, and of others without white space
+struct PrefixSpaceStep {};  // puts a space before each piece that does not start with one
+enum class PrependScheme { kAlways, kFirst, kNever };
+struct MetaspaceStep {
+  std::string replacement;  // one character, in place of spaces
+  // Where a piece gets one in front, unless it starts with it: kFirst at the start of the text.
+  PrependScheme prepend = PrependScheme::kAlways;
+  bool split = true;  // cut before each replacement
+};
+using PreTokenizerStep =
+    std::variant<SplitStep, CharacterSplitStep, WordsStep, PrefixSpaceStep, MetaspaceStep>;
+
+// Cuts a text into the words for byte-pair encoding. Steps are applied one after the other, each to
+// every piece of the one before; a look-ahead does not see beyond the end of its piece. Thread
 // safety: immutable after construction; a scratch belongs to one thread.
 class PreTokenizer {
  public:
   // GPT-2's pattern, which a ByteLevel pre-tokenizer applies when its use_regex is true.
   static Result<Pattern> gpt2_pattern();
 
-  void add(Pattern pattern) { steps_.emplace_back(std::move(pattern)); }
+  void add(PreTokenizerStep step) { steps_.push_back(std::move(step)); }
+  // The same for a pattern whose matches are pieces.
+  void add(Pattern pattern) { add(SplitStep{.pattern = std::move(pattern)}); }
 
-  // Adds a step that puts a space before each piece that does not start with one.
-  void add_prefix_space() { steps_.emplace_back(std::nullopt); }
-
-  // The words of `text`, valid until the next call with this scratch; none is empty.
+  // The words of `text`, valid until the next call with this scratch; none is empty. starts: it is
+  // the start of the whole text, not what follows an added token.
   // REQUIRES: `text` is valid UTF-8 and outlives them.
-  const std::vector<std::string_view>& split(std::string_view text,
+  const std::vector<std::string_view>& split(std::string_view text, bool starts,
                                              PreTokenizerScratch* scratch) const;
 
  private:
-  std::vector<std::optional<Pattern>> steps_;  // nothing: add a space in front
+  std::vector<PreTokenizerStep> steps_;
 };
 
 }  // namespace wideep::tokenizer

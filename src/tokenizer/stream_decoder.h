@@ -4,14 +4,18 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "tokenizer/decoder.h"
 #include "tokenizer/tokenizer.h"
 
 namespace wideep::tokenizer {
 
 // Decodes a reply token by token. A character may consist of several tokens, so push() returns the
-// complete characters and keeps at most three bytes that may still become a character. The results
-// of all push() calls and of flush() together equal Tokenizer::decode() of all ids.
+// complete characters and keeps at most three bytes that may still become a character, or what the
+// steps of decoder.h keep: of SentencePiece's kind of tokenizers bytes up to the next token that is
+// no byte. The results of all push() calls and of flush() together equal Tokenizer::decode() of all
+// ids.
 //
 //   StreamDecoder decoder(tokenizer);
 //   while (auto id = next_token()) send(decoder.push(*id));
@@ -21,7 +25,9 @@ namespace wideep::tokenizer {
 class StreamDecoder {
  public:
   explicit StreamDecoder(Tokenizer tokenizer, bool skip_special_tokens = true)
-      : tokenizer_(std::move(tokenizer)), skip_special_tokens_(skip_special_tokens) {}
+      : tokenizer_(std::move(tokenizer)),
+        skip_special_tokens_(skip_special_tokens),
+        state_(&tokenizer_.decoder()) {}
 
   // The characters that this token completes; may be "".
   std::string push(int32_t id);
@@ -32,7 +38,7 @@ class StreamDecoder {
  private:
   Tokenizer tokenizer_;
   bool skip_special_tokens_;
-  std::string pending_;  // an unfinished character
+  DecoderState state_;
 };
 
 }  // namespace wideep::tokenizer

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/tokenizer.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <limits>
 #include <system_error>
@@ -11,6 +13,7 @@
 #include "tokenizer/byte_level.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/parts.h"
+#include "tokenizer/tiktoken_reader.h"
 #include "tokenizer/tokenizer_reader.h"
 #include "tokenizer/utf8.h"
 
@@ -23,41 +26,52 @@ class Encoder {
   Encoder(const TokenizerParts& parts, std::vector<int32_t>* ids) : parts_(parts), ids_(ids) {}
 
   void encode(std::string_view valid_text) {
-    std::vector<Segment> segments;
-    parts_.added_as_written.split(valid_text, &segments);
-    for (const Segment& segment : segments) {
-      if (segment.id != Segment::kText) {
-        ids_->push_back(segment.id);
-      } else if (parts_.nfc) {
-        encode_normalized(to_nfc(segment.text));
-      } else {
-        encode_normalized(segment.text);
-      }
+    if (!parts_.run_limits) return encode_part(valid_text);
+    for (const std::string_view part : cut_long_runs(valid_text, *parts_.run_limits)) {
+      encode_part(part);
     }
   }
 
  private:
-  void encode_normalized(std::string_view text) {
+  void encode_part(std::string_view text) {
+    std::vector<Segment> segments;
+    parts_.added_as_written.split(text, &segments);
+    for (const Segment& segment : segments) {
+      const bool starts = segment.text.data() == text.data();
+      if (segment.id != Segment::kText) {
+        ids_->push_back(segment.id);
+      } else if (!parts_.normalizer.empty()) {
+        encode_normalized(parts_.normalizer.apply(segment.text), starts);
+      } else {
+        encode_normalized(segment.text, starts);
+      }
+    }
+  }
+
+  // starts: at the start of the whole text.
+  void encode_normalized(std::string_view text, bool starts) {
     std::vector<Segment> segments;
     parts_.added_normalized.split(text, &segments);
     for (const Segment& segment : segments) {
       if (segment.id != Segment::kText) {
         ids_->push_back(segment.id);
       } else {
-        encode_words(segment.text);
+        encode_words(segment.text, starts && segment.text.data() == text.data());
       }
     }
   }
 
-  void encode_words(std::string_view text) {
-    for (const std::string_view word : parts_.pre_tokenizer.split(text, &words_)) {
+  void encode_words(std::string_view text, bool starts) {
+    for (const std::string_view word : parts_.pre_tokenizer.split(text, starts, &words_)) {
       if (!parts_.ignore_merges || !push_whole(word)) parts_.bpe.encode(word, &bpe_, ids_);
     }
   }
 
   bool push_whole(std::string_view word) {
     // ignore_merges concerns the model's vocabulary only: added tokens were found before.
-    const std::optional<int32_t> id = parts_.vocabulary.find(to_byte_level(word));
+    const std::optional<int32_t> id = parts_.bpe.symbols().by_character()
+                                          ? parts_.vocabulary.find(word)
+                                          : parts_.vocabulary.find(to_byte_level(word));
     if (!id || parts_.vocabulary.origin(*id) != Origin::kModel) return false;
     ids_->push_back(*id);
     return true;
@@ -75,11 +89,23 @@ Result<Tokenizer> Tokenizer::read(const std::string& path, int32_t id_limit) {
   std::error_code error;
   const bool is_directory = std::filesystem::is_directory(path, error);
   const std::string file = is_directory ? path + "/tokenizer.json" : path;
-  WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(file));
   OtherFiles more;
   if (is_directory) {
     WIDEEP_TRY_ASSIGN(more, read_other_files(path));
+    const TiktokenFamily* family = find_tiktoken_family(path);
+    const bool has_json = std::filesystem::exists(file, error);
+    if (family != nullptr && !has_json) {
+      WIDEEP_TRY_ASSIGN(auto parts, read_tiktoken(path, *family, more));
+      return Tokenizer(std::move(parts));
+    }
+    if (!has_json && std::filesystem::exists(path + "/tokenizer.model", error)) {
+      return invalid_input(
+          fmt::format("{}/tokenizer.model: SentencePiece's own format is not supported; save the "
+                      "tokenizer with transformers, which writes a tokenizer.json",
+                      path));
+    }
   }
+  WIDEEP_TRY_ASSIGN(const std::string text, formats::read_file(file));
   WIDEEP_TRY_ASSIGN(auto parts, read_parts(text, file, more, id_limit));
   return Tokenizer(std::move(parts));
 }
@@ -87,6 +113,28 @@ Result<Tokenizer> Tokenizer::read(const std::string& path, int32_t id_limit) {
 Result<Tokenizer> Tokenizer::parse(std::string_view text, const std::string& name) {
   WIDEEP_TRY_ASSIGN(auto parts, read_parts(text, name, {}, std::numeric_limits<int32_t>::max()));
   return Tokenizer(std::move(parts));
+}
+
+Result<Tokenizer> Tokenizer::parse_ranks(std::string_view text, const std::string& name) {
+  for (const TiktokenFamily& family : tiktoken_families()) {
+    if (!name.ends_with(family.file)) continue;
+    WIDEEP_TRY_ASSIGN(auto parts, tiktoken_parts(text, name, family, {}));
+    return Tokenizer(std::move(parts));
+  }
+  return invalid_input(fmt::format("{}: not the name of a known file of ranks", name));
+}
+
+bool Tokenizer::is_in(const std::string& model_dir) {
+  std::error_code error;
+  return std::filesystem::exists(model_dir + "/tokenizer.json", error) ||
+         find_tiktoken_family(model_dir) != nullptr;
+}
+
+std::vector<std::string> Tokenizer::file_names() {
+  std::vector<std::string> names = {"tokenizer.json", "tokenizer_config.json", "added_tokens.json",
+                                    "special_tokens_map.json"};
+  for (const TiktokenFamily& family : tiktoken_families()) names.emplace_back(family.file);
+  return names;
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_tokens) const {
@@ -105,13 +153,26 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special_t
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
-  // UTF-8 is checked after all bytes are joined, because one character may span several tokens.
   std::string out;
+  if (!parts_->decoder.is_bytes()) {
+    DecoderState state(&parts_->decoder);
+    for (const int32_t id : ids) {
+      if (decodes(id, skip_special_tokens)) out += state.push(id_to_token(id), bytes(id));
+    }
+    return out + state.finish();
+  }
+  // UTF-8 is checked after all bytes are joined, because one character may span several tokens.
   for (const int32_t id : ids) {
     if (!skip_special_tokens || !is_special(id)) out += bytes(id);
   }
   return is_valid_utf8(out) ? out : replace_invalid_utf8(out);
 }
+
+bool Tokenizer::decodes(int32_t id, bool skip_special_tokens) const {
+  return parts_->vocabulary.has(id) && !(skip_special_tokens && is_special(id));
+}
+
+const Decoder& Tokenizer::decoder() const { return parts_->decoder; }
 
 std::string_view Tokenizer::bytes(int32_t id) const { return parts_->vocabulary.bytes(id); }
 

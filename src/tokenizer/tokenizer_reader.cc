@@ -25,9 +25,8 @@ namespace {
 // encode with other ids than the file contains.
 class AddedTokenReader {
  public:
-  AddedTokenReader(const Component& root, bool nfc, Vocabulary* vocabulary)
+  AddedTokenReader(const Component& root, Vocabulary* vocabulary)
       : root_(root),
-        nfc_(nfc),
         vocabulary_(vocabulary),
         num_model_tokens_(static_cast<int64_t>(vocabulary->size())) {}
 
@@ -122,12 +121,6 @@ class AddedTokenReader {
       if (other.content != token.content) continue;
       entry.complain_at("content", fmt::format("token '{}' is added twice", shown));
     }
-    if (token.normalized && nfc_ && to_nfc(token.content) != token.content) {
-      entry.complain_at("content",
-                        fmt::format("the normalizer changes '{}'; not supported with normalized: "
-                                    "true",
-                                    shown));
-    }
   }
 
   // Adds the token to the vocabulary with the id that the library gives it, which must be the
@@ -153,7 +146,6 @@ class AddedTokenReader {
   int64_t next_id() const { return std::max(greatest_id_ + 1, num_model_tokens_); }
 
   const Component& root_;
-  bool nfc_;
   Vocabulary* vocabulary_;
   int64_t num_model_tokens_;
   int64_t greatest_id_ = -1;  // of the added tokens so far
@@ -211,14 +203,37 @@ Status apply_ends(const TextEnds& ends, const Vocabulary& vocabulary, PostProces
 }
 
 // Special tokens come first, as in the library: of tokens with the same text the first is used.
-AddedTokenFinder finder_of(const std::vector<AddedToken>& tokens, bool normalized) {
+std::vector<AddedToken> in_order(const std::vector<AddedToken>& tokens, bool normalized) {
   std::vector<AddedToken> selected;
   for (const bool special : {true, false}) {
     for (const AddedToken& token : tokens) {
       if (token.normalized == normalized && token.special == special) selected.push_back(token);
     }
   }
+  return selected;
+}
+
+// Tokens with `normalized` are found as the normalizer writes them.
+Result<AddedTokenFinder> normalized_finder(const std::vector<AddedToken>& tokens,
+                                           const Normalizer& normalizer, const std::string& name) {
+  std::vector<AddedToken> selected = in_order(tokens, true);
+  for (AddedToken& token : selected) {
+    std::string content = normalizer.apply(token.content);
+    if (content.empty()) {
+      return invalid_input(fmt::format("{}: added_tokens: the normalizer leaves nothing of '{}'",
+                                       name, base::printable(token.content, 60)));
+    }
+    token.content = std::move(content);
+  }
   return AddedTokenFinder(std::move(selected));
+}
+
+// What each token stands for, where that is not what it is in the byte-level alphabet.
+void set_bytes(const Decoder& decoder, Vocabulary* vocabulary) {
+  if (decoder.is_bytes()) return;
+  for (int32_t id = 0; id < vocabulary->id_limit(); ++id) {
+    if (vocabulary->has(id)) vocabulary->set_bytes(id, decoder.bytes_of(vocabulary->token(id)));
+  }
 }
 
 }  // namespace
@@ -236,10 +251,10 @@ Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
   check_root(root);
   WIDEEP_TRY(root.status());
   // The model first: ids of added tokens depend on its vocabulary, and templates refer to both.
-  WIDEEP_TRY_ASSIGN(BpeModel model, read_model(root.child("model")));
-  const bool nfc = read_normalizer(root);
+  WIDEEP_TRY_ASSIGN(BpeModel model, read_model(root.child("model"), ends_with_byte_level(root)));
+  Normalizer normalizer = read_normalizer(root);
   WIDEEP_TRY(root.status());
-  AddedTokenReader reader(root, nfc, &model.vocabulary);
+  AddedTokenReader reader(root, &model.vocabulary);
   reader.read();
   WIDEEP_TRY(root.status());
   std::vector<std::string> notes = notes_of(root, name);
@@ -247,17 +262,21 @@ Result<std::shared_ptr<const TokenizerParts>> read_parts(std::string_view text,
   const std::vector<AddedToken>& added = reader.tokens();
   PreTokenizer pre_tokenizer = read_pre_tokenizer(root);
   PostProcessor post_processor = read_post_processor(root, model.vocabulary);
-  check_decoder(root);
+  Decoder decoder = read_decoder(root);
   WIDEEP_TRY(root.status());
+  set_bytes(decoder, &model.vocabulary);
+  WIDEEP_TRY_ASSIGN(AddedTokenFinder added_normalized, normalized_finder(added, normalizer, name));
   WIDEEP_TRY(apply_ends(more.ends, model.vocabulary, &post_processor, &notes));
   return std::make_shared<const TokenizerParts>(
-      TokenizerParts{.added_as_written = finder_of(added, false),
-                     .nfc = nfc,
-                     .added_normalized = finder_of(added, true),
+      TokenizerParts{.run_limits = std::nullopt,
+                     .added_as_written = AddedTokenFinder(in_order(added, false)),
+                     .normalizer = std::move(normalizer),
+                     .added_normalized = std::move(added_normalized),
                      .pre_tokenizer = std::move(pre_tokenizer),
                      .ignore_merges = model.ignore_merges,
                      .bpe = std::move(model.bpe),
                      .post_processor = std::move(post_processor),
+                     .decoder = std::move(decoder),
                      .vocabulary = std::move(model.vocabulary),
                      .notes = std::move(notes)});
 }

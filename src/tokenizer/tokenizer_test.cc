@@ -239,6 +239,13 @@ TEST_F(TokensOfOtherFiles, WrongIdsAreRefused) {
               HasSubstr("tokenizer_config.json: eos_token: expected a token"));
 }
 
+TEST(TokenizerReadTest, SentencePiecesOwnFormatIsRefused) {
+  const base::ScratchDirectory scratch;
+  ASSERT_TRUE(formats::write_file(scratch.file("tokenizer.model"), "x").ok());
+  EXPECT_THAT(Tokenizer::read(scratch.path()).status().message(),
+              HasSubstr("tokenizer.model: SentencePiece's own format is not supported"));
+}
+
 TEST(TokenizerReadTest, ErrorNamesTheMissingFile) {
   const Result<Tokenizer> tokenizer = Tokenizer::read("/nowhere/model");
   ASSERT_FALSE(tokenizer.ok());
@@ -326,13 +333,20 @@ INSTANTIATE_TEST_SUITE_P(
                  root["model"].erase("merges");
                },
                "model.type: missing"},
-        Change{"SentencePiece",
+        Change{"WordPiece", set("/model/type", "WordPiece"), "model.type: 'WordPiece' is not"},
+        Change{"NoUnknown", set("/pre_tokenizer", nullptr), "model.unk_token: missing: characters"},
+        Change{"UnknownToken",
                [](json& root) {
-                 root["model"]["vocab"].erase("A");
-                 root["model"]["vocab"]["\u2581the"] = 999;
-                 root["model"]["vocab"]["\u2581"] = 998;
+                 root["pre_tokenizer"] = nullptr;
+                 root["model"]["unk_token"] = "<unk>";
                },
-               "model.vocab: SentencePiece's kind of BPE"},
+               "model.unk_token: token '<unk>' is not in model.vocab"},
+        Change{"ByteTokens",
+               [](json& root) {
+                 root["pre_tokenizer"] = nullptr;
+                 root["model"]["byte_fallback"] = true;
+               },
+               "model.unk_token: missing: characters"},
         Change{"Key", set("/model/cache", 1), "model.cache: unknown key"},
         Change{"Dropout", set("/model/dropout", 0.1), "model.dropout: 0.1 is not supported"},
         Change{"Prefix", set("/model/continuing_subword_prefix", "##"), "'##' is not supported"},
@@ -378,12 +392,14 @@ INSTANTIATE_TEST_SUITE_P(
                "tokens 'unused' and '<eos>' both have id 265"},
         Change{"Normalized",
                [](json& root) {
-                 root["normalizer"] = {{"type", "NFC"}};
+                 root["normalizer"] = {{"type", "StripAccents"}};
                  root["added_tokens"][0]["normalized"] = true;
-                 root["added_tokens"][0]["content"] = "e\u0301";
+                 root["added_tokens"][0]["content"] = "\u0301";
                },
-               "added_tokens[0].content: the normalizer changes"}),
+               "added_tokens: the normalizer leaves nothing of '\\xcc\\x81'"}),
     change_name);
+
+const json kFuse = {{"type", "Fuse"}};
 
 json sequence(const char* list, json steps) { return {{"type", "Sequence"}, {list, steps}}; }
 
@@ -400,28 +416,32 @@ std::function<void(json&)> before_byte_level(json step) {
 INSTANTIATE_TEST_SUITE_P(
     Steps, RefusedTokenizerTest,
     testing::Values(
-        Change{"NormalizerReplace",
-               set("/normalizer",
-                   json{{"type", "Replace"}, {"pattern", {{"String", "x"}}}, {"content", ""}}),
-               "normalizer.type: 'Replace' is not supported; expected 'NFC'"},
-        Change{"Normalizer", set("/normalizer", json{{"type", "NFKC"}}),
-               "normalizer.type: 'NFKC' is not supported; expected 'NFC'"},
+        Change{"Normalizer", set("/normalizer", json{{"type", "Precompiled"}}),
+               "normalizer.type: 'Precompiled' is not supported; expected 'NFC'"},
         Change{"NormalizerInside",
                set("/normalizer", sequence("normalizers", json::array({{{"type", "Strip"}}}))),
-               "normalizer.normalizers[0].type: 'Strip'"},
-        Change{"NoPreTokenizer", set("/pre_tokenizer", nullptr), "pre_tokenizer: null is not"},
-        Change{"PreTokenizer", set("/pre_tokenizer/type", "Metaspace"),
-               "pre_tokenizer.type: 'Metaspace' is not supported"},
+               "normalizer.normalizers[0].strip_left: missing"},
+        Change{"ReplacePattern",
+               set("/normalizer",
+                   json{{"type", "Replace"}, {"pattern", {{"Regex", "a*"}}}, {"content", ""}}),
+               "normalizer.pattern.Regex: the pattern 'a*' matches the empty text"},
+        Change{"PreTokenizer", set("/pre_tokenizer/type", "UnicodeScripts"), "model.unk_token"},
         Change{"PreTokenizerFlag", erase("/pre_tokenizer", "add_prefix_space"),
                "pre_tokenizer.add_prefix_space: missing"},
+        Change{"Scripts", before_byte_level({{"type", "UnicodeScripts"}}),
+               "pre_tokenizer.pretokenizers[0].type: 'UnicodeScripts' is not supported"},
         Change{"Digits", before_byte_level({{"type", "Digits"}}),
-               "pre_tokenizer.pretokenizers[0].type: 'Digits' is not supported"},
+               "pre_tokenizer.pretokenizers[0].individual_digits: missing"},
+        Change{"Metaspace", before_byte_level({{"type", "Metaspace"}, {"replacement", "ab"}}),
+               "pretokenizers[0].replacement: 'ab' is not supported; expected one character"},
+        Change{"MetaspaceScheme",
+               before_byte_level(
+                   {{"type", "Metaspace"}, {"replacement", "_"}, {"add_prefix_space", false}}),
+               "add_prefix_space: false is not supported; expected true, or prepend_scheme"},
         Change{"TwoByteLevels", before_byte_level(small_tokenizer_json()["pre_tokenizer"]),
-               "pretokenizers[0].type: 'ByteLevel' is not supported; expected 'Split' steps and"},
-        Change{"Behavior", before_byte_level(split_step({{"Regex", "a"}}, "Removed")),
-               "pretokenizers[0].behavior: 'Removed' is not supported; expected 'Isolated'"},
-        Change{"Invert", before_byte_level(split_step({{"Regex", "a"}}, "Isolated", true)),
-               "pretokenizers[0].invert: true is not supported"},
+               "pretokenizers[0].type: 'ByteLevel' is not supported; expected 'Split', "},
+        Change{"Behavior", before_byte_level(split_step({{"Regex", "a"}}, "Merged")),
+               "pretokenizers[0].behavior: 'Merged' is not supported; expected 'Removed', "},
         Change{"Pattern", before_byte_level(split_step({{"Regex", "\\w+"}})),
                "pattern.Regex: the escape '\\w' at byte 0"},
         Change{"NoPattern", before_byte_level(split_step(json::object())),
@@ -431,8 +451,52 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"PostProcessor", set("/post_processor", json{{"type", "BertProcessing"}}),
                "post_processor.type: 'BertProcessing' is not supported"},
         Change{"NoDecoder", set("/decoder", nullptr), "decoder: null is not supported"},
-        Change{"Decoder", set("/decoder/type", "Metaspace"), "decoder.type: 'Metaspace' is not"}),
+        Change{"Decoder", set("/decoder", json{{"type", "WordPiece"}}),
+               "decoder.type: 'WordPiece' is not supported; expected 'ByteLevel' alone"},
+        Change{"ByteLevelDecoderInside",
+               set("/decoder", sequence("decoders", {small_tokenizer_json()["decoder"], kFuse})),
+               "decoder.decoders[0].type: 'ByteLevel' is not"},
+        Change{"FallbackAfterFuse",
+               set("/decoder", sequence("decoders", {kFuse, {{"type", "ByteFallback"}}})),
+               "decoder.decoders[1].type: 'ByteFallback' is not supported; expected"},
+        Change{"ReplaceAfterFuse",
+               set("/decoder", sequence("decoders", {kFuse,
+                                                     {{"type", "Replace"},
+                                                      {"pattern", {{"String", "ab"}}},
+                                                      {"content", ""}}})),
+               "decoder.decoders[1].type: 'Replace' is not supported; expected 'Replace' before"},
+        Change{
+            "StripContent",
+            set("/decoder", json{{"type", "Strip"}, {"content", "ab"}, {"start", 1}, {"stop", 0}}),
+            "decoder.content: 'ab' is not supported; expected one character"}),
     change_name);
+
+// What the tokenizers library gives for tokens "  a  ".
+TEST(DecoderTest, StripsBothEnds) {
+  const auto decoded = [](json decoder) {
+    json value = small_tokenizer_json();
+    value["model"]["vocab"]["  a  "] = 300;
+    value["added_tokens"] = json::array();
+    value["decoder"] = std::move(decoder);
+    const Result<Tokenizer> tokenizer = Tokenizer::parse(value.dump(), "strip");
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    const std::vector<int32_t> ids = {300, 300};
+    StreamDecoder stream(*tokenizer);
+    std::string streamed = stream.push(300) + stream.push(300);
+    streamed += stream.flush();
+    EXPECT_EQ(streamed, tokenizer->decode(ids));
+    return streamed;
+  };
+  const auto strip = [](int start, int stop) {
+    return json{{"type", "Strip"}, {"content", " "}, {"start", start}, {"stop", stop}};
+  };
+  EXPECT_EQ(decoded(strip(1, 0)), " a   a  ");
+  EXPECT_EQ(decoded(strip(1, 1)), " a  a ");
+  EXPECT_EQ(decoded(strip(0, 3)), "  a  a");
+  EXPECT_EQ(decoded(sequence("decoders", {kFuse, strip(1, 0)})), " a    a  ");
+  EXPECT_EQ(decoded(sequence("decoders", {kFuse, strip(1, 1)})), " a    a ");
+  EXPECT_EQ(decoded(sequence("decoders", {kFuse, strip(0, 3)})), "  a    a");
+}
 
 json template_step(json single, json ids = {264}) {
   return {{"type", "TemplateProcessing"},

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "wideep/status.h"
@@ -28,6 +29,12 @@ class Vocabulary {
   // Errors (invalid input): the token or the id is already present, the id is out of
   // [0, kMaxTokenId], or the token is empty.
   Status add(std::string_view token, int64_t id, Origin origin);
+
+  // What a token stands for; before this call the bytes that it is in the byte-level alphabet.
+  // REQUIRES: has(id).
+  void set_bytes(int32_t id, std::string bytes) {
+    entries_[static_cast<size_t>(id)].bytes = std::move(bytes);
+  }
 
   void mark_special(int32_t id) { entries_[static_cast<size_t>(id)].special = true; }
 

@@ -12,6 +12,8 @@ options/               a tiny vocabulary with the rarer options: ignore_merges, 
 cases.json             texts -> ids, decoded texts
 categories.json        the code points of each general category in Oniguruma's tables
 
+make_tokenizer_kinds.py makes the other folders and kinds.json.
+
 The vocabularies are trained on docstrings of Python's standard library and on the sentences below.
 The output depends on nothing else: same versions, same bytes.
 """
@@ -286,6 +288,7 @@ def long_texts():
         "a" * 5000, " " * 5000, "\n" * 3000, " \n" * 2000, " " * 3000 + "x", "\t" * 999 + "\n", "ab" * 4000, "1" * 2000, "!" * 2000, "-" * 1001,
         "中" * 2000, "の" * 1000, "é" * 1500, "e\u0301" * 1500, "😀" * 1000, "\u0301" * 1000, "<think>" * 500, "the " * 1500, "x\r\n" * 1500,
         "aaaaaaaab" * 900, "balancer" * 700, "\u00a0" * 2000, "\u2028" * 1000, "'s" * 1500, "::" * 1200, "word " * 700,
+        "xy" * 15000, " " * 26000, "中文" * 13000,  # beyond the runs that Kimi's tokenizer cuts
     ]
 
 
