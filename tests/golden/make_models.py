@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/golden/models/: tiny random models with the outputs of transformers' own code.
+"""Makes tests/golden/models/ and family_models/: tiny random models with transformers' outputs.
 
-Usage: python3 make_models.py [--out DIR] [--only NAME]
+Usage: python3 make_models.py [--out DIR] [--only NAME] [--random COUNT [--seed SEED]]
 
 Needs torch, transformers and safetensors (versions in README.md). Runs on the CPU, one thread, with
 fixed seeds. README.md says what each file and tensor means.
@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import pathlib
+import random
 import shutil
 import tempfile
 import warnings
@@ -20,6 +21,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, DeepseekV3Config, Qwen3MoeConfig
 from transformers.utils import logging as transformers_logging
+
+from families import all_families, record
 
 PROMPT_LENGTHS = (5, 17, 40)
 
@@ -386,10 +389,41 @@ def report(name, recorded, margins, directory):
     )
 
 
+def make_families(names, out):
+    """The committed models of the families; the first shape of most a second time, stacked."""
+    for number, family in enumerate(all_families().values()):
+        shapes = {name: (shape, record.LENGTHS) for name, shape in family.shapes.items()}
+        if family.has_fused_layout:
+            first = next(iter(family.shapes.values()))
+            shapes["fused"] = (first | {"_fused": True}, record.FUSED_LENGTHS)
+        for index, (name, (shape, lengths)) in enumerate(shapes.items()):
+            full_name = f"{family.name}_{name}"
+            if names is None or names in (family.name, full_name):
+                seed = 100 * (number + 1) + index
+                record.make(family, full_name, shape, seed, out, lengths)
+
+
+def make_random(names, count, seed, out):
+    """`count` models of each family with options drawn at random."""
+    for number, family in enumerate(all_families().values()):
+        if names not in (None, family.name):
+            continue
+        for index in range(count):
+            model_seed = seed * 100_000 + number * 1000 + index
+            rng = random.Random(model_seed)
+            values = {key: rng.choice(choices) for key, choices in family.options.items()}
+            values = family.complete(family.base | values)
+            lengths = (3, 20, rng.choice((40, 70, 100, 140)))
+            record.make(family, f"{family.name}_{model_seed}", values, model_seed, out, lengths)
+
+
 def main():
+    here = pathlib.Path(__file__).parent
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent / "models")
-    parser.add_argument("--only", help="make this model only")
+    parser.add_argument("--out", type=pathlib.Path, help="folder to write to")
+    parser.add_argument("--only", help="make this model or the models of this family only")
+    parser.add_argument("--random", type=int, metavar="COUNT", help="COUNT random ones per family")
+    parser.add_argument("--seed", type=int, default=1, help="of the random models")
     arguments = parser.parse_args()
 
     transformers_logging.set_verbosity_error()
@@ -397,9 +431,15 @@ def main():
     warnings.filterwarnings("ignore", "Initializing zero-element tensors")
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
+    if arguments.random is not None:
+        if arguments.out is None:
+            parser.error("--random needs --out")
+        make_random(arguments.only, arguments.random, arguments.seed, arguments.out)
+        return
     for seed, (name, config) in enumerate(model_configs().items(), start=1):
         if arguments.only in (None, name):
-            make_model(name, config, seed, arguments.out)
+            make_model(name, config, seed, arguments.out or here / "models")
+    make_families(arguments.only, arguments.out or here / "family_models")
 
 
 if __name__ == "__main__":
