@@ -2,7 +2,7 @@
 # The everyday commands; each is a script of scripts/ or one line. On Debian 12 they install the
 # packages they need (scripts/packages.txt for the command, scripts/development_packages.txt and
 # scripts/test_packages.txt for the rest).
-.PHONY: help build demo test test-all test-others times soak fuzz bench format check tidy clean
+.PHONY: help build demo test test-all test-others check-models times soak fuzz bench format check tidy clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z%-]*\):.* ## /  make \1\t/p' Makefile | sed 's/%/NAME/' | expand -t 20
@@ -23,6 +23,11 @@ test-others: ## the other builds alone; or one of them: test-asan, test-fuzz, te
 
 test-%: ## the tests of one folder of src/, as test-ep; FILTER='Placement*' chooses among them
 	@scripts/test.sh $*
+
+check-models: ## compare random models of every family with transformers (COUNT=30 each, SEED=1, FAMILY=)
+	@scripts/build.sh release model_test
+	@scripts/check_models.sh build/src/model_test build/check_models $(or $(COUNT),30) \
+	  $(or $(SEED),1) $(FAMILY)
 
 times: ## where the time of the last build and of its tests went
 	@scripts/build_times.py

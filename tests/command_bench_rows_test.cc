@@ -52,10 +52,13 @@ TEST(CommandBenchRows, PlainRowsLoseNothing) {
   }
 }
 
-TEST(CommandBenchRows, HiddenSizesThatDoNotFitAreRefused) {
+// The model's 64 columns fill no group of fp8.
+TEST(CommandBenchRows, RowsMayEndWithinAGroup) {
   const CommandEnd end = bench_rows("fp8", "nvfp4");
-  EXPECT_EQ(end.exit_code, 2);
-  EXPECT_NE(end.err.find("expected a multiple of 128"), std::string::npos) << end.err;
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const json report = json::parse(end.out, nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  EXPECT_GT(report.at("mean_kl_nats"), 0.0);
 }
 
 }  // namespace

@@ -110,9 +110,9 @@ TEST(Doctor, AModelThatDoesNotFitEndsWithCode1) {
 TEST(Doctor, AModelThatWideepDoesNotComputeIsBadInput) {
   const ModelCopy copy;
   copy.edit_config(
-      [](json& config) { config["quantization_config"] = {{"quant_method", "gptq"}}; });
+      [](json& config) { config["quantization_config"] = {{"quant_method", "bitsandbytes"}}; });
   expect_verdict(doctor({"--model", copy.path()}), 2,
-                 "quantization_config: quant_method gptq is not supported");
+                 "quantization_config: quant_method bitsandbytes is not supported");
 }
 
 TEST(Doctor, ConfigJsonAloneIsEnough) {

@@ -207,15 +207,15 @@ TEST(CommandModel, UnusedSettingsAreNamed) {
 
 TEST(CommandModel, UnsupportedArchitecture) {
   const auto end =
-      run_with_config([](json& config) { config["architectures"] = {"MixtralForCausalLM"}; });
-  expect_refused(end, {"config.json", "architectures", "MixtralForCausalLM",
-                       "DeepseekV3ForCausalLM", "Qwen3MoeForCausalLM"});
+      run_with_config([](json& config) { config["architectures"] = {"LlamaForCausalLM"}; });
+  expect_refused(end, {"config.json", "architectures", "LlamaForCausalLM", "deepseek_v3", "mixtral",
+                       "gpt_oss"});
 }
 
 TEST(CommandModel, QuantizedCheckpoint) {
   const auto end = run_with_config(
-      [](json& config) { config["quantization_config"] = {{"quant_method", "gptq"}}; });
-  expect_refused(end, {"config.json", "quantization_config", "gptq", "modelopt"});
+      [](json& config) { config["quantization_config"] = {{"quant_method", "bitsandbytes"}}; });
+  expect_refused(end, {"config.json", "quantization_config", "bitsandbytes", "modelopt"});
 }
 
 TEST(CommandModel, TokenizerMissingOrBroken) {
@@ -230,7 +230,7 @@ TEST(CommandModel, TokenizerMissingOrBroken) {
 
 TEST(CommandModel, TokenizerLargerThanVocabulary) {
   const auto end = run_with_config([](json& config) { config["vocab_size"] = 200; });
-  expect_refused(end, {"tokenizer.json", "256", "vocab_size is 200"});
+  expect_refused(end, {"tokenizer", "256", "vocab_size is 200"});
 }
 
 }  // namespace

@@ -127,8 +127,6 @@ TEST_F(CommandSettings, Contradictions) {
       {"tensor_parallel_size: four\n", {"tensor_parallel_size", "'four'"}},
       {"moe_config: {use_low_precision_moe_combine: true, combine_dtype: bf16}\n",
        {"moe_config.combine_dtype", "contradicts use_low_precision_moe_combine: true"}},
-      {"moe_config: {dispatch_dtype: fp8}\n",
-       {"moe_config.dispatch_dtype", "expected a multiple of 128"}},
   };
   for (const Case& c : cases) expect_config_refused(c);
   expect_refused(run_with_file("--config", "tensor_parallel_size: 1\n", {"--ranks", "4"}),

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,8 @@
 
 #include "formats/files.h"
 #include "formats/safetensors.h"
+#include "model/config.h"
+#include "model/tensor_list.h"
 
 namespace wideep::tests {
 namespace {
@@ -20,43 +23,64 @@ using nlohmann::json;
 
 constexpr int kHidden = 64;
 constexpr int kVocab = 264;
+constexpr int kEnd = 256;
 constexpr int kHeads = 4;
 
 class Writer {
  public:
-  explicit Writer(uint32_t seed) : rng_(seed) {}
+  Writer(const model::ModelConfig& config, uint32_t seed) : config_(config), rng_(seed) {}
 
-  // Normal with standard deviation gain / sqrt(columns), as bf16.
-  void matrix(const std::string& name, int rows, int columns, float gain = 1.0f) {
-    add(name, {rows, columns}, 0.0f, gain / std::sqrt(static_cast<float>(columns)));
+  Status write(const std::string& path) {
+    for (const model::ListedTensor& tensor : model::all_tensors(config_)) add(tensor);
+    return formats::write_safetensors(path, tensors_);
   }
-  void norm(const std::string& name, int size) { add(name, {size}, 1.0f, 0.1f); }
-
-  void bias(const std::string& name, int size) {
-    std::uniform_real_distribution<float> uniform(0.1f, 0.3f);
-    auto& values = floats_.emplace_back(size);
-    for (float& value : values) value = uniform(rng_);
-    tensors_.push_back({name, Dtype::kF32, {size}, std::as_bytes(std::span(values))});
-  }
-
-  void mlp(const std::string& prefix, int width) {
-    matrix(prefix + "gate_proj.weight", width, kHidden);
-    matrix(prefix + "up_proj.weight", width, kHidden);
-    matrix(prefix + "down_proj.weight", kHidden, width);
-  }
-
-  Status write(const std::string& path) const { return formats::write_safetensors(path, tensors_); }
 
  private:
-  void add(const std::string& name, std::vector<int64_t> shape, float mean, float deviation) {
-    std::normal_distribution<float> normal(mean, deviation);
-    int64_t count = 1;
-    for (const int64_t extent : shape) count *= extent;
-    auto& values = halves_.emplace_back(count);
-    for (Bf16& value : values) value = Bf16(normal(rng_));
-    tensors_.push_back({name, Dtype::kBf16, std::move(shape), std::as_bytes(std::span(values))});
+  struct Scale {
+    float mean = 0.0f;
+    float deviation = 1.0f;
+  };
+
+  // Matrices: normal with deviation gain / sqrt(columns).
+  Scale scale_of(const model::ListedTensor& tensor) const {
+    const auto is = [&](const char* part) { return tensor.name.find(part) != std::string::npos; };
+    if (tensor.use == model::TensorUse::kVector) {
+      if (is("norm.bias") || is(".bias")) return {0.0f, 0.1f};
+      if (is("norm")) return {config_.norms_add_one && !is("linear_attn") ? 0.0f : 1.0f, 0.1f};
+      if (is("conv")) return {0.0f, 0.5f};
+      return {0.0f, 0.5f};  // sinks, A_log, dt_bias
+    }
+    float gain = 1.0f;
+    if (tensor.use == model::TensorUse::kEmbedding) gain = 8.0f;
+    for (const model::TensorUse use :
+         {model::TensorUse::kFloat, model::TensorUse::kQueryB, model::TensorUse::kLatent}) {
+      if (tensor.use == use) gain = 2.0f;
+    }
+    return {0.0f, gain / std::sqrt(static_cast<float>(tensor.shape.back()))};
   }
 
+  void add(const model::ListedTensor& tensor) {
+    if (tensor.name.ends_with("e_score_correction_bias")) return add_selection_bias(tensor);
+    const Scale scale = scale_of(tensor);
+    std::normal_distribution<float> normal(scale.mean, scale.deviation);
+    auto& values = halves_.emplace_back(static_cast<size_t>(tensor.num_elements()));
+    for (Bf16& value : values) value = Bf16(normal(rng_));
+    if (tensor.name == config_.head_tensor()) {
+      std::fill_n(values.begin() + int64_t{kEnd} * columns_of(tensor), columns_of(tensor),
+                  Bf16(0.0f));
+    }
+    tensors_.push_back({tensor.name, Dtype::kBf16, tensor.shape, std::as_bytes(std::span(values))});
+  }
+  static int64_t columns_of(const model::ListedTensor& tensor) { return tensor.shape.back(); }
+
+  void add_selection_bias(const model::ListedTensor& tensor) {
+    std::uniform_real_distribution<float> uniform(0.1f, 0.3f);
+    auto& values = floats_.emplace_back(static_cast<size_t>(tensor.num_elements()));
+    for (float& value : values) value = uniform(rng_);
+    tensors_.push_back({tensor.name, Dtype::kF32, tensor.shape, std::as_bytes(std::span(values))});
+  }
+
+  const model::ModelConfig& config_;
   std::mt19937 rng_;
   std::deque<std::vector<Bf16>> halves_;  // deques: the tensors point into them
   std::deque<std::vector<float>> floats_;
@@ -95,7 +119,7 @@ json qwen3_config() {
 }
 
 json config_json(const RandomModelShape& shape) {
-  const bool deepseek = shape.architecture == model::Architecture::kDeepseekV3;
+  const bool deepseek = shape.family == "deepseek_v3";
   json config = deepseek ? deepseek_config() : qwen3_config();
   config[deepseek ? "n_routed_experts" : "num_experts"] = shape.num_experts;
   config.update({{"vocab_size", kVocab},
@@ -114,48 +138,8 @@ json config_json(const RandomModelShape& shape) {
                  {"max_position_embeddings", 4096},
                  {"tie_word_embeddings", false},
                  {"torch_dtype", "bfloat16"},
-                 {"eos_token_id", 256}});
+                 {"eos_token_id", kEnd}});
   return config;
-}
-
-void write_latent_attention(Writer& writer, const std::string& prefix) {
-  writer.matrix(prefix + "q_a_proj.weight", 40, kHidden);
-  writer.norm(prefix + "q_a_layernorm.weight", 40);
-  writer.matrix(prefix + "q_b_proj.weight", kHeads * 24, 40, 2.0f);
-  writer.matrix(prefix + "kv_a_proj_with_mqa.weight", 40, kHidden);
-  writer.norm(prefix + "kv_a_layernorm.weight", 32);
-  writer.matrix(prefix + "kv_b_proj.weight", kHeads * 32, 32, 2.0f);
-  writer.matrix(prefix + "o_proj.weight", kHidden, kHeads * 16);
-}
-
-void write_grouped_attention(Writer& writer, const std::string& prefix) {
-  writer.matrix(prefix + "q_proj.weight", kHeads * 16, kHidden);
-  writer.matrix(prefix + "k_proj.weight", 2 * 16, kHidden);
-  writer.matrix(prefix + "v_proj.weight", 2 * 16, kHidden);
-  writer.matrix(prefix + "o_proj.weight", kHidden, kHeads * 16);
-  writer.norm(prefix + "q_norm.weight", 16);
-  writer.norm(prefix + "k_norm.weight", 16);
-}
-
-void write_layer(Writer& writer, const RandomModelShape& shape, int layer) {
-  const bool deepseek = shape.architecture == model::Architecture::kDeepseekV3;
-  const std::string prefix = fmt::format("model.layers.{}.", layer);
-  writer.norm(prefix + "input_layernorm.weight", kHidden);
-  writer.norm(prefix + "post_attention_layernorm.weight", kHidden);
-  if (deepseek) {
-    write_latent_attention(writer, prefix + "self_attn.");
-  } else {
-    write_grouped_attention(writer, prefix + "self_attn.");
-  }
-  if (deepseek && layer == 0) return writer.mlp(prefix + "mlp.", 96);
-  writer.matrix(prefix + "mlp.gate.weight", shape.num_experts, kHidden, 2.0f);
-  if (deepseek) {
-    writer.bias(prefix + "mlp.gate.e_score_correction_bias", shape.num_experts);
-    writer.mlp(prefix + "mlp.shared_experts.", shape.expert_width);
-  }
-  for (int expert = 0; expert < shape.num_experts; ++expert) {
-    writer.mlp(fmt::format("{}mlp.experts.{}.", prefix, expert), shape.expert_width);
-  }
 }
 
 std::string utf8(int code_point) {
@@ -208,17 +192,56 @@ json tokenizer_json() {
 
 void expect_ok(const Status& status) { ASSERT_TRUE(status.ok()) << status.message(); }
 
+// Experts wide enough to be cut into slices.
+void widen(json* config) {
+  constexpr int kWidth = 48;
+  const auto set = [&](const char* key) {
+    json& value = (*config)[key];
+    if (!value.is_array()) {
+      value = kWidth;
+      return;
+    }
+    for (json& each : value) each = kWidth;
+  };
+  if (!config->contains("moe_intermediate_size") || (*config)["moe_intermediate_size"].is_array()) {
+    set("intermediate_size");
+  }
+  if (config->contains("moe_intermediate_size")) set("moe_intermediate_size");
+}
+
+void write_model(const std::string& directory, const json& config_json, uint32_t seed) {
+  const std::string text = config_json.dump(2);
+  const auto config = model::parse_model_config(text, "config.json");
+  expect_ok(config.status());
+  expect_ok(Writer(*config, seed).write(directory + "/model.safetensors"));
+  expect_ok(formats::write_file(directory + "/config.json", text));
+  expect_ok(formats::write_file(directory + "/tokenizer.json", tokenizer_json().dump()));
+}
+
 }  // namespace
 
 void write_random_model(const std::string& directory, const RandomModelShape& shape) {
-  Writer writer(shape.seed);
-  writer.matrix("model.embed_tokens.weight", kVocab, kHidden, 8.0f);
-  for (int layer = 0; layer < shape.num_layers; ++layer) write_layer(writer, shape, layer);
-  writer.norm("model.norm.weight", kHidden);
-  writer.matrix("lm_head.weight", kVocab, kHidden);
-  expect_ok(writer.write(directory + "/model.safetensors"));
-  expect_ok(formats::write_file(directory + "/config.json", config_json(shape).dump(2)));
-  expect_ok(formats::write_file(directory + "/tokenizer.json", tokenizer_json().dump()));
+  write_model(directory, config_json(shape), shape.seed);
+}
+
+void write_random_model_like(const std::string& directory, const std::string& golden,
+                             uint32_t seed) {
+  const auto text = formats::read_file(WIDEEP_SOURCE_DIR "/tests/golden/family_models/" + golden +
+                                       "/config.json");
+  expect_ok(text.status());
+  json config = json::parse(*text);
+  json& text_config = config.contains("text_config") ? config["text_config"] : config;
+  for (json* object : {&config, &text_config}) {
+    for (const char* key :
+         {"quantization_config", "bos_token_id", "eos_token_id", "pad_token_id"}) {
+      object->erase(key);
+    }
+  }
+  widen(&text_config);
+  text_config["vocab_size"] = kVocab;
+  text_config["eos_token_id"] = kEnd;
+  text_config["max_position_embeddings"] = 4096;
+  write_model(directory, config, seed);
 }
 
 }  // namespace wideep::tests

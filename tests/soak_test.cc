@@ -88,7 +88,7 @@ online::CopyHook troublesome_copies() {
 
 TEST(Soak, RandomTrafficWhileExpertsMove) {
   const base::ScratchDirectory directory;
-  write_random_model(directory.path(), {.architecture = model::Architecture::kQwen3Moe});
+  write_random_model(directory.path(), {.family = "qwen3_moe"});
   Traffic traffic(directory.path());
   const auto end = Clock::now() + std::chrono::duration<double>(soak_seconds());
   int64_t runs = 0, iterations = 0, moves = 0, spoilt = 0, bytes_at_start = 0;

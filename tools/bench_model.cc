@@ -15,8 +15,8 @@
 #include "formats/json_text.h"
 #include "generate_output.h"
 #include "measure/bench_model.h"
+#include "model/model_files.h"
 #include "precision_option.h"
-#include "weights/checkpoint.h"
 #include "weights/random_tensors.h"
 
 namespace wideep::tools {
@@ -53,14 +53,14 @@ Result<model::ModelConfig> read_config(const Options& options) {
   return model::parse_model_config(text, options.config_file);
 }
 
-Result<std::unique_ptr<weights::TensorSource>> open_tensors(const Options& options) {
+Result<std::unique_ptr<weights::TensorSource>> open_tensors(Options& options) {
   if (options.random_weights) {
     return std::unique_ptr<weights::TensorSource>(
         std::make_unique<weights::RandomTensors>(options.bench.bench.seed));
   }
-  WIDEEP_TRY_ASSIGN(weights::Checkpoint checkpoint, weights::Checkpoint::open(options.model_dir));
-  return std::unique_ptr<weights::TensorSource>(
-      std::make_unique<weights::Checkpoint>(std::move(checkpoint)));
+  WIDEEP_TRY_ASSIGN(model::ModelFiles files,
+                    model::ModelFiles::open(options.model_dir, &options.bench.config));
+  return std::move(files).take_tensors();
 }
 
 // A progress line for each phase, if stderr is a terminal.

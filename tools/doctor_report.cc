@@ -162,6 +162,13 @@ std::string cache_text(const run::ModelFit& fit) {
   return fit.fits() ? fmt::format("{}; room for {} tokens", text, fit.kv_tokens) : text;
 }
 
+// A line if the model keeps states beside the cache.
+std::string state_line(const run::ModelFit& fit) {
+  if (fit.memory.state_bytes == 0) return "";
+  return line("states", fmt::format("{} per request and rank, for a context of any length",
+                                    byte_size(fit.memory.state_bytes)));
+}
+
 // What the files say and a run does not use.
 std::string note_lines(const model::ModelConfig& config) {
   std::string lines;
@@ -176,7 +183,7 @@ std::string model_lines(const DoctorReport& report) {
          line("shape", shape_text(report.fit->plan)) +
          fmt::format("  {:<17} {:>12} {:>12}\n", "memory", "each rank", ranks) +
          memory_lines(*report.fit) + line("KV cache", cache_text(*report.fit)) +
-         note_lines(report.fit->plan.model.config);
+         state_line(*report.fit) + note_lines(report.fit->plan.model.config);
 }
 
 // ---- all ------------------------------------------------------------------------------------
@@ -276,6 +283,7 @@ ordered_json model_json(const DoctorReport& report) {
           {"working_memory_bytes_per_rank", fit.memory.working_memory_per_rank},
           {"kv_cache_bytes_per_1024_tokens", fit.memory.kv_bytes(kCacheExampleTokens)},
           {"kv_cache_tokens", fit.kv_tokens},
+          {"state_bytes_per_request", fit.memory.state_bytes},
           {"notes", fit.plan.model.config.notes}};
 }
 

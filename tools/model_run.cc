@@ -4,9 +4,8 @@
 #include <filesystem>
 
 #include "base/try.h"
-#include "model/match_tensors.h"
+#include "model/model_files.h"
 #include "parallel/initial_placement.h"
-#include "weights/checkpoint.h"
 
 namespace wideep::tools {
 
@@ -30,10 +29,9 @@ Result<model::ModelForms> forms_of(const std::string& model_dir,
   if (!has_weights(model_dir)) {
     return model::uniform_forms(*config, format.value_or(config->stored_format));
   }
-  WIDEEP_TRY_ASSIGN(const weights::Checkpoint checkpoint, weights::Checkpoint::open(model_dir));
-  WIDEEP_TRY(model::match_tensors(checkpoint, checkpoint.names(), model_dir, config));
+  WIDEEP_TRY_ASSIGN(const model::ModelFiles files, model::ModelFiles::open(model_dir, config));
   if (format) return model::uniform_forms(*config, *format);
-  return model::model_forms(*config, weights::WeightLoader(checkpoint, {}));
+  return model::model_forms(*config, weights::WeightLoader(files.tensors(), {}));
 }
 
 }  // namespace

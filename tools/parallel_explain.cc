@@ -91,8 +91,8 @@ Sent sent_by_rank(const run::RunPlan& plan) {
     sent.stage = sizeof(float) * static_cast<double>(config.hidden_size);
   }
   if (plan.joint) {
-    const int value_dim = config.is_mla() ? config.v_head_dim : config.head_dim;
-    sent.heads = sizeof(float) * static_cast<double>(config.num_heads * value_dim) / shape.ep_size;
+    sent.heads =
+        sizeof(float) * static_cast<double>(config.num_heads * config.value_dim()) / shape.ep_size;
     sent.outputs = sizeof(float) * static_cast<double>(config.hidden_size) / shape.ep_size;
   }
   return sent;
@@ -174,10 +174,13 @@ std::string memory_text(const Explained& all) {
   return fmt::format(
       "holds   the machine, once: {}\n"
       "        each rank{}: {}, messages {}, intermediate results {},\n"
-      "        KV cache {} per {} tokens\n",
+      "        KV cache {} per {} tokens{}\n",
       once, all.plan.memory.size() > 1 ? " of the fullest stage" : "", rank,
       byte_size(memory.symmetric_memory_per_rank), byte_size(memory.working_memory_per_rank),
-      byte_size(memory.kv_bytes_of_rank(kCacheExampleTokens)), kCacheExampleTokens);
+      byte_size(memory.kv_bytes_of_rank(kCacheExampleTokens)), kCacheExampleTokens,
+      memory.state_bytes == 0
+          ? ""
+          : fmt::format(", state {} per request", byte_size(memory.state_bytes)));
 }
 
 std::string sent_text(const Explained& all) {
@@ -238,7 +241,8 @@ ordered_json bytes_json(const run::MemoryPlan& stage) {
           {"slots", stage.slots_per_rank},
           {"messages", stage.symmetric_memory_per_rank},
           {"intermediate_results", stage.working_memory_per_rank},
-          {"kv_cache_per_1024_tokens", stage.kv_bytes(kCacheExampleTokens)}};
+          {"kv_cache_per_1024_tokens", stage.kv_bytes(kCacheExampleTokens)},
+          {"state_per_request", stage.state_bytes}};
 }
 
 ordered_json explained_json(const Explained& all) {
@@ -266,7 +270,8 @@ ordered_json explained_json(const Explained& all) {
             {"spares", all.online.spares_per_rank},
             {"dispatch_and_combine", memory.symmetric_memory_per_rank},
             {"intermediate_results", memory.working_memory_per_rank},
-            {"kv_cache_per_1024_tokens", memory.kv_bytes_of_rank(kCacheExampleTokens)}}},
+            {"kv_cache_per_1024_tokens", memory.kv_bytes_of_rank(kCacheExampleTokens)},
+            {"state_per_request", memory.state_bytes}}},
           {"bytes_per_rank_of_stages", stages},
           {"bytes_sent_per_token",
            {{"rows_per_moe_layer", all.sent.rows},

@@ -15,6 +15,8 @@
 #include "formats/json_text.h"
 #include "held_out_text.h"
 #include "measure/score.h"
+#include "model/config.h"
+#include "model/tensor_list.h"
 #include "run/thread_plan.h"
 #include "weights/quantize_checkpoint.h"
 
@@ -112,9 +114,24 @@ void print_json(const Options& options, const weights::QuantizeReport& report,
   fmt::print("{}\n", formats::json_text(json, 2));
 }
 
+std::vector<weights::ListedMatrix> matrices_of(const model::ModelConfig& config) {
+  std::vector<weights::ListedMatrix> matrices;
+  for (const model::ListedTensor& tensor : model::all_tensors(config)) {
+    if (!model::is_quantizable(tensor.use)) continue;
+    matrices.push_back(
+        {tensor.name, static_cast<int>(tensor.shape[0]), static_cast<int>(tensor.shape[1])});
+  }
+  return matrices;
+}
+
 Status run(const Options& given) {
   Options options = given;
   options.quantize.format = *kernels::weight_format_from_name(options.format);
+  WIDEEP_TRY_ASSIGN(const model::ModelConfig config,
+                    model::read_model_config(options.quantize.model_dir));
+  options.quantize.names = config.tensor_names;
+  options.quantize.num_experts = config.routing.num_experts;
+  options.quantize.matrices = matrices_of(config);
   const run::ThreadPlan threads = run::plan_threads(base::read_machine(), 1, 0);
   base::ThreadPool pool(threads.of_rank(0));
   std::optional<base::Progress> progress;

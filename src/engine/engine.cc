@@ -35,7 +35,7 @@ constexpr int kSeenShift = 5;  // the bits above: how many commands the rank has
 
 Engine::Engine(EngineParts parts)
     : parts_(std::move(parts)),
-      scheduler_(parts_.kv, parts_.limits, parts_.context_place),
+      scheduler_(parts_.kv, parts_.limits, parts_.context_place, parts_.states.bytes()),
       gate_(parts_.limits.balance),
       recorder_(parts_.model, parts_.compute, parts_.stage, parts_.dispatch_ranks, parts_.online,
                 parts_.reporter),

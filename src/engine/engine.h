@@ -25,6 +25,7 @@
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
 #include "model/model.h"
+#include "model/state_layout.h"
 
 namespace wideep::engine {
 
@@ -34,6 +35,7 @@ struct EngineParts {
   const SchedulerLimits& limits;
   model::Model& model;
   const model::KvLayout& kv;
+  const model::StateLayout& states;  // of this rank's layers; without bytes: they keep none
   model::MoeRunner& moe;
   model::Compute compute;
   transport::Endpoint& stage;     // connects the ranks that compute the same layers

@@ -64,7 +64,8 @@ void PageCache::forget(PageId id) {
   Page& page = pages_[id];
   if (page.prefix == kRoot) return;
   known_.erase(known_.find(*page.content));
-  page.prefix = kRoot;
+  const Prefix forgotten = std::exchange(page.prefix, kRoot);
+  if (on_forget_) on_forget_(forgotten);
 }
 
 void PageCache::share(PageId id) {

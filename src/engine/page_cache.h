@@ -19,10 +19,12 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/page_pool.h"
@@ -63,6 +65,9 @@ class PageCache {
   // Removes the page from the index, so that it is not kept. No effect if it is not known.
   // REQUIRES: it has users.
   void forget(PageId page);
+  // Is called with the prefix of every page that leaves the index: whatever belongs to the prefix
+  // is of no more use.
+  void on_forget(std::function<void(Prefix)> on_forget) { on_forget_ = std::move(on_forget); }
 
   // ---- counts ----
 
@@ -102,6 +107,7 @@ class PageCache {
   std::vector<std::list<PageId>> kept_;    // the least recently used first
   std::vector<Page> pages_;
   Known known_;
+  std::function<void(Prefix)> on_forget_;
   Prefix last_prefix_ = kRoot;
   int64_t num_evicted_ = 0;
 };

@@ -66,6 +66,22 @@ TEST(PageCache, OfTwoPagesWithOneContentTheFirstIsKnown) {
   EXPECT_FALSE(cache.find(PageCache::kRoot, tokens_of(1), 0).has_value());
 }
 
+TEST(PageCache, SaysWhichPrefixesAreGone) {
+  PageCache cache = cache_of(2);
+  std::vector<PageCache::Prefix> gone;
+  cache.on_forget([&](PageCache::Prefix prefix) { gone.push_back(prefix); });
+  const PageId first = cache.take(0), second = cache.take(0);
+  const auto before = cache.enter(first, PageCache::kRoot, tokens_of(1), 0);
+  const auto after = cache.enter(second, before, tokens_of(2), 0);
+  cache.release(second);
+  EXPECT_TRUE(gone.empty());  // kept
+  cache.take(0);              // evicts it
+  EXPECT_EQ(gone, std::vector{after});
+  cache.forget(first);
+  cache.forget(first);  // no effect
+  EXPECT_EQ(gone, (std::vector{after, before}));
+}
+
 // A prefix that is gone does not come back, though its tokens may: what followed it then is not
 // what follows it now.
 TEST(PageCache, ContentsThatComeAgainAreNewPrefixes) {

@@ -62,8 +62,8 @@ struct Load {
 Load serve(const PromptBalance& balance) {
   constexpr int kRanks = 4, kIterations = 3000;
   model::ModelConfig config;
-  config.architecture = model::Architecture::kQwen3Moe;
   config.num_layers = 1;
+  config.layers.resize(1);
   config.num_kv_heads = 1;
   config.head_dim = 4;
   const model::KvLayout kv(config, Dtype::kF32);

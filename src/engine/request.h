@@ -55,9 +55,15 @@ struct Sequence {
   model::PageList pages;
   std::vector<int32_t> page_ids;  // [pages] in the PageCache
   uint64_t prefix = 0;            // PageCache::Prefix of the last full page
-  int first_rank = 0;             // with context parallelism: the rank that holds the first page
-  int cached_tokens = 0;          // prompt tokens that were found in the KV cache
-  bool may_begin = false;         // has passed engine/prompt_gate.h
+  // If the model keeps states (engine/state_slots.h):
+  int32_t state = -1;         // the slot of the state after num_computed tokens; −1: not running
+  int32_t prefix_page = -1;   // the known page with that prefix
+  int kept_at = 0;            // num_computed when the last snapshot was made or restored
+  uint64_t own_snapshot = 0;  // prefix of its snapshot that the next one replaces; 0: none
+  int branch = 0;             // where the pages end that others know, but no snapshot; 0: none
+  int first_rank = 0;         // with context parallelism: the rank that holds the first page
+  int cached_tokens = 0;      // prompt tokens that were found in the KV cache
+  bool may_begin = false;     // has passed engine/prompt_gate.h
   bool was_paused = false;
   bool lacks_pages = false;  // sits out this iteration for want of pages
   bool cancelled = false;    // ends with the token that is in flight

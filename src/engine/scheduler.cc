@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// schedule(): admit waiting requests → with max_utilization, pause requests until the others' pages
-// suffice → one token for each generating request → chunks of prompts with the tokens left.
+// schedule(): make snapshots of states → admit waiting requests → with max_utilization, pause
+// requests until the others' pages suffice → one token for each generating request → chunks of
+// prompts with the tokens left.
 //
 // Several ranks run this code on equal inputs and must get equal results: ranks that compute one
 // batch together, ranks that share sequences, stages of a pipeline. So nothing here may depend on
@@ -26,10 +27,11 @@ int most_pages_needed(const Request& request) {
 
 }  // namespace
 
-Scheduler::Scheduler(const model::KvLayout& kv, const SchedulerLimits& limits, ContextPlace place)
+Scheduler::Scheduler(const model::KvLayout& kv, const SchedulerLimits& limits, ContextPlace place,
+                     size_t state_bytes)
     : limits_(limits),
       place_(std::move(place)),
-      pages_(kv, limits, place_),
+      pages_(kv, state_bytes, limits, place_),
       rank_tokens_(static_cast<size_t>(place_.size)) {
   WIDEEP_CHECK_GE(limits.max_num_tokens, limits.max_batch_size);
   if (limits_.prefill_chunk <= 0) limits_.prefill_chunk = limits_.max_num_tokens;
@@ -50,8 +52,19 @@ Status Scheduler::submit(Request request) {
 
 // ---- who runs ----
 
+// Nothing to do for models without states.
+void Scheduler::keep_states() {
+  if (!pages_.keeps_states()) return;
+  for (Sequence& sequence : running_) pages_.keep_state(sequence);
+}
+
+size_t Scheduler::most_running() const {
+  const int most = limits_.max_batch_size * limits_.micro_batches;
+  return static_cast<size_t>(pages_.keeps_states() ? std::min(most, limits_.state_slots) : most);
+}
+
 void Scheduler::admit() {
-  const size_t most = static_cast<size_t>(limits_.max_batch_size) * limits_.micro_batches;
+  const size_t most = most_running();
   if (waiting_.empty() || hold_requests_ || running_.size() >= most) return;
   std::vector<int> claimed(static_cast<size_t>(place_.size));
   for (const Sequence& sequence : running_) add_claims(sequence, claimed);
@@ -96,6 +109,7 @@ bool Scheduler::begin(Sequence& sequence, std::vector<int>& claimed) {
   claimed = std::move(all);
   if (!first_rank) next_first_rank_ = (next_first_rank_ + 1) % place_.size;
   note_reuse(sequence, reused);
+  if (pages_.keeps_states()) pages_.take_state(sequence);
   return true;
 }
 
@@ -164,6 +178,7 @@ bool Scheduler::pause_youngest_after(const Sequence& sequence) {
 
 Scheduler::Step& Scheduler::schedule() {
   clear_step();
+  keep_states();
   admit();
   if (limits_.policy == CapacityPolicy::kMaxUtilization) make_room();
   add_generating();
@@ -241,7 +256,8 @@ bool Scheduler::add_chunk(Sequence& sequence, int most) {
   // Another request may have computed the next pages since this one was admitted.
   note_reuse(sequence, pages_.reuse(sequence));
   const int rest = sequence.num_to_compute();
-  const int chunk = fitting(sequence, std::min({most, limits_.prefill_chunk, rest}));
+  const int to_cut = pages_.next_cut(sequence) - sequence.num_computed;
+  const int chunk = fitting(sequence, std::min({most, limits_.prefill_chunk, to_cut}));
   if (chunk <= 0) return false;
   const bool samples = chunk == rest;
   if (samples && step_.sampled.size() == static_cast<size_t>(share())) return false;
@@ -290,6 +306,7 @@ void Scheduler::add_token(Sequence& sequence, int position) {
   batch.positions.push_back(position);
   batch.prompt_lengths.push_back(sequence.prompt_length());
   batch.pages.push_back(&sequence.pages);
+  if (pages_.keeps_states()) batch.states.push_back(pages_.state(sequence));
   step_.owners.push_back(&sequence);
 }
 
@@ -301,7 +318,7 @@ RankReadiness Scheduler::readiness() const {
     generating += sequence.in_prefill() ? 0 : 1;
   }
   readiness.generates = generating > 0;
-  readiness.has_room = generating < limits_.max_batch_size * limits_.micro_batches;
+  readiness.has_room = static_cast<size_t>(generating) < most_running();
   return readiness;
 }
 
@@ -337,6 +354,7 @@ void Scheduler::cancel(int index) {
 }
 
 void Scheduler::finish(Sequence* sequence) {
+  if (pages_.keeps_states()) pages_.keep_state(*sequence);
   pages_.release(*sequence, false);
   running_.remove_if([&](const Sequence& running) { return &running == sequence; });
 }

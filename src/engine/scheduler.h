@@ -22,6 +22,11 @@
 // micro-batch samples at most its share of the running requests, so that all are about equally
 // full.
 //
+// If the model keeps states (engine/state_slots.h), a request is admitted when there is also a slot
+// for its state, and chunks of its prompt end where a snapshot is made for others with the same
+// prefix. A forward pass has advanced all states by the tokens of the step before the next
+// schedule(), cancel() or finish().
+//
 // Ranks that share sequences (context parallelism) schedule the same. The pages of a sequence are
 // dealt to them in turns. A rank holds the pages of its turns and computes their tokens. Later
 // tokens attend to more keys; turns spread this work evenly. Different sequences begin with
@@ -44,7 +49,9 @@ namespace wideep::engine {
 
 class Scheduler {
  public:
-  Scheduler(const model::KvLayout& kv, const SchedulerLimits& limits, ContextPlace place = {});
+  // state_bytes: of a sequence on this rank, if the model keeps states (limits.state_slots > 0).
+  Scheduler(const model::KvLayout& kv, const SchedulerLimits& limits, ContextPlace place = {},
+            size_t state_bytes = 0);
 
   // Errors (invalid input): the request can never fit into the cache.
   Status submit(Request request);
@@ -85,7 +92,9 @@ class Scheduler {
   using Sequences = std::list<Sequence>;
 
   void clear_step();
+  void keep_states();
   void admit();
+  size_t most_running() const;
   bool begin(Sequence& sequence, std::vector<int>& claimed);
   void note_reuse(Sequence& sequence, int tokens);
   void insert_by_arrival(Sequences& from, Sequences::iterator sequence, Sequences& to);

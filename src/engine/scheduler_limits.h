@@ -27,7 +27,10 @@ struct SchedulerLimits {
   int max_rank_tokens = 0;
   // With context parallelism: consecutive pages of a sequence on one rank before the next rank.
   int turn_pages = 1;
-  int max_pages = 0;      // pages of a rank's KV cache
+  int max_pages = 0;  // pages of a rank's KV cache
+  // Slots for the states of sequences (engine/state_slots.h), at most as many run at once; 0: the
+  // model keeps no states.
+  int state_slots = 0;
   int micro_batches = 1;  // iterations in flight at the same time; the stages of a pipeline
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   PromptBalance balance;

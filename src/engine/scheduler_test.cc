@@ -14,8 +14,8 @@ namespace {
 
 model::ModelConfig small_config() {
   model::ModelConfig config;
-  config.architecture = model::Architecture::kQwen3Moe;
   config.num_layers = 1;
+  config.layers.resize(1);
   config.num_kv_heads = 1;
   config.head_dim = 4;
   return config;
@@ -405,6 +405,28 @@ class PageContents {
   std::map<std::pair<std::byte*, int>, uint64_t> slots_;
 };
 
+// What the forward pass makes of states: here a hash of all tokens up to there, and their number.
+constexpr size_t kStateBytes = 64;
+
+struct StateContents {
+  static void follow(const Scheduler::Step& step) {
+    ASSERT_EQ(step.batch.states.size(), step.batch.ids.size());
+    for (int t = 0; t < step.batch.num_tokens(); ++t) {
+      const Sequence& sequence = *step.owners[t];
+      auto* state = reinterpret_cast<uint64_t*>(step.batch.states[t]);
+      ASSERT_EQ(state[1], static_cast<uint64_t>(step.batch.positions[t]));
+      uint64_t content = 0;
+      for (uint64_t p = 0; p < state[1]; ++p) content = next(content, sequence.tokens[p]);
+      ASSERT_EQ(state[0], content) << sequence.request.index << " at " << state[1];
+      state[0] = next(content, step.batch.ids[t]);
+      ++state[1];
+    }
+  }
+  static uint64_t next(uint64_t content, int32_t token) {
+    return content * 1099511628211u + static_cast<uint64_t>(token) + 1;
+  }
+};
+
 // What a request's next token is.
 int32_t next_token(const Sequence& sequence) {
   return (sequence.tokens[0] + sequence.num_generated() * 3) % 5;
@@ -416,21 +438,30 @@ struct Random {
   bool roles_differ = false;
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   int micro_batches = 1;
+  int state_slots = 0;
 };
 
 class RandomWork : public testing::TestWithParam<Random> {};
 INSTANTIATE_TEST_SUITE_P(
     Policies, RandomWork,
-    testing::Values(Random{.name = "reuse", .reuse = true},
-                    Random{.name = "roles", .reuse = true, .roles_differ = true},
-                    Random{.name = "pauses", .policy = CapacityPolicy::kMaxUtilization},
-                    Random{
-                        .name = "both", .reuse = true, .policy = CapacityPolicy::kMaxUtilization},
-                    Random{.name = "all",
-                           .reuse = true,
-                           .roles_differ = true,
-                           .policy = CapacityPolicy::kMaxUtilization,
-                           .micro_batches = 3}),
+    testing::Values(
+        Random{.name = "reuse", .reuse = true},
+        Random{.name = "roles", .reuse = true, .roles_differ = true},
+        Random{.name = "pauses", .policy = CapacityPolicy::kMaxUtilization},
+        Random{.name = "both", .reuse = true, .policy = CapacityPolicy::kMaxUtilization},
+        Random{.name = "all",
+               .reuse = true,
+               .roles_differ = true,
+               .policy = CapacityPolicy::kMaxUtilization,
+               .micro_batches = 3},
+        Random{.name = "states", .reuse = true, .state_slots = 8},
+        Random{.name = "few_states",
+               .reuse = true,
+               .policy = CapacityPolicy::kMaxUtilization,
+               .micro_batches = 3,
+               .state_slots = 3},
+        Random{
+            .name = "states_alone", .policy = CapacityPolicy::kMaxUtilization, .state_slots = 4}),
     [](const auto& each) { return each.param.name; });
 
 // Prompts with the same prefix, chats that go on, cancelled requests: pages always hold the tokens
@@ -444,11 +475,12 @@ TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
                            .max_num_tokens = int(6 + rng() % 120),
                            .prefill_chunk = int(rng() % 70),
                            .max_pages = int(8 + rng() % 6),
+                           .state_slots = param.state_slots,
                            .micro_batches = param.micro_batches,
                            .policy = param.policy,
                            .reuse_pages = param.reuse,
                            .roles_differ = param.roles_differ};
-    Scheduler scheduler(kKv, limits);
+    Scheduler scheduler(kKv, limits, {}, kStateBytes);
     PageContents contents(param.roles_differ);
     std::vector<std::vector<int32_t>> texts(1);
     std::deque<std::vector<Sequence*>> under_way;
@@ -488,6 +520,10 @@ TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
       ASSERT_LE(step.num_requests, limits.max_batch_size);
       ASSERT_LE(scheduler.record().cache_pages + scheduler.record().kept_pages, limits.max_pages);
       contents.follow(step);
+      if (param.state_slots > 0) {
+        StateContents::follow(step);
+        ASSERT_LE(scheduler.record().running, param.state_slots);
+      }
       if (HasFatalFailure()) return;
       idle = step.num_tokens == 0 && left > 0 ? idle + 1 : 0;
       ASSERT_LE(idle, param.micro_batches);  // the oldest always goes on
@@ -501,6 +537,93 @@ TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
   EXPECT_EQ(reused > 0, param.reuse);
   EXPECT_EQ(evicted > 0, param.reuse);
   EXPECT_EQ(pauses > 0, param.policy == CapacityPolicy::kMaxUtilization);
+}
+
+// ---- states ----
+
+SchedulerLimits limits_with_states(int slots) {
+  return {.max_batch_size = 4,
+          .max_num_tokens = 400,
+          .max_pages = 30,
+          .state_slots = slots,
+          .reuse_pages = true};
+}
+
+// The tokens of each iteration while the scheduler works.
+std::vector<int> drain_with_states(Scheduler& scheduler) {
+  std::vector<int> sizes;
+  while (scheduler.has_work()) {
+    const auto& step = scheduler.schedule();
+    StateContents::follow(step);
+    if (testing::Test::HasFatalFailure()) return {};
+    sizes.push_back(step.num_tokens);
+    for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) {
+      sequence->tokens.push_back(99);
+      if (sequence->num_generated() == sequence->request.max_tokens) scheduler.finish(sequence);
+    }
+  }
+  return sizes;
+}
+
+TEST(SchedulerStates, ChunksEndWhereASnapshotIsMade) {
+  Scheduler scheduler(kKv, limits_with_states(4), {}, kStateBytes);
+  ASSERT_TRUE(scheduler.submit(request_of(0, counted(0, 150), 2)).ok());
+  EXPECT_EQ(drain_with_states(scheduler), (std::vector<int>{128, 22, 1}));
+  ASSERT_TRUE(scheduler.submit(request_of(1, counted(0, 150), 1)).ok());
+  EXPECT_EQ(drain_with_states(scheduler), (std::vector<int>{22}));
+  EXPECT_EQ(scheduler.record().reused_tokens, 128);
+}
+
+TEST(SchedulerStates, WithoutReuseChunksAreWhole) {
+  SchedulerLimits limits = limits_with_states(4);
+  limits.reuse_pages = false;
+  Scheduler scheduler(kKv, limits, {}, kStateBytes);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(scheduler.submit(request_of(i, counted(0, 150), 2)).ok());
+    EXPECT_EQ(drain_with_states(scheduler), (std::vector<int>{150, 1}));
+  }
+}
+
+TEST(SchedulerStates, AChatGoesOnFromItsAnswer) {
+  Scheduler scheduler(kKv, limits_with_states(4), {}, kStateBytes);
+  ASSERT_TRUE(scheduler.submit(request_of(0, counted(0, 100), 100)).ok());
+  drain_with_states(scheduler);
+  std::vector<int32_t> chat = counted(0, 100);
+  chat.resize(199, 99);
+  chat.resize(300, 5);
+  ASSERT_TRUE(scheduler.submit(request_of(1, chat, 1)).ok());
+  EXPECT_EQ(drain_with_states(scheduler), (std::vector<int>{256 - 192, 300 - 256}));
+}
+
+// The first to branch off computes what both have alike once more; the next one shares it.
+TEST(SchedulerStates, SnapshotsAreMadeWherePromptsBranchOff) {
+  Scheduler scheduler(kKv, limits_with_states(8), {}, kStateBytes);
+  std::vector<std::vector<int>> sizes;
+  for (int i = 0; i < 3; ++i) {
+    std::vector<int32_t> prompt = counted(0, 130);
+    prompt.resize(200, 1000 + i);
+    ASSERT_TRUE(scheduler.submit(request_of(i, prompt, 1)).ok());
+    sizes.push_back(drain_with_states(scheduler));
+  }
+  EXPECT_EQ(sizes, (std::vector<std::vector<int>>{{192, 8}, {128, 64, 8}, {64, 8}}));
+}
+
+TEST(SchedulerStates, RequestsWaitForASlot) {
+  Scheduler scheduler(kKv, limits_with_states(2), {}, kStateBytes);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(scheduler.submit(request(i, 10, 2)).ok());
+  EXPECT_EQ(drain_with_states(scheduler), (std::vector<int>{20, 2, 10, 1}));
+}
+
+TEST(SchedulerStates, APausedRequestGoesOnFromItsSnapshot) {
+  SchedulerLimits limits = limits_with_states(8);
+  limits.max_pages = 6;
+  limits.policy = CapacityPolicy::kMaxUtilization;
+  Scheduler scheduler(kKv, limits, {}, kStateBytes);
+  ASSERT_TRUE(scheduler.submit(request(0, 120, 150)).ok());  // 5 pages in the end
+  ASSERT_TRUE(scheduler.submit(request(1, 120, 150)).ok());
+  drain_with_states(scheduler);
+  EXPECT_GE(scheduler.record().pauses, 1);
+  EXPECT_GT(scheduler.record().reused_tokens, 0);
 }
 
 // Ranks that share sequences keep the same books, and find each other's pages.

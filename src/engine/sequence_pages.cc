@@ -2,6 +2,9 @@
 #include "engine/sequence_pages.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "base/check.h"
 
 namespace wideep::engine {
 namespace {
@@ -13,15 +16,24 @@ std::vector<std::byte*> memories_of(const ContextPlace& place) {
                               : place.caches;
 }
 
+// The end of the last page that a sequence with so many tokens can share: never that of its last
+// token.
+int last_end(int num_tokens) { return (num_tokens - 1) / kPageTokens * kPageTokens; }
+
 }  // namespace
 
-SequencePages::SequencePages(const model::KvLayout& kv, const SchedulerLimits& limits,
-                             const ContextPlace& place)
+SequencePages::SequencePages(const model::KvLayout& kv, size_t state_bytes,
+                             const SchedulerLimits& limits, const ContextPlace& place)
     : cache_(kv.page_bytes(), limits.max_pages, memories_of(place)),
+      states_(state_bytes, limits.state_slots),
       num_ranks_(place.size),
       turn_pages_(limits.turn_pages),
       reuse_(limits.reuse_pages),
-      roles_differ_(limits.roles_differ) {}
+      roles_differ_(limits.roles_differ) {
+  if (!keeps_states()) return;
+  WIDEEP_CHECK_EQ(place.size, 1);
+  cache_.on_forget([this](PageCache::Prefix prefix) { states_.drop(prefix); });
+}
 
 std::span<const int32_t> SequencePages::tokens_of_page(const Sequence& sequence, int page) const {
   return std::span(sequence.tokens).subspan(static_cast<size_t>(page) * kPageTokens, kPageTokens);
@@ -63,20 +75,57 @@ void SequencePages::append(Sequence& sequence, PageCache::PageId page) {
 }
 
 int SequencePages::reuse(Sequence& sequence) {
-  if (!reuse_) return 0;
-  const int before = sequence.num_computed, all = static_cast<int>(sequence.tokens.size());
-  while (sequence.num_computed % kPageTokens == 0 && sequence.num_computed + kPageTokens < all) {
-    const int page = sequence.num_computed / kPageTokens;
-    const auto known =
-        cache_.find(sequence.prefix, tokens_of_page(sequence, page), role(sequence, page));
-    // All bookkeeping assumes that a page lies on the rank of its turn.
-    if (!known || cache_.rank(*known) != rank_of_page(sequence, page)) break;
-    cache_.share(*known);
-    append(sequence, *known);
-    sequence.prefix = cache_.prefix(*known);
-    sequence.num_computed += kPageTokens;
+  if (!reuse_ || sequence.num_computed % kPageTokens != 0) return 0;
+  return keeps_states() ? reuse_to_snapshot(sequence) : reuse_pages(sequence);
+}
+
+// The known page that follows `page` pages, of which the last one ends with `prefix`; nullopt:
+// there is none, or it is the page of the last token.
+std::optional<PageCache::PageId> SequencePages::next_known(const Sequence& sequence, int page,
+                                                           PageCache::Prefix prefix) const {
+  if ((page + 1) * kPageTokens >= static_cast<int>(sequence.tokens.size())) return std::nullopt;
+  const auto known = cache_.find(prefix, tokens_of_page(sequence, page), role(sequence, page));
+  // All bookkeeping assumes that a page lies on the rank of its turn.
+  if (!known || cache_.rank(*known) != rank_of_page(sequence, page)) return std::nullopt;
+  return known;
+}
+
+void SequencePages::share(Sequence& sequence, PageCache::PageId page) {
+  cache_.share(page);
+  append(sequence, page);
+  sequence.prefix = cache_.prefix(page);
+  sequence.num_computed += kPageTokens;
+}
+
+int SequencePages::reuse_pages(Sequence& sequence) {
+  const int before = sequence.num_computed;
+  while (const auto known =
+             next_known(sequence, sequence.num_computed / kPageTokens, sequence.prefix)) {
+    share(sequence, *known);
   }
   return sequence.num_computed - before;
+}
+
+// Pages after the last snapshot are computed again, together with the state.
+int SequencePages::reuse_to_snapshot(Sequence& sequence) {
+  const int first = sequence.num_computed / kPageTokens;
+  std::vector<PageCache::PageId> known;
+  size_t useful = 0;  // pages up to the last snapshot
+  PageCache::Prefix prefix = sequence.prefix;
+  while (const auto next = next_known(sequence, first + static_cast<int>(known.size()), prefix)) {
+    known.push_back(*next);
+    prefix = cache_.prefix(*next);
+    if (states_.knows(prefix)) useful = known.size();
+  }
+  if (first == 0 && known.size() > useful) {
+    sequence.branch = static_cast<int>(known.size()) * kPageTokens;
+  }
+  if (useful == 0) return 0;
+  for (size_t i = 0; i < useful; ++i) share(sequence, known[i]);
+  sequence.prefix_page = known[useful - 1];
+  sequence.kept_at = sequence.num_computed;
+  if (sequence.state != StateSlots::kNone) states_.restore(sequence.state, sequence.prefix);
+  return static_cast<int>(useful) * kPageTokens;
 }
 
 int SequencePages::fitting(const Sequence& sequence, int count) const {
@@ -97,8 +146,13 @@ void SequencePages::grow(Sequence& sequence, int end) {
   }
   if (!reuse_) return;
   for (int page = sequence.num_computed / kPageTokens; page < end / kPageTokens; ++page) {
-    sequence.prefix = cache_.enter(sequence.page_ids[page], sequence.prefix,
-                                   tokens_of_page(sequence, page), role(sequence, page));
+    const PageCache::Prefix before = sequence.prefix;
+    const std::span<const int32_t> tokens = tokens_of_page(sequence, page);
+    sequence.prefix = cache_.enter(sequence.page_ids[page], before, tokens, role(sequence, page));
+    // Another page may have the same content and be the known one.
+    if (keeps_states()) {
+      sequence.prefix_page = *cache_.find(before, tokens, role(sequence, page));
+    }
   }
 }
 
@@ -115,6 +169,47 @@ void SequencePages::release(Sequence& sequence, bool goes_on) {
   sequence.page_ids.clear();
   sequence.prefix = PageCache::kRoot;
   sequence.num_computed = 0;
+  if (sequence.state != StateSlots::kNone) states_.release(sequence.state);
+  sequence.state = StateSlots::kNone;
+  sequence.prefix_page = -1;
+  sequence.kept_at = 0;
+  sequence.own_snapshot = StateSlots::kNoTokens;
+  sequence.branch = 0;
+}
+
+// ---- states ----
+
+void SequencePages::take_state(Sequence& sequence) {
+  sequence.state = states_.take(sequence.prefix);
+}
+
+int SequencePages::next_cut(const Sequence& sequence) const {
+  const auto all = static_cast<int>(sequence.tokens.size());
+  if (!keeps_states() || !reuse_) return all;
+  int cut = all;
+  for (const int end : {sequence.branch, last_end(all)}) {
+    if (end > sequence.num_computed) cut = std::min(cut, end);
+  }
+  return cut;
+}
+
+// Of a prompt, one snapshot stays; of the text after it only the latest, because a chat continues
+// from its end.
+void SequencePages::keep_state(Sequence& sequence) {
+  const int end = sequence.num_computed;
+  if (!reuse_ || end % kPageTokens != 0 || end == sequence.kept_at) return;
+  const bool at_cut = end == sequence.branch ||
+                      end == last_end(static_cast<int>(sequence.tokens.size())) ||
+                      !sequence.in_prefill();
+  // The known page may be that of another sequence, and be gone already.
+  if (!at_cut || cache_.prefix(sequence.prefix_page) != sequence.prefix) return;
+  sequence.kept_at = end;
+  const bool follows_prompt = end > last_end(sequence.prompt_length());
+  if (follows_prompt && sequence.own_snapshot != StateSlots::kNoTokens) {
+    states_.drop(std::exchange(sequence.own_snapshot, StateSlots::kNoTokens));
+  }
+  const bool is_new = states_.keep(sequence.state, sequence.prefix);
+  if (is_new && follows_prompt) sequence.own_snapshot = sequence.prefix;
 }
 
 }  // namespace wideep::engine

@@ -11,6 +11,13 @@
 // computed it. A full page can be shared from the iteration that computes it on: within an
 // iteration, each layer writes all keys and values before any token attends to them.
 //
+// If the model keeps states, a running sequence also has the slot of its state. It can then share
+// pages only up to a snapshot of the state there, so snapshots are kept where a later sequence may
+// continue: at the last full page of a prompt (keep_state(), next_cut()), at the last full page of
+// a text so far, and at the end of pages that another sequence has too, but without a snapshot:
+// where a third sequence may branch off as well. A snapshot ends with its page in the cache's
+// index.
+//
 // With context parallelism, ranks hold the pages of their turns (engine/scheduler.h), counted from
 // the sequence's first rank. Sequences with the same first page have the same first rank, so that
 // they can share pages.
@@ -24,13 +31,18 @@
 #include "engine/page_cache.h"
 #include "engine/request.h"
 #include "engine/scheduler_limits.h"
+#include "engine/state_slots.h"
 
 namespace wideep::engine {
 
 class SequencePages {
  public:
-  SequencePages(const model::KvLayout& kv, const SchedulerLimits& limits,
+  // state_bytes: of a sequence on this rank. REQUIRES: the model keeps no states
+  // (limits.state_slots is 0), or no other rank shares its sequences.
+  SequencePages(const model::KvLayout& kv, size_t state_bytes, const SchedulerLimits& limits,
                 const ContextPlace& place);
+  SequencePages(const SequencePages&) = delete;
+  SequencePages& operator=(const SequencePages&) = delete;
 
   const PageCache& cache() const { return cache_; }
 
@@ -50,15 +62,38 @@ class SequencePages {
   // Takes pages for the tokens before `end`, which this iteration computes, and enters the full
   // ones into the cache's index. REQUIRES: fitting().
   void grow(Sequence& sequence, int end);
-  // Releases all pages. goes_on: the sequence is paused and will look for its pages again.
+  // Releases all pages and the state. goes_on: the sequence is paused and will look for its pages
+  // again.
   void release(Sequence& sequence, bool goes_on);
 
+  // ---- states ----
+
+  bool keeps_states() const { return states_.max_slots() > 0; }
+  const StateSlots& states() const { return states_; }
+  // Takes the slot of a sequence that begins to run, with the state after its computed tokens.
+  // REQUIRES: keeps_states(), and a slot without a running sequence.
+  void take_state(Sequence& sequence);
+  // The state after the computed tokens.
+  std::byte* state(const Sequence& sequence) { return states_.bytes(sequence.state); }
+  // Makes a snapshot of the state if a later sequence may continue from it. Once per place, so it
+  // may be called at any time after the tokens scheduled so far were computed.
+  void keep_state(Sequence& sequence);
+  // The position before which the next chunk must end, because a snapshot is made there; or that of
+  // the last token + 1.
+  int next_cut(const Sequence& sequence) const;
+
  private:
+  std::optional<PageCache::PageId> next_known(const Sequence& sequence, int page,
+                                              PageCache::Prefix prefix) const;
+  void share(Sequence& sequence, PageCache::PageId page);
+  int reuse_pages(Sequence& sequence);
+  int reuse_to_snapshot(Sequence& sequence);
   std::span<const int32_t> tokens_of_page(const Sequence& sequence, int page) const;
   int role(const Sequence& sequence, int page) const;
   void append(Sequence& sequence, PageCache::PageId page);
 
   PageCache cache_;
+  StateSlots states_;
   int num_ranks_;
   int turn_pages_;
   bool reuse_;

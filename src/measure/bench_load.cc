@@ -18,6 +18,7 @@
 #include "base/machine.h"
 #include "base/try.h"
 #include "model/model.h"
+#include "model/model_files.h"
 #include "run/memory_plan.h"
 #include "weights/checkpoint.h"
 
@@ -114,8 +115,8 @@ Result<double> measure_touch(const LoadBenchOptions& options, base::ThreadPool& 
 Result<double> measure_load(const LoadBenchOptions& options, base::ThreadPool& pool) {
   const auto placement = every_expert_once(options.config);
   const auto start = Clock::now();
-  WIDEEP_TRY_ASSIGN(const auto checkpoint, weights::Checkpoint::open(options.model_dir));
-  const weights::WeightLoader loader(checkpoint, options.format, [](uint64_t) {}, &pool);
+  WIDEEP_TRY_ASSIGN(const auto files, model::ModelFiles::reopen(options.model_dir, options.config));
+  const weights::WeightLoader loader(files.tensors(), options.format, [](uint64_t) {}, &pool);
   WIDEEP_TRY_ASSIGN(const auto dense, model::ModelWeights::load(options.config, loader));
   WIDEEP_TRY_ASSIGN(const auto slots,
                     model::ExpertSlots::load(options.config, loader, placement, 0));

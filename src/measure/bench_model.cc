@@ -46,7 +46,7 @@ Result<run::RunInputs> run_inputs(const ModelBenchOptions& options,
   WIDEEP_TRY_ASSIGN(model.placement, parallel::initial_placement(
                                          run_options.parallel, {run::moe_layers(model.config),
                                                                 model.config.routing.num_experts}));
-  inputs.tensors = std::move(tensors);
+  inputs.own_tensors = std::move(tensors);
   return inputs;
 }
 

@@ -2,56 +2,56 @@
 #include "measure/model_work.h"
 
 #include "model/kv_layout.h"
+#include "model/state_layout.h"
+#include "model/tensor_list.h"
 #include "run/memory_plan.h"
 
 namespace wideep::measure {
 namespace {
 
 using model::ModelConfig;
+using model::TensorUse;
 
 int64_t expert_elements(const ModelConfig& config) {
   return int64_t{3} * config.hidden_size * config.moe_intermediate_size;
 }
 
-// Weights of one layer's attention projections: q, k, v and output; for MLA the low-rank pairs.
-int64_t attention_elements(const ModelConfig& config) {
-  const int64_t hidden = config.hidden_size, heads = config.num_heads;
-  if (!config.is_mla()) {
-    return hidden * config.head_dim * (2 * heads + 2 * int64_t{config.num_kv_heads});
+// Weights of the layer's matrices of these uses.
+template <typename... Uses>
+int64_t elements_of(const ModelConfig& config, int layer, Uses... uses) {
+  int64_t elements = 0;
+  for (const model::ListedTensor& tensor : model::layer_tensors(config, layer)) {
+    if (((tensor.use == uses) || ...)) elements += tensor.num_elements();
   }
-  const int64_t q_width = heads * config.head_dim;
-  const int64_t q =
-      config.q_lora_rank == 0 ? hidden * q_width : config.q_lora_rank * (hidden + q_width);
-  const int64_t kv_a = hidden * (config.kv_lora_rank + config.qk_rope_head_dim);
-  const int64_t kv_b =
-      config.kv_lora_rank * heads * (int64_t{config.qk_nope_head_dim} + config.v_head_dim);
-  return q + kv_a + kv_b + heads * config.v_head_dim * hidden;
+  return elements;
+}
+
+int64_t mixer_elements(const ModelConfig& config, int layer) {
+  return elements_of(config, layer, TensorUse::kInput, TensorUse::kGates, TensorUse::kQueryB,
+                     TensorUse::kLatent, TensorUse::kIndexQuery, TensorUse::kIndexKey,
+                     TensorUse::kOutput);
 }
 
 // Multiply-adds of one layer for one attended position: a score is a product of head_dim elements,
-// its value a sum of value_dim.
-int64_t attended_elements(const ModelConfig& config) {
-  const int64_t value_dim = config.is_mla() ? config.v_head_dim : config.head_dim;
-  return config.num_heads * (config.head_dim + value_dim);
+// its value a sum of value_dim. Windows and choices of positions are not counted: an upper bound.
+int64_t attended_elements(const ModelConfig& config, int layer) {
+  if (!config.is_cached(layer)) return 0;
+  return int64_t{config.num_heads} * (config.head_dim + config.value_dim());
 }
 
-int64_t dense_elements(const ModelConfig& config) {
-  return int64_t{3} * config.hidden_size * config.dense_intermediate_size;
-}
-
-int64_t shared_elements(const ModelConfig& config) {
-  return config.num_shared_experts * expert_elements(config);
-}
-
-int64_t router_elements(const ModelConfig& config) {
-  return int64_t{config.hidden_size} * config.routing.num_experts;
+// Multiply-adds of a layer for one token's step of its state.
+int64_t state_elements(const ModelConfig& config, int layer) {
+  constexpr int64_t kPerElement = 3;  // the delta rule: Sᵀ k, the update, Sᵀ q
+  return config.is_cached(layer)
+             ? 0
+             : kPerElement *
+                   static_cast<int64_t>(model::state_bytes(config, layer) / sizeof(float));
 }
 
 // Weights that one token is multiplied with in the feed-forward part of a layer.
 int64_t feed_forward_elements(const ModelConfig& config, int layer) {
-  if (!config.is_moe_layer[layer]) return dense_elements(config);
-  return router_elements(config) + shared_elements(config) +
-         config.routing.top_k * expert_elements(config);
+  return elements_of(config, layer, TensorUse::kFloat, TensorUse::kMlp) +
+         (config.is_moe(layer) ? config.routing.top_k * expert_elements(config) : 0);
 }
 
 double operations_of(const ModelConfig& config, const StepShape& shape) {
@@ -61,8 +61,8 @@ double operations_of(const ModelConfig& config, const StepShape& shape) {
   };
   for (int layer = 0; layer < config.num_layers; ++layer) {
     const bool is_last = layer + 1 == config.num_layers;
-    add(shape.num_tokens, attention_elements(config));
-    add(shape.attended, attended_elements(config));
+    add(shape.num_tokens, mixer_elements(config, layer) + state_elements(config, layer));
+    add(shape.attended, attended_elements(config, layer));
     add(is_last ? shape.num_logit_rows : shape.num_tokens, feed_forward_elements(config, layer));
   }
   add(shape.num_logit_rows, int64_t{config.vocab_size} * config.hidden_size);
@@ -122,9 +122,9 @@ ParameterCount count_parameters(const ModelConfig& config) {
       .all = config.tie_word_embeddings ? embedding : 2 * embedding,
       .active = embedding};  // the LM head; the one row of the embedding is negligible
   for (int layer = 0; layer < config.num_layers; ++layer) {
-    const int64_t used = attention_elements(config) + feed_forward_elements(config, layer);
+    const int64_t used = mixer_elements(config, layer) + feed_forward_elements(config, layer);
     const int64_t idle_experts =
-        config.is_moe_layer[layer] ? config.routing.num_experts - config.routing.top_k : 0;
+        config.is_moe(layer) ? config.routing.num_experts - config.routing.top_k : 0;
     count.active += used;
     count.all += used + idle_experts * expert_elements(config);
   }

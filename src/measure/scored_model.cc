@@ -5,10 +5,9 @@
 #include <cstdlib>
 
 #include "base/try.h"
-#include "model/match_tensors.h"
+#include "model/model_files.h"
 #include "run/layouts.h"
 #include "transport/shared_memory.h"
-#include "weights/checkpoint.h"
 
 namespace wideep::measure {
 namespace {
@@ -30,14 +29,14 @@ Result<std::unique_ptr<ScoredModel>> ScoredModel::load(const std::string& model_
   auto scored = std::make_unique<ScoredModel>();
   WIDEEP_TRY_ASSIGN(scored->kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   WIDEEP_TRY_ASSIGN(scored->config, model::read_model_config(model_dir));
-  WIDEEP_TRY_ASSIGN(const weights::Checkpoint checkpoint, weights::Checkpoint::open(model_dir));
-  WIDEEP_TRY(model::match_tensors(checkpoint, checkpoint.names(), model_dir, &scored->config));
-  const weights::WeightLoader loader(checkpoint, format, [](uint64_t) {}, &pool);
+  WIDEEP_TRY_ASSIGN(const model::ModelFiles files,
+                    model::ModelFiles::open(model_dir, &scored->config));
+  const weights::WeightLoader loader(files.tensors(), format, [](uint64_t) {}, &pool);
   WIDEEP_TRY_ASSIGN(scored->weights, model::ModelWeights::load(scored->config, loader));
   scored->placement = one_rank(scored->config);
   WIDEEP_TRY_ASSIGN(scored->slots,
                     model::ExpertSlots::load(scored->config, loader, scored->placement, 0));
-  WIDEEP_TRY(checkpoint.check_unchanged());
+  WIDEEP_TRY(files.tensors().check_unchanged());
   scored->row_dtype = loader.row_dtype();
   return scored;
 }

@@ -46,18 +46,25 @@ void cut(const TokenRun& run, std::vector<TokenRun>* pieces) {
 
 }  // namespace
 
-void AttentionStep::start(const Compute& compute, const Batch& batch, const Rope& rope) {
+void AttentionStep::start(const Batch& batch, int split) {
   runs.clear();
+  sequences.clear();
   pieces.clear();
   tasks.clear();
   for (int token = 0; token < batch.num_tokens(); token += runs.back().num_tokens) {
     runs.push_back(run_from(batch, token, Roles::kOne));
+    TokenRun& run = runs.back();
+    if (run.first_position < split) {
+      run.num_tokens = std::min(run.num_tokens, split - run.first_position);
+    }
   }
-  for (int token = 0; token < batch.num_tokens();) {
-    const TokenRun run = run_from(batch, token, Roles::kBoth);
-    cut(run, &pieces);
-    token += run.num_tokens;
+  for (int token = 0; token < batch.num_tokens(); token += sequences.back().num_tokens) {
+    sequences.push_back(run_from(batch, token, Roles::kBoth));
+    cut(sequences.back(), &pieces);
   }
+}
+
+void AttentionStep::rotate(const Compute& compute, const Batch& batch, const Rope& rope) {
   const int dim = rope.dim();
   angles.resize(static_cast<size_t>(batch.num_tokens()) * dim);
   compute.pool().parallel_for(batch.num_tokens(), kPieceTokens, [&](int64_t begin, int64_t end) {
@@ -93,48 +100,11 @@ void AttentionStep::add_tasks(const Compute& compute, int index, const HeadRange
   }
 }
 
-// If the ranks are on several nodes, the pages with new tokens are sent to the other nodes: whole
-// pages, but only this layer's part of them.
-Status Attention::meet_in_cache(const AttentionCall& call, int layer) {
-  std::vector<transport::Written> written;
-  if (call.context.is_spread() && call.batch.num_tokens() > 0) {
-    for (const TokenRun& run : call.scratch.step.runs) {
-      const int last = run.first_position + run.num_tokens - 1;
-      for (int page = run.first_position / kPageTokens; page <= last / kPageTokens; ++page) {
-        written.push_back(
-            {.first = call.kv.keys((*run.pages)[page], layer, 0), .width = call.kv.layer_bytes()});
-      }
-    }
-  }
-  return call.context.meet_with_own(written, call.where.named("keys and values"));
-}
-
-Result<const float*> Attention::project(const AttentionCall& call, const kernels::PackedMatrix& o) {
-  const int num_tokens = call.batch.num_tokens();
-  const float* heads =
-      call.group.joint<float>(JointBuffer::kHeads, static_cast<size_t>(num_tokens) * o.k());
-  float* out =
-      call.group.joint<float>(JointBuffer::kOutput, static_cast<size_t>(num_tokens) * o.n());
-  // This rank has written the columns of its own heads, which are contiguous.
-  const size_t own = static_cast<size_t>(o.k() / call.group.size());
-  WIDEEP_TRY(call.group.meet({.first = heads + own * static_cast<size_t>(call.group.rank()),
-                              .width = own * sizeof(float),
-                              .stride = static_cast<size_t>(o.k()) * sizeof(float),
-                              .rows = static_cast<size_t>(num_tokens)},
-                             call.where.named("attention's heads")));
-  const Rows rows =
-      call.compute.cast(o.shape, float_rows(heads, o.k(), num_tokens, o.k()), call.scratch.cast);
-  const Product product{&o, out, static_cast<size_t>(o.n()), call.group.panels(o.shape)};
-  call.compute.matmul(rows, std::span(&product, 1));
-  WIDEEP_TRY(call.group.meet(written_columns(out, o.n(), sizeof(float), num_tokens, product.panels),
-                             call.where.named("attention's output")));
-  return out;
-}
-
 kernels::AttentionArgs CachedAttention::args(const TokenRun& run, const AttentionTask& task,
                                              const float* q, float* out) const {
   const size_t token = static_cast<size_t>(run.first_token + task.first_token);
-  const size_t q_width = static_cast<size_t>(num_heads) * key_dim;
+  const auto head_stride = static_cast<size_t>(q_stride > 0 ? q_stride : key_dim);
+  const size_t q_width = static_cast<size_t>(num_heads) * head_stride;
   const size_t out_width = static_cast<size_t>(num_heads) * value_dim;
   const size_t head = static_cast<size_t>(task.first_head);
   return {.num_tokens = task.num_tokens,
@@ -143,16 +113,20 @@ kernels::AttentionArgs CachedAttention::args(const TokenRun& run, const Attentio
           .key_dim = key_dim,
           .value_dim = value_dim,
           .scale = scale,
-          .q = q + token * q_width + head * key_dim,
+          .window = window,
+          .chunk = chunk,
+          .sinks = sinks == nullptr ? nullptr : sinks + head,
+          .q = q + token * q_width + head * head_stride,
           .q_token_stride = q_width,
-          .q_head_stride = static_cast<size_t>(key_dim),
+          .q_head_stride = head_stride,
           .out = out + token * out_width + head * value_dim,
           .out_token_stride = out_width,
           .out_head_stride = static_cast<size_t>(value_dim)};
 }
 
 void CachedAttention::run(const Compute& compute, const KvLayout& kv, const TokenRun& run,
-                          const AttentionTask& task, const float* q, float* out) const {
+                          const AttentionTask& task, const float* q, float* out,
+                          const SelectedPositions* selected) const {
   // Per thread: tasks run in parallel, and steady state shall not allocate.
   thread_local std::vector<kernels::KvPage> pages;
   thread_local Scratch scratch;
@@ -160,10 +134,17 @@ void CachedAttention::run(const Compute& compute, const KvLayout& kv, const Toke
   call.cache_dtype = kv.dtype;
   call.form = value_in_key ? kernels::CacheForm::kRows : kernels::CacheForm::kPanels;
   call.row_stride = kv.row_stride;
-  call.num_pages = (call.first_position + call.num_tokens + kPageTokens - 1) / kPageTokens;
+  if (selected != nullptr) {
+    const int token = run.first_token + task.first_token;
+    call.selected = selected->first.data() + token;
+    call.num_selected = selected->count.data() + token;
+  }
+  call.first_page = kernels::first_visible(window, chunk, call.first_position) / kPageTokens;
+  const int end = (call.first_position + call.num_tokens + kPageTokens - 1) / kPageTokens;
+  call.num_pages = end - call.first_page;
   pages.resize(call.num_pages);
   for (int i = 0; i < call.num_pages; ++i) {
-    std::byte* page = (*run.pages)[i];
+    std::byte* page = (*run.pages)[call.first_page + i];
     pages[i] = {kv.keys(page, layer, task.kv_head), kv.values(page, layer, task.kv_head)};
   }
   call.pages = pages.data();

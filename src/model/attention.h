@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The attention half of a layer: x += attention(rms_norm(x)). One class per architecture, in
-// deepseek_v3.h and qwen3_moe.h.
+// What the kinds of attention share: how an iteration's tokens are cut into runs and tasks, and the
+// softmax attention of a task over cached pages.
 //
 // Thread safety: weights are constant; everything else is used by one thread per rank.
 #pragma once
@@ -40,6 +40,7 @@ struct AttentionTask {
 // What all layers of an iteration share.
 struct AttentionStep {
   std::vector<TokenRun> runs;
+  std::vector<TokenRun> sequences;  // with any roles: all tokens of a sequence
   // Consecutive tokens of a sequence with any roles, cut at every 16th position. Different threads
   // may write different pieces into the cache. They must not be smaller than a pair of positions:
   // writing an even position of a page also clears the odd one after it.
@@ -47,8 +48,11 @@ struct AttentionStep {
   std::vector<AttentionTask> tasks;
   std::vector<float> angles;  // [num_tokens, rope dim], see Rope::angles
 
-  // Computes runs, pieces and angles of the batch; clears the tasks.
-  void start(const Compute& compute, const Batch& batch, const Rope& rope);
+  // Computes runs, sequences and pieces of the batch; clears the tasks. split: runs end before this
+  // position; 0: they do not.
+  void start(const Batch& batch, int split);
+  // Computes the angles of the batch.
+  void rotate(const Compute& compute, const Batch& batch, const Rope& rope);
   // Adds the tasks of run `index` for these heads, cut by kernels::choose_split, the longest first.
   void add_tasks(const Compute& compute, int index, const HeadRange& heads);
   const float* angles_of(int token, int rope_dim) const {
@@ -56,46 +60,10 @@ struct AttentionStep {
   }
 };
 
-// Memory for intermediate results, shared by all layers of a rank.
-struct AttentionScratch {
-  AttentionStep step;
-  Scratch cast, low_cast;
-  Scratch query_low, query, key, value, kv_row;
-  Scratch latent_query, latent_out;
-};
-
-// The arguments of one layer's attention.
-struct AttentionCall {
-  const Compute& compute;
-  TensorGroup& group;
-  TensorGroup& context;  // ranks that hold other tokens of the same sequences
-  const Batch& batch;
-  const KvLayout& kv;
-  transport::Awaited where;
-  AttentionScratch& scratch;
-};
-
-// The weights of one layer's attention; constant after loading, so that ranks can share them.
-class Attention {
- public:
-  virtual ~Attention() = default;
-
-  // Computes call.scratch.step, which all layers share. Called on one of them before the first
-  // layer's forward.
-  virtual void prepare(const AttentionCall& call) const = 0;
-
-  // h: [num_tokens, hidden], the normalised input. Writes the keys and values of the batch, for
-  // this rank's heads, into the cache. Returns the output over all heads, [num_tokens, hidden], in
-  // JointBuffer::kOutput. Collective over call.group and call.context.
-  virtual Result<const float*> forward(const AttentionCall& call, const float* h) const = 0;
-
- protected:
-  // A barrier of call.context after the batch's keys and values are written. Afterwards the pages
-  // of all its ranks can be read in place: they lie in shared memory.
-  static Status meet_in_cache(const AttentionCall& call, int layer);
-  // The output projection: heads · oᵀ, where heads, [num_tokens, o.k()], is what all ranks of the
-  // group have written to kHeads. Collective over call.group.
-  static Result<const float*> project(const AttentionCall& call, const kernels::PackedMatrix& o);
+// The positions that each token of a batch attends to, ascending.
+struct SelectedPositions {
+  std::vector<const int32_t*> first;  // [num_tokens]
+  std::vector<int32_t> count;         // [num_tokens]
 };
 
 // The attention of one layer over cached pages.
@@ -107,11 +75,17 @@ struct CachedAttention {
   int value_dim = 0;
   float scale = 1.0f;
   bool value_in_key = false;  // absorbed form: the value is the key's first value_dim elements
+  // Grouped-query attention only.
+  int q_stride = 0;  // elements from head to head of a query; 0: key_dim
+  int window = 0;    // as in LayerConfig
+  int chunk = 0;
+  const float* sinks = nullptr;  // [num_heads], or null
 
   // Runs one task. q: [num_tokens, num_heads × key_dim]; out: [num_tokens, num_heads × value_dim],
-  // both of the whole batch.
+  // both of the whole batch. selected: the positions that the tokens attend to; null: all.
   void run(const Compute& compute, const KvLayout& kv, const TokenRun& run,
-           const AttentionTask& task, const float* q, float* out) const;
+           const AttentionTask& task, const float* q, float* out,
+           const SelectedPositions* selected = nullptr) const;
 
   // The kernel's arguments, without pages and scratch.
   kernels::AttentionArgs args(const TokenRun& run, const AttentionTask& task, const float* q,

@@ -5,6 +5,7 @@
 // Thread safety: a plain value.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct Batch {
   // [num_tokens] the pages of the token's sequence, at least up to its position. Keys and values of
   // all earlier positions are in these pages, or belong to earlier tokens of this batch.
   std::vector<const PageList*> pages;
+  // [num_tokens] the state of the token's sequence, which the forward pass advances; zeros before
+  // its first token. Empty if the model keeps none (state_layout.h).
+  std::vector<std::byte*> states;
   std::vector<int32_t> logit_rows;  // indices of the tokens whose logits are needed, ascending
   // [ep_size] the number of tokens of every rank in this iteration; equal on all ranks. May be
   // empty if the dispatch has no limit of tokens (DispatchShape::max_group_tokens).
@@ -31,6 +35,7 @@ struct Batch {
     positions.clear();
     prompt_lengths.clear();
     pages.clear();
+    states.clear();
     logit_rows.clear();
     tokens_of_ranks.clear();
   }

@@ -119,6 +119,7 @@ void Compute::matmul(const Rows& x, std::span<const Product> products) const {
         kernels::MatmulArgs args = matmul_args(x, *product.w, product.y, product.y_stride);
         args.first_panel = product.panels.first + static_cast<int>(from - first);
         args.last_panel = product.panels.first + static_cast<int>(to - first);
+        args.bias = product.bias;
         if (to == first + panels && i + 1 < products.size()) {
           args.next = products[i + 1].w->panel(products[i + 1].panels.first);
         }

@@ -29,6 +29,7 @@ struct Product {
   float* y = nullptr;
   size_t y_stride = 0;
   Panels panels;
+  const float* bias = nullptr;  // [n], or null: none
 };
 
 // Operands of products with matrices of one format and k. Points into the source or into a Scratch.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model's shape, read from a Hugging Face config.json (DeepSeek-V3, Qwen3-MoE).
+// A model's description: its sizes, and for every layer which parts it has and with which options.
+// The file of its family (families/) reads it from a Hugging Face config.json; the parts (grouped-
+// query attention, latent attention, gated delta net, …) follow the description and know no family.
 //
-// Every field of config.json that changes the result is read. A value that wideep does not support
-// (another activation, attention bias, a sliding window, an unknown quantisation, ...) is refused
-// by name.
+// Every key of config.json that changes the result is read. A value that wideep does not support is
+// refused by name; keys that nothing has asked for are named in a note.
 //
 // Thread safety: plain values; pure functions.
 #pragma once
@@ -14,59 +15,136 @@
 #include <string>
 #include <vector>
 
+#include "kernels/matmul.h"
 #include "kernels/weight_format.h"
+#include "weights/named_tensors.h"
 #include "wideep/status.h"
 
 namespace wideep::model {
 
-enum class Architecture { kDeepseekV3, kQwen3Moe };
-
-// Scaling of rotary frequencies for contexts longer than the trained one.
+// Rotary positions, and their scaling for contexts longer than the trained one.
 struct RopeConfig {
-  enum class Scaling { kNone, kLinear, kYarn };
+  enum class Scaling { kNone, kLinear, kYarn, kLlama3 };
   Scaling scaling = Scaling::kNone;
-  double theta = 10000.0;
+  double theta = 10000.0;  // Hunyuan's dynamic scaling with alpha is a larger theta
   double factor = 1.0;
   // YaRN only (arXiv:2309.00071).
   double beta_fast = 32.0;
   double beta_slow = 1.0;
+  // Llama 3's only: wavelengths above original / low are scaled, below original / high are not.
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
   // Multiplies cos and sin. As in transformers: the config's attention_factor; else from mscale and
   // mscale_all_dim if both are given; else 0.1·ln(factor) + 1.
   double attention_factor = 1.0;
-  // DeepSeek only: multiplies the softmax scale by mscale(factor, mscale_all_dim)².
+  // Latent attention only: multiplies the softmax scale by mscale(factor, mscale_all_dim)².
   double softmax_scale_multiplier = 1.0;
   bool truncate = true;  // YaRN: round the correction range to whole dimensions
   int64_t original_max_position_embeddings = 0;
-  // True: dimension pairs are (0,1), (2,3), ... (DeepSeek's rope_interleave); false: (i, i + d/2).
+  // True: dimension pairs are (0,1), (2,3), ...; false: (i, i + d/2).
   bool interleaved = false;
 
   bool operator==(const RopeConfig&) const = default;
 };
 
+// Grouped-query attention. Queries and keys are normalised, then rotated (or the reverse).
+struct GroupedQueryConfig {
+  // What a normalisation of queries and keys sees: one head, or the heads of a token together.
+  enum class Norm { kNone, kHead, kAllHeads };
+  Norm norm = Norm::kNone;
+  bool norm_has_weight = true;
+  bool norm_after_rotation = false;
+  bool norm_rotated_only = false;  // layers without rotation have no norm
+  float clip = 0.0f;               // clamps queries, keys and values to ±clip, after norms; 0: no
+  int rotary_dim = 0;              // the first dimensions of a head, which are rotated
+  float scale = 0.0f;              // of scores
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool sinks = false;  // a logit per head in the softmax's denominator
+  // q_proj has twice the rows: per head the query, then a gate; σ(gate) multiplies the output.
+  bool output_gate = false;
+  // Layers without rotation scale queries by 1 + temperature · ln(1 + ⌊(position + 1) /
+  // temperature_floor⌋); 0: they do not.
+  float temperature = 0.0f;
+  float temperature_floor = 8192.0f;
+};
+
+// DeepSeek sparse attention: each token attends to the top_k positions that score best.
+struct IndexerConfig {
+  int num_heads = 0;  // 0: the model has no indexer
+  int head_dim = 0;   // of which the first qk_rope_head_dim are rotated
+  int top_k = 0;
+  bool rotates_interleaved = false;  // pairs of the rotation, as in RopeConfig
+  float norm_eps = 1e-6f;            // of the keys' layer norm
+};
+
+// A gated delta net (arXiv:2412.06464).
+struct DeltaNetConfig {
+  int num_key_heads = 0;
+  int num_value_heads = 0;
+  int key_dim = 0;    // of a head
+  int value_dim = 0;  // of a head
+  int convolution_width = 0;
+  // One published matrix has queries, keys, values and gates, grouped by key head (Qwen3-Next);
+  // else four matrices.
+  bool fused_projections = false;
+
+  int key_width() const { return num_key_heads * key_dim; }
+  int value_width() const { return num_value_heads * value_dim; }
+  int convolved_width() const { return 2 * key_width() + value_width(); }
+};
+
+struct LayerConfig {
+  enum class Mixer { kAttention, kDeltaNet, kConvolution };
+  Mixer mixer = Mixer::kAttention;
+  bool is_moe = true;
+  // Attention:
+  bool rotates = true;
+  int window = 0;             // attends to the last `window` positions, its own included; 0: to all
+  int chunk = 0;              // attends within blocks of `chunk` positions; 0: there are none
+  bool shares_index = false;  // attends to the positions that an earlier layer's indexer chose
+
+  bool operator==(const LayerConfig&) const = default;
+};
+
+// Formulas in router.cc. The names are TensorRT-LLM's where it has the method.
 enum class RoutingMethod {
-  kRenormalize,  // top-k of logits, softmax over the k (≡ Qwen3 with norm_topk_prob)
-  kDefault,      // softmax over all, top-k, not renormalised (Qwen3 without norm_topk_prob)
-  kDeepseekV3,   // sigmoid, bias-corrected selection inside the best groups
+  kRenormalize,       // top-k of logits, softmax over the k
+  kRenormalizeNaive,  // softmax over all, top-k, divided by the sum of the k
+  kDefault,           // softmax over all, top-k, not renormalised
+  kDeepseekV3,        // sigmoid, bias-corrected selection inside the best groups
+  kDeepseekV2,        // softmax, selection inside the best groups
+  kLlama4,            // top-k of logits, their sigmoid
+  kSigmoidRenorm,     // sigmoid, top-k, divided by the sum of the k
+  kMinimax2,          // sigmoid, bias-corrected selection, divided by the sum of the k
+  kErnie,             // softmax, bias-corrected selection, divided by the sum of the k
 };
 
 struct RoutingConfig {
   RoutingMethod method = RoutingMethod::kRenormalize;
   int num_experts = 0;  // E
   int top_k = 0;
-  int num_groups = 1;          // DeepSeek: n_group
-  int top_k_groups = 1;        // DeepSeek: topk_group
-  bool normalize = true;       // DeepSeek: norm_topk_prob
-  float scaling_factor = 1.f;  // DeepSeek: routed_scaling_factor
+  int num_groups = 1;           // DeepSeek: n_group
+  int top_k_groups = 1;         // DeepSeek: topk_group
+  bool normalize = true;        // DeepSeek: norm_topk_prob
+  float scaling_factor = 1.f;   // DeepSeek: routed_scaling_factor
+  float epsilon = 1e-20f;       // added to the sum that weights are divided by; Ernie: its minimum
+  bool logit_bias = false;      // GPT-OSS: a bias of the router's product
+  bool selection_bias = false;  // e_score_correction_bias
 };
 
 struct ModelConfig {
-  Architecture architecture = Architecture::kDeepseekV3;
+  std::string family;  // its model_type, for people
   int vocab_size = 0;
   int hidden_size = 0;
   int num_layers = 0;
   int max_position_embeddings = 0;
   float rms_norm_eps = 1e-6f;
   float latent_norm_eps = 1e-6f;     // DeepSeek: q_a_layernorm and kv_a_layernorm; no key sets it
+  bool norms_add_one = false;        // norms multiply by 1 + weight
+  float embedding_scale = 1.0f;      // multiplies embeddings
+  float residual_scale = 1.0f;       // multiplies what a part adds to the residual stream
+  float logits_scale = 1.0f;         // multiplies logits
   bool tie_word_embeddings = false;  // the LM head is the embedding
   std::string embedding_tensor = "model.embed_tokens.weight";
   int bos_token_id = -1;           // −1: none
@@ -75,24 +153,40 @@ struct ModelConfig {
   kernels::WeightFormat stored_format = kernels::WeightFormat::kBf16;
   RopeConfig rope;
 
-  // Attention: grouped-query (Qwen3) ...
+  // Attention: grouped-query ...
   int num_heads = 0;
   int num_kv_heads = 0;
-  int head_dim = 0;  // of a query; DeepSeek: qk_nope_head_dim + qk_rope_head_dim
-  // ... or multi-head latent (DeepSeek), where q_lora_rank 0 means an unfactored query.
+  int head_dim = 0;  // of a query; latent: qk_nope_head_dim + qk_rope_head_dim
+  GroupedQueryConfig grouped_query;
+  // ... or multi-head latent (kv_lora_rank > 0), where q_lora_rank 0 means an unfactored query.
   int q_lora_rank = 0;
   int kv_lora_rank = 0;
   int qk_nope_head_dim = 0;
   int qk_rope_head_dim = 0;
   int v_head_dim = 0;
+  bool latent_bias = false;  // of q_a_proj, kv_a_proj_with_mqa and o_proj
+  IndexerConfig indexer;     // latent attention only
+  // Instead of attention, in the layers that have them:
+  DeltaNetConfig delta_net;
+  int convolution_width = 0;      // of short convolutions
+  bool convolution_bias = false;  // of their three products
 
   // Feed-forward.
   int dense_intermediate_size = 0;
   int moe_intermediate_size = 0;
-  int num_shared_experts = 0;  // one gated MLP of num_shared_experts × moe_intermediate_size
+  int shared_intermediate_size = 0;  // of the shared experts together, one gated MLP; 0: none
+  bool shared_expert_gate = false;   // σ(gate · x) multiplies their output
+  kernels::Activation activation;    // of experts
+  bool expert_bias = false;          // of all three products of an expert
+  bool weight_on_input = false;      // the router's weight multiplies an expert's input
   RoutingConfig routing;
-  std::vector<bool> is_moe_layer;  // [num_layers]
-  int num_mtp_layers = 0;          // num_nextn_predict_layers: present in the file, not run here
+  std::vector<LayerConfig> layers;  // [num_layers]
+  int num_mtp_layers = 0;           // num_nextn_predict_layers: present in the file, not run here
+
+  // The published names of the tensors, where they are not those of this house (tensor_list.h).
+  weights::TensorNames tensor_names;
+  // Begins of the names of tensors that published files have and the text model does not use.
+  std::vector<std::string> left_out;
 
   // One line each: what the files say and the run does not use, or decides for itself.
   std::vector<std::string> notes;
@@ -100,18 +194,31 @@ struct ModelConfig {
   std::string head_tensor() const {
     return tie_word_embeddings ? embedding_tensor : "lm_head.weight";
   }
-  bool is_mla() const { return architecture == Architecture::kDeepseekV3; }
+  bool is_mla() const { return kv_lora_rank > 0; }
+  int value_dim() const { return is_mla() ? v_head_dim : head_dim; }  // of a head
   int num_moe_layers() const {
-    return static_cast<int>(std::count(is_moe_layer.begin(), is_moe_layer.end(), true));
+    return static_cast<int>(std::count_if(layers.begin(), layers.end(),
+                                          [](const LayerConfig& layer) { return layer.is_moe; }));
+  }
+  bool is_moe(int layer) const { return layers[static_cast<size_t>(layer)].is_moe; }
+  // Whether the layer keeps keys and values in the cache.
+  bool is_cached(int layer) const {
+    return layers[static_cast<size_t>(layer)].mixer == LayerConfig::Mixer::kAttention;
+  }
+  // Whether some layer keeps a state for each sequence (state_layout.h).
+  bool has_state() const {
+    return std::any_of(layers.begin(), layers.end(), [](const LayerConfig& layer) {
+      return layer.mixer != LayerConfig::Mixer::kAttention;
+    });
   }
 };
 
 // Reads `model_dir`/config.json, and generation_config.json, if present, for the end tokens.
-// Errors (invalid input): a missing file or key, a value that is out of range or contradictory, an
-// architecture or feature that wideep does not support. The message is one line with file and key.
-// An accepted config has these properties: all sizes of its architecture are positive; heads × head
-// size fits an int; the number of elements of all experts of a layer fits an int64; rotated head
-// sizes are even; is_moe_layer has num_layers entries.
+// Errors (invalid input): a missing file or key, a value that is out of range or contradictory, a
+// family or feature that wideep does not support. The message is one line with file and key.
+// An accepted config has these properties: all sizes of its parts are positive; heads × head size
+// fits an int; the number of elements of all experts of a layer fits an int64; rotated sizes are
+// even; layers has num_layers entries.
 Result<ModelConfig> read_model_config(const std::string& model_dir);
 
 // The same from the text of config.json alone. name: names the file in messages.

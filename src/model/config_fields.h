@@ -30,29 +30,33 @@ inline int positive(const formats::JsonObject& object, std::string_view key, int
   return static_cast<int>(object.integer(key, {.min = 1, .max = max}));
 }
 
-// The keys of each architecture, and the conditions between them.
-void read_deepseek_v3(const formats::JsonObject& root, ModelConfig* config);
-void check_deepseek_v3(const formats::JsonObject& root, const ModelConfig& config);
-void read_qwen3_moe(const formats::JsonObject& root, ModelConfig* config);
-void check_qwen3_moe(const formats::JsonObject& root, const ModelConfig& config);
-
 // The storage format of matrices from quantization_config; bf16 without one. Records an error for
 // formats that wideep does not read.
 kernels::WeightFormat read_quantization(const formats::JsonObject& root);
 
+// The same from ModelOpt's hf_quant_config.json, which lies beside a config.json that may not have
+// a quantization_config. Without the file, or without a method in it, *format is unchanged. Errors
+// (invalid input): a method that wideep does not read.
+Status read_hf_quant_config(const std::string& path, kernels::WeightFormat* format);
+
 // rope_theta and rope_scaling, or rope_parameters, or both when they agree.
-// REQUIRES: config has its architecture and max_position_embeddings.
-RopeConfig read_rope(const formats::JsonObject& root, const ModelConfig& config);
+// theta_by_default: of a file without theta; 0: theta is required.
+// REQUIRES: config has its attention and max_position_embeddings.
+RopeConfig read_rope(const formats::JsonObject& root, const ModelConfig& config,
+                     double theta_by_default = 0);
 
 // The words of a list with one for each layer, without those beyond the last layer; empty if the
 // key is absent. Records an error for anything but a list of strings.
 std::vector<std::string> read_layer_words(const formats::JsonObject& root, std::string_view key,
                                           int num_layers);
 
-// Adds a line to config->notes that names the keys of config.json that nothing reads and that are
-// not known to be without effect on the result. file: for the line.
+// Adds a line to config->notes that names the keys of the object that nothing has asked for and
+// that are not known to be without effect on the result. file: for the line.
 void note_unknown_keys(const formats::JsonObject& root, const std::string& file,
                        ModelConfig* config);
+
+// Whether nothing has recorded an error yet, so that values can be compared.
+inline bool readable(const formats::JsonObject& root) { return root.is_valid(); }
 
 // Record an error for any other value than `only`; an absent key is accepted.
 void require_word(const formats::JsonObject& root, std::string_view key, const std::string& only);

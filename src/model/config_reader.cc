@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "formats/json.h"
 #include "model/config_fields.h"
+#include "model/families/family.h"
 
 namespace wideep::model {
 namespace {
@@ -19,20 +20,9 @@ namespace {
 using formats::JsonDocument;
 using formats::JsonObject;
 
-struct ArchitectureName {
-  Architecture architecture;
-  const char* class_name;  // of "architectures"
-  const char* model_type;  // of "model_type", where "architectures" is absent
-};
-
-constexpr std::array kArchitectures = {
-    ArchitectureName{Architecture::kDeepseekV3, "DeepseekV3ForCausalLM", "deepseek_v3"},
-    ArchitectureName{Architecture::kQwen3Moe, "Qwen3MoeForCausalLM", "qwen3_moe"},
-};
-
-std::string supported_architectures() {
-  std::vector<std::string> names;
-  for (const ArchitectureName& known : kArchitectures) names.emplace_back(known.class_name);
+std::string supported_families() {
+  std::vector<std::string_view> names;
+  for (const Family& known : families()) names.push_back(known.model_type);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -45,51 +35,27 @@ std::string architecture_class(const JsonObject& root) {
   return "";
 }
 
-Architecture read_architecture(const JsonObject& root) {
+std::string describe_unsupported(const std::string& name) {
+  if (name.empty()) return "missing";
+  const std::string_view reason = reason_for_refusal(name);
+  return fmt::format("{} is not supported{}{}", base::printable(name), reason.empty() ? "" : ": ",
+                     reason);
+}
+
+// The class decides if there is one: DeepSeek-V3's computes Kimi-K2, whose model_type is its own.
+const Family* find_family(const JsonObject& root) {
   const std::string class_name = architecture_class(root);
   const std::string model_type = root.string_or("model_type", "");
-  for (const ArchitectureName& known : kArchitectures) {
-    if (class_name == known.class_name) return known.architecture;
-    if (class_name.empty() && model_type == known.model_type) return known.architecture;
+  for (const Family& known : families()) {
+    if (class_name.empty() ? model_type == known.model_type : class_name == known.class_name) {
+      return &known;
+    }
   }
   const bool by_class = !class_name.empty() || model_type.empty();
   const std::string& name = by_class ? class_name : model_type;
   root.complain(by_class ? "architectures" : "model_type",
-                fmt::format("{}; supported: {}",
-                            name.empty() ? "missing" : base::printable(name) + " is not supported",
-                            supported_architectures()));
-  return Architecture::kDeepseekV3;
-}
-
-// Entries beyond the last layer belong to a longer model and have no effect.
-void require_full_attention(const JsonObject& root, int num_layers) {
-  for (const std::string& type : read_layer_words(root, "layer_types", num_layers)) {
-    if (type == "full_attention" || type == "attention") continue;
-    root.complain("layer_types", fmt::format("expected only full_attention, found {}; wideep "
-                                             "computes no other",
-                                             base::printable(type)));
-  }
-}
-
-// A window whose size is null is none. (Without the key, transformers takes a default size.)
-void refuse_sliding_window(const JsonObject& root) {
-  const auto size = root.raw().find("sliding_window");
-  if (size != root.raw().end() && size->is_null()) {
-    root.boolean_or("use_sliding_window", false);
-  } else {
-    require_flag(root, "use_sliding_window", false);
-  }
-}
-
-void require_silu(const JsonObject& root) {
-  if (root.string_or("hidden_act", "silu") != "swish") require_word(root, "hidden_act", "silu");
-}
-
-// Features of other models that wideep does not support.
-void refuse_features(const JsonObject& root) {
-  require_silu(root);
-  for (const char* key : {"attention_bias", "qkv_bias", "mlp_bias"}) require_flag(root, key, false);
-  refuse_sliding_window(root);
+                fmt::format("{}; supported: {}", describe_unsupported(name), supported_families()));
+  return nullptr;
 }
 
 // The dtype is a hint for transformers: wideep reads each tensor as it is stored. All names of
@@ -141,26 +107,33 @@ int read_begin_token(const JsonObject& root, const std::string& file, ModelConfi
   return -1;
 }
 
-void read_tokens(const JsonObject& root, const std::string& file, ModelConfig* config) {
-  config->vocab_size = positive(root, "vocab_size", kMaxVocab);
-  config->bos_token_id = read_begin_token(root, file, config);
-  config->eos_token_ids = read_end_tokens(root, file, config);
-  config->tie_word_embeddings = root.boolean_or("tie_word_embeddings", false);
+// Wrappers of several modalities may have some of these keys outside the text model's object.
+const JsonObject& with_key(const JsonObject& text, const JsonObject& root, std::string_view key) {
+  return text.has(key) ? text : root;
 }
 
-void read_common(const JsonObject& root, const std::string& file, ModelConfig* config) {
-  read_tokens(root, file, config);
-  config->hidden_size = positive(root, "hidden_size", kMaxHidden);
-  config->num_layers = positive(root, "num_hidden_layers", kMaxLayers);
-  config->num_heads = positive(root, "num_attention_heads", kMaxHeads);
-  config->max_position_embeddings = positive(root, "max_position_embeddings", kMaxPositions);
+void read_tokens(const JsonObject& text, const JsonObject& root, const std::string& file,
+                 ModelConfig* config) {
+  config->vocab_size = positive(text, "vocab_size", kMaxVocab);
+  config->bos_token_id = read_begin_token(with_key(text, root, "bos_token_id"), file, config);
+  config->eos_token_ids = read_end_tokens(with_key(text, root, "eos_token_id"), file, config);
+  constexpr std::string_view kTied = "tie_word_embeddings";
+  config->tie_word_embeddings = with_key(text, root, kTied).boolean_or(kTied, false);
+}
+
+void read_common(const JsonObject& text, const Family& family, ModelConfig* config) {
+  config->hidden_size = positive(text, "hidden_size", kMaxHidden);
+  config->num_layers = positive(text, "num_hidden_layers", kMaxLayers);
+  config->num_heads = positive(text, "num_attention_heads", kMaxHeads);
+  config->max_position_embeddings = positive(text, "max_position_embeddings", kMaxPositions);
+  const char* epsilon =
+      text.has("norm_eps") && !text.has("rms_norm_eps") ? "norm_eps" : "rms_norm_eps";
+  constexpr formats::NumberRange kEpsilons = {.min = 1e-12, .max = 0.1};
   config->rms_norm_eps =
-      static_cast<float>(root.number("rms_norm_eps", {.min = 1e-12, .max = 0.1}));
-  config->dense_intermediate_size = positive(root, "intermediate_size", kMaxIntermediate);
-  config->moe_intermediate_size = positive(root, "moe_intermediate_size", kMaxIntermediate);
-  check_dtype(root, "dtype");
-  check_dtype(root, "torch_dtype");
-  require_full_attention(root, config->num_layers);
+      static_cast<float>(family.norm_eps > 0 ? text.number_or(epsilon, family.norm_eps, kEpsilons)
+                                             : text.number(epsilon, kEpsilons));
+  check_dtype(text, "dtype");
+  check_dtype(text, "torch_dtype");
 }
 
 // mlp_layer_types repeats, as words, what other keys say.
@@ -168,7 +141,7 @@ void check_layer_types(const JsonObject& root, const ModelConfig& config) {
   const std::vector<std::string> types =
       read_layer_words(root, "mlp_layer_types", config.num_layers);
   for (size_t layer = 0; layer < types.size(); ++layer) {
-    const char* expected = config.is_moe_layer[layer] ? "sparse" : "dense";
+    const char* expected = config.layers[layer].is_moe ? "sparse" : "dense";
     if (types[layer] == expected) continue;
     root.complain(fmt::format("mlp_layer_types[{}]", layer),
                   fmt::format("expected {}, as the other keys say, found {}", expected,
@@ -178,23 +151,26 @@ void check_layer_types(const JsonObject& root, const ModelConfig& config) {
 
 Result<ModelConfig> read_document(const JsonDocument& document, const std::string& file) {
   const JsonObject root = document.root();
+  const Family* family = find_family(root);
+  WIDEEP_TRY(document.status());
+  const bool wrapped = root.has("text_config");
+  const JsonObject text = wrapped ? root.object("text_config") : root;
   ModelConfig config;
-  config.architecture = read_architecture(root);
+  config.family = family->model_type;
+  read_tokens(text, root, file, &config);
+  read_common(text, *family, &config);
+  config.stored_format = read_quantization(with_key(text, root, "quantization_config"));
   WIDEEP_TRY(document.status());
-  refuse_features(root);
-  read_common(root, file, &config);
-  config.stored_format = read_quantization(root);
+  config.layers.resize(static_cast<size_t>(config.num_layers));
+  family->read(text, &config);
   WIDEEP_TRY(document.status());
-
-  const bool deepseek = config.architecture == Architecture::kDeepseekV3;
-  deepseek ? read_deepseek_v3(root, &config) : read_qwen3_moe(root, &config);
-  config.rope = read_rope(root, config);
+  check_layer_types(text, config);
   WIDEEP_TRY(document.status());
-
-  deepseek ? check_deepseek_v3(root, config) : check_qwen3_moe(root, config);
-  check_layer_types(root, config);
-  WIDEEP_TRY(document.status());
-  note_unknown_keys(root, file, &config);
+  if (wrapped) {
+    text.string_or("model_type", "");
+    text.has("architectures");
+  }
+  note_unknown_keys(text, file, &config);
   return config;
 }
 
@@ -223,6 +199,9 @@ Result<ModelConfig> read_model_config(const std::string& model_dir) {
   const std::string file = dir / "config.json";
   WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::read(file));
   WIDEEP_TRY_ASSIGN(ModelConfig config, read_document(document, file));
+  if (!document.root().has("quantization_config")) {
+    WIDEEP_TRY(read_hf_quant_config(dir / "hf_quant_config.json", &config.stored_format));
+  }
   WIDEEP_TRY(read_generation_config(dir / "generation_config.json", &config));
   return config;
 }

@@ -25,12 +25,15 @@ constexpr formats::NumberRange kBetaRange = {.min = 1e-3, .max = 1e6};
 constexpr formats::NumberRange kScaleRange = {.min = 0, .max = 1e3};
 
 // Keys that are read with any kind of scaling, and keys that need linear or yarn.
-// "finetuned" of some YaRN models says how they were trained.
-const std::vector<std::string> kCommonKeys = {"rope_theta", "rope_type", "type",
-                                              "partial_rotary_factor", "finetuned"};
+// "finetuned" of some YaRN models says how they were trained. Sections of positions (mrope) are
+// those of images; all positions of a text are equal.
+const std::vector<std::string> kCommonKeys = {
+    "rope_theta",    "rope_type",        "type", "partial_rotary_factor", "finetuned",
+    "mrope_section", "mrope_interleaved"};
 const std::vector<std::string> kScalingKeys = {
-    "attention_factor", "beta_fast",      "beta_slow", "factor",
-    "mscale",           "mscale_all_dim", "truncate",  "original_max_position_embeddings"};
+    "attention_factor", "beta_fast",       "beta_slow", "factor",
+    "mscale",           "mscale_all_dim",  "truncate",  "original_max_position_embeddings",
+    "low_freq_factor",  "high_freq_factor"};
 
 bool is_one_of(const std::vector<std::string>& keys, const std::string& key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -43,10 +46,11 @@ void refuse_other_keys(const JsonObject& rope, Scaling scaling) {
     if (!is_one_of(kScalingKeys, key)) {
       std::vector<std::string> known = kCommonKeys;
       known.insert(known.end(), kScalingKeys.begin(), kScalingKeys.end());
-      rope.complain(key, "not a key of default, linear or yarn rotary parameters" +
+      rope.complain(key, "not a key of default, linear, llama3 or yarn rotary parameters" +
                              base::did_you_mean(key, known));
     } else if (scaling == Scaling::kNone) {
-      rope.complain(key, "expected rope_type linear or yarn beside it, found default or none");
+      rope.complain(key,
+                    "expected rope_type linear, llama3 or yarn beside it, found default or none");
     }
   }
 }
@@ -66,9 +70,10 @@ Scaling read_scaling(const JsonObject& rope) {
   if (name == "default") return Scaling::kNone;
   if (name == "linear") return Scaling::kLinear;
   if (name == "yarn") return Scaling::kYarn;
-  rope.complain(
-      rope.has("rope_type") ? "rope_type" : "type",
-      fmt::format("{} is not supported; supported: default, linear, yarn", base::printable(name)));
+  if (name == "llama3") return Scaling::kLlama3;
+  rope.complain(rope.has("rope_type") ? "rope_type" : "type",
+                fmt::format("{} is not supported; supported: default, linear, llama3, yarn",
+                            base::printable(name)));
   return Scaling::kNone;
 }
 
@@ -128,15 +133,30 @@ void read_yarn(const JsonObject& root, const JsonObject& rope, int64_t positions
   config->truncate = rope.boolean_or("truncate", true);
 }
 
+// As transformers' llama3: https://arxiv.org/abs/2407.21783 names the parameters.
+void read_llama3(const JsonObject& root, const JsonObject& rope, int64_t positions,
+                 RopeConfig* config) {
+  config->original_max_position_embeddings = read_original_positions(root, rope, positions);
+  config->factor = rope.number("factor", kFactorRange);
+  config->low_freq_factor = rope.number("low_freq_factor", kFactorRange);
+  config->high_freq_factor = rope.number("high_freq_factor", kFactorRange);
+  if (config->high_freq_factor < config->low_freq_factor) {
+    rope.complain("high_freq_factor",
+                  fmt::format("expected at least low_freq_factor {}, found {}",
+                              config->low_freq_factor, config->high_freq_factor));
+  }
+}
+
 // Reads one of the two spellings, without theta.
 RopeConfig read_scaled(const JsonObject& root, const JsonObject& rope, const ModelConfig& model) {
   RopeConfig config;
   config.scaling = read_scaling(rope);
   refuse_other_keys(rope, config.scaling);
-  rope.number_or("partial_rotary_factor", 1, {.min = 1, .max = 1});
   if (config.scaling == Scaling::kNone) return config;
   if (config.scaling == Scaling::kLinear) {
     config.factor = rope.number("factor", kFactorRange);
+  } else if (config.scaling == Scaling::kLlama3) {
+    read_llama3(root, rope, model.max_position_embeddings, &config);
   } else {
     read_yarn(root, rope, model.max_position_embeddings, &config);
   }
@@ -155,7 +175,7 @@ std::optional<RopeConfig> read_spelling(const JsonObject& root, std::string_view
 }
 
 // theta may be in several places, but must have the same value in all of them.
-double read_theta(const JsonObject& root) {
+double read_theta(const JsonObject& root, double by_default) {
   std::optional<double> theta;
   const auto also = [&](const JsonObject& object) {
     if (!object.has("rope_theta")) return;
@@ -170,21 +190,20 @@ double read_theta(const JsonObject& root) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (root.has(key)) also(root.object(key));
   }
+  if (!theta && by_default > 0) return by_default;
   return theta ? *theta : root.number("rope_theta", kThetaRange);
 }
 
 }  // namespace
 
-RopeConfig read_rope(const JsonObject& root, const ModelConfig& config) {
+RopeConfig read_rope(const JsonObject& root, const ModelConfig& config, double theta_by_default) {
   const std::optional<RopeConfig> classic = read_spelling(root, "rope_scaling", config);
   const std::optional<RopeConfig> newer = read_spelling(root, "rope_parameters", config);
   if (classic && newer && *classic != *newer) {
     root.complain("rope_scaling", "contradicts rope_parameters; give one of them");
   }
-  root.number_or("partial_rotary_factor", 1, {.min = 1, .max = 1});
   RopeConfig rope = classic ? *classic : newer.value_or(RopeConfig{});
-  rope.theta = read_theta(root);
-  if (config.is_mla()) rope.interleaved = root.boolean_or("rope_interleave", true);
+  rope.theta = read_theta(root, theta_by_default);
   return rope;
 }
 

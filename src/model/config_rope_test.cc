@@ -158,15 +158,14 @@ TEST(RopeConfig, RefusesByName) {
     EXPECT_THAT(message, testing::StartsWith(prefix));
     return message.substr(std::min(message.size(), prefix.size()));
   };
-  for (const char* type : {"llama3", "dynamic", "longrope", "su"}) {
+  for (const char* type : {"dynamic", "longrope", "su"}) {
     EXPECT_EQ(refused("type", type),
-              std::string(type) + " is not supported; supported: default, linear, yarn");
+              std::string(type) + " is not supported; supported: default, linear, llama3, yarn");
     EXPECT_EQ(refused("rope_type", type),
-              std::string(type) + " is not supported; supported: default, linear, yarn");
+              std::string(type) + " is not supported; supported: default, linear, llama3, yarn");
   }
   EXPECT_EQ(refused("factor", 0.5), "expected a number from 1 to 1000000, found 0.5");
   EXPECT_EQ(refused("beta_fast", 0.5), "expected at least beta_slow 1, found 0.5");
-  EXPECT_THAT(refused("partial_rotary_factor", 0.5), HasSubstr("found 0.5"));
   EXPECT_THAT(refused("beta_fats", 32), HasSubstr("did you mean 'beta_fast'?"));
   EXPECT_THAT(refused("full_attention", json::object()), HasSubstr("not a key of"));
 }
@@ -174,11 +173,37 @@ TEST(RopeConfig, RefusesByName) {
 TEST(RopeConfig, ScalingWithoutAKindIsRefused) {
   json config = deepseek_v3_scaling();
   config["rope_scaling"].erase("type");
-  EXPECT_THAT(parse(config).status().message(), HasSubstr("expected rope_type linear or yarn"));
+  EXPECT_THAT(parse(config).status().message(),
+              HasSubstr("expected rope_type linear, llama3 or yarn"));
   config["rope_scaling"]["type"] = "default";
-  EXPECT_THAT(parse(config).status().message(), HasSubstr("expected rope_type linear or yarn"));
+  EXPECT_THAT(parse(config).status().message(),
+              HasSubstr("expected rope_type linear, llama3 or yarn"));
   config["rope_scaling"] = {{"type", "default"}, {"rope_theta", 10000}};
   EXPECT_EQ(rope_of(config).scaling, Scaling::kNone);
+}
+
+// The parameters of Llama 4 Scout.
+TEST(RopeConfig, Llama3) {
+  json config = small_json("llama4_text");
+  config["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", 16.0},
+                            {"low_freq_factor", 1.0},
+                            {"high_freq_factor", 1.0},
+                            {"original_max_position_embeddings", 8192}};
+  const RopeConfig rope = rope_of(config);
+  EXPECT_EQ(rope.scaling, Scaling::kLlama3);
+  EXPECT_EQ(rope.theta, 5e5);
+  EXPECT_EQ(rope.factor, 16.0);
+  EXPECT_EQ(rope.low_freq_factor, 1.0);
+  EXPECT_EQ(rope.high_freq_factor, 1.0);
+  EXPECT_EQ(rope.original_max_position_embeddings, 8192);
+  EXPECT_TRUE(rope.interleaved);
+  config["rope_scaling"]["low_freq_factor"] = 2.0;
+  EXPECT_EQ(complaint(config),
+            "config.json: rope_scaling.high_freq_factor: expected at least low_freq_factor 2, "
+            "found 1");
+  config["rope_scaling"].erase("low_freq_factor");
+  EXPECT_THAT(complaint(config), HasSubstr("rope_scaling.low_freq_factor: missing"));
 }
 
 TEST(RopeConfig, ThetaIsRequiredAndSane) {

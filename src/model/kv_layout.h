@@ -3,12 +3,14 @@
 // The layout of a page of the KV cache: kPageTokens consecutive positions of one sequence, for all
 // layers of a rank.
 //
-//   page     [layers.count()] layers
-//   layer    [num_kv_heads] heads: keys, then values, in the form of kernels/kv_page.h
+//   page     the layers that have keys and values
+//   layer    [num_kv_heads] heads: keys, then values, in the form of kernels/kv_page.h; then the
+//            indexer's keys, if the model has one
 //
 // Grouped-query attention: panels of head_dim. Multi-head latent attention: one head of rows, each
 // the normalised latent (kv_lora_rank) followed by the rotated key (qk_rope_head_dim). The values
-// are the first part of the keys.
+// are the first part of the keys. The indexer's keys are rows of its head_dim, in float32 if the
+// cache is, else in bf16.
 //
 // Thread safety: plain values.
 #pragma once
@@ -31,9 +33,13 @@ struct KvLayout {
   Dtype dtype = Dtype::kBf16;   // kF32, kBf16 or kF8E4M3
   parallel::LayerRange layers;  // the layers that this rank computes
   int num_kv_heads = 1;
-  size_t row_stride = 0;   // elements; latent attention only
-  size_t key_bytes = 0;    // of one head in a page
-  size_t value_bytes = 0;  // of one head in a page
+  size_t row_stride = 0;    // elements; latent attention only
+  size_t key_bytes = 0;     // of one head in a page
+  size_t value_bytes = 0;   // of one head in a page
+  size_t index_stride = 0;  // elements of a row of the indexer; 0: none
+  size_t index_bytes = 0;   // of its rows in a page
+  std::vector<int> place;   // [layers.count()] of the layer among those with a cache
+  int num_cached = 0;
 
   // parts: the ranks that divide the heads among them (model/tensor_group.h). Each caches only its
   // own heads; if there are more ranks than key-value heads, several cache the same head. Latents
@@ -42,6 +48,14 @@ struct KvLayout {
       : KvLayout(config, cache_dtype, {0, config.num_layers}, parts) {}
   KvLayout(const ModelConfig& config, Dtype cache_dtype, parallel::LayerRange of_layers, int parts)
       : dtype(cache_dtype), layers(of_layers) {
+    for (int layer = layers.first; layer < layers.last; ++layer) {
+      place.push_back(num_cached);
+      if (config.is_cached(layer)) ++num_cached;
+    }
+    if (config.indexer.num_heads > 0) {
+      index_stride = static_cast<size_t>(config.indexer.head_dim + 15) / 16 * 16;
+      index_bytes = kernels::kPageTokens * index_stride * dtype_bytes(index_dtype());
+    }
     if (config.is_mla()) {
       const int width = config.kv_lora_rank + config.qk_rope_head_dim;
       row_stride = static_cast<size_t>(kernels::padded_value_dim(width));
@@ -53,11 +67,13 @@ struct KvLayout {
     }
   }
 
-  size_t layer_bytes() const { return num_kv_heads * (key_bytes + value_bytes); }
-  size_t page_bytes() const { return layer_bytes() * layers.count(); }
+  Dtype index_dtype() const { return dtype == Dtype::kF32 ? Dtype::kF32 : Dtype::kBf16; }
+  size_t layer_bytes() const { return num_kv_heads * (key_bytes + value_bytes) + index_bytes; }
+  size_t page_bytes() const { return layer_bytes() * static_cast<size_t>(num_cached); }
 
   std::byte* keys(std::byte* page, int layer, int kv_head) const {
-    return page + (layer - layers.first) * layer_bytes() + kv_head * (key_bytes + value_bytes);
+    const int index = place[static_cast<size_t>(layer - layers.first)];
+    return page + index * layer_bytes() + kv_head * (key_bytes + value_bytes);
   }
   std::byte* values(std::byte* page, int layer, int kv_head) const {
     return keys(page, layer, kv_head) + key_bytes;
@@ -65,6 +81,10 @@ struct KvLayout {
   // Latent attention: the row of a position.
   std::byte* row(std::byte* page, int layer, int slot) const {
     return keys(page, layer, 0) + static_cast<size_t>(slot) * row_stride * dtype_bytes(dtype);
+  }
+  // The indexer's rows.
+  std::byte* index_keys(std::byte* page, int layer) const {
+    return keys(page, layer, num_kv_heads);
   }
 };
 

@@ -9,12 +9,13 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
 #include "base/printable.h"
 #include "base/try.h"
-#include "model/model_tensors.h"
+#include "model/tensor_list.h"
 #include "weights/stored_matrix.h"
 
 namespace wideep::model {
@@ -39,15 +40,15 @@ std::optional<int> number_after(std::string_view name, std::string_view part) {
 
 // What the configuration has instead of the tensor; "": it allows the tensor.
 std::string objection(const ModelConfig& config, std::string_view name) {
-  const auto layer = number_after(name, "model.layers.");
+  const auto layer = number_after(name, "layers.");
   if (!layer) return {};
   if (*layer >= config.num_layers) return fmt::format("{} layers", config.num_layers);
-  const auto expert = number_after(name, ".mlp.experts.");
+  const auto expert = number_after(name, ".experts.");
   if (expert && *expert >= config.routing.num_experts) {
     return fmt::format("{} experts", config.routing.num_experts);
   }
-  const bool shared = name.find(".mlp.shared_expert") != std::string_view::npos;
-  if (shared && config.num_shared_experts == 0) return "no shared experts";
+  const bool shared = name.find(".shared_") != std::string_view::npos;
+  if (shared && config.shared_intermediate_size == 0) return "no shared experts";
   const bool bias = name.ends_with(".bias") && !name.ends_with("norm.bias");
   return bias ? "no biases" : "";
 }
@@ -73,26 +74,52 @@ std::optional<std::string_view> module_of_part(std::string_view name) {
 }
 
 bool is_mtp(const ModelConfig& config, std::string_view name) {
-  const auto layer = number_after(name, "model.layers.");
+  const auto layer = number_after(name, "layers.");
   return layer && *layer >= config.num_layers && *layer < config.num_layers + config.num_mtp_layers;
 }
 
 // Old checkpoints hold the rotary frequencies, which follow from config.json.
 bool is_harmless(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
+// The tensors that loading reads, by the names of the files.
+struct ReadTensors {
+  std::set<std::string, std::less<>> used;  // with the codes and scales of quantised matrices
+  std::vector<std::string> missing;         // in the order of loading
+};
+
+ReadTensors read_tensors(const ModelConfig& config, const weights::NamedTensors& tensors) {
+  ReadTensors read;
+  for (const ListedTensor& tensor : all_tensors(config)) {
+    const bool is_matrix = tensor.name.ends_with(".weight");
+    std::vector<std::string> stored;
+    if (is_matrix) {
+      stored = weights::stored_names(tensors, tensor.name);
+    } else if (tensors.has(tensor.name)) {
+      stored = {tensors.published_name(tensor.name)};
+    }
+    if (stored.empty()) read.missing.push_back(tensors.published_name(tensor.name));
+    for (std::string& each : stored) read.used.insert(std::move(each));
+  }
+  return read;
+}
+
 class Matcher {
  public:
-  Matcher(const TensorSource& tensors, const std::string& where, ModelConfig* config)
+  Matcher(const weights::NamedTensors& tensors, const std::string& where, ModelConfig* config)
       : tensors_(tensors), where_(where), config_(*config) {}
 
   Status match(std::span<const std::string> names) {
     choose_head();
-    const ModelTensors model = model_tensors(config_, tensors_);
+    const ReadTensors model = read_tensors(config_, tensors_);
     WIDEEP_TRY(sort_unused(model, names));
     WIDEEP_TRY(check_layout(model, names.size()));
     if (num_mtp_ > 0) {
       note(fmt::format("{} tensors of {} layer{} that predict further tokens are not run", num_mtp_,
                        config_.num_mtp_layers, config_.num_mtp_layers == 1 ? "" : "s"));
+    }
+    if (!left_out_.empty()) {
+      note(fmt::format("{} tensors of other parts than the text model are not run ({})",
+                       left_out_.size(), few_of(left_out_)));
     }
     if (!unused_.empty()) note(fmt::format("not used: {}", few_of(unused_)));
     return {};
@@ -126,12 +153,16 @@ class Matcher {
                       embedding->bytes.end());
   }
 
-  Status sort_unused(const ModelTensors& model, std::span<const std::string> names) {
+  Status sort_unused(const ReadTensors& model, std::span<const std::string> names) {
     for (const std::string& name : names) {
       if (model.used.contains(name) || is_harmless(name)) continue;
-      if (equal_head_ && name == kHead) continue;
+      if (equal_head_ && name == tensors_.published_name(kHead)) continue;
       if (is_mtp(config_, name)) {
         ++num_mtp_;
+        continue;
+      }
+      if (is_left_out(name)) {
+        left_out_.push_back(name);
         continue;
       }
       WIDEEP_TRY(check_excluded(name));
@@ -139,6 +170,11 @@ class Matcher {
       unused_.push_back(name);
     }
     return {};
+  }
+
+  bool is_left_out(std::string_view name) const {
+    return std::any_of(config_.left_out.begin(), config_.left_out.end(),
+                       [&](const std::string& prefix) { return name.starts_with(prefix); });
   }
 
   Status check_excluded(const std::string& name) const {
@@ -152,10 +188,10 @@ class Matcher {
 
   // A scale that nothing multiplies: the numbers of the matrix may be codes that were copied as
   // floats, or the scale may be a leftover. Only the author of the file knows.
-  Status check_part(const ModelTensors& model, const std::string& name) const {
+  Status check_part(const ReadTensors& model, const std::string& name) const {
     const auto module = module_of_part(name);
     if (!module) return {};
-    for (const char* stored : {".weight", ".weight_packed"}) {
+    for (const char* stored : {".weight", ".weight_packed", ".qweight"}) {
       const std::string matrix = std::string(*module) + stored;
       if (matrix == name || !model.used.contains(matrix)) continue;
       return invalid_input(fmt::format(
@@ -167,29 +203,13 @@ class Matcher {
     return {};
   }
 
-  Status check_layout(const ModelTensors& model, size_t num_tensors) const {
+  Status check_layout(const ReadTensors& model, size_t num_tensors) const {
     if (model.missing.size() < 2 || unused_.empty()) return {};
-    const auto fused = std::find_if(unused_.begin(), unused_.end(), [](const std::string& name) {
-      return name.find(".mlp.experts.") != name.npos && !number_after(name, ".mlp.experts.");
-    });
-    if (fused != unused_.end()) {
-      return invalid_input(fmt::format(
-          "{}: {}: all experts of a layer in one tensor (fused experts), a layout that is not read "
-          "yet; expected tensors of each expert, such as {}",
-          where_, base::printable(*fused), first_of_expert(model.missing)));
-    }
     return invalid_input(fmt::format(
         "{}: {} of {} tensors have names that wideep does not know ({}), and {} that it needs are "
         "missing, such as {}: another layout of the model; save it with transformers again",
         where_, unused_.size(), num_tensors, few_of(unused_), model.missing.size(),
         model.missing.front()));
-  }
-
-  static const std::string& first_of_expert(const std::vector<std::string>& missing) {
-    const auto found = std::find_if(missing.begin(), missing.end(), [](const std::string& name) {
-      return name.find(".mlp.experts.") != name.npos;
-    });
-    return found == missing.end() ? missing.front() : *found;
   }
 
   static std::string few_of(const std::vector<std::string>& names) {
@@ -205,18 +225,21 @@ class Matcher {
 
   void note(const std::string& text) { config_.notes.push_back(where_ + ": " + text); }
 
-  const TensorSource& tensors_;
+  const weights::NamedTensors& tensors_;
   const std::string& where_;
   ModelConfig& config_;
   bool equal_head_ = false;  // the files hold the tied head as well
   int num_mtp_ = 0;
+  std::vector<std::string> left_out_;  // of ModelConfig::left_out
   std::vector<std::string> unused_;
 };
 
 }  // namespace
 
-Status match_tensors(const TensorSource& tensors, std::span<const std::string> names,
+Status match_tensors(const TensorSource& files, std::span<const std::string> names,
                      const std::string& where, ModelConfig* config) {
+  const weights::NamedTensors tensors(files, names, config->tensor_names,
+                                      config->routing.num_experts);
   return Matcher(tensors, where, config).match(names);
 }
 

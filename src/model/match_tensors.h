@@ -15,7 +15,7 @@
 
 namespace wideep::model {
 
-// names: of all tensors of the source. where: the begin of messages.
+// files: the tensors as the files name them. names: of all of them. where: the begin of messages.
 //
 // Decides, as transformers does, which tensors are embedding and LM head of a config with
 // tie_word_embeddings: a head of its own is used if it differs from the embedding, and a file with
@@ -25,9 +25,9 @@ namespace wideep::model {
 //
 // Errors (invalid input): a tensor that the configuration excludes (layers beyond
 // num_hidden_layers, experts beyond n_routed_experts, shared experts, biases); a scale beside a
-// matrix that has none; experts, or a whole model, in a layout that is not read. A single missing
+// matrix that has none; a whole model in a layout that is not read. A single missing
 // tensor is left to loading.
-Status match_tensors(const weights::TensorSource& tensors, std::span<const std::string> names,
+Status match_tensors(const weights::TensorSource& files, std::span<const std::string> names,
                      const std::string& where, ModelConfig* config);
 
 }  // namespace wideep::model

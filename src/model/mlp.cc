@@ -2,7 +2,8 @@
 //
 // Every variant of run() has the same three steps over a list of (expert, rows):
 //
-//   gate_and_up    between = silu(x · gateᵀ) ∘ (x · upᵀ), one kernel for both products
+//   gate_and_up    between = silu(x · gateᵀ) ∘ (x · upᵀ), one kernel for both products; or another
+//                  function of the products (kernels::Activation)
 //   cast_between   the intermediate rows as operands of down
 //   down           y = between · downᵀ
 //
@@ -169,7 +170,10 @@ void MlpRunner::gate_and_up(const Compute& compute, std::span<const ExpertWork> 
              .last_panel = run.last,
              .h = {between + static_cast<size_t>(first_row_[i]) * row_bytes, row_bytes, dtype},
              .next_gate = next != nullptr ? next->gate.panel(panels.first) : nullptr,
-             .next_up = next != nullptr ? next->up.panel(panels.first) : nullptr});
+             .next_up = next != nullptr ? next->up.panel(panels.first) : nullptr,
+             .gate_bias = expert.mlp.gate_bias,
+             .up_bias = expert.mlp.up_bias,
+             .activation = expert.mlp.activation});
       });
 }
 
@@ -199,7 +203,8 @@ void MlpRunner::down(const Compute& compute, std::span<const ExpertWork> work, P
                     .first_panel = run.first,
                     .last_panel = run.last,
                     .y = expert.result,
-                    .next = next != nullptr ? next->down.panel(panels.first) : nullptr});
+                    .next = next != nullptr ? next->down.panel(panels.first) : nullptr,
+                    .bias = expert.mlp.down_bias});
              });
 }
 

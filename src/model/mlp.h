@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gated MLP: down(silu(gate(x)) · up(x)). Dense layers and shared experts run on all rows, each
-// routed expert on its own rows. "between" means the intermediate activations silu(gate(x)) ·
-// up(x).
+// The gated MLP: down(silu(gate(x)) · up(x)), or another function of gate(x) and up(x). Dense
+// layers and shared experts run on all rows, each routed expert on its own rows. "between" means
+// the intermediate activations silu(gate(x)) · up(x).
 //
 // Thread safety: one thread calls, all threads of the pool compute.
 #pragma once

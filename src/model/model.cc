@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The forward pass of DeepSeek-V3 and Qwen3-MoE alike:
+// The forward pass of all models:
 //
 //   x = embedding(ids)
-//   per layer:  x += attention(rms_norm(x));  x += mlp_or_moe(rms_norm(x))
+//   per layer:  x += mixer(rms_norm(x));  x += mlp_or_moe(rms_norm(x))
 //   logits = lm_head(rms_norm(x))
+//
+// where embeddings, what is added to x, and logits are multiplied by the config's scales.
 //
 // In a tensor group each rank keeps the residual stream x of its own tokens only. It writes their
 // normalised rows h to a buffer that all ranks of the group read, and meets the others (a barrier)
@@ -23,20 +25,28 @@ namespace wideep::model {
 // A pipeline stage runs only its own layers. x comes from the previous stage and goes to the next.
 Status Model::forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
                       const StageRows& rows, std::vector<float>* logits) {
-  const AttentionCall call{compute_,          group_, context_, batch, kv, {.iteration = iteration},
-                           attention_scratch_};
+  const MixerCall call{
+      compute_, group_, context_, batch, kv, states_, {.iteration = iteration}, mixer_scratch_};
   start(batch);
   rows.in == nullptr ? embed(batch) : copy_in(rows.in);
-  // What all layers share (rotary angles, attention tasks) is computed once per iteration.
-  weights_.layers[layers_.first].attention->prepare(call);
+  prepare(call);
   for (int layer = layers_.first; layer < layers_.last; ++layer) {
-    AttentionCall layer_call = call;
+    MixerCall layer_call = call;
     layer_call.where.layer = layer;
     WIDEEP_TRY(forward_layer(layer_call, layer));
   }
   if (rows.out == nullptr) return head(batch, call.where, logits);
   copy_out(rows.out);
   return {};
+}
+
+// What all layers share (runs of tokens, rotary angles, attention tasks) is computed once per
+// iteration.
+void Model::prepare(const MixerCall& call) {
+  mixer_scratch_.step.start(call.batch, config_.indexer.top_k);
+  for (int layer = layers_.first; layer < layers_.last; ++layer) {
+    if (config_.is_cached(layer)) return weights_.layers[layer].mixer->prepare(call);
+  }
 }
 
 void Model::start(const Batch& batch) {
@@ -56,14 +66,15 @@ void Model::find_rows(const Batch& batch) {
   }
 }
 
-// add_scaled with factor 1 onto zeros also converts the embedding's dtype to float32.
+// add_scaled onto zeros also converts the embedding's dtype to float32.
 void Model::embed(const Batch& batch) {
   const size_t hidden = config_.hidden_size;
   const size_t row_bytes = hidden * dtype_bytes(weights_.dtype);
   for_each_row([&](int64_t token) {
     const size_t id = batch.ids[static_cast<size_t>(token)];
-    compute_.kernels().add_scaled(weights_.dtype, weights_.embedding.data() + id * row_bytes, 1.0f,
-                                  config_.hidden_size, x_.data() + token * hidden);
+    compute_.kernels().add_scaled(weights_.dtype, weights_.embedding.data() + id * row_bytes,
+                                  config_.embedding_scale, config_.hidden_size,
+                                  x_.data() + token * hidden);
   });
 }
 
@@ -91,26 +102,26 @@ transport::Written Model::own_input() const {
 void Model::add(const float* y) {
   const int hidden = config_.hidden_size;
   for_each_row([&](int64_t row) {
-    compute_.kernels().add_scaled(Dtype::kF32, y + row * hidden, 1.0f, hidden,
+    compute_.kernels().add_scaled(Dtype::kF32, y + row * hidden, config_.residual_scale, hidden,
                                   x_.data() + row * hidden);
   });
 }
 
-Status Model::forward_layer(const AttentionCall& call, int index) {
+Status Model::forward_layer(const MixerCall& call, int index) {
   const Layer& layer = weights_.layers[index];
   {
     const base::TraceSpan span(base::Span::kAttention, index);
-    normalize(layer.attention_norm);
+    normalize(layer.mixer_norm);
     WIDEEP_TRY(group_.meet(own_input(), call.where.named("the layer's input")));
-    WIDEEP_TRY_ASSIGN(const float* attended, layer.attention->forward(call, h_));
-    add(attended);
+    WIDEEP_TRY_ASSIGN(const float* mixed, layer.mixer->forward(call, h_));
+    add(mixed);
   }
   normalize(layer.mlp_norm);
   return layer.moe != nullptr ? forward_moe(call, index) : forward_mlp(call, index);
 }
 
 // The dense MLP of all tokens of the batch: each rank of the group computes a part of the columns.
-Status Model::forward_mlp(const AttentionCall& call, int index) {
+Status Model::forward_mlp(const MixerCall& call, int index) {
   const base::TraceSpan span(base::Span::kMlp, index);
   const int num_tokens = call.batch.num_tokens(), hidden = config_.hidden_size;
   WIDEEP_TRY(group_.meet(own_input(), call.where.named("the feed-forward input")));
@@ -124,7 +135,7 @@ Status Model::forward_mlp(const AttentionCall& call, int index) {
 // Each rank routes its own tokens, and dispatch takes their rows to the ranks of the experts. A
 // rank alone leaves the shared expert to the MoeRunner, which runs it while it would wait for rows.
 // A tensor group must run it here, because it is collective over the group.
-Status Model::forward_moe(const AttentionCall& call, int index) {
+Status Model::forward_moe(const MixerCall& call, int index) {
   const MoeWeights& weights = *weights_.layers[index].moe;
   const size_t hidden = config_.hidden_size, first = own_.begin * hidden;
   MoeCall moe{.layer = index,
@@ -146,7 +157,7 @@ Status Model::forward_moe(const AttentionCall& call, int index) {
   return moe_.forward(compute_, weights, moe);
 }
 
-Result<const float*> Model::run_shared(const AttentionCall& call, const MoeWeights& weights,
+Result<const float*> Model::run_shared(const MixerCall& call, const MoeWeights& weights,
                                        std::span<const int32_t> tokens) {
   const base::TraceSpan span(base::Span::kSharedExpert, call.where.layer);
   WIDEEP_TRY(group_.meet(own_input(), call.where.named("the shared expert's input")));
@@ -184,6 +195,9 @@ Status Model::head(const Batch& batch, const transport::Awaited& where,
       group_.meet(written_columns(out, config_.vocab_size, sizeof(float), num_rows, product.panels),
                   where.named("logits")));
   if (!group_.is_alone()) std::copy_n(out, logits->size(), logits->data());
+  if (config_.logits_scale != 1.0f) {
+    for (float& logit : *logits) logit *= config_.logits_scale;
+  }
   return {};
 }
 

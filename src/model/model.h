@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/attention.h"
 #include "model/config.h"
+#include "model/mixer.h"
 #include "model/moe.h"
 #include "parallel/mapping.h"
 
@@ -17,8 +17,8 @@ namespace wideep::model {
 
 // One layer. Either `mlp` (dense) or `moe` is set.
 struct Layer {
-  std::vector<float> attention_norm;  // [hidden]
-  std::unique_ptr<Attention> attention;
+  std::vector<float> mixer_norm;  // [hidden]
+  std::unique_ptr<Mixer> mixer;
   std::vector<float> mlp_norm;  // [hidden]
   weights::MlpRecord mlp;
   std::unique_ptr<MoeWeights> moe;
@@ -62,6 +62,7 @@ class Model {
         compute_(compute),
         moe_(moe),
         layers_(layers),
+        states_(config, layers),
         group_(std::move(group)),
         context_(std::move(context)) {}
   // All layers.
@@ -92,16 +93,17 @@ class Model {
     });
   }
   void start(const Batch& batch);
+  void prepare(const MixerCall& call);
   void embed(const Batch& batch);
   void copy_in(const float* rows);
   void copy_out(float* rows) const;
   void normalize(const std::vector<float>& norm);
   void add(const float* y);
   transport::Written own_input() const;
-  Status forward_layer(const AttentionCall& call, int layer);
-  Status forward_mlp(const AttentionCall& call, int layer);
-  Status forward_moe(const AttentionCall& call, int layer);
-  Result<const float*> run_shared(const AttentionCall& call, const MoeWeights& weights,
+  Status forward_layer(const MixerCall& call, int layer);
+  Status forward_mlp(const MixerCall& call, int layer);
+  Status forward_moe(const MixerCall& call, int layer);
+  Result<const float*> run_shared(const MixerCall& call, const MoeWeights& weights,
                                   std::span<const int32_t> tokens);
   void find_rows(const Batch& batch);
   Status head(const Batch& batch, const transport::Awaited& where, std::vector<float>* logits);
@@ -111,12 +113,13 @@ class Model {
   Compute compute_;
   MoeRunner& moe_;
   parallel::LayerRange layers_;
+  StateLayout states_;
   TensorGroup group_, context_;
   ep::TokenRange own_;    // this rank's tokens of the batch; all but in a tensor group
   std::vector<float> x_;  // [num_tokens, hidden] residual stream; only own rows are computed
   float* h_ = nullptr;  // [num_tokens, hidden] normalised x_, in kInput; this rank writes own rows
   Scratch cast_;
-  AttentionScratch attention_scratch_;
+  MixerScratch mixer_scratch_;
   MlpRunner mlp_runner_;
   std::vector<int32_t> all_;     // [num_tokens] 0, 1, ...
   std::vector<int32_t> wanted_;  // own tokens with logits, as indices from own_.begin, ascending

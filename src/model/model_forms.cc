@@ -12,24 +12,15 @@ namespace {
 using weights::MatrixForm;
 using weights::WeightLoader;
 
-// One form for all matrices that multiply the layer's input, so that the input is cast once.
-MatrixForm input_form(const ModelConfig& config, const WeightLoader& loader,
-                      const std::string& attention) {
-  const int hidden = config.hidden_size;
-  if (!config.is_mla()) {
-    return loader.common_form({{attention + "q_proj.weight", hidden},
-                               {attention + "k_proj.weight", hidden},
-                               {attention + "v_proj.weight", hidden}});
+// One form for all of the layer's matrices of this use, so that their input is cast once. The form
+// of `by_default` if it has none.
+MatrixForm form_of(const WeightLoader& loader, const std::vector<ListedTensor>& tensors,
+                   TensorUse use, const MatrixForm& by_default) {
+  std::vector<WeightLoader::NameAndWidth> matrices;
+  for (const ListedTensor& tensor : tensors) {
+    if (tensor.use == use) matrices.push_back({tensor.name, static_cast<int>(tensor.shape[1])});
   }
-  const char* query = config.q_lora_rank == 0 ? "q_proj.weight" : "q_a_proj.weight";
-  return loader.common_form(
-      {{attention + query, hidden}, {attention + "kv_a_proj_with_mqa.weight", hidden}});
-}
-
-MatrixForm mlp_form(const WeightLoader& loader, const std::string& prefix, int hidden,
-                    int intermediate) {
-  const weights::ExpertShape shape = expert_shape(loader, {prefix}, hidden, intermediate);
-  return {shape.format, shape.group};
+  return matrices.empty() ? by_default : loader.common_form(matrices);
 }
 
 }  // namespace
@@ -41,29 +32,23 @@ std::string ModelForms::format_names() const {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
   for (const LayerForms& layer : layers) {
-    for (const MatrixForm* form : {&layer.input, &layer.q_b, &layer.output, &layer.mlp}) add(*form);
+    for (const MatrixForm* form : {&layer.input, &layer.gates, &layer.q_b, &layer.index_query,
+                                   &layer.index_key, &layer.output, &layer.mlp})
+      add(*form);
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
 LayerForms layer_forms(const ModelConfig& config, int layer, const WeightLoader& loader) {
-  const std::string prefix = fmt::format("model.layers.{}.", layer);
-  const std::string attention = prefix + "self_attn.";
-  const int value_dim = config.is_mla() ? config.v_head_dim : config.head_dim;
+  const std::vector<ListedTensor> tensors = layer_tensors(config, layer);
   LayerForms forms;
-  forms.input = input_form(config, loader, attention);
-  forms.q_b = config.q_lora_rank == 0
-                  ? forms.input
-                  : loader.form(attention + "q_b_proj.weight", config.q_lora_rank);
-  forms.output = loader.form(attention + "o_proj.weight", config.num_heads * value_dim);
-  forms.mlp = forms.input;  // unused by a MoE layer without shared expert
-  if (!config.is_moe_layer[layer]) {
-    forms.mlp =
-        mlp_form(loader, prefix + "mlp", config.hidden_size, config.dense_intermediate_size);
-  } else if (config.num_shared_experts > 0) {
-    forms.mlp = mlp_form(loader, prefix + "mlp.shared_experts", config.hidden_size,
-                         config.num_shared_experts * config.moe_intermediate_size);
-  }
+  forms.input = form_of(loader, tensors, TensorUse::kInput, {});
+  forms.gates = form_of(loader, tensors, TensorUse::kGates, forms.input);
+  forms.q_b = form_of(loader, tensors, TensorUse::kQueryB, forms.input);
+  forms.index_query = form_of(loader, tensors, TensorUse::kIndexQuery, forms.input);
+  forms.index_key = form_of(loader, tensors, TensorUse::kIndexKey, forms.input);
+  forms.output = form_of(loader, tensors, TensorUse::kOutput, forms.input);
+  forms.mlp = form_of(loader, tensors, TensorUse::kMlp, forms.input);
   return forms;
 }
 
@@ -84,26 +69,33 @@ ModelForms uniform_forms(const ModelConfig& config, kernels::WeightFormat format
   return {.row_dtype = kernels::row_dtype(format),
           .experts = form,
           .lm_head = form,
-          .layers = std::vector<LayerForms>(config.num_layers, {form, form, form, form})};
-}
-
-std::string expert_prefix(int layer, int expert) {
-  return fmt::format("model.layers.{}.mlp.experts.{}", layer, expert);
+          .layers = std::vector<LayerForms>(static_cast<size_t>(config.num_layers),
+                                            {form, form, form, form, form, form, form})};
 }
 
 weights::ExpertShape experts_shape(const ModelConfig& config, const WeightLoader& loader,
                                    int num_slices) {
   std::vector<std::string> prefixes;
   for (int layer = 0; layer < config.num_layers; ++layer) {
-    if (!config.is_moe_layer[layer]) continue;
+    if (!config.is_moe(layer)) continue;
     for (int expert = 0; expert < config.routing.num_experts; ++expert) {
       prefixes.push_back(expert_prefix(layer, expert));
     }
   }
-  weights::ExpertShape shape =
+  const weights::ExpertShape shape =
       weights::expert_shape(loader, prefixes, config.hidden_size, config.moe_intermediate_size);
-  shape.num_slices = num_slices;
-  return shape;
+  return experts_shape(config, MatrixForm{shape.format, shape.group}, num_slices);
+}
+
+weights::ExpertShape experts_shape(const ModelConfig& config, const MatrixForm& form,
+                                   int num_slices) {
+  return {.format = form.format,
+          .hidden = config.hidden_size,
+          .intermediate = config.moe_intermediate_size,
+          .group = form.group,
+          .num_slices = num_slices,
+          .biased = config.expert_bias,
+          .activation = config.activation};
 }
 
 }  // namespace wideep::model

@@ -9,16 +9,19 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/tensor_list.h"
 #include "weights/expert_record.h"
 
 namespace wideep::model {
 
 // The matrices of a layer without its routed experts. Routers are always float32.
 struct LayerForms {
-  weights::MatrixForm input;   // attention matrices that multiply the layer's input
-  weights::MatrixForm q_b;     // latent attention with q_lora_rank; else unused
-  weights::MatrixForm output;  // of the attention
-  weights::MatrixForm mlp;     // of a dense layer or the shared expert; else unused
+  weights::MatrixForm input;  // the mixer's matrices that multiply the layer's input
+  weights::MatrixForm gates;  // b and a of a delta net; else unused
+  weights::MatrixForm q_b;    // latent attention with q_lora_rank; else unused
+  weights::MatrixForm index_query, index_key;  // of an indexer; else unused
+  weights::MatrixForm output;                  // of the mixer
+  weights::MatrixForm mlp;                     // of a dense layer or the shared expert; else unused
 };
 
 struct ModelForms {
@@ -39,12 +42,12 @@ ModelForms model_forms(const ModelConfig& config, const weights::WeightLoader& l
 // All matrices in one format.
 ModelForms uniform_forms(const ModelConfig& config, kernels::WeightFormat format);
 
-// "model.layers.<layer>.mlp.experts.<expert>", without a trailing dot.
-std::string expert_prefix(int layer, int expert);
-
 // The shape of all routed experts: one for all, so that any slot can hold any expert.
 // num_slices: the number of slices of each expert.
 weights::ExpertShape experts_shape(const ModelConfig& config, const weights::WeightLoader& loader,
+                                   int num_slices = 1);
+// The same in a given form.
+weights::ExpertShape experts_shape(const ModelConfig& config, const weights::MatrixForm& form,
                                    int num_slices = 1);
 
 }  // namespace wideep::model

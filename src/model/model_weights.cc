@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loading of everything but the routed experts, by the tensor names of Hugging Face checkpoints.
+// Loading of everything but the routed experts (tensor_list.h).
 #include <fmt/format.h>
 
 #include "base/numa.h"
 #include "base/try.h"
-#include "model/deepseek_v3.h"
+#include "model/gated_delta_net.h"
+#include "model/grouped_query_attention.h"
+#include "model/latent_attention.h"
 #include "model/model.h"
-#include "model/qwen3_moe.h"
+#include "model/norms.h"
+#include "model/short_convolution.h"
 
 namespace wideep::model {
 namespace {
@@ -22,25 +25,33 @@ Result<std::unique_ptr<MoeWeights>> load_moe(const ModelConfig& config, const We
   WIDEEP_TRY_ASSIGN(moe->router,
                     loader.matrix(prefix + "gate.weight", num_experts, config.hidden_size,
                                   weights::default_form(WeightFormat::kF32)));
-  if (config.routing.method == RoutingMethod::kDeepseekV3) {
-    WIDEEP_TRY_ASSIGN(moe->router_bias,
-                      loader.floats(prefix + "gate.e_score_correction_bias", {num_experts}));
-  }
-  if (config.num_shared_experts > 0) {
-    WIDEEP_TRY_ASSIGN(moe->shared,
-                      weights::load_mlp(loader, prefix + "shared_experts", config.hidden_size,
-                                        config.num_shared_experts * config.moe_intermediate_size));
+  WIDEEP_TRY_ASSIGN(moe->logit_bias, load_bias(config.routing.logit_bias, loader,
+                                               prefix + "gate.bias", num_experts));
+  WIDEEP_TRY_ASSIGN(moe->router_bias,
+                    load_bias(config.routing.selection_bias, loader,
+                              prefix + "gate.e_score_correction_bias", num_experts));
+  if (config.shared_intermediate_size == 0) return moe;
+  WIDEEP_TRY_ASSIGN(moe->shared,
+                    weights::load_mlp(loader, prefix + "shared_experts", config.hidden_size,
+                                      config.shared_intermediate_size));
+  if (config.shared_expert_gate) {
+    WIDEEP_TRY_ASSIGN(moe->shared_gate,
+                      loader.matrix(prefix + "shared_expert_gate.weight", 1, config.hidden_size,
+                                    weights::default_form(WeightFormat::kF32)));
   }
   return moe;
 }
 
-Result<std::unique_ptr<Attention>> load_attention(const ModelConfig& config, int layer,
-                                                  const WeightLoader& loader) {
-  switch (config.architecture) {
-    case Architecture::kDeepseekV3:
-      return LatentAttention::load(config, layer, loader);
-    case Architecture::kQwen3Moe:
-      return GroupedQueryAttention::load(config, layer, loader);
+Result<std::unique_ptr<Mixer>> load_mixer(const ModelConfig& config, int layer,
+                                          const WeightLoader& loader) {
+  switch (config.layers[static_cast<size_t>(layer)].mixer) {
+    case LayerConfig::Mixer::kAttention:
+      return config.is_mla() ? LatentAttention::load(config, layer, loader)
+                             : GroupedQueryAttention::load(config, layer, loader);
+    case LayerConfig::Mixer::kDeltaNet:
+      return GatedDeltaNet::load(config, layer, loader);
+    case LayerConfig::Mixer::kConvolution:
+      return ShortConvolution::load(config, layer, loader);
   }
   return failed("unreachable");
 }
@@ -49,12 +60,12 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
   Layer layer;
   const std::string prefix = fmt::format("model.layers.{}.", index);
   const int hidden = config.hidden_size;
-  WIDEEP_TRY_ASSIGN(layer.attention_norm,
-                    loader.floats(prefix + "input_layernorm.weight", {hidden}));
-  WIDEEP_TRY_ASSIGN(layer.attention, load_attention(config, index, loader));
+  WIDEEP_TRY_ASSIGN(layer.mixer_norm,
+                    load_norm(config, loader, prefix + "input_layernorm.weight", hidden));
+  WIDEEP_TRY_ASSIGN(layer.mixer, load_mixer(config, index, loader));
   WIDEEP_TRY_ASSIGN(layer.mlp_norm,
-                    loader.floats(prefix + "post_attention_layernorm.weight", {hidden}));
-  if (config.is_moe_layer[index]) {
+                    load_norm(config, loader, prefix + "post_attention_layernorm.weight", hidden));
+  if (config.is_moe(index)) {
     WIDEEP_TRY_ASSIGN(layer.moe, load_moe(config, loader, prefix + "mlp."));
   } else {
     WIDEEP_TRY_ASSIGN(layer.mlp, weights::load_mlp(loader, prefix + "mlp", hidden,
@@ -85,7 +96,7 @@ Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightL
     WIDEEP_TRY_ASSIGN(model.layers[static_cast<size_t>(layer)], load_layer(config, layer, loader));
   }
   if (layers.last == config.num_layers) {
-    WIDEEP_TRY_ASSIGN(model.final_norm, loader.floats("model.norm.weight", {hidden}));
+    WIDEEP_TRY_ASSIGN(model.final_norm, load_norm(config, loader, "model.norm.weight", hidden));
     WIDEEP_TRY_ASSIGN(model.lm_head, loader.matrix(config.head_tensor(), vocab, hidden));
   }
   WIDEEP_TRY(loader.run());

@@ -2,6 +2,7 @@
 #include "model/moe.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/cpu_time.h"
@@ -46,7 +47,9 @@ MoeRunner::MoeRunner(const ModelConfig& config, const balance::ModelPlacement& p
 Status MoeRunner::forward(const Compute& compute, const MoeWeights& weights, const MoeCall& call) {
   if (!exchange_.is_open()) WIDEEP_TRY(open(compute));
   routing_.route(compute, weights, call);
-  Progress progress{compute, weights, call, token_rows_.encode(compute, call, routing_.wanted()),
+  const kernels::InputRows rows =
+      token_rows_.encode(compute, call, routing_.wanted(), routing_.input_weights());
+  Progress progress{compute, weights, call, rows,
                     ep::num_chunks(call.tokens_of_ranks, shape_.max_group_tokens)};
   start_totals();
   WIDEEP_TRY(run_chunks(progress));
@@ -215,13 +218,37 @@ Status MoeRunner::run_experts(const Progress& progress) {
 void MoeRunner::run_shared(Progress& progress) {
   if (progress.shared_done) return;
   progress.shared_done = true;
-  if (!progress.weights.has_shared() || progress.shared != nullptr) return;
+  if (!progress.weights.has_shared()) return;
   const TraceSpan span(Span::kSharedExpert, progress.call.layer);
   const int hidden = config_.hidden_size;
+  if (progress.shared != nullptr) return gate_shared(progress);
   const SourceRows rows = token_rows_.shared_input(progress.call, routing_.wanted(), progress.rows);
   float* shared = shared_out_.get<float>(static_cast<size_t>(rows.num_rows) * hidden);
   shared_runner_.run(progress.compute, progress.weights.shared.view(), rows, shared, hidden);
   progress.shared = shared;
+  gate_shared(progress);
+}
+
+// Multiplies each row of the shared expert's output by σ(gate · h). In float32 from the rows before
+// their encoding, so that the gate does not depend on how rows travel.
+void MoeRunner::gate_shared(Progress& progress) {
+  if (!progress.weights.has_shared_gate()) return;
+  const Compute& compute = progress.compute;
+  const int hidden = config_.hidden_size;
+  const SourceRows rows = token_rows_.rows_of(progress.call.h, routing_.wanted());
+  const auto count = static_cast<size_t>(rows.num_rows);
+  float* gates = shared_gates_.get<float>(count);
+  const kernels::PackedMatrix& gate = progress.weights.shared_gate.packed;
+  compute.matmul(compute.cast(gate.shape, rows, shared_gates_cast_), gate, gates, 1);
+  float* gated = shared_out_.get<float>(count * static_cast<size_t>(hidden));
+  for (size_t i = 0; i < count; ++i) {
+    float* row = gated + i * static_cast<size_t>(hidden);
+    if (progress.shared != gated) {
+      std::copy_n(progress.shared + i * static_cast<size_t>(hidden), hidden, row);
+    }
+    compute.kernels().scale_row(1.0f / (1.0f + std::exp(-gates[i])), hidden, row);
+  }
+  progress.shared = gated;
 }
 
 // ---- reports to the observer ----

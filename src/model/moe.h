@@ -125,6 +125,7 @@ class MoeRunner {
 
   Status run_experts(const Progress& progress);
   void run_shared(Progress& progress);
+  void gate_shared(Progress& progress);
 
   const ModelConfig& config_;
   transport::Endpoint& endpoint_;
@@ -138,7 +139,7 @@ class MoeRunner {
   ep::DispatchCombine exchange_;
   RankExperts experts_;
   MlpRunner shared_runner_;
-  Scratch shared_out_;
+  Scratch shared_out_, shared_gates_, shared_gates_cast_;
 
   Chunk chunk_;
   Totals totals_;

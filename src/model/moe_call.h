@@ -19,9 +19,12 @@ namespace wideep::model {
 // The weights of a MoE layer outside the routed experts; every rank has them.
 struct MoeWeights {
   weights::Matrix router;          // [num_experts, hidden], always float32
-  std::vector<float> router_bias;  // [num_experts]; DeepSeek only
+  std::vector<float> logit_bias;   // [num_experts] of the router's product; empty: none
+  std::vector<float> router_bias;  // [num_experts] of the selection only; empty: none
   weights::MlpRecord shared;       // empty without shared expert
+  weights::Matrix shared_gate;     // [1, hidden], float32; empty without a gate
   bool has_shared() const { return !shared.empty(); }
+  bool has_shared_gate() const { return shared_gate.bytes.size() > 0; }
 };
 
 // One MoE layer of one iteration.
@@ -35,7 +38,8 @@ struct MoeCall {
   // The tokens whose output is needed, ascending; nullopt: all. The others are routed and reported
   // too, but not sent to experts. Ranks need not know the wanted tokens of other ranks.
   std::optional<std::span<const int32_t>> wanted;
-  // The shared expert's output, [wanted tokens, hidden], if the caller has computed it.
+  // The shared expert's output, [wanted tokens, hidden], if the caller has computed it; before its
+  // gate.
   const float* shared = nullptr;
 };
 

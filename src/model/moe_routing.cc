@@ -23,10 +23,21 @@ void MoeRouting::route(const Compute& compute, const MoeWeights& weights, const 
   float* logits = logits_.get<float>(static_cast<size_t>(call.num_tokens) * routing.num_experts);
   const SourceRows rows =
       float_rows(call.h, config_.hidden_size, call.num_tokens, config_.hidden_size);
-  compute.matmul(compute.cast(weights.router.packed.shape, rows, cast_), weights.router.packed,
-                 logits, routing.num_experts);
+  const kernels::PackedMatrix& router = weights.router.packed;
+  const Product product{&router, logits, static_cast<size_t>(routing.num_experts),
+                        all_panels(router),
+                        weights.logit_bias.empty() ? nullptr : weights.logit_bias.data()};
+  compute.matmul(compute.cast(router.shape, rows, cast_), std::span(&product, 1));
   choose_experts(compute, weights, call.num_tokens, logits);
   keep_wanted(call);
+  if (config_.weight_on_input) move_to_input();
+}
+
+// There is one expert per token (RoutingMethod::kLlama4), so its weight is the row's factor.
+void MoeRouting::move_to_input() {
+  const auto count = static_cast<std::ptrdiff_t>(wanted_.size());
+  input_weights_.assign(weights_.begin(), weights_.begin() + count);
+  weights_.assign(wanted_.size(), 1.0f);
 }
 
 void MoeRouting::choose_experts(const Compute& compute, const MoeWeights& weights, int num_tokens,

@@ -41,17 +41,22 @@ class MoeRouting {
   ep::TokenRange wanted_of(ep::TokenRange tokens) const;
   // The expert weights of a range of wanted(), [size, top_k].
   std::span<const float> weights_of(ep::TokenRange wanted) const;
+  // With weights on the input: the factors of the rows of wanted(), whose results have weight 1.
+  // Else empty.
+  std::span<const float> input_weights() const { return input_weights_; }
 
  private:
   void choose_experts(const Compute& compute, const MoeWeights& weights, int num_tokens,
                       const float* logits);
   void keep_wanted(const MoeCall& call);
+  void move_to_input();
 
   const ModelConfig& config_;
   std::optional<PerfectRouter> perfect_router_;
   std::vector<int32_t> experts_;  // [num_tokens, top_k]
   std::vector<int32_t> wanted_;
-  std::vector<float> weights_;  // [wanted tokens, top_k]; during route() of all tokens
+  std::vector<float> weights_;        // [wanted tokens, top_k]; during route() of all tokens
+  std::vector<float> input_weights_;  // [wanted tokens]; see input_weights()
   Scratch logits_, cast_;
 };
 

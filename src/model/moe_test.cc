@@ -26,12 +26,11 @@ constexpr int kIterations = 3;
 
 ModelConfig config() {
   ModelConfig config;
-  config.architecture = Architecture::kQwen3Moe;
   config.hidden_size = kHidden;
   config.num_layers = 1;
   config.moe_intermediate_size = kIntermediate;
   config.routing = {.num_experts = kExperts, .top_k = kTopK};
-  config.is_moe_layer = {true};
+  config.layers.resize(1);
   return config;
 }
 

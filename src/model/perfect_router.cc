@@ -30,7 +30,7 @@ Status PerfectRouter::check(const RoutingConfig& routing, int ep_size) {
 
 PerfectRouter::PerfectRouter(const RoutingConfig& routing, int ep_size, int rank)
     : routing_(routing),
-      num_groups_(routing.method == RoutingMethod::kDeepseekV3 ? routing.num_groups : 1),
+      num_groups_(routing.num_groups),
       groups_of_token_(num_groups_ == 1 ? 1 : routing.top_k_groups),
       group_size_(routing.num_experts / num_groups_),
       ep_size_(ep_size),

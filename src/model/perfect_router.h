@@ -29,7 +29,7 @@ class PerfectRouter {
   PerfectRouter(const RoutingConfig& routing, int ep_size, int rank);
 
   // [num_tokens, num_experts], valid until the next call. The logits of a token depend only on its
-  // index, so they are computed once. DeepSeek's method must use zero_bias() with them.
+  // index, so they are computed once. Methods with a bias must use zero_bias() with them.
   const float* logits(int num_tokens);
   const float* zero_bias() const { return zero_bias_.data(); }
 

@@ -44,7 +44,10 @@ int spread(const std::vector<int>& values) {
 }
 
 TEST(PerfectRouter, EvenOverRanksAndExpertsForEveryMethod) {
-  for (const auto method : {RoutingMethod::kDefault, RoutingMethod::kRenormalize}) {
+  for (const auto method :
+       {RoutingMethod::kDefault, RoutingMethod::kRenormalize, RoutingMethod::kRenormalizeNaive,
+        RoutingMethod::kDeepseekV3, RoutingMethod::kDeepseekV2, RoutingMethod::kLlama4,
+        RoutingMethod::kSigmoidRenorm, RoutingMethod::kMinimax2, RoutingMethod::kErnie}) {
     for (const int ep_size : {1, 2, 4, 8, 16}) {
       const Loads found = loads({.method = method, .num_experts = 64, .top_k = 8}, ep_size, 128);
       EXPECT_EQ(spread(found.ranks), 0) << ep_size;
@@ -54,14 +57,13 @@ TEST(PerfectRouter, EvenOverRanksAndExpertsForEveryMethod) {
 }
 
 TEST(PerfectRouter, EvenWithinTheGroupsOfDeepseek) {
-  const RoutingConfig v3{.method = RoutingMethod::kDeepseekV3,
-                         .num_experts = 256,
-                         .top_k = 8,
-                         .num_groups = 8,
-                         .top_k_groups = 4};
-  for (const int ep_size : {1, 2, 4, 8, 16, 32, 64}) {
-    const Loads found = loads(v3, ep_size, 64);
-    EXPECT_EQ(spread(found.ranks), 0) << ep_size;
+  for (const auto method : {RoutingMethod::kDeepseekV3, RoutingMethod::kDeepseekV2}) {
+    const RoutingConfig grouped{
+        .method = method, .num_experts = 256, .top_k = 8, .num_groups = 8, .top_k_groups = 4};
+    for (const int ep_size : {1, 2, 4, 8, 16, 32, 64}) {
+      const Loads found = loads(grouped, ep_size, 64);
+      EXPECT_EQ(spread(found.ranks), 0) << ep_size;
+    }
   }
 }
 

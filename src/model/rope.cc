@@ -31,6 +31,17 @@ double unscaled_share(const RopeConfig& config, int dim, int i) {
   return 1.0 - std::clamp((i - low) / (high - low), 0.0, 1.0);
 }
 
+// Long wavelengths are divided by the factor, short ones stay, and those between are in between.
+double llama3_frequency(const RopeConfig& config, double base) {
+  const double original = static_cast<double>(config.original_max_position_embeddings);
+  const double wave = 2.0 * std::numbers::pi / base;
+  if (wave < original / config.high_freq_factor) return base;
+  if (wave > original / config.low_freq_factor) return base / config.factor;
+  const double smooth = (original / wave - config.low_freq_factor) /
+                        (config.high_freq_factor - config.low_freq_factor);
+  return (1.0 - smooth) * base / config.factor + smooth * base;
+}
+
 }  // namespace
 
 Rope::Rope(const RopeConfig& config, int rope_dim)
@@ -45,6 +56,7 @@ Rope::Rope(const RopeConfig& config, int rope_dim)
       const double share = unscaled_share(config, rope_dim, i);
       frequency = base * share + base / config.factor * (1.0 - share);
     }
+    if (config.scaling == RopeConfig::Scaling::kLlama3) frequency = llama3_frequency(config, base);
     inverse_frequencies_.push_back(static_cast<float>(frequency));
   }
 }

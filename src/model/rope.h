@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rotary position embedding (arXiv:2104.09864) with linear and YaRN (arXiv:2309.00071) scaling, as
-// transformers computes it: frequencies and angles in float32.
+// Rotary position embedding (arXiv:2104.09864) with linear, Llama 3 and YaRN (arXiv:2309.00071)
+// scaling, as transformers computes it: frequencies and angles in float32.
 //
 // Thread safety: constant after construction.
 #pragma once

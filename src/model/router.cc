@@ -11,8 +11,6 @@ namespace wideep::model {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-// Avoids a division by zero in the renormalisation when all scores underflow.
-constexpr float kTiny = 1e-20f;
 
 // The `count` indices of the largest scores in descending order, ties to the lower index.
 void top_indices(const std::vector<float>& scores, int count, int32_t* out) {
@@ -33,6 +31,20 @@ void softmax(float* x, int n) {
   for (int i = 0; i < n; ++i) x[i] /= sum;
 }
 
+float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+
+// The weights are the scores of the chosen experts, divided by their sum if the config normalises,
+// and multiplied by its factor. The epsilon avoids a division by zero when all scores underflow.
+void weigh(const RoutingConfig& config, const std::vector<float>& scores, const int32_t* experts,
+           float* weights) {
+  float sum = config.epsilon;
+  for (int k = 0; k < config.top_k; ++k) sum += weights[k] = scores[experts[k]];
+  for (int k = 0; k < config.top_k; ++k) {
+    if (config.normalize) weights[k] /= sum;
+    weights[k] *= config.scaling_factor;
+  }
+}
+
 // Default: p = softmax(logits); the k largest p with weights p.
 void select_default(const RoutingConfig& config, std::vector<float>& scores, int32_t* experts,
                     float* weights) {
@@ -49,9 +61,38 @@ void select_renormalize(const RoutingConfig& config, const std::vector<float>& l
   softmax(weights, config.top_k);
 }
 
-// Sets the selection scores of all groups but the best top_k_groups to −∞, where a group's score is
-// the sum of its two largest members.
-void keep_best_groups(const RoutingConfig& config, std::vector<float>& selection) {
+// RenormalizeNaive: p = softmax(logits); the k largest p with weights p / Σ p.
+void select_renormalize_naive(const RoutingConfig& config, std::vector<float>& scores,
+                              int32_t* experts, float* weights) {
+  softmax(scores.data(), config.num_experts);
+  top_indices(scores, config.top_k, experts);
+  weigh(config, scores, experts, weights);
+}
+
+// Llama4: the k largest logits; weights σ(logit).
+void select_llama4(const RoutingConfig& config, const std::vector<float>& logits, int32_t* experts,
+                   float* weights) {
+  top_indices(logits, config.top_k, experts);
+  for (int k = 0; k < config.top_k; ++k) weights[k] = sigmoid(logits[experts[k]]);
+}
+
+// Ernie: p = softmax(logits), selected by p + bias; weights p / max(Σ p, epsilon), without the
+// bias.
+void select_ernie(const RoutingConfig& config, std::vector<float>& scores, const float* bias,
+                  int32_t* experts, float* weights) {
+  softmax(scores.data(), config.num_experts);
+  thread_local std::vector<float> selection;
+  selection = scores;
+  for (int e = 0; bias != nullptr && e < config.num_experts; ++e) selection[e] += bias[e];
+  top_indices(selection, config.top_k, experts);
+  float sum = 0.0f;
+  for (int k = 0; k < config.top_k; ++k) sum += weights[k] = scores[experts[k]];
+  for (int k = 0; k < config.top_k; ++k) weights[k] /= std::max(sum, config.epsilon);
+}
+
+// Sets the selection scores of all groups but the best top_k_groups to −∞. A group's score is the
+// sum of its `judges` (1 or 2) largest members.
+void keep_best_groups(const RoutingConfig& config, int judges, std::vector<float>& selection) {
   const int size = config.num_experts / config.num_groups;
   std::vector<float> group_scores(config.num_groups);
   for (int group = 0; group < config.num_groups; ++group) {
@@ -63,7 +104,7 @@ void keep_best_groups(const RoutingConfig& config, std::vector<float>& selection
         second = selection[i];
       }
     }
-    group_scores[group] = size > 1 ? first + second : first;
+    group_scores[group] = size > 1 && judges > 1 ? first + second : first;
   }
   std::vector<int32_t> kept(config.top_k_groups);
   top_indices(group_scores, config.top_k_groups, kept.data());
@@ -74,24 +115,30 @@ void keep_best_groups(const RoutingConfig& config, std::vector<float>& selection
   }
 }
 
-// DeepSeekV3: s = σ(logits), selected by s + bias inside the best groups;
-// weights s / (Σ s + 1e-20) · scaling_factor, without the bias.
-void select_deepseek_v3(const RoutingConfig& config, std::vector<float>& scores, const float* bias,
-                        int32_t* experts, float* weights) {
+// DeepSeekV2: p = softmax(logits), selected inside the groups with the largest members; weights
+// p · scaling_factor.
+void select_deepseek_v2(const RoutingConfig& config, std::vector<float>& scores, int32_t* experts,
+                        float* weights) {
+  softmax(scores.data(), config.num_experts);
   thread_local std::vector<float> selection;
-  selection.resize(config.num_experts);
-  for (int e = 0; e < config.num_experts; ++e) {
-    scores[e] = 1.0f / (1.0f + std::exp(-scores[e]));
-    selection[e] = scores[e] + bias[e];
-  }
-  if (config.num_groups > 1) keep_best_groups(config, selection);
+  selection = scores;
+  if (config.num_groups > 1) keep_best_groups(config, 1, selection);
   top_indices(selection, config.top_k, experts);
-  float sum = kTiny;
-  for (int k = 0; k < config.top_k; ++k) sum += weights[k] = scores[experts[k]];
-  for (int k = 0; k < config.top_k; ++k) {
-    if (config.normalize) weights[k] /= sum;
-    weights[k] *= config.scaling_factor;
-  }
+  weigh(config, scores, experts, weights);
+}
+
+// DeepSeekV3: s = σ(logits), selected by s + bias inside the best groups, each judged by its best
+// two; weights s / (Σ s + epsilon) · scaling_factor, without the bias. SigmoidRenorm and MiniMax2
+// are cases of it: without and with bias, one group, no factor.
+void select_by_sigmoid(const RoutingConfig& config, std::vector<float>& scores, const float* bias,
+                       int32_t* experts, float* weights) {
+  for (float& score : scores) score = sigmoid(score);
+  thread_local std::vector<float> selection;
+  selection = scores;
+  for (int e = 0; bias != nullptr && e < config.num_experts; ++e) selection[e] += bias[e];
+  if (config.num_groups > 1) keep_best_groups(config, 2, selection);
+  top_indices(selection, config.top_k, experts);
+  weigh(config, scores, experts, weights);
 }
 
 }  // namespace
@@ -105,8 +152,18 @@ void select_experts(const RoutingConfig& config, const float* logits, const floa
       return select_default(config, scores, experts, weights);
     case RoutingMethod::kRenormalize:
       return select_renormalize(config, scores, experts, weights);
+    case RoutingMethod::kRenormalizeNaive:
+      return select_renormalize_naive(config, scores, experts, weights);
+    case RoutingMethod::kLlama4:
+      return select_llama4(config, scores, experts, weights);
+    case RoutingMethod::kErnie:
+      return select_ernie(config, scores, bias, experts, weights);
+    case RoutingMethod::kDeepseekV2:
+      return select_deepseek_v2(config, scores, experts, weights);
     case RoutingMethod::kDeepseekV3:
-      return select_deepseek_v3(config, scores, bias, experts, weights);
+    case RoutingMethod::kSigmoidRenorm:
+    case RoutingMethod::kMinimax2:
+      return select_by_sigmoid(config, scores, bias, experts, weights);
   }
 }
 

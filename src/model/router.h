@@ -16,7 +16,7 @@
 
 namespace wideep::model {
 
-// logits, bias: [num_experts] (bias only for DeepSeek's method, else null).
+// logits, bias: [num_experts] (bias: of methods that correct the selection; null: none).
 // experts, weights: [top_k].
 void select_experts(const RoutingConfig& config, const float* logits, const float* bias,
                     int32_t* experts, float* weights);

@@ -20,12 +20,10 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 // kBetween the intermediate activations of dense layers and of the shared expert.
 JointLayout::JointLayout(const ModelConfig& config, int64_t tokens, int64_t max_logit_rows)
     : max_tokens(tokens) {
-  const int value_dim = config.is_mla() ? config.v_head_dim : config.head_dim;
-  const int shared = config.num_shared_experts * config.moe_intermediate_size;
-  const int between = std::max(config.dense_intermediate_size, shared);
+  const int between = std::max(config.dense_intermediate_size, config.shared_intermediate_size);
   const int64_t rows = std::max(tokens, max_logit_rows);
   const std::array<int64_t, static_cast<size_t>(JointBuffer::kCount)> elements = {
-      rows * config.hidden_size,          rows * config.num_heads * value_dim,
+      rows * config.hidden_size,          rows * config.num_heads * config.value_dim(),
       rows * config.hidden_size,          rows * between,
       max_logit_rows * config.vocab_size,
   };

@@ -15,18 +15,22 @@ constexpr int64_t kTokensPerTask = 4;
 TokenRows::TokenRows(const ModelConfig& config, int num_slices, const MoeOptions& options)
     : hidden_(config.hidden_size),
       num_slices_(num_slices),
+      weight_on_input_(config.weight_on_input),
+      residual_scale_(config.residual_scale),
       options_(options),
       ones_(static_cast<size_t>(config.routing.top_k), 1.0f) {}
 
 // ---- out ----
 
 kernels::InputRows TokenRows::encode(const Compute& compute, const MoeCall& call,
-                                     std::span<const int32_t> wanted) {
+                                     std::span<const int32_t> wanted,
+                                     std::span<const float> weights) {
   const kernels::RowFormat format = options_.dispatch_format();
-  if (format == kernels::RowFormat::kF32 && !call.wanted) {
+  if (format == kernels::RowFormat::kF32 && !call.wanted && weights.empty()) {
     return float_rows(call.h, hidden_, call.num_tokens, hidden_).rows;  // no copy
   }
-  const SourceRows rows = rows_of(call.h, wanted);
+  const SourceRows plain = rows_of(call.h, wanted);
+  const SourceRows rows = weights.empty() ? plain : scale(compute, plain, weights);
   const kernels::InputRows encoded = encode(compute, rows);
   if (options_.measure_noise) {
     noise_ = {};
@@ -35,6 +39,18 @@ kernels::InputRows TokenRows::encode(const Compute& compute, const MoeCall& call
     }
   }
   return encoded;
+}
+
+SourceRows TokenRows::scale(const Compute& compute, const SourceRows& rows,
+                            std::span<const float> weights) {
+  const auto hidden = static_cast<size_t>(hidden_);
+  float* scaled = scaled_.get<float>(weights.size() * hidden);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    float* row = scaled + i * hidden;
+    std::copy_n(static_cast<const float*>(rows.rows[static_cast<int>(i)]), hidden, row);
+    compute.kernels().scale_row(weights[i], hidden_, row);
+  }
+  return float_rows(scaled, hidden, rows.num_rows, hidden_);
 }
 
 kernels::InputRows TokenRows::encode(const Compute& compute, const SourceRows& rows) {
@@ -100,6 +116,7 @@ void TokenRows::add_token(const Compute& compute, std::span<const std::byte* con
   const size_t per_slice = results.size() / static_cast<size_t>(num_slices_);
   args.top_k = static_cast<int>(per_slice);
   args.format = options_.combine_format();
+  args.scale = residual_scale_;
   for (int slice = 0; slice < num_slices_; ++slice) {
     const ColumnRange columns = columns_of_part(hidden_, slice, num_slices_);
     args.n = columns.size;

@@ -25,15 +25,19 @@ class TokenRows {
 
   // ---- out ----
 
+  // The float32 rows of these tokens of h, [tokens of the rank, hidden].
+  SourceRows rows_of(const float* h, std::span<const int32_t> tokens);
+
   // Encodes the rows of the call's wanted tokens in the dispatch format: once, before their slots
-  // are chosen. With MoeOptions::measure_noise it also measures the noise.
+  // are chosen. weights: [wanted tokens] the rows' factors; empty: 1. With
+  // MoeOptions::measure_noise it also measures the noise.
   kernels::InputRows encode(const Compute& compute, const MoeCall& call,
-                            std::span<const int32_t> wanted);
+                            std::span<const int32_t> wanted, std::span<const float> weights);
   // The noise of the last encode().
   const RowNoise& noise() const { return noise_; }
 
   // The input rows of the shared expert for the same tokens: `encoded` if rows travel in the
-  // experts' dtype, else the float32 rows.
+  // experts' dtype and without factors, else the float32 rows.
   SourceRows shared_input(const MoeCall& call, std::span<const int32_t> wanted,
                           const kernels::InputRows& encoded);
   // The same for callers that run the shared expert themselves: equal values, so that the bits do
@@ -50,27 +54,30 @@ class TokenRows {
     const float* shared = nullptr;  // [tokens, hidden] the shared expert's output; null: none
     float* x = nullptr;             // [tokens of the rank, hidden]
   };
-  // x += shared + Σ_k weight_k · result_k. The sum is in top-k order, which does not depend on the
-  // placement. With Combine::kReduced: the sum of the returned rows in the order of the ranks,
-  // which does.
+  // x += residual_scale · (shared + Σ_k weight_k · result_k). The sum is in top-k order, which does
+  // not depend on the placement. With Combine::kReduced: the sum of the returned rows in the order
+  // of the ranks, which does.
   void add_results(const Compute& compute, const ep::DispatchCombine& exchange,
                    const Returned& returned);
 
  private:
-  // Whether rows travel in the experts' dtype.
+  // Whether rows travel as they are, in the experts' dtype.
   bool travel_plain() const {
-    return options_.dispatch_format() == kernels::row_format(options_.row_dtype);
+    return !weight_on_input_ &&
+           options_.dispatch_format() == kernels::row_format(options_.row_dtype);
   }
-  SourceRows rows_of(const float* h, std::span<const int32_t> tokens);
+  SourceRows scale(const Compute& compute, const SourceRows& rows, std::span<const float> weights);
   kernels::InputRows encode(const Compute& compute, const SourceRows& rows);
   void add_token(const Compute& compute, std::span<const std::byte* const> results,
                  kernels::ReduceArgs args) const;
 
   int hidden_;
   int num_slices_;
+  bool weight_on_input_;
+  float residual_scale_;
   MoeOptions options_;
   std::vector<const void*> row_pointers_;
-  Scratch encoded_;
+  Scratch encoded_, scaled_;
   std::vector<float> ones_;  // [top_k] weights for results that are weighted already
   RowNoise noise_;
 };

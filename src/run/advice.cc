@@ -232,7 +232,7 @@ Result<ModelFit> judge_fit(const ModelFacts& model, const RunOptions& wanted,
   fit.memory = fullest(stages);
   fit.bytes_needed = fit.plan.bytes_needed(options.parallel.kv_cache_config.max_tokens);
   fit.bytes_usable = machine.usable_memory_bytes();
-  const uint64_t other = bytes_without_cache(stages);
+  const uint64_t other = bytes_without_cache(stages) + fewest_state_bytes(stages);
   if (fit.bytes_usable > other) {
     // A token's keys and values are spread over the ranks that share batches (by heads) and over
     // the stages (by layers): a page of the cache is the sum of their pages.

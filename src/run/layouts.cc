@@ -19,7 +19,7 @@ using model::ModelConfig;
 std::vector<int> moe_layers(const ModelConfig& config) {
   std::vector<int> layers;
   for (int layer = 0; layer < config.num_layers; ++layer) {
-    if (config.is_moe_layer[layer]) layers.push_back(layer);
+    if (config.is_moe(layer)) layers.push_back(layer);
   }
   return layers;
 }
@@ -91,6 +91,34 @@ Status check_slices(const parallel::ParallelConfig& settings, const ModelConfig&
       "{}: moe_config.combine_dtype: expected AUTO or BF16 beside moe_tensor_parallel_size {}, "
       "found {}: results come back in slices, and the scales of that form are of whole rows",
       settings.name, slices, kernels::row_format_name(moe.combine_format())));
+}
+
+Status check_parts(const parallel::ParallelConfig& settings, const ModelConfig& config) {
+  const auto refuse = [&](const char* key, int found, const std::string& reason) {
+    return invalid_input(
+        fmt::format("{}: {}: expected 1 for {}, found {}", settings.name, key, reason, found));
+  };
+  const std::string states = fmt::format(
+      "a model of {}, some of whose layers keep a state per sequence that ranks do not divide",
+      config.family);
+  if (config.has_state() && settings.sizes.cp > 1) {
+    return refuse("context_parallel_size", settings.sizes.cp, states);
+  }
+  if (config.has_state() && settings.sizes.tp > 1 && !settings.enable_attention_dp) {
+    return refuse("tensor_parallel_size", settings.sizes.tp,
+                  states + " (or enable_attention_dp: true)");
+  }
+  const int stages = settings.sizes.pp;
+  for (int stage = 1; stage < stages; ++stage) {
+    const int first = parallel::layers_of_stage(stage, stages, config.num_layers).first;
+    if (!config.layers[static_cast<size_t>(first)].shares_index) continue;
+    return refuse(
+        "pipeline_parallel_size", stages,
+        fmt::format("this model (or a number whose stages do not begin at layer {}, which "
+                    "attends to the positions that the layer before it has chosen)",
+                    first));
+  }
+  return {};
 }
 
 size_t whole_memory_pages(size_t bytes) {

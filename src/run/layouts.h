@@ -93,6 +93,11 @@ Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelC
 std::optional<model::JointLayout> shard_layout(const model::ModelConfig& config,
                                                const ep::DispatchShape& shape, Dtype row_dtype);
 
+// Errors (invalid input): a kind of parallelism that a part of the model cannot do: states of
+// sequences are not divided among ranks; layers of a stage cannot share the choice of positions
+// that a layer of an earlier stage made.
+Status check_parts(const parallel::ParallelConfig& settings, const model::ModelConfig& config);
+
 // Errors (invalid input): moe_tensor_parallel_size cannot cut the model's experts, or cannot cut
 // results in the format of moe_config.combine_dtype.
 Status check_slices(const parallel::ParallelConfig& settings, const model::ModelConfig& config,

@@ -9,6 +9,7 @@
 #include "kernels/packed_matrix.h"
 #include "model/compute.h"
 #include "model/kv_layout.h"
+#include "model/tensor_list.h"
 #include "weights/expert_record.h"
 
 namespace wideep::run {
@@ -19,6 +20,7 @@ using kernels::WeightFormat;
 using model::LayerForms;
 using model::ModelConfig;
 using model::ModelForms;
+using model::TensorUse;
 using parallel::LayerRange;
 using weights::MatrixForm;
 
@@ -26,66 +28,66 @@ uint64_t packed_bytes(const MatrixForm& form, int n, int k) { return form.shape(
 
 uint64_t floats(uint64_t count) { return count * sizeof(float); }
 
-uint64_t gated_mlp_bytes(const MatrixForm& form, int hidden, int intermediate, int slices = 1) {
-  return weights::ExpertShape{form.format, hidden, intermediate, form.group, slices}.record_bytes();
+uint64_t gated_mlp_bytes(const MatrixForm& form, int hidden, int intermediate) {
+  return weights::ExpertShape{
+      .format = form.format, .hidden = hidden, .intermediate = intermediate, .group = form.group}
+      .record_bytes();
 }
 
-int shared_intermediate(const ModelConfig& config) {
-  return config.num_shared_experts * config.moe_intermediate_size;
+uint64_t expert_bytes(const ModelConfig& config, const MatrixForm& form, int slices) {
+  return model::experts_shape(config, form, slices).record_bytes();
 }
 
-// ---- weights, by the names of the checkpoint's tensors ----
+// ---- weights ----
 
-uint64_t grouped_query_weights(const ModelConfig& config, const LayerForms& forms) {
-  const int hidden = config.hidden_size, dim = config.head_dim;
-  const int q_width = config.num_heads * dim, kv_width = config.num_kv_heads * dim;
-  return packed_bytes(forms.input, q_width, hidden) +
-         2 * packed_bytes(forms.input, kv_width, hidden) +
-         packed_bytes(forms.output, hidden, q_width) + floats(2 * uint64_t(dim));  // q_, k_norm
-}
-
-uint64_t latent_weights(const ModelConfig& config, const LayerForms& forms, Dtype row_dtype) {
-  const int hidden = config.hidden_size, heads = config.num_heads;
-  const int q_rank = config.q_lora_rank, kv_rank = config.kv_lora_rank;
-  const int q_width = heads * config.head_dim;
-  const uint64_t q = q_rank == 0 ? packed_bytes(forms.input, q_width, hidden)
-                                 : packed_bytes(forms.input, q_rank, hidden) +
-                                       floats(static_cast<uint64_t>(q_rank)) +
-                                       packed_bytes(forms.q_b, q_width, q_rank);
-  const uint64_t kv_a = packed_bytes(forms.input, kv_rank + config.qk_rope_head_dim, hidden) +
-                        floats(static_cast<uint64_t>(kv_rank));
-  // kv_b is stored as three matrices per head: queries into the latent space, values out of it, and
-  // keys out of it.
-  const MatrixForm part =
-      weights::default_form(row_dtype == Dtype::kF32 ? WeightFormat::kF32 : WeightFormat::kBf16);
-  const uint64_t kv_b =
-      static_cast<uint64_t>(heads) * (packed_bytes(part, kv_rank, config.qk_nope_head_dim) +
-                                      packed_bytes(part, config.v_head_dim, kv_rank) +
-                                      packed_bytes(part, config.qk_nope_head_dim, kv_rank));
-  return q + kv_a + kv_b + packed_bytes(forms.output, hidden, heads * config.v_head_dim);
-}
-
-// Router (always float32) and shared expert.
-uint64_t moe_weights(const ModelConfig& config, const LayerForms& forms) {
-  const int num_experts = config.routing.num_experts;
-  uint64_t bytes =
-      packed_bytes(weights::default_form(WeightFormat::kF32), num_experts, config.hidden_size);
-  if (config.routing.method == model::RoutingMethod::kDeepseekV3) bytes += floats(num_experts);
-  if (config.num_shared_experts > 0) {
-    bytes += gated_mlp_bytes(forms.mlp, config.hidden_size, shared_intermediate(config));
+// The bytes of a tensor of the list. kv_b is kept as three matrices per head: queries into the
+// latent space, values out of it, and keys out of it.
+uint64_t tensor_bytes(const ModelConfig& config, const LayerForms& forms, Dtype row_dtype,
+                      const model::ListedTensor& tensor) {
+  const int n = static_cast<int>(tensor.shape.front()), k = static_cast<int>(tensor.shape.back());
+  switch (tensor.use) {
+    case TensorUse::kInput:
+      return packed_bytes(forms.input, n, k);
+    case TensorUse::kGates:
+      return packed_bytes(forms.gates, n, k);
+    case TensorUse::kQueryB:
+      return packed_bytes(forms.q_b, n, k);
+    case TensorUse::kIndexQuery:
+      return packed_bytes(forms.index_query, n, k);
+    case TensorUse::kIndexKey:
+      return packed_bytes(forms.index_key, n, k);
+    case TensorUse::kOutput:
+      return packed_bytes(forms.output, n, k);
+    case TensorUse::kFloat:
+      return packed_bytes(weights::default_form(WeightFormat::kF32), n, k);
+    case TensorUse::kLatent: {
+      const MatrixForm part = weights::default_form(row_dtype == Dtype::kF32 ? WeightFormat::kF32
+                                                                             : WeightFormat::kBf16);
+      const int nope = config.qk_nope_head_dim;
+      return static_cast<uint64_t>(config.num_heads) *
+             (packed_bytes(part, k, nope) + packed_bytes(part, config.v_head_dim, k) +
+              packed_bytes(part, nope, k));
+    }
+    case TensorUse::kVector:
+      return floats(static_cast<uint64_t>(tensor.num_elements()));
+    case TensorUse::kEmbedding:
+    case TensorUse::kHead:
+    case TensorUse::kExpert:
+    case TensorUse::kMlp:  // counted as records
+      break;
   }
-  return bytes;
+  return 0;
 }
 
 uint64_t layer_weights(const ModelConfig& config, const ModelForms& forms, int index) {
   const LayerForms& layer = forms.layers[static_cast<size_t>(index)];
-  const uint64_t attention = config.is_mla() ? latent_weights(config, layer, forms.row_dtype)
-                                             : grouped_query_weights(config, layer);
-  const uint64_t rest =
-      config.is_moe_layer[index]
-          ? moe_weights(config, layer)
-          : gated_mlp_bytes(layer.mlp, config.hidden_size, config.dense_intermediate_size);
-  return floats(2 * uint64_t(config.hidden_size)) + attention + rest;
+  const int width =
+      config.is_moe(index) ? config.shared_intermediate_size : config.dense_intermediate_size;
+  uint64_t bytes = width == 0 ? 0 : gated_mlp_bytes(layer.mlp, config.hidden_size, width);
+  for (const model::ListedTensor& tensor : model::layer_tensors(config, index)) {
+    bytes += tensor_bytes(config, layer, forms.row_dtype, tensor);
+  }
+  return bytes;
 }
 
 // The first stage embeds, the last has the LM head.
@@ -102,7 +104,7 @@ uint64_t dense_weights(const ModelConfig& config, const ModelForms& forms, Layer
 
 // ---- intermediate results in bytes per token; layers run one at a time ----
 //
-// These sums follow the scratch buffers of model/ (AttentionScratch, MlpRunner, TokenRows,
+// These sums follow the scratch buffers of model/ (MixerScratch, MlpRunner, TokenRows,
 // ExpertRows) and must change with them; a test compares them with what a forward pass allocates.
 
 // The copy of a row as an operand of the matrix; 0 for float32, which needs no copy.
@@ -113,10 +115,11 @@ uint64_t cast_row(const MatrixForm& form, uint64_t width) {
 
 uint64_t grouped_query_row(const ModelConfig& config, const LayerForms& forms) {
   const uint64_t hidden = config.hidden_size;
-  const uint64_t q_width = uint64_t(config.num_heads) * config.head_dim;
+  const uint64_t width = uint64_t(config.num_heads) * config.head_dim;
+  const uint64_t q_width = config.grouped_query.output_gate ? 2 * width : width;
   const uint64_t kv_width = uint64_t(config.num_kv_heads) * config.head_dim;
-  return floats(2 * q_width + 2 * kv_width + hidden + config.head_dim) +
-         std::max(cast_row(forms.input, hidden), cast_row(forms.output, q_width));
+  return floats(q_width + width + 2 * kv_width + hidden + config.grouped_query.rotary_dim) +
+         std::max(cast_row(forms.input, hidden), cast_row(forms.output, width));
 }
 
 uint64_t latent_row(const ModelConfig& config, const LayerForms& forms) {
@@ -124,9 +127,44 @@ uint64_t latent_row(const ModelConfig& config, const LayerForms& forms) {
   const uint64_t q_rank = config.q_lora_rank, kv_rank = config.kv_lora_rank;
   const uint64_t key = kv_rank + config.qk_rope_head_dim, v_width = heads * config.v_head_dim;
   const uint64_t queries = q_rank + heads * config.head_dim + heads * key;
-  return floats(queries + key + heads * kv_rank + v_width + hidden + config.qk_rope_head_dim) +
+  // The indexer's queries, keys and weights; its scores are of few tokens at a time.
+  const auto& indexer = config.indexer;
+  const uint64_t index =
+      indexer.num_heads == 0
+          ? 0
+          : uint64_t(indexer.num_heads) * (indexer.head_dim + 1) + indexer.head_dim + indexer.top_k;
+  return floats(index + queries + key + heads * kv_rank + v_width + hidden +
+                config.qk_rope_head_dim) +
          cast_row(forms.q_b, q_rank) +
          std::max(cast_row(forms.input, hidden), cast_row(forms.output, v_width));
+}
+
+uint64_t delta_net_row(const ModelConfig& config, const LayerForms& forms) {
+  const model::DeltaNetConfig& net = config.delta_net;
+  const uint64_t hidden = config.hidden_size, value_width = net.value_width();
+  const uint64_t gates = 2 * uint64_t(net.num_value_heads);
+  const uint64_t inputs = net.convolved_width() + value_width + gates;
+  return floats((net.fused_projections ? 2 : 1) * inputs + value_width + hidden) +
+         std::max({cast_row(forms.input, hidden), cast_row(forms.gates, hidden),
+                   cast_row(forms.output, value_width)});
+}
+
+uint64_t convolution_row(const ModelConfig& config, const LayerForms& forms) {
+  const uint64_t hidden = config.hidden_size;
+  return floats(5 * hidden) +
+         std::max(cast_row(forms.input, hidden), cast_row(forms.output, hidden));
+}
+
+uint64_t mixer_row(const ModelConfig& config, int layer, const LayerForms& forms) {
+  switch (config.layers[static_cast<size_t>(layer)].mixer) {
+    case model::LayerConfig::Mixer::kAttention:
+      return config.is_mla() ? latent_row(config, forms) : grouped_query_row(config, forms);
+    case model::LayerConfig::Mixer::kDeltaNet:
+      return delta_net_row(config, forms);
+    case model::LayerConfig::Mixer::kConvolution:
+      return convolution_row(config, forms);
+  }
+  return 0;
 }
 
 // The input of a gated MLP in the operand form; 0 if it already has that form.
@@ -174,16 +212,15 @@ uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
   const uint64_t hidden = config.hidden_size;
   const Dtype plain = forms.row_dtype;
   const bool sent_plain = shape.row_bytes == hidden * dtype_bytes(plain);
-  uint64_t attention = 0, dense = 0, shared = 0;
+  uint64_t mixer = 0, dense = 0, shared = 0;
   for (int i = layers.first; i < layers.last; ++i) {
     const LayerForms& layer = forms.layers[static_cast<size_t>(i)];
-    attention = std::max(
-        attention, config.is_mla() ? latent_row(config, layer) : grouped_query_row(config, layer));
-    if (!config.is_moe_layer[i]) {
+    mixer = std::max(mixer, mixer_row(config, i, layer));
+    if (!config.is_moe(i)) {
       dense = std::max(
           dense, dense_mlp_row(config, layer.mlp, config.dense_intermediate_size, Dtype::kF32));
-    } else if (config.num_shared_experts > 0) {
-      shared = std::max(shared, dense_mlp_row(config, layer.mlp, shared_intermediate(config),
+    } else if (config.shared_intermediate_size > 0) {
+      shared = std::max(shared, dense_mlp_row(config, layer.mlp, config.shared_intermediate_size,
                                               sent_plain ? plain : Dtype::kF32));
     }
   }
@@ -193,7 +230,7 @@ uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
       config.routing.top_k * between_row(forms.experts, config.moe_intermediate_size);
   const uint64_t moe = floats(uint64_t(config.routing.num_experts)) +
                        travelling_row(config, shape, forms.experts) + experts;
-  return attention + streams + moe + dense + shared;
+  return mixer + streams + moe + dense + shared;
 }
 
 }  // namespace
@@ -214,22 +251,23 @@ MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape
                        const std::optional<model::JointLayout>& joint,
                        std::optional<LayerRange> of_stage, const engine::PipelineLayout& pipeline) {
   const LayerRange layers = of_stage.value_or(LayerRange{0, config.num_layers});
-  const auto moe = std::count(config.is_moe_layer.begin() + layers.first,
-                              config.is_moe_layer.begin() + layers.last, true);
+  const auto moe =
+      std::count_if(config.layers.begin() + layers.first, config.layers.begin() + layers.last,
+                    [](const model::LayerConfig& layer) { return layer.is_moe; });
   const uint64_t slots = uint64_t(shape.slots_per_rank) * static_cast<uint64_t>(moe);
   const auto shards = shard_layout(config, shape, forms.row_dtype);
   const model::KvLayout kv(config, cache, layers, joint ? shape.ep_size : 1);
   return {.num_ranks = shape.ep_size,
           .dense_weights = dense_weights(config, forms, layers),
-          .slots_per_rank = slots * gated_mlp_bytes(forms.experts, config.hidden_size,
-                                                    config.moe_intermediate_size, shape.num_slices),
+          .slots_per_rank = slots * expert_bytes(config, forms.experts, shape.num_slices),
           .symmetric_memory_per_rank = ep::BufferLayout(shape).segment_bytes() + pipeline.bytes(),
           .joint_memory = joint ? joint->bytes() : 0,
           .shard_memory = shards ? uint64_t(shape.num_owners()) * shards->bytes() : 0,
           .working_memory_per_rank =
               static_cast<uint64_t>(joint ? joint->max_tokens : shape.max_tokens) *
               working_row(config, forms, shape, layers),
-          .kv_page_bytes = kv.page_bytes()};
+          .kv_page_bytes = kv.page_bytes(),
+          .state_bytes = model::StateLayout(config, layers).bytes()};
 }
 
 std::vector<MemoryPlan> plan_stages(const ModelConfig& config, const ep::DispatchShape& shape,
@@ -254,6 +292,18 @@ uint64_t bytes_without_cache(std::span<const MemoryPlan> stages) {
   return bytes;
 }
 
+uint64_t fewest_state_bytes(std::span<const MemoryPlan> stages) {
+  uint64_t bytes = 0;
+  for (const MemoryPlan& stage : stages) bytes += stage.all_ranks() * stage.state_bytes;
+  return bytes;
+}
+
+int state_slots_in(double cache_bytes, uint64_t state_bytes, int running, bool reuses_pages) {
+  const double most = cache_bytes / 2 / static_cast<double>(state_bytes);
+  const double wanted = static_cast<double>(running) * (reuses_pages ? 2 : 1);
+  return static_cast<int>(std::min(most, wanted));
+}
+
 MemoryPlan fullest(std::span<const MemoryPlan> stages) {
   MemoryPlan all{.num_ranks = 0};
   for (const MemoryPlan& stage : stages) {
@@ -269,6 +319,7 @@ MemoryPlan fullest(std::span<const MemoryPlan> stages) {
     all.working_memory_per_rank =
         std::max(all.working_memory_per_rank, stage.working_memory_per_rank);
     all.kv_page_bytes = std::max(all.kv_page_bytes, stage.kv_page_bytes);
+    all.state_bytes = std::max(all.state_bytes, stage.state_bytes);
   }
   return all;
 }

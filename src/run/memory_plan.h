@@ -39,6 +39,7 @@ struct MemoryPlan {
   // small buffers, logits and buffers of single threads.
   uint64_t working_memory_per_rank = 0;
   uint64_t kv_page_bytes = 0;  // kernels::kPageTokens tokens of one sequence, all layers
+  uint64_t state_bytes = 0;    // of one sequence on a rank, all layers; 0: they keep none
 
   uint64_t per_rank() const {
     return slots_per_rank + symmetric_memory_per_rank + working_memory_per_rank;
@@ -77,9 +78,16 @@ std::vector<MemoryPlan> plan_stages(const model::ModelConfig& config,
                                     const engine::PipelineLayout& pipeline, int num_groups = 1,
                                     int turn_pages = 1);
 uint64_t bytes_without_cache(std::span<const MemoryPlan> stages);
+// The states of one sequence on every rank of all stages: the fewest that a run can have.
+uint64_t fewest_state_bytes(std::span<const MemoryPlan> stages);
 // One plan for all stages: sums of what exists once, and for what each rank has, the largest value
 // of any stage.
 MemoryPlan fullest(std::span<const MemoryPlan> stages);
+
+// The slots for states (engine/state_slots.h) of a rank that runs up to `running` sequences: as
+// many snapshots as running sequences if prefixes are reused, in at most half of the bytes that the
+// rank may use for its caches. 0: that is too little for one. REQUIRES: state_bytes > 0.
+int state_slots_in(double cache_bytes, uint64_t state_bytes, int running, bool reuses_pages);
 
 // The same if all weights have one format.
 MemoryPlan plan_memory(const model::ModelConfig& config, const ep::DispatchShape& shape,

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <array>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
@@ -265,23 +266,19 @@ TEST_P(GoldenPlan, WorkingMemoryIsAboutWhatAForwardPassAllocates) {
   }
 }
 
-TEST(MoeOptions, HiddenSizesThatDoNotFitTheDtypeAreErrorsOfTheKey) {
+TEST(MoeOptions, DtypesOfRowsOfAnyLength) {
   model::ModelConfig config;
-  config.hidden_size = 272;
+  config.hidden_size = 2056;  // no multiple of the values that share a scale
   parallel::ParallelConfig settings;
-  settings.name = "parallel.yaml";
   settings.moe_config.combine_dtype = "NVFP4";
-  const auto fits = moe_options(settings, config, WeightFormat::kBf16);
-  ASSERT_TRUE(fits.ok());
-  EXPECT_EQ(fits->dispatch_format(), kernels::RowFormat::kBf16);
-  EXPECT_EQ(fits->combine_format(), kernels::RowFormat::kNvfp4);
+  const auto one = moe_options(settings, config, WeightFormat::kBf16);
+  ASSERT_TRUE(one.ok()) << one.status().message();
+  EXPECT_EQ(one->dispatch_format(), kernels::RowFormat::kBf16);
+  EXPECT_EQ(one->combine_format(), kernels::RowFormat::kNvfp4);
   settings.moe_config.dispatch_dtype = "FP8";
-  const auto unfit = moe_options(settings, config, WeightFormat::kBf16);
-  ASSERT_FALSE(unfit.ok());
-  EXPECT_EQ(unfit.status().code(), StatusCode::kInvalidInput);
-  EXPECT_EQ(unfit.status().message(),
-            "parallel.yaml: moe_config.dispatch_dtype: rows of 272 values in fp8: expected a "
-            "multiple of 128, the values that share a scale; use bf16");
+  const auto both = moe_options(settings, config, WeightFormat::kBf16);
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_EQ(both->dispatch_format(), kernels::RowFormat::kFp8);
 }
 
 TEST_P(GoldenPlan, CacheAndMessagesGrowWithWhatTheyHold) {
@@ -310,6 +307,21 @@ TEST(MemoryPlan, RanksShareOnlyTheDenseWeights) {
                         .working_memory_per_rank = 1};
   EXPECT_EQ(plan.per_rank(), 111u);
   EXPECT_EQ(plan.bytes_without_cache(), 1444u);
+}
+
+TEST(MemoryPlan, AStateIsNeededOnEveryRankOfItsStage) {
+  const std::array<MemoryPlan, 2> stages = {MemoryPlan{.num_ranks = 2, .state_bytes = 64},
+                                            MemoryPlan{.num_ranks = 2, .state_bytes = 192}};
+  EXPECT_EQ(fewest_state_bytes(stages), 2u * 64 + 2 * 192);
+  EXPECT_EQ(fullest(stages).state_bytes, 192u);
+}
+
+TEST(MemoryPlan, StatesTakeAtMostHalfOfTheMemoryForCaches) {
+  EXPECT_EQ(state_slots_in(1e6, 1000, 8, false), 8);
+  EXPECT_EQ(state_slots_in(1e6, 1000, 8, true), 16);
+  EXPECT_EQ(state_slots_in(20e3, 1000, 8, true), 10);
+  EXPECT_EQ(state_slots_in(20e3, 1000, 16, false), 10);
+  EXPECT_EQ(state_slots_in(1999, 1000, 8, true), 0);
 }
 
 // Parameters as the models' cards state them, in billions.

@@ -30,11 +30,14 @@ std::string online_text(const Run& run) {
 }
 
 std::string memory_text(const RunPlan& plan, const MemoryPlan& memory) {
+  const uint64_t states = memory.state_bytes * static_cast<uint64_t>(plan.limits.state_slots);
   return fmt::format(
-      "per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache ({}) up to {:.1f} MiB",
-      mebibytes(memory.slots_per_rank), mebibytes(memory.symmetric_memory_per_rank),
-      dtype_name(plan.cache),
-      mebibytes(memory.kv_page_bytes * static_cast<uint64_t>(plan.limits.max_pages)));
+             "per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache ({}) up to {:.1f} "
+             "MiB",
+             mebibytes(memory.slots_per_rank), mebibytes(memory.symmetric_memory_per_rank),
+             dtype_name(plan.cache),
+             mebibytes(memory.kv_page_bytes * static_cast<uint64_t>(plan.limits.max_pages))) +
+         (states == 0 ? "" : fmt::format(", states up to {:.1f} MiB", mebibytes(states)));
 }
 
 // One line, or with a pipeline one for each stage.
@@ -79,6 +82,16 @@ std::string cache_text(const Run& run) {
   }
   return fmt::format("\ncache   {} pages of {} tokens per rank; {}", plan.limits.max_pages,
                      kernels::kPageTokens, shared);
+}
+
+// A line if the model keeps states beside the cache.
+std::string states_text(const RunPlan& plan) {
+  const engine::SchedulerLimits& limits = plan.limits;
+  if (limits.state_slots == 0) return "";
+  return fmt::format(
+      "\nstates  {} per rank of {:.1f} MiB, one for each running request{}", limits.state_slots,
+      mebibytes(fullest(plan.memory).state_bytes),
+      limits.reuse_pages ? "; the others are snapshots at ends of shared pages" : "");
 }
 
 // When requests are admitted.
@@ -130,7 +143,7 @@ std::string plan_text(const Run& run) {
              "experts {}{}",
              std::filesystem::path(run.options().model_dir).lexically_normal().string(),
              config.num_layers, config.num_moe_layers(), config.routing.num_experts,
-             config.routing.top_k, run.inputs().checkpoint == nullptr ? "made-up " : "",
+             config.routing.top_k, !run.inputs().files ? "made-up " : "",
              plan.model.forms.format_names(), run.inputs().kernels->isa, plan.mapping.world_size(),
              plan.threads.threads_per_rank, plan.threads.threads_per_rank == 1 ? "" : "s",
              plan.dispatch.slots_per_rank, plan.model.placement.num_slots,
@@ -150,8 +163,8 @@ std::string plan_text(const Run& run) {
                             "same bits as of one rank",
                             plan.mapping.sizes().cp,
                             plan.limits.turn_pages * kernels::kPageTokens)) +
-         cache_text(run) + scheduler_text(plan) + rows_text(plan) + nodes_text(run) +
-         online_text(run) +
+         cache_text(run) + states_text(plan) + scheduler_text(plan) + rows_text(plan) +
+         nodes_text(run) + online_text(run) +
          (plan.moe.perfect_router ? "\nrouter  perfect: each rank deals its choices of experts to "
                                     "all ranks in turn; the "
                                     "texts mean nothing"

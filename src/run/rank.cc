@@ -194,10 +194,10 @@ Status run_rank(const Run& run, int feed_fd, Endpoint& world,
   WIDEEP_TRY_ASSIGN(const auto policy, make_policy(plan, stage));
   base::ThreadPool pool(plan.threads.of_rank(world.index_on_node()));
   const weights::WeightLoader loader(
-      *run.inputs().tensors, run.options().format,
+      run.inputs().tensors(), run.options().format,
       [&](uint64_t bytes) { reporter.weights_read(bytes); }, &pool);
   WIDEEP_TRY_ASSIGN(model::ExpertSlots slots, load_slots(plan, stage, loader, pool));
-  WIDEEP_TRY(run.inputs().tensors->check_unchanged());
+  WIDEEP_TRY(run.inputs().tensors().check_unchanged());
   WIDEEP_TRY(wait_for_weights(world));
 
   // The model, over the layers of this stage.
@@ -207,6 +207,7 @@ Status run_rank(const Run& run, int feed_fd, Endpoint& world,
   model::Model model(config, run.weights(), compute, moe, stage.layers, tensor_group(plan, stage),
                      context_group(plan, stage));
   const model::KvLayout kv(config, plan.cache, stage.layers, model.group().size());
+  const model::StateLayout states(config, stage.layers);
   engine::Pipeline pipeline(world, plan.mapping.group(parallel::Axis::kPp, world.rank()),
                             plan.pipeline, plan.segment.pipeline_offset());
   std::optional<engine::OnlineLayers> online;
@@ -233,6 +234,7 @@ Status run_rank(const Run& run, int feed_fd, Endpoint& world,
        .limits = plan.limits,
        .model = model,
        .kv = kv,
+       .states = states,
        .moe = moe,
        .compute = compute,
        .stage = *stage.ranks,

@@ -12,18 +12,26 @@
 namespace wideep::run {
 namespace {
 
-// The free memory of nodes differs, but all ranks must have equally many cache pages: plans again
-// with the smallest number of any rank.
+// The free memory of nodes differs, but all ranks must have equally many cache pages and states:
+// plans again with the smallest numbers of any rank.
 Status agree_on_cache(const RunOptions& options, const RunInputs& inputs, RunPlan* plan) {
   const bool as_memory_allows =
       !options.parallel.kv_cache_config.max_tokens && !options.cache_pages;
-  if (options.started == nullptr || !as_memory_allows) return {};
-  constexpr std::chrono::seconds kPatience{60};
-  WIDEEP_TRY_ASSIGN(
-      const uint64_t least,
-      options.started->all_reduce_min(static_cast<uint64_t>(plan->limits.max_pages), kPatience));
+  const bool has_states = plan->limits.state_slots > 0;
+  if (options.started == nullptr || (!as_memory_allows && !has_states)) return {};
+  const auto least = [&](int own) -> Result<int> {
+    constexpr std::chrono::seconds kPatience{60};
+    WIDEEP_TRY_ASSIGN(const uint64_t all,
+                      options.started->all_reduce_min(static_cast<uint64_t>(own), kPatience));
+    return static_cast<int>(all);
+  };
   RunOptions with_least = options;
-  with_least.cache_pages = static_cast<int>(least);
+  if (as_memory_allows) {
+    WIDEEP_TRY_ASSIGN(with_least.cache_pages, least(plan->limits.max_pages));
+  }
+  if (has_states) {
+    WIDEEP_TRY_ASSIGN(with_least.state_slots, least(plan->limits.state_slots));
+  }
   WIDEEP_TRY_ASSIGN(*plan, plan_run(inputs.model, with_least, base::read_machine()));
   return {};
 }
@@ -101,7 +109,7 @@ Status Run::load(const std::function<void(uint64_t)>& on_bytes) {
     const int ranks = started != nullptr ? 1 : plan_.mapping.world_size();
     const int threads = ranks * plan_.threads.threads_per_rank;
     base::ThreadPool pool(std::min(threads, base::read_machine().usable_cores()));
-    const weights::WeightLoader loader(*inputs_.tensors, options_.format, on_bytes, &pool);
+    const weights::WeightLoader loader(inputs_.tensors(), options_.format, on_bytes, &pool);
     std::optional<parallel::LayerRange> layers;
     if (started != nullptr) layers = plan_.layers_of(started->rank());
     WIDEEP_TRY_ASSIGN(weights_, model::ModelWeights::load(plan_.model.config, loader, layers));

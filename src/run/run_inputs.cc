@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 
 #include "base/content_hash.h"
 #include "base/try.h"
 #include "formats/files.h"
-#include "model/match_tensors.h"
 #include "model/perfect_router.h"
+#include "model/tensor_list.h"
 #include "parallel/initial_placement.h"
 #include "run/layouts.h"
 #include "weights/random_tensors.h"
@@ -40,14 +39,14 @@ Status check_started(const RunOptions& options) {
 Result<std::optional<tokenizer::Tokenizer>> read_tokenizer(const RunOptions& options,
                                                            const model::ModelConfig& config) {
   const std::string& directory = options.model_dir;
-  if (!options.needs_tokenizer && !std::filesystem::exists(directory + "/tokenizer.json")) {
+  if (!options.needs_tokenizer && !tokenizer::Tokenizer::is_in(directory)) {
     return std::optional<tokenizer::Tokenizer>();
   }
   WIDEEP_TRY_ASSIGN(tokenizer::Tokenizer tokenizer,
                     tokenizer::Tokenizer::read(directory, config.vocab_size));
   if (tokenizer.id_limit() <= config.vocab_size) return std::optional(std::move(tokenizer));
   return invalid_input(
-      fmt::format("{}/tokenizer.json: has token ids up to {}, but config.json: vocab_size is {}",
+      fmt::format("{}: the tokenizer has token ids up to {}, but config.json: vocab_size is {}",
                   directory, tokenizer.id_limit() - 1, config.vocab_size));
 }
 
@@ -61,15 +60,11 @@ Result<model::ModelConfig> read_config(const RunOptions& options) {
 
 Status open_tensors(const RunOptions& options, RunInputs* inputs) {
   if (options.random_weights) {
-    inputs->tensors = std::make_unique<weights::RandomTensors>(*options.random_weights);
+    inputs->own_tensors = std::make_unique<weights::RandomTensors>(*options.random_weights);
     return {};
   }
-  WIDEEP_TRY_ASSIGN(weights::Checkpoint checkpoint, weights::Checkpoint::open(options.model_dir));
-  WIDEEP_TRY(model::match_tensors(checkpoint, checkpoint.names(), options.model_dir,
-                                  &inputs->model.config));
-  auto kept = std::make_unique<weights::Checkpoint>(std::move(checkpoint));
-  inputs->checkpoint = kept.get();
-  inputs->tensors = std::move(kept);
+  WIDEEP_TRY_ASSIGN(inputs->files,
+                    model::ModelFiles::open(options.model_dir, &inputs->model.config));
   return {};
 }
 
@@ -83,8 +78,7 @@ std::string hash_of_file(const std::string& path) {
 // Of the files that token ids follow from.
 std::string hash_of_tokenizer(const std::string& model_dir) {
   std::string hashes;
-  for (const char* file : {"tokenizer.json", "tokenizer_config.json", "added_tokens.json",
-                           "special_tokens_map.json"}) {
+  for (const std::string& file : tokenizer::Tokenizer::file_names()) {
     hashes += hash_of_file(model_dir + "/" + file) + " ";
   }
   return base::content_hash_hex(hashes);
@@ -114,7 +108,7 @@ Result<RunInputs> read_run_inputs(const RunOptions& options) {
   WIDEEP_TRY_ASSIGN(inputs.tokenizer, read_tokenizer(options, inputs.model.config));
   WIDEEP_TRY(open_tensors(options, &inputs));
   inputs.model.forms = model::model_forms(inputs.model.config,
-                                          weights::WeightLoader(*inputs.tensors, options.format));
+                                          weights::WeightLoader(inputs.tensors(), options.format));
   if (options.statistics) {
     WIDEEP_TRY_ASSIGN(inputs.statistics_directory,
                       recordings::prepare_statistics_directory(options.statistics->directory));
@@ -127,8 +121,7 @@ transport::Settings fingerprints(const RunOptions& options, const RunInputs& inp
           {"the program (its content)", hash_of_file("/proc/self/exe")},
           {"the kernels (WIDEEP_ISA)", std::string(inputs.kernels->isa)},
           {"the model (config.json)", hash_of_file(options.model_dir + "/config.json")},
-          {"the tokenizer (tokenizer.json, tokenizer_config.json, added_tokens.json, "
-           "special_tokens_map.json)",
+          {fmt::format("the tokenizer ({})", fmt::join(tokenizer::Tokenizer::file_names(), ", ")),
            hash_of_tokenizer(options.model_dir)},
           {"--random-weights", options.random_weights ? "true" : "false"},
           {"--logits-digest", options.logits_digest ? "true" : "false"},
@@ -137,20 +130,16 @@ transport::Settings fingerprints(const RunOptions& options, const RunInputs& inp
 }
 
 uint64_t bytes_to_load(const RunInputs& inputs, bool has_host_pool) {
-  constexpr std::string_view kExperts = ".mlp.experts.";
-  if (inputs.checkpoint == nullptr) return 0;
-  // Layers beyond num_layers predict further tokens (multi-token prediction) and are not loaded.
-  const std::string mtp = fmt::format("model.layers.{}.", inputs.model.config.num_layers);
-  uint64_t bytes = 0;
-  std::map<std::string, uint64_t, std::less<>> of_expert;  // by "model.layers.0.mlp.experts.0"
-  for (const std::string& name : inputs.checkpoint->names()) {
-    const size_t at = name.find(kExperts);
-    if (at != name.npos) {
-      const size_t end = std::min(name.find('.', at + kExperts.size()), name.size());
-      of_expert[name.substr(0, end)] += inputs.checkpoint->tensor_bytes(name);
-    } else if (!name.starts_with(mtp)) {
-      bytes += inputs.checkpoint->tensor_bytes(name);
-    }
+  if (!inputs.files) return 0;
+  const model::ModelConfig& config = inputs.model.config;
+  const auto bytes_of = [&](const std::vector<model::ListedTensor>& tensors) {
+    uint64_t bytes = 0;
+    for (const model::ListedTensor& tensor : tensors) bytes += inputs.files->bytes_of(tensor);
+    return bytes;
+  };
+  uint64_t bytes = bytes_of(model::outer_tensors(config));
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    bytes += bytes_of(model::layer_tensors(config, layer));
   }
   for (const auto& [layer, placement] : inputs.model.placement.layers) {
     std::vector<int32_t> experts = placement.slot_to_expert;
@@ -159,7 +148,7 @@ uint64_t bytes_to_load(const RunInputs& inputs, bool has_host_pool) {
       experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
     }
     for (const int32_t expert : experts) {
-      bytes += of_expert[fmt::format("model.layers.{}.mlp.experts.{}", layer, expert)];
+      bytes += bytes_of(model::expert_tensors(config, layer, expert));
     }
   }
   return bytes;

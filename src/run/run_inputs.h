@@ -11,10 +11,11 @@
 
 #include "formats/new_directories.h"
 #include "kernels/kernels.h"
+#include "model/model_files.h"
 #include "model/model_forms.h"
 #include "run/run_options.h"
 #include "tokenizer/tokenizer.h"
-#include "weights/checkpoint.h"
+#include "weights/tensor_source.h"
 #include "wideep/placement.h"
 #include "wideep/status.h"
 
@@ -30,12 +31,13 @@ struct ModelFacts {
 struct RunInputs {
   const kernels::Kernels* kernels = nullptr;
   ModelFacts model;
-  std::optional<tokenizer::Tokenizer> tokenizer;  // nullopt: the model has none and needs none
-  std::unique_ptr<weights::TensorSource> tensors;
-  const weights::Checkpoint* checkpoint = nullptr;  // `tensors`; null: weights are random
+  std::optional<tokenizer::Tokenizer> tokenizer;       // nullopt: the model has none and needs none
+  std::optional<model::ModelFiles> files;              // nullopt: weights are random
+  std::unique_ptr<weights::TensorSource> own_tensors;  // random, or a benchmark's
   // Of the expert statistics; removed after the run if nothing was recorded.
   std::optional<formats::NewDirectories> statistics_directory;
 
+  const weights::TensorSource& tensors() const { return files ? files->tensors() : *own_tensors; }
   // Lines for the user about the model's files: of the configuration and of the tokenizer.
   std::vector<std::string> notes() const;
 };

@@ -17,7 +17,7 @@ TEST(Fingerprints, EveryFileOfATokenizerCounts) {
   inputs.kernels = kernels::select_kernels(nullptr).value();
   transport::Settings before = fingerprints(options, inputs);
   for (const char* file : {"tokenizer.json", "tokenizer_config.json", "added_tokens.json",
-                           "special_tokens_map.json"}) {
+                           "special_tokens_map.json", "tiktoken.model", "hy.tiktoken"}) {
     ASSERT_TRUE(formats::write_file(model.file(file), "{}").ok());
     const transport::Settings after = fingerprints(options, inputs);
     EXPECT_NE(before, after) << file;

@@ -35,6 +35,9 @@ struct RunOptions {
   // need. nullopt: what max_batch_size sequences of full length need, but at most cache_share of
   // the free memory.
   std::optional<int> cache_pages;
+  // Slots of a rank for the states of sequences; nullopt: as run::state_slots_in. Models without
+  // states have none.
+  std::optional<int> state_slots;
   double cache_share = 0.3;
   bool perfect_router = false;  // see model::MoeOptions; the texts mean nothing
   // The limit of every wait of a rank for another rank.

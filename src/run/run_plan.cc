@@ -16,6 +16,7 @@
 #include "base/try.h"
 #include "engine/page_pool.h"
 #include "model/latent_form.h"
+#include "model/state_layout.h"
 #include "parallel/initial_placement.h"
 
 namespace wideep::run {
@@ -75,8 +76,36 @@ int nodes_of_stage(const RunOptions& options) {
 
 // ---- the parts ----
 
+// What the caches of one rank may use: its part of cache_share of this node's memory.
+double most_cache_bytes(const RunPlan& plan, const RunOptions& options,
+                        const base::Machine& machine) {
+  const int node = options.started == nullptr ? 0 : options.started->node();
+  return static_cast<double>(machine.usable_memory_bytes()) * options.cache_share /
+         plan.ranks_of_nodes[static_cast<size_t>(node)];
+}
+
+// Of a sequence, in all layers: an upper bound of what a stage's states take.
+uint64_t state_bytes(const model::ModelConfig& config) {
+  return model::StateLayout(config, {0, config.num_layers}).bytes();
+}
+
+Result<int> state_slots(const RunPlan& plan, const RunOptions& options,
+                        const base::Machine& machine) {
+  const uint64_t bytes = state_bytes(plan.model.config);
+  if (bytes == 0) return 0;
+  if (options.state_slots) return *options.state_slots;
+  const SchedulerLimits& limits = plan.limits;
+  const int slots =
+      state_slots_in(most_cache_bytes(plan, options, machine), bytes,
+                     limits.max_batch_size * limits.micro_batches, limits.reuse_pages);
+  if (slots > 0) return slots;
+  return failed(fmt::format("memory: {} free is too little for the state of a sequence ({})",
+                            base::byte_size(machine.usable_memory_bytes()),
+                            base::byte_size(bytes)));
+}
+
 // The pages that max_batch_size sequences of full length need, limited by cache_share of the
-// memory.
+// memory, of which states take a part.
 Result<int> pages_that_fit(const RunPlan& plan, const RunOptions& options,
                            const base::Machine& machine) {
   const ParallelConfig& parallel = options.parallel;
@@ -84,11 +113,11 @@ Result<int> pages_that_fit(const RunPlan& plan, const RunOptions& options,
   // All layers: an upper bound of what a stage's pages take.
   const model::KvLayout kv(plan.model.config, plan.cache,
                            parallel.shares_batches() ? parallel.sizes.tp : 1);
-  const int node = options.started == nullptr ? 0 : options.started->node();
   const uint64_t bytes = machine.usable_memory_bytes();
-  const double share = static_cast<double>(bytes) * options.cache_share /
-                       plan.ranks_of_nodes[static_cast<size_t>(node)];
-  const double most = share / static_cast<double>(kv.page_bytes());
+  const double states =
+      static_cast<double>(limits.state_slots) * static_cast<double>(state_bytes(plan.model.config));
+  const double most =
+      (most_cache_bytes(plan, options, machine) - states) / static_cast<double>(kv.page_bytes());
   const int longest = engine::most_pages_of_rank(engine::pages_for(plan.max_sequence),
                                                  parallel.sizes.cp, limits.turn_pages);
   const double wanted = static_cast<double>(longest) * limits.max_batch_size * limits.micro_batches;
@@ -175,8 +204,7 @@ ExpertRanks plan_experts(const RunPlan& plan) {
 }
 
 weights::ExpertShape expert_shape(const ModelFacts& model, int num_slices) {
-  return {model.forms.experts.format, model.config.hidden_size, model.config.moe_intermediate_size,
-          model.forms.experts.group, num_slices};
+  return model::experts_shape(model.config, model.forms.experts, num_slices);
 }
 
 }  // namespace
@@ -231,10 +259,12 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   plan.limits = scheduler_limits(options);
   plan.limits.roles_differ = model::roles_differ(config);
   plan.cache = cache_dtype(parallel.kv_cache_config.dtype, model.forms.experts.format);
+  WIDEEP_TRY_ASSIGN(plan.limits.state_slots, state_slots(plan, options, machine));
   WIDEEP_TRY_ASSIGN(plan.limits.max_pages, cache_pages(plan, options, machine));
 
   WIDEEP_TRY_ASSIGN(plan.moe, moe_options(parallel, config, model.forms.experts.format));
   plan.moe.perfect_router = options.perfect_router;
+  WIDEEP_TRY(check_parts(parallel, config));
   WIDEEP_TRY(check_slices(parallel, config, plan.moe));
   const int tokens = plan.limits.max_num_tokens, batch = plan.limits.max_batch_size;
   WIDEEP_TRY_ASSIGN(plan.joint, joint_layout(parallel, config, tokens, batch));
@@ -274,7 +304,7 @@ uint64_t RunPlan::bytes_needed(std::optional<int64_t> cache_tokens_per_rank) con
   for (const MemoryPlan& stage : memory) {
     bytes += stage.bytes_without_cache() + stage.all_ranks() * stage.kv_bytes(tokens);
   }
-  return bytes;
+  return bytes + fewest_state_bytes(memory);
 }
 
 // ---- comparing ----
@@ -324,6 +354,7 @@ transport::Settings settings_of(const RunPlan& plan) {
       {"--threads-per-rank", text(int64_t{plan.threads.threads_per_rank})},
       {"kv_cache_config.dtype", std::string(dtype_name(plan.cache))},
       {"kv_cache_config.max_tokens", text(int64_t{limits.max_pages} * kernels::kPageTokens)},
+      {"the states of requests that fit", text(int64_t{limits.state_slots})},
       {"kv_cache_config.enable_block_reuse", text(limits.reuse_pages)},
       {"scheduler_config.capacity_scheduler_policy",
        limits.policy == engine::CapacityPolicy::kMaxUtilization ? "MAX_UTILIZATION"

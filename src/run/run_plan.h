@@ -79,7 +79,7 @@ struct RunPlan {
     return mapping.pp_layers(mapping.coordinates(rank).pp_rank, model.config.num_layers);
   }
   // The smallest memory in bytes that all ranks need on one machine: with this cache per rank, or
-  // for nullopt with one page per rank.
+  // for nullopt with one page per rank; and with the state of one sequence per rank.
   uint64_t bytes_needed(std::optional<int64_t> cache_tokens_per_rank) const;
 };
 

@@ -136,7 +136,7 @@ TEST(RunPlan, EveryStageHasItsLayersAndItsFilesOfStatistics) {
   wanted.options.parallel.max_batch_size = 4;
   const std::vector<int> moe = moe_layers(wanted.model.config);
   wanted.model.placement.layers.erase(moe.front());  // a dense layer
-  wanted.model.config.is_moe_layer[static_cast<size_t>(moe.front())] = false;
+  wanted.model.config.layers[static_cast<size_t>(moe.front())].is_moe = false;
   const RunPlan plan = wanted.plan().value();
   EXPECT_EQ(plan.memory.size(), 2u);
   EXPECT_EQ(plan.experts.stage_size, 2);

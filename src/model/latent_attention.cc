@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-//   c, k_rope = kv_a(h)                        cached: rms_norm(c), rotated k_rope; once for all
-//   heads q         = q_b(rms_norm(q_a(h)))          per head: q_nope, q_rope absorbed  score =
-//   (to_latent q_nope) · c + q_rope · k_rope,  out = from_latent (Σ p · c) expanded  score = q_nope
-//   · (to_keys c) + q_rope · k_rope,    out = Σ p · (from_latent c) result    = o(out of all heads)
+//   c, k_rope = kv_a(h)                   cached: rms_norm(c), rotated k_rope; once for all heads
+//   q         = q_b(rms_norm(q_a(h)))     per head: q_nope, q_rope
+//   absorbed  score = (to_latent q_nope) · c + q_rope · k_rope,   out = from_latent (Σ p · c)
+//   expanded  score = q_nope · (to_keys c) + q_rope · k_rope,     out = Σ p · (from_latent c)
+//   result    = o(out of all heads)
 //
 // Both forms compute the same function. latent_form.h says when each is cheaper.
-#include "model/deepseek_v3.h"
+#include "model/latent_attention.h"
 
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@
 #include <cstring>
 
 #include "base/try.h"
+#include "model/norms.h"
 
 namespace wideep::model {
 
@@ -51,8 +53,8 @@ LatentAttention::LatentAttention(const ModelConfig& config, int layer)
 
 // ---- weights ----
 
-Result<std::unique_ptr<Attention>> LatentAttention::load(const ModelConfig& config, int layer,
-                                                         const WeightLoader& loader) {
+Result<std::unique_ptr<Mixer>> LatentAttention::load(const ModelConfig& config, int layer,
+                                                     const WeightLoader& loader) {
   std::unique_ptr<LatentAttention> attention(new LatentAttention(config, layer));
   const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
   const LayerForms forms = layer_forms(config, layer, loader);
@@ -61,7 +63,13 @@ Result<std::unique_ptr<Attention>> LatentAttention::load(const ModelConfig& conf
   WIDEEP_TRY_ASSIGN(attention->o_,
                     loader.matrix(prefix + "o_proj.weight", config.hidden_size,
                                   config.num_heads * config.v_head_dim, forms.output));
-  return std::unique_ptr<Attention>(std::move(attention));
+  WIDEEP_TRY_ASSIGN(attention->o_bias_, load_bias(config.latent_bias, loader,
+                                                  prefix + "o_proj.bias", config.hidden_size));
+  if (config.indexer.num_heads > 0 && !config.layers[static_cast<size_t>(layer)].shares_index) {
+    WIDEEP_TRY_ASSIGN(attention->indexer_,
+                      SparseIndexer::load(config, layer, loader, forms, prefix + "indexer."));
+  }
+  return std::unique_ptr<Mixer>(std::move(attention));
 }
 
 Status LatentAttention::load_query(const WeightLoader& loader, const LayerForms& forms,
@@ -74,6 +82,8 @@ Status LatentAttention::load_query(const WeightLoader& loader, const LayerForms&
   }
   WIDEEP_TRY_ASSIGN(q_a_, loader.matrix(prefix + "q_a_proj.weight", config_.q_lora_rank,
                                         config_.hidden_size, forms.input));
+  WIDEEP_TRY_ASSIGN(q_a_bias_, load_bias(config_.latent_bias, loader, prefix + "q_a_proj.bias",
+                                         config_.q_lora_rank));
   WIDEEP_TRY_ASSIGN(q_a_norm_,
                     loader.floats(prefix + "q_a_layernorm.weight", {config_.q_lora_rank}));
   WIDEEP_TRY_ASSIGN(
@@ -87,6 +97,9 @@ Status LatentAttention::load_latent(const WeightLoader& loader, const LayerForms
   WIDEEP_TRY_ASSIGN(
       kv_a_, loader.matrix(prefix + "kv_a_proj_with_mqa.weight", rank + config_.qk_rope_head_dim,
                            config_.hidden_size, forms.input));
+  WIDEEP_TRY_ASSIGN(kv_a_bias_,
+                    load_bias(config_.latent_bias, loader, prefix + "kv_a_proj_with_mqa.bias",
+                              rank + config_.qk_rope_head_dim));
   WIDEEP_TRY_ASSIGN(kv_a_norm_, loader.floats(prefix + "kv_a_layernorm.weight", {rank}));
   WIDEEP_TRY_ASSIGN(
       const std::vector<float> kv_b,
@@ -114,6 +127,7 @@ Status LatentAttention::load_latent(const WeightLoader& loader, const LayerForms
 // ---- forward ----
 
 LatentForm LatentAttention::form_of(const TokenRun& run) const {
+  if (is_sparse(run)) return LatentForm::kAbsorbed;
   return choose_latent_form({.position = run.first_position,
                              .prompt_length = run.prompt_length,
                              .kv_lora_rank = config_.kv_lora_rank,
@@ -122,9 +136,9 @@ LatentForm LatentAttention::form_of(const TokenRun& run) const {
                              .v_head_dim = config_.v_head_dim});
 }
 
-void LatentAttention::prepare(const AttentionCall& call) const {
+void LatentAttention::prepare(const MixerCall& call) const {
   AttentionStep& step = call.scratch.step;
-  step.start(call.compute, call.batch, rope_);
+  step.rotate(call.compute, call.batch, rope_);
   const HeadRange own = heads_of(call.group);
   for (size_t i = 0; i < step.runs.size(); ++i) {
     const TokenRun& run = step.runs[i];
@@ -147,9 +161,9 @@ void LatentAttention::prepare(const AttentionCall& call) const {
   }
 }
 
-Result<const float*> LatentAttention::forward(const AttentionCall& call, const float* h) const {
+Result<const float*> LatentAttention::forward(const MixerCall& call, const float* h) const {
   const Compute& compute = call.compute;
-  AttentionScratch& scratch = call.scratch;
+  MixerScratch& scratch = call.scratch;
   const int num_tokens = call.batch.num_tokens();
   // A rank without tokens only takes part in the barrier: its scratch memory may be null.
   if (num_tokens == 0) {
@@ -161,7 +175,9 @@ Result<const float*> LatentAttention::forward(const AttentionCall& call, const f
       compute.cast(kv_a_.packed.shape, float_rows(h, hidden, num_tokens, hidden), scratch.cast);
   float* q = queries(call, rows);
   write_cache(call, rows, q);
+  if (indexer_) indexer_->write_cache(call, h, scratch.query_low.get<float>(0));
   WIDEEP_TRY(meet_in_cache(call, absorbed_.layer));
+  if (indexer_) indexer_->select(call);
 
   const AttentionStep& step = scratch.step;
   const std::vector<TokenRun> absorbed = absorbed_ranges(step);
@@ -178,13 +194,14 @@ Result<const float*> LatentAttention::forward(const AttentionCall& call, const f
                                 const AttentionTask& task = step.tasks[begin];
                                 const TokenRun& run = step.runs[task.run];
                                 if (form_of(run) == LatentForm::kAbsorbed) {
-                                  absorbed_.run(compute, call.kv, run, task, latent_q, latent);
+                                  absorbed_.run(compute, call.kv, run, task, latent_q, latent,
+                                                is_sparse(run) ? &scratch.selected : nullptr);
                                 } else {
                                   attend_expanded(compute, call.kv, run, task, q, heads);
                                 }
                               });
   for (const TokenRun& tokens : absorbed) leave_latent(call, tokens, latent, heads);
-  return project(call, o_.packed);
+  return project(call, o_.packed, bias_of(o_bias_));
 }
 
 // Ranges of neighbouring tokens, of any sequences, that take the absorbed form. Joining them makes
@@ -205,9 +222,9 @@ std::vector<TokenRun> LatentAttention::absorbed_ranges(const AttentionStep& step
 }
 
 // The queries of this rank's heads before rotation, [num_tokens, num_heads × (nope + rope)].
-float* LatentAttention::queries(const AttentionCall& call, const Rows& h) const {
+float* LatentAttention::queries(const MixerCall& call, const Rows& h) const {
   const Compute& compute = call.compute;
-  AttentionScratch& scratch = call.scratch;
+  MixerScratch& scratch = call.scratch;
   const size_t width = q_b_.packed.n();
   float* q = scratch.query.get<float>(h.num_rows * width);
   const HeadRange own = heads_of(call.group);
@@ -220,7 +237,9 @@ float* LatentAttention::queries(const AttentionCall& call, const Rows& h) const 
   }
   const int rank = config_.q_lora_rank;
   float* low = scratch.query_low.get<float>(static_cast<size_t>(h.num_rows) * rank);
-  compute.matmul(h, q_a_.packed, low, rank);
+  const Product low_queries{&q_a_.packed, low, static_cast<size_t>(rank), all_panels(q_a_.packed),
+                            bias_of(q_a_bias_)};
+  compute.matmul(h, std::span(&low_queries, 1));
   compute.rms_norm(low, rank, q_a_norm_.data(), config_.latent_norm_eps, h.num_rows, rank, low,
                    rank);
   const SourceRows low_rows = float_rows(low, rank, h.num_rows, rank);
@@ -231,15 +250,17 @@ float* LatentAttention::queries(const AttentionCall& call, const Rows& h) const 
 
 // Writes the cached row of each token: its normalised latent, then its rotated key. Also rotates
 // the queries, because the token's angles are in the caches.
-void LatentAttention::write_cache(const AttentionCall& call, const Rows& h, float* q) const {
+void LatentAttention::write_cache(const MixerCall& call, const Rows& h, float* q) const {
   const Compute& compute = call.compute;
   const KvLayout& kv = call.kv;
-  AttentionScratch& scratch = call.scratch;
+  MixerScratch& scratch = call.scratch;
   const HeadRange own = heads_of(call.group);
   const int rank = config_.kv_lora_rank, nope = config_.qk_nope_head_dim;
   const int width = rank + config_.qk_rope_head_dim, q_dim = expanded_.key_dim;
   float* rows = scratch.kv_row.get<float>(static_cast<size_t>(h.num_rows) * width);
-  compute.matmul(h, kv_a_.packed, rows, width);
+  const Product keys{&kv_a_.packed, rows, static_cast<size_t>(width), all_panels(kv_a_.packed),
+                     bias_of(kv_a_bias_)};
+  compute.matmul(h, std::span(&keys, 1));
   const kernels::Kernels& kernels = compute.kernels();
   for_each_token(compute, scratch.step, [&](int token, std::byte* page, int slot) {
     const float* cos_sin = scratch.step.angles_of(token, rope_.dim());
@@ -259,8 +280,8 @@ void LatentAttention::write_cache(const AttentionCall& call, const Rows& h, floa
 // latent_q: [num_tokens, num_heads × (kv_lora_rank + rope)], each head's query projected into the
 // latent space, followed by its rotary part. For a latent c, q · (W c) = (Wᵀ q) · c: the matrix W
 // that makes keys of latents is applied once to the query instead of to every latent.
-void LatentAttention::enter_latent(const AttentionCall& call, const TokenRun& tokens,
-                                   const float* q, float* latent_q) const {
+void LatentAttention::enter_latent(const MixerCall& call, const TokenRun& tokens, const float* q,
+                                   float* latent_q) const {
   const Compute& compute = call.compute;
   const HeadRange own = heads_of(call.group);
   const int nope = config_.qk_nope_head_dim, rope = config_.qk_rope_head_dim;
@@ -284,7 +305,7 @@ void LatentAttention::enter_latent(const AttentionCall& call, const TokenRun& to
 
 // Projects each head's output out of the latent space: heads, [num_tokens, num_heads × v], from
 // latent, [num_tokens, num_heads × kv_lora_rank].
-void LatentAttention::leave_latent(const AttentionCall& call, const TokenRun& tokens,
+void LatentAttention::leave_latent(const MixerCall& call, const TokenRun& tokens,
                                    const float* latent, float* heads) const {
   const Compute& compute = call.compute;
   const HeadRange own = heads_of(call.group);

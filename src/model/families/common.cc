@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Readers of keys that several families share.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/printable.h"
+#include "model/families/family.h"
+
+namespace wideep::model {
+
+using formats::JsonObject;
+
+namespace {
+
+// A number of experts. by_default: of an absent key; 0: the key is required.
+int positive_or(const JsonObject& root, std::string_view key, int by_default) {
+  if (by_default > 0 && !root.has(key)) return by_default;
+  return positive(root, key, kMaxExperts);
+}
+
+}  // namespace
+
+bool is_null(const JsonObject& root, std::string_view key) {
+  const auto found = root.raw().find(std::string(key));
+  return found != root.raw().end() && found->is_null();
+}
+
+void expect_equal(const JsonObject& root, std::string_view key, std::string_view source,
+                  int64_t expected) {
+  const int64_t found = root.integer_or(key, expected);
+  if (found == expected) return;
+  root.complain(key, fmt::format("expected {} {}, found {}", source, expected, found));
+}
+
+void read_grouped_query(const JsonObject& root, ModelConfig* config, const HeadDefaults& defaults) {
+  constexpr std::string_view kKvHeads = "num_key_value_heads";
+  const auto by_default = [&](std::string_view key, int family, int derived) {
+    return family == 0 || is_null(root, key) ? derived : family;
+  };
+  config->num_kv_heads = static_cast<int>(
+      root.integer_or(kKvHeads, by_default(kKvHeads, defaults.kv_heads, config->num_heads),
+                      {.min = 1, .max = kMaxHeads}));
+  const int derived = std::max(1, config->hidden_size / std::max(1, config->num_heads));
+  config->head_dim = static_cast<int>(
+      root.integer_or("head_dim", by_default("head_dim", defaults.head_dim, derived),
+                      {.min = 1, .max = kMaxHeadDim}));
+  config->grouped_query.rotary_dim = config->head_dim;
+  config->grouped_query.scale =
+      static_cast<float>(1.0 / std::sqrt(static_cast<double>(config->head_dim)));
+  if (!readable(root)) return;
+  check_even(root, "head_dim", config->head_dim);
+  if (config->num_heads % config->num_kv_heads != 0) {
+    root.complain("num_key_value_heads",
+                  fmt::format("expected a divisor of num_attention_heads {}, found {}",
+                              config->num_heads, config->num_kv_heads));
+  }
+}
+
+void read_attention_bias(const JsonObject& root, bool by_default, bool output,
+                         ModelConfig* config) {
+  config->grouped_query.qkv_bias = root.boolean_or("attention_bias", by_default);
+  config->grouped_query.output_bias = output && config->grouped_query.qkv_bias;
+}
+
+void read_partial_rotary(const JsonObject& root, double by_default, ModelConfig* config) {
+  constexpr std::string_view kKey = "partial_rotary_factor";
+  constexpr formats::NumberRange kShare = {.min = 1e-3, .max = 1.0};
+  double share = by_default;
+  for (const char* object : {"rope_scaling", "rope_parameters"}) {
+    if (root.has(object)) share = root.object(object).number_or(kKey, share, kShare);
+  }
+  share = root.number_or(kKey, share, kShare);
+  config->grouped_query.rotary_dim = static_cast<int>(config->head_dim * share);
+  if (!readable(root)) return;
+  const int dim = config->grouped_query.rotary_dim;
+  if (dim < 2 || dim % 2 != 0) {
+    root.complain(kKey, fmt::format("expected a share that makes an even number of the {} "
+                                    "dimensions of a head, found {}",
+                                    config->head_dim, share));
+  }
+}
+
+int read_num_experts(const JsonObject& root, int64_t min, int by_default) {
+  const formats::IntegerRange range = {.min = min, .max = kMaxExperts};
+  if (!root.has("num_local_experts")) {
+    return static_cast<int>(by_default > 0 ? root.integer_or("num_experts", by_default, range)
+                                           : root.integer("num_experts", range));
+  }
+  const int64_t local = root.integer("num_local_experts", range);
+  const int64_t experts = root.integer_or("num_experts", local, range);
+  if (experts != local) {
+    root.complain("num_experts",
+                  fmt::format("expected num_local_experts {}, found {}", local, experts));
+  }
+  return static_cast<int>(local);
+}
+
+void check_top_k(const JsonObject& root, std::string_view key, const RoutingConfig& routing) {
+  if (!readable(root) || routing.top_k <= routing.num_experts) return;
+  root.complain(key, fmt::format("expected at most the {} experts, found {}", routing.num_experts,
+                                 routing.top_k));
+}
+
+void read_experts(const JsonObject& root, const ExpertKeys& keys, ModelConfig* config) {
+  RoutingConfig& routing = config->routing;
+  routing.num_experts = keys.experts == ExpertKeys().experts
+                            ? read_num_experts(root, 1, keys.num_experts)
+                            : positive_or(root, keys.experts, keys.num_experts);
+  routing.top_k = positive_or(root, keys.top_k, keys.num_chosen);
+  config->moe_intermediate_size = positive(root, keys.width, kMaxIntermediate);
+  check_top_k(root, keys.top_k, routing);
+}
+
+// Layer i is a MoE layer if there are experts, i + 1 is a multiple of decoder_sparse_step and
+// mlp_only_layers does not contain i. Entries beyond the last layer have no effect.
+void read_sparse_steps(const JsonObject& root, ModelConfig* config) {
+  const int64_t step = root.integer_or("decoder_sparse_step", 1, {.min = 1, .max = kMaxLayers});
+  RoutingConfig& routing = config->routing;
+  for (int layer = 0; layer < config->num_layers; ++layer) {
+    config->layers[static_cast<size_t>(layer)].is_moe =
+        routing.num_experts > 0 && step > 0 && (layer + 1) % step == 0;
+  }
+  for (const int64_t layer : root.integers_or("mlp_only_layers", {})) {
+    if (layer >= 0 && layer < config->num_layers) {
+      config->layers[static_cast<size_t>(layer)].is_moe = false;
+    }
+  }
+  // A model of dense layers only: one expert that no layer has keeps all sizes positive.
+  if (routing.num_experts == 0) routing.num_experts = routing.top_k = 1;
+}
+
+void set_first_dense(int64_t num_dense, ModelConfig* config) {
+  for (int64_t layer = 0; layer < std::min<int64_t>(num_dense, config->num_layers); ++layer) {
+    config->layers[static_cast<size_t>(layer)].is_moe = false;
+  }
+}
+
+void read_dense_layers(const JsonObject& root, ModelConfig* config) {
+  const std::vector<std::string> types =
+      read_layer_words(root, "mlp_layer_types", config->num_layers);
+  for (size_t layer = 0; layer < types.size(); ++layer) {
+    config->layers[layer].is_moe = types[layer] != "dense";
+  }
+}
+
+void read_qwen_experts(const JsonObject& root, const ExpertKeys& keys, bool normalize,
+                       ModelConfig* config) {
+  read_experts(root, keys, config);
+  config->shared_intermediate_size =
+      positive(root, "shared_expert_intermediate_size", kMaxIntermediate);
+  config->shared_expert_gate = true;
+  config->routing.normalize = root.boolean_or("norm_topk_prob", normalize);
+  config->routing.method =
+      config->routing.normalize ? RoutingMethod::kRenormalize : RoutingMethod::kDefault;
+  config->tensor_names.rename("mlp.shared_experts", "mlp.shared_expert");
+}
+
+int read_window(const JsonObject& root) {
+  return static_cast<int>(root.integer_or("sliding_window", 0, {.min = 0, .max = kMaxPositions}));
+}
+
+void read_sliding_layers(const JsonObject& root, int window,
+                         const std::function<bool(int layer)>& by_default, ModelConfig* config) {
+  const std::vector<std::string> types = read_layer_words(root, "layer_types", config->num_layers);
+  for (int i = 0; i < config->num_layers; ++i) {
+    const auto layer = static_cast<size_t>(i);
+    bool slides = by_default(i);
+    if (layer < types.size()) {
+      slides = types[layer] == "sliding_attention";
+      if (!slides && types[layer] != "full_attention") {
+        root.complain(fmt::format("layer_types[{}]", i),
+                      fmt::format("expected full_attention or sliding_attention, found {}",
+                                  base::printable(types[layer])));
+      }
+    }
+    if (slides) config->layers[layer].window = window;
+    if (slides && window == 0 && readable(root)) {
+      root.complain("sliding_window", "missing; layer_types has layers of sliding_attention");
+    }
+  }
+}
+
+void require_layer_types(const JsonObject& root, const ModelConfig& config, std::string_view only) {
+  for (const std::string& type : read_layer_words(root, "layer_types", config.num_layers)) {
+    if (type == only || (type == "attention" && only == "full_attention")) continue;
+    root.complain("layer_types", fmt::format("expected only {}, found {}; wideep computes no other "
+                                             "in this family",
+                                             only, base::printable(type)));
+  }
+}
+
+void require_full_attention(const JsonObject& root, const ModelConfig& config) {
+  require_layer_types(root, config, "full_attention");
+}
+
+void require_silu(const JsonObject& root) {
+  if (root.string_or("hidden_act", "silu") != "swish") require_word(root, "hidden_act", "silu");
+}
+
+float read_scale(const JsonObject& root, std::string_view key, double by_default) {
+  return static_cast<float>(root.number_or(key, by_default, {.min = 1e-6, .max = 1e6}));
+}
+
+void name_experts_w123(const std::string& moe, weights::TensorNames* names) {
+  names->rename("mlp.experts.*.gate_proj", moe + ".experts.*.w1")
+      .rename("mlp.experts.*.up_proj", moe + ".experts.*.w3")
+      .rename("mlp.experts.*.down_proj", moe + ".experts.*.w2");
+}
+
+void name_dense_w123(const std::string& dense, weights::TensorNames* names) {
+  names->rename("mlp.gate_proj", dense + ".w1")
+      .rename("mlp.up_proj", dense + ".w3")
+      .rename("mlp.down_proj", dense + ".w2");
+}
+
+}  // namespace wideep::model

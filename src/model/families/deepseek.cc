@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Readers of DeepSeek's keys, which GLM and Kimi have taken over.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/families/family.h"
+
+namespace wideep::model {
+namespace {
+
+using formats::JsonObject;
+
+int64_t integer_or_required(const JsonObject& root, std::string_view key, int64_t by_default,
+                            formats::IntegerRange range) {
+  return by_default > 0 ? root.integer_or(key, by_default, range) : root.integer(key, range);
+}
+
+int read_experts_key(const JsonObject& root, std::string_view key, int by_default) {
+  return static_cast<int>(
+      integer_or_required(root, key, by_default, {.min = 1, .max = kMaxExperts}));
+}
+
+// A null means one group, a choice among all experts.
+int read_groups(const JsonObject& root, std::string_view key, int by_default) {
+  return is_null(root, key) ? 1 : read_experts_key(root, key, by_default);
+}
+
+}  // namespace
+
+void check_groups(const JsonObject& root, const RoutingConfig& routing) {
+  const int experts = routing.num_experts;
+  const int groups = routing.num_groups;
+  if (experts % groups != 0) {
+    root.complain("n_group", fmt::format("expected a divisor of n_routed_experts {}, found {}",
+                                         experts, groups));
+    return;
+  }
+  const int group_size = experts / groups;
+  if (routing.method == RoutingMethod::kDeepseekV3 && groups > 1 && group_size < 2) {
+    root.complain("n_group", fmt::format("expected groups of at least 2 of the {} experts (a group "
+                                         "is judged by its best two), found {} groups",
+                                         experts, groups));
+  }
+  if (routing.top_k_groups > groups) {
+    root.complain("topk_group", fmt::format("expected at most n_group {}, found {}", groups,
+                                            routing.top_k_groups));
+  }
+  const int eligible = routing.top_k_groups * group_size;
+  if (routing.top_k > eligible) {
+    root.complain("num_experts_per_tok",
+                  fmt::format("expected at most {} (experts in topk_group {} groups), found {}",
+                              eligible, routing.top_k_groups, routing.top_k));
+  }
+}
+
+void read_latent_attention(const JsonObject& root, ModelConfig* config) {
+  config->num_kv_heads = static_cast<int>(
+      root.integer_or("num_key_value_heads", config->num_heads, {.min = 1, .max = kMaxHeads}));
+  config->q_lora_rank =
+      static_cast<int>(root.integer_or("q_lora_rank", 0, {.min = 1, .max = kMaxHidden}));
+  config->kv_lora_rank = positive(root, "kv_lora_rank", kMaxHidden);
+  config->qk_nope_head_dim = positive(root, "qk_nope_head_dim", kMaxHeadDim);
+  config->qk_rope_head_dim = positive(root, "qk_rope_head_dim", kMaxHeadDim);
+  config->v_head_dim = positive(root, "v_head_dim", kMaxHeadDim);
+  config->head_dim = config->qk_nope_head_dim + config->qk_rope_head_dim;
+  config->latent_bias = root.boolean_or("attention_bias", false);
+  if (!readable(root)) return;
+  check_even(root, "qk_rope_head_dim", config->qk_rope_head_dim);
+  if (config->num_kv_heads != config->num_heads) {
+    root.complain("num_key_value_heads",
+                  fmt::format("expected num_attention_heads {} (latent attention shares no heads), "
+                              "found {}",
+                              config->num_heads, config->num_kv_heads));
+  }
+  expect_equal(root, "head_dim", "qk_rope_head_dim", config->qk_rope_head_dim);
+  expect_equal(root, "qk_head_dim", "qk_nope_head_dim + qk_rope_head_dim", config->head_dim);
+}
+
+void read_deepseek_layers(const JsonObject& root, const DeepseekDefaults& defaults,
+                          ModelConfig* config) {
+  set_first_dense(root.integer_or("first_k_dense_replace", defaults.dense_layers,
+                                  {.min = 0, .max = kMaxLayers}),
+                  config);
+  root.integer_or("moe_layer_freq", 1, {.min = 1, .max = 1});
+  config->dense_intermediate_size = positive(root, "intermediate_size", kMaxIntermediate);
+  config->moe_intermediate_size = positive(root, "moe_intermediate_size", kMaxIntermediate);
+  const auto shared = root.integer_or("n_shared_experts", defaults.shared_experts,
+                                      {.min = 0, .max = kMaxSharedExperts});
+  config->shared_intermediate_size = static_cast<int>(shared) * config->moe_intermediate_size;
+  const formats::IntegerRange layers = {.min = 0, .max = kMaxLayers};
+  // transformers' own name
+  const int64_t mtp = root.integer_or("num_mtp_layers", defaults.mtp_layers, layers);
+  config->num_mtp_layers =
+      static_cast<int>(root.integer_or("num_nextn_predict_layers", mtp, layers));
+}
+
+void read_deepseek_routing(const JsonObject& root, const DeepseekDefaults& defaults,
+                           ModelConfig* config) {
+  RoutingConfig& routing = config->routing;
+  routing.method = RoutingMethod::kDeepseekV3;
+  routing.selection_bias = true;
+  routing.num_experts = read_experts_key(root, "n_routed_experts", defaults.experts);
+  routing.top_k = read_experts_key(root, "num_experts_per_tok", defaults.top_k);
+  routing.num_groups = read_groups(root, "n_group", defaults.groups);
+  routing.top_k_groups = read_groups(root, "topk_group", defaults.top_k_groups);
+  routing.normalize =
+      defaults.normalize ? root.boolean_or("norm_topk_prob", true) : root.boolean("norm_topk_prob");
+  constexpr std::string_view kScaling = "routed_scaling_factor";
+  constexpr formats::NumberRange kFactors = {.min = 1e-6, .max = 1e6};
+  routing.scaling_factor = static_cast<float>(
+      defaults.scaling_factor > 0 ? root.number_or(kScaling, defaults.scaling_factor, kFactors)
+                                  : root.number(kScaling, kFactors));
+  require_word(root, "scoring_func", "sigmoid");
+  require_word(root, "topk_method", "noaux_tc");
+  if (!readable(root)) return;
+  for (const char* key : {"num_local_experts", "num_experts"}) {
+    expect_equal(root, key, "n_routed_experts", routing.num_experts);
+  }
+  check_groups(root, routing);
+}
+
+void read_sparse_latent(const JsonObject& root, const DeepseekDefaults& defaults,
+                        ModelConfig* config) {
+  require_silu(root);
+  require_flag(root, "mlp_bias", false);
+  require_flag(root, "rope_interleave", true);
+  read_latent_attention(root, config);
+  read_deepseek_layers(root, defaults, config);
+  read_dense_layers(root, config);
+  read_deepseek_routing(root, defaults, config);
+  config->rope = read_rope(root, *config, 1e4);
+  config->rope.interleaved = true;
+  require_layer_types(root, *config, "indexed_attention");
+}
+
+void read_indexer(const JsonObject& root, bool rotates_interleaved, ModelConfig* config) {
+  IndexerConfig& indexer = config->indexer;
+  indexer.num_heads = positive(root, "index_n_heads", kMaxHeads);
+  indexer.head_dim = positive(root, "index_head_dim", kMaxHeadDim);
+  indexer.top_k = positive(root, "index_topk", kMaxPositions);
+  indexer.rotates_interleaved = rotates_interleaved;
+  if (!readable(root)) return;
+  if (indexer.head_dim < config->qk_rope_head_dim) {
+    root.complain("index_head_dim", fmt::format("expected at least qk_rope_head_dim {}, found {}",
+                                                config->qk_rope_head_dim, indexer.head_dim));
+  }
+  if (config->q_lora_rank == 0) {
+    root.complain("q_lora_rank", "missing; the indexer's queries are made from its latent");
+  }
+}
+
+}  // namespace wideep::model

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "model/families/family.h"
+
+namespace wideep::model {
+namespace {
+
+constexpr std::array kFamilies = {
+    Family{"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe},
+    Family{"qwen2_moe", "Qwen2MoeForCausalLM", read_qwen2_moe, 1e-6},
+    Family{"qwen3_next", "Qwen3NextForCausalLM", read_qwen3_next, 1e-6},
+    Family{"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", read_qwen3_5_moe, 1e-6},
+    Family{"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", read_qwen3_5_moe, 1e-6},
+    Family{"deepseek_v2", "DeepseekV2ForCausalLM", read_deepseek_v2, 1e-6},
+    Family{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3},
+    Family{"deepseek_v32", "DeepseekV32ForCausalLM", read_deepseek_v32, 1e-6},
+    Family{"kimi_k2", "DeepseekV3ForCausalLM", read_deepseek_v3},
+    Family{"kimi_k25", "KimiK25ForConditionalGeneration", read_deepseek_v3},
+    Family{"gpt_oss", "GptOssForCausalLM", read_gpt_oss, 1e-5},
+    Family{"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe, 1e-5},
+    Family{"glm4_moe_lite", "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, 1e-5},
+    Family{"glm_moe_dsa", "GlmMoeDsaForCausalLM", read_glm_moe_dsa, 1e-5},
+    Family{"minimax_m2", "MiniMaxM2ForCausalLM", read_minimax_m2, 1e-6},
+    Family{"llama4", "Llama4ForConditionalGeneration", read_llama4, 1e-5},
+    Family{"llama4_text", "Llama4ForCausalLM", read_llama4, 1e-5},
+    Family{"mixtral", "MixtralForCausalLM", read_mixtral, 1e-5},
+    Family{"olmoe", "OlmoeForCausalLM", read_olmoe, 1e-5},
+    Family{"granitemoe", "GraniteMoeForCausalLM", read_granitemoe, 1e-6},
+    Family{"granitemoeshared", "GraniteMoeSharedForCausalLM", read_granitemoe, 1e-6},
+    Family{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", read_ernie4_5_moe, 1e-5},
+    Family{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", read_hunyuan_v1_moe, 1e-5},
+    Family{"lfm2_moe", "Lfm2MoeForCausalLM", read_lfm2_moe, 1e-5},
+};
+
+}  // namespace
+
+std::span<const Family> families() { return kFamilies; }
+
+std::string_view reason_for_refusal(std::string_view name) {
+  if (name == "deepseek_v4" || name == "DeepseekV4ForCausalLM") {
+    return "it needs compressed attention, hyper-connections, hash routing and scores of "
+           "√softplus, which wideep does not compute";
+  }
+  return "";
+}
+
+}  // namespace wideep::model

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A family of models: a function that reads its config.json into a description of the parts
+// (model/config.h), with the names of its tensors. docs/models.md shows how to add one.
+//
+// The readers below are shared by families. They record errors in the document; after an error
+// values may be anything, so a family checks relations between them only `if (readable(root))`.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "formats/json.h"
+#include "kernels/convolution.h"
+#include "model/config.h"
+#include "model/config_fields.h"
+
+namespace wideep::model {
+
+struct Family {
+  std::string_view model_type;  // of config.json
+  std::string_view class_name;  // of config.json's "architectures"
+  // root: the text model's object. Called with the tokens, hidden_size, num_layers, num_heads and
+  // max_position_embeddings of the config read, and `layers` of that number; see config_reader.cc.
+  void (*read)(const formats::JsonObject& root, ModelConfig* config);
+  // rms_norm_eps of a config without it; 0: it is required.
+  double norm_eps = 0;
+};
+
+// All families, in the order of docs/models.md.
+std::span<const Family> families();
+// What a family that wideep knows and does not compute needs; "" for all others. name: the
+// model_type or the class.
+std::string_view reason_for_refusal(std::string_view name);
+
+// ---- shared readers ----
+
+// Heads of a config without num_key_value_heads (0: all heads) and head_dim (0: hidden_size /
+// heads).
+struct HeadDefaults {
+  int kv_heads = 0;
+  int head_dim = 0;
+};
+// num_key_value_heads and head_dim, with the whole head rotated, scores scaled by 1/√head_dim, and
+// the relations between the heads checked. A null means 0 of the defaults.
+void read_grouped_query(const formats::JsonObject& root, ModelConfig* config,
+                        const HeadDefaults& defaults = {});
+// attention_bias: of queries, keys, values and, where the family has it, of the output.
+void read_attention_bias(const formats::JsonObject& root, bool by_default, bool output,
+                         ModelConfig* config);
+// The rotated share of a head, partial_rotary_factor here or in rope_parameters. After
+// read_grouped_query().
+void read_partial_rotary(const formats::JsonObject& root, double by_default, ModelConfig* config);
+
+// Experts of grouped-query families: the keys of their number, of top_k and of their width, and
+// the values of absent keys (0: the key is required).
+struct ExpertKeys {
+  std::string_view experts = "num_experts";
+  std::string_view top_k = "num_experts_per_tok";
+  std::string_view width = "moe_intermediate_size";
+  int num_experts = 0;
+  int num_chosen = 0;
+};
+void read_experts(const formats::JsonObject& root, const ExpertKeys& keys, ModelConfig* config);
+// Records an error unless 1 ≤ top_k ≤ num_experts.
+void check_top_k(const formats::JsonObject& root, std::string_view key,
+                 const RoutingConfig& routing);
+// num_experts, which transformers 5 also writes as num_local_experts; both must agree.
+// by_default: of a config without either; 0: one is required.
+int read_num_experts(const formats::JsonObject& root, int64_t min = 1, int by_default = 0);
+
+// decoder_sparse_step and mlp_only_layers of Qwen: which layers are MoE layers.
+void read_sparse_steps(const formats::JsonObject& root, ModelConfig* config);
+// The first `num_dense` layers are dense, the others MoE layers.
+void set_first_dense(int64_t num_dense, ModelConfig* config);
+// mlp_layer_types, where it decides: layers of "dense" are dense, the others MoE layers.
+void read_dense_layers(const formats::JsonObject& root, ModelConfig* config);
+
+// Experts of Qwen2-MoE and later: the routing (norm_topk_prob), and one shared expert of
+// shared_expert_intermediate_size with a gate.
+void read_qwen_experts(const formats::JsonObject& root, const ExpertKeys& keys, bool normalize,
+                       ModelConfig* config);
+// Layers of gated delta nets and of gated attention, with the norms of both (qwen3_next.cc).
+void read_gated_layers(const formats::JsonObject& root, ModelConfig* config);
+
+// sliding_window: a size, or 0 for null and absent.
+int read_window(const formats::JsonObject& root);
+// layer_types of full and sliding attention: windows of `window` positions. by_default(layer):
+// whether a layer slides if the key is absent.
+void read_sliding_layers(const formats::JsonObject& root, int window,
+                         const std::function<bool(int layer)>& by_default, ModelConfig* config);
+// Refuses other words than `only` ("attention" is full_attention) in layer_types.
+void require_layer_types(const formats::JsonObject& root, const ModelConfig& config,
+                         std::string_view only);
+// The same for full_attention.
+void require_full_attention(const formats::JsonObject& root, const ModelConfig& config);
+
+// What the kernel takes (kernels/convolution.h).
+inline constexpr formats::IntegerRange kConvolutionWidths = {.min = kernels::kMinConvolutionWidth,
+                                                             .max = kernels::kMaxConvolutionWidth};
+
+// hidden_act must be silu.
+void require_silu(const formats::JsonObject& root);
+// Whether the key is there with a null, which other accessors take for an absent key.
+bool is_null(const formats::JsonObject& root, std::string_view key);
+// A key that repeats what others say (source, which has the value `expected`).
+void expect_equal(const formats::JsonObject& root, std::string_view key, std::string_view source,
+                  int64_t expected);
+// A positive number of the key, as a float.
+float read_scale(const formats::JsonObject& root, std::string_view key, double by_default);
+
+// The matrices of experts and dense layers are called w1 (gate), w3 (up) and w2 (down), below
+// `moe` and `dense`.
+void name_experts_w123(const std::string& moe, weights::TensorNames* names);
+void name_dense_w123(const std::string& dense, weights::TensorNames* names);
+
+// Keys of DeepSeek-V3's latent attention, experts and routing, which others have taken over
+// (deepseek.cc).
+void read_latent_attention(const formats::JsonObject& root, ModelConfig* config);
+
+// Values of absent keys; 0: the key is required, or there are none.
+struct DeepseekDefaults {
+  int dense_layers = 0;
+  int shared_experts = 0;
+  int mtp_layers = 0;
+  int experts = 0;
+  int top_k = 0;
+  int groups = 0;
+  int top_k_groups = 0;
+  bool normalize = false;  // norm_topk_prob; false: it is required
+  double scaling_factor = 0;
+};
+void read_deepseek_layers(const formats::JsonObject& root, const DeepseekDefaults& defaults,
+                          ModelConfig* config);
+void read_deepseek_routing(const formats::JsonObject& root, const DeepseekDefaults& defaults,
+                           ModelConfig* config);
+// Relations between experts, groups and top_k. REQUIRES: readable(root).
+void check_groups(const formats::JsonObject& root, const RoutingConfig& routing);
+// All of V3.2 and GLM-5 but the indexer.
+void read_sparse_latent(const formats::JsonObject& root, const DeepseekDefaults& defaults,
+                        ModelConfig* config);
+void read_indexer(const formats::JsonObject& root, bool rotates_interleaved, ModelConfig* config);
+
+// ---- the families ----
+
+using Reader = void(const formats::JsonObject& root, ModelConfig* config);
+Reader read_deepseek_v2, read_deepseek_v3, read_deepseek_v32, read_ernie4_5_moe, read_glm4_moe,
+    read_glm4_moe_lite, read_glm_moe_dsa, read_gpt_oss, read_granitemoe, read_hunyuan_v1_moe,
+    read_lfm2_moe, read_llama4, read_minimax_m2, read_mixtral, read_olmoe, read_qwen2_moe,
+    read_qwen3_moe, read_qwen3_next, read_qwen3_5_moe;
+
+}  // namespace wideep::model

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// IBM Granite 3 MoE, with and without a shared MLP (granitemoeshared).
+#include "model/families/family.h"
+
+namespace wideep::model {
+
+void read_granitemoe(const formats::JsonObject& root, ModelConfig* config) {
+  require_silu(root);
+  read_grouped_query(root, config);
+  read_attention_bias(root, false, true, config);
+  config->grouped_query.scale = read_scale(root, "attention_multiplier", 1.0);
+  config->rope = read_rope(root, *config, 1e4);
+  require_full_attention(root, *config);
+  config->embedding_scale = read_scale(root, "embedding_multiplier", 1.0);
+  config->residual_scale = read_scale(root, "residual_multiplier", 1.0);
+  config->logits_scale = 1.0f / read_scale(root, "logits_scaling", 1.0);
+
+  read_experts(root, {.width = "intermediate_size", .num_experts = 8, .num_chosen = 2}, config);
+  config->routing.method = RoutingMethod::kRenormalize;
+  config->shared_intermediate_size = static_cast<int>(
+      root.integer_or("shared_intermediate_size", 0, {.min = 0, .max = kMaxIntermediate}));
+  config->tensor_names
+      .fuse_experts("block_sparse_moe.input_linear", "block_sparse_moe.output_linear")
+      .fuse_experts("block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.experts.down_proj")
+      .fuse_mlp("mlp.shared_experts", "shared_mlp.input_linear", "shared_mlp.output_linear")
+      .rename("mlp.gate", "block_sparse_moe.router.layer")
+      .rename("mlp.gate", "block_sparse_moe.router");
+}
+
+}  // namespace wideep::model

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Qwen3-Next: gated delta nets (arXiv:2412.06464), and gated attention in every fourth layer.
+#include <fmt/format.h>
+
+#include "base/printable.h"
+#include "model/families/family.h"
+
+namespace wideep::model {
+namespace {
+
+using formats::JsonObject;
+
+constexpr std::string_view kLayerTypes = "layer_types";
+
+void read_delta_net(const JsonObject& root, ModelConfig* config) {
+  const auto size = [&](std::string_view key, int by_default, int64_t max) {
+    return static_cast<int>(root.integer_or(key, by_default, {.min = 1, .max = max}));
+  };
+  DeltaNetConfig& net = config->delta_net;
+  net.num_key_heads = size("linear_num_key_heads", 16, kMaxHeads);
+  net.num_value_heads = size("linear_num_value_heads", 32, kMaxHeads);
+  net.key_dim = size("linear_key_head_dim", 128, kMaxHeadDim);
+  net.value_dim = size("linear_value_head_dim", 128, kMaxHeadDim);
+  net.convolution_width =
+      static_cast<int>(root.integer_or("linear_conv_kernel_dim", 4, kConvolutionWidths));
+  require_word(root, "mamba_ssm_dtype", "float32");  // of the state
+  if (readable(root) && net.num_value_heads % net.num_key_heads != 0) {
+    root.complain("linear_num_value_heads",
+                  fmt::format("expected a multiple of linear_num_key_heads {}, found {}",
+                              net.num_key_heads, net.num_value_heads));
+  }
+}
+
+void read_mixers(const JsonObject& root, ModelConfig* config) {
+  const int64_t interval =
+      root.integer_or("full_attention_interval", 4, {.min = 1, .max = kMaxLayers});
+  const std::vector<std::string> types = read_layer_words(root, kLayerTypes, config->num_layers);
+  if (!readable(root)) return;
+  if (!types.empty() && types.size() < config->layers.size()) {
+    root.complain(kLayerTypes, fmt::format("expected a word for each of the {} layers, found {}",
+                                           config->num_layers, types.size()));
+    return;
+  }
+  for (size_t i = 0; i < config->layers.size(); ++i) {
+    bool is_linear = (static_cast<int64_t>(i) + 1) % interval != 0;
+    if (!types.empty()) {
+      is_linear = types[i] == "linear_attention";
+      if (!is_linear && types[i] != "full_attention") {
+        root.complain(fmt::format("{}[{}]", kLayerTypes, i),
+                      fmt::format("expected linear_attention or full_attention, found {}",
+                                  base::printable(types[i])));
+      }
+    }
+    if (is_linear) config->layers[i].mixer = LayerConfig::Mixer::kDeltaNet;
+  }
+}
+
+}  // namespace
+
+void read_gated_layers(const JsonObject& root, ModelConfig* config) {
+  require_silu(root);
+  read_grouped_query(root, config, {.kv_heads = 2, .head_dim = 256});
+  read_partial_rotary(root, 0.25, config);
+  read_attention_bias(root, false, true, config);
+  config->grouped_query.norm = GroupedQueryConfig::Norm::kHead;
+  require_flag(root, "attn_output_gate", true);
+  config->grouped_query.output_gate = true;
+  config->norms_add_one = true;
+  config->rope = read_rope(root, *config, 1e4);
+  read_delta_net(root, config);
+  read_mixers(root, config);
+  config->left_out = {"mtp.", "model.visual."};
+}
+
+void read_qwen3_next(const JsonObject& root, ModelConfig* config) {
+  read_gated_layers(root, config);
+  config->delta_net.fused_projections = true;
+  config->dense_intermediate_size = positive(root, "intermediate_size", kMaxIntermediate);
+  read_qwen_experts(root, {.num_experts = 512, .num_chosen = 10}, true, config);
+  read_sparse_steps(root, config);
+}
+
+}  // namespace wideep::model

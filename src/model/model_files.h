@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A model directory opened for loading: its tensors under the names of this house, compared with
+// its config.json.
+//
+// Thread safety: immutable after open.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "model/config.h"
+#include "model/tensor_list.h"
+#include "weights/checkpoint.h"
+#include "weights/named_tensors.h"
+
+namespace wideep::model {
+
+class ModelFiles {
+ public:
+  // Opens the checkpoint and compares its tensors with the config, which it completes
+  // (match_tensors.h). Errors: as Checkpoint::open and match_tensors.
+  static Result<ModelFiles> open(const std::string& model_dir, ModelConfig* config);
+  // The same without the comparison, for a config that open() has completed.
+  static Result<ModelFiles> reopen(const std::string& model_dir, const ModelConfig& config);
+
+  // Valid as long as this object, or what it was moved to.
+  const weights::TensorSource& tensors() const { return *tensors_; }
+  const weights::Checkpoint& checkpoint() const { return *checkpoint_; }
+  // The tensors with the files that they need.
+  std::unique_ptr<weights::TensorSource> take_tensors() && { return std::move(tensors_); }
+
+  // The bytes of the files that loading this tensor reads. A part of a larger tensor counts for its
+  // share. 0 if the files do not have it.
+  uint64_t bytes_of(const ListedTensor& tensor) const;
+
+ private:
+  ModelFiles(weights::Checkpoint checkpoint, const ModelConfig& config);
+
+  std::shared_ptr<const weights::Checkpoint> checkpoint_;
+  std::unique_ptr<weights::NamedTensors> tensors_;
+};
+
+}  // namespace wideep::model

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/state_layout.h"
+
+namespace wideep::model {
+
+size_t state_bytes(const ModelConfig& config, int layer) {
+  switch (config.layers[static_cast<size_t>(layer)].mixer) {
+    case LayerConfig::Mixer::kAttention:
+      return 0;
+    case LayerConfig::Mixer::kDeltaNet: {
+      const DeltaNetConfig& net = config.delta_net;
+      const size_t inputs = static_cast<size_t>(net.convolution_width - 1) *
+                            static_cast<size_t>(net.convolved_width());
+      return sizeof(float) * (inputs + static_cast<size_t>(net.num_value_heads) * net.key_dim *
+                                           static_cast<size_t>(net.value_dim));
+    }
+    case LayerConfig::Mixer::kConvolution:
+      return sizeof(float) * static_cast<size_t>(config.convolution_width - 1) *
+             static_cast<size_t>(config.hidden_size);
+  }
+  return 0;
+}
+
+StateLayout::StateLayout(const ModelConfig& config, parallel::LayerRange layers) {
+  std::vector<size_t> bytes;
+  for (int layer = layers.first; layer < layers.last; ++layer) {
+    bytes.push_back(state_bytes(config, layer));
+  }
+  *this = of_layer_bytes(layers, bytes);
+}
+
+StateLayout StateLayout::of_layer_bytes(parallel::LayerRange layers,
+                                        std::span<const size_t> bytes) {
+  constexpr size_t kAlignment = 64;
+  StateLayout layout;
+  layout.first_ = layers.first;
+  layout.begin_.push_back(0);
+  for (const size_t each : bytes) {
+    layout.begin_.push_back(layout.begin_.back() +
+                            (each + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  return layout;
+}
+
+}  // namespace wideep::model

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every family gives the same bits for every parallelism, placement and chunk of a prompt, and
+// while experts move. What a part cannot do is refused before loading.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/sanitized.h"
+#include "base/scratch_directory.h"
+#include "generated.h"
+#include "model/config.h"
+#include "parallel/parallel_config.h"
+#include "random_model.h"
+#include "restless_policy.h"
+#include "run/layouts.h"
+
+namespace wideep::tests {
+namespace {
+
+using run::GenerateOptions;
+using run::GenerateReport;
+
+constexpr int kSlots = 16;
+
+struct Case {
+  const char* name;
+  parallel::ParallelSizes sizes;
+  bool attention_dp = false;
+  bool online = false;
+  int prefill_chunk = 0;  // 0: whole prompts
+};
+
+parallel::ParallelSizes sizes_of(int tp, int pp, int cp, int moe_tp = 1) {
+  return {.tp = tp, .pp = pp, .cp = cp, .moe_tp = moe_tp, .moe_ep = tp / moe_tp, .moe_cluster = 1};
+}
+
+std::vector<Case> cases() {
+  return {
+      {"chunks of 19", sizes_of(1, 1, 1), false, false, 19},
+      {"ep 2, online", sizes_of(2, 1, 1), true, true},
+      {"ep 4", sizes_of(4, 1, 1), true},
+      {"ep 2, etp 2", sizes_of(4, 1, 1, 2), true},
+      {"tp 2", sizes_of(2, 1, 1)},
+      {"tp 2, etp 2, online", sizes_of(2, 1, 1, 2), false, true},
+      {"pp 2", sizes_of(1, 2, 1)},
+      {"pp 2, ep 2, chunks of 33", sizes_of(2, 2, 1), true, false, 33},
+      {"cp 2", sizes_of(1, 1, 2)},
+      {"cp 2, tp 2", sizes_of(2, 1, 2)},
+  };
+}
+
+class FamilyAnswers : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    write_random_model_like(directory_.path(), GetParam());
+    auto config = model::read_model_config(directory_.path());
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    config_ = std::move(*config);
+  }
+
+  GenerateOptions options() const {
+    GenerateOptions options;
+    options.model_dir = directory_.path();
+    options.max_tokens = 10;
+    options.logits_digest = true;
+    options.prompts = {"The captain looked at the sea", std::string(150, 'x') + " two pages", "x"};
+    options.parallel = parallel::parallel_config_for_ranks(1).value();
+    return options;
+  }
+
+  GenerateOptions options(const Case& each) const {
+    GenerateOptions options = this->options();
+    options.parallel.sizes = each.sizes;
+    options.parallel.enable_attention_dp = each.attention_dp;
+    options.prefill_chunk = each.prefill_chunk;
+    const bool shared = each.sizes.moe_ep == 1;  // one owner of experts has nothing to balance
+    if (shared) return options;
+    options.parallel.moe_config.load_balancer = {.num_slots = kSlots,
+                                                 .layer_updates_per_iter = each.online ? 1 : 0};
+    if (!each.online) return options;
+    options.parallel.max_batch_size = 2;  // more iterations
+    options.adjust_online = [layers = config_.num_moe_layers(),
+                             experts = config_.routing.num_experts](run::OnlineParts& parts) {
+      parts.make_policy = [=] { return std::make_unique<RestlessPolicy>(layers, experts, 1); };
+      parts.plan.balancer.look_interval = std::chrono::microseconds(100);
+    };
+    return options;
+  }
+
+  const base::ScratchDirectory directory_;
+  model::ModelConfig config_;
+};
+
+TEST_P(FamilyAnswers, AreTheSameBitsForEveryParallelism) {
+  const auto expected = digests(run(options()));
+  ASSERT_EQ(expected.size(), 3u);
+  EXPECT_NE(expected[0], expected[1]);
+  size_t number = 0;
+  for (const Case& each : cases()) {
+    if (base::kSanitized && ++number % 3 != 0) continue;
+    GenerateOptions spread = options(each);
+    const Status possible = run::check_parts(spread.parallel, config_);
+    if (!possible.ok()) {
+      const auto refused = run::generate(spread);
+      ASSERT_FALSE(refused.ok()) << each.name;
+      EXPECT_EQ(refused.status().message(), possible.message());
+      EXPECT_EQ(refused.status().exit_code(), 2);
+      continue;
+    }
+    EXPECT_EQ(digests(run(spread)), expected) << each.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, FamilyAnswers,
+    testing::Values("deepseek_v2_groups", "deepseek_v32_plain", "ernie4_5_moe_plain",
+                    "glm4_moe_norm_bias", "glm4_moe_lite_plain", "glm_moe_dsa_shared",
+                    "gpt_oss_plain", "granitemoe_plain", "granitemoeshared_plain",
+                    "hunyuan_v1_moe_lists", "kimi_k2_plain", "kimi_k25_plain", "lfm2_moe_plain",
+                    "llama4_scout", "llama4_maverick", "minimax_m2_plain", "mixtral_window",
+                    "olmoe_clip", "qwen2_moe_dense", "qwen3_5_moe_plain", "qwen3_next_plain"),
+    [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace wideep::tests
