@@ -58,6 +58,25 @@ Result<model::ModelConfig> read_config(const RunOptions& options) {
   return model::parse_model_config(text, options.model_dir);
 }
 
+// A model of OpenAI's harmony format ends its answers with <|return|>, and with <|call|> where it
+// waits for a tool. Its generation_config.json names both and <|endoftext|>; a model without this
+// file would go on after its calls.
+void complete_end_tokens(const tokenizer::Tokenizer& tokenizer, std::vector<int>& ends) {
+  const auto special = [&](std::string_view name) -> std::optional<int32_t> {
+    const auto id = tokenizer.token_to_id(name);
+    return id && tokenizer.is_special(*id) ? id : std::nullopt;
+  };
+  const auto has = [&](int32_t id) {
+    return std::find(ends.begin(), ends.end(), id) != ends.end();
+  };
+  const auto last = special("<|return|>");
+  if (!last || !has(*last)) return;
+  for (const char* name : {"<|endoftext|>", "<|call|>"}) {
+    const auto id = special(name);
+    if (id && !has(*id)) ends.push_back(*id);
+  }
+}
+
 Status open_tensors(const RunOptions& options, RunInputs* inputs) {
   if (options.random_weights) {
     inputs->own_tensors = std::make_unique<weights::RandomTensors>(*options.random_weights);
@@ -106,6 +125,9 @@ Result<RunInputs> read_run_inputs(const RunOptions& options) {
       parallel::initial_placement(options.parallel, {moe_layers(inputs.model.config),
                                                      inputs.model.config.routing.num_experts}));
   WIDEEP_TRY_ASSIGN(inputs.tokenizer, read_tokenizer(options, inputs.model.config));
+  if (inputs.tokenizer) {
+    complete_end_tokens(*inputs.tokenizer, inputs.model.config.eos_token_ids);
+  }
   WIDEEP_TRY(open_tensors(options, &inputs));
   inputs.model.forms = model::model_forms(inputs.model.config,
                                           weights::WeightLoader(inputs.tensors(), options.format));

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/run_inputs.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
 
 #include "base/scratch_directory.h"
 #include "formats/files.h"
@@ -23,6 +26,42 @@ TEST(Fingerprints, EveryFileOfATokenizerCounts) {
     EXPECT_NE(before, after) << file;
     before = after;
   }
+}
+
+// The reference with these special tokens, from id 8192 on, of which the first one ends answers.
+std::vector<int> end_tokens_with(const std::vector<std::string>& special) {
+  const std::string reference = WIDEEP_SOURCE_DIR "/models/reference/";
+  const base::ScratchDirectory model;
+  const auto copy = [&](const std::string& name, const auto& edit) {
+    auto file = nlohmann::json::parse(formats::read_file(reference + name).value());
+    edit(file);
+    ASSERT_TRUE(formats::write_file(model.file(name), file.dump()).ok());
+  };
+  copy("config.json", [](auto& file) { file["vocab_size"] = 8256; });
+  copy("generation_config.json", [](auto& file) { file["eos_token_id"] = 8192; });
+  copy("tokenizer.json", [&](auto& file) {
+    int id = 8192;
+    for (const std::string& name : special) {
+      file["added_tokens"].push_back({{"id", id++},
+                                      {"content", name},
+                                      {"single_word", false},
+                                      {"lstrip", false},
+                                      {"rstrip", false},
+                                      {"normalized", false},
+                                      {"special", true}});
+    }
+  });
+  const auto inputs = read_run_inputs({.model_dir = model.path(), .random_weights = 1});
+  EXPECT_TRUE(inputs.ok()) << inputs.status().message();
+  return inputs.ok() ? inputs->model.config.eos_token_ids : std::vector<int>();
+}
+
+TEST(RunInputs, HarmonyHasFurtherEndTokens) {
+  using testing::ElementsAre;
+  EXPECT_THAT(end_tokens_with({"<|return|>", "<|call|>", "<|end|>", "<|endoftext|>"}),
+              ElementsAre(8192, 8195, 8193));
+  EXPECT_THAT(end_tokens_with({"<|return|>"}), ElementsAre(8192));
+  EXPECT_THAT(end_tokens_with({"<|end|>", "<|call|>", "<|return|>"}), ElementsAre(8192));
 }
 
 }  // namespace

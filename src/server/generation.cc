@@ -59,7 +59,9 @@ void Generation::submit(const std::vector<engine::SharedTokens>& prompts) {
   running_ = prompts.size() * n;
   setup_.metrics.running += static_cast<int64_t>(running_);
   const StopStrings stops(std::move(options_.stop));
-  for (size_t i = 0; i < running_; ++i) answers_.emplace_back(setup_.tokenizer, stops);
+  std::optional<HarmonyChannels> channels;
+  if (setup_.harmony && head_.api == Api::kChat) channels.emplace(*setup_.harmony);
+  for (size_t i = 0; i < running_; ++i) answers_.emplace_back(setup_.tokenizer, stops, channels);
   for (size_t i = 0; i < answers_.size(); ++i) {
     engine::Request request{.prompt = prompts[i / n],
                             .max_tokens = *options_.max_tokens,
@@ -97,8 +99,9 @@ void Generation::token(size_t index, const run::Token& each) {
     --setup_.metrics.running;
   }
   // Tokens without text (a part of a character, a possible stop string) wait for the next chunk.
+  const bool has_text = !answer.text.empty() || !answer.reasoning.empty();
   const bool due = answer.tokens - answer.sent_tokens >= setup_.stream_interval;
-  if (options_.stream && (last || (due && !answer.text.empty()))) send_part(index);
+  if (options_.stream && (last || (due && has_text))) send_part(index);
   if (finished()) end();
 }
 
@@ -111,15 +114,42 @@ void Generation::note_cached(size_t index, int tokens) {
 }
 
 // Appends the token's text to answer.text, as far as it is decoded and certain not to be a stop
-// string. An end token (kStop) has no text.
+// string, or to answer.reasoning, in which no stop strings are looked for.
 void Generation::take_text(Answer& answer, const run::Token& each) {
   if (options_.logprobs) note_logprob(answer, each);
+  answer.text += answer.stop.push(content_of(answer, each));
   const bool last = each.finish_reason != FinishReason::kNotFinished;
-  std::string text;
-  if (each.finish_reason != FinishReason::kStop) text = answer.decoder.push(each.sampled.token);
-  if (last) text += answer.decoder.flush();
-  answer.text += answer.stop.push(text);
   if (last && !answer.stop.found()) answer.text += answer.stop.flush();
+}
+
+// The token's content, as far as it is decoded. Appends its reasoning to answer.reasoning. An end
+// token (kStop) has no text.
+std::string Generation::content_of(Answer& answer, const run::Token& each) {
+  const bool last = each.finish_reason != FinishReason::kNotFinished;
+  const bool has_text = each.finish_reason != FinishReason::kStop;
+  if (!answer.channels) {
+    std::string text;
+    if (has_text) text = answer.decoder.push(each.sampled.token);
+    if (last) text += answer.decoder.flush();
+    return text;
+  }
+  std::string content;
+  const auto take = [&](const HarmonyText& text) {
+    answer.reasoning += text.reasoning;
+    content += text.content;
+  };
+  HarmonyChannels& channels = *answer.channels;
+  if (has_text && channels.marks(each.sampled.token)) {
+    take(channels.text(answer.decoder.flush()));
+    take(channels.mark(each.sampled.token));
+  } else if (has_text) {
+    take(channels.text(answer.decoder.push(each.sampled.token)));
+  }
+  if (last) {
+    take(channels.text(answer.decoder.flush()));
+    take(channels.finish());
+  }
+  return content;
 }
 
 TokenLogprob Generation::logprob_of(const engine::Sampled& sampled, int64_t text_offset) const {
@@ -158,11 +188,13 @@ void Generation::send_part(size_t index) {
   Answer& answer = answers_[index];
   const ReplyPart part{.index = static_cast<int>(index),
                        .text = answer.text,
+                       .reasoning = answer.reasoning,
                        .logprobs = options_.logprobs ? &answer.logprobs : nullptr,
                        .finish_reason = answer.finish_reason};
   events_.add_chunk(part, &event_);
   send_event();
   answer.text.clear();
+  answer.reasoning.clear();
   answer.logprobs.clear();
   answer.sent_tokens = answer.tokens;
 }
@@ -205,6 +237,7 @@ void Generation::end() {
   for (size_t i = 0; i < answers_.size(); ++i) {
     parts.push_back({.index = static_cast<int>(i),
                      .text = answers_[i].text,
+                     .reasoning = answers_[i].reasoning,
                      .logprobs = options_.logprobs ? &answers_[i].logprobs : nullptr,
                      .finish_reason = answers_[i].finish_reason});
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/backend.h"
+#include "server/harmony_channels.h"
 #include "server/http_server.h"
 #include "server/metrics.h"
 #include "server/openai_reply.h"
@@ -29,7 +30,9 @@ struct GenerationSetup {
   const tokenizer::Tokenizer& tokenizer;
   Backend& backend;
   Metrics& metrics;
-  int stream_interval = 1;             // tokens per chunk of a stream
+  int stream_interval = 1;  // tokens per chunk of a stream
+  // Of a model that writes harmony: its chats' reasoning is told from their content.
+  std::optional<HarmonyTokens> harmony = {};
   std::set<Generation*> running = {};  // those that have not ended
 };
 
@@ -47,14 +50,17 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
  private:
   struct Answer {
-    Answer(const tokenizer::Tokenizer& tokenizer, StopStrings stops)
-        : decoder(tokenizer), stop(std::move(stops)) {}
+    Answer(const tokenizer::Tokenizer& tokenizer, StopStrings stops,
+           std::optional<HarmonyChannels> split)
+        : decoder(tokenizer), stop(std::move(stops)), channels(std::move(split)) {}
 
     int64_t id = 0;  // Backend::submit
     tokenizer::StreamDecoder decoder;
     StopStrings stop;
+    std::optional<HarmonyChannels> channels;
     std::string text;                    // not sent yet; of a whole reply, all of it
-    std::vector<TokenLogprob> logprobs;  // of the tokens of `text`
+    std::string reasoning;               // likewise
+    std::vector<TokenLogprob> logprobs;  // of the tokens of `text` and `reasoning`
     int64_t characters = 0;              // code points of all earlier tokens
     int tokens = 0;                      // received
     int sent_tokens = 0;
@@ -68,6 +74,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void token(size_t index, const run::Token& token);
   void note_cached(size_t index, int tokens);
   void take_text(Answer& answer, const run::Token& token);
+  std::string content_of(Answer& answer, const run::Token& token);
   void note_logprob(Answer& answer, const run::Token& token);
   TokenLogprob logprob_of(const engine::Sampled& sampled, int64_t text_offset) const;
   void note_times(Answer& answer, bool last);

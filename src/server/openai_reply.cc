@@ -94,7 +94,11 @@ ordered_json usage_json(const Usage& usage) {
 ordered_json content_json(Api api, const ReplyPart& part) {
   const std::string text(part.text);
   if (api == Api::kCompletion) return {{"text", text}};
-  return {{"message", {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}}}};
+  ordered_json message = {{"role", "assistant"}};
+  if (!part.reasoning.empty()) message["reasoning_content"] = std::string(part.reasoning);
+  message["content"] = text;
+  message["refusal"] = nullptr;
+  return {{"message", std::move(message)}};
 }
 
 ordered_json choice_json(Api api, const ReplyPart& part) {
@@ -135,9 +139,20 @@ void add_quoted(std::string_view text, std::string* out) {
 
 void add_delta(const ReplyPart& part, std::string* out) {
   *out += "\"delta\":{";
-  if (part.first) *out += "\"role\":\"assistant\"";
+  const char* comma = "";
+  if (part.first) {
+    *out += "\"role\":\"assistant\"";
+    comma = ",";
+  }
+  if (!part.reasoning.empty()) {
+    *out += comma;
+    *out += "\"reasoning_content\":";
+    add_quoted(part.reasoning, out);
+    comma = ",";
+  }
   if (part.first || !part.text.empty()) {
-    *out += part.first ? ",\"content\":" : "\"content\":";
+    *out += comma;
+    *out += "\"content\":";
     add_quoted(part.text, out);
   }
   *out += '}';

@@ -37,6 +37,7 @@ struct TokenLogprob {
 struct ReplyPart {
   int index = 0;  // of the answer
   std::string_view text;
+  std::string_view reasoning = {};                      // of a chat; before `text`
   bool first = false;                                   // of a stream: contains the role
   const std::vector<TokenLogprob>* logprobs = nullptr;  // null: not requested
   engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
@@ -60,7 +61,7 @@ class EventWriter {
  public:
   EventWriter(const ReplyHead& head, bool usage_follows);
 
-  // Each adds an event to `events`. part.text: UTF-8.
+  // Each adds an event to `events`. part.text, part.reasoning: UTF-8.
   void add_chunk(const ReplyPart& part, std::string* events) const;
   void add_usage(const Usage& usage, std::string* events) const;
   // As OpenAI's clients expect it: they raise it as an error of the API.

@@ -53,6 +53,9 @@ TEST(EventWriterTest, ChatsContainTheRoleOnce) {
             R"("finish_reason":null})");
   EXPECT_EQ(choice({.index = 1, .text = "x"}),
             R"({"index":1,"delta":{"content":"x"},"logprobs":null,"finish_reason":null})");
+  EXPECT_EQ(choice({.index = 1, .text = "x", .reasoning = "r"}),
+            R"({"index":1,"delta":{"reasoning_content":"r","content":"x"},"logprobs":null,)"
+            R"("finish_reason":null})");
   EXPECT_EQ(choice({.index = 0, .text = {}, .finish_reason = engine::FinishReason::kLength}),
             R"({"index":0,"delta":{},"logprobs":null,"finish_reason":"length"})");
 }

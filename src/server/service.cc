@@ -89,7 +89,11 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
                    tokenizer, std::move(chat)),
       monitor_(static_cast<int>(options_.ranks.ranks.size()), options_.balances_online, metrics_),
       recorder_(options_.recorder, options_.ranks),
-      generation_{tokenizer, backend, metrics_, options_.stream_interval},
+      generation_{.tokenizer = tokenizer,
+                  .backend = backend,
+                  .metrics = metrics_,
+                  .stream_interval = options_.stream_interval,
+                  .harmony = HarmonyTokens::find(tokenizer)},
       started_(std::time(nullptr)),
       watch_(options_.timeout_seconds) {}
 

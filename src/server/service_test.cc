@@ -114,7 +114,11 @@ class ServiceTest : public testing::Test {
  protected:
   static constexpr const char* kText = "One two three, and more.";
 
-  ServiceTest() {
+  ServiceTest()
+      : ServiceTest(tokenizer::Tokenizer::read(WIDEEP_SOURCE_DIR "/models/reference").value(),
+                    kText) {}
+  ServiceTest(tokenizer::Tokenizer tokenizer, std::string text)
+      : tokenizer_(std::move(tokenizer)), backend_(tokenizer_, std::move(text)) {
     ServiceOptions options{.model = "m", .max_sequence = 64, .max_queue = 8};
     start(options);
   }
@@ -169,9 +173,8 @@ class ServiceTest : public testing::Test {
     return result.get();
   }
 
-  tokenizer::Tokenizer tokenizer_ =
-      tokenizer::Tokenizer::read(WIDEEP_SOURCE_DIR "/models/reference").value();
-  EchoBackend backend_{tokenizer_, kText};
+  tokenizer::Tokenizer tokenizer_;
+  EchoBackend backend_;
   std::optional<Service> service_;
   std::unique_ptr<HttpServer> server_;
   std::thread thread_;
@@ -1121,6 +1124,74 @@ TEST_F(ServiceTest, TextsThatCannotFitAreRefusedByTheirLength) {
                     {"messages", {{{"role", "user"}, {"content", std::string(1 << 20, 'x')}}}}})
                   .body,
               HasSubstr("messages: 1048"));
+}
+
+// ---- chats with a model that writes harmony ----
+
+// The reference's tokenizer with harmony's special tokens.
+tokenizer::Tokenizer harmony_tokenizer() {
+  const std::string path = WIDEEP_SOURCE_DIR "/models/reference/tokenizer.json";
+  json file = json::parse(formats::read_file(path).value());
+  int id = 8192;
+  for (const char* name :
+       {"<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|constrain|>", "<|call|>"}) {
+    file["added_tokens"].push_back({{"id", id++},
+                                    {"content", name},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  }
+  return tokenizer::Tokenizer::parse(file.dump(), path).value();
+}
+
+class HarmonyServiceTest : public ServiceTest {
+ protected:
+  HarmonyServiceTest()
+      : ServiceTest(harmony_tokenizer(),
+                    "<|channel|>analysis<|message|>Hm, so.<|end|><|start|>assistant"
+                    "<|channel|>final<|message|>Yes, so it is.") {}
+
+  static json request() {
+    return {{"model", "m"}, {"messages", {{{"role", "user"}, {"content", "Hi"}}}}};
+  }
+};
+
+TEST_F(HarmonyServiceTest, ReasoningHasAFieldOfItsOwn) {
+  const json body = chat(request()).body_json();
+  const json& message = body["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning_content"], "Hm, so.");
+  EXPECT_EQ(message["content"], "Yes, so it is.");
+  const json plain = complete({{"model", "m"}, {"prompt", "Hi"}, {"max_tokens", 50}}).body_json();
+  EXPECT_EQ(plain["choices"][0]["text"], "analysisHm, so.assistantfinalYes, so it is.");
+}
+
+TEST_F(HarmonyServiceTest, StreamsContainBothFieldsInPieces) {
+  json streamed = request();
+  streamed["stream"] = true;
+  std::string reasoning, content;
+  int pieces = 0;
+  for (const json& event : chat(streamed).events()) {
+    const json& delta = event["choices"][0]["delta"];
+    if (delta.contains("reasoning_content")) {
+      EXPECT_EQ(content, "");
+      ++pieces;
+    }
+    reasoning += delta.value("reasoning_content", "");
+    content += delta.value("content", "");
+  }
+  EXPECT_EQ(reasoning, "Hm, so.");
+  EXPECT_EQ(content, "Yes, so it is.");
+  EXPECT_GT(pieces, 1);
+}
+
+TEST_F(HarmonyServiceTest, StopStringsEndTheContentOnly) {
+  json stopped = request();
+  stopped["stop"] = {"so"};
+  const json message = chat(stopped).body_json()["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning_content"], "Hm, so.");
+  EXPECT_EQ(message["content"], "Yes, ");
 }
 
 }  // namespace
