@@ -11,6 +11,7 @@ Needs jinja2.
 
 import argparse
 import datetime
+import functools
 import json
 import pathlib
 
@@ -50,11 +51,16 @@ def make_environment():
     return environment
 
 
+@functools.lru_cache(maxsize=1)
+def compiled(template):
+    return make_environment().from_string(template)
+
+
 def render(template, names):
     """The text, or None where it fails. map() makes lists with us, which are JSON, and no generators,
     which are not."""
     try:
-        return make_environment().from_string(template).render(**names)
+        return compiled(template).render(**names)
     except Exception as error:  # pylint: disable=broad-except
         if "generator is not JSON" in str(error):
             raise
@@ -264,22 +270,50 @@ CONVERSATIONS = [
      {"role": "tool", "tool_call_id": "call00001", "name": "get_weather", "content": "{\"sun\": true}"}],
     [{"role": "assistant", "content": "I begin."}, {"role": "assistant", "content": "And go on."}],
     [{"role": "system", "content": "S"}],
+    [{"role": "user", "content": [{"type": "text", "text": "Sun"}, {"type": "text", "text": "?"}]},
+     {"role": "assistant", "content": [{"type": "text", "text": "Yes."}]},
+     {"role": "user", "content": "Sure?"}],
+    [{"role": "user", "content": "Weather?"},
+     {"role": "assistant", "content": "", "reasoning_content": "Ask.\n", "thinking": "Ask.",
+      "tool_calls": [{"type": "function", "id": "call00001",
+                      "function": {"name": "get_weather", "arguments": {"city": "Bern"}}}]},
+     {"role": "tool", "tool_call_id": "call00001", "content": "<sun>\"1\"</sun>"},
+     {"role": "assistant", "content": "Sun.", "reasoning_content": "It shines."},
+     {"role": "user", "content": "And tomorrow?"},
+     {"role": "assistant", "content": "", "thinking": "Two.", "tool_calls": [
+         {"type": "function", "id": "call00002",
+          "function": {"name": "get_weather", "arguments": {"city": "Bern", "days": 2}}},
+         {"type": "function", "id": "call00003",
+          "function": {"name": "get_weather", "arguments": {"city": "Genf", "tags": ["a"]}}}]},
+     {"role": "tool", "tool_call_id": "call00002", "content": "{}"},
+     {"role": "tool", "tool_call_id": "call00003", "content": "[1, 2]"}],
+    [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
 ]
 
 TOOLS = [{"type": "function", "function": {
     "name": "get_weather", "description": "Weather of a city.",
     "parameters": {"type": "object", "required": ["city"], "properties": {
         "city": {"type": "string", "description": "Its name."},
+        "place": {"type": "object", "properties": {"x": {"type": "number", "default": 0.5}}},
+        "when": {"anyOf": [{"type": "string"}, {"type": "null"}], "nullable": True},
         "days": {"type": "integer", "enum": [1, 2, 3], "default": 1},
         "units": {"type": ["string", "null"]},
         "tags": {"type": "array", "items": {"type": "string"}}}}}}]
+
+# Some templates append the members of an enum to a text.
+TEXT_TOOLS = [{"type": "function", "function": {
+    "name": "get_weather", "description": "Weather of a city.",
+    "parameters": {"type": "object", "required": ["city"], "properties": {
+        "city": {"type": "string", "description": "Its name."},
+        "units": {"type": "string", "enum": ["C", "F"], "default": "C"},
+        "tags": {"type": "array", "items": {"type": "string"}, "nullable": True}}}}}]
 
 
 def of_templates(directory):
     for path in sorted(pathlib.Path(directory).glob("*.jinja")):
         text = path.read_text()
         for messages in CONVERSATIONS:
-            for tools in (None, TOOLS):
+            for tools in (None, TOOLS, TEXT_TOOLS):
                 for prompt in (True, False):
                     names = {"messages": messages, "tools": tools, "documents": None,
                              "add_generation_prompt": prompt, "bos_token": "<s>", "eos_token": "</s>"}
