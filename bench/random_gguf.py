@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a model with random weights, of the sizes in a config.json, as a GGUF file for llama.cpp.
+
+    bench/random_gguf.py --config bench/configs/gpt-oss-3.5b.json --format mxfp4 --output model.gguf
+
+needs the packages gguf and numpy. All matrices but the router, which is float32, have the given
+format. Values are normally distributed with deviation 1 / sqrt(columns), so that activations stay
+finite and of usual size; the router's with twice that, which spreads tokens over the experts. Making
+and quantising numbers takes longer than all else, so 16 million are made for each width of a matrix,
+and repeated.
+
+compare_llama_cpp.py uses this file.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+
+POOL = 1 << 24  # numbers made for each width of a matrix
+
+
+class RandomGguf:
+    """A file of one architecture. Tensors are described first and made while they are written, so that
+    memory holds only one. Names, keys and shapes are those of llama.cpp."""
+
+    def __init__(self, config, path, quantization):
+        import gguf
+        import numpy
+
+        self.gguf, self.numpy, self.config = gguf, numpy, config
+        self.format = gguf.GGMLQuantizationType[quantization.upper()]
+        self.random = numpy.random.default_rng(1)
+        self.writer = gguf.GGUFWriter(path, self.architecture)
+        self.pools = {}  # by columns
+        self.makers = []  # of the tensors' values, in their order
+
+    def write(self):
+        self.add_sizes()
+        self.add_tensors()
+        self.writer.write_header_to_file()
+        self.writer.write_kv_data_to_file()
+        self.writer.write_ti_data_to_file()
+        for make in self.makers:
+            self.writer.write_tensor_data(make())
+        self.writer.close()
+
+    # ---- what families differ in ----
+
+    architecture = ""
+    ffn_norm = "ffn_norm"  # the name of the norm before the experts
+
+    def num_experts(self):
+        return self.config["num_local_experts"]
+
+    def expert_width(self):
+        return self.config["intermediate_size"]
+
+    def head_dim(self):
+        return self.config.get("head_dim") or self.config["hidden_size"] // self.config["num_attention_heads"]
+
+    def rope_theta(self):
+        return self.config["rope_theta"]
+
+    def rotated(self):
+        """Rotated dimensions of a head."""
+        return self.head_dim()
+
+    def add_family_sizes(self):
+        pass
+
+    def add_mixer(self, layer, name):
+        self.add_attention(name)
+
+    def add_family_tensors(self, name):
+        """Of a layer, besides its mixer and experts."""
+
+    # ---- what they have in common ----
+
+    def add_sizes(self):
+        config, writer = self.config, self.writer
+        writer.add_block_count(config["num_hidden_layers"])
+        writer.add_context_length(config["max_position_embeddings"])
+        writer.add_embedding_length(config["hidden_size"])
+        writer.add_feed_forward_length(config["intermediate_size"])
+        writer.add_head_count(config["num_attention_heads"])
+        writer.add_head_count_kv(config["num_key_value_heads"])
+        writer.add_key_length(self.head_dim())
+        writer.add_value_length(self.head_dim())
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+        writer.add_rope_freq_base(self.rope_theta())
+        writer.add_rope_dimension_count(self.rotated())
+        writer.add_expert_count(self.num_experts())
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(self.expert_width())
+        writer.add_vocab_size(config["vocab_size"])
+        writer.add_tokenizer_model("no_vocab")
+        self.add_family_sizes()
+
+    def add_tensors(self):
+        hidden, vocab = self.config["hidden_size"], self.config["vocab_size"]
+        self.matrix("token_embd", vocab, hidden)
+        self.matrix("output", vocab, hidden)
+        self.vector("output_norm.weight", hidden)
+        for layer in range(self.config["num_hidden_layers"]):
+            name = f"blk.{layer}."
+            self.vector(name + "attn_norm.weight", hidden)
+            self.vector(name + self.ffn_norm + ".weight", hidden)
+            self.add_mixer(layer, name)
+            self.add_experts(name)
+            self.add_family_tensors(name)
+
+    def add_attention(self, name, query_parts=1):
+        """query_parts: 2 if the queries' matrix also makes the output's gate."""
+        hidden = self.config["hidden_size"]
+        queries = self.config["num_attention_heads"] * self.head_dim()
+        keys = self.config["num_key_value_heads"] * self.head_dim()
+        self.matrix(name + "attn_q", query_parts * queries, hidden)
+        self.matrix(name + "attn_k", keys, hidden)
+        self.matrix(name + "attn_v", keys, hidden)
+        self.matrix(name + "attn_output", hidden, queries)
+
+    def add_head_norms(self, name):
+        self.vector(name + "attn_q_norm.weight", self.head_dim())
+        self.vector(name + "attn_k_norm.weight", self.head_dim())
+
+    def add_experts(self, name):
+        hidden, experts, width = self.config["hidden_size"], self.num_experts(), self.expert_width()
+        self.floats(name + "ffn_gate_inp.weight", (experts, hidden), deviation=2 / math.sqrt(hidden))
+        self.matrix(name + "ffn_gate_exps", experts, width, hidden)
+        self.matrix(name + "ffn_up_exps", experts, width, hidden)
+        self.matrix(name + "ffn_down_exps", experts, hidden, width)
+
+    # ---- tensors ----
+
+    def matrix(self, name, *shape):
+        self.add(name + ".weight", self.gguf.quants.quant_shape_to_byte_shape(shape, self.format),
+                 self.numpy.uint8, self.format, lambda: self.matrix_bytes(shape))
+
+    def matrix_bytes(self, shape):
+        columns = shape[-1]
+        if columns not in self.pools:
+            values = self.random.standard_normal((-(-POOL // columns), columns), dtype=self.numpy.float32)
+            self.pools[columns] = self.gguf.quants.quantize(values / math.sqrt(columns), self.format)
+        pool = self.pools[columns]
+        start = int(self.random.integers(len(pool)))  # so that no two matrices are the same
+        return self.numpy.resize(self.numpy.roll(pool, start, axis=0), (*shape[:-1], pool.shape[-1]))
+
+    def vector(self, name, size, mean=1.0, deviation=0.0):
+        self.floats(name, (size,), mean, deviation)
+
+    def floats(self, name, shape, mean=0.0, deviation=0.0):
+        f32 = self.numpy.float32
+        self.add(name, shape, f32, None, lambda: f32(self.random.normal(mean, deviation, shape)))
+
+    def add(self, name, shape, dtype, quantization, make):
+        size = math.prod(shape) * self.numpy.dtype(dtype).itemsize
+        self.writer.add_tensor_info(name, shape, self.numpy.dtype(dtype), size, quantization)
+        self.makers.append(make)
+
+
+class Qwen3Moe(RandomGguf):
+    architecture = "qwen3moe"
+
+    def num_experts(self):
+        return self.config["num_experts"]
+
+    def expert_width(self):
+        return self.config["moe_intermediate_size"]
+
+    def add_mixer(self, layer, name):
+        self.add_attention(name)
+        self.add_head_norms(name)
+
+
+class Mixtral(RandomGguf):
+    architecture = "llama"
+
+
+class GptOss(RandomGguf):
+    architecture = "gpt-oss"
+    ffn_norm = "post_attention_norm"
+
+    def add_family_sizes(self):
+        scaling = self.config["rope_scaling"]
+        self.writer.add_sliding_window(self.config["sliding_window"])
+        self.writer.add_rope_scaling_type(self.gguf.RopeScalingType.YARN)
+        self.writer.add_rope_scaling_factor(scaling["factor"])
+        self.writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+
+    def add_family_tensors(self, name):
+        config = self.config
+        hidden, heads, experts = config["hidden_size"], config["num_attention_heads"], self.num_experts()
+        keys = config["num_key_value_heads"] * self.head_dim()
+        self.vector(name + "attn_sinks.weight", heads, 0, 0.05)
+        self.vector(name + "attn_q.bias", heads * self.head_dim(), 0, 0.05)
+        self.vector(name + "attn_k.bias", keys, 0, 0.05)
+        self.vector(name + "attn_v.bias", keys, 0, 0.05)
+        self.vector(name + "attn_output.bias", hidden, 0, 0.05)
+        self.vector(name + "ffn_gate_inp.bias", experts, 0, 0.05)
+        self.floats(name + "ffn_gate_exps.bias", (experts, self.expert_width()), deviation=0.05)
+        self.floats(name + "ffn_up_exps.bias", (experts, self.expert_width()), deviation=0.05)
+        self.floats(name + "ffn_down_exps.bias", (experts, hidden), deviation=0.05)
+
+
+class Qwen3Next(Qwen3Moe):
+    architecture = "qwen3next"
+    ffn_norm = "post_attention_norm"
+
+    def rotated(self):
+        return int(self.head_dim() * self.config["partial_rotary_factor"])
+
+    def add_family_sizes(self):
+        config, writer = self.config, self.writer
+        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+        writer.add_full_attention_interval(config["full_attention_interval"])
+        writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+        writer.add_ssm_inner_size(config["linear_num_value_heads"] * config["linear_value_head_dim"])
+        writer.add_ssm_state_size(config["linear_key_head_dim"])
+        writer.add_ssm_time_step_rank(config["linear_num_value_heads"])
+        writer.add_ssm_group_count(config["linear_num_key_heads"])
+
+    def add_mixer(self, layer, name):
+        if (layer + 1) % self.config["full_attention_interval"] == 0:
+            self.add_attention(name, query_parts=2)
+            self.add_head_norms(name)
+        else:
+            self.add_delta_net(name)
+
+    def add_delta_net(self, name):
+        config = self.config
+        hidden, heads = config["hidden_size"], config["linear_num_value_heads"]
+        values = heads * config["linear_value_head_dim"]
+        convolved = values + 2 * config["linear_num_key_heads"] * config["linear_key_head_dim"]
+        self.matrix(name + "attn_qkv", convolved, hidden)
+        self.matrix(name + "attn_gate", values, hidden)
+        self.matrix(name + "ssm_ba", 2 * heads, hidden)
+        self.floats(name + "ssm_conv1d.weight", (convolved, config["linear_conv_kernel_dim"]), deviation=0.5)
+        self.vector(name + "ssm_dt.bias", heads)
+        self.vector(name + "ssm_a", heads, mean=-1)
+        self.vector(name + "ssm_norm.weight", config["linear_value_head_dim"])
+        self.matrix(name + "ssm_out", hidden, values)
+
+    def add_family_tensors(self, name):
+        hidden, width = self.config["hidden_size"], self.config["shared_expert_intermediate_size"]
+        self.vector(name + "ffn_gate_inp_shexp.weight", hidden, 0, 1 / math.sqrt(hidden))
+        self.matrix(name + "ffn_gate_shexp", width, hidden)
+        self.matrix(name + "ffn_up_shexp", width, hidden)
+        self.matrix(name + "ffn_down_shexp", hidden, width)
+
+
+# By config.json's model_type.
+FAMILIES = {"qwen3_moe": Qwen3Moe, "mixtral": Mixtral, "gpt_oss": GptOss, "qwen3_next": Qwen3Next}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--config", required=True, type=pathlib.Path,
+                        help=f"a config.json; model_type one of {', '.join(FAMILIES)}")
+    parser.add_argument("--format", required=True, choices=["bf16", "q8_0", "q4_0", "mxfp4"])
+    parser.add_argument("--output", required=True, type=pathlib.Path)
+    options = parser.parse_args()
+    config = json.loads(options.config.read_text())
+    if config.get("model_type") not in FAMILIES:
+        parser.error(f"{options.config}: model_type: expected one of {', '.join(FAMILIES)}, "
+                     f"found {config.get('model_type')}")
+    FAMILIES[config["model_type"]](config, options.output, options.format).write()
+
+
+if __name__ == "__main__":
+    main()
