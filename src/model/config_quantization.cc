@@ -83,10 +83,13 @@ WeightFormat read_group(const JsonObject& weights, const std::string& layout) {
 
 // Groups may have formats of their own; the first one stands for most matrices.
 WeightFormat read_compressed_tensors(const JsonObject& config) {
-  static constexpr std::initializer_list<std::string_view> kFormats = {
-      "pack-quantized",       "int-quantized",        "float-quantized", "naive-quantized",
-      "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized", "mixed-precision"};
-  const std::string whole = one_of(config, "format", kFormats);
+  const auto format_of = [](const JsonObject& object) {
+    return one_of(
+        object, "format",
+        {"pack-quantized", "int-quantized", "float-quantized", "naive-quantized",
+         "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized", "mixed-precision"});
+  };
+  const std::string whole = format_of(config);
   if (config.has("sparsity_config") && config.object("sparsity_config").has("format")) {
     one_of(config.object("sparsity_config"), "format", {"dense"});
   }
@@ -97,7 +100,7 @@ WeightFormat read_compressed_tensors(const JsonObject& config) {
     if (!group.has("weights")) continue;
     const JsonObject weights = group.object("weights");
     std::string layout = whole;
-    if (whole == "mixed-precision") layout = one_of(group, "format", kFormats);
+    if (whole == "mixed-precision") layout = format_of(group);
     if (layout == "naive-quantized") {
       layout = weights.string_or("type", "int") == "int" ? "int-quantized" : "float-quantized";
     }
