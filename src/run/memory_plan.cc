@@ -9,6 +9,7 @@
 #include "kernels/packed_matrix.h"
 #include "model/compute.h"
 #include "model/kv_layout.h"
+#include "model/state_layout.h"
 #include "model/tensor_list.h"
 #include "weights/expert_record.h"
 
