@@ -137,7 +137,7 @@ def prepare_venv(directory):
         return python
     print(f"building llama.cpp in {directory} (takes minutes, only once)", file=sys.stderr)
     venv.create(directory, with_pip=True)
-    # Without its vision part, which takes a quarter of the time.
+    # Without its vision part: a quarter of the files.
     environment = dict(os.environ, CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-binary", "llama-cpp-python",
                     *PACKAGES], check=True, env=environment)
