@@ -48,8 +48,3 @@ if(WIDEEP_SANITIZE)
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${WIDEEP_SANITIZE})
 endif()
-
-if(WIDEEP_FUZZ)
-  # The fuzzers see which branches an input takes only in code that reports them.
-  add_compile_options(-fsanitize=fuzzer-no-link)
-endif()

@@ -241,13 +241,14 @@ void MoeRunner::gate_shared(Progress& progress) {
   const kernels::PackedMatrix& gate = progress.weights.shared_gate.packed;
   compute.matmul(compute.cast(gate.shape, rows, shared_gates_cast_), gate, gates, 1);
   float* gated = shared_out_.get<float>(count * static_cast<size_t>(hidden));
-  for (size_t i = 0; i < count; ++i) {
-    float* row = gated + i * static_cast<size_t>(hidden);
-    if (progress.shared != gated) {
-      std::copy_n(progress.shared + i * static_cast<size_t>(hidden), hidden, row);
+  constexpr int64_t kRowsPerTask = 8;  // a row takes about a microsecond
+  compute.pool().parallel_for_ranges(rows.num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      float* row = gated + i * hidden;
+      if (progress.shared != gated) std::copy_n(progress.shared + i * hidden, hidden, row);
+      compute.kernels().scale_row(1.0f / (1.0f + std::exp(-gates[i])), hidden, row);
     }
-    compute.kernels().scale_row(1.0f / (1.0f + std::exp(-gates[i])), hidden, row);
-  }
+  });
   progress.shared = gated;
 }
 

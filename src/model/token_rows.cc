@@ -45,11 +45,13 @@ SourceRows TokenRows::scale(const Compute& compute, const SourceRows& rows,
                             std::span<const float> weights) {
   const auto hidden = static_cast<size_t>(hidden_);
   float* scaled = scaled_.get<float>(weights.size() * hidden);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    float* row = scaled + i * hidden;
-    std::copy_n(static_cast<const float*>(rows.rows[static_cast<int>(i)]), hidden, row);
-    compute.kernels().scale_row(weights[i], hidden_, row);
-  }
+  compute.pool().parallel_for_ranges(rows.num_rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      float* row = scaled + static_cast<size_t>(i) * hidden;
+      std::copy_n(static_cast<const float*>(rows.rows[static_cast<int>(i)]), hidden, row);
+      compute.kernels().scale_row(weights[static_cast<size_t>(i)], hidden_, row);
+    }
+  });
   return float_rows(scaled, hidden, rows.num_rows, hidden_);
 }
 

@@ -109,6 +109,11 @@ Status check_parts(const parallel::ParallelConfig& settings, const ModelConfig& 
                   states + " (or enable_attention_dp: true)");
   }
   const int stages = settings.sizes.pp;
+  if (stages > config.num_layers) {
+    return invalid_input(
+        fmt::format("{}: pipeline_parallel_size: expected at most the model's {} layers, found {}",
+                    settings.name, config.num_layers, stages));
+  }
   for (int stage = 1; stage < stages; ++stage) {
     const int first = parallel::layers_of_stage(stage, stages, config.num_layers).first;
     if (!config.layers[static_cast<size_t>(first)].shares_index) continue;
@@ -208,20 +213,14 @@ Dtype cache_dtype(std::string_view setting, WeightFormat format) {
   return setting == "BF16" ? Dtype::kBf16 : kernels::row_dtype(format);
 }
 
-Result<engine::PipelineLayout> pipeline_layout(const parallel::ParallelConfig& settings,
-                                               const ModelConfig& config, int max_num_tokens,
-                                               int max_batch_size) {
-  const int stages = settings.sizes.pp;
-  if (stages > config.num_layers) {
-    return invalid_input(
-        fmt::format("{}: pipeline_parallel_size: expected at most the model's {} layers, found {}",
-                    settings.name, config.num_layers, stages));
-  }
-  return engine::PipelineLayout{.num_stages = stages,
-                                .micro_batches = settings.micro_batches(),
-                                .max_tokens = dispatched_tokens(settings, max_num_tokens),
-                                .max_sampled = max_batch_size,
-                                .hidden = config.hidden_size};
+engine::PipelineLayout pipeline_layout(const parallel::ParallelConfig& settings,
+                                       const ModelConfig& config, int max_num_tokens,
+                                       int max_batch_size) {
+  return {.num_stages = settings.sizes.pp,
+          .micro_batches = settings.micro_batches(),
+          .max_tokens = dispatched_tokens(settings, max_num_tokens),
+          .max_sampled = max_batch_size,
+          .hidden = config.hidden_size};
 }
 
 }  // namespace wideep::run

@@ -93,9 +93,9 @@ Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelC
 std::optional<model::JointLayout> shard_layout(const model::ModelConfig& config,
                                                const ep::DispatchShape& shape, Dtype row_dtype);
 
-// Errors (invalid input): a kind of parallelism that a part of the model cannot do: states of
-// sequences are not divided among ranks; layers of a stage cannot share the choice of positions
-// that a layer of an earlier stage made.
+// Errors (invalid input): a kind of parallelism that the model, or a part of it, cannot do: states
+// of sequences are not divided among ranks; there are more stages than layers; layers of a stage
+// share the choice of positions that a layer of an earlier stage made.
 Status check_parts(const parallel::ParallelConfig& settings, const model::ModelConfig& config);
 
 // Errors (invalid input): moe_tensor_parallel_size cannot cut the model's experts, or cannot cut
@@ -103,12 +103,11 @@ Status check_parts(const parallel::ParallelConfig& settings, const model::ModelC
 Status check_slices(const parallel::ParallelConfig& settings, const model::ModelConfig& config,
                     const model::MoeOptions& moe);
 
-// The buffers between the stages of pipeline_parallel_size. The number of micro-batches in flight
-// is pipeline_micro_batches, by default the number of stages. Errors (invalid input): more stages
-// than layers.
-Result<engine::PipelineLayout> pipeline_layout(const parallel::ParallelConfig& settings,
-                                               const model::ModelConfig& config, int max_num_tokens,
-                                               int max_batch_size);
+// The buffers between the stages of pipeline_parallel_size, which check_parts allows. The number of
+// micro-batches in flight is pipeline_micro_batches, by default the number of stages.
+engine::PipelineLayout pipeline_layout(const parallel::ParallelConfig& settings,
+                                       const model::ModelConfig& config, int max_num_tokens,
+                                       int max_batch_size);
 
 // Bytes of the parts of a rank's segment, in this order: buffers of dispatch and combine; buffers
 // of ranks that compute batches together; buffers of ranks that hold slices of the same experts;

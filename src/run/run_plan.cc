@@ -268,7 +268,7 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   WIDEEP_TRY(check_slices(parallel, config, plan.moe));
   const int tokens = plan.limits.max_num_tokens, batch = plan.limits.max_batch_size;
   WIDEEP_TRY_ASSIGN(plan.joint, joint_layout(parallel, config, tokens, batch));
-  WIDEEP_TRY_ASSIGN(plan.pipeline, pipeline_layout(parallel, config, tokens, batch));
+  plan.pipeline = pipeline_layout(parallel, config, tokens, batch);
   WIDEEP_TRY_ASSIGN(plan.dispatch, plan_dispatch(plan, options));
   plan.shards = shard_layout(config, plan.dispatch, plan.moe.row_dtype);
   if (parallel.sizes.cp > 1) plan.context = model::JointLayout::of_context(config, batch);

@@ -92,7 +92,7 @@ Result<std::map<std::string, Matrix>> find_matrices(const QuantizeOptions& optio
   for (const std::string& name : checkpoint.names()) {
     const std::vector<int64_t>& shape = checkpoint.find(name)->shape;
     const bool is_matrix = shape.size() == 2 && shape[0] > 0 && shape[1] > 0;
-    if (!is_matrix || !is_quantizable(name) || !tensors.has_prefix(name)) continue;
+    if (!is_matrix || !has_quantizable_name(name) || !tensors.has_prefix(name)) continue;
     matrices.try_emplace(name, Matrix{&checkpoint, name, name, static_cast<int>(shape[0]),
                                       static_cast<int>(shape[1])});
   }
@@ -390,7 +390,7 @@ Status without_files(const Status& why, const std::string& dir) {
 
 }  // namespace
 
-bool is_quantizable(const std::string& name) {
+bool has_quantizable_name(const std::string& name) {
   constexpr std::array<std::string_view, 11> kModules = {
       "q_proj",    "k_proj",   "v_proj",    "o_proj",
       "q_a_proj",  "q_b_proj", "kv_b_proj", "kv_a_proj_with_mqa",

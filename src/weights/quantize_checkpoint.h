@@ -2,8 +2,9 @@
 //
 // Quantises a checkpoint of floats and writes it in the usual layout of the format
 // (stored_matrix.h). The matrices that the caller lists are quantised; so are matrices that are
-// called like those of attention and MLPs (is_quantizable()) and that the list leaves out, as those
-// of layers that are not run. Embeddings, the LM head, routers, norms and biases are copied.
+// called like those of attention and MLPs (has_quantizable_name()) and that the list leaves out,
+// as those of layers that are not run. Embeddings, the LM head, routers, norms and biases are
+// copied.
 //
 // Listed matrices keep the names of the files. A matrix that the files hold as a part of a larger
 // tensor, as fused experts, is written on its own, under the name that the family has for such
@@ -62,7 +63,7 @@ struct QuantizeReport {
 };
 
 // Whether "<module>.weight" names a matrix that is quantised.
-bool is_quantizable(const std::string& name);
+bool has_quantizable_name(const std::string& name);
 
 // progress: called after each tensor with the number of tensors done.
 // Errors (invalid input): not a checkpoint of floats, a listed matrix that is missing or has
