@@ -73,6 +73,9 @@ function(wideep_folder name)
     if(ARG_WITH_RUN)
       set(precompile WITH_RUN)
     endif()
+    if(WIDEEP_FUZZ AND fuzzers)
+      list(APPEND precompile FUZZED)
+    endif()
     add_library(wideep_${name} STATIC ${sources})
     target_include_directories(wideep_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src
                                                      ${PROJECT_SOURCE_DIR}/include)
@@ -94,8 +97,6 @@ function(wideep_folder name)
     target_link_libraries(${name}_bench PRIVATE wideep_${name} benchmark::benchmark_main)
   endif()
   if(WIDEEP_FUZZ AND fuzzers)
-    # The fuzzers see which branches an input takes only in code that reports them.
-    target_compile_options(wideep_${name} PRIVATE -fsanitize=fuzzer-no-link)
     foreach(fuzzer IN LISTS fuzzers)
       get_filename_component(program ${fuzzer} NAME_WE)
       add_executable(${program} ${fuzzer})
@@ -105,14 +106,15 @@ function(wideep_folder name)
   endif()
 endfunction()
 
-# wideep_precompile(<target> [WITH_RUN])
+# wideep_precompile(<target> [WITH_RUN] [FUZZED])
 #
 # Headers that most files include, and that take longer to parse than those files themselves: parsed
 # once, for the first target, whose options all others share. WITH_RUN: those of src/run, too, for
-# it and what lies below it. Files include what they need all the same, which the build with gcc sees
+# it and what lies below it. FUZZED: the target reports the branches that an input takes, which the
+# fuzzers follow. Files include what they need all the same, which the build with gcc sees
 # to: it takes parsed headers for its user's own, warns of them, and therefore has none.
 function(wideep_precompile target)
-  cmake_parse_arguments(ARG "WITH_RUN" "" "" ${ARGN})
+  cmake_parse_arguments(ARG "WITH_RUN;FUZZED" "" "" ${ARGN})
   set(kind product)
   set(headers <fmt/format.h> <algorithm> <array> <atomic> <chrono> <condition_variable> <deque>
       <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <thread> <unordered_map>
@@ -123,6 +125,10 @@ function(wideep_precompile target)
   if(ARG_WITH_RUN)
     set(kind run)
     list(APPEND headers <run/event.h> <run/iteration_log.h> <run/run_options.h> <run/run_plan.h>)
+  endif()
+  if(ARG_FUZZED)
+    string(APPEND kind _fuzzed)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
   wideep_precompile_headers(${target} ${kind} ${headers})
   target_compile_options(${target} PRIVATE -fPIC)  # else programs would differ, which have -fPIE
