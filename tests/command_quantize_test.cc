@@ -3,10 +3,13 @@
 // the original does.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "command.h"
 #include "command_model.h"
 #include "formats/files.h"
 #include "measure/score.h"
+#include "random_model.h"
 
 namespace wideep::tests {
 namespace {
@@ -54,6 +57,22 @@ TEST_P(CommandQuantize, WritesAModelThatRuns) {
   const json one = generated(out, {"--ranks", "1"}), two = generated(out, {"--ranks", "2"});
   ASSERT_TRUE(one.is_object() && two.is_object());
   EXPECT_EQ(one.at("results"), two.at("results"));
+}
+
+// The check of what was written runs the model, whose layers may keep states.
+TEST(CommandQuantizeStates, ModelsWithStatesAreChecked) {
+  for (const char* golden : {"qwen3_next_plain", "lfm2_moe_plain"}) {
+    const base::ScratchDirectory scratch;
+    const std::string model = scratch.file("model"), text = scratch.file("text");
+    ASSERT_TRUE(std::filesystem::create_directory(model));
+    write_random_model_like(model, golden);
+    ASSERT_TRUE(formats::write_file(text, kText).ok());
+    const CommandEnd end = quantize(model, "int8", scratch.file("out"), {"--text", text, "--json"});
+    ASSERT_EQ(end.exit_code, 0) << golden << end.err;
+    const json quality = json::parse(end.out, nullptr, false).at("quality");
+    const double before = quality.at("perplexity_bf16");
+    EXPECT_NEAR(quality.at("perplexity").get<double>(), before, 0.2 * before) << golden;
+  }
 }
 
 // The tensors that store a matrix: its weight, or codes and scales.

@@ -13,6 +13,7 @@
 #include "formats/json_text.h"
 #include "model_run.h"
 #include "parallel_options.h"
+#include "tokenizer/tokenizer.h"
 
 namespace wideep::tools {
 namespace {
@@ -28,7 +29,7 @@ struct Options {
 std::optional<run::Advice> missing_files(const std::string& model_dir) {
   std::vector<std::string> missing;
   if (!has_weights(model_dir)) missing.push_back("model.safetensors (or its index)");
-  if (!has_file(model_dir, "tokenizer.json")) missing.push_back("tokenizer.json");
+  if (!tokenizer::Tokenizer::is_in(model_dir)) missing.push_back("tokenizer.json");
   if (missing.empty()) return {};
   return run::Advice{fmt::format("{} is not complete: no {}; the sizes follow from config.json",
                                  model_dir, fmt::join(missing, ", no ")),

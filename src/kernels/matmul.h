@@ -40,6 +40,11 @@ struct InputRows {
     if (pointers != nullptr) return pointers[row];
     return static_cast<const std::byte*>(first) + static_cast<size_t>(row) * stride;
   }
+  // The rows from `row` on.
+  InputRows from(int row) const {
+    if (pointers != nullptr) return {first, stride, pointers + row};
+    return {(*this)[row], stride};
+  }
 };
 
 // The rows of results, float32 or bf16.

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/try.h"
 #include "model/model_files.h"
@@ -59,6 +60,8 @@ Result<std::unique_ptr<ForwardPass>> ForwardPass::create(const ScoredModel& scor
   for (int at = 0; at < max_tokens; at += kernels::kPageTokens) {
     pass->pages_.emplace_back(pass->kv_->page_bytes());
   }
+  const model::StateLayout states(scored.config, {0, scored.config.num_layers});
+  if (states.bytes() > 0) pass->state_.emplace(states.bytes());
   return pass;
 }
 
@@ -71,6 +74,10 @@ Status ForwardPass::forward(std::span<const int32_t> ids, std::vector<float>* lo
   model::PageList pages;
   for (base::AlignedBytes& page : pages_) pages.push_back(page.data());
   model::Batch batch;
+  if (state_) {
+    std::memset(state_->data(), 0, state_->size());
+    batch.states.assign(ids.size(), state_->data());
+  }
   for (size_t i = 0; i < ids.size(); ++i) {
     batch.ids.push_back(ids[i]);
     batch.positions.push_back(static_cast<int32_t>(i));

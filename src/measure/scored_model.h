@@ -66,6 +66,7 @@ class ForwardPass : private model::MoeObserver {
   std::optional<model::Model> model_;
   std::optional<model::KvLayout> kv_;
   std::vector<base::AlignedBytes> pages_;
+  std::optional<base::AlignedBytes> state_;  // if the model keeps states
   std::map<int, LayerNoise> noise_;
   int64_t iteration_ = 0;
 };

@@ -109,6 +109,9 @@ void Compute::matmul(const Rows& x, std::span<const Product> products) const {
   if (x.num_rows == 0) return;
   int num_panels = 0;
   for (const Product& product : products) num_panels += product.panels.count();
+  if (num_panels < pool_.num_threads() && x.num_rows > kRowsPerChunk) {
+    return matmul_rows(x, products);
+  }
   const auto run = [&](int64_t begin, int64_t end) {
     int64_t first = 0;  // index of the product's first panel in the list
     for (size_t i = 0; i < products.size(); ++i) {
@@ -131,6 +134,24 @@ void Compute::matmul(const Rows& x, std::span<const Product> products) const {
   const int unit = panels_at_once(products[0].w->shape, x.num_rows, 1);
   // Smaller units if there are not enough panels to give every thread a whole unit.
   pool_.parallel_for_ranges(num_panels, std::clamp(num_panels / pool_.num_threads(), 1, unit), run);
+}
+
+// Products of so few panels that the threads share the rows instead.
+void Compute::matmul_rows(const Rows& x, std::span<const Product> products) const {
+  pool_.parallel_for_ranges(x.num_rows, kRowsPerChunk, [&](int64_t begin, int64_t end) {
+    Rows part = x;
+    part.num_rows = static_cast<int>(end - begin);
+    part.input = x.input.from(static_cast<int>(begin));
+    for (const Product& product : products) {
+      kernels::MatmulArgs args =
+          matmul_args(part, *product.w, product.y + static_cast<size_t>(begin) * product.y_stride,
+                      product.y_stride);
+      args.first_panel = product.panels.first;
+      args.last_panel = product.panels.last;
+      args.bias = product.bias;
+      kernels_.matmul(args);
+    }
+  });
 }
 
 void Compute::rms_norm(const float* x, size_t x_stride, const float* weight, float eps,

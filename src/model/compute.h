@@ -63,6 +63,8 @@ class Scratch {
   }
 
  private:
+  void matmul_rows(const Rows& x, std::span<const Product> products) const;
+
   base::AlignedBytes bytes_;
 };
 

@@ -107,7 +107,8 @@ struct LayerConfig {
   bool operator==(const LayerConfig&) const = default;
 };
 
-// Formulas in router.cc. The names are TensorRT-LLM's where it has the method.
+// Formulas in router.cc. The names are TensorRT-LLM's where it has the method; all of its methods
+// are here, also those that no family takes.
 enum class RoutingMethod {
   kRenormalize,       // top-k of logits, softmax over the k
   kRenormalizeNaive,  // softmax over all, top-k, divided by the sum of the k
@@ -124,10 +125,10 @@ struct RoutingConfig {
   RoutingMethod method = RoutingMethod::kRenormalize;
   int num_experts = 0;  // E
   int top_k = 0;
-  int num_groups = 1;           // DeepSeek: n_group
-  int top_k_groups = 1;         // DeepSeek: topk_group
-  bool normalize = true;        // DeepSeek: norm_topk_prob
-  float scaling_factor = 1.f;   // DeepSeek: routed_scaling_factor
+  int num_groups = 1;           // n_group
+  int top_k_groups = 1;         // topk_group
+  bool normalize = true;        // norm_topk_prob
+  float scaling_factor = 1.f;   // routed_scaling_factor
   float epsilon = 1e-20f;       // added to the sum that weights are divided by; Ernie: its minimum
   bool logit_bias = false;      // GPT-OSS: a bias of the router's product
   bool selection_bias = false;  // e_score_correction_bias

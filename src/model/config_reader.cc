@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 
 #include "base/printable.h"
@@ -42,12 +43,21 @@ std::string describe_unsupported(const std::string& name) {
                      reason);
 }
 
+// Refuses a model_type of another known family than the class.
+void check_model_type(const JsonObject& root, const std::string& model_type, const Family& family) {
+  const auto known = std::ranges::find(families(), model_type, &Family::model_type);
+  if (known == families().end() || known->read == family.read) return;
+  root.complain("model_type", fmt::format("expected {}, as architectures says, found {}",
+                                          family.model_type, base::printable(model_type)));
+}
+
 // The class decides if there is one: DeepSeek-V3's computes Kimi-K2, whose model_type is its own.
 const Family* find_family(const JsonObject& root) {
   const std::string class_name = architecture_class(root);
   const std::string model_type = root.string_or("model_type", "");
   for (const Family& known : families()) {
     if (class_name.empty() ? model_type == known.model_type : class_name == known.class_name) {
+      check_model_type(root, model_type, known);
       return &known;
     }
   }
@@ -149,6 +159,23 @@ void check_layer_types(const JsonObject& root, const ModelConfig& config) {
   }
 }
 
+// partial_rotary_factor beside the other rotary parameters: a family that does not read it rotates
+// whole heads.
+void check_rotary_share(const JsonObject& root, const ModelConfig& config) {
+  constexpr std::string_view kKey = "partial_rotary_factor";
+  const int head = config.is_mla() ? config.qk_rope_head_dim : config.head_dim;
+  const int rotary = config.is_mla() ? head : config.grouped_query.rotary_dim;
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    if (!root.has(name)) continue;
+    const JsonObject rope = root.object(name);
+    const double share = rope.number_or(kKey, static_cast<double>(rotary) / head);
+    if (std::abs(share * head - rotary) < 1) continue;
+    rope.complain(kKey, fmt::format("found {}, but {} of the {} dimensions of a head are rotated "
+                                    "(by the other keys, or by the family)",
+                                    share, rotary, head));
+  }
+}
+
 Result<ModelConfig> read_document(const JsonDocument& document, const std::string& file) {
   const JsonObject root = document.root();
   const Family* family = find_family(root);
@@ -165,6 +192,7 @@ Result<ModelConfig> read_document(const JsonDocument& document, const std::strin
   family->read(text, &config);
   WIDEEP_TRY(document.status());
   check_layer_types(text, config);
+  check_rotary_share(text, config);
   WIDEEP_TRY(document.status());
   if (wrapped) {
     text.string_or("model_type", "");
@@ -199,7 +227,10 @@ Result<ModelConfig> read_model_config(const std::string& model_dir) {
   const std::string file = dir / "config.json";
   WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::read(file));
   WIDEEP_TRY_ASSIGN(ModelConfig config, read_document(document, file));
-  if (!document.root().has("quantization_config")) {
+  constexpr std::string_view kInFile = "quantization_config";
+  const JsonObject root = document.root();
+  const bool in_text = root.has("text_config") && root.object("text_config").has(kInFile);
+  if (!root.has(kInFile) && !in_text) {
     WIDEEP_TRY(read_hf_quant_config(dir / "hf_quant_config.json", &config.stored_format));
   }
   WIDEEP_TRY(read_generation_config(dir / "generation_config.json", &config));
@@ -217,6 +248,11 @@ std::vector<std::string> read_layer_words(const JsonObject& root, std::string_vi
       return {};
     }
     if (static_cast<int>(words.size()) < num_layers) words.push_back(word.get<std::string>());
+  }
+  if (!words.empty() && static_cast<int>(words.size()) < num_layers) {
+    root.complain(key, fmt::format("expected a word for each of the {} layers, found {}",
+                                   num_layers, words.size()));
+    return {};
   }
   return words;
 }

@@ -473,7 +473,13 @@ TEST(Families, RefuseByName) {
        "initial_context_length: expected original_max_position_embeddings 4096, found 2048"},
       {"gpt_oss",
        {{"layer_types", {"full_attention", "chunked_attention"}}},
-       "layer_types[1]: expected full_attention or sliding_attention, found chunked_attention"},
+       "layer_types[1]: expected sliding_attention or full_attention, found chunked_attention"},
+      {"gpt_oss",
+       {{"layer_types", {"full_attention"}}},
+       "layer_types: expected a word for each of the 2 layers, found 1"},
+      {"gpt_oss",
+       {{"model_type", "mixtral"}},
+       "model_type: expected gpt_oss, as architectures says, found mixtral"},
       {"granitemoe",
        {{"attention_multiplier", 0}},
        "attention_multiplier: expected a number from 1e-06 to 1000000, found 0"},
@@ -495,7 +501,7 @@ TEST(Families, RefuseByName) {
        "use_cla: expected false, found true; wideep computes no other"},
       {"lfm2_moe",
        {{"layer_types", nullptr}},
-       "layer_types: expected conv or full_attention for each of the 2 layers, found 0"},
+       "layer_types: missing; expected conv or full_attention for each layer"},
       {"lfm2_moe",
        {{"layer_types", {"conv", "mamba"}}},
        "layer_types[1]: expected conv or full_attention, found mamba"},
@@ -513,6 +519,10 @@ TEST(Families, RefuseByName) {
       {"minimax_m2",
        {{"rotary_dim", 6}, {"partial_rotary_factor", 1.0}},
        "rotary_dim: expected head_dim · partial_rotary_factor 8, found 6"},
+      {"olmoe",
+       {{"rope_scaling", {{"partial_rotary_factor", 0.5}}}},
+       "rope_scaling.partial_rotary_factor: found 0.5, but 8 of the 8 dimensions of a head are "
+       "rotated (by the other keys, or by the family)"},
       {"minimax_m2",
        {{"use_routing_bias", false}},
        "use_routing_bias: expected true, found false; wideep computes no other"},
@@ -594,8 +604,15 @@ TEST(Families, LayersOfLlama4) {
   EXPECT_FALSE(accepted(small, {{"no_rope_layers", {0, 1}}}).layers[0].rotates);
   EXPECT_EQ(accepted(small, {{"attn_temperature_tuning", false}}).grouped_query.temperature, 0.0f);
   EXPECT_FLOAT_EQ(parse(small)->grouped_query.temperature, 0.1f);
+  EXPECT_FLOAT_EQ(accepted(small, {{"attn_temperature_tuning", 4}}).grouped_query.temperature,
+                  0.1f);
   EXPECT_EQ(accepted(small, {{"use_qk_norm", false}}).grouped_query.norm,
             GroupedQueryConfig::Norm::kNone);
+}
+
+TEST(Families, MoreIndexedPositionsThanThereAreChooseAll) {
+  const ModelConfig config = accepted(small_json("deepseek_v32"), {{"index_topk", 2147483647}});
+  EXPECT_EQ(config.indexer.top_k, config.max_position_embeddings);
 }
 
 TEST(Families, LayersThatShareAnIndexOfGlm5) {

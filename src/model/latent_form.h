@@ -3,8 +3,7 @@
 // Chooses the form in which multi-head latent attention computes a token.
 //
 //   absorbed   the query is projected into the latent space: (2 · rank + rope) products per
-//   position
-//              and head. For generated tokens.
+//              position and head. For generated tokens.
 //   expanded   keys and values of a head are expanded from the latents: (nope + rope + v) products
 //              per position and head, plus rank · (nope + v) per position, head and chunk for the
 //              expansion, which the queries of a chunk share. For prompts.

@@ -36,13 +36,13 @@ Result<const float*> Mixer::project(const MixerCall& call, const kernels::Packed
                               .width = own * sizeof(float),
                               .stride = static_cast<size_t>(o.k()) * sizeof(float),
                               .rows = static_cast<size_t>(num_tokens)},
-                             call.where.named("attention's heads")));
+                             call.where.named("the mixer's heads")));
   const Rows rows =
       call.compute.cast(o.shape, float_rows(heads, o.k(), num_tokens, o.k()), call.scratch.cast);
   const Product product{&o, out, static_cast<size_t>(o.n()), call.group.panels(o.shape), bias};
   call.compute.matmul(rows, std::span(&product, 1));
   WIDEEP_TRY(call.group.meet(written_columns(out, o.n(), sizeof(float), num_tokens, product.panels),
-                             call.where.named("attention's output")));
+                             call.where.named("the mixer's output")));
   return out;
 }
 

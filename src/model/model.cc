@@ -196,7 +196,12 @@ Status Model::head(const Batch& batch, const transport::Awaited& where,
                   where.named("logits")));
   if (!group_.is_alone()) std::copy_n(out, logits->size(), logits->data());
   if (config_.logits_scale != 1.0f) {
-    for (float& logit : *logits) logit *= config_.logits_scale;
+    compute_.pool().parallel_for(num_rows, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        compute_.kernels().scale_row(config_.logits_scale, config_.vocab_size,
+                                     logits->data() + static_cast<size_t>(row) * vocab);
+      }
+    });
   }
   return {};
 }

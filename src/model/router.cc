@@ -94,7 +94,8 @@ void select_ernie(const RoutingConfig& config, std::vector<float>& scores, const
 // sum of its `judges` (1 or 2) largest members.
 void keep_best_groups(const RoutingConfig& config, int judges, std::vector<float>& selection) {
   const int size = config.num_experts / config.num_groups;
-  std::vector<float> group_scores(config.num_groups);
+  thread_local std::vector<float> group_scores;
+  group_scores.resize(static_cast<size_t>(config.num_groups));
   for (int group = 0; group < config.num_groups; ++group) {
     float first = kMinusInfinity, second = kMinusInfinity;
     for (int i = group * size; i < (group + 1) * size; ++i) {
@@ -106,7 +107,8 @@ void keep_best_groups(const RoutingConfig& config, int judges, std::vector<float
     }
     group_scores[group] = size > 1 && judges > 1 ? first + second : first;
   }
-  std::vector<int32_t> kept(config.top_k_groups);
+  thread_local std::vector<int32_t> kept;
+  kept.resize(static_cast<size_t>(config.top_k_groups));
   top_indices(group_scores, config.top_k_groups, kept.data());
   for (int group = 0; group < config.num_groups; ++group) {
     if (std::find(kept.begin(), kept.end(), group) == kept.end()) {

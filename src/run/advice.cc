@@ -239,7 +239,8 @@ Result<ModelFit> judge_fit(const ModelFacts& model, const RunOptions& wanted,
     const uint64_t sharers = fit.plan.joint ? static_cast<uint64_t>(options.parallel.sizes.tp) : 1;
     uint64_t page = 0;
     for (const MemoryPlan& stage : stages) page += stage.kv_page_bytes * sharers;
-    fit.kv_tokens = (fit.bytes_usable - other) / page * kernels::kPageTokens;
+    // Without a layer of attention there is no cache to fill.
+    if (page > 0) fit.kv_tokens = (fit.bytes_usable - other) / page * kernels::kPageTokens;
   }
   if (!fit.fits()) {
     fit.advice = too_large({model, options, &machine}, machine, fit.bytes_needed);

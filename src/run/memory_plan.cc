@@ -212,7 +212,7 @@ uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
                      const ep::DispatchShape& shape, LayerRange layers) {
   const uint64_t hidden = config.hidden_size;
   const Dtype plain = forms.row_dtype;
-  const bool sent_plain = shape.row_bytes == hidden * dtype_bytes(plain);
+  const bool sent_plain = shape.row_bytes == hidden * dtype_bytes(plain) && !config.weight_on_input;
   uint64_t mixer = 0, dense = 0, shared = 0;
   for (int i = layers.first; i < layers.last; ++i) {
     const LayerForms& layer = forms.layers[static_cast<size_t>(i)];
@@ -229,7 +229,8 @@ uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
   // Assumes balanced ranks, which receive as many rows as they send: top_k per token.
   const uint64_t experts =
       config.routing.top_k * between_row(forms.experts, config.moe_intermediate_size);
-  const uint64_t moe = floats(uint64_t(config.routing.num_experts)) +
+  const uint64_t weighted = config.weight_on_input ? floats(hidden) : 0;
+  const uint64_t moe = floats(uint64_t(config.routing.num_experts)) + weighted +
                        travelling_row(config, shape, forms.experts) + experts;
   return mixer + streams + moe + dense + shared;
 }

@@ -68,7 +68,8 @@ HarmonyText HarmonyChannels::text(std::string_view text) {
   return out;
 }
 
-// A header without a message is the text of a model that does not keep to the format.
+// What begins the answer and has no message is the text of a model that does not keep to the
+// format. A later header without a message has no text.
 HarmonyText HarmonyChannels::finish() {
   HarmonyText out;
   if (place_ == Place::kBegin) {

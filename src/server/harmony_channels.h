@@ -3,15 +3,14 @@
 // Splits an answer in OpenAI's harmony format, as GPT-OSS writes it, into its reasoning and its
 // content. Such an answer is a list of messages, each
 //
-//   <|start|>ROLE<|channel|>CHANNEL<|message|>TEXT<|end|>   (at the end of the answer: an end
-//   token)
+//   <|start|>ROLE<|channel|>CHANNEL<|message|>TEXT<|end|>
 //
-// of which the prompt contains the first "<|start|>assistant". The channel "analysis" is reasoning;
-// "final" and "commentary" are content. A message to a tool (" to=functions.NAME" after the role or
-// the channel, in any channel) is content as it was written, with its special tokens, so that the
-// client finds the name in it. Messages that follow each other in the same field are separated by a
-// line feed.
-// The format is described in https://developers.openai.com/cookbook/articles/openai-harmony.
+// (the last one ends with an end token), of which the prompt contains the first
+// "<|start|>assistant". The channel "analysis" is reasoning; "final" and "commentary" are content.
+// A message to a tool (" to=functions.NAME" after the role or the channel, in any channel) is
+// content as it was written, with its special tokens, so that the client finds the name in it.
+// Messages that follow each other in the same field are separated by a line feed. The format is
+// described in https://developers.openai.com/cookbook/articles/openai-harmony.
 //
 // An answer, or its beginning, that is not in this format is content.
 //

@@ -14,6 +14,8 @@ using formats::TensorEntry;
 
 namespace {
 
+constexpr int64_t kRowsOfTransposed = 128;  // gathered together: they fill whole cache lines
+
 // The elements of plain rows as a tensor of shape [rows, columns].
 TensorEntry entry_of(const PlainRows& rows, const TensorSlice& slice, int64_t count) {
   const size_t bytes = static_cast<size_t>(count * slice.columns) * dtype_bytes(slice.entry->dtype);
@@ -69,8 +71,6 @@ Result<PlainRows> finite_rows(const TensorSlice& slice, int64_t begin, int64_t e
 }
 
 void copy_rows(const TensorSlice& slice, int64_t begin, int64_t end, Dtype dtype, std::byte* out) {
-  // One row at a time: a row of float32 values is all the working memory that it takes.
-  std::vector<float> row(static_cast<size_t>(slice.columns));
   const auto width = static_cast<size_t>(slice.columns);
   if (slice.entry->dtype == dtype) {
     const PlainRows rows = plain_rows(slice, begin, end);
@@ -78,15 +78,20 @@ void copy_rows(const TensorSlice& slice, int64_t begin, int64_t end, Dtype dtype
     if (bytes > 0) std::memcpy(out, rows.data, bytes);
     return;
   }
-  for (int64_t i = begin; i < end; ++i) {
-    const PlainRows one = plain_rows(slice, i, i + 1);
-    to_float32(entry_of(one, slice, 1), row.data());
+  // A row at a time takes little working memory; of a transposed tensor several share what is read.
+  const int64_t step = slice.column_stride == 1 ? 1 : kRowsOfTransposed;
+  std::vector<float> values(static_cast<size_t>(std::min(step, end - begin)) * width);
+  for (int64_t i = begin; i < end; i += step) {
+    const int64_t count = std::min(step, end - i);
+    values.resize(static_cast<size_t>(count) * width);
+    const PlainRows rows = plain_rows(slice, i, i + count);
+    to_float32(entry_of(rows, slice, count), values.data());
     if (dtype == Dtype::kF32) {
-      out = std::copy_n(reinterpret_cast<const std::byte*>(row.data()), row.size() * sizeof(float),
-                        out);
+      out = std::copy_n(reinterpret_cast<const std::byte*>(values.data()),
+                        values.size() * sizeof(float), out);
     } else {
       // memcpy, because `out` need not be aligned.
-      for (const float value : row) {
+      for (const float value : values) {
         const Bf16 rounded(value);
         std::memcpy(out, &rounded, sizeof(rounded));
         out += sizeof(rounded);

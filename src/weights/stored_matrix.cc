@@ -108,13 +108,14 @@ Status StoredMatrix::to_finite(int begin, int end, float* out) const {
   return not_finite(where_, out[at], int64_t{begin} * k_ + at, k_);
 }
 
-// 128 rows share scales of fp8 that are computed. Of AWQ's codes, which lie column by column, 128
-// rows fill a cache line.
+// 128 rows share scales of fp8 that are computed. Of AWQ's codes and of transposed floats, which
+// lie column by column, 128 rows fill whole cache lines.
 int StoredMatrix::panels_together(const PackedShape& shape) const {
   const bool blocks = shape.format == WeightFormat::kFp8 && !is_stored_in(shape);
   const bool lines = coded_ && (coded_->order == CodedSource::Order::kAwqLines ||
                                 coded_->order == CodedSource::Order::kColumns);
-  return blocks || lines ? 128 / kernels::kPanelWidth : 1;
+  const bool transposed = plain_ && plain_->column_stride != 1;
+  return blocks || lines || transposed ? 128 / kernels::kPanelWidth : 1;
 }
 
 Status StoredMatrix::check_codes(const CodedSource::Rows& rows, int begin) const {

@@ -73,7 +73,8 @@ void read_partial_rotary(const JsonObject& root, double by_default, ModelConfig*
     if (root.has(object)) share = root.object(object).number_or(kKey, share, kShare);
   }
   share = root.number_or(kKey, share, kShare);
-  config->grouped_query.rotary_dim = static_cast<int>(config->head_dim * share);
+  // Shares that were made from whole dimensions may be a rounding below them.
+  config->grouped_query.rotary_dim = static_cast<int>(config->head_dim * share + 1e-6);
   if (!readable(root)) return;
   const int dim = config->grouped_query.rotary_dim;
   if (dim < 2 || dim % 2 != 0) {
@@ -158,26 +159,36 @@ void read_qwen_experts(const JsonObject& root, const ExpertKeys& keys, bool norm
   config->tensor_names.rename("mlp.shared_experts", "mlp.shared_expert");
 }
 
-int read_window(const JsonObject& root) {
-  return static_cast<int>(root.integer_or("sliding_window", 0, {.min = 0, .max = kMaxPositions}));
+int read_window(const JsonObject& root, int by_default) {
+  constexpr std::string_view kKey = "sliding_window";
+  return static_cast<int>(root.integer_or(kKey, is_null(root, kKey) ? 0 : by_default,
+                                          {.min = 0, .max = kMaxPositions}));
+}
+
+std::vector<bool> read_layer_types(const JsonObject& root, const ModelConfig& config,
+                                   std::string_view chosen, std::string_view other,
+                                   const std::function<bool(int layer)>& by_default) {
+  constexpr std::string_view kKey = "layer_types";
+  const std::vector<std::string> types = read_layer_words(root, kKey, config.num_layers);
+  std::vector<bool> is_chosen;
+  for (int i = 0; i < config.num_layers; ++i) {
+    const auto layer = static_cast<size_t>(i);
+    is_chosen.push_back(types.empty() ? by_default(i) : types[layer] == chosen);
+    if (types.empty() || is_chosen[layer] || types[layer] == other) continue;
+    root.complain(
+        fmt::format("{}[{}]", kKey, i),
+        fmt::format("expected {} or {}, found {}", chosen, other, base::printable(types[layer])));
+  }
+  return is_chosen;
 }
 
 void read_sliding_layers(const JsonObject& root, int window,
                          const std::function<bool(int layer)>& by_default, ModelConfig* config) {
-  const std::vector<std::string> types = read_layer_words(root, "layer_types", config->num_layers);
-  for (int i = 0; i < config->num_layers; ++i) {
-    const auto layer = static_cast<size_t>(i);
-    bool slides = by_default(i);
-    if (layer < types.size()) {
-      slides = types[layer] == "sliding_attention";
-      if (!slides && types[layer] != "full_attention") {
-        root.complain(fmt::format("layer_types[{}]", i),
-                      fmt::format("expected full_attention or sliding_attention, found {}",
-                                  base::printable(types[layer])));
-      }
-    }
-    if (slides) config->layers[layer].window = window;
-    if (slides && window == 0 && readable(root)) {
+  const std::vector<bool> slides =
+      read_layer_types(root, *config, "sliding_attention", "full_attention", by_default);
+  for (size_t layer = 0; layer < slides.size(); ++layer) {
+    if (slides[layer]) config->layers[layer].window = window;
+    if (slides[layer] && window == 0 && readable(root)) {
       root.complain("sliding_window", "missing; layer_types has layers of sliding_attention");
     }
   }

@@ -139,7 +139,9 @@ void read_indexer(const JsonObject& root, bool rotates_interleaved, ModelConfig*
   IndexerConfig& indexer = config->indexer;
   indexer.num_heads = positive(root, "index_n_heads", kMaxHeads);
   indexer.head_dim = positive(root, "index_head_dim", kMaxHeadDim);
-  indexer.top_k = positive(root, "index_topk", kMaxPositions);
+  // As many as there are positions choose all of them.
+  indexer.top_k =
+      std::min(positive(root, "index_topk", kMaxPositions), config->max_position_embeddings);
   indexer.rotates_interleaved = rotates_interleaved;
   if (!readable(root)) return;
   if (indexer.head_dim < config->qk_rope_head_dim) {

@@ -85,8 +85,13 @@ void read_qwen_experts(const formats::JsonObject& root, const ExpertKeys& keys, 
 // Layers of gated delta nets and of gated attention, with the norms of both (qwen3_next.cc).
 void read_gated_layers(const formats::JsonObject& root, ModelConfig* config);
 
-// sliding_window: a size, or 0 for null and absent.
-int read_window(const formats::JsonObject& root);
+// sliding_window: a size, or 0 for null.
+int read_window(const formats::JsonObject& root, int by_default = 0);
+// For each layer, whether layer_types has the word `chosen`; `other` is the only other word.
+// by_default(layer): if the key is absent.
+std::vector<bool> read_layer_types(const formats::JsonObject& root, const ModelConfig& config,
+                                   std::string_view chosen, std::string_view other,
+                                   const std::function<bool(int layer)>& by_default);
 // layer_types of full and sliding attention: windows of `window` positions. by_default(layer):
 // whether a layer slides if the key is absent.
 void read_sliding_layers(const formats::JsonObject& root, int window,

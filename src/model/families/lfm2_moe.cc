@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Liquid LFM2-MoE: short convolutions, and attention in some layers.
-#include <fmt/format.h>
-
-#include "base/printable.h"
 #include "model/families/family.h"
 
 namespace wideep::model {
@@ -12,21 +9,13 @@ namespace {
 using formats::JsonObject;
 
 void read_mixers(const JsonObject& root, ModelConfig* config) {
-  const std::vector<std::string> types = read_layer_words(root, "layer_types", config->num_layers);
-  if (types.size() != config->layers.size()) {
-    root.complain("layer_types", fmt::format("expected conv or full_attention for each of the {} "
-                                             "layers, found {}",
-                                             config->num_layers, types.size()));
-    return;
+  if (!root.has("layer_types")) {
+    root.complain("layer_types", "missing; expected conv or full_attention for each layer");
   }
-  for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i] == "conv") {
-      config->layers[i].mixer = LayerConfig::Mixer::kConvolution;
-    } else if (types[i] != "full_attention") {
-      root.complain(
-          fmt::format("layer_types[{}]", i),
-          fmt::format("expected conv or full_attention, found {}", base::printable(types[i])));
-    }
+  const std::vector<bool> is_convolution =
+      read_layer_types(root, *config, "conv", "full_attention", [](int) { return false; });
+  for (size_t i = 0; i < is_convolution.size(); ++i) {
+    if (is_convolution[i]) config->layers[i].mixer = LayerConfig::Mixer::kConvolution;
   }
   config->convolution_width =
       static_cast<int>(root.integer_or("conv_L_cache", 3, kConvolutionWidths));

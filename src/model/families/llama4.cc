@@ -4,7 +4,6 @@
 // positions, without rotation.
 #include <fmt/format.h>
 
-#include "base/printable.h"
 #include "model/families/family.h"
 
 namespace wideep::model {
@@ -37,21 +36,13 @@ void read_chunks(const JsonObject& root, ModelConfig* config) {
   const auto chunk =
       static_cast<int>(root.integer_or(kChunk, 8192, {.min = 1, .max = kMaxPositions}));
   const bool none = is_null(root, kChunk);
-  const std::vector<std::string> types = read_layer_words(root, "layer_types", config->num_layers);
-  for (size_t i = 0; i < config->layers.size(); ++i) {
-    bool chunked = config->layers[i].rotates && !none;
-    if (i < types.size()) {
-      chunked = types[i] == "chunked_attention";
-      if (!chunked && types[i] != "full_attention") {
-        root.complain(fmt::format("layer_types[{}]", i),
-                      fmt::format("expected full_attention or chunked_attention, found {}",
-                                  base::printable(types[i])));
-      }
-    }
-    if (chunked && none) {
-      root.complain(kChunk, "null; layer_types has layers of chunked_attention");
-    }
-    if (chunked) config->layers[i].chunk = chunk;
+  const std::vector<bool> is_chunked = read_layer_types(
+      root, *config, "chunked_attention", "full_attention",
+      [&](int layer) { return config->layers[static_cast<size_t>(layer)].rotates && !none; });
+  for (size_t i = 0; i < is_chunked.size(); ++i) {
+    if (!is_chunked[i]) continue;
+    if (none) root.complain(kChunk, "null; layer_types has layers of chunked_attention");
+    config->layers[i].chunk = chunk;
   }
 }
 
@@ -68,6 +59,14 @@ void read_moe_layers(const JsonObject& root, ModelConfig* config) {
   }
 }
 
+// A flag, which older files write as a number.
+bool read_temperature_tuning(const JsonObject& root) {
+  constexpr std::string_view kKey = "attn_temperature_tuning";
+  const auto found = root.raw().find(std::string(kKey));
+  if (found == root.raw().end() || !found->is_number_integer()) return root.boolean_or(kKey, true);
+  return root.integer(kKey) != 0;
+}
+
 void read_llama4_attention(const JsonObject& root, ModelConfig* config) {
   read_grouped_query(root, config, {.kv_heads = 8, .head_dim = 128});
   read_attention_bias(root, false, true, config);
@@ -76,7 +75,7 @@ void read_llama4_attention(const JsonObject& root, ModelConfig* config) {
   attention.norm_has_weight = false;
   attention.norm_after_rotation = attention.norm_rotated_only = true;
   const float temperature = read_scale(root, "attn_scale", 0.1);
-  if (root.boolean_or("attn_temperature_tuning", true)) attention.temperature = temperature;
+  if (read_temperature_tuning(root)) attention.temperature = temperature;
   attention.temperature_floor = read_scale(root, "floor_scale", 8192);
   config->rope = read_rope(root, *config, 5e5);
   config->rope.interleaved = true;

@@ -11,10 +11,9 @@ using formats::JsonObject;
 // As transformers: the even layers below max_window_layers slide. sliding_window has no effect
 // without use_sliding_window.
 void read_windows(const JsonObject& root, ModelConfig* config) {
-  constexpr std::string_view kSlides = "use_sliding_window", kWindow = "sliding_window";
+  constexpr std::string_view kSlides = "use_sliding_window";
   const bool slides = root.boolean_or(kSlides, false);
-  const bool is_absent = !root.has(kWindow) && !is_null(root, kWindow);
-  const int window = is_absent ? 4096 : read_window(root);
+  const int window = read_window(root, 4096);
   const int64_t below = root.integer_or("max_window_layers", 28, {.min = 0, .max = kMaxLayers});
   for (const std::string& type : read_layer_words(root, "layer_types", config->num_layers)) {
     if (slides || type != "sliding_attention") continue;

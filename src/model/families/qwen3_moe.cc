@@ -8,10 +8,8 @@ namespace {
 
 // Either all layers slide or none; sliding_window has no effect without use_sliding_window.
 void read_windows(const formats::JsonObject& root, ModelConfig* config) {
-  constexpr std::string_view kWindow = "sliding_window";
   const bool slides = root.boolean_or("use_sliding_window", false);
-  const bool is_absent = !root.has(kWindow) && !is_null(root, kWindow);
-  const int window = is_absent ? 4096 : read_window(root);
+  const int window = read_window(root, 4096);
   for (LayerConfig& layer : config->layers) layer.window = slides ? window : 0;
 }
 

@@ -3,15 +3,12 @@
 // Qwen3-Next: gated delta nets (arXiv:2412.06464), and gated attention in every fourth layer.
 #include <fmt/format.h>
 
-#include "base/printable.h"
 #include "model/families/family.h"
 
 namespace wideep::model {
 namespace {
 
 using formats::JsonObject;
-
-constexpr std::string_view kLayerTypes = "layer_types";
 
 void read_delta_net(const JsonObject& root, ModelConfig* config) {
   const auto size = [&](std::string_view key, int by_default, int64_t max) {
@@ -35,24 +32,12 @@ void read_delta_net(const JsonObject& root, ModelConfig* config) {
 void read_mixers(const JsonObject& root, ModelConfig* config) {
   const int64_t interval =
       root.integer_or("full_attention_interval", 4, {.min = 1, .max = kMaxLayers});
-  const std::vector<std::string> types = read_layer_words(root, kLayerTypes, config->num_layers);
   if (!readable(root)) return;
-  if (!types.empty() && types.size() < config->layers.size()) {
-    root.complain(kLayerTypes, fmt::format("expected a word for each of the {} layers, found {}",
-                                           config->num_layers, types.size()));
-    return;
-  }
-  for (size_t i = 0; i < config->layers.size(); ++i) {
-    bool is_linear = (static_cast<int64_t>(i) + 1) % interval != 0;
-    if (!types.empty()) {
-      is_linear = types[i] == "linear_attention";
-      if (!is_linear && types[i] != "full_attention") {
-        root.complain(fmt::format("{}[{}]", kLayerTypes, i),
-                      fmt::format("expected linear_attention or full_attention, found {}",
-                                  base::printable(types[i])));
-      }
-    }
-    if (is_linear) config->layers[i].mixer = LayerConfig::Mixer::kDeltaNet;
+  const std::vector<bool> is_linear =
+      read_layer_types(root, *config, "linear_attention", "full_attention",
+                       [&](int layer) { return (layer + 1) % interval != 0; });
+  for (size_t i = 0; i < is_linear.size(); ++i) {
+    if (is_linear[i]) config->layers[i].mixer = LayerConfig::Mixer::kDeltaNet;
   }
 }
 
