@@ -63,8 +63,6 @@ class Scratch {
   }
 
  private:
-  void matmul_rows(const Rows& x, std::span<const Product> products) const;
-
   base::AlignedBytes bytes_;
 };
 
@@ -111,6 +109,8 @@ class Compute {
                 int width, float* y, size_t y_stride) const;
 
  private:
+  void matmul_rows(const Rows& x, std::span<const Product> products) const;
+
   const kernels::Kernels& kernels_;
   base::ThreadPool& pool_;
 };
