@@ -167,7 +167,6 @@ bool Scheduler::pause_youngest_after(const Sequence& sequence) {
   auto youngest = std::prev(running_.end());
   while (&*youngest != &sequence && youngest->awaits_token()) --youngest;
   if (&*youngest == &sequence) return false;
-  if (pages_.keeps_states()) pages_.keep_state(*youngest, true);
   pages_.release(*youngest, true);
   youngest->was_paused = true;
   ++record_.pauses;
@@ -258,8 +257,7 @@ bool Scheduler::add_chunk(Sequence& sequence, int most) {
   note_reuse(sequence, pages_.reuse(sequence));
   const int rest = sequence.num_to_compute();
   const int to_cut = pages_.next_cut(sequence) - sequence.num_computed;
-  const int chunk = pages_.whole_pages(
-      sequence, fitting(sequence, std::min({most, limits_.prefill_chunk, to_cut})));
+  const int chunk = fitting(sequence, std::min({most, limits_.prefill_chunk, to_cut}));
   if (chunk <= 0) return false;
   const bool samples = chunk == rest;
   if (samples && step_.sampled.size() == static_cast<size_t>(share())) return false;

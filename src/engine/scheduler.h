@@ -23,9 +23,9 @@
 // full.
 //
 // If the model keeps states (engine/state_slots.h), a request is admitted when there is also a slot
-// for its state, and chunks of its prompt end where a snapshot can be made: for others with the
-// same prefix, or for itself when it is paused. A forward pass has advanced all states by the
-// tokens of the step before the next schedule(), cancel() or finish().
+// for its state, and chunks of its prompt end where a snapshot is made for others with the same
+// prefix. A forward pass has advanced all states by the tokens of the step before the next
+// schedule(), cancel() or finish().
 //
 // Ranks that share sequences (context parallelism) schedule the same. The pages of a sequence are
 // dealt to them in turns. A rank holds the pages of its turns and computes their tokens. Later

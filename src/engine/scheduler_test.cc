@@ -626,25 +626,6 @@ TEST(SchedulerStates, APausedRequestGoesOnFromItsSnapshot) {
   EXPECT_GT(scheduler.record().reused_tokens, 0);
 }
 
-// All that it had computed in whole pages, also where no other request would continue.
-TEST(SchedulerStates, APausedPromptLosesNoWholePage) {
-  SchedulerLimits limits = limits_with_states(8);
-  limits.max_pages = 8;
-  limits.max_num_tokens = 100;
-  limits.max_batch_size = 4;
-  limits.policy = CapacityPolicy::kMaxUtilization;
-  Scheduler scheduler(kKv, limits, {}, kStateBytes);
-  ASSERT_TRUE(scheduler.submit(request(0, 60, 250)).ok());  // 5 pages in the end
-  ASSERT_TRUE(scheduler.submit(request(1, 400, 1)).ok());   // 7 pages
-  for (int i = 0; i < 400 && scheduler.record().pauses == 0; ++i) {
-    Scheduler::Step& step = scheduler.schedule();
-    for (Sequence* sequence : std::vector<Sequence*>(step.sampled)) sequence->tokens.push_back(99);
-  }
-  ASSERT_EQ(scheduler.record().pauses, 1);
-  drain_with_states(scheduler);
-  EXPECT_GE(scheduler.record().reused_tokens, 64);
-}
-
 // Ranks that share sequences keep the same books, and find each other's pages.
 TEST(Scheduler, RanksThatShareSequencesShareTheirPagesToo) {
   constexpr int kRanks = 3, kMaxPages = 7;

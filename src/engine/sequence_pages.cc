@@ -193,18 +193,12 @@ int SequencePages::next_cut(const Sequence& sequence) const {
   return cut;
 }
 
-int SequencePages::whole_pages(const Sequence& sequence, int count) const {
-  if (!keeps_states() || !reuse_ || count == sequence.num_to_compute()) return count;
-  const int last = (sequence.num_computed + count) / kPageTokens * kPageTokens;
-  return last > sequence.num_computed ? last - sequence.num_computed : count;
-}
-
 // Of a prompt, one snapshot stays; of the text after it only the latest, because a chat continues
 // from its end.
-void SequencePages::keep_state(Sequence& sequence, bool is_paused) {
+void SequencePages::keep_state(Sequence& sequence) {
   const int end = sequence.num_computed;
   if (!reuse_ || end % kPageTokens != 0 || end == sequence.kept_at) return;
-  const bool at_cut = is_paused || end == sequence.branch ||
+  const bool at_cut = end == sequence.branch ||
                       end == last_end(static_cast<int>(sequence.tokens.size())) ||
                       !sequence.in_prefill();
   // The known page may be that of another sequence, and be gone already.

@@ -75,16 +75,12 @@ class SequencePages {
   void take_state(Sequence& sequence);
   // The state after the computed tokens.
   std::byte* state(const Sequence& sequence) { return states_.bytes(sequence.state); }
-  // Makes a snapshot of the state if a later sequence may continue from it, or if the sequence is
-  // paused and may continue itself. Once per place, so it may be called at any time after the
-  // tokens scheduled so far were computed.
-  void keep_state(Sequence& sequence, bool is_paused = false);
+  // Makes a snapshot of the state if a later sequence may continue from it. Once per place, so it
+  // may be called at any time after the tokens scheduled so far were computed.
+  void keep_state(Sequence& sequence);
   // The position before which the next chunk must end, because a snapshot is made there; or that of
   // the last token + 1.
   int next_cut(const Sequence& sequence) const;
-  // How many of the next `count` tokens a chunk takes that need not end there: with states it ends
-  // with a whole page if it can, so that a pause after it loses nothing.
-  int whole_pages(const Sequence& sequence, int count) const;
 
  private:
   std::optional<PageCache::PageId> next_known(const Sequence& sequence, int page,

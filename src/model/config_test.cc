@@ -478,7 +478,7 @@ TEST(Families, RefuseByName) {
        {{"layer_types", {"full_attention"}}},
        "layer_types: expected a word for each of the 2 layers, found 1"},
       {"gpt_oss",
-       {{"model_type", "mixtral"}},
+       {{"architectures", {"GptOssForCausalLM"}}, {"model_type", "mixtral"}},
        "model_type: expected gpt_oss, as architectures says, found mixtral"},
       {"granitemoe",
        {{"attention_multiplier", 0}},
