@@ -101,10 +101,12 @@ inline void encode_e4m3(const T* x, float to_code, std::byte* out) {
 // The last, short group of a row with zeros behind it.
 template <int kGroup, typename T>
 struct LastGroup {
-  alignas(64) T values[kGroup] = {};
+  // Room for a whole panel of groups: gcc takes masked loads of absent groups for real ones.
+  alignas(64) T values[kGroup * kPanelWidth];
 
   LastGroup(const T* x, int hidden) {
     const int count = hidden % kGroup;
+    std::memset(values, 0, kGroup * sizeof(T));
     std::memcpy(values, x + hidden - count, static_cast<size_t>(count) * sizeof(T));
   }
 };
