@@ -106,7 +106,7 @@ struct LastGroup {
 
   LastGroup(const T* x, int hidden) {
     const int count = hidden % kGroup;
-    std::memset(values, 0, kGroup * sizeof(T));
+    std::fill_n(values, kGroup, T());
     std::memcpy(values, x + hidden - count, static_cast<size_t>(count) * sizeof(T));
   }
 };
