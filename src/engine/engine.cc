@@ -41,6 +41,10 @@ Engine::Engine(EngineParts parts)
                 parts_.reporter),
       in_flight_(static_cast<size_t>(parts_.pipeline.micro_batches())) {
   parts_.moe.set_observer(&recorder_);
+  if (parts_.speculation.is_on() && parts_.pipeline.is_last()) {
+    speculation_.emplace(parts_.speculation,
+                         parts_.limits.max_batch_size * parts_.limits.micro_batches);
+  }
 }
 
 Status Engine::run() {
@@ -115,7 +119,9 @@ Status Engine::apply(Command command) {
       return parts_.feed.is_mine(command) ? scheduler_.submit(std::move(command.request))
                                           : Status();
     case Kind::kCancel:
-      scheduler_.cancel(command.request.index);
+      if (scheduler_.cancel(command.request.index) && speculation_) {
+        speculation_->end(command.request.index);
+      }
       return {};
     case Kind::kHold:
     case Kind::kRelease:
@@ -230,11 +236,11 @@ Status Engine::run_step(const Scheduler::Step& step) {
   MicroBatch& micro_batch = next_in_flight();
   micro_batch.iteration = iteration_;
   micro_batch.sequences.assign(step.sampled.begin(), step.sampled.end());
-  micro_batch.sampled.clear();
+  micro_batch.yields.clear();
   const bool any = std::any_of(words_.begin(), words_.end(),
                                [](const auto& words) { return words[kTokensWord] > 0; });
   if (any) {
-    WIDEEP_TRY(compute(step, &micro_batch.sampled));
+    WIDEEP_TRY(compute(step, &micro_batch.yields));
     ++iteration_;
     return {};
   }
@@ -243,7 +249,7 @@ Status Engine::run_step(const Scheduler::Step& step) {
   return {};
 }
 
-Status Engine::compute(const Scheduler::Step& step, std::vector<Sampled>* sampled) {
+Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) {
   const base::TraceSpan span(base::Span::kIteration);
   recorder_.begin(iteration_, step.owners);
   const model::StageRows rows{
@@ -256,7 +262,7 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Sampled>* sample
   if (parts_.online != nullptr) parts_.online->end_iteration(iteration_);
   if (parts_.pipeline.is_last()) {
     WIDEEP_TRY(gather_logits(step));
-    WIDEEP_TRY(sample_rows(step, sampled));
+    WIDEEP_TRY(sample_rows(step, yields));
   }
   IterationRecord& record = recorder_.end();
   record.begin_ns = begin_ns_;
@@ -264,8 +270,11 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Sampled>* sample
   // Only one rank of a group and pipeline counts tokens, so that sums over ranks are right.
   if (reports_tokens()) {
     record.prompt_tokens = step.prompt_tokens;
-    record.generated_tokens = static_cast<int64_t>(step.sampled.size());
+    for (const std::vector<Verdict>& verdicts : verdicts_) {
+      record.generated_tokens += static_cast<int64_t>(verdicts.size());
+    }
     record.queue = scheduler_.record();
+    record.verified = std::move(verified_);
   }
   return parts_.reporter.end_iteration(std::move(record));
 }
@@ -278,7 +287,8 @@ Status Engine::gather_logits(const Scheduler::Step& step) {
   model::TensorGroup& context = parts_.model.context();
   if (context.is_alone()) return {};
   const auto vocab = static_cast<size_t>(parts_.config.vocab_size);
-  float* all = context.joint<float>(model::JointBuffer::kLogits, step.sampled.size() * vocab);
+  float* all = context.joint<float>(model::JointBuffer::kLogits,
+                                    static_cast<size_t>(step.first_row.back()) * vocab);
   std::vector<transport::Written> written;
   for (size_t row = 0; row < step.logit_places.size(); ++row) {
     float* place = all + static_cast<size_t>(step.logit_places[row]) * vocab;
@@ -289,48 +299,122 @@ Status Engine::gather_logits(const Scheduler::Step& step) {
   return context.meet(written, {.what = "the logits of all ranks", .iteration = iteration_});
 }
 
+std::span<const float> Engine::logits_of(size_t row) const {
+  const size_t vocab = parts_.config.vocab_size;
+  return {all_logits_ + row * vocab, vocab};
+}
+
 // Sampling reads all logits of a row and has no side effects, so all threads take part. Reports are
 // made afterwards on this thread, because the reporter expects them in order.
-Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Sampled>* sampled) {
+Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Yield>* yields) {
   const base::TraceSpan span(base::Span::kSampling);
-  const size_t vocab = parts_.config.vocab_size;
-  const auto logits_of = [&](size_t row) {
-    return std::span<const float>(all_logits_ + row * vocab, vocab);
-  };
-  sampled->resize(step.sampled.size());
-  likely_.assign(reports_tokens() ? step.sampled.size() : 0, {});
+  verdicts_.resize(step.sampled.size());
   parts_.compute.pool().parallel_for(
-      static_cast<int64_t>(sampled->size()), 1, [&](int64_t begin, int64_t end) {
-        for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
-          const Sequence& sequence = *step.sampled[row];
-          (*sampled)[row] =
-              sample(parts_.compute.kernels(), logits_of(row), sequence.request.sampling,
-                     sequence.request.draw, sequence.num_generated());
-          const int likely = sequence.request.sampling.top_log_probabilities;
-          if (likely > 0 && !likely_.empty())
-            likely_[row] = most_likely(parts_.compute.kernels(), logits_of(row), likely);
+      static_cast<int64_t>(verdicts_.size()), 1, [&](int64_t begin, int64_t end) {
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+          verdicts_[i] = verify(*step.sampled[i], static_cast<size_t>(step.first_row[i]));
         }
       });
-  parts_.pipeline.send_tokens(*sampled);  // before the reports: earlier stages wait for them
-  if (!reports_tokens()) return {};
-  for (size_t row = 0; row < step.sampled.size(); ++row) {
-    const Sequence& sequence = *step.sampled[row];
-    const FinishReason reason = reason_to_finish(sequence, (*sampled)[row].token);
-    WIDEEP_TRY(parts_.reporter.token({sequence.request.index, (*sampled)[row], reason,
-                                      logits_of(row), likely_[row], sequence.cached_tokens}));
+  yields->resize(step.sampled.size());
+  for (size_t i = 0; i < verdicts_.size(); ++i) {
+    for (const Verdict& each : verdicts_[i]) (*yields)[i].tokens.push_back(each.sampled.token);
+  }
+  draft(step, yields);
+  send_yields(*yields);  // before the reports: earlier stages wait for them
+  return reports_tokens() ? report(step) : Status();
+}
+
+// The sequence's next token, and one more for each draft that is the token before it.
+std::vector<Engine::Verdict> Engine::verify(const Sequence& sequence, size_t first_row) const {
+  const kernels::Kernels& kernels = parts_.compute.kernels();
+  const Request& request = sequence.request;
+  const int likely = reports_tokens() ? request.sampling.top_log_probabilities : 0;
+  std::vector<Verdict> verdicts;
+  for (int i = 0; i <= sequence.num_verifying; ++i) {
+    const std::span<const float> logits = logits_of(first_row + static_cast<size_t>(i));
+    Verdict& verdict = verdicts.emplace_back();
+    verdict.sampled =
+        sample(kernels, logits, request.sampling, request.draw, sequence.num_generated() + i);
+    verdict.reason = reason_to_finish(sequence, verdict.sampled.token, i);
+    if (likely > 0) verdict.likely = most_likely(kernels, logits, likely);
+    if (verdict.reason != FinishReason::kNotFinished || i == sequence.num_verifying ||
+        verdict.sampled.token != sequence.drafts[static_cast<size_t>(i)]) {
+      break;
+    }
+  }
+  return verdicts;
+}
+
+// In the order of the sequences: a pool that requests share depends on it.
+void Engine::draft(const Scheduler::Step& step, std::vector<Yield>* yields) {
+  verified_.clear();
+  if (!speculation_) return;
+  speculation_->begin_step(static_cast<int>(step.sampled.size()));
+  for (size_t i = 0; i < step.sampled.size(); ++i) {
+    const Sequence& sequence = *step.sampled[i];
+    Yield& yield = (*yields)[i];
+    const auto count = static_cast<int>(yield.tokens.size());
+    if (sequence.num_verifying > 0) {
+      verified_.push_back({sequence.request.index, sequence.num_verifying, count - 1});
+    }
+    speculation_->note(sequence.request.index, count);
+    if (verdicts_[i].back().reason != FinishReason::kNotFinished) continue;
+    yield.drafts = speculation_->draft(sequence, yield.tokens);
+  }
+}
+
+Status Engine::report(const Scheduler::Step& step) {
+  for (size_t i = 0; i < step.sampled.size(); ++i) {
+    const Sequence& sequence = *step.sampled[i];
+    auto row = static_cast<size_t>(step.first_row[i]);
+    for (const Verdict& verdict : verdicts_[i]) {
+      WIDEEP_TRY(parts_.reporter.token({sequence.request.index, verdict.sampled, verdict.reason,
+                                        logits_of(row++), verdict.likely, sequence.cached_tokens}));
+    }
   }
   return {};
 }
 
-// Whether the sequence ends with `token`, which has not been appended yet. Every stage calls this,
-// and the result depends only on what all stages know.
-FinishReason Engine::reason_to_finish(const Sequence& sequence, int32_t token) const {
+int Engine::words_of_yields(int max_batch_size, int max_draft_len) {
+  return max_batch_size * (2 + max_draft_len + 1 + max_draft_len);
+}
+
+// For each sequence: the number of tokens, the tokens, the number of drafts, the drafts.
+void Engine::send_yields(std::span<const Yield> yields) {
+  words_sent_.clear();
+  for (const Yield& yield : yields) {
+    for (const std::vector<int32_t>* list : {&yield.tokens, &yield.drafts}) {
+      words_sent_.push_back(static_cast<int32_t>(list->size()));
+      words_sent_.insert(words_sent_.end(), list->begin(), list->end());
+    }
+  }
+  parts_.pipeline.send_tokens(words_sent_);
+}
+
+std::vector<Engine::Yield> Engine::yields_of(std::span<const int32_t> words) {
+  std::vector<Yield> yields;
+  while (!words.empty()) {
+    Yield& yield = yields.emplace_back();
+    for (std::vector<int32_t>* list : {&yield.tokens, &yield.drafts}) {
+      const auto count = static_cast<size_t>(words.front());
+      const std::span<const int32_t> found = words.subspan(1, count);
+      list->assign(found.begin(), found.end());
+      words = words.subspan(1 + count);
+    }
+  }
+  return yields;
+}
+
+// Whether the sequence ends with `token`, which follows `before` others that have not been appended
+// yet either. Every stage calls this, and the result depends only on what all stages know.
+FinishReason Engine::reason_to_finish(const Sequence& sequence, int32_t token, int before) const {
   if (sequence.cancelled) return FinishReason::kStop;
   const auto& ends = parts_.config.eos_token_ids;
   const bool ends_here = std::find(ends.begin(), ends.end(), token) != ends.end();
   if (ends_here && !sequence.request.ignore_eos) return FinishReason::kStop;
-  return sequence.num_generated() + 1 == sequence.request.max_tokens ? FinishReason::kLength
-                                                                     : FinishReason::kNotFinished;
+  return sequence.num_generated() + before + 1 == sequence.request.max_tokens
+             ? FinishReason::kLength
+             : FinishReason::kNotFinished;
 }
 
 // Appends the tokens of the oldest micro-batch in flight to their sequences, and frees those that
@@ -338,17 +422,20 @@ FinishReason Engine::reason_to_finish(const Sequence& sequence, int32_t token) c
 Status Engine::complete_oldest() {
   MicroBatch& oldest = in_flight_[num_completed_ % in_flight_.size()];
   if (!parts_.pipeline.is_last()) {
-    WIDEEP_TRY_ASSIGN(const auto sampled, parts_.pipeline.receive_tokens(oldest.iteration));
-    oldest.sampled.assign(sampled.begin(), sampled.end());
+    WIDEEP_TRY_ASSIGN(const auto words, parts_.pipeline.receive_tokens(oldest.iteration));
+    oldest.yields = yields_of(words);
   }
-  WIDEEP_CHECK_EQ(oldest.sampled.size(), oldest.sequences.size());
+  WIDEEP_CHECK_EQ(oldest.yields.size(), oldest.sequences.size());
   const int64_t start_ns = base::wall_ns();
-  for (size_t i = 0; i < oldest.sampled.size(); ++i) {
+  for (size_t i = 0; i < oldest.yields.size(); ++i) {
     Sequence& sequence = *oldest.sequences[i];
-    const int32_t token = oldest.sampled[i].token;
-    const FinishReason reason = reason_to_finish(sequence, token);
-    sequence.tokens.push_back(token);
-    if (reason != FinishReason::kNotFinished) scheduler_.finish(&sequence);
+    Yield& yield = oldest.yields[i];
+    const FinishReason reason =
+        reason_to_finish(sequence, yield.tokens.back(), static_cast<int>(yield.tokens.size()) - 1);
+    scheduler_.append(sequence, yield.tokens, std::move(yield.drafts));
+    if (reason == FinishReason::kNotFinished) continue;
+    if (speculation_) speculation_->end(sequence.request.index);
+    scheduler_.finish(&sequence);
   }
   schedule_ns_ += base::wall_ns() - start_ns;
   ++num_completed_;

@@ -4,6 +4,11 @@
 //
 //   apply commands → schedule → agree with all ranks → forward (collective) → sample → report
 //
+// With speculation (engine/speculation) a sequence brings drafts into the step: guesses of its next
+// tokens. The step samples after its last token and after each draft, with the random numbers of
+// those places in the answer. A draft that is the token sampled before it stays, the first that is
+// not ends the sequence's part in the step: the answer is the same as without drafts, bit for bit.
+//
 // In a pipeline (engine/pipeline.h) every stage runs this loop over its own layers. It receives the
 // rows of the previous stage, and with m micro-batches in flight it receives the sampled tokens of
 // micro-batch n − m before it schedules micro-batch n. "All ranks" means all ranks of the stage.
@@ -15,6 +20,8 @@
 // Thread safety: one thread per engine.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/iteration_recorder.h"
@@ -24,6 +31,8 @@
 #include "engine/request_feed.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
+#include "engine/speculation/speculation.h"
+#include "engine/speculation/verified.h"
 #include "model/model.h"
 #include "model/state_layout.h"
 
@@ -33,6 +42,7 @@ namespace wideep::engine {
 struct EngineParts {
   const model::ModelConfig& config;
   const SchedulerLimits& limits;
+  const SpeculationOptions& speculation;
   model::Model& model;
   const model::KvLayout& kv;
   const model::StateLayout& states;  // of this rank's layers; without bytes: they keep none
@@ -66,13 +76,27 @@ class Engine {
   Status run();
   RunTimes times() const;
 
+  // What a step yields at most, in words of Pipeline::send_tokens().
+  static int words_of_yields(int max_batch_size, int max_draft_len);
+
  private:
   enum class Next { kContinue, kEnd };
+  // What a step has yielded for a sequence.
+  struct Yield {
+    std::vector<int32_t> tokens;  // at least one
+    std::vector<int32_t> drafts;  // that may follow
+  };
   // An iteration in flight: its tokens have not been appended to the sequences yet.
   struct MicroBatch {
     int64_t iteration = 0;
     std::vector<Sequence*> sequences;
-    std::vector<Sampled> sampled;  // [sequences]; filled on the last stage
+    std::vector<Yield> yields;  // [sequences]; filled on the last stage
+  };
+  // A token of a sequence, on the last stage.
+  struct Verdict {
+    Sampled sampled;
+    FinishReason reason = FinishReason::kNotFinished;
+    std::vector<Sampled> likely;  // if reports_tokens()
   };
 
   Status receive_rows();
@@ -88,10 +112,16 @@ class Engine {
 
   Status run_step(const Scheduler::Step& step);
   Status send_end();
-  Status compute(const Scheduler::Step& step, std::vector<Sampled>* sampled);
+  Status compute(const Scheduler::Step& step, std::vector<Yield>* yields);
   Status gather_logits(const Scheduler::Step& step);
-  Status sample_rows(const Scheduler::Step& step, std::vector<Sampled>* sampled);
-  FinishReason reason_to_finish(const Sequence& sequence, int32_t token) const;
+  Status sample_rows(const Scheduler::Step& step, std::vector<Yield>* yields);
+  std::span<const float> logits_of(size_t row) const;
+  std::vector<Verdict> verify(const Sequence& sequence, size_t first_row) const;
+  void draft(const Scheduler::Step& step, std::vector<Yield>* yields);
+  Status report(const Scheduler::Step& step);
+  void send_yields(std::span<const Yield> yields);
+  static std::vector<Yield> yields_of(std::span<const int32_t> words);
+  FinishReason reason_to_finish(const Sequence& sequence, int32_t token, int before) const;
   Status complete_oldest();
   MicroBatch& next_in_flight() { return in_flight_[num_begun_ % in_flight_.size()]; }
   // Whether this rank is the one that reports the tokens of its group and pipeline.
@@ -102,7 +132,8 @@ class Engine {
 
   EngineParts parts_;
   Scheduler scheduler_;
-  PromptGate gate_;  // of new prompts
+  PromptGate gate_;                         // of new prompts
+  std::optional<Speculation> speculation_;  // on the last stage, if it is on
   IterationRecorder recorder_;
 
   int64_t iteration_ = 0;              // equal on all ranks; counts only iterations with tokens
@@ -117,13 +148,15 @@ class Engine {
   bool released_ = false;    // held requests were released, and RanksIdle has not been sent since
   bool finishing_ = false;   // the run ends when no rank has work
 
-  std::vector<float> logits_;                 // [logit rows of this rank, vocab]
-  const float* all_logits_ = nullptr;         // [step.sampled, vocab]
-  std::vector<std::vector<Sampled>> likely_;  // [step.sampled]; empty unless reports_tokens()
-  int64_t begin_ns_ = 0;                      // start of this iteration
-  int64_t schedule_ns_ = 0;                   // time spent since the last iteration's record
-  int64_t first_request_ns_ = 0;              // when the first request came; 0: none has
-  int64_t waited_before_ns_ = 0;              // Pipeline::waited_ns() at that time
+  std::vector<float> logits_;                   // [logit rows of this rank, vocab]
+  const float* all_logits_ = nullptr;           // [step.first_row.back(), vocab]
+  std::vector<std::vector<Verdict>> verdicts_;  // [step.sampled]
+  std::vector<Verified> verified_;              // this step's sequences with drafts
+  std::vector<int32_t> words_sent_;             // of send_yields()
+  int64_t begin_ns_ = 0;                        // start of this iteration
+  int64_t schedule_ns_ = 0;                     // time spent since the last iteration's record
+  int64_t first_request_ns_ = 0;                // when the first request came; 0: none has
+  int64_t waited_before_ns_ = 0;                // Pipeline::waited_ns() at that time
   int64_t ended_ns_ = 0;
 };
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/queue_record.h"
+#include "engine/speculation/verified.h"
 #include "wideep/status.h"
 
 namespace wideep::engine {
@@ -41,7 +42,8 @@ struct IterationRecord {
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
   QueueRecord queue;
-  int64_t tail_cpu_ns = 0;  // after the last MoE layer: head, sampling
+  std::vector<Verified> verified;  // requests with drafts in the step
+  int64_t tail_cpu_ns = 0;         // after the last MoE layer: head, sampling
   int64_t wall_ns = 0;
   int64_t schedule_ns = 0;          // scheduling, and appending the tokens of earlier iterations
   std::vector<LayerRecord> layers;  // MoE layers, ascending

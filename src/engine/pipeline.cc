@@ -36,7 +36,7 @@ size_t PipelineLayout::rows_bytes() const {
 }
 
 size_t PipelineLayout::tokens_bytes() const {
-  return aligned(sizeof(int64_t) + static_cast<size_t>(max_sampled) * sizeof(Sampled));
+  return aligned(sizeof(int64_t) + static_cast<size_t>(max_words) * sizeof(int32_t));
 }
 
 size_t PipelineLayout::bytes() const {
@@ -57,7 +57,7 @@ Pipeline::Header& Pipeline::header(int rank, uint64_t number) const {
   return *reinterpret_cast<Header*>(ranks_->segment(rank) + offset_ + set * layout_.rows_bytes());
 }
 
-// Layout: an int64_t count, then that many Sampled. Rows and tokens have separate areas because
+// Layout: an int64_t count, then that many words. Rows and tokens have separate areas because
 // different stages write them.
 std::byte* Pipeline::tokens(int rank, uint64_t number) const {
   const auto sets = static_cast<uint64_t>(layout_.micro_batches);
@@ -102,28 +102,28 @@ void Pipeline::send(int num_tokens, bool ends, uint64_t num_commands) {
   ranks_->raise(Channel::kRows, next, flag_of(sent_++));
 }
 
-void Pipeline::send_tokens(std::span<const Sampled> sampled) {
+void Pipeline::send_tokens(std::span<const int32_t> words) {
   if (!ranks_) return;
-  WIDEEP_CHECK_LE(sampled.size(), static_cast<size_t>(layout_.max_sampled));
-  const auto count = static_cast<int64_t>(sampled.size());
+  WIDEEP_CHECK_LE(words.size(), static_cast<size_t>(layout_.max_words));
+  const auto count = static_cast<int64_t>(words.size());
   // All earlier stages need the tokens, to schedule the same requests.
   for (int stage = 0; stage < ranks_->rank(); ++stage) {
     std::byte* room = tokens(stage, tokens_sent_);
     std::memcpy(room, &count, sizeof(count));
-    std::copy(sampled.begin(), sampled.end(), reinterpret_cast<Sampled*>(room + sizeof(count)));
-    ranks_->forward_to(stage, {room, sizeof(count) + sampled.size_bytes()});
+    std::copy(words.begin(), words.end(), reinterpret_cast<int32_t*>(room + sizeof(count)));
+    ranks_->forward_to(stage, {room, sizeof(count) + words.size_bytes()});
   }
   ranks_->raise_all(Channel::kTokens, flag_of(tokens_sent_++));
 }
 
-Result<std::span<const Sampled>> Pipeline::receive_tokens(int64_t iteration) {
+Result<std::span<const int32_t>> Pipeline::receive_tokens(int64_t iteration) {
   const int last = ranks_->num_ranks() - 1;
   WIDEEP_TRY(wait(Channel::kTokens, last, tokens_received_,
                   {.what = "tokens of the last stage", .iteration = iteration}));
   const std::byte* found = tokens(ranks_->rank(), tokens_received_++);
   int64_t count = 0;
   std::memcpy(&count, found, sizeof(count));
-  return std::span(reinterpret_cast<const Sampled*>(found + sizeof(count)),
+  return std::span(reinterpret_cast<const int32_t*>(found + sizeof(count)),
                    static_cast<size_t>(count));
 }
 

@@ -28,8 +28,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/sampler.h"
 #include "transport/endpoint.h"
+#include "wideep/status.h"
 
 namespace wideep::engine {
 
@@ -38,7 +38,7 @@ struct PipelineLayout {
   int num_stages = 1;
   int micro_batches = 1;  // in flight at the same time
   int max_tokens = 0;     // rows that a rank sends per micro-batch
-  int max_sampled = 0;    // tokens sampled per micro-batch
+  int max_words = 0;      // of what a micro-batch has yielded, send_tokens()
   int hidden = 0;
 
   size_t rows_bytes() const;    // of one set
@@ -74,11 +74,12 @@ class Pipeline {
   // Publishes those rows to the next stage; on the last stage it does nothing.
   void send(int num_tokens, bool ends, uint64_t num_commands);
 
-  // Sends the tokens of the next micro-batch to all earlier stages. REQUIRES: the last stage.
-  void send_tokens(std::span<const Sampled> sampled);
+  // Sends what the next micro-batch has yielded, tokens in a form of the caller's, to all earlier
+  // stages. REQUIRES: the last stage.
+  void send_tokens(std::span<const int32_t> words);
   // Waits for the tokens of the oldest micro-batch whose tokens have not been received.
   // REQUIRES: not the last stage.
-  Result<std::span<const Sampled>> receive_tokens(int64_t iteration);
+  Result<std::span<const int32_t>> receive_tokens(int64_t iteration);
 
   // Time that this rank has waited for other stages.
   int64_t waited_ns() const { return waited_ns_; }

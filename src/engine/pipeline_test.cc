@@ -26,7 +26,7 @@ PipelineLayout layout_of(int stages) {
   return {.num_stages = stages,
           .micro_batches = stages,
           .max_tokens = 5,
-          .max_sampled = 3,
+          .max_words = 3,
           .hidden = kHidden};
 }
 
@@ -69,8 +69,8 @@ class Stage {
       pipeline_.send(tokens, ends, static_cast<uint64_t>(n) + 7);
       return {};
     }
-    std::vector<Sampled> sampled(ends ? 0 : sampled_of(n));
-    for (size_t i = 0; i < sampled.size(); ++i) sampled[i].token = static_cast<int32_t>(n * 10 + i);
+    std::vector<int32_t> sampled(ends ? 0 : sampled_of(n));
+    for (size_t i = 0; i < sampled.size(); ++i) sampled[i] = static_cast<int32_t>(n * 10 + i);
     pipeline_.send_tokens(sampled);
     return {};
   }
@@ -90,7 +90,7 @@ class Stage {
     if (pipeline_.is_last()) return {};
     WIDEEP_TRY_ASSIGN(const auto sampled, pipeline_.receive_tokens(n));
     for (size_t i = 0; i < sampled.size(); ++i) {
-      if (sampled[i].token != static_cast<int32_t>(n * 10 + i)) return failed("other tokens");
+      if (sampled[i] != static_cast<int32_t>(n * 10 + i)) return failed("other tokens");
     }
     return {};
   }

@@ -43,6 +43,7 @@ struct Request {
   SamplingParams sampling;
   int draw = 0;             // distinguishes the random numbers of requests with the same seed
   bool ignore_eos = false;  // generate max_tokens even after an end token
+  bool speculates = true;   // may be drafted for (engine/speculation)
 };
 
 // A request inside a rank's engine.
@@ -52,11 +53,17 @@ struct Sequence {
   // The prompt, then the generated tokens; empty before the first admission.
   std::vector<int32_t> tokens;
   int num_computed = 0;  // tokens whose keys and values are in the cache
+  // May follow the tokens (engine/speculation): the next step that the sequence takes part in
+  // verifies as many of them as fit.
+  std::vector<int32_t> drafts;
+  int num_verifying = 0;  // of drafts, in flight
   model::PageList pages;
   std::vector<int32_t> page_ids;  // [pages] in the PageCache
   uint64_t prefix = 0;            // PageCache::Prefix of the last full page
   // If the model keeps states (engine/state_slots.h):
-  int32_t state = -1;         // the slot of the state after num_computed tokens; −1: not running
+  int32_t state = -1;  // the slot of the state after num_computed tokens; −1: not running
+  // [num_verifying] the slots of the states before each draft in flight; `state` follows all.
+  std::vector<int32_t> draft_states;
   int32_t prefix_page = -1;   // the known page with that prefix
   int kept_at = 0;            // num_computed when the last snapshot was made or restored
   uint64_t own_snapshot = 0;  // prefix of its snapshot that the next one replaces; 0: none
@@ -71,6 +78,11 @@ struct Sequence {
   int prompt_length() const { return static_cast<int>(request.prompt.size()); }
   int num_generated() const { return static_cast<int>(tokens.size()) - prompt_length(); }
   int num_to_compute() const { return static_cast<int>(tokens.size()) - num_computed; }
+  // Of a known token or, behind those, of a draft.
+  int32_t token_at(int position) const {
+    const auto at = static_cast<size_t>(position);
+    return at < tokens.size() ? tokens[at] : drafts[at - tokens.size()];
+  }
   // All known tokens are scheduled; the next token is in flight.
   bool awaits_token() const { return num_to_compute() == 0; }
   // Several tokens are to be computed: of the prompt, or after a pause also generated ones.

@@ -43,6 +43,7 @@ Command decode(std::string_view message, SharedTokens* last_prompt) {
   request.sampling = reader.get<SamplingParams>();
   request.draw = reader.get<int>();
   request.ignore_eos = reader.get<bool>();
+  request.speculates = reader.get<bool>();
   return command;
 }
 
@@ -67,6 +68,7 @@ std::string CommandEncoder::encode(const Command& command) {
   writer.put(command.request.sampling);
   writer.put(command.request.draw);
   writer.put(command.request.ignore_eos);
+  writer.put(command.request.speculates);
   return writer.take();
 }
 

@@ -168,6 +168,7 @@ bool Scheduler::pause_youngest_after(const Sequence& sequence) {
   while (&*youngest != &sequence && youngest->awaits_token()) --youngest;
   if (&*youngest == &sequence) return false;
   pages_.release(*youngest, true);
+  youngest->drafts.clear();
   youngest->was_paused = true;
   ++record_.pauses;
   insert_by_arrival(running_, youngest, waiting_);
@@ -192,6 +193,7 @@ void Scheduler::clear_step() {
   step_.logit_places.clear();
   step_.owners.clear();
   step_.sampled.clear();
+  step_.first_row.assign(1, 0);
   step_.num_tokens = 0;
   step_.prompt_tokens = 0;
   step_.num_requests = 0;
@@ -208,12 +210,21 @@ int Scheduler::share() const {
 }
 
 void Scheduler::add_generating() {
-  const auto most_sampled = static_cast<size_t>(share());
   // max_batch_size needs no check: admit() limits running_, so that a share never exceeds it.
+  generating_.clear();
   for (Sequence& sequence : running_) {
-    if (step_.sampled.size() == most_sampled) break;
+    if (static_cast<int>(generating_.size()) == share()) break;
     if (sequence.in_prefill() || sequence.awaits_token() || sequence.lacks_pages) continue;
-    if (fitting(sequence, 1) == 1) add_tokens(sequence, 1);
+    generating_.push_back(&sequence);
+  }
+  int left = limits_.max_num_tokens - static_cast<int>(generating_.size());
+  for (Sequence* sequence : generating_) {
+    const int drafts =
+        pages_.fitting_drafts(std::min(left, static_cast<int>(sequence->drafts.size())));
+    const int fits = fitting(*sequence, 1 + drafts);
+    if (fits == 0) continue;
+    add_tokens(*sequence, 1, fits - 1);
+    left -= fits - 1;
   }
 }
 
@@ -279,34 +290,43 @@ int Scheduler::fitting(const Sequence& sequence, int count) const {
   return count;
 }
 
-void Scheduler::add_tokens(Sequence& sequence, int count) {
+void Scheduler::add_tokens(Sequence& sequence, int count, int drafts) {
   ++step_.num_requests;
   const int end = sequence.num_computed + count;
-  pages_.grow(sequence, end);
-  for (int position = sequence.num_computed; position < end; ++position) {
+  pages_.grow(sequence, end, drafts);
+  sequence.num_verifying = drafts;
+  for (int position = sequence.num_computed; position < end + drafts; ++position) {
     add_token(sequence, position);
   }
-  step_.num_tokens += count;
+  step_.num_tokens += count + drafts;
   sequence.num_computed = end;
-  if (end == static_cast<int>(sequence.tokens.size())) step_.sampled.push_back(&sequence);
+  if (end < static_cast<int>(sequence.tokens.size())) return;
+  step_.sampled.push_back(&sequence);
+  step_.first_row.push_back(step_.first_row.back() + 1 + drafts);
 }
 
 // Counts the token for the rank that holds its page, and adds it to the batch if that is this rank.
-// The last token of a sequence yields the logits of the next one.
+// The last token of a sequence, and each draft, yields the logits of the next one.
 void Scheduler::add_token(Sequence& sequence, int position) {
   const int rank = pages_.rank_of_page(sequence, position / kernels::kPageTokens);
   ++rank_tokens_[rank];
   if (rank != place_.rank) return;
   model::Batch& batch = step_.batch;
-  if (position + 1 == static_cast<int>(sequence.tokens.size())) {
+  const int last = static_cast<int>(sequence.tokens.size()) - 1;
+  if (position >= last) {
     batch.logit_rows.push_back(batch.num_tokens());
-    step_.logit_places.push_back(static_cast<int32_t>(step_.sampled.size()));
+    step_.logit_places.push_back(step_.first_row.back() + position - last);
   }
-  batch.ids.push_back(sequence.tokens[position]);
+  batch.ids.push_back(sequence.token_at(position));
   batch.positions.push_back(position);
   batch.prompt_lengths.push_back(sequence.prompt_length());
   batch.pages.push_back(&sequence.pages);
-  if (pages_.keeps_states()) batch.states.push_back(pages_.state(sequence));
+  if (pages_.keeps_states()) {
+    batch.states.push_back(pages_.state(sequence));
+    const int draft = position - last;  // the one that follows
+    const bool saves = draft >= 0 && draft < sequence.num_verifying;
+    batch.saved_states.push_back(saves ? pages_.state_before_draft(sequence, draft) : nullptr);
+  }
   step_.owners.push_back(&sequence);
 }
 
@@ -338,19 +358,34 @@ void Scheduler::note_record() {
   record_.evicted_pages = cache.num_evicted();
 }
 
+// ---- what follows ----
+
+void Scheduler::append(Sequence& sequence, std::span<const int32_t> tokens,
+                       std::vector<int32_t> drafts) {
+  WIDEEP_CHECK(!tokens.empty());
+  sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+  // All but the last one were drafts, and are computed.
+  const int end = static_cast<int>(sequence.tokens.size()) - 1;
+  pages_.accept(sequence, end);
+  sequence.num_computed = end;
+  sequence.num_verifying = 0;
+  sequence.drafts = std::move(drafts);
+}
+
 // ---- who ends ----
 
-void Scheduler::cancel(int index) {
+bool Scheduler::cancel(int index) {
   const auto is_it = [&](const Sequence& sequence) { return sequence.request.index == index; };
-  std::erase_if(waiting_, is_it);
+  if (std::erase_if(waiting_, is_it) > 0) return true;
   const auto found = std::find_if(running_.begin(), running_.end(), is_it);
-  if (found == running_.end()) return;
+  if (found == running_.end()) return false;
   // A micro-batch in flight points to the sequence, so it must live until its token arrives.
   if (found->awaits_token()) {
     found->cancelled = true;
-  } else {
-    finish(&*found);
+    return false;
   }
+  finish(&*found);
+  return true;
 }
 
 void Scheduler::finish(Sequence* sequence) {

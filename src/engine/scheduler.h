@@ -12,6 +12,10 @@
 //                        again when there is room, before any later request. The oldest request is
 //                        never paused.
 //
+// Drafts of a generating request (engine/speculation) take what is left of max_num_tokens after the
+// tokens of all generating requests, before prompts. They are computed like generated tokens, and
+// those that turn out right are.
+//
 // A request shares pages that other requests have computed (engine/sequence_pages.h). The oldest
 // prompt gets the prompt tokens of an iteration, but up to half of them go to prompts with fewer
 // tokens left. So a long prompt does not block short ones, and the short ones at most double its
@@ -36,6 +40,7 @@
 #pragma once
 
 #include <list>
+#include <span>
 #include <vector>
 
 #include "engine/queue_record.h"
@@ -64,10 +69,13 @@ class Scheduler {
   struct Step {
     // The tokens of this rank. Points into the page lists of the sequences.
     model::Batch batch;
-    std::vector<int32_t> logit_places;  // [batch.logit_rows] index of the row's sequence in sampled
+    std::vector<int32_t> logit_places;  // [batch.logit_rows] which row of all logits it is
     std::vector<Sequence*> owners;      // [tokens of the batch] the sequence of each token
     // Over all ranks that share sequences:
     std::vector<Sequence*> sampled;  // sequences that get their next token
+    // [sampled + 1] the first row of a sequence in all logits: those after its last token, then
+    // those after each of its num_verifying drafts.
+    std::vector<int32_t> first_row;
     int num_tokens = 0;
     int prompt_tokens = 0;
     int num_requests = 0;
@@ -81,9 +89,13 @@ class Scheduler {
   RankReadiness readiness() const;
   void hold_new_prompts(bool hold) { hold_new_prompts_ = hold; }
 
+  // The tokens that a step has yielded for a sequence that it sampled: as many of its drafts as
+  // were right, and one more. drafts: what may follow them.
+  void append(Sequence& sequence, std::span<const int32_t> tokens, std::vector<int32_t> drafts);
+
   // Ends the request with that Request::index, if there is one: now, or if a token of it is in
-  // flight, with that token.
-  void cancel(int index);
+  // flight, with that token. Returns whether it has ended.
+  bool cancel(int index);
 
   // Ends a request and releases its pages. Invalidates the pointer.
   void finish(Sequence* sequence);
@@ -110,7 +122,7 @@ class Scheduler {
   void add_prompts();
   void add_short_prompts(int most);
   bool add_chunk(Sequence& sequence, int most);
-  void add_tokens(Sequence& sequence, int count);
+  void add_tokens(Sequence& sequence, int count, int drafts = 0);
   void add_token(Sequence& sequence, int position);
   int fitting(const Sequence& sequence, int count) const;
   void note_record();
@@ -123,8 +135,9 @@ class Scheduler {
   int64_t num_submitted_ = 0;
   bool hold_new_prompts_ = false;
   bool hold_requests_ = false;
-  Sequences waiting_, running_;     // by arrival; lists, because a Step points to the elements
-  std::vector<Sequence*> prompts_;  // may get a chunk in the step
+  Sequences waiting_, running_;        // by arrival; lists, because a Step points to the elements
+  std::vector<Sequence*> generating_;  // get a token in the step
+  std::vector<Sequence*> prompts_;     // may get a chunk in the step
   Step step_;
   QueueRecord record_;
 };

@@ -31,6 +31,7 @@ struct SchedulerLimits {
   // Slots for the states of sequences (engine/state_slots.h), at most as many run at once; 0: the
   // model keeps no states.
   int state_slots = 0;
+  int draft_slots = 0;    // more of them, for states after drafts
   int micro_batches = 1;  // iterations in flight at the same time; the stages of a pipeline
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   PromptBalance balance;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <deque>
 #include <map>
 #include <numeric>
@@ -388,7 +389,7 @@ class PageContents {
       for (int p = 0; p <= position; ++p) {
         const bool generated = roles_differ_ && p >= sequence.prompt_length();
         content = content * 1099511628211u +
-                  static_cast<uint64_t>(sequence.tokens[p] * 2 + (generated ? 1 : 0));
+                  static_cast<uint64_t>(sequence.token_at(p) * 2 + (generated ? 1 : 0));
         const auto slot =
             std::pair((*step.batch.pages[t])[p / kernels::kPageTokens], p % kernels::kPageTokens);
         if (p == position) {
@@ -416,10 +417,15 @@ struct StateContents {
       auto* state = reinterpret_cast<uint64_t*>(step.batch.states[t]);
       ASSERT_EQ(state[1], static_cast<uint64_t>(step.batch.positions[t]));
       uint64_t content = 0;
-      for (uint64_t p = 0; p < state[1]; ++p) content = next(content, sequence.tokens[p]);
+      for (int p = 0; p < step.batch.positions[t]; ++p) {
+        content = next(content, sequence.token_at(p));
+      }
       ASSERT_EQ(state[0], content) << sequence.request.index << " at " << state[1];
       state[0] = next(content, step.batch.ids[t]);
       ++state[1];
+      if (step.batch.saved_states[t] != nullptr) {
+        std::memcpy(step.batch.saved_states[t], state, kStateBytes);
+      }
     }
   }
   static uint64_t next(uint64_t content, int32_t token) {
@@ -427,9 +433,30 @@ struct StateContents {
   }
 };
 
-// What a request's next token is.
-int32_t next_token(const Sequence& sequence) {
-  return (sequence.tokens[0] + sequence.num_generated() * 3) % 5;
+// What a request's next token is, `ahead` tokens after its last one.
+int32_t next_token(const Sequence& sequence, int ahead = 0) {
+  return (sequence.tokens[0] + (sequence.num_generated() + ahead) * 3) % 5;
+}
+
+// Appends what the sequence's step yields: the right ones of its drafts and one token more. Then it
+// gets up to `most` drafts, of which a quarter is wrong.
+void append_next(Scheduler& scheduler, Sequence& sequence, int most, std::mt19937& rng) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i <= sequence.num_verifying; ++i) {
+    tokens.push_back(next_token(sequence, i));
+    const bool ends = sequence.num_generated() + i + 1 == sequence.request.max_tokens;
+    if (ends || sequence.cancelled || i == sequence.num_verifying ||
+        tokens.back() != sequence.drafts[static_cast<size_t>(i)]) {
+      break;
+    }
+  }
+  const auto count = static_cast<int>(tokens.size());
+  const int left = sequence.request.max_tokens - sequence.num_generated() - count - 1;
+  std::vector<int32_t> drafts;
+  for (int i = 0; most > 0 && i < std::min(left, static_cast<int>(rng() % (most + 1))); ++i) {
+    drafts.push_back(next_token(sequence, count + i) + (rng() % 4 == 0 ? 1 : 0));
+  }
+  scheduler.append(sequence, tokens, drafts);
 }
 
 struct Random {
@@ -439,6 +466,7 @@ struct Random {
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   int micro_batches = 1;
   int state_slots = 0;
+  int most_drafts = 0;
 };
 
 class RandomWork : public testing::TestWithParam<Random> {};
@@ -460,8 +488,21 @@ INSTANTIATE_TEST_SUITE_P(
                .policy = CapacityPolicy::kMaxUtilization,
                .micro_batches = 3,
                .state_slots = 3},
-        Random{
-            .name = "states_alone", .policy = CapacityPolicy::kMaxUtilization, .state_slots = 4}),
+        Random{.name = "states_alone", .policy = CapacityPolicy::kMaxUtilization, .state_slots = 4},
+        Random{.name = "drafts", .reuse = true, .most_drafts = 5},
+        Random{.name = "long_drafts",
+               .reuse = true,
+               .roles_differ = true,
+               .policy = CapacityPolicy::kMaxUtilization,
+               .micro_batches = 3,
+               .most_drafts = 60},
+        Random{.name = "drafts_and_states", .reuse = true, .state_slots = 8, .most_drafts = 5},
+        Random{.name = "long_drafts_and_few_states",
+               .reuse = true,
+               .policy = CapacityPolicy::kMaxUtilization,
+               .micro_batches = 2,
+               .state_slots = 4,
+               .most_drafts = 60}),
     [](const auto& each) { return each.param.name; });
 
 // Prompts with the same prefix, chats that go on, cancelled requests: pages always hold the tokens
@@ -476,6 +517,7 @@ TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
                            .prefill_chunk = int(rng() % 70),
                            .max_pages = int(8 + rng() % 6),
                            .state_slots = param.state_slots,
+                           .draft_slots = param.state_slots * std::min(param.most_drafts, 30),
                            .micro_batches = param.micro_batches,
                            .policy = param.policy,
                            .reuse_pages = param.reuse,
@@ -506,8 +548,9 @@ TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
       }
       if (static_cast<int>(under_way.size()) == param.micro_batches) {
         for (Sequence* sequence : under_way.front()) {
-          sequence->tokens.push_back(next_token(*sequence));
+          append_next(scheduler, *sequence, param.most_drafts, rng);
           const bool done = sequence->num_generated() == sequence->request.max_tokens;
+          ASSERT_LE(sequence->num_generated(), sequence->request.max_tokens);
           if (!done && !sequence->cancelled) continue;
           texts.push_back(sequence->tokens);
           scheduler.finish(sequence);

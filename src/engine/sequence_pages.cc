@@ -25,7 +25,7 @@ int last_end(int num_tokens) { return (num_tokens - 1) / kPageTokens * kPageToke
 SequencePages::SequencePages(const model::KvLayout& kv, size_t state_bytes,
                              const SchedulerLimits& limits, const ContextPlace& place)
     : cache_(kv.page_bytes(), limits.max_pages, memories_of(place)),
-      states_(state_bytes, limits.state_slots),
+      states_(state_bytes, limits.state_slots, limits.draft_slots),
       num_ranks_(place.size),
       turn_pages_(limits.turn_pages),
       reuse_(limits.reuse_pages),
@@ -139,11 +139,37 @@ int SequencePages::fitting(const Sequence& sequence, int count) const {
   return std::min(count, page * kPageTokens - sequence.num_computed);
 }
 
-void SequencePages::grow(Sequence& sequence, int end) {
-  while (static_cast<int>(sequence.pages.size()) < pages_for(end)) {
+void SequencePages::grow(Sequence& sequence, int end, int drafts) {
+  while (static_cast<int>(sequence.pages.size()) < pages_for(end + drafts)) {
     const auto page = static_cast<int>(sequence.pages.size());
     append(sequence, cache_.take(rank_of_page(sequence, page)));
   }
+  enter(sequence, end);
+  if (!keeps_states()) return;
+  for (int draft = 0; draft < drafts; ++draft) sequence.draft_states.push_back(states_.lend());
+}
+
+// A snapshot may be wanted at each page's end that the drafts have passed.
+void SequencePages::accept(Sequence& sequence, int end) {
+  std::vector<int32_t>& before = sequence.draft_states;
+  if (before.empty()) return enter(sequence, end);
+  const int first = sequence.num_computed;
+  for (int at = pages_for(first) * kPageTokens; at < end; at += kPageTokens) {
+    enter(sequence, at);
+    sequence.num_computed = at;
+    int32_t& state = before[static_cast<size_t>(at - first)];
+    StateSlots::exchange(sequence.state, state);
+    keep_state(sequence, true);
+    StateSlots::exchange(sequence.state, state);
+  }
+  enter(sequence, end);
+  const auto accepted = static_cast<size_t>(end - first);
+  if (accepted < before.size()) StateSlots::exchange(sequence.state, before[accepted]);
+  for (const int32_t slot : before) states_.give_back(slot);
+  before.clear();
+}
+
+void SequencePages::enter(Sequence& sequence, int end) {
   if (!reuse_) return;
   for (int page = sequence.num_computed / kPageTokens; page < end / kPageTokens; ++page) {
     const PageCache::Prefix before = sequence.prefix;
@@ -195,10 +221,10 @@ int SequencePages::next_cut(const Sequence& sequence) const {
 
 // Of a prompt, one snapshot stays; of the text after it only the latest, because a chat continues
 // from its end.
-void SequencePages::keep_state(Sequence& sequence) {
+void SequencePages::keep_state(Sequence& sequence, bool in_any_case) {
   const int end = sequence.num_computed;
   if (!reuse_ || end % kPageTokens != 0 || end == sequence.kept_at) return;
-  const bool at_cut = end == sequence.branch ||
+  const bool at_cut = in_any_case || end == sequence.branch ||
                       end == last_end(static_cast<int>(sequence.tokens.size())) ||
                       !sequence.in_prefill();
   // The known page may be that of another sequence, and be gone already.

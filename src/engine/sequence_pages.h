@@ -25,6 +25,7 @@
 // Not thread safe.
 #pragma once
 
+#include <algorithm>
 #include <list>
 #include <optional>
 
@@ -59,9 +60,18 @@ class SequencePages {
   int reuse(Sequence& sequence);
   // How many of the next `count` tokens have a page or can get one.
   int fitting(const Sequence& sequence, int count) const;
-  // Takes pages for the tokens before `end`, which this iteration computes, and enters the full
-  // ones into the cache's index. REQUIRES: fitting().
-  void grow(Sequence& sequence, int end);
+  // Takes pages for the tokens before `end`, which this iteration computes, and for `drafts` more,
+  // and slots for the states before these. Enters the full pages into the cache's index, but for
+  // those with drafts. REQUIRES: fitting(), fitting_drafts().
+  void grow(Sequence& sequence, int end, int drafts = 0);
+  // How many of `drafts` drafts have slots for their states.
+  int fitting_drafts(int drafts) const {
+    return keeps_states() ? std::min(drafts, states_.num_free_for_drafts()) : drafts;
+  }
+  // The tokens from num_computed to `end` were drafts that turned out right: enters the pages that
+  // they fill, and returns to the state after them. What other drafts have left in the pages is
+  // overwritten by the tokens that come there.
+  void accept(Sequence& sequence, int end);
   // Releases all pages and the state. goes_on: the sequence is paused and will look for its pages
   // again.
   void release(Sequence& sequence, bool goes_on);
@@ -75,9 +85,14 @@ class SequencePages {
   void take_state(Sequence& sequence);
   // The state after the computed tokens.
   std::byte* state(const Sequence& sequence) { return states_.bytes(sequence.state); }
-  // Makes a snapshot of the state if a later sequence may continue from it. Once per place, so it
-  // may be called at any time after the tokens scheduled so far were computed.
-  void keep_state(Sequence& sequence);
+  // The state after the draft before `draft`, or before the first one.
+  std::byte* state_before_draft(const Sequence& sequence, int draft) {
+    return states_.bytes(sequence.draft_states[static_cast<size_t>(draft)]);
+  }
+  // Makes a snapshot of the state if a later sequence may continue from it; in_any_case: wherever a
+  // page ends. Once per place, so it may be called at any time after the tokens scheduled so far
+  // were computed.
+  void keep_state(Sequence& sequence, bool in_any_case = false);
   // The position before which the next chunk must end, because a snapshot is made there; or that of
   // the last token + 1.
   int next_cut(const Sequence& sequence) const;
@@ -91,6 +106,7 @@ class SequencePages {
   std::span<const int32_t> tokens_of_page(const Sequence& sequence, int page) const;
   int role(const Sequence& sequence, int page) const;
   void append(Sequence& sequence, PageCache::PageId page);
+  void enter(Sequence& sequence, int end);
 
   PageCache cache_;
   StateSlots states_;

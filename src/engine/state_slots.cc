@@ -7,10 +7,13 @@
 
 namespace wideep::engine {
 
-StateSlots::StateSlots(size_t slot_bytes, int max_slots)
+StateSlots::StateSlots(size_t slot_bytes, int max_slots, int draft_slots)
     : slot_bytes_(slot_bytes),
       max_slots_(max_slots),
-      memory_(slot_bytes * static_cast<size_t>(max_slots)) {}
+      memory_(slot_bytes * static_cast<size_t>(max_slots + draft_slots)) {
+  // The last one is lent first.
+  for (int i = draft_slots - 1; i >= 0; --i) for_drafts_.push_back(max_slots + i);
+}
 
 std::byte* StateSlots::bytes(SlotId slot) {
   return memory_.data() + static_cast<size_t>(slot) * slot_bytes_;
@@ -68,6 +71,13 @@ void StateSlots::restore(SlotId state, Prefix prefix) { copy(use(prefix).slot, s
 void StateSlots::release(SlotId state) {
   --num_states_;
   free_.push_back(state);
+}
+
+StateSlots::SlotId StateSlots::lend() {
+  WIDEEP_CHECK(!for_drafts_.empty());
+  const SlotId slot = for_drafts_.back();
+  for_drafts_.pop_back();
+  return slot;
 }
 
 bool StateSlots::keep(SlotId state, Prefix prefix) {

@@ -4,12 +4,13 @@
 // slots are equally large and lie in one allocation. A slot holds
 //
 //   the state of a running sequence, which the forward pass advances, or
-//   a snapshot: a copy of a state at the end of a full page, for sequences with the same prefix.
+//   a snapshot: a copy of a state at the end of a full page, for sequences with the same prefix, or
+//   a state after a draft, until it is known how many drafts were right (engine/speculation).
 //
 // A page holds the keys and values of its own tokens; a state sums up all tokens before it. So a
 // known prefix (engine/page_cache.h) can be shared only as far as a snapshot exists. Running
 // sequences come first: if one needs a slot and none is free, the least recently used snapshot
-// goes.
+// goes. Slots for drafts are apart from both.
 //
 // The first touch of a slot's memory is its first use, by the thread that computes: no memory is
 // used before it is needed, and it is near to that thread.
@@ -25,6 +26,7 @@
 #include <cstdint>
 #include <list>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/aligned_bytes.h"
@@ -39,8 +41,8 @@ class StateSlots {
   using Prefix = uint64_t;
   static constexpr Prefix kNoTokens = 0;
 
-  // slot_bytes: a multiple of 64.
-  StateSlots(size_t slot_bytes, int max_slots);
+  // slot_bytes: a multiple of 64. draft_slots: more slots, for states after drafts.
+  StateSlots(size_t slot_bytes, int max_slots, int draft_slots = 0);
 
   // ---- of running sequences ----
 
@@ -52,6 +54,15 @@ class StateSlots {
   void restore(SlotId state, Prefix prefix);
   void release(SlotId state);
   std::byte* bytes(SlotId slot);
+
+  // ---- after drafts ----
+
+  // A slot with undefined contents. REQUIRES: num_free_for_drafts() > 0.
+  SlotId lend();
+  void give_back(SlotId lent) { for_drafts_.push_back(lent); }
+  // The lent slot holds the sequence's state from now on, and the former slot of the state is lent.
+  static void exchange(SlotId& state, SlotId& lent) { std::swap(state, lent); }
+  int num_free_for_drafts() const { return static_cast<int>(for_drafts_.size()); }
 
   // ---- snapshots ----
 
@@ -85,6 +96,7 @@ class StateSlots {
   int num_touched_ = 0;  // slots that were ever used; the others are zero
   int num_states_ = 0;
   std::vector<SlotId> free_;  // used before, free now
+  std::vector<SlotId> for_drafts_;
   std::unordered_map<Prefix, Snapshot> snapshots_;
   std::list<Prefix> used_;  // prefixes of the snapshots, the least recently used first
 };

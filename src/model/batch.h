@@ -24,6 +24,9 @@ struct Batch {
   // [num_tokens] the state of the token's sequence, which the forward pass advances; zeros before
   // its first token. Empty if the model keeps none (state_layout.h).
   std::vector<std::byte*> states;
+  // [num_tokens] where the state after the token is copied to, as drafts may be wrong; null:
+  // nowhere. Empty if the model keeps none.
+  std::vector<std::byte*> saved_states;
   std::vector<int32_t> logit_rows;  // indices of the tokens whose logits are needed, ascending
   // [ep_size] the number of tokens of every rank in this iteration; equal on all ranks. May be
   // empty if the dispatch has no limit of tokens (DispatchShape::max_group_tokens).
@@ -36,6 +39,7 @@ struct Batch {
     prompt_lengths.clear();
     pages.clear();
     states.clear();
+    saved_states.clear();
     logit_rows.clear();
     tokens_of_ranks.clear();
   }

@@ -171,22 +171,30 @@ void GatedDeltaNet::convolve(const MixerCall& call, const Inputs& inputs) const 
   const auto count = static_cast<int64_t>(sequences.size()) * tasks;
   call.compute.pool().parallel_for(count, 1, [&](int64_t task, int64_t) {
     const TokenRun& run = sequences[static_cast<size_t>(task / tasks)];
-    const auto token = static_cast<size_t>(run.first_token);
+    const auto token = static_cast<size_t>(run.first_token), stride = static_cast<size_t>(width);
     const int channel = static_cast<int>(task % tasks) * kChannelsPerTask;
-    float* rows = inputs.mixed + token * static_cast<size_t>(width) + channel;
-    call.compute.kernels().convolve(
-        {.num_tokens = run.num_tokens,
-         .num_channels = std::min(kChannelsPerTask, width - channel),
-         .width = options_.convolution_width,
-         .x = rows,
-         .x_stride = static_cast<size_t>(width),
-         .weight = convolution_.data() + channel,
-         .weight_stride = static_cast<size_t>(width),
-         .silu = true,
-         .state = call.states.of_layer(call.batch.states[token], layer_) + channel,
-         .state_stride = static_cast<size_t>(width),
-         .out = rows,
-         .out_stride = static_cast<size_t>(width)});
+    const int channels = std::min(kChannelsPerTask, width - channel);
+    float* state = call.states.of_layer(call.batch.states[token], layer_) + channel;
+    for_each_saved(call.batch, run, [&](int first, int count, std::byte* saved) {
+      float* rows = inputs.mixed + (token + static_cast<size_t>(first)) * stride + channel;
+      call.compute.kernels().convolve({.num_tokens = count,
+                                       .num_channels = channels,
+                                       .width = options_.convolution_width,
+                                       .x = rows,
+                                       .x_stride = stride,
+                                       .weight = convolution_.data() + channel,
+                                       .weight_stride = stride,
+                                       .silu = true,
+                                       .state = state,
+                                       .state_stride = stride,
+                                       .out = rows,
+                                       .out_stride = stride});
+      if (saved == nullptr) return;
+      float* copy = call.states.of_layer(saved, layer_) + channel;
+      for (int i = 0; i + 1 < options_.convolution_width; ++i) {
+        std::copy_n(state + i * stride, channels, copy + i * stride);
+      }
+    });
   });
 }
 
@@ -234,24 +242,30 @@ void GatedDeltaNet::recur(const MixerCall& call, const Inputs& inputs, float* ou
     const TokenRun& run = sequences[static_cast<size_t>(task) / heads];
     const auto token = static_cast<size_t>(run.first_token);
     const size_t head = static_cast<size_t>(task) % heads;
-    const float* mixed = inputs.mixed + token * width;
-    float* state = call.states.of_layer(call.batch.states[token], layer_) + matrices;
-    call.compute.kernels().delta_rule({.num_tokens = run.num_tokens,
-                                       .key_dim = options_.key_dim,
-                                       .value_dim = options_.value_dim,
-                                       .state = state + head * key_dim * value_dim,
-                                       .q = mixed + head / group * key_dim,
-                                       .q_stride = width,
-                                       .k = mixed + key_width + head / group * key_dim,
-                                       .k_stride = width,
-                                       .v = mixed + 2 * key_width + head * value_dim,
-                                       .v_stride = width,
-                                       .decay = inputs.decay + token * heads + head,
-                                       .decay_stride = heads,
-                                       .beta = inputs.beta + token * heads + head,
-                                       .beta_stride = heads,
-                                       .out = out + token * value_width + head * value_dim,
-                                       .out_stride = value_width});
+    const size_t matrix = matrices + head * key_dim * value_dim;
+    float* state = call.states.of_layer(call.batch.states[token], layer_) + matrix;
+    for_each_saved(call.batch, run, [&](int first, int count, std::byte* saved) {
+      const size_t at = token + static_cast<size_t>(first);
+      const float* mixed = inputs.mixed + at * width;
+      call.compute.kernels().delta_rule({.num_tokens = count,
+                                         .key_dim = options_.key_dim,
+                                         .value_dim = options_.value_dim,
+                                         .state = state,
+                                         .q = mixed + head / group * key_dim,
+                                         .q_stride = width,
+                                         .k = mixed + key_width + head / group * key_dim,
+                                         .k_stride = width,
+                                         .v = mixed + 2 * key_width + head * value_dim,
+                                         .v_stride = width,
+                                         .decay = inputs.decay + at * heads + head,
+                                         .decay_stride = heads,
+                                         .beta = inputs.beta + at * heads + head,
+                                         .beta_stride = heads,
+                                         .out = out + at * value_width + head * value_dim,
+                                         .out_stride = value_width});
+      if (saved == nullptr) return;
+      std::copy_n(state, key_dim * value_dim, call.states.of_layer(saved, layer_) + matrix);
+    });
   });
 }
 

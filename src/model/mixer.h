@@ -53,6 +53,19 @@ class Mixer {
   virtual Result<const float*> forward(const MixerCall& call, const float* h) const = 0;
 
  protected:
+  // Calls run(first, count, saved) for the parts of a sequence's tokens, of which the first has
+  // number 0: after each part the state is copied to `saved`; null: after the last part.
+  template <typename Run>
+  static void for_each_saved(const Batch& batch, const TokenRun& tokens, Run run) {
+    int first = 0;
+    for (int i = 0; i + 1 < tokens.num_tokens && !batch.saved_states.empty(); ++i) {
+      std::byte* saved = batch.saved_states[static_cast<size_t>(tokens.first_token + i)];
+      if (saved == nullptr) continue;
+      run(first, i + 1 - first, saved);
+      first = i + 1;
+    }
+    run(first, tokens.num_tokens - first, static_cast<std::byte*>(nullptr));
+  }
   // A barrier of call.context after the batch's keys and values are written. Afterwards the pages
   // of all its ranks can be read in place: they lie in shared memory.
   static Status meet_in_cache(const MixerCall& call, int layer);

@@ -70,19 +70,27 @@ Result<const float*> ShortConvolution::forward(const MixerCall& call, const floa
       float* b = first + static_cast<size_t>(t) * stride;
       for (int i = 0; i < channels; ++i) b[i] *= b[2 * hidden + i];
     }
-    compute.kernels().convolve(
-        {.num_tokens = run.num_tokens,
-         .num_channels = channels,
-         .width = config_.convolution_width,
-         .x = first,
-         .x_stride = stride,
-         .weight = convolution_.data() + channel,
-         .weight_stride = static_cast<size_t>(hidden),
-         .bias = bias_.empty() ? nullptr : bias_.data() + channel,
-         .state = call.states.of_layer(call.batch.states[token], layer_) + channel,
-         .state_stride = static_cast<size_t>(hidden),
-         .out = out,
-         .out_stride = static_cast<size_t>(hidden)});
+    const auto width = static_cast<size_t>(hidden);
+    float* state = call.states.of_layer(call.batch.states[token], layer_) + channel;
+    for_each_saved(call.batch, run, [&](int begin, int count, std::byte* saved) {
+      compute.kernels().convolve({.num_tokens = count,
+                                  .num_channels = channels,
+                                  .width = config_.convolution_width,
+                                  .x = first + static_cast<size_t>(begin) * stride,
+                                  .x_stride = stride,
+                                  .weight = convolution_.data() + channel,
+                                  .weight_stride = width,
+                                  .bias = bias_.empty() ? nullptr : bias_.data() + channel,
+                                  .state = state,
+                                  .state_stride = width,
+                                  .out = out + static_cast<size_t>(begin) * width,
+                                  .out_stride = width});
+      if (saved == nullptr) return;
+      float* copy = call.states.of_layer(saved, layer_) + channel;
+      for (int i = 0; i + 1 < config_.convolution_width; ++i) {
+        std::copy_n(state + i * width, channels, copy + i * width);
+      }
+    });
     for (int t = 0; t < run.num_tokens; ++t) {
       const float* c = first + static_cast<size_t>(t) * stride + hidden;
       float* y = out + static_cast<size_t>(t) * hidden;

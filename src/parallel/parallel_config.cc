@@ -226,6 +226,10 @@ ParallelConfig take_config(YamlMap& root) {
   config.pipeline_micro_batches =
       take_integer(root, "pipeline_micro_batches", {.min = 1, .max = 1024});
   take_limits(root, &config);
+  if (root.has("speculative_config")) {
+    config.speculative_config =
+        take_speculative(root.map("speculative_config"), config.max_batch_size, &config.notes);
+  }
   root.refuse_unknown_keys();
   return config;
 }

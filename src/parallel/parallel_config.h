@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "parallel/mapping.h"
+#include "parallel/speculative_config.h"
 #include "recordings/balancer_yaml.h"
 #include "wideep/status.h"
 
@@ -91,6 +92,7 @@ struct ParallelConfig {
   MoeConfig moe_config;
   KvCacheConfig kv_cache_config;
   SchedulerConfig scheduler_config;
+  std::optional<SpeculativeConfig> speculative_config;
   // pipeline_micro_batches, wideep's own: micro-batches in flight, at least the number of stages,
   // which is the default.
   std::optional<int64_t> pipeline_micro_batches;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "engine/engine.h"
 #include "ep/strategy.h"
 #include "kernels/packed_matrix.h"
 #include "model/rank_experts.h"
@@ -44,7 +45,7 @@ Result<model::MoeOptions> moe_options(const parallel::ParallelConfig& settings,
 
 Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelConfig& settings,
                                                        const ModelConfig& config,
-                                                       int max_num_tokens, int max_batch_size) {
+                                                       int max_num_tokens, int max_logit_rows) {
   const int tp = settings.sizes.tp, heads = config.num_heads, kv_heads = config.num_kv_heads;
   if (tp == 1 || settings.enable_attention_dp) return std::optional<model::JointLayout>();
   if (heads % tp != 0) {
@@ -62,7 +63,7 @@ Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelC
                     settings.name, kv_heads, tp));
   }
   return std::optional(
-      model::JointLayout(config, tokens_of_rank(settings, max_num_tokens), max_batch_size));
+      model::JointLayout(config, tokens_of_rank(settings, max_num_tokens), max_logit_rows));
 }
 
 std::optional<model::JointLayout> shard_layout(const ModelConfig& config,
@@ -215,12 +216,36 @@ Dtype cache_dtype(std::string_view setting, WeightFormat format) {
 
 engine::PipelineLayout pipeline_layout(const parallel::ParallelConfig& settings,
                                        const ModelConfig& config, int max_num_tokens,
-                                       int max_batch_size) {
+                                       int max_batch_size, int max_draft_len) {
   return {.num_stages = settings.sizes.pp,
           .micro_batches = settings.micro_batches(),
           .max_tokens = dispatched_tokens(settings, max_num_tokens),
-          .max_sampled = max_batch_size,
+          .max_words = engine::Engine::words_of_yields(max_batch_size, max_draft_len),
           .hidden = config.hidden_size};
+}
+
+engine::SpeculationOptions speculation_options(const parallel::ParallelConfig& settings) {
+  using Method = engine::SpeculationOptions::Method;
+  if (!settings.speculative_config) return {};
+  const parallel::SpeculativeConfig& config = *settings.speculative_config;
+  const bool is_ngram = config.type == parallel::SpeculativeConfig::Type::kNgram;
+  const auto to_int = [](const std::optional<int64_t>& value) {
+    return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
+  };
+  engine::SpeculationOptions options{
+      .method = is_ngram ? Method::kNgram : Method::kSuffix,
+      .max_draft_len = static_cast<int>(config.max_draft_len),
+      .ngram = {.max_matching_ngram_size = static_cast<int>(config.max_matching_ngram_size),
+                .is_use_oldest = config.is_use_oldest},
+      .is_public_pool = config.is_public_pool,
+      .max_pool_bytes = static_cast<size_t>(config.max_pool_bytes),
+      .max_concurrency = to_int(config.max_concurrency),
+      .acceptance_window = to_int(config.acceptance_window),
+      .acceptance_length_threshold = config.acceptance_length_threshold};
+  for (const auto& [batch, length] : config.draft_len_schedule) {
+    options.draft_len_schedule[static_cast<int>(batch)] = static_cast<int>(length);
+  }
+  return options;
 }
 
 }  // namespace wideep::run

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/pipeline.h"
+#include "engine/speculation/speculation.h"
 #include "ep/buffer_layout.h"
 #include "kernels/weight_format.h"
 #include "model/moe_options.h"
@@ -86,7 +87,7 @@ Dtype cache_dtype(std::string_view setting, kernels::WeightFormat format);
 // nor the number of key-value heads divides the other.
 Result<std::optional<model::JointLayout>> joint_layout(const parallel::ParallelConfig& settings,
                                                        const model::ModelConfig& config,
-                                                       int max_num_tokens, int max_batch_size);
+                                                       int max_num_tokens, int max_logit_rows);
 
 // The buffers of the ranks that hold slices of the same experts (moe_tensor_parallel_size);
 // nullopt: experts are whole.
@@ -107,7 +108,10 @@ Status check_slices(const parallel::ParallelConfig& settings, const model::Model
 // micro-batches in flight is pipeline_micro_batches, by default the number of stages.
 engine::PipelineLayout pipeline_layout(const parallel::ParallelConfig& settings,
                                        const model::ModelConfig& config, int max_num_tokens,
-                                       int max_batch_size);
+                                       int max_batch_size, int max_draft_len = 0);
+
+// What is drafted, if anything (speculative_config).
+engine::SpeculationOptions speculation_options(const parallel::ParallelConfig& settings);
 
 // Bytes of the parts of a rank's segment, in this order: buffers of dispatch and combine; buffers
 // of ranks that compute batches together; buffers of ranks that hold slices of the same experts;

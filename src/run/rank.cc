@@ -232,6 +232,7 @@ Status run_rank(const Run& run, int feed_fd, Endpoint& world,
   engine::Engine engine(
       {.config = config,
        .limits = plan.limits,
+       .speculation = plan.speculation,
        .model = model,
        .kv = kv,
        .states = states,

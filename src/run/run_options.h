@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/speculation/speculation.h"
 #include "kernels/weight_format.h"
 #include "parallel/parallel_config.h"
 #include "run/online_parts.h"
@@ -55,6 +56,8 @@ struct RunOptions {
 
   // For tests: called for each pipeline stage that balances, before the ranks start.
   std::function<void(OnlineParts&)> adjust_online;
+  // For tests: called while the run is planned.
+  std::function<void(engine::SpeculationOptions&)> adjust_speculation;
 
   // Whether requests with the same prefix share pages of the KV cache. A routing log needs the
   // experts of every token, also of those that sharing would not compute again.

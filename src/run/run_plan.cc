@@ -104,6 +104,18 @@ Result<int> state_slots(const RunPlan& plan, const RunOptions& options,
                             base::byte_size(bytes)));
 }
 
+// Slots for states after drafts: of all requests at once, but at most a quarter of the caches'
+// memory.
+int draft_slots(const RunPlan& plan, const RunOptions& options, const base::Machine& machine) {
+  const SchedulerLimits& limits = plan.limits;
+  if (limits.state_slots == 0 || !plan.speculation.is_on()) return 0;
+  const double most = most_cache_bytes(plan, options, machine) / 4 /
+                      static_cast<double>(state_bytes(plan.model.config));
+  const int running = std::min(limits.max_batch_size * limits.micro_batches, limits.state_slots);
+  return static_cast<int>(
+      std::min(most, static_cast<double>(running) * plan.speculation.max_draft_len));
+}
+
 // The pages that max_batch_size sequences of full length need, limited by cache_share of the
 // memory, of which states take a part.
 Result<int> pages_that_fit(const RunPlan& plan, const RunOptions& options,
@@ -114,8 +126,8 @@ Result<int> pages_that_fit(const RunPlan& plan, const RunOptions& options,
   const model::KvLayout kv(plan.model.config, plan.cache,
                            parallel.shares_batches() ? parallel.sizes.tp : 1);
   const uint64_t bytes = machine.usable_memory_bytes();
-  const double states =
-      static_cast<double>(limits.state_slots) * static_cast<double>(state_bytes(plan.model.config));
+  const double states = static_cast<double>(limits.state_slots + limits.draft_slots) *
+                        static_cast<double>(state_bytes(plan.model.config));
   const double most =
       (most_cache_bytes(plan, options, machine) - states) / static_cast<double>(kv.page_bytes());
   const int longest = engine::most_pages_of_rank(engine::pages_for(plan.max_sequence),
@@ -259,7 +271,10 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   plan.limits = scheduler_limits(options);
   plan.limits.roles_differ = model::roles_differ(config);
   plan.cache = cache_dtype(parallel.kv_cache_config.dtype, model.forms.experts.format);
+  plan.speculation = speculation_options(parallel);
+  if (options.adjust_speculation) options.adjust_speculation(plan.speculation);
   WIDEEP_TRY_ASSIGN(plan.limits.state_slots, state_slots(plan, options, machine));
+  plan.limits.draft_slots = draft_slots(plan, options, machine);
   WIDEEP_TRY_ASSIGN(plan.limits.max_pages, cache_pages(plan, options, machine));
 
   WIDEEP_TRY_ASSIGN(plan.moe, moe_options(parallel, config, model.forms.experts.format));
@@ -267,11 +282,13 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   WIDEEP_TRY(check_parts(parallel, config));
   WIDEEP_TRY(check_slices(parallel, config, plan.moe));
   const int tokens = plan.limits.max_num_tokens, batch = plan.limits.max_batch_size;
-  WIDEEP_TRY_ASSIGN(plan.joint, joint_layout(parallel, config, tokens, batch));
-  plan.pipeline = pipeline_layout(parallel, config, tokens, batch);
+  const int drafts = plan.speculation.max_draft_len;
+  const int logits = std::min(tokens, batch * (1 + drafts));
+  WIDEEP_TRY_ASSIGN(plan.joint, joint_layout(parallel, config, tokens, logits));
+  plan.pipeline = pipeline_layout(parallel, config, tokens, batch, drafts);
   WIDEEP_TRY_ASSIGN(plan.dispatch, plan_dispatch(plan, options));
   plan.shards = shard_layout(config, plan.dispatch, plan.moe.row_dtype);
-  if (parallel.sizes.cp > 1) plan.context = model::JointLayout::of_context(config, batch);
+  if (parallel.sizes.cp > 1) plan.context = model::JointLayout::of_context(config, logits);
   plan.segment = plan_segment(plan);
 
   plan.memory = plan_memory_of_stages(plan);
@@ -332,6 +349,22 @@ std::string online_text(const OnlinePlan& stage) {
                      static_cast<int>(stage.policy.policy), stage.pool_bytes());
 }
 
+std::string speculation_text(const engine::SpeculationOptions& options) {
+  if (!options.is_on()) return "off";
+  std::string schedule;
+  for (const auto& [batch, length] : options.draft_len_schedule) {
+    schedule += fmt::format(" {}:{}", batch, length);
+  }
+  return fmt::format(
+      "method {}, {} drafts, patterns of {}, {} matches, {} pool of {} bytes, at most "
+      "{} requests, schedule{}, window {} of {}",
+      static_cast<int>(options.method), options.max_draft_len,
+      options.ngram.max_matching_ngram_size, options.ngram.is_use_oldest ? "oldest" : "newest",
+      options.is_public_pool ? "public" : "private", options.max_pool_bytes,
+      options.max_concurrency.value_or(0), schedule, options.acceptance_window.value_or(0),
+      options.acceptance_length_threshold);
+}
+
 }  // namespace
 
 transport::Settings settings_of(const RunPlan& plan) {
@@ -355,6 +388,8 @@ transport::Settings settings_of(const RunPlan& plan) {
       {"kv_cache_config.dtype", std::string(dtype_name(plan.cache))},
       {"kv_cache_config.max_tokens", text(int64_t{limits.max_pages} * kernels::kPageTokens)},
       {"the states of requests that fit", text(int64_t{limits.state_slots})},
+      {"the states after drafts that fit", text(int64_t{limits.draft_slots})},
+      {"speculative_config", speculation_text(plan.speculation)},
       {"kv_cache_config.enable_block_reuse", text(limits.reuse_pages)},
       {"scheduler_config.capacity_scheduler_policy",
        limits.policy == engine::CapacityPolicy::kMaxUtilization ? "MAX_UTILIZATION"

@@ -51,8 +51,9 @@ struct RunPlan {
 
   // ---- requests ----
   engine::SchedulerLimits limits;  // of a rank's iterations and its cache
-  int max_sequence = 0;            // most tokens of a prompt and its answer, by model and settings
-  Dtype cache = Dtype::kBf16;      // of cached keys and values
+  engine::SpeculationOptions speculation;
+  int max_sequence = 0;        // most tokens of a prompt and its answer, by model and settings
+  Dtype cache = Dtype::kBf16;  // of cached keys and values
   engine::PipelineLayout pipeline;
 
   // ---- rows between ranks ----

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculation/ngram_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+namespace wideep::engine {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using Tokens = std::vector<int32_t>;
+
+Tokens found(const NgramPool& pool, const Tokens& text) {
+  const NgramPool::Found draft = pool.find(text);
+  return {draft.tokens.begin(), draft.tokens.end()};
+}
+
+// Figure 1 of TensorRT-LLM's blog on n-gram speculation: a text of 8 tokens, patterns of up to 3.
+TEST(NgramPool, AddsThePairsOfTheFigure) {
+  NgramPool pool({.max_draft_len = 5, .max_matching_ngram_size = 3});
+  const Tokens text = {1, 2, 3, 4, 5, 6, 7, 8};
+  pool.add(text);
+  EXPECT_EQ(pool.num_patterns(), 18);
+  EXPECT_EQ(pool.num_matches(), 18);
+  EXPECT_THAT(found(pool, {9, 1}), ElementsAre(2, 3, 4, 5, 6));
+  EXPECT_THAT(found(pool, {9, 1, 2}), ElementsAre(3, 4, 5, 6, 7));
+  EXPECT_THAT(found(pool, {9, 1, 2, 3}), ElementsAre(4, 5, 6, 7, 8));
+  EXPECT_THAT(found(pool, {9, 5, 6, 7}), ElementsAre(8));
+  EXPECT_THAT(found(pool, {9, 7}), ElementsAre(8));
+  EXPECT_THAT(found(pool, {9, 8}), IsEmpty());
+  EXPECT_THAT(found(pool, {1}), IsEmpty());
+  EXPECT_EQ(pool.find(Tokens{9, 9, 3}).pattern_size, 1);
+  EXPECT_EQ(pool.find(Tokens{9, 2, 3}).pattern_size, 2);
+}
+
+TEST(NgramPool, LongerMatchesReplaceShorterOnes) {
+  NgramPool pool({.max_draft_len = 3, .max_matching_ngram_size = 1});
+  pool.add(Tokens{1, 2});
+  EXPECT_THAT(found(pool, {0, 1}), ElementsAre(2));
+  pool.add(Tokens{1, 3, 4});
+  EXPECT_THAT(found(pool, {0, 1}), ElementsAre(3, 4));
+  pool.add(Tokens{1, 5, 6});  // equally long: added behind
+  EXPECT_THAT(found(pool, {0, 1}), ElementsAre(3, 4));
+  pool.add(Tokens{1, 7, 8, 9});
+  EXPECT_THAT(found(pool, {0, 1}), ElementsAre(7, 8, 9));
+}
+
+TEST(NgramPool, TheNewestMatchIfWanted) {
+  NgramPool pool({.max_draft_len = 2, .max_matching_ngram_size = 1, .is_use_oldest = false});
+  pool.add(Tokens{1, 2, 3});
+  pool.add(Tokens{1, 4, 5});
+  EXPECT_THAT(found(pool, {0, 1}), ElementsAre(4, 5));
+  pool.add(Tokens{1, 6});  // shorter, but newer
+  EXPECT_THAT(found(pool, {0, 1}), ElementsAre(6));
+}
+
+// The rules as they are written down, with lists of all matches.
+class SlowPool {
+ public:
+  explicit SlowPool(const NgramOptions& options) : options_(options) {}
+
+  void add(const Tokens& tokens) {
+    const int count = static_cast<int>(tokens.size());
+    for (int size = std::min(options_.max_matching_ngram_size, count - 1); size > 0; --size) {
+      for (int at = 0; at + size < count; ++at) {
+        const int end = std::min(at + size + options_.max_draft_len, count);
+        const Tokens pattern(tokens.begin() + at, tokens.begin() + at + size);
+        const Tokens match(tokens.begin() + at + size, tokens.begin() + end);
+        std::vector<Tokens>& matches = pool_[pattern];
+        if (std::find(matches.begin(), matches.end(), match) != matches.end()) continue;
+        std::erase_if(matches, [&](const Tokens& each) { return each.size() < match.size(); });
+        matches.push_back(match);
+      }
+    }
+  }
+
+  Tokens find(const Tokens& text) const {
+    int size = std::min(options_.max_matching_ngram_size, static_cast<int>(text.size()) - 1);
+    for (; size > 0; --size) {
+      const auto known = pool_.find(Tokens(text.end() - size, text.end()));
+      if (known == pool_.end()) continue;
+      return options_.is_use_oldest ? known->second.front() : known->second.back();
+    }
+    return {};
+  }
+
+  int num_patterns() const { return static_cast<int>(pool_.size()); }
+  int num_matches() const {
+    size_t sum = 0;
+    for (const auto& [pattern, matches] : pool_) sum += matches.size();
+    return static_cast<int>(sum);
+  }
+
+ private:
+  NgramOptions options_;
+  std::map<Tokens, std::vector<Tokens>> pool_;
+};
+
+TEST(NgramPool, AgreesWithTheSlowPool) {
+  std::mt19937 rng(5);
+  for (int round = 0; round < 60; ++round) {
+    const NgramOptions options{.max_draft_len = int(1 + rng() % 6),
+                               .max_matching_ngram_size = int(1 + rng() % 4),
+                               .is_use_oldest = rng() % 2 == 0};
+    NgramPool pool(options);
+    SlowPool slow(options);
+    const int vocabulary = int(2 + rng() % 5);
+    Tokens text;
+    for (int step = 0; step < 60; ++step) {
+      if (rng() % 12 == 0) text.clear();
+      for (size_t i = rng() % 4; i > 0; --i) text.push_back(int32_t(rng() % vocabulary));
+      // As the drafter: only the open end of the text.
+      const size_t open = options.max_draft_len + options.max_matching_ngram_size - 1 + 4;
+      const Tokens end(text.end() - std::min(open, text.size()), text.end());
+      pool.add(end);
+      slow.add(end);
+      ASSERT_EQ(found(pool, text), slow.find(text));
+      ASSERT_EQ(pool.num_patterns(), slow.num_patterns());
+      ASSERT_EQ(pool.num_matches(), slow.num_matches());
+    }
+  }
+}
+
+TEST(NgramPool, KeepsToItsMemory) {
+  const size_t most = 20'000;
+  NgramPool pool({.max_draft_len = 4, .max_matching_ngram_size = 3, .max_bytes = most});
+  std::mt19937 rng(1);
+  for (int i = 0; i < 200; ++i) {
+    Tokens text;
+    for (int t = 0; t < 50; ++t) text.push_back(int32_t(rng() % 30'000));
+    pool.add(text);
+    ASSERT_LE(pool.bytes(), most);
+    ASSERT_THAT(found(pool, {text[47], text[48]}), ElementsAre(text[49]));  // the newest stay
+  }
+  EXPECT_GT(pool.num_evicted(), 1000);
+  NgramPool tiny({.max_draft_len = 4, .max_matching_ngram_size = 3, .max_bytes = 1});
+  tiny.add(Tokens{1, 2, 3, 4});
+  EXPECT_EQ(tiny.num_patterns(), 1);
+}
+
+// A common token, after which every text goes on differently.
+TEST(NgramPool, ManyMatchesOfAPatternCostNoTime) {
+  NgramPool pool({.max_draft_len = 3, .max_matching_ngram_size = 1, .max_bytes = size_t{1} << 30});
+  for (int i = 0; i < 100'000; ++i) pool.add(Tokens{0, i + 1, i + 2, i + 3});
+  EXPECT_THAT(found(pool, {5, 0}), ElementsAre(1, 2, 3));
+}
+
+}  // namespace
+}  // namespace wideep::engine

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/speculation/drafter.h"
+#include "engine/speculation/suffix_automaton.h"
+
+namespace wideep::engine {
+namespace {
+
+// The answers of earlier requests: two automata, of which the younger grows. When it has half of
+// the memory, the older one goes.
+class EarlierAnswers {
+ public:
+  explicit EarlierAnswers(size_t max_bytes) : half_bytes_(max_bytes / 2) {}
+
+  struct Place {
+    uint64_t generation = 0;
+    SuffixAutomaton::Cursor young, old;
+  };
+
+  void advance(Place& place, int32_t token) const {
+    catch_up(place);
+    young_->advance(place.young, token);
+    if (old_ != nullptr) old_->advance(place.old, token);
+  }
+
+  // What follows the place's longest known end; its length in tokens.
+  std::pair<std::span<const int32_t>, int> continuation(Place& place, int most) const {
+    catch_up(place);
+    const bool in_old = old_ != nullptr && place.old.length > place.young.length;
+    const SuffixAutomaton::Cursor& cursor = in_old ? place.old : place.young;
+    if (cursor.state == SuffixAutomaton::kRoot) return {};
+    return {(in_old ? *old_ : *young_).continuation(cursor.state, most), cursor.length};
+  }
+
+  void add(std::span<const int32_t> text) {
+    if (half_bytes_ == 0) return;
+    young_->begin_text();
+    for (const int32_t token : text) young_->append(token);
+    if (young_->bytes() < half_bytes_) return;
+    old_ = std::exchange(young_, std::make_unique<SuffixAutomaton>());
+    ++generation_;
+  }
+
+  size_t bytes() const { return young_->bytes() + (old_ != nullptr ? old_->bytes() : 0); }
+
+ private:
+  void catch_up(Place& place) const {
+    if (place.generation == generation_) return;
+    place.old = place.generation + 1 == generation_ ? place.young : SuffixAutomaton::Cursor();
+    place.young = {};
+    place.generation = generation_;
+  }
+
+  size_t half_bytes_;
+  std::unique_ptr<SuffixAutomaton> young_ = std::make_unique<SuffixAutomaton>(), old_;
+  uint64_t generation_ = 0;
+};
+
+// Beyond the end of the text a repetition goes on repeating.
+std::vector<int32_t> repeated(std::span<const int32_t> tokens, int most) {
+  std::vector<int32_t> draft(tokens.begin(), tokens.end());
+  while (!tokens.empty() && static_cast<int>(draft.size()) < most) {
+    draft.push_back(draft[draft.size() - tokens.size()]);
+  }
+  return draft;
+}
+
+class SuffixDrafter : public Drafter {
+ public:
+  explicit SuffixDrafter(size_t max_bytes) : earlier_(max_bytes) {}
+
+  Draft draft(int request, std::span<const int32_t> more, int most) override {
+    Text& text = texts_[request];
+    for (const int32_t token : more) {
+      text.own.append(token);
+      earlier_.advance(text.place, token);
+    }
+    text.tokens.insert(text.tokens.end(), more.begin(), more.end());
+    if (most <= 0) return {};
+    const SuffixAutomaton::State own = text.own.repeated();
+    const auto [others, length] = earlier_.continuation(text.place, most);
+    const int own_length = own == SuffixAutomaton::kRoot ? 0 : text.own.length(own);
+    if (own_length > 0 && (own_length >= length || others.empty())) {
+      return {repeated(text.own.continuation(own, most), most), own_length};
+    }
+    return {{others.begin(), others.end()}, length};
+  }
+
+  void end(int request) override {
+    const auto text = texts_.find(request);
+    if (text == texts_.end()) return;
+    earlier_.add(text->second.tokens);
+    texts_.erase(text);
+  }
+
+  size_t bytes() const override {
+    size_t sum = earlier_.bytes();
+    for (const auto& [request, text] : texts_) {
+      sum += text.own.bytes() + text.tokens.size() * sizeof(int32_t);
+    }
+    return sum;
+  }
+
+ private:
+  struct Text {
+    SuffixAutomaton own;
+    EarlierAnswers::Place place;
+    std::vector<int32_t> tokens;
+  };
+  EarlierAnswers earlier_;
+  std::unordered_map<int, Text> texts_;  // by request
+};
+
+}  // namespace
+
+std::unique_ptr<Drafter> suffix_drafter(size_t max_bytes) {
+  return std::make_unique<SuffixDrafter>(max_bytes);
+}
+
+}  // namespace wideep::engine

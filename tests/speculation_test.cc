@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Speculation changes no answer: the digests of all logits are those without drafts, for every
+// family, drafter, draft length, batch, parallelism and temperature.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "base/sanitized.h"
+#include "base/scratch_directory.h"
+#include "generated.h"
+#include "model/config.h"
+#include "parallel/parallel_config.h"
+#include "random_model.h"
+#include "restless_policy.h"
+#include "run/layouts.h"
+
+namespace wideep::tests {
+namespace {
+
+using engine::Draft;
+using parallel::SpeculativeConfig;
+using run::GenerateOptions;
+using run::GenerateReport;
+
+constexpr int kMaxTokens = 24;
+
+// Knows the answers, and drafts a part of what comes next: half of its drafts end with a wrong
+// token. What it drafts depends on the request and the place only, as ranks must draft alike.
+class KnowingDrafter : public engine::Drafter {
+ public:
+  KnowingDrafter(const GenerateReport& report, int vocabulary) : vocabulary_(vocabulary) {
+    for (const run::PromptResult& each : report.results) {
+      prompt_lengths_.push_back(each.num_prompt_tokens);
+      answers_.push_back(each.tokens);
+    }
+  }
+
+  Draft draft(int request, std::span<const int32_t> more, int most) override {
+    const auto index = static_cast<size_t>(request);
+    int& seen = seen_[request];
+    seen += static_cast<int>(more.size());
+    const int generated = seen - prompt_lengths_[index];
+    std::mt19937 rng(static_cast<uint32_t>(request * 1000 + generated));
+    const int count = most <= 0 ? 0 : static_cast<int>(rng() % static_cast<uint32_t>(most + 1));
+    Draft draft;
+    for (int i = generated; i < generated + count; ++i) {
+      draft.tokens.push_back(answers_[index].at(static_cast<size_t>(i)));
+    }
+    if (count > 0 && rng() % 2 == 0) {
+      draft.tokens.back() = (draft.tokens.back() + 1) % vocabulary_;
+    }
+    return draft;
+  }
+  void end(int request) override { seen_.erase(request); }
+  size_t bytes() const override { return 0; }
+
+ private:
+  int32_t vocabulary_;
+  std::vector<int> prompt_lengths_;
+  std::vector<std::vector<int32_t>> answers_;
+  std::map<int, int> seen_;  // tokens of a request
+};
+
+struct Case {
+  const char* name;
+  parallel::ParallelSizes sizes;
+  bool attention_dp = false;
+  bool online = false;
+  int prefill_chunk = 0;  // 0: whole prompts
+};
+
+parallel::ParallelSizes sizes_of(int tp, int pp, int cp, int moe_tp = 1) {
+  return {.tp = tp, .pp = pp, .cp = cp, .moe_tp = moe_tp, .moe_ep = tp / moe_tp, .moe_cluster = 1};
+}
+
+std::vector<Case> cases() {
+  return {{"alone", sizes_of(1, 1, 1)},
+          {"ep 2, online", sizes_of(2, 1, 1), true, true, 19},
+          {"tp 2, etp 2", sizes_of(2, 1, 1, 2)},
+          {"pp 2, ep 2, chunks of 33", sizes_of(2, 2, 1), true, false, 33},
+          {"cp 2", sizes_of(1, 1, 2)}};
+}
+
+class Speculation : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    write_random_model_like(directory_.path(), GetParam());
+    auto config = model::read_model_config(directory_.path());
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    config_ = std::move(*config);
+  }
+
+  GenerateOptions options(const Case& each, float temperature) const {
+    GenerateOptions options;
+    options.model_dir = directory_.path();
+    options.max_tokens = kMaxTokens;
+    options.logits_digest = true;
+    options.sampling = {.temperature = temperature, .seed = 7};
+    // The second answer ends one page and begins another.
+    options.prompts = {"The captain looked at the sea", std::string(115, 'x') + " two pages", "x"};
+    options.parallel = parallel::parallel_config_for_ranks(1).value();
+    options.parallel.sizes = each.sizes;
+    options.parallel.enable_attention_dp = each.attention_dp;
+    options.prefill_chunk = each.prefill_chunk;
+    if (!each.online) return options;
+    options.parallel.moe_config.load_balancer = {.num_slots = 16, .layer_updates_per_iter = 1};
+    options.adjust_online = [layers = config_.num_moe_layers(),
+                             experts = config_.routing.num_experts](run::OnlineParts& parts) {
+      parts.make_policy = [=] { return std::make_unique<RestlessPolicy>(layers, experts, 1); };
+      parts.plan.balancer.look_interval = std::chrono::microseconds(100);
+    };
+    return options;
+  }
+
+  const base::ScratchDirectory directory_;
+  model::ModelConfig config_;
+};
+
+// All families, with drafts that are right and wrong at every place.
+TEST_P(Speculation, ChangesNoBitOfAnyFamily) {
+  for (const float temperature : {0.0f, 0.8f}) {
+    for (const Case& each : cases()) {
+      GenerateOptions plain = options(each, temperature);
+      if (!run::check_parts(plain.parallel, config_).ok()) continue;
+      if (base::kSanitized && each.online) continue;
+      SCOPED_TRACE(fmt::format("{}, temperature {}", each.name, temperature));
+      const GenerateReport without = run(plain);
+      GenerateOptions drafted = plain;
+      drafted.parallel.speculative_config = {.type = SpeculativeConfig::Type::kSuffix,
+                                             .max_draft_len = 6};
+      drafted.adjust_speculation = [&](engine::SpeculationOptions& speculation) {
+        speculation.make_drafter = [&] {
+          return std::make_unique<KnowingDrafter>(without, config_.vocab_size);
+        };
+      };
+      const GenerateReport with = run(drafted);
+      ASSERT_EQ(digests(with), digests(without));
+      ASSERT_TRUE(with.speculation.has_value());
+      EXPECT_GT(with.speculation->accepted, 20);
+      EXPECT_GT(with.speculation->drafted, with.speculation->accepted);
+      EXPECT_LT(with.load.num_iterations, without.load.num_iterations);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, Speculation,
+    testing::Values("deepseek_v2_groups", "deepseek_v32_plain", "ernie4_5_moe_plain",
+                    "glm4_moe_norm_bias", "glm4_moe_lite_plain", "glm_moe_dsa_shared",
+                    "gpt_oss_plain", "granitemoe_plain", "hunyuan_v1_moe_lists", "kimi_k2_plain",
+                    "lfm2_moe_plain", "llama4_scout", "minimax_m2_plain", "mixtral_window",
+                    "olmoe_clip", "qwen2_moe_dense", "qwen3_5_moe_plain", "qwen3_next_plain"),
+    [](const auto& test) { return test.param; });
+
+// The real drafters, on texts that repeat themselves.
+TEST(SpeculationDrafters, ChangeNoBit) {
+  const base::ScratchDirectory directory;
+  write_random_model(directory.path(), {.family = "deepseek_v3"});
+  GenerateOptions plain;
+  plain.model_dir = directory.path();
+  plain.max_tokens = 40;
+  plain.logits_digest = true;
+  for (int i = 0; i < 4; ++i) {
+    std::string text =
+        std::string(static_cast<size_t>(3 + i), static_cast<char>('a' + i)) + " and ";
+    for (int turn = 0; turn < 4; ++turn) text += text.substr(0, 12);
+    plain.prompts.push_back(text);
+  }
+  int64_t accepted = 0, drafted = 0;
+  for (const float temperature : {0.0f, 0.3f, 1.0f}) {
+    plain.sampling = {.temperature = temperature, .seed = 3};
+    plain.parallel = parallel::parallel_config_for_ranks(1).value();
+    const auto expected = digests(run(plain));
+    for (const Case& each : cases()) {
+      for (const int length : {1, 3, 8}) {
+        for (const auto type :
+             {SpeculativeConfig::Type::kNgram, SpeculativeConfig::Type::kSuffix}) {
+          for (const int batch : {1, 4}) {
+            if (base::kSanitized && (length == 3 || batch == 1)) continue;
+            if (each.sizes.cp > 1 && length != 8) continue;
+            GenerateOptions options = plain;
+            options.parallel.sizes = each.sizes;
+            options.parallel.enable_attention_dp = each.attention_dp;
+            options.prefill_chunk = each.prefill_chunk;
+            options.parallel.max_batch_size = batch;
+            options.parallel.max_num_tokens = 16;
+            options.parallel.speculative_config = {
+                .type = type, .max_draft_len = length, .is_public_pool = length != 3};
+            const GenerateReport report = run(options);
+            const bool sums_split = each.sizes.tp > 1 && !each.attention_dp;
+            if (sums_split || each.sizes.cp > 1) {
+              options.parallel.speculative_config.reset();
+              ASSERT_EQ(digests(report), digests(run(options)))
+                  << each.name << " length " << length;
+            } else {
+              ASSERT_EQ(digests(report), expected) << each.name << " length " << length;
+            }
+            accepted += report.speculation->accepted;
+            drafted += report.speculation->drafted;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(accepted, 500);
+  EXPECT_GT(drafted, accepted);
+}
+
+}  // namespace
+}  // namespace wideep::tests
