@@ -45,7 +45,7 @@ class Finder {
     return false;
   }
   bool has_bare_name() {
-    if (!module_.source->has(module_.name)) return false;
+    if (module_.name.empty() || !module_.source->has(module_.name)) return false;
     layout_.weight = module_.name;
     return true;
   }
