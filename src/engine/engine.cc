@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -20,7 +21,7 @@ namespace {
 // The words that a rank publishes for the others before each iteration. OnlineLayers fills the
 // words from kFirstDoneWord on.
 constexpr int kFlagsWord = 0;
-constexpr int kTokensWord = 1;  // tokens of the rank's batch
+constexpr int kTokensWord = 1;  // tokens of the rank's batch, and above them the last step's time
 static_assert(kTokensWord < online::kFirstDoneWord);
 
 // Bits of the flags word. The last three carry RankReadiness.
@@ -30,6 +31,12 @@ constexpr uint64_t kHasPrompts = 4;
 constexpr uint64_t kGenerates = 8;
 constexpr uint64_t kHasRoom = 16;
 constexpr int kSeenShift = 5;  // the bits above: how many commands the rank has received
+
+// The upper half of the tokens word: microseconds.
+constexpr int kTimeShift = 32;
+uint64_t tokens_in(const transport::AgreedWords& words) {
+  return words[kTokensWord] & ((uint64_t{1} << kTimeShift) - 1);
+}
 
 }  // namespace
 
@@ -43,7 +50,10 @@ Engine::Engine(EngineParts parts)
   parts_.moe.set_observer(&recorder_);
   if (parts_.speculation.is_on() && parts_.pipeline.is_last()) {
     speculation_.emplace(parts_.speculation,
-                         parts_.limits.max_batch_size * parts_.limits.micro_batches);
+                         parts_.limits.max_batch_size * parts_.limits.micro_batches,
+                         parts_.config.routing.num_experts, parts_.config.routing.top_k);
+    forecasts_.resize(in_flight_.size());
+    recorder_.set_speculation(&*speculation_);
   }
 }
 
@@ -165,17 +175,30 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   const base::TraceSpan span(base::Span::kAgree);
   transport::AgreedWords mine = {};
   mine[kFlagsWord] = flags_word();
-  mine[kTokensWord] = static_cast<uint64_t>(own_tokens);
+  mine[kTokensWord] = static_cast<uint64_t>(own_tokens) | last_step_us_ << kTimeShift;
   if (parts_.online != nullptr) parts_.online->write_states(mine);
   WIDEEP_TRY(parts_.stage.agree(
       mine, {.what = "the start of the iteration", .layer = -1, .iteration = iteration_}, &words_));
   if (parts_.online != nullptr) parts_.online->apply(words_, iteration_);
   for (int i = 0; i < parts_.dispatch_ranks.size; ++i) {
     const auto& each = words_[static_cast<size_t>(parts_.dispatch_ranks.begin + i)];
-    step.batch.tokens_of_ranks.push_back(static_cast<int32_t>(each[kTokensWord]));
+    step.batch.tokens_of_ranks.push_back(static_cast<int32_t>(tokens_in(each)));
   }
+  observe_last_step();
   update_prompt_gate();
   return decide();
+}
+
+// What the last step has cost is measured by one rank of those that compute the same requests, so
+// that all of them draft alike.
+void Engine::observe_last_step() {
+  const int last_tokens = std::exchange(last_step_tokens_, 0);
+  last_step_us_ = 0;
+  if (!speculation_ || !speculation_->is_adaptive() || last_tokens == 0) return;
+  const int own = parts_.stage.rank() - parts_.dispatch_ranks.begin;
+  const int measuring = parts_.model.group().is_alone() ? own : 0;
+  const uint64_t us = words_[static_cast<size_t>(measuring)][kTokensWord] >> kTimeShift;
+  speculation_->observe(last_tokens, static_cast<double>(us) * 1e-6);
 }
 
 uint64_t Engine::flags_word() const {
@@ -238,7 +261,7 @@ Status Engine::run_step(const Scheduler::Step& step) {
   micro_batch.sequences.assign(step.sampled.begin(), step.sampled.end());
   micro_batch.yields.clear();
   const bool any = std::any_of(words_.begin(), words_.end(),
-                               [](const auto& words) { return words[kTokensWord] > 0; });
+                               [](const auto& words) { return tokens_in(words) > 0; });
   if (any) {
     WIDEEP_TRY(compute(step, &micro_batch.yields));
     ++iteration_;
@@ -265,6 +288,12 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
     WIDEEP_TRY(sample_rows(step, yields));
   }
   IterationRecord& record = recorder_.end();
+  // Prompts would hide what drafts cost.
+  if (step.prompt_tokens == 0) {
+    last_step_tokens_ = step.num_tokens;
+    last_step_us_ = static_cast<uint64_t>(std::clamp<int64_t>(
+        (record.end_ns - begin_ns_) / 1000, 1, std::numeric_limits<uint32_t>::max()));
+  }
   record.begin_ns = begin_ns_;
   record.schedule_ns = std::exchange(schedule_ns_, 0);
   // Only one rank of a group and pipeline counts tokens, so that sums over ranks are right.
@@ -275,7 +304,9 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
     }
     record.queue = scheduler_.record();
     record.verified = std::move(verified_);
+    if (speculation_) record.forecast = forecasts_.front();
   }
+  if (speculation_) forecasts_.pop_front();
   return parts_.reporter.end_iteration(std::move(record));
 }
 
@@ -345,22 +376,23 @@ std::vector<Engine::Verdict> Engine::verify(const Sequence& sequence, size_t fir
   return verdicts;
 }
 
-// In the order of the sequences: a pool that requests share depends on it.
 void Engine::draft(const Scheduler::Step& step, std::vector<Yield>* yields) {
   verified_.clear();
   if (!speculation_) return;
-  speculation_->begin_step(static_cast<int>(step.sampled.size()));
+  std::vector<Speculation::Continuation> continuations;
   for (size_t i = 0; i < step.sampled.size(); ++i) {
     const Sequence& sequence = *step.sampled[i];
-    Yield& yield = (*yields)[i];
-    const auto count = static_cast<int>(yield.tokens.size());
+    const auto count = static_cast<int>((*yields)[i].tokens.size());
     if (sequence.num_verifying > 0) {
       verified_.push_back({sequence.request.index, sequence.num_verifying, count - 1});
     }
-    speculation_->note(sequence.request.index, count);
-    if (verdicts_[i].back().reason != FinishReason::kNotFinished) continue;
-    yield.drafts = speculation_->draft(sequence, yield.tokens);
+    continuations.push_back({.sequence = &sequence,
+                             .tokens = (*yields)[i].tokens,
+                             .ends = verdicts_[i].back().reason != FinishReason::kNotFinished});
   }
+  std::vector<std::vector<int32_t>> drafts = speculation_->draft(continuations);
+  for (size_t i = 0; i < drafts.size(); ++i) (*yields)[i].drafts = std::move(drafts[i]);
+  forecasts_.push_back(speculation_->forecast());
 }
 
 Status Engine::report(const Scheduler::Step& step) {

@@ -20,6 +20,7 @@
 // Thread safety: one thread per engine.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -107,6 +108,7 @@ class Engine {
 
   Result<Next> agree(Scheduler::Step& step);
   uint64_t flags_word() const;
+  void observe_last_step();
   void update_prompt_gate();
   Result<Next> decide();
 
@@ -152,11 +154,14 @@ class Engine {
   const float* all_logits_ = nullptr;           // [step.first_row.back(), vocab]
   std::vector<std::vector<Verdict>> verdicts_;  // [step.sampled]
   std::vector<Verified> verified_;              // this step's sequences with drafts
-  std::vector<int32_t> words_sent_;             // of send_yields()
-  int64_t begin_ns_ = 0;                        // start of this iteration
-  int64_t schedule_ns_ = 0;                     // time spent since the last iteration's record
-  int64_t first_request_ns_ = 0;                // when the first request came; 0: none has
-  int64_t waited_before_ns_ = 0;                // Pipeline::waited_ns() at that time
+  std::deque<Forecast> forecasts_;              // of the micro-batches in flight and this step
+  int last_step_tokens_ = 0;                    // of generating requests; 0: there were others
+  uint64_t last_step_us_ = 0;
+  std::vector<int32_t> words_sent_;  // of send_yields()
+  int64_t begin_ns_ = 0;             // start of this iteration
+  int64_t schedule_ns_ = 0;          // time spent since the last iteration's record
+  int64_t first_request_ns_ = 0;     // when the first request came; 0: none has
+  int64_t waited_before_ns_ = 0;     // Pipeline::waited_ns() at that time
   int64_t ended_ns_ = 0;
 };
 

@@ -28,6 +28,7 @@ std::string encode(const IterationRecord& record) {
   writer.put(record.generated_tokens);
   writer.put(record.queue);
   writer.put_all(record.verified);
+  writer.put(record.forecast);
   writer.put(record.tail_cpu_ns);
   writer.put(record.wall_ns);
   writer.put(record.schedule_ns);
@@ -52,6 +53,7 @@ IterationRecord decode_iteration(std::string_view bytes) {
   record.generated_tokens = reader.get<int64_t>();
   record.queue = reader.get<QueueRecord>();
   record.verified = reader.get_all<Verified>();
+  record.forecast = reader.get<Forecast>();
   record.tail_cpu_ns = reader.get<int64_t>();
   record.wall_ns = reader.get<int64_t>();
   record.schedule_ns = reader.get<int64_t>();

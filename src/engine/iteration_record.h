@@ -43,6 +43,7 @@ struct IterationRecord {
   int64_t generated_tokens = 0;
   QueueRecord queue;
   std::vector<Verified> verified;  // requests with drafts in the step
+  Forecast forecast;               // of this step
   int64_t tail_cpu_ns = 0;         // after the last MoE layer: head, sampling
   int64_t wall_ns = 0;
   int64_t schedule_ns = 0;          // scheduling, and appending the tokens of earlier iterations

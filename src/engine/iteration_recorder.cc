@@ -27,6 +27,9 @@ void IterationRecorder::on_layer(const model::MoeLayerRecord& layer) {
   if (online_ != nullptr) {
     online_->add_counts(static_cast<int>(record_.layers.size()), layer.group_counts);
   }
+  if (speculation_ != nullptr && speculation_->is_adaptive()) {
+    speculation_->add_counts(static_cast<int>(record_.layers.size()), layer.group_counts);
+  }
   record_.layers.push_back(std::move(record));
   // Each rank of a tensor group reports its own part of the batch's tokens.
   const ep::TokenRange own = model_.group().tokens(static_cast<int>(owners_.size()));

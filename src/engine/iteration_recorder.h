@@ -12,6 +12,7 @@
 #include "engine/iteration_record.h"
 #include "engine/online_layers.h"
 #include "engine/reporter.h"
+#include "engine/speculation/speculation.h"
 #include "model/model.h"
 
 namespace wideep::engine {
@@ -29,6 +30,9 @@ class IterationRecorder : public model::MoeObserver {
         online_(online),
         reporter_(reporter) {}
 
+  // Which also gets the counts if its draft lengths are adaptive.
+  void set_speculation(Speculation* speculation) { speculation_ = speculation; }
+
   // owners: [tokens of the batch] the sequence of each token; valid until end().
   void begin(int64_t iteration, std::span<Sequence* const> owners);
   void on_layer(const model::MoeLayerRecord& layer) override;
@@ -44,6 +48,7 @@ class IterationRecorder : public model::MoeObserver {
   ep::TokenRange dispatch_ranks_;
   OnlineLayers* online_;
   Reporter& reporter_;
+  Speculation* speculation_ = nullptr;
 
   IterationRecord record_;
   std::span<Sequence* const> owners_;

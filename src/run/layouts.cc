@@ -241,7 +241,8 @@ engine::SpeculationOptions speculation_options(const parallel::ParallelConfig& s
       .max_pool_bytes = static_cast<size_t>(config.max_pool_bytes),
       .max_concurrency = to_int(config.max_concurrency),
       .acceptance_window = to_int(config.acceptance_window),
-      .acceptance_length_threshold = config.acceptance_length_threshold};
+      .acceptance_length_threshold = config.acceptance_length_threshold,
+      .is_adaptive = config.type == parallel::SpeculativeConfig::Type::kAuto};
   for (const auto& [batch, length] : config.draft_len_schedule) {
     options.draft_len_schedule[static_cast<int>(batch)] = static_cast<int>(length);
   }

@@ -104,6 +104,16 @@ Result<int> state_slots(const RunPlan& plan, const RunOptions& options,
                             base::byte_size(bytes)));
 }
 
+// The share of what a token reads on the last stage, which drafts, that all tokens read.
+double dense_share(const RunPlan& plan) {
+  const MemoryPlan& stage = plan.memory.back();
+  const auto dense = static_cast<double>(stage.dense_weights);
+  const double experts = static_cast<double>(stage.slots_per_rank) *
+                         plan.model.config.routing.top_k /
+                         std::max(1, plan.dispatch.slots_per_rank);
+  return dense / std::max(dense + experts, 1.0);
+}
+
 // Slots for states after drafts: of all requests at once, but at most a quarter of the caches'
 // memory.
 int draft_slots(const RunPlan& plan, const RunOptions& options, const base::Machine& machine) {
@@ -292,6 +302,7 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   plan.segment = plan_segment(plan);
 
   plan.memory = plan_memory_of_stages(plan);
+  plan.speculation.step_time.dense_share = dense_share(plan);
   Result<std::vector<OnlinePlan>> online =
       plan_online(expert_shape(model, parallel.sizes.moe_tp), model.placement, plan.mapping,
                   config.num_layers, machine);
@@ -356,10 +367,11 @@ std::string speculation_text(const engine::SpeculationOptions& options) {
     schedule += fmt::format(" {}:{}", batch, length);
   }
   return fmt::format(
-      "method {}, {} drafts, patterns of {}, {} matches, {} pool of {} bytes, at most "
+      "method {}, {} drafts{}, patterns of {}, {} matches, {} pool of {} bytes, at most "
       "{} requests, schedule{}, window {} of {}",
       static_cast<int>(options.method), options.max_draft_len,
-      options.ngram.max_matching_ngram_size, options.ngram.is_use_oldest ? "oldest" : "newest",
+      options.is_adaptive ? " at most" : "", options.ngram.max_matching_ngram_size,
+      options.ngram.is_use_oldest ? "oldest" : "newest",
       options.is_public_pool ? "public" : "private", options.max_pool_bytes,
       options.max_concurrency.value_or(0), schedule, options.acceptance_window.value_or(0),
       options.acceptance_length_threshold);

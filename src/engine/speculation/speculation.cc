@@ -2,12 +2,16 @@
 #include "engine/speculation/speculation.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "base/check.h"
+#include "engine/speculation/draft_lengths.h"
 
 namespace wideep::engine {
 namespace {
+
+constexpr int64_t kStepsPerSpread = 32;  // the loads of experts change slowly
 
 std::unique_ptr<Drafter> make_drafter(const SpeculationOptions& options, int most_running) {
   WIDEEP_CHECK(options.is_on());
@@ -23,40 +27,83 @@ std::unique_ptr<Drafter> make_drafter(const SpeculationOptions& options, int mos
 
 }  // namespace
 
-Speculation::Speculation(const SpeculationOptions& options, int most_running)
-    : options_(options), drafter_(make_drafter(options, most_running)) {}
+Speculation::Speculation(const SpeculationOptions& options, int most_running, int num_experts,
+                         int top_k)
+    : options_(options),
+      drafter_(make_drafter(options, most_running)),
+      spread_(num_experts, top_k),
+      step_time_(spread_, options.step_time) {}
 
-void Speculation::begin_step(int batch_size) {
-  length_ = options_.max_draft_len;
+int Speculation::length_for(int batch_size) const {
+  if (gave_up_ || batch_size > options_.max_concurrency.value_or(batch_size)) return 0;
   const auto larger = options_.draft_len_schedule.upper_bound(batch_size);
-  if (larger != options_.draft_len_schedule.begin()) length_ = std::prev(larger)->second;
-  if (options_.max_concurrency && batch_size > *options_.max_concurrency) length_ = 0;
-  if (gave_up_) length_ = 0;
+  return larger == options_.draft_len_schedule.begin() ? options_.max_draft_len
+                                                       : std::prev(larger)->second;
 }
 
-// The step after the drafts yields one token more than it accepts, of those that the request still
-// may generate.
-int Speculation::most_drafts(const Sequence& sequence, std::span<const int32_t> more) const {
-  const int generated = sequence.num_generated() + static_cast<int>(more.size());
-  return std::min(length_, sequence.request.max_tokens - generated - 1);
+std::vector<std::vector<int32_t>> Speculation::draft(std::span<const Continuation> step) {
+  const int length = length_for(static_cast<int>(step.size()));
+  std::vector<Draft> drafts;
+  for (const Continuation& one : step) drafts.push_back(draft(one, length));
+  forecast_ = {};
+  if (options_.is_adaptive) cut(step, drafts);
+  std::vector<std::vector<int32_t>> tokens;
+  for (Draft& draft : drafts) tokens.push_back(std::move(draft.tokens));
+  return tokens;
 }
 
-std::vector<int32_t> Speculation::draft(const Sequence& sequence, std::span<const int32_t> more) {
-  if (!sequence.request.speculates) return {};
-  Known& known = requests_[sequence.request.index];
+Draft Speculation::draft(const Continuation& one, int most) {
+  const Sequence& sequence = *one.sequence;
+  const Request& request = sequence.request;
+  if (!request.speculates) return {};
+  Known& known = requests_[request.index];
+  ++known.steps;
+  known.tokens += static_cast<int64_t>(one.tokens.size());
   const std::span<const int32_t> unseen = std::span(sequence.tokens).subspan(known.seen);
   std::vector<int32_t> added(unseen.begin(), unseen.end());
-  added.insert(added.end(), more.begin(), more.end());
-  known.seen = sequence.tokens.size() + more.size();
-  return drafter_->draft(sequence.request.index, added, most_drafts(sequence, more)).tokens;
+  added.insert(added.end(), one.tokens.begin(), one.tokens.end());
+  known.seen = sequence.tokens.size() + one.tokens.size();
+  // The step after the drafts yields one token more than it accepts, of those that the request may
+  // still generate.
+  const int generated = sequence.num_generated() + static_cast<int>(one.tokens.size());
+  const int left = one.ends ? 0 : request.max_tokens - generated - 1;
+  return drafter_->draft(request.index, added, std::min(most, left));
 }
 
-void Speculation::note(int request, int tokens) {
-  const auto known = requests_.find(request);
-  if (known == requests_.end()) return;
-  ++known->second.steps;
-  known->second.tokens += tokens;
+// ---- adaptive lengths ----
+
+void Speculation::cut(std::span<const Continuation> step, std::vector<Draft>& drafts) {
+  std::vector<std::vector<double>> chances(step.size());
+  for (size_t i = 0; i < step.size(); ++i) {
+    const int request = step[i].sequence->request.index;
+    if (!step[i].sequence->request.speculates) continue;
+    acceptance_.follow(request, step[i].tokens, drafts[i]);
+    for (size_t at = 0; at < drafts[i].tokens.size(); ++at) {
+      chances[i].push_back(acceptance_.probability(request, drafts[i].match, static_cast<int>(at)));
+    }
+  }
+  if (!step_time_.has_observed()) {
+    for (Draft& draft : drafts) draft.tokens.clear();
+    return;
+  }
+  const DraftLengths chosen =
+      choose_draft_lengths(chances, [&](int tokens) { return step_time_.predict(tokens); });
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    drafts[i].tokens.resize(static_cast<size_t>(chosen.lengths[i]));
+  }
+  forecast_ = {chosen.expected_tokens, chosen.expected_seconds};
 }
+
+void Speculation::observe(int tokens, double seconds) {
+  step_time_.observe(tokens, seconds);
+  if (++num_steps_ % kStepsPerSpread == 0) spread_.update();
+}
+
+void Speculation::add_counts(int layer, std::span<const int32_t> counts) {
+  spread_.add(layer, counts);
+}
+
+// ---- requests that end ----
 
 void Speculation::end(int request) {
   const auto known = requests_.find(request);
@@ -71,6 +118,7 @@ void Speculation::end(int request) {
                 sum < options_.acceptance_length_threshold * static_cast<double>(window);
   }
   requests_.erase(known);
+  acceptance_.end(request);
   drafter_->end(request);
 }
 

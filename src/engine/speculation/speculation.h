@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Speculation of one rank: after a step it drafts what may follow the tokens of each request, and
-// decides how much of it the next step verifies.
+// decides how much of it the next step verifies: as many tokens as the settings say, or (adaptive)
+// as many as are expected to pay (draft_lengths.h), from what was right before (acceptance.h) and
+// what steps have cost (step_time.h).
 //
-// Ranks that compute the same requests must draft alike: everything here depends on the order of
-// the calls alone.
+// Ranks that compute the same requests must draft alike: everything here depends on the calls
+// alone, and times that ranks measure are agreed on before they are observed.
 //
 // Not thread safe.
 #pragma once
@@ -21,7 +23,10 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "engine/speculation/acceptance.h"
 #include "engine/speculation/drafter.h"
+#include "engine/speculation/step_time.h"
+#include "engine/speculation/verified.h"
 
 namespace wideep::engine {
 
@@ -42,6 +47,9 @@ struct SpeculationOptions {
   // completed requests is below the threshold (TensorRT-LLM).
   std::optional<int> acceptance_window = {};
   double acceptance_length_threshold = 0.0;
+  // Verify what is expected to pay, up to these lengths.
+  bool is_adaptive = false;
+  StepTimeOptions step_time = {};
   // For tests: another drafter than the method's.
   std::function<std::unique_ptr<Drafter>()> make_drafter = {};
 
@@ -50,17 +58,29 @@ struct SpeculationOptions {
 
 class Speculation {
  public:
-  // most_running: requests at the same time. REQUIRES: options.is_on().
-  Speculation(const SpeculationOptions& options, int most_running);
+  // most_running: requests at the same time. num_experts, top_k: of the model's MoE layers.
+  // REQUIRES: options.is_on().
+  Speculation(const SpeculationOptions& options, int most_running, int num_experts, int top_k);
 
-  // A step begins to draft for `batch_size` requests.
-  void begin_step(int batch_size);
-  // What may follow the sequence's tokens and those behind them, `more`, that the step has yielded.
-  std::vector<int32_t> draft(const Sequence& sequence, std::span<const int32_t> more);
-  // A step has yielded `tokens` for a request, at least one.
-  void note(int request, int tokens);
+  // What a step has yielded for a sequence, to which it has not been appended yet.
+  struct Continuation {
+    const Sequence* sequence = nullptr;
+    std::span<const int32_t> tokens;  // at least one
+    bool ends = false;                // the request ends with them
+  };
+  // What the next step of these sequences verifies. In the order of the sequences: a pool that
+  // requests share depends on it.
+  std::vector<std::vector<int32_t>> draft(std::span<const Continuation> step);
+  // What is expected of a step that verifies the drafts of the last draft(); adaptive only.
+  const Forecast& forecast() const { return forecast_; }
   // The request has ended. No effect if it is not known.
   void end(int request);
+
+  // For adaptive lengths: the time of a step of generating requests; the tokens per expert in the
+  // MoE layer with this index, in one iteration.
+  void observe(int tokens, double seconds);
+  void add_counts(int layer, std::span<const int32_t> counts);
+  bool is_adaptive() const { return options_.is_adaptive; }
 
   size_t bytes() const { return drafter_->bytes(); }
   // Too few drafts were right: nothing is drafted any more.
@@ -72,14 +92,21 @@ class Speculation {
     int64_t steps = 0;  // that have yielded tokens
     int64_t tokens = 0;
   };
-  int most_drafts(const Sequence& sequence, std::span<const int32_t> more) const;
+  int length_for(int batch_size) const;
+  Draft draft(const Continuation& one, int most);
+  void cut(std::span<const Continuation> step, std::vector<Draft>& drafts);
 
   SpeculationOptions options_;
   std::unique_ptr<Drafter> drafter_;
-  int length_ = 0;  // of this step's drafts, at most
   std::unordered_map<int, Known> requests_;
   std::deque<double> acceptance_lengths_;  // of the last completed requests
   bool gave_up_ = false;
+
+  Acceptance acceptance_;
+  ExpertSpread spread_;
+  StepTime step_time_;
+  int64_t num_steps_ = 0;
+  Forecast forecast_;
 };
 
 }  // namespace wideep::engine

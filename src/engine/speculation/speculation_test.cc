@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculation/speculation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "engine/speculation/draft_lengths.h"
+
+namespace wideep::engine {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+using Tokens = std::vector<int32_t>;
+
+Sequence sequence_of(int index, const Tokens& prompt, int max_tokens) {
+  Sequence sequence;
+  sequence.request = {.index = index, .prompt = prompt, .max_tokens = max_tokens};
+  sequence.tokens = prompt;
+  return sequence;
+}
+
+Tokens drafted(Speculation& speculation, const Sequence& sequence, const Tokens& tokens) {
+  const Speculation::Continuation one{.sequence = &sequence, .tokens = tokens};
+  return speculation.draft(std::span(&one, 1)).at(0);
+}
+
+const SpeculationOptions kNgrams = {.method = SpeculationOptions::Method::kNgram,
+                                    .max_draft_len = 3,
+                                    .ngram = {.max_matching_ngram_size = 2}};
+const SpeculationOptions kSuffixes = {.method = SpeculationOptions::Method::kSuffix,
+                                      .max_draft_len = 3};
+
+TEST(Speculation, DraftsWhatFollowedTheSameTokens) {
+  for (const SpeculationOptions& options : {kNgrams, kSuffixes}) {
+    Speculation speculation(options, 4, 8, 2);
+    const Sequence sequence = sequence_of(0, {1, 2, 3, 4, 5, 9}, 20);
+    EXPECT_THAT(drafted(speculation, sequence, {1}), ElementsAre(2, 3, 4));
+  }
+}
+
+TEST(Speculation, NeverBeyondTheEndOfTheAnswer) {
+  Speculation speculation(kNgrams, 4, 8, 2);
+  const Sequence sequence = sequence_of(0, {1, 2, 3, 4, 5}, 3);
+  EXPECT_THAT(drafted(speculation, sequence, {1}), ElementsAre(2));  // and one token more
+  Sequence later = sequence;
+  later.tokens.push_back(1);
+  EXPECT_THAT(drafted(speculation, later, {2}), IsEmpty());
+}
+
+TEST(Speculation, RequestsMayDoWithout) {
+  Speculation speculation(kNgrams, 4, 8, 2);
+  Sequence sequence = sequence_of(0, {1, 2, 3, 4, 5}, 20);
+  sequence.request.speculates = false;
+  EXPECT_THAT(drafted(speculation, sequence, {1}), IsEmpty());
+}
+
+TEST(Speculation, PoolsArePublicOrPrivate) {
+  for (const bool is_public : {true, false}) {
+    SpeculationOptions options = kNgrams;
+    options.is_public_pool = is_public;
+    Speculation speculation(options, 4, 8, 2);
+    const Sequence first = sequence_of(0, {1, 2, 3, 4, 5}, 20);
+    drafted(speculation, first, {6});
+    speculation.end(0);
+    const Sequence second = sequence_of(1, {7, 8, 2}, 20);
+    EXPECT_THAT(drafted(speculation, second, {3}), SizeIs(is_public ? 3 : 0));
+  }
+}
+
+TEST(Speculation, EarlierAnswersOfOthers) {
+  Speculation speculation(kSuffixes, 4, 8, 2);
+  const Sequence first = sequence_of(0, {1, 2, 3, 4, 5}, 20);
+  drafted(speculation, first, {6});
+  const Sequence second = sequence_of(1, {7, 8, 2}, 20);
+  EXPECT_THAT(drafted(speculation, second, {3}), IsEmpty());  // not yet an answer
+  speculation.end(0);
+  const Sequence third = sequence_of(2, {7, 8, 2}, 20);
+  EXPECT_THAT(drafted(speculation, third, {3}), ElementsAre(4, 5, 6));
+}
+
+// A repetition goes on beyond the end of the text.
+TEST(Speculation, PeriodsGoOn) {
+  Speculation speculation(kSuffixes, 4, 8, 2);
+  const Sequence sequence = sequence_of(0, {1, 2, 1, 2}, 20);
+  EXPECT_THAT(drafted(speculation, sequence, {1}), ElementsAre(2, 1, 2));
+}
+
+TEST(Speculation, LengthsFollowTheBatch) {
+  SpeculationOptions options = kNgrams;
+  options.draft_len_schedule = {{1, 3}, {2, 1}, {4, 0}};
+  const Sequence a = sequence_of(0, {1, 2, 3, 4, 5}, 20);
+  const Tokens next = {1};
+  const auto lengths = [&](int batch, const SpeculationOptions& with) {
+    Speculation speculation(with, 4, 8, 2);
+    std::vector<Sequence> sequences(static_cast<size_t>(batch), a);
+    std::vector<Speculation::Continuation> step;
+    for (int i = 0; i < batch; ++i) {
+      sequences[static_cast<size_t>(i)].request.index = i;
+      step.push_back({.sequence = &sequences[static_cast<size_t>(i)], .tokens = next});
+    }
+    return speculation.draft(step).back().size();
+  };
+  EXPECT_EQ(lengths(1, options), 3u);
+  EXPECT_EQ(lengths(3, options), 1u);
+  EXPECT_EQ(lengths(5, options), 0u);
+  SpeculationOptions few = kNgrams;
+  few.max_concurrency = 2;
+  EXPECT_EQ(lengths(2, few), 3u);
+  EXPECT_EQ(lengths(3, few), 0u);
+}
+
+TEST(Speculation, GivesUpWhereDraftsAreWrong) {
+  SpeculationOptions options = kNgrams;
+  options.acceptance_window = 2;
+  options.acceptance_length_threshold = 1.5;
+  Speculation speculation(options, 4, 8, 2);
+  for (int i = 0; i < 3; ++i) {
+    const Sequence sequence = sequence_of(i, {1, 2, 3, 4, 5}, 20);
+    EXPECT_THAT(drafted(speculation, sequence, {1}), SizeIs(i < 2 ? 3 : 0));
+    EXPECT_EQ(speculation.has_given_up(), i >= 2);
+    speculation.end(i);
+  }
+}
+
+// ---- what a step costs ----
+
+TEST(ExpertSpread, CountsDistinctExperts) {
+  ExpertSpread spread(8, 2);
+  EXPECT_NEAR(spread.distinct(1), 2.0, 1e-9);
+  EXPECT_NEAR(spread.distinct(2), 8 * (1 - std::pow(0.75, 2)), 1e-9);
+  EXPECT_NEAR(spread.distinct(64), 8.0, 1e-3);
+  for (int n = 1; n < 300; ++n) EXPECT_LE(spread.distinct(n), spread.distinct(n + 1));
+  spread.add(0, std::vector<int32_t>{100, 100, 0, 0, 0, 0, 0, 0});
+  spread.update();
+  EXPECT_NEAR(spread.distinct(50), 2.0, 1e-6);
+}
+
+// A machine whose steps take a + b · D(N) + c · N, with noise.
+struct Machine {
+  double a, b, c, noise;
+  double seconds(const ExpertSpread& spread, int tokens, std::mt19937& rng) const {
+    std::normal_distribution<double> random(1.0, noise);
+    return (a + b * spread.distinct(tokens) + c * tokens) * std::max(0.2, random(rng));
+  }
+};
+
+TEST(StepTime, LearnsTheMachine) {
+  const ExpertSpread spread(64, 4);
+  std::mt19937 rng(1);
+  for (const Machine& machine : {Machine{2e-3, 1e-3, 1e-5, 0.05}, Machine{1e-4, 1e-5, 1e-3, 0.05},
+                                 Machine{5e-3, 0, 0, 0.1}, Machine{0, 2e-3, 2e-4, 0.05}}) {
+    StepTime time(spread, {});
+    for (int i = 0; i < 300; ++i) {
+      const int tokens = int(1 + rng() % 12);
+      time.observe(tokens, machine.seconds(spread, tokens, rng));
+    }
+    for (const int tokens : {1, 4, 12}) {
+      const double expected = machine.a + machine.b * spread.distinct(tokens) + machine.c * tokens;
+      EXPECT_NEAR(time.predict(tokens), expected, 0.1 * expected) << tokens;
+    }
+  }
+}
+
+TEST(StepTime, SingleLongStepsMatterLittle) {
+  const ExpertSpread spread(64, 4);
+  StepTime time(spread, {});
+  for (int i = 0; i < 100; ++i) time.observe(4, i % 25 == 24 ? 1.0 : 1e-3);
+  EXPECT_LT(time.predict(4), 1.2e-3);
+}
+
+// ---- how much is verified ----
+
+TEST(DraftLengths, VerifyWhatPays) {
+  const std::vector<std::vector<double>> chances = {{0.9, 0.9, 0.9}, {0.1, 0.9}, {}};
+  const auto free = choose_draft_lengths(chances, [](int) { return 1.0; });
+  EXPECT_THAT(free.lengths, ElementsAre(3, 2, 0));
+  EXPECT_NEAR(free.expected_tokens, 3 + 0.9 + 0.81 + 0.729 + 0.1 + 0.09, 1e-9);
+  const auto dear = choose_draft_lengths(chances, [](int tokens) { return double(tokens); });
+  EXPECT_THAT(dear.lengths, ElementsAre(0, 0, 0));
+  // A token costs a quarter of what the first three cost together.
+  const auto between =
+      choose_draft_lengths(chances, [](int tokens) { return 3.0 + 0.75 * (tokens - 3); });
+  EXPECT_THAT(between.lengths, ElementsAre(2, 0, 0));
+}
+
+// A request whose text repeats itself, on machines where that pays and where it does not.
+TEST(Speculation, AdaptiveLengthsFollowGainAndCost) {
+  for (const auto& [fixed, price_of_token] : {std::pair(1.0, 0.02), std::pair(0.0, 1.0)}) {
+    SpeculationOptions options = kSuffixes;
+    options.is_adaptive = true;
+    options.max_draft_len = 6;
+    Speculation speculation(options, 4, 8, 2);
+    Sequence sequence = sequence_of(0, {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3}, 400);
+    size_t verified = 0;
+    int32_t next = 4;
+    Tokens drafts;
+    int steps = 0;
+    while (sequence.num_generated() < 300) {
+      Tokens yield;
+      for (size_t i = 0;; ++i) {
+        yield.push_back(next);
+        next = next % 8 + 1;
+        if (i == drafts.size() || drafts[i] != yield.back()) break;
+      }
+      const int tokens = 1 + static_cast<int>(drafts.size());
+      if (++steps > 100) {
+        verified += drafts.size();
+      }
+      speculation.observe(tokens, fixed + price_of_token * tokens);
+      drafts = drafted(speculation, sequence, yield);
+      sequence.tokens.insert(sequence.tokens.end(), yield.begin(), yield.end());
+    }
+    if (fixed > 0) {
+      EXPECT_LT(steps, 80);
+    } else {
+      EXPECT_EQ(verified, 0u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace wideep::engine

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculation/step_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace wideep::engine {
+namespace {
+
+constexpr double kKeptLoad = 0.9;     // of the loads, at each update()
+constexpr double kForgetting = 0.98;  // an observation counts for half after 34 more
+// How uncertain the first parameters are, as a multiple of the noise of a measurement: a token's
+// own price less, since it is small.
+constexpr double kVariances[] = {1.0, 1.0, 0.1};
+constexpr double kMostVariance = 3.0;  // in all
+// Other work on the machine makes single steps long; they count as this much of what is expected.
+constexpr double kLongest = 2.0;
+
+}  // namespace
+
+// ---- experts ----
+
+ExpertSpread::ExpertSpread(int num_experts, int top_k) : num_experts_(num_experts), top_k_(top_k) {
+  WIDEEP_CHECK(top_k >= 1 && top_k <= num_experts);
+  update();
+}
+
+void ExpertSpread::add(int layer, std::span<const int32_t> counts) {
+  const auto index = static_cast<size_t>(layer);
+  if (loads_.size() <= index) loads_.resize(index + 1);
+  loads_[index].resize(static_cast<size_t>(num_experts_));
+  for (size_t e = 0; e < loads_[index].size(); ++e) loads_[index][e] += counts[e];
+}
+
+// A token chooses expert e with probability p_e, top_k · load_e / Σ load; N tokens leave it out
+// with (1 − p_e)^N.
+void ExpertSpread::update() {
+  std::array<double, kPoints> sums = {};
+  double layers = 0;
+  const auto add_layer = [&](auto probability) {
+    ++layers;
+    for (int e = 0; e < num_experts_; ++e) {
+      double left_out = 1.0 - std::min(probability(e), 1.0);
+      for (double& sum : sums) {
+        sum += 1.0 - left_out;
+        left_out *= left_out;
+      }
+    }
+  };
+  for (std::vector<double>& loads : loads_) {
+    double all = 0;
+    for (const double load : loads) all += load;
+    if (all > 0) {
+      add_layer([&](int e) { return top_k_ * loads[static_cast<size_t>(e)] / all; });
+    }
+    for (double& load : loads) load *= kKeptLoad;
+  }
+  if (layers == 0) {
+    add_layer([&](int) { return static_cast<double>(top_k_) / num_experts_; });
+  }
+  for (size_t i = 0; i < sums.size(); ++i) curve_[i] = sums[i] / layers;
+}
+
+double ExpertSpread::distinct(int tokens) const {
+  if (tokens <= 0) return 0.0;
+  const double at = std::min(std::log2(static_cast<double>(tokens)), kPoints - 1.0);
+  const auto before = std::min(static_cast<size_t>(at), curve_.size() - 2);
+  // Between two points the curve is nearly linear in the number of tokens.
+  const double first = std::exp2(static_cast<double>(before));
+  const double share = std::min(static_cast<double>(tokens) / first - 1.0, 1.0);
+  return curve_[before] + share * (curve_[before + 1] - curve_[before]);
+}
+
+// ---- time ----
+
+StepTime::StepTime(const ExpertSpread& spread, const StepTimeOptions& options)
+    : spread_(spread), options_(options) {}
+
+// In units in which one token has the features 1, 1, 1.
+StepTime::Vector StepTime::features(int tokens) const {
+  return {1.0, spread_.distinct(tokens) / spread_.distinct(1), static_cast<double>(tokens)};
+}
+
+void StepTime::observe(int tokens, double seconds) {
+  if (tokens <= 0 || seconds <= 0) return;
+  const Vector x = features(tokens);
+  if (num_observed_++ == 0) {
+    const double dense = options_.dense_share, each = options_.token_share;
+    const Vector shares = {dense, 1.0 - dense, each};
+    double sum = 0;
+    for (size_t i = 0; i < x.size(); ++i) sum += shares[i] * x[i];
+    const double scale = seconds / sum;
+    for (size_t i = 0; i < x.size(); ++i) {
+      parameters_[i] = shares[i] * scale;
+      covariance_[i][i] = kVariances[i];
+    }
+    return;
+  }
+  Vector px = {};
+  double expected = 0, xpx = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    for (size_t j = 0; j < x.size(); ++j) px[i] += covariance_[i][j] * x[j];
+    expected += parameters_[i] * x[i];
+    xpx += x[i] * px[i];
+  }
+  const double error = std::min(seconds, kLongest * expected) - expected;
+  const double gain = 1.0 / (kForgetting + xpx);
+  for (size_t i = 0; i < x.size(); ++i) parameters_[i] += px[i] * gain * error;
+  for (size_t i = 0; i < x.size(); ++i) {
+    for (size_t j = 0; j < x.size(); ++j) {
+      covariance_[i][j] = (covariance_[i][j] - px[i] * px[j] * gain) / kForgetting;
+    }
+  }
+  // Directions in which nothing is observed must not become arbitrarily uncertain.
+  double trace = 0;
+  for (size_t i = 0; i < x.size(); ++i) trace += covariance_[i][i];
+  if (trace <= kMostVariance) return;
+  for (Vector& row : covariance_) {
+    for (double& each : row) each *= kMostVariance / trace;
+  }
+}
+
+// Never less than for one token, whatever the fit says about what was not observed.
+double StepTime::predict(int tokens) const {
+  WIDEEP_CHECK(has_observed());
+  double time = 0, least = 0;
+  const Vector x = features(tokens), one = features(1);
+  for (size_t i = 0; i < x.size(); ++i) {
+    time += parameters_[i] * x[i];
+    least += parameters_[i] * one[i];
+  }
+  return std::max({time, least, 1e-9});
+}
+
+}  // namespace wideep::engine
