@@ -139,9 +139,8 @@ TEST_P(Speculation, ChangesNoBitOfAnyFamily) {
       };
       const GenerateReport with = run(drafted);
       ASSERT_EQ(digests(with), digests(without));
-      ASSERT_TRUE(with.speculation.has_value());
-      EXPECT_GT(with.speculation->accepted, 20);
-      EXPECT_GT(with.speculation->drafted, with.speculation->accepted);
+      EXPECT_GT(with.load.speculation.accepted, 20);
+      EXPECT_GT(with.load.speculation.drafted, with.load.speculation.accepted);
       EXPECT_LT(with.load.num_iterations, without.load.num_iterations);
     }
   }
@@ -199,8 +198,8 @@ TEST(SpeculationDrafters, ChangeNoBit) {
             } else {
               ASSERT_EQ(digests(report), expected) << each.name << " length " << length;
             }
-            accepted += report.speculation->accepted;
-            drafted += report.speculation->drafted;
+            accepted += report.load.speculation.accepted;
+            drafted += report.load.speculation.drafted;
           }
         }
       }

@@ -164,6 +164,38 @@ std::string online_text(const run::OnlineTotals& online) {
       online.published, cancelled);
 }
 
+std::string speculation_text(const run::SpeculationTotals& speculation) {
+  std::string text = fmt::format(
+      "speculation         {} of {} draft tokens accepted ({:.3f}) in {} steps of requests; "
+      "acceptance length {:.2f}\n",
+      speculation.accepted, speculation.drafted, speculation.acceptance_rate(), speculation.drafts,
+      speculation.acceptance_length());
+  if (speculation.expected_seconds > 0) {
+    text += fmt::format(
+        "  expected          {:.1f} tokens in {:.3f} s; there were {:.0f} in {:.3f} s\n",
+        speculation.expected_tokens, speculation.expected_seconds, speculation.tokens,
+        speculation.seconds);
+  }
+  return text;
+}
+
+// The keys of trtllm-bench's decoding_stats, and more.
+ordered_json speculation_json(const run::SpeculationTotals& speculation) {
+  ordered_json json = {{"num_draft_tokens", speculation.drafted},
+                       {"num_accepted_draft_tokens", speculation.accepted},
+                       {"draft_acceptance_rate", speculation.acceptance_rate()},
+                       {"acceptance_length", speculation.acceptance_length()},
+                       {"num_drafts", speculation.drafts},
+                       {"accepted_at", speculation.accepted_at}};
+  if (speculation.expected_seconds > 0) {
+    json["expected"] = {{"tokens", speculation.expected_tokens},
+                        {"tokens_measured", speculation.tokens},
+                        {"seconds", speculation.expected_seconds},
+                        {"seconds_measured", speculation.seconds}};
+  }
+  return json;
+}
+
 std::string stages_text(const std::vector<run::StageReport>& stages) {
   std::string text;
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -258,6 +290,7 @@ std::string report_text(const run::GenerateOptions& options, const GenerateRepor
       load.imbalance_ratio(), load.prompt_tokens, load.generated_tokens, load.num_iterations,
       report.wall_seconds, report.tokens_per_second(), report.load_seconds, load.critical_path_ms,
       load.mean_rank_ms, load.critical_path_experts_ms, load.mean_experts_ms);
+  if (options.parallel.speculative_config) text += speculation_text(load.speculation);
   text += stages_text(report.stages);
   if (report.nodes) text += nodes_text(*report.nodes);
   if (report.online) text += online_text(*report.online);
@@ -291,6 +324,9 @@ ordered_json report_json(const run::GenerateOptions& options, const GenerateRepo
     json["load"]["layers"].push_back({{"layer", layer.layer},
                                       {"received", layer.received},
                                       {"imbalance_ratio", layer.imbalance_ratio}});
+  }
+  if (options.parallel.speculative_config) {
+    json["speculation"] = speculation_json(load.speculation);
   }
   if (!report.stages.empty()) json["stages"] = stages_json(report.stages);
   if (report.nodes) json["nodes"] = nodes_json(*report.nodes);

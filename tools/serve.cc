@@ -19,11 +19,16 @@ namespace {
 
 struct Options {
   server::ServeOptions serve;
+  std::string draft_metrics = "none";
   RankRunOptions ranks;
 };
 
 Result<server::ServeOptions> serve_options(const Options& options, const Started& started) {
   server::ServeOptions result = options.serve;
+  result.service.draft_metrics = options.draft_metrics == "summary" ? server::DraftMetrics::kSummary
+                                 : options.draft_metrics == "detailed"
+                                     ? server::DraftMetrics::kDetailed
+                                     : server::DraftMetrics::kNone;
   result.run.started = started.ranks();
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result.run));
   if (const char* key = std::getenv("WIDEEP_API_KEY"); key != nullptr) {
@@ -56,6 +61,11 @@ void add_address_options(command_line::Command command, Options& options) {
       .add_option("--max-queue", options.serve.service.max_queue,
                   "Most answers that run or wait; more requests are refused with 429")
       .range(1, 1 << 20)
+      .show_default();
+  command
+      .add_option("--per-request-spec-decode-metrics", options.draft_metrics,
+                  "What speculation has done for a request, in its reply")
+      .one_of({"none", "summary", "detailed"})
       .show_default();
   command
       .add_option("--stream-interval", options.serve.service.stream_interval,

@@ -304,7 +304,11 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
     }
     record.queue = scheduler_.record();
     record.verified = std::move(verified_);
-    if (speculation_) record.forecast = forecasts_.front();
+    if (speculation_) {
+      record.forecast = forecasts_.front();
+      record.draft_bytes = static_cast<int64_t>(speculation_->bytes());
+      record.gave_up_drafts = speculation_->has_given_up();
+    }
   }
   if (speculation_) forecasts_.pop_front();
   return parts_.reporter.end_iteration(std::move(record));
@@ -399,9 +403,15 @@ Status Engine::report(const Scheduler::Step& step) {
   for (size_t i = 0; i < step.sampled.size(); ++i) {
     const Sequence& sequence = *step.sampled[i];
     auto row = static_cast<size_t>(step.first_row[i]);
+    int drafts = sequence.num_verifying;
     for (const Verdict& verdict : verdicts_[i]) {
-      WIDEEP_TRY(parts_.reporter.token({sequence.request.index, verdict.sampled, verdict.reason,
-                                        logits_of(row++), verdict.likely, sequence.cached_tokens}));
+      WIDEEP_TRY(parts_.reporter.token({.request_index = sequence.request.index,
+                                        .sampled = verdict.sampled,
+                                        .finish_reason = verdict.reason,
+                                        .logits = logits_of(row++),
+                                        .likely = verdict.likely,
+                                        .cached_tokens = sequence.cached_tokens,
+                                        .step_drafts = std::exchange(drafts, -1)}));
     }
   }
   return {};

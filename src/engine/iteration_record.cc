@@ -29,6 +29,8 @@ std::string encode(const IterationRecord& record) {
   writer.put(record.queue);
   writer.put_all(record.verified);
   writer.put(record.forecast);
+  writer.put(record.draft_bytes);
+  writer.put(record.gave_up_drafts);
   writer.put(record.tail_cpu_ns);
   writer.put(record.wall_ns);
   writer.put(record.schedule_ns);
@@ -54,6 +56,8 @@ IterationRecord decode_iteration(std::string_view bytes) {
   record.queue = reader.get<QueueRecord>();
   record.verified = reader.get_all<Verified>();
   record.forecast = reader.get<Forecast>();
+  record.draft_bytes = reader.get<int64_t>();
+  record.gave_up_drafts = reader.get<bool>();
   record.tail_cpu_ns = reader.get<int64_t>();
   record.wall_ns = reader.get<int64_t>();
   record.schedule_ns = reader.get<int64_t>();

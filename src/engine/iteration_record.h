@@ -44,6 +44,8 @@ struct IterationRecord {
   QueueRecord queue;
   std::vector<Verified> verified;  // requests with drafts in the step
   Forecast forecast;               // of this step
+  int64_t draft_bytes = 0;         // memory of the drafters' pools and texts
+  bool gave_up_drafts = false;     // too few were right (acceptance_length_threshold)
   int64_t tail_cpu_ns = 0;         // after the last MoE layer: head, sampling
   int64_t wall_ns = 0;
   int64_t schedule_ns = 0;          // scheduling, and appending the tokens of earlier iterations

@@ -24,6 +24,8 @@ struct SampledToken {
   std::span<const float> logits;         // [vocab] the token was sampled from them
   std::span<const Sampled> likely = {};  // [SamplingParams::top_log_probabilities]
   int cached_tokens = 0;                 // prompt tokens that were found in the KV cache
+  // The drafts that the step verified which yielded the token; −1: it is not the step's first.
+  int step_drafts = 0;
 };
 
 // The experts that this rank's tokens have chosen in one MoE layer.

@@ -21,6 +21,7 @@ void put(WireWriter& writer, const Token& token) {
   writer.put(token.sampled);
   writer.put(token.finish_reason);
   writer.put(token.cached_tokens);
+  writer.put(token.step_drafts);
   writer.put_text(token.digest);
   writer.put_all(token.likely);
 }
@@ -48,6 +49,7 @@ Token get<Token>(WireReader& reader) {
   token.sampled = reader.get<engine::Sampled>();
   token.finish_reason = reader.get<engine::FinishReason>();
   token.cached_tokens = reader.get<int>();
+  token.step_drafts = reader.get<int>();
   token.digest = reader.get_text();
   token.likely = reader.get_all<engine::Sampled>();
   return token;

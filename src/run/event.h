@@ -46,6 +46,7 @@ struct Token {
   engine::Sampled sampled;
   engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
   int cached_tokens = 0;                // prompt tokens that were found in the KV cache
+  int step_drafts = 0;                  // as engine::SampledToken
   std::string digest;                   // in the last token, with RunOptions::logits_digest
   std::vector<engine::Sampled> likely;  // [SamplingParams::top_log_probabilities]
 };

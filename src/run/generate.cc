@@ -158,7 +158,6 @@ Generation::Generation(std::unique_ptr<const GenerateOptions> options, std::uniq
       created_ns_(base::wall_ns()) {
   const RunPlan& plan = run_->plan();
   report_.isa = run_->inputs().kernels->isa;
-  if (run_->plan().speculation.is_on()) report_.speculation.emplace();
   for (const Request& request : requests_) {
     report_.results.push_back({.num_prompt_tokens = static_cast<int>(request.prompt.size())});
   }
@@ -216,11 +215,6 @@ void Generation::take(const Iteration& iteration) {
     report_.load_seconds = static_cast<double>(first_ns_ - created_ns_) * 1e-9;
   }
   loads_.add(summary);
-  if (report_.speculation) {
-    for (const engine::IterationRecord& rank : iteration.ranks) {
-      report_.speculation->add(rank.verified);
-    }
-  }
   if (log_) log_->add(summary);
   if (options_->routing_log) {
     iterations_.push_back(routing_log_entry(iteration, run_->plan().experts));

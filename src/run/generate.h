@@ -23,7 +23,6 @@
 #include "run/iteration_log.h"
 #include "run/iteration_summary.h"
 #include "run/rank_group.h"
-#include "run/speculation_totals.h"
 #include "tokenizer/stream_decoder.h"
 #include "wideep/status.h"
 
@@ -79,11 +78,10 @@ struct GenerateReport {
   double load_seconds = 0.0;
   double wall_seconds = 0.0;  // from the begin of the first iteration to the end of the last
   LoadTotals load;
-  std::optional<SpeculationTotals> speculation;  // if it is on
-  std::vector<StageReport> stages;               // empty if there is one
-  std::optional<NodesReport> nodes;              // nullopt if there is one
-  std::optional<OnlineTotals> online;            // with online balancing
-  std::vector<Rebalance> rebalances;             // in the order in which they ended
+  std::vector<StageReport> stages;     // empty if there is one
+  std::optional<NodesReport> nodes;    // nullopt if there is one
+  std::optional<OnlineTotals> online;  // with online balancing
+  std::vector<Rebalance> rebalances;   // in the order in which they ended
   std::optional<recordings::RoutingLog> routing_log;
   // Iterations, from the first of the range, in the expert statistics of every rank that ended.
   std::optional<int64_t> recorded_iterations;

@@ -48,6 +48,14 @@ nlohmann::ordered_json batch_json(const IterationSummary& summary) {
           {"numGeneratedTokens", summary.generated_tokens}};
 }
 
+nlohmann::ordered_json drafts_json(const IterationSummary& summary) {
+  const SpeculationTotals& speculation = summary.speculation;
+  return {{"numDraftTokens", speculation.drafted},
+          {"numAcceptedTokens", speculation.accepted},
+          {"numRequestsWithDraftTokens", speculation.drafts},
+          {"acceptanceLength", speculation.acceptance_length()}};
+}
+
 }  // namespace
 
 namespace {
@@ -107,19 +115,20 @@ void IterationLog::add(const online::Rebalance& rebalance) {
 }
 
 void IterationLog::add(const IterationSummary& summary) {
-  const nlohmann::ordered_json line = {{"timestamp", utc_now()},
-                                       {"iter", summary.iteration},
-                                       {"iterLatencyMS", summary.wall_ms},
-                                       {"numActiveRequests", summary.queue.running},
-                                       {"numQueuedRequests", summary.queue.waiting},
-                                       {"kvCacheStats", cache_json(summary.queue)},
-                                       {"inflightBatchingStats", batch_json(summary)},
-                                       {"imbalanceRatio", summary.imbalance_ratio()},
-                                       {"criticalPathMS", summary.critical_path_ms},
-                                       {"criticalPathExpertsMS", summary.critical_path_experts_ms},
-                                       {"meanRankMS", summary.mean_rank_ms},
-                                       {"expertMoves", std::exchange(moves_, 0)},
-                                       {"movedBytes", std::exchange(moved_bytes_, 0)}};
+  nlohmann::ordered_json line = {{"timestamp", utc_now()},
+                                 {"iter", summary.iteration},
+                                 {"iterLatencyMS", summary.wall_ms},
+                                 {"numActiveRequests", summary.queue.running},
+                                 {"numQueuedRequests", summary.queue.waiting},
+                                 {"kvCacheStats", cache_json(summary.queue)},
+                                 {"inflightBatchingStats", batch_json(summary)},
+                                 {"imbalanceRatio", summary.imbalance_ratio()},
+                                 {"criticalPathMS", summary.critical_path_ms},
+                                 {"criticalPathExpertsMS", summary.critical_path_experts_ms},
+                                 {"meanRankMS", summary.mean_rank_ms},
+                                 {"expertMoves", std::exchange(moves_, 0)},
+                                 {"movedBytes", std::exchange(moved_bytes_, 0)}};
+  if (summary.speculation.drafts > 0) line["specDecodingStats"] = drafts_json(summary);
   if (!status_.ok()) return;
   status_ = append(formats::json_text(line) + "\n");
 }

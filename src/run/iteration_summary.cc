@@ -106,11 +106,13 @@ IterationSummary summarize(const Iteration& iteration, const ExpertRanks& expert
                            .received = {},
                            .imbalance_ratios = {},
                            .rank_load = std::vector<int64_t>(iteration.ranks.size()),
-                           .initial_imbalance = {}};
+                           .initial_imbalance = {},
+                           .speculation = {}};
   for (const IterationRecord& rank : iteration.ranks) {
     summary.prompt_tokens += rank.prompt_tokens;
     summary.generated_tokens += rank.generated_tokens;
     summary.queue += rank.queue;
+    summary.speculation.add(rank);
   }
   std::vector<double> initial;
   for_each_layer(iteration, experts, [&](const StageLayer& layer) {
@@ -162,6 +164,7 @@ void LoadSums::add(const IterationSummary& summary) {
   sums_.critical_path_experts_ms += summary.critical_path_experts_ms;
   sums_.mean_rank_ms += summary.mean_rank_ms;
   sums_.mean_experts_ms += summary.mean_experts_ms;
+  sums_.speculation += summary.speculation;
   for (size_t i = 0; i < sums_.layers.size(); ++i) {
     LayerLoad& layer = sums_.layers[i];
     layer.imbalance_ratio += summary.imbalance_ratios[i];

@@ -14,6 +14,7 @@
 #include "recordings/routing_log.h"
 #include "run/event.h"
 #include "run/run_plan.h"
+#include "run/speculation_totals.h"
 
 namespace wideep::run {
 
@@ -53,6 +54,7 @@ struct IterationSummary {
   // Mean over MoE layers of the imbalance ratio with experts in their initial slots; nullopt
   // without online balancing.
   std::optional<double> initial_imbalance;
+  SpeculationTotals speculation;
 
   double imbalance_ratio() const;  // mean over layers; 0 if there are none
 };
@@ -77,6 +79,7 @@ struct LoadTotals {
   double mean_rank_ms = 0.0;
   double mean_experts_ms = 0.0;
   std::vector<LayerLoad> layers;
+  SpeculationTotals speculation;
 
   double imbalance_ratio() const;  // mean over layers
 };

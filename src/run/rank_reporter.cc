@@ -66,6 +66,7 @@ Status RankReporter::token(const engine::SampledToken& token) {
               .sampled = token.sampled,
               .finish_reason = token.finish_reason,
               .cached_tokens = token.cached_tokens,
+              .step_drafts = token.step_drafts,
               .digest = {},
               .likely = {token.likely.begin(), token.likely.end()}};
   if (run_.options().logits_digest) {

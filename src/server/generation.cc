@@ -68,6 +68,7 @@ void Generation::submit(const std::vector<engine::SharedTokens>& prompts) {
                             .sampling = options_.sampling};
     request.draw = static_cast<int>(i % n);  // the n answers share the seed but must differ
     request.ignore_eos = options_.ignore_eos;
+    request.speculates = options_.speculates;
     answers_[i].id = setup_.backend.submit(
         std::move(request),
         [self = shared_from_this(), i](const run::Token& each) { self->token(i, each); });
@@ -85,6 +86,7 @@ void Generation::token(size_t index, const run::Token& each) {
   if (answer.finish_reason != FinishReason::kNotFinished) return;  // sent before the cancellation
   if (answer.tokens++ == 0) note_cached(index, each.cached_tokens);
   ++usage_.completion_tokens;
+  if (setup_.draft_metrics != DraftMetrics::kNone) answer.drafts.add(each.step_drafts);
   ++setup_.metrics.generated_tokens;
   take_text(answer, each);
   // Only the server knows stop strings; the engine would go on to max_tokens.
@@ -226,6 +228,11 @@ void Generation::end() {
   setup_.running.erase(this);
   count_reply(200);
   exchange_->on_gone(nullptr);
+  if (setup_.draft_metrics != DraftMetrics::kNone) {
+    AnswerDrafts all;
+    for (const Answer& answer : answers_) all += answer.drafts;
+    usage_.speculation = all.json(setup_.draft_metrics, setup_.most_drafts);
+  }
   if (options_.stream) {
     if (options_.include_usage) events_.add_usage(usage_, &event_);
     EventWriter::add_last(&event_);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "server/answer_drafts.h"
 #include "server/backend.h"
 #include "server/harmony_channels.h"
 #include "server/http_server.h"
@@ -31,6 +32,8 @@ struct GenerationSetup {
   Backend& backend;
   Metrics& metrics;
   int stream_interval = 1;  // tokens per chunk of a stream
+  DraftMetrics draft_metrics = DraftMetrics::kNone;
+  int most_drafts = 0;  // of a request in a step
   // Of a model that writes harmony: its chats' reasoning is told from their content.
   std::optional<HarmonyTokens> harmony = {};
   std::set<Generation*> running = {};  // those that have not ended
@@ -64,6 +67,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     int64_t characters = 0;              // code points of all earlier tokens
     int tokens = 0;                      // received
     int sent_tokens = 0;
+    AnswerDrafts drafts;
     int64_t last_ns = 0;  // when its last token came
     engine::FinishReason finish_reason = engine::FinishReason::kNotFinished;
   };

@@ -46,6 +46,32 @@ std::string queue_text(engine::QueueRecord all, bool idle) {
          counter("wideep_pauses_total", "Requests paused for want of pages.", all.pauses);
 }
 
+// Counters have vLLM's names, so that its dashboards show them.
+std::string speculation_text(const run::SpeculationTotals& all) {
+  std::string text =
+      counter("vllm:spec_decode_num_drafts_total", "Steps of requests with draft tokens.",
+              all.drafts) +
+      counter("vllm:spec_decode_num_draft_tokens_total", "Draft tokens.", all.drafted) +
+      counter("vllm:spec_decode_num_accepted_tokens_total", "Draft tokens that were right.",
+              all.accepted);
+  constexpr const char* kByPlace = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
+  text += head(kByPlace, "counter", "Draft tokens that were right, by their place in the draft.");
+  for (size_t i = 0; i < all.accepted_at.size(); ++i) {
+    text += fmt::format("{}{{position=\"{}\"}} {}\n", kByPlace, i, all.accepted_at[i]);
+  }
+  return text +
+         gauge("trtllm_spec_decode_acceptance_length", "Tokens of a step with a draft, on average.",
+               all.acceptance_length()) +
+         counter("wideep_spec_expected_tokens_total",
+                 "Tokens expected of steps with chosen drafts.", all.expected_tokens) +
+         counter("wideep_spec_tokens_total", "Tokens that those steps have yielded.", all.tokens) +
+         counter("wideep_spec_expected_seconds_total", "Time expected of those steps.",
+                 all.expected_seconds) +
+         counter("wideep_spec_seconds_total", "Time that those steps have taken.", all.seconds) +
+         gauge("wideep_spec_pool_bytes", "Memory of the drafters.", all.bytes) +
+         gauge("wideep_spec_given_up", "Ranks that draft nothing any more.", all.given_up);
+}
+
 }  // namespace
 
 void Histogram::add(double value) {
@@ -91,6 +117,7 @@ std::string Metrics::text() const {
   text += counter("wideep_iterations_total", "Iterations of the engine.", iterations);
   text += counter("wideep_iteration_seconds_total", "Time in iterations.", iteration_seconds);
   text += queue_text(queue, running == 0);
+  if (speculates) text += speculation_text(speculation);
   text += counter("wideep_rebalances_total", "Rebalances that have ended.", rebalances);
   text += counter("wideep_expert_moves_total", "Experts copied into slots.", expert_moves);
   text += counter("wideep_expert_moved_bytes_total", "Bytes of experts copied into slots.",

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/queue_record.h"
+#include "run/speculation_totals.h"
 #include "server/recent_times.h"
 
 namespace wideep::server {
@@ -52,6 +53,8 @@ struct Metrics {
   uint64_t iterations = 0;
   double iteration_seconds = 0.0;
   engine::QueueRecord queue;  // of the last iteration, over all ranks
+  run::SpeculationTotals speculation;
+  bool speculates = false;  // whether the run does
   uint64_t expert_moves = 0;
   uint64_t moved_bytes = 0;
   uint64_t rebalances = 0;

@@ -90,6 +90,11 @@ ordered_json usage_json(const Usage& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
 }
 
+// As vLLM has them in a reply, and in a stream beside the usage.
+ordered_json metrics_json(const Usage& usage) {
+  return {{"speculative_decoding", usage.speculation}};
+}
+
 // The text of an answer, in the field that the API has for it.
 ordered_json content_json(Api api, const ReplyPart& part) {
   const std::string text(part.text);
@@ -166,6 +171,7 @@ ordered_json whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& an
   ordered_json& choices = reply["choices"] = ordered_json::array();
   for (const ReplyPart& answer : answers) choices.push_back(choice_json(head.api, answer));
   reply["usage"] = usage_json(usage);
+  if (!usage.speculation.is_null()) reply["metrics"] = metrics_json(usage);
   return reply;
 }
 
@@ -202,6 +208,10 @@ void EventWriter::add_usage(const Usage& usage, std::string* events) const {
   *events += head_;
   *events += "],\"usage\":";
   *events += formats::json_text(usage_json(usage));
+  if (!usage.speculation.is_null()) {
+    *events += ",\"metrics\":";
+    *events += formats::json_text(metrics_json(usage));
+  }
   *events += "}\n\n";
 }
 

@@ -46,7 +46,8 @@ struct ReplyPart {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  int64_t cached_tokens = 0;  // prompt tokens that were found in the KV cache
+  int64_t cached_tokens = 0;                // prompt tokens that were found in the KV cache
+  nlohmann::ordered_json speculation = {};  // AnswerDrafts::json(); null: not reported
 };
 
 nlohmann::ordered_json whole_reply(const ReplyHead& head, const std::vector<ReplyPart>& answers,

@@ -212,6 +212,16 @@ bool read_include_usage(BodyReader& body, bool stream) {
   return value.value("include_usage", ordered_json(false)) == true;
 }
 
+// "off" or false; "on", true or nothing: as the server does.
+bool read_speculates(BodyReader& body) {
+  const ordered_json& value = body.take("speculative");
+  if (value.is_null() || value == true || value == "on") return true;
+  if (value != false && value != "off") {
+    body.complain("speculative", "expected \"on\" or \"off\"");
+  }
+  return false;
+}
+
 GenerationOptions read_options(BodyReader& body) {
   GenerationOptions options;
   options.model = body.string("model");
@@ -223,6 +233,7 @@ GenerationOptions read_options(BodyReader& body) {
   options.stream = body.flag("stream");
   options.include_usage = read_include_usage(body, options.stream);
   options.ignore_eos = body.flag("ignore_eos");
+  options.speculates = read_speculates(body);
   options.stop = read_stop(body);
   for (const char* name : {"presence_penalty", "frequency_penalty"}) {
     body.only(name, 0, "a penalty");

@@ -4,8 +4,8 @@
 //
 // A field of OpenAI's reference that wideep does not support is refused by name if it would change
 // the answer; unknown fields are refused too. Additional fields, as other servers have them: top_k,
-// ignore_eos (generate max_tokens even after an end token), chat_template_kwargs and chat_template
-// (the name of one of the model's templates).
+// ignore_eos (generate max_tokens even after an end token), speculative ("off": without drafts),
+// chat_template_kwargs and chat_template (the name of one of the model's templates).
 //
 // Thread safety: pure functions.
 #pragma once
@@ -36,6 +36,7 @@ struct GenerationOptions {
   bool include_usage = false;
   bool logprobs = false;
   bool ignore_eos = false;
+  bool speculates = true;
   std::vector<std::string> stop;
 };
 

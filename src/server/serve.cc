@@ -158,6 +158,7 @@ class Front {
     ++service_.metrics().iterations;
     service_.metrics().iteration_seconds += summary.wall_ms * 1e-3;
     service_.metrics().queue = summary.queue;
+    service_.metrics().speculation += summary.speculation;
     service_.iteration_ended(summary.wall_ms * 1e-3);
     service_.monitor().add(summary, unix_seconds());
     service_.recorder().add(iteration);
@@ -265,6 +266,7 @@ ServiceOptions service_options(const ServeOptions& options, const run::Run& run)
   if (options.run.perfect_router) service.model += " (perfect router: means nothing)";
   service.vocab_size = run.plan().model.config.vocab_size;
   service.max_sequence = run.plan().longest_sequence();
+  service.most_drafts = run.plan().speculation.max_draft_len;
   service.ranks = run.plan().experts;
   service.balances_online = run.plan().balances_online();
   service.timeout_seconds = std::chrono::duration<double>(options.run.timeout).count();

@@ -93,9 +93,13 @@ Service::Service(ServiceOptions options, const tokenizer::Tokenizer& tokenizer, 
                   .backend = backend,
                   .metrics = metrics_,
                   .stream_interval = options_.stream_interval,
+                  .draft_metrics = options_.draft_metrics,
+                  .most_drafts = options_.most_drafts,
                   .harmony = HarmonyTokens::find(tokenizer)},
       started_(std::time(nullptr)),
-      watch_(options_.timeout_seconds) {}
+      watch_(options_.timeout_seconds) {
+  metrics_.speculates = options_.most_drafts > 0;
+}
 
 void Service::handle(const std::shared_ptr<Exchange>& exchange) {
   if (exchange->method() == "OPTIONS") return answer_options(exchange);

@@ -36,6 +36,8 @@ struct ServiceOptions {
   int max_sequence = 0;     // tokens of a prompt and its answer together
   int max_queue = 1024;     // answers running and waiting; more are refused with 429
   int stream_interval = 1;  // tokens per chunk of a stream
+  DraftMetrics draft_metrics = DraftMetrics::kNone;  // in each reply
+  int most_drafts = 0;                               // of a request in a step; 0: there are none
   run::ExpertRanks ranks;
   bool balances_online = false;
   double timeout_seconds = 30;  // of a rank that waits for another one

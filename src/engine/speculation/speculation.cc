@@ -12,6 +12,7 @@ namespace wideep::engine {
 namespace {
 
 constexpr int64_t kStepsPerSpread = 32;  // the loads of experts change slowly
+constexpr int64_t kStepsPerSize = 64;    // to add up all requests takes time
 
 std::unique_ptr<Drafter> make_drafter(const SpeculationOptions& options, int most_running) {
   WIDEEP_CHECK(options.is_on());
@@ -42,6 +43,7 @@ int Speculation::length_for(int batch_size) const {
 }
 
 std::vector<std::vector<int32_t>> Speculation::draft(std::span<const Continuation> step) {
+  if (num_drafted_++ % kStepsPerSize == 0) bytes_ = drafter_->bytes();
   const int length = length_for(static_cast<int>(step.size()));
   std::vector<Draft> drafts;
   for (const Continuation& one : step) drafts.push_back(draft(one, length));
@@ -96,7 +98,7 @@ void Speculation::cut(std::span<const Continuation> step, std::vector<Draft>& dr
 
 void Speculation::observe(int tokens, double seconds) {
   step_time_.observe(tokens, seconds);
-  if (++num_steps_ % kStepsPerSpread == 0) spread_.update();
+  if (++num_observed_ % kStepsPerSpread == 0) spread_.update();
 }
 
 void Speculation::add_counts(int layer, std::span<const int32_t> counts) {

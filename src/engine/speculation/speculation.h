@@ -82,7 +82,8 @@ class Speculation {
   void add_counts(int layer, std::span<const int32_t> counts);
   bool is_adaptive() const { return options_.is_adaptive; }
 
-  size_t bytes() const { return drafter_->bytes(); }
+  // Of the drafter, as it was at most 64 steps ago.
+  size_t bytes() const { return bytes_; }
   // Too few drafts were right: nothing is drafted any more.
   bool has_given_up() const { return gave_up_; }
 
@@ -105,7 +106,8 @@ class Speculation {
   Acceptance acceptance_;
   ExpertSpread spread_;
   StepTime step_time_;
-  int64_t num_steps_ = 0;
+  int64_t num_observed_ = 0, num_drafted_ = 0;  // steps
+  size_t bytes_ = 0;
   Forecast forecast_;
 };
 
