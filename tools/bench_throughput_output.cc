@@ -167,6 +167,34 @@ std::string iterations_block(const measure::IterationTotals& totals) {
              base::byte_size(static_cast<uint64_t>(totals.moved_bytes)));
 }
 
+bool speculates(const BenchedRun& benched) {
+  return benched.options.run.parallel.speculative_config.has_value();
+}
+
+std::string decoding_block(const BenchedRun& benched) {
+  if (!speculates(benched)) return "";
+  const run::SpeculationTotals& all = benched.run.iterations.speculation;
+  return heading("DECODING STATISTICS") +
+         fmt::format(
+             "Draft tokens [DT]:             {}\nAccepted draft tokens [ADT]:   {}\n"
+             "Draft acceptance rate [DAR]:   {:.4f}\nAcceptance length [AL]:        {:.4f}\n\n",
+             all.drafted, all.accepted, all.acceptance_rate(), all.acceptance_length());
+}
+
+ordered_json decoding_json(const BenchedRun& benched) {
+  if (!speculates(benched)) return nullptr;
+  using Type = parallel::SpeculativeConfig::Type;
+  const run::SpeculationTotals& all = benched.run.iterations.speculation;
+  const Type type = benched.options.run.parallel.speculative_config->type;
+  return {{"mode", type == Type::kNgram    ? "NGram"
+                   : type == Type::kSuffix ? "SA"
+                                           : "auto"},
+          {"num_draft_tokens", all.drafted},
+          {"num_accepted_draft_tokens", all.accepted},
+          {"draft_acceptance_rate", all.acceptance_rate()},
+          {"acceptance_length", all.acceptance_length()}};
+}
+
 ordered_json json_of(const Percentiles& of) {
   return {{"minimum", of.minimum}, {"maximum", of.maximum}, {"average", of.mean},
           {"p50", of.median},      {"p90", of.p90},         {"p95", of.p95},
@@ -243,7 +271,8 @@ ordered_json machine_json() {
 std::string throughput_text(const BenchedRun& benched, const ThroughputReport& report) {
   return engine_block(benched) + machine_block(benched.run.facts) + request_block(report) +
          world_block(benched, report) + performance_block(benched, report) +
-         iterations_block(benched.run.iterations) + dataset_block(benched);
+         iterations_block(benched.run.iterations) + decoding_block(benched) +
+         dataset_block(benched);
 }
 
 ordered_json throughput_json(const BenchedRun& benched, const ThroughputReport& report) {
@@ -269,7 +298,7 @@ ordered_json throughput_json(const BenchedRun& benched, const ThroughputReport& 
       {"avg_output_length", static_cast<double>(report.output_tokens) / report.num_requests}};
   json["performance"] = performance_json(benched, report);
   if (benched.streaming) json["streaming_metrics"] = streaming_json(report);
-  json["decoding_stats"] = nullptr;  // trtllm-bench's figures of speculative decoding
+  json["decoding_stats"] = decoding_json(benched);
   json["dataset"] = dataset_json(benched);
   json["iterations"] = iterations_json(benched.run.iterations);
   return json;

@@ -109,6 +109,7 @@ class Records {
     totals_.critical_path_experts_ms += summary.critical_path_experts_ms;
     totals_.mean_rank_ms += summary.mean_rank_ms;
     totals_.imbalance_ratio += summary.imbalance_ratio();
+    totals_.speculation += summary.speculation;
   }
 
   void rebalance(const online::Rebalance& each) {

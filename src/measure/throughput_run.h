@@ -47,6 +47,7 @@ struct IterationTotals {
   double imbalance_ratio = 0.0;  // mean
   int64_t expert_moves = 0;      // in the whole run, including the warm-up
   int64_t moved_bytes = 0;
+  run::SpeculationTotals speculation;
 };
 
 // Settings of the run that the report names.
