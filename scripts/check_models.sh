@@ -27,5 +27,5 @@ mkdir -p "$models"
 HF_HUB_OFFLINE=1 "$python" "$root/tests/golden/make_models.py" --out "$models" --random "$count" \
   --seed "$seed" ${family:+--only "$family"} >"$work/make_models.log" 2>&1 ||
   fail "make_models.py: $(tail -n 5 "$work/make_models.log")"
-WIDEEP_GOLDEN_MODELS=$models "$model_test" --gtest_brief=1 --gtest_filter='*FamilyGolden*'
+WIDEEP_GOLDEN_MODELS=$models "$model_test" --gtest_brief=1 --gtest_filter='*FamilyGolden*:*FamilyFiles*'
 echo "$(find "$models" -name golden.safetensors | wc -l) random models (seed $seed) compared."

@@ -118,7 +118,7 @@ FAMILIES = [
             use_qk_norm=[False, True],
             attention_bias=[False, True],
             tie_word_embeddings=[False, True],
-            rope_parameters=[half(), half(1e6, 0.25), half(1e3, 1.0), half(**YARN)],
+            rope_parameters=[half(), half(1e6, 0.25), half(1e3, 1.0), half() | YARN],
             _fused=[False, False, True],
             _rope=["old", "new"],
             **ROUTER_OPTIONS,
