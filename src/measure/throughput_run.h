@@ -16,6 +16,7 @@
 #include "measure/dataset.h"
 #include "run/run_options.h"
 #include "run/run_view.h"
+#include "run/speculation_totals.h"
 #include "wideep/status.h"
 
 namespace wideep::measure {

@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <map>
 #include <random>
+
+#include "engine/speculation/ngram_pool_testing.h"
 
 namespace wideep::engine {
 namespace {
@@ -58,48 +58,6 @@ TEST(NgramPool, TheNewestMatchIfWanted) {
   pool.add(Tokens{1, 6});  // shorter, but newer
   EXPECT_THAT(found(pool, {0, 1}), ElementsAre(6));
 }
-
-// The rules as they are written down, with lists of all matches.
-class SlowPool {
- public:
-  explicit SlowPool(const NgramOptions& options) : options_(options) {}
-
-  void add(const Tokens& tokens) {
-    const int count = static_cast<int>(tokens.size());
-    for (int size = std::min(options_.max_matching_ngram_size, count - 1); size > 0; --size) {
-      for (int at = 0; at + size < count; ++at) {
-        const int end = std::min(at + size + options_.max_draft_len, count);
-        const Tokens pattern(tokens.begin() + at, tokens.begin() + at + size);
-        const Tokens match(tokens.begin() + at + size, tokens.begin() + end);
-        std::vector<Tokens>& matches = pool_[pattern];
-        if (std::find(matches.begin(), matches.end(), match) != matches.end()) continue;
-        std::erase_if(matches, [&](const Tokens& each) { return each.size() < match.size(); });
-        matches.push_back(match);
-      }
-    }
-  }
-
-  Tokens find(const Tokens& text) const {
-    int size = std::min(options_.max_matching_ngram_size, static_cast<int>(text.size()) - 1);
-    for (; size > 0; --size) {
-      const auto known = pool_.find(Tokens(text.end() - size, text.end()));
-      if (known == pool_.end()) continue;
-      return options_.is_use_oldest ? known->second.front() : known->second.back();
-    }
-    return {};
-  }
-
-  int num_patterns() const { return static_cast<int>(pool_.size()); }
-  int num_matches() const {
-    size_t sum = 0;
-    for (const auto& [pattern, matches] : pool_) sum += matches.size();
-    return static_cast<int>(sum);
-  }
-
- private:
-  NgramOptions options_;
-  std::map<Tokens, std::vector<Tokens>> pool_;
-};
 
 TEST(NgramPool, AgreesWithTheSlowPool) {
   std::mt19937 rng(5);

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/speculative_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "parallel/parallel_config.h"
+
+namespace wideep::parallel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+using Type = SpeculativeConfig::Type;
+
+Result<ParallelConfig> parse(const std::string& settings, const std::string& more = "") {
+  return parse_parallel_config("speculative_config: {" + settings + "}\n" + more, "config.yaml");
+}
+
+ParallelConfig accepted(const std::string& settings, const std::string& more = "") {
+  const Result<ParallelConfig> config = parse(settings, more);
+  EXPECT_TRUE(config.ok()) << config.status().message();
+  return config.ok() ? *config : ParallelConfig();
+}
+
+std::string complaint(const std::string& settings) {
+  const Result<ParallelConfig> config = parse(settings);
+  return config.ok() ? "accepted" : config.status().message();
+}
+
+TEST(SpeculativeConfig, ReadsEveryKey) {
+  const ParallelConfig all = accepted(
+      "decoding_type: NGram, max_draft_len: 5, max_matching_ngram_size: 3, is_keep_all: true, "
+      "is_use_oldest: false, is_public_pool: false, max_concurrency: 16, draft_len_schedule: {1: "
+      "5, "
+      "8: 2, 32: 0}, acceptance_window: 10, acceptance_length_threshold: 1.25, max_pool_bytes: "
+      "1000000, allow_advanced_sampling: true");
+  ASSERT_TRUE(all.speculative_config.has_value());
+  const SpeculativeConfig& config = *all.speculative_config;
+  EXPECT_EQ(config.type, Type::kNgram);
+  EXPECT_EQ(config.max_draft_len, 5);
+  EXPECT_EQ(config.max_matching_ngram_size, 3);
+  EXPECT_FALSE(config.is_use_oldest);
+  EXPECT_FALSE(config.is_public_pool);
+  EXPECT_EQ(config.max_concurrency, 16);
+  EXPECT_THAT(config.draft_len_schedule, ElementsAre(Pair(1, 5), Pair(8, 2), Pair(32, 0)));
+  EXPECT_EQ(config.acceptance_window, 10);
+  EXPECT_EQ(config.acceptance_length_threshold, 1.25);
+  EXPECT_EQ(config.max_pool_bytes, 1'000'000);
+  EXPECT_THAT(all.notes, ElementsAre(HasSubstr("allow_advanced_sampling has no effect")));
+}
+
+TEST(SpeculativeConfig, Defaults) {
+  const SpeculativeConfig ngram =
+      *accepted("decoding_type: NGram, max_draft_len: 4").speculative_config;
+  EXPECT_EQ(ngram.max_matching_ngram_size, 2);
+  EXPECT_TRUE(ngram.is_use_oldest);
+  EXPECT_TRUE(ngram.is_public_pool);
+  EXPECT_FALSE(ngram.max_concurrency.has_value());
+  EXPECT_EQ(accepted("decoding_type: SA, max_draft_len: 4").speculative_config->type,
+            Type::kSuffix);
+  const SpeculativeConfig automatic = *accepted("decoding_type: auto").speculative_config;
+  EXPECT_EQ(automatic.type, Type::kAuto);
+  EXPECT_EQ(automatic.max_draft_len, 8);
+  EXPECT_FALSE(parse_parallel_config("", "config.yaml")->speculative_config.has_value());
+}
+
+// TensorRT-LLM's table.
+TEST(SpeculativeConfig, AutoByConcurrency) {
+  const auto of_batch = [](int batch) {
+    return accepted("decoding_type: AUTO", "max_batch_size: " + std::to_string(batch));
+  };
+  for (const int batch : {1, 4}) {
+    EXPECT_EQ(of_batch(batch).speculative_config->max_draft_len, 5);
+    EXPECT_EQ(of_batch(batch).speculative_config->max_matching_ngram_size, 3);
+  }
+  for (const int batch : {5, 32}) {
+    EXPECT_EQ(of_batch(batch).speculative_config->max_draft_len, 3);
+    EXPECT_EQ(of_batch(batch).speculative_config->max_matching_ngram_size, 5);
+  }
+  EXPECT_FALSE(of_batch(33).speculative_config.has_value());
+  EXPECT_THAT(of_batch(33).notes, ElementsAre(HasSubstr("drafts nothing")));
+}
+
+TEST(SpeculativeConfig, SaysWhatIsWrong) {
+  const std::pair<const char*, const char*> all[] = {
+      {"max_draft_len: 3",
+       "speculative_config.decoding_type: missing; expected one of NGram, SA, AUTO, auto"},
+      {"decoding_type: ngram, max_draft_len: 3",
+       "decoding_type: expected one of NGram, SA, AUTO, auto, found 'ngram'"},
+      {"decoding_type: MTP", "decoding_type: MTP is not supported"},
+      {"decoding_type: Eagle3, max_draft_len: 3", "decoding_type: Eagle3 is not supported"},
+      {"decoding_type: NGram", "max_draft_len: missing"},
+      {"decoding_type: NGram, max_draft_len: 0", "max_draft_len: expected"},
+      {"decoding_type: NGram, max_draft_len: 65", "max_draft_len: expected"},
+      {"decoding_type: AUTO, max_draft_len: 3", "max_draft_len: AUTO chooses it"},
+      {"decoding_type: SA, max_draft_len: 3, is_public_pool: true",
+       "is_public_pool: expected decoding_type NGram beside it, found SA"},
+      {"decoding_type: SA, max_draft_len: 3, acceptance_window: 3",
+       "acceptance_window: has no effect alone"},
+      {"decoding_type: SA, max_draft_len: 3, draft_len_schedule: {1: 2}",
+       "draft_len_schedule: expected an entry 1: 3"},
+      {"decoding_type: SA, max_draft_len: 3, draft_len_schedule: {1: 3, 4: 5}",
+       "draft_len_schedule.4: expected"},
+      {"decoding_type: SA, max_draft_len: 3, draft_len_schedule: {1: 3, x: 0}",
+       "draft_len_schedule.x: expected a batch size"},
+      {"decoding_type: SA, max_draft_len: 3, max_pool_bytes: 10", "max_pool_bytes: expected"},
+      {"decoding_type: SA, max_draft_len: 3, speculative_model: x", "speculative_model"},
+  };
+  for (const auto& [settings, message] : all) {
+    EXPECT_THAT(complaint(settings), HasSubstr(message)) << settings;
+    EXPECT_THAT(complaint(settings), HasSubstr("config.yaml:1: speculative_config.")) << settings;
+  }
+}
+
+TEST(SpeculativeConfig, KeepAllChangesNothing) {
+  EXPECT_THAT(accepted("decoding_type: NGram, max_draft_len: 3, is_keep_all: false").notes,
+              ElementsAre(HasSubstr("is_keep_all: false has no effect")));
+  EXPECT_THAT(accepted("decoding_type: NGram, max_draft_len: 3, is_keep_all: true").notes,
+              IsEmpty());
+}
+
+}  // namespace
+}  // namespace wideep::parallel
