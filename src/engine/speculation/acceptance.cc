@@ -59,7 +59,7 @@ bool Acceptance::compare(Request& request, int32_t token) {
   return right;
 }
 
-void Acceptance::follow(int request, std::span<const int32_t> tokens, const Draft& draft) {
+bool Acceptance::follow(int request, std::span<const int32_t> tokens, const Draft& draft) {
   Request& known = requests_[request];
   bool right = true;
   for (const int32_t token : tokens) {
@@ -68,9 +68,10 @@ void Acceptance::follow(int request, std::span<const int32_t> tokens, const Draf
     if (!right) break;
   }
   // A draft that is still right is followed to its end, to learn about its later places.
-  if (right && known.next < known.draft.tokens.size()) return;
+  if (right && known.next < known.draft.tokens.size()) return true;
   known.draft = draft;
   known.next = 0;
+  return !draft.tokens.empty();
 }
 
 }  // namespace wideep::engine

@@ -25,8 +25,8 @@ class Acceptance {
   Acceptance();
 
   // The request's text goes on with `tokens`, and then perhaps with the draft: compares what was
-  // drafted before with them.
-  void follow(int request, std::span<const int32_t> tokens, const Draft& draft);
+  // drafted before with them. Returns whether there is a draft to compare with what comes.
+  bool follow(int request, std::span<const int32_t> tokens, const Draft& draft);
   void end(int request) { requests_.erase(request); }
 
   // How likely the draft's token with this index is right if those before it are.

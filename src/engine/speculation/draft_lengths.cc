@@ -9,6 +9,9 @@ namespace {
 
 // A gain below this share is within what the estimates are wrong by: nothing is drafted.
 constexpr double kLeastGain = 0.02;
+// Candidates after the best number so far that are looked at. Gains that need more of them are not
+// found; they are rare, since each further token pays less and costs about the same.
+constexpr size_t kPatience = 16;
 
 struct Candidate {
   double chance = 0;  // that it is right, and all before it
@@ -29,27 +32,33 @@ DraftLengths choose_draft_lengths(std::span<const std::vector<double>> chances,
     }
   }
   // Within a request the chances fall, so that any first part of the order is a part of each draft.
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tuple(-a.chance, a.index, a.request) < std::tuple(-b.chance, b.index, b.request);
-  });
+  // The order is made as far as it is needed: a heap, of which the best one is on top.
+  const auto is_worse = [](const Candidate& a, const Candidate& b) {
+    return std::tuple(-a.chance, a.index, a.request) > std::tuple(-b.chance, b.index, b.request);
+  };
+  std::make_heap(candidates.begin(), candidates.end(), is_worse);
   const auto batch = static_cast<int>(chances.size());
   DraftLengths best{.lengths = std::vector<int>(chances.size()),
                     .expected_tokens = static_cast<double>(batch),
                     .expected_seconds = seconds(batch)};
-  const double without = best.expected_tokens / best.expected_seconds;
-  double most = without * (1.0 + kLeastGain), tokens = best.expected_tokens;
+  double most = best.expected_tokens / best.expected_seconds * (1.0 + kLeastGain);
+  double tokens = best.expected_tokens;
+  std::vector<Candidate> order;  // those that were looked at
   size_t taken = 0;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    tokens += candidates[i].chance;
-    const double time = seconds(batch + static_cast<int>(i) + 1);
+  auto end = candidates.end();
+  while (end != candidates.begin() && order.size() < taken + kPatience) {
+    std::pop_heap(candidates.begin(), end--, is_worse);
+    order.push_back(*end);
+    tokens += end->chance;
+    const double time = seconds(batch + static_cast<int>(order.size()));
     if (tokens / time <= most) continue;
     most = tokens / time;
     best.expected_tokens = tokens;
     best.expected_seconds = time;
-    taken = i + 1;
+    taken = order.size();
   }
   for (size_t i = 0; i < taken; ++i) {
-    ++best.lengths[static_cast<size_t>(candidates[i].request)];
+    ++best.lengths[static_cast<size_t>(order[i].request)];
   }
   return best;
 }

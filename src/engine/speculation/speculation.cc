@@ -61,25 +61,33 @@ Draft Speculation::draft(const Continuation& one, int most) {
   Known& known = requests_[request.index];
   ++known.steps;
   known.tokens += static_cast<int64_t>(one.tokens.size());
-  const std::span<const int32_t> unseen = std::span(sequence.tokens).subspan(known.seen);
-  std::vector<int32_t> added(unseen.begin(), unseen.end());
-  added.insert(added.end(), one.tokens.begin(), one.tokens.end());
+  // All of the text at first, then what the step has yielded.
+  std::span<const int32_t> added = one.tokens;
+  if (known.seen < sequence.tokens.size()) {
+    added_.assign(sequence.tokens.begin() + static_cast<std::ptrdiff_t>(known.seen),
+                  sequence.tokens.end());
+    added_.insert(added_.end(), one.tokens.begin(), one.tokens.end());
+    added = added_;
+  }
   known.seen = sequence.tokens.size() + one.tokens.size();
   // The step after the drafts yields one token more than it accepts, of those that the request may
   // still generate.
   const int generated = sequence.num_generated() + static_cast<int>(one.tokens.size());
   const int left = one.ends ? 0 : request.max_tokens - generated - 1;
-  return drafter_->draft(request.index, added, std::min(most, left));
+  Draft draft = drafter_->draft(request.index, added, std::min(most, left));
+  if (options_.is_adaptive && (known.is_followed || !draft.tokens.empty())) {
+    known.is_followed = acceptance_.follow(request.index, one.tokens, draft);
+  }
+  return draft;
 }
 
 // ---- adaptive lengths ----
 
 void Speculation::cut(std::span<const Continuation> step, std::vector<Draft>& drafts) {
+  if (std::ranges::all_of(drafts, [](const Draft& each) { return each.tokens.empty(); })) return;
   std::vector<std::vector<double>> chances(step.size());
   for (size_t i = 0; i < step.size(); ++i) {
     const int request = step[i].sequence->request.index;
-    if (!step[i].sequence->request.speculates) continue;
-    acceptance_.follow(request, step[i].tokens, drafts[i]);
     for (size_t at = 0; at < drafts[i].tokens.size(); ++at) {
       chances[i].push_back(acceptance_.probability(request, drafts[i].match, static_cast<int>(at)));
     }

@@ -92,6 +92,7 @@ class Speculation {
     size_t seen = 0;    // tokens that the drafter has
     int64_t steps = 0;  // that have yielded tokens
     int64_t tokens = 0;
+    bool is_followed = false;  // a draft is compared with the text
   };
   int length_for(int batch_size) const;
   Draft draft(const Continuation& one, int most);
@@ -102,6 +103,7 @@ class Speculation {
   std::unordered_map<int, Known> requests_;
   std::deque<double> acceptance_lengths_;  // of the last completed requests
   bool gave_up_ = false;
+  std::vector<int32_t> added_;
 
   Acceptance acceptance_;
   ExpertSpread spread_;
