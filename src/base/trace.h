@@ -45,6 +45,7 @@ enum class Span : uint16_t {
   kReduce,
   kHead,
   kSampling,
+  kDrafting,       // what may follow the sampled tokens
   kRowsTravel,     // from the end of kPush to the end of kAwaitRows
   kResultsTravel,  // from the end of kExperts to the end of kAwaitResults
   kSwitchLayer,    // new slots and routing table of a layer, between two iterations

@@ -383,6 +383,7 @@ std::vector<Engine::Verdict> Engine::verify(const Sequence& sequence, size_t fir
 void Engine::draft(const Scheduler::Step& step, std::vector<Yield>* yields) {
   verified_.clear();
   if (!speculation_) return;
+  const base::TraceSpan span(base::Span::kDrafting);
   std::vector<Speculation::Continuation> continuations;
   for (size_t i = 0; i < step.sampled.size(); ++i) {
     const Sequence& sequence = *step.sampled[i];

@@ -30,7 +30,9 @@ std::string online_text(const Run& run) {
 }
 
 std::string memory_text(const RunPlan& plan, const MemoryPlan& memory) {
-  const uint64_t states = memory.state_bytes * static_cast<uint64_t>(plan.limits.state_slots);
+  const engine::SchedulerLimits& limits = plan.limits;
+  const uint64_t states =
+      memory.state_bytes * static_cast<uint64_t>(limits.state_slots + limits.draft_slots);
   return fmt::format(
              "per rank: slots {:.1f} MiB, symmetric memory {:.1f} MiB, KV cache ({}) up to {:.1f} "
              "MiB",
@@ -92,6 +94,22 @@ std::string states_text(const RunPlan& plan) {
       "\nstates  {} per rank of {:.1f} MiB, one for each running request{}", limits.state_slots,
       mebibytes(fullest(plan.memory).state_bytes),
       limits.reuse_pages ? "; the others are snapshots at ends of shared pages" : "");
+}
+
+// A line if there is speculation.
+std::string speculation_text(const RunPlan& plan) {
+  const engine::SpeculationOptions& options = plan.speculation;
+  if (!options.is_on()) return "";
+  const bool is_ngram = options.method == engine::SpeculationOptions::Method::kNgram;
+  std::string text = fmt::format(
+      "\ndrafts  up to {} tokens of a request in a step{}, from {}, {:.1f} MiB per rank; the same "
+      "bits as without",
+      options.max_draft_len, options.is_adaptive ? ", as many as pay" : "",
+      is_ngram ? "n-grams" : "suffix automata", mebibytes(options.max_pool_bytes));
+  if (plan.limits.draft_slots > 0) {
+    text += fmt::format("; {} more states", plan.limits.draft_slots);
+  }
+  return text;
 }
 
 // When requests are admitted.
@@ -163,8 +181,8 @@ std::string plan_text(const Run& run) {
                             "same bits as of one rank",
                             plan.mapping.sizes().cp,
                             plan.limits.turn_pages * kernels::kPageTokens)) +
-         cache_text(run) + states_text(plan) + scheduler_text(plan) + rows_text(plan) +
-         nodes_text(run) + online_text(run) +
+         cache_text(run) + states_text(plan) + speculation_text(plan) + scheduler_text(plan) +
+         rows_text(plan) + nodes_text(run) + online_text(run) +
          (plan.moe.perfect_router ? "\nrouter  perfect: each rank deals its choices of experts to "
                                     "all ranks in turn; the "
                                     "texts mean nothing"

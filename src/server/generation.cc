@@ -95,7 +95,7 @@ void Generation::token(size_t index, const run::Token& each) {
     setup_.backend.cancel(answer.id);
   }
   const bool last = answer.finish_reason != FinishReason::kNotFinished;
-  note_times(answer, last);
+  note_times(answer, each.step_drafts < 0, last);
   if (last) {
     --running_;
     --setup_.metrics.running;
@@ -172,13 +172,14 @@ void Generation::note_logprob(Answer& answer, const run::Token& each) {
   answer.logprobs.push_back(std::move(logprob));
 }
 
-void Generation::note_times(Answer& answer, bool last) {
+// with_last: one step has yielded the token and the one before it.
+void Generation::note_times(Answer& answer, bool with_last, bool last) {
   const int64_t now = base::wall_ns();
   Metrics& metrics = setup_.metrics;
   if (answer.tokens == 1) {
     metrics.time_to_first_token.add(seconds(now - start_ns_));
     metrics.recent_first.add(unix_seconds(), seconds(now - start_ns_));
-  } else {
+  } else if (!with_last) {
     metrics.inter_token.add(seconds(now - answer.last_ns));
     metrics.recent_between.add(unix_seconds(), seconds(now - answer.last_ns));
   }

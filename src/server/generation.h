@@ -81,7 +81,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::string content_of(Answer& answer, const run::Token& token);
   void note_logprob(Answer& answer, const run::Token& token);
   TokenLogprob logprob_of(const engine::Sampled& sampled, int64_t text_offset) const;
-  void note_times(Answer& answer, bool last);
+  void note_times(Answer& answer, bool with_last, bool last);
   void send_part(size_t index);
   void send_event();
   void end();

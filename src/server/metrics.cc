@@ -112,7 +112,8 @@ std::string Metrics::text() const {
   };
   histogram("wideep_time_to_first_token_seconds", time_to_first_token,
             "From the request to its first token.");
-  histogram("wideep_inter_token_seconds", inter_token, "Between two tokens of an answer.");
+  histogram("wideep_inter_token_seconds", inter_token,
+            "Between tokens of an answer from two steps.");
   histogram("wideep_end_to_end_seconds", end_to_end, "From the request to its last token.");
   text += counter("wideep_iterations_total", "Iterations of the engine.", iterations);
   text += counter("wideep_iteration_seconds_total", "Time in iterations.", iteration_seconds);

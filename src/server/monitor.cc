@@ -56,6 +56,9 @@ void Monitor::add(const run::IterationSummary& iteration, double now) {
   second.waiting_sum += iteration.queue.waiting;
   second.pages_sum += iteration.queue.cache_pages;
   second.max_pages = iteration.queue.max_pages;
+  second.drafts += iteration.speculation.drafts;
+  second.drafted += iteration.speculation.drafted;
+  second.accepted += iteration.speculation.accepted;
   for (size_t rank = 0; rank < second.rank_load.size(); ++rank) {
     second.rank_load[rank] += iteration.rank_load[rank];
   }
@@ -135,7 +138,10 @@ ordered_json Monitor::json_of(const Second& second) {
                                     ? ordered_json(second.initial_imbalance_sum / num_initial)
                                     : ordered_json(nullptr)},
           {"moves", second.moves},
-          {"moved_bytes", second.moved_bytes}};
+          {"moved_bytes", second.moved_bytes},
+          {"drafts", second.drafts},
+          {"drafted_tokens", second.drafted},
+          {"accepted_tokens", second.accepted}};
 }
 
 ordered_json Monitor::dashboard(int64_t since, double now) const {
@@ -147,6 +153,7 @@ ordered_json Monitor::dashboard(int64_t since, double now) const {
   return {{"now", now},
           {"num_ranks", num_ranks_},
           {"balances_online", balances_online_},
+          {"speculates", metrics_.speculates},
           {"history_seconds", kMostSeconds},
           {"answers_running", metrics_.running},
           {"prompt_tokens", metrics_.prompt_tokens},

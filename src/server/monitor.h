@@ -58,6 +58,7 @@ class Monitor {
     int64_t max_pages = 0;
     std::vector<int64_t> rank_load;
     int64_t moves = 0, moved_bytes = 0;
+    int64_t drafts = 0, drafted = 0, accepted = 0;
   };
   Second& second_of(double time);
   nlohmann::ordered_json json_of(const run::IterationSummary& summary, double time) const;

@@ -49,6 +49,18 @@ function drawImbalanceTile({data, recent}) {
   foot.innerHTML = `<b>${formatRatio(mean((each) => each.initial_imbalance ?? each.imbalance))}</b> without moves`;
 }
 
+function drawSpeculation(common) {
+  drawLines(document.getElementById("acceptance-chart"), {
+    ...common, label: "Tokens of a step with drafts", format: formatNumber, least: 2, gaps: true,
+    series: [{name: "acceptance length", class: "after", of: (each) => each.drafts > 0 ? 1 + each.accepted_tokens / each.drafts : null}],
+  });
+  drawLines(document.getElementById("drafts-chart"), {
+    ...common, label: "Draft tokens per second", format: formatCount, least: 4,
+    series: [{name: "accepted", class: "after", filled: true, of: (each) => each.accepted_tokens},
+             {name: "verified", class: "other", of: (each) => each.drafted_tokens}],
+  });
+}
+
 function drawCharts(state) {
   const {seconds, end, data} = state;
   fitSpan(seconds, end);
@@ -68,6 +80,7 @@ function drawCharts(state) {
     series: [{name: "in use", class: "after", filled: true,
               of: (each) => each.max_pages ? 100 * each.used_pages / each.max_pages : 0}],
   });
+  if (data.speculates) drawSpeculation(common);
   drawRankLoads(document.getElementById("heat-map"), {...common, numRanks: data.num_ranks});
   drawLines(document.getElementById("imbalance-chart"), {
     ...common, label: "Imbalance ratio of ranks", format: formatRatio, least: 0.2, most: 3, gaps: true,
@@ -94,6 +107,7 @@ function drawBoard(state) {
   const {data} = state;
   setText("facts", `${data.model} on ${formatMany(data.num_ranks, "rank")} · up ${formatDuration(data.now - data.started)} · version ${data.version}`);
   document.title = `${data.model} · wideep`;
+  document.getElementById("drafts-row").hidden = !data.speculates;
   document.getElementById("moves-keys").hidden = !data.balances_online;
   setText("moves-total", data.rebalances > 0 ? `${formatCount(data.expert_moves)} in ${formatCount(data.rebalances)} rebalances, ` +
                                                    formatBytes(data.moved_bytes) : "");
