@@ -38,6 +38,8 @@ void add_bench_iterations_command(command_line::Command bench,
 void add_bench_load_command(command_line::Command bench, Status* status);   // wideep bench load
 void add_bench_model_command(command_line::Command bench, Status* status);  // wideep bench model
 void add_bench_rows_command(command_line::Command bench, Status* status);   // wideep bench rows
+// wideep bench speculation
+void add_bench_speculation_command(command_line::Command bench, Status* status);
 void add_bench_latency_command(command_line::Command bench,
                                Status* status);  // wideep bench latency
 void add_bench_throughput_command(command_line::Command bench,

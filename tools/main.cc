@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   tools::add_bench_load_command(bench, &status);
   tools::add_bench_model_command(bench, &status);
   tools::add_bench_rows_command(bench, &status);
+  tools::add_bench_speculation_command(bench, &status);
   tools::add_bench_serving_command(bench, &status);
   tools::add_bench_throughput_command(bench, &status);
   const command_line::Command parallel =
