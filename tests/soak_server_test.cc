@@ -103,7 +103,8 @@ std::string restless(int ranks) {
       "tensor_parallel_size: {0}\nmoe_expert_parallel_size: {0}\nenable_attention_dp: true\n"
       "moe_config:\n  load_balancer: {{num_slots: 24, layer_updates_per_iter: 2, "
       "update_policy: trt}}\n"
-      "kv_cache_config: {{max_tokens: {1}}}\n",
+      "kv_cache_config: {{max_tokens: {1}}}\n"
+      "speculative_config: {{decoding_type: auto, max_pool_bytes: 262144}}\n",
       ranks, kCacheTokens);
 }
 

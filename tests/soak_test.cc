@@ -101,6 +101,11 @@ TEST(Soak, RandomTrafficWhileExpertsMove) {
       parts.plan.balancer.look_interval = std::chrono::microseconds(100);
       parts.on_copy = troublesome_copies();
     };
+    using Type = parallel::SpeculativeConfig::Type;
+    if (runs % 3 == 1)
+      options.parallel.speculative_config = {.type = Type::kAuto, .max_draft_len = 8};
+    if (runs % 3 == 2)
+      options.parallel.speculative_config = {.type = Type::kNgram, .max_draft_len = 4};
     const auto report = run::generate(options);
     ASSERT_TRUE(report.ok()) << report.status().message();
     ASSERT_TRUE(report->ended.ok()) << report->ended.message();
