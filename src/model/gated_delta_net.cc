@@ -175,9 +175,9 @@ void GatedDeltaNet::convolve(const MixerCall& call, const Inputs& inputs) const 
     const int channel = static_cast<int>(task % tasks) * kChannelsPerTask;
     const int channels = std::min(kChannelsPerTask, width - channel);
     float* state = call.states.of_layer(call.batch.states[token], layer_) + channel;
-    for_each_saved(call.batch, run, [&](int first, int count, std::byte* saved) {
+    for_each_saved(call.batch, run, [&](int first, int num_tokens, std::byte* saved) {
       float* rows = inputs.mixed + (token + static_cast<size_t>(first)) * stride + channel;
-      call.compute.kernels().convolve({.num_tokens = count,
+      call.compute.kernels().convolve({.num_tokens = num_tokens,
                                        .num_channels = channels,
                                        .width = options_.convolution_width,
                                        .x = rows,
@@ -244,10 +244,10 @@ void GatedDeltaNet::recur(const MixerCall& call, const Inputs& inputs, float* ou
     const size_t head = static_cast<size_t>(task) % heads;
     const size_t matrix = matrices + head * key_dim * value_dim;
     float* state = call.states.of_layer(call.batch.states[token], layer_) + matrix;
-    for_each_saved(call.batch, run, [&](int first, int count, std::byte* saved) {
+    for_each_saved(call.batch, run, [&](int first, int num_tokens, std::byte* saved) {
       const size_t at = token + static_cast<size_t>(first);
       const float* mixed = inputs.mixed + at * width;
-      call.compute.kernels().delta_rule({.num_tokens = count,
+      call.compute.kernels().delta_rule({.num_tokens = num_tokens,
                                          .key_dim = options_.key_dim,
                                          .value_dim = options_.value_dim,
                                          .state = state,
