@@ -72,8 +72,8 @@ Result<const float*> ShortConvolution::forward(const MixerCall& call, const floa
     }
     const auto width = static_cast<size_t>(hidden);
     float* state = call.states.of_layer(call.batch.states[token], layer_) + channel;
-    for_each_saved(call.batch, run, [&](int begin, int count, std::byte* saved) {
-      compute.kernels().convolve({.num_tokens = count,
+    for_each_saved(call.batch, run, [&](int begin, int tokens, std::byte* saved) {
+      compute.kernels().convolve({.num_tokens = tokens,
                                   .num_channels = channels,
                                   .width = config_.convolution_width,
                                   .x = first + static_cast<size_t>(begin) * stride,
