@@ -161,7 +161,7 @@ TEST(SpeculationDrafters, ChangeNoBit) {
   write_random_model(directory.path(), {.family = "deepseek_v3"});
   GenerateOptions plain;
   plain.model_dir = directory.path();
-  plain.max_tokens = 40;
+  plain.max_tokens = 80;
   plain.logits_digest = true;
   for (int i = 0; i < 4; ++i) {
     std::string text =
@@ -176,8 +176,9 @@ TEST(SpeculationDrafters, ChangeNoBit) {
     const auto expected = digests(run(plain));
     for (const Case& each : cases()) {
       for (const int length : {1, 3, 8}) {
-        for (const auto type :
-             {SpeculativeConfig::Type::kNgram, SpeculativeConfig::Type::kSuffix}) {
+        for (const auto type : {SpeculativeConfig::Type::kNgram, SpeculativeConfig::Type::kSuffix,
+                                SpeculativeConfig::Type::kAuto}) {
+          if (type == SpeculativeConfig::Type::kAuto && length != 8) continue;
           for (const int batch : {1, 4}) {
             if (base::kSanitized && (length == 3 || batch == 1)) continue;
             if (each.sizes.cp > 1 && length != 8) continue;

@@ -31,6 +31,12 @@ Result<server::ServeOptions> serve_options(const Options& options, const Started
                                      : server::DraftMetrics::kNone;
   result.run.started = started.ranks();
   WIDEEP_TRY(apply_rank_run_options(options.ranks, started.prints(), &result.run));
+  if (result.service.draft_metrics != server::DraftMetrics::kNone &&
+      !result.run.parallel.speculative_config) {
+    return invalid_input(
+        "--per-request-spec-decode-metrics: has no effect without speculative_config in --config; "
+        "add it or leave out the option");
+  }
   if (const char* key = std::getenv("WIDEEP_API_KEY"); key != nullptr) {
     if (result.service.api_key.empty()) result.service.api_key = key;
   }

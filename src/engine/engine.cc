@@ -32,8 +32,9 @@ constexpr uint64_t kGenerates = 8;
 constexpr uint64_t kHasRoom = 16;
 constexpr int kSeenShift = 5;  // the bits above: how many commands the rank has received
 
-// The upper half of the tokens word: microseconds.
+// The upper half of the tokens word: microseconds, and whether the step had prompt tokens.
 constexpr int kTimeShift = 32;
+constexpr uint64_t kHadPrompts = uint64_t{1} << 63;
 uint64_t tokens_in(const transport::AgreedWords& words) {
   return words[kTokensWord] & ((uint64_t{1} << kTimeShift) - 1);
 }
@@ -53,7 +54,8 @@ Engine::Engine(EngineParts parts)
                          parts_.limits.max_batch_size * parts_.limits.micro_batches,
                          parts_.config.routing.num_experts, parts_.config.routing.top_k);
     forecasts_.resize(in_flight_.size());
-    recorder_.set_speculation(&*speculation_);
+    // With context parallelism ranks that draft alike see different experts.
+    if (parts_.model.context().is_alone()) recorder_.set_speculation(&*speculation_);
   }
 }
 
@@ -175,7 +177,8 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   const base::TraceSpan span(base::Span::kAgree);
   transport::AgreedWords mine = {};
   mine[kFlagsWord] = flags_word();
-  mine[kTokensWord] = static_cast<uint64_t>(own_tokens) | last_step_us_ << kTimeShift;
+  mine[kTokensWord] = static_cast<uint64_t>(own_tokens) | last_step_us_ << kTimeShift |
+                      (last_step_had_prompts_ ? kHadPrompts : 0);
   if (parts_.online != nullptr) parts_.online->write_states(mine);
   WIDEEP_TRY(parts_.stage.agree(
       mine, {.what = "the start of the iteration", .layer = -1, .iteration = iteration_}, &words_));
@@ -194,7 +197,11 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
 void Engine::observe_last_step() {
   const int last_tokens = std::exchange(last_step_tokens_, 0);
   last_step_us_ = 0;
-  if (!speculation_ || !speculation_->is_adaptive() || last_tokens == 0) return;
+  last_step_had_prompts_ = false;
+  // Prompts, also of other ranks, for which this one has waited, would hide what drafts cost.
+  const bool had_prompts = std::ranges::any_of(
+      words_, [](const auto& words) { return (words[kTokensWord] & kHadPrompts) != 0; });
+  if (had_prompts || !speculation_ || !speculation_->is_adaptive() || last_tokens == 0) return;
   const int own = parts_.stage.rank() - parts_.dispatch_ranks.begin;
   const int measuring = parts_.model.group().is_alone() ? own : 0;
   const uint64_t us = words_[static_cast<size_t>(measuring)][kTokensWord] >> kTimeShift;
@@ -288,12 +295,10 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
     WIDEEP_TRY(sample_rows(step, yields));
   }
   IterationRecord& record = recorder_.end();
-  // Prompts would hide what drafts cost.
-  if (step.prompt_tokens == 0) {
-    last_step_tokens_ = step.num_tokens;
-    last_step_us_ = static_cast<uint64_t>(std::clamp<int64_t>(
-        (record.end_ns - begin_ns_) / 1000, 1, std::numeric_limits<uint32_t>::max()));
-  }
+  last_step_tokens_ = step.num_tokens;
+  last_step_had_prompts_ = step.prompt_tokens > 0;
+  last_step_us_ = static_cast<uint64_t>(std::clamp<int64_t>((record.end_ns - begin_ns_) / 1000, 1,
+                                                            std::numeric_limits<int32_t>::max()));
   record.begin_ns = begin_ns_;
   record.schedule_ns = std::exchange(schedule_ns_, 0);
   // Only one rank of a group and pipeline counts tokens, so that sums over ranks are right.

@@ -155,8 +155,9 @@ class Engine {
   std::vector<std::vector<Verdict>> verdicts_;  // [step.sampled]
   std::vector<Verified> verified_;              // this step's sequences with drafts
   std::deque<Forecast> forecasts_;              // of the micro-batches in flight and this step
-  int last_step_tokens_ = 0;                    // of generating requests; 0: there were others
+  int last_step_tokens_ = 0;                    // 0: there was none
   uint64_t last_step_us_ = 0;
+  bool last_step_had_prompts_ = false;
   std::vector<int32_t> words_sent_;  // of send_yields()
   int64_t begin_ns_ = 0;             // start of this iteration
   int64_t schedule_ns_ = 0;          // time spent since the last iteration's record

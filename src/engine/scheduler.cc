@@ -217,15 +217,48 @@ void Scheduler::add_generating() {
     if (sequence.in_prefill() || sequence.awaits_token() || sequence.lacks_pages) continue;
     generating_.push_back(&sequence);
   }
-  int left = limits_.max_num_tokens - static_cast<int>(generating_.size());
+  std::vector<int> tokens = rank_tokens_;
+  std::erase_if(generating_, [&](Sequence* each) { return !reserve_token(*each, tokens); });
+  int left = left_for_drafts();
   for (Sequence* sequence : generating_) {
-    const int drafts =
-        pages_.fitting_drafts(std::min(left, static_cast<int>(sequence->drafts.size())));
-    const int fits = fitting(*sequence, 1 + drafts);
-    if (fits == 0) continue;
-    add_tokens(*sequence, 1, fits - 1);
-    left -= fits - 1;
+    const int drafts = fitting_drafts(*sequence, left, tokens);
+    add_tokens(*sequence, 1, drafts);
+    left -= drafts;
   }
+}
+
+// Takes the page of the sequence's next token, and counts the token for its rank; false: it does
+// not fit. All generating sequences get theirs before any gets drafts.
+bool Scheduler::reserve_token(Sequence& sequence, std::vector<int>& tokens) {
+  const int page = sequence.num_computed / kernels::kPageTokens;
+  int& of_rank = tokens[static_cast<size_t>(pages_.rank_of_page(sequence, page))];
+  if (of_rank == limits_.max_rank_tokens || pages_.fitting(sequence, 1) == 0) return false;
+  ++of_rank;
+  pages_.take_pages(sequence, sequence.num_computed + 1);
+  return true;
+}
+
+// Half of what the generating sequences leave belongs to prompts, if there are any.
+int Scheduler::left_for_drafts() const {
+  const int left = limits_.max_num_tokens - static_cast<int>(generating_.size());
+  const bool prompts = std::ranges::any_of(running_, [&](const Sequence& sequence) {
+    return sequence.in_prefill() && (sequence.may_begin || !hold_new_prompts_);
+  });
+  return prompts ? left / 2 : left;
+}
+
+// How many of its drafts the sequence verifies; counts their tokens for the ranks.
+int Scheduler::fitting_drafts(const Sequence& sequence, int most, std::vector<int>& tokens) const {
+  const int wanted =
+      pages_.fitting_drafts(std::min(most, static_cast<int>(sequence.drafts.size())));
+  const int fits = pages_.fitting(sequence, 1 + wanted) - 1;
+  for (int i = 0; i < fits; ++i) {
+    const int page = (sequence.num_computed + 1 + i) / kernels::kPageTokens;
+    int& of_rank = tokens[static_cast<size_t>(pages_.rank_of_page(sequence, page))];
+    if (of_rank == limits_.max_rank_tokens) return i;
+    ++of_rank;
+  }
+  return std::max(fits, 0);
 }
 
 void Scheduler::add_prompts() {

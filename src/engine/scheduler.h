@@ -12,9 +12,9 @@
 //                        again when there is room, before any later request. The oldest request is
 //                        never paused.
 //
-// Drafts of a generating request (engine/speculation) take what is left of max_num_tokens after the
-// tokens of all generating requests, before prompts. They are computed like generated tokens, and
-// those that turn out right are.
+// Drafts of generating requests (engine/speculation) take what is left of max_num_tokens after the
+// tokens of all of these; at most half of it if prompts wait. They are computed like generated
+// tokens, and those that turn out right are.
 //
 // A request shares pages that other requests have computed (engine/sequence_pages.h). The oldest
 // prompt gets the prompt tokens of an iteration, but up to half of them go to prompts with fewer
@@ -119,6 +119,9 @@ class Scheduler {
 
   int share() const;
   void add_generating();
+  bool reserve_token(Sequence& sequence, std::vector<int>& tokens);
+  int left_for_drafts() const;
+  int fitting_drafts(const Sequence& sequence, int most, std::vector<int>& tokens) const;
   void add_prompts();
   void add_short_prompts(int most);
   bool add_chunk(Sequence& sequence, int most);

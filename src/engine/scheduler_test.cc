@@ -467,6 +467,7 @@ struct Random {
   int micro_batches = 1;
   int state_slots = 0;
   int most_drafts = 0;
+  int pages = 0;  // 0: a few
 };
 
 class RandomWork : public testing::TestWithParam<Random> {};
@@ -497,6 +498,12 @@ INSTANTIATE_TEST_SUITE_P(
                .micro_batches = 3,
                .most_drafts = 60},
         Random{.name = "drafts_and_states", .reuse = true, .state_slots = 8, .most_drafts = 5},
+        Random{.name = "drafts_in_flight_and_many_states",
+               .reuse = true,
+               .micro_batches = 3,
+               .state_slots = 16,
+               .most_drafts = 5,
+               .pages = 200},
         Random{.name = "long_drafts_and_few_states",
                .reuse = true,
                .policy = CapacityPolicy::kMaxUtilization,
@@ -515,7 +522,7 @@ TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
     SchedulerLimits limits{.max_batch_size = int(2 + rng() % 5),
                            .max_num_tokens = int(6 + rng() % 120),
                            .prefill_chunk = int(rng() % 70),
-                           .max_pages = int(8 + rng() % 6),
+                           .max_pages = param.pages > 0 ? param.pages : int(8 + rng() % 6),
                            .state_slots = param.state_slots,
                            .draft_slots = param.state_slots * std::min(param.most_drafts, 30),
                            .micro_batches = param.micro_batches,
@@ -578,7 +585,7 @@ TEST_P(RandomWork, PagesContainTheTokensOfTheirSequences) {
     pauses += scheduler.record().pauses;
   }
   EXPECT_EQ(reused > 0, param.reuse);
-  EXPECT_EQ(evicted > 0, param.reuse);
+  EXPECT_EQ(evicted > 0, param.reuse && param.pages == 0);
   EXPECT_EQ(pauses > 0, param.policy == CapacityPolicy::kMaxUtilization);
 }
 

@@ -139,11 +139,15 @@ int SequencePages::fitting(const Sequence& sequence, int count) const {
   return std::min(count, page * kPageTokens - sequence.num_computed);
 }
 
-void SequencePages::grow(Sequence& sequence, int end, int drafts) {
-  while (static_cast<int>(sequence.pages.size()) < pages_for(end + drafts)) {
+void SequencePages::take_pages(Sequence& sequence, int end) {
+  while (static_cast<int>(sequence.pages.size()) < pages_for(end)) {
     const auto page = static_cast<int>(sequence.pages.size());
     append(sequence, cache_.take(rank_of_page(sequence, page)));
   }
+}
+
+void SequencePages::grow(Sequence& sequence, int end, int drafts) {
+  take_pages(sequence, end + drafts);
   enter(sequence, end);
   if (!keeps_states()) return;
   for (int draft = 0; draft < drafts; ++draft) sequence.draft_states.push_back(states_.lend());
@@ -234,7 +238,10 @@ void SequencePages::keep_state(Sequence& sequence, bool in_any_case) {
   if (follows_prompt && sequence.own_snapshot != StateSlots::kNoTokens) {
     states_.drop(std::exchange(sequence.own_snapshot, StateSlots::kNoTokens));
   }
-  const bool is_new = states_.keep(sequence.state, sequence.prefix);
+  // While drafts are verified, `state` already follows them.
+  const bool in_flight = !in_any_case && !sequence.draft_states.empty();
+  const StateSlots::SlotId state = in_flight ? sequence.draft_states.front() : sequence.state;
+  const bool is_new = states_.keep(state, sequence.prefix);
   if (is_new && follows_prompt) sequence.own_snapshot = sequence.prefix;
 }
 

@@ -64,6 +64,8 @@ class SequencePages {
   // and slots for the states before these. Enters the full pages into the cache's index, but for
   // those with drafts. REQUIRES: fitting(), fitting_drafts().
   void grow(Sequence& sequence, int end, int drafts = 0);
+  // Takes the pages for the tokens before `end`, which grow() would take. REQUIRES: fitting().
+  void take_pages(Sequence& sequence, int end);
   // How many of `drafts` drafts have slots for their states.
   int fitting_drafts(int drafts) const {
     return keeps_states() ? std::min(drafts, states_.num_free_for_drafts()) : drafts;

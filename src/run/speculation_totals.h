@@ -23,8 +23,10 @@ struct SpeculationTotals {
   double expected_tokens = 0, tokens = 0;
   double expected_seconds = 0, seconds = 0;
 
-  int64_t bytes = 0;     // memory of the drafters, over all ranks; of several iterations the last
-  int64_t given_up = 0;  // ranks that draft nothing any more; likewise
+  // Over the ranks that report tokens, of ranks that draft alike the first; of several iterations
+  // the last.
+  int64_t bytes = 0;     // memory of the drafters
+  int64_t given_up = 0;  // ranks that draft nothing any more
 
   void add(const engine::IterationRecord& rank);
   SpeculationTotals& operator+=(const SpeculationTotals& other);

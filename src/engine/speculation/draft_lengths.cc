@@ -9,8 +9,9 @@ namespace {
 
 // A gain below this share is within what the estimates are wrong by: nothing is drafted.
 constexpr double kLeastGain = 0.02;
-// Candidates after the best number so far that are looked at. Gains that need more of them are not
-// found; they are rare, since each further token pays less and costs about the same.
+// Candidates after the best number so far that are looked at, and a share of the batch beside them.
+// Gains that need more are not found; they are rare, since each further token pays less and costs
+// about the same.
 constexpr size_t kPatience = 16;
 
 struct Candidate {
@@ -41,12 +42,13 @@ DraftLengths choose_draft_lengths(std::span<const std::vector<double>> chances,
   DraftLengths best{.lengths = std::vector<int>(chances.size()),
                     .expected_tokens = static_cast<double>(batch),
                     .expected_seconds = seconds(batch)};
-  double most = best.expected_tokens / best.expected_seconds * (1.0 + kLeastGain);
+  const double without = best.expected_tokens / best.expected_seconds;
+  double most = without;
   double tokens = best.expected_tokens;
   std::vector<Candidate> order;  // those that were looked at
   size_t taken = 0;
   auto end = candidates.end();
-  while (end != candidates.begin() && order.size() < taken + kPatience) {
+  while (end != candidates.begin() && order.size() < taken + kPatience + chances.size() / 8) {
     std::pop_heap(candidates.begin(), end--, is_worse);
     order.push_back(*end);
     tokens += end->chance;
@@ -56,6 +58,11 @@ DraftLengths choose_draft_lengths(std::span<const std::vector<double>> chances,
     best.expected_tokens = tokens;
     best.expected_seconds = time;
     taken = order.size();
+  }
+  if (most < without * (1.0 + kLeastGain)) {
+    best.expected_tokens = static_cast<double>(batch);
+    best.expected_seconds = best.expected_tokens / without;
+    return best;
   }
   for (size_t i = 0; i < taken; ++i) {
     ++best.lengths[static_cast<size_t>(order[i].request)];

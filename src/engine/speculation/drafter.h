@@ -6,8 +6,10 @@
 //
 //   n-gram   TensorRT-LLM's: what followed the last few tokens before, in any request of this rank
 //            or in this one alone (ngram_pool.h)
-//   suffix   what followed the longest repeated end of the text, in this request or in earlier
-//            answers (suffix_automaton.h)
+//   suffix   what followed the longest repeated end of the text, in this request or in the ends of
+//            earlier ones (suffix_automaton.h)
+//
+// A long prompt is indexed over several steps, in which nothing is drafted for it.
 //
 // Deterministic: drafts depend on the calls alone, so ranks that compute the same requests draft
 // alike without communication. Not thread safe.
@@ -45,7 +47,7 @@ class Drafter {
 // options.max_bytes. most_running: requests at the same time.
 std::unique_ptr<Drafter> ngram_drafter(const NgramOptions& options, bool is_public,
                                        int most_running);
-// max_bytes: of the automata over earlier answers. Those of running requests take about 100 bytes
+// max_bytes: of the automata over earlier texts. Those of running requests take about 100 bytes
 // for each token of their texts beside that.
 std::unique_ptr<Drafter> suffix_drafter(size_t max_bytes);
 

@@ -7,6 +7,10 @@
 namespace wideep::engine {
 namespace {
 
+// What is added in one step for a request, so that a long prompt delays nobody: about a
+// millisecond.
+constexpr size_t kMostPatterns = 8192;
+
 class NgramDrafter : public Drafter {
  public:
   NgramDrafter(const NgramOptions& options, bool is_public, int most_running)
@@ -20,11 +24,14 @@ class NgramDrafter : public Drafter {
     if (most <= 0) return {};
     if (!is_public_ && text.pool == nullptr) text.pool = std::make_unique<NgramPool>(options_);
     NgramPool& pool = is_public_ ? shared_ : *text.pool;
-    pool.add(std::span(text.tokens).subspan(text.start));
     // The next add() begins where matches were cut short by the end of the text.
     const auto open =
         static_cast<size_t>(options_.max_draft_len + options_.max_matching_ngram_size - 1);
-    text.start = text.tokens.size() - std::min(open, text.tokens.size());
+    const size_t most_at_once = open + kMostPatterns / options_.max_matching_ngram_size;
+    const size_t end = std::min(text.tokens.size(), text.start + most_at_once);
+    pool.add(std::span(text.tokens).subspan(text.start, end - text.start));
+    text.start = end - std::min(open, end);
+    if (end < text.tokens.size()) return {};
     const NgramPool::Found found = pool.find(text.tokens);
     const auto count = std::min(found.tokens.size(), static_cast<size_t>(most));
     return {{found.tokens.begin(), found.tokens.begin() + static_cast<std::ptrdiff_t>(count)},

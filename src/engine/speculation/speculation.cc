@@ -36,15 +36,17 @@ Speculation::Speculation(const SpeculationOptions& options, int most_running, in
       step_time_(spread_, options.step_time) {}
 
 int Speculation::length_for(int batch_size) const {
-  if (gave_up_ || batch_size > options_.max_concurrency.value_or(batch_size)) return 0;
+  if (batch_size > options_.max_concurrency.value_or(batch_size)) return 0;
   const auto larger = options_.draft_len_schedule.upper_bound(batch_size);
   return larger == options_.draft_len_schedule.begin() ? options_.max_draft_len
                                                        : std::prev(larger)->second;
 }
 
 std::vector<std::vector<int32_t>> Speculation::draft(std::span<const Continuation> step) {
+  if (gave_up_) return std::vector<std::vector<int32_t>>(step.size());
   if (num_drafted_++ % kStepsPerSize == 0) bytes_ = drafter_->bytes();
-  const int length = length_for(static_cast<int>(step.size()));
+  const auto goes_on = [](const Continuation& one) { return !one.ends; };
+  const int length = length_for(static_cast<int>(std::ranges::count_if(step, goes_on)));
   std::vector<Draft> drafts;
   for (const Continuation& one : step) drafts.push_back(draft(one, length));
   forecast_ = {};
@@ -59,8 +61,10 @@ Draft Speculation::draft(const Continuation& one, int most) {
   const Request& request = sequence.request;
   if (!request.speculates) return {};
   Known& known = requests_[request.index];
-  ++known.steps;
-  known.tokens += static_cast<int64_t>(one.tokens.size());
+  if (sequence.num_verifying > 0) {
+    ++known.verifying_steps;
+    known.accepted += static_cast<int64_t>(one.tokens.size()) - 1;
+  }
   // All of the text at first, then what the step has yielded.
   std::span<const int32_t> added = one.tokens;
   if (known.seen < sequence.tokens.size()) {
@@ -85,21 +89,24 @@ Draft Speculation::draft(const Continuation& one, int most) {
 
 void Speculation::cut(std::span<const Continuation> step, std::vector<Draft>& drafts) {
   if (std::ranges::all_of(drafts, [](const Draft& each) { return each.tokens.empty(); })) return;
-  std::vector<std::vector<double>> chances(step.size());
-  for (size_t i = 0; i < step.size(); ++i) {
-    const int request = step[i].sequence->request.index;
-    for (size_t at = 0; at < drafts[i].tokens.size(); ++at) {
-      chances[i].push_back(acceptance_.probability(request, drafts[i].match, static_cast<int>(at)));
-    }
-  }
   if (!step_time_.has_observed()) {
     for (Draft& draft : drafts) draft.tokens.clear();
     return;
   }
+  std::vector<std::vector<double>> chances;  // of the requests that go on
+  for (size_t i = 0; i < step.size(); ++i) {
+    if (step[i].ends) continue;
+    std::vector<double>& of_request = chances.emplace_back();
+    for (size_t at = 0; at < drafts[i].tokens.size(); ++at) {
+      of_request.push_back(acceptance_.probability(step[i].sequence->request.index, drafts[i].match,
+                                                   static_cast<int>(at)));
+    }
+  }
   const DraftLengths chosen =
       choose_draft_lengths(chances, [&](int tokens) { return step_time_.predict(tokens); });
-  for (size_t i = 0; i < drafts.size(); ++i) {
-    drafts[i].tokens.resize(static_cast<size_t>(chosen.lengths[i]));
+  size_t next = 0;
+  for (size_t i = 0; i < step.size(); ++i) {
+    if (!step[i].ends) drafts[i].tokens.resize(static_cast<size_t>(chosen.lengths[next++]));
   }
   forecast_ = {chosen.expected_tokens, chosen.expected_seconds};
 }
@@ -118,18 +125,27 @@ void Speculation::add_counts(int layer, std::span<const int32_t> counts) {
 void Speculation::end(int request) {
   const auto known = requests_.find(request);
   if (known == requests_.end()) return;
-  if (options_.acceptance_window && known->second.steps > 0) {
-    acceptance_lengths_.push_back(static_cast<double>(known->second.tokens) /
-                                  static_cast<double>(known->second.steps));
-    const auto window = static_cast<size_t>(*options_.acceptance_window);
-    if (acceptance_lengths_.size() > window) acceptance_lengths_.pop_front();
-    const double sum = std::accumulate(acceptance_lengths_.begin(), acceptance_lengths_.end(), 0.0);
-    gave_up_ |= acceptance_lengths_.size() == window &&
-                sum < options_.acceptance_length_threshold * static_cast<double>(window);
-  }
+  const Known ended = known->second;
   requests_.erase(known);
   acceptance_.end(request);
   drafter_->end(request);
+  if (options_.acceptance_window && ended.verifying_steps > 0) {
+    note_acceptance(static_cast<double>(ended.accepted) /
+                    static_cast<double>(ended.verifying_steps));
+  }
+}
+
+void Speculation::note_acceptance(double accepted) {
+  accepted_.push_back(accepted);
+  const auto window = static_cast<size_t>(*options_.acceptance_window);
+  if (accepted_.size() > window) accepted_.pop_front();
+  const double sum = std::accumulate(accepted_.begin(), accepted_.end(), 0.0);
+  gave_up_ = accepted_.size() == window &&
+             sum < options_.acceptance_length_threshold * static_cast<double>(window);
+  if (!gave_up_) return;
+  drafter_.reset();  // with its texts and pools
+  requests_.clear();
+  bytes_ = 0;
 }
 
 }  // namespace wideep::engine

@@ -43,8 +43,8 @@ struct SpeculationOptions {
   // Batch size → draft length, at most max_draft_len: the entry with the largest size that the
   // step's requests reach. Empty: max_draft_len.
   std::map<int, int> draft_len_schedule = {};
-  // Nothing is drafted any more once the mean acceptance length of the last acceptance_window
-  // completed requests is below the threshold (TensorRT-LLM).
+  // Nothing is drafted any more once the steps of the last acceptance_window requests that verified
+  // drafts have accepted fewer of them on average than the threshold (TensorRT-LLM).
   std::optional<int> acceptance_window = {};
   double acceptance_length_threshold = 0.0;
   // Verify what is expected to pay, up to these lengths.
@@ -89,19 +89,20 @@ class Speculation {
 
  private:
   struct Known {
-    size_t seen = 0;    // tokens that the drafter has
-    int64_t steps = 0;  // that have yielded tokens
-    int64_t tokens = 0;
+    size_t seen = 0;  // tokens that the drafter has
+    int64_t verifying_steps = 0;
+    int64_t accepted = 0;      // drafts, in these
     bool is_followed = false;  // a draft is compared with the text
   };
   int length_for(int batch_size) const;
+  void note_acceptance(double accepted);
   Draft draft(const Continuation& one, int most);
   void cut(std::span<const Continuation> step, std::vector<Draft>& drafts);
 
   SpeculationOptions options_;
-  std::unique_ptr<Drafter> drafter_;
+  std::unique_ptr<Drafter> drafter_;  // null: gave up
   std::unordered_map<int, Known> requests_;
-  std::deque<double> acceptance_lengths_;  // of the last completed requests
+  std::deque<double> accepted_;  // drafts per step that verified some, of the last requests
   bool gave_up_ = false;
   std::vector<int32_t> added_;
 

@@ -84,6 +84,24 @@ TEST(Speculation, EarlierAnswersOfOthers) {
 }
 
 // A repetition goes on beyond the end of the text.
+TEST(Speculation, LongPromptsAreIndexedOverSeveralSteps) {
+  for (const SpeculationOptions& options : {kNgrams, kSuffixes}) {
+    Speculation speculation(options, 4, 8, 2);
+    Tokens prompt;
+    for (int i = 0; i < 10'000; ++i) prompt.push_back(i % 5000);
+    Sequence sequence = sequence_of(0, prompt, 100);
+    size_t longest = 0;
+    for (int32_t token = 0; token < 8; ++token) {
+      const Tokens draft = drafted(speculation, sequence, {token});
+      if (!draft.empty()) EXPECT_EQ(draft[0], token + 1);
+      if (token == 0) EXPECT_THAT(draft, IsEmpty());
+      longest = std::max(longest, draft.size());
+      sequence.tokens.push_back(token);
+    }
+    EXPECT_EQ(longest, 3u);
+  }
+}
+
 TEST(Speculation, PeriodsGoOn) {
   Speculation speculation(kSuffixes, 4, 8, 2);
   const Sequence sequence = sequence_of(0, {1, 2, 1, 2}, 20);
@@ -117,12 +135,16 @@ TEST(Speculation, LengthsFollowTheBatch) {
 TEST(Speculation, GivesUpWhereDraftsAreWrong) {
   SpeculationOptions options = kNgrams;
   options.acceptance_window = 2;
-  options.acceptance_length_threshold = 1.5;
+  options.acceptance_length_threshold = 0.5;
+  options.is_public_pool = false;
   Speculation speculation(options, 4, 8, 2);
   for (int i = 0; i < 3; ++i) {
-    const Sequence sequence = sequence_of(i, {1, 2, 3, 4, 5}, 20);
+    Sequence sequence = sequence_of(i, {1, 2, 3, 4, 5}, 20);
     EXPECT_THAT(drafted(speculation, sequence, {1}), SizeIs(i < 2 ? 3 : 0));
     EXPECT_EQ(speculation.has_given_up(), i >= 2);
+    sequence.tokens.push_back(1);
+    sequence.num_verifying = 3;  // all wrong
+    drafted(speculation, sequence, {9});
     speculation.end(i);
   }
 }
@@ -166,6 +188,15 @@ TEST(StepTime, LearnsTheMachine) {
   }
 }
 
+// Also after a long time in which all steps had the same size.
+TEST(StepTime, FollowsAMachineThatBecomesSlower) {
+  const ExpertSpread spread(64, 4);
+  StepTime time(spread, {});
+  for (int i = 0; i < 10'000; ++i) time.observe(1, 1e-3);
+  for (int i = 0; i < 150; ++i) time.observe(1, 1.5e-3);
+  EXPECT_NEAR(time.predict(1), 1.5e-3, 0.05e-3);
+}
+
 TEST(StepTime, SingleLongStepsMatterLittle) {
   const ExpertSpread spread(64, 4);
   StepTime time(spread, {});
@@ -186,6 +217,13 @@ TEST(DraftLengths, VerifyWhatPays) {
   const auto between =
       choose_draft_lengths(chances, [](int tokens) { return 3.0 + 0.75 * (tokens - 3); });
   EXPECT_THAT(between.lengths, ElementsAre(2, 0, 0));
+}
+
+TEST(DraftLengths, LargeBatchesGainInSmallSteps) {
+  const std::vector<std::vector<double>> chances(1024, {0.9});
+  const auto chosen =
+      choose_draft_lengths(chances, [](int tokens) { return 1024 + 0.5 * (tokens - 1024); });
+  EXPECT_NEAR(chosen.expected_tokens, 1024 * 1.9, 1);
 }
 
 // A request whose text repeats itself, on machines where that pays and where it does not.

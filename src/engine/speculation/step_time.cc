@@ -14,7 +14,6 @@ constexpr double kForgetting = 0.98;  // an observation counts for half after 34
 // How uncertain the first parameters are, as a multiple of the noise of a measurement: a token's
 // own price less, since it is small.
 constexpr double kVariances[] = {1.0, 1.0, 0.1};
-constexpr double kMostVariance = 3.0;  // in all
 // Other work on the machine makes single steps long; they count as this much of what is expected.
 constexpr double kLongest = 2.0;
 
@@ -106,19 +105,13 @@ void StepTime::observe(int tokens, double seconds) {
     xpx += x[i] * px[i];
   }
   const double error = std::min(seconds, kLongest * expected) - expected;
-  const double gain = 1.0 / (kForgetting + xpx);
-  for (size_t i = 0; i < x.size(); ++i) parameters_[i] += px[i] * gain * error;
+  for (size_t i = 0; i < x.size(); ++i) parameters_[i] += px[i] / (1.0 + xpx) * error;
+  // Forgetting in the direction that was observed alone: what is known of others stays.
+  const double beta = kForgetting - (1.0 - kForgetting) / xpx;
+  if (beta == 0.0) return;
+  const double scale = 1.0 / (1.0 / beta + xpx);
   for (size_t i = 0; i < x.size(); ++i) {
-    for (size_t j = 0; j < x.size(); ++j) {
-      covariance_[i][j] = (covariance_[i][j] - px[i] * px[j] * gain) / kForgetting;
-    }
-  }
-  // Directions in which nothing is observed must not become arbitrarily uncertain.
-  double trace = 0;
-  for (size_t i = 0; i < x.size(); ++i) trace += covariance_[i][i];
-  if (trace <= kMostVariance) return;
-  for (Vector& row : covariance_) {
-    for (double& each : row) each *= kMostVariance / trace;
+    for (size_t j = 0; j < x.size(); ++j) covariance_[i][j] -= px[i] * px[j] * scale;
   }
 }
 

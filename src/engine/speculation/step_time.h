@@ -7,8 +7,9 @@
 // D(N) is the expected number of distinct experts that N tokens choose in a MoE layer: a step that
 // verifies drafts reads more experts than one that does not, which is most of its price where
 // weights are read from memory. It follows from the experts' loads, as measured lately. a, b and c
-// are fitted to the measured times by recursive least squares with forgetting (Ljung, "System
-// Identification", 11.2), starting with values that follow from the sizes of the weights.
+// are fitted to the measured times by recursive least squares with directional forgetting (Kulhavý
+// 1987, "Restricted exponential forgetting in real-time identification"), starting with values that
+// follow from the sizes of the weights.
 //
 // Deterministic: ranks that observe the same predict the same. Not thread safe.
 #pragma once

@@ -9,11 +9,14 @@
 namespace wideep::engine {
 namespace {
 
-// The answers of earlier requests: two automata, of which the younger grows. When it has half of
-// the memory, the older one goes.
-class EarlierAnswers {
+// What is indexed of a text in one step, and of a text that has ended: about a millisecond's work.
+constexpr size_t kMostAtOnce = 4096;
+
+// The ends of earlier texts, prompts and answers: two automata, of which the younger grows. When it
+// has half of the memory, the older one goes.
+class EarlierTexts {
  public:
-  explicit EarlierAnswers(size_t max_bytes) : half_bytes_(max_bytes / 2) {}
+  explicit EarlierTexts(size_t max_bytes) : half_bytes_(max_bytes / 2) {}
 
   struct Place {
     uint64_t generation = 0;
@@ -38,10 +41,12 @@ class EarlierAnswers {
   void add(std::span<const int32_t> text) {
     if (half_bytes_ == 0) return;
     young_->begin_text();
-    for (const int32_t token : text) young_->append(token);
-    if (young_->bytes() < half_bytes_) return;
-    old_ = std::exchange(young_, std::make_unique<SuffixAutomaton>());
-    ++generation_;
+    for (const int32_t token : text.last(std::min(text.size(), kMostAtOnce))) {
+      young_->append(token);
+      if (young_->bytes() < half_bytes_) continue;
+      old_ = std::exchange(young_, std::make_unique<SuffixAutomaton>());
+      ++generation_;
+    }
   }
 
   size_t bytes() const { return young_->bytes() + (old_ != nullptr ? old_->bytes() : 0); }
@@ -74,12 +79,14 @@ class SuffixDrafter : public Drafter {
 
   Draft draft(int request, std::span<const int32_t> more, int most) override {
     Text& text = texts_[request];
-    for (const int32_t token : more) {
-      text.own.append(token);
-      earlier_.advance(text.place, token);
-    }
     text.tokens.insert(text.tokens.end(), more.begin(), more.end());
-    if (most <= 0) return {};
+    // The index of a long prompt is made over several steps.
+    const size_t end = std::min(text.tokens.size(), text.indexed + kMostAtOnce);
+    for (; text.indexed < end; ++text.indexed) {
+      text.own.append(text.tokens[text.indexed]);
+      earlier_.advance(text.place, text.tokens[text.indexed]);
+    }
+    if (most <= 0 || text.indexed < text.tokens.size()) return {};
     const SuffixAutomaton::State own = text.own.repeated();
     const auto [others, length] = earlier_.continuation(text.place, most);
     const int own_length = own == SuffixAutomaton::kRoot ? 0 : text.own.length(own);
@@ -107,10 +114,11 @@ class SuffixDrafter : public Drafter {
  private:
   struct Text {
     SuffixAutomaton own;
-    EarlierAnswers::Place place;
+    EarlierTexts::Place place;
     std::vector<int32_t> tokens;
+    size_t indexed = 0;  // of these
   };
-  EarlierAnswers earlier_;
+  EarlierTexts earlier_;
   std::unordered_map<int, Text> texts_;  // by request
 };
 
