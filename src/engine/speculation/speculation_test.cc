@@ -93,8 +93,10 @@ TEST(Speculation, LongPromptsAreIndexedOverSeveralSteps) {
     size_t longest = 0;
     for (int32_t token = 0; token < 8; ++token) {
       const Tokens draft = drafted(speculation, sequence, {token});
-      if (!draft.empty()) EXPECT_EQ(draft[0], token + 1);
-      if (token == 0) EXPECT_THAT(draft, IsEmpty());
+      if (!draft.empty()) {
+        EXPECT_EQ(draft[0], token + 1);
+      }
+      EXPECT_TRUE(token > 0 || draft.empty());
       longest = std::max(longest, draft.size());
       sequence.tokens.push_back(token);
     }
