@@ -8,11 +8,11 @@
 
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
+#include "family_layouts.h"
 #include "generated.h"
 #include "model/config.h"
 #include "parallel/parallel_config.h"
 #include "random_model.h"
-#include "restless_policy.h"
 #include "run/layouts.h"
 
 namespace wideep::tests {
@@ -23,19 +23,7 @@ using run::GenerateReport;
 
 constexpr int kSlots = 16;
 
-struct Case {
-  const char* name;
-  parallel::ParallelSizes sizes;
-  bool attention_dp = false;
-  bool online = false;
-  int prefill_chunk = 0;  // 0: whole prompts
-};
-
-parallel::ParallelSizes sizes_of(int tp, int pp, int cp, int moe_tp = 1) {
-  return {.tp = tp, .pp = pp, .cp = cp, .moe_tp = moe_tp, .moe_ep = tp / moe_tp, .moe_cluster = 1};
-}
-
-std::vector<Case> cases() {
+std::vector<Layout> layouts() {
   return {
       {"chunks of 19", sizes_of(1, 1, 1), false, false, 19},
       {"ep 2, online", sizes_of(2, 1, 1), true, true},
@@ -69,22 +57,16 @@ class FamilyAnswers : public testing::TestWithParam<std::string> {
     return options;
   }
 
-  GenerateOptions options(const Case& each) const {
+  GenerateOptions options(const Layout& each) const {
     GenerateOptions options = this->options();
-    options.parallel.sizes = each.sizes;
-    options.parallel.enable_attention_dp = each.attention_dp;
-    options.prefill_chunk = each.prefill_chunk;
+    set_layout(each, &options);
     const bool shared = each.sizes.moe_ep == 1;  // one owner of experts has nothing to balance
     if (shared) return options;
     options.parallel.moe_config.load_balancer = {.num_slots = kSlots,
                                                  .layer_updates_per_iter = each.online ? 1 : 0};
     if (!each.online) return options;
     options.parallel.max_batch_size = 2;  // more iterations
-    options.adjust_online = [layers = config_.num_moe_layers(),
-                             experts = config_.routing.num_experts](run::OnlineParts& parts) {
-      parts.make_policy = [=] { return std::make_unique<RestlessPolicy>(layers, experts, 1); };
-      parts.plan.balancer.look_interval = std::chrono::microseconds(100);
-    };
+    move_all_the_time(config_, &options);
     return options;
   }
 
@@ -97,7 +79,7 @@ TEST_P(FamilyAnswers, AreTheSameBitsForEveryParallelism) {
   ASSERT_EQ(expected.size(), 3u);
   EXPECT_NE(expected[0], expected[1]);
   size_t number = 0;
-  for (const Case& each : cases()) {
+  for (const Layout& each : layouts()) {
     if (base::kSanitized && ++number % 3 != 0) continue;
     GenerateOptions spread = options(each);
     const Status possible = run::check_parts(spread.parallel, config_);

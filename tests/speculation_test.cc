@@ -11,11 +11,11 @@
 
 #include "base/sanitized.h"
 #include "base/scratch_directory.h"
+#include "family_layouts.h"
 #include "generated.h"
 #include "model/config.h"
 #include "parallel/parallel_config.h"
 #include "random_model.h"
-#include "restless_policy.h"
 #include "run/layouts.h"
 
 namespace wideep::tests {
@@ -65,19 +65,7 @@ class KnowingDrafter : public engine::Drafter {
   std::map<int, int> seen_;  // tokens of a request
 };
 
-struct Case {
-  const char* name;
-  parallel::ParallelSizes sizes;
-  bool attention_dp = false;
-  bool online = false;
-  int prefill_chunk = 0;  // 0: whole prompts
-};
-
-parallel::ParallelSizes sizes_of(int tp, int pp, int cp, int moe_tp = 1) {
-  return {.tp = tp, .pp = pp, .cp = cp, .moe_tp = moe_tp, .moe_ep = tp / moe_tp, .moe_cluster = 1};
-}
-
-std::vector<Case> cases() {
+std::vector<Layout> layouts() {
   return {{"alone", sizes_of(1, 1, 1)},
           {"ep 2, online", sizes_of(2, 1, 1), true, true, 19},
           {"tp 2, etp 2", sizes_of(2, 1, 1, 2)},
@@ -94,7 +82,7 @@ class Speculation : public testing::TestWithParam<std::string> {
     config_ = std::move(*config);
   }
 
-  GenerateOptions options(const Case& each, float temperature) const {
+  GenerateOptions options(const Layout& each, float temperature) const {
     GenerateOptions options;
     options.model_dir = directory_.path();
     options.max_tokens = kMaxTokens;
@@ -103,16 +91,10 @@ class Speculation : public testing::TestWithParam<std::string> {
     // The second answer ends one page and begins another.
     options.prompts = {"The captain looked at the sea", std::string(115, 'x') + " two pages", "x"};
     options.parallel = parallel::parallel_config_for_ranks(1).value();
-    options.parallel.sizes = each.sizes;
-    options.parallel.enable_attention_dp = each.attention_dp;
-    options.prefill_chunk = each.prefill_chunk;
+    set_layout(each, &options);
     if (!each.online) return options;
     options.parallel.moe_config.load_balancer = {.num_slots = 16, .layer_updates_per_iter = 1};
-    options.adjust_online = [layers = config_.num_moe_layers(),
-                             experts = config_.routing.num_experts](run::OnlineParts& parts) {
-      parts.make_policy = [=] { return std::make_unique<RestlessPolicy>(layers, experts, 1); };
-      parts.plan.balancer.look_interval = std::chrono::microseconds(100);
-    };
+    move_all_the_time(config_, &options);
     return options;
   }
 
@@ -123,7 +105,7 @@ class Speculation : public testing::TestWithParam<std::string> {
 // All families, with drafts that are right and wrong at every place.
 TEST_P(Speculation, ChangesNoBitOfAnyFamily) {
   for (const float temperature : {0.0f, 0.8f}) {
-    for (const Case& each : cases()) {
+    for (const Layout& each : layouts()) {
       GenerateOptions plain = options(each, temperature);
       if (!run::check_parts(plain.parallel, config_).ok()) continue;
       if (base::kSanitized && each.online) continue;
@@ -174,7 +156,7 @@ TEST(SpeculationDrafters, ChangeNoBit) {
     plain.sampling = {.temperature = temperature, .seed = 3};
     plain.parallel = parallel::parallel_config_for_ranks(1).value();
     const auto expected = digests(run(plain));
-    for (const Case& each : cases()) {
+    for (const Layout& each : layouts()) {
       for (const int length : {1, 3, 8}) {
         for (const auto type : {SpeculativeConfig::Type::kNgram, SpeculativeConfig::Type::kSuffix,
                                 SpeculativeConfig::Type::kAuto}) {
@@ -183,9 +165,7 @@ TEST(SpeculationDrafters, ChangeNoBit) {
             if (base::kSanitized && (length == 3 || batch == 1)) continue;
             if (each.sizes.cp > 1 && length != 8) continue;
             GenerateOptions options = plain;
-            options.parallel.sizes = each.sizes;
-            options.parallel.enable_attention_dp = each.attention_dp;
-            options.prefill_chunk = each.prefill_chunk;
+            set_layout(each, &options);
             options.parallel.max_batch_size = batch;
             options.parallel.max_num_tokens = 16;
             options.parallel.speculative_config = {
