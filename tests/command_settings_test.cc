@@ -104,7 +104,6 @@ TEST_F(CommandSettings, FeaturesThatAreNotBuilt) {
   const std::vector<Case> cases = {
       {"tensor_parallel_size: 2\nenable_attention_dp: true\nmoe_cluster_parallel_size: 2\n",
        {"moe_cluster_parallel_size", "not supported yet"}},
-      {dp + "enable_lm_head_tp_in_adp: true\n", {"enable_lm_head_tp_in_adp", "not supported yet"}},
       {dp + "scheduler_config: {capacity_scheduler_policy: STATIC_BATCH}\n",
        {"scheduler_config.capacity_scheduler_policy", "GUARANTEED_NO_EVICT, MAX_UTILIZATION"}},
   };

@@ -28,7 +28,11 @@ constexpr int kHeads = 4;
 
 class Writer {
  public:
-  Writer(const model::ModelConfig& config, uint32_t seed) : config_(config), rng_(seed) {}
+  Writer(const model::ModelConfig& config, uint32_t seed) : config_(config), rng_(seed) {
+    if (config.names_mtp_layers && config.num_mtp_layers > 0) {
+      EXPECT_TRUE(model::add_prediction_layers(1, &config_).ok());
+    }
+  }
 
   Status write(const std::string& path) {
     for (const model::ListedTensor& tensor : model::all_tensors(config_)) add(tensor);
@@ -80,7 +84,7 @@ class Writer {
     tensors_.push_back({tensor.name, Dtype::kF32, tensor.shape, std::as_bytes(std::span(values))});
   }
 
-  const model::ModelConfig& config_;
+  model::ModelConfig config_;  // with prediction layers, where the file has them
   std::mt19937 rng_;
   std::deque<std::vector<Bf16>> halves_;  // deques: the tensors point into them
   std::deque<std::vector<float>> floats_;
@@ -122,6 +126,7 @@ json config_json(const RandomModelShape& shape) {
   const bool deepseek = shape.family == "deepseek_v3";
   json config = deepseek ? deepseek_config() : qwen3_config();
   config[deepseek ? "n_routed_experts" : "num_experts"] = shape.num_experts;
+  if (shape.predicts) config["num_nextn_predict_layers"] = 1;
   config.update({{"vocab_size", kVocab},
                  {"hidden_size", kHidden},
                  {"num_hidden_layers", shape.num_layers},

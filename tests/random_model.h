@@ -15,6 +15,7 @@ struct RandomModelShape {
   int num_layers = 3;  // DeepSeek: the first is dense
   uint32_t seed = 1;
   int expert_width = 48;  // moe_intermediate_size
+  bool predicts = false;  // DeepSeek: with a layer for multi-token prediction
 };
 
 // Writes config.json, model.safetensors and tokenizer.json into `directory`, which exists.

@@ -137,6 +137,107 @@ INSTANTIATE_TEST_SUITE_P(
                     "olmoe_clip", "qwen2_moe_dense", "qwen3_5_moe_plain", "qwen3_next_plain"),
     [](const auto& test) { return test.param; });
 
+// The prediction layer of each family that has one.
+class SpeculationMtp : public Speculation {};
+
+TEST_P(SpeculationMtp, ChangesNoBit) {
+  for (const float temperature : {0.0f, 0.8f}) {
+    for (const Layout& each : layouts()) {
+      GenerateOptions plain = options(each, temperature);
+      if (!run::check_parts(plain.parallel, config_).ok() || each.sizes.cp > 1) continue;
+      if (base::kSanitized && each.online) continue;
+      const auto expected = digests(run(plain));
+      for (const int length : {1, 3}) {
+        SCOPED_TRACE(fmt::format("{}, {} drafts, temperature {}", each.name, length, temperature));
+        GenerateOptions drafted = plain;
+        drafted.parallel.speculative_config = {.type = SpeculativeConfig::Type::kMtp,
+                                               .max_draft_len = length};
+        const GenerateReport with = run(drafted);
+        ASSERT_EQ(digests(with), expected);
+        EXPECT_GT(with.load.speculation.drafted, 55 * length);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, SpeculationMtp,
+                         testing::Values("deepseek_v32_groups", "glm4_moe_norm_bias",
+                                         "glm4_moe_lite_unfactored", "glm_moe_dsa_shared",
+                                         "qwen3_5_moe_plain", "qwen3_next_plain"),
+                         [](const auto& test) { return test.param; });
+
+// The reference model, whose layer is trained: its drafts are mostly right, and the same in every
+// layout, as its keys and values are, whatever was drafted wrongly before.
+TEST(SpeculationMtpDrafts, AreTheSameInEveryLayout) {
+  GenerateOptions plain;
+  plain.model_dir = WIDEEP_SOURCE_DIR "/models/reference";
+  plain.max_tokens = 70;  // over the end of a page
+  plain.logits_digest = true;
+  plain.prompts = {"And the king said to his servants,", "def read_file(self, path):\n",
+                   "English: Select the file to open.\nGerman:",
+                   "Question: Anna has 12 apples. At a shop Anna buys 7 more. How many apples does "
+                   "Anna have now?\nAnswer:"};
+  for (const float temperature : {0.0f, 0.5f}) {
+    plain.sampling = {.temperature = temperature, .seed = 5};
+    for (const int length : {1, 4}) {
+      std::optional<int64_t> accepted, drafted;
+      for (const Layout& each : layouts()) {
+        if (each.sizes.cp > 1 || (base::kSanitized && each.online)) continue;
+        SCOPED_TRACE(fmt::format("{}, {} drafts, temperature {}", each.name, length, temperature));
+        GenerateOptions options = plain;
+        options.parallel = parallel::parallel_config_for_ranks(1).value();
+        set_layout(each, &options);
+        const auto expected = digests(run(options));
+        options.parallel.speculative_config = {.type = SpeculativeConfig::Type::kMtp,
+                                               .max_draft_len = length};
+        const GenerateReport with = run(options);
+        ASSERT_EQ(digests(with), expected);
+        const run::SpeculationTotals& all = with.load.speculation;
+        if (!accepted) accepted = all.accepted, drafted = all.drafted;
+        EXPECT_EQ(all.accepted, accepted);
+        EXPECT_EQ(all.drafted, drafted);
+        EXPECT_GT(all.acceptance_rate(), length == 1 && temperature == 0 ? 0.7 : 0.3);
+      }
+      // Ranks that share the head, so that each finds the maxima of a part of the vocabulary.
+      for (const int ranks : {2, 4}) {
+        SCOPED_TRACE(fmt::format("head of {} ranks, {} drafts", ranks, length));
+        GenerateOptions options = plain;
+        options.parallel = parallel::parallel_config_for_ranks(ranks).value();
+        options.parallel.enable_lm_head_tp_in_adp = true;
+        options.parallel.speculative_config = {.type = SpeculativeConfig::Type::kMtp,
+                                               .max_draft_len = length};
+        const GenerateReport with = run(options);
+        EXPECT_EQ(with.load.speculation.accepted, accepted);
+        EXPECT_EQ(with.load.speculation.drafted, drafted);
+      }
+    }
+  }
+}
+
+// A cache that is too small for all, so that requests are paused, and pages that requests share.
+TEST(SpeculationMtpDrafts, ChangeNoBitWithoutRoom) {
+  GenerateOptions plain;
+  plain.model_dir = WIDEEP_SOURCE_DIR "/models/reference";
+  plain.max_tokens = 100;
+  plain.logits_digest = true;
+  const std::string begin = "And the king said to his servants, ";
+  for (int i = 0; i < 6; ++i) plain.prompts.push_back(begin + begin + begin + std::to_string(i));
+  plain.parallel = parallel::parallel_config_for_ranks(1).value();
+  plain.parallel.scheduler_config.capacity_scheduler_policy = "MAX_UTILIZATION";
+  plain.parallel.kv_cache_config.max_tokens = 7 * 64;
+  plain.parallel.max_num_tokens = 40;
+  plain.parallel.max_batch_size = 6;
+  const auto expected = digests(run(plain));
+  for (const int length : {1, 5}) {
+    GenerateOptions drafted = plain;
+    drafted.parallel.speculative_config = {
+        .type = SpeculativeConfig::Type::kMtp, .max_draft_len = length, .sa_spec_threshold = 6};
+    const GenerateReport with = run(drafted);
+    ASSERT_EQ(digests(with), expected);
+    EXPECT_GT(with.load.speculation.acceptance_rate(), 0.5);
+  }
+}
+
 // The real drafters, on texts that repeat themselves.
 TEST(SpeculationDrafters, ChangeNoBit) {
   const base::ScratchDirectory directory;

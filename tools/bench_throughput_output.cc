@@ -188,6 +188,7 @@ ordered_json decoding_json(const BenchedRun& benched) {
   const Type type = benched.options.run.parallel.speculative_config->type;
   return {{"mode", type == Type::kNgram    ? "NGram"
                    : type == Type::kSuffix ? "SA"
+                   : type == Type::kMtp    ? "MTP"
                                            : "auto"},
           {"num_draft_tokens", all.drafted},
           {"num_accepted_draft_tokens", all.accepted},

@@ -29,6 +29,7 @@ const char* span_name(Span span) {
                                            "reduce",
                                            "LM head",
                                            "sampling",
+                                           "predicting",
                                            "drafting",
                                            "rows travel",
                                            "results travel",

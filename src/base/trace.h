@@ -45,6 +45,7 @@ enum class Span : uint16_t {
   kReduce,
   kHead,
   kSampling,
+  kPredicting,     // passes of the prediction layer; with the parts of a layer inside
   kDrafting,       // what may follow the sampled tokens
   kRowsTravel,     // from the end of kPush to the end of kAwaitRows
   kResultsTravel,  // from the end of kExperts to the end of kAwaitResults

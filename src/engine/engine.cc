@@ -24,13 +24,19 @@ constexpr int kFlagsWord = 0;
 constexpr int kTokensWord = 1;  // tokens of the rank's batch, and above them the last step's time
 static_assert(kTokensWord < online::kFirstDoneWord);
 
-// Bits of the flags word. The last three carry RankReadiness.
+// Parts of the flags word. The last three bits carry RankReadiness.
 constexpr uint64_t kHasWork = 1;
 constexpr uint64_t kStopRequested = 2;
 constexpr uint64_t kHasPrompts = 4;
 constexpr uint64_t kGenerates = 8;
 constexpr uint64_t kHasRoom = 16;
-constexpr int kSeenShift = 5;  // the bits above: how many commands the rank has received
+constexpr int kDraftingShift = 5,
+              kDraftingBits = 20;  // sequences that a prediction layer drafts for
+constexpr int kSeenShift =
+    kDraftingShift + kDraftingBits;  // how many commands the rank has received
+uint64_t drafting_in(const transport::AgreedWords& words) {
+  return words[kFlagsWord] >> kDraftingShift & ((uint64_t{1} << kDraftingBits) - 1);
+}
 
 // The upper half of the tokens word: microseconds, and whether the step had prompt tokens.
 constexpr int kTimeShift = 32;
@@ -45,8 +51,11 @@ Engine::Engine(EngineParts parts)
     : parts_(std::move(parts)),
       scheduler_(parts_.kv, parts_.limits, parts_.context_place, parts_.states.bytes()),
       gate_(parts_.limits.balance),
-      recorder_(parts_.model, parts_.compute, parts_.stage, parts_.dispatch_ranks, parts_.online,
-                parts_.reporter),
+      verifier_(parts_.compute.kernels(), parts_.config.eos_token_ids, parts_.speculation.relaxed,
+                reports_tokens()),
+      recorder_(parts_.model, parts_.compute, parts_.stage, parts_.dispatch_ranks,
+                parts_.config.num_prediction_layers > 0 ? parts_.config.num_layers : -1,
+                parts_.online, parts_.reporter),
       in_flight_(static_cast<size_t>(parts_.pipeline.micro_batches())) {
   parts_.moe.set_observer(&recorder_);
   if (parts_.speculation.is_on() && parts_.pipeline.is_last()) {
@@ -54,6 +63,9 @@ Engine::Engine(EngineParts parts)
                          parts_.limits.max_batch_size * parts_.limits.micro_batches,
                          parts_.config.routing.num_experts, parts_.config.routing.top_k);
     forecasts_.resize(in_flight_.size());
+    if (parts_.speculation.predicts()) {
+      mtp_.emplace(parts_.model, parts_.kv, recorder_, parts_.limits.max_batch_size);
+    }
     // With context parallelism ranks that draft alike see different experts.
     if (parts_.model.context().is_alone()) recorder_.set_speculation(&*speculation_);
   }
@@ -176,6 +188,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   if (received_.ends) return Next::kEnd;
   const base::TraceSpan span(base::Span::kAgree);
   transport::AgreedWords mine = {};
+  set_chain(step);
   mine[kFlagsWord] = flags_word();
   mine[kTokensWord] = static_cast<uint64_t>(own_tokens) | last_step_us_ << kTimeShift |
                       (last_step_had_prompts_ ? kHadPrompts : 0);
@@ -186,6 +199,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   for (int i = 0; i < parts_.dispatch_ranks.size; ++i) {
     const auto& each = words_[static_cast<size_t>(parts_.dispatch_ranks.begin + i)];
     step.batch.tokens_of_ranks.push_back(static_cast<int32_t>(tokens_in(each)));
+    if (mtp_) add_to_chain(drafting_in(each));
   }
   observe_last_step();
   update_prompt_gate();
@@ -215,7 +229,8 @@ uint64_t Engine::flags_word() const {
   if (readiness.has_prompts) flags |= kHasPrompts;
   if (readiness.generates) flags |= kGenerates;
   if (readiness.has_room) flags |= kHasRoom;
-  return flags | parts_.feed.seen() << kSeenShift;
+  const auto drafting = static_cast<uint64_t>(parts_.model.group().tokens(chain_.rows).size);
+  return flags | drafting << kDraftingShift | parts_.feed.seen() << kSeenShift;
 }
 
 // Opens or closes the gate for new prompts. All stages get the same result: their ranks schedule
@@ -289,11 +304,11 @@ Status Engine::compute(const Scheduler::Step& step, std::vector<Yield>* yields) 
   // Before everything else: the next stage is waiting.
   parts_.pipeline.send(parts_.model.group().tokens(step.batch.num_tokens()).size, false,
                        parts_.feed.taken());
-  if (parts_.online != nullptr) parts_.online->end_iteration(iteration_);
   if (parts_.pipeline.is_last()) {
     WIDEEP_TRY(gather_logits(step));
     WIDEEP_TRY(sample_rows(step, yields));
   }
+  if (parts_.online != nullptr) parts_.online->end_iteration(iteration_);
   IterationRecord& record = recorder_.end();
   last_step_tokens_ = step.num_tokens;
   last_step_had_prompts_ = step.prompt_tokens > 0;
@@ -339,9 +354,9 @@ Status Engine::gather_logits(const Scheduler::Step& step) {
   return context.meet(written, {.what = "the logits of all ranks", .iteration = iteration_});
 }
 
-std::span<const float> Engine::logits_of(size_t row) const {
+std::span<const float> Engine::logits_of(int row) const {
   const size_t vocab = parts_.config.vocab_size;
-  return {all_logits_ + row * vocab, vocab};
+  return {all_logits_ + static_cast<size_t>(row) * vocab, vocab};
 }
 
 // Sampling reads all logits of a row and has no side effects, so all threads take part. Reports are
@@ -352,37 +367,52 @@ Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Yield>* yiel
   parts_.compute.pool().parallel_for(
       static_cast<int64_t>(verdicts_.size()), 1, [&](int64_t begin, int64_t end) {
         for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-          verdicts_[i] = verify(*step.sampled[i], static_cast<size_t>(step.first_row[i]));
+          const int first_row = step.first_row[i];
+          verdicts_[i] = verifier_.verify(*step.sampled[i],
+                                          [&](int after) { return logits_of(first_row + after); });
         }
       });
   yields->resize(step.sampled.size());
   for (size_t i = 0; i < verdicts_.size(); ++i) {
     for (const Verdict& each : verdicts_[i]) (*yields)[i].tokens.push_back(each.sampled.token);
   }
+  WIDEEP_TRY(predict(step, *yields));
   draft(step, yields);
   send_yields(*yields);  // before the reports: earlier stages wait for them
   return reports_tokens() ? report(step) : Status();
 }
 
-// The sequence's next token, and one more for each draft that is the token before it.
-std::vector<Engine::Verdict> Engine::verify(const Sequence& sequence, size_t first_row) const {
-  const kernels::Kernels& kernels = parts_.compute.kernels();
-  const Request& request = sequence.request;
-  const int likely = reports_tokens() ? request.sampling.top_log_probabilities : 0;
-  std::vector<Verdict> verdicts;
-  for (int i = 0; i <= sequence.num_verifying; ++i) {
-    const std::span<const float> logits = logits_of(first_row + static_cast<size_t>(i));
-    Verdict& verdict = verdicts.emplace_back();
-    verdict.sampled =
-        sample(kernels, logits, request.sampling, request.draw, sequence.num_generated() + i);
-    verdict.reason = reason_to_finish(sequence, verdict.sampled.token, i);
-    if (likely > 0) verdict.likely = most_likely(kernels, logits, likely);
-    if (verdict.reason != FinishReason::kNotFinished || i == sequence.num_verifying ||
-        verdict.sampled.token != sequence.drafts[static_cast<size_t>(i)]) {
-      break;
-    }
+// The sequences that the prediction layer may draft for. How many they are is agreed on before the
+// step, because the passes of the layer are collective.
+void Engine::set_chain(const Scheduler::Step& step) {
+  chain_ = {.length = 1};
+  if (!mtp_ || speculation_->length_for(1) == 0) return;
+  for (const Sequence* sequence : step.sampled) {
+    if (Speculation::most_drafts(*sequence, 1) > 0) ++chain_.rows;
   }
-  return verdicts;
+}
+
+// The ranks of a group share their rows; others have rows of their own, and the longest chain of
+// them decides.
+void Engine::add_to_chain(uint64_t drafting) {
+  chain_.rows_of_ranks.push_back(static_cast<int32_t>(drafting));
+  const int rows = parts_.model.group().is_alone() ? static_cast<int>(drafting) : chain_.rows;
+  if (rows > 0) chain_.length = std::max(chain_.length, speculation_->length_for(rows));
+}
+
+// Drafts of the model's prediction layer. All ranks of the stage run it, also without tokens.
+Status Engine::predict(const Scheduler::Step& step, std::span<const Yield> yields) {
+  if (!mtp_) return {};
+  const base::TraceSpan span(base::Span::kPredicting);
+  const int most = speculation_->length_for(std::max(1, chain_.rows));
+  std::vector<MtpDrafter::Yielded> yielded;
+  for (size_t i = 0; i < step.sampled.size(); ++i) {
+    const auto count = static_cast<int>(yields[i].tokens.size());
+    const bool ends = verdicts_[i].back().reason != FinishReason::kNotFinished;
+    const int drafts = ends ? 0 : Speculation::most_drafts(*step.sampled[i], count);
+    yielded.push_back({.tokens = yields[i].tokens, .drafts = std::min(most, drafts)});
+  }
+  return mtp_->draft(step, yielded, chain_, iteration_);
 }
 
 void Engine::draft(const Scheduler::Step& step, std::vector<Yield>* yields) {
@@ -398,7 +428,9 @@ void Engine::draft(const Scheduler::Step& step, std::vector<Yield>* yields) {
     }
     continuations.push_back({.sequence = &sequence,
                              .tokens = (*yields)[i].tokens,
-                             .ends = verdicts_[i].back().reason != FinishReason::kNotFinished});
+                             .ends = verdicts_[i].back().reason != FinishReason::kNotFinished,
+                             .predicted = mtp_ ? std::span<const int32_t>(mtp_->drafts()[i])
+                                               : std::span<const int32_t>()});
   }
   std::vector<std::vector<int32_t>> drafts = speculation_->draft(continuations);
   for (size_t i = 0; i < drafts.size(); ++i) (*yields)[i].drafts = std::move(drafts[i]);
@@ -408,7 +440,7 @@ void Engine::draft(const Scheduler::Step& step, std::vector<Yield>* yields) {
 Status Engine::report(const Scheduler::Step& step) {
   for (size_t i = 0; i < step.sampled.size(); ++i) {
     const Sequence& sequence = *step.sampled[i];
-    auto row = static_cast<size_t>(step.first_row[i]);
+    int row = step.first_row[i];
     int drafts = sequence.num_verifying;
     for (const Verdict& verdict : verdicts_[i]) {
       WIDEEP_TRY(parts_.reporter.token({.request_index = sequence.request.index,
@@ -453,18 +485,6 @@ std::vector<Engine::Yield> Engine::yields_of(std::span<const int32_t> words) {
   return yields;
 }
 
-// Whether the sequence ends with `token`, which follows `before` others that have not been appended
-// yet either. Every stage calls this, and the result depends only on what all stages know.
-FinishReason Engine::reason_to_finish(const Sequence& sequence, int32_t token, int before) const {
-  if (sequence.cancelled) return FinishReason::kStop;
-  const auto& ends = parts_.config.eos_token_ids;
-  const bool ends_here = std::find(ends.begin(), ends.end(), token) != ends.end();
-  if (ends_here && !sequence.request.ignore_eos) return FinishReason::kStop;
-  return sequence.num_generated() + before + 1 == sequence.request.max_tokens
-             ? FinishReason::kLength
-             : FinishReason::kNotFinished;
-}
-
 // Appends the tokens of the oldest micro-batch in flight to their sequences, and frees those that
 // end. Stages before the last receive the tokens first.
 Status Engine::complete_oldest() {
@@ -478,8 +498,8 @@ Status Engine::complete_oldest() {
   for (size_t i = 0; i < oldest.yields.size(); ++i) {
     Sequence& sequence = *oldest.sequences[i];
     Yield& yield = oldest.yields[i];
-    const FinishReason reason =
-        reason_to_finish(sequence, yield.tokens.back(), static_cast<int>(yield.tokens.size()) - 1);
+    const FinishReason reason = verifier_.reason_to_finish(
+        sequence, yield.tokens.back(), static_cast<int>(yield.tokens.size()) - 1);
     scheduler_.append(sequence, yield.tokens, std::move(yield.drafts));
     if (reason == FinishReason::kNotFinished) continue;
     if (speculation_) speculation_->end(sequence.request.index);

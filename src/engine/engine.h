@@ -7,7 +7,9 @@
 // With speculation (engine/speculation) a sequence brings drafts into the step: guesses of its next
 // tokens. The step samples after its last token and after each draft, with the random numbers of
 // those places in the answer. A draft that is the token sampled before it stays, the first that is
-// not ends the sequence's part in the step: the answer is the same as without drafts, bit for bit.
+// not ends the sequence's part in the step (engine/verifier.h): the answer is the same as without
+// drafts, bit for bit. If the model's own prediction layer drafts, it follows in the same
+// iteration.
 //
 // In a pipeline (engine/pipeline.h) every stage runs this loop over its own layers. It receives the
 // rows of the previous stage, and with m micro-batches in flight it receives the sampled tokens of
@@ -32,8 +34,10 @@
 #include "engine/request_feed.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
+#include "engine/speculation/mtp_drafter.h"
 #include "engine/speculation/speculation.h"
 #include "engine/speculation/verified.h"
+#include "engine/verifier.h"
 #include "model/model.h"
 #include "model/state_layout.h"
 
@@ -93,12 +97,6 @@ class Engine {
     std::vector<Sequence*> sequences;
     std::vector<Yield> yields;  // [sequences]; filled on the last stage
   };
-  // A token of a sequence, on the last stage.
-  struct Verdict {
-    Sampled sampled;
-    FinishReason reason = FinishReason::kNotFinished;
-    std::vector<Sampled> likely;  // if reports_tokens()
-  };
 
   Status receive_rows();
   Status apply_commands();
@@ -117,13 +115,14 @@ class Engine {
   Status compute(const Scheduler::Step& step, std::vector<Yield>* yields);
   Status gather_logits(const Scheduler::Step& step);
   Status sample_rows(const Scheduler::Step& step, std::vector<Yield>* yields);
-  std::span<const float> logits_of(size_t row) const;
-  std::vector<Verdict> verify(const Sequence& sequence, size_t first_row) const;
+  std::span<const float> logits_of(int row) const;
+  void set_chain(const Scheduler::Step& step);
+  void add_to_chain(uint64_t drafting);
+  Status predict(const Scheduler::Step& step, std::span<const Yield> yields);
   void draft(const Scheduler::Step& step, std::vector<Yield>* yields);
   Status report(const Scheduler::Step& step);
   void send_yields(std::span<const Yield> yields);
   static std::vector<Yield> yields_of(std::span<const int32_t> words);
-  FinishReason reason_to_finish(const Sequence& sequence, int32_t token, int before) const;
   Status complete_oldest();
   MicroBatch& next_in_flight() { return in_flight_[num_begun_ % in_flight_.size()]; }
   // Whether this rank is the one that reports the tokens of its group and pipeline.
@@ -134,9 +133,11 @@ class Engine {
 
   EngineParts parts_;
   Scheduler scheduler_;
-  PromptGate gate_;                         // of new prompts
+  PromptGate gate_;  // of new prompts
+  Verifier verifier_;
   std::optional<Speculation> speculation_;  // on the last stage, if it is on
   IterationRecorder recorder_;
+  std::optional<MtpDrafter> mtp_;  // if the model's prediction layer drafts
 
   int64_t iteration_ = 0;              // equal on all ranks; counts only iterations with tokens
   std::vector<MicroBatch> in_flight_;  // a ring
@@ -154,6 +155,7 @@ class Engine {
   const float* all_logits_ = nullptr;           // [step.first_row.back(), vocab]
   std::vector<std::vector<Verdict>> verdicts_;  // [step.sampled]
   std::vector<Verified> verified_;              // this step's sequences with drafts
+  MtpDrafter::Chain chain_;                     // of this step
   std::deque<Forecast> forecasts_;              // of the micro-batches in flight and this step
   int last_step_tokens_ = 0;                    // 0: there was none
   uint64_t last_step_us_ = 0;

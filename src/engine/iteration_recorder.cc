@@ -7,6 +7,13 @@
 #include "base/cpu_time.h"
 
 namespace wideep::engine {
+namespace {
+
+void add(std::span<const int32_t> values, std::span<int32_t> sums) {
+  for (size_t i = 0; i < values.size(); ++i) sums[i] += values[i];
+}
+
+}  // namespace
 
 void IterationRecorder::begin(int64_t iteration, std::span<Sequence* const> owners) {
   record_ = {.iteration = iteration};
@@ -16,29 +23,61 @@ void IterationRecorder::begin(int64_t iteration, std::span<Sequence* const> owne
 }
 
 void IterationRecorder::on_layer(const model::MoeLayerRecord& layer) {
-  const int64_t now = busy_cpu_ns();
-  LayerRecord record;
-  record.experts_cpu_ns = layer.experts_cpu_ns;
-  record.other_cpu_ns = now - last_mark_cpu_ns_ - layer.experts_cpu_ns;
-  record.sent.resize(static_cast<size_t>(stage_.num_ranks()));
-  std::copy(layer.sent_entries.begin(), layer.sent_entries.end(),
-            record.sent.begin() + dispatch_ranks_.begin);
-  record.counts.assign(layer.counts.begin(), layer.counts.end());
-  if (online_ != nullptr) {
-    online_->add_counts(static_cast<int>(record_.layers.size()), layer.group_counts);
-  }
-  if (speculation_ != nullptr && speculation_->is_adaptive()) {
-    speculation_->add_counts(static_cast<int>(record_.layers.size()), layer.group_counts);
-  }
-  record_.layers.push_back(std::move(record));
+  count(layer);
   // Each rank of a tensor group reports its own part of the batch's tokens.
   const ep::TokenRange own = model_.group().tokens(static_cast<int>(owners_.size()));
-  reporter_.chosen({layer.layer, record_.iteration, layer.experts, layer.counts, layer.group_counts,
-                    owners_.subspan(own.begin, own.size)});
+  const ChosenExperts chosen{layer.layer,        record_.iteration,
+                             layer.experts,      layer.counts,
+                             layer.group_counts, owners_.subspan(own.begin, own.size)};
+  layer.layer == prediction_layer_ ? hold(chosen) : reporter_.chosen(chosen);
   last_mark_cpu_ns_ = busy_cpu_ns();  // reporting is not part of the next layer
 }
 
+void IterationRecorder::count(const model::MoeLayerRecord& layer) {
+  const bool again = layer.layer == prediction_layer_ && holds_;
+  if (!again) {
+    LayerRecord& added = record_.layers.emplace_back();
+    added.sent.resize(static_cast<size_t>(stage_.num_ranks()));
+    added.counts.resize(layer.counts.size());
+  }
+  LayerRecord& record = record_.layers.back();
+  record.experts_cpu_ns += layer.experts_cpu_ns;
+  record.other_cpu_ns += busy_cpu_ns() - last_mark_cpu_ns_ - layer.experts_cpu_ns;
+  add(layer.sent_entries, std::span(record.sent).subspan(dispatch_ranks_.begin));
+  add(layer.counts, record.counts);
+  const int index = static_cast<int>(record_.layers.size()) - 1;
+  if (online_ != nullptr) online_->add_counts(index, layer.group_counts);
+  if (speculation_ != nullptr && speculation_->is_adaptive()) {
+    speculation_->add_counts(index, layer.group_counts);
+  }
+}
+
+// Rows of no sequence are counted, but nothing is said about their experts.
+void IterationRecorder::hold(const ChosenExperts& chosen) {
+  if (!std::exchange(holds_, true)) {
+    held_ = {};
+    held_.counts.resize(chosen.counts.size());
+    held_.group_counts.resize(chosen.counts.size());
+  }
+  add(chosen.counts, held_.counts);
+  add(chosen.group_counts, held_.group_counts);
+  const size_t top_k = chosen.owners.empty() ? 0 : chosen.experts.size() / chosen.owners.size();
+  for (size_t row = 0; row < chosen.owners.size(); ++row) {
+    if (chosen.owners[row] == nullptr) continue;
+    held_.owners.push_back(chosen.owners[row]);
+    const auto experts = chosen.experts.subspan(row * top_k, top_k);
+    held_.experts.insert(held_.experts.end(), experts.begin(), experts.end());
+  }
+}
+
+void IterationRecorder::report_held() {
+  if (!std::exchange(holds_, false)) return;
+  reporter_.chosen({prediction_layer_, record_.iteration, held_.experts, held_.counts,
+                    held_.group_counts, held_.owners});
+}
+
 IterationRecord& IterationRecorder::end() {
+  report_held();
   record_.tail_cpu_ns = busy_cpu_ns() - last_mark_cpu_ns_;
   record_.end_ns = base::wall_ns();
   record_.wall_ns = record_.end_ns - start_ns_;

@@ -7,7 +7,9 @@
 // Thread safety: one thread, that of the engine.
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/iteration_record.h"
 #include "engine/online_layers.h"
@@ -20,13 +22,16 @@ namespace wideep::engine {
 class IterationRecorder : public model::MoeObserver {
  public:
   // online: null without online balancing. dispatch_ranks: the ranks of the stage that dispatch
-  // rows to each other. All references outlive the recorder.
+  // rows to each other. prediction_layer: −1 if the model has none. All references outlive the
+  // recorder.
   IterationRecorder(const model::Model& model, model::Compute compute, transport::Endpoint& stage,
-                    ep::TokenRange dispatch_ranks, OnlineLayers* online, Reporter& reporter)
+                    ep::TokenRange dispatch_ranks, int prediction_layer, OnlineLayers* online,
+                    Reporter& reporter)
       : model_(model),
         compute_(compute),
         stage_(stage),
         dispatch_ranks_(dispatch_ranks),
+        prediction_layer_(prediction_layer),
         online_(online),
         reporter_(reporter) {}
 
@@ -36,22 +41,36 @@ class IterationRecorder : public model::MoeObserver {
   // owners: [tokens of the batch] the sequence of each token; valid until end().
   void begin(int64_t iteration, std::span<Sequence* const> owners);
   void on_layer(const model::MoeLayerRecord& layer) override;
+  // The next layer is one more pass of the model's prediction layer, which is recorded and reported
+  // together with its other passes. owners: as in begin(); null for a row of no sequence.
+  void begin_pass(std::span<Sequence* const> owners) { owners_ = owners; }
   // Completes the record; the engine may add to it and move it away.
   IterationRecord& end();
 
  private:
   int64_t busy_cpu_ns() const;
+  void count(const model::MoeLayerRecord& layer);
+  void hold(const ChosenExperts& chosen);
+  void report_held();
 
   const model::Model& model_;
   model::Compute compute_;
   transport::Endpoint& stage_;
   ep::TokenRange dispatch_ranks_;
+  int prediction_layer_;
   OnlineLayers* online_;
   Reporter& reporter_;
   Speculation* speculation_ = nullptr;
 
   IterationRecord record_;
   std::span<Sequence* const> owners_;
+  // What the passes of the prediction layer have chosen so far, for one report.
+  struct Held {
+    std::vector<int32_t> experts, counts, group_counts;
+    std::vector<Sequence*> owners;
+  };
+  Held held_;
+  bool holds_ = false;
   int64_t start_ns_ = 0;
   int64_t last_mark_cpu_ns_ = 0;  // busy_cpu_ns() at the end of the last layer
 };

@@ -57,6 +57,10 @@ struct Sequence {
   // verifies as many of them as fit.
   std::vector<int32_t> drafts;
   int num_verifying = 0;  // of drafts, in flight
+  // Where acceptance is relaxed (engine/speculation/relaxed_acceptance.h): whether the model thinks
+  // after the first thought_to tokens.
+  bool thinks = false;
+  size_t thought_to = 0;
   model::PageList pages;
   std::vector<int32_t> page_ids;  // [pages] in the PageCache
   uint64_t prefix = 0;            // PageCache::Prefix of the last full page

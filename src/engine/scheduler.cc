@@ -225,6 +225,17 @@ void Scheduler::add_generating() {
     add_tokens(*sequence, 1, drafts);
     left -= drafts;
   }
+  for (Sequence* sequence : generating_) take_ahead(*sequence);
+}
+
+// Takes the pages that a drafter needs behind the step's tokens, where there are any left.
+void Scheduler::take_ahead(Sequence& sequence) {
+  if (limits_.draft_ahead == 0) return;
+  const int most = sequence.prompt_length() + sequence.request.max_tokens;
+  const int end =
+      std::min(sequence.num_computed + sequence.num_verifying + limits_.draft_ahead, most);
+  pages_.take_pages(sequence,
+                    sequence.num_computed + pages_.fitting(sequence, end - sequence.num_computed));
 }
 
 // Takes the page of the sequence's next token, and counts the token for its rank; false: it does
@@ -308,6 +319,7 @@ bool Scheduler::add_chunk(Sequence& sequence, int most) {
   step_.prompt_tokens += chunk;
   ++step_.num_prompts;
   add_tokens(sequence, chunk);
+  if (samples) take_ahead(sequence);
   return true;
 }
 

@@ -119,6 +119,7 @@ class Scheduler {
 
   int share() const;
   void add_generating();
+  void take_ahead(Sequence& sequence);
   bool reserve_token(Sequence& sequence, std::vector<int>& tokens);
   int left_for_drafts() const;
   int fitting_drafts(const Sequence& sequence, int most, std::vector<int>& tokens) const;

@@ -32,6 +32,7 @@ struct SchedulerLimits {
   // model keeps no states.
   int state_slots = 0;
   int draft_slots = 0;    // more of them, for states after drafts
+  int draft_ahead = 0;    // tokens behind those of a step whose keys and values a drafter writes
   int micro_batches = 1;  // iterations in flight at the same time; the stages of a pipeline
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   PromptBalance balance;

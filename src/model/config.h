@@ -181,8 +181,15 @@ struct ModelConfig {
   bool expert_bias = false;          // of all three products of an expert
   bool weight_on_input = false;      // the router's weight multiplies an expert's input
   RoutingConfig routing;
-  std::vector<LayerConfig> layers;  // [num_layers]
-  int num_mtp_layers = 0;           // num_nextn_predict_layers: present in the file, not run here
+  // [num_layers + num_prediction_layers]
+  std::vector<LayerConfig> layers;
+  // Layers of the file that predict further tokens (multi-token prediction, MTP), as
+  // num_nextn_predict_layers, and whether their tensors have known names.
+  int num_mtp_layers = 0;
+  bool names_mtp_layers = false;
+  // Those that run: they follow the others, with indices from num_layers on, and draft
+  // (engine/speculation). See add_prediction_layers().
+  int num_prediction_layers = 0;
 
   // The published names of the tensors, where they are not those of this house (tensor_list.h).
   weights::TensorNames tensor_names;
@@ -195,6 +202,8 @@ struct ModelConfig {
   std::string head_tensor() const {
     return tie_word_embeddings ? embedding_tensor : "lm_head.weight";
   }
+  int num_all_layers() const { return num_layers + num_prediction_layers; }
+  bool is_prediction(int layer) const { return layer >= num_layers; }
   bool is_mla() const { return kv_lora_rank > 0; }
   int value_dim() const { return is_mla() ? v_head_dim : head_dim; }  // of a head
   int num_moe_layers() const {
@@ -224,5 +233,10 @@ Result<ModelConfig> read_model_config(const std::string& model_dir);
 
 // The same from the text of config.json alone. name: names the file in messages.
 Result<ModelConfig> parse_model_config(const std::string& json, const std::string& name);
+
+// Makes the model run its first `count` layers that predict further tokens: attention and experts,
+// as the other layers have them. Errors (invalid input): it has fewer, or wideep does not know
+// their tensors.
+Status add_prediction_layers(int count, ModelConfig* config);
 
 }  // namespace wideep::model

@@ -217,6 +217,30 @@ Status read_generation_config(const std::string& path, ModelConfig* config) {
 
 }  // namespace
 
+Status add_prediction_layers(int count, ModelConfig* config) {
+  if (config->num_mtp_layers == 0) {
+    return invalid_input(
+        fmt::format("a model of {} whose config.json has no layers that predict further tokens "
+                    "(num_nextn_predict_layers); choose another decoding_type",
+                    config->family));
+  }
+  if (!config->names_mtp_layers) {
+    return invalid_input(fmt::format(
+        "{}: wideep does not know the tensors of its layers that predict further tokens; choose "
+        "another decoding_type",
+        config->family));
+  }
+  if (count > config->num_mtp_layers) {
+    return invalid_input(
+        fmt::format("expected at most the {} layers of config.json that predict further tokens "
+                    "(num_nextn_predict_layers), found {}",
+                    config->num_mtp_layers, count));
+  }
+  config->num_prediction_layers = count;
+  config->layers.resize(static_cast<size_t>(config->num_all_layers()));
+  return {};
+}
+
 Result<ModelConfig> parse_model_config(const std::string& json, const std::string& name) {
   WIDEEP_TRY_ASSIGN(const JsonDocument document, JsonDocument::parse(json, name));
   return read_document(document, name);

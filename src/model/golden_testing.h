@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/aligned_bytes.h"
+#include "base/try.h"
 #include "formats/safetensors.h"
 #include "model/model.h"
 #include "model/model_files.h"
@@ -49,74 +51,121 @@ struct RunOptions {
   int prompt_length = 0;  // tokens that have the role of a prompt; 0: all
 };
 
+// A model on one rank, with a cache for one sequence.
+class GoldenRank {
+ public:
+  // predicts: with a prediction layer.
+  static Result<std::unique_ptr<GoldenRank>> create(const std::string& dir,
+                                                    const kernels::Kernels& kernels,
+                                                    const RunOptions& options, int max_tokens,
+                                                    bool predicts = false) {
+    std::unique_ptr<GoldenRank> rank(new GoldenRank(options));
+    const Status made = rank->make(dir, kernels, options, max_tokens, predicts);
+    if (!made.ok()) return made;
+    return rank;
+  }
+
+  const ModelConfig& config() const { return *config_; }
+  Model& model() { return *model_; }
+  const KvLayout& kv() const { return *kv_; }
+  const PageList& pages() const { return pages_; }
+  MoeRunner& moe() { return *moe_; }
+  std::byte* state() { return state_.data(); }
+
+ private:
+  explicit GoldenRank(const RunOptions& options) : pool_(options.num_threads) {}
+
+  Status make(const std::string& dir, const kernels::Kernels& kernels, const RunOptions& options,
+              int max_tokens, bool predicts) {
+    WIDEEP_TRY_ASSIGN(config_, read_model_config(dir));
+    if (predicts) WIDEEP_TRY(add_prediction_layers(1, &*config_));
+    WIDEEP_TRY_ASSIGN(files_, ModelFiles::open(dir, &*config_));
+    const weights::WeightLoader loader(files_->tensors(), options.format);
+    WIDEEP_TRY_ASSIGN(weights_, ModelWeights::load(*config_, loader));
+    const int num_experts = config_->routing.num_experts;
+    placement_.num_slots = num_experts;
+    for (int layer = 0; layer < config_->num_all_layers(); ++layer) {
+      if (config_->is_moe(layer)) {
+        placement_.layers[layer] = *balance::linear_placement(num_experts, 1);
+      }
+    }
+    WIDEEP_TRY_ASSIGN(slots_, ExpertSlots::load(*config_, loader, placement_, 0));
+    return start(kernels, options, max_tokens);
+  }
+
+  Status start(const kernels::Kernels& kernels, const RunOptions& options, int max_tokens) {
+    const Dtype dtype = kernels::row_dtype(options.format);
+    const size_t row_bytes = config_->hidden_size * dtype_bytes(dtype);
+    const int num_experts = config_->routing.num_experts;
+    const ep::BufferLayout layout({.ep_size = 1,
+                                   .num_experts = num_experts,
+                                   .slots_per_rank = num_experts,
+                                   .top_k = config_->routing.top_k,
+                                   .row_bytes = row_bytes,
+                                   .result_bytes = row_bytes,
+                                   .max_tokens = max_tokens});
+    WIDEEP_TRY_ASSIGN(memory_, transport::SharedMemory::create(1, layout.segment_bytes()));
+    endpoint_.emplace(memory_, 0, std::chrono::milliseconds(1000));
+    moe_.emplace(*config_, placement_, *slots_, *endpoint_, layout, MoeOptions{.row_dtype = dtype});
+    model_.emplace(*config_, *weights_, Compute(kernels, pool_), *moe_);
+    kv_.emplace(*config_, options.cache.value_or(dtype));
+    for (int at = 0; at < max_tokens; at += kernels::kPageTokens) {
+      memory_of_pages_.emplace_back(kv_->page_bytes());
+      pages_.push_back(memory_of_pages_.back().data());
+    }
+    const StateLayout states(*config_, {0, config_->num_all_layers()});
+    state_ = base::AlignedBytes(std::max(states.bytes(), size_t{64}));
+    std::memset(state_.data(), 0, state_.size());
+    return {};
+  }
+
+  base::ThreadPool pool_;
+  std::optional<ModelConfig> config_;
+  std::optional<ModelFiles> files_;
+  std::optional<ModelWeights> weights_;
+  balance::ModelPlacement placement_;
+  std::optional<ExpertSlots> slots_;
+  std::shared_ptr<transport::SharedMemory> memory_;
+  std::optional<transport::Endpoint> endpoint_;
+  std::optional<MoeRunner> moe_;
+  std::optional<Model> model_;
+  std::optional<KvLayout> kv_;
+  std::vector<base::AlignedBytes> memory_of_pages_;
+  PageList pages_;
+  base::AlignedBytes state_;
+};
+
+// Rows [begin, end) of a text, of which the first prompt_length tokens are the prompt; all logits.
+inline Batch batch_of(GoldenRank& rank, const std::vector<int32_t>& ids, size_t begin, size_t end,
+                      int prompt_length) {
+  Batch batch;
+  for (size_t i = begin; i < end; ++i) {
+    batch.ids.push_back(ids[i]);
+    batch.positions.push_back(static_cast<int32_t>(i));
+    batch.prompt_lengths.push_back(prompt_length);
+    batch.pages.push_back(&rank.pages());
+    if (rank.config().has_state()) batch.states.push_back(rank.state());
+    batch.logit_rows.push_back(static_cast<int32_t>(i - begin));
+  }
+  return batch;
+}
+
 // One rank, one prompt, all logits.
 inline Result<Output> run_model(const std::string& dir, const kernels::Kernels& kernels,
                                 const RunOptions& options, const std::vector<int32_t>& ids) {
-  const WeightFormat format = options.format;
-  auto config = read_model_config(dir);
-  if (!config.ok()) return config.status();
-  auto files = ModelFiles::open(dir, &*config);
-  if (!files.ok()) return files.status();
-  const weights::WeightLoader loader(files->tensors(), format);
-  auto model_weights = ModelWeights::load(*config, loader);
-  if (!model_weights.ok()) return model_weights.status();
-
-  const int num_experts = config->routing.num_experts;
-  balance::ModelPlacement placement;
-  placement.num_slots = num_experts;
-  for (int layer = 0; layer < config->num_layers; ++layer) {
-    if (config->is_moe(layer)) {
-      placement.layers[layer] = *balance::linear_placement(num_experts, 1);
-    }
-  }
-  auto slots = ExpertSlots::load(*config, loader, placement, 0);
-  if (!slots.ok()) return slots.status();
-
-  const Dtype dtype = kernels::row_dtype(format);
-  const size_t row_bytes = config->hidden_size * dtype_bytes(dtype);
-  const ep::BufferLayout layout({.ep_size = 1,
-                                 .num_experts = num_experts,
-                                 .slots_per_rank = num_experts,
-                                 .top_k = config->routing.top_k,
-                                 .row_bytes = row_bytes,
-                                 .result_bytes = row_bytes,
-                                 .max_tokens = static_cast<int>(ids.size())});
-  auto memory = transport::SharedMemory::create(1, layout.segment_bytes());
-  if (!memory.ok()) return memory.status();
-  transport::Endpoint endpoint(*memory, 0, std::chrono::milliseconds(1000));
-  base::ThreadPool pool(options.num_threads);
-  MoeRunner moe(*config, placement, *slots, endpoint, layout, {.row_dtype = dtype});
+  WIDEEP_TRY_ASSIGN(const std::unique_ptr<GoldenRank> rank,
+                    GoldenRank::create(dir, kernels, options, static_cast<int>(ids.size())));
   Output output;
-  moe.set_observer(&output);
-  Model model(*config, *model_weights, Compute(kernels, pool), moe);
-
-  const KvLayout kv(*config, options.cache.value_or(kernels::row_dtype(format)));
-  std::vector<base::AlignedBytes> memory_of_pages;
-  PageList pages;
-  for (size_t at = 0; at < ids.size(); at += kernels::kPageTokens) {
-    memory_of_pages.emplace_back(kv.page_bytes());
-    pages.push_back(memory_of_pages.back().data());
-  }
-  const StateLayout states(*config, {0, config->num_layers});
-  base::AlignedBytes state(std::max(states.bytes(), size_t{64}));
-  std::memset(state.data(), 0, state.size());
+  rank->moe().set_observer(&output);
   const int prompt_length =
       options.prompt_length > 0 ? options.prompt_length : static_cast<int>(ids.size());
   const size_t chunk = options.chunk > 0 ? static_cast<size_t>(options.chunk) : ids.size();
   for (size_t begin = 0; begin < ids.size(); begin += chunk) {
-    Batch batch;
-    for (size_t i = begin; i < std::min(begin + chunk, ids.size()); ++i) {
-      batch.ids.push_back(ids[i]);
-      batch.positions.push_back(static_cast<int32_t>(i));
-      batch.prompt_lengths.push_back(prompt_length);
-      batch.pages.push_back(&pages);
-      if (config->has_state()) batch.states.push_back(state.data());
-      batch.logit_rows.push_back(static_cast<int32_t>(i - begin));
-    }
+    const Batch batch =
+        batch_of(*rank, ids, begin, std::min(begin + chunk, ids.size()), prompt_length);
     std::vector<float> logits;
     const auto iteration = static_cast<int64_t>(begin / chunk);
-    const Status status = model.forward(batch, kv, iteration, &logits);
-    if (!status.ok()) return status;
+    WIDEEP_TRY(rank->model().forward(batch, rank->kv(), iteration, &logits));
     output.logits.insert(output.logits.end(), logits.begin(), logits.end());
   }
   return output;

@@ -45,7 +45,7 @@ struct KvLayout {
   // own heads; if there are more ranks than key-value heads, several cache the same head. Latents
   // are cached by all of them.
   KvLayout(const ModelConfig& config, Dtype cache_dtype, int parts = 1)
-      : KvLayout(config, cache_dtype, {0, config.num_layers}, parts) {}
+      : KvLayout(config, cache_dtype, {0, config.num_all_layers()}, parts) {}
   KvLayout(const ModelConfig& config, Dtype cache_dtype, parallel::LayerRange of_layers, int parts)
       : dtype(cache_dtype), layers(of_layers) {
     for (int layer = layers.first; layer < layers.last; ++layer) {

@@ -42,7 +42,7 @@ std::optional<int> number_after(std::string_view name, std::string_view part) {
 std::string objection(const ModelConfig& config, std::string_view name) {
   const auto layer = number_after(name, "layers.");
   if (!layer) return {};
-  if (*layer >= config.num_layers) return fmt::format("{} layers", config.num_layers);
+  if (*layer >= config.num_all_layers()) return fmt::format("{} layers", config.num_all_layers());
   const auto expert = number_after(name, ".experts.");
   if (expert && *expert >= config.routing.num_experts) {
     return fmt::format("{} experts", config.routing.num_experts);
@@ -73,9 +73,18 @@ std::optional<std::string_view> module_of_part(std::string_view name) {
   return {};
 }
 
+// Of layers that predict further tokens: those that do not run.
 bool is_mtp(const ModelConfig& config, std::string_view name) {
   const auto layer = number_after(name, "layers.");
-  return layer && *layer >= config.num_layers && *layer < config.num_layers + config.num_mtp_layers;
+  return layer && *layer >= config.num_all_layers() &&
+         *layer < config.num_layers + config.num_mtp_layers;
+}
+
+// The embedding and the head, which published prediction layers hold once more.
+bool is_copy(const ModelConfig& config, std::string_view name) {
+  const auto layer = number_after(name, "layers.");
+  return layer && *layer >= config.num_layers && *layer < config.num_all_layers() &&
+         (name.ends_with(".embed_tokens.weight") || name.ends_with(".shared_head.head.weight"));
 }
 
 // Old checkpoints hold the rotary frequencies, which follow from config.json.
@@ -116,6 +125,10 @@ class Matcher {
     if (num_mtp_ > 0) {
       note(fmt::format("{} tensors of {} layer{} that predict further tokens are not run", num_mtp_,
                        config_.num_mtp_layers, config_.num_mtp_layers == 1 ? "" : "s"));
+    }
+    if (!copies_.empty()) {
+      note(fmt::format("the model's own embedding and head are used in the place of {}",
+                       few_of(copies_)));
     }
     if (!left_out_.empty()) {
       note(fmt::format("{} tensors of other parts than the text model are not run ({})",
@@ -159,6 +172,10 @@ class Matcher {
       if (equal_head_ && name == tensors_.published_name(kHead)) continue;
       if (is_mtp(config_, name)) {
         ++num_mtp_;
+        continue;
+      }
+      if (is_copy(config_, name)) {
+        copies_.push_back(name);
         continue;
       }
       if (is_left_out(name)) {
@@ -230,6 +247,7 @@ class Matcher {
   ModelConfig& config_;
   bool equal_head_ = false;  // the files hold the tied head as well
   int num_mtp_ = 0;
+  std::vector<std::string> copies_;    // of the embedding and the head, in prediction layers
   std::vector<std::string> left_out_;  // of ModelConfig::left_out
   std::vector<std::string> unused_;
 };

@@ -6,6 +6,10 @@
 //   per layer:  x += mixer(rms_norm(x));  x += mlp_or_moe(rms_norm(x))
 //   logits = lm_head(rms_norm(x))
 //
+// Multi-token prediction adds a layer with an input and a final norm of its own, predict():
+//
+//   x = projection([rms_norm(embedding(next ids)) ‖ rms_norm(hidden)])
+//
 // where embeddings, what is added to x, and logits are multiplied by the config's scales.
 //
 // In a tensor group each rank keeps the residual stream x of its own tokens only. It writes their
@@ -30,12 +34,18 @@ Status Model::forward(const Batch& batch, const KvLayout& kv, int64_t iteration,
   start(batch);
   rows.in == nullptr ? embed(batch) : copy_in(rows.in);
   prepare(call);
-  for (int layer = layers_.first; layer < layers_.last; ++layer) {
+  const int last = std::min(layers_.last, config_.num_layers);
+  for (int layer = layers_.first; layer < last; ++layer) {
     MixerCall layer_call = call;
     layer_call.where.layer = layer;
     WIDEEP_TRY(forward_layer(layer_call, layer));
   }
-  if (rows.out == nullptr) return head(batch, call.where, logits);
+  if (rows.out == nullptr) {
+    if (config_.num_prediction_layers > 0) keep_hidden();
+    const base::TraceSpan span(base::Span::kHead);
+    WIDEEP_TRY(normalize_logit_rows(batch, weights_.final_norm, call.where));
+    return head(static_cast<int>(batch.logit_rows.size()), call.where, logits);
+  }
   copy_out(rows.out);
   return {};
 }
@@ -145,7 +155,7 @@ Status Model::forward_moe(const MixerCall& call, int index) {
               .h = h_ + first,
               .x = x_.data() + first};
   // After the last layer only tokens with logits are read, so the others are not sent to experts.
-  const bool last = index + 1 == config_.num_layers;
+  const bool last = index + 1 == config_.num_all_layers();
   if (last) moe.wanted = wanted_;
   if (weights.has_shared() && !group_.is_alone()) {
     const std::vector<int32_t>& tokens = last ? call.batch.logit_rows : all_;
@@ -165,25 +175,29 @@ Result<const float*> Model::run_shared(const MixerCall& call, const MoeWeights& 
                          moe_.shared_input(compute_, h_, tokens), call.where);
 }
 
-// The LM head, on the rows of batch.logit_rows only. Each rank of a group normalises its own rows
-// among them and computes a part of the vocabulary for all of them.
-Status Model::head(const Batch& batch, const transport::Awaited& where,
-                   std::vector<float>* logits) {
-  const base::TraceSpan span(base::Span::kHead);
+// Writes the rows of batch.logit_rows, normalised, to h_. Each rank of a group has its own rows
+// among them; after the meeting all ranks can read all.
+Status Model::normalize_logit_rows(const Batch& batch, const std::vector<float>& norm,
+                                   const transport::Awaited& where) {
   const int hidden = config_.hidden_size;
   const int num_rows = static_cast<int>(batch.logit_rows.size());
-  const size_t vocab = config_.vocab_size;
   ep::TokenRange own_rows;  // among logit_rows, which is ascending, so own rows are neighbours
   for (int i = 0; i < num_rows; ++i) {
     const int row = batch.logit_rows[i];
     if (row < own_.begin || row >= own_.begin + own_.size) continue;
     if (own_rows.size++ == 0) own_rows.begin = i;
-    compute_.kernels().rms_norm(x_.data() + static_cast<size_t>(row) * hidden,
-                                weights_.final_norm.data(), config_.rms_norm_eps, hidden,
-                                h_ + static_cast<size_t>(i) * hidden);
+    compute_.kernels().rms_norm(x_.data() + static_cast<size_t>(row) * hidden, norm.data(),
+                                config_.rms_norm_eps, hidden, h_ + static_cast<size_t>(i) * hidden);
   }
-  WIDEEP_TRY(group_.meet(written_rows(h_, static_cast<size_t>(hidden), own_rows),
-                         where.named("the last layer's output")));
+  return group_.meet(written_rows(h_, static_cast<size_t>(hidden), own_rows),
+                     where.named("the last layer's output"));
+}
+
+// The LM head, on the first num_rows rows of h_. Each rank of a group computes a part of the
+// vocabulary for all of them.
+Status Model::head(int num_rows, const transport::Awaited& where, std::vector<float>* logits) {
+  const int hidden = config_.hidden_size;
+  const size_t vocab = config_.vocab_size;
   logits->resize(num_rows * vocab);
   const kernels::PackedMatrix& lm_head = weights_.lm_head.packed;
   const Rows rows = compute_.cast(lm_head.shape, float_rows(h_, hidden, num_rows, hidden), cast_);

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,9 +16,20 @@
 
 namespace wideep::model {
 
+// What a prediction layer (multi-token prediction, MTP) has around the parts of a layer. Its input
+// is projection · [norm(embedding of the next token) ‖ norm(hidden)], where hidden is the output of
+// the main model, or of a prediction, after its final norm.
+struct PredictionWeights {
+  std::vector<float> embedding_norm;  // [hidden]
+  std::vector<float> hidden_norm;     // [hidden]
+  weights::Matrix projection;         // [hidden, 2 · hidden]
+  std::vector<float> final_norm;      // [hidden]
+};
+
 // One layer. Either `mlp` (dense) or `moe` is set.
 struct Layer {
-  std::vector<float> mixer_norm;  // [hidden]
+  std::unique_ptr<PredictionWeights> prediction;  // null: a layer of the main model
+  std::vector<float> mixer_norm;                  // [hidden]
   std::unique_ptr<Mixer> mixer;
   std::vector<float> mlp_norm;  // [hidden]
   weights::MlpRecord mlp;
@@ -29,8 +41,8 @@ struct Layer {
 class ModelWeights {
  public:
   // of_layers: the layers of a pipeline stage; nullopt: all. The other layers stay empty. Only the
-  // first stage has the embedding, only the last the final norm and the LM head. REQUIRES: config
-  // outlives the result. Errors: as WeightLoader.
+  // first stage and the one with prediction layers have the embedding, only the last the final norm
+  // and the LM head. REQUIRES: config outlives the result. Errors: as WeightLoader.
   static Result<ModelWeights> load(const ModelConfig& config, const weights::WeightLoader& loader,
                                    std::optional<parallel::LayerRange> of_layers = {});
 
@@ -48,15 +60,23 @@ struct StageRows {
   float* out = nullptr;       // for the next stage; null: the last stage, computes logits
 };
 
+// Ranks with batches of their own that compute the LM head of their predictions together
+// (enable_lm_head_tp_in_adp): neighbours, as many as lm_head_size() says, at most max_size.
+struct SharedHead {
+  TensorGroup ranks = {};  // all that dispatch to each other
+  int max_size = 1;
+};
+
 // Thread safety: one thread per rank, which uses the threads of `compute`.
 class Model {
  public:
   // layers: the layers of this rank's pipeline stage. group: the ranks that compute the same
   // batches (tensor parallelism); by default this rank alone. context: the ranks that hold other
-  // tokens of the same sequences and read each other's pages (context parallelism). References
-  // outlive this.
+  // tokens of the same sequences and read each other's pages (context parallelism). heads: the
+  // ranks with batches of their own that share the LM head of predictions. References outlive this.
   Model(const ModelConfig& config, const ModelWeights& weights, Compute compute, MoeRunner& moe,
-        parallel::LayerRange layers, TensorGroup group = {}, TensorGroup context = {})
+        parallel::LayerRange layers, TensorGroup group = {}, TensorGroup context = {},
+        SharedHead heads = {})
       : config_(config),
         weights_(weights),
         compute_(compute),
@@ -64,10 +84,11 @@ class Model {
         layers_(layers),
         states_(config, layers),
         group_(std::move(group)),
-        context_(std::move(context)) {}
+        context_(std::move(context)),
+        heads_(std::move(heads)) {}
   // All layers.
   Model(const ModelConfig& config, const ModelWeights& weights, Compute compute, MoeRunner& moe)
-      : Model(config, weights, compute, moe, {0, config.num_layers}) {}
+      : Model(config, weights, compute, moe, {0, config.num_all_layers()}) {}
 
   const TensorGroup& group() const { return group_; }
   TensorGroup& context() { return context_; }
@@ -83,6 +104,19 @@ class Model {
     return forward(batch, kv, iteration, {}, logits);
   }
 
+  // Multi-token prediction, on the last stage of a model with a prediction layer, after forward():
+  // what may follow the tokens of the batch. Row i continues row from[i] of `hidden`: of the last
+  // call's outputs, which are those of all tokens of forward(), or of the logit rows of predict();
+  // −1: zeros.
+  // Its id is the token that follows that row, its position the place of the row's keys and values
+  // in the prediction layer: that of the row in forward(), one more in each further call.
+  // rows_of_ranks: the most logit rows of each rank that dispatches to this one; may be empty
+  // unless they share the LM head. tokens: [batch.logit_rows] the likeliest token, of equal ones
+  // the smallest. Collective as forward(), also for ranks without tokens.
+  Status predict(const Batch& batch, std::span<const int32_t> from,
+                 std::span<const int32_t> rows_of_ranks, const KvLayout& kv, int64_t iteration,
+                 std::vector<int32_t>* tokens);
+
  private:
   // Calls run(row) for every row of this rank's tokens, on all threads.
   template <typename Run>
@@ -92,6 +126,16 @@ class Model {
       for (int64_t row = begin; row < end; ++row) run(own_.begin + row);
     });
   }
+  // The rows whose maxima this rank finds, in a part of the vocabulary, and its own among them.
+  struct HeadShare {
+    const float* rows = nullptr;  // [num_rows, hidden]
+    int num_rows = 0;
+    int first_own = 0, num_own = 0;
+    int part = 0, parts = 1;
+    // [parts, rows of the group] of all parts; null: there is only one.
+    Likeliest* maxima = nullptr;
+    int first_row = 0, all_rows = 0;  // where `rows` begin in it
+  };
   void start(const Batch& batch);
   void prepare(const MixerCall& call);
   void embed(const Batch& batch);
@@ -106,7 +150,16 @@ class Model {
   Result<const float*> run_shared(const MixerCall& call, const MoeWeights& weights,
                                   std::span<const int32_t> tokens);
   void find_rows(const Batch& batch);
-  Status head(const Batch& batch, const transport::Awaited& where, std::vector<float>* logits);
+  Status normalize_logit_rows(const Batch& batch, const std::vector<float>& norm,
+                              const transport::Awaited& where);
+  Status head(int num_rows, const transport::Awaited& where, std::vector<float>* logits);
+  void keep_hidden();
+  void enter_prediction(const Batch& batch, const PredictionWeights& prediction,
+                        std::span<const int32_t> from);
+  HeadShare head_share(int num_rows);
+  HeadShare gather_rows(int num_rows, std::span<const int32_t> rows_of_ranks);
+  void find_maxima(const HeadShare& share);
+  void choose_likeliest(const HeadShare& share, std::vector<int32_t>* tokens) const;
 
   const ModelConfig& config_;
   const ModelWeights& weights_;
@@ -115,6 +168,7 @@ class Model {
   parallel::LayerRange layers_;
   StateLayout states_;
   TensorGroup group_, context_;
+  SharedHead heads_;
   ep::TokenRange own_;    // this rank's tokens of the batch; all but in a tensor group
   std::vector<float> x_;  // [num_tokens, hidden] residual stream; only own rows are computed
   float* h_ = nullptr;  // [num_tokens, hidden] normalised x_, in kInput; this rank writes own rows
@@ -123,6 +177,12 @@ class Model {
   MlpRunner mlp_runner_;
   std::vector<int32_t> all_;     // [num_tokens] 0, 1, ...
   std::vector<int32_t> wanted_;  // own tokens with logits, as indices from own_.begin, ascending
+  // With prediction layers: the outputs of the last call after the final norm, [rows, hidden];
+  // after forward() only own rows.
+  std::vector<float> hidden_;
+  Scratch joined_;                        // [own tokens, 2 · hidden] the input of a projection
+  std::vector<float> prediction_logits_;  // see find_maxima()
+  std::vector<Likeliest> maxima_;         // [rows] of this rank's part of the vocabulary
 };
 
 }  // namespace wideep::model

@@ -33,7 +33,7 @@ std::string ModelForms::format_names() const {
   };
   for (const LayerForms& layer : layers) {
     for (const MatrixForm* form : {&layer.input, &layer.gates, &layer.q_b, &layer.index_query,
-                                   &layer.index_key, &layer.output, &layer.mlp})
+                                   &layer.index_key, &layer.output, &layer.mlp, &layer.prediction})
       add(*form);
   }
   return fmt::format("{}", fmt::join(names, ", "));
@@ -49,6 +49,7 @@ LayerForms layer_forms(const ModelConfig& config, int layer, const WeightLoader&
   forms.index_key = form_of(loader, tensors, TensorUse::kIndexKey, forms.input);
   forms.output = form_of(loader, tensors, TensorUse::kOutput, forms.input);
   forms.mlp = form_of(loader, tensors, TensorUse::kMlp, forms.input);
+  forms.prediction = form_of(loader, tensors, TensorUse::kPrediction, forms.input);
   return forms;
 }
 
@@ -58,7 +59,7 @@ ModelForms model_forms(const ModelConfig& config, const WeightLoader& loader) {
                    .experts = {experts.format, experts.group},
                    .lm_head = loader.form(config.head_tensor(), config.hidden_size),
                    .layers = {}};
-  for (int layer = 0; layer < config.num_layers; ++layer) {
+  for (int layer = 0; layer < config.num_all_layers(); ++layer) {
     forms.layers.push_back(layer_forms(config, layer, loader));
   }
   return forms;
@@ -69,14 +70,14 @@ ModelForms uniform_forms(const ModelConfig& config, kernels::WeightFormat format
   return {.row_dtype = kernels::row_dtype(format),
           .experts = form,
           .lm_head = form,
-          .layers = std::vector<LayerForms>(static_cast<size_t>(config.num_layers),
-                                            {form, form, form, form, form, form, form})};
+          .layers = std::vector<LayerForms>(static_cast<size_t>(config.num_all_layers()),
+                                            {form, form, form, form, form, form, form, form})};
 }
 
 weights::ExpertShape experts_shape(const ModelConfig& config, const WeightLoader& loader,
                                    int num_slices) {
   std::vector<std::string> prefixes;
-  for (int layer = 0; layer < config.num_layers; ++layer) {
+  for (int layer = 0; layer < config.num_all_layers(); ++layer) {
     if (!config.is_moe(layer)) continue;
     for (int expert = 0; expert < config.routing.num_experts; ++expert) {
       prefixes.push_back(expert_prefix(layer, expert));

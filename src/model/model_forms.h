@@ -22,6 +22,7 @@ struct LayerForms {
   weights::MatrixForm index_query, index_key;  // of an indexer; else unused
   weights::MatrixForm output;                  // of the mixer
   weights::MatrixForm mlp;                     // of a dense layer or the shared expert; else unused
+  weights::MatrixForm prediction;              // of a prediction layer; else unused
 };
 
 struct ModelForms {

@@ -56,10 +56,29 @@ Result<std::unique_ptr<Mixer>> load_mixer(const ModelConfig& config, int layer,
   return failed("unreachable");
 }
 
+Result<std::unique_ptr<PredictionWeights>> load_prediction(const ModelConfig& config,
+                                                           const WeightLoader& loader,
+                                                           const std::string& prefix) {
+  auto prediction = std::make_unique<PredictionWeights>();
+  const int hidden = config.hidden_size;
+  WIDEEP_TRY_ASSIGN(prediction->embedding_norm,
+                    load_norm(config, loader, prefix + "enorm.weight", hidden));
+  WIDEEP_TRY_ASSIGN(prediction->hidden_norm,
+                    load_norm(config, loader, prefix + "hnorm.weight", hidden));
+  WIDEEP_TRY_ASSIGN(prediction->projection,
+                    loader.matrix(prefix + "eh_proj.weight", hidden, 2 * hidden));
+  WIDEEP_TRY_ASSIGN(prediction->final_norm,
+                    load_norm(config, loader, prefix + "shared_head.norm.weight", hidden));
+  return prediction;
+}
+
 Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoader& loader) {
   Layer layer;
   const std::string prefix = fmt::format("model.layers.{}.", index);
   const int hidden = config.hidden_size;
+  if (config.is_prediction(index)) {
+    WIDEEP_TRY_ASSIGN(layer.prediction, load_prediction(config, loader, prefix));
+  }
   WIDEEP_TRY_ASSIGN(layer.mixer_norm,
                     load_norm(config, loader, prefix + "input_layernorm.weight", hidden));
   WIDEEP_TRY_ASSIGN(layer.mixer, load_mixer(config, index, loader));
@@ -79,11 +98,12 @@ Result<Layer> load_layer(const ModelConfig& config, int index, const WeightLoade
 Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightLoader& loader,
                                         std::optional<parallel::LayerRange> of_layers) {
   const parallel::LayerRange layers =
-      of_layers.value_or(parallel::LayerRange{0, config.num_layers});
+      of_layers.value_or(parallel::LayerRange{0, config.num_all_layers()});
+  const bool is_last = layers.last == config.num_all_layers();
   ModelWeights model;
   model.dtype = loader.row_dtype();
   const int vocab = config.vocab_size, hidden = config.hidden_size;
-  if (layers.first == 0) {
+  if (layers.first == 0 || (is_last && config.num_prediction_layers > 0)) {
     model.embedding =
         base::AlignedBytes(static_cast<size_t>(vocab) * hidden * dtype_bytes(model.dtype));
     // All ranks of the machine read the embedding, so it is not placed near one of them.
@@ -91,11 +111,11 @@ Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightL
     WIDEEP_TRY(
         loader.rows(config.embedding_tensor, vocab, hidden, model.dtype, model.embedding.data()));
   }
-  model.layers.resize(static_cast<size_t>(config.num_layers));
+  model.layers.resize(static_cast<size_t>(config.num_all_layers()));
   for (int layer = layers.first; layer < layers.last; ++layer) {
     WIDEEP_TRY_ASSIGN(model.layers[static_cast<size_t>(layer)], load_layer(config, layer, loader));
   }
-  if (layers.last == config.num_layers) {
+  if (is_last) {
     WIDEEP_TRY_ASSIGN(model.final_norm, load_norm(config, loader, "model.norm.weight", hidden));
     WIDEEP_TRY_ASSIGN(model.lm_head, loader.matrix(config.head_tensor(), vocab, hidden));
   }

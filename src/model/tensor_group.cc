@@ -51,6 +51,16 @@ JointLayout JointLayout::of_context(const ModelConfig& config, int64_t max_logit
   return layout;
 }
 
+JointLayout JointLayout::of_heads(const ModelConfig& config, int num_ranks, int64_t max_rows) {
+  JointLayout layout;
+  const auto rows = static_cast<size_t>(num_ranks * max_rows);
+  const size_t input = aligned(rows * static_cast<size_t>(config.hidden_size) * sizeof(float));
+  // kInput is the first buffer, kLogits the last one; those between are empty.
+  std::fill(layout.begin.begin() + 1, layout.begin.end(), input);
+  layout.begin.back() += aligned(rows * static_cast<size_t>(num_ranks) * sizeof(Likeliest));
+  return layout;
+}
+
 HeadRange part_of_heads(int rank, int size, int num_heads, int num_kv_heads) {
   const int count = num_heads / size, group = num_heads / num_kv_heads;
   const int first = rank * count;

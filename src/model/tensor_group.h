@@ -37,6 +37,12 @@ namespace wideep::model {
 // The buffers of a group, which all its ranks read.
 enum class JointBuffer : int { kInput, kHeads, kOutput, kBetween, kLogits, kCount };
 
+// The likeliest token of a row, in a part of the vocabulary.
+struct Likeliest {
+  float logit = 0.0f;
+  int32_t token = 0;
+};
+
 // The offsets of the buffers in bytes.
 struct JointLayout {
   JointLayout() = default;
@@ -49,6 +55,10 @@ struct JointLayout {
 
   // For ranks that share sequences (context parallelism): only kLogits.
   static JointLayout of_context(const ModelConfig& config, int64_t max_logit_rows);
+
+  // For ranks with batches of their own that share the LM head (Model::predict()): kInput, the rows
+  // of all ranks, at most max_rows of each; and kLogits, maxima.
+  static JointLayout of_heads(const ModelConfig& config, int num_ranks, int64_t max_rows);
 
   size_t bytes() const { return begin.back(); }
 

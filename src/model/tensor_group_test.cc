@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "model/lm_head_size.h"
 #include "transport/rank_threads.h"
 
 namespace wideep::model {
@@ -123,6 +124,21 @@ TEST(TensorGroup, AloneItHasEverything) {
   EXPECT_EQ(group.panels(kernels::packed_shape(kernels::WeightFormat::kBf16, 100, 32)).count(), 7);
   EXPECT_EQ(group.heads(8, 2).count, 8);
   EXPECT_TRUE(group.meet({}).ok());
+}
+
+// TensorRT-LLM's rule: 256 / tokens, up to a power of two, at most a node's ranks.
+TEST(LmHeadSize, FollowsTheNumberOfTokens) {
+  EXPECT_EQ(lm_head_size(1, 32, 8), 8);
+  EXPECT_EQ(lm_head_size(32, 32, 4), 4);
+  EXPECT_EQ(lm_head_size(32, 32, 32), 8);
+  EXPECT_EQ(lm_head_size(64, 8, 8), 4);
+  EXPECT_EQ(lm_head_size(100, 8, 8), 2);
+  EXPECT_EQ(lm_head_size(86, 8, 8), 2);
+  EXPECT_EQ(lm_head_size(85, 8, 8), 4);  // 3 becomes 4
+  EXPECT_EQ(lm_head_size(256, 8, 8), 1);
+  EXPECT_EQ(lm_head_size(300, 8, 8), 1);
+  EXPECT_EQ(lm_head_size(1, 6, 4), 3);  // 4 does not divide 6
+  EXPECT_EQ(lm_head_size(1, 1, 1), 1);
 }
 
 }  // namespace

@@ -28,6 +28,15 @@ class Lister {
     }
   }
 
+  // Around the layer: its input and output.
+  void prediction() {
+    const int hidden = config_.hidden_size;
+    vector("enorm.weight", hidden);
+    vector("hnorm.weight", hidden);
+    matrix("eh_proj.weight", hidden, int64_t{2} * hidden, TensorUse::kPrediction);
+    vector("shared_head.norm.weight", hidden);
+  }
+
   void moe() {
     const RoutingConfig& routing = config_.routing;
     matrix("mlp.gate.weight", routing.num_experts, config_.hidden_size, TensorUse::kFloat);
@@ -168,6 +177,7 @@ bool is_quantizable(TensorUse use) {
 std::vector<ListedTensor> layer_tensors(const ModelConfig& config, int layer) {
   const LayerConfig& description = config.layers[static_cast<size_t>(layer)];
   Lister lister(config, fmt::format("model.layers.{}.", layer));
+  if (config.is_prediction(layer)) lister.prediction();
   lister.vector("input_layernorm.weight", config.hidden_size);
   lister.mixer(description);
   lister.vector("post_attention_layernorm.weight", config.hidden_size);
@@ -200,7 +210,7 @@ std::vector<ListedTensor> outer_tensors(const ModelConfig& config) {
 std::vector<ListedTensor> all_tensors(const ModelConfig& config) {
   std::vector<ListedTensor> outer = outer_tensors(config);
   std::vector<ListedTensor> tensors = {outer.front()};
-  for (int layer = 0; layer < config.num_layers; ++layer) {
+  for (int layer = 0; layer < config.num_all_layers(); ++layer) {
     append(layer_tensors(config, layer), &tensors);
     if (!config.is_moe(layer)) continue;
     for (int expert = 0; expert < config.routing.num_experts; ++expert) {

@@ -26,9 +26,10 @@ enum class TensorUse {
   kLatent,     // latent attention: kv_b, kept as three matrices per head
   kIndexQuery,
   kIndexKey,
-  kOutput,  // of the mixer
-  kFloat,   // matrices kept in float32: routers, weights of the indexer's heads
-  kMlp,     // of a dense layer or the shared expert
+  kOutput,      // of the mixer
+  kPrediction,  // what a prediction layer makes its input with
+  kFloat,       // matrices kept in float32: routers, weights of the indexer's heads
+  kMlp,         // of a dense layer or the shared expert
   kExpert,
   kHead,
 };

@@ -82,10 +82,6 @@ class Mapping {
   // The ranks, ascending, that differ from `rank` along this axis only (`rank` included).
   std::vector<int> group(Axis axis, int rank) const;
 
-  LayerRange pp_layers(int pp_rank, int num_layers) const {
-    return layers_of_stage(pp_rank, sizes_.pp, num_layers);
-  }
-
  private:
   explicit Mapping(const ParallelSizes& sizes) : sizes_(sizes) {}
 

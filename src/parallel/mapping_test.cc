@@ -95,11 +95,10 @@ TEST(Mapping, WideEpHasEveryRankInOneGroup) {
 
 // 61 = 16 + 15 + 15 + 15.
 TEST(Mapping, DividesLayersAmongPipelineStages) {
-  const Mapping m = mapping({.pp = 4});
-  EXPECT_EQ(m.pp_layers(0, 61), (LayerRange{0, 16}));
-  EXPECT_EQ(m.pp_layers(1, 61), (LayerRange{16, 31}));
-  EXPECT_EQ(m.pp_layers(3, 61), (LayerRange{46, 61}));
-  EXPECT_EQ(m.pp_layers(3, 3), (LayerRange{3, 3}));
+  EXPECT_EQ(layers_of_stage(0, 4, 61), (LayerRange{0, 16}));
+  EXPECT_EQ(layers_of_stage(1, 4, 61), (LayerRange{16, 31}));
+  EXPECT_EQ(layers_of_stage(3, 4, 61), (LayerRange{46, 61}));
+  EXPECT_EQ(layers_of_stage(3, 4, 3), (LayerRange{3, 3}));
 }
 
 }  // namespace

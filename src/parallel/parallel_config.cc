@@ -230,6 +230,11 @@ ParallelConfig take_config(YamlMap& root) {
     config.speculative_config =
         take_speculative(root.map("speculative_config"), config.max_batch_size, &config.notes);
   }
+  if (config.enable_lm_head_tp_in_adp && !config.predicts()) {
+    config.notes.push_back(
+        "enable_lm_head_tp_in_adp has no effect without speculative_config: decoding_type MTP, "
+        "whose drafts use it");
+  }
   root.refuse_unknown_keys();
   return config;
 }

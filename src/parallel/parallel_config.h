@@ -105,6 +105,11 @@ struct ParallelConfig {
   // REQUIRES: the sizes are valid, as in every config that a function below returns.
   Mapping mapping() const;
 
+  // Whether the model's prediction layer drafts.
+  bool predicts() const {
+    return speculative_config && speculative_config->type == SpeculativeConfig::Type::kMtp;
+  }
+
   int micro_batches() const { return static_cast<int>(pipeline_micro_batches.value_or(sizes.pp)); }
 
   // True if the tp ranks compute every batch together, each a part of heads and columns. False:

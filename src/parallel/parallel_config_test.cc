@@ -279,8 +279,6 @@ TEST(CheckSupported, RefusesByName) {
   const std::string wide = kWideEp;
   EXPECT_THAT(unsupported("{tensor_parallel_size: 4, moe_cluster_parallel_size: 4}"),
               HasSubstr("moe_cluster_parallel_size:"));
-  EXPECT_THAT(unsupported(wide + "enable_lm_head_tp_in_adp: true"),
-              HasSubstr("enable_lm_head_tp_in_adp:"));
   EXPECT_THAT(unsupported(wide + "enable_chunked_prefill: false"),
               HasSubstr("enable_chunked_prefill:"));
   EXPECT_EQ(unsupported(wide + "enable_chunked_prefill: true"), "");

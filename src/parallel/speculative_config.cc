@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <initializer_list>
+#include <limits>
 #include <string_view>
 
 #include "base/printable.h"
@@ -23,9 +25,9 @@ constexpr IntegerRange kDraftLengths{.min = 1, .max = kMostDrafts};
 constexpr std::string_view kType = "decoding_type";
 constexpr std::string_view kLength = "max_draft_len";
 
-constexpr std::array kTypes = {"NGram", "SA", "AUTO", "auto"};
-constexpr std::array kOthers = {"MTP",    "Eagle",  "Eagle3",    "DraftTarget",   "PARD",
-                                "DFlash", "Medusa", "Lookahead", "User_Provided", "SaveState"};
+constexpr std::array kTypes = {"NGram", "SA", "MTP", "AUTO", "auto"};
+constexpr std::array kOthers = {"Eagle",  "Eagle3",    "DraftTarget",   "PARD",     "DFlash",
+                                "Medusa", "Lookahead", "User_Provided", "SaveState"};
 
 // A type that is read; "" after an error.
 std::string take_type(YamlMap& map) {
@@ -101,6 +103,63 @@ void take_ngram(YamlMap& map, const std::string& type, SpeculativeConfig* config
   config->is_public_pool = map.boolean_or("is_public_pool", true);
 }
 
+void refuse_beside(YamlMap& map, std::initializer_list<const char*> keys, const char* reason) {
+  for (const char* key : keys) {
+    if (map.has(key)) map.complain(key, reason);
+  }
+}
+
+std::optional<RelaxedAcceptance> take_relaxed(YamlMap& map) {
+  constexpr const char* kUse = "use_relaxed_acceptance_for_thinking";
+  const auto tokens = IntegerRange{.min = 0, .max = std::numeric_limits<int32_t>::max()};
+  RelaxedAcceptance relaxed;
+  const bool uses = map.boolean_or(kUse, false);
+  if (!uses) {
+    refuse_beside(
+        map,
+        {"relaxed_topk", "relaxed_delta", "begin_thinking_phase_token", "end_thinking_phase_token"},
+        "has no effect without use_relaxed_acceptance_for_thinking: true");
+  }
+  relaxed.topk = map.integer_or("relaxed_topk", relaxed.topk, {.min = 1, .max = 1024});
+  relaxed.delta = map.number_or("relaxed_delta", relaxed.delta, {.min = 0.0, .max = 1.0});
+  relaxed.begin_token = map.integer_or("begin_thinking_phase_token", relaxed.begin_token, tokens);
+  relaxed.end_token = map.integer_or("end_thinking_phase_token", relaxed.end_token, tokens);
+  return uses ? std::optional(relaxed) : std::nullopt;
+}
+
+// Keys of the prediction layer. The number of drafts is TensorRT-LLM's num_nextn_predict_layers.
+void take_mtp(YamlMap& map, SpeculativeConfig* config, std::vector<std::string>* notes) {
+  constexpr const char* kLayers = "num_nextn_predict_layers";
+  config->type = SpeculativeConfig::Type::kMtp;
+  config->max_draft_len = map.integer_or(kLayers, 1, kDraftLengths);
+  if (map.has(kLength) && map.integer(kLength, kDraftLengths) != config->max_draft_len) {
+    map.complain(kLength, fmt::format("expected {} ({}), the number of drafts of MTP",
+                                      config->max_draft_len, kLayers));
+  }
+  if (map.boolean_or("use_mtp_vanilla", false) && config->max_draft_len > 1) {
+    map.complain("use_mtp_vanilla",
+                 "expected false beside several drafts: one prediction layer drafts them as a "
+                 "chain (Eagle style)");
+  }
+  if (!map.boolean_or("mtp_eagle_one_model", true)) {
+    notes->push_back(
+        "speculative_config.mtp_eagle_one_model: false has no effect: the prediction layer is a "
+        "part of the model");
+  }
+  if (map.boolean_or("use_sa_spec", false)) {
+    config->sa_spec_threshold =
+        map.integer_or("sa_spec_threshold", 4, {.min = 1, .max = kMostRequests});
+  } else {
+    refuse_beside(map, {"sa_spec_threshold"}, "has no effect without use_sa_spec: true");
+  }
+  config->relaxed = take_relaxed(map);
+  if (config->relaxed) {
+    notes->push_back(
+        "speculative_config.use_relaxed_acceptance_for_thinking changes answers: between the "
+        "thinking tokens drafts are kept that the model would not have chosen");
+  }
+}
+
 // TensorRT-LLM's table (pull request 6232).
 bool choose_by_concurrency(std::optional<int64_t> max_batch_size, SpeculativeConfig* config,
                            std::vector<std::string>* notes) {
@@ -131,6 +190,8 @@ std::optional<SpeculativeConfig> take_speculative(YamlMap map,
   if (type == "AUTO") {
     if (map.has(kLength)) map.complain(kLength, "AUTO chooses it; remove the key");
     drafts = choose_by_concurrency(max_batch_size, &config, notes);
+  } else if (type == "MTP") {
+    take_mtp(map, &config, notes);
   } else if (type == "auto") {
     config.max_draft_len = map.integer_or(kLength, 8, kDraftLengths);
   } else {

@@ -4,13 +4,15 @@
 // llm_args.py):
 //
 //   speculative_config:
-//     decoding_type: NGram        # or SA, AUTO, auto
+//     decoding_type: NGram        # or SA, MTP, AUTO, auto
 //     max_draft_len: 5
 //     max_matching_ngram_size: 3
 //
 // decoding_type:
 //   NGram   what followed the last tokens before, in any request (TensorRT-LLM's pool)
 //   SA      what followed the longest repeated end of the text (a suffix automaton)
+//   MTP     the model's own prediction layer, applied num_nextn_predict_layers times as a chain;
+//           with use_sa_spec also SA, where its match has sa_spec_threshold tokens
 //   AUTO    TensorRT-LLM's choice of NGram's sizes by max_batch_size
 //   auto    wideep's own: SA, with as many drafts in each step as are expected to pay
 // Others of TensorRT-LLM's are refused by name.
@@ -28,8 +30,22 @@
 
 namespace wideep::parallel {
 
+// Between the tokens that begin and end a model's thinking, a draft is kept in the place of the
+// likeliest token if it is one of the topk likeliest, and less likely than that one by at most
+// delta (a difference of probabilities, as TensorRT-LLM's blog has it; its documentation also
+// speaks of log probabilities).
+struct RelaxedAcceptance {
+  int64_t topk = 1;
+  double delta = 0.0;
+  int64_t begin_token = 128798;  // DeepSeek-R1's
+  int64_t end_token = 128799;
+
+  bool operator==(const RelaxedAcceptance&) const = default;
+};
+
 struct SpeculativeConfig {
-  enum class Type { kNgram, kSuffix, kAuto };  // kAuto: `auto`; AUTO has become kNgram, or nothing
+  // kAuto: `auto`; AUTO has become kNgram, or nothing.
+  enum class Type { kNgram, kSuffix, kMtp, kAuto };
 
   Type type = Type::kNgram;
   int64_t max_draft_len = 0;  // tokens of a request in a step, at least 1
@@ -45,6 +61,10 @@ struct SpeculativeConfig {
   std::optional<int64_t> acceptance_window;
   double acceptance_length_threshold = 0.0;
   int64_t max_pool_bytes = int64_t{64} << 20;  // wideep's own: of a rank
+  // MTP only: SA's drafts come first where their match has so many tokens (use_sa_spec).
+  std::optional<int64_t> sa_spec_threshold;
+  // MTP only; changes answers (use_relaxed_acceptance_for_thinking).
+  std::optional<RelaxedAcceptance> relaxed;
 };
 
 // Reads the map. max_batch_size: for AUTO; nullopt: not in the file. nullopt is returned for AUTO

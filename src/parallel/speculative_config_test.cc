@@ -87,10 +87,19 @@ TEST(SpeculativeConfig, AutoByConcurrency) {
 TEST(SpeculativeConfig, SaysWhatIsWrong) {
   const std::pair<const char*, const char*> all[] = {
       {"max_draft_len: 3",
-       "speculative_config.decoding_type: missing; expected one of NGram, SA, AUTO, auto"},
+       "speculative_config.decoding_type: missing; expected one of NGram, SA, MTP, AUTO, auto"},
       {"decoding_type: ngram, max_draft_len: 3",
-       "decoding_type: expected one of NGram, SA, AUTO, auto, found 'ngram'"},
-      {"decoding_type: MTP", "decoding_type: MTP is not supported"},
+       "decoding_type: expected one of NGram, SA, MTP, AUTO, auto, found 'ngram'"},
+      {"decoding_type: MTP, num_nextn_predict_layers: 0", "num_nextn_predict_layers: expected"},
+      {"decoding_type: MTP, num_nextn_predict_layers: 3, max_draft_len: 2",
+       "max_draft_len: expected 3 (num_nextn_predict_layers)"},
+      {"decoding_type: MTP, num_nextn_predict_layers: 3, use_mtp_vanilla: true",
+       "use_mtp_vanilla: expected false"},
+      {"decoding_type: MTP, relaxed_topk: 3", "relaxed_topk: has no effect without"},
+      {"decoding_type: MTP, sa_spec_threshold: 3", "sa_spec_threshold: has no effect without"},
+      {"decoding_type: MTP, is_public_pool: true", "is_public_pool: expected decoding_type NGram"},
+      {"decoding_type: SA, max_draft_len: 3, num_nextn_predict_layers: 2",
+       "num_nextn_predict_layers"},
       {"decoding_type: Eagle3, max_draft_len: 3", "decoding_type: Eagle3 is not supported"},
       {"decoding_type: NGram", "max_draft_len: missing"},
       {"decoding_type: NGram, max_draft_len: 0", "max_draft_len: expected"},
@@ -113,6 +122,24 @@ TEST(SpeculativeConfig, SaysWhatIsWrong) {
     EXPECT_THAT(complaint(settings), HasSubstr(message)) << settings;
     EXPECT_THAT(complaint(settings), HasSubstr("config.yaml:1: speculative_config.")) << settings;
   }
+}
+
+TEST(SpeculativeConfig, Mtp) {
+  const SpeculativeConfig one = *accepted("decoding_type: MTP").speculative_config;
+  EXPECT_EQ(one.type, Type::kMtp);
+  EXPECT_EQ(one.max_draft_len, 1);
+  EXPECT_FALSE(one.sa_spec_threshold.has_value());
+  EXPECT_FALSE(one.relaxed.has_value());
+  const ParallelConfig all = accepted(
+      "decoding_type: MTP, num_nextn_predict_layers: 3, max_draft_len: 3, use_mtp_vanilla: false, "
+      "mtp_eagle_one_model: true, use_sa_spec: true, use_relaxed_acceptance_for_thinking: true, "
+      "relaxed_topk: 10, relaxed_delta: 0.6, begin_thinking_phase_token: 5, "
+      "end_thinking_phase_token: 6");
+  EXPECT_EQ(all.speculative_config->max_draft_len, 3);
+  EXPECT_EQ(all.speculative_config->sa_spec_threshold, 4);
+  EXPECT_EQ(all.speculative_config->relaxed,
+            (RelaxedAcceptance{.topk = 10, .delta = 0.6, .begin_token = 5, .end_token = 6}));
+  EXPECT_THAT(all.notes, ElementsAre(HasSubstr("changes answers")));
 }
 
 TEST(SpeculativeConfig, KeepAllChangesNothing) {

@@ -25,7 +25,7 @@ std::array<Limit, 1> size_limits(const ParallelSizes& sizes) {
   }};
 }
 
-std::array<Limit, 3> feature_limits(const ParallelConfig& config) {
+std::array<Limit, 2> feature_limits(const ParallelConfig& config) {
   // Ranks take turns of whole pages, so that no page is divided between ranks.
   const int64_t turn = config.cp_config ? config.cp_config->tokens_per_block.value_or(64) : 64;
   return {{
@@ -36,9 +36,6 @@ std::array<Limit, 3> feature_limits(const ParallelConfig& config) {
       {config.enable_chunked_prefill == false,
        "enable_chunked_prefill: prompts are always prefilled in chunks of at most max_num_tokens; "
        "raise max_num_tokens to the longest prompt and remove this key or set it to true"},
-      {config.enable_lm_head_tp_in_adp,
-       "enable_lm_head_tp_in_adp: a sharded output projection is not supported yet; set it to "
-       "false"},
   }};
 }
 

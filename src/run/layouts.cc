@@ -19,9 +19,15 @@ using model::ModelConfig;
 
 std::vector<int> moe_layers(const ModelConfig& config) {
   std::vector<int> layers;
-  for (int layer = 0; layer < config.num_layers; ++layer) {
+  for (int layer = 0; layer < config.num_all_layers(); ++layer) {
     if (config.is_moe(layer)) layers.push_back(layer);
   }
+  return layers;
+}
+
+parallel::LayerRange stage_layers(const ModelConfig& config, int stage, int num_stages) {
+  parallel::LayerRange layers = parallel::layers_of_stage(stage, num_stages, config.num_layers);
+  if (stage + 1 == num_stages) layers.last = config.num_all_layers();
   return layers;
 }
 
@@ -109,6 +115,12 @@ Status check_parts(const parallel::ParallelConfig& settings, const ModelConfig& 
     return refuse("tensor_parallel_size", settings.sizes.tp,
                   states + " (or enable_attention_dp: true)");
   }
+  if (config.num_prediction_layers > 0 && settings.sizes.cp > 1) {
+    return refuse(
+        "context_parallel_size", settings.sizes.cp,
+        "speculative_config.decoding_type MTP, whose drafts are computed on the rank that "
+        "holds a sequence");
+  }
   const int stages = settings.sizes.pp;
   if (stages > config.num_layers) {
     return invalid_input(
@@ -116,7 +128,7 @@ Status check_parts(const parallel::ParallelConfig& settings, const ModelConfig& 
                     settings.name, config.num_layers, stages));
   }
   for (int stage = 1; stage < stages; ++stage) {
-    const int first = parallel::layers_of_stage(stage, stages, config.num_layers).first;
+    const int first = stage_layers(config, stage, stages).first;
     if (!config.layers[static_cast<size_t>(first)].shares_index) continue;
     return refuse(
         "pipeline_parallel_size", stages,
@@ -228,12 +240,16 @@ engine::SpeculationOptions speculation_options(const parallel::ParallelConfig& s
   using Method = engine::SpeculationOptions::Method;
   if (!settings.speculative_config) return {};
   const parallel::SpeculativeConfig& config = *settings.speculative_config;
-  const bool is_ngram = config.type == parallel::SpeculativeConfig::Type::kNgram;
+  using Type = parallel::SpeculativeConfig::Type;
+  const auto method = [&] {
+    if (config.type == Type::kMtp) return Method::kMtp;
+    return config.type == Type::kNgram ? Method::kNgram : Method::kSuffix;
+  };
   const auto to_int = [](const std::optional<int64_t>& value) {
     return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
   };
   engine::SpeculationOptions options{
-      .method = is_ngram ? Method::kNgram : Method::kSuffix,
+      .method = method(),
       .max_draft_len = static_cast<int>(config.max_draft_len),
       .ngram = {.max_matching_ngram_size = static_cast<int>(config.max_matching_ngram_size),
                 .is_use_oldest = config.is_use_oldest},
@@ -242,7 +258,14 @@ engine::SpeculationOptions speculation_options(const parallel::ParallelConfig& s
       .max_concurrency = to_int(config.max_concurrency),
       .acceptance_window = to_int(config.acceptance_window),
       .acceptance_length_threshold = config.acceptance_length_threshold,
-      .is_adaptive = config.type == parallel::SpeculativeConfig::Type::kAuto};
+      .suffix_threshold = to_int(config.sa_spec_threshold),
+      .is_adaptive = config.type == Type::kAuto};
+  if (config.relaxed) {
+    options.relaxed = {.top_k = static_cast<int>(config.relaxed->topk),
+                       .delta = config.relaxed->delta,
+                       .begin_token = static_cast<int32_t>(config.relaxed->begin_token),
+                       .end_token = static_cast<int32_t>(config.relaxed->end_token)};
+  }
   for (const auto& [batch, length] : config.draft_len_schedule) {
     options.draft_len_schedule[static_cast<int>(batch)] = static_cast<int>(length);
   }

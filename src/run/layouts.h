@@ -31,6 +31,9 @@ inline constexpr int kDefaultMaxBatchSize = 64;
 // Indices of the layers that have experts, ascending.
 std::vector<int> moe_layers(const model::ModelConfig& config);
 
+// The layers of a pipeline stage. Prediction layers belong to the last one.
+parallel::LayerRange stage_layers(const model::ModelConfig& config, int stage, int num_stages);
+
 // ---- tokens ----
 
 // Context parallelism deals the tokens of a sequence to context_parallel_size ranks in turns. The
@@ -115,15 +118,17 @@ engine::SpeculationOptions speculation_options(const parallel::ParallelConfig& s
 
 // Bytes of the parts of a rank's segment, in this order: buffers of dispatch and combine; buffers
 // of ranks that compute batches together; buffers of ranks that hold slices of the same experts;
-// rows and tokens from other pipeline stages; and with context parallelism the logits and the KV
+// rows and tokens from other pipeline stages; buffers of ranks that share the LM head; and with
+// context parallelism the logits and the KV
 // cache, which the other ranks of a sequence read in place.
 struct SegmentPlan {
-  size_t dispatch = 0, joint = 0, shards = 0, pipeline = 0, logits = 0, cache = 0;
+  size_t dispatch = 0, joint = 0, shards = 0, pipeline = 0, heads = 0, logits = 0, cache = 0;
 
   size_t joint_offset() const { return dispatch; }
   size_t shards_offset() const { return dispatch + joint; }
   size_t pipeline_offset() const { return dispatch + joint + shards; }
-  size_t logits_offset() const { return pipeline_offset() + pipeline; }
+  size_t heads_offset() const { return pipeline_offset() + pipeline; }
+  size_t logits_offset() const { return heads_offset() + heads; }
   size_t cache_offset() const { return logits_offset() + logits; }
   size_t bytes() const { return cache_offset() + cache; }
 };

@@ -11,6 +11,7 @@
 #include "model/kv_layout.h"
 #include "model/state_layout.h"
 #include "model/tensor_list.h"
+#include "run/layouts.h"
 #include "weights/expert_record.h"
 
 namespace wideep::run {
@@ -59,6 +60,8 @@ uint64_t tensor_bytes(const ModelConfig& config, const LayerForms& forms, Dtype 
       return packed_bytes(forms.index_key, n, k);
     case TensorUse::kOutput:
       return packed_bytes(forms.output, n, k);
+    case TensorUse::kPrediction:
+      return packed_bytes(forms.prediction, n, k);
     case TensorUse::kFloat:
       return packed_bytes(weights::default_form(WeightFormat::kF32), n, k);
     case TensorUse::kLatent: {
@@ -95,9 +98,13 @@ uint64_t layer_weights(const ModelConfig& config, const ModelForms& forms, int i
 uint64_t dense_weights(const ModelConfig& config, const ModelForms& forms, LayerRange layers) {
   const uint64_t hidden = config.hidden_size;
   uint64_t bytes = 0;
-  if (layers.first == 0) bytes += hidden * config.vocab_size * dtype_bytes(forms.row_dtype);
+  const bool is_last = layers.last == config.num_all_layers();
+  // Prediction layers embed too.
+  if (layers.first == 0 || (is_last && config.num_prediction_layers > 0)) {
+    bytes += hidden * config.vocab_size * dtype_bytes(forms.row_dtype);
+  }
   for (int i = layers.first; i < layers.last; ++i) bytes += layer_weights(config, forms, i);
-  if (layers.last == config.num_layers) {
+  if (is_last) {
     bytes += packed_bytes(forms.lm_head, config.vocab_size, config.hidden_size) + floats(hidden);
   }
   return bytes;
@@ -225,14 +232,19 @@ uint64_t working_row(const ModelConfig& config, const ModelForms& forms,
                                               sent_plain ? plain : Dtype::kF32));
     }
   }
-  const uint64_t streams = floats(2 * hidden) + cast_row(forms.lm_head, hidden);
+  const bool predicts = config.num_prediction_layers > 0 && layers.last == config.num_all_layers();
+  uint64_t cast = cast_row(forms.lm_head, hidden);
+  if (predicts) cast = std::max(cast, cast_row(forms.layers.back().prediction, 2 * hidden));
+  const uint64_t streams = floats(2 * hidden) + cast;
   // Assumes balanced ranks, which receive as many rows as they send: top_k per token.
   const uint64_t experts =
       config.routing.top_k * between_row(forms.experts, config.moe_intermediate_size);
+  // What the layer predicts from, and both halves of its input.
+  const uint64_t prediction = predicts ? floats(3 * hidden) : 0;
   const uint64_t weighted = config.weight_on_input ? floats(hidden) : 0;
   const uint64_t moe = floats(uint64_t(config.routing.num_experts)) + weighted +
                        travelling_row(config, shape, forms.experts) + experts;
-  return mixer + streams + moe + dense + shared;
+  return mixer + streams + moe + dense + shared + prediction;
 }
 
 }  // namespace
@@ -252,7 +264,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const ep::DispatchShape& shape
                        const ModelForms& forms, Dtype cache,
                        const std::optional<model::JointLayout>& joint,
                        std::optional<LayerRange> of_stage, const engine::PipelineLayout& pipeline) {
-  const LayerRange layers = of_stage.value_or(LayerRange{0, config.num_layers});
+  const LayerRange layers = of_stage.value_or(LayerRange{0, config.num_all_layers()});
   const auto moe =
       std::count_if(config.layers.begin() + layers.first, config.layers.begin() + layers.last,
                     [](const model::LayerConfig& layer) { return layer.is_moe; });
@@ -279,8 +291,7 @@ std::vector<MemoryPlan> plan_stages(const ModelConfig& config, const ep::Dispatc
                                     int turn_pages) {
   std::vector<MemoryPlan> stages;
   for (int stage = 0; stage < pipeline.num_stages; ++stage) {
-    const LayerRange layers =
-        parallel::layers_of_stage(stage, pipeline.num_stages, config.num_layers);
+    const LayerRange layers = stage_layers(config, stage, pipeline.num_stages);
     stages.push_back(plan_memory(config, shape, forms, cache, joint, layers, pipeline));
     stages.back().num_groups = num_groups;
     stages.back().turn_pages = turn_pages;

@@ -29,12 +29,13 @@ namespace {
 
 using kernels::WeightFormat;
 
-const std::string kModels = WIDEEP_SOURCE_DIR "/tests/golden/models";
+const std::string kModels = WIDEEP_SOURCE_DIR "/tests/golden/";
+const std::string kPredicting = "prediction_models/deepseek_v3";
 
 std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(kModels)) {
-    names.push_back(entry.path().filename());
+  std::vector<std::string> names = {kPredicting};
+  for (const auto& entry : std::filesystem::directory_iterator(kModels + "models")) {
+    names.push_back("models/" + entry.path().filename().string());
   }
   return names;
 }
@@ -46,6 +47,9 @@ class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, WeightF
     auto checkpoint = weights::Checkpoint::open(dir_);
     ASSERT_TRUE(config.ok() && checkpoint.ok());
     config_ = std::move(config).value();
+    if (std::get<0>(GetParam()) == kPredicting) {
+      ASSERT_TRUE(model::add_prediction_layers(1, &config_).ok());
+    }
     checkpoint_.emplace(std::move(checkpoint).value());
   }
 
@@ -57,7 +61,7 @@ class GoldenPlan : public testing::TestWithParam<std::tuple<std::string, WeightF
         format_, cache_dtype(cache, format_));
   }
 
-  const std::string dir_ = kModels + "/" + std::get<0>(GetParam());
+  const std::string dir_ = kModels + std::get<0>(GetParam());
   const WeightFormat format_ = std::get<1>(GetParam());
   model::ModelConfig config_;
   std::optional<weights::Checkpoint> checkpoint_;
@@ -68,8 +72,10 @@ INSTANTIATE_TEST_SUITE_P(Model, GoldenPlan,
                                           testing::Values(WeightFormat::kF32, WeightFormat::kBf16,
                                                           WeightFormat::kInt8)),
                          [](const auto& each) {
-                           return fmt::format("{}_{}", std::get<0>(each.param),
-                                              kernels::weight_format_name(std::get<1>(each.param)));
+                           return fmt::format(
+                               "{}_{}",
+                               std::filesystem::path(std::get<0>(each.param)).filename().string(),
+                               kernels::weight_format_name(std::get<1>(each.param)));
                          });
 
 // What a tensor of the checkpoint becomes, from its own name and shape.
@@ -94,7 +100,7 @@ uint64_t loaded_bytes(const std::string& name, const std::vector<int64_t>& shape
 }
 
 TEST_P(GoldenPlan, WeightsAreThoseOfTheCheckpoint) {
-  const std::string mtp = fmt::format("model.layers.{}.", config_.num_layers);
+  const std::string mtp = fmt::format("model.layers.{}.", config_.num_all_layers());
   uint64_t dense = 0, experts = 0;
   const auto file = formats::SafetensorsFile::open(dir_ + "/model.safetensors");
   ASSERT_TRUE(file.ok());
@@ -173,7 +179,7 @@ void write_mixed(const std::string& from, const std::string& to, const ChooseFor
 // Experts in int8 with groups of 8, output projections in NVFP4, all else as it was.
 TEST(MixedPlan, FollowsEveryMatrixsOwnForm) {
   const base::ScratchDirectory scratch;
-  write_mixed(kModels + "/qwen3_gqa", scratch.path(),
+  write_mixed(kModels + "models/qwen3_gqa", scratch.path(),
               [](const std::string& name) -> std::optional<WeightFormat> {
                 if (name.ends_with("o_proj.weight")) return WeightFormat::kNvfp4;
                 if (name.find(".mlp.experts.") != std::string::npos) return WeightFormat::kInt8;
@@ -241,7 +247,13 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
   model::MoeRunner moe(config, placement, *slots, endpoint, layout, options);
   model::Model model(config, weights, {*kernels::all_kernels().back(), pool}, moe);
   EXPECT_TRUE(model.forward(batch, kv, 0, &logits).ok());
-  return heap_bytes() - before;
+  std::vector<int32_t> predicted(batch.ids.size());
+  if (config.num_prediction_layers > 0) {
+    EXPECT_TRUE(model.predict(batch, batch.logit_rows, {}, kv, 0, &predicted).ok());
+  }
+  const uint64_t logits_of_prediction =
+      config.num_prediction_layers > 0 ? logits.size() * sizeof(float) : 0;
+  return heap_bytes() - before - logits_of_prediction;
 }
 
 TEST_P(GoldenPlan, WorkingMemoryIsAboutWhatAForwardPassAllocates) {

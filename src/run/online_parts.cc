@@ -9,6 +9,7 @@
 #include "base/cpu_time.h"
 #include "base/try.h"
 #include "parallel/initial_placement.h"
+#include "run/layouts.h"
 
 namespace wideep::run {
 namespace {
@@ -104,14 +105,15 @@ Result<OnlinePlan> plan_online_stage(const weights::ExpertShape& experts,
 
 Result<std::vector<OnlinePlan>> plan_online(const weights::ExpertShape& experts,
                                             const balance::ModelPlacement& placement,
-                                            const parallel::Mapping& mapping, int num_layers,
+                                            const parallel::Mapping& mapping,
+                                            const model::ModelConfig& config,
                                             const base::Machine& machine) {
   std::vector<OnlinePlan> stages;
   if (placement.layer_updates_per_iter == 0) return stages;
   WIDEEP_TRY(check_useful(placement));
   for (int stage = 0; stage < mapping.sizes().pp; ++stage) {
     balance::ModelPlacement part =
-        parallel::placement_of_layers(placement, mapping.pp_layers(stage, num_layers));
+        parallel::placement_of_layers(placement, stage_layers(config, stage, mapping.sizes().pp));
     stages.emplace_back();
     if (part.layers.empty()) continue;
     part.layer_updates_per_iter =

@@ -47,7 +47,8 @@ struct OnlinePlan {
 // exceeds the number of MoE layers.
 Result<std::vector<OnlinePlan>> plan_online(const weights::ExpertShape& experts,
                                             const balance::ModelPlacement& placement,
-                                            const parallel::Mapping& mapping, int num_layers,
+                                            const parallel::Mapping& mapping,
+                                            const model::ModelConfig& config,
                                             const base::Machine& machine);
 // The plan of one stage with these layers and ranks.
 Result<OnlinePlan> plan_online_stage(const weights::ExpertShape& experts,

@@ -52,7 +52,7 @@ std::string stages_text(const RunPlan& plan) {
       stages.size(), plan.mapping.stage_size(), plan.mapping.stage_size() == 1 ? "" : "s",
       plan.pipeline.micro_batches, plan.model.config.hidden_size * sizeof(float));
   for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
-    const parallel::LayerRange layers = plan.mapping.pp_layers(stage, plan.model.config.num_layers);
+    const parallel::LayerRange layers = plan.layers_of_stage(stage);
     text += fmt::format("\nstage {} layers {} to {}; {}", stage, layers.first, layers.last - 1,
                         memory_text(plan, stages[static_cast<size_t>(stage)]));
   }
@@ -96,16 +96,26 @@ std::string states_text(const RunPlan& plan) {
       limits.reuse_pages ? "; the others are snapshots at ends of shared pages" : "");
 }
 
+std::string drafters_text(const engine::SpeculationOptions& options) {
+  using Method = engine::SpeculationOptions::Method;
+  std::string text;
+  if (options.predicts()) text = "the model's prediction layer";
+  if (options.predicts() && !options.suffix_threshold) return text;
+  if (options.predicts())
+    text += fmt::format(", or for matches of {} tokens ", *options.suffix_threshold);
+  return text + fmt::format("{}, {:.1f} MiB per rank",
+                            options.method == Method::kNgram ? "n-grams" : "suffix automata",
+                            mebibytes(options.max_pool_bytes));
+}
+
 // A line if there is speculation.
 std::string speculation_text(const RunPlan& plan) {
   const engine::SpeculationOptions& options = plan.speculation;
   if (!options.is_on()) return "";
-  const bool is_ngram = options.method == engine::SpeculationOptions::Method::kNgram;
   std::string text = fmt::format(
-      "\ndrafts  up to {} tokens of a request in a step{}, from {}, {:.1f} MiB per rank; the same "
-      "bits as without",
-      options.max_draft_len, options.is_adaptive ? ", as many as pay" : "",
-      is_ngram ? "n-grams" : "suffix automata", mebibytes(options.max_pool_bytes));
+      "\ndrafts  up to {} tokens of a request in a step{}, from {}; {}", options.max_draft_len,
+      options.is_adaptive ? ", as many as pay" : "", drafters_text(options),
+      options.relaxed ? "relaxed acceptance changes answers" : "the same bits as without");
   if (plan.limits.draft_slots > 0) {
     text += fmt::format("; {} more states", plan.limits.draft_slots);
   }

@@ -151,6 +151,12 @@ model::TensorGroup shard_group(const RunPlan& plan, const Stage& stage) {
   return {*stage.shards, plan.segment.shards_offset(), *plan.shards};
 }
 
+model::SharedHead shared_head(const RunPlan& plan, const Stage& stage) {
+  if (!plan.heads || stage.layers.last != plan.model.config.num_all_layers()) return {};
+  return {.ranks = {stage.experts(), plan.segment.heads_offset(), *plan.heads},
+          .max_size = plan.shared_head_ranks};
+}
+
 engine::ContextPlace context_place(const RunPlan& plan, const Stage& stage) {
   if (!plan.context) return {};
   const Endpoint& ranks = *stage.context_ranks;
@@ -205,7 +211,7 @@ Status run_rank(const Run& run, int feed_fd, Endpoint& world,
   model::MoeRunner moe(config, stage.placement, slots, stage.experts(),
                        ep::BufferLayout(plan.dispatch), plan.moe, shard_group(plan, stage));
   model::Model model(config, run.weights(), compute, moe, stage.layers, tensor_group(plan, stage),
-                     context_group(plan, stage));
+                     context_group(plan, stage), shared_head(plan, stage));
   const model::KvLayout kv(config, plan.cache, stage.layers, model.group().size());
   const model::StateLayout states(config, stage.layers);
   engine::Pipeline pipeline(world, plan.mapping.group(parallel::Axis::kPp, world.rank()),

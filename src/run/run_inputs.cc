@@ -50,6 +50,26 @@ Result<std::optional<tokenizer::Tokenizer>> read_tokenizer(const RunOptions& opt
                   directory, tokenizer.id_limit() - 1, config.vocab_size));
 }
 
+// The prediction layer that drafts, if one does.
+Status add_prediction(const RunOptions& options, model::ModelConfig* config) {
+  if (!options.parallel.predicts()) return {};
+  const auto& speculative = options.parallel.speculative_config;
+  const Status added = model::add_prediction_layers(1, config);
+  if (!added.ok()) {
+    return added.at("speculative_config: decoding_type MTP").at(options.parallel.name);
+  }
+  if (!speculative->relaxed) return {};
+  for (const int64_t token : {speculative->relaxed->begin_token, speculative->relaxed->end_token}) {
+    if (token < config->vocab_size) continue;
+    return invalid_input(fmt::format(
+        "{}: speculative_config.use_relaxed_acceptance_for_thinking: expected thinking tokens "
+        "below "
+        "vocab_size {}, found {}; set begin_thinking_phase_token and end_thinking_phase_token",
+        options.parallel.name, config->vocab_size, token));
+  }
+  return {};
+}
+
 Result<model::ModelConfig> read_config(const RunOptions& options) {
   if (!options.random_weights || !options.model_dir.ends_with(".json")) {
     return model::read_model_config(options.model_dir);
@@ -116,6 +136,7 @@ Result<RunInputs> read_run_inputs(const RunOptions& options) {
   RunInputs inputs;
   WIDEEP_TRY_ASSIGN(inputs.kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   WIDEEP_TRY_ASSIGN(inputs.model.config, read_config(options));
+  WIDEEP_TRY(add_prediction(options, &inputs.model.config));
   if (options.perfect_router) {
     WIDEEP_TRY(
         model::PerfectRouter::check(inputs.model.config.routing, options.parallel.sizes.moe_ep));
@@ -160,7 +181,7 @@ uint64_t bytes_to_load(const RunInputs& inputs, bool has_host_pool) {
     return bytes;
   };
   uint64_t bytes = bytes_of(model::outer_tensors(config));
-  for (int layer = 0; layer < config.num_layers; ++layer) {
+  for (int layer = 0; layer < config.num_all_layers(); ++layer) {
     bytes += bytes_of(model::layer_tensors(config, layer));
   }
   for (const auto& [layer, placement] : inputs.model.placement.layers) {

@@ -174,12 +174,23 @@ Result<ep::DispatchShape> plan_dispatch(const RunPlan& plan, const RunOptions& o
   return shape;
 }
 
+// How many ranks may share the LM head of predictions: those of a node, as in TensorRT-LLM. Nodes
+// of different sizes would have to agree on it, so they do not share.
+int shared_head_ranks(const RunOptions& options) {
+  const ParallelConfig& parallel = options.parallel;
+  if (!parallel.enable_lm_head_tp_in_adp || !parallel.predicts()) return 1;
+  const int nodes = nodes_of_stage(options);
+  if (nodes == 1 && stages_cross_nodes(options)) return 1;
+  return parallel.sizes.tp / nodes;
+}
+
 SegmentPlan plan_segment(const RunPlan& plan) {
   SegmentPlan segment{
       .dispatch = whole_memory_pages(ep::BufferLayout(plan.dispatch).segment_bytes()),
       .joint = plan.joint ? plan.joint->bytes() : 0,
       .shards = plan.shards ? plan.shards->bytes() : 0,
-      .pipeline = whole_memory_pages(plan.pipeline.bytes())};
+      .pipeline = whole_memory_pages(plan.pipeline.bytes()),
+      .heads = plan.heads ? plan.heads->bytes() : 0};
   if (!plan.context) return segment;
   // Segments of all ranks are equally large, and the first stage has the most layers.
   const model::KvLayout kv(plan.model.config, plan.cache, plan.layers_of(0),
@@ -187,19 +198,6 @@ SegmentPlan plan_segment(const RunPlan& plan) {
   segment.logits = plan.context->bytes();
   segment.cache = kv.page_bytes() * static_cast<size_t>(plan.limits.max_pages);
   return segment;
-}
-
-std::vector<MemoryPlan> plan_memory_of_stages(const RunPlan& plan) {
-  std::vector<MemoryPlan> stages;
-  for (int stage = 0; stage < plan.pipeline.num_stages; ++stage) {
-    const parallel::LayerRange layers =
-        parallel::layers_of_stage(stage, plan.pipeline.num_stages, plan.model.config.num_layers);
-    stages.push_back(plan_memory(plan.model.config, plan.dispatch, plan.model.forms, plan.cache,
-                                 plan.joint, layers, plan.pipeline));
-    stages.back().num_groups = plan.mapping.sizes().cp;
-    stages.back().turn_pages = plan.limits.turn_pages;
-  }
-  return stages;
 }
 
 ExpertRanks plan_experts(const RunPlan& plan) {
@@ -213,7 +211,7 @@ ExpertRanks plan_experts(const RunPlan& plan) {
                                  .num_stages = 0}};
   // Only stages with MoE layers have statistics files; these are numbered consecutively.
   for (int stage = 0; stage < mapping.sizes().pp; ++stage) {
-    const parallel::LayerRange layers = mapping.pp_layers(stage, plan.model.config.num_layers);
+    const parallel::LayerRange layers = plan.layers_of_stage(stage);
     std::vector<int> own;
     for (const auto& [layer, placement] : plan.model.placement.layers) {
       if (layers.contains(layer)) own.push_back(layer);
@@ -293,19 +291,25 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   WIDEEP_TRY(check_slices(parallel, config, plan.moe));
   const int tokens = plan.limits.max_num_tokens, batch = plan.limits.max_batch_size;
   const int drafts = plan.speculation.max_draft_len;
+  if (plan.speculation.predicts()) plan.limits.draft_ahead = drafts - 1;
   const int logits = std::min(tokens, batch * (1 + drafts));
   WIDEEP_TRY_ASSIGN(plan.joint, joint_layout(parallel, config, tokens, logits));
   plan.pipeline = pipeline_layout(parallel, config, tokens, batch, drafts);
   WIDEEP_TRY_ASSIGN(plan.dispatch, plan_dispatch(plan, options));
   plan.shards = shard_layout(config, plan.dispatch, plan.moe.row_dtype);
   if (parallel.sizes.cp > 1) plan.context = model::JointLayout::of_context(config, logits);
+  plan.shared_head_ranks = shared_head_ranks(options);
+  if (plan.shared_head_ranks > 1) {
+    plan.heads = model::JointLayout::of_heads(config, parallel.sizes.tp, batch);
+  }
   plan.segment = plan_segment(plan);
 
-  plan.memory = plan_memory_of_stages(plan);
+  plan.memory = plan_stages(config, plan.dispatch, model.forms, plan.cache, plan.joint,
+                            plan.pipeline, plan.mapping.sizes().cp, plan.limits.turn_pages);
+  if (plan.heads) plan.memory.back().joint_memory += plan.heads->bytes();
   plan.speculation.step_time.dense_share = dense_share(plan);
-  Result<std::vector<OnlinePlan>> online =
-      plan_online(expert_shape(model, parallel.sizes.moe_tp), model.placement, plan.mapping,
-                  config.num_layers, machine);
+  Result<std::vector<OnlinePlan>> online = plan_online(
+      expert_shape(model, parallel.sizes.moe_tp), model.placement, plan.mapping, config, machine);
   if (!online.ok()) return online.status().at(parallel::balancer_name(parallel));
   plan.online = std::move(*online);
   plan.experts = plan_experts(plan);
@@ -368,13 +372,13 @@ std::string speculation_text(const engine::SpeculationOptions& options) {
   }
   return fmt::format(
       "method {}, {} drafts{}, patterns of {}, {} matches, {} pool of {} bytes, at most "
-      "{} requests, schedule{}, window {} of {}",
+      "{} requests, schedule{}, window {} of {}, matches of {} before predictions",
       static_cast<int>(options.method), options.max_draft_len,
       options.is_adaptive ? " at most" : "", options.ngram.max_matching_ngram_size,
       options.ngram.is_use_oldest ? "oldest" : "newest",
       options.is_public_pool ? "public" : "private", options.max_pool_bytes,
       options.max_concurrency.value_or(0), schedule, options.acceptance_window.value_or(0),
-      options.acceptance_length_threshold);
+      options.acceptance_length_threshold, options.suffix_threshold.value_or(0));
 }
 
 }  // namespace
@@ -390,6 +394,7 @@ transport::Settings settings_of(const RunPlan& plan) {
       {"moe_tensor_parallel_size", text(int64_t{sizes.moe_tp})},
       {"moe_expert_parallel_size", text(int64_t{sizes.moe_ep})},
       {"enable_attention_dp", text(!plan.joint.has_value())},
+      {"enable_lm_head_tp_in_adp", text(int64_t{plan.shared_head_ranks})},
       {"cp_config.tokens_per_block", text(int64_t{limits.turn_pages} * kernels::kPageTokens)},
       {"pipeline_micro_batches", text(int64_t{limits.micro_batches})},
       {"max_batch_size", text(int64_t{limits.max_batch_size})},

@@ -60,8 +60,10 @@ struct RunPlan {
   model::MoeOptions moe;
   ep::DispatchShape dispatch;
   // Buffers that ranks share: those that compute all batches together; those that hold slices of
-  // the same experts; those that share sequences.
-  std::optional<model::JointLayout> joint, shards, context;
+  // the same experts; those that share sequences; those that share the LM head of predictions, in
+  // groups of at most shared_head_ranks.
+  std::optional<model::JointLayout> joint, shards, context, heads;
+  int shared_head_ranks = 1;
   SegmentPlan segment;
 
   // ---- bytes ----
@@ -76,8 +78,11 @@ struct RunPlan {
   int num_request_owners() const { return joint ? 1 : mapping.sizes().tp; }
   int num_nodes() const { return static_cast<int>(ranks_of_nodes.size()); }
   bool balances_online() const { return !online.empty(); }
+  parallel::LayerRange layers_of_stage(int stage) const {
+    return stage_layers(model.config, stage, mapping.sizes().pp);
+  }
   parallel::LayerRange layers_of(int rank) const {
-    return mapping.pp_layers(mapping.coordinates(rank).pp_rank, model.config.num_layers);
+    return layers_of_stage(mapping.coordinates(rank).pp_rank);
   }
   // The smallest memory in bytes that all ranks need on one machine: with this cache per rank, or
   // for nullopt with one page per rank; and with the state of one sequence per rank.

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/golden/models/ and family_models/: tiny random models with transformers' outputs.
+"""Makes tests/golden/models/, family_models/ and prediction_models/: tiny random models with
+transformers' outputs.
 
 Usage: python3 make_models.py [--out DIR] [--only NAME] [--random COUNT [--seed SEED]]
 
@@ -22,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, DeepseekV3Config, Qwen3MoeConfig
 from transformers.utils import logging as transformers_logging
 
-from families import all_families, record
+from families import all_families, prediction, record
 
 PROMPT_LENGTHS = (5, 17, 40)
 
@@ -440,6 +441,9 @@ def main():
         if arguments.only in (None, name):
             make_model(name, config, seed, arguments.out or here / "models")
     make_families(arguments.only, arguments.out or here / "family_models")
+    for seed, name in enumerate(prediction.SHAPES, start=5000):
+        if arguments.only in (None, name):
+            prediction.make(name, seed, arguments.out or here / "prediction_models")
 
 
 if __name__ == "__main__":

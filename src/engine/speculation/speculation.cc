@@ -17,7 +17,9 @@ constexpr int64_t kStepsPerSize = 64;    // to add up all requests takes time
 std::unique_ptr<Drafter> make_drafter(const SpeculationOptions& options, int most_running) {
   WIDEEP_CHECK(options.is_on());
   if (options.make_drafter) return options.make_drafter();
-  if (options.method == SpeculationOptions::Method::kSuffix) {
+  using Method = SpeculationOptions::Method;
+  if (options.predicts() && !options.suffix_threshold) return nullptr;
+  if (options.method == Method::kSuffix || options.predicts()) {
     return suffix_drafter(options.max_pool_bytes);
   }
   NgramOptions ngram = options.ngram;
@@ -35,7 +37,13 @@ Speculation::Speculation(const SpeculationOptions& options, int most_running, in
       spread_(num_experts, top_k),
       step_time_(spread_, options.step_time) {}
 
+int Speculation::most_drafts(const Sequence& sequence, int yielded) {
+  if (!sequence.request.speculates) return 0;
+  return std::max(0, sequence.request.max_tokens - sequence.num_generated() - yielded - 1);
+}
+
 int Speculation::length_for(int batch_size) const {
+  if (gave_up_) return 0;
   if (batch_size > options_.max_concurrency.value_or(batch_size)) return 0;
   const auto larger = options_.draft_len_schedule.upper_bound(batch_size);
   return larger == options_.draft_len_schedule.begin() ? options_.max_draft_len
@@ -44,7 +52,7 @@ int Speculation::length_for(int batch_size) const {
 
 std::vector<std::vector<int32_t>> Speculation::draft(std::span<const Continuation> step) {
   if (gave_up_) return std::vector<std::vector<int32_t>>(step.size());
-  if (num_drafted_++ % kStepsPerSize == 0) bytes_ = drafter_->bytes();
+  if (num_drafted_++ % kStepsPerSize == 0 && drafter_) bytes_ = drafter_->bytes();
   const auto goes_on = [](const Continuation& one) { return !one.ends; };
   const int length = length_for(static_cast<int>(std::ranges::count_if(step, goes_on)));
   std::vector<Draft> drafts;
@@ -74,15 +82,23 @@ Draft Speculation::draft(const Continuation& one, int most) {
     added = added_;
   }
   known.seen = sequence.tokens.size() + one.tokens.size();
-  // The step after the drafts yields one token more than it accepts, of those that the request may
-  // still generate.
-  const int generated = sequence.num_generated() + static_cast<int>(one.tokens.size());
-  const int left = one.ends ? 0 : request.max_tokens - generated - 1;
-  Draft draft = drafter_->draft(request.index, added, std::min(most, left));
+  const int left = one.ends ? 0 : most_drafts(sequence, static_cast<int>(one.tokens.size()));
+  Draft draft = draft_after(one, added, std::min(most, left));
   if (options_.is_adaptive && (known.is_followed || !draft.tokens.empty())) {
     known.is_followed = acceptance_.follow(request.index, one.tokens, draft);
   }
   return draft;
+}
+
+// A long match is a better guess than the prediction layer's (TensorRT-LLM's sa_spec_threshold).
+Draft Speculation::draft_after(const Continuation& one, std::span<const int32_t> added, int most) {
+  Draft draft;
+  if (drafter_) draft = drafter_->draft(one.sequence->request.index, added, most);
+  if (!options_.predicts() || most <= 0) return draft;
+  if (draft.match >= options_.suffix_threshold.value_or(0) && !draft.tokens.empty()) return draft;
+  const auto count = std::min(one.predicted.size(), static_cast<size_t>(most));
+  const std::span<const int32_t> predicted = one.predicted.first(count);
+  return {.tokens = {predicted.begin(), predicted.end()}};
 }
 
 // ---- adaptive lengths ----
@@ -128,7 +144,7 @@ void Speculation::end(int request) {
   const Known ended = known->second;
   requests_.erase(known);
   acceptance_.end(request);
-  drafter_->end(request);
+  if (drafter_) drafter_->end(request);
   if (options_.acceptance_window && ended.verifying_steps > 0) {
     note_acceptance(static_cast<double>(ended.accepted) /
                     static_cast<double>(ended.verifying_steps));

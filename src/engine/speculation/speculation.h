@@ -25,13 +25,14 @@
 #include "engine/request.h"
 #include "engine/speculation/acceptance.h"
 #include "engine/speculation/drafter.h"
+#include "engine/speculation/relaxed_acceptance.h"
 #include "engine/speculation/step_time.h"
 #include "engine/speculation/verified.h"
 
 namespace wideep::engine {
 
 struct SpeculationOptions {
-  enum class Method { kNone, kNgram, kSuffix };
+  enum class Method { kNone, kNgram, kSuffix, kMtp };
 
   Method method = Method::kNone;
   int max_draft_len = 0;  // tokens of a request in a step
@@ -47,6 +48,10 @@ struct SpeculationOptions {
   // drafts have accepted fewer of them on average than the threshold (TensorRT-LLM).
   std::optional<int> acceptance_window = {};
   double acceptance_length_threshold = 0.0;
+  // With kMtp: drafts of the suffix drafter come first where they follow from a match of at least
+  // so many tokens.
+  std::optional<int> suffix_threshold = {};
+  std::optional<RelaxedAcceptance> relaxed = {};  // changes answers
   // Verify what is expected to pay, up to these lengths.
   bool is_adaptive = false;
   StepTimeOptions step_time = {};
@@ -54,6 +59,8 @@ struct SpeculationOptions {
   std::function<std::unique_ptr<Drafter>()> make_drafter = {};
 
   bool is_on() const { return method != Method::kNone; }
+  // Whether the model's prediction layer drafts.
+  bool predicts() const { return method == Method::kMtp; }
 };
 
 class Speculation {
@@ -65,9 +72,15 @@ class Speculation {
   // What a step has yielded for a sequence, to which it has not been appended yet.
   struct Continuation {
     const Sequence* sequence = nullptr;
-    std::span<const int32_t> tokens;  // at least one
-    bool ends = false;                // the request ends with them
+    std::span<const int32_t> tokens;          // at least one
+    bool ends = false;                        // the request ends with them
+    std::span<const int32_t> predicted = {};  // drafts of the prediction layer
   };
+  // How many drafts may follow a sequence's next `yielded` tokens: the step after the drafts yields
+  // one token more than it accepts, of those that the request may still generate.
+  static int most_drafts(const Sequence& sequence, int yielded);
+  // The most drafts of a request in a step with so many requests that generate.
+  int length_for(int batch_size) const;
   // What the next step of these sequences verifies. In the order of the sequences: a pool that
   // requests share depends on it.
   std::vector<std::vector<int32_t>> draft(std::span<const Continuation> step);
@@ -94,13 +107,13 @@ class Speculation {
     int64_t accepted = 0;      // drafts, in these
     bool is_followed = false;  // a draft is compared with the text
   };
-  int length_for(int batch_size) const;
   void note_acceptance(double accepted);
   Draft draft(const Continuation& one, int most);
+  Draft draft_after(const Continuation& one, std::span<const int32_t> added, int most);
   void cut(std::span<const Continuation> step, std::vector<Draft>& drafts);
 
   SpeculationOptions options_;
-  std::unique_ptr<Drafter> drafter_;  // null: gave up
+  std::unique_ptr<Drafter> drafter_;  // null: gave up, or only the prediction layer drafts
   std::unordered_map<int, Known> requests_;
   std::deque<double> accepted_;  // drafts per step that verified some, of the last requests
   bool gave_up_ = false;

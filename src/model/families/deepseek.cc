@@ -94,6 +94,7 @@ void read_deepseek_layers(const JsonObject& root, const DeepseekDefaults& defaul
   const int64_t mtp = root.integer_or("num_mtp_layers", defaults.mtp_layers, layers);
   config->num_mtp_layers =
       static_cast<int>(root.integer_or("num_nextn_predict_layers", mtp, layers));
+  config->names_mtp_layers = true;
 }
 
 void read_deepseek_routing(const JsonObject& root, const DeepseekDefaults& defaults,

@@ -41,6 +41,41 @@ void read_mixers(const JsonObject& root, ModelConfig* config) {
   }
 }
 
+// One layer, whose tensors are not numbered as the others are. transformers leaves them out, and
+// Qwen3-Next's config.json does not mention it.
+void read_mtp(const JsonObject& root, ModelConfig* config) {
+  config->num_mtp_layers =
+      static_cast<int>(root.integer_or("mtp_num_hidden_layers", 1, {.min = 0, .max = 1}));
+  config->names_mtp_layers = true;
+  require_flag(root, "mtp_use_dedicated_embeddings", false);
+  config->left_out = {"mtp.", "model.visual."};
+  const std::string layer = fmt::format("model.layers.{}.", config->num_layers);
+  const std::string published = "mtp.layers.0.";
+  const auto rename = [&](const char* canonical, const std::string& name) {
+    config->tensor_names.rename(layer + canonical, name);
+  };
+  rename("enorm", "mtp.pre_fc_norm_embedding");
+  rename("hnorm", "mtp.pre_fc_norm_hidden");
+  rename("eh_proj", "mtp.fc");
+  rename("shared_head.norm", "mtp.norm");
+  for (const char* mixer : {"input_layernorm", "self_attn", "post_attention_layernorm"}) {
+    rename(mixer, published + mixer);
+  }
+  rename("mlp.gate", published + "mlp.gate");
+  rename("mlp.shared_expert_gate", published + "mlp.shared_expert_gate");
+  rename("mlp.shared_experts", published + "mlp.shared_expert");
+  // One tensor for each expert, or for all.
+  using weights::TensorPart;
+  const auto rename_experts = [&](const char* matrix, const char* of_all, TensorPart part) {
+    const std::string expert = fmt::format("mlp.experts.*.{}", matrix);
+    rename(expert.c_str(), published + expert);
+    config->tensor_names.rename(layer + expert, published + "mlp.experts." + of_all, part);
+  };
+  rename_experts("gate_proj", "gate_up_proj", {TensorPart::Rows::kFirstHalf});
+  rename_experts("up_proj", "gate_up_proj", {TensorPart::Rows::kSecondHalf});
+  rename_experts("down_proj", "down_proj", {});
+}
+
 }  // namespace
 
 void read_gated_layers(const JsonObject& root, ModelConfig* config) {
@@ -55,7 +90,7 @@ void read_gated_layers(const JsonObject& root, ModelConfig* config) {
   config->rope = read_rope(root, *config, 1e4);
   read_delta_net(root, config);
   read_mixers(root, config);
-  config->left_out = {"mtp.", "model.visual."};
+  read_mtp(root, config);
 }
 
 void read_qwen3_next(const JsonObject& root, ModelConfig* config) {

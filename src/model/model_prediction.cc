@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Multi-token prediction (DeepSeek-V3, arXiv:2412.19437, section 2.2): Model::predict(). One layer,
+// applied several times as a chain, each time to its own output and the token that it drafted.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/trace.h"
+#include "base/try.h"
+#include "model/lm_head_size.h"
+#include "model/model.h"
+
+namespace wideep::model {
+
+void Model::keep_hidden() {
+  const int hidden = config_.hidden_size;
+  hidden_.resize(x_.size());
+  for_each_row([&](int64_t row) {
+    compute_.kernels().rms_norm(x_.data() + row * hidden, weights_.final_norm.data(),
+                                config_.rms_norm_eps, hidden, hidden_.data() + row * hidden);
+  });
+}
+
+// Each rank of a group makes the input rows of its own tokens.
+void Model::enter_prediction(const Batch& batch, const PredictionWeights& prediction,
+                             std::span<const int32_t> from) {
+  const int hidden = config_.hidden_size;
+  float* joined = joined_.get<float>(static_cast<size_t>(own_.size) * 2 * hidden);
+  embed(batch);
+  for_each_row([&](int64_t row) {
+    float* both = joined + (row - own_.begin) * 2 * hidden;
+    const auto normalize = [&](const float* x, const std::vector<float>& norm, float* y) {
+      compute_.kernels().rms_norm(x, norm.data(), config_.rms_norm_eps, hidden, y);
+    };
+    normalize(x_.data() + row * hidden, prediction.embedding_norm, both);
+    const int64_t before = from[static_cast<size_t>(row)];
+    if (before >= 0) {
+      normalize(hidden_.data() + before * hidden, prediction.hidden_norm, both + hidden);
+    } else {
+      std::fill_n(both + hidden, hidden, 0.0f);
+    }
+  });
+  const kernels::PackedMatrix& projection = prediction.projection.packed;
+  const Rows rows =
+      compute_.cast(projection.shape, float_rows(joined, 2 * hidden, own_.size, 2 * hidden), cast_);
+  compute_.matmul(rows, projection, x_.data() + int64_t{own_.begin} * hidden, hidden);
+}
+
+Status Model::predict(const Batch& batch, std::span<const int32_t> from,
+                      std::span<const int32_t> rows_of_ranks, const KvLayout& kv, int64_t iteration,
+                      std::vector<int32_t>* tokens) {
+  const int layer = config_.num_layers;
+  const Layer& weights = weights_.layers[static_cast<size_t>(layer)];
+  const MixerCall call{
+      compute_,      group_, context_, batch, kv, states_, {.layer = layer, .iteration = iteration},
+      mixer_scratch_};
+  start(batch);
+  enter_prediction(batch, *weights.prediction, from);
+  mixer_scratch_.step.start(batch, config_.indexer.top_k);
+  weights.mixer->prepare(call);
+  WIDEEP_TRY(forward_layer(call, layer));
+  const base::TraceSpan span(base::Span::kHead);
+  const auto num_rows = static_cast<int>(batch.logit_rows.size());
+  WIDEEP_TRY(normalize_logit_rows(batch, weights.prediction->final_norm, call.where));
+  // All ranks of a group keep all rows: the next call may deal them to other ranks.
+  hidden_.assign(h_, h_ + static_cast<size_t>(num_rows) * config_.hidden_size);
+
+  HeadShare share = head_share(num_rows);
+  if (!heads_.ranks.is_alone()) {
+    share = gather_rows(num_rows, rows_of_ranks);
+    WIDEEP_TRY(heads_.ranks.meet(call.where.named("the rows of the LM head")));
+  }
+  find_maxima(share);
+  if (share.maxima != nullptr) {
+    TensorGroup& group = heads_.ranks.is_alone() ? group_ : heads_.ranks;
+    const size_t first = static_cast<size_t>(share.part) * share.all_rows + share.first_row;
+    WIDEEP_TRY(group.meet({.first = share.maxima + first,
+                           .width = static_cast<size_t>(share.num_rows) * sizeof(Likeliest)},
+                          call.where.named("maxima of logits")));
+  }
+  choose_likeliest(share, tokens);
+  return {};
+}
+
+// ---- the likeliest tokens ----
+//
+// Where ranks share the head, each finds the maxima of its columns, and only these travel: the
+// logits of a prediction are not needed.
+
+// A rank alone, or the ranks of a group, which all have all rows.
+Model::HeadShare Model::head_share(int num_rows) {
+  HeadShare share{.rows = h_, .num_rows = num_rows, .num_own = num_rows, .all_rows = num_rows};
+  if (group_.is_alone()) return share;
+  share.part = group_.rank();
+  share.parts = group_.size();
+  share.maxima = group_.joint<Likeliest>(JointBuffer::kLogits,
+                                         static_cast<size_t>(share.parts) * share.all_rows);
+  return share;
+}
+
+// Ranks with rows of their own. Each writes its rows behind those of the ranks before it; rows that
+// it was expected to have and has not are zeros.
+Model::HeadShare Model::gather_rows(int num_rows, std::span<const int32_t> rows_of_ranks) {
+  const size_t hidden = config_.hidden_size;
+  const int rank = heads_.ranks.rank(), ranks = heads_.ranks.size();
+  const int most = std::max(1, *std::ranges::max_element(rows_of_ranks));
+  const int size = lm_head_size(most, ranks, heads_.max_size);
+  const auto rows_before = [&](int end) {
+    return std::accumulate(rows_of_ranks.begin(), rows_of_ranks.begin() + end, 0);
+  };
+  const int first = rank / size * size;  // of the ranks that share with this one
+  HeadShare share{.num_rows = rows_before(first + size) - rows_before(first),
+                  .first_own = rows_before(rank) - rows_before(first),
+                  .num_own = num_rows,
+                  .part = rank - first,
+                  .parts = size,
+                  .first_row = rows_before(first),
+                  .all_rows = rows_before(ranks)};
+  float* rows = heads_.ranks.joint<float>(JointBuffer::kInput, share.all_rows * hidden);
+  float* own = rows + static_cast<size_t>(rows_before(rank)) * hidden;
+  const auto expected = static_cast<size_t>(rows_of_ranks[static_cast<size_t>(rank)]);
+  std::copy_n(h_, static_cast<size_t>(num_rows) * hidden, own);
+  std::fill(own + static_cast<size_t>(num_rows) * hidden, own + expected * hidden, 0.0f);
+  share.rows = rows + static_cast<size_t>(share.first_row) * hidden;
+  share.maxima = heads_.ranks.joint<Likeliest>(JointBuffer::kLogits,
+                                               static_cast<size_t>(size) * share.all_rows);
+  return share;
+}
+
+// Only the columns of this rank's part have memory. They begin where they would in a whole first
+// row, because that is where the product writes them.
+void Model::find_maxima(const HeadShare& share) {
+  const int hidden = config_.hidden_size;
+  const kernels::PackedMatrix& lm_head = weights_.lm_head.packed;
+  const ColumnRange columns = columns_of_part(config_.vocab_size, share.part, share.parts);
+  const auto width = static_cast<size_t>(std::max(columns.size, 0));
+  prediction_logits_.resize(static_cast<size_t>(columns.begin) + share.num_rows * width);
+  if (width > 0) {
+    const Rows rows =
+        compute_.cast(lm_head.shape, float_rows(share.rows, hidden, share.num_rows, hidden), cast_);
+    const Product product{&lm_head, prediction_logits_.data(), width,
+                          kernels::panels_of_part(lm_head.shape, share.part, share.parts)};
+    compute_.matmul(rows, std::span(&product, 1));
+  }
+  maxima_.resize(static_cast<size_t>(share.num_rows));
+  compute_.pool().parallel_for(share.num_rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      Likeliest& found = maxima_[static_cast<size_t>(row)];
+      found = {.logit = std::numeric_limits<float>::quiet_NaN()};
+      if (width == 0) continue;
+      const float* logits = prediction_logits_.data() + columns.begin + row * columns.size;
+      const int at = compute_.kernels().argmax(logits, columns.size);
+      found = {.logit = logits[at], .token = columns.begin + at};
+    }
+  });
+  if (share.maxima == nullptr) return;
+  std::ranges::copy(
+      maxima_, share.maxima + static_cast<size_t>(share.part) * share.all_rows + share.first_row);
+}
+
+// Parts are in the order of columns, so of equal logits the smallest token is found first. NaN is
+// ignored, as the kernel does.
+void Model::choose_likeliest(const HeadShare& share, std::vector<int32_t>* tokens) const {
+  tokens->resize(static_cast<size_t>(share.num_own));
+  for (int row = 0; row < share.num_own; ++row) {
+    const int at = share.first_own + row;
+    Likeliest best = maxima_[static_cast<size_t>(at)];
+    if (share.maxima != nullptr) best = share.maxima[share.first_row + at];
+    for (int part = 1; part < share.parts; ++part) {
+      const Likeliest& other =
+          share.maxima[static_cast<size_t>(part) * share.all_rows + share.first_row + at];
+      if (other.logit > best.logit || (std::isnan(best.logit) && !std::isnan(other.logit))) {
+        best = other;
+      }
+    }
+    (*tokens)[static_cast<size_t>(row)] = best.token;
+  }
+}
+
+}  // namespace wideep::model
