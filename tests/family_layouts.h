@@ -33,9 +33,10 @@ inline void set_layout(const Layout& layout, run::GenerateOptions* options) {
 
 // Experts move in every iteration, as fast as the balancer can look.
 inline void move_all_the_time(const model::ModelConfig& config, run::GenerateOptions* options) {
-  options->adjust_online = [layers = config.num_moe_layers(),
-                            experts = config.routing.num_experts](run::OnlineParts& parts) {
-    parts.make_policy = [=] { return std::make_unique<RestlessPolicy>(layers, experts, 1); };
+  options->adjust_online = [experts = config.routing.num_experts](run::OnlineParts& parts) {
+    parts.make_policy = [experts, layers = parts.plan.num_layers] {
+      return std::make_unique<RestlessPolicy>(layers, experts, 1);
+    };
     parts.plan.balancer.look_interval = std::chrono::microseconds(100);
   };
 }

@@ -88,7 +88,8 @@ online::CopyHook troublesome_copies() {
 
 TEST(Soak, RandomTrafficWhileExpertsMove) {
   const base::ScratchDirectory directory;
-  write_random_model(directory.path(), {.family = "qwen3_moe"});
+  write_random_model(directory.path(),
+                     {.family = "deepseek_v3", .num_layers = 4, .predicts = true});
   Traffic traffic(directory.path());
   const auto end = Clock::now() + std::chrono::duration<double>(soak_seconds());
   int64_t runs = 0, iterations = 0, moves = 0, spoilt = 0, bytes_at_start = 0;
@@ -97,15 +98,21 @@ TEST(Soak, RandomTrafficWhileExpertsMove) {
     const int k = static_cast<int>(runs % 4);  // 0: static
     options.parallel.moe_config.load_balancer = {.num_slots = 24, .layer_updates_per_iter = k};
     options.adjust_online = [&](run::OnlineParts& parts) {
-      parts.make_policy = [&] { return std::make_unique<RestlessPolicy>(3, 16, k, runs); };
+      parts.make_policy = [&, layers = parts.plan.num_layers] {
+        return std::make_unique<RestlessPolicy>(layers, 16, k, runs);
+      };
       parts.plan.balancer.look_interval = std::chrono::microseconds(100);
       parts.on_copy = troublesome_copies();
     };
     using Type = parallel::SpeculativeConfig::Type;
-    if (runs % 3 == 1)
+    if (runs % 5 == 1) {
       options.parallel.speculative_config = {.type = Type::kAuto, .max_draft_len = 8};
-    if (runs % 3 == 2)
+    } else if (runs % 5 == 2) {
       options.parallel.speculative_config = {.type = Type::kNgram, .max_draft_len = 4};
+    } else if (runs % 5 == 3) {
+      options.parallel.speculative_config = {.type = Type::kMtp, .max_draft_len = 3};
+      options.parallel.enable_lm_head_tp_in_adp = true;
+    }
     const auto report = run::generate(options);
     ASSERT_TRUE(report.ok()) << report.status().message();
     ASSERT_TRUE(report->ended.ok()) << report->ended.message();

@@ -57,6 +57,8 @@ measure::DraftedBy drafter_of(const Options& options, const std::string& name) {
                            .max_draft_len = options.max_draft_len,
                            .max_matching_ngram_size = options.max_matching_ngram_size};
   if (name == "SA") config.type = SpeculativeConfig::Type::kSuffix;
+  if (name.starts_with("MTP")) config.type = SpeculativeConfig::Type::kMtp;
+  if (name == "MTP+SA") config.sa_spec_threshold = 4;
   if (name == "auto") config = {.type = SpeculativeConfig::Type::kAuto, .max_draft_len = 8};
   return {name, config};
 }
@@ -154,11 +156,15 @@ void add_bench_speculation_command(command_line::Command bench, Status* status) 
   add_rank_run_options(command, &options->ranks);
   command.add_option("--prompts", options->prompts_file,
                      "JSONL file with a \"prompt\" per line; empty: sentences of a text in wideep");
-  command.add_option("--drafters", options->drafters, "Ways to draft: auto, NGram, SA")
+  command
+      .add_option(
+          "--drafters", options->drafters,
+          "Ways to draft: auto, NGram, SA, MTP (the model's prediction layer), MTP+SA (with "
+          "use_sa_spec)")
       .separate_values_by(',')
-      .one_of({"auto", "NGram", "SA"})
+      .one_of({"auto", "NGram", "SA", "MTP", "MTP+SA"})
       .show_default();
-  command.add_option("--max-draft-len", options->max_draft_len, "Drafts of NGram and SA")
+  command.add_option("--max-draft-len", options->max_draft_len, "Drafts of NGram, SA and MTP")
       .range(1, 64)
       .show_default();
   command

@@ -120,10 +120,11 @@ std::string shape_text(const run::RunPlan& plan) {
   const model::ModelConfig& config = plan.model.config;
   const model::RoutingConfig& routing = config.routing;
   const int num_moe = config.num_moe_layers();
-  const std::string which = num_moe == config.num_layers ? "each" : std::to_string(num_moe);
+  const std::string which = num_moe == config.num_all_layers() ? "each" : std::to_string(num_moe);
   const int stages = plan.pipeline.num_stages;
-  return fmt::format("{} layers{}, {} with {} experts of which a token uses {}; {} numbers",
+  return fmt::format("{} layers{}{}, {} with {} experts of which a token uses {}; {} numbers",
                      config.num_layers,
+                     config.num_prediction_layers > 0 ? " and one that predicts" : "",
                      stages == 1 ? "" : fmt::format(" in {} pipeline stages", stages), which,
                      routing.num_experts, routing.top_k, plan.model.forms.format_names());
 }

@@ -44,6 +44,7 @@ Result<ModelRun> model_run(const std::string& model_dir,
   run.options.parallel = parallel;
   run.options.format = format;
   WIDEEP_TRY_ASSIGN(run.model.config, model::read_model_config(model_dir));
+  WIDEEP_TRY(run::add_prediction(parallel, &run.model.config));
   WIDEEP_TRY_ASSIGN(run.model.placement,
                     parallel::initial_placement(parallel, {run::moe_layers(run.model.config),
                                                            run.model.config.routing.num_experts}));

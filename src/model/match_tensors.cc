@@ -92,8 +92,9 @@ bool is_harmless(std::string_view name) { return name.ends_with(".rotary_emb.inv
 
 // The tensors that loading reads, by the names of the files.
 struct ReadTensors {
-  std::set<std::string, std::less<>> used;  // with the codes and scales of quantised matrices
-  std::vector<std::string> missing;         // in the order of loading
+  std::set<std::string, std::less<>> used;       // with the codes and scales of quantised matrices
+  std::vector<std::string> missing;              // in the order of loading
+  std::vector<std::string> missing_predictions;  // of these, those of prediction layers
 };
 
 ReadTensors read_tensors(const ModelConfig& config, const weights::NamedTensors& tensors) {
@@ -106,7 +107,13 @@ ReadTensors read_tensors(const ModelConfig& config, const weights::NamedTensors&
     } else if (tensors.has(tensor.name)) {
       stored = {tensors.published_name(tensor.name)};
     }
-    if (stored.empty()) read.missing.push_back(tensors.published_name(tensor.name));
+    if (stored.empty()) {
+      read.missing.push_back(tensors.published_name(tensor.name));
+      const auto layer = number_after(tensor.name, "layers.");
+      if (layer && config.is_prediction(*layer)) {
+        read.missing_predictions.push_back(read.missing.back());
+      }
+    }
     for (std::string& each : stored) read.used.insert(std::move(each));
   }
   return read;
@@ -120,6 +127,7 @@ class Matcher {
   Status match(std::span<const std::string> names) {
     choose_head();
     const ReadTensors model = read_tensors(config_, tensors_);
+    WIDEEP_TRY(check_prediction(model));
     WIDEEP_TRY(sort_unused(model, names));
     WIDEEP_TRY(check_layout(model, names.size()));
     if (num_mtp_ > 0) {
@@ -187,6 +195,16 @@ class Matcher {
       unused_.push_back(name);
     }
     return {};
+  }
+
+  // Many files leave out the layer that config.json promises.
+  Status check_prediction(const ReadTensors& model) const {
+    const size_t own = model.missing_predictions.size();
+    if (own == 0) return {};
+    return invalid_input(fmt::format(
+        "{}: the files lack {} tensors of the layer that predicts further tokens, such as {}; take "
+        "files that have them, or another speculative_config.decoding_type than MTP",
+        where_, own, model.missing_predictions.front()));
   }
 
   bool is_left_out(std::string_view name) const {

@@ -120,7 +120,7 @@ std::optional<RelaxedAcceptance> take_relaxed(YamlMap& map) {
         {"relaxed_topk", "relaxed_delta", "begin_thinking_phase_token", "end_thinking_phase_token"},
         "has no effect without use_relaxed_acceptance_for_thinking: true");
   }
-  relaxed.topk = map.integer_or("relaxed_topk", relaxed.topk, {.min = 1, .max = 1024});
+  relaxed.topk = map.integer_or("relaxed_topk", relaxed.topk, {.min = 1, .max = kMostRequests});
   relaxed.delta = map.number_or("relaxed_delta", relaxed.delta, {.min = 0.0, .max = 1.0});
   relaxed.begin_token = map.integer_or("begin_thinking_phase_token", relaxed.begin_token, tokens);
   relaxed.end_token = map.integer_or("end_thinking_phase_token", relaxed.end_token, tokens);

@@ -164,17 +164,18 @@ std::string plan_text(const Run& run) {
   const int slices = plan.dispatch.num_slices;
   return notes_text(run) +
          fmt::format(
-             "model   {}: {} layers, {} of them MoE with {} experts, top {}; {}{} weights, kernels "
-             "{}\n"
+             "model   {}: {} layers{}, {} of them MoE with {} experts, top {}; {}{} weights, "
+             "kernels {}\n"
              "ranks   {} × {} thread{}; {} slots per rank ({} in all, {} redundant)\n"
              "{}\n"
              "experts {}{}",
              std::filesystem::path(run.options().model_dir).lexically_normal().string(),
-             config.num_layers, config.num_moe_layers(), config.routing.num_experts,
-             config.routing.top_k, !run.inputs().files ? "made-up " : "",
-             plan.model.forms.format_names(), run.inputs().kernels->isa, plan.mapping.world_size(),
-             plan.threads.threads_per_rank, plan.threads.threads_per_rank == 1 ? "" : "s",
-             plan.dispatch.slots_per_rank, plan.model.placement.num_slots,
+             config.num_layers, config.num_prediction_layers > 0 ? " and one that predicts" : "",
+             config.num_moe_layers(), config.routing.num_experts, config.routing.top_k,
+             !run.inputs().files ? "made-up " : "", plan.model.forms.format_names(),
+             run.inputs().kernels->isa, plan.mapping.world_size(), plan.threads.threads_per_rank,
+             plan.threads.threads_per_rank == 1 ? "" : "s", plan.dispatch.slots_per_rank,
+             plan.model.placement.num_slots,
              plan.model.placement.num_slots - config.routing.num_experts, stages_text(plan),
              ep::strategy_of(plan.dispatch).reason(),
              run.options().parallel.moe_config.dispatch_strategy == "AUTO"

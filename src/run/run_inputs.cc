@@ -50,26 +50,6 @@ Result<std::optional<tokenizer::Tokenizer>> read_tokenizer(const RunOptions& opt
                   directory, tokenizer.id_limit() - 1, config.vocab_size));
 }
 
-// The prediction layer that drafts, if one does.
-Status add_prediction(const RunOptions& options, model::ModelConfig* config) {
-  if (!options.parallel.predicts()) return {};
-  const auto& speculative = options.parallel.speculative_config;
-  const Status added = model::add_prediction_layers(1, config);
-  if (!added.ok()) {
-    return added.at("speculative_config: decoding_type MTP").at(options.parallel.name);
-  }
-  if (!speculative->relaxed) return {};
-  for (const int64_t token : {speculative->relaxed->begin_token, speculative->relaxed->end_token}) {
-    if (token < config->vocab_size) continue;
-    return invalid_input(fmt::format(
-        "{}: speculative_config.use_relaxed_acceptance_for_thinking: expected thinking tokens "
-        "below "
-        "vocab_size {}, found {}; set begin_thinking_phase_token and end_thinking_phase_token",
-        options.parallel.name, config->vocab_size, token));
-  }
-  return {};
-}
-
 Result<model::ModelConfig> read_config(const RunOptions& options) {
   if (!options.random_weights || !options.model_dir.ends_with(".json")) {
     return model::read_model_config(options.model_dir);
@@ -131,12 +111,31 @@ std::vector<std::string> RunInputs::notes() const {
   return notes;
 }
 
+Status add_prediction(const parallel::ParallelConfig& settings, model::ModelConfig* config) {
+  if (!settings.predicts()) return {};
+  const auto& speculative = settings.speculative_config;
+  const Status added = model::add_prediction_layers(1, config);
+  if (!added.ok()) {
+    return added.at("speculative_config: decoding_type MTP").at(settings.name);
+  }
+  if (!speculative->relaxed) return {};
+  for (const int64_t token : {speculative->relaxed->begin_token, speculative->relaxed->end_token}) {
+    if (token < config->vocab_size) continue;
+    return invalid_input(fmt::format(
+        "{}: speculative_config.use_relaxed_acceptance_for_thinking: expected thinking tokens "
+        "below "
+        "vocab_size {}, found {}; set begin_thinking_phase_token and end_thinking_phase_token",
+        settings.name, config->vocab_size, token));
+  }
+  return {};
+}
+
 Result<RunInputs> read_run_inputs(const RunOptions& options) {
   WIDEEP_TRY(check_started(options));
   RunInputs inputs;
   WIDEEP_TRY_ASSIGN(inputs.kernels, kernels::select_kernels(std::getenv("WIDEEP_ISA")));
   WIDEEP_TRY_ASSIGN(inputs.model.config, read_config(options));
-  WIDEEP_TRY(add_prediction(options, &inputs.model.config));
+  WIDEEP_TRY(add_prediction(options.parallel, &inputs.model.config));
   if (options.perfect_router) {
     WIDEEP_TRY(
         model::PerfectRouter::check(inputs.model.config.routing, options.parallel.sizes.moe_ep));

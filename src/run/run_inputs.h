@@ -42,6 +42,10 @@ struct RunInputs {
   std::vector<std::string> notes() const;
 };
 
+// Adds the prediction layer to the model if it drafts (speculative_config). Errors (invalid input):
+// the model has none that wideep can run, or settings of drafts do not fit the model.
+Status add_prediction(const parallel::ParallelConfig& settings, model::ModelConfig* config);
+
 // Errors (invalid input): files that are missing or wrong, and settings that do not fit them.
 Result<RunInputs> read_run_inputs(const RunOptions& options);
 
