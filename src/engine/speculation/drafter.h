@@ -37,6 +37,10 @@ class Drafter {
   // more: the tokens of the request's text since the last call; all of them at the first. Drafts at
   // most `most` tokens.
   virtual Draft draft(int request, std::span<const int32_t> more, int most) = 0;
+  // Soon draft() will be called for the request, with tokens of which this is the first: begins to
+  // load what it reads. Called twice, `late` the second time, with other requests in between. In a
+  // step of many requests most of the time would go into waiting for memory.
+  virtual void expect(int /*request*/, int32_t /*token*/, bool /*late*/) const {}
   // The request has ended. No effect if nothing was drafted for it.
   virtual void end(int request) = 0;
   // Memory of pools and texts.

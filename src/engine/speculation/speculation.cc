@@ -13,6 +13,8 @@ namespace {
 
 constexpr int64_t kStepsPerSpread = 32;  // the loads of experts change slowly
 constexpr int64_t kStepsPerSize = 64;    // to add up all requests takes time
+// How many requests before their turn Drafter::expect() is called.
+constexpr size_t kExpectedEarly = 8, kExpectedLate = 4;
 
 std::unique_ptr<Drafter> make_drafter(const SpeculationOptions& options, int most_running) {
   WIDEEP_CHECK(options.is_on());
@@ -56,12 +58,22 @@ std::vector<std::vector<int32_t>> Speculation::draft(std::span<const Continuatio
   const auto goes_on = [](const Continuation& one) { return !one.ends; };
   const int length = length_for(static_cast<int>(std::ranges::count_if(step, goes_on)));
   std::vector<Draft> drafts;
-  for (const Continuation& one : step) drafts.push_back(draft(one, length));
+  drafts.reserve(step.size());
+  for (size_t i = 0; i < step.size(); ++i) {
+    expect(step, i + kExpectedEarly, false);
+    expect(step, i + kExpectedLate, true);
+    drafts.push_back(draft(step[i], length));
+  }
   forecast_ = {};
   if (options_.is_adaptive) cut(step, drafts);
   std::vector<std::vector<int32_t>> tokens;
   for (Draft& draft : drafts) tokens.push_back(std::move(draft.tokens));
   return tokens;
+}
+
+void Speculation::expect(std::span<const Continuation> step, size_t index, bool late) const {
+  if (index >= step.size() || !drafter_) return;
+  drafter_->expect(step[index].sequence->request.index, step[index].tokens.front(), late);
 }
 
 Draft Speculation::draft(const Continuation& one, int most) {

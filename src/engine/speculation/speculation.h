@@ -108,6 +108,7 @@ class Speculation {
     bool is_followed = false;  // a draft is compared with the text
   };
   void note_acceptance(double accepted);
+  void expect(std::span<const Continuation> step, size_t index, bool late) const;
   Draft draft(const Continuation& one, int most);
   Draft draft_after(const Continuation& one, std::span<const int32_t> added, int most);
   void cut(std::span<const Continuation> step, std::vector<Draft>& drafts);

@@ -46,6 +46,16 @@ int32_t SuffixAutomaton::find_edge(State from, int32_t token) const {
   return kNone;
 }
 
+void SuffixAutomaton::expect(State from, int32_t token, bool late) const {
+  const int32_t* slot = &table_[slot_of(from, token, table_.size())];
+  if (!late) {
+    __builtin_prefetch(slot);
+    __builtin_prefetch(&states_[from]);
+  } else if (*slot != kNone) {
+    __builtin_prefetch(&edges_[static_cast<size_t>(*slot)]);
+  }
+}
+
 void SuffixAutomaton::grow_table() {
   table_.assign(table_.size() * 2, kNone);
   for (size_t i = 0; i < edges_.size(); ++i) {

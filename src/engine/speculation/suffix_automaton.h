@@ -49,6 +49,12 @@ class SuffixAutomaton {
   // kRoot.
   std::span<const int32_t> continuation(State state, int most) const;
 
+  // Soon the state will be asked for its edge with this token: begins to load where that is listed,
+  // and after some time (late) the edge.
+  void expect(State from, int32_t token, bool late) const;
+  // The state whose edges the next append() asks for first.
+  State present() const { return last_; }
+
   size_t num_tokens() const { return tokens_.size(); }
   size_t bytes() const;
 

@@ -29,6 +29,17 @@ class EarlierTexts {
     if (old_ != nullptr) old_->advance(place.old, token);
   }
 
+  void expect(const Place& place, int32_t token, bool late) const {
+    if (place.generation != generation_) return;
+    for (const auto& [texts, cursor] :
+         {std::pair(young_.get(), place.young), {old_.get(), place.old}}) {
+      if (texts == nullptr) continue;
+      texts->expect(cursor.state, token, late);
+      if (cursor.state != SuffixAutomaton::kRoot)
+        texts->expect(SuffixAutomaton::kRoot, token, late);
+    }
+  }
+
   // What follows the place's longest known end; its length in tokens.
   std::pair<std::span<const int32_t>, int> continuation(Place& place, int most) const {
     catch_up(place);
@@ -94,6 +105,13 @@ class SuffixDrafter : public Drafter {
       return {repeated(text.own.continuation(own, most), most), own_length};
     }
     return {{others.begin(), others.end()}, length};
+  }
+
+  void expect(int request, int32_t token, bool late) const override {
+    const auto text = texts_.find(request);
+    if (text == texts_.end()) return;
+    text->second.own.expect(text->second.own.present(), token, late);
+    earlier_.expect(text->second.place, token, late);
   }
 
   void end(int request) override {
