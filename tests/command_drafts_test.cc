@@ -90,6 +90,10 @@ TEST_F(CommandDrafts, SaysWhyAModelPredictsNothing) {
                                                 "has no layers that predict further tokens"});
   const CommandEnd plain = generate(kReference, "max_batch_size: 2\n", {"--max-tokens", "2"});
   EXPECT_THAT(plain.err, HasSubstr("tensors of 1 layer that predict further tokens are not run"));
+  expect_refused(generate(kReference,
+                          "speculative_config: {decoding_type: MTP, num_nextn_predict_layers: 2, "
+                          "use_mtp_vanilla: true}\n"),
+                 {"expected at most 1 drafts, a layer of config.json for each", "found 2"});
   expect_refused(generate(kReference, "context_parallel_size: 2\n" + mtp),
                  {"context_parallel_size: expected 1 for speculative_config.decoding_type MTP"});
   const CommandEnd thinking =

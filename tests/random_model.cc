@@ -30,7 +30,7 @@ class Writer {
  public:
   Writer(const model::ModelConfig& config, uint32_t seed) : config_(config), rng_(seed) {
     if (config.names_mtp_layers && config.num_mtp_layers > 0) {
-      EXPECT_TRUE(model::add_prediction_layers(1, &config_).ok());
+      EXPECT_TRUE(model::add_prediction_layers(config.num_mtp_layers, &config_).ok());
     }
   }
 
@@ -126,7 +126,7 @@ json config_json(const RandomModelShape& shape) {
   const bool deepseek = shape.family == "deepseek_v3";
   json config = deepseek ? deepseek_config() : qwen3_config();
   config[deepseek ? "n_routed_experts" : "num_experts"] = shape.num_experts;
-  if (shape.predicts) config["num_nextn_predict_layers"] = 1;
+  if (shape.num_predicting > 0) config["num_nextn_predict_layers"] = shape.num_predicting;
   config.update({{"vocab_size", kVocab},
                  {"hidden_size", kHidden},
                  {"num_hidden_layers", shape.num_layers},

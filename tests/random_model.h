@@ -14,8 +14,8 @@ struct RandomModelShape {
   int top_k = 4;
   int num_layers = 3;  // DeepSeek: the first is dense
   uint32_t seed = 1;
-  int expert_width = 48;  // moe_intermediate_size
-  bool predicts = false;  // DeepSeek: with a layer for multi-token prediction
+  int expert_width = 48;   // moe_intermediate_size
+  int num_predicting = 0;  // DeepSeek: layers for multi-token prediction
 };
 
 // Writes config.json, model.safetensors and tokenizer.json into `directory`, which exists.

@@ -89,7 +89,7 @@ online::CopyHook troublesome_copies() {
 TEST(Soak, RandomTrafficWhileExpertsMove) {
   const base::ScratchDirectory directory;
   write_random_model(directory.path(),
-                     {.family = "deepseek_v3", .num_layers = 4, .predicts = true});
+                     {.family = "deepseek_v3", .num_layers = 4, .num_predicting = 3});
   Traffic traffic(directory.path());
   const auto end = Clock::now() + std::chrono::duration<double>(soak_seconds());
   int64_t runs = 0, iterations = 0, moves = 0, spoilt = 0, bytes_at_start = 0;

@@ -166,6 +166,42 @@ INSTANTIATE_TEST_SUITE_P(Families, SpeculationMtp,
                                          "qwen3_5_moe_plain", "qwen3_next_plain"),
                          [](const auto& test) { return test.param; });
 
+// A layer for each draft.
+TEST(SpeculationMtpDrafts, OfSeveralLayersChangeNoBit) {
+  const base::ScratchDirectory directory;
+  write_random_model(directory.path(), {.family = "deepseek_v3", .num_predicting = 3});
+  const model::ModelConfig config = model::read_model_config(directory.path()).value();
+  GenerateOptions plain;
+  plain.model_dir = directory.path();
+  plain.max_tokens = 60;
+  plain.logits_digest = true;
+  for (int i = 0; i < 6; ++i) plain.prompts.push_back(std::string(3 + 30 * i, 'a') + "b");
+  for (const float temperature : {0.0f, 0.7f}) {
+    plain.sampling = {.temperature = temperature, .seed = 4};
+    for (const Layout& each : layouts()) {
+      if (each.sizes.cp > 1 || (base::kSanitized && each.online)) continue;
+      GenerateOptions options = plain;
+      options.parallel = parallel::parallel_config_for_ranks(1).value();
+      set_layout(each, &options);
+      options.parallel.max_num_tokens = 40;
+      options.parallel.max_batch_size = 4;
+      if (each.online) {
+        options.parallel.moe_config.load_balancer = {.num_slots = 20, .layer_updates_per_iter = 1};
+        move_all_the_time(config, &options);
+      }
+      const auto expected = digests(run(options));
+      for (const int length : {2, 3}) {
+        SCOPED_TRACE(fmt::format("{}, {} layers, temperature {}", each.name, length, temperature));
+        options.parallel.speculative_config = {.type = SpeculativeConfig::Type::kMtp,
+                                               .max_draft_len = length};
+        const GenerateReport with = run(options);
+        ASSERT_EQ(digests(with), expected);
+        EXPECT_GT(with.load.speculation.drafted, 250 * length);
+      }
+    }
+  }
+}
+
 // The reference model, whose layer is trained: its drafts are mostly right, and the same in every
 // layout, as its keys and values are, whatever was drafted wrongly before.
 TEST(SpeculationMtpDrafts, AreTheSameInEveryLayout) {

@@ -30,12 +30,12 @@ constexpr uint64_t kStopRequested = 2;
 constexpr uint64_t kHasPrompts = 4;
 constexpr uint64_t kGenerates = 8;
 constexpr uint64_t kHasRoom = 16;
-constexpr int kDraftingShift = 5,
-              kDraftingBits = 20;  // sequences that a prediction layer drafts for
+constexpr int kPassRowsShift = 5,
+              kPassRowsBits = 20;  // sequences that a prediction layer drafts for
 constexpr int kSeenShift =
-    kDraftingShift + kDraftingBits;  // how many commands the rank has received
-uint64_t drafting_in(const transport::AgreedWords& words) {
-  return words[kFlagsWord] >> kDraftingShift & ((uint64_t{1} << kDraftingBits) - 1);
+    kPassRowsShift + kPassRowsBits;  // how many commands the rank has received
+uint64_t pass_rows_in(const transport::AgreedWords& words) {
+  return words[kFlagsWord] >> kPassRowsShift & ((uint64_t{1} << kPassRowsBits) - 1);
 }
 
 // The upper half of the tokens word: microseconds, and whether the step had prompt tokens.
@@ -54,8 +54,7 @@ Engine::Engine(EngineParts parts)
       verifier_(parts_.compute.kernels(), parts_.config.eos_token_ids, parts_.speculation.relaxed,
                 reports_tokens()),
       recorder_(parts_.model, parts_.compute, parts_.stage, parts_.dispatch_ranks,
-                parts_.config.num_prediction_layers > 0 ? parts_.config.num_layers : -1,
-                parts_.online, parts_.reporter),
+                parts_.config.num_layers, parts_.online, parts_.reporter),
       in_flight_(static_cast<size_t>(parts_.pipeline.micro_batches())) {
   parts_.moe.set_observer(&recorder_);
   if (parts_.speculation.is_on() && parts_.pipeline.is_last()) {
@@ -64,7 +63,8 @@ Engine::Engine(EngineParts parts)
                          parts_.config.routing.num_experts, parts_.config.routing.top_k);
     forecasts_.resize(in_flight_.size());
     if (parts_.speculation.predicts()) {
-      mtp_.emplace(parts_.model, parts_.kv, recorder_, parts_.limits.max_batch_size);
+      mtp_.emplace(parts_.model, parts_.kv, recorder_, parts_.config.num_prediction_layers,
+                   parts_.limits.max_batch_size);
     }
     // With context parallelism ranks that draft alike see different experts.
     if (parts_.model.context().is_alone()) recorder_.set_speculation(&*speculation_);
@@ -143,9 +143,7 @@ Status Engine::apply(Command command) {
       return parts_.feed.is_mine(command) ? scheduler_.submit(std::move(command.request))
                                           : Status();
     case Kind::kCancel:
-      if (scheduler_.cancel(command.request.index) && speculation_) {
-        speculation_->end(command.request.index);
-      }
+      if (scheduler_.cancel(command.request.index)) end_speculation(command.request.index);
       return {};
     case Kind::kHold:
     case Kind::kRelease:
@@ -188,7 +186,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   if (received_.ends) return Next::kEnd;
   const base::TraceSpan span(base::Span::kAgree);
   transport::AgreedWords mine = {};
-  set_chain(step);
+  set_passes(step);
   mine[kFlagsWord] = flags_word();
   mine[kTokensWord] = static_cast<uint64_t>(own_tokens) | last_step_us_ << kTimeShift |
                       (last_step_had_prompts_ ? kHadPrompts : 0);
@@ -199,7 +197,7 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   for (int i = 0; i < parts_.dispatch_ranks.size; ++i) {
     const auto& each = words_[static_cast<size_t>(parts_.dispatch_ranks.begin + i)];
     step.batch.tokens_of_ranks.push_back(static_cast<int32_t>(tokens_in(each)));
-    if (mtp_) add_to_chain(drafting_in(each));
+    if (mtp_) add_to_passes(pass_rows_in(each));
   }
   observe_last_step();
   update_prompt_gate();
@@ -229,8 +227,8 @@ uint64_t Engine::flags_word() const {
   if (readiness.has_prompts) flags |= kHasPrompts;
   if (readiness.generates) flags |= kGenerates;
   if (readiness.has_room) flags |= kHasRoom;
-  const auto drafting = static_cast<uint64_t>(parts_.model.group().tokens(chain_.rows).size);
-  return flags | drafting << kDraftingShift | parts_.feed.seen() << kSeenShift;
+  const auto pass_rows = static_cast<uint64_t>(parts_.model.group().tokens(passes_.rows).size);
+  return flags | pass_rows << kPassRowsShift | parts_.feed.seen() << kSeenShift;
 }
 
 // Opens or closes the gate for new prompts. All stages get the same result: their ranks schedule
@@ -382,29 +380,26 @@ Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Yield>* yiel
   return reports_tokens() ? report(step) : Status();
 }
 
-// The sequences that the prediction layer may draft for. How many they are is agreed on before the
-// step, because the passes of the layer are collective.
-void Engine::set_chain(const Scheduler::Step& step) {
-  chain_ = {.length = 1};
-  if (!mtp_ || speculation_->length_for(1) == 0) return;
-  for (const Sequence* sequence : step.sampled) {
-    if (Speculation::most_drafts(*sequence, 1) > 0) ++chain_.rows;
-  }
+// The rows of the prediction layers' passes are agreed on before the step is sampled, because the
+// passes are collective.
+void Engine::set_passes(const Scheduler::Step& step) {
+  passes_ = {};
+  if (mtp_ && !speculation_->has_given_up()) passes_.rows = mtp_->rows_for(step);
 }
 
 // The ranks of a group share their rows; others have rows of their own, and the longest chain of
 // them decides.
-void Engine::add_to_chain(uint64_t drafting) {
-  chain_.rows_of_ranks.push_back(static_cast<int32_t>(drafting));
-  const int rows = parts_.model.group().is_alone() ? static_cast<int>(drafting) : chain_.rows;
-  if (rows > 0) chain_.length = std::max(chain_.length, speculation_->length_for(rows));
+void Engine::add_to_passes(uint64_t rows_of_rank) {
+  passes_.rows_of_ranks.push_back(static_cast<int32_t>(rows_of_rank));
+  const int rows = parts_.model.group().is_alone() ? static_cast<int>(rows_of_rank) : passes_.rows;
+  if (rows > 0) passes_.length = std::max(passes_.length, speculation_->length_for(rows));
 }
 
-// Drafts of the model's prediction layer. All ranks of the stage run it, also without tokens.
+// Drafts of the model's prediction layers. All ranks of the stage run them, also without tokens.
 Status Engine::predict(const Scheduler::Step& step, std::span<const Yield> yields) {
   if (!mtp_) return {};
   const base::TraceSpan span(base::Span::kPredicting);
-  const int most = speculation_->length_for(std::max(1, chain_.rows));
+  const int most = speculation_->length_for(std::max(1, passes_.rows));
   std::vector<MtpDrafter::Yielded> yielded;
   for (size_t i = 0; i < step.sampled.size(); ++i) {
     const auto count = static_cast<int>(yields[i].tokens.size());
@@ -412,7 +407,7 @@ Status Engine::predict(const Scheduler::Step& step, std::span<const Yield> yield
     const int drafts = ends ? 0 : Speculation::most_drafts(*step.sampled[i], count);
     yielded.push_back({.tokens = yields[i].tokens, .drafts = std::min(most, drafts)});
   }
-  return mtp_->draft(step, yielded, chain_, iteration_);
+  return mtp_->draft(step, yielded, passes_, iteration_);
 }
 
 void Engine::draft(const Scheduler::Step& step, std::vector<Yield>* yields) {
@@ -485,6 +480,11 @@ std::vector<Engine::Yield> Engine::yields_of(std::span<const int32_t> words) {
   return yields;
 }
 
+void Engine::end_speculation(int request) {
+  if (speculation_) speculation_->end(request);
+  if (mtp_) mtp_->end(request);
+}
+
 // Appends the tokens of the oldest micro-batch in flight to their sequences, and frees those that
 // end. Stages before the last receive the tokens first.
 Status Engine::complete_oldest() {
@@ -502,7 +502,7 @@ Status Engine::complete_oldest() {
         sequence, yield.tokens.back(), static_cast<int>(yield.tokens.size()) - 1);
     scheduler_.append(sequence, yield.tokens, std::move(yield.drafts));
     if (reason == FinishReason::kNotFinished) continue;
-    if (speculation_) speculation_->end(sequence.request.index);
+    end_speculation(sequence.request.index);
     scheduler_.finish(&sequence);
   }
   schedule_ns_ += base::wall_ns() - start_ns;

@@ -116,14 +116,15 @@ class Engine {
   Status gather_logits(const Scheduler::Step& step);
   Status sample_rows(const Scheduler::Step& step, std::vector<Yield>* yields);
   std::span<const float> logits_of(int row) const;
-  void set_chain(const Scheduler::Step& step);
-  void add_to_chain(uint64_t drafting);
+  void set_passes(const Scheduler::Step& step);
+  void add_to_passes(uint64_t rows_of_rank);
   Status predict(const Scheduler::Step& step, std::span<const Yield> yields);
   void draft(const Scheduler::Step& step, std::vector<Yield>* yields);
   Status report(const Scheduler::Step& step);
   void send_yields(std::span<const Yield> yields);
   static std::vector<Yield> yields_of(std::span<const int32_t> words);
   Status complete_oldest();
+  void end_speculation(int request);
   MicroBatch& next_in_flight() { return in_flight_[num_begun_ % in_flight_.size()]; }
   // Whether this rank is the one that reports the tokens of its group and pipeline.
   bool reports_tokens() const {
@@ -137,7 +138,7 @@ class Engine {
   Verifier verifier_;
   std::optional<Speculation> speculation_;  // on the last stage, if it is on
   IterationRecorder recorder_;
-  std::optional<MtpDrafter> mtp_;  // if the model's prediction layer drafts
+  std::optional<MtpDrafter> mtp_;  // if the model's prediction layers draft
 
   int64_t iteration_ = 0;              // equal on all ranks; counts only iterations with tokens
   std::vector<MicroBatch> in_flight_;  // a ring
@@ -155,7 +156,7 @@ class Engine {
   const float* all_logits_ = nullptr;           // [step.first_row.back(), vocab]
   std::vector<std::vector<Verdict>> verdicts_;  // [step.sampled]
   std::vector<Verified> verified_;              // this step's sequences with drafts
-  MtpDrafter::Chain chain_;                     // of this step
+  MtpDrafter::Passes passes_;                   // of this step
   std::deque<Forecast> forecasts_;              // of the micro-batches in flight and this step
   int last_step_tokens_ = 0;                    // 0: there was none
   uint64_t last_step_us_ = 0;

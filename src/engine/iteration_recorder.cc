@@ -29,13 +29,12 @@ void IterationRecorder::on_layer(const model::MoeLayerRecord& layer) {
   const ChosenExperts chosen{layer.layer,        record_.iteration,
                              layer.experts,      layer.counts,
                              layer.group_counts, owners_.subspan(own.begin, own.size)};
-  layer.layer == prediction_layer_ ? hold(chosen) : reporter_.chosen(chosen);
+  layer.layer < first_prediction_layer_ ? reporter_.chosen(chosen) : hold(chosen);
   last_mark_cpu_ns_ = busy_cpu_ns();  // reporting is not part of the next layer
 }
 
 void IterationRecorder::count(const model::MoeLayerRecord& layer) {
-  const bool again = layer.layer == prediction_layer_ && holds_;
-  if (!again) {
+  if (layer.layer != held_.layer) {
     LayerRecord& added = record_.layers.emplace_back();
     added.sent.resize(static_cast<size_t>(stage_.num_ranks()));
     added.counts.resize(layer.counts.size());
@@ -54,8 +53,9 @@ void IterationRecorder::count(const model::MoeLayerRecord& layer) {
 
 // Rows of no sequence are counted, but nothing is said about their experts.
 void IterationRecorder::hold(const ChosenExperts& chosen) {
-  if (!std::exchange(holds_, true)) {
-    held_ = {};
+  if (chosen.layer != held_.layer) {
+    report_held();
+    held_ = {.layer = chosen.layer};
     held_.counts.resize(chosen.counts.size());
     held_.group_counts.resize(chosen.counts.size());
   }
@@ -71,9 +71,10 @@ void IterationRecorder::hold(const ChosenExperts& chosen) {
 }
 
 void IterationRecorder::report_held() {
-  if (!std::exchange(holds_, false)) return;
-  reporter_.chosen({prediction_layer_, record_.iteration, held_.experts, held_.counts,
-                    held_.group_counts, held_.owners});
+  if (held_.layer < 0) return;
+  reporter_.chosen({held_.layer, record_.iteration, held_.experts, held_.counts, held_.group_counts,
+                    held_.owners});
+  held_.layer = -1;
 }
 
 IterationRecord& IterationRecorder::end() {

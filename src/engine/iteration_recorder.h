@@ -22,16 +22,16 @@ namespace wideep::engine {
 class IterationRecorder : public model::MoeObserver {
  public:
   // online: null without online balancing. dispatch_ranks: the ranks of the stage that dispatch
-  // rows to each other. prediction_layer: −1 if the model has none. All references outlive the
-  // recorder.
+  // rows to each other. first_prediction_layer: the number of the
+  // model's other layers. All references outlive the recorder.
   IterationRecorder(const model::Model& model, model::Compute compute, transport::Endpoint& stage,
-                    ep::TokenRange dispatch_ranks, int prediction_layer, OnlineLayers* online,
+                    ep::TokenRange dispatch_ranks, int first_prediction_layer, OnlineLayers* online,
                     Reporter& reporter)
       : model_(model),
         compute_(compute),
         stage_(stage),
         dispatch_ranks_(dispatch_ranks),
-        prediction_layer_(prediction_layer),
+        first_prediction_layer_(first_prediction_layer),
         online_(online),
         reporter_(reporter) {}
 
@@ -41,8 +41,8 @@ class IterationRecorder : public model::MoeObserver {
   // owners: [tokens of the batch] the sequence of each token; valid until end().
   void begin(int64_t iteration, std::span<Sequence* const> owners);
   void on_layer(const model::MoeLayerRecord& layer) override;
-  // The next layer is one more pass of the model's prediction layer, which is recorded and reported
-  // together with its other passes. owners: as in begin(); null for a row of no sequence.
+  // The next layer is a pass of a prediction layer; the passes of one are recorded and reported
+  // together. owners: as in begin(); null for a row of no sequence.
   void begin_pass(std::span<Sequence* const> owners) { owners_ = owners; }
   // Completes the record; the engine may add to it and move it away.
   IterationRecord& end();
@@ -57,20 +57,20 @@ class IterationRecorder : public model::MoeObserver {
   model::Compute compute_;
   transport::Endpoint& stage_;
   ep::TokenRange dispatch_ranks_;
-  int prediction_layer_;
+  int first_prediction_layer_;
   OnlineLayers* online_;
   Reporter& reporter_;
   Speculation* speculation_ = nullptr;
 
   IterationRecord record_;
   std::span<Sequence* const> owners_;
-  // What the passes of the prediction layer have chosen so far, for one report.
+  // What the passes of a prediction layer have chosen so far, for one report.
   struct Held {
+    int layer = -1;  // −1: nothing is held
     std::vector<int32_t> experts, counts, group_counts;
     std::vector<Sequence*> owners;
   };
   Held held_;
-  bool holds_ = false;
   int64_t start_ns_ = 0;
   int64_t last_mark_cpu_ns_ = 0;  // busy_cpu_ns() at the end of the last layer
 };

@@ -232,7 +232,7 @@ Status add_prediction_layers(int count, ModelConfig* config) {
   }
   if (count > config->num_mtp_layers) {
     return invalid_input(
-        fmt::format("expected at most the {} layers of config.json that predict further tokens "
+        fmt::format("expected at most {} drafts, a layer of config.json for each "
                     "(num_nextn_predict_layers), found {}",
                     config->num_mtp_layers, count));
   }

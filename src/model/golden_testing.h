@@ -54,13 +54,13 @@ struct RunOptions {
 // A model on one rank, with a cache for one sequence.
 class GoldenRank {
  public:
-  // predicts: with a prediction layer.
+  // num_predicting: prediction layers.
   static Result<std::unique_ptr<GoldenRank>> create(const std::string& dir,
                                                     const kernels::Kernels& kernels,
                                                     const RunOptions& options, int max_tokens,
-                                                    bool predicts = false) {
+                                                    int num_predicting = 0) {
     std::unique_ptr<GoldenRank> rank(new GoldenRank(options));
-    const Status made = rank->make(dir, kernels, options, max_tokens, predicts);
+    const Status made = rank->make(dir, kernels, options, max_tokens, num_predicting);
     if (!made.ok()) return made;
     return rank;
   }
@@ -70,15 +70,17 @@ class GoldenRank {
   const KvLayout& kv() const { return *kv_; }
   const PageList& pages() const { return pages_; }
   MoeRunner& moe() { return *moe_; }
+  Compute compute() { return Compute(*kernels_, pool_); }
+  transport::Endpoint& endpoint() { return *endpoint_; }
   std::byte* state() { return state_.data(); }
 
  private:
   explicit GoldenRank(const RunOptions& options) : pool_(options.num_threads) {}
 
   Status make(const std::string& dir, const kernels::Kernels& kernels, const RunOptions& options,
-              int max_tokens, bool predicts) {
+              int max_tokens, int num_predicting) {
     WIDEEP_TRY_ASSIGN(config_, read_model_config(dir));
-    if (predicts) WIDEEP_TRY(add_prediction_layers(1, &*config_));
+    if (num_predicting > 0) WIDEEP_TRY(add_prediction_layers(num_predicting, &*config_));
     WIDEEP_TRY_ASSIGN(files_, ModelFiles::open(dir, &*config_));
     const weights::WeightLoader loader(files_->tensors(), options.format);
     WIDEEP_TRY_ASSIGN(weights_, ModelWeights::load(*config_, loader));
@@ -94,6 +96,7 @@ class GoldenRank {
   }
 
   Status start(const kernels::Kernels& kernels, const RunOptions& options, int max_tokens) {
+    kernels_ = &kernels;
     const Dtype dtype = kernels::row_dtype(options.format);
     const size_t row_bytes = config_->hidden_size * dtype_bytes(dtype);
     const int num_experts = config_->routing.num_experts;
@@ -120,6 +123,7 @@ class GoldenRank {
   }
 
   base::ThreadPool pool_;
+  const kernels::Kernels* kernels_ = nullptr;
   std::optional<ModelConfig> config_;
   std::optional<ModelFiles> files_;
   std::optional<ModelWeights> weights_;

@@ -60,6 +60,20 @@ struct StageRows {
   float* out = nullptr;       // for the next stage; null: the last stage, computes logits
 };
 
+// A pass of a prediction layer.
+struct PredictionCall {
+  int layer = 0;  // of the prediction layers
+  // ids: the tokens that follow the rows. positions: where the rows' keys and values are in the
+  // layer's part of the cache.
+  const Batch& batch;
+  // [tokens of the batch] the outputs that the rows continue, [hidden] each (Model::output());
+  // null: zeros. Only those of this rank's tokens are read.
+  std::span<const float* const> before;
+  // The most logit rows of each rank that dispatches to this one; may be empty unless they share
+  // the LM head.
+  std::span<const int32_t> rows_of_ranks = {};
+};
+
 // Ranks with batches of their own that compute the LM head of their predictions together
 // (enable_lm_head_tp_in_adp): neighbours, as many as lm_head_size() says, at most max_size.
 struct SharedHead {
@@ -104,18 +118,17 @@ class Model {
     return forward(batch, kv, iteration, {}, logits);
   }
 
-  // Multi-token prediction, on the last stage of a model with a prediction layer, after forward():
-  // what may follow the tokens of the batch. Row i continues row from[i] of `hidden`: of the last
-  // call's outputs, which are those of all tokens of forward(), or of the logit rows of predict();
-  // −1: zeros.
-  // Its id is the token that follows that row, its position the place of the row's keys and values
-  // in the prediction layer: that of the row in forward(), one more in each further call.
-  // rows_of_ranks: the most logit rows of each rank that dispatches to this one; may be empty
-  // unless they share the LM head. tokens: [batch.logit_rows] the likeliest token, of equal ones
-  // the smallest. Collective as forward(), also for ranks without tokens.
-  Status predict(const Batch& batch, std::span<const int32_t> from,
-                 std::span<const int32_t> rows_of_ranks, const KvLayout& kv, int64_t iteration,
+  // Multi-token prediction, on the last stage of a model with prediction layers, after forward():
+  // what may follow the tokens of the batch. tokens: [batch.logit_rows] the likeliest token, of
+  // equal ones the smallest. Collective as forward(), also for ranks without tokens.
+  Status predict(const PredictionCall& call, const KvLayout& kv, int64_t iteration,
                  std::vector<int32_t>* tokens);
+  // What the last call has put out after the final norm, [hidden]. forward(): for a row of this
+  // rank's tokens. predict(): for a row of the batch; of the last prediction layer, for an index in
+  // logit_rows. Valid until the next call returns.
+  const float* output(int row) const {
+    return hidden_.data() + static_cast<int64_t>(row) * config_.hidden_size;
+  }
 
  private:
   // Calls run(row) for every row of this rank's tokens, on all threads.
@@ -154,8 +167,9 @@ class Model {
                               const transport::Awaited& where);
   Status head(int num_rows, const transport::Awaited& where, std::vector<float>* logits);
   void keep_hidden();
-  void enter_prediction(const Batch& batch, const PredictionWeights& prediction,
-                        std::span<const int32_t> from);
+  void enter_prediction(const PredictionCall& call, const PredictionWeights& prediction);
+  Status keep_outputs(const PredictionCall& call, const std::vector<float>& norm,
+                      const transport::Awaited& where);
   HeadShare head_share(int num_rows);
   HeadShare gather_rows(int num_rows, std::span<const int32_t> rows_of_ranks);
   void find_maxima(const HeadShare& share);
@@ -177,9 +191,9 @@ class Model {
   MlpRunner mlp_runner_;
   std::vector<int32_t> all_;     // [num_tokens] 0, 1, ...
   std::vector<int32_t> wanted_;  // own tokens with logits, as indices from own_.begin, ascending
-  // With prediction layers: the outputs of the last call after the final norm, [rows, hidden];
-  // after forward() only own rows.
+  // With prediction layers: [rows, hidden], see output().
   std::vector<float> hidden_;
+  std::vector<float> logit_rows_;         // [logit rows, hidden] of a prediction
   Scratch joined_;                        // [own tokens, 2 · hidden] the input of a projection
   std::vector<float> prediction_logits_;  // see find_maxima()
   std::vector<Likeliest> maxima_;         // [rows] of this rank's part of the vocabulary

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Multi-token prediction (DeepSeek-V3, arXiv:2412.19437, section 2.2): Model::predict(). One layer,
-// applied several times as a chain, each time to its own output and the token that it drafted.
+// Multi-token prediction (DeepSeek-V3, arXiv:2412.19437, section 2.2): Model::predict(), a pass of
+// one prediction layer. Which passes follow each other is up to engine/speculation/mtp_drafter.h.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,20 +24,19 @@ void Model::keep_hidden() {
 }
 
 // Each rank of a group makes the input rows of its own tokens.
-void Model::enter_prediction(const Batch& batch, const PredictionWeights& prediction,
-                             std::span<const int32_t> from) {
+void Model::enter_prediction(const PredictionCall& call, const PredictionWeights& prediction) {
   const int hidden = config_.hidden_size;
   float* joined = joined_.get<float>(static_cast<size_t>(own_.size) * 2 * hidden);
-  embed(batch);
+  embed(call.batch);
   for_each_row([&](int64_t row) {
     float* both = joined + (row - own_.begin) * 2 * hidden;
     const auto normalize = [&](const float* x, const std::vector<float>& norm, float* y) {
       compute_.kernels().rms_norm(x, norm.data(), config_.rms_norm_eps, hidden, y);
     };
     normalize(x_.data() + row * hidden, prediction.embedding_norm, both);
-    const int64_t before = from[static_cast<size_t>(row)];
-    if (before >= 0) {
-      normalize(hidden_.data() + before * hidden, prediction.hidden_norm, both + hidden);
+    const float* before = call.before[static_cast<size_t>(row)];
+    if (before != nullptr) {
+      normalize(before, prediction.hidden_norm, both + hidden);
     } else {
       std::fill_n(both + hidden, hidden, 0.0f);
     }
@@ -48,29 +47,26 @@ void Model::enter_prediction(const Batch& batch, const PredictionWeights& predic
   compute_.matmul(rows, projection, x_.data() + int64_t{own_.begin} * hidden, hidden);
 }
 
-Status Model::predict(const Batch& batch, std::span<const int32_t> from,
-                      std::span<const int32_t> rows_of_ranks, const KvLayout& kv, int64_t iteration,
+Status Model::predict(const PredictionCall& call, const KvLayout& kv, int64_t iteration,
                       std::vector<int32_t>* tokens) {
-  const int layer = config_.num_layers;
+  const int layer = config_.num_layers + call.layer;
   const Layer& weights = weights_.layers[static_cast<size_t>(layer)];
-  const MixerCall call{
-      compute_,      group_, context_, batch, kv, states_, {.layer = layer, .iteration = iteration},
-      mixer_scratch_};
-  start(batch);
-  enter_prediction(batch, *weights.prediction, from);
-  mixer_scratch_.step.start(batch, config_.indexer.top_k);
-  weights.mixer->prepare(call);
-  WIDEEP_TRY(forward_layer(call, layer));
+  const transport::Awaited where{.layer = layer, .iteration = iteration};
+  const MixerCall mixer_call{compute_, group_,  context_, call.batch,
+                             kv,       states_, where,    mixer_scratch_};
+  start(call.batch);
+  enter_prediction(call, *weights.prediction);
+  mixer_scratch_.step.start(call.batch, config_.indexer.top_k);
+  weights.mixer->prepare(mixer_call);
+  WIDEEP_TRY(forward_layer(mixer_call, layer));
   const base::TraceSpan span(base::Span::kHead);
-  const auto num_rows = static_cast<int>(batch.logit_rows.size());
-  WIDEEP_TRY(normalize_logit_rows(batch, weights.prediction->final_norm, call.where));
-  // All ranks of a group keep all rows: the next call may deal them to other ranks.
-  hidden_.assign(h_, h_ + static_cast<size_t>(num_rows) * config_.hidden_size);
+  WIDEEP_TRY(keep_outputs(call, weights.prediction->final_norm, where));
 
+  const auto num_rows = static_cast<int>(call.batch.logit_rows.size());
   HeadShare share = head_share(num_rows);
   if (!heads_.ranks.is_alone()) {
-    share = gather_rows(num_rows, rows_of_ranks);
-    WIDEEP_TRY(heads_.ranks.meet(call.where.named("the rows of the LM head")));
+    share = gather_rows(num_rows, call.rows_of_ranks);
+    WIDEEP_TRY(heads_.ranks.meet(where.named("the rows of the LM head")));
   }
   find_maxima(share);
   if (share.maxima != nullptr) {
@@ -78,9 +74,31 @@ Status Model::predict(const Batch& batch, std::span<const int32_t> from,
     const size_t first = static_cast<size_t>(share.part) * share.all_rows + share.first_row;
     WIDEEP_TRY(group.meet({.first = share.maxima + first,
                            .width = static_cast<size_t>(share.num_rows) * sizeof(Likeliest)},
-                          call.where.named("maxima of logits")));
+                          where.named("maxima of logits")));
   }
   choose_likeliest(share, tokens);
+  return {};
+}
+
+// Normalises the rows that another layer continues, all of them, or the logit rows after the last
+// layer. All ranks of a group keep all rows: the next call may deal them to other ranks.
+Status Model::keep_outputs(const PredictionCall& call, const std::vector<float>& norm,
+                           const transport::Awaited& where) {
+  const auto hidden = static_cast<size_t>(config_.hidden_size);
+  const std::vector<int32_t>& logit_rows = call.batch.logit_rows;
+  if (call.layer + 1 == config_.num_prediction_layers) {
+    WIDEEP_TRY(normalize_logit_rows(call.batch, norm, where));
+    hidden_.assign(h_, h_ + logit_rows.size() * hidden);
+    logit_rows_ = hidden_;
+    return {};
+  }
+  normalize(norm);
+  WIDEEP_TRY(group_.meet(own_input(), where.named("the prediction layer's output")));
+  hidden_.assign(h_, h_ + static_cast<size_t>(call.batch.num_tokens()) * hidden);
+  logit_rows_.resize(logit_rows.size() * hidden);
+  for (size_t i = 0; i < logit_rows.size(); ++i) {
+    std::copy_n(output(logit_rows[i]), hidden, logit_rows_.data() + i * hidden);
+  }
   return {};
 }
 
@@ -91,7 +109,8 @@ Status Model::predict(const Batch& batch, std::span<const int32_t> from,
 
 // A rank alone, or the ranks of a group, which all have all rows.
 Model::HeadShare Model::head_share(int num_rows) {
-  HeadShare share{.rows = h_, .num_rows = num_rows, .num_own = num_rows, .all_rows = num_rows};
+  HeadShare share{
+      .rows = logit_rows_.data(), .num_rows = num_rows, .num_own = num_rows, .all_rows = num_rows};
   if (group_.is_alone()) return share;
   share.part = group_.rank();
   share.parts = group_.size();
@@ -121,7 +140,7 @@ Model::HeadShare Model::gather_rows(int num_rows, std::span<const int32_t> rows_
   float* rows = heads_.ranks.joint<float>(JointBuffer::kInput, share.all_rows * hidden);
   float* own = rows + static_cast<size_t>(rows_before(rank)) * hidden;
   const auto expected = static_cast<size_t>(rows_of_ranks[static_cast<size_t>(rank)]);
-  std::copy_n(h_, static_cast<size_t>(num_rows) * hidden, own);
+  std::ranges::copy(logit_rows_, own);
   std::fill(own + static_cast<size_t>(num_rows) * hidden, own + expected * hidden, 0.0f);
   share.rows = rows + static_cast<size_t>(share.first_row) * hidden;
   share.maxima = heads_.ranks.joint<Likeliest>(JointBuffer::kLogits,

@@ -136,11 +136,7 @@ void take_mtp(YamlMap& map, SpeculativeConfig* config, std::vector<std::string>*
     map.complain(kLength, fmt::format("expected {} ({}), the number of drafts of MTP",
                                       config->max_draft_len, kLayers));
   }
-  if (map.boolean_or("use_mtp_vanilla", false) && config->max_draft_len > 1) {
-    map.complain("use_mtp_vanilla",
-                 "expected false beside several drafts: one prediction layer drafts them as a "
-                 "chain (Eagle style)");
-  }
+  config->use_mtp_vanilla = map.boolean_or("use_mtp_vanilla", false);
   if (!map.boolean_or("mtp_eagle_one_model", true)) {
     notes->push_back(
         "speculative_config.mtp_eagle_one_model: false has no effect: the prediction layer is a "

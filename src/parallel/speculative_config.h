@@ -61,6 +61,8 @@ struct SpeculativeConfig {
   std::optional<int64_t> acceptance_window;
   double acceptance_length_threshold = 0.0;
   int64_t max_pool_bytes = int64_t{64} << 20;  // wideep's own: of a rank
+  // MTP only: a layer of the file for each draft, as always if the file has several.
+  bool use_mtp_vanilla = false;
   // MTP only: SA's drafts come first where their match has so many tokens (use_sa_spec).
   std::optional<int64_t> sa_spec_threshold;
   // MTP only; changes answers (use_relaxed_acceptance_for_thinking).

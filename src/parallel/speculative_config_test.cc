@@ -93,8 +93,6 @@ TEST(SpeculativeConfig, SaysWhatIsWrong) {
       {"decoding_type: MTP, num_nextn_predict_layers: 0", "num_nextn_predict_layers: expected"},
       {"decoding_type: MTP, num_nextn_predict_layers: 3, max_draft_len: 2",
        "max_draft_len: expected 3 (num_nextn_predict_layers)"},
-      {"decoding_type: MTP, num_nextn_predict_layers: 3, use_mtp_vanilla: true",
-       "use_mtp_vanilla: expected false"},
       {"decoding_type: MTP, relaxed_topk: 3", "relaxed_topk: has no effect without"},
       {"decoding_type: MTP, sa_spec_threshold: 3", "sa_spec_threshold: has no effect without"},
       {"decoding_type: MTP, is_public_pool: true", "is_public_pool: expected decoding_type NGram"},

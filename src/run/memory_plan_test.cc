@@ -249,7 +249,9 @@ uint64_t heap_of_forward(const model::ModelConfig& config, const model::ModelWei
   EXPECT_TRUE(model.forward(batch, kv, 0, &logits).ok());
   std::vector<int32_t> predicted(batch.ids.size());
   if (config.num_prediction_layers > 0) {
-    EXPECT_TRUE(model.predict(batch, batch.logit_rows, {}, kv, 0, &predicted).ok());
+    std::vector<const float*> outputs;
+    for (int row = 0; row < num_tokens; ++row) outputs.push_back(model.output(row));
+    EXPECT_TRUE(model.predict({.batch = batch, .before = outputs}, kv, 0, &predicted).ok());
   }
   const uint64_t logits_of_prediction =
       config.num_prediction_layers > 0 ? logits.size() * sizeof(float) : 0;

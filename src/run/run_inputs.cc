@@ -114,9 +114,18 @@ std::vector<std::string> RunInputs::notes() const {
 Status add_prediction(const parallel::ParallelConfig& settings, model::ModelConfig* config) {
   if (!settings.predicts()) return {};
   const auto& speculative = settings.speculative_config;
-  const Status added = model::add_prediction_layers(1, config);
+  // A file with one layer drafts with a chain of it, one with several with a layer for each draft:
+  // TensorRT-LLM's choice.
+  const bool each = speculative->use_mtp_vanilla || config->num_mtp_layers > 1;
+  const auto layers = each ? static_cast<int>(speculative->max_draft_len) : 1;
+  const Status added = model::add_prediction_layers(layers, config);
   if (!added.ok()) {
     return added.at("speculative_config: decoding_type MTP").at(settings.name);
+  }
+  if (layers > 1 && settings.enable_lm_head_tp_in_adp) {
+    config->notes.push_back(
+        fmt::format("{}: enable_lm_head_tp_in_adp has no effect with several prediction layers",
+                    settings.name));
   }
   if (!speculative->relaxed) return {};
   for (const int64_t token : {speculative->relaxed->begin_token, speculative->relaxed->end_token}) {

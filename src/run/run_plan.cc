@@ -162,11 +162,17 @@ Result<int> cache_pages(const RunPlan& plan, const RunOptions& options,
   return pages_that_fit(plan, options, machine);
 }
 
+// The most tokens of a rank in one layer: several prediction layers compute some of a step again.
+int most_layer_tokens(const RunPlan& plan) {
+  const int again = std::max(0, plan.model.config.num_prediction_layers - 1);
+  return plan.limits.max_num_tokens + again * plan.limits.max_batch_size;
+}
+
 Result<ep::DispatchShape> plan_dispatch(const RunPlan& plan, const RunOptions& options) {
   const ParallelConfig& parallel = options.parallel;
   ep::DispatchShape shape = dispatch_shape(
       plan.model.config, parallel.sizes.tp, plan.model.placement.num_slots,
-      dispatched_tokens(parallel, plan.limits.max_num_tokens), plan.moe,
+      dispatched_tokens(parallel, most_layer_tokens(plan)), plan.moe,
       parallel.moe_config.max_num_tokens, combine_of(parallel), parallel.sizes.moe_tp);
   shape.num_nodes = nodes_of_stage(options);
   WIDEEP_TRY_ASSIGN(shape.strategy,
@@ -178,7 +184,7 @@ Result<ep::DispatchShape> plan_dispatch(const RunPlan& plan, const RunOptions& o
 // of different sizes would have to agree on it, so they do not share.
 int shared_head_ranks(const RunOptions& options) {
   const ParallelConfig& parallel = options.parallel;
-  if (!parallel.enable_lm_head_tp_in_adp || !parallel.predicts()) return 1;
+  if (!parallel.enable_lm_head_tp_in_adp) return 1;
   const int nodes = nodes_of_stage(options);
   if (nodes == 1 && stages_cross_nodes(options)) return 1;
   return parallel.sizes.tp / nodes;
@@ -291,14 +297,15 @@ Result<RunPlan> plan_run(const ModelFacts& model, const RunOptions& options,
   WIDEEP_TRY(check_slices(parallel, config, plan.moe));
   const int tokens = plan.limits.max_num_tokens, batch = plan.limits.max_batch_size;
   const int drafts = plan.speculation.max_draft_len;
-  if (plan.speculation.predicts()) plan.limits.draft_ahead = drafts - 1;
+  const bool is_chain = config.num_prediction_layers == 1;
+  if (is_chain) plan.limits.draft_ahead = drafts - 1;
   const int logits = std::min(tokens, batch * (1 + drafts));
-  WIDEEP_TRY_ASSIGN(plan.joint, joint_layout(parallel, config, tokens, logits));
+  WIDEEP_TRY_ASSIGN(plan.joint, joint_layout(parallel, config, most_layer_tokens(plan), logits));
   plan.pipeline = pipeline_layout(parallel, config, tokens, batch, drafts);
   WIDEEP_TRY_ASSIGN(plan.dispatch, plan_dispatch(plan, options));
   plan.shards = shard_layout(config, plan.dispatch, plan.moe.row_dtype);
   if (parallel.sizes.cp > 1) plan.context = model::JointLayout::of_context(config, logits);
-  plan.shared_head_ranks = shared_head_ranks(options);
+  if (is_chain) plan.shared_head_ranks = shared_head_ranks(options);
   if (plan.shared_head_ranks > 1) {
     plan.heads = model::JointLayout::of_heads(config, parallel.sizes.tp, batch);
   }

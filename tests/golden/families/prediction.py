@@ -27,12 +27,13 @@ SHAPES = {
     "glm_moe_dsa": dict(index_topk=9),
     "qwen3_next": dict(),
     "qwen3_5_moe": dict(),
+    # A layer for each draft.
+    "deepseek_v3_layers": dict(n_group=1, topk_group=1, _layers=3),
+    "glm4_moe_layers": dict(use_qk_norm=True, _layers=2),
 }
 # Keys that describe the layer to transformers, where its config class has none.
-MTP_KEYS = dict(
-    num_mtp_layers=1, mtp_layer_types=["full_attention"], mtp_mlp_layer_types=["sparse"]
-)
-GENERATES = ("deepseek_v3", "glm4_moe")
+MTP_KEYS = dict(mtp_layer_types=["full_attention"], mtp_mlp_layer_types=["sparse"])
+GENERATES = ("deepseek_v3", "glm4_moe", "deepseek_v3_layers", "glm4_moe_layers")
 DEEPSEEK_V3 = Family(
     name="deepseek_v3",
     config=DeepseekV3Config,
@@ -61,20 +62,22 @@ DEEPSEEK_V3 = Family(
 )
 
 
-def mtp_model(model):
-    """Random weights in the layer that transformers builds for the model, rounded as in files."""
+def mtp_model(model, layers):
+    """The layers that transformers builds for the model."""
+    model.config.num_mtp_layers = layers
     for key, value in MTP_KEYS.items():
-        if getattr(model.config, key, None) in (None, 0):
+        if getattr(model.config, key, None) is None:
             setattr(model.config, key, value)
-    mtp = MtpModel(model, 1).eval()
-    # GLM-5's layers return what their indexers chose, too.
-    mtp.layers[0].mtp_block.register_forward_hook(
-        lambda module, inputs, out: out[0] if isinstance(out, tuple) else out
-    )
+    mtp = MtpModel(model, layers).eval()
+    for layer in mtp.layers:  # GLM-5's return what their indexers chose, too
+        layer.mtp_block.register_forward_hook(
+            lambda module, inputs, out: out[0] if isinstance(out, tuple) else out
+        )
     return mtp
 
 
 def fill(mtp, adds_one, seed):
+    """Random weights, rounded as in files."""
     generator = torch.Generator().manual_seed(seed)
     tensors = dict(mtp.layers.named_parameters())
     tensors |= {n: b for n, b in mtp.layers.named_buffers() if n.endswith("correction_bias")}
@@ -86,14 +89,11 @@ def fill(mtp, adds_one, seed):
             tensor.copy_(drawn if name.endswith("correction_bias") else drawn.to(torch.bfloat16))
 
 
-def deepseek_names(layer):
-    inner = {"post_norm": "shared_head.norm"}
-
+def deepseek_names(first_layer):
     def name_of(name):
-        name = name.removeprefix("0.").removeprefix("mtp_block.")
-        for ours, published in inner.items():
-            name = name.replace(ours, published) if name.startswith(ours) else name
-        return f"model.layers.{layer}.{name}"
+        number, name = name.split(".", 1)
+        name = name.removeprefix("mtp_block.").replace("post_norm.", "shared_head.norm.")
+        return f"model.layers.{first_layer + int(number)}.{name}"
 
     return name_of
 
@@ -169,6 +169,24 @@ def drafts_after(mtp, hidden, ids, position):
 
 
 @torch.no_grad()
+def drafts_of_layers(mtp, hidden, ids, position):
+    """The same with a layer for each draft, by transformers' own loop."""
+    calls = []
+    with record.watched(calls):
+        drafts, logits, _ = mtp(
+            ids[:, 1 : position + 2],
+            hidden[:, : position + 1],
+            None,
+            torch.arange(1, position + 2)[None],
+            None,
+        )
+    first, second = logits[0].topk(2)[0].unbind(-1)
+    close = (first - second < MARGIN * first.abs()).any() or close_choice(calls)
+    drafts = drafts[0].tolist()
+    return [-1] * CHAIN if close else drafts + [-1] * (CHAIN - len(drafts))
+
+
+@torch.no_grad()
 def greedy(model, prompt, count):
     ids = prompt[None]
     for _ in range(count):
@@ -197,9 +215,11 @@ def check_generation(directory, prompt, ids, drafts):
         return out
 
     model = load_model(directory, torch.float32)
-    # transformers finds the layer by the number that it has in the published models.
-    layers = model.config.num_hidden_layers
-    model._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{layers}.*"]
+    # transformers finds the layers by the numbers that they have in the published models.
+    first = model.config.num_hidden_layers
+    model._keys_to_ignore_on_load_unexpected = [
+        rf"model\.layers\.{first + i}.*" for i in range(model.config.num_mtp_layers)
+    ]
     MtpModel.forward = noted
     try:
         text = model.generate(
@@ -215,25 +235,27 @@ def check_generation(directory, prompt, ids, drafts):
     for so_far, drafted in made:
         if so_far is None or so_far.shape[1] > ids.shape[1] - 1:
             continue
-        expected = drafts[so_far.shape[1] - 2][0]
-        assert expected in (-1, int(drafted[0, 0])), "generation drafts something else"
+        for expected, found in zip(drafts[so_far.shape[1] - 2], drafted[0].tolist()):
+            assert expected in (-1, found), "generation drafts something else"
         checked += 1
     return checked
 
 
 def make(name, seed, out):
-    family = DEEPSEEK_V3 if name == DEEPSEEK_V3.name else all_families()[name]
+    family_name = name.removesuffix("_layers")
+    family = DEEPSEEK_V3 if family_name == DEEPSEEK_V3.name else all_families()[family_name]
     directory = out / name
     directory.mkdir(parents=True, exist_ok=True)
     qwen = name.startswith("qwen")
     values = SHAPES[name] | {"_rope": "new"}
+    layers = values.pop("_layers", 1)
     if name == "qwen3_5_moe":
         values |= {"_keys": {"mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": False}}
     elif not qwen:
-        values |= {"_keys": {"num_nextn_predict_layers": 1}}
+        values |= {"_keys": {"num_nextn_predict_layers": layers}}
     build(family, values, seed, directory)
     model = load(family, directory, torch.float32)
-    mtp = mtp_model(model)
+    mtp = mtp_model(model, layers)
     fill(mtp, qwen, seed)
     names = qwen_names if qwen else deepseek_names(model.config.num_hidden_layers)
     layer = dict(mtp.layers.state_dict())
@@ -249,7 +271,8 @@ def make(name, seed, out):
     for p, length in enumerate(PROMPTS):
         prompt, ids = draw_text(model, length, generator)
         hidden, logits = hidden_states(model, ids)
-        drafts = [drafts_after(mtp, hidden, ids, i) for i in range(ids.shape[1] - 1)]
+        after = drafts_after if layers == 1 else drafts_of_layers
+        drafts = [after(mtp, hidden, ids, i) for i in range(ids.shape[1] - 1)]
         if name in GENERATES:
             checked += check_generation(directory, prompt, ids, drafts)
         recorded |= {
