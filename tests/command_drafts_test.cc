@@ -62,7 +62,7 @@ TEST_F(CommandDrafts, ThePredictionLayerDraftsAndIsBalanced) {
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.err, AllOf(HasSubstr("7 layers and one that predicts, 7 of them MoE"),
                              HasSubstr("up to 2 tokens of a request in a step, from the model's "
-                                       "prediction layer; the same bits as without")));
+                                       "own prediction; the same bits as without")));
   EXPECT_THAT(end.out, HasSubstr("draft tokens accepted"));
   // Its experts are recorded as those of layer 7, as in the files.
   const CommandEnd report =
@@ -99,7 +99,7 @@ TEST_F(CommandDrafts, SaysWhyAModelPredictsNothing) {
   const CommandEnd thinking =
       generate(kReference,
                "speculative_config: {decoding_type: MTP, use_relaxed_acceptance_for_thinking: "
-               "true}\n");
+               "true, relaxed_topk: 3}\n");
   EXPECT_EQ(thinking.exit_code, 2);
   EXPECT_THAT(thinking.err, AllOf(HasSubstr("begin_thinking_phase_token"),
                                   HasSubstr("below vocab_size 8192, found 128798")));

@@ -89,7 +89,7 @@ online::CopyHook troublesome_copies() {
 TEST(Soak, RandomTrafficWhileExpertsMove) {
   const base::ScratchDirectory directory;
   write_random_model(directory.path(),
-                     {.family = "deepseek_v3", .num_layers = 4, .num_predicting = 3});
+                     {.family = "deepseek_v3", .num_layers = 4, .num_predicting = 1});
   Traffic traffic(directory.path());
   const auto end = Clock::now() + std::chrono::duration<double>(soak_seconds());
   int64_t runs = 0, iterations = 0, moves = 0, spoilt = 0, bytes_at_start = 0;
@@ -110,7 +110,12 @@ TEST(Soak, RandomTrafficWhileExpertsMove) {
     } else if (runs % 5 == 2) {
       options.parallel.speculative_config = {.type = Type::kNgram, .max_draft_len = 4};
     } else if (runs % 5 == 3) {
-      options.parallel.speculative_config = {.type = Type::kMtp, .max_draft_len = 3};
+      options.parallel.speculative_config = {
+          .type = Type::kMtp,
+          .max_draft_len = 3,
+          .max_concurrency = 6,
+          .acceptance_window = runs % 2 == 0 ? std::optional<int64_t>() : 4,
+          .acceptance_length_threshold = 0.5};
       options.parallel.enable_lm_head_tp_in_adp = true;
     }
     const auto report = run::generate(options);

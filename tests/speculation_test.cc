@@ -250,6 +250,44 @@ TEST(SpeculationMtpDrafts, AreTheSameInEveryLayout) {
   }
 }
 
+// Ranks give up alone, when their own requests end: the others go on drafting. A chain, and layers.
+TEST(SpeculationMtpDrafts, RanksMayGiveUpAlone) {
+  for (const int layers : {1, 3}) {
+    const base::ScratchDirectory directory;
+    write_random_model(directory.path(), {.family = "deepseek_v3", .num_predicting = layers});
+    GenerateOptions plain;
+    plain.model_dir = directory.path();
+    plain.max_tokens = 40;
+    plain.logits_digest = true;
+    for (int i = 0; i < 9; ++i) plain.prompts.push_back(std::string(3 + 40 * (i % 3), 'a') + "b");
+    for (const int ranks : {1, 2}) {
+      plain.parallel = parallel::parallel_config_for_ranks(ranks).value();
+      plain.parallel.max_batch_size = 3;
+      plain.parallel.max_num_tokens = 30;
+      const auto expected = digests(run(plain));
+      SCOPED_TRACE(fmt::format("{} layers, {} ranks", layers, ranks));
+      GenerateOptions drafted = plain;
+      drafted.parallel.speculative_config = {.type = SpeculativeConfig::Type::kMtp,
+                                             .max_draft_len = 3,
+                                             .acceptance_window = 1,
+                                             .acceptance_length_threshold = 0.9};
+      const GenerateReport with = run(drafted);
+      ASSERT_EQ(digests(with), expected);
+      EXPECT_EQ(with.load.speculation.given_up, ranks);
+      // With few requests in a step alone, and with lengths by their number.
+      drafted = plain;
+      drafted.parallel.enable_lm_head_tp_in_adp = true;
+      drafted.parallel.speculative_config = {.type = SpeculativeConfig::Type::kMtp,
+                                             .max_draft_len = 3,
+                                             .max_concurrency = 2,
+                                             .draft_len_schedule = {{1, 3}, {2, 1}}};
+      const GenerateReport some = run(drafted);
+      ASSERT_EQ(digests(some), expected);
+      EXPECT_GT(some.load.speculation.drafted, 0);
+    }
+  }
+}
+
 // A cache that is too small for all, so that requests are paused, and pages that requests share.
 TEST(SpeculationMtpDrafts, ChangeNoBitWithoutRoom) {
   GenerateOptions plain;

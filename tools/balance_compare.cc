@@ -46,7 +46,9 @@ Result<double> bytes_of_model(const std::string& model_dir, const balance::Model
         fmt::format("--model: {}: expected {} experts as in the statistics, found {}", model_dir,
                     load.num_experts, config.routing.num_experts));
   }
-  const std::vector<int> layers = run::moe_layers(config);
+  std::vector<int> layers = run::moe_layers(config);
+  // Statistics of a run with prediction layers.
+  for (int i = 0; i < config.num_mtp_layers; ++i) layers.push_back(config.num_layers + i);
   for (const int layer : load.layers) {
     if (!std::binary_search(layers.begin(), layers.end(), layer)) {
       return invalid_input(

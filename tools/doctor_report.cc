@@ -8,6 +8,7 @@
 
 #include "base/byte_size.h"
 #include "base/nvidia_profiler.h"
+#include "run/plan_text.h"
 
 namespace wideep::tools {
 namespace {
@@ -123,8 +124,7 @@ std::string shape_text(const run::RunPlan& plan) {
   const std::string which = num_moe == config.num_all_layers() ? "each" : std::to_string(num_moe);
   const int stages = plan.pipeline.num_stages;
   return fmt::format("{} layers{}{}, {} with {} experts of which a token uses {}; {} numbers",
-                     config.num_layers,
-                     config.num_prediction_layers > 0 ? " and one that predicts" : "",
+                     config.num_layers, run::predictors_text(config),
                      stages == 1 ? "" : fmt::format(" in {} pipeline stages", stages), which,
                      routing.num_experts, routing.top_k, plan.model.forms.format_names());
 }

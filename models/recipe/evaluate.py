@@ -131,7 +131,9 @@ def card(folder, text):
     weights = folder / "model.safetensors"
     with safe_open(weights, "pt") as file:
         known = file.metadata()
-    facts = {"tokens": f"{int(known['tokens']) / 1e6:.1f} million", "steps": known["steps"], "megabytes": round(weights.stat().st_size / 1e6)}
+    millions = lambda name: f"{int(known.get(name, 0)) / 1e6:.1f} million"
+    facts = {"tokens": millions("tokens"), "steps": known["steps"], "prediction_tokens": millions("prediction_tokens"),
+             "megabytes": round(weights.stat().st_size / 1e6)}
     head = (Path(__file__).parent / "card.md").read_text()
     for name, value in facts.items():
         head = head.replace("{" + name + "}", str(value))

@@ -15,13 +15,14 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 import data
 import evaluate
 import export
 import optim
-from model import Model, Config
+from model import Config, Model
 from train import ENVIRONMENT
 
 
@@ -103,24 +104,20 @@ class Trainer:
             self.update(min(1.0, (self.step + 1) / 20) * max(0.02, 1.0 - progress))
             sums, count = sums + loss.item(), count + 1
             if self.step % 20 == 0:
-                tokens = self.step * self.args.sequences * len(data.DOMAINS) * self.args.length
-                line = {"step": self.step, "tokens": tokens, "loss": round(sums / count, 4), "minutes": round((time.time() - begin) / 60, 1)}
+                line = {"step": self.step, "tokens": self.tokens(), "loss": round(sums / count, 4), "minutes": round((time.time() - begin) / 60, 1)}
                 print(json.dumps(line), flush=True)
                 sums, count = 0.0, 0
-        return tokens_of(self)
 
-
-def tokens_of(trainer):
-    return trainer.step * trainer.args.sequences * len(data.DOMAINS) * trainer.args.length
+    def tokens(self):
+        return self.step * self.args.sequences * len(data.DOMAINS) * self.args.length
 
 
 def check_the_rest(before, after, layer):
     """Every other tensor is what it was."""
-    with safe_open(before / "model.safetensors", "pt") as a, safe_open(after / "model.safetensors", "pt") as b:
-        assert set(a.keys()) == set(b.keys())
-        for name in a.keys():
-            if not name.startswith(f"model.layers.{layer}."):
-                assert torch.equal(a.get_tensor(name), b.get_tensor(name)), f"{name} has changed"
+    assert set(before) == set(after)
+    for name, tensor in before.items():
+        if not name.startswith(f"model.layers.{layer}."):
+            assert torch.equal(tensor, after[name]), f"{name} has changed"
 
 
 def accepted(folder, args):
@@ -138,12 +135,14 @@ def main():
     data.tokenize(args.work)
     print("accepted before", json.dumps(accepted(args.model, args)), flush=True)
     trainer = Trainer(args)
-    tokens = trainer.run()
+    trainer.run()
     with safe_open(args.model / "model.safetensors", "pt") as file:
         known = {k: v for k, v in file.metadata().items() if k != "format"}
-    known["prediction_tokens"] = str(int(known.get("prediction_tokens", 0)) + tokens)
+    known["prediction_tokens"] = str(int(known.get("prediction_tokens", 0)) + trainer.tokens())
+    before = load_file(args.model / "model.safetensors")
+    after = export.hf_tensors(trainer.model.state_dict())
+    check_the_rest(before, after, trainer.layer)
     export.write_folder(trainer.model.state_dict(), known, args.model / "tokenizer.json", args.out)
-    check_the_rest(args.model, args.out, trainer.layer)
     print("accepted after", json.dumps(accepted(args.out, args)), flush=True)
 
 

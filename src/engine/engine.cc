@@ -24,25 +24,28 @@ constexpr int kFlagsWord = 0;
 constexpr int kTokensWord = 1;  // tokens of the rank's batch, and above them the last step's time
 static_assert(kTokensWord < online::kFirstDoneWord);
 
-// Parts of the flags word. The last three bits carry RankReadiness.
+// Parts of the flags word: five bits, of which the last three carry RankReadiness; the rows that
+// prediction layers need beside the step's; and the commands that the rank has received.
 constexpr uint64_t kHasWork = 1;
 constexpr uint64_t kStopRequested = 2;
 constexpr uint64_t kHasPrompts = 4;
 constexpr uint64_t kGenerates = 8;
 constexpr uint64_t kHasRoom = 16;
-constexpr int kPassRowsShift = 5,
-              kPassRowsBits = 20;  // sequences that a prediction layer drafts for
-constexpr int kSeenShift =
-    kPassRowsShift + kPassRowsBits;  // how many commands the rank has received
-uint64_t pass_rows_in(const transport::AgreedWords& words) {
-  return words[kFlagsWord] >> kPassRowsShift & ((uint64_t{1} << kPassRowsBits) - 1);
-}
+constexpr int kPassRowsShift = 5, kPassRowsBits = 21;
+constexpr int kSeenShift = kPassRowsShift + kPassRowsBits;
 
-// The upper half of the tokens word: microseconds, and whether the step had prompt tokens.
+// Parts of the tokens word: tokens; the most drafts that prediction layers may make for a request;
+// the time of the last step in microseconds; and whether it had prompt tokens.
+constexpr int kTokensBits = 21;  // at most 2^20, as requests (parallel_config.h)
+constexpr int kMostDraftsShift = kTokensBits, kMostDraftsBits = 7;
 constexpr int kTimeShift = 32;
 constexpr uint64_t kHadPrompts = uint64_t{1} << 63;
-uint64_t tokens_in(const transport::AgreedWords& words) {
-  return words[kTokensWord] & ((uint64_t{1} << kTimeShift) - 1);
+
+int bits_of(uint64_t word, int shift, int bits) {
+  return static_cast<int>(word >> shift & ((uint64_t{1} << bits) - 1));
+}
+int tokens_in(const transport::AgreedWords& words) {
+  return bits_of(words[kTokensWord], 0, kTokensBits);
 }
 
 }  // namespace
@@ -188,16 +191,17 @@ Result<Engine::Next> Engine::agree(Scheduler::Step& step) {
   transport::AgreedWords mine = {};
   set_passes(step);
   mine[kFlagsWord] = flags_word();
-  mine[kTokensWord] = static_cast<uint64_t>(own_tokens) | last_step_us_ << kTimeShift |
-                      (last_step_had_prompts_ ? kHadPrompts : 0);
+  mine[kTokensWord] = static_cast<uint64_t>(own_tokens) |
+                      static_cast<uint64_t>(passes_.length) << kMostDraftsShift |
+                      last_step_us_ << kTimeShift | (last_step_had_prompts_ ? kHadPrompts : 0);
   if (parts_.online != nullptr) parts_.online->write_states(mine);
   WIDEEP_TRY(parts_.stage.agree(
       mine, {.what = "the start of the iteration", .layer = -1, .iteration = iteration_}, &words_));
   if (parts_.online != nullptr) parts_.online->apply(words_, iteration_);
   for (int i = 0; i < parts_.dispatch_ranks.size; ++i) {
     const auto& each = words_[static_cast<size_t>(parts_.dispatch_ranks.begin + i)];
-    step.batch.tokens_of_ranks.push_back(static_cast<int32_t>(tokens_in(each)));
-    if (mtp_) add_to_passes(pass_rows_in(each));
+    step.batch.tokens_of_ranks.push_back(tokens_in(each));
+    add_to_passes(each);
   }
   observe_last_step();
   update_prompt_gate();
@@ -380,32 +384,35 @@ Status Engine::sample_rows(const Scheduler::Step& step, std::vector<Yield>* yiel
   return reports_tokens() ? report(step) : Status();
 }
 
-// The rows of the prediction layers' passes are agreed on before the step is sampled, because the
-// passes are collective.
+// The passes of prediction layers are collective, so their number and rows are agreed on before the
+// step is sampled.
 void Engine::set_passes(const Scheduler::Step& step) {
   passes_ = {};
-  if (mtp_ && !speculation_->has_given_up()) passes_.rows = mtp_->rows_for(step);
+  most_drafts_ = 0;
+  if (!mtp_) return;
+  passes_.rows = mtp_->rows_for(step);
+  most_drafts_ = speculation_->length_for(static_cast<int>(step.sampled.size()));
+  passes_.length = most_drafts_;
 }
 
-// The ranks of a group share their rows; others have rows of their own, and the longest chain of
-// them decides.
-void Engine::add_to_passes(uint64_t rows_of_rank) {
-  passes_.rows_of_ranks.push_back(static_cast<int32_t>(rows_of_rank));
-  const int rows = parts_.model.group().is_alone() ? static_cast<int>(rows_of_rank) : passes_.rows;
-  if (rows > 0) passes_.length = std::max(passes_.length, speculation_->length_for(rows));
+// A rank that drafts more than this one decides the length of the chain.
+void Engine::add_to_passes(const transport::AgreedWords& words) {
+  if (!mtp_) return;
+  passes_.rows_of_ranks.push_back(bits_of(words[kFlagsWord], kPassRowsShift, kPassRowsBits));
+  passes_.length =
+      std::max(passes_.length, bits_of(words[kTokensWord], kMostDraftsShift, kMostDraftsBits));
 }
 
 // Drafts of the model's prediction layers. All ranks of the stage run them, also without tokens.
 Status Engine::predict(const Scheduler::Step& step, std::span<const Yield> yields) {
   if (!mtp_) return {};
   const base::TraceSpan span(base::Span::kPredicting);
-  const int most = speculation_->length_for(std::max(1, passes_.rows));
   std::vector<MtpDrafter::Yielded> yielded;
   for (size_t i = 0; i < step.sampled.size(); ++i) {
     const auto count = static_cast<int>(yields[i].tokens.size());
     const bool ends = verdicts_[i].back().reason != FinishReason::kNotFinished;
     const int drafts = ends ? 0 : Speculation::most_drafts(*step.sampled[i], count);
-    yielded.push_back({.tokens = yields[i].tokens, .drafts = std::min(most, drafts)});
+    yielded.push_back({.tokens = yields[i].tokens, .drafts = std::min(most_drafts_, drafts)});
   }
   return mtp_->draft(step, yielded, passes_, iteration_);
 }

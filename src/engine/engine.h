@@ -117,7 +117,7 @@ class Engine {
   Status sample_rows(const Scheduler::Step& step, std::vector<Yield>* yields);
   std::span<const float> logits_of(int row) const;
   void set_passes(const Scheduler::Step& step);
-  void add_to_passes(uint64_t rows_of_rank);
+  void add_to_passes(const transport::AgreedWords& words);
   Status predict(const Scheduler::Step& step, std::span<const Yield> yields);
   void draft(const Scheduler::Step& step, std::vector<Yield>* yields);
   Status report(const Scheduler::Step& step);
@@ -157,6 +157,7 @@ class Engine {
   std::vector<std::vector<Verdict>> verdicts_;  // [step.sampled]
   std::vector<Verified> verified_;              // this step's sequences with drafts
   MtpDrafter::Passes passes_;                   // of this step
+  int most_drafts_ = 0;                         // of prediction layers after this step
   std::deque<Forecast> forecasts_;              // of the micro-batches in flight and this step
   int last_step_tokens_ = 0;                    // 0: there was none
   uint64_t last_step_us_ = 0;

@@ -131,8 +131,9 @@ class Matcher {
     WIDEEP_TRY(sort_unused(model, names));
     WIDEEP_TRY(check_layout(model, names.size()));
     if (num_mtp_ > 0) {
+      const int unused_layers = config_.num_mtp_layers - config_.num_prediction_layers;
       note(fmt::format("{} tensors of {} layer{} that predict further tokens are not run", num_mtp_,
-                       config_.num_mtp_layers, config_.num_mtp_layers == 1 ? "" : "s"));
+                       unused_layers, unused_layers == 1 ? "" : "s"));
     }
     if (!copies_.empty()) {
       note(fmt::format("the model's own embedding and head are used in the place of {}",

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/check.h"
 #include "base/trace.h"
 #include "base/try.h"
 #include "model/lm_head_size.h"
@@ -140,6 +141,7 @@ Model::HeadShare Model::gather_rows(int num_rows, std::span<const int32_t> rows_
   float* rows = heads_.ranks.joint<float>(JointBuffer::kInput, share.all_rows * hidden);
   float* own = rows + static_cast<size_t>(rows_before(rank)) * hidden;
   const auto expected = static_cast<size_t>(rows_of_ranks[static_cast<size_t>(rank)]);
+  WIDEEP_CHECK_LE(static_cast<size_t>(num_rows), expected);
   std::ranges::copy(logit_rows_, own);
   std::fill(own + static_cast<size_t>(num_rows) * hidden, own + expected * hidden, 0.0f);
   share.rows = rows + static_cast<size_t>(share.first_row) * hidden;

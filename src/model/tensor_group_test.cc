@@ -137,7 +137,9 @@ TEST(LmHeadSize, FollowsTheNumberOfTokens) {
   EXPECT_EQ(lm_head_size(85, 8, 8), 4);  // 3 becomes 4
   EXPECT_EQ(lm_head_size(256, 8, 8), 1);
   EXPECT_EQ(lm_head_size(300, 8, 8), 1);
-  EXPECT_EQ(lm_head_size(1, 6, 4), 3);  // 4 does not divide 6
+  EXPECT_EQ(lm_head_size(1, 6, 6), 6);
+  EXPECT_EQ(lm_head_size(70, 12, 6), 3);  // 4 divides 12, but would cross nodes of 6
+  EXPECT_EQ(lm_head_size(86, 6, 3), 1);   // 2 too
   EXPECT_EQ(lm_head_size(1, 1, 1), 1);
 }
 

@@ -148,7 +148,14 @@ void take_mtp(YamlMap& map, SpeculativeConfig* config, std::vector<std::string>*
   } else {
     refuse_beside(map, {"sa_spec_threshold"}, "has no effect without use_sa_spec: true");
   }
+  if (!config->sa_spec_threshold) {
+    refuse_beside(map, {"max_pool_bytes"}, "has no effect without use_sa_spec: true");
+  }
   config->relaxed = take_relaxed(map);
+  if (config->relaxed && config->relaxed->topk == 1) {
+    map.complain("relaxed_topk",
+                 "expected at least 2 with use_relaxed_acceptance_for_thinking: 1 relaxes nothing");
+  }
   if (config->relaxed) {
     notes->push_back(
         "speculative_config.use_relaxed_acceptance_for_thinking changes answers: between the "

@@ -99,7 +99,7 @@ std::string states_text(const RunPlan& plan) {
 std::string drafters_text(const engine::SpeculationOptions& options) {
   using Method = engine::SpeculationOptions::Method;
   std::string text;
-  if (options.predicts()) text = "the model's prediction layer";
+  if (options.predicts()) text = "the model's own prediction";
   if (options.predicts() && !options.suffix_threshold) return text;
   if (options.predicts())
     text += fmt::format(", or for matches of {} tokens ", *options.suffix_threshold);
@@ -158,6 +158,12 @@ std::string notes_text(const Run& run) {
 
 }  // namespace
 
+std::string predictors_text(const model::ModelConfig& config) {
+  const int layers = config.num_prediction_layers;
+  if (layers == 0) return "";
+  return layers == 1 ? " and one that predicts" : fmt::format(" and {} that predict", layers);
+}
+
 std::string plan_text(const Run& run) {
   const RunPlan& plan = run.plan();
   const model::ModelConfig& config = plan.model.config;
@@ -170,8 +176,8 @@ std::string plan_text(const Run& run) {
              "{}\n"
              "experts {}{}",
              std::filesystem::path(run.options().model_dir).lexically_normal().string(),
-             config.num_layers, config.num_prediction_layers > 0 ? " and one that predicts" : "",
-             config.num_moe_layers(), config.routing.num_experts, config.routing.top_k,
+             config.num_layers, predictors_text(config), config.num_moe_layers(),
+             config.routing.num_experts, config.routing.top_k,
              !run.inputs().files ? "made-up " : "", plan.model.forms.format_names(),
              run.inputs().kernels->isa, plan.mapping.world_size(), plan.threads.threads_per_rank,
              plan.threads.threads_per_rank == 1 ? "" : "s", plan.dispatch.slots_per_rank,

@@ -13,4 +13,7 @@ namespace wideep::run {
 // formats, online balancing.
 std::string plan_text(const Run& run);
 
+// " and one that predicts", or "".
+std::string predictors_text(const model::ModelConfig& config);
+
 }  // namespace wideep::run

@@ -379,13 +379,17 @@ std::string speculation_text(const engine::SpeculationOptions& options) {
   }
   return fmt::format(
       "method {}, {} drafts{}, patterns of {}, {} matches, {} pool of {} bytes, at most "
-      "{} requests, schedule{}, window {} of {}, matches of {} before predictions",
+      "{} requests, schedule{}, window {} of {}, matches of {} before predictions, relaxed {}",
       static_cast<int>(options.method), options.max_draft_len,
       options.is_adaptive ? " at most" : "", options.ngram.max_matching_ngram_size,
       options.ngram.is_use_oldest ? "oldest" : "newest",
       options.is_public_pool ? "public" : "private", options.max_pool_bytes,
       options.max_concurrency.value_or(0), schedule, options.acceptance_window.value_or(0),
-      options.acceptance_length_threshold, options.suffix_threshold.value_or(0));
+      options.acceptance_length_threshold, options.suffix_threshold.value_or(0),
+      options.relaxed
+          ? fmt::format("{} of {}, {} to {}", options.relaxed->delta, options.relaxed->top_k,
+                        options.relaxed->begin_token, options.relaxed->end_token)
+          : "off");
 }
 
 }  // namespace

@@ -70,4 +70,24 @@ DraftLengths choose_draft_lengths(std::span<const std::vector<double>> chances,
   return best;
 }
 
+DraftLengths likely_draft_lengths(std::span<const std::vector<double>> chances,
+                                  const std::function<double(int)>& seconds) {
+  DraftLengths likely{.expected_tokens = static_cast<double>(chances.size())};
+  int tokens = static_cast<int>(chances.size());
+  for (const std::vector<double>& of_request : chances) {
+    double chance = 1.0;
+    int length = 0;
+    for (const double each : of_request) {
+      chance *= each;
+      if (chance < 0.5) break;
+      likely.expected_tokens += chance;
+      ++length;
+    }
+    likely.lengths.push_back(length);
+    tokens += length;
+  }
+  likely.expected_seconds = seconds(tokens);
+  return likely;
+}
+
 }  // namespace wideep::engine

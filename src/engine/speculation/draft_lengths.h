@@ -25,5 +25,8 @@ struct DraftLengths {
 // a step with n tokens.
 DraftLengths choose_draft_lengths(std::span<const std::vector<double>> chances,
                                   const std::function<double(int)>& seconds);
+// All drafts that are rather right than wrong, whatever they cost.
+DraftLengths likely_draft_lengths(std::span<const std::vector<double>> chances,
+                                  const std::function<double(int)>& seconds);
 
 }  // namespace wideep::engine

@@ -100,7 +100,7 @@ void MtpDrafter::add_row(int32_t id, int position, const Run& run, const float* 
 }
 
 // All ranks have been told a number of rows before the step was sampled. Those that are left over
-// are a text of their own; their output is not asked for, so no expert gets them.
+// are a text of their own, which nobody reads.
 void MtpDrafter::add_spare_rows(int num_rows) {
   WIDEEP_CHECK_LE(batch_.num_tokens(), num_rows);
   for (int position = 0; batch_.num_tokens() < num_rows; ++position) {
@@ -252,7 +252,11 @@ void MtpDrafter::keep(int layer) {
     past.kept.resize(static_cast<size_t>(num_layers_));
     const int sure = std::min(run.last_position, run.last_known - layer - 1);
     past.unsure[at] = std::max(sure + 1, run.first_in_pass);
-    if (layer + 1 == num_layers_ || sure < run.first_in_pass) continue;
+    if (layer + 1 == num_layers_) continue;
+    if (sure < run.first_in_pass) {  // still that of the step before
+      past.kept[at] = past.outputs.empty() ? std::vector<float>() : past.outputs[at];
+      continue;
+    }
     const int row = run.row_in_pass + sure - run.first_in_pass;
     past.kept[at].assign(model_.output(row), model_.output(row + 1));
   }

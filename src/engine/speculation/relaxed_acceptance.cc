@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/speculation/relaxed_acceptance.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace wideep::engine {
@@ -16,12 +15,22 @@ bool RelaxedAcceptance::thinks_after(bool thinks, std::span<const int32_t> token
 
 std::optional<Sampled> RelaxedAcceptance::keep(const kernels::Kernels& kernels,
                                                std::span<const float> logits, int32_t draft) const {
-  const std::vector<Sampled> likeliest = most_likely(kernels, logits, top_k);
-  const auto found = std::ranges::find(likeliest, draft, &Sampled::token);
-  if (found == likeliest.end()) return {};
-  const double behind = std::exp(static_cast<double>(likeliest.front().log_probability)) -
-                        std::exp(static_cast<double>(found->log_probability));
-  return behind <= delta ? std::optional(*found) : std::nullopt;
+  const Sampled likeliest = most_likely(kernels, logits, 1).front();
+  if (likeliest.token == draft) return likeliest;
+  const float logit = logits[static_cast<size_t>(draft)];
+  int before = 0;  // tokens that are likelier; of equal ones those with smaller ids
+  for (size_t token = 0; token < logits.size(); ++token) {
+    if (logits[token] > logit || (logits[token] == logit && token < static_cast<size_t>(draft))) {
+      ++before;
+    }
+  }
+  const float log_probability =
+      likeliest.log_probability + (logit - logits[static_cast<size_t>(likeliest.token)]);
+  const double behind = std::exp(static_cast<double>(likeliest.log_probability)) -
+                        std::exp(static_cast<double>(log_probability));
+  // A NaN is not kept: it is not at most delta behind.
+  if (before >= top_k || !(behind <= delta)) return {};
+  return Sampled{draft, log_probability};
 }
 
 }  // namespace wideep::engine

@@ -6,13 +6,13 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "engine/speculation/draft_lengths.h"
 
 namespace wideep::engine {
 namespace {
 
-constexpr int64_t kStepsPerSpread = 32;  // the loads of experts change slowly
-constexpr int64_t kStepsPerSize = 64;    // to add up all requests takes time
+constexpr int64_t kStepsPerSpread = 32;            // the loads of experts change slowly
+constexpr int kFirstProbe = 8, kLastProbe = 1024;  // steps between probes
+constexpr int64_t kStepsPerSize = 64;              // to add up all requests takes time
 // How many requests before their turn Drafter::expect() is called.
 constexpr size_t kExpectedEarly = 8, kExpectedLate = 4;
 
@@ -130,13 +130,36 @@ void Speculation::cut(std::span<const Continuation> step, std::vector<Draft>& dr
                                                    static_cast<int>(at)));
     }
   }
-  const DraftLengths chosen =
-      choose_draft_lengths(chances, [&](int tokens) { return step_time_.predict(tokens); });
+  const auto seconds = [&](int tokens) { return step_time_.predict(tokens); };
+  DraftLengths chosen = choose_draft_lengths(chances, seconds);
+  const DraftLengths likely = likely_draft_lengths(chances, seconds);
+  if (probes(chosen, likely)) chosen = likely;
   size_t next = 0;
   for (size_t i = 0; i < step.size(); ++i) {
     if (!step[i].ends) drafts[i].tokens.resize(static_cast<size_t>(chosen.lengths[next++]));
   }
   forecast_ = {chosen.expected_tokens, chosen.expected_seconds};
+}
+
+// A few wrong times may make drafts look too dear, and without drafts nothing would correct them.
+// So where many likely ones are given up, a step now and then verifies them all: it yields about
+// what it costs even if each token costs the same. Two in a row, as the first one may allocate
+// memory. Less and less often, as long as nothing follows from it.
+bool Speculation::probes(const DraftLengths& chosen, const DraftLengths& likely) {
+  const auto sum = [](const std::vector<int>& lengths) {
+    return std::accumulate(lengths.begin(), lengths.end(), 0);
+  };
+  const auto requests = static_cast<int>(chosen.lengths.size());
+  if (sum(likely.lengths) < requests || 4 * sum(chosen.lengths) >= sum(likely.lengths)) {
+    steps_to_probe_ = probe_interval_ = kFirstProbe;
+    return false;
+  }
+  if (--steps_to_probe_ > 1) return false;
+  if (steps_to_probe_ < 1) {
+    probe_interval_ = std::min(2 * probe_interval_, kLastProbe);
+    steps_to_probe_ = probe_interval_;
+  }
+  return true;
 }
 
 void Speculation::observe(int tokens, double seconds) {

@@ -24,6 +24,7 @@
 
 #include "engine/request.h"
 #include "engine/speculation/acceptance.h"
+#include "engine/speculation/draft_lengths.h"
 #include "engine/speculation/drafter.h"
 #include "engine/speculation/relaxed_acceptance.h"
 #include "engine/speculation/step_time.h"
@@ -112,6 +113,7 @@ class Speculation {
   Draft draft(const Continuation& one, int most);
   Draft draft_after(const Continuation& one, std::span<const int32_t> added, int most);
   void cut(std::span<const Continuation> step, std::vector<Draft>& drafts);
+  bool probes(const DraftLengths& chosen, const DraftLengths& likely);
 
   SpeculationOptions options_;
   std::unique_ptr<Drafter> drafter_;  // null: gave up, or only the prediction layer drafts
@@ -123,6 +125,7 @@ class Speculation {
   Acceptance acceptance_;
   ExpertSpread spread_;
   StepTime step_time_;
+  int steps_to_probe_ = 8, probe_interval_ = 8;
   int64_t num_observed_ = 0, num_drafted_ = 0;  // steps
   size_t bytes_ = 0;
   Forecast forecast_;

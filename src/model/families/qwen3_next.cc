@@ -45,9 +45,9 @@ void read_mixers(const JsonObject& root, ModelConfig* config) {
 // Qwen3-Next's config.json does not mention it.
 void read_mtp(const JsonObject& root, ModelConfig* config) {
   config->num_mtp_layers =
-      static_cast<int>(root.integer_or("mtp_num_hidden_layers", 1, {.min = 0, .max = 1}));
-  config->names_mtp_layers = true;
-  require_flag(root, "mtp_use_dedicated_embeddings", false);
+      static_cast<int>(root.integer_or("mtp_num_hidden_layers", 1, {.min = 0, .max = kMaxLayers}));
+  const bool own_embedding = root.boolean_or("mtp_use_dedicated_embeddings", false);
+  config->names_mtp_layers = config->num_mtp_layers <= 1 && !own_embedding;
   config->left_out = {"mtp.", "model.visual."};
   const std::string layer = fmt::format("model.layers.{}.", config->num_layers);
   const std::string published = "mtp.layers.0.";
