@@ -184,6 +184,7 @@ Scheduler::Step& Scheduler::schedule() {
   if (limits_.policy == CapacityPolicy::kMaxUtilization) make_room();
   add_generating();
   add_prompts();
+  for (Sequence* sequence : step_.sampled) take_ahead(*sequence);
   note_record();
   return step_;
 }
@@ -225,7 +226,6 @@ void Scheduler::add_generating() {
     add_tokens(*sequence, 1, drafts);
     left -= drafts;
   }
-  for (Sequence* sequence : generating_) take_ahead(*sequence);
 }
 
 // Takes the pages that a drafter needs behind the step's tokens, where there are any left.
@@ -319,7 +319,6 @@ bool Scheduler::add_chunk(Sequence& sequence, int most) {
   step_.prompt_tokens += chunk;
   ++step_.num_prompts;
   add_tokens(sequence, chunk);
-  if (samples) take_ahead(sequence);
   return true;
 }
 

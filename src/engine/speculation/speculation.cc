@@ -13,7 +13,8 @@ namespace {
 constexpr int64_t kStepsPerSpread = 32;            // the loads of experts change slowly
 constexpr int kFirstProbe = 8, kLastProbe = 1024;  // steps between probes
 constexpr int64_t kStepsPerSize = 64;              // to add up all requests takes time
-// How many requests before their turn Drafter::expect() is called.
+// How many requests before their turn Drafter::expect() is called. The first ones of a step are not
+// expected: what few requests read stays in the processor's caches.
 constexpr size_t kExpectedEarly = 8, kExpectedLate = 4;
 
 std::unique_ptr<Drafter> make_drafter(const SpeculationOptions& options, int most_running) {
