@@ -75,9 +75,9 @@ struct Sequence {
   int first_rank = 0;         // with context parallelism: the rank that holds the first page
   int cached_tokens = 0;      // prompt tokens that were found in the KV cache
   bool may_begin = false;     // has passed engine/prompt_gate.h
-  bool was_paused = false;
-  bool lacks_pages = false;  // sits out this iteration for want of pages
-  bool cancelled = false;    // ends with the token that is in flight
+  int pauses = 0;             // how often it was paused
+  bool lacks_pages = false;   // sits out this iteration for want of pages
+  bool cancelled = false;     // ends with the token that is in flight
 
   int prompt_length() const { return static_cast<int>(request.prompt.size()); }
   int num_generated() const { return static_cast<int>(tokens.size()) - prompt_length(); }

@@ -117,7 +117,7 @@ bool Scheduler::begin(Sequence& sequence, std::vector<int>& claimed) {
 // by others and is reported to the client.
 void Scheduler::note_reuse(Sequence& sequence, int tokens) {
   record_.reused_tokens += tokens;
-  if (!sequence.was_paused) sequence.cached_tokens += tokens;
+  if (sequence.pauses == 0) sequence.cached_tokens += tokens;
 }
 
 void Scheduler::insert_by_arrival(Sequences& from, Sequences::iterator sequence, Sequences& to) {
@@ -169,7 +169,7 @@ bool Scheduler::pause_youngest_after(const Sequence& sequence) {
   if (&*youngest == &sequence) return false;
   pages_.release(*youngest, true);
   youngest->drafts.clear();
-  youngest->was_paused = true;
+  ++youngest->pauses;
   ++record_.pauses;
   insert_by_arrival(running_, youngest, waiting_);
   return true;

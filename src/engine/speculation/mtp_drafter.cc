@@ -190,6 +190,7 @@ Status MtpDrafter::draft_layers(const Scheduler::Step& step, std::span<const Yie
   for (const Run& run : runs_) {
     Past& past = pasts_[run.sequence->request.index];
     past.next = run.last_position + 1;
+    past.pauses = run.sequence->pauses;
     past.outputs.swap(past.kept);
   }
   return {};
@@ -205,7 +206,8 @@ void MtpDrafter::begin_layer(const Scheduler::Step& step, std::span<const Yielde
     Run& run = runs_[i];
     const Past& past = pasts_[run.sequence->request.index];
     if (layer == 0) {
-      run.has_past = !past.unsure.empty() && past.next == run.first_position;
+      run.has_past = !past.unsure.empty() && past.next == run.first_position &&
+                     past.pauses == run.sequence->pauses;
       run.first_in_pass = run.first_position;
       run.row_in_pass = run.first_row;
     }

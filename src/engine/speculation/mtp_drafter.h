@@ -83,6 +83,7 @@ class MtpDrafter {
   // Of a sequence whose layers draft, for its next step.
   struct Past {
     int next = 0;                             // where its rows will begin
+    int pauses = 0;                           // of the sequence: afterwards it begins anew
     std::vector<int> unsure;                  // [layers] the first position that had only a draft
     std::vector<std::vector<float>> outputs;  // [layers] of the position before that
     std::vector<std::vector<float>> kept;     // the same for the step after this one
