@@ -14,6 +14,8 @@ constexpr double kLeastGain = 0.02;
 // about the same.
 constexpr size_t kPatience = 16;
 
+constexpr double kLikely = 0.7;
+
 struct Candidate {
   double chance = 0;  // that it is right, and all before it
   int request = 0;
@@ -79,7 +81,7 @@ DraftLengths likely_draft_lengths(std::span<const std::vector<double>> chances,
     int length = 0;
     for (const double each : of_request) {
       chance *= each;
-      if (chance < 0.5) break;
+      if (chance < kLikely) break;
       likely.expected_tokens += chance;
       ++length;
     }

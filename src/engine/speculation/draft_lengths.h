@@ -25,7 +25,7 @@ struct DraftLengths {
 // a step with n tokens.
 DraftLengths choose_draft_lengths(std::span<const std::vector<double>> chances,
                                   const std::function<double(int)>& seconds);
-// All drafts that are rather right than wrong, whatever they cost.
+// All drafts that are likely to be right, whatever they cost.
 DraftLengths likely_draft_lengths(std::span<const std::vector<double>> chances,
                                   const std::function<double(int)>& seconds);
 

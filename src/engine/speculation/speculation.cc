@@ -143,9 +143,9 @@ void Speculation::cut(std::span<const Continuation> step, std::vector<Draft>& dr
 }
 
 // A few wrong times may make drafts look too dear, and without drafts nothing would correct them.
-// So where many likely ones are given up, a step now and then verifies them all: it yields about
-// what it costs even if each token costs the same. Two in a row, as the first one may allocate
-// memory. Less and less often, as long as nothing follows from it.
+// So where many likely ones are given up, a step now and then verifies them all: it yields not much
+// less than it costs even if each token costs the same. Less and less often, as long as nothing
+// follows from it; at first two in a row, because the first one may allocate memory.
 bool Speculation::probes(const DraftLengths& chosen, const DraftLengths& likely) {
   const auto sum = [](const std::vector<int>& lengths) {
     return std::accumulate(lengths.begin(), lengths.end(), 0);
@@ -155,9 +155,10 @@ bool Speculation::probes(const DraftLengths& chosen, const DraftLengths& likely)
     steps_to_probe_ = probe_interval_ = kFirstProbe;
     return false;
   }
-  if (--steps_to_probe_ > 1) return false;
-  if (steps_to_probe_ < 1) {
-    probe_interval_ = std::min(2 * probe_interval_, kLastProbe);
+  const bool is_first = probe_interval_ == kFirstProbe;
+  if (--steps_to_probe_ > (is_first ? 1 : 0)) return false;
+  if (steps_to_probe_ == 0) {
+    probe_interval_ = std::min(4 * probe_interval_, kLastProbe);
     steps_to_probe_ = probe_interval_;
   }
   return true;
