@@ -38,7 +38,9 @@ Speculation::Speculation(const SpeculationOptions& options, int most_running, in
     : options_(options),
       drafter_(make_drafter(options, most_running)),
       spread_(num_experts, top_k),
-      step_time_(spread_, options.step_time) {}
+      step_time_(spread_, options.step_time),
+      steps_to_probe_(kFirstProbe),
+      probe_interval_(kFirstProbe) {}
 
 int Speculation::most_drafts(const Sequence& sequence, int yielded) {
   if (!sequence.request.speculates) return 0;
@@ -86,9 +88,9 @@ Draft Speculation::draft(const Continuation& one, int most) {
     ++known.verifying_steps;
     known.accepted += static_cast<int64_t>(one.tokens.size()) - 1;
   }
-  // All of the text at first, then what the step has yielded.
+  // For a drafter: all of the text at first, then what the step has yielded.
   std::span<const int32_t> added = one.tokens;
-  if (known.seen < sequence.tokens.size()) {
+  if (drafter_ != nullptr && known.seen < sequence.tokens.size()) {
     added_.assign(sequence.tokens.begin() + static_cast<std::ptrdiff_t>(known.seen),
                   sequence.tokens.end());
     added_.insert(added_.end(), one.tokens.begin(), one.tokens.end());

@@ -125,7 +125,7 @@ class Speculation {
   Acceptance acceptance_;
   ExpertSpread spread_;
   StepTime step_time_;
-  int steps_to_probe_ = 8, probe_interval_ = 8;
+  int steps_to_probe_, probe_interval_;
   int64_t num_observed_ = 0, num_drafted_ = 0;  // steps
   size_t bytes_ = 0;
   Forecast forecast_;

@@ -229,6 +229,34 @@ TEST(DraftLengths, LargeBatchesGainInSmallSteps) {
 }
 
 // A request whose text repeats itself, on machines where that pays and where it does not.
+// Times that were wrong at first make drafts look as dear as they bring; the right ones correct
+// this because likely drafts are tried now and then.
+TEST(Speculation, TriesDraftsThatLookTooDear) {
+  SpeculationOptions options = kSuffixes;
+  options.is_adaptive = true;
+  options.max_draft_len = 6;
+  Speculation speculation(options, 4, 8, 2);
+  for (int i = 0; i < 20; ++i) {
+    for (const int tokens : {1, 4, 7}) speculation.observe(tokens, 1.0 * tokens);
+  }
+  Sequence sequence = sequence_of(0, {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3}, 1000);
+  int32_t next = 4;
+  int steps = 0;
+  Tokens drafts;
+  for (; sequence.num_generated() < 600; ++steps) {
+    Tokens yield = {next};
+    for (const int32_t draft : drafts) {
+      if (draft != yield.back()) break;
+      yield.push_back(yield.back() % 8 + 1);
+    }
+    next = yield.back() % 8 + 1;
+    speculation.observe(1 + static_cast<int>(drafts.size()), 1.0);
+    drafts = drafted(speculation, sequence, yield);
+    sequence.tokens.insert(sequence.tokens.end(), yield.begin(), yield.end());
+  }
+  EXPECT_LT(steps, 200);
+}
+
 TEST(Speculation, AdaptiveLengthsFollowGainAndCost) {
   for (const auto& [fixed, price_of_token] : {std::pair(1.0, 0.02), std::pair(0.0, 1.0)}) {
     SpeculationOptions options = kSuffixes;
