@@ -146,10 +146,8 @@ void take_mtp(YamlMap& map, SpeculativeConfig* config, std::vector<std::string>*
     config->sa_spec_threshold =
         map.integer_or("sa_spec_threshold", 4, {.min = 1, .max = kMostRequests});
   } else {
-    refuse_beside(map, {"sa_spec_threshold"}, "has no effect without use_sa_spec: true");
-  }
-  if (!config->sa_spec_threshold) {
-    refuse_beside(map, {"max_pool_bytes"}, "has no effect without use_sa_spec: true");
+    refuse_beside(map, {"sa_spec_threshold", "max_pool_bytes"},
+                  "has no effect without use_sa_spec: true");
   }
   config->relaxed = take_relaxed(map);
   if (config->relaxed && config->relaxed->topk == 1) {

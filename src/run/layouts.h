@@ -119,8 +119,8 @@ engine::SpeculationOptions speculation_options(const parallel::ParallelConfig& s
 // Bytes of the parts of a rank's segment, in this order: buffers of dispatch and combine; buffers
 // of ranks that compute batches together; buffers of ranks that hold slices of the same experts;
 // rows and tokens from other pipeline stages; buffers of ranks that share the LM head; and with
-// context parallelism the logits and the KV
-// cache, which the other ranks of a sequence read in place.
+// context parallelism the logits and the KV cache, which the other ranks of a sequence read in
+// place.
 struct SegmentPlan {
   size_t dispatch = 0, joint = 0, shards = 0, pipeline = 0, heads = 0, logits = 0, cache = 0;
 
